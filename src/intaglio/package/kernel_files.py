@@ -1,0 +1,56 @@
+"""Kernels as C files: a header of prototypes, and a few files of about equal size, so compilers run in parallel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from intaglio.kernels.c_printer import prelude, print_kernel, prototype
+from intaglio.kernels.program import Program
+from intaglio.package.c_text import identifier
+
+MOST_FILES = 8
+FILE_BYTES = 24_000  # below this, starting another compiler costs more than it saves
+
+
+def write_kernels(program: Program, name: str, source_folder: Path) -> None:
+    top = prelude(program)
+    (source_folder / f"{name}_kernels.h").write_text(_header(program, name), encoding="ascii")
+    for number, texts in enumerate(_groups([print_kernel(kernel) for kernel in program.kernels])):
+        body = "\n\n".join(text.strip() for text in texts)
+        text = f'{top.rstrip()}\n\n#include "{name}_kernels.h"\n\n{body}\n'
+        (source_folder / f"{name}_kernels_{number}.c").write_text(text, encoding="ascii")
+
+
+def _header(program: Program, name: str) -> str:
+    upper = name.upper()
+    prototypes = []
+    for kernel in program.kernels:
+        identifier(kernel.name)
+        prototypes.append(prototype(kernel).strip() + ";")
+    return "\n".join(
+        [
+            f"/* The layers of {name}, as functions on plain pointers. */",
+            f"#ifndef {upper}_KERNELS_H",
+            f"#define {upper}_KERNELS_H",
+            "",
+            "#include <stddef.h>",
+            "#include <stdint.h>",
+            "",
+            *prototypes,
+            "",
+            "#endif",
+            "",
+        ]
+    )
+
+
+def _groups(texts: list[str]) -> list[list[str]]:
+    """Split in order, by size: neighbours stay together, so a file reads from the first layer to the last."""
+    total = sum(map(len, texts))
+    count = max(1, min(MOST_FILES, len(texts), total // FILE_BYTES))
+    groups: list[list[str]] = [[] for _ in range(count)]
+    before = 0
+    for text in texts:
+        groups[min(count - 1, before * count // max(total, 1))].append(text)
+        before += len(text)
+    return [group for group in groups if group]

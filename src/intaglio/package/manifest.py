@@ -1,0 +1,207 @@
+"""manifest.json: what a package is, for people and for tools. Stable order, no times, no paths of this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from intaglio.errors import UserError, quoted
+from intaglio.ir.types import DType, Layout, Quant, TensorType
+from intaglio.package.folder import MANIFEST
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class QuantInfo:
+    scale: tuple[float, ...]
+    zero_point: tuple[int, ...]
+    axis: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """`name` as in the model, `field` as in C."""
+
+    name: str
+    field: str
+    dtype: str
+    shape: tuple[int, ...]
+    layout: str
+    quant: QuantInfo | None
+    bytes: int
+
+    @property
+    def type(self) -> TensorType:
+        return TensorType(DType(self.dtype), self.shape, Layout(self.layout))
+
+
+@dataclass(frozen=True, slots=True)
+class StateInfo:
+    """Input `input` is fed from output `output` of the step before; names as in the model."""
+
+    input: str
+    output: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceInfo:
+    """A buffer in memory, alive from the layer that writes it to the last that reads it."""
+
+    value: str
+    region: str
+    offset: int
+    bytes: int
+    first_layer: int
+    last_layer: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayerInfo:
+    index: int
+    name: str
+    op: str
+    kernel: str
+    macs: int
+    source: str
+    outputs: tuple[TensorInfo, ...]
+    guarded: bool = False  # runs only where a condition in the data holds
+    memory: tuple[PlaceInfo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryInfo:
+    arena_bytes: int
+    lower_bound_bytes: int
+    alignment: int
+    state_bytes: int
+    weight_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    file: str
+    sha256: str
+    source: str | None  # the model inside the package
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    name: str
+    target: str
+    intaglio: str
+    model: ModelInfo
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    states: tuple[StateInfo, ...]
+    memory: MemoryInfo
+    layers: tuple[LayerInfo, ...]
+    options: dict[str, str] = field(default_factory=dict)
+    tools: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    format: int = FORMAT
+
+
+def tensor_info(name: str, field: str, type: TensorType) -> TensorInfo:
+    quant = type.quant
+    told = None if quant is None else QuantInfo(quant.scale, quant.zero_point, quant.axis)
+    return TensorInfo(name, field, type.dtype.value, type.shape, type.layout.value, told, type.bytes)
+
+
+def write_manifest(manifest: Manifest, folder: Path) -> None:
+    """With the digest of every file that is there now."""
+    complete = replace(manifest, files=digests(folder))
+    (folder / MANIFEST).write_text(json.dumps(asdict(complete), indent=1) + "\n", encoding="utf-8")
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST)
+    return {p.relative_to(folder).as_posix(): file_digest(p) for p in files}
+
+
+def file_digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_manifest(folder: Path) -> Manifest:
+    shown = quoted(str(folder), 200)
+    hint = "`intaglio compile MODEL -o DIR` writes a package"
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise UserError("not-a-package", f"{shown} is not a package: it has no `{MANIFEST}`", hint=hint)
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+        if table["format"] != FORMAT:
+            reason = f"{shown} has manifest format {table['format']!r}; this Intaglio reads {FORMAT}"
+            raise UserError("not-a-package", reason, hint="compile the model again")
+        return _manifest(table)
+    except (ValueError, KeyError, TypeError, AssertionError, RecursionError, OSError) as error:
+        raise UserError("not-a-package", f"`{MANIFEST}` in {shown} is damaged", where=str(path), hint=hint) from error
+
+
+def _manifest(table: dict[str, object]) -> Manifest:
+    """Rebuild the dataclasses; whatever does not fit raises and is reported by the caller."""
+    t = table
+    model, memory = t["model"], t["memory"]
+    inputs, outputs, states, layers = t["inputs"], t["outputs"], t["states"], t["layers"]
+    options, tools, files = t["options"], t["tools"], t["files"]
+    assert isinstance(model, dict)
+    assert isinstance(memory, dict)
+    assert isinstance(layers, list)
+    assert isinstance(inputs, list)
+    assert isinstance(outputs, list)
+    assert isinstance(states, list)
+    assert isinstance(options, dict)
+    assert isinstance(tools, dict)
+    assert isinstance(files, dict)
+    return Manifest(
+        name=str(t["name"]),
+        target=str(t["target"]),
+        intaglio=str(t["intaglio"]),
+        model=ModelInfo(**model),
+        inputs=tuple(_tensor(row) for row in inputs),
+        outputs=tuple(_tensor(row) for row in outputs),
+        states=tuple(StateInfo(**{**row, "shape": tuple(row["shape"])}) for row in states),
+        memory=MemoryInfo(**memory),
+        layers=tuple(_layer(row) for row in layers),
+        options=options,
+        tools=tools,
+        files=files,
+    )
+
+
+def _tensor(row: dict[str, object]) -> TensorInfo:
+    shape, quant = row["shape"], row["quant"]
+    assert isinstance(shape, list)
+    told = None
+    if isinstance(quant, dict):
+        told = QuantInfo(tuple(quant["scale"]), tuple(quant["zero_point"]), quant["axis"])
+        Quant(told.scale, told.zero_point, told.axis)
+    size = row["bytes"]
+    assert isinstance(size, int)
+    name, field_name, dtype, layout = (str(row[key]) for key in ("name", "field", "dtype", "layout"))
+    return TensorInfo(name, field_name, DType(dtype).value, tuple(int(n) for n in shape), layout, told, size)
+
+
+def _layer(row: dict[str, object]) -> LayerInfo:
+    outputs, memory, index, macs = row["outputs"], row["memory"], row["index"], row["macs"]
+    assert isinstance(outputs, list)
+    assert isinstance(memory, list)
+    assert isinstance(index, int)
+    assert isinstance(macs, int)
+    return LayerInfo(
+        index=index,
+        name=str(row["name"]),
+        op=str(row["op"]),
+        kernel=str(row["kernel"]),
+        macs=macs,
+        source=str(row["source"]),
+        outputs=tuple(_tensor(o) for o in outputs),
+        guarded=bool(row["guarded"]),
+        memory=tuple(PlaceInfo(**m) for m in memory),
+    )

@@ -1,0 +1,202 @@
+"""What a network template gets to see of a program: names, numbers and finished C text, nothing that computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intaglio.ir.graph import Graph, Value
+from intaglio.ir.types import DType, Layout, TensorType
+from intaglio.kernels.program import Program, ScratchArg
+from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, unique_macros
+from intaglio.package.calls import Block, Copy, blocks_of, output_copies, output_fields, state_copies
+from intaglio.package.weights import Weights
+from intaglio.targets.target import Target
+
+# Of the largest reference value: half a unit in the last place of the type, or what reordered sums may cost in f32.
+SELFTEST_TOLERANCE = {DType.F32: 1e-4, DType.F64: 1e-4, DType.F16: 2e-3, DType.BF16: 2e-2}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorView:
+    """An input or output of the C API."""
+
+    field: str
+    macro: str
+    c_type: str
+    dtype: str
+    npy_type: str  # enumerator in the application
+    descr: str
+    shape: tuple[int, ...]
+    shape_text: str
+    elements: int
+    storage: int  # elements of a C array that holds it; C has no empty arrays
+    bytes: int
+    about: str  # comment-safe: type, name in the model
+    tolerance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    macro: str
+    offset: int
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class LayerView:
+    index: int
+    name: str
+    op: str
+    kernel: str
+    macs: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    name: str
+    NAME: str
+    version: str
+    digest: str
+    target: str
+    target_about: str
+    flags: tuple[str, ...]
+    inputs: tuple[TensorView, ...]
+    outputs: tuple[TensorView, ...]
+    arena_bytes: int
+    alignment: int
+    state_bytes: int  # at the start of the arena
+    weight_bytes: int
+    weights_as_text: bool
+    places: tuple[Place, ...]
+    blocks: tuple[Block, ...]
+    copies: tuple[Copy, ...]
+    state_copies: tuple[Copy, ...]
+    layers: tuple[LayerView, ...]
+    macs: int
+
+    @property
+    def fallible(self) -> bool:
+        return any(call.fallible for block in self.blocks for call in block.calls)
+
+
+def api_inputs(graph: Graph) -> list[Value]:
+    """The inputs that a caller gives; states are fed by the step before."""
+    fed = {state.input for state in graph.states}
+    return [value for value in graph.inputs if value not in fed]
+
+
+def state_bytes(graph: Graph) -> int:
+    ends = [s.input.address.offset + s.input.type.bytes for s in graph.states if s.input.address is not None]
+    return max(ends, default=0)
+
+
+def project_of(program: Program, target: Target, weights: Weights, *, version: str, digest: str) -> Project:
+    graph = program.graph
+    name = identifier(graph.name)
+    inputs = api_inputs(graph)
+    origins = graph.output_names or [v.origin for v in graph.outputs]
+    return Project(
+        name=name,
+        NAME=name.upper(),
+        version=version,
+        digest=digest,
+        target=target.name,
+        target_about=comment(target.description),
+        flags=target.flags,
+        inputs=_views([v.name for v in inputs], [v.type for v in inputs], [v.origin for v in inputs]),
+        outputs=_views(output_fields(graph), [v.type for v in graph.outputs], origins),
+        arena_bytes=program.arena_bytes,
+        alignment=target.alignment,
+        state_bytes=state_bytes(graph),
+        weight_bytes=weights.size_bytes,
+        weights_as_text=weights.as_text,
+        places=tuple(_places(program)),
+        blocks=tuple(blocks_of(program)),
+        copies=tuple(output_copies(program)),
+        state_copies=tuple(state_copies(program)),
+        layers=tuple(
+            LayerView(
+                i, identifier(layer.name), layer.node.op.NAME, layer.kernel.name, layer.macs, comment(layer.node.source)
+            )
+            for i, layer in enumerate(program.layers)
+        ),
+        macs=sum(layer.macs for layer in program.layers),
+    )
+
+
+def _views(fields: list[str], types: list[TensorType], origins: list[str]) -> tuple[TensorView, ...]:
+    macros = unique_macros(fields)
+    return tuple(_view(f, m, t, o) for f, m, t, o in zip(fields, macros, types, origins, strict=True))
+
+
+def _view(field: str, macro: str, type: TensorType, origin: str) -> TensorView:
+    shape = "x".join(map(str, type.shape)) or "scalar"
+    about = f"{type.dtype.value}[{','.join(map(str, type.shape))}]"
+    if type.layout is not Layout.NONE:
+        about += f" {type.layout.value}"
+    if type.quant is not None and type.quant.axis is None:
+        about += f", real = {type.quant.scale[0]!r} * (stored - {type.quant.zero_point[0]})"
+    if origin and origin != field:
+        about += f", in the model: {comment(origin)}"
+    return TensorView(
+        field=identifier(field),
+        macro=macro,
+        c_type=C_TYPES[type.dtype],
+        dtype=type.dtype.value,
+        npy_type=f"NPY_{type.dtype.name}",
+        descr=NPY_DESCR[type.dtype],
+        shape=type.shape,
+        shape_text=shape,
+        elements=type.elements,
+        storage=max(1, type.elements),
+        bytes=type.bytes,
+        about=about,
+        tolerance=SELFTEST_TOLERANCE.get(type.dtype, 0.0),
+    )
+
+
+def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
+    """The layer that writes each value (-1 for what is there before) and the last one that reads it."""
+    owners = {value.name: value for value in program.graph.values()}
+
+    def owner(value: Value) -> str:
+        """Reading a view reads the value that it is a view of."""
+        while value.address is not None and value.address.region.startswith("="):
+            value = owners[value.address.region[1:]]
+        return value.name
+
+    alive = {value.name: (-1, -1) for value in program.graph.inputs}
+    for index, layer in enumerate(program.layers):
+        for value in layer.node.outputs:
+            alive[value.name] = (index, index)
+        for value in layer.node.operands():
+            if (name := owner(value)) in alive:
+                alive[name] = (alive[name][0], index)
+    end = len(program.layers)
+    for value in [*program.graph.outputs, *(s.output for s in program.graph.states)]:
+        if (name := owner(value)) in alive:
+            alive[name] = (alive[name][0], end)
+    return alive
+
+
+def _places(program: Program) -> list[Place]:
+    """Every value in the arena by name and offset, with the layers between which it lives."""
+    alive = lifetimes(program)
+    places = []
+    for value in program.graph.values():
+        address = value.address
+        if address is None or address.region not in ("arena", "state"):
+            continue
+        about = f"{value.type}, {address.region}"
+        if value.name in alive:
+            first, last = alive[value.name]
+            about = f"{value.type}, layers {first} to {last}" if address.region == "arena" else f"{value.type}, state"
+        places.append(Place(f"AT_{identifier(value.name)}", address.offset, comment(about)))
+    for index, layer in enumerate(program.layers):
+        for argument in layer.arguments:
+            if isinstance(argument, ScratchArg):
+                about = f"{argument.bytes} bytes of working memory, layer {index}"
+                places.append(Place(f"SCRATCH_{identifier(layer.name)}", layer.scratch_offset, about))
+                break
+    return places

@@ -1,0 +1,55 @@
+"""The model inside the package, as one file, so that `validate DIR` works alone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES = 2**31 - 1  # of one protobuf file
+
+
+def copy_model(path: Path, target: Path) -> bool:
+    """Copy an ONNX model that the front end has accepted; external weights move into the file. False: too large."""
+    import onnx
+
+    from intaglio.frontends.onnx.container import read_model
+    from intaglio.frontends.onnx.tensors import tensor_value
+
+    model = read_model(path)
+    external = [t for t in _tensors(model.graph) if t.data_location == onnx.TensorProto.EXTERNAL]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not external:
+        shutil.copyfile(path, target)
+        return True
+    if model.ByteSize() + sum(_stored_bytes(t) for t in external) > MOST_BYTES:
+        return False
+    for tensor in external:
+        array, _ = tensor_value(tensor, path.parent, "a tensor")
+        tensor.ClearField("external_data")
+        tensor.data_location = onnx.TensorProto.DEFAULT
+        tensor.raw_data = array.tobytes()
+    target.write_bytes(model.SerializeToString(deterministic=True))
+    return True
+
+
+def _stored_bytes(tensor: Any) -> int:
+    for entry in tensor.external_data:
+        if entry.key == "length" and entry.value.isdigit():
+            return int(entry.value)
+    return 0
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """Every stored tensor, those of nested graphs included."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            if attribute.HasField("g"):
+                yield from _tensors(attribute.g)
+            for nested in attribute.graphs:
+                yield from _tensors(nested)

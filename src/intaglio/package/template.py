@@ -1,0 +1,101 @@
+"""Network templates: the skeleton around the generated layers, bound to a hardware interface (`posix`).
+
+A template is a folder. `NAME` in a path becomes the model's name; a file that ends in `.j2` is rendered with jinja2
+(its variables are the fields of `project.Project`), any other is copied. Templates come from users: they run in jinja's
+sandbox, and a mistake is reported with file and line.
+"""
+
+from __future__ import annotations
+
+import shutil
+import traceback
+from dataclasses import fields
+from importlib import resources
+from pathlib import Path
+from types import TracebackType
+
+import jinja2
+import jinja2.sandbox
+
+from intaglio.errors import UserError, quoted
+from intaglio.package.folder import writing
+from intaglio.package.project import Project
+
+REQUIRED = ("include/NAME.h.j2", "src/NAME.c.j2")
+
+
+def template_names() -> list[str]:
+    return sorted(p.name for p in _shipped().iterdir() if p.is_dir())
+
+
+def shipped_template(name: str) -> Path:
+    folder = _shipped() / name
+    if name not in template_names():
+        known = ", ".join(f"`{n}`" for n in template_names())
+        raise UserError("unknown-template", f"there is no template {quoted(name)}", hint=f"known templates: {known}")
+    return folder
+
+
+def export_template(name: str, folder: Path) -> None:
+    """Hand a template to the user, who edits it and compiles with `--template`."""
+    source = shipped_template(name)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError("output-exists", f"{quoted(str(folder), 200)} exists and is not an empty folder")
+    with writing(folder):
+        shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def render_template(template: Path, project: Project, output: Path) -> None:
+    if not template.is_dir():
+        hint = "`intaglio template export posix DIR` writes one to start from"
+        raise UserError("template", f"the template {quoted(str(template), 200)} is not a folder", hint=hint)
+    for required in REQUIRED:
+        if not (template / required).is_file():
+            hint = "`intaglio template export posix DIR` writes a complete one"
+            raise UserError("template", f"the template {quoted(str(template), 200)} has no `{required}`", hint=hint)
+    environment = jinja2.sandbox.SandboxedEnvironment(
+        loader=jinja2.FileSystemLoader(template),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    variables = {f.name: getattr(project, f.name) for f in fields(project)} | {"fallible": project.fallible}
+    for path in sorted(template.rglob("*")):
+        if path.is_symlink() or not path.is_file():
+            continue
+        relative = path.relative_to(template).as_posix()
+        target = output / relative.replace("NAME", project.name).removesuffix(".j2")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if relative.endswith(".j2"):
+            target.write_text(_render(environment, template, relative, variables), encoding="utf-8")
+        else:
+            shutil.copyfile(path, target)
+
+
+def _render(environment: jinja2.Environment, template: Path, relative: str, variables: dict[str, object]) -> str:
+    try:
+        return environment.get_template(relative).render(variables)
+    except jinja2.TemplateSyntaxError as error:
+        raise _fault(template, error.name or relative, error.lineno, str(error.message)) from None
+    except UnicodeDecodeError:
+        raise _fault(template, relative, 1, "the file is not UTF-8 text") from None
+    except RecursionError:
+        raise _fault(template, relative, 1, "the template includes itself") from None
+    except Exception as error:  # what a template does is its author's: any failure is shown at its line
+        raise _fault(template, relative, _line_of(error.__traceback__, relative), str(error)) from None
+
+
+def _line_of(trace: TracebackType | None, relative: str) -> int:
+    lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename.endswith(relative)]
+    return (lines[-1] if lines else None) or 1
+
+
+def _fault(template: Path, relative: str, line: int, reason: str) -> UserError:
+    hint = "`intaglio template export posix DIR` writes a working template to compare with"
+    return UserError("template", reason, where=f"{template / relative}, line {line}", hint=hint)
+
+
+def _shipped() -> Path:
+    return Path(str(resources.files("intaglio.package") / "templates"))

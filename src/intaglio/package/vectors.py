@@ -1,0 +1,60 @@
+"""Test vectors: inputs drawn with a fixed seed, and what the reference runtime makes of them.
+
+Random numbers are poor data for some models (an index that is out of range, the logarithm of a negative number), so
+there are several kinds, tried in order until the reference accepts one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.ir.types import DType, TensorType
+from intaglio.ops.base import narrow
+
+KINDS = ("normal", "small", "zero")
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    seed: int
+    kind: str
+    reference: str  # who computed the outputs
+
+
+def random_inputs(types: list[TensorType], seed: int, kind: str = "normal") -> list[Array]:
+    """`normal`: N(0,1) and integers below 100; `small`: [0,1) and integers 0 and 1; `zero`."""
+    random = np.random.default_rng(seed)
+    return [_draw(random, type, kind) for type in types]
+
+
+def _draw(random: np.random.Generator, type: TensorType, kind: str) -> Array:
+    if kind == "zero":
+        return np.zeros(type.shape, type.dtype.numpy)
+    if type.dtype is DType.BOOL:
+        return np.asarray(random.integers(0, 2, type.shape)).astype(bool)
+    if type.dtype.is_float:
+        drawn = random.standard_normal(type.shape) if kind == "normal" else random.random(type.shape)
+        return np.asarray(narrow(np.asarray(drawn, np.float64), type.dtype)).reshape(type.shape)
+    return np.asarray(random.integers(0, 100 if kind == "normal" else 2, type.shape)).astype(type.dtype.numpy)
+
+
+def write_vectors(vectors: Vectors, folder: Path, input_names: list[str], output_names: list[str]) -> None:
+    folder.mkdir()
+    for stem, arrays in (("in", vectors.inputs), ("out", vectors.outputs)):
+        for index, array in enumerate(arrays):
+            np.save(folder / f"{stem}{index}.npy", np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
+    about = {
+        "seed": vectors.seed,
+        "kind": vectors.kind,
+        "reference": vectors.reference,
+        "inputs": [{"file": f"in{i}.npy", "name": name} for i, name in enumerate(input_names)],
+        "outputs": [{"file": f"out{i}.npy", "name": name} for i, name in enumerate(output_names)],
+    }
+    (folder / "vectors.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,128 @@
+"""Write the C project of a placed program into a folder. Libraries and manifest follow once it is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from intaglio.errors import printable
+from intaglio.ir.graph import Value
+from intaglio.kernels.program import Constant, Program, ScratchArg
+from intaglio.package.calls import output_fields, raw_constant_name
+from intaglio.package.kernel_files import write_kernels
+from intaglio.package.manifest import (
+    LayerInfo,
+    Manifest,
+    MemoryInfo,
+    ModelInfo,
+    PlaceInfo,
+    StateInfo,
+    TensorInfo,
+    tensor_info,
+)  # fmt: skip
+from intaglio.package.project import api_inputs, lifetimes, project_of, state_bytes
+from intaglio.package.template import render_template, shipped_template
+from intaglio.package.weights import plan_weights, write_weights
+from intaglio.targets.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the program came from, for header and manifest."""
+
+    model_file: str
+    model_sha256: str
+    source: str | None
+    version: str
+    options: dict[str, str]
+
+
+def write_project(program: Program, target: Target, origin: Origin, folder: Path, template: Path | None) -> Manifest:
+    """Sources, header, build files. Returns the manifest, still without files and tools."""
+    graph = program.graph
+    _keep_constant_outputs(program)
+    weights = plan_weights(program.constants)
+    project = project_of(program, target, weights, version=origin.version, digest=origin.model_sha256)
+    render_template(template or shipped_template(target.interface), project, folder)
+    sources = folder / "src"
+    write_kernels(program, graph.name, sources)
+    write_weights(program.constants, weights, graph.name, sources)
+    return Manifest(
+        name=graph.name,
+        target=target.name,
+        intaglio=origin.version,
+        model=ModelInfo(printable(origin.model_file, 200), origin.model_sha256, origin.source),
+        inputs=tuple(tensor_info(v.origin or v.name, v.name, v.type) for v in api_inputs(graph)),
+        outputs=_outputs(program),
+        states=tuple(
+            StateInfo(
+                s.input.origin or s.input.name, _state_output(program, s.output), s.input.dtype.value, s.input.shape
+            )
+            for s in graph.states
+        ),
+        memory=MemoryInfo(
+            arena_bytes=program.arena_bytes,
+            lower_bound_bytes=program.lower_bound_bytes,
+            alignment=target.alignment,
+            state_bytes=state_bytes(graph),
+            weight_bytes=weights.size_bytes,
+        ),
+        layers=_layers(program),
+        options=origin.options,
+    )
+
+
+def _keep_constant_outputs(program: Program) -> None:
+    """An output that is a constant is copied from the weights, so it has to be among them."""
+    graph = program.graph
+    for value in [*graph.outputs, *(s.output for s in graph.states)]:
+        if value.data is not None:
+            name = raw_constant_name(value)
+            if all(c.name != name for c in program.constants):
+                program.constants.append(Constant(name, np.ascontiguousarray(value.data), value.dtype))
+
+
+def _outputs(program: Program) -> tuple[TensorInfo, ...]:
+    graph = program.graph
+    fields = output_fields(graph)
+    names = graph.output_names or [v.origin or v.name for v in graph.outputs]
+    return tuple(tensor_info(n, f, v.type) for n, f, v in zip(names, fields, graph.outputs, strict=True))
+
+
+def _state_output(program: Program, value: Value) -> str:
+    graph = program.graph
+    for output, name in zip(graph.outputs, graph.output_names, strict=False):
+        if output is value:
+            return name
+    return value.origin or value.name
+
+
+def _layers(program: Program) -> tuple[LayerInfo, ...]:
+    alive = lifetimes(program)
+    layers = []
+    for index, layer in enumerate(program.layers):
+        places = []
+        for value in layer.node.outputs:
+            if value.address is not None:
+                first, last = alive[value.name]
+                place = value.address
+                places.append(PlaceInfo(value.name, place.region, place.offset, value.type.bytes, first, last))
+        for argument in layer.arguments:
+            if isinstance(argument, ScratchArg):
+                places.append(PlaceInfo("scratch", "arena", layer.scratch_offset, argument.bytes, index, index))
+        layers.append(
+            LayerInfo(
+                index=index,
+                name=layer.name,
+                op=layer.node.op.NAME,
+                kernel=layer.node.using or layer.kernel.name,
+                macs=layer.macs,
+                source=printable(layer.node.source, 200),
+                outputs=tuple(tensor_info(v.origin, v.name, v.type) for v in layer.node.outputs),
+                guarded=layer.node.when is not None,
+                memory=tuple(places),
+            )
+        )
+    return tuple(layers)
