@@ -1,0 +1,126 @@
+"""Compile a C project: objects in parallel, a static and a shared library, the application.
+
+Everything runs inside the project's folder with relative paths, so that the same sources give the same bytes anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from intaglio.errors import IntaglioError, OurFault, ToolError, UserError
+from intaglio.run.toolchains import Toolchain
+from intaglio.targets.target import Target
+
+Progress = Callable[[str, int, int], None]  # what, done, of
+COMPILER_SECONDS = 1800
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    cflags: tuple[str, ...] = ()
+    library_only: bool = False  # the shared library alone, for a call from this process
+    edited_template: bool = False  # then a compiler error is about the user's C
+    progress: Progress | None = None
+
+
+def build_project(folder: Path, name: str, target: Target, toolchain: Toolchain, options: BuildOptions) -> None:
+    with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
+        build_into(folder, folder, name, target, toolchain, options, Path(objects))
+
+
+def build_into(
+    folder: Path, output: Path, name: str, target: Target, toolchain: Toolchain, options: BuildOptions, objects: Path
+) -> None:
+    """Build the sources in `folder` into `output`/lib and bin."""
+    flags = (*toolchain.compile_flags(target), "-Iinclude", "-Isrc", *options.cflags)
+    library = _sources(folder / "src")
+    application = [] if options.library_only else _sources(folder / "src" / "app")
+    run = _Runner(folder, toolchain, options)
+
+    def compile_one(source: Path) -> Path:
+        relative = source.relative_to(folder)
+        made = objects / ("app_" if source.parent.name == "app" else "") / f"{relative.name}.o"
+        made.parent.mkdir(exist_ok=True)
+        run((*toolchain.compiler, *flags, "-c", relative.as_posix(), "-o", str(made)))
+        run.advance("compiling")
+        return made
+
+    run.total = len(library) + len(application)
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        # The largest first: the last file to finish decides how long it takes.
+        order = sorted([*library, *application], key=lambda p: -p.stat().st_size)
+        made = dict(zip(order, pool.map(compile_one, order), strict=True))
+    (output / "lib").mkdir(exist_ok=True)
+    parts = [str(made[source]) for source in library]
+    link = (*toolchain.compiler, *toolchain.target_flags(target), *_link_flags(options.cflags))
+    shared = output / "lib" / f"lib{name}.so"
+    run((*link, "-shared", "-o", str(shared), *parts, "-lm"))
+    if options.library_only:
+        return
+    static = output / "lib" / f"lib{name}.a"
+    run((*toolchain.archiver, "rcsD", str(static), *parts))
+    (output / "bin").mkdir(exist_ok=True)
+    app_parts = [str(made[source]) for source in application]
+    if app_parts:
+        run((*link, "-o", str(output / "bin" / name), *app_parts, *parts, "-lm"))
+
+
+def _sources(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("*.c"), *folder.glob("*.S")])
+
+
+def _link_flags(cflags: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f for f in cflags if f.startswith("-fsanitize"))
+
+
+class _Runner:
+    """Runs commands of one build; the first that fails ends it, with the compiler's words in a file."""
+
+    def __init__(self, folder: Path, toolchain: Toolchain, options: BuildOptions) -> None:
+        self._folder = folder
+        self._toolchain = toolchain
+        self._options = options
+        self._environment = toolchain.environment()
+        self._done = 0
+        self.total = 0
+
+    def advance(self, what: str) -> None:
+        self._done += 1
+        if self._options.progress is not None:
+            self._options.progress(what, self._done, self.total)
+
+    def __call__(self, command: tuple[str, ...]) -> None:
+        try:
+            done = subprocess.run(
+                command, cwd=self._folder, env=self._environment, capture_output=True, text=True, errors="replace",
+                timeout=COMPILER_SECONDS, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        except OSError as error:
+            hint = "name another compiler with `--cc`"
+            raise ToolError("no-compiler", f"cannot start `{command[0]}`: {error.strerror}", hint=hint) from error
+        except subprocess.TimeoutExpired:
+            raise ToolError("compiler-failed", f"the C compiler took more than {COMPILER_SECONDS} s") from None
+        if done.returncode != 0:
+            raise self._failure(command, done.stdout + done.stderr)
+
+    def _failure(self, command: tuple[str, ...], said: str) -> IntaglioError:
+        if "No space left on device" in said:
+            hint = "make room, or set TMPDIR to a folder on another disk; nothing was left behind"
+            return ToolError("disk-full", "the disk is full while compiling", hint=hint)
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="intaglio-compiler-", suffix=".log", delete=False, encoding="utf-8"
+        ) as log:
+            log.write(" ".join(command) + "\n\n" + said)
+        errors = [line for line in said.splitlines() if "error" in line.lower()] or said.splitlines() or ["no message"]
+        first = f"the C compiler failed: {errors[0].strip()[:300]}"
+        if self._options.edited_template:
+            return UserError("compiler-failed", first, where=log.name, hint="the template's C is at fault; see the log")
+        if self._toolchain.kind == "cc" or self._options.cflags:
+            return ToolError("compiler-failed", first, where=log.name, hint="try another compiler with `--cc`")
+        return OurFault("compiler-failed", first, where=log.name, hint="this is a bug in Intaglio: please send the log")

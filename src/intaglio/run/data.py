@@ -1,0 +1,71 @@
+"""Arrays in and out of files: .npz by name, .npy for a single input. Pickles are never opened."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from intaglio.errors import UserError, quoted
+from intaglio.ir.graph import Array
+from intaglio.package.folder import writing
+from intaglio.package.manifest import Manifest
+
+MOST_BYTES = 8 << 30  # of one archive, unpacked: beyond this it is a bomb or a mistake
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """The arrays of a file; a .npy file is `in0`."""
+    shown = quoted(str(path), 200)
+    if not path.is_file():
+        raise UserError("no-such-file", f"there is no file {shown}")
+    try:
+        with open(path, "rb") as file:
+            start = file.read(6)
+        if start == b"\x93NUMPY":
+            return {"in0": np.asarray(np.load(path, allow_pickle=False))}
+        if start[:2] == b"PK":
+            return _archive(path)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError, MemoryError) as error:
+        raise UserError("bad-data", f"{shown} is damaged: {error}", hint="write it with `numpy.savez`") from None
+    hint = "write inputs with `numpy.savez(path, **{name: array})` or `numpy.save`"
+    raise UserError("bad-data", f"{shown} is neither .npz nor .npy", hint=hint)
+
+
+def _archive(path: Path) -> dict[str, Array]:
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        if len(set(names)) != len(names):
+            raise ValueError("a member is there twice")
+        if sum(member.file_size for member in archive.infolist()) > MOST_BYTES:
+            raise ValueError(f"it unpacks to more than {MOST_BYTES >> 30} GB")
+    with np.load(path, allow_pickle=False) as loaded:
+        return {name: np.asarray(loaded[name]) for name in loaded.files}
+
+
+def write_arrays(path: Path, manifest: Manifest, arrays: Mapping[str, Array]) -> None:
+    """Outputs under their names; a name that would leave the folder it is unpacked in becomes `out0`, `out1`, ..."""
+    if path.is_dir():
+        raise UserError("cannot-write", f"{quoted(str(path), 200)} is a folder", hint="give a file that ends in .npz")
+    with writing(path):
+        if path.suffix == ".npy" and len(arrays) == 1:
+            np.save(path, next(iter(arrays.values())), allow_pickle=False)
+            return
+        safe = _safe_names([info.name for info in manifest.outputs])
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+            for info in manifest.outputs:
+                member = zipfile.ZipInfo(f"{safe[info.name]}.npy", (1980, 1, 1, 0, 0, 0))
+                with archive.open(member, "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, np.asarray(arrays[info.name]), allow_pickle=False)
+
+
+def _safe_names(names: list[str]) -> dict[str, str]:
+    return {name: name if _is_safe(name) else f"out{i}" for i, name in enumerate(names)}
+
+
+def _is_safe(name: str) -> bool:
+    if not name or not name.isprintable() or name.startswith(("/", "\\")) or "\\" in name or len(name.encode()) > 1000:
+        return False
+    return ".." not in name.split("/") and name[1:2] != ":"

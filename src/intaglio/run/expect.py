@@ -1,0 +1,82 @@
+"""Test vectors for a package: inputs that the reference accepts, and its outputs."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+from intaglio.errors import IntaglioError
+from intaglio.ir.graph import Array, Graph
+from intaglio.ir.types import DType
+from intaglio.package.manifest import Manifest
+from intaglio.package.vectors import KINDS, Vectors, random_inputs, write_vectors
+from intaglio.run.reference import IrReference, OnnxRuntime, Reference, run_steps
+from intaglio.run.toolchains import Toolchain
+
+SEED = 0
+
+
+def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[str], None]) -> None:
+    """Write `test/`. ONNX Runtime computes the outputs where it can, the IR itself where it cannot."""
+    names = [info.name for info in manifest.inputs]
+    vectors = None
+    for reference in _references(graph, manifest, folder, note):
+        vectors = _vectors(reference, manifest, names)
+        if vectors is not None:
+            break
+    if vectors is None:
+        note("no reference accepts random inputs: the package has no test vectors")
+        return
+    write_vectors(vectors, folder / "test", names, [info.name for info in manifest.outputs])
+
+
+def _references(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[str], None]) -> list[Reference]:
+    found: list[Reference] = []
+    if manifest.model.source is not None and not _has_bf16(manifest):
+        try:
+            found.append(OnnxRuntime(folder / manifest.model.source))
+        except IntaglioError as error:
+            note(f"{error.message}; test vectors come from the numpy references instead")
+    return [*found, IrReference(graph)]
+
+
+def _has_bf16(manifest: Manifest) -> bool:
+    """numpy has no such type, so ONNX Runtime cannot be fed from here."""
+    return any(info.dtype == "bf16" for info in (*manifest.inputs, *manifest.outputs))
+
+
+def _vectors(reference: Reference, manifest: Manifest, names: list[str]) -> Vectors | None:
+    """The first kind of inputs that is accepted and gives finite numbers; else the first that is accepted."""
+    fallback = None
+    for kind in KINDS:
+        inputs = random_inputs([info.type for info in manifest.inputs], SEED, kind)
+        try:
+            results = run_steps(reference.run, manifest, [dict(zip(names, inputs, strict=True))])[0]
+        except IntaglioError:
+            continue
+        outputs = [_stored(results[info.name], info.shape, DType(info.dtype)) for info in manifest.outputs]
+        vectors = Vectors(tuple(inputs), tuple(outputs), SEED, kind, reference.about)
+        if all(o.dtype.kind != "f" or bool(np.isfinite(o).all()) for o in outputs):
+            return vectors
+        fallback = fallback or vectors
+    return fallback
+
+
+def _stored(array: Array, shape: tuple[int, ...], dtype: DType) -> Array:
+    return np.asarray(array).astype(dtype.numpy, copy=False).reshape(shape)
+
+
+def tool_versions(toolchain: Toolchain | None) -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for name in ("numpy", "onnx", "onnxruntime", "jinja2", "safetensors"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    if toolchain is not None:
+        versions["compiler"] = toolchain.version
+    return versions

@@ -1,0 +1,149 @@
+"""The built library, called in this process. Arrays are passed as they are; the arena is ours."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from intaglio.errors import AnswerIsNo, ToolError, UserError, quoted
+from intaglio.ir.graph import Array
+from intaglio.ir.types import DType
+from intaglio.ops.base import f32_to_bf16
+from intaglio.package.manifest import Manifest, TensorInfo
+
+ERROR_SLUGS = {1: "index-out-of-range", 2: "assertion-failed"}
+Sink = Callable[[int, int, int], None]  # layer, address, bytes
+
+
+class Library:
+    """One loaded library with one arena: one sequence of inferences."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        if not path.is_file():
+            hint = "compile the model again, without `--stop-after`"
+            raise UserError("not-built", f"the package has no library `{path.name}`", where=str(path), hint=hint)
+        try:
+            self._library = ctypes.CDLL(str(path))
+        except OSError as error:
+            hint = f"it was built for `{manifest.target}`; compile again with `--target host`"
+            raise ToolError("cannot-load", f"this machine cannot load `{path.name}`: {error}", hint=hint) from None
+        self.manifest = manifest
+        name = manifest.name
+        self._run = getattr(self._library, f"{name}_run_in")
+        self._run.restype = ctypes.c_int
+        self._run.argtypes = [ctypes.c_void_p] * 3
+        self._error = getattr(self._library, f"{name}_error")
+        self._error.restype = ctypes.c_char_p
+        self._error.argtypes = [ctypes.c_int]
+        self._block, self._arena = _aligned(manifest.memory.arena_bytes, manifest.memory.alignment)
+        self._sink: object = None  # a callback that C holds must stay alive here
+        self.reset()
+
+    def reset(self) -> None:
+        """Start a new sequence."""
+        self._arena[: max(1, self.manifest.memory.state_bytes)] = 0
+
+    def run(self, inputs: list[Array]) -> list[Array]:
+        """Arrays in the order, and exactly of the types, of the manifest."""
+        outputs = [np.empty(info.shape, info.type.dtype.numpy) for info in self.manifest.outputs]
+        self.run_into(inputs, outputs)
+        return outputs
+
+    def run_into(self, inputs: list[Array], outputs: list[Array]) -> None:
+        given = _pointers(inputs)
+        taken = _pointers(outputs)
+        code = self._run(self._arena.ctypes.data, ctypes.addressof(given), ctypes.addressof(taken))
+        if code != 0:
+            said = (self._error(code) or b"").decode("ascii", "replace")
+            slug = ERROR_SLUGS.get(code, "run-failed")
+            raise AnswerIsNo(slug, f"`{self.manifest.name}` stopped: {said}", hint="the input data leads there")
+
+    # Libraries built with the hook ------------------------------------------------------------------------------------
+
+    def start_probe(self, sink: Sink | None = None) -> None:
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
+        start = getattr(self._library, f"{self.manifest.name}_probe_start")
+        start.restype = None
+        if sink is None:
+            start(None)
+            return
+        self._sink = kind(lambda layer, data, size: sink(layer, data or 0, size))
+        start(self._sink)
+
+    def probe_times(self) -> list[float]:
+        """Microseconds per layer of the last run."""
+        times = (ctypes.c_double * max(1, len(self.manifest.layers)))()
+        getattr(self._library, f"{self.manifest.name}_probe_times")(times)
+        return list(times)[: len(self.manifest.layers)]
+
+
+def _pointers(arrays: list[Array]) -> ctypes.Array[ctypes.c_void_p]:
+    """A C struct of pointers is laid out as an array of them."""
+    # Empty arrays may have no memory of their own; C checks for NULL.
+    return (ctypes.c_void_p * max(1, len(arrays)))(*[array.ctypes.data or 1 for array in arrays])
+
+
+def _aligned(size_bytes: int, alignment: int) -> tuple[Array, np.ndarray[tuple[int], np.dtype[np.uint8]]]:
+    block = np.zeros(max(1, size_bytes) + alignment, np.uint8)
+    start = -block.ctypes.data % alignment
+    return block, block[start : start + max(1, size_bytes)]
+
+
+# Named arrays to positions and back -----------------------------------------------------------------------------------
+
+
+def ordered_inputs(manifest: Manifest, given: Mapping[str, Array], *, steps: bool = False) -> list[Array]:
+    """Arrays by the names of the model, C fields, or `in0`, `in1`, ... as the library wants them."""
+    taken: dict[str, int] = {}
+    for index, info in enumerate(manifest.inputs):
+        for key in (info.name, info.field, f"in{index}"):
+            taken.setdefault(key, index)
+    for key in given:
+        if key not in taken:
+            names = ", ".join(quoted(info.name) for info in manifest.inputs) or "none"
+            hint = f"inputs of `{manifest.name}`: {names}, or `in0`, `in1`, ... by position"
+            raise UserError("wrong-input", f"there is no input {quoted(key)}", hint=hint)
+    arrays: list[Array] = []
+    for index, info in enumerate(manifest.inputs):
+        found = [
+            key for key in dict.fromkeys((info.name, info.field, f"in{index}")) if key in given and taken[key] == index
+        ]
+        if len(found) != 1:
+            what = f"input {quoted(info.name)} is missing" if not found else f"input {quoted(info.name)} is given twice"
+            hint = f"it takes {info.dtype}[{','.join(map(str, info.shape))}], under its name or `in{index}`"
+            raise UserError("wrong-input", what, hint=hint)
+        arrays.append(fitted(np.asarray(given[found[0]]), info, steps=steps))
+    if steps and len({len(a) for a in arrays}) > 1:
+        lengths = ", ".join(f"{quoted(i.name)} {len(a)}" for i, a in zip(manifest.inputs, arrays, strict=True))
+        raise UserError("wrong-input", f"the inputs have different numbers of steps: {lengths}")
+    return arrays
+
+
+def fitted(array: Array, info: TensorInfo, *, steps: bool = False) -> Array:
+    """The array as the library reads it: right type, contiguous. Axes of length 1 may differ, nothing else."""
+    dtype = DType(info.dtype)
+    wants = f"{info.dtype}[{','.join(map(str, info.shape))}]"
+    if dtype is DType.BF16 and array.dtype.name == "bfloat16":
+        array = array.view(np.uint16)
+    if dtype is DType.BF16 and array.dtype == np.float32:
+        array = f32_to_bf16(array)
+    if array.dtype != dtype.numpy or array.dtype.byteorder == ">":
+        hint = f"convert it: `x.astype(numpy.{dtype.numpy.name})`"
+        what = f"input {quoted(info.name)} has type `{array.dtype}`, the model takes `{wants}`"
+        raise UserError("wrong-input", what, hint=hint)
+    shape = tuple(array.shape[1:] if steps and array.ndim else array.shape)
+    if (steps and array.ndim == 0) or _without_ones(shape) != _without_ones(info.shape):
+        got = ",".join(map(str, array.shape))
+        more = " after the leading axis of steps" if steps else ""
+        what = f"input {quoted(info.name)} has shape `[{got}]`, the model takes `{wants}`{more}"
+        hint = "" if steps else "with `--steps`, a leading axis counts the steps"
+        raise UserError("wrong-input", what, hint=hint)
+    target = (len(array), *info.shape) if steps else info.shape
+    return np.ascontiguousarray(array).reshape(target)
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(n for n in shape if n != 1)

@@ -1,0 +1,81 @@
+"""A package as an object: run it, compare it, time it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from intaglio.errors import OurFault
+from intaglio.ir.graph import Array
+from intaglio.package.manifest import Manifest, read_manifest
+from intaglio.run.host import Library, ordered_inputs
+
+if TYPE_CHECKING:
+    from intaglio.run.profile import Profile
+    from intaglio.run.validate import Validation
+
+
+class Package:
+    """`Package.load(folder)`; `compile()` returns one. Holds its temporary folder, if it has one."""
+
+    def __init__(self, folder: Path, temporary: tempfile.TemporaryDirectory[str] | None = None) -> None:
+        self.folder = folder
+        self.manifest: Manifest = read_manifest(folder)
+        self._temporary = temporary
+        self._library: Library | None = None
+
+    @staticmethod
+    def load(folder: str | Path) -> Package:
+        return Package(Path(folder))
+
+    @property
+    def name(self) -> str:
+        return self.manifest.name
+
+    @property
+    def library(self) -> Library:
+        if self._library is None:
+            self._library = Library(self.folder / "lib" / f"lib{self.name}.so", self.manifest)
+        return self._library
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """One inference: arrays by input name (or `in0`, ...) in, arrays by output name out. States carry on."""
+        outputs = self.library.run(ordered_inputs(self.manifest, inputs))
+        return self._named(outputs)
+
+    def run_steps(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Every array with a leading axis of steps, run in order from a fresh state; outputs stacked likewise."""
+        arrays = ordered_inputs(self.manifest, inputs, steps=True)
+        count = len(arrays[0]) if arrays else 1
+        self.reset()
+        stacked: list[Array] = [np.empty((count, *info.shape), info.type.dtype.numpy) for info in self.manifest.outputs]
+        for step in range(count):
+            self.library.run_into([a[step, ...] for a in arrays], [s[step, ...] for s in stacked])
+        return self._named(stacked)
+
+    def reset(self) -> None:
+        """Start a new sequence: states are zero again."""
+        self.library.reset()
+
+    def validate(self, inputs: Mapping[str, Array] | None = None, *, layers: bool = False) -> Validation:
+        from intaglio.run.validate import ValidateOptions, validate
+
+        return validate(self, ValidateOptions(inputs=inputs, layers=layers))
+
+    def profile(self, runs: int = 20) -> Profile:
+        from intaglio.run.profile import profile
+
+        return profile(self, runs)
+
+    def _named(self, outputs: list[Array]) -> dict[str, Array]:
+        names = [info.name for info in self.manifest.outputs]
+        if len(set(names)) != len(names):
+            raise OurFault("duplicate-output", f"`{self.name}` has two outputs of one name")
+        return dict(zip(names, outputs, strict=True))
+
+    def __repr__(self) -> str:
+        return f"<Package {self.name} for {self.manifest.target} in {self.folder}>"

@@ -1,0 +1,32 @@
+"""A second build of a package, with the hook: it times every layer and shows what each one wrote."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from intaglio.run.build import BuildOptions, build_project
+from intaglio.run.host import Library
+from intaglio.run.package import Package
+from intaglio.run.toolchains import find_toolchain
+from intaglio.targets.target import find_target
+
+
+class Probe:
+    """Built in a temporary folder, which goes with this object; the package itself is not touched."""
+
+    def __init__(self, package: Package, cc: str | None = None) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="intaglio-probe-")
+        root = Path(self._folder.name)
+        name = package.name
+        for part in ("include", "src"):
+            shutil.copytree(package.folder / part, root / part, symlinks=True)
+        for file in ("probe.c", "probe.h"):
+            shutil.copyfile(package.folder / "src" / "app" / file, root / "src" / file)
+        options = BuildOptions(cflags=(f"-D{name.upper()}_HOOK",), library_only=True)
+        build_project(root, name, find_target(package.manifest.target), find_toolchain(cc), options)
+        self.library = Library(root / "lib" / f"lib{name}.so", package.manifest)
+
+    def close(self) -> None:
+        self._folder.cleanup()

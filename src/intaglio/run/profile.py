@@ -1,0 +1,127 @@
+"""Time per layer on this machine, measured by the hook; the least of several runs, since noise only adds."""
+
+from __future__ import annotations
+
+import struct
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.package.vectors import random_inputs
+from intaglio.run.host import fitted
+from intaglio.run.package import Package
+from intaglio.run.probe import Probe
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    macs: int
+    instructions: int | None
+    cycles: int | None
+    time_ms: float | None
+    ram_bytes: int
+    arena_bytes: int
+    stack_bytes: int | None
+    flash_bytes: int | None
+    code_bytes: int | None
+    weight_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTime:
+    name: str
+    op: str
+    macs: int
+    instructions: int | None
+    cycles: int | None
+    time_ms: float | None
+    kernel: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    target: str
+    total: Total
+    layers: tuple[LayerTime, ...]
+
+
+def profile(package: Package, runs: int = 20, cc: str | None = None) -> Profile:
+    manifest = package.manifest
+    inputs = stored_inputs(package)
+    probe = Probe(package, cc)
+    best = [float("inf")] * len(manifest.layers)
+    try:
+        for _ in range(max(1, runs)):
+            probe.library.reset()
+            probe.library.start_probe()
+            probe.library.run(inputs)
+            best = [min(a, b) for a, b in zip(best, probe.library.probe_times(), strict=True)]
+    finally:
+        probe.close()
+    total_ms = least_ms(package, runs)
+    memory = manifest.memory
+    code = code_bytes(package)
+    total = Total(
+        macs=sum(layer.macs for layer in manifest.layers),
+        instructions=None,
+        cycles=None,
+        time_ms=total_ms,
+        ram_bytes=memory.arena_bytes,
+        arena_bytes=memory.arena_bytes,
+        stack_bytes=None,
+        flash_bytes=None if code is None else code + memory.weight_bytes,
+        code_bytes=code,
+        weight_bytes=memory.weight_bytes,
+    )
+    layers = tuple(
+        LayerTime(layer.name, layer.op, layer.macs, None, None, us / 1000, layer.kernel, layer.source)
+        for layer, us in zip(manifest.layers, best, strict=True)
+    )
+    return Profile(manifest.target, total, layers)
+
+
+def least_ms(package: Package, runs: int) -> float:
+    """The whole inference, without the hook."""
+    inputs = stored_inputs(package)
+    outputs = [np.empty(info.shape, info.type.dtype.numpy) for info in package.manifest.outputs]
+    package.reset()
+    least = float("inf")
+    for _ in range(max(2, runs)):
+        start = time.perf_counter()
+        package.library.run_into(inputs, outputs)
+        least = min(least, time.perf_counter() - start)
+    return least * 1000
+
+
+def stored_inputs(package: Package) -> list[Array]:
+    """The test vectors of the package, which its reference accepts; random ones when they are gone."""
+    folder = package.folder / "test"
+    files = [folder / f"in{i}.npy" for i in range(len(package.manifest.inputs))]
+    if all(f.is_file() for f in files):
+        arrays = [np.load(f, allow_pickle=False) for f in files]
+        return [fitted(a, info) for a, info in zip(arrays, package.manifest.inputs, strict=True)]
+    return random_inputs([info.type for info in package.manifest.inputs], seed=0)
+
+
+def code_bytes(package: Package) -> int | None:
+    """Machine code of the shared library: its executable segments, read from the ELF header."""
+    path = package.folder / "lib" / f"lib{package.name}.so"
+    try:
+        with open(path, "rb") as file:
+            head = file.read(64)
+            if head[:5] != b"\x7fELF\x02":
+                return None
+            offset, size, count = struct.unpack_from("<Q", head, 32)[0], *struct.unpack_from("<HH", head, 54)
+            total = 0
+            for index in range(count):
+                file.seek(offset + index * size)
+                kind, flags = struct.unpack("<II", file.read(8))
+                _, _, _, in_file, _ = struct.unpack("<QQQQQ", file.read(40))
+                if kind == 1 and flags & 1:
+                    total += in_file
+            return total
+    except (OSError, struct.error):
+        return None

@@ -1,0 +1,119 @@
+"""What the result should be: ONNX Runtime without its optimisations, or the IR by its numpy references."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from intaglio.errors import ModelError, ToolError, quoted
+from intaglio.ir.graph import Array, Graph
+from intaglio.ir.types import DType
+from intaglio.package.manifest import Manifest
+
+
+class Reference(Protocol):
+    """Arrays by the names of the model, in and out."""
+
+    about: str
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]: ...
+
+
+class OnnxRuntime:
+    """`extra` names intermediate tensors to see as well; those that ONNX Runtime cannot show are left out."""
+
+    def __init__(self, path: Path, extra: tuple[str, ...] = ()) -> None:
+        try:
+            import onnxruntime
+        except ImportError:
+            hint = "`pip install onnxruntime`"
+            raise ToolError(
+                "no-reference", "onnxruntime is not installed, nothing to compare with", hint=hint
+            ) from None
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.log_severity_level = 4
+        options.intra_op_num_threads = 1
+        self.about = f"onnxruntime {onnxruntime.__version__}, optimisations off"
+        model: str | bytes = _with_outputs(path, extra) if extra else str(path)
+        try:
+            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # its errors share no type but Exception
+            raise ModelError("no-reference", f"ONNX Runtime does not load the model: {_first_line(error)}") from None
+        self.outputs = [o.name for o in self._session.get_outputs()]
+        self._inputs = {i.name: list(i.shape) for i in self._session.get_inputs()}
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        feeds = {name: _shaped(array, self._inputs[name]) for name, array in inputs.items() if name in self._inputs}
+        try:
+            results = self._session.run(self.outputs, feeds)
+        except Exception as error:
+            hint = "give inputs that the model accepts, with `--inputs`"
+            reason = f"ONNX Runtime fails on these inputs: {_first_line(error)}"
+            raise ModelError("no-reference", reason, hint=hint) from None
+        return {name: np.asarray(result) for name, result in zip(self.outputs, results, strict=True)}
+
+
+class IrReference:
+    """The graph itself, by the numpy references of its operators. Slow, and the definition of the integer result."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.about = "numpy references of the operators"
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        from intaglio.ops.evaluate import evaluate_graph
+
+        graph = self._graph
+        values = evaluate_graph(graph, {v.name: inputs[v.origin or v.name] for v in graph.inputs}, keep=True)
+        found: dict[str, Array] = {}
+        names = graph.output_names or [v.origin or v.name for v in graph.outputs]
+        for name, value in [
+            *zip(names, graph.outputs, strict=True),
+            *((s.output.origin, s.output) for s in graph.states),
+        ]:
+            found[name or value.name] = values[value.name] if value.data is None else value.data
+        return found
+
+
+def run_steps(
+    run: Callable[[Mapping[str, Array]], Mapping[str, Array]], manifest: Manifest, steps: list[dict[str, Array]]
+) -> list[dict[str, Array]]:
+    """Feed a reference step by step, states from zero."""
+    state = {s.input: np.zeros(s.shape, DType(s.dtype).numpy) for s in manifest.states}
+    results = []
+    for inputs in steps:
+        outputs = run({**inputs, **state})
+        for s in manifest.states:
+            state[s.input] = np.asarray(outputs[s.output])
+        results.append(dict(outputs))
+    return results
+
+
+def _with_outputs(path: Path, extra: tuple[str, ...]) -> bytes:
+    """The model with intermediate tensors among its outputs, to look at them."""
+    import onnx
+
+    model = onnx.load(str(path))
+    have = {o.name for o in model.graph.output}
+    made = {name for node in model.graph.node for name in node.output}
+    for name in extra:
+        if name in made and name not in have:
+            model.graph.output.append(onnx.ValueInfoProto(name=name))
+            have.add(name)
+    return bytes(model.SerializeToString())
+
+
+def _shaped(array: Array, shape: list[object]) -> Array:
+    """ONNX Runtime insists on the rank that the model declares."""
+    if len(shape) == array.ndim or not all(isinstance(n, int) for n in shape):
+        return array
+    return array.reshape([int(str(n)) for n in shape])
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return quoted(lines[0] if lines else type(error).__name__, 300)

@@ -1,0 +1,217 @@
+"""Does the built package compute what the reference runtime computes? And if not, from which layer on?"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from intaglio.errors import UserError, quoted
+from intaglio.ir.files import read_ir
+from intaglio.ir.graph import Array
+from intaglio.ir.types import DType
+from intaglio.package.manifest import Manifest
+from intaglio.package.vectors import KINDS, random_inputs
+from intaglio.run.compare import Comparison, compare
+from intaglio.run.host import ordered_inputs
+from intaglio.run.package import Package
+from intaglio.run.probe import Probe
+from intaglio.run.reference import IrReference, OnnxRuntime, Reference, run_steps
+
+RANDOM_SAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateOptions:
+    inputs: Mapping[str, Array] | None = None
+    steps: bool = False
+    labels: Array | None = None
+    layers: bool = False
+    tolerance: float | None = None
+    seed: int = 1
+    cc: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCheck:
+    layer: str
+    op: str
+    source: str
+    tensor: str
+    comparison: Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Shares of samples whose largest output is at the label."""
+
+    package: float
+    reference: float
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    ok: bool
+    reference: str
+    outputs: tuple[Comparison, ...]
+    first_bad_layer: str | None
+    layers: tuple[LayerCheck, ...]
+    accuracy: Accuracy | None
+    samples: int
+
+
+def validate(package: Package, options: ValidateOptions) -> Validation:
+    manifest = package.manifest
+    tensors = tuple(o.name for layer in manifest.layers for o in layer.outputs if o.name) if options.layers else ()
+    reference = reference_of(package, tensors)
+    steps, expected = _samples(package, reference, options)
+    package.reset()
+    results = []
+    for step in steps:
+        if not manifest.states:
+            package.reset()
+        results.append(package.run(step))
+    rows = []
+    for info in manifest.outputs:
+        got = np.stack([r[info.name] for r in results])
+        want = np.stack([np.asarray(e[info.name]).reshape(info.shape) for e in expected])
+        rows.append(compare(info.name, got, _stored(want, DType(info.dtype)), DType(info.dtype), options.tolerance))
+    checks = _check_layers(package, steps[:1], expected[:1], options) if options.layers else ()
+    bad = next((check.layer for check in checks if not check.comparison.ok), None)
+    accuracy = None
+    if options.labels is not None:
+        accuracy = _accuracy(manifest, results, expected, options.labels)
+    return Validation(
+        ok=all(row.ok for row in rows),
+        reference=reference.about,
+        outputs=tuple(rows),
+        first_bad_layer=bad,
+        layers=checks,
+        accuracy=accuracy,
+        samples=len(steps),
+    )
+
+
+def reference_of(package: Package, extra: tuple[str, ...] = ()) -> Reference:
+    """The model inside the package, run by ONNX Runtime; without one, the package's own IR."""
+    source = package.manifest.model.source
+    if source is not None and (package.folder / source).is_file():
+        return OnnxRuntime(package.folder / source, extra)
+    return IrReference(read_ir(ir_path(package)))
+
+
+def ir_path(package: Package) -> Path:
+    return package.folder / "ir" / f"{package.name}.ig"
+
+
+def _samples(
+    package: Package, reference: Reference, options: ValidateOptions
+) -> tuple[list[dict[str, Array]], list[dict[str, Array]]]:
+    """Inputs, and what the reference makes of them. Random ones are drawn until the reference accepts them."""
+    manifest = package.manifest
+    names = [info.name for info in manifest.inputs]
+    if options.inputs is not None:
+        arrays = ordered_inputs(manifest, options.inputs, steps=options.steps)
+        rows = zip(*arrays, strict=True) if options.steps else [tuple(arrays)]
+        steps = [dict(zip(names, (np.asarray(a) for a in row), strict=True)) for row in rows]
+        if not steps:
+            raise UserError("wrong-input", "there are no steps in the inputs")
+        return steps, run_steps(reference.run, manifest, steps)
+    types = [info.type for info in manifest.inputs]
+    for kind in KINDS:
+        seeds = range(options.seed, options.seed + RANDOM_SAMPLES)
+        steps = [dict(zip(names, random_inputs(types, seed, kind), strict=True)) for seed in seeds]
+        try:
+            expected = run_steps(reference.run, manifest, steps)
+        except UserError:
+            if kind == KINDS[-1]:
+                raise
+            continue
+        if kind == KINDS[-1] or all(_finite(e[info.name]) for e in expected for info in manifest.outputs):
+            break
+    return steps, expected
+
+
+def _finite(array: Array) -> bool:
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
+
+
+def _stored(array: Array, dtype: DType) -> Array:
+    """ONNX Runtime returns bf16 in its own type; here it is bits."""
+    return array.view(np.uint16) if dtype is DType.BF16 and array.dtype.itemsize == 2 else array
+
+
+def _check_layers(
+    package: Package, steps: list[dict[str, Array]], expected: list[dict[str, Array]], options: ValidateOptions
+) -> tuple[LayerCheck, ...]:
+    """The first step again, with the hook: every tensor that both sides have under one name."""
+    manifest = package.manifest
+    seen: dict[str, Array] = {}
+    turn: dict[int, int] = {}
+
+    def sink(layer: int, address: int, size: int) -> None:
+        which = turn.get(layer, 0)
+        turn[layer] = which + 1
+        shown = list(manifest.layers[layer].outputs)
+        if which < len(shown) and shown[which].name and size == shown[which].bytes:
+            info = shown[which]
+            raw = ctypes.string_at(address, size)
+            seen[info.name] = np.frombuffer(raw, info.type.dtype.numpy).reshape(info.shape)
+
+    probe = Probe(package, options.cc)
+    try:
+        probe.library.start_probe(sink)
+        probe.library.run(ordered_inputs(manifest, steps[0]))
+    finally:
+        probe.close()
+    checks = []
+    for layer in manifest.layers:
+        for info in layer.outputs:
+            if info.name not in seen or info.name not in expected[0]:
+                continue
+            want = np.asarray(expected[0][info.name])
+            got = _as_in_model(seen[info.name], info.layout, want.shape)
+            if got is None:
+                continue
+            row = compare(info.name, got, _stored(want, DType(info.dtype)), DType(info.dtype), options.tolerance)
+            checks.append(LayerCheck(layer.name, layer.op, layer.source, info.name, row))
+    return tuple(checks)
+
+
+def _as_in_model(array: Array, layout: str, shape: tuple[int, ...]) -> Array | None:
+    """Channels back to where the model has them. None when the tensor was changed beyond that."""
+    if layout == "NHWC" and array.ndim == len(shape) and array.ndim > 2:
+        moved = np.moveaxis(array, -1, 1)
+        if moved.shape == shape:
+            return moved
+    if array.shape == shape or (array.size == int(np.prod(shape)) and _no_ones(array.shape) == _no_ones(shape)):
+        return array.reshape(shape)
+    return None
+
+
+def _no_ones(shape: tuple[int, ...]) -> list[int]:
+    return [n for n in shape if n != 1]
+
+
+def _accuracy(
+    manifest: Manifest, results: list[dict[str, Array]], expected: list[dict[str, Array]], labels: Array
+) -> Accuracy:
+    labels = np.asarray(labels).reshape(-1)
+    if len(labels) != len(results):
+        what = f"there are {len(labels)} labels for {len(results)} samples"
+        raise UserError("wrong-input", what, hint="labels are one number per sample; give inputs with `--steps`")
+    name = manifest.outputs[0].name
+    if manifest.outputs[0].type.elements < 2:
+        raise UserError(
+            "wrong-input", f"output {quoted(name)} has one element, there is no class to compare with labels"
+        )
+
+    def share(rows: list[dict[str, Array]]) -> float:
+        return float(
+            np.mean([int(np.argmax(row[name])) == int(label) for row, label in zip(rows, labels, strict=True)])
+        )
+
+    return Accuracy(share(results), share(expected))
