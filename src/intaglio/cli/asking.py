@@ -1,0 +1,125 @@
+"""`intaglio check`, `view`, `targets`, `ops`, `passes`, `template list`: questions that build nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from intaglio.cli.terminal import note, print_json, print_table
+from intaglio.errors import UserError, quoted
+from intaglio.frontends.reading import kind_of, read_source
+
+if TYPE_CHECKING:
+    from intaglio.frontends.onnx.faults import Problem
+
+
+def check_model(
+    path: Path, target: str | None, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], json: bool
+) -> int:
+    """0 when all of it is supported, 1 when not."""
+    from intaglio.frontends.onnx import check
+    from intaglio.targets.target import find_target
+
+    wanted = find_target(target or "host")
+    problems: list[Problem] = []
+    if kind_of(path) == "onnx":
+        problems = check(path, dims=dims, shapes=shapes)
+    if not problems:
+        problems = _kernel_problems(path, wanted.name, dims, shapes)
+    if json:
+        rows = [{"node": p.node, "op": p.op, "reason": p.reason, "hint": p.hint} for p in problems]
+        print_json({"supported": not problems, "problems": rows})
+        return 1 if problems else 0
+    if not problems:
+        print(f"{path.name}: everything is supported on {wanted.name}")
+        return 0
+    for p in problems:
+        print(f"{quoted(p.op)} in node {quoted(p.node)}: {p.reason}")
+        if p.hint:
+            print(f"    hint: {p.hint}")
+    print(f"{len(problems)} problem(s)")
+    return 1
+
+
+def _kernel_problems(
+    path: Path, target: str, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]
+) -> list[Problem]:
+    """The front end is content: does every operator have a kernel?"""
+    from intaglio.frontends.onnx.faults import Problem
+    from intaglio.kernels import lower
+    from intaglio.passes import optimise
+    from intaglio.targets.target import find_target
+
+    wanted = find_target(target)
+    source = read_source(path, dims, shapes, None, {}, lambda text: note(f"note: {text}"))
+    try:
+        lower(optimise(source.graph, wanted, disabled=frozenset(), observe=None), wanted)
+    except UserError as error:
+        return [Problem(node=error.where, op=error.slug, reason=error.message, hint=error.hint)]
+    return []
+
+
+def view_model(path: Path, output: Path | None, json: bool) -> None:
+    from intaglio.ir.view import export_onnx
+    from intaglio.package.folder import writing
+
+    source = read_source(path, {}, {}, None, {}, lambda text: note(f"note: {text}"))
+    target = output or path.with_name(f"{path.stem}.view.onnx" if path.suffix == ".onnx" else f"{path.stem}.onnx")
+    if target.resolve() == path.resolve():
+        raise UserError("output-exists", f"{quoted(str(target), 200)} is the input itself", hint="give another `-o`")
+    with writing(target):
+        export_onnx(source.graph, target)
+    print_json({"onnx": str(target)}) if json else note(f"wrote {target}: open it with Netron")
+
+
+def list_targets(json: bool) -> None:
+    from intaglio.targets.target import all_targets, host_target
+
+    here = host_target().name
+    if json:
+        print_json({"host": here, "targets": [asdict(t) for t in all_targets().values()]})
+        return
+    rows = [
+        [t.name, t.isa, t.interface, t.description + (" (this machine)" if t.name == here else "")]
+        for t in all_targets().values()
+    ]
+    print_table(["target", "vectors", "interface", "what it is"], rows)
+
+
+def list_ops(json: bool) -> None:
+    from intaglio.cli.operators import ir_operators, onnx_operators
+
+    onnx_names = onnx_operators()
+    ir_names = ir_operators()
+    if json:
+        print_json({"onnx": onnx_names, "ir": ir_names})
+        return
+    for title, names in (("ONNX operators", onnx_names), ("IR operators", ir_names)):
+        print(f"{title} ({len(names)}):")
+        line = " "
+        for name in names:
+            if len(line) + len(name) + 1 > 98:
+                print(line)
+                line = " "
+            line += f" {name}"
+        print(line)
+
+
+def list_passes(json: bool) -> None:
+    from intaglio.passes import PASSES
+
+    if json:
+        print_json({"passes": [{"name": p.name, "summary": p.summary} for p in PASSES]})
+        return
+    print_table(["pass", "what it does"], [[p.name, p.summary] for p in PASSES])
+
+
+def list_templates(json: bool) -> None:
+    from intaglio.package.template import template_names
+
+    if json:
+        print_json({"templates": template_names()})
+        return
+    for name in template_names():
+        print(name)

@@ -1,0 +1,33 @@
+"""Errors that are not ours by type: mistyped commands, and bugs."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tempfile
+import traceback
+
+from intaglio.errors import OurFault, UserError
+from intaglio.version import __version__
+
+
+def usage_error(error: Exception) -> str | None:
+    """What click says about a command line, in our form. None when it is something else."""
+    shown = getattr(error, "format_message", None)
+    if shown is None:
+        return None
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "intaglio"
+    return str(UserError("usage", str(shown()).replace("\n", " "), hint=f"`{path} --help` lists what there is"))
+
+
+def write_report(error: Exception) -> OurFault:
+    """The traceback goes to a file, for whoever repairs it."""
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="intaglio-bug-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(f"intaglio {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
+        file.write(" ".join(sys.argv) + "\n\n")
+        file.write("".join(traceback.format_exception(error)))
+    hint = "please send that file, and the model if you can, with a bug report"
+    return OurFault("internal", f"a bug in Intaglio: {type(error).__name__}: {error}", where=file.name, hint=hint)

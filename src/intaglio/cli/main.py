@@ -1,0 +1,260 @@
+"""The `intaglio` command. Every function imports what it needs when it runs, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from intaglio.errors import IntaglioError, UserError
+
+app = typer.Typer(
+    name="intaglio",
+    help="Compile trained neural networks, ahead of time, into readable C.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+template_app = typer.Typer(help="Network templates: the C around the generated layers.", no_args_is_help=True)
+app.add_typer(template_app, name="template")
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx model or an .ig IR file.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A package.")]
+TargetOption = Annotated[
+    Optional[str], typer.Option("--target", metavar="T", help="Default: this machine. `intaglio targets` lists.")
+]
+DimOption = Annotated[Optional[list[str]], typer.Option("--dim", metavar="NAME=N", help="Pin a symbolic dimension.")]
+ShapeOption = Annotated[
+    Optional[list[str]], typer.Option("--shape", metavar="INPUT=1,3,224,224", help="Pin an input's shape.")
+]
+CcOption = Annotated[Optional[str], typer.Option("--cc", metavar="CC", help="C compiler: a command, or `zig`.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.command("compile")
+def compile_command(
+    model: Model,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="The package (or the .ig file) to write.")
+    ],
+    target: TargetOption = None,
+    dim: DimOption = None,
+    shape: ShapeOption = None,
+    state: Annotated[
+        Optional[list[str]],
+        typer.Option("--state", metavar="IN=OUT", help="Input fed from an output of the step before."),
+    ] = None,
+    name: Annotated[
+        Optional[str], typer.Option("--name", help="Prefix of every C name. Default: the file's name.")
+    ] = None,
+    stop_after: Annotated[
+        str, typer.Option(metavar="STAGE", help="import, optimise, kernels, memory, package or build.")
+    ] = "build",
+    disable_pass: Annotated[Optional[list[str]], typer.Option(metavar="NAME", help="Switch a pass off.")] = None,
+    dump_ir: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Write one IR file per pass.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Work, traffic and a time estimate per node.")] = False,
+    archive: Annotated[bool, typer.Option("--archive", help="Also write DIR.tar.gz.")] = False,
+    archive_format: Annotated[str, typer.Option(metavar="F", help="tar.gz or zip.")] = "tar.gz",
+    force: Annotated[bool, typer.Option("--force", help="Replace a package that is there.")] = False,
+    template: Annotated[Optional[Path], typer.Option(metavar="DIR", help="An edited network template.")] = None,
+    cc: CcOption = None,
+    cflags: Annotated[Optional[str], typer.Option(metavar="FLAGS", help="More flags for the C compiler.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Compile a model into a package: C sources, libraries, an application, tests."""
+    from intaglio.cli.compiling import Words, compile_words
+
+    words = Words(
+        model, output, target, dim, shape, state, name, stop_after, disable_pass, dump_ir, explain,
+        archive_format if archive else None, force, template, cc, cflags, json,
+    )  # fmt: skip
+    compile_words(words)
+
+
+@app.command()
+def check(
+    model: Model,
+    target: TargetOption = None,
+    dim: DimOption = None,
+    shape: ShapeOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List everything that is unsupported, at once, with node names and hints."""
+    from intaglio.cli.asking import check_model
+    from intaglio.cli.options import dims, shapes
+
+    raise typer.Exit(check_model(model, target, dims(dim), shapes(shape), json))
+
+
+@app.command()
+def run(
+    package: Folder,
+    input: Annotated[
+        Optional[Path], typer.Option("--input", metavar="X.npz", help="Arrays by input name, or in0, in1, ...")
+    ] = None,
+    output: Annotated[Optional[Path], typer.Option("--output", metavar="Y.npz", help="Where outputs go.")] = None,
+    steps: Annotated[bool, typer.Option("--steps", help="Arrays have a leading axis of steps, run in order.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Run a package on this machine."""
+    from intaglio.cli.running import run_package
+
+    run_package(package, input, output, steps, json)
+
+
+@app.command()
+def validate(
+    package: Folder,
+    inputs: Annotated[
+        Optional[Path], typer.Option("--inputs", metavar="X.npz", help="Default: random, seeded.")
+    ] = None,
+    steps: Annotated[bool, typer.Option("--steps", help="Arrays have a leading axis of steps.")] = False,
+    labels: Annotated[
+        Optional[Path], typer.Option(metavar="L.npy", help="Classes: prints the accuracy of both.")
+    ] = None,
+    layers: Annotated[bool, typer.Option("--layers", help="Layer by layer; names the first that is off.")] = False,
+    tolerance: Annotated[
+        Optional[float], typer.Option(metavar="T", help="Of the largest reference value. Default: 1e-4 for f32.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the random inputs.", min=0)] = 1,
+    cc: CcOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Compare a package with the reference runtime. Exit code 1 when they differ."""
+    from intaglio.cli.running import validate_package
+
+    raise typer.Exit(validate_package(package, inputs, steps, labels, layers, tolerance, seed, cc, json))
+
+
+@app.command()
+def profile(
+    package: Folder,
+    runs: Annotated[int, typer.Option(metavar="N", help="Repetitions; the least time counts.", min=1, max=100000)] = 20,
+    cc: CcOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Time per layer on this machine."""
+    from intaglio.cli.running import profile_package
+
+    profile_package(package, runs, cc, json)
+
+
+@app.command()
+def view(
+    model: Annotated[Path, typer.Argument(metavar="FILE.ig", help="An IR file (or a model).")],
+    output: Annotated[Optional[Path], typer.Option("--output", "-o", help="Default: beside it, with .onnx.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Export IR as ONNX, to look at in Netron."""
+    from intaglio.cli.asking import view_model
+
+    view_model(model, output, json)
+
+
+@app.command()
+def targets(json: JsonOption = False) -> None:
+    """The targets there are."""
+    from intaglio.cli.asking import list_targets
+
+    list_targets(json)
+
+
+@app.command()
+def ops(json: JsonOption = False) -> None:
+    """The operators there are, in ONNX and in the IR."""
+    from intaglio.cli.asking import list_ops
+
+    list_ops(json)
+
+
+@app.command()
+def passes(json: JsonOption = False) -> None:
+    """The passes there are, in order; `--disable-pass NAME` switches one off."""
+    from intaglio.cli.asking import list_passes
+
+    list_passes(json)
+
+
+@template_app.command("list")
+def template_list(json: JsonOption = False) -> None:
+    """The templates that are shipped."""
+    from intaglio.cli.asking import list_templates
+
+    list_templates(json)
+
+
+@template_app.command("export")
+def template_export(
+    name: str, folder: Annotated[Path, typer.Argument(metavar="DIR")], json: JsonOption = False
+) -> None:
+    """Write a template into DIR, to edit it and compile with `--template DIR`."""
+    from intaglio.cli.terminal import note, print_json
+    from intaglio.package.template import export_template
+
+    export_template(name, folder)
+    print_json({"template": name, "folder": str(folder)}) if json else note(f"wrote the template `{name}` to {folder}")
+
+
+@app.command()
+def demo(
+    output: Annotated[
+        Optional[Path], typer.Option("--output", "-o", metavar="DIR", help="Default: a temporary folder.")
+    ] = None,
+    cc: CcOption = None,
+) -> None:
+    """The whole line on a shipped model: compile, build, run, validate."""
+    from intaglio.cli.demo import run_demo
+
+    raise typer.Exit(run_demo(output, cc))
+
+
+@app.command()
+def version(json: JsonOption = False) -> None:
+    """The version."""
+    from intaglio.cli.terminal import print_json
+    from intaglio.version import __version__
+
+    print_json({"version": __version__}) if json else print(f"intaglio {__version__}")
+
+
+def main() -> None:
+    """Exit codes: 0 done, 1 the answer is no, 2 the request is at fault, 3 our fault."""
+    try:
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except IntaglioError as error:
+        _say(str(error))
+        code = error.exit_code
+    except KeyboardInterrupt:
+        _say("stopped")
+        code = 130
+    except BrokenPipeError:
+        # Who reads us has gone (`intaglio ops | head`); Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = 0
+    except Exception as error:  # nothing of ours reaches the user as a traceback
+        code = _foreign_error(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _foreign_error(error: Exception) -> int:
+    from intaglio.cli.faults import usage_error, write_report
+
+    usage = usage_error(error)
+    if usage is not None:
+        _say(usage)
+        return 2
+    if isinstance(error, MemoryError):
+        _say(str(UserError("out-of-memory", "there is not enough memory for this model")))
+        return 2
+    _say(str(write_report(error)))
+    return 3
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,0 +1,113 @@
+"""`intaglio run`, `validate` and `profile`: packages at work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from intaglio.cli.terminal import bytes_text, count_text, note, print_json, print_table
+from intaglio.errors import UserError, quoted
+from intaglio.ir.graph import Array
+from intaglio.run.data import read_arrays, write_arrays
+from intaglio.run.package import Package
+from intaglio.run.profile import profile
+from intaglio.run.validate import ValidateOptions, Validation, validate
+
+
+def run_package(folder: Path, input: Path | None, output: Path | None, steps: bool, json: bool) -> None:
+    package = Package.load(folder)
+    if input is not None:
+        given = read_arrays(input)
+    elif not package.manifest.inputs:
+        given = {}
+    else:
+        names = ", ".join(quoted(i.name) for i in package.manifest.inputs)
+        raise UserError("wrong-input", f"`{package.name}` takes inputs: {names}", hint="give them with `--input x.npz`")
+    results = package.run_steps(given) if steps else package.run(given)
+    if output is not None:
+        write_arrays(output, package.manifest, results)
+    if json:
+        rows = [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in results.items()]
+        print_json({"package": str(folder), "output": None if output is None else str(output), "outputs": rows})
+    elif output is None:
+        for name, array in results.items():
+            print(f"{name}: {array.dtype}{list(array.shape)}")
+            print(np.array2string(array, threshold=20, max_line_width=100))
+    else:
+        note(f"wrote {len(results)} output(s) to {output}")
+
+
+def validate_package(
+    folder: Path, inputs: Path | None, steps: bool, labels: Path | None, layers: bool,
+    tolerance: float | None, seed: int, cc: str | None, json: bool,
+) -> int:  # fmt: skip
+    package = Package.load(folder)
+    options = ValidateOptions(
+        inputs=None if inputs is None else read_arrays(inputs),
+        steps=steps,
+        labels=None if labels is None else _labels(labels),
+        layers=layers,
+        tolerance=tolerance,
+        seed=seed,
+        cc=cc,
+    )
+    result = validate(package, options)
+    if json:
+        print_json(result)
+    else:
+        print_validation(result)
+    return 0 if result.ok else 1
+
+
+def _labels(path: Path) -> Array:
+    arrays = read_arrays(path)
+    if len(arrays) > 1 and "labels" not in arrays:
+        raise UserError("wrong-input", f"{quoted(path.name)} holds several arrays, none named `labels`")
+    return arrays.get("labels", next(iter(arrays.values())))
+
+
+def print_validation(result: Validation) -> None:
+    if result.layers:
+        rows = [
+            [c.layer[:28], c.op[:20], c.tensor[:30], f"{c.comparison.max_rel:.1e}", "ok" if c.comparison.ok else "OFF"]
+            for c in result.layers
+        ]
+        print_table(["layer", "op", "tensor in the model", ">max rel", ""], rows)
+    rows = []
+    for c in result.outputs:
+        sqnr = "exact" if c.sqnr_db is None else f"{c.sqnr_db:.0f} dB"
+        top = "" if c.top1 is None else f"{100 * c.top1:.0f} %"
+        wrong = str(c.mismatches) if c.mismatches else ""
+        verdict = "ok" if c.ok else "OFF"
+        rows.append([c.name[:30], f"{c.max_abs:.2e}", f"{c.max_rel:.2e}", f"{c.cosine:.6f}", sqnr, top, wrong, verdict])
+    print_table(["output", ">max abs", ">max rel", ">cosine", ">SQNR", ">top-1", ">differ", ""], rows)
+    if result.accuracy is not None:
+        a = result.accuracy
+        print(f"accuracy: {100 * a.package:.2f} % (reference {100 * a.reference:.2f} %) on {result.samples} samples")
+    if result.first_bad_layer is not None:
+        print(f"first layer that is off: {result.first_bad_layer}")
+    verdict = "matches" if result.ok else "DOES NOT match"
+    print(f"{verdict} {result.reference}, {result.samples} sample(s)")
+
+
+def profile_package(folder: Path, runs: int, cc: str | None, json: bool) -> None:
+    result = profile(Package.load(folder), runs, cc)
+    if json:
+        print_json(result)
+        return
+    total = sum(layer.time_ms or 0 for layer in result.layers) or 1.0
+    rows = []
+    for layer in result.layers:
+        ms = layer.time_ms or 0.0
+        rate = 2 * layer.macs / ms / 1e6 if ms else 0.0
+        speed = f"{rate:.1f}" if layer.macs else ""
+        rows.append(
+            [layer.name[:30], layer.op[:18], count_text(layer.macs), f"{ms:.4f}", f"{100 * ms / total:.1f}", speed]
+        )
+    print_table(["layer", "op", ">MACs", ">ms", ">%", ">GFLOP/s"], rows)
+    t = result.total
+    note(
+        f"{result.target}: {t.time_ms:.3f} ms, arena {bytes_text(t.arena_bytes)}, weights {bytes_text(t.weight_bytes)}"
+        + (f", code {bytes_text(t.code_bytes)}" if t.code_bytes is not None else "")
+    )

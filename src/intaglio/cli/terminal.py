@@ -1,0 +1,101 @@
+"""What the terminal shows: notes and progress on stderr, tables and JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH = 100
+
+
+class Progress(Protocol):
+    def __call__(self, what: str, done: int, total: int) -> None: ...
+
+
+def note(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def print_json(value: object) -> None:
+    """One object. NaN and infinity have no JSON spelling and become null."""
+    told = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+    print(json.dumps(_plain(told), indent=2, allow_nan=False))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and value - value != 0:
+        return None
+    return value
+
+
+def console(*, stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    made = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
+    # On a narrow or absent terminal tables stay readable; on a wide one they stay within the page.
+    made.width = min(WIDTH, made.width) if made.is_terminal else WIDTH
+    return made
+
+
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, stderr: bool = False, title: str = ""
+) -> None:
+    """Columns whose name starts with `>` are numbers, to the right."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False, show_edge=False)
+    for name in columns:
+        right = name.startswith(">")
+        table.add_column(
+            name.removeprefix(">"), justify="right" if right else "left", no_wrap=True, overflow="ellipsis"
+        )
+    for row in rows:
+        table.add_row(*[Text(cell) for cell in row])
+    console(stderr=stderr).print(table)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress | None]:
+    """A bar while C compiles, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task("compiling", total=None)
+
+        def advance(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        yield advance
+
+
+def bytes_text(size: int) -> str:
+    if size < 1024:
+        return f"{size} B"
+    if size < 1 << 20:
+        return f"{size / 1024:.1f} KB"
+    return f"{size / (1 << 20):.1f} MB"
+
+
+def count_text(count: int) -> str:
+    for limit, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if count >= limit:
+            return f"{count / limit:.1f} {unit}"
+    return str(count)

@@ -1,0 +1,103 @@
+"""Which front end reads a file: told by its content, since extensions are often wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from intaglio.errors import ModelError, UserError, quoted
+from intaglio.ir.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    graph: Graph
+    sha256: str  # of the model file
+    is_onnx: bool
+
+
+def read_source(
+    path: Path,
+    dims: dict[str, int],
+    shapes: dict[str, tuple[int, ...]],
+    name: str | None,
+    states: dict[str, str],
+    note: Callable[[str], None],
+) -> Source:
+    """A model or IR file as a graph."""
+    kind = kind_of(path)
+    if kind == "ir":
+        from intaglio.ir.files import read_ir
+
+        if dims or shapes or states:
+            hint = "give `--dim`, `--shape` and `--state` with the model, or edit the IR file"
+            raise UserError("bad-option", f"{quoted(path.name)} is an IR file: its shapes are fixed", hint=hint)
+        graph = read_ir(path)
+        if name:
+            graph.name = _clean_name(name)
+        return Source(graph, _digest(path), is_onnx=False)
+    from intaglio.frontends.onnx import load
+
+    if name:
+        _clean_name(name)
+    graph, notes = load(path, dims=dims, shapes=shapes, name=name, states=list(states.items()))
+    for text in notes:
+        note(text)
+    return Source(graph, _digest(path), is_onnx=True)
+
+
+def kind_of(path: Path) -> str:
+    """`ir` or `onnx`; everything else is an error that says what it is."""
+    shown = quoted(str(path), 200)
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode):
+            hint = "give a model file; a package is given to `run`, `validate` and `profile`"
+            raise ModelError("not-a-model", f"{shown} is a folder", hint=hint)
+        if not stat.S_ISREG(mode):
+            raise ModelError("not-a-model", f"{shown} is not a regular file", hint="give the path of a model file")
+        with open(path, "rb") as file:
+            start = file.read(16)
+    except FileNotFoundError:
+        raise ModelError("no-such-file", f"there is no file {shown}") from None
+    except (OSError, ValueError) as error:
+        raise ModelError("cannot-read", f"cannot read {shown}: {getattr(error, 'strerror', error)}") from None
+    if start.startswith(b"intaglio-ir"):
+        return "ir"
+    foreign = _foreign(path, start)
+    if foreign:
+        hint = "export the model to ONNX; ONNX models and IR files are read now"
+        raise ModelError("unsupported-format", f"{shown} is {foreign}, which is not supported yet", hint=hint)
+    if path.suffix == ".ig":
+        raise ModelError("not-ir", f"{shown} does not start with `intaglio-ir 1`", hint="is it an IR file?")
+    return "onnx"
+
+
+def _foreign(path: Path, start: bytes) -> str:
+    if start[4:8] == b"TFL3" or path.suffix == ".tflite":
+        return "a TensorFlow Lite model"
+    if start.startswith(b"PK\x03\x04"):
+        return "a Keras model" if path.suffix == ".keras" else "a PyTorch or other zip archive"
+    if start.startswith(b"\x89HDF") or path.suffix in (".h5", ".keras"):
+        return "a Keras model"
+    if path.suffix in (".pt", ".pth", ".pt2"):
+        return "a PyTorch file"
+    if path.suffix == ".safetensors":
+        return "a weights file without a model"
+    return ""
+
+
+def _clean_name(name: str) -> str:
+    if not (name.isascii() and name.isidentifier()) or len(name) > 40:
+        hint = "it becomes a prefix in C: letters, digits and `_`, at most 40, not starting with a digit"
+        raise UserError("bad-name", f"{quoted(name)} cannot be the name of a network", hint=hint)
+    return name
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,153 @@
+"""The straight line, as one function: model, graph, optimised graph, kernels, memory, package, build.
+
+Each stage takes and returns plain data, can be the last one (`stop_after`), and can be resumed from its IR file.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from intaglio.frontends.reading import Source, read_source
+from intaglio.ir.files import write_ir
+from intaglio.ir.graph import Graph
+from intaglio.kernels import lower
+from intaglio.kernels.program import Program
+from intaglio.memory import place
+from intaglio.memory.checker import check as check_memory
+from intaglio.package.archive import write_archive
+from intaglio.package.folder import check_output, fresh_folder, writing
+from intaglio.package.manifest import write_manifest
+from intaglio.package.source import copy_model
+from intaglio.package.write import Origin, write_project
+from intaglio.passes import optimise
+from intaglio.run.build import BuildOptions, build_project
+from intaglio.run.expect import expected_vectors, tool_versions
+from intaglio.run.package import Package
+from intaglio.run.toolchains import find_toolchain
+from intaglio.stages import STAGES, Request, Watch, stage_index
+from intaglio.targets.target import Target, find_target
+from intaglio.version import __version__
+
+
+def compile_model(request: Request, watch: Watch) -> Package | Path:
+    """A package, or the IR file of the stage to stop after."""
+    last = stage_index(request.stop_after)
+    source = read_source(request.model, request.dims, request.shapes, request.name, request.states, watch.note)
+    graph, done = source.graph, stage_index(source.graph.stage)
+    target = find_target(request.target or graph.target or "host")
+    if last >= stage_index("package"):
+        check_output(request.output, force=request.force)
+    if last <= done and last < stage_index("package"):
+        return _write_ir(graph, request)
+
+    if done < stage_index("optimise"):
+        watch.stage("optimise")
+        graph = optimise(graph, target, disabled=request.disabled, observe=_dumper(request))
+        graph.stage = "optimise"
+    if watch.explain is not None:
+        from intaglio.passes.analysis import analyse
+
+        watch.explain(list(analyse(graph, target)))
+    if request.stop_after == "optimise":
+        return _write_ir(graph, request)
+
+    watch.stage("kernels")
+    program = lower(graph, target)
+    graph.stage, graph.target = max(graph.stage, "kernels", key=STAGES.index), target.name
+    if request.stop_after == "kernels":
+        return _write_ir(graph, request)
+
+    watch.stage("memory")
+    place(program, target)
+    check_memory(program)
+    graph.stage = "memory"
+    if request.stop_after == "memory":
+        return _write_ir(graph, request)
+
+    watch.stage("package")
+    return _package(program, source, target, request, watch)
+
+
+def _package(program: Program, source: Source, target: Target, request: Request, watch: Watch) -> Package:
+    graph = program.graph
+    toolchain = find_toolchain(request.cc) if request.stop_after == "build" else None
+    with fresh_folder(request.output, force=request.force) as folder:
+        kept = source.is_onnx and not request.library_only and copy_model(request.model, folder / "ir" / "source.onnx")
+        model = "ir/source.onnx" if kept else None
+        origin = Origin(request.model.name, source.sha256, model, __version__, request.options())
+        manifest = write_project(program, target, origin, folder, request.template)
+        if not request.library_only:
+            write_ir(graph, folder / "ir" / f"{graph.name}.ig")
+            expected_vectors(graph, manifest, folder, watch.note)
+        if toolchain is not None:
+            watch.stage("build")
+            edited = request.template is not None
+            options = BuildOptions(request.cflags, request.library_only, edited, watch.progress)
+            build_project(folder, graph.name, target, toolchain, options)
+        manifest.tools.update(tool_versions(toolchain))
+        write_manifest(manifest, folder)
+    if request.archive:
+        write_archive(request.output, request.archive)
+    return Package(request.output)
+
+
+def _write_ir(graph: Graph, request: Request) -> Path:
+    """`-o x.ig` is that file; any other `-o` is a folder for it."""
+    output = request.output
+    path = output if output.suffix == ".ig" else output / f"{graph.name}.ig"
+    with writing(path):
+        write_ir(graph, path)
+    return path
+
+
+class _dumper:
+    """Writes one IR file per pass, numbered in order."""
+
+    def __init__(self, request: Request) -> None:
+        self._folder = request.dump_ir
+        self._count = 0
+
+    def __call__(self, name: str, graph: Graph) -> None:
+        if self._folder is not None:
+            self._count += 1
+            write_ir(graph, self._folder / f"{self._count:02d}-{name}.ig")
+
+
+def compile(
+    model: str | Path,
+    *,
+    output: str | Path | None = None,
+    target: str | None = None,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    states: Mapping[str, str] | None = None,
+    name: str | None = None,
+    disabled: frozenset[str] = frozenset(),
+    force: bool = False,
+    template: str | Path | None = None,
+    cc: str | None = None,
+    cflags: tuple[str, ...] = (),
+    library_only: bool = False,
+) -> Package:
+    """Compile a model file into a package; without `output`, into a temporary one that lives as long as the result."""
+    temporary = None if output is not None else tempfile.TemporaryDirectory(prefix="intaglio-")
+    folder = Path(output) if output is not None else Path(temporary.name if temporary else "") / "package"
+    request = Request(
+        model=Path(model),
+        output=folder,
+        target=target,
+        dims=dict(dims or {}),
+        shapes={k: tuple(v) for k, v in (shapes or {}).items()},
+        states=dict(states or {}),
+        name=name,
+        disabled=disabled,
+        force=force,
+        template=None if template is None else Path(template),
+        cc=cc,
+        cflags=cflags,
+        library_only=library_only,
+    )
+    compile_model(request, Watch())
+    return Package(folder, temporary)

@@ -1,0 +1,78 @@
+"""What the pipeline is asked for, and what it tells on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from intaglio.errors import UserError, quoted
+
+STAGES = ("import", "optimise", "kernels", "memory", "package", "build")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    model: Path
+    output: Path
+    target: str | None = None  # None: what the IR file says, or `host`
+    dims: dict[str, int] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+    name: str | None = None
+    stop_after: str = "build"
+    disabled: frozenset[str] = frozenset()
+    dump_ir: Path | None = None
+    archive: str | None = None
+    force: bool = False
+    template: Path | None = None
+    cc: str | None = None
+    cflags: tuple[str, ...] = ()
+    library_only: bool = False  # neither application nor test vectors: for a call from this process
+
+    def options(self) -> dict[str, str]:
+        """What the manifest says about how the package was made."""
+        told = {
+            "dims": ",".join(f"{k}={v}" for k, v in sorted(self.dims.items())),
+            "shapes": ";".join(f"{k}={','.join(map(str, v))}" for k, v in sorted(self.shapes.items())),
+            "states": ",".join(f"{k}={v}" for k, v in sorted(self.states.items())),
+            "disabled": ",".join(sorted(self.disabled)),
+            "template": "edited" if self.template else "",
+            "cflags": " ".join(self.cflags),
+        }
+        return {key: value for key, value in told.items() if value}
+
+
+class CostRow(Protocol):
+    """One line of `--explain`: a node, its work, and what bounds its time."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def op(self) -> str: ...
+    @property
+    def macs(self) -> int: ...
+    @property
+    def bytes_moved(self) -> int: ...
+    @property
+    def estimate_us(self) -> float: ...
+    @property
+    def bound(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Who wants to hear: stages as they start, notes of the front end, files being compiled, rows of `--explain`."""
+
+    stage: Callable[[str], None] = lambda _: None
+    note: Callable[[str], None] = lambda _: None
+    progress: Callable[[str, int, int], None] | None = None
+    explain: Callable[[list[CostRow]], None] | None = None
+
+
+def stage_index(stage: str) -> int:
+    if stage not in STAGES:
+        known = ", ".join(f"`{s}`" for s in STAGES)
+        raise UserError("unknown-stage", f"there is no stage {quoted(stage)}", hint=f"stages are {known}")
+    return STAGES.index(stage)
