@@ -1,0 +1,86 @@
+"""The ONNX front end: `load` gives a Graph, `check` lists everything that stands in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from intaglio.errors import ModelError, quoted
+from intaglio.frontends.onnx.faults import Fault, Problem
+from intaglio.ir.graph import Graph, State, Value
+
+__all__ = ["Problem", "check", "load"]
+
+
+def load(
+    path: str | Path,
+    *,
+    dims: dict[str, int] | None = None,
+    shapes: dict[str, tuple[int, ...]] | None = None,
+    name: str | None = None,
+    states: Sequence[tuple[str, str]] = (),
+) -> tuple[Graph, list[str]]:
+    """A graph with static shapes, and notes about what was assumed. `states` are (input, output) pairs by name."""
+    walk, inputs, outputs = _walk(Path(path), dims or {}, shapes or {}, collect=False)
+    from intaglio.frontends.onnx.finish import finish
+
+    graph = finish(walk, inputs, outputs, name or Path(path).stem)
+    for source, result in states:
+        graph.states.append(_state(graph, source, result, Path(path).name))
+    return graph, walk.notes
+
+
+def check(
+    path: str | Path, *, dims: dict[str, int] | None = None, shapes: dict[str, tuple[int, ...]] | None = None
+) -> list[Problem]:
+    """Everything that is unsupported, in one go. A file that cannot be read at all is still a ModelError."""
+    walk, _, _ = _walk(Path(path), dims or {}, shapes or {}, collect=True)
+    return list(walk.problems)
+
+
+def _walk(path: Path, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], collect: bool) -> tuple[Any, Any, Any]:
+    from intaglio.frontends.onnx.container import opsets_of, read_model
+    from intaglio.frontends.onnx.finish import check_declared
+    from intaglio.frontends.onnx.pinning import declared, pin
+    from intaglio.frontends.onnx.rows import fill_table
+    from intaglio.frontends.onnx.walk import Walk
+    from intaglio.ir.types import TensorType
+
+    fill_table()
+    model = read_model(path)
+    walk = Walk(model, path, collect)
+    try:
+        scope = walk.open_scope(model.graph, None, opsets_of(model.opset_import))
+        infos = [i for i in model.graph.input if i.name not in scope.tensors and i.name not in scope.items]
+        wanted = [declared(info, path.name) for info in infos]
+        pinned, notes = pin(wanted, dims, shapes, path.name)
+        walk.notes += notes
+        inputs: list[Value] = []
+        for item, shape in zip(wanted, pinned, strict=True):
+            value = Value("", TensorType(item.dtype, shape), item.name)
+            inputs.append(value)
+            scope.items[item.name] = value
+        results = walk.run_graph(model.graph, scope)
+        check_declared(walk, model.graph, results)
+    except Fault as fault:
+        hint = fault.hint or "export the model again"
+        raise ModelError(fault.slug, fault.reason, where=path.name, hint=hint) from None
+    except RecursionError:
+        raise ModelError("bad-graph", "the graph is nested too deeply", where=path.name, hint="flatten it") from None
+    outputs = [(out.name, item) for out, item in zip(model.graph.output, results, strict=True)]
+    return walk, inputs, outputs
+
+
+def _state(graph: Graph, source: str, result: str, file: str) -> State:
+    given = next((v for v in graph.inputs if v.origin == source), None)
+    made = next((v for v, n in zip(graph.outputs, graph.output_names, strict=True) if n == result), None)
+    if given is None or made is None:
+        missing = source if given is None else result
+        kind = "input" if given is None else "output"
+        raise ModelError("unknown-input", f"the state names {quoted(missing)}, which is no {kind}", where=file,
+                         hint="a state is a pair of an input and an output of the model")  # fmt: skip
+    if given.type != made.type:
+        raise ModelError("shape-mismatch", f"the state {quoted(source)} is {given.type}, its next value {made.type}",
+                         where=file, hint="a state keeps its type and shape from step to step")  # fmt: skip
+    return State(given, made)

@@ -1,0 +1,143 @@
+"""From a file to a ModelProto, or to one clear error. Nothing in the file is executed and nothing is trusted."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from intaglio.errors import ModelError
+
+MAX_FILE_BYTES = 2**31 - 1
+MAX_GRAPH_DEPTH = 32
+# Fields of ModelProto and their wire types (onnx.proto): enough to tell a cut model from something else.
+_MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
+
+
+def read_model(path: Path) -> Any:
+    where = path.name
+    content = _read(path)
+    if not content:
+        raise ModelError("not-a-model", f"`{where}` is empty", where=where, hint="export the model again")
+    state = _scan(content)
+    if state == "other":
+        raise ModelError(
+            "not-a-model", f"`{where}` is not an ONNX model", where=where,
+            hint="the file must be a serialised ONNX `ModelProto`; a text, zip, TFLite or weights file is not",
+        )  # fmt: skip
+    if state == "truncated":
+        raise ModelError(
+            "truncated-model", f"`{where}` ends in the middle of a field", where=where,
+            hint="copy or download the file again, and compare its size with the original",
+        )  # fmt: skip
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(content)
+    except (DecodeError, ValueError, RecursionError, UnicodeDecodeError) as error:
+        raise ModelError(
+            "not-a-model", f"`{where}` cannot be read as an ONNX model: {_first_line(error)}", where=where,
+            hint="the file is damaged, or nested too deeply; export the model again",
+        ) from None  # fmt: skip
+    del content
+    _check_header(model, path)
+    return model
+
+
+def _read(path: Path) -> bytes:
+    try:
+        info = os.stat(path)
+        if not stat.S_ISREG(info.st_mode):
+            raise ModelError("not-a-model", f"`{path}` is not a regular file", hint="give the path of a model file")
+        if info.st_size > MAX_FILE_BYTES:
+            raise ModelError(
+                "too-large", f"`{path.name}` has {info.st_size} bytes; protobuf ends at 2 GB", where=path.name,
+                hint="save the model with external data (`onnx.save(..., save_as_external_data=True)`)",
+            )  # fmt: skip
+        return path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ModelError(
+            "not-a-model", f"cannot read `{path}`: {reason}", hint="check the path and its permissions"
+        ) from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or ["malformed"])[0]
+
+
+def _scan(content: bytes) -> str:
+    """Walks the outermost fields: `model`, `truncated` (all fine until the end) or `other`."""
+    at, size, seen = 0, len(content), 0
+    while at < size:
+        key, at = _varint(content, at)
+        if at < 0:
+            return "truncated" if seen else "other"
+        field, wire = key >> 3, key & 7
+        if wire == 3 or wire == 4 or wire > 5 or field == 0:
+            return "other"
+        if field in _MODEL_FIELDS and wire != _MODEL_FIELDS[field]:
+            return "other"
+        if field not in _MODEL_FIELDS and not seen:
+            return "other"
+        if wire == 0:
+            _, at = _varint(content, at)
+        elif wire == 2:
+            length, at = _varint(content, at)
+            at = at + length if at >= 0 else at
+        else:
+            at += 8 if wire == 1 else 4
+        if at < 0 or at > size:
+            return "truncated" if seen or field in (1, 7) else "other"
+        seen += 1
+    return "model"
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    """(value, next position); position -1 when it does not end."""
+    value = 0
+    for i in range(10):
+        if at + i >= len(content):
+            return 0, -1
+        byte = content[at + i]
+        value |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            return value, at + i + 1
+    return 0, -1
+
+
+def _check_header(model: Any, path: Path) -> None:
+    import onnx
+
+    where = path.name
+    if not model.HasField("graph"):
+        raise ModelError(
+            "truncated-model", f"`{where}` has no graph", where=where, hint="the file is cut short; export it again"
+        )
+    if model.ir_version < 1 or model.ir_version > onnx.IR_VERSION:
+        raise ModelError(
+            "unsupported-opset", f"`{where}` has IR version {model.ir_version}, known are 1 to {onnx.IR_VERSION}",
+            where=where, hint="install a newer `onnx`, or export with an older IR version",
+        )  # fmt: skip
+    if not model.opset_import and model.ir_version >= 3:
+        raise ModelError(
+            "truncated-model", f"`{where}` does not say which opset it uses", where=where,
+            hint="the file is cut short, or was written by a broken exporter; export it again",
+        )  # fmt: skip
+    newest = onnx.defs.onnx_opset_version()
+    for entry in model.opset_import:
+        if entry.domain in ("", "ai.onnx") and not 1 <= entry.version <= newest:
+            raise ModelError(
+                "unsupported-opset", f"`{where}` uses opset {entry.version}, known are 7 to {newest}",
+                where=where, hint=f"convert it with `onnx.version_converter` or export with opset {newest}",
+            )  # fmt: skip
+
+
+def opsets_of(entries: Any) -> dict[str, int]:
+    table = {"": 1, "ai.onnx.ml": 1}
+    for entry in entries:
+        table["" if entry.domain == "ai.onnx" else entry.domain] = entry.version
+    return table

@@ -1,0 +1,31 @@
+"""How a problem inside of a model travels: a `Fault` knows what is wrong, the walk adds the node and the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class Fault(Exception):
+    """Something about a node or a tensor that stops the import. Becomes a ModelError with a place."""
+
+    def __init__(self, slug: str, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.slug = slug
+        self.reason = reason
+        self.hint = hint
+
+
+def unsupported(reason: str, hint: str = "") -> Fault:
+    return Fault("unsupported-operator", reason, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One line of `intaglio check`."""
+
+    node: str
+    op: str
+    reason: str
+    hint: str
+    slug: str = "unsupported-operator"
+    where: str = ""

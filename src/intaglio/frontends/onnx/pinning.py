@@ -1,0 +1,156 @@
+"""Making the inputs static: symbolic dimensions are pinned by `--dim`, `--shape`, or default to 1 for a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from intaglio.errors import ModelError, quoted
+from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.onnx.tensors import check_shape, dtype_of
+from intaglio.ir.types import DType, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An input as the model declares it. A dimension is a number, a symbol, or None when nothing is known of it."""
+
+    name: str
+    dtype: DType
+    dims: tuple[int | str | None, ...] | None
+
+    def __str__(self) -> str:
+        if self.dims is None:
+            return "of unknown rank"
+        return "[" + ", ".join("?" if d is None else str(d) for d in self.dims) + "]"
+
+
+def declared(info: Any, where: str) -> Declared:
+    what = f"the input {quoted(info.name)}"
+    if info.type.WhichOneof("value") != "tensor_type":
+        kind = (info.type.WhichOneof("value") or "no type").replace("_type", "")
+        raise ModelError("unsupported-type", f"{what} is not a tensor ({kind})", where=where,
+                         hint="give the model tensors as inputs")  # fmt: skip
+    tensor = info.type.tensor_type
+    try:
+        dtype = dtype_of(tensor.elem_type, what)
+        if not tensor.HasField("shape"):
+            return Declared(info.name, dtype, None)
+        dims: list[int | str | None] = []
+        for d in tensor.shape.dim:
+            kind = d.WhichOneof("value")
+            if kind == "dim_value":
+                if d.dim_value < -1:
+                    raise Fault("bad-tensor", f"{what} has the dimension {d.dim_value}", "export the model again")
+                dims.append(None if d.dim_value == -1 else d.dim_value)
+            else:
+                dims.append(d.dim_param if kind == "dim_param" and d.dim_param not in ("", "?", "-1") else None)
+        check_shape([d if isinstance(d, int) else 1 for d in dims], what)
+    except Fault as fault:
+        raise ModelError(fault.slug, fault.reason, where=where, hint=fault.hint) from None
+    return Declared(info.name, dtype, tuple(dims))
+
+
+def pin(
+    inputs: list[Declared], dims: dict[str, int], shapes: dict[str, Shape], where: str
+) -> tuple[list[Shape], list[str]]:
+    """The static shape of each input, and notes about what was assumed."""
+    notes: list[str] = []
+    given = _by_input(inputs, shapes, where)
+    known: dict[str, int] = {}
+    origin: dict[str, str] = {}
+    symbols = {d for i in inputs for d in i.dims or () if isinstance(d, str)}
+    for name, size in dims.items():
+        if name not in symbols:
+            listing = ", ".join(f"`{s}`" for s in sorted(symbols)) or "none"
+            raise ModelError("unknown-dimension", f"no input has a dimension called {quoted(name)}", where=where,
+                             hint=f"the symbolic dimensions are: {listing}")  # fmt: skip
+        if size < 0:
+            raise ModelError("bad-request", f"`--dim {name}={size}`: a dimension cannot be negative", where=where,
+                             hint=f"give a size, for instance `--dim {name}=1`")  # fmt: skip
+        known[name], origin[name] = size, f"`--dim {name}={size}`"
+
+    def bind(symbol: str, size: int, source: str) -> None:
+        if known.setdefault(symbol, size) != size:
+            raise ModelError(
+                "shape-mismatch", f"the dimension {quoted(symbol)} is {known[symbol]} by {origin[symbol]} and {size} by {source}",
+                where=where, hint="inputs that share a symbolic dimension must agree on it",
+            )  # fmt: skip
+        origin.setdefault(symbol, source)
+
+    for position, item in enumerate(inputs):
+        shape = given.get(position)
+        if shape is None or item.dims is None:
+            continue
+        text = f"`--shape {item.name}={','.join(map(str, shape))}`"
+        fits = len(shape) == len(item.dims) and all(
+            not isinstance(d, int) or d == s for d, s in zip(item.dims, shape, strict=True)
+        )
+        if not fits:
+            raise ModelError("shape-mismatch", f"{text} contradicts the model, which says {item}", where=where,
+                             hint="only symbolic dimensions can be chosen")  # fmt: skip
+        for d, s in zip(item.dims, shape, strict=True):
+            if isinstance(d, str):
+                bind(d, s, text)
+    for position, item in enumerate(inputs):  # batch dimensions
+        first = item.dims[0] if item.dims else 0
+        if position in given or isinstance(first, int):
+            continue
+        if isinstance(first, str) and first in known:
+            continue
+        if isinstance(first, str):
+            bind(first, 1, "default")
+        called = f" {quoted(first)}" if isinstance(first, str) else ""
+        notes.append(f"the batch dimension{called} of input {quoted(item.name)} is taken as 1")
+    result = []
+    for position, item in enumerate(inputs):
+        if position in given:
+            result.append(_checked(given[position], item, where))
+            continue
+        if item.dims is None:
+            raise _unpinned(item, position, "its rank", where)
+        shape_out = []
+        for axis, d in enumerate(item.dims):
+            size = d if isinstance(d, int) else known.get(d) if isinstance(d, str) else (1 if axis == 0 else None)
+            if size is None:
+                raise _unpinned(item, position, f"dimension {axis}" + (f" {quoted(d)}" if isinstance(d, str) else ""), where, d)
+            shape_out.append(size)
+        result.append(_checked(tuple(shape_out), item, where))
+    return result, notes
+
+
+def _checked(shape: Shape, item: Declared, where: str) -> Shape:
+    try:
+        return check_shape(shape, f"the input {quoted(item.name)}")
+    except Fault as fault:
+        raise ModelError(fault.slug, fault.reason, where=where, hint=fault.hint or "give a smaller shape") from None
+
+
+def _unpinned(item: Declared, position: int, what: str, where: str, symbol: str | int | None = None) -> ModelError:
+    if item.dims is None:
+        example = "1,..."
+    else:
+        example = ",".join(str(d) if isinstance(d, int) else "1" if i == 0 else "N" for i, d in enumerate(item.dims))
+    hint = f"give `--shape in{position}={example}`"
+    if isinstance(symbol, str):
+        hint = f"give `--dim {symbol}=N`, or `--shape in{position}={example}`"
+    return ModelError("dynamic-dimension", f"{what} of input {quoted(item.name)} {item} is not known at compile time",
+                      where=where, hint=hint)  # fmt: skip
+
+
+def _by_input(inputs: list[Declared], shapes: dict[str, Shape], where: str) -> dict[int, Shape]:
+    """Given shapes by position; `in0` counts unless an input has that very name."""
+    names = {item.name: i for i, item in enumerate(inputs)}
+    out: dict[int, Shape] = {}
+    for key, shape in shapes.items():
+        position = names.get(key)
+        if position is None and key.startswith("in") and key[2:].isdecimal() and int(key[2:]) < len(inputs):
+            position = int(key[2:])
+        if position is None:
+            listing = ", ".join(quoted(n) for n in names)
+            raise ModelError("unknown-input", f"the model has no input {quoted(key)}", where=where,
+                             hint=f"its inputs are: {listing}")  # fmt: skip
+        if out.setdefault(position, tuple(shape)) != tuple(shape):
+            raise ModelError("shape-mismatch", f"input {quoted(inputs[position].name)} is given two shapes", where=where,
+                             hint="give each input one shape")  # fmt: skip
+    return out

@@ -1,0 +1,185 @@
+"""Operators whose result is known at compile time: constants, shapes, ranges, and what folds only."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.onnx.tensors import dtype_of, tensor_value
+from intaglio.frontends.onnx.walk import MAX_FOLDED_BYTES
+from intaglio.ir.graph import Value
+from intaglio.ir.types import DType
+from intaglio.ops.base import narrow
+
+
+@importer("Constant")
+def constant(call: Call) -> Answer:
+    if len(call.attributes) != 1:
+        raise Fault("bad-attribute", f"`Constant` has {len(call.attributes)} values instead of one")
+    name = next(iter(call.attributes))
+    match name:
+        case "value":
+            return call.tensor("value")
+        case "value_float":
+            return call.constant(np.asarray(call.float(name), np.float32))
+        case "value_floats":
+            return call.constant(np.asarray(call.floats(name), np.float32))
+        case "value_int":
+            return call.constant(np.asarray(call.int(name), np.int64))
+        case "value_ints":
+            return call.constant(np.asarray(call.ints(name), np.int64))
+        case "sparse_value":
+            return call.walk._sparse(call.attributes[name].sparse_tensor)
+        case _:
+            raise Fault("unsupported-type", f"a `Constant` with `{name}`", "tensors of strings are not supported")
+
+
+@importer("Shape")
+def shape(call: Call) -> Answer:
+    x = call.value(0)
+    start = call.int("start", 0)
+    end = call.int("end", len(x.shape)) if "end" in call.attributes else None
+    return call.constant(np.array(x.shape[slice(start, end)], np.int64))
+
+
+@importer("Size")
+def size(call: Call) -> Answer:
+    return call.constant(np.asarray(call.value(0).type.elements, np.int64))
+
+
+@importer("ConstantOfShape")
+def constant_of_shape(call: Call) -> Answer:
+    wanted = tuple(call.int_list(0, "shape"))
+    value = call.tensor("value")
+    if any(d < 0 for d in wanted):
+        raise Fault("bad-attribute", f"`ConstantOfShape` of {list(wanted)}")
+    fill = np.zeros((), np.float32) if value is None or value.data is None else value.data.reshape(-1)[0]
+    dtype = DType.F32 if value is None else value.dtype
+    _limit(call, math.prod(wanted) * dtype.bytes)
+    return call.constant(np.full(wanted, fill, dtype.numpy), dtype)
+
+
+def _limit(call: Call, size_bytes: int) -> None:
+    if size_bytes > MAX_FOLDED_BYTES:
+        raise Fault("too-large", f"`{call.op}` makes a constant of {size_bytes} bytes")
+
+
+@importer("Range")
+def range_row(call: Call) -> Answer:
+    start, limit, delta = (call.numbers(i, w).reshape(-1)[0] for i, w in enumerate(("start", "limit", "delta")))
+    dtype = call.value(0).dtype
+    if delta == 0:
+        raise Fault("bad-attribute", "the delta of `Range` is 0")
+    count = max(0, math.ceil((float(limit) - float(start)) / float(delta))) if dtype.is_float else max(
+        0, -((int(start) - int(limit)) // int(delta))
+    )
+    _limit(call, count * 8)
+    steps = np.arange(count, dtype=np.int64 if dtype.is_int else np.float64)
+    kind = np.int64 if dtype.is_int else np.float64
+    values = np.asarray(start).astype(kind) + steps * np.asarray(delta).astype(kind)
+    return call.constant(narrow(values, dtype), dtype)
+
+
+@importer("EyeLike")
+def eye_like(call: Call) -> Answer:
+    x = call.value(0)
+    if len(x.shape) != 2:
+        raise Fault("bad-attribute", "`EyeLike` is for matrices")
+    dtype = dtype_of(call.int("dtype"), "the result of `EyeLike`") if "dtype" in call.attributes else x.dtype
+    _limit(call, x.type.elements * 8)
+    return call.constant(narrow(np.eye(*x.shape, k=call.int("k")), dtype), dtype)
+
+
+def _folding(call: Call, index: int) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+    value = call.value(index)
+    if value.data is None:
+        raise unsupported(
+            f"the shape of the result of `{call.op}` depends on data",
+            "an ahead-of-time compiler needs static shapes; leave this part of the model out and do it in the application",
+        )
+    return value.data
+
+
+@importer("NonZero")
+def non_zero(call: Call) -> Answer:
+    data = _folding(call, 0)
+    return call.constant(np.array(np.nonzero(np.atleast_1d(data)), np.int64).reshape(max(data.ndim, 1), -1))
+
+
+@importer("Unique")
+def unique(call: Call) -> Answer:
+    data = _folding(call, 0)
+    axis = call.axis(data.ndim, 0) if "axis" in call.attributes else None
+    values, first, inverse, counts = np.unique(data, True, True, True, axis=axis)
+    inverse = inverse.reshape(-1)
+    if not call.int("sorted", 1):
+        order = np.argsort(first, kind="stable")
+        values = np.take(values, order, axis=axis or 0)
+        place = np.argsort(order, kind="stable")
+        first, counts, inverse = first[order], counts[order], place[inverse]
+    rest = [call.constant(a.astype(np.int64)) for a in (first, inverse, counts)]
+    return [call.constant(values, call.value(0).dtype), *rest]
+
+
+@importer("Compress")
+def compress(call: Call) -> Answer:
+    from intaglio.frontends.onnx.rows.build import reshape
+    from intaglio.ops import Gather
+
+    x = call.value(0)
+    chosen = np.nonzero(call.numbers(1, "condition").reshape(-1))[0].astype(np.int64)
+    if "axis" not in call.attributes:
+        x, axis = reshape(call, x, (x.type.elements,)), 0
+    else:
+        axis = call.axis(len(x.shape), 0)
+    return call.emit(Gather(axis), x, call.constant(chosen))
+
+
+@importer("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+def random(call: Call) -> Answer:
+    raise unsupported(f"`{call.op}` is random", "make the random numbers an input of the model")
+
+
+@importer(
+    "StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer", "ImageDecoder",
+)  # fmt: skip
+def strings(call: Call) -> Answer:
+    raise unsupported(f"`{call.op}` works on strings or files", "do this in the application, before the model")
+
+
+@importer("NonMaxSuppression")
+def non_max_suppression(call: Call) -> Answer:
+    raise unsupported(
+        "the number of boxes that `NonMaxSuppression` keeps depends on data",
+        "export the model without it and select boxes in the application",
+    )
+
+
+@importer("HannWindow", "HammingWindow", "BlackmanWindow")
+def window(call: Call) -> Answer:
+    size = int(call.numbers(0, "size").reshape(-1)[0])
+    dtype = dtype_of(call.int("output_datatype", 1), f"the result of `{call.op}`")
+    _limit(call, size * 8)
+    n = np.arange(max(size, 0), dtype=np.float64)
+    length = size if call.int("periodic", 1) else size - 1
+    angle = 2 * np.pi * n / max(length, 1)
+    match call.op:
+        case "HannWindow":
+            values = 0.5 - 0.5 * np.cos(angle)
+        case "HammingWindow":
+            values = 25 / 46 - 21 / 46 * np.cos(angle)
+        case _:
+            values = 0.42 - 0.5 * np.cos(angle) + 0.08 * np.cos(2 * angle)
+    return call.constant(narrow(values, dtype), dtype)
+
+
+def constant_tensor(call: Call, name: str) -> Value | None:
+    """A tensor attribute, for rows of other families."""
+    attribute = call.attributes.get(name)
+    if attribute is None:
+        return None
+    data, dtype = tensor_value(attribute.t, call.walk.folder, f"the attribute `{name}`")
+    return call.constant(data, dtype)

@@ -1,0 +1,240 @@
+"""Arithmetic, comparison, logic, activations."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from intaglio import ops
+from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.onnx.rows.build import cast, reshape
+from intaglio.frontends.onnx.tensors import dtype_of
+from intaglio.ir.graph import Value
+from intaglio.ir.types import DType
+
+UNARY: dict[str, ops.Elementwise] = {
+    "Neg": ops.Neg(), "Abs": ops.Abs(), "Relu": ops.Relu(), "Sigmoid": ops.Sigmoid(), "Tanh": ops.Tanh(),
+    "Exp": ops.Exp(), "Log": ops.Log(), "Sqrt": ops.Sqrt(), "Reciprocal": ops.Reciprocal(), "Floor": ops.Floor(),
+    "Ceil": ops.Ceil(), "Round": ops.Round(), "Sign": ops.Sign(), "Sin": ops.Sin(), "Cos": ops.Cos(),
+    "Tan": ops.Tan(), "Asin": ops.Asin(), "Acos": ops.Acos(), "Atan": ops.Atan(), "Sinh": ops.Sinh(),
+    "Cosh": ops.Cosh(), "Asinh": ops.Asinh(), "Acosh": ops.Acosh(), "Atanh": ops.Atanh(), "Erf": ops.Erf(),
+    "Softplus": ops.Softplus(), "Softsign": ops.Softsign(), "Mish": ops.Mish(), "Not": ops.LogicalNot(),
+    "BitwiseNot": ops.BitwiseNot(), "IsNaN": ops.IsNan(), "HardSwish": ops.HardSwish(),
+}  # fmt: skip
+BINARY: dict[str, ops.Elementwise] = {
+    "Add": ops.Add(), "Sub": ops.Sub(), "Mul": ops.Mul(), "Div": ops.Div(), "Pow": ops.Pow(), "PRelu": ops.Prelu(),
+    "Equal": ops.Equal(), "Less": ops.Less(), "LessOrEqual": ops.LessEqual(), "Greater": ops.Greater(),
+    "GreaterOrEqual": ops.GreaterEqual(), "And": ops.LogicalAnd(), "Or": ops.LogicalOr(), "Xor": ops.LogicalXor(),
+    "BitwiseAnd": ops.BitwiseAnd(), "BitwiseOr": ops.BitwiseOr(), "BitwiseXor": ops.BitwiseXor(),
+}  # fmt: skip
+VARIADIC: dict[str, ops.Elementwise] = {"Sum": ops.Add(), "Min": ops.Min(), "Max": ops.Max()}
+
+
+@importer(*UNARY)
+def unary(call: Call) -> Answer:
+    x = call.value(0)
+    if call.op in ("Floor", "Ceil", "Round") and x.dtype.is_int:
+        return x
+    return call.emit(UNARY[call.op], x)
+
+
+@importer(*BINARY)
+def binary(call: Call) -> Answer:
+    a, b = call.value(0), call.value(1)
+    if call.version < 7 and call.op != "PRelu":
+        b = _old_broadcast(call, a, b)
+    elif call.op == "PRelu" and len(b.shape) == 1 and len(a.shape) > 2 and b.shape[0] != a.shape[-1]:
+        b = reshape(call, b, (*b.shape, *[1] * (len(a.shape) - 2)))  # one slope per channel, as before opset 7
+    if call.op == "Equal" and a.dtype is not b.dtype:
+        raise Fault("unsupported-type", f"`Equal` of {a.dtype.value} and {b.dtype.value}")
+    return call.emit(BINARY[call.op], a, b)
+
+
+def _old_broadcast(call: Call, a: Value, b: Value) -> Value:
+    """Before opset 7: `b` lines up with `a` from `axis` on, when `broadcast` is set."""
+    if not call.int("broadcast"):
+        return b
+    axis = call.int("axis", len(a.shape) - len(b.shape))
+    return reshape(call, b, b.shape + (1,) * (len(a.shape) - axis - len(b.shape)))
+
+
+@importer(*VARIADIC)
+def variadic(call: Call) -> Answer:
+    result, *rest = call.values()
+    for value in rest:
+        result = call.emit(VARIADIC[call.op], result, value)
+    return result
+
+
+@importer("Mean")
+def mean(call: Call) -> Answer:
+    values = call.values()
+    total = values[0]
+    for value in values[1:]:
+        total = call.emit(ops.Add(), total, value)
+    return call.emit(ops.Div(), total, call.like(len(values), total))
+
+
+@importer("Mod")
+def mod(call: Call) -> Answer:
+    return call.emit(ops.Mod(bool(call.int("fmod"))), call.value(0), call.value(1))
+
+
+@importer("BitShift")
+def bit_shift(call: Call) -> Answer:
+    direction = call.text("direction")
+    if direction not in ("LEFT", "RIGHT"):
+        raise Fault("bad-attribute", f"`BitShift` in the direction `{direction}`")
+    return call.emit(ops.ShiftLeft() if direction == "LEFT" else ops.ShiftRight(), call.value(0), call.value(1))
+
+
+@importer("IsInf")
+def is_inf(call: Call) -> Answer:
+    op = ops.IsInf(bool(call.int("detect_negative", 1)), bool(call.int("detect_positive", 1)))
+    return call.emit(op, call.value(0))
+
+
+@importer("LeakyRelu")
+def leaky_relu(call: Call) -> Answer:
+    return call.emit(ops.LeakyRelu(call.float("alpha", 0.01)), call.value(0))
+
+
+@importer("Elu")
+def elu(call: Call) -> Answer:
+    return call.emit(ops.Elu(call.float("alpha", 1.0)), call.value(0))
+
+
+@importer("Celu")
+def celu(call: Call) -> Answer:
+    alpha = call.float("alpha", 1.0)
+    if alpha == 0:
+        raise Fault("bad-attribute", "`alpha` of `Celu` is 0")
+    return call.emit(ops.Celu(alpha), call.value(0))
+
+
+@importer("Selu")
+def selu(call: Call) -> Answer:
+    standard = ops.Selu()
+    op = ops.Selu(call.float("alpha", standard.alpha), call.float("gamma", standard.gamma))
+    return call.emit(op, call.value(0))
+
+
+@importer("ThresholdedRelu")
+def thresholded_relu(call: Call) -> Answer:
+    return call.emit(ops.ThresholdedRelu(call.float("alpha", 1.0)), call.value(0))
+
+
+@importer("HardSigmoid")
+def hard_sigmoid(call: Call) -> Answer:
+    return call.emit(ops.HardSigmoid(call.float("alpha", 0.2), call.float("beta", 0.5)), call.value(0))
+
+
+@importer("Gelu")
+def gelu(call: Call) -> Answer:
+    form = call.text("approximate", "none")
+    if form not in ("none", "tanh"):
+        raise Fault("bad-attribute", f"`Gelu` approximated by `{form}`")
+    return call.emit(ops.Gelu(form == "tanh"), call.value(0))
+
+
+@importer("Swish")
+def swish(call: Call) -> Answer:
+    x, alpha = call.value(0), call.float("alpha", 1.0)
+    if alpha == 1.0:
+        return call.emit(ops.Silu(), x)
+    return call.emit(ops.Mul(), x, call.emit(ops.Sigmoid(), call.emit(ops.Mul(), x, call.like(alpha, x))))
+
+
+@importer("Shrink")
+def shrink(call: Call) -> Answer:
+    return call.emit(ops.Shrink(call.float("bias", 0.0), call.float("lambd", 0.5)), call.value(0))
+
+
+@importer("Clip")
+def clip(call: Call) -> Answer:
+    """Bounds were attributes until opset 11; as operands they may be data."""
+    x = call.value(0)
+    if call.version < 11:
+        low, high = call.float("min", -math.inf), call.float("max", math.inf)
+        return call.emit(ops.Clip(low, high), x)
+    bounds = [call.maybe(1), call.maybe(2)]
+    if all(b is None or (b.data is not None and b.type.elements == 1 and _exact(b)) for b in bounds):
+        low, high = (
+            default if b is None else float(call.numbers(i + 1, "bounds").reshape(-1)[0])
+            for i, (b, default) in enumerate(zip(bounds, (-math.inf, math.inf), strict=True))
+        )
+        if not (math.isnan(low) or math.isnan(high)):
+            return call.emit(ops.Clip(low, high), x)
+    for bound, op in zip(bounds, (ops.Max(), ops.Min()), strict=True):
+        if bound is not None:
+            x = call.emit(op, x, reshape(call, bound, ()))
+    return x
+
+
+def _exact(bound: Value) -> bool:
+    """Whether a bound survives the way through a double."""
+    assert bound.data is not None
+    return not bound.dtype.is_int or abs(int(bound.data.reshape(-1)[0])) <= 2**53
+
+
+@importer("Cast")
+def cast_row(call: Call) -> Answer:
+    if "to" in call.attributes and call.attributes["to"].type == 3:  # a string before opset 6
+        raise unsupported("`Cast` names its type by a string, as before opset 6", "convert the model to opset 7 or newer")
+    to = dtype_of(call.int("to"), "the result of `Cast`")
+    x = call.value(0)
+    return x if x.dtype is to else call.emit(ops.Cast(to, bool(call.int("saturate", 1))), x)
+
+
+@importer("CastLike")
+def cast_like(call: Call) -> Answer:
+    return cast(call, call.value(0), call.value(1).dtype)
+
+
+@importer("Where")
+def where(call: Call) -> Answer:
+    return call.emit(ops.Where(), call.value(0), call.value(1), call.value(2))
+
+
+@importer("Identity", "Dropout")
+def identity(call: Call) -> Answer:
+    x = call.item(0)
+    if call.op == "Dropout":
+        training = call.maybe_numbers(2, "training mode") if call.version >= 12 else None
+        ratio = call.maybe_numbers(1, "ratio") if call.version >= 12 and training is not None else None
+        if training is not None and bool(training.reshape(-1)[0]) and (ratio is None or float(ratio.reshape(-1)[0])):
+            raise unsupported("`Dropout` in training mode is random", "export the model for inference")
+        value = call.value(0)
+        return [value, call.constant(np.ones(value.shape, np.bool_))] if call.outputs > 1 else value
+    return x
+
+
+@importer("BitCast")
+def bit_cast(call: Call) -> Answer:
+    x = call.value(0)
+    to = dtype_of(call.int("to"), "the result of `BitCast`")
+    if to.bytes != x.dtype.bytes:
+        raise unsupported("`BitCast` between types of different size")
+    if x.data is None:
+        raise unsupported("`BitCast` of data is not supported")
+    return call.constant(np.ascontiguousarray(x.data).view(to.numpy).reshape(x.shape), to)
+
+
+@importer("Hardmax")
+def hardmax(call: Call) -> Answer:
+    x = call.value(0)
+    axis = call.axis(len(x.shape), -1 if call.version >= 13 else 1)
+    shape = x.shape
+    if call.version < 13:
+        x = reshape(call, x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+        axis = 1
+    best = call.emit(ops.ArgReduce("max", axis, False), x)
+    values = call.constant(np.array([0, 1], np.float32))
+    hot = call.emit(ops.OneHot(x.shape[axis], axis), best, cast(call, values, x.dtype))
+    return reshape(call, hot, shape)
+
+
+def bool_constant(call: Call, flag: bool) -> Value:
+    return call.constant(np.asarray(flag), DType.BOOL)

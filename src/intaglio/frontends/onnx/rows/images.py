@@ -1,0 +1,113 @@
+"""Resize in all its versions, and sampling."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from intaglio import ops
+from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.faults import Fault
+from intaglio.ir.graph import Value
+
+
+def _scales(call: Call, values: list[float], rank: int) -> list[float]:
+    if len(values) != rank or not all(math.isfinite(s) and 0 < s < 1e6 for s in values):
+        raise Fault("bad-attribute", f"`{call.op}` has the scales {values}")
+    return values
+
+
+def _sized(x: Value, scales: list[float]) -> tuple[int, ...]:
+    """floor(input * scale) in single precision, as ONNX Runtime does: 10 * 0.7f is 7."""
+    return tuple(int(np.float32(n) * np.float32(s)) for n, s in zip(x.shape, scales, strict=True))
+
+
+@importer("Upsample")
+def upsample(call: Call) -> Answer:
+    x = call.value(0)
+    values = call.floats("scales")
+    if values is None:
+        values = [float(v) for v in call.numbers(1, "scales").reshape(-1).tolist()]
+    scales = _scales(call, values, len(x.shape))
+    mode = call.text("mode", "nearest").replace("bilinear", "linear")
+    op = ops.Resize(_sized(x, scales), tuple(scales), (), mode, "asymmetric", "simple")
+    return call.emit(op, x)
+
+
+@importer("Resize")
+def resize(call: Call) -> Answer:
+    x = call.value(0)
+    rank = len(x.shape)
+    mode = call.text("mode", "nearest")
+    if call.version < 11:
+        scales = _scales(call, [float(v) for v in call.numbers(1, "scales").reshape(-1).tolist()], rank)
+        return call.emit(ops.Resize(_sized(x, scales), tuple(scales), (), mode, "asymmetric", "simple"), x)
+    given = call.maybe_numbers(2, "scales")
+    wanted = call.maybe_int_list(3, "sizes")
+    axes = call.checked_axes(call.ints("axes") or list(range(rank)), rank)
+    full_scales = [1.0] * rank
+    shape = list(x.shape)
+    if given is not None and given.size:
+        part = _scales(call, [float(v) for v in given.reshape(-1).tolist()], len(axes))
+        for axis, scale in zip(axes, part, strict=True):
+            full_scales[axis] = scale
+        shape = list(_sized(x, full_scales))
+    elif wanted:
+        shape, full_scales = _by_sizes(call, x, axes, wanted)
+    else:
+        raise Fault("bad-attribute", "`Resize` has neither scales nor sizes")
+    coordinate = call.text("coordinate_transformation_mode", "half_pixel")
+    roi: tuple[float, ...] = ()
+    if coordinate == "tf_crop_and_resize":
+        region = [float(v) for v in call.numbers(1, "region").reshape(-1).tolist()]
+        starts, ends = [0.0] * rank, [1.0] * rank
+        if len(region) != 2 * len(axes):
+            raise Fault("bad-attribute", f"`Resize` has a region of {len(region)} numbers")
+        for i, axis in enumerate(axes):
+            starts[axis], ends[axis] = region[i], region[i + len(axes)]
+        roi = (*starts, *ends)
+    if coordinate == "tf_half_pixel_for_nn":
+        raise Fault("unsupported-operator", "`Resize` by `tf_half_pixel_for_nn`", "use `half_pixel`")
+    op = ops.Resize(
+        tuple(shape), tuple(full_scales), roi, mode, coordinate, call.text("nearest_mode", "round_prefer_floor"),
+        call.float("cubic_coeff_a", -0.75), bool(call.int("exclude_outside")),
+        call.float("extrapolation_value", 0.0), bool(call.int("antialias")),
+    )  # fmt: skip
+    return call.emit(op, x)
+
+
+def _by_sizes(call: Call, x: Value, axes: tuple[int, ...], wanted: list[int]) -> tuple[list[int], list[float]]:
+    if len(wanted) != len(axes) or min(wanted) < 0:
+        raise Fault("bad-attribute", f"`Resize` to the sizes {wanted}")
+    shape, scales = list(x.shape), [1.0] * len(x.shape)
+    policy = call.text("keep_aspect_ratio_policy", "stretch")
+    if any(x.shape[a] == 0 for a in axes):
+        raise Fault("shape-mismatch", f"`Resize` of the empty {list(x.shape)}")
+    if policy == "stretch":
+        for axis, size in zip(axes, wanted, strict=True):
+            shape[axis], scales[axis] = size, size / x.shape[axis] if size else 1.0
+        return shape, scales
+    ratios = [size / x.shape[axis] for axis, size in zip(axes, wanted, strict=True)]
+    scale = min(ratios) if policy == "not_larger" else max(ratios)
+    for axis in axes:
+        shape[axis], scales[axis] = math.floor(scale * x.shape[axis] + 0.5), scale
+    return shape, scales
+
+
+@importer("GridSample")
+def grid_sample(call: Call) -> Answer:
+    mode = call.text("mode", "linear").replace("bilinear", "linear").replace("bicubic", "cubic")
+    op = ops.GridSample(mode, call.text("padding_mode", "zeros"), bool(call.int("align_corners")))
+    return call.emit(op, call.value(0), call.value(1))
+
+
+@importer("RoiAlign")
+def roi_align(call: Call) -> Answer:
+    default = "half_pixel" if call.version >= 16 else "output_half_pixel"
+    coordinate = call.text("coordinate_transformation_mode", default)
+    op = ops.RoiAlign(
+        call.int("output_height", 1), call.int("output_width", 1), call.int("sampling_ratio"),
+        call.float("spatial_scale", 1.0), call.text("mode", "avg"), coordinate == "half_pixel",
+    )  # fmt: skip
+    return call.emit(op, call.value(0), call.value(1), call.value(2))

@@ -1,0 +1,119 @@
+"""Gather, scatter and their kin. Constant indices are checked here, by folding the reference on the indices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intaglio import ops
+from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.onnx.rows.build import cast, part, reshape
+from intaglio.ir.graph import Value
+from intaglio.ir.types import DType
+
+
+def checked(call: Call, indices: Value, size: int) -> Value:
+    """Constant indices must be in range; they are made non-negative, which saves the kernel a test."""
+    if indices.data is None:
+        return indices
+    wide = indices.data.astype(np.int64)
+    if wide.size and (int(wide.min()) < -size or int(wide.max()) >= size):
+        bad = int(wide.max()) if int(wide.max()) >= size else int(wide.min())
+        raise Fault("bad-attribute", f"index {bad} of `{call.op}` is out of range for {size} elements")
+    if wide.size and int(wide.min()) < 0:
+        return call.constant(np.where(wide < 0, wide + size, wide).astype(indices.data.dtype))
+    return indices
+
+
+@importer("Gather")
+def gather(call: Call) -> Answer:
+    x, indices = call.value(0), call.value(1)
+    axis = call.axis(len(x.shape), 0)
+    if not x.shape:
+        raise Fault("shape-mismatch", "`Gather` from a scalar")
+    indices = checked(call, indices, x.shape[axis])
+    if indices.data is not None and indices.data.size == 1 and x.data is None:
+        cut = part(call, x, axis, int(indices.data.reshape(-1)[0]), 1)
+        return reshape(call, cut, x.shape[:axis] + indices.shape + x.shape[axis + 1 :])
+    return call.emit(ops.Gather(axis), x, indices)
+
+
+@importer("GatherElements")
+def gather_elements(call: Call) -> Answer:
+    x, indices = call.value(0), call.value(1)
+    axis = call.axis(len(x.shape), 0)
+    return call.emit(ops.GatherElements(axis), x, checked(call, indices, x.shape[axis] if x.shape else 0))
+
+
+@importer("GatherND")
+def gather_nd(call: Call) -> Answer:
+    x, indices = call.value(0), call.value(1)
+    batch = call.int("batch_dims")
+    _check_tuples(call, indices, x.shape[max(batch, 0) :])
+    return call.emit(ops.GatherNd(batch), x, indices)
+
+
+def _check_tuples(call: Call, indices: Value, sizes: tuple[int, ...]) -> None:
+    if indices.data is None or not indices.shape or not indices.data.size:
+        return
+    for i, size in enumerate(sizes[: indices.shape[-1]]):
+        column = indices.data[..., i].astype(np.int64)
+        if int(column.min()) < -size or int(column.max()) >= size:
+            raise Fault("bad-attribute", f"an index of `{call.op}` is out of range for {size} elements")
+
+
+@importer("ScatterElements", "Scatter")
+def scatter_elements(call: Call) -> Answer:
+    x, indices, updates = (call.value(i) for i in range(3))
+    axis = call.axis(len(x.shape), 0)
+    op = ops.ScatterElements(axis, call.text("reduction", "none"))
+    return call.emit(op, x, checked(call, indices, x.shape[axis] if x.shape else 0), updates)
+
+
+@importer("ScatterND")
+def scatter_nd(call: Call) -> Answer:
+    x, indices, updates = (call.value(i) for i in range(3))
+    _check_tuples(call, indices, x.shape)
+    return call.emit(ops.ScatterNd(call.text("reduction", "none")), x, indices, updates)
+
+
+@importer("OneHot")
+def one_hot(call: Call) -> Answer:
+    indices = call.value(0)
+    depth = int(call.numbers(1, "depth").reshape(-1)[0])
+    if indices.dtype.is_float:
+        indices = cast(call, indices, DType.I64)
+    return call.emit(ops.OneHot(depth, call.int("axis", -1)), indices, call.value(2))
+
+
+@importer("TopK")
+def top_k(call: Call) -> Answer:
+    x = call.value(0)
+    k = call.int("k") if call.version < 10 else int(call.numbers(1, "k").reshape(-1)[0])
+    axis = call.axis(len(x.shape), -1)
+    op = ops.TopK(k, axis, bool(call.int("largest", 1)), bool(call.int("sorted", 1)))
+    return list(call.emit_all(op, x))
+
+
+@importer("TensorScatter")
+def tensor_scatter(call: Call) -> Answer:
+    """past_cache, update, write_indices: rows of the update go to write_indices[b] + i along an axis."""
+    cache, update, at = call.value(0), call.value(1), call.maybe(2)
+    rank = len(cache.shape)
+    axis = call.axis(rank, -2)
+    mode = call.text("mode", "linear")
+    size, count = cache.shape[axis], update.shape[axis]
+    if axis == 0:
+        raise Fault("bad-attribute", "`TensorScatter` along the batch axis")
+    batch = cache.shape[0]
+    start = at if at is not None else call.constant(np.zeros(batch, np.int64))
+    steps = call.constant(np.arange(count, dtype=np.int64).reshape(1, count))
+    places = call.emit(ops.Add(), reshape(call, start, (batch, 1)), steps)
+    if mode == "circular":
+        places = call.emit(ops.Mod(), places, call.constant(np.asarray(size, np.int64)))
+    elif mode != "linear":
+        raise unsupported(f"`TensorScatter` in the mode `{mode}`")
+    shape = [1] * rank
+    shape[0], shape[axis] = batch, count
+    places = call.emit(ops.Expand(update.shape), reshape(call, places, shape))
+    return call.emit(ops.ScatterElements(axis), cache, places, update)

@@ -1,0 +1,248 @@
+"""Operators of ONNX Runtime's own domain, as its optimiser writes them into models."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from intaglio import ops
+from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.onnx.rows.build import cast, concat, part, reshape, transpose
+from intaglio.frontends.onnx.rows.convolution import conv
+from intaglio.frontends.onnx.rows.elementwise import UNARY
+from intaglio.frontends.onnx.rows.normalise import layer_norm, rms_norm
+from intaglio.frontends.onnx.rows.pooling import pool_window
+from intaglio.frontends.onnx.rows.products import gemm_by, scaled
+from intaglio.frontends.onnx.rows.quantised import check_scale
+from intaglio.ir.graph import Value
+from intaglio.ir.types import DType
+
+MS = "com.microsoft"
+
+
+def activated(call: Call, x: Value) -> Value:
+    """The activation of a fused operator."""
+    name = call.text("activation")
+    parameters = call.floats("activation_params") or []
+    match name:
+        case "":
+            return x
+        case "LeakyRelu":
+            return call.emit(ops.LeakyRelu(parameters[0] if parameters else call.float("leaky_relu_alpha", 0.01)), x)
+        case "Clip":
+            return call.emit(ops.Clip(*parameters[:2]), x)
+        case "HardSigmoid":
+            return call.emit(ops.HardSigmoid(*parameters[:2]), x)
+        case _ if name in UNARY:
+            return call.emit(UNARY[name], x)
+        case _:
+            raise unsupported(f"`{call.op}` with the activation `{name}`")
+
+
+@importer("FusedConv", domain=MS)
+def fused_conv(call: Call) -> Answer:
+    y = conv(call, call.value(0), call.value(1), call.maybe(2))
+    if call.has(3):
+        y = call.emit(ops.Add(), y, call.value(3))
+    return activated(call, y)
+
+
+@importer("FusedGemm", domain=MS)
+def fused_gemm(call: Call) -> Answer:
+    return activated(call, gemm_by(call, call.value(0), call.value(1), call.maybe(2)))
+
+
+@importer("FusedMatMul", "TransposeMatMul", domain=MS)
+def fused_matmul(call: Call) -> Answer:
+    if call.int("transBatchA") or call.int("transBatchB"):
+        raise unsupported("`FusedMatMul` with transposed batch axes")
+    op = ops.MatMul(bool(call.int("transA")), bool(call.int("transB")))
+    return scaled(call, call.emit(op, call.value(0), call.value(1)), call.float("alpha", 1.0))
+
+
+@importer("Gelu", domain=MS)
+def gelu(call: Call) -> Answer:
+    return call.emit(ops.Gelu(), call.value(0))
+
+
+@importer("BiasGelu", domain=MS)
+def bias_gelu(call: Call) -> Answer:
+    return call.emit(ops.Gelu(), call.emit(ops.Add(), call.value(0), call.value(1)))
+
+
+@importer("FastGelu", domain=MS)
+def fast_gelu(call: Call) -> Answer:
+    x, bias = call.value(0), call.maybe(1)
+    return call.emit(ops.Gelu(True), x if bias is None else call.emit(ops.Add(), x, bias))
+
+
+@importer("QuickGelu", domain=MS)
+def quick_gelu(call: Call) -> Answer:
+    x = call.value(0)
+    return call.emit(ops.Mul(), x, call.emit(ops.Sigmoid(), scaled(call, x, call.float("alpha", 1.702))))
+
+
+importer("LayerNormalization", domain=MS)(layer_norm)
+
+
+@importer("SimplifiedLayerNormalization", domain=MS)
+@importer("SimplifiedLayerNormalization")
+def simplified_layer_norm(call: Call) -> Answer:
+    x = call.value(0)
+    return rms_norm(call, x, call.maybe(1), call.axis(len(x.shape), -1), call.float("epsilon", 1e-5))
+
+
+@importer("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MS)
+def skip_layer_norm(call: Call) -> Answer:
+    total = call.emit(ops.Add(), call.value(0), call.value(1))
+    simple = call.op == "SkipSimplifiedLayerNormalization"
+    bias = call.maybe(3 if simple else 4)
+    if bias is not None:
+        total = call.emit(ops.Add(), total, bias)
+    epsilon = call.float("epsilon", 1e-12)
+    if simple:
+        y = rms_norm(call, total, call.value(2), len(total.shape) - 1, epsilon)
+    else:
+        y = call.emit(ops.LayerNorm(-1, epsilon), total, call.value(2), call.maybe(3))
+    return y if call.outputs < 2 else [y, None, None, total]
+
+
+@importer("EmbedLayerNormalization", domain=MS)
+def embed_layer_norm(call: Call) -> Answer:
+    ids, segments = call.value(0), call.maybe(1)
+    words, positions, kinds = call.value(2), call.value(3), call.maybe(4)
+    total = call.emit(ops.Gather(0), words, ids)
+    if call.has(8):
+        total = call.emit(ops.Add(), total, call.emit(ops.Gather(0), positions, call.value(8)))
+    else:
+        total = call.emit(ops.Add(), total, part(call, positions, 0, 0, ids.shape[1]))
+    if segments is not None and kinds is not None:
+        total = call.emit(ops.Add(), total, call.emit(ops.Gather(0), kinds, segments))
+    y = call.emit(ops.LayerNorm(-1, call.float("epsilon", 1e-12)), total, call.value(5), call.value(6))
+    if call.outputs < 2:
+        return y
+    if call.has(7):
+        counted = cast(call, call.emit(ops.Reduce("sum", (1,), False), call.value(7)), DType.I32)
+    else:
+        counted = call.constant(np.zeros(ids.shape[0], np.int32))
+    return [y, counted, total]
+
+
+@importer("Attention", domain=MS)
+def attention(call: Call) -> Answer:
+    """Self-attention over one packed projection: x W + b -> q, k, v per head."""
+    x, w, b = call.value(0), call.value(1), call.maybe(2)
+    if call.has(4) or call.has(5) or call.outputs > 1 or call.int("do_rotary"):
+        raise unsupported("`Attention` with a past, a bias or rotary embedding")
+    heads = call.int("num_heads")
+    batch, length, _ = x.shape
+    sizes = call.ints("qkv_hidden_sizes") or [w.shape[1] // 3] * 3
+    if heads < 1 or any(s % heads for s in sizes):
+        raise Fault("bad-attribute", f"`Attention` with {heads} heads over {sizes}")
+    packed = call.emit(ops.MatMul(), x, w, b)
+    parts, start = [], 0
+    for size in sizes:
+        piece = reshape(call, part(call, packed, 2, start, size), (batch, length, heads, size // heads))
+        parts.append(transpose(call, piece, (0, 2, 1, 3)))
+        start += size
+    q, k, v = parts
+    scale = call.float("scale", 0.0) or 1 / math.sqrt(sizes[0] // heads)
+    scores = scaled(call, call.emit(ops.MatMul(False, True), q, k), scale)
+    lowest = call.float("mask_filter_value", -10000.0)
+    mask = call.maybe(3)
+    if mask is not None:
+        scores = call.emit(ops.Add(), scores, _mask(call, mask, batch, length, lowest, scores))
+    if call.int("unidirectional"):
+        triangle = np.triu(np.full((length, length), np.finfo(np.float32).min, np.float32), 1)
+        scores = call.emit(ops.Add(), scores, cast(call, call.constant(triangle), scores.dtype))
+    y = call.emit(ops.MatMul(), call.emit(ops.Softmax(-1), scores), v)
+    return reshape(call, transpose(call, y, (0, 2, 1, 3)), (batch, length, sizes[2]))
+
+
+def _mask(call: Call, mask: Value, batch: int, length: int, lowest: float, scores: Value) -> Value:
+    """Positions to look at (1) or not (0), as something to add to the scores."""
+    if mask.shape == (batch,):  # lengths
+        steps = call.constant(np.arange(length, dtype=np.int32).reshape(1, length))
+        seen = cast(call, call.emit(ops.Less(), steps, reshape(call, mask, (batch, 1))), scores.dtype)
+    elif mask.shape in ((batch, length), (batch, length, length)):
+        seen = cast(call, mask, scores.dtype)
+    else:
+        raise unsupported(f"`Attention` with a mask of {list(mask.shape)}")
+    seen = reshape(call, seen, (batch, 1, *([1] if len(seen.shape) == 2 else []), *seen.shape[1:]))
+    return scaled(call, call.emit(ops.Sub(), call.like(1, scores), seen), lowest)
+
+
+# Quantised operators that ONNX has no standard form of: dequantise, compute, quantise. ONNX Runtime does the same. ----
+
+
+def _real(call: Call, at: int) -> Value:
+    x, scale, zero = call.value(at), call.value(at + 1), call.maybe(at + 2)
+    check_scale(call, scale)
+    if zero is None:
+        zero = call.constant(np.zeros((), x.dtype.numpy), x.dtype)
+    return call.emit(ops.Dequantize(DType.F32), x, reshape(call, scale, ()), reshape(call, zero, ()))
+
+
+def _stored(call: Call, real: Value, at: int, like: Value) -> Value:
+    scale, zero = call.value(at), call.maybe(at + 1)
+    check_scale(call, scale)
+    if zero is None:
+        zero = call.constant(np.zeros((), like.dtype.numpy), like.dtype)
+    info = np.iinfo(zero.dtype.numpy)
+    op = ops.Quantize(zero.dtype, int(info.min), int(info.max))
+    return call.emit(op, real, reshape(call, scale, ()), reshape(call, zero, ()))
+
+
+@importer("QLinearAdd", "QLinearMul", domain=MS)
+def qlinear_binary(call: Call) -> Answer:
+    op = ops.Add() if call.op == "QLinearAdd" else ops.Mul()
+    return _stored(call, call.emit(op, _real(call, 0), _real(call, 3)), 6, call.value(0))
+
+
+@importer("QLinearSigmoid", "QLinearLeakyRelu", domain=MS)
+def qlinear_unary(call: Call) -> Answer:
+    op = ops.Sigmoid() if call.op == "QLinearSigmoid" else ops.LeakyRelu(call.float("alpha", 0.01))
+    return _stored(call, call.emit(op, _real(call, 0)), 3, call.value(0))
+
+
+@importer("QLinearSoftmax", domain=MS)
+def qlinear_softmax(call: Call) -> Answer:
+    x = _real(call, 0)
+    axis = call.axis(len(x.shape), -1)
+    if call.int("opset") < 13 and axis != len(x.shape) - 1:
+        flat = reshape(call, x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+        y = reshape(call, call.emit(ops.Softmax(1), flat), x.shape)
+    else:
+        y = call.emit(ops.Softmax(axis), x)
+    return _stored(call, y, 3, call.value(0))
+
+
+@importer("QLinearAveragePool", "QLinearGlobalAveragePool", domain=MS)
+def qlinear_average_pool(call: Call) -> Answer:
+    x = _real(call, 0)
+    last = bool(call.int("channels_last"))
+    rank = len(x.shape)
+    if last:
+        x = transpose(call, x, (0, rank - 1, *range(1, rank - 1)))
+    if call.op == "QLinearGlobalAveragePool":
+        y = call.emit(ops.Reduce("mean", tuple(range(2, rank)), True), x)
+    else:
+        kernel, strides, dilations, pads, declared = pool_window(call, x)
+        include = bool(call.int("count_include_pad"))
+        op = ops.AveragePool(
+            tuple(kernel), tuple(strides), tuple(pads), tuple(dilations), count_include_pad=include,
+            counted_pads=tuple(declared) if include and declared != pads else (),
+        )  # fmt: skip
+        y = call.emit(op, x)
+    if last:
+        y = transpose(call, y, (0, *range(2, rank), 1))
+    return _stored(call, y, 3, call.value(0))
+
+
+@importer("QLinearConcat", domain=MS)
+def qlinear_concat(call: Call) -> Answer:
+    parts = [_real(call, at) for at in range(2, len(call.inputs), 3)]
+    axis = call.axis(len(parts[0].shape), 0)
+    return _stored(call, concat(call, parts, axis), 0, call.value(2))

@@ -1,0 +1,145 @@
+"""Normalisations, by layer_norm and batch_norm and by arithmetic."""
+
+from __future__ import annotations
+
+import math
+
+from intaglio import ops
+from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.onnx.rows.build import cast, reshape
+from intaglio.ir.graph import Value
+from intaglio.ir.types import DType
+
+
+@importer("BatchNormalization")
+def batch_norm(call: Call) -> Answer:
+    x, scale, bias, mean, var = (call.value(i) for i in range(5))
+    epsilon = call.float("epsilon", 1e-5)
+    if call.version >= 14 and call.int("training_mode"):
+        return _batch_norm_training(call, epsilon)
+    kinds = {v.dtype for v in (scale, bias, mean, var)}
+    if kinds != {x.dtype}:
+        scale, bias, mean, var = (cast(call, v, x.dtype) for v in (scale, bias, mean, var))
+    if call.version < 9 and not call.int("spatial", 1):
+        centred = call.emit(ops.Sub(), x, mean)
+        deviation = call.emit(ops.Sqrt(), call.emit(ops.Add(), var, call.like(epsilon, var)))
+        scaled = call.emit(ops.Mul(), call.emit(ops.Div(), centred, deviation), scale)
+        return call.emit(ops.Add(), scaled, bias)
+    return call.emit(ops.BatchNorm(epsilon, 1 if len(x.shape) > 1 else 0), x, scale, bias, mean, var)
+
+
+def _batch_norm_training(call: Call, epsilon: float) -> Answer:
+    x, scale, bias, mean, var = (call.value(i) for i in range(5))
+    axes = tuple(i for i in range(len(x.shape)) if i != 1)
+    now = call.emit(ops.Reduce("mean", axes, True), x)
+    centred = call.emit(ops.Sub(), x, now)
+    square = call.emit(ops.Reduce("mean", axes, True), call.emit(ops.Mul(), centred, centred))
+    now, square = (reshape(call, v, mean.shape) for v in (now, square))
+    momentum = call.float("momentum", 0.9)
+
+    def mixed(old: Value, new: Value) -> Value:
+        kept = call.emit(ops.Mul(), old, call.like(momentum, old))
+        return call.emit(ops.Add(), kept, call.emit(ops.Mul(), new, call.like(1 - momentum, new)))
+
+    y = call.emit(ops.BatchNorm(epsilon, 1), x, scale, bias, now, square)
+    return [y, mixed(mean, now), mixed(var, square)]
+
+
+@importer("LayerNormalization")
+def layer_norm(call: Call) -> Answer:
+    x, scale, bias = call.value(0), call.maybe(1), call.maybe(2)
+    axis = call.axis(len(x.shape), -1)
+    epsilon = call.float("epsilon", 1e-5)
+    y = call.emit(ops.LayerNorm(axis, epsilon), x, *_fitting(call, x, axis, scale, bias))
+    if call.outputs < 2:
+        return y
+    axes = tuple(range(axis, len(x.shape)))
+    wide = cast(call, x, DType.F32) if x.dtype is not DType.F64 else x
+    mean = call.emit(ops.Reduce("mean", axes, True), wide)
+    centred = call.emit(ops.Sub(), wide, mean)
+    var = call.emit(ops.Reduce("mean", axes, True), call.emit(ops.Mul(), centred, centred))
+    deviation = call.emit(ops.Sqrt(), call.emit(ops.Add(), var, call.like(epsilon, var)))
+    return [y, mean, call.emit(ops.Reciprocal(), deviation)]
+
+
+def _fitting(call: Call, x: Value, axis: int, *extra: Value | None) -> list[Value | None]:
+    """Scale and bias without leading axes of 1 that the normalised shape does not have."""
+    out: list[Value | None] = []
+    for value in extra:
+        if value is not None and len(value.shape) > len(x.shape) - axis:
+            cut = len(value.shape) - (len(x.shape) - axis)
+            if any(n != 1 for n in value.shape[:cut]):
+                raise Fault("shape-mismatch", f"a scale or bias of {list(value.shape)} for {list(x.shape)}")
+            value = reshape(call, value, value.shape[cut:])
+        if value is not None:
+            value = cast(call, value, x.dtype)
+        out.append(value)
+    return out
+
+
+def rms_norm(call: Call, x: Value, scale: Value | None, axis: int, epsilon: float) -> Value:
+    axes = tuple(range(axis, len(x.shape)))
+    wide = cast(call, x, DType.F32) if x.dtype in (DType.F16, DType.BF16) else x
+    square = call.emit(ops.Reduce("mean", axes, True), call.emit(ops.Mul(), wide, wide))
+    root = call.emit(ops.Sqrt(), call.emit(ops.Add(), square, call.like(epsilon, square)))
+    y = cast(call, call.emit(ops.Div(), wide, root), x.dtype)
+    return y if scale is None else call.emit(ops.Mul(), y, cast(call, scale, x.dtype))
+
+
+@importer("RMSNormalization")
+def rms_norm_row(call: Call) -> Answer:
+    x = call.value(0)
+    return rms_norm(call, x, call.maybe(1), call.axis(len(x.shape), -1), call.float("epsilon", 1e-5))
+
+
+@importer("InstanceNormalization")
+def instance_norm(call: Call) -> Answer:
+    x, scale, bias = (call.value(i) for i in range(3))
+    if len(x.shape) < 3:
+        raise Fault("shape-mismatch", f"`InstanceNormalization` of {list(x.shape)}")
+    flat = reshape(call, x, (x.shape[0], x.shape[1], math.prod(x.shape[2:])))
+    y = reshape(call, call.emit(ops.LayerNorm(2, call.float("epsilon", 1e-5)), flat), x.shape)
+    return _per_channel(call, y, scale, bias)
+
+
+def _per_channel(call: Call, y: Value, scale: Value, bias: Value) -> Value:
+    tail = (1,) * (len(y.shape) - 2)
+    y = call.emit(ops.Mul(), y, reshape(call, scale, (*scale.shape, *tail)))
+    return call.emit(ops.Add(), y, reshape(call, bias, (*bias.shape, *tail)))
+
+
+@importer("GroupNormalization")
+def group_norm(call: Call) -> Answer:
+    x, scale, bias = (call.value(i) for i in range(3))
+    groups = call.int("num_groups")
+    if len(x.shape) < 2 or groups < 1 or x.shape[1] % groups:
+        raise Fault("bad-attribute", f"`GroupNormalization` of {list(x.shape)} in {groups} groups")
+    each = x.shape[1] // groups
+    flat = reshape(call, x, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
+    y = call.emit(ops.LayerNorm(2, call.float("epsilon", 1e-5)), flat)
+    if scale.shape == (groups,) and call.version < 21:
+        y = reshape(call, y, (x.shape[0], groups, each, *x.shape[2:]))
+        return reshape(call, _per_channel(call, y, scale, bias), x.shape)
+    return _per_channel(call, reshape(call, y, x.shape), scale, bias)
+
+
+@importer("LpNormalization")
+def lp_norm(call: Call) -> Answer:
+    x = call.value(0)
+    p = call.int("p", 2)
+    if p not in (1, 2):
+        raise Fault("bad-attribute", f"`LpNormalization` with p {p}")
+    axis = call.axis(len(x.shape), -1)
+    norm = call.emit(ops.Reduce("l1" if p == 1 else "l2", (axis,), True), x)
+    zero = call.emit(ops.Equal(), norm, call.like(0, norm))
+    return call.emit(ops.Div(), x, call.emit(ops.Where(), zero, call.like(1, norm), norm))
+
+
+@importer("LRN")
+def lrn(call: Call) -> Answer:
+    size = call.int("size")
+    if size < 1:
+        raise Fault("bad-attribute", f"`LRN` over {size} elements")
+    op = ops.Lrn(size, call.float("alpha", 1e-4), call.float("beta", 0.75), call.float("bias", 1.0), 1)
+    return call.emit(op, call.value(0))

@@ -1,0 +1,106 @@
+"""Poolings: auto_pad and ceil_mode become explicit pads."""
+
+from __future__ import annotations
+
+from intaglio import ops
+from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.onnx.rows.build import reshape
+from intaglio.frontends.onnx.rows.convolution import auto_pad, same_pads, window
+from intaglio.ir.graph import Value
+
+
+def pool_window(call: Call, x: Value) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
+    """kernel, strides, dilations, pads to compute with, pads that the model declares."""
+    kernel = call.ints("kernel_shape")
+    if not kernel or len(kernel) != len(x.shape) - 2:
+        raise Fault("bad-attribute", f"`{call.op}` of {list(x.shape)} with the kernel {kernel}")
+    strides, dilations, pads = window(call, kernel)
+    n, spatial = len(kernel), x.shape[2:]
+    mode = auto_pad(call)
+    if mode == "VALID":
+        pads = [0] * (2 * n)
+    elif mode != "NOTSET":
+        pads = same_pads(mode, spatial, kernel, strides, dilations)
+    if min(pads) < 0:
+        raise Fault("bad-attribute", f"`{call.op}` with negative pads {pads}")
+    declared = list(pads)
+    if call.int("ceil_mode") and mode == "NOTSET":
+        for i in range(n):
+            extent = (kernel[i] - 1) * dilations[i] + 1
+            room = spatial[i] + pads[i] + pads[i + n] - extent
+            if room < 0:
+                raise Fault("shape-mismatch", f"the kernel of `{call.op}` is larger than its padded input")
+            count = -(-room // strides[i]) + 1
+            if (count - 1) * strides[i] >= spatial[i] + pads[i]:
+                count -= 1  # a window must start inside of the input or its left padding
+            pads[i + n] = max(pads[i + n], (count - 1) * strides[i] + extent - spatial[i] - pads[i])
+    return kernel, strides, dilations, pads, declared
+
+
+@importer("MaxPool")
+def max_pool(call: Call) -> Answer:
+    x = call.value(0)
+    kernel, strides, dilations, pads, _ = pool_window(call, x)
+    fields = (tuple(kernel), tuple(strides), tuple(pads), tuple(dilations))
+    if call.outputs > 1:
+        op = ops.MaxPoolIndices(*fields, storage_order=call.int("storage_order"))
+        return list(call.emit_all(op, x))
+    return call.emit(ops.MaxPool(*fields), x)
+
+
+@importer("AveragePool")
+def average_pool(call: Call) -> Answer:
+    x = call.value(0)
+    kernel, strides, dilations, pads, declared = pool_window(call, x)
+    include = bool(call.int("count_include_pad"))
+    op = ops.AveragePool(
+        tuple(kernel), tuple(strides), tuple(pads), tuple(dilations), count_include_pad=include,
+        counted_pads=tuple(declared) if include and declared != pads else (),
+    )  # fmt: skip
+    return call.emit(op, x)
+
+
+@importer("LpPool")
+def lp_pool(call: Call) -> Answer:
+    x = call.value(0)
+    kernel, strides, dilations, pads, _ = pool_window(call, x)
+    p = call.int("p", 2)
+    if p < 1:
+        raise Fault("bad-attribute", f"`LpPool` with p {p}")
+    return call.emit(ops.LpPool(tuple(kernel), tuple(strides), tuple(pads), tuple(dilations), p=p), x)
+
+
+@importer("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+def global_pool(call: Call) -> Answer:
+    x = call.value(0)
+    axes = tuple(range(2, len(x.shape)))
+    if call.op != "GlobalLpPool":
+        return call.emit(ops.Reduce("mean" if call.op == "GlobalAveragePool" else "max", axes, True), x)
+    p = call.int("p", 2)
+    if p in (1, 2):
+        return call.emit(ops.Reduce("l1" if p == 1 else "l2", axes, True), x)
+    powered = call.emit(ops.Pow(), call.emit(ops.Abs(), x), call.like(p, x))
+    return call.emit(ops.Pow(), call.emit(ops.Reduce("sum", axes, True), powered), call.like(1 / p, x))
+
+
+@importer("MaxUnpool")
+def max_unpool(call: Call) -> Answer:
+    """Indices count in the shape that the pooling had; a larger output_shape adds room at the end of each axis."""
+    x, indices = call.value(0), call.value(1)
+    kernel = call.ints("kernel_shape")
+    if not kernel or len(kernel) != len(x.shape) - 2:
+        raise Fault("bad-attribute", f"`MaxUnpool` of {list(x.shape)} with the kernel {kernel}")
+    strides, _, pads = window(call, kernel)
+    n = len(kernel)
+    inferred = list(x.shape[:2])
+    for i in range(n):
+        inferred.append((x.shape[2 + i] - 1) * strides[i] + kernel[i] - pads[i] - pads[i + n])
+    wanted = call.maybe_int_list(2, "output shape")
+    if wanted is not None and len(wanted) != len(inferred):
+        raise Fault("bad-attribute", f"`MaxUnpool` to {wanted}")
+    return call.emit(ops.MaxUnpool(tuple(wanted or inferred)), x, indices)
+
+
+def flattened(call: Call, x: Value) -> Value:
+    return reshape(call, x, (x.type.elements,))

@@ -1,0 +1,149 @@
+"""Quantised operators, by exact integer arithmetic: the accumulator is i32, requantisation one multiplication."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intaglio import ops
+from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.onnx.rows.build import cast, reshape
+from intaglio.frontends.onnx.rows.convolution import conv
+from intaglio.frontends.onnx.rows.products import matmul
+from intaglio.frontends.onnx.tensors import PACKED, dtype_of
+from intaglio.ir.graph import Value
+from intaglio.ir.types import DType
+from intaglio.ops.base import widen
+
+
+def check_scale(call: Call, scale: Value) -> None:
+    if scale.data is None:
+        return
+    values = widen(scale.data, scale.dtype).astype(np.float64)
+    if not np.isfinite(values).all() or not np.greater(values, 0).all():
+        raise Fault("bad-quantisation", f"a scale of `{call.op}` is zero, negative or not finite",
+                    "calibrate and quantise the model again")  # fmt: skip
+
+
+def spread(call: Call, x: Value, parameter: Value, axis: int, block: int) -> Value:
+    """A scale or zero point in a shape that broadcasts against x: per tensor, per axis, or per block."""
+    if parameter.type.elements == 1 and not block:
+        return reshape(call, parameter, ())
+    rank = len(x.shape)
+    axis = call.checked_axis(axis, rank)
+    if block:
+        expected = tuple(-(-n // block) if i == axis else n for i, n in enumerate(x.shape))
+        if block < 0 or parameter.shape != expected:
+            raise Fault("bad-quantisation", f"blocks of {block} along axis {axis} of {list(x.shape)} need parameters of "
+                        f"{list(expected)}, got {list(parameter.shape)}")  # fmt: skip
+        places = call.constant(np.arange(x.shape[axis], dtype=np.int64) // block)
+        return call.emit(ops.Gather(axis), parameter, places)
+    if parameter.shape != (x.shape[axis],):
+        raise Fault("bad-quantisation", f"{list(parameter.shape)} parameters for {x.shape[axis]} channels")
+    return reshape(call, parameter, tuple(x.shape[axis] if i == axis else 1 for i in range(rank)))
+
+
+@importer("QuantizeLinear")
+def quantize_linear(call: Call) -> Answer:
+    x, scale, zero = call.value(0), call.value(1), call.maybe(2)
+    check_scale(call, scale)
+    code = call.int("output_dtype")
+    if zero is not None and zero in call.walk.packed:
+        code = call.walk.packed[zero]
+    if code in PACKED:
+        to, bits = PACKED[code]
+        low, high = (0, 2**bits - 1) if to is DType.U8 else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    else:
+        to = zero.dtype if zero is not None else dtype_of(code or 2, "the result of `QuantizeLinear`")
+        if not to.is_int:
+            raise Fault("unsupported-type", f"`QuantizeLinear` to {to.value}")
+        info = np.iinfo(to.numpy)
+        low, high = int(info.min), int(info.max)
+    axis, block = call.int("axis", 1), call.int("block_size")
+    if zero is None:
+        zero = call.constant(np.zeros(scale.shape, to.numpy), to)
+    zero = spread(call, x, zero, axis, block)
+    return call.emit(ops.Quantize(to, low, high), x, spread(call, x, scale, axis, block), zero)
+
+
+@importer("DequantizeLinear")
+def dequantize_linear(call: Call) -> Answer:
+    x, scale, zero = call.value(0), call.value(1), call.maybe(2)
+    check_scale(call, scale)
+    code = call.int("output_dtype")
+    to = dtype_of(code, "the result of `DequantizeLinear`") if code else scale.dtype
+    axis, block = call.int("axis", 1), call.int("block_size")
+    if zero is None:
+        zero = call.constant(np.zeros(scale.shape, x.dtype.numpy), x.dtype)
+    if zero.dtype is not x.dtype:
+        raise Fault("bad-quantisation", f"a zero point of {zero.dtype.value} for {x.dtype.value}")
+    zero = spread(call, x, zero, axis, block)
+    return call.emit(ops.Dequantize(to), x, spread(call, x, scale, axis, block), zero)
+
+
+def centred(call: Call, x: Value, zero: Value | None, axis: int) -> Value:
+    """x - zero_point in i32."""
+    wide = cast(call, x, DType.I32)
+    if zero is None:
+        return wide
+    zero = cast(call, zero, DType.I32)
+    if zero.type.elements == 1:
+        zero = reshape(call, zero, ())
+    elif len(zero.shape) == 1:
+        zero = reshape(call, zero, tuple(zero.shape[0] if i == axis else 1 for i in range(len(x.shape))))
+    return call.emit(ops.Sub(), wide, zero)
+
+
+@importer("ConvInteger")
+def conv_integer(call: Call) -> Answer:
+    x, w = call.value(0), call.value(1)
+    return conv(call, centred(call, x, call.maybe(2), 0), centred(call, w, call.maybe(3), 0), None)
+
+
+@importer("MatMulInteger")
+def matmul_integer(call: Call) -> Answer:
+    a, b = call.value(0), call.value(1)
+    rows, columns = max(len(a.shape) - 2, 0), len(b.shape) - 1
+    return matmul(call, centred(call, a, call.maybe(2), rows), centred(call, b, call.maybe(3), columns))
+
+
+def requantised(call: Call, total: Value, factor: Value, zero: Value) -> Value:
+    """round(total * factor) + zero_point, saturated."""
+    real = call.emit(ops.Mul(), cast(call, total, DType.F32), factor)
+    info = np.iinfo(zero.dtype.numpy)
+    one = call.constant(np.asarray(1.0, np.float32))
+    op = ops.Quantize(zero.dtype, int(info.min), int(info.max))
+    return call.emit(op, real, one, reshape(call, zero, ()) if zero.type.elements == 1 else zero)
+
+
+@importer("QLinearConv")
+def qlinear_conv(call: Call) -> Answer:
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (call.value(i) for i in range(8))
+    for scale in (x_scale, w_scale, y_scale):
+        check_scale(call, scale)
+    bias = call.maybe(8)
+    total = conv(call, centred(call, x, x_zero, 1), centred(call, w, w_zero, 0), bias)
+    product = call.emit(ops.Mul(), reshape(call, x_scale, ()), w_scale)
+    factor = call.emit(ops.Div(), product, reshape(call, y_scale, ()))
+    if factor.type.elements == 1:
+        factor = reshape(call, factor, ())
+    else:
+        factor = reshape(call, factor, (w.shape[0], *[1] * (len(x.shape) - 2)))
+    return requantised(call, total, factor, y_zero)
+
+
+@importer("QLinearMatMul")
+def qlinear_matmul(call: Call) -> Answer:
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (call.value(i) for i in range(8))
+    for scale in (a_scale, b_scale, y_scale):
+        check_scale(call, scale)
+    rows, columns = max(len(a.shape) - 2, 0), len(b.shape) - 1
+    total = matmul(call, centred(call, a, a_zero, rows), centred(call, b, b_zero, columns))
+    if a_scale.type.elements > 1:
+        a_scale = reshape(call, a_scale, (*a_scale.shape, 1) if len(a_scale.shape) == 1 else a_scale.shape)
+    else:
+        a_scale = reshape(call, a_scale, ())
+    b_scale = b_scale if b_scale.type.elements > 1 else reshape(call, b_scale, ())
+    factor = call.emit(ops.Div(), call.emit(ops.Mul(), a_scale, b_scale), y_scale)
+    factor = cast(call, factor, DType.F32)
+    return requantised(call, total, factor if factor.type.elements > 1 else reshape(call, factor, ()), y_zero)

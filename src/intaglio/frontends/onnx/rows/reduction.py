@@ -1,0 +1,85 @@
+"""Reductions, softmax, running sums."""
+
+from __future__ import annotations
+
+import math
+
+from intaglio import ops
+from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.onnx.rows.build import concat, part, reshape
+from intaglio.ir.graph import Value
+
+KINDS = {
+    "ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod",
+    "ReduceL1": "l1", "ReduceL2": "l2", "ReduceSumSquare": "sum_square", "ReduceLogSum": "log_sum",
+    "ReduceLogSumExp": "log_sum_exp",
+}  # fmt: skip
+
+
+@importer(*KINDS)
+def reduce(call: Call) -> Answer:
+    x = call.value(0)
+    axes = call.axes(1, len(x.shape))
+    keep = bool(call.int("keepdims", 1))
+    if not axes:
+        if call.int("noop_with_empty_axes"):
+            return call.emit(ops.Reduce(KINDS[call.op], (), keep), x) if KINDS[call.op] not in _PLAIN else x
+        axes = tuple(range(len(x.shape)))
+    return call.emit(ops.Reduce(KINDS[call.op], tuple(sorted(axes)), keep), x)
+
+
+_PLAIN = ("sum", "mean", "max", "min", "prod")
+
+
+@importer("ArgMax", "ArgMin")
+def arg_reduce(call: Call) -> Answer:
+    x = call.value(0)
+    kind = "max" if call.op == "ArgMax" else "min"
+    axis = call.axis(len(x.shape), 0)
+    op = ops.ArgReduce(kind, axis, bool(call.int("keepdims", 1)), bool(call.int("select_last_index")))
+    return call.emit(op, x)
+
+
+@importer("Softmax", "LogSoftmax")
+def softmax(call: Call) -> Answer:
+    """Until opset 12 everything from the axis on was one long axis."""
+    x = call.value(0)
+    axis = call.axis(len(x.shape), -1 if call.version >= 13 else 1)
+    kind = ops.Softmax if call.op == "Softmax" else ops.LogSoftmax
+    if call.version >= 13 or axis == len(x.shape) - 1:
+        return call.emit(kind(axis), x)
+    flat = reshape(call, x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+    return reshape(call, call.emit(kind(1), flat), x.shape)
+
+
+@importer("CumSum")
+def cumsum(call: Call) -> Answer:
+    x = call.value(0)
+    axis = call.checked_axis(int(call.numbers(1, "axis").reshape(-1)[0]), len(x.shape))
+    return call.emit(ops.Cumsum(axis, bool(call.int("exclusive")), bool(call.int("reverse"))), x)
+
+
+@importer("CumProd")
+def cumprod(call: Call) -> Answer:
+    """Rare enough to be spelt out: a product after the other."""
+    x = call.value(0)
+    axis = call.checked_axis(int(call.numbers(1, "axis").reshape(-1)[0]), len(x.shape))
+    size = x.shape[axis]
+    if size > 512:
+        raise unsupported(f"`CumProd` over {size} elements")
+    order = list(range(size))[:: -1 if call.int("reverse") else 1]
+    one = call.emit(ops.Expand(tuple(1 if i == axis else n for i, n in enumerate(x.shape))), call.like(1, x))
+    running: Value | None = None
+    results: dict[int, Value] = {}
+    for i in order:
+        item = part(call, x, axis, i, 1)
+        if call.int("exclusive"):
+            results[i] = one if running is None else running
+            running = item if running is None else call.emit(ops.Mul(), running, item)
+        else:
+            running = item if running is None else call.emit(ops.Mul(), running, item)
+            results[i] = running
+    if not results:
+        raise Fault("bad-tensor", "`CumProd` over an empty axis")
+    return concat(call, [results[i] for i in range(size)], axis)

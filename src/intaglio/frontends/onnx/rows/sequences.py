@@ -1,0 +1,122 @@
+"""Sequences and optionals, which exist only during the import: lists whose length is known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intaglio.frontends.onnx.call import Absent, Answer, Call, Items, importer
+from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.onnx.rows.build import concat, part, reshape, unsqueeze
+from intaglio.frontends.onnx.tensors import dtype_of
+from intaglio.ir.graph import Value
+from intaglio.ir.types import DType
+
+
+@importer("SequenceConstruct")
+def construct(call: Call) -> Answer:
+    return Items([v for v in call.inputs if v is not None])
+
+
+@importer("SequenceEmpty")
+def empty(call: Call) -> Answer:
+    return Items([], dtype_of(call.int("dtype", 1), "a sequence"))
+
+
+def _position(call: Call, index: int, size: int) -> int:
+    at = int(call.numbers(index, "position").reshape(-1)[0])
+    if not -size <= at < size:
+        raise Fault("bad-attribute", f"position {at} of `{call.op}` is out of range for {size} elements")
+    return at % size
+
+
+@importer("SequenceAt")
+def at(call: Call) -> Answer:
+    items = call.sequence(0)
+    return items.values[_position(call, 1, len(items.values))]
+
+
+@importer("SequenceInsert")
+def insert(call: Call) -> Answer:
+    items = call.sequence(0)
+    values = list(items.values)
+    where = len(values)
+    if call.has(2):
+        where = int(call.numbers(2, "position").reshape(-1)[0])
+        if not -len(values) <= where <= len(values):
+            raise Fault("bad-attribute", f"position {where} of `SequenceInsert` is out of range")
+        where = where + len(values) if where < 0 else where
+    values.insert(where, call.value(1))
+    return Items(values, items.dtype)
+
+
+@importer("SequenceErase")
+def erase(call: Call) -> Answer:
+    items = call.sequence(0)
+    values = list(items.values)
+    del values[_position(call, 1, len(values)) if call.has(1) else -1]
+    return Items(values, items.dtype)
+
+
+@importer("SequenceLength")
+def length(call: Call) -> Answer:
+    return call.constant(np.asarray(len(call.sequence(0).values), np.int64))
+
+
+@importer("SplitToSequence")
+def split_to_sequence(call: Call) -> Answer:
+    x = call.value(0)
+    axis = call.axis(len(x.shape), 0)
+    size = x.shape[axis]
+    split = call.maybe_numbers(1, "split sizes")
+    if split is None:
+        sizes = [1] * size
+    elif split.ndim == 0:
+        each = int(split.reshape(-1)[0])
+        if each < 1:
+            raise Fault("bad-attribute", f"`SplitToSequence` into parts of {each}")
+        sizes = [min(each, size - i) for i in range(0, size, each)]
+    else:
+        sizes = [int(v) for v in split.tolist()]
+    if sum(sizes) != size or min(sizes, default=0) < 0:
+        raise Fault("bad-attribute", f"`SplitToSequence` of {size} elements into {sizes}")
+    parts, start = [], 0
+    for count in sizes:
+        piece = part(call, x, axis, start, count)
+        if split is None and not call.int("keepdims", 1):
+            piece = reshape(call, piece, x.shape[:axis] + x.shape[axis + 1 :])
+        parts.append(piece)
+        start += count
+    return Items(list(parts))
+
+
+@importer("ConcatFromSequence")
+def concat_from_sequence(call: Call) -> Answer:
+    values = [v for v in call.sequence(0).values if isinstance(v, Value)]
+    if not values or len(values) != len(call.sequence(0).values):
+        raise unsupported("`ConcatFromSequence` of an empty sequence")
+    rank = len(values[0].shape)
+    if call.int("new_axis"):
+        axis = call.checked_axis(call.int("axis"), rank + 1)
+        return concat(call, [unsqueeze(call, v, axis) for v in values], axis)
+    return concat(call, values, call.checked_axis(call.int("axis"), rank))
+
+
+@importer("Optional")
+def optional(call: Call) -> Answer:
+    return call.item(0) or Absent()
+
+
+@importer("OptionalHasElement")
+def has_element(call: Call) -> Answer:
+    item = call.item(0)
+    return call.constant(np.asarray(item is not None and not isinstance(item, Absent)), DType.BOOL)
+
+
+@importer("OptionalGetElement")
+def get_element(call: Call) -> Answer:
+    item = call.item(0)
+    if item is None or isinstance(item, Absent):
+        raise Fault("bad-graph", "`OptionalGetElement` of nothing")
+    return item
+
+

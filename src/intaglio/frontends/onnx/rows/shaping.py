@@ -1,0 +1,289 @@
+"""Operators that move data without looking at it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from intaglio import ops
+from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.onnx.rows.build import expand, part, reshape, resolved_shape, transpose
+from intaglio.ir.graph import Value
+from intaglio.ir.types import broadcast_shapes
+
+
+@importer("Reshape")
+def reshape_row(call: Call) -> Answer:
+    x = call.value(0)
+    wanted = call.int_list(1, "shape") if call.version >= 5 else (call.ints("shape") or [])
+    return reshape(call, x, resolved_shape(call, x, wanted, bool(call.int("allowzero"))))
+
+
+@importer("Flatten")
+def flatten(call: Call) -> Answer:
+    x = call.value(0)
+    axis = call.int("axis", 1)
+    if not -len(x.shape) <= axis <= len(x.shape):
+        raise Fault("bad-attribute", f"`axis` {axis} of `Flatten` is out of range for rank {len(x.shape)}")
+    axis = axis + len(x.shape) if axis < 0 else axis
+    return reshape(call, x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+
+
+@importer("Squeeze")
+def squeeze(call: Call) -> Answer:
+    x = call.value(0)
+    axes = call.axes(1, len(x.shape))
+    if axes is None:
+        axes = tuple(i for i, n in enumerate(x.shape) if n == 1)
+    if any(x.shape[a] != 1 for a in axes):
+        raise Fault("shape-mismatch", f"`Squeeze` of {list(x.shape)} along axes {list(axes)}, which are not all 1")
+    return reshape(call, x, [n for i, n in enumerate(x.shape) if i not in axes])
+
+
+@importer("Unsqueeze")
+def unsqueeze(call: Call) -> Answer:
+    x = call.value(0)
+    given = call.ints("axes")
+    if given is None:
+        given = call.int_list(1, "axes")
+    axes = call.checked_axes(given, len(x.shape) + len(given))
+    rest = iter(x.shape)
+    return reshape(call, x, [1 if i in axes else next(rest) for i in range(len(x.shape) + len(axes))])
+
+
+@importer("Transpose")
+def transpose_row(call: Call) -> Answer:
+    x = call.value(0)
+    perm = call.ints("perm")
+    rank = len(x.shape)
+    if perm is None:
+        perm = list(range(rank))[::-1]
+    if sorted(perm) != list(range(rank)):
+        raise Fault("bad-attribute", f"perm {perm} is not a permutation of the axes of {list(x.shape)}")
+    return transpose(call, x, perm)
+
+
+@importer("Expand")
+def expand_row(call: Call) -> Answer:
+    x = call.value(0)
+    wanted = tuple(call.int_list(1, "shape"))
+    try:
+        return expand(call, x, broadcast_shapes(x.shape, wanted))
+    except ValueError as error:
+        raise Fault("shape-mismatch", str(error)) from None
+
+
+@importer("Tile")
+def tile(call: Call) -> Answer:
+    x = call.value(0)
+    if call.version < 6:
+        times, axis = (int(call.numbers(i, "tiles").reshape(-1)[0]) for i in (1, 2))
+        repeats = [1] * len(x.shape)
+        repeats[call.checked_axis(axis, len(x.shape))] = times
+    else:
+        repeats = call.int_list(1, "repeats")
+    return x if set(repeats) <= {1} else call.emit(ops.Tile(tuple(repeats)), x)
+
+
+@importer("Concat")
+def concat_row(call: Call) -> Answer:
+    values = call.values()
+    if not values:
+        raise Fault("bad-graph", "`Concat` has no operands")
+    if "axis" not in call.attributes and call.version >= 4:
+        raise Fault("bad-attribute", "`Concat` has no axis")
+    axis = call.axis(len(values[0].shape), 1)
+    # Empty parts are what exporters leave behind; ONNX Runtime ignores the rank of an empty vector.
+    kept = [v for v in values if v.type.elements or v.shape != (0,)] or values[:1]
+    return kept[0] if len(kept) == 1 else call.emit(ops.Concat(axis), *kept)
+
+
+@importer("Split")
+def split(call: Call) -> Answer:
+    x = call.value(0)
+    axis = call.axis(len(x.shape), 0)
+    sizes = call.ints("split")
+    if sizes is None:
+        sizes = call.maybe_int_list(1, "split sizes")
+    if sizes is None:
+        count = call.int("num_outputs", call.outputs)
+        if count < 1:
+            raise Fault("bad-attribute", f"`Split` into {count} parts")
+        each = -(-x.shape[axis] // count)
+        sizes = [min(each, max(0, x.shape[axis] - i * each)) for i in range(count)]
+    if sum(sizes) != x.shape[axis] or min(sizes, default=0) < 0 or len(sizes) < call.outputs:
+        raise Fault("bad-attribute", f"`Split` of {x.shape[axis]} elements into {sizes}")
+    results, start = [], 0
+    for size in sizes:
+        results.append(part(call, x, axis, start, size))
+        start += size
+    return results
+
+
+@importer("Slice")
+def slice_row(call: Call) -> Answer:
+    x = call.value(0)
+    rank = len(x.shape)
+    if call.version < 10:
+        starts, ends, axes = call.ints("starts"), call.ints("ends"), call.ints("axes")
+        steps = None
+        if starts is None or ends is None:
+            raise Fault("bad-attribute", "`Slice` needs starts and ends")
+    else:
+        starts, ends = call.int_list(1, "starts"), call.int_list(2, "ends")
+        axes, steps = call.maybe_int_list(3, "axes"), call.maybe_int_list(4, "steps")
+    axes = list(range(len(starts))) if axes is None else axes
+    steps = [1] * len(starts) if steps is None else steps
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise Fault("bad-attribute", "starts, ends, axes and steps of `Slice` differ in length")
+    first, step, shape = [0] * rank, [1] * rank, list(x.shape)
+    for start, end, axis, stride in zip(starts, ends, call.checked_axes(axes, rank), steps, strict=True):
+        if stride == 0:
+            raise Fault("bad-attribute", "the step of `Slice` is 0")
+        size = x.shape[axis]
+        places = range(*slice(start, end, stride).indices(size))
+        # ONNX counts an end below -size of a backward slice as "before the start"; Python's slice does too.
+        first[axis], step[axis], shape[axis] = (places.start if len(places) else 0), stride, len(places)
+        if len(places) <= 1:
+            step[axis] = 1
+    if shape == list(x.shape) and set(step) <= {1}:
+        return x
+    return call.emit(ops.Slice(tuple(first), tuple(step), tuple(shape)), x)
+
+
+@importer("Pad")
+def pad(call: Call) -> Answer:
+    x = call.value(0)
+    rank = len(x.shape)
+    mode = call.text("mode", "constant")
+    value = 0.0
+    if call.version < 11:
+        pads = call.ints("pads") or call.ints("paddings") or []
+        value = call.float("value", 0.0)
+    else:
+        pads = call.int_list(1, "pads")
+        fill = call.maybe_numbers(2, "padding value")
+        if fill is not None and fill.size:
+            value = float(fill.reshape(-1)[0])
+        axes = call.maybe_int_list(3, "axes")
+        if axes is not None:
+            if len(pads) != 2 * len(axes):
+                raise Fault("bad-attribute", f"`Pad` has {len(pads)} pads for {len(axes)} axes")
+            full = [0] * (2 * rank)
+            for i, axis in enumerate(call.checked_axes(axes, rank)):
+                full[axis], full[axis + rank] = pads[i], pads[i + len(axes)]
+            pads = full
+    if mode not in ("constant", "reflect", "edge", "wrap"):
+        raise Fault("bad-attribute", f"`Pad` in the mode `{mode}`")
+    if len(pads) != 2 * rank:
+        raise Fault("bad-attribute", f"`Pad` has {len(pads)} pads for rank {rank}")
+    return padded(call, x, pads, mode, value)
+
+
+def padded(call: Call, x: Value, pads: list[int], mode: str = "constant", value: float = 0.0) -> Value:
+    """Pads that may be negative: those cut."""
+    rank = len(x.shape)
+    if any(abs(p) > 2**31 for p in pads):
+        raise Fault("bad-attribute", f"pads {pads} are out of range")
+    if min(pads, default=0) < 0:
+        starts = [max(0, -pads[i]) for i in range(rank)]
+        shape = [n - starts[i] - max(0, -pads[i + rank]) for i, n in enumerate(x.shape)]
+        if min(shape) < 0:
+            raise Fault("bad-attribute", f"pads {pads} cut more than there is of {list(x.shape)}")
+        x = call.emit(ops.Slice(tuple(starts), (1,) * rank, tuple(shape)), x)
+        pads = [max(0, p) for p in pads]
+    return x if not any(pads) else call.emit(ops.Pad(tuple(pads), mode, value), x)
+
+
+@importer("DepthToSpace")
+def depth_to_space(call: Call) -> Answer:
+    x, b = call.value(0), call.int("blocksize")
+    mode = call.text("mode", "DCR")
+    if b < 1 or len(x.shape) != 4 or x.shape[1] % (b * b):
+        raise Fault("bad-attribute", f"`DepthToSpace` of {list(x.shape)} with block size {b}")
+    n, c, h, w = x.shape
+    c //= b * b
+    if mode == "DCR":
+        y = transpose(call, reshape(call, x, (n, b, b, c, h, w)), (0, 3, 4, 1, 5, 2))
+    elif mode == "CRD":
+        y = transpose(call, reshape(call, x, (n, c, b, b, h, w)), (0, 1, 4, 2, 5, 3))
+    else:
+        raise Fault("bad-attribute", f"`DepthToSpace` in the mode `{mode}`")
+    return reshape(call, y, (n, c, h * b, w * b))
+
+
+@importer("SpaceToDepth")
+def space_to_depth(call: Call) -> Answer:
+    x, b = call.value(0), call.int("blocksize")
+    if b < 1 or len(x.shape) != 4 or x.shape[2] % b or x.shape[3] % b:
+        raise Fault("bad-attribute", f"`SpaceToDepth` of {list(x.shape)} with block size {b}")
+    n, c, h, w = x.shape
+    y = transpose(call, reshape(call, x, (n, c, h // b, b, w // b, b)), (0, 3, 5, 1, 2, 4))
+    return reshape(call, y, (n, c * b * b, h // b, w // b))
+
+
+@importer("Trilu")
+def trilu(call: Call) -> Answer:
+    k = call.maybe_numbers(1, "diagonal")
+    offset = 0 if k is None else int(k.reshape(-1)[0])
+    return call.emit(ops.Trilu(bool(call.int("upper", 1)), offset), call.value(0))
+
+
+@importer("ReverseSequence")
+def reverse_sequence(call: Call) -> Answer:
+    op = ops.ReverseSequence(call.int("batch_axis", 1), call.int("time_axis", 0))
+    return call.emit(op, call.value(0), call.value(1))
+
+
+@importer("CenterCropPad")
+def center_crop_pad(call: Call) -> Answer:
+    x = call.value(0)
+    wanted = call.int_list(1, "shape")
+    given = call.ints("axes")
+    axes = call.checked_axes(given if given is not None else range(len(x.shape)), len(x.shape))
+    if len(axes) != len(wanted):
+        raise Fault("bad-attribute", "`CenterCropPad` has another number of axes than of sizes")
+    for axis, size in zip(axes, wanted, strict=True):
+        have = x.shape[axis]
+        if size < have:
+            x = part(call, x, axis, (have - size) // 2, size)
+        elif size > have:
+            pads = [0] * (2 * len(x.shape))
+            pads[axis] = (size - have) // 2
+            pads[axis + len(x.shape)] = size - have - pads[axis]
+            x = call.emit(ops.Pad(tuple(pads)), x)
+    return x
+
+
+@importer("Col2Im")
+def col2im(call: Call) -> Answer:
+    image, block = call.int_list(1, "image shape"), call.int_list(2, "block shape")
+    n = len(image)
+    op = ops.Col2Im(
+        tuple(image), tuple(block), tuple(call.ints("strides") or [1] * n), tuple(call.ints("pads") or [0] * 2 * n),
+        tuple(call.ints("dilations") or [1] * n),
+    )  # fmt: skip
+    return call.emit(op, call.value(0))
+
+
+@importer("AffineGrid")
+def affine_grid(call: Call) -> Answer:
+    """theta [N,d,d+1] times the homogeneous coordinates of a grid, which are constants."""
+    theta = call.value(0)
+    size = call.int_list(1, "size")
+    align = bool(call.int("align_corners"))
+    spatial = size[2:]
+    if len(spatial) not in (2, 3) or min(size) < 1:
+        raise unsupported(f"`AffineGrid` for the size {size}")
+    lines = []
+    for n in spatial:
+        line = np.linspace(-1, 1, n) if align and n > 1 else (np.arange(n) * 2 + 1) / n - 1 if not align else np.zeros(n)
+        lines.append(line)
+    mesh = np.meshgrid(*lines, indexing="ij")
+    points = np.stack([*[m.reshape(-1) for m in mesh[::-1]], np.ones(math.prod(spatial))], axis=1)
+    grid = call.constant(points.astype(np.float64))
+    grid = call.emit(ops.Cast(theta.dtype), grid) if theta.dtype.value != "f64" else grid
+    y = call.emit(ops.MatMul(transpose_b=True), grid, theta)
+    return reshape(call, y, (size[0], *spatial, len(spatial)))

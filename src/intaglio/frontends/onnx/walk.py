@@ -1,0 +1,336 @@
+"""The walk over a model: each tensor becomes a constant (known now) or a value of the graph (typed, computed later).
+
+Because shapes are static, everything that follows from shapes is a constant and folds away as it is met: there is no
+separate shape inference and no fixed point. A row of the table (`rows/`) says what an ONNX operator means; an operator
+without a row is replaced by its function body when ONNX defines one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from intaglio.errors import ModelError, printable, quoted
+from intaglio.frontends.onnx.call import TABLE, Answer, Call, Item, Items, Unknown
+from intaglio.frontends.onnx.container import MAX_GRAPH_DEPTH, opsets_of
+from intaglio.frontends.onnx.faults import Fault, Problem
+from intaglio.frontends.onnx.structure import ordered_live_nodes
+from intaglio.frontends.onnx.tensors import MAX_ELEMENTS, PACKED, tensor_value
+from intaglio.ir.graph import Array, Node, Value
+from intaglio.ir.types import MAX_RANK, DType, TensorType
+from intaglio.ops.base import BadOperator, Op, narrow
+
+MAX_FOLDED_BYTES = 64 << 20
+MAX_NODES = 200_000
+
+
+@dataclass(slots=True)
+class Scope:
+    """Names that are visible: of this graph, and of the graphs around it."""
+
+    parent: Scope | None
+    opsets: dict[str, int]
+    items: dict[str, Item] = field(default_factory=dict)
+    tensors: dict[str, Any] = field(default_factory=dict)  # initializers that nobody has read yet
+    reference: dict[str, Any] = field(default_factory=dict)  # attributes of the function call we are inside of
+
+    def names(self) -> set[str]:
+        inherited = self.parent.names() if self.parent is not None else set()
+        return inherited | set(self.items) | set(self.tensors)
+
+
+class Walk:
+    """The state of one import. Nodes come out in `nodes`, unnamed; `finish` names them."""
+
+    def __init__(self, model: Any, path: Path, collect: bool) -> None:
+        self.model = model
+        self.folder = path.parent
+        self.file = path.name
+        self.nodes: list[Node] = []
+        self.notes: list[str] = []
+        self.problems: list[Problem] = []
+        self.collect = collect
+        self.when: Value | None = None
+        self.source = ""
+        self.origins: tuple[str, ...] = ()
+        self.depth = 0
+        self.calls: list[tuple[str, str, str]] = []
+        self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
+        self.place = ""
+        self.packed: dict[Value, int] = {}  # constants of 2 or 4 bits, which are stored in bytes: their ONNX type
+
+    # Making values ---------------------------------------------------------------------------------------------------
+
+    def constant(self, data: Array, dtype: DType | None = None, origin: str = "") -> Value:
+        return Value("", TensorType(dtype or DType.of(data), data.shape), origin, data)
+
+    def scalar(self, number: float, dtype: DType) -> Value:
+        wide = np.asarray(number, np.float32 if dtype in (DType.F16, DType.BF16) else dtype.numpy)
+        return self.constant(narrow(wide, dtype), dtype)
+
+    def emit(self, op: Op, operands: list[Value | None]) -> tuple[Value, ...]:
+        """The results of an operator: computed now when all operands are constants, else by a new node."""
+        types = [None if v is None else v.type for v in operands]
+        outs = op.infer(*types)
+        for out in outs:
+            if out.rank > MAX_RANK:
+                raise Fault("bad-tensor", f"`{self.source}` gives rank {out.rank}; at most {MAX_RANK} is supported")
+            if out.elements > MAX_ELEMENTS:
+                raise Fault("too-large", f"a result of shape {list(out.shape)} is too large")
+        known = [v.data for v in operands if v is not None and v.data is not None]
+        if len(known) == sum(v is not None for v in operands) and not op.EFFECT:
+            size = sum(t.bytes for t in outs)
+            if size <= max(MAX_FOLDED_BYTES, 2 * sum(a.nbytes for a in known)):
+                results = op.evaluate([None if v is None else v.data for v in operands], types)
+                return tuple(
+                    self.constant(r, t.dtype) for r, t in zip(results, outs, strict=True)
+                )
+        if len(self.nodes) >= MAX_NODES:
+            raise Fault("too-large", f"the model unrolls into more than {MAX_NODES} operators")
+        values = [Value("", t) for t in outs]
+        self.nodes.append(Node(op, operands, values, self.source, when=self.when))
+        return tuple(values)
+
+    # Names ----------------------------------------------------------------------------------------------------------
+
+    def look_up(self, name: str, scope: Scope) -> Item:
+        at: Scope | None = scope
+        while at is not None:
+            if name in at.items:
+                return at.items[name]
+            if name in at.tensors:
+                data, dtype = tensor_value(at.tensors[name], self.folder, f"the tensor {quoted(name)}")
+                value = self.constant(data, dtype, name)
+                if at.tensors[name].data_type in PACKED:
+                    self.packed[value] = at.tensors[name].data_type
+                at.items[name] = value
+                return value
+            at = at.parent
+        raise Fault("bad-graph", f"the tensor {quoted(name)} is given by nobody", "export the model again")
+
+    # Graphs ---------------------------------------------------------------------------------------------------------
+
+    def open_scope(self, graph: Any, parent: Scope | None, opsets: dict[str, int]) -> Scope:
+        scope = Scope(parent, opsets)
+        scope.tensors = {t.name: t for t in graph.initializer}
+        for sparse in graph.sparse_initializer:
+            scope.items[sparse.values.name] = self._sparse(sparse)
+        return scope
+
+    def _sparse(self, sparse: Any) -> Value:
+        what = f"the sparse tensor {quoted(sparse.values.name)}"
+        values, dtype = tensor_value(sparse.values, self.folder, what)
+        indices, _ = tensor_value(sparse.indices, self.folder, what)
+        shape = tuple(int(d) for d in sparse.dims)
+        if any(d < 0 for d in shape) or int(np.prod(shape, dtype=object)) > MAX_FOLDED_BYTES:
+            raise Fault("bad-tensor", f"{what} has the shape {list(shape)}")
+        dense = np.zeros(shape, values.dtype)
+        flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T.astype(np.int64)), shape)
+        if flat.size and (int(flat.min()) < 0 or int(flat.max()) >= dense.size):
+            raise Fault("bad-tensor", f"{what} has an index out of range")
+        dense.reshape(-1)[flat.astype(np.int64)] = values
+        return self.constant(dense, dtype, sparse.values.name)
+
+    def run_graph(self, graph: Any, scope: Scope) -> list[Item]:
+        """Imports the live nodes of a graph whose inputs are bound in the scope; returns its outputs."""
+        self.depth += 1
+        if self.depth > MAX_GRAPH_DEPTH:
+            raise Fault("bad-graph", f"subgraphs or functions are nested more than {MAX_GRAPH_DEPTH} deep")
+        nested = self.depth > 1
+        outside = scope.parent.names() if scope.parent is not None else set()
+        total = len(graph.node)
+        for index in ordered_live_nodes(graph, outside, nested):
+            self._guarded_node(graph.node[index], scope, index, total, nested)
+        self.depth -= 1
+        return [self.look_up(out.name, scope) for out in graph.output]
+
+    def _guarded_node(self, node: Any, scope: Scope, index: int, total: int, nested: bool) -> None:
+        """One node; what goes wrong gets its place here."""
+        before = (self.source, self.place, self.origins, self.depth, self.when, len(self.calls))
+        name = node.name or f"{node.op_type}_{index}"
+        if not nested:
+            self.source, self.place = name, f"{self.file}, node {index + 1} of {total}"
+        self.origins = tuple(node.output)
+        try:
+            self.run_node(node, scope)
+        except (Fault, BadOperator) as error:
+            slug = error.slug if isinstance(error, Fault) else "shape-mismatch"
+            self._fail(slug, error.reason, error.hint, node, scope, name)
+        except ModelError as error:
+            if not self.collect or nested:
+                raise
+            self._poison(node, scope)
+            self.problems.append(Problem(name, node.op_type, error.message, error.hint, error.slug, error.where))
+        except (ValueError, IndexError, KeyError, TypeError, OverflowError, ArithmeticError, MemoryError) as error:
+            reason = f"its attributes or operands do not fit together ({printable(str(error), 200)})"
+            self._fail("bad-attribute", reason, "export the model again, or report this model", node, scope, name)
+        self.source, self.place, self.origins, self.depth, self.when = before[:5]
+        del self.calls[before[5] :]
+
+    def _fail(self, slug: str, reason: str, hint: str, node: Any, scope: Scope, name: str) -> None:
+        op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+        if not hint:
+            hint = f"`intaglio check {self.file}` lists everything that is unsupported"
+        if self.collect and self.depth == 1:
+            self.problems.append(Problem(name, op, reason, hint, slug, self.place))
+            self._poison(node, scope)
+            return
+        raise ModelError(slug, f"`{op}` in node {quoted(name)}: {reason}", where=self.place, hint=hint) from None
+
+    def _poison(self, node: Any, scope: Scope) -> None:
+        for output in node.output:
+            if output:
+                scope.items[output] = Unknown()
+
+    # Nodes ----------------------------------------------------------------------------------------------------------
+
+    def run_node(self, node: Any, scope: Scope) -> None:
+        inputs = [self.look_up(n, scope) if n else None for n in node.input]
+        if any(isinstance(i, Unknown) for i in inputs):
+            self._poison(node, scope)
+            return
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        results = self.apply(node, domain, inputs, self._attributes(node, scope), scope)
+        if len(results) < len([o for o in node.output if o]) and any(node.output[len(results) :]):
+            raise Fault("bad-graph", f"`{node.op_type}` gives {len(results)} results, not {len(node.output)}")
+        for output, result in zip(node.output, results, strict=False):
+            if not output:
+                continue
+            if result is None:
+                raise Fault("unsupported-operator", f"the result {quoted(output)} of `{node.op_type}` is not supported")
+            if isinstance(result, Value) and not result.origin:
+                result.origin = output
+            scope.items[output] = result
+
+    def _attributes(self, node: Any, scope: Scope) -> dict[str, Any]:
+        """By name; in a function body, references to the caller's attributes are resolved."""
+        table: dict[str, Any] = {}
+        for attribute in node.attribute:
+            if attribute.name in table:
+                raise Fault("bad-attribute", f"the attribute {quoted(attribute.name)} is given twice")
+            if attribute.ref_attr_name:
+                bound = scope.reference.get(attribute.ref_attr_name)
+                if bound is not None:
+                    table[attribute.name] = bound
+            else:
+                table[attribute.name] = attribute
+        return table
+
+    def apply(
+        self, node: Any, domain: str, inputs: list[Item | None], attributes: dict[str, Any], scope: Scope
+    ) -> list[Item | None]:
+        key = (domain, node.op_type, getattr(node, "overload", ""))
+        if key in self.functions:
+            return self.inline(self.functions[key], key, inputs, attributes, scope, {})
+        version = scope.opsets.get(domain)
+        row = TABLE.get((domain, node.op_type))
+        if row is not None and (version is not None or domain == "com.microsoft"):
+            call = Call(node.op_type, domain, version or 1, inputs, len(node.output), attributes, self, scope)
+            return _listed(row(call))
+        if version is None:
+            raise Fault("unsupported-operator", f"the domain `{printable(domain, 80)}` is not among the model's opsets",
+                        "export without custom operators")  # fmt: skip
+        return self._by_function_body(node, domain, version, inputs, attributes, scope)
+
+    def _by_function_body(
+        self, node: Any, domain: str, version: int, inputs: list[Item | None], attributes: dict[str, Any], scope: Scope
+    ) -> list[Item | None]:
+        import onnx
+
+        try:
+            schema = onnx.defs.get_schema(node.op_type, version, domain)
+        except onnx.defs.SchemaError:
+            raise Fault(
+                "unsupported-operator", f"there is no operator `{printable(node.op_type, 80)}` in opset {version}"
+                + (f" of `{printable(domain, 80)}`" if domain else ""),
+                "custom operators have no meaning here; export the model with standard ones",
+            ) from None
+        body = _function_body(schema, node, version, inputs, attributes)
+        if body is None:
+            raise Fault("unsupported-operator", "the operator is not supported",
+                        "replace it by supported operators when exporting (`intaglio ops` lists them)")  # fmt: skip
+        defaults = {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
+        return self.inline(body, (domain, node.op_type, "schema"), inputs, attributes, scope, defaults)
+
+    def inline(
+        self, function: Any, key: tuple[str, str, str], inputs: list[Item | None], attributes: dict[str, Any],
+        caller: Scope, defaults: dict[str, Any],
+    ) -> list[Item | None]:  # fmt: skip
+        """The body of a function in place of the call."""
+        if key in self.calls:
+            raise Fault("bad-graph", f"the function `{printable(function.name, 80)}` calls itself")
+        self.calls.append(key)
+        self.depth += 1
+        if self.depth > MAX_GRAPH_DEPTH:
+            raise Fault("bad-graph", f"functions are nested more than {MAX_GRAPH_DEPTH} deep")
+        opsets = opsets_of(function.opset_import)
+        for domain, version in caller.opsets.items():
+            opsets.setdefault(domain, version)
+        scope = Scope(None, opsets)
+        scope.reference = defaults | {a.name: a for a in function.attribute_proto} | attributes
+        if len(inputs) > len(function.input):
+            raise Fault("bad-graph", f"the function takes {len(function.input)} inputs, got {len(inputs)}")
+        for name, item in zip(function.input, [*inputs, *[None] * len(function.input)], strict=False):
+            if item is not None:
+                scope.items[name] = item
+        missing = {n for n in function.input if n not in scope.items}
+        for index, node in enumerate(function.node):
+            if missing and any(n in missing for n in node.input):
+                copy = type(node)()
+                copy.CopyFrom(node)
+                copy.input[:] = ["" if n in missing else n for n in node.input]
+                node = copy
+            self._guarded_node(node, scope, index, len(function.node), True)
+        self.depth -= 1
+        self.calls.remove(key)
+        return [self.look_up(name, scope) if name in scope.items else None for name in function.output]
+
+
+def _listed(answer: Answer) -> list[Item | None]:
+    if answer is None or isinstance(answer, (Value, Items)):
+        return [answer]
+    if isinstance(answer, (list, tuple)):
+        return list(answer)
+    return [answer]  # type: ignore[list-item]
+
+
+def _function_body(
+    schema: Any, node: Any, version: int, inputs: list[Item | None], attributes: dict[str, Any]
+) -> Any | None:
+    import onnx
+
+    if schema.has_context_dependent_function:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        del copy.attribute[:]
+        for name, attribute in attributes.items():
+            new = copy.attribute.add()
+            new.CopyFrom(attribute)
+            new.name = name
+        # An absent operand is an empty name, whatever it was called: the body looks at that.
+        copy.input[:] = ["" if item is None else f"i{k}" for k, item in enumerate(inputs)]
+        types = [_type_proto(item).SerializeToString() for item in inputs]
+        versions = schema.context_dependent_function_opset_versions
+        chosen = max((v for v in versions if v <= version), default=min(versions, default=version))
+        text = schema.get_context_dependent_function_with_opset_version(chosen, copy.SerializeToString(), types)
+        if text:
+            return onnx.FunctionProto.FromString(text)
+    if schema.has_function:
+        versions = schema.function_opset_versions
+        chosen = max((v for v in versions if v <= version), default=min(versions, default=version))
+        return onnx.FunctionProto.FromString(schema.get_function_with_opset_version(chosen))
+    return None
+
+
+def _type_proto(item: Item | None) -> Any:
+    import onnx
+
+    from intaglio.frontends.onnx.tensors import DTYPES
+
+    codes = {dtype: code for code, dtype in DTYPES.items()}
+    if isinstance(item, Value):
+        return onnx.helper.make_tensor_type_proto(codes[item.dtype], item.shape)
+    return onnx.TypeProto()
