@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.types import DType, Layout, TensorType
+from intaglio.ir.views import storage_roots
 from intaglio.kernels.program import Program, ScratchArg
 from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, unique_macros
 from intaglio.package.calls import Block, Copy, blocks_of, output_copies, output_fields, state_copies
@@ -158,13 +159,11 @@ def _view(field: str, macro: str, type: TensorType, origin: str) -> TensorView:
 
 def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
     """The layer that writes each value (-1 for what is there before) and the last one that reads it."""
-    owners = {value.name: value for value in program.graph.values()}
+    roots = storage_roots(program.graph)
 
     def owner(value: Value) -> str:
         """Reading a view reads the value that it is a view of."""
-        while value.address is not None and value.address.region.startswith("="):
-            value = owners[value.address.region[1:]]
-        return value.name
+        return roots.get(value, value).name
 
     alive = {value.name: (-1, -1) for value in program.graph.inputs}
     for index, layer in enumerate(program.layers):
@@ -188,10 +187,10 @@ def _places(program: Program) -> list[Place]:
         address = value.address
         if address is None or address.region not in ("arena", "state"):
             continue
-        about = f"{value.type}, {address.region}"
-        if value.name in alive:
+        about = f"{value.type}, {'state' if address.region == 'state' else 'a view'}"
+        if value.name in alive and address.region == "arena":
             first, last = alive[value.name]
-            about = f"{value.type}, layers {first} to {last}" if address.region == "arena" else f"{value.type}, state"
+            about = f"{value.type}, layers {first} to {last}"
         places.append(Place(f"AT_{identifier(value.name)}", address.offset, comment(about)))
     for index, layer in enumerate(program.layers):
         for argument in layer.arguments:

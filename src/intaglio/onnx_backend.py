@@ -1,0 +1,137 @@
+"""ONNX's backend interface, so that ONNX's own test suite (and anybody who speaks it) runs on Intaglio.
+
+    import intaglio.onnx_backend as backend
+    outputs = backend.run_model(onnx.load("model.onnx"), [x])
+
+A model whose input shapes are open is compiled when the first inputs are there, for their shapes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx.backend.base import Backend, BackendRep
+from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt
+
+from intaglio.errors import UserError
+from intaglio.ir.graph import Array
+from intaglio.ir.types import DType, Shape
+from intaglio.pipeline import compile
+from intaglio.run.package import Package
+
+
+class NotSupported(BackendIsNotSupposedToImplementIt):
+    """The model is fine, but Intaglio does not compile it; the text says why."""
+
+
+class IntaglioRep(BackendRep):  # type: ignore[misc]
+    """A model, compiled for the shapes of its inputs. Inputs and outputs by position, or inputs by name."""
+
+    def __init__(self, model: bytes, inputs: list[str], cflags: tuple[str, ...], cc: str | None) -> None:
+        self._model = model
+        self._inputs = inputs
+        self._cflags = cflags
+        self._cc = cc
+        self._packages: dict[tuple[Shape, ...], Package] = {}
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
+        package = self.package_for(given := self._named(inputs))
+        package.reset()
+        outputs = package.run(given)
+        return tuple(_as_onnx(outputs[info.name], DType(info.dtype)) for info in package.manifest.outputs)
+
+    def package_for(self, given: dict[str, Array] | None) -> Package:
+        """`None`: the shapes that the model declares."""
+        key = () if given is None else tuple(array.shape for array in given.values())
+        if () in self._packages:
+            return self._packages[()]
+        if key not in self._packages:
+            shapes = {} if given is None else {name: array.shape for name, array in given.items()}
+            self._packages[key] = self._compile(shapes)
+        return self._packages[key]
+
+    def _compile(self, shapes: dict[str, Shape]) -> Package:
+        with tempfile.TemporaryDirectory(prefix="intaglio-onnx-") as folder:
+            path = Path(folder) / "model.onnx"
+            path.write_bytes(self._model)
+            try:
+                return compile(
+                    path, name="model", shapes=shapes, library_only=True, cflags=self._cflags, cc=self._cc
+                )  # fmt: skip
+            except UserError as error:
+                raise NotSupported(str(error)) from error
+
+    def _named(self, inputs: Any) -> dict[str, Array]:
+        if isinstance(inputs, dict):
+            return {str(name): _as_array(value) for name, value in inputs.items()}
+        values = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+        return {name: _as_array(value) for name, value in zip(self._inputs, values, strict=True)}
+
+
+def _as_array(value: Any) -> Array:
+    if value is None or isinstance(value, (list, tuple, dict)):
+        raise NotSupported("sequences and absent optional values are not inputs of compiled code")
+    return np.asarray(value)
+
+
+def _as_onnx(array: Array, dtype: DType) -> Array:
+    if dtype is not DType.BF16:
+        return array
+    import ml_dtypes
+
+    return array.view(ml_dtypes.bfloat16)
+
+
+class IntaglioBackend(Backend):  # type: ignore[misc]
+    @classmethod
+    def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> IntaglioRep:
+        """`cc` names the compiler, `cflags` its flags; the default makes a build fast rather than its result."""
+        constants = {t.name for t in model.graph.initializer} | {t.values.name for t in model.graph.sparse_initializer}
+        inputs = [i for i in model.graph.input if i.name not in constants]
+        cflags = tuple(kwargs.get("cflags", ("-O1",)))
+        rep = IntaglioRep(model.SerializeToString(), [i.name for i in inputs], cflags, kwargs.get("cc"))
+        if all(_is_static(i) for i in inputs):
+            rep.package_for(None)
+        return rep
+
+    @classmethod
+    def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Array, ...]:
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls, node: Any, inputs: Sequence[Any], device: str = "CPU", outputs_info: Any = None, **kwargs: Any
+    ) -> tuple[Array, ...]:
+        """One operator on its own; its types are inferred from the arrays given."""
+        from onnx import ValueInfoProto, helper
+
+        arrays = [np.asarray(a) for a in inputs]
+        given = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), list(a.shape))
+            for name, a in zip([n for n in node.input if n], arrays, strict=True)
+        ]
+        wanted = [ValueInfoProto(name=n) for n in node.output if n]
+        model = helper.make_model(helper.make_graph([node], "node", given, wanted))
+        return cls.run_model(model, arrays, device)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        return device.split(":")[0] == "CPU"
+
+
+def _is_static(info: Any) -> bool:
+    """A type that is not a tensor counts as static: compiling it says clearly that it is unsupported."""
+    if not info.type.HasField("tensor_type"):
+        return True
+    shape = info.type.tensor_type
+    return shape.HasField("shape") and all(d.HasField("dim_value") and d.dim_value > 0 for d in shape.shape.dim)
+
+
+prepare = IntaglioBackend.prepare
+run_model = IntaglioBackend.run_model
+run_node = IntaglioBackend.run_node
+supports_device = IntaglioBackend.supports_device
