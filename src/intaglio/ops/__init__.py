@@ -158,6 +158,7 @@ from intaglio.ops.unary import (
 )
 
 __all__ = [
+    "REGISTRY",
     "Abs",
     "Acos",
     "Acosh",
@@ -240,7 +241,6 @@ __all__ = [
     "Pow",
     "Prelu",
     "Quantize",
-    "REGISTRY",
     "Reciprocal",
     "Reduce",
     "Relu",

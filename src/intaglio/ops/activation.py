@@ -11,6 +11,7 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.ops.base import BadOperator, Elementwise
+from intaglio.ops.numeric import int_range
 from intaglio.ops.unary import FloatUnary, erf
 
 
@@ -220,8 +221,7 @@ class Clip(Elementwise):
 
 def integer_bounds(low: float, high: float, dtype: DType) -> tuple[int, int]:
     """The bounds of a `clip` as integers that the type can hold."""
-    info = np.iinfo(dtype.numpy)
-    least, most = int(info.min), int(info.max)
+    least, most = int_range(dtype)
     first = least if low == -math.inf else most if low == math.inf else min(max(math.ceil(low), least), most)
     last = most if high == math.inf else least if high == -math.inf else min(max(math.floor(high), least), most)
     return first, last

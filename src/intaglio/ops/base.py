@@ -19,73 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from intaglio.ir.graph import Array
+from intaglio.ir.operator import REGISTRY, BadOperator, Op, Step, f32_to_bf16, narrow, widen
 from intaglio.ir.types import DType, Layout, Shape, TensorType, broadcast_shapes
-
-
-class BadOperator(Exception):
-    """An operator cannot be applied to these operands. The text says why; the caller knows where."""
-
-    def __init__(self, reason: str, hint: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.hint = hint
-
-
-REGISTRY: dict[str, type[Op]] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Op:
-    NAME: ClassVar[str] = ""
-    EFFECT: ClassVar[bool] = False  # True: it matters even when nobody reads its result
-
-    def __init_subclass__(cls) -> None:
-        if cls.NAME:
-            REGISTRY[cls.NAME] = cls
-
-    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
-        raise NotImplementedError(self.NAME)
-
-    def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
-        raise NotImplementedError(self.NAME)
-
-    def macs(self, types: list[TensorType | None], out: TensorType) -> int:
-        """Multiply-accumulates; operators without them count one per output element where they compute."""
-        return 0
-
-    def evaluate(self, arrays: list[Array | None], types: list[TensorType | None]) -> tuple[Array, ...]:
-        """`reference` on stored arrays: f16 and bf16 widened before, results rounded to their stored type after."""
-        outs = self.infer(*types)
-        wide = [None if a is None or t is None else widen(a, t.dtype) for a, t in zip(arrays, types, strict=True)]
-        with np.errstate(all="ignore"):
-            results = self.reference(*wide)
-        return tuple(narrow(np.asarray(r), t.dtype).reshape(t.shape) for r, t in zip(results, outs, strict=False))
-
-
-def widen(array: Array, dtype: DType) -> Array:
-    if dtype is DType.BF16:
-        return (array.astype(np.uint32) << 16).view(np.float32)
-    if dtype is DType.F16:
-        return array.astype(np.float32)
-    return array
-
-
-def narrow(array: Array, dtype: DType) -> Array:
-    if dtype is DType.BF16:
-        return f32_to_bf16(array.astype(np.float32))
-    with np.errstate(all="ignore"):
-        return array.astype(dtype.numpy, copy=False)
-
-
-def f32_to_bf16(array: Array) -> Array:
-    """Round to nearest even; NaN stays NaN."""
-    bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
-    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    nan = np.isnan(array)
-    return np.where(nan, ((bits >> 16) | 0x40).astype(np.uint16), rounded).reshape(array.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +61,6 @@ def same_dtype(name: str, *dtypes: DType) -> DType:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One elementwise operator inside a fused expression. `args` count the operands first, then earlier steps."""
-
-    op: Elementwise
-    args: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Chain(Elementwise):
     """Several elementwise operators in one loop: y = chain(x, a, b, steps=[mul(0,1), add(3,2), relu(4)])."""
 
@@ -152,7 +80,7 @@ class Chain(Elementwise):
     def compute(self, *arrays: Array) -> Array:
         values = list(arrays)
         for step in self.steps:
-            values.append(step.op.compute(*[values[i] for i in step.args]))
+            values.append(_compute(step, values))
         return values[-1]
 
 
@@ -160,8 +88,13 @@ def apply_steps(steps: tuple[Step, ...], operands: list[Array]) -> Array:
     """The numpy meaning of an epilogue: operand 0 is the accumulator."""
     values = list(operands)
     for step in steps:
-        values.append(step.op.compute(*[values[i] for i in step.args]))
+        values.append(_compute(step, values))
     return values[-1]
+
+
+def _compute(step: Step, values: list[Array]) -> Array:
+    assert isinstance(step.op, Elementwise)
+    return step.op.compute(*[values[i] for i in step.args])
 
 
 def normal_axis(axis: int, rank: int, what: str = "axis") -> int:
@@ -175,3 +108,20 @@ def normal_axes(axes: tuple[int, ...], rank: int) -> Shape:
     if len(set(out)) != len(out):
         raise BadOperator(f"axes {list(axes)} name an axis twice")
     return out
+
+
+__all__ = [
+    "REGISTRY",
+    "BadOperator",
+    "Chain",
+    "Elementwise",
+    "Op",
+    "Step",
+    "apply_steps",
+    "f32_to_bf16",
+    "narrow",
+    "normal_axes",
+    "normal_axis",
+    "same_dtype",
+    "widen",
+]

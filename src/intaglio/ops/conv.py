@@ -15,6 +15,7 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import Layout, Shape, TensorType, broadcast_shapes
 from intaglio.ops.base import BadOperator, Op, Step, apply_steps, same_dtype
+from intaglio.ops.numeric import numeric
 
 
 def channels_first(shape: Shape, layout: Layout) -> Shape:
@@ -34,9 +35,7 @@ def from_first(x: Array, layout: Layout) -> Array:
     return x if layout is not Layout.NHWC else np.moveaxis(x, 1, -1)
 
 
-def window_output(
-    name: str, spatial: Shape, kernel: Shape, strides: Shape, pads: Shape, dilations: Shape
-) -> Shape:
+def window_output(name: str, spatial: Shape, kernel: Shape, strides: Shape, pads: Shape, dilations: Shape) -> Shape:
     """The number of window positions along each spatial axis."""
     rank = len(spatial)
     if not (len(kernel) == len(strides) == len(dilations) == rank and len(pads) == 2 * rank):
@@ -95,9 +94,7 @@ class Conv(Op):
             raise BadOperator(f"`conv` is for 1 to 3 spatial axes, got ranks {x.rank} and {w.rank}")
         n, c, *spatial = channels_first(x.shape, self.layout)
         if self.group < 1 or w.shape[0] % self.group or c != w.shape[1] * self.group:
-            raise BadOperator(
-                f"weights {list(w.shape)} with group {self.group} do not fit an input of {c} channels"
-            )
+            raise BadOperator(f"weights {list(w.shape)} with group {self.group} do not fit an input of {c} channels")
         if bias is not None and bias.shape != (w.shape[0],):
             raise BadOperator(f"the bias has shape {list(bias.shape)}, expected [{w.shape[0]}]")
         out = window_output(self.NAME, tuple(spatial), w.shape[2:], self.strides, self.pads, self.dilations)
@@ -107,7 +104,8 @@ class Conv(Op):
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, w = arrays[0], arrays[1]
         bias = arrays[2] if len(arrays) > 2 else None
-        assert x is not None and w is not None
+        assert x is not None
+        assert w is not None
         y = convolve(to_first(x, self.layout), w, self.strides, self.pads, self.dilations, self.group)
         if bias is not None:
             y = np.add(y, bias.reshape((1, -1) + (1,) * (y.ndim - 2)))
@@ -148,13 +146,14 @@ def convolve(x: Array, w: Array, strides: Shape, pads: Shape, dilations: Shape, 
             for i, k in enumerate(place):
                 first = k * dilations[i]
                 cut.append(slice(first, first + (out[i] - 1) * strides[i] + 1, strides[i]))
-            y += np.multiply(padded[tuple(cut)], w[(slice(None), 0, *place)].reshape((1, -1) + (1,) * rank))
+            part = padded[tuple(cut)]
+            np.add(y, np.multiply(part, w[(slice(None), 0, *place)].reshape((1, -1) + (1,) * rank)), out=numeric(y))
         return y
     view = windows(padded, kernel, strides, dilations, out)
     contracted = tuple(range(2 + rank, 2 + 2 * rank))
     for g in range(group):
-        part = view[:, g * each : (g + 1) * each]
-        product = np.tensordot(part, w[g * made : (g + 1) * made], axes=((1, *contracted), tuple(range(1, 2 + rank))))
+        some, kernels = numeric(view[:, g * each : (g + 1) * each]), numeric(w[g * made : (g + 1) * made])
+        product = np.tensordot(some, kernels, axes=((1, *contracted), tuple(range(1, 2 + rank))))
         y[:, g * made : (g + 1) * made] = np.moveaxis(product, -1, 1)
     return y
 
@@ -198,9 +197,7 @@ class ConvTranspose(Op):
             raise BadOperator(f"`conv_transpose` is for 1 to 3 spatial axes, got ranks {x.rank} and {w.rank}")
         n, c, *spatial = channels_first(x.shape, self.layout)
         if self.group < 1 or c != w.shape[0] or c % self.group:
-            raise BadOperator(
-                f"weights {list(w.shape)} with group {self.group} do not fit an input of {c} channels"
-            )
+            raise BadOperator(f"weights {list(w.shape)} with group {self.group} do not fit an input of {c} channels")
         made = w.shape[1] * self.group
         if bias is not None and bias.shape != (made,):
             raise BadOperator(f"the bias has shape {list(bias.shape)}, expected [{made}]")
@@ -210,7 +207,8 @@ class ConvTranspose(Op):
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, w = arrays[0], arrays[1]
         bias = arrays[2] if len(arrays) > 2 else None
-        assert x is not None and w is not None
+        assert x is not None
+        assert w is not None
         x = to_first(x, self.layout)
         rank = x.ndim - 2
         kernel = w.shape[2:]
@@ -220,8 +218,8 @@ class ConvTranspose(Op):
         full = [o + self.pads[i] + self.pads[i + rank] for i, o in enumerate(out)]
         y = np.zeros((n, made * self.group, *full), x.dtype)
         for g in range(self.group):
-            part = x[:, g * each : (g + 1) * each]
-            product = np.tensordot(part, w[g * each : (g + 1) * each], axes=((1,), (0,)))  # [N, in..., O, k...]
+            part, kernels = numeric(x[:, g * each : (g + 1) * each]), numeric(w[g * each : (g + 1) * each])
+            product = np.tensordot(part, kernels, axes=((1,), (0,)))  # [N, in..., O, k...]
             product = np.moveaxis(product, 1 + rank, 1)
             for place in np.ndindex(*kernel):
                 cut: list[slice] = [slice(None), slice(g * made, (g + 1) * made)]

@@ -10,6 +10,7 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.ops.base import BadOperator, Elementwise
+from intaglio.ops.numeric import int_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,11 @@ class Cast(Elementwise):
 
 
 def float_to_int(x: Array, to: DType) -> Array:
-    info = np.iinfo(to.numpy)
+    low, high = int_range(to)
     wide = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
-    inside = np.logical_and(wide >= float(info.min), wide < float(info.max) + (1.0 if info.bits < 64 else 0.0))
+    inside = np.logical_and(wide >= float(low), wide < float(high + 1))
     safe = np.where(inside, wide, 0.0).astype(to.numpy)
-    edge = np.where(wide > 0, to.numpy.type(info.max), to.numpy.type(info.min))
+    edge = np.where(wide > 0, to.numpy.type(high), to.numpy.type(low))
     return np.where(inside, safe, edge).astype(to.numpy)
 
 
@@ -85,4 +86,5 @@ class Dequantize(Elementwise):
         x, scale, zero_point = arrays
         kind = np.float64 if self.to is DType.F64 else np.float32
         steps = np.subtract(x.astype(np.int64), zero_point.astype(np.int64)).astype(kind)
-        return np.multiply(steps, scale.astype(kind))
+        real: Array = np.multiply(steps, scale.astype(kind))
+        return real

@@ -14,10 +14,11 @@ from intaglio.ir.types import DType, TensorType
 from intaglio.ops.base import BadOperator, Op, normal_axis, same_dtype
 from intaglio.ops.control import need
 
+Places = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 
 
-def wrapped(indices: Array, size: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def wrapped(indices: Array, size: int) -> Places:
     """Indices from 0 on, all of them checked."""
     wide = indices.astype(np.int64)
     if wide.size:
@@ -47,7 +48,8 @@ class Gather(Op):
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, indices = arrays
-        assert x is not None and indices is not None
+        assert x is not None
+        assert indices is not None
         return (np.take(x, wrapped(indices, x.shape[self.axis]), axis=self.axis),)
 
 
@@ -60,16 +62,15 @@ class GatherElements(Op):
         x, indices = need(self.NAME, types, 2, 2)
         need_index(self.NAME, indices)
         axis = normal_axis(self.axis, x.rank)
-        fits = x.rank == indices.rank > 0 and all(
-            indices.shape[i] <= x.shape[i] for i in range(x.rank) if i != axis
-        )
+        fits = x.rank == indices.rank > 0 and all(indices.shape[i] <= x.shape[i] for i in range(x.rank) if i != axis)
         if not fits:
             raise BadOperator(f"`gather_elements` of {list(x.shape)} with indices of {list(indices.shape)}")
         return (TensorType(x.dtype, indices.shape),)
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, indices = arrays
-        assert x is not None and indices is not None
+        assert x is not None
+        assert indices is not None
         axis = normal_axis(self.axis, x.ndim)
         cut = tuple(slice(None) if i == axis else slice(0, n) for i, n in enumerate(indices.shape))
         return (np.take_along_axis(x[cut], wrapped(indices, x.shape[axis]), axis),)
@@ -93,7 +94,8 @@ class GatherNd(Op):
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, indices = arrays
-        assert x is not None and indices is not None
+        assert x is not None
+        assert indices is not None
         b, depth = self.batch_dims, indices.shape[-1]
         batch = math.prod(x.shape[:b])
         flat = x.reshape((batch, *x.shape[b:]))
@@ -103,7 +105,7 @@ class GatherNd(Op):
         return (flat[(rows, *places)].reshape(indices.shape[:-1] + x.shape[b + depth :]),)
 
 
-def put(y: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> None:
+def put(y: Array, places: tuple[Places, ...], updates: Array, reduction: str) -> None:
     match reduction:
         case "add":
             np.add.at(y, places, updates)
@@ -140,7 +142,9 @@ class ScatterElements(Op):
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, indices, updates = arrays
-        assert x is not None and indices is not None and updates is not None
+        assert x is not None
+        assert indices is not None
+        assert updates is not None
         axis = normal_axis(self.axis, x.ndim)
         y = np.array(x)
         grid = list(np.indices(indices.shape, sparse=True))
@@ -170,7 +174,9 @@ class ScatterNd(Op):
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, indices, updates = arrays
-        assert x is not None and indices is not None and updates is not None
+        assert x is not None
+        assert indices is not None
+        assert updates is not None
         y = np.array(x)
         places = tuple(wrapped(indices[..., i], x.shape[i]) for i in range(indices.shape[-1]))
         put(y, places, updates, self.reduction)
@@ -191,11 +197,12 @@ class OneHot(Op):
         axis = normal_axis(self.axis, indices.rank + 1)
         if values.shape != (2,) or self.depth < 1:
             raise BadOperator(f"`one_hot` of depth {self.depth} with values of {list(values.shape)}")
-        return (TensorType(values.dtype, indices.shape[:axis] + (self.depth,) + indices.shape[axis:]),)
+        return (TensorType(values.dtype, (*indices.shape[:axis], self.depth, *indices.shape[axis:])),)
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         indices, values = arrays
-        assert indices is not None and values is not None
+        assert indices is not None
+        assert values is not None
         axis = normal_axis(self.axis, indices.ndim + 1)
         wide = indices.astype(np.int64)
         wide = np.where(wide < 0, wide + self.depth, wide)

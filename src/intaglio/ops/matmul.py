@@ -11,6 +11,7 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import Shape, TensorType, broadcast_shapes
 from intaglio.ops.base import BadOperator, Op, Step, apply_steps, same_dtype
 from intaglio.ops.control import need
+from intaglio.ops.numeric import numeric
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ class MatMul(Op):
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         a, b = arrays[0], arrays[1]
         bias = arrays[2] if len(arrays) > 2 else None
-        assert a is not None and b is not None
+        assert a is not None
+        assert b is not None
         left = np.swapaxes(a, -1, -2) if self.transpose_a else a
         right = np.swapaxes(b, -1, -2) if self.transpose_b else b
         y = np.matmul(left, right)
@@ -125,7 +127,7 @@ class Einsum(Op):
         return (TensorType(dtype, (*[sizes[c] for c in before], *middle, *[sizes[c] for c in after])),)
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
-        given = [a for a in arrays if a is not None]
+        given = [numeric(a) for a in arrays if a is not None]
         terms, right = einsum_terms(self.equation, len(given))
         return (np.asarray(np.einsum(",".join(terms) + "->" + right, *given)),)
 

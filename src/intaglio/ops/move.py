@@ -119,7 +119,7 @@ class Concat(Op):
                 shapes = " and ".join(str(list(t.shape)) for t in (first, t))
                 raise BadOperator(f"`concat` along axis {axis} of {shapes}")
             total += t.shape[axis]
-        return (TensorType(dtype, first.shape[:axis] + (total,) + first.shape[axis + 1 :]),)
+        return (TensorType(dtype, (*first.shape[:axis], total, *first.shape[axis + 1 :])),)
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         return (np.concatenate([a for a in arrays if a is not None], axis=self.axis),)
@@ -219,7 +219,8 @@ class ReverseSequence(Op):
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, lens = arrays
-        assert x is not None and lens is not None
+        assert x is not None
+        assert lens is not None
         y = np.array(x)
         for b, length in enumerate(lens.tolist()):
             if not 0 <= length <= x.shape[self.time_axis]:

@@ -11,6 +11,7 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import TensorType, broadcast_shapes
 from intaglio.ops.base import BadOperator, Op, normal_axis
 from intaglio.ops.control import need
+from intaglio.ops.numeric import numeric
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class LayerNorm(Op):
         x = arrays[0]
         assert x is not None
         axes = tuple(range(normal_axis(self.axis, x.ndim), x.ndim))
-        centred = np.subtract(x, np.mean(x, axis=axes, keepdims=True))
+        centred = np.subtract(x, np.mean(numeric(x), axis=axes, keepdims=True))
         variance = np.mean(np.multiply(centred, centred), axis=axes, keepdims=True)
         y = np.divide(centred, np.sqrt(np.add(variance, self.epsilon)))
         if len(arrays) > 1 and arrays[1] is not None:
@@ -73,7 +74,11 @@ class BatchNorm(Op):
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, scale, bias, mean, var = arrays
-        assert x is not None and scale is not None and bias is not None and mean is not None and var is not None
+        assert x is not None
+        assert scale is not None
+        assert bias is not None
+        assert mean is not None
+        assert var is not None
         shape = [1] * x.ndim
         shape[self.axis] = -1
         kind = x.dtype

@@ -21,6 +21,7 @@ from intaglio.ops.conv import (
     window_output,
     windows,
 )
+from intaglio.ops.numeric import int_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def pool_windows(pool: Pool, x: Array, outside: float) -> Array:
 
 
 def lowest(dtype: np.dtype[np.generic]) -> float | int:
-    return -math.inf if np.issubdtype(dtype, np.floating) else int(np.iinfo(dtype).min)  # type: ignore[type-var]
+    return -math.inf if np.issubdtype(dtype, np.floating) else int_range(DType.of(np.zeros(0, dtype)))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class MaxPoolIndices(Pool):
         rank = len(self.kernel)
         spatial = x.shape[2:]
         view = pool_windows(self, x, lowest(x.dtype))
-        flat = view.reshape(view.shape[:-rank] + (-1,))
+        flat = view.reshape((*view.shape[:-rank], -1))
         places = np.arange(math.prod(spatial), dtype=np.int64)
         order = "F" if self.storage_order else "C"
         plane = places.reshape(spatial, order="F" if order == "F" else "C")
@@ -95,7 +96,7 @@ class MaxPoolIndices(Pool):
         out = view.shape[2 : 2 + rank]
         where = windows(pad_spatial(index, self.pads, -1), self.kernel, self.strides, self.dilations, out)
         # A read outside never wins, not even against -inf.
-        inside = np.broadcast_to(where >= 0, view.shape).reshape(flat.shape)
+        inside = np.broadcast_to(np.greater_equal(where, 0), view.shape).reshape(flat.shape)
         best = np.argmax(np.where(inside, flat, lowest(x.dtype)), axis=-1)
         first_inside = np.argmax(inside, axis=-1)
         hit = np.take_along_axis(inside, best[..., None], -1)[..., 0]

@@ -116,7 +116,9 @@ class Recurrent(Op):
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         given = [*arrays, *[None] * (8 - len(arrays))]
         x, w, r, b, lens = given[:5]
-        assert x is not None and w is not None and r is not None
+        assert x is not None
+        assert w is not None
+        assert r is not None
         if self.layout_batch_first:
             x = np.swapaxes(x, 0, 1)
         time, batch = x.shape[:2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,6 +12,7 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType, Shape, TensorType
 from intaglio.ops.base import BadOperator, Op, normal_axes, normal_axis
 from intaglio.ops.control import need
+from intaglio.ops.numeric import int_range, numeric
 
 KINDS = (
     "sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum", "log_sum_exp", "any", "all",
@@ -45,61 +47,54 @@ class Reduce(Op):
         x = arrays[0]
         assert x is not None
         axes = normal_axes(self.axes, x.ndim)
-        return (np.asarray(reduce_array(self.kind, x, axes, self.keepdims)).astype(x.dtype),)
+        y = np.asarray(reduce_array(self.kind, x, axes)).astype(x.dtype)
+        return (y if self.keepdims else y.reshape(reduced_shape(x.shape, axes, False)),)
 
     def macs(self, types: list[TensorType | None], out: TensorType) -> int:
         return 0 if types[0] is None else types[0].elements
 
 
-def reduce_array(kind: str, x: Array, axes: Shape, keep: bool) -> Array:
+def reduce_array(kind: str, values: Array, axes: Shape) -> Array:
+    """With the reduced axes kept as 1."""
+    x = numeric(values)
     floating = np.issubdtype(x.dtype, np.floating)
+    wide = x if floating else numeric(x.astype(np.float64))
+    result: Array
     match kind:
         case "sum":
-            return np.add.reduce(x, axis=axes, keepdims=keep, dtype=x.dtype)
+            result = np.add.reduce(x, axis=axes, keepdims=True, dtype=x.dtype)
         case "mean":
-            count = 1
-            for axis in axes:
-                count *= x.shape[axis]
-            total = np.add.reduce(x, axis=axes, keepdims=keep, dtype=x.dtype)
-            if floating:
-                return np.divide(total, x.dtype.type(count))
-            return np.trunc(np.divide(total, max(count, 1)))
+            count = math.prod(x.shape[axis] for axis in axes)
+            total = np.add.reduce(x, axis=axes, keepdims=True, dtype=x.dtype)
+            result = np.divide(total, x.dtype.type(count)) if floating else np.trunc(np.divide(total, max(count, 1)))
         case "prod":
-            return np.multiply.reduce(x, axis=axes, keepdims=keep, dtype=x.dtype)
+            result = np.multiply.reduce(x, axis=axes, keepdims=True, dtype=x.dtype)
+        case "max" | "min" if x.dtype == np.bool_:
+            result = (np.logical_or if kind == "max" else np.logical_and).reduce(x, axis=axes, keepdims=True)
         case "max" | "min":
-            if x.dtype == np.bool_:
-                fold = np.logical_or if kind == "max" else np.logical_and
-                return fold.reduce(x, axis=axes, keepdims=keep)
-            if floating:
-                edge: float = -np.inf if kind == "max" else np.inf
+            low, high = (-math.inf, math.inf) if floating else int_range(DType.of(x))
+            if kind == "max":
+                result = np.maximum.reduce(x, axis=axes, keepdims=True, initial=low)
             else:
-                info = np.iinfo(x.dtype)  # type: ignore[type-var]
-                edge = int(info.min) if kind == "max" else int(info.max)
-            pick = np.maximum if kind == "max" else np.minimum
-            return pick.reduce(x, axis=axes, keepdims=keep, initial=edge)
+                result = np.minimum.reduce(x, axis=axes, keepdims=True, initial=high)
         case "l1":
-            return np.add.reduce(np.absolute(x), axis=axes, keepdims=keep, dtype=x.dtype)
+            result = np.add.reduce(np.absolute(x), axis=axes, keepdims=True, dtype=x.dtype)
         case "l2":
-            if floating:
-                return np.sqrt(np.add.reduce(np.multiply(x, x), axis=axes, keepdims=keep))
-            wide = x.astype(np.float64)
-            return np.sqrt(np.add.reduce(np.multiply(wide, wide), axis=axes, keepdims=keep))
+            result = np.sqrt(np.add.reduce(np.multiply(wide, wide), axis=axes, keepdims=True))
         case "sum_square":
-            return np.add.reduce(np.multiply(x, x), axis=axes, keepdims=keep, dtype=x.dtype)
+            result = np.add.reduce(np.multiply(x, x), axis=axes, keepdims=True, dtype=x.dtype)
         case "log_sum":
-            total = np.add.reduce(x, axis=axes, keepdims=keep, dtype=x.dtype)
-            return np.log(total if floating else total.astype(np.float64))
+            result = np.log(np.add.reduce(wide, axis=axes, keepdims=True))
         case "log_sum_exp":
-            wide = x if floating else x.astype(np.float64)
             top = np.maximum.reduce(wide, axis=axes, keepdims=True, initial=-np.inf)
             top = np.where(np.isfinite(top), top, 0).astype(wide.dtype)
             total = np.add.reduce(np.exp(np.subtract(wide, top)), axis=axes, keepdims=True)
             result = np.add(np.log(total), top)
-            return result if keep else result.reshape(reduced_shape(x.shape, axes, False))
         case "any":
-            return np.logical_or.reduce(x, axis=axes, keepdims=keep)
+            result = np.logical_or.reduce(x, axis=axes, keepdims=True)
         case _:
-            return np.logical_and.reduce(x, axis=axes, keepdims=keep)
+            result = np.logical_and.reduce(x, axis=axes, keepdims=True)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +212,7 @@ class TopK(Op):
         axis = normal_axis(self.axis, x.rank)
         if x.rank == 0 or not 0 <= self.k <= x.shape[axis]:
             raise BadOperator(f"`topk` of {self.k} elements out of {list(x.shape)} along axis {axis}")
-        shape = x.shape[:axis] + (self.k,) + x.shape[axis + 1 :]
+        shape = (*x.shape[:axis], self.k, *x.shape[axis + 1 :])
         return (TensorType(x.dtype, shape), TensorType(DType.I64, shape))
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:

@@ -10,9 +10,10 @@ from typing import ClassVar
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.ir.types import TensorType
+from intaglio.ir.types import DType, TensorType
 from intaglio.ops.base import BadOperator, Op
 from intaglio.ops.control import need
+from intaglio.ops.numeric import int_range, numeric
 
 COORDINATES = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
@@ -31,6 +32,7 @@ class Taps:
 
     @property
     def is_identity(self) -> bool:
+        """Element i is element i, for an axis that keeps its size."""
         return all(self.inside) and all(
             sum(w for j, w in zip(at, weights, strict=True) if j == i) == 1.0 == sum(map(abs, weights))
             for i, (at, weights) in enumerate(zip(self.indices, self.weights, strict=True))
@@ -67,7 +69,7 @@ class Resize(Op):
             raise BadOperator(f"`resize` does not know the nearest mode `{self.nearest_mode}`")
         if self.coordinate_mode == "tf_crop_and_resize" and len(self.roi) != 2 * x.rank:
             raise BadOperator("`resize` by crop needs a region with a start and an end for each axis")
-        if x.elements == 0 and math.prod(self.shape):
+        if x.elements == 0 and math.prod(self.shape) != 0:
             raise BadOperator("`resize` of an empty tensor to one that is not")
         return (TensorType(x.dtype, self.shape, x.layout),)
 
@@ -157,14 +159,14 @@ class Resize(Op):
             if self.shape[axis] == 0 or size == 0:
                 return (np.zeros(self.shape, kind),)
             taps = self.taps(axis, size)
-            if not taps.is_identity:
+            if self.shape[axis] != size or not taps.is_identity:
                 index = np.array(taps.indices)
                 if self.mode == "nearest":
                     y = np.take(y, index[:, 0], axis=axis)
                 else:
                     matrix = np.zeros((self.shape[axis], size), np.float64)
                     np.add.at(matrix, (np.arange(self.shape[axis])[:, None], index), np.array(taps.weights))
-                    moved = np.tensordot(y, matrix.astype(y.dtype), axes=((axis,), (1,)))
+                    moved = np.tensordot(numeric(y), numeric(matrix.astype(y.dtype)), axes=((axis,), (1,)))
                     y = np.moveaxis(moved, -1, axis)
             if not all(taps.inside):
                 shape = [1] * x.ndim
@@ -173,8 +175,8 @@ class Resize(Op):
         if outside.any():
             y = np.where(outside, np.asarray(self.extrapolation_value, y.dtype), y)
         if not floating and self.mode != "nearest":
-            info = np.iinfo(kind)  # type: ignore[type-var]
-            y = np.minimum(np.maximum(np.trunc(y), float(info.min)), float(info.max))
+            low, high = int_range(DType.of(x))
+            y = np.minimum(np.maximum(np.trunc(y), float(low)), float(high))
         return (y.astype(kind),)
 
     def macs(self, types: list[TensorType | None], out: TensorType) -> int:

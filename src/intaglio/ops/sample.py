@@ -43,7 +43,8 @@ class GridSample(Op):
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, grid = arrays
-        assert x is not None and grid is not None
+        assert x is not None
+        assert grid is not None
         d = x.ndim - 2
         spatial = x.shape[2:]
         out = np.zeros(x.shape[:2] + grid.shape[1:-1], np.float64)
@@ -125,7 +126,9 @@ class RoiAlign(Op):
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, rois, batch = arrays
-        assert x is not None and rois is not None and batch is not None
+        assert x is not None
+        assert rois is not None
+        assert batch is not None
         height, width = x.shape[2:]
         out = np.zeros((rois.shape[0], x.shape[1], self.output_height, self.output_width), x.dtype)
         shift = 0.5 if self.half_pixel else 0.0
@@ -185,7 +188,8 @@ class MaxUnpool(Op):
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, indices = arrays
-        assert x is not None and indices is not None
+        assert x is not None
+        assert indices is not None
         y = np.zeros(math.prod(self.shape), x.dtype)
         at = indices.ravel().astype(np.int64)
         if at.size and (int(at.min()) < 0 or int(at.max()) >= y.size):

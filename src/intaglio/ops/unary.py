@@ -258,5 +258,5 @@ class IsInf(Elementwise):
         return DType.BOOL
 
     def compute(self, *arrays: Array) -> Array:
-        low = np.logical_and(np.isneginf(arrays[0]), self.negative)
-        return np.logical_or(low, np.logical_and(np.isposinf(arrays[0]), self.positive))
+        low = np.logical_and(np.equal(arrays[0], -np.inf), self.negative)
+        return np.logical_or(low, np.logical_and(np.equal(arrays[0], np.inf), self.positive))

@@ -8,7 +8,7 @@ from typing import Any
 
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.onnx.faults import Fault, Problem
-from intaglio.ir.graph import Graph, State, Value
+from intaglio.ir.graph import Array, Graph, State, Value
 
 __all__ = ["Problem", "check", "load"]
 
@@ -20,9 +20,12 @@ def load(
     shapes: dict[str, tuple[int, ...]] | None = None,
     name: str | None = None,
     states: Sequence[tuple[str, str]] = (),
+    constants: dict[str, Array] | None = None,
 ) -> tuple[Graph, list[str]]:
-    """A graph with static shapes, and notes about what was assumed. `states` are (input, output) pairs by name."""
-    walk, inputs, outputs = _walk(Path(path), dims or {}, shapes or {}, collect=False)
+    """A graph with static shapes, and notes about what was assumed. `states` are (input, output) pairs by name.
+
+    `constants` fixes inputs to a value, so that shapes may follow from them; they are no inputs of the graph then."""
+    walk, inputs, outputs = _walk(Path(path), dims or {}, shapes or {}, constants or {}, collect=False)
     from intaglio.frontends.onnx.finish import finish
 
     graph = finish(walk, inputs, outputs, name or Path(path).stem)
@@ -35,14 +38,16 @@ def check(
     path: str | Path, *, dims: dict[str, int] | None = None, shapes: dict[str, tuple[int, ...]] | None = None
 ) -> list[Problem]:
     """Everything that is unsupported, in one go. A file that cannot be read at all is still a ModelError."""
-    walk, _, _ = _walk(Path(path), dims or {}, shapes or {}, collect=True)
+    walk, _, _ = _walk(Path(path), dims or {}, shapes or {}, {}, collect=True)
     return list(walk.problems)
 
 
-def _walk(path: Path, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], collect: bool) -> tuple[Any, Any, Any]:
+def _walk(
+    path: Path, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], constants: dict[str, Array], collect: bool
+) -> tuple[Any, Any, Any]:
     from intaglio.frontends.onnx.container import opsets_of, read_model
     from intaglio.frontends.onnx.finish import check_declared
-    from intaglio.frontends.onnx.pinning import declared, pin
+    from intaglio.frontends.onnx.pinning import declared, fixed, pin
     from intaglio.frontends.onnx.rows import fill_table
     from intaglio.frontends.onnx.walk import Walk
     from intaglio.ir.types import TensorType
@@ -53,7 +58,10 @@ def _walk(path: Path, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], 
     try:
         scope = walk.open_scope(model.graph, None, opsets_of(model.opset_import))
         infos = [i for i in model.graph.input if i.name not in scope.tensors and i.name not in scope.items]
-        wanted = [declared(info, path.name) for info in infos]
+        wanted = [declared(info, path.name) for info in infos if info.name not in constants]
+        for info in infos:
+            if info.name in constants:
+                scope.items[info.name] = fixed(walk, declared(info, path.name), constants[info.name])
         pinned, notes = pin(wanted, dims, shapes, path.name)
         walk.notes += notes
         inputs: list[Value] = []

@@ -1,8 +1,8 @@
 """One ONNX node as its row in the table sees it: operands, typed attributes, and `emit` to answer with operators.
 
-    @importer("Relu")
-    def relu(call: Call) -> Value:
-        return call.emit(Relu(), call.value(0))
+@importer("Relu")
+def relu(call: Call) -> Value:
+    return call.emit(Relu(), call.value(0))
 """
 
 from __future__ import annotations
@@ -137,11 +137,11 @@ class Call:
             raise Fault("bad-attribute", f"the attribute `{name}` of `{self.op}` has the wrong type")
         return attribute
 
-    def int(self, name: str, default: int = 0) -> int:
+    def integer(self, name: str, default: int = 0) -> int:
         attribute = self._attribute(name, 2)
         return default if attribute is None else int(attribute.i)
 
-    def float(self, name: str, default: float = 0.0) -> float:
+    def real(self, name: str, default: float = 0.0) -> float:
         attribute = self._attribute(name, 1)
         return default if attribute is None else float(attribute.f)
 
@@ -175,7 +175,7 @@ class Call:
         return attribute.g
 
     def axis(self, rank: int, default: int, name: str = "axis") -> int:
-        axis = self.int(name, default)
+        axis = self.integer(name, default)
         return self.checked_axis(axis, rank, name)
 
     def checked_axis(self, axis: int, rank: int, name: str = "axis") -> int:

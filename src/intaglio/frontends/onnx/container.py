@@ -136,8 +136,9 @@ def _check_header(model: Any, path: Path) -> None:
             )  # fmt: skip
 
 
-def opsets_of(entries: Any) -> dict[str, int]:
-    table = {"": 1, "ai.onnx.ml": 1}
+def opsets_of(entries: Any, inherited: dict[str, int] | None = None) -> dict[str, int]:
+    """The opset version of each domain; a function inherits those of its caller that it does not name."""
+    table = {"": 1} if inherited is None else dict(inherited)
     for entry in entries:
         table["" if entry.domain == "ai.onnx" else entry.domain] = entry.version
     return table

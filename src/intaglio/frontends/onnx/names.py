@@ -6,8 +6,7 @@ import re
 
 MAX_LENGTH = 48
 # Keywords of C99/C11 and C++, and names that headers define or that a program must not take.
-RESERVED = frozenset(
-    """
+_WORDS = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const const_cast
     constexpr continue decltype default delete do double dynamic_cast else enum explicit export extern false float for
     friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
@@ -26,8 +25,8 @@ RESERVED = frozenset(
     size_t ssize_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t intptr_t uintptr_t float_t
     double_t file eof bufsiz m_pi i complex imaginary kernel global local constant half uint uchar ushort ulong
     image2d_t sampler_t event_t
-    """.split()
-)
+"""
+RESERVED = frozenset(_WORDS.split())
 
 
 def identifier(text: str, fallback: str = "v") -> str:
@@ -39,7 +38,7 @@ def identifier(text: str, fallback: str = "v") -> str:
         clean = fallback
     if clean[0].isdigit():
         clean = f"{fallback}_{clean}"
-    if clean.lower() in RESERVED or re.fullmatch(r"(?i)u?int\d*|float\d*|str[a-z]*|mem[a-z]*|is[a-z]+|to[a-z]+", clean):
+    if clean.lower() in RESERVED:
         clean += "_"
     return clean
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.onnx.tensors import check_shape, dtype_of
+from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType, Shape
+
+if TYPE_CHECKING:
+    from intaglio.frontends.onnx.walk import Walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,14 @@ def declared(info: Any, where: str) -> Declared:
     return Declared(info.name, dtype, tuple(dims))
 
 
+def fixed(walk: Walk, item: Declared, data: Array) -> Value:
+    """An input that the user has given a value at compile time."""
+    if data.dtype != item.dtype.numpy:
+        raise ModelError("shape-mismatch", f"input {quoted(item.name)} is {item.dtype.value}, its value {data.dtype}",
+                         where=walk.file, hint="give the value in the element type of the input")  # fmt: skip
+    return walk.constant(data, item.dtype, item.name)
+
+
 def pin(
     inputs: list[Declared], dims: dict[str, int], shapes: dict[str, Shape], where: str
 ) -> tuple[list[Shape], list[str]]:
@@ -73,7 +85,8 @@ def pin(
     def bind(symbol: str, size: int, source: str) -> None:
         if known.setdefault(symbol, size) != size:
             raise ModelError(
-                "shape-mismatch", f"the dimension {quoted(symbol)} is {known[symbol]} by {origin[symbol]} and {size} by {source}",
+                "shape-mismatch",
+                f"the dimension {quoted(symbol)} is {known[symbol]} by {origin[symbol]} and {size} by {source}",
                 where=where, hint="inputs that share a symbolic dimension must agree on it",
             )  # fmt: skip
         origin.setdefault(symbol, source)
@@ -111,10 +124,11 @@ def pin(
             raise _unpinned(item, position, "its rank", where)
         shape_out = []
         for axis, d in enumerate(item.dims):
-            size = d if isinstance(d, int) else known.get(d) if isinstance(d, str) else (1 if axis == 0 else None)
-            if size is None:
-                raise _unpinned(item, position, f"dimension {axis}" + (f" {quoted(d)}" if isinstance(d, str) else ""), where, d)
-            shape_out.append(size)
+            chosen = d if isinstance(d, int) else known.get(d) if isinstance(d, str) else (1 if axis == 0 else None)
+            if chosen is None:
+                called = f" {quoted(d)}" if isinstance(d, str) else ""
+                raise _unpinned(item, position, f"dimension {axis}{called}", where, d)
+            shape_out.append(chosen)
         result.append(_checked(tuple(shape_out), item, where))
     return result, notes
 
@@ -151,6 +165,7 @@ def _by_input(inputs: list[Declared], shapes: dict[str, Shape], where: str) -> d
             raise ModelError("unknown-input", f"the model has no input {quoted(key)}", where=where,
                              hint=f"its inputs are: {listing}")  # fmt: skip
         if out.setdefault(position, tuple(shape)) != tuple(shape):
-            raise ModelError("shape-mismatch", f"input {quoted(inputs[position].name)} is given two shapes", where=where,
+            name = quoted(inputs[position].name)
+            raise ModelError("shape-mismatch", f"input {name} is given two shapes", where=where,
                              hint="give each input one shape")  # fmt: skip
     return out

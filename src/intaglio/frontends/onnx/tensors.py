@@ -16,6 +16,7 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import MAX_RANK, DType, Shape
 
 MAX_ELEMENTS = 2**40
+Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 DTYPES = {
     1: DType.F32, 2: DType.U8, 3: DType.I8, 4: DType.U16, 5: DType.I16, 6: DType.I32, 7: DType.I64, 9: DType.BOOL,
     10: DType.F16, 11: DType.F64, 12: DType.U32, 13: DType.U64, 16: DType.BF16,
@@ -90,7 +91,7 @@ def _typed(tensor: Any, dtype: DType, count: int, what: str) -> Array:
         if dtype is DType.BF16:
             return np.array(field, np.int64).astype(np.uint16)
         if dtype is DType.BOOL:
-            return np.array(field, np.int64) != 0
+            return np.not_equal(np.array(field, np.int64), 0)
         return np.array(field, dtype.numpy)
     except (OverflowError, ValueError):
         raise Fault("bad-tensor", f"{what} has a value out of the range of {dtype.value}") from None
@@ -111,7 +112,7 @@ def _unpack(packed: Array, bits: int, count: int, dtype: DType) -> Array:
     return values
 
 
-def _bytes(tensor: Any, folder: Path | None, what: str, expected: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]] | None:
+def _bytes(tensor: Any, folder: Path | None, what: str, expected: int) -> Bytes | None:
     """The raw bytes, or None when the values are in a typed field."""
     if tensor.data_location == 1:
         return _external(tensor, folder, what, expected)
@@ -128,7 +129,7 @@ def _bytes(tensor: Any, folder: Path | None, what: str, expected: int) -> np.nda
     return raw
 
 
-def _external(tensor: Any, folder: Path | None, what: str, expected: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+def _external(tensor: Any, folder: Path | None, what: str, expected: int) -> Bytes:
     keys: dict[str, str] = {}
     for entry in tensor.external_data:
         if entry.key not in _EXTERNAL_KEYS or entry.key in keys:
@@ -175,11 +176,12 @@ def _inside(folder: Path, location: str, what: str) -> Path:
     return path
 
 
-def _mapped(path: Path, offset: int, length: int, what: str, location: str) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+def _mapped(path: Path, offset: int, length: int, what: str, location: str) -> Bytes:
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
-        raise Fault("external-data", f"cannot open the external data `{location}` of {what}: {error.strerror}") from None
+        reason = error.strerror or "unknown"
+        raise Fault("external-data", f"cannot open the external data `{location}` of {what}: {reason}") from None
     try:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode):

@@ -85,9 +85,7 @@ class Walk:
             size = sum(t.bytes for t in outs)
             if size <= max(MAX_FOLDED_BYTES, 2 * sum(a.nbytes for a in known)):
                 results = op.evaluate([None if v is None else v.data for v in operands], types)
-                return tuple(
-                    self.constant(r, t.dtype) for r, t in zip(results, outs, strict=True)
-                )
+                return tuple(self.constant(r, t.dtype) for r, t in zip(results, outs, strict=True))
         if len(self.nodes) >= MAX_NODES:
             raise Fault("too-large", f"the model unrolls into more than {MAX_NODES} operators")
         values = [Value("", t) for t in outs]
@@ -244,7 +242,8 @@ class Walk:
             schema = onnx.defs.get_schema(node.op_type, version, domain)
         except onnx.defs.SchemaError:
             raise Fault(
-                "unsupported-operator", f"there is no operator `{printable(node.op_type, 80)}` in opset {version}"
+                "unsupported-operator",
+                f"there is no operator `{printable(node.op_type, 80)}` in opset {version}"
                 + (f" of `{printable(domain, 80)}`" if domain else ""),
                 "custom operators have no meaning here; export the model with standard ones",
             ) from None
@@ -266,10 +265,7 @@ class Walk:
         self.depth += 1
         if self.depth > MAX_GRAPH_DEPTH:
             raise Fault("bad-graph", f"functions are nested more than {MAX_GRAPH_DEPTH} deep")
-        opsets = opsets_of(function.opset_import)
-        for domain, version in caller.opsets.items():
-            opsets.setdefault(domain, version)
-        scope = Scope(None, opsets)
+        scope = Scope(None, opsets_of(function.opset_import, caller.opsets))
         scope.reference = defaults | {a.name: a for a in function.attribute_proto} | attributes
         if len(inputs) > len(function.input):
             raise Fault("bad-graph", f"the function takes {len(function.input)} inputs, got {len(inputs)}")

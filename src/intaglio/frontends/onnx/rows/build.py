@@ -46,7 +46,7 @@ def part(call: Call, x: Value, axis: int, start: int, count: int) -> Value:
 
 
 def unsqueeze(call: Call, x: Value, axis: int) -> Value:
-    return reshape(call, x, x.shape[:axis] + (1,) + x.shape[axis:])
+    return reshape(call, x, (*x.shape[:axis], 1, *x.shape[axis:]))
 
 
 def resolved_shape(call: Call, x: Value, wanted: Sequence[int], allow_zero: bool) -> tuple[int, ...]:

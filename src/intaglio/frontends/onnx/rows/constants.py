@@ -24,11 +24,11 @@ def constant(call: Call) -> Answer:
         case "value":
             return call.tensor("value")
         case "value_float":
-            return call.constant(np.asarray(call.float(name), np.float32))
+            return call.constant(np.asarray(call.real(name), np.float32))
         case "value_floats":
             return call.constant(np.asarray(call.floats(name), np.float32))
         case "value_int":
-            return call.constant(np.asarray(call.int(name), np.int64))
+            return call.constant(np.asarray(call.integer(name), np.int64))
         case "value_ints":
             return call.constant(np.asarray(call.ints(name), np.int64))
         case "sparse_value":
@@ -40,8 +40,8 @@ def constant(call: Call) -> Answer:
 @importer("Shape")
 def shape(call: Call) -> Answer:
     x = call.value(0)
-    start = call.int("start", 0)
-    end = call.int("end", len(x.shape)) if "end" in call.attributes else None
+    start = call.integer("start", 0)
+    end = call.integer("end", len(x.shape)) if "end" in call.attributes else None
     return call.constant(np.array(x.shape[slice(start, end)], np.int64))
 
 
@@ -73,13 +73,15 @@ def range_row(call: Call) -> Answer:
     dtype = call.value(0).dtype
     if delta == 0:
         raise Fault("bad-attribute", "the delta of `Range` is 0")
-    count = max(0, math.ceil((float(limit) - float(start)) / float(delta))) if dtype.is_float else max(
-        0, -((int(start) - int(limit)) // int(delta))
+    count = (
+        max(0, math.ceil((float(limit) - float(start)) / float(delta)))
+        if dtype.is_float
+        else max(0, -((int(start) - int(limit)) // int(delta)))
     )
     _limit(call, count * 8)
     steps = np.arange(count, dtype=np.int64 if dtype.is_int else np.float64)
     kind = np.int64 if dtype.is_int else np.float64
-    values = np.asarray(start).astype(kind) + steps * np.asarray(delta).astype(kind)
+    values = np.add(np.asarray(start).astype(kind), np.multiply(steps, np.asarray(delta).astype(kind)))
     return call.constant(narrow(values, dtype), dtype)
 
 
@@ -88,9 +90,9 @@ def eye_like(call: Call) -> Answer:
     x = call.value(0)
     if len(x.shape) != 2:
         raise Fault("bad-attribute", "`EyeLike` is for matrices")
-    dtype = dtype_of(call.int("dtype"), "the result of `EyeLike`") if "dtype" in call.attributes else x.dtype
+    dtype = dtype_of(call.integer("dtype"), "the result of `EyeLike`") if "dtype" in call.attributes else x.dtype
     _limit(call, x.type.elements * 8)
-    return call.constant(narrow(np.eye(*x.shape, k=call.int("k")), dtype), dtype)
+    return call.constant(narrow(np.eye(*x.shape, k=call.integer("k")), dtype), dtype)
 
 
 def _folding(call: Call, index: int) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
@@ -98,7 +100,7 @@ def _folding(call: Call, index: int) -> np.ndarray[tuple[int, ...], np.dtype[np.
     if value.data is None:
         raise unsupported(
             f"the shape of the result of `{call.op}` depends on data",
-            "an ahead-of-time compiler needs static shapes; leave this part of the model out and do it in the application",
+            "shapes must be static; leave this part of the model out and do it in the application",
         )
     return value.data
 
@@ -115,7 +117,7 @@ def unique(call: Call) -> Answer:
     axis = call.axis(data.ndim, 0) if "axis" in call.attributes else None
     values, first, inverse, counts = np.unique(data, True, True, True, axis=axis)
     inverse = inverse.reshape(-1)
-    if not call.int("sorted", 1):
+    if not call.integer("sorted", 1):
         order = np.argsort(first, kind="stable")
         values = np.take(values, order, axis=axis or 0)
         place = np.argsort(order, kind="stable")
@@ -161,10 +163,10 @@ def non_max_suppression(call: Call) -> Answer:
 @importer("HannWindow", "HammingWindow", "BlackmanWindow")
 def window(call: Call) -> Answer:
     size = int(call.numbers(0, "size").reshape(-1)[0])
-    dtype = dtype_of(call.int("output_datatype", 1), f"the result of `{call.op}`")
+    dtype = dtype_of(call.integer("output_datatype", 1), f"the result of `{call.op}`")
     _limit(call, size * 8)
     n = np.arange(max(size, 0), dtype=np.float64)
-    length = size if call.int("periodic", 1) else size - 1
+    length = size if call.integer("periodic", 1) else size - 1
     angle = 2 * np.pi * n / max(length, 1)
     match call.op:
         case "HannWindow":

@@ -65,7 +65,7 @@ def conv(call: Call, x: Value, w: Value, b: Value | None) -> Value:
         n = len(spatial)
         cut = [0, 0, *[min(p, 0) for p in pads[:n]], 0, 0, *[min(p, 0) for p in pads[n:]]]
         x, pads = padded(call, x, cut), [max(p, 0) for p in pads]
-    group = call.int("group", 1)
+    group = call.integer("group", 1)
     if group < 1:
         raise Fault("bad-attribute", f"the group of `{call.op}` must be at least 1, got {group}")
     return call.emit(ops.Conv(tuple(strides), tuple(pads), tuple(dilations), group), x, w, b)
@@ -117,7 +117,7 @@ def conv_transpose(call: Call) -> Answer:
                 extra[i], pads[i + n] = extra[i] - pads[i + n], 0
         if min(pads) < 0:
             raise Fault("bad-attribute", f"`ConvTranspose` with the pads {pads}")
-    group = call.int("group", 1)
+    group = call.integer("group", 1)
     if group < 1:
         raise Fault("bad-attribute", f"the group of `ConvTranspose` must be at least 1, got {group}")
     op = ops.ConvTranspose(tuple(strides), tuple(pads), tuple(dilations), group, tuple(extra))

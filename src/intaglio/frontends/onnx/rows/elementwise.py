@@ -54,9 +54,9 @@ def binary(call: Call) -> Answer:
 
 def _old_broadcast(call: Call, a: Value, b: Value) -> Value:
     """Before opset 7: `b` lines up with `a` from `axis` on, when `broadcast` is set."""
-    if not call.int("broadcast"):
+    if not call.integer("broadcast"):
         return b
-    axis = call.int("axis", len(a.shape) - len(b.shape))
+    axis = call.integer("axis", len(a.shape) - len(b.shape))
     return reshape(call, b, b.shape + (1,) * (len(a.shape) - axis - len(b.shape)))
 
 
@@ -79,7 +79,7 @@ def mean(call: Call) -> Answer:
 
 @importer("Mod")
 def mod(call: Call) -> Answer:
-    return call.emit(ops.Mod(bool(call.int("fmod"))), call.value(0), call.value(1))
+    return call.emit(ops.Mod(bool(call.integer("fmod"))), call.value(0), call.value(1))
 
 
 @importer("BitShift")
@@ -92,23 +92,23 @@ def bit_shift(call: Call) -> Answer:
 
 @importer("IsInf")
 def is_inf(call: Call) -> Answer:
-    op = ops.IsInf(bool(call.int("detect_negative", 1)), bool(call.int("detect_positive", 1)))
+    op = ops.IsInf(bool(call.integer("detect_negative", 1)), bool(call.integer("detect_positive", 1)))
     return call.emit(op, call.value(0))
 
 
 @importer("LeakyRelu")
 def leaky_relu(call: Call) -> Answer:
-    return call.emit(ops.LeakyRelu(call.float("alpha", 0.01)), call.value(0))
+    return call.emit(ops.LeakyRelu(call.real("alpha", 0.01)), call.value(0))
 
 
 @importer("Elu")
 def elu(call: Call) -> Answer:
-    return call.emit(ops.Elu(call.float("alpha", 1.0)), call.value(0))
+    return call.emit(ops.Elu(call.real("alpha", 1.0)), call.value(0))
 
 
 @importer("Celu")
 def celu(call: Call) -> Answer:
-    alpha = call.float("alpha", 1.0)
+    alpha = call.real("alpha", 1.0)
     if alpha == 0:
         raise Fault("bad-attribute", "`alpha` of `Celu` is 0")
     return call.emit(ops.Celu(alpha), call.value(0))
@@ -117,18 +117,18 @@ def celu(call: Call) -> Answer:
 @importer("Selu")
 def selu(call: Call) -> Answer:
     standard = ops.Selu()
-    op = ops.Selu(call.float("alpha", standard.alpha), call.float("gamma", standard.gamma))
+    op = ops.Selu(call.real("alpha", standard.alpha), call.real("gamma", standard.gamma))
     return call.emit(op, call.value(0))
 
 
 @importer("ThresholdedRelu")
 def thresholded_relu(call: Call) -> Answer:
-    return call.emit(ops.ThresholdedRelu(call.float("alpha", 1.0)), call.value(0))
+    return call.emit(ops.ThresholdedRelu(call.real("alpha", 1.0)), call.value(0))
 
 
 @importer("HardSigmoid")
 def hard_sigmoid(call: Call) -> Answer:
-    return call.emit(ops.HardSigmoid(call.float("alpha", 0.2), call.float("beta", 0.5)), call.value(0))
+    return call.emit(ops.HardSigmoid(call.real("alpha", 0.2), call.real("beta", 0.5)), call.value(0))
 
 
 @importer("Gelu")
@@ -141,7 +141,7 @@ def gelu(call: Call) -> Answer:
 
 @importer("Swish")
 def swish(call: Call) -> Answer:
-    x, alpha = call.value(0), call.float("alpha", 1.0)
+    x, alpha = call.value(0), call.real("alpha", 1.0)
     if alpha == 1.0:
         return call.emit(ops.Silu(), x)
     return call.emit(ops.Mul(), x, call.emit(ops.Sigmoid(), call.emit(ops.Mul(), x, call.like(alpha, x))))
@@ -149,7 +149,7 @@ def swish(call: Call) -> Answer:
 
 @importer("Shrink")
 def shrink(call: Call) -> Answer:
-    return call.emit(ops.Shrink(call.float("bias", 0.0), call.float("lambd", 0.5)), call.value(0))
+    return call.emit(ops.Shrink(call.real("bias", 0.0), call.real("lambd", 0.5)), call.value(0))
 
 
 @importer("Clip")
@@ -157,7 +157,7 @@ def clip(call: Call) -> Answer:
     """Bounds were attributes until opset 11; as operands they may be data."""
     x = call.value(0)
     if call.version < 11:
-        low, high = call.float("min", -math.inf), call.float("max", math.inf)
+        low, high = call.real("min", -math.inf), call.real("max", math.inf)
         return call.emit(ops.Clip(low, high), x)
     bounds = [call.maybe(1), call.maybe(2)]
     if all(b is None or (b.data is not None and b.type.elements == 1 and _exact(b)) for b in bounds):
@@ -182,10 +182,10 @@ def _exact(bound: Value) -> bool:
 @importer("Cast")
 def cast_row(call: Call) -> Answer:
     if "to" in call.attributes and call.attributes["to"].type == 3:  # a string before opset 6
-        raise unsupported("`Cast` names its type by a string, as before opset 6", "convert the model to opset 7 or newer")
-    to = dtype_of(call.int("to"), "the result of `Cast`")
+        raise unsupported("`Cast` names its type by a string, as before opset 6", "convert it to opset 7 or newer")
+    to = dtype_of(call.integer("to"), "the result of `Cast`")
     x = call.value(0)
-    return x if x.dtype is to else call.emit(ops.Cast(to, bool(call.int("saturate", 1))), x)
+    return x if x.dtype is to else call.emit(ops.Cast(to, bool(call.integer("saturate", 1))), x)
 
 
 @importer("CastLike")
@@ -214,7 +214,7 @@ def identity(call: Call) -> Answer:
 @importer("BitCast")
 def bit_cast(call: Call) -> Answer:
     x = call.value(0)
-    to = dtype_of(call.int("to"), "the result of `BitCast`")
+    to = dtype_of(call.integer("to"), "the result of `BitCast`")
     if to.bytes != x.dtype.bytes:
         raise unsupported("`BitCast` between types of different size")
     if x.data is None:

@@ -71,8 +71,8 @@ def resize(call: Call) -> Answer:
         raise Fault("unsupported-operator", "`Resize` by `tf_half_pixel_for_nn`", "use `half_pixel`")
     op = ops.Resize(
         tuple(shape), tuple(full_scales), roi, mode, coordinate, call.text("nearest_mode", "round_prefer_floor"),
-        call.float("cubic_coeff_a", -0.75), bool(call.int("exclude_outside")),
-        call.float("extrapolation_value", 0.0), bool(call.int("antialias")),
+        call.real("cubic_coeff_a", -0.75), bool(call.integer("exclude_outside")),
+        call.real("extrapolation_value", 0.0), bool(call.integer("antialias")),
     )  # fmt: skip
     return call.emit(op, x)
 
@@ -98,7 +98,7 @@ def _by_sizes(call: Call, x: Value, axes: tuple[int, ...], wanted: list[int]) ->
 @importer("GridSample")
 def grid_sample(call: Call) -> Answer:
     mode = call.text("mode", "linear").replace("bilinear", "linear").replace("bicubic", "cubic")
-    op = ops.GridSample(mode, call.text("padding_mode", "zeros"), bool(call.int("align_corners")))
+    op = ops.GridSample(mode, call.text("padding_mode", "zeros"), bool(call.integer("align_corners")))
     return call.emit(op, call.value(0), call.value(1))
 
 
@@ -107,7 +107,7 @@ def roi_align(call: Call) -> Answer:
     default = "half_pixel" if call.version >= 16 else "output_half_pixel"
     coordinate = call.text("coordinate_transformation_mode", default)
     op = ops.RoiAlign(
-        call.int("output_height", 1), call.int("output_width", 1), call.int("sampling_ratio"),
-        call.float("spatial_scale", 1.0), call.text("mode", "avg"), coordinate == "half_pixel",
+        call.integer("output_height", 1), call.integer("output_width", 1), call.integer("sampling_ratio"),
+        call.real("spatial_scale", 1.0), call.text("mode", "avg"), coordinate == "half_pixel",
     )  # fmt: skip
     return call.emit(op, call.value(0), call.value(1), call.value(2))

@@ -48,7 +48,7 @@ def gather_elements(call: Call) -> Answer:
 @importer("GatherND")
 def gather_nd(call: Call) -> Answer:
     x, indices = call.value(0), call.value(1)
-    batch = call.int("batch_dims")
+    batch = call.integer("batch_dims")
     _check_tuples(call, indices, x.shape[max(batch, 0) :])
     return call.emit(ops.GatherNd(batch), x, indices)
 
@@ -83,15 +83,15 @@ def one_hot(call: Call) -> Answer:
     depth = int(call.numbers(1, "depth").reshape(-1)[0])
     if indices.dtype.is_float:
         indices = cast(call, indices, DType.I64)
-    return call.emit(ops.OneHot(depth, call.int("axis", -1)), indices, call.value(2))
+    return call.emit(ops.OneHot(depth, call.integer("axis", -1)), indices, call.value(2))
 
 
 @importer("TopK")
 def top_k(call: Call) -> Answer:
     x = call.value(0)
-    k = call.int("k") if call.version < 10 else int(call.numbers(1, "k").reshape(-1)[0])
+    k = call.integer("k") if call.version < 10 else int(call.numbers(1, "k").reshape(-1)[0])
     axis = call.axis(len(x.shape), -1)
-    op = ops.TopK(k, axis, bool(call.int("largest", 1)), bool(call.int("sorted", 1)))
+    op = ops.TopK(k, axis, bool(call.integer("largest", 1)), bool(call.integer("sorted", 1)))
     return list(call.emit_all(op, x))
 
 

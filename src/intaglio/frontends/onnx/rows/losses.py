@@ -33,7 +33,7 @@ def _loss(call: Call, x: Value, target: Value, weight: Value | None) -> Value:
     ignored: Value | None = None
     place = target
     if "ignore_index" in call.attributes:
-        ignored = call.emit(ops.Equal(), target, call.constant(np.asarray(call.int("ignore_index"), np.int64)))
+        ignored = call.emit(ops.Equal(), target, call.constant(np.asarray(call.integer("ignore_index"), np.int64)))
         place = call.emit(ops.Where(), ignored, call.constant(np.asarray(0, np.int64)), target)
     wide = reshape(call, place, (place.shape[0], 1, *place.shape[1:]))
     picked = call.emit(ops.GatherElements(1), x, wide)

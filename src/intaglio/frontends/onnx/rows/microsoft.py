@@ -18,6 +18,7 @@ from intaglio.frontends.onnx.rows.products import gemm_by, scaled
 from intaglio.frontends.onnx.rows.quantised import check_scale
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.numeric import int_range
 
 MS = "com.microsoft"
 
@@ -30,7 +31,7 @@ def activated(call: Call, x: Value) -> Value:
         case "":
             return x
         case "LeakyRelu":
-            return call.emit(ops.LeakyRelu(parameters[0] if parameters else call.float("leaky_relu_alpha", 0.01)), x)
+            return call.emit(ops.LeakyRelu(parameters[0] if parameters else call.real("leaky_relu_alpha", 0.01)), x)
         case "Clip":
             return call.emit(ops.Clip(*parameters[:2]), x)
         case "HardSigmoid":
@@ -56,10 +57,10 @@ def fused_gemm(call: Call) -> Answer:
 
 @importer("FusedMatMul", "TransposeMatMul", domain=MS)
 def fused_matmul(call: Call) -> Answer:
-    if call.int("transBatchA") or call.int("transBatchB"):
+    if call.integer("transBatchA") or call.integer("transBatchB"):
         raise unsupported("`FusedMatMul` with transposed batch axes")
-    op = ops.MatMul(bool(call.int("transA")), bool(call.int("transB")))
-    return scaled(call, call.emit(op, call.value(0), call.value(1)), call.float("alpha", 1.0))
+    op = ops.MatMul(bool(call.integer("transA")), bool(call.integer("transB")))
+    return scaled(call, call.emit(op, call.value(0), call.value(1)), call.real("alpha", 1.0))
 
 
 @importer("Gelu", domain=MS)
@@ -81,7 +82,7 @@ def fast_gelu(call: Call) -> Answer:
 @importer("QuickGelu", domain=MS)
 def quick_gelu(call: Call) -> Answer:
     x = call.value(0)
-    return call.emit(ops.Mul(), x, call.emit(ops.Sigmoid(), scaled(call, x, call.float("alpha", 1.702))))
+    return call.emit(ops.Mul(), x, call.emit(ops.Sigmoid(), scaled(call, x, call.real("alpha", 1.702))))
 
 
 importer("LayerNormalization", domain=MS)(layer_norm)
@@ -91,7 +92,7 @@ importer("LayerNormalization", domain=MS)(layer_norm)
 @importer("SimplifiedLayerNormalization")
 def simplified_layer_norm(call: Call) -> Answer:
     x = call.value(0)
-    return rms_norm(call, x, call.maybe(1), call.axis(len(x.shape), -1), call.float("epsilon", 1e-5))
+    return rms_norm(call, x, call.maybe(1), call.axis(len(x.shape), -1), call.real("epsilon", 1e-5))
 
 
 @importer("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MS)
@@ -101,7 +102,7 @@ def skip_layer_norm(call: Call) -> Answer:
     bias = call.maybe(3 if simple else 4)
     if bias is not None:
         total = call.emit(ops.Add(), total, bias)
-    epsilon = call.float("epsilon", 1e-12)
+    epsilon = call.real("epsilon", 1e-12)
     if simple:
         y = rms_norm(call, total, call.value(2), len(total.shape) - 1, epsilon)
     else:
@@ -120,7 +121,7 @@ def embed_layer_norm(call: Call) -> Answer:
         total = call.emit(ops.Add(), total, part(call, positions, 0, 0, ids.shape[1]))
     if segments is not None and kinds is not None:
         total = call.emit(ops.Add(), total, call.emit(ops.Gather(0), kinds, segments))
-    y = call.emit(ops.LayerNorm(-1, call.float("epsilon", 1e-12)), total, call.value(5), call.value(6))
+    y = call.emit(ops.LayerNorm(-1, call.real("epsilon", 1e-12)), total, call.value(5), call.value(6))
     if call.outputs < 2:
         return y
     if call.has(7):
@@ -134,9 +135,9 @@ def embed_layer_norm(call: Call) -> Answer:
 def attention(call: Call) -> Answer:
     """Self-attention over one packed projection: x W + b -> q, k, v per head."""
     x, w, b = call.value(0), call.value(1), call.maybe(2)
-    if call.has(4) or call.has(5) or call.outputs > 1 or call.int("do_rotary"):
+    if call.has(4) or call.has(5) or call.outputs > 1 or call.integer("do_rotary"):
         raise unsupported("`Attention` with a past, a bias or rotary embedding")
-    heads = call.int("num_heads")
+    heads = call.integer("num_heads")
     batch, length, _ = x.shape
     sizes = call.ints("qkv_hidden_sizes") or [w.shape[1] // 3] * 3
     if heads < 1 or any(s % heads for s in sizes):
@@ -148,13 +149,13 @@ def attention(call: Call) -> Answer:
         parts.append(transpose(call, piece, (0, 2, 1, 3)))
         start += size
     q, k, v = parts
-    scale = call.float("scale", 0.0) or 1 / math.sqrt(sizes[0] // heads)
+    scale = call.real("scale", 0.0) or 1 / math.sqrt(sizes[0] // heads)
     scores = scaled(call, call.emit(ops.MatMul(False, True), q, k), scale)
-    lowest = call.float("mask_filter_value", -10000.0)
+    lowest = call.real("mask_filter_value", -10000.0)
     mask = call.maybe(3)
     if mask is not None:
         scores = call.emit(ops.Add(), scores, _mask(call, mask, batch, length, lowest, scores))
-    if call.int("unidirectional"):
+    if call.integer("unidirectional"):
         triangle = np.triu(np.full((length, length), np.finfo(np.float32).min, np.float32), 1)
         scores = call.emit(ops.Add(), scores, cast(call, call.constant(triangle), scores.dtype))
     y = call.emit(ops.MatMul(), call.emit(ops.Softmax(-1), scores), v)
@@ -190,8 +191,8 @@ def _stored(call: Call, real: Value, at: int, like: Value) -> Value:
     check_scale(call, scale)
     if zero is None:
         zero = call.constant(np.zeros((), like.dtype.numpy), like.dtype)
-    info = np.iinfo(zero.dtype.numpy)
-    op = ops.Quantize(zero.dtype, int(info.min), int(info.max))
+    low, high = int_range(zero.dtype)
+    op = ops.Quantize(zero.dtype, low, high)
     return call.emit(op, real, reshape(call, scale, ()), reshape(call, zero, ()))
 
 
@@ -203,7 +204,7 @@ def qlinear_binary(call: Call) -> Answer:
 
 @importer("QLinearSigmoid", "QLinearLeakyRelu", domain=MS)
 def qlinear_unary(call: Call) -> Answer:
-    op = ops.Sigmoid() if call.op == "QLinearSigmoid" else ops.LeakyRelu(call.float("alpha", 0.01))
+    op = ops.Sigmoid() if call.op == "QLinearSigmoid" else ops.LeakyRelu(call.real("alpha", 0.01))
     return _stored(call, call.emit(op, _real(call, 0)), 3, call.value(0))
 
 
@@ -211,7 +212,7 @@ def qlinear_unary(call: Call) -> Answer:
 def qlinear_softmax(call: Call) -> Answer:
     x = _real(call, 0)
     axis = call.axis(len(x.shape), -1)
-    if call.int("opset") < 13 and axis != len(x.shape) - 1:
+    if call.integer("opset") < 13 and axis != len(x.shape) - 1:
         flat = reshape(call, x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
         y = reshape(call, call.emit(ops.Softmax(1), flat), x.shape)
     else:
@@ -222,7 +223,7 @@ def qlinear_softmax(call: Call) -> Answer:
 @importer("QLinearAveragePool", "QLinearGlobalAveragePool", domain=MS)
 def qlinear_average_pool(call: Call) -> Answer:
     x = _real(call, 0)
-    last = bool(call.int("channels_last"))
+    last = bool(call.integer("channels_last"))
     rank = len(x.shape)
     if last:
         x = transpose(call, x, (0, rank - 1, *range(1, rank - 1)))
@@ -230,7 +231,7 @@ def qlinear_average_pool(call: Call) -> Answer:
         y = call.emit(ops.Reduce("mean", tuple(range(2, rank)), True), x)
     else:
         kernel, strides, dilations, pads, declared = pool_window(call, x)
-        include = bool(call.int("count_include_pad"))
+        include = bool(call.integer("count_include_pad"))
         op = ops.AveragePool(
             tuple(kernel), tuple(strides), tuple(pads), tuple(dilations), count_include_pad=include,
             counted_pads=tuple(declared) if include and declared != pads else (),

@@ -15,13 +15,13 @@ from intaglio.ir.types import DType
 @importer("BatchNormalization")
 def batch_norm(call: Call) -> Answer:
     x, scale, bias, mean, var = (call.value(i) for i in range(5))
-    epsilon = call.float("epsilon", 1e-5)
-    if call.version >= 14 and call.int("training_mode"):
+    epsilon = call.real("epsilon", 1e-5)
+    if call.version >= 14 and call.integer("training_mode"):
         return _batch_norm_training(call, epsilon)
     kinds = {v.dtype for v in (scale, bias, mean, var)}
     if kinds != {x.dtype}:
         scale, bias, mean, var = (cast(call, v, x.dtype) for v in (scale, bias, mean, var))
-    if call.version < 9 and not call.int("spatial", 1):
+    if call.version < 9 and not call.integer("spatial", 1):
         centred = call.emit(ops.Sub(), x, mean)
         deviation = call.emit(ops.Sqrt(), call.emit(ops.Add(), var, call.like(epsilon, var)))
         scaled = call.emit(ops.Mul(), call.emit(ops.Div(), centred, deviation), scale)
@@ -36,7 +36,7 @@ def _batch_norm_training(call: Call, epsilon: float) -> Answer:
     centred = call.emit(ops.Sub(), x, now)
     square = call.emit(ops.Reduce("mean", axes, True), call.emit(ops.Mul(), centred, centred))
     now, square = (reshape(call, v, mean.shape) for v in (now, square))
-    momentum = call.float("momentum", 0.9)
+    momentum = call.real("momentum", 0.9)
 
     def mixed(old: Value, new: Value) -> Value:
         kept = call.emit(ops.Mul(), old, call.like(momentum, old))
@@ -50,7 +50,7 @@ def _batch_norm_training(call: Call, epsilon: float) -> Answer:
 def layer_norm(call: Call) -> Answer:
     x, scale, bias = call.value(0), call.maybe(1), call.maybe(2)
     axis = call.axis(len(x.shape), -1)
-    epsilon = call.float("epsilon", 1e-5)
+    epsilon = call.real("epsilon", 1e-5)
     y = call.emit(ops.LayerNorm(axis, epsilon), x, *_fitting(call, x, axis, scale, bias))
     if call.outputs < 2:
         return y
@@ -90,7 +90,7 @@ def rms_norm(call: Call, x: Value, scale: Value | None, axis: int, epsilon: floa
 @importer("RMSNormalization")
 def rms_norm_row(call: Call) -> Answer:
     x = call.value(0)
-    return rms_norm(call, x, call.maybe(1), call.axis(len(x.shape), -1), call.float("epsilon", 1e-5))
+    return rms_norm(call, x, call.maybe(1), call.axis(len(x.shape), -1), call.real("epsilon", 1e-5))
 
 
 @importer("InstanceNormalization")
@@ -99,7 +99,7 @@ def instance_norm(call: Call) -> Answer:
     if len(x.shape) < 3:
         raise Fault("shape-mismatch", f"`InstanceNormalization` of {list(x.shape)}")
     flat = reshape(call, x, (x.shape[0], x.shape[1], math.prod(x.shape[2:])))
-    y = reshape(call, call.emit(ops.LayerNorm(2, call.float("epsilon", 1e-5)), flat), x.shape)
+    y = reshape(call, call.emit(ops.LayerNorm(2, call.real("epsilon", 1e-5)), flat), x.shape)
     return _per_channel(call, y, scale, bias)
 
 
@@ -112,12 +112,12 @@ def _per_channel(call: Call, y: Value, scale: Value, bias: Value) -> Value:
 @importer("GroupNormalization")
 def group_norm(call: Call) -> Answer:
     x, scale, bias = (call.value(i) for i in range(3))
-    groups = call.int("num_groups")
+    groups = call.integer("num_groups")
     if len(x.shape) < 2 or groups < 1 or x.shape[1] % groups:
         raise Fault("bad-attribute", f"`GroupNormalization` of {list(x.shape)} in {groups} groups")
     each = x.shape[1] // groups
     flat = reshape(call, x, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
-    y = call.emit(ops.LayerNorm(2, call.float("epsilon", 1e-5)), flat)
+    y = call.emit(ops.LayerNorm(2, call.real("epsilon", 1e-5)), flat)
     if scale.shape == (groups,) and call.version < 21:
         y = reshape(call, y, (x.shape[0], groups, each, *x.shape[2:]))
         return reshape(call, _per_channel(call, y, scale, bias), x.shape)
@@ -127,7 +127,7 @@ def group_norm(call: Call) -> Answer:
 @importer("LpNormalization")
 def lp_norm(call: Call) -> Answer:
     x = call.value(0)
-    p = call.int("p", 2)
+    p = call.integer("p", 2)
     if p not in (1, 2):
         raise Fault("bad-attribute", f"`LpNormalization` with p {p}")
     axis = call.axis(len(x.shape), -1)
@@ -138,8 +138,8 @@ def lp_norm(call: Call) -> Answer:
 
 @importer("LRN")
 def lrn(call: Call) -> Answer:
-    size = call.int("size")
+    size = call.integer("size")
     if size < 1:
         raise Fault("bad-attribute", f"`LRN` over {size} elements")
-    op = ops.Lrn(size, call.float("alpha", 1e-4), call.float("beta", 0.75), call.float("bias", 1.0), 1)
+    op = ops.Lrn(size, call.real("alpha", 1e-4), call.real("beta", 0.75), call.real("bias", 1.0), 1)
     return call.emit(op, call.value(0))

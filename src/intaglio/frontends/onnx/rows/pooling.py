@@ -5,8 +5,8 @@ from __future__ import annotations
 from intaglio import ops
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.onnx.rows.build import reshape
 from intaglio.frontends.onnx.rows.convolution import auto_pad, same_pads, window
+from intaglio.frontends.onnx.rows.shaping import padded
 from intaglio.ir.graph import Value
 
 
@@ -25,7 +25,7 @@ def pool_window(call: Call, x: Value) -> tuple[list[int], list[int], list[int], 
     if min(pads) < 0:
         raise Fault("bad-attribute", f"`{call.op}` with negative pads {pads}")
     declared = list(pads)
-    if call.int("ceil_mode") and mode == "NOTSET":
+    if call.integer("ceil_mode") and mode == "NOTSET":
         for i in range(n):
             extent = (kernel[i] - 1) * dilations[i] + 1
             room = spatial[i] + pads[i] + pads[i + n] - extent
@@ -44,7 +44,7 @@ def max_pool(call: Call) -> Answer:
     kernel, strides, dilations, pads, _ = pool_window(call, x)
     fields = (tuple(kernel), tuple(strides), tuple(pads), tuple(dilations))
     if call.outputs > 1:
-        op = ops.MaxPoolIndices(*fields, storage_order=call.int("storage_order"))
+        op = ops.MaxPoolIndices(*fields, storage_order=call.integer("storage_order"))
         return list(call.emit_all(op, x))
     return call.emit(ops.MaxPool(*fields), x)
 
@@ -53,7 +53,7 @@ def max_pool(call: Call) -> Answer:
 def average_pool(call: Call) -> Answer:
     x = call.value(0)
     kernel, strides, dilations, pads, declared = pool_window(call, x)
-    include = bool(call.int("count_include_pad"))
+    include = bool(call.integer("count_include_pad"))
     op = ops.AveragePool(
         tuple(kernel), tuple(strides), tuple(pads), tuple(dilations), count_include_pad=include,
         counted_pads=tuple(declared) if include and declared != pads else (),
@@ -65,7 +65,7 @@ def average_pool(call: Call) -> Answer:
 def lp_pool(call: Call) -> Answer:
     x = call.value(0)
     kernel, strides, dilations, pads, _ = pool_window(call, x)
-    p = call.int("p", 2)
+    p = call.integer("p", 2)
     if p < 1:
         raise Fault("bad-attribute", f"`LpPool` with p {p}")
     return call.emit(ops.LpPool(tuple(kernel), tuple(strides), tuple(pads), tuple(dilations), p=p), x)
@@ -77,7 +77,7 @@ def global_pool(call: Call) -> Answer:
     axes = tuple(range(2, len(x.shape)))
     if call.op != "GlobalLpPool":
         return call.emit(ops.Reduce("mean" if call.op == "GlobalAveragePool" else "max", axes, True), x)
-    p = call.int("p", 2)
+    p = call.integer("p", 2)
     if p in (1, 2):
         return call.emit(ops.Reduce("l1" if p == 1 else "l2", axes, True), x)
     powered = call.emit(ops.Pow(), call.emit(ops.Abs(), x), call.like(p, x))
@@ -97,10 +97,9 @@ def max_unpool(call: Call) -> Answer:
     for i in range(n):
         inferred.append((x.shape[2 + i] - 1) * strides[i] + kernel[i] - pads[i] - pads[i + n])
     wanted = call.maybe_int_list(2, "output shape")
-    if wanted is not None and len(wanted) != len(inferred):
+    y = call.emit(ops.MaxUnpool(tuple(inferred)), x, indices)
+    if wanted is None or wanted == inferred:
+        return y
+    if len(wanted) != len(inferred):
         raise Fault("bad-attribute", f"`MaxUnpool` to {wanted}")
-    return call.emit(ops.MaxUnpool(tuple(wanted or inferred)), x, indices)
-
-
-def flattened(call: Call, x: Value) -> Value:
-    return reshape(call, x, (x.type.elements,))
+    return padded(call, y, [0] * len(wanted) + [w - n for w, n in zip(wanted, inferred, strict=True)])

@@ -40,10 +40,10 @@ def gemm(call: Call) -> Answer:
 
 def gemm_by(call: Call, a: Value, b: Value, c: Value | None) -> Value:
     """alpha goes into whichever operand is a constant, else into the product; beta into the bias."""
-    alpha, beta = call.float("alpha", 1.0), call.float("beta", 1.0)
+    alpha, beta = call.real("alpha", 1.0), call.real("beta", 1.0)
     if len(a.shape) != 2 or len(b.shape) != 2:
         raise Fault("shape-mismatch", f"`Gemm` of {list(a.shape)} and {list(b.shape)}")
-    op = ops.MatMul(bool(call.int("transA")), bool(call.int("transB")))
+    op = ops.MatMul(bool(call.integer("transA")), bool(call.integer("transB")))
     if alpha != 1.0 and b.data is not None:
         b, alpha = scaled(call, b, alpha), 1.0
     elif alpha != 1.0 and a.data is not None:
@@ -101,9 +101,7 @@ def _summed(call: Call, text: str, value: Value, keep: set[str]) -> tuple[str, V
     return "".join(c for c in text if c in keep), call.emit(ops.Reduce("sum", axes, False), value)
 
 
-def _pair(
-    call: Call, a: str, x: Value, b: str, y: Value, later: set[str], sizes: dict[str, int]
-) -> tuple[str, Value]:
+def _pair(call: Call, a: str, x: Value, b: str, y: Value, later: set[str], sizes: dict[str, int]) -> tuple[str, Value]:
     a, x = _summed(call, a, x, set(b) | later)
     b, y = _summed(call, b, y, set(a) | later)
     batch = [c for c in a if c in b and c in later]

@@ -14,6 +14,7 @@ from intaglio.frontends.onnx.tensors import PACKED, dtype_of
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import widen
+from intaglio.ops.numeric import int_range
 
 
 def check_scale(call: Call, scale: Value) -> None:
@@ -34,8 +35,11 @@ def spread(call: Call, x: Value, parameter: Value, axis: int, block: int) -> Val
     if block:
         expected = tuple(-(-n // block) if i == axis else n for i, n in enumerate(x.shape))
         if block < 0 or parameter.shape != expected:
-            raise Fault("bad-quantisation", f"blocks of {block} along axis {axis} of {list(x.shape)} need parameters of "
-                        f"{list(expected)}, got {list(parameter.shape)}")  # fmt: skip
+            raise Fault(
+                "bad-quantisation",
+                f"blocks of {block} along axis {axis} of {list(x.shape)} need parameters of {list(expected)}, "
+                f"got {list(parameter.shape)}",
+            )
         places = call.constant(np.arange(x.shape[axis], dtype=np.int64) // block)
         return call.emit(ops.Gather(axis), parameter, places)
     if parameter.shape != (x.shape[axis],):
@@ -47,7 +51,7 @@ def spread(call: Call, x: Value, parameter: Value, axis: int, block: int) -> Val
 def quantize_linear(call: Call) -> Answer:
     x, scale, zero = call.value(0), call.value(1), call.maybe(2)
     check_scale(call, scale)
-    code = call.int("output_dtype")
+    code = call.integer("output_dtype")
     if zero is not None and zero in call.walk.packed:
         code = call.walk.packed[zero]
     if code in PACKED:
@@ -57,9 +61,8 @@ def quantize_linear(call: Call) -> Answer:
         to = zero.dtype if zero is not None else dtype_of(code or 2, "the result of `QuantizeLinear`")
         if not to.is_int:
             raise Fault("unsupported-type", f"`QuantizeLinear` to {to.value}")
-        info = np.iinfo(to.numpy)
-        low, high = int(info.min), int(info.max)
-    axis, block = call.int("axis", 1), call.int("block_size")
+        low, high = int_range(to)
+    axis, block = call.integer("axis", 1), call.integer("block_size")
     if zero is None:
         zero = call.constant(np.zeros(scale.shape, to.numpy), to)
     zero = spread(call, x, zero, axis, block)
@@ -70,9 +73,9 @@ def quantize_linear(call: Call) -> Answer:
 def dequantize_linear(call: Call) -> Answer:
     x, scale, zero = call.value(0), call.value(1), call.maybe(2)
     check_scale(call, scale)
-    code = call.int("output_dtype")
+    code = call.integer("output_dtype")
     to = dtype_of(code, "the result of `DequantizeLinear`") if code else scale.dtype
-    axis, block = call.int("axis", 1), call.int("block_size")
+    axis, block = call.integer("axis", 1), call.integer("block_size")
     if zero is None:
         zero = call.constant(np.zeros(scale.shape, x.dtype.numpy), x.dtype)
     if zero.dtype is not x.dtype:
@@ -110,9 +113,9 @@ def matmul_integer(call: Call) -> Answer:
 def requantised(call: Call, total: Value, factor: Value, zero: Value) -> Value:
     """round(total * factor) + zero_point, saturated."""
     real = call.emit(ops.Mul(), cast(call, total, DType.F32), factor)
-    info = np.iinfo(zero.dtype.numpy)
+    low, high = int_range(zero.dtype)
     one = call.constant(np.asarray(1.0, np.float32))
-    op = ops.Quantize(zero.dtype, int(info.min), int(info.max))
+    op = ops.Quantize(zero.dtype, low, high)
     return call.emit(op, real, one, reshape(call, zero, ()) if zero.type.elements == 1 else zero)
 
 

@@ -32,19 +32,19 @@ def recurrent(call: Call) -> Answer:
     alpha = tuple(next(alphas, ALPHA[n]) if n in ALPHA else 0.0 for n in names)
     beta = tuple(next(betas, BETA[n]) if n in BETA else 0.0 for n in names)
     r = call.value(2)
-    hidden = call.int("hidden_size", r.shape[-1] if r.shape else 0)
-    clip = call.float("clip", math.inf) if "clip" in call.attributes else math.inf
+    hidden = call.integer("hidden_size", r.shape[-1] if r.shape else 0)
+    clip = call.real("clip", math.inf) if "clip" in call.attributes else math.inf
     if hidden < 1 or not clip > 0:
         raise Fault("bad-attribute", f"`{call.op}` with hidden size {hidden} and clip {clip}")
-    fields = (hidden, direction, tuple(names), alpha, beta, clip, bool(call.int("layout")))
+    fields = (hidden, direction, tuple(names), alpha, beta, clip, bool(call.integer("layout")))
     operands = [call.maybe(i) for i in range(8 if call.op == "LSTM" else 6)]
     while operands and operands[-1] is None:
         operands.pop()
     match call.op:
         case "LSTM":
-            return list(call.emit_all(ops.Lstm(*fields, input_forget=bool(call.int("input_forget"))), *operands))
+            return list(call.emit_all(ops.Lstm(*fields, input_forget=bool(call.integer("input_forget"))), *operands))
         case "GRU":
-            op = ops.Gru(*fields, linear_before_reset=bool(call.int("linear_before_reset")))
+            op = ops.Gru(*fields, linear_before_reset=bool(call.integer("linear_before_reset")))
             return list(call.emit_all(op, *operands))
         case _:
             return list(call.emit_all(ops.Rnn(*fields), *operands))

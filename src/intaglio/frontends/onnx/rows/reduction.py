@@ -21,9 +21,9 @@ KINDS = {
 def reduce(call: Call) -> Answer:
     x = call.value(0)
     axes = call.axes(1, len(x.shape))
-    keep = bool(call.int("keepdims", 1))
+    keep = bool(call.integer("keepdims", 1))
     if not axes:
-        if call.int("noop_with_empty_axes"):
+        if call.integer("noop_with_empty_axes"):
             return call.emit(ops.Reduce(KINDS[call.op], (), keep), x) if KINDS[call.op] not in _PLAIN else x
         axes = tuple(range(len(x.shape)))
     return call.emit(ops.Reduce(KINDS[call.op], tuple(sorted(axes)), keep), x)
@@ -37,7 +37,7 @@ def arg_reduce(call: Call) -> Answer:
     x = call.value(0)
     kind = "max" if call.op == "ArgMax" else "min"
     axis = call.axis(len(x.shape), 0)
-    op = ops.ArgReduce(kind, axis, bool(call.int("keepdims", 1)), bool(call.int("select_last_index")))
+    op = ops.ArgReduce(kind, axis, bool(call.integer("keepdims", 1)), bool(call.integer("select_last_index")))
     return call.emit(op, x)
 
 
@@ -57,7 +57,7 @@ def softmax(call: Call) -> Answer:
 def cumsum(call: Call) -> Answer:
     x = call.value(0)
     axis = call.checked_axis(int(call.numbers(1, "axis").reshape(-1)[0]), len(x.shape))
-    return call.emit(ops.Cumsum(axis, bool(call.int("exclusive")), bool(call.int("reverse"))), x)
+    return call.emit(ops.Cumsum(axis, bool(call.integer("exclusive")), bool(call.integer("reverse"))), x)
 
 
 @importer("CumProd")
@@ -68,13 +68,13 @@ def cumprod(call: Call) -> Answer:
     size = x.shape[axis]
     if size > 512:
         raise unsupported(f"`CumProd` over {size} elements")
-    order = list(range(size))[:: -1 if call.int("reverse") else 1]
+    order = list(range(size))[:: -1 if call.integer("reverse") else 1]
     one = call.emit(ops.Expand(tuple(1 if i == axis else n for i, n in enumerate(x.shape))), call.like(1, x))
     running: Value | None = None
     results: dict[int, Value] = {}
     for i in order:
         item = part(call, x, axis, i, 1)
-        if call.int("exclusive"):
+        if call.integer("exclusive"):
             results[i] = one if running is None else running
             running = item if running is None else call.emit(ops.Mul(), running, item)
         else:

@@ -105,7 +105,7 @@ def scan(call: Call) -> Answer:
     graph = call.graph("body")
     if call.version < 9:
         raise unsupported("`Scan` of opset 8 works on batches", "convert the model to opset 9 or newer")
-    number = call.int("num_scan_inputs")
+    number = call.integer("num_scan_inputs")
     states = len(call.inputs) - number
     if not 0 < number <= len(call.inputs):
         raise Fault("bad-attribute", f"`Scan` over {number} of {len(call.inputs)} inputs")

@@ -19,7 +19,7 @@ def construct(call: Call) -> Answer:
 
 @importer("SequenceEmpty")
 def empty(call: Call) -> Answer:
-    return Items([], dtype_of(call.int("dtype", 1), "a sequence"))
+    return Items([], dtype_of(call.integer("dtype", 1), "a sequence"))
 
 
 def _position(call: Call, index: int, size: int) -> int:
@@ -82,7 +82,7 @@ def split_to_sequence(call: Call) -> Answer:
     parts, start = [], 0
     for count in sizes:
         piece = part(call, x, axis, start, count)
-        if split is None and not call.int("keepdims", 1):
+        if split is None and not call.integer("keepdims", 1):
             piece = reshape(call, piece, x.shape[:axis] + x.shape[axis + 1 :])
         parts.append(piece)
         start += count
@@ -95,10 +95,10 @@ def concat_from_sequence(call: Call) -> Answer:
     if not values or len(values) != len(call.sequence(0).values):
         raise unsupported("`ConcatFromSequence` of an empty sequence")
     rank = len(values[0].shape)
-    if call.int("new_axis"):
-        axis = call.checked_axis(call.int("axis"), rank + 1)
+    if call.integer("new_axis"):
+        axis = call.checked_axis(call.integer("axis"), rank + 1)
         return concat(call, [unsqueeze(call, v, axis) for v in values], axis)
-    return concat(call, values, call.checked_axis(call.int("axis"), rank))
+    return concat(call, values, call.checked_axis(call.integer("axis"), rank))
 
 
 @importer("Optional")
@@ -118,5 +118,3 @@ def get_element(call: Call) -> Answer:
     if item is None or isinstance(item, Absent):
         raise Fault("bad-graph", "`OptionalGetElement` of nothing")
     return item
-
-

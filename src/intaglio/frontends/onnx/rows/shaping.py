@@ -18,13 +18,13 @@ from intaglio.ir.types import broadcast_shapes
 def reshape_row(call: Call) -> Answer:
     x = call.value(0)
     wanted = call.int_list(1, "shape") if call.version >= 5 else (call.ints("shape") or [])
-    return reshape(call, x, resolved_shape(call, x, wanted, bool(call.int("allowzero"))))
+    return reshape(call, x, resolved_shape(call, x, wanted, bool(call.integer("allowzero"))))
 
 
 @importer("Flatten")
 def flatten(call: Call) -> Answer:
     x = call.value(0)
-    axis = call.int("axis", 1)
+    axis = call.integer("axis", 1)
     if not -len(x.shape) <= axis <= len(x.shape):
         raise Fault("bad-attribute", f"`axis` {axis} of `Flatten` is out of range for rank {len(x.shape)}")
     axis = axis + len(x.shape) if axis < 0 else axis
@@ -108,7 +108,7 @@ def split(call: Call) -> Answer:
     if sizes is None:
         sizes = call.maybe_int_list(1, "split sizes")
     if sizes is None:
-        count = call.int("num_outputs", call.outputs)
+        count = call.integer("num_outputs", call.outputs)
         if count < 1:
             raise Fault("bad-attribute", f"`Split` into {count} parts")
         each = -(-x.shape[axis] // count)
@@ -161,7 +161,7 @@ def pad(call: Call) -> Answer:
     value = 0.0
     if call.version < 11:
         pads = call.ints("pads") or call.ints("paddings") or []
-        value = call.float("value", 0.0)
+        value = call.real("value", 0.0)
     else:
         pads = call.int_list(1, "pads")
         fill = call.maybe_numbers(2, "padding value")
@@ -199,7 +199,7 @@ def padded(call: Call, x: Value, pads: list[int], mode: str = "constant", value:
 
 @importer("DepthToSpace")
 def depth_to_space(call: Call) -> Answer:
-    x, b = call.value(0), call.int("blocksize")
+    x, b = call.value(0), call.integer("blocksize")
     mode = call.text("mode", "DCR")
     if b < 1 or len(x.shape) != 4 or x.shape[1] % (b * b):
         raise Fault("bad-attribute", f"`DepthToSpace` of {list(x.shape)} with block size {b}")
@@ -216,11 +216,15 @@ def depth_to_space(call: Call) -> Answer:
 
 @importer("SpaceToDepth")
 def space_to_depth(call: Call) -> Answer:
-    x, b = call.value(0), call.int("blocksize")
+    x, b = call.value(0), call.integer("blocksize")
     if b < 1 or len(x.shape) != 4 or x.shape[2] % b or x.shape[3] % b:
         raise Fault("bad-attribute", f"`SpaceToDepth` of {list(x.shape)} with block size {b}")
     n, c, h, w = x.shape
-    y = transpose(call, reshape(call, x, (n, c, h // b, b, w // b, b)), (0, 3, 5, 1, 2, 4))
+    mode = call.text("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise Fault("bad-attribute", f"`SpaceToDepth` in the mode `{mode}`")
+    perm = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    y = transpose(call, reshape(call, x, (n, c, h // b, b, w // b, b)), perm)
     return reshape(call, y, (n, c * b * b, h // b, w // b))
 
 
@@ -228,12 +232,12 @@ def space_to_depth(call: Call) -> Answer:
 def trilu(call: Call) -> Answer:
     k = call.maybe_numbers(1, "diagonal")
     offset = 0 if k is None else int(k.reshape(-1)[0])
-    return call.emit(ops.Trilu(bool(call.int("upper", 1)), offset), call.value(0))
+    return call.emit(ops.Trilu(bool(call.integer("upper", 1)), offset), call.value(0))
 
 
 @importer("ReverseSequence")
 def reverse_sequence(call: Call) -> Answer:
-    op = ops.ReverseSequence(call.int("batch_axis", 1), call.int("time_axis", 0))
+    op = ops.ReverseSequence(call.integer("batch_axis", 1), call.integer("time_axis", 0))
     return call.emit(op, call.value(0), call.value(1))
 
 
@@ -273,14 +277,14 @@ def affine_grid(call: Call) -> Answer:
     """theta [N,d,d+1] times the homogeneous coordinates of a grid, which are constants."""
     theta = call.value(0)
     size = call.int_list(1, "size")
-    align = bool(call.int("align_corners"))
+    align = bool(call.integer("align_corners"))
     spatial = size[2:]
     if len(spatial) not in (2, 3) or min(size) < 1:
         raise unsupported(f"`AffineGrid` for the size {size}")
     lines = []
     for n in spatial:
-        line = np.linspace(-1, 1, n) if align and n > 1 else (np.arange(n) * 2 + 1) / n - 1 if not align else np.zeros(n)
-        lines.append(line)
+        centres = (np.arange(n) * 2 + 1) / n - 1
+        lines.append(centres if not align else np.linspace(-1, 1, n) if n > 1 else np.zeros(n))
     mesh = np.meshgrid(*lines, indexing="ij")
     points = np.stack([*[m.reshape(-1) for m in mesh[::-1]], np.ones(math.prod(spatial))], axis=1)
     grid = call.constant(points.astype(np.float64))

@@ -50,7 +50,7 @@ def dft(call: Call) -> Answer:
         axis = call.axis(rank, 1)
     if axis == rank - 1:
         raise Fault("bad-attribute", "`DFT` along the axis of real and imaginary parts")
-    inverse, onesided = bool(call.int("inverse")), bool(call.int("onesided"))
+    inverse, onesided = bool(call.integer("inverse")), bool(call.integer("onesided"))
     wanted = call.maybe_numbers(1, "length")
     length = x.shape[axis] if wanted is None else int(wanted.reshape(-1)[0])
     if length < 1:
@@ -114,7 +114,7 @@ def stft(call: Call) -> Answer:
     cut = call.emit(ops.Gather(1), x, call.constant(places.astype(np.int64)))
     if window is not None:
         cut = call.emit(ops.Mul(), cut, reshape(call, window, (length, 1)))
-    bins = length // 2 + 1 if call.int("onesided", 1) else length
+    bins = length // 2 + 1 if call.integer("onesided", 1) else length
     flat = reshape(call, cut, (x.shape[0], frames, length * x.shape[2]))
     z = _times(call, flat, dft_matrix(length, bins, x.shape[2], False))
     return reshape(call, z, (x.shape[0], frames, bins, 2))
@@ -125,7 +125,7 @@ def mel_weight_matrix(call: Call) -> Answer:
     """As the specification computes it: triangles between centres that are equally spaced in mel."""
     mels, length, rate = (int(call.numbers(i, "parameters").reshape(-1)[0]) for i in range(3))
     low, high = (float(call.numbers(i, "parameters").reshape(-1)[0]) for i in (3, 4))
-    dtype = dtype_of(call.int("output_datatype", 1), "the result of `MelWeightMatrix`")
+    dtype = dtype_of(call.integer("output_datatype", 1), "the result of `MelWeightMatrix`")
     if not (0 < mels < 2**16 and 0 < length < 2**20 and rate > 0 and 0 <= low < high):
         raise Fault("bad-attribute", "`MelWeightMatrix` has parameters out of range")
     spectrum = length // 2 + 1
