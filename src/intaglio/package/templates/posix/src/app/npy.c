@@ -119,7 +119,7 @@ static int check_header(const char *path, const char *header, const npy_tensor *
         return 1;
     }
     if (!same_descr(descr, tensor->type)) {
-        fprintf(stderr, "error: %s has type %.6s, but input %s needs %s (%s)\n", path, descr, tensor->name,
+        fprintf(stderr, "error: %s has type %.5s, but input %s needs %s (%s)\n", path, descr, tensor->name,
                 TYPES[tensor->type].name, TYPES[tensor->type].descr);
         return 1;
     }

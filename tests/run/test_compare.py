@@ -1,0 +1,49 @@
+"""What counts as the same."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intaglio.ir.types import DType
+from intaglio.run.compare import compare
+
+F32 = DType.F32
+
+
+def floats(*values: float) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+    return np.array(values, np.float32)
+
+
+def test_the_bound_is_relative_to_the_largest_value() -> None:
+    assert compare("y", floats(1000, 0.05), floats(1000, 0), F32).ok
+    assert not compare("y", floats(1, 0.05), floats(1, 0), F32).ok
+
+
+def test_nan_equals_nan_and_infinity_itself() -> None:
+    odd = floats(np.nan, np.inf, -np.inf, 1)
+    assert compare("y", odd, odd, F32).ok
+    assert not compare("y", floats(0, 1), floats(np.nan, 1), F32).ok
+    assert not compare("y", floats(np.inf, 1), floats(-np.inf, 1), F32).ok
+
+
+def test_integers_are_counted_one_by_one() -> None:
+    got, want = np.array([1, 2, 3], np.int64), np.array([1, 5, 4], np.int64)
+    row = compare("y", got, want, DType.I64)
+    assert (row.mismatches, row.ok) == (2, False)
+
+
+def test_other_figures() -> None:
+    row = compare("y", floats(1, 2, 3.003), floats(1, 2, 3), F32, tolerance=0.01)
+    assert row.ok
+    assert row.top1 == 1.0
+    assert 0.999 < row.cosine <= 1
+    assert row.sqnr_db is not None
+    assert 60 < row.sqnr_db < 65
+
+
+def test_sizes_that_differ_are_wrong() -> None:
+    assert not compare("y", floats(1), floats(1, 2), F32).ok
+
+
+def test_empty_outputs_are_the_same() -> None:
+    assert compare("y", floats(), floats(), F32).ok
