@@ -1,0 +1,80 @@
+"""What the kernel stage hands to the stages after it: plain data, no C text yet.
+
+    Program
+      layers     in order of execution: which kernel is called with which arguments
+      kernels    each distinct kernel once; layers of equal shape share one
+      constants  packed weights by name, in the order in which kernels read them
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.ir.types import DType
+
+
+class KernelFacts(Protocol):
+    """What the stages after the kernels need to know of one."""
+
+    in_place: bool  # may the output be the same memory as an operand of its shape?
+    fallible: bool
+
+
+K = TypeVar("K", bound=KernelFacts)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueArg:
+    """A value of the graph: in the arena, or a pointer that the caller of NAME_run gave."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantArg:
+    """A packed constant of the program, by name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchArg:
+    """Working memory of this layer only, in the arena."""
+
+    bytes: int
+
+
+Argument = ValueArg | ConstantArg | ScratchArg
+
+
+@dataclass(slots=True)
+class Layer(Generic[K]):
+    """One call in NAME_run. `arguments` are in the order of `kernel.params`."""
+
+    name: str  # C-safe, unique
+    node: Node
+    kernel: K
+    arguments: tuple[Argument, ...]
+    macs: int
+    scratch_offset: int = -1  # set by the memory stage when there is a ScratchArg
+
+
+@dataclass(slots=True)
+class Constant:
+    name: str
+    data: Array
+    dtype: DType
+
+
+@dataclass(slots=True)
+class Program(Generic[K]):
+    graph: Graph
+    layers: list[Layer[K]]
+    kernels: list[K]  # distinct, `kernel.name` is the C function's name
+    constants: list[Constant]
+    isa: str  # instruction set of the vector types, "scalar" where there is none
+    arena_bytes: int = 0
+    lower_bound_bytes: int = 0
+    in_place: dict[str, str] = field(default_factory=dict)  # output value -> input value whose memory it takes over

@@ -1,0 +1,273 @@
+"""The graph as text, and back. `parse_graph(print_graph(g))` prints the same again, to the byte.
+
+    intaglio-ir 1
+    model digits stage=memory target=x86-64-v3
+    input x "input:0": f32[1,1,8,8] @input+0
+    const b1: f32[4] = [0.5, 1.0, -1.0, 0.0]
+    const w1 "conv1.weight": f32[16,1,3,3] sha256:0123456789abcdef
+    h: f32[1,8,8,16] NHWC @arena+0 = conv(x, w1, b1, pads=(1,1,1,1), epilogue=[relu(0)]) using conv_nhwc(tile=6x2)  # /conv1
+    output h "probabilities"
+
+One line a value; each stage adds to the same line. After `#`: the node of the model it comes from. `_` is an absent operand.
+`when c` guards a node. Attributes are the fields of the operator's dataclass that differ from their defaults.
+The grammar is in docs/reference/ir.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Mapping
+from enum import Enum
+
+import numpy as np
+
+from intaglio.errors import ModelError, quoted
+from intaglio.ir.graph import Address, Array, Graph, Node, State, Value
+from intaglio.ir.operator import REGISTRY, Op, Step
+from intaglio.ir.text_parser import Line, ParseError
+from intaglio.ir.types import DType, TensorType
+from intaglio.ir.weights import INLINE_ELEMENTS, digest
+
+VERSION = 1
+_PLAIN_SOURCE = re.compile(r"[!-~]([ -~]*[!-~])?")
+
+
+# Printing ---------------------------------------------------------------------------------------------------------------
+
+
+def print_graph(graph: Graph) -> str:
+    lines = [f"intaglio-ir {VERSION}", f"model {graph.name} stage={graph.stage}" + (f" target={graph.target}" if graph.target else "")]
+    for value in graph.inputs:
+        lines.append(f"input {_declaration(value)}")
+    for value in graph.constants():
+        lines.append(f"const {_declaration(value)} {_contents(value)}")
+    for state in graph.states:
+        lines.append(f"state {state.input.name} = {state.output.name}")
+    lines += [_node(node) for node in graph.nodes]
+    for value, name in zip(graph.outputs, graph.output_names or [""] * len(graph.outputs), strict=True):
+        lines.append(f"output {value.name}" + (f" {json.dumps(name)}" if name else ""))
+    return "\n".join(lines) + "\n"
+
+
+def _declaration(value: Value) -> str:
+    origin = f" {json.dumps(value.origin)}" if value.origin and value.origin != value.name else ""
+    place = f" {value.address}" if value.address is not None else ""
+    return f"{value.name}{origin}: {value.type}{place}"
+
+
+def _contents(value: Value) -> str:
+    assert value.data is not None
+    if value.data.size > INLINE_ELEMENTS:
+        return f"sha256:{digest(value.data)}"
+    flat = [print_attribute(v.item()) for v in value.data.reshape(-1)]
+    return f"= {flat[0]}" if value.data.shape == () else f"= [{', '.join(flat)}]"
+
+
+def _node(node: Node) -> str:
+    outs = ", ".join(_declaration(v) for v in node.outputs)
+    args = ["_" if v is None else v.name for v in node.inputs]
+    text = f"{outs} = {node.op.NAME}({', '.join(args + print_fields(node.op))})"
+    if node.using:
+        text += f" using {node.using}"
+    if node.when is not None:
+        text += f" when {node.when.name}"
+    if node.source:
+        plain = _PLAIN_SOURCE.fullmatch(node.source) and not node.source.startswith('"')
+        text += f"  # {node.source if plain else json.dumps(node.source)}"
+    return text
+
+
+def print_fields(op: Op) -> list[str]:
+    out = []
+    for field in dataclasses.fields(op):
+        value = getattr(op, field.name)
+        if not _same(value, field.default):
+            out.append(f"{field.name}={print_attribute(value)}")
+    return out
+
+
+def _same(a: object, b: object) -> bool:
+    if type(a) is not type(b):
+        return False
+    return a == b or (isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b))
+
+
+def print_attribute(value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            return repr(value)
+        case str():
+            return json.dumps(value)
+        case Enum():
+            return str(value.value) or "none"
+        case tuple() if value and isinstance(value[0], Step):
+            steps = [f"{s.op.NAME}({', '.join([str(a) for a in s.args] + print_fields(s.op))})" for s in value]
+            return f"[{', '.join(steps)}]"
+        case tuple():
+            return f"({','.join(print_attribute(v) for v in value)})"
+    raise AssertionError(f"no text for {value!r}")
+
+
+# Parsing ----------------------------------------------------------------------------------------------------------------
+
+
+def parse_graph(text: str, arrays: Mapping[str, Array] | None = None, file: str = "text") -> Graph:
+    """Raises ModelError with the line that is wrong."""
+    graph = Graph("model")
+    reader = _Reader(graph, arrays or {})
+    lines = text.splitlines()
+    if not lines or lines[0].split() != ["intaglio-ir", str(VERSION)]:
+        found = quoted(lines[0], 40) if lines else "an empty file"
+        raise ModelError("not-ir", f"{quoted(file)} starts with {found}", hint=f"IR files start with `intaglio-ir {VERSION}`")
+    for number, raw in enumerate(lines[1:], 2):
+        if not raw.strip() or raw.lstrip().startswith("#"):
+            continue
+        try:
+            reader.line(Line(raw))
+        except ParseError as error:
+            where = f"{file}, line {number}"
+            raise ModelError("bad-ir", str(error), where=where, hint=error.hint or "docs/reference/ir.md has the grammar") from None
+    try:
+        reader.finish()
+    except ParseError as error:
+        raise ModelError("bad-ir", str(error), where=file, hint=error.hint) from None
+    return graph
+
+
+class _Reader:
+    def __init__(self, graph: Graph, arrays: Mapping[str, Array]) -> None:
+        self.graph = graph
+        self.arrays = arrays
+        self.values: dict[str, Value] = {}
+        self.states: list[tuple[str, str]] = []
+
+    def line(self, line: Line) -> None:
+        word = line.word_ahead()
+        if word == "model":
+            self._model(line)
+        elif word == "input":
+            line.name()
+            self.graph.inputs.append(self._declare(line))
+            line.end()
+        elif word == "const":
+            self._const(line)
+        elif word == "state":
+            line.name()
+            fed = line.name()
+            line.expect("=")
+            self.states.append((fed, line.name()))
+            line.end()
+        elif word == "output":
+            line.name()
+            self.graph.outputs.append(self._known(line.name()))
+            self.graph.output_names.append(line.string() if line.peek('"') else "")
+            line.end()
+        else:
+            self._node(line)
+
+    def _model(self, line: Line) -> None:
+        line.name()
+        self.graph.name = line.name()
+        while not line.at_end():
+            key = line.name()
+            line.expect("=")
+            value = line.token(r"[\w.+-]+", "a word")
+            if key == "stage":
+                self.graph.stage = value
+            elif key == "target":
+                self.graph.target = value
+            else:
+                raise ParseError(f"`model` has no {quoted(key)}")
+
+    def _declare(self, line: Line) -> Value:
+        name = line.name()
+        if name in self.values:
+            raise ParseError(f"{quoted(name)} is defined twice")
+        origin = line.string() if line.peek('"') else ""
+        line.expect(":")
+        value = Value(name, line.type(), origin)
+        if line.peek("@"):
+            value.address = Address(*line.address())
+        self.values[name] = value
+        self.graph.names.add(name)
+        return value
+
+    def _known(self, name: str) -> Value:
+        if name not in self.values:
+            raise ParseError(f"{quoted(name)} is not defined above this line")
+        return self.values[name]
+
+    def _const(self, line: Line) -> None:
+        line.name()
+        value = self._declare(line)
+        if line.peek("="):
+            line.expect("=")
+            literal = line.literal()
+            value.data = _array(literal, value.type)
+        else:
+            line.expect("sha256:")
+            wanted = line.token(r"[0-9a-f]+", "a digest")
+            value.data = _stored(value, self.arrays, wanted)
+        line.end()
+
+    def _node(self, line: Line) -> None:
+        outputs = [self._declare(line)]
+        while line.peek(","):
+            line.expect(",")
+            outputs.append(self._declare(line))
+        line.expect("=")
+        op, args = line.operator()
+        node = Node(op, [None if a == "_" else self._known(a) for a in args], outputs)
+        while not line.at_end():
+            word = line.name()
+            if word == "using":
+                node.using = line.using()
+            elif word == "when":
+                node.when = self._known(line.name())
+            else:
+                raise ParseError(f"expected `using` or `when`, found {quoted(word)}")
+        node.source = line.comment
+        self.graph.nodes.append(node)
+
+    def finish(self) -> None:
+        for fed, out in self.states:
+            self.graph.states.append(State(self._known(fed), self._known(out)))
+        if not any(self.graph.output_names):
+            self.graph.output_names = [v.origin or v.name for v in self.graph.outputs]
+
+
+def _array(literal: object, type: TensorType) -> Array:
+    items = list(literal) if isinstance(literal, (list, tuple)) else [literal]
+    if len(items) != type.elements:
+        raise ParseError(f"the constant has {len(items)} elements, its type {type} has {type.elements}")
+    try:
+        return np.asarray(items, type.dtype.numpy).reshape(type.shape)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ParseError(f"the constant does not fit its type {type}: {error}") from None
+
+
+def _stored(value: Value, arrays: Mapping[str, Array], wanted: str) -> Array:
+    if value.name not in arrays:
+        raise ParseError(f"the weights {quoted(value.name)} are not in the .safetensors file", "keep the .ig and its .safetensors together")
+    data = arrays[value.name]
+    if value.type.dtype is DType.BOOL:
+        data = data.view(np.bool_)
+    if data.shape != value.type.shape or data.dtype != value.type.dtype.numpy:
+        raise ParseError(f"{quoted(value.name)} is stored as {data.dtype}{list(data.shape)}, the text says {value.type}")
+    if digest(data) != wanted:
+        raise ParseError(f"the weights {quoted(value.name)} are not those of this text: the digest differs")
+    return data
+
+
+def attributes(op: type[Op]) -> list[str]:
+    return [f.name for f in dataclasses.fields(op)]
+
+
+__all__ = ["REGISTRY", "attributes", "parse_graph", "print_graph"]

@@ -1,0 +1,23 @@
+"""Kernels: loop IR, builders per operator family, instruction records, the interpreter and the C printer."""
+
+from intaglio.kernels import (
+    contract,
+    conv,
+    elementwise,
+    index,
+    matmul,
+    movement,
+    normalize,
+    recurrent,
+    reduce,
+    resample,
+    window,
+    window_general,
+)
+from intaglio.kernels.lower import lower
+from intaglio.kernels.program import Program
+
+__all__ = ["Program", "lower"]
+_BUILDERS = (  # importing registers; the fast path of an operator stands before the general one
+    window, conv, window_general, matmul, elementwise, movement, reduce, normalize, index, resample, recurrent, contract,
+)  # fmt: skip

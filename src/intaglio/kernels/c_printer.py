@@ -1,0 +1,335 @@
+"""Loop IR as C99. Vector operations come from the ISA's table; everything else is plain C.
+
+Scalar operations whose C meaning is not ours (minimum with its NaN rule, integer division by zero, wrap-around, rounding
+conversions) are calls of tiny inline functions; `prelude` writes just those that the program uses.
+"""
+
+from __future__ import annotations
+
+from intaglio.errors import printable
+from intaglio.kernels.c_functions import ARITHMETIC, C_TYPES, function_text, is_signed_int
+from intaglio.kernels.isa import ISAS, Isa
+from intaglio.kernels.loop import (
+    IDX,
+    Assign,
+    Block,
+    Buffer,
+    Comment,
+    CopyRun,
+    Expr,
+    Fail,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Num,
+    Op,
+    Stmt,
+    Store,
+    Type,
+    Var,
+    While,
+)
+from intaglio.kernels.math import NEEDS, vector_function
+from intaglio.kernels.program import Program
+
+_INFIX = {
+    "add": ("+", 12), "sub": ("-", 12), "mul": ("*", 13), "div": ("/", 13), "mod": ("%", 13),
+    "lt": ("<", 10), "le": ("<=", 10), "gt": (">", 10), "ge": (">=", 10), "eq": ("==", 9), "ne": ("!=", 9),
+    "bit_and": ("&", 8), "bit_xor": ("^", 7), "bit_or": ("|", 6), "and": ("&&", 5), "or": ("||", 4),
+}  # fmt: skip
+_NARROW = ("i8", "u8", "i16", "u16")
+_LIBM = frozenset(
+    "exp log sqrt floor ceil sin cos tan asin acos atan sinh cosh asinh acosh atanh tanh erf log1p expm1 pow fmod trunc".split()
+)
+
+
+class Printer:
+    """Prints kernels of one ISA and remembers which inline functions they call."""
+
+    def __init__(self, isa: Isa) -> None:
+        self.isa = isa
+        self.used: dict[str, None] = {}  # inline functions, in order of first use
+        self.vector_used: dict[str, None] = {}
+
+    # Types --------------------------------------------------------------------------------------------------------------
+
+    def ctype(self, type: Type) -> str:
+        if type.lanes == 1:
+            return C_TYPES[type.kind]
+        return {"f32": self.isa.float_type, "i32": self.isa.int_type, "mask": self.isa.mask_type}[type.kind]
+
+    # Expressions --------------------------------------------------------------------------------------------------------
+
+    def expr(self, expr: Expr, outer: int = 0) -> str:
+        text, level = self._expr(expr)
+        return f"({text})" if level < outer else text
+
+    def _expr(self, expr: Expr) -> tuple[str, int]:
+        match expr:
+            case Num():
+                return self._number(expr)
+            case Var():
+                return expr.name, 20
+            case Load():
+                place = f"{expr.buffer.name}[{self.expr(expr.index)}]"
+                if expr.count:
+                    return f"ig_load_part(&{place}, {expr.count})", 20
+                if expr.type.lanes > 1:
+                    return self.isa.load.format(place), 14
+                return place, 20
+            case Op():
+                return self._op(expr)
+        raise AssertionError(expr)
+
+    def _number(self, num: Num) -> tuple[str, int]:
+        kind = num.type.kind
+        value = num.value
+        if kind in ("f32", "f64"):
+            return self._float(float(value), kind), 20 if value >= 0 else 14
+        if kind == "i64":
+            text = f"INT64_C({int(value)})" if int(value) > -(2**63) else "INT64_MIN"
+            return text, 20
+        if kind == "u64":
+            return f"UINT64_C({int(value)})", 20
+        if kind == "u32":
+            return f"{int(value)}u", 20
+        if kind == "i32" and int(value) == -(2**31):
+            return "INT32_MIN", 20
+        return str(int(value)), 20 if value >= 0 else 14
+
+    def _float(self, value: float, kind: str) -> str:
+        suffix = "f" if kind == "f32" else ""
+        if value != value:
+            return "NAN" if kind == "f32" else "(double)NAN"
+        if value in (float("inf"), float("-inf")):
+            sign = "-" if value < 0 else ""
+            return f"{sign}INFINITY" if kind == "f32" else f"{sign}(double)INFINITY"
+        if kind == "f32":
+            import numpy as np
+
+            text = repr(float(np.format_float_scientific(np.float32(value), unique=True)))
+        else:
+            text = repr(value)
+        if "e" not in text and "." not in text:
+            text += ".0"
+        return text + suffix
+
+    def _op(self, op: Op) -> tuple[str, int]:
+        name, args = op.op, op.args
+        if op.type.lanes > 1 or (name in self.isa.table and args and args[0].type.lanes > 1):
+            return self._vector(op)
+        if name == "select":
+            cond, a, b = args
+            return f"{self.expr(cond, 4)} ? {self.expr(a, 4)} : {self.expr(b, 4)}", 3
+        if name == "cast":
+            return self._cast(args[0], op.type)
+        if name == "not":
+            return f"!{self.expr(args[0], 14)}", 14
+        kind = args[0].type.kind
+        if name in _INFIX and self._plain(name, kind):
+            sign, level = _INFIX[name]
+            left, right = self.expr(args[0], level), self.expr(args[1], level + 1)
+            if name in ("and", "or", "bit_and", "bit_or", "bit_xor"):  # spelled out: -Wparentheses
+                left, right = self.expr(args[0], 9), self.expr(args[1], 9)
+            text = f"{left} {sign} {right}"
+            if kind in _NARROW and name.startswith("bit_"):
+                return f"({C_TYPES[kind]})({text})", 14
+            return text, level
+        if name == "neg" and kind in ("f32", "f64"):
+            return f"-{self.expr(args[0], 15)}", 14
+        if name.startswith("fn_") and name[3:] in _LIBM and kind in ("f32", "f64"):
+            suffix = "f" if kind == "f32" else ""
+            return f"{name[3:]}{suffix}({', '.join(self.expr(a) for a in args)})", 20
+        return self._call(name.removeprefix("fn_"), kind, args), 20
+
+    @staticmethod
+    def _plain(name: str, kind: str) -> bool:
+        """Does C's own operator mean what we mean for this type?"""
+        if name in ("add", "sub", "mul", "div", "mod"):
+            if kind in ("f32", "f64"):
+                return name != "mod"
+            return kind == "idx" or (kind in ("u32", "u64") and name in ("add", "sub", "mul"))
+        return True
+
+    def _call(self, name: str, kind: str, args: tuple[Expr, ...]) -> str:
+        function = f"ig_{name}_{kind}"
+        self.used.setdefault(function)
+        return f"{function}({', '.join(self.expr(a) for a in args)})"
+
+    def _cast(self, value: Expr, to: Type) -> tuple[str, int]:
+        kind = value.type.kind
+        if kind in ("f16", "bf16"):
+            self.used.setdefault(f"ig_{kind}_to_f32")
+            inner = f"ig_{kind}_to_f32({self.expr(value)})"
+            return (inner, 20) if to.kind == "f32" else (f"({C_TYPES[to.kind]}){inner}", 14)
+        if to.kind in ("f16", "bf16"):
+            self.used.setdefault(f"ig_f32_to_{to.kind}")
+            narrow = self.expr(value) if kind == "f32" else f"(float){self.expr(value, 15)}"
+            return f"ig_f32_to_{to.kind}({narrow})", 20
+        if to.kind == "bool":
+            return (self.expr(value), 3) if kind == "bool" else (f"{self.expr(value, 10)} != 0", 9)
+        if kind in ("f32", "f64") and to.kind not in ("f32", "f64"):
+            name = f"ig_{kind}_to_{to.kind}"
+            self.used.setdefault(name)
+            return f"{name}({self.expr(value)})", 20
+        return f"({C_TYPES[to.kind]}){self.expr(value, 15)}", 14
+
+    def _vector(self, op: Op) -> tuple[str, int]:
+        name = op.op
+        if name in self.isa.table:
+            text = self.isa.table[name]
+            level = 0 if text.startswith("_mm") or text.startswith("ig_") else 15  # function arguments need no parentheses
+            return text.format(*[self.expr(a, level) for a in op.args]), 20 if level == 0 else 14
+        if name.startswith("fn_"):
+            for needed in (*NEEDS.get(name[3:], ()), name[3:]):
+                self.vector_used.setdefault(needed)
+            return f"ig_v{name[3:]}({', '.join(self.expr(a) for a in op.args)})", 20
+        raise AssertionError(f"no vector instruction {name}")
+
+    # Statements ---------------------------------------------------------------------------------------------------------
+
+    def stmts(self, body: tuple[Stmt, ...], depth: int) -> list[str]:
+        lines: list[str] = []
+        for stmt in body:
+            self._stmt(stmt, "    " * depth, depth, lines)
+        return lines
+
+    def _stmt(self, stmt: Stmt, pad: str, depth: int, lines: list[str]) -> None:
+        match stmt:
+            case Let():
+                const = "" if stmt.mutable else "const "
+                lines.append(f"{pad}{const}{self.ctype(stmt.var.type)} {stmt.var.name} = {self._as(stmt.value, stmt.var.type)};")
+            case Assign():
+                lines.append(f"{pad}{self._assignment(stmt)};")
+            case Store():
+                place = f"{stmt.buffer.name}[{self.expr(stmt.index)}]"
+                if stmt.count:
+                    lines.append(f"{pad}ig_store_part(&{place}, {self.expr(stmt.value)}, {stmt.count});")
+                elif stmt.value.type.lanes > 1:
+                    lines.append(f"{pad}{self.isa.store.format(place, self.expr(stmt.value))};")
+                else:
+                    lines.append(f"{pad}{place} = {self._as(stmt.value, Type(stmt.buffer.dtype.value))};")
+            case For():
+                name = stmt.var.name
+                advance = f"{name}++" if stmt.step == 1 else f"{name} += {stmt.step}"
+                start, stop = self.expr(stmt.start), self.expr(stmt.stop, 11)
+                lines.append(f"{pad}for (ptrdiff_t {name} = {start}; {name} < {stop}; {advance}) {{")
+                lines += self.stmts(stmt.body, depth + 1)
+                lines.append(f"{pad}}}")
+            case While():
+                lines.append(f"{pad}while ({self.expr(stmt.cond)}) {{")
+                lines += self.stmts(stmt.body, depth + 1)
+                lines.append(f"{pad}}}")
+            case If():
+                lines.append(f"{pad}if ({self.expr(stmt.cond)}) {{")
+                lines += self.stmts(stmt.then, depth + 1)
+                if stmt.otherwise:
+                    lines.append(f"{pad}}} else {{")
+                    lines += self.stmts(stmt.otherwise, depth + 1)
+                lines.append(f"{pad}}}")
+            case Block():
+                lines.append(f"{pad}{{")
+                lines += self.stmts(stmt.body, depth + 1)
+                lines.append(f"{pad}}}")
+            case Comment():
+                lines.append(f"{pad}/* {comment_text(stmt.text)} */")
+            case CopyRun():
+                to = f"&{stmt.to.name}[{self.expr(stmt.to_index)}]"
+                source = f"&{stmt.source.name}[{self.expr(stmt.source_index)}]"
+                lines.append(f"{pad}memcpy({to}, {source}, {stmt.count * stmt.to.dtype.bytes});")
+            case Fail():
+                lines.append(f"{pad}return {stmt.code};")
+
+    def _assignment(self, stmt: Assign) -> str:
+        name, value = stmt.var.name, stmt.value
+        if isinstance(value, Op) and value.type in (IDX, Type("f32")) and value.op in ("add", "sub") and value.args[0] == stmt.var:
+            return f"{name} {_INFIX[value.op][0]}= {self.expr(value.args[1])}"
+        return f"{name} = {self._as(value, stmt.var.type)}"
+
+    def _as(self, value: Expr, to: Type) -> str:
+        """A value stored in a variable of its type; conditions become 0 or 1."""
+        if to.kind == "bool" and value.type.kind == "bool" and not isinstance(value, (Num, Var, Load)):
+            return f"({self.expr(value)}) ? 1 : 0" if isinstance(value, Op) and value.op == "select" else f"{self.expr(value, 4)} ? 1 : 0"
+        return self.expr(value)
+
+
+def comment_text(text: str) -> str:
+    """Text that may come from a model, safe inside a C comment."""
+    text = printable(text, 300)
+    safe = "".join(c if " " <= c <= "~" and c != "\\" else "?" for c in text)
+    return safe.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")
+
+
+def _parameter(buffer: Buffer, restrict: str) -> str:
+    const = "const " if buffer.const else ""
+    return f"{const}{C_TYPES[buffer.dtype.value]} *{restrict}{buffer.name}"
+
+
+def prototype(kernel: Kernel) -> str:
+    """The declaration, without the semicolon. Kernels that may run in place do not promise that pointers differ."""
+    restrict = "" if kernel.in_place else "restrict "
+    result = "int" if kernel.fallible else "void"
+    return f"{result} {kernel.name}({', '.join(_parameter(p, restrict) for p in kernel.params)})"
+
+
+def _header(kernel: Kernel) -> list[str]:
+    lines = ["/*"]
+    lines += [f" * {comment_text(line)}" for line in kernel.about.splitlines()]
+    shown = kernel.used_by[:6]
+    if shown:
+        more = f" and {len(kernel.used_by) - len(shown)} more" if len(kernel.used_by) > len(shown) else ""
+        lines.append(f" * Used by: {', '.join(comment_text(printable(s, 60)) for s in shown)}{more}")
+    return [*lines, " */"]
+
+
+def _unread(kernel: Kernel, text: list[str]) -> list[str]:
+    """`(void)x;` for parameters that the body never mentions."""
+    import re
+
+    words = set(re.findall(r"[A-Za-z_]\w*", " ".join(text)))
+    return [f"    (void){p.name};" for p in kernel.params if p.name not in words]
+
+
+def print_kernel(kernel: Kernel, printer: Printer | None = None) -> str:
+    """A complete function definition with its header comment."""
+    printer = printer or Printer(ISAS[kernel.isa])
+    body = printer.stmts(kernel.body, 1)
+    if kernel.fallible:
+        body.append("    return 0;")
+    lines = [*_header(kernel), prototype(kernel), "{", *_unread(kernel, body), *body, "}"]
+    return "\n".join(lines) + "\n"
+
+
+def _vector_function(name: str, isa: Isa, printer: Printer) -> str:
+    function = vector_function(name, isa)
+    kind = isa.float_type
+    lines = [f"IG_INLINE {kind} ig_v{name}({kind} {function.param.name})", "{"]
+    lines += printer.stmts(function.body, 1)
+    lines += [f"    return {printer.expr(function.result)};", "}"]
+    return "\n".join(lines)
+
+
+def prelude(program: Program) -> str:
+    """What the kernels need above them: headers, vector types, the inline functions that are used."""
+    isa = ISAS[program.isa]
+    printer = Printer(isa)
+    for kernel in program.kernels:
+        printer.stmts(kernel.body, 1)
+    parts = [
+        "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>",
+        "#define IG_INLINE static inline __attribute__((unused))",
+    ]
+    if isa.prelude:
+        parts.append(isa.prelude.rstrip())
+    parts += [_vector_function(name, isa, printer) for name in list(printer.vector_used)]
+    seen: dict[str, None] = {}
+    for name in printer.used:
+        for text in function_text(name):
+            seen.setdefault(text)
+    parts += list(seen)
+    return "\n\n".join(parts) + "\n"
+
+
+__all__ = ["ARITHMETIC", "Printer", "comment_text", "is_signed_int", "prelude", "print_kernel", "prototype"]

@@ -1,0 +1,197 @@
+"""Runs a kernel in Python: the definition that compiled code is tested against, for any ISA on any machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.ir.types import DType
+from intaglio.kernels.isa import MEANING
+from intaglio.kernels.loop import Assign, Block, Buffer, Comment, CopyRun, Expr, Fail, For, If, Kernel, Let, Load, Num, Op, Stmt, Store, Type, Var, While
+from intaglio.kernels.math import FUNCTION_MEANING
+from intaglio.ops.base import f32_to_bf16, widen
+
+_COMPARE = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal}
+Scalar = int | float | bool | np.generic | Array
+
+
+class _Failed(Exception):
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+def interpret(kernel: Kernel, arrays: Sequence[Array]) -> int:
+    """Run on flat arrays, one per parameter, in their order; outputs are written in place. Returns the error code."""
+    machine = _Machine({p: a for p, a in zip(kernel.params, arrays, strict=True)})
+    try:
+        with np.errstate(all="ignore"):
+            machine.run(kernel.body)
+    except _Failed as failed:
+        return failed.code
+    return 0
+
+
+def numpy_type(type: Type) -> np.dtype[np.generic]:
+    return np.dtype(np.int64) if type.kind == "idx" else DType(type.kind).numpy
+
+
+class _Machine:
+    def __init__(self, memory: dict[Buffer, Array]) -> None:
+        self.memory = memory
+        self.env: dict[str, Scalar] = {}
+
+    def run(self, body: tuple[Stmt, ...]) -> None:
+        for stmt in body:
+            match stmt:
+                case Let() | Assign():
+                    self.env[stmt.var.name] = self.eval(stmt.value)
+                case Store():
+                    self.store(stmt)
+                case For():
+                    for i in range(self.index(stmt.start), self.index(stmt.stop), stmt.step):
+                        self.env[stmt.var.name] = i
+                        self.run(stmt.body)
+                case While():
+                    while self.eval(stmt.cond):
+                        self.run(stmt.body)
+                case If():
+                    self.run(stmt.then if self.eval(stmt.cond) else stmt.otherwise)
+                case Block():
+                    self.run(stmt.body)
+                case CopyRun():
+                    to, source = self.index(stmt.to_index), self.index(stmt.source_index)
+                    assert 0 <= to and to + stmt.count <= self.memory[stmt.to].size, f"{stmt.to.name}[{to}] is outside"
+                    assert 0 <= source and source + stmt.count <= self.memory[stmt.source].size, f"{stmt.source.name}[{source}] is outside"
+                    self.memory[stmt.to][to : to + stmt.count] = self.memory[stmt.source][source : source + stmt.count]
+                case Fail():
+                    raise _Failed(stmt.code)
+                case Comment():
+                    pass
+
+    def index(self, expr: Expr) -> int:
+        return int(self.eval(expr))
+
+    def store(self, stmt: Store) -> None:
+        array, at, lanes = self.memory[stmt.buffer], self.index(stmt.index), stmt.count or stmt.value.type.lanes
+        assert 0 <= at and at + lanes <= array.size, f"{stmt.buffer.name}[{at}] is outside of {array.size}"
+        value = np.asarray(self.eval(stmt.value))
+        array[at : at + lanes] = value[:lanes] if stmt.count else value
+
+    def eval(self, expr: Expr) -> Scalar:
+        match expr:
+            case Num():
+                return int(expr.value) if expr.type.kind == "idx" else np.asarray(expr.value).astype(numpy_type(expr.type))[()]
+            case Var():
+                return self.env[expr.name]
+            case Load():
+                array, at, lanes = self.memory[expr.buffer], self.index(expr.index), expr.count or expr.type.lanes
+                assert 0 <= at and at + lanes <= array.size, f"{expr.buffer.name}[{at}] is outside of {array.size}"
+                if expr.count:
+                    part = np.zeros(expr.type.lanes, array.dtype)
+                    part[:lanes] = array[at : at + lanes]
+                    return part
+                return array[at] if lanes == 1 else array[at : at + lanes].copy()
+            case Op():
+                if expr.op == "select":
+                    return self.eval(expr.args[1] if self.eval(expr.args[0]) else expr.args[2])
+                if expr.op in ("and", "or"):
+                    first = bool(self.eval(expr.args[0]))
+                    return first and bool(self.eval(expr.args[1])) if expr.op == "and" else first or bool(self.eval(expr.args[1]))
+                return self.apply(expr, [self.eval(a) for a in expr.args])
+        raise AssertionError(expr)
+
+    def apply(self, op: Op, args: list[Scalar]) -> Scalar:
+        name, to = op.op, op.type
+        if name in ("vsplat", "visplat"):
+            return np.full(to.lanes, args[0], numpy_type(to))
+        if name in MEANING:
+            return MEANING[name](*args)
+        if name == "cast":
+            return _cast(args[0], op.args[0].type, to)
+        if name in _COMPARE:
+            return _COMPARE[name](*args)
+        if name == "not":
+            return not args[0]
+        if name.startswith("fn_") and name[3:] in FUNCTION_MEANING:
+            wide = [np.asarray(a, np.float64) for a in args]
+            return np.asarray(FUNCTION_MEANING[name[3:]](*wide)).astype(numpy_type(to))[()]
+        if to.kind == "idx":
+            return _index_arithmetic(name, int(args[0]), int(args[1]))
+        return _scalar(name, args, numpy_type(to))
+
+
+def _index_arithmetic(name: str, a: int, b: int) -> int:
+    match name:
+        case "add":
+            return a + b
+        case "sub":
+            return a - b
+        case "mul":
+            return a * b
+        case "div":
+            return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+        case "mod":
+            return a - _index_arithmetic("div", a, b) * b
+        case "min":
+            return min(a, b)
+        case "max":
+            return max(a, b)
+    raise AssertionError(name)
+
+
+def _scalar(name: str, args: list[Scalar], dtype: np.dtype[np.generic]) -> Scalar:
+    a = np.asarray(args[0], dtype)
+    if len(args) == 1:
+        unary = {"neg": np.negative, "abs": np.abs, "bit_not": np.invert}
+        return unary[name](a)[()]
+    b = np.asarray(args[1], dtype)
+    if name in ("add", "sub", "mul", "bit_and", "bit_or", "bit_xor"):
+        binary = {
+            "add": np.add, "sub": np.subtract, "mul": np.multiply,
+            "bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor,
+        }  # fmt: skip
+        return binary[name](a, b)[()]
+    if name == "min":
+        return (a if a < b else b)[()]
+    if name == "max":
+        return (a if a > b else b)[()]
+    if name == "div" and dtype.kind == "f":
+        return (a / b)[()]
+    if name in ("div", "mod"):
+        if b == 0:
+            return dtype.type(0)
+        quotient = abs(int(a)) // abs(int(b)) * (1 if (a < 0) == (b < 0) else -1)
+        whole = quotient if name == "div" else int(a) - quotient * int(b)
+        return np.asarray(whole).astype(dtype)[()]
+    if name in ("shift_left", "shift_right"):
+        bits = dtype.itemsize * 8
+        if int(b) >= bits:
+            return dtype.type(0)
+        return (np.left_shift if name == "shift_left" else np.right_shift)(a, b)[()]
+    if name == "fn_ipow":
+        return np.asarray(int(a) ** int(b) & (2**64 - 1) if int(b) >= 0 else 0).astype(dtype)[()]
+    raise AssertionError(name)
+
+
+def _cast(value: Scalar, source: Type, to: Type) -> Scalar:
+    array = np.asarray(value)
+    if source.kind in ("f16", "bf16"):
+        array = widen(array.reshape(-1), DType(source.kind)).reshape(array.shape)
+    if to.kind == "bf16":
+        return f32_to_bf16(np.atleast_1d(array.astype(np.float32)))[0]
+    if to.kind == "bool":
+        return bool(array)
+    if to.kind == "idx":
+        return int(array)
+    dtype = numpy_type(to)
+    if array.dtype.kind == "f" and dtype.kind in "iu":  # saturates, NaN is 0
+        if np.isnan(array):
+            return dtype.type(0)
+        limits = np.iinfo(dtype)
+        return dtype.type(min(max(int(np.clip(array, -1e30, 1e30)), limits.min), limits.max))
+    return array.astype(dtype)[()]
+
+
+__all__ = ["Var", "interpret"]

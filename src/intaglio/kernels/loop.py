@@ -1,0 +1,434 @@
+"""Loop IR: what a kernel is before it is C. Small, typed, and simplified while it is built.
+
+    kernel relu_64(x: f32*, y: f32*)          Builder:
+      for i in 0..64 step 8:                     with k.loop("i", 0, 64, 8) as i:
+        v: f32x8 = x[i..]                            v = k.let("v", k.load(x, i, 8))
+        y[i..] = max(0, v)                           k.store(y, i, vmax(k.splat(0.0), v))
+
+Expressions carry their type; Python's operators build them and fold constants at once, so index arithmetic comes out short.
+A loop with one iteration disappears, one with none takes its body along. The interpreter (`interpret.py`) runs kernels in
+Python, the printer (`c_printer.py`) writes them as C99.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Union
+
+from intaglio.ir.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """`kind` is a DType's text (`f32`, `u8`, ...) or `idx`, the type of indices (ptrdiff_t)."""
+
+    kind: str
+    lanes: int = 1
+
+    def __str__(self) -> str:
+        return self.kind if self.lanes == 1 else f"{self.kind}x{self.lanes}"
+
+
+IDX = Type("idx")
+F32 = Type("f32")
+BOOL = Type("bool")
+
+
+def type_of(dtype: DType) -> Type:
+    return Type(dtype.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A pointer parameter of the kernel."""
+
+    name: str
+    dtype: DType
+    const: bool = True
+
+
+# Expressions ------------------------------------------------------------------------------------------------------------
+
+
+class Expr:
+    """Base of expressions; operators build and fold."""
+
+    __slots__ = ()
+    type: Type
+
+    def __add__(self, other: Operand) -> Expr:
+        return arith("add", self, as_expr(other, self.type))
+
+    def __radd__(self, other: Operand) -> Expr:
+        return arith("add", as_expr(other, self.type), self)
+
+    def __sub__(self, other: Operand) -> Expr:
+        return arith("sub", self, as_expr(other, self.type))
+
+    def __rsub__(self, other: Operand) -> Expr:
+        return arith("sub", as_expr(other, self.type), self)
+
+    def __mul__(self, other: Operand) -> Expr:
+        return arith("mul", self, as_expr(other, self.type))
+
+    def __rmul__(self, other: Operand) -> Expr:
+        return arith("mul", as_expr(other, self.type), self)
+
+    def __floordiv__(self, other: Operand) -> Expr:
+        """Truncating division; indices are not negative, so it is floor there."""
+        return arith("div", self, as_expr(other, self.type))
+
+    def __mod__(self, other: Operand) -> Expr:
+        return arith("mod", self, as_expr(other, self.type))
+
+    def compare(self, op: str, other: Operand) -> Expr:
+        return Op(op, (self, as_expr(other, self.type)), Type("bool", self.type.lanes))
+
+
+@dataclass(frozen=True, slots=True)
+class Num(Expr):
+    value: int | float
+    type: Type = IDX
+
+
+@dataclass(frozen=True, slots=True)
+class Var(Expr):
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Expr):
+    """`count` lanes are read where it is not 0; the others are 0.0."""
+
+    buffer: Buffer
+    index: Expr
+    type: Type
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Op(Expr):
+    """`op` is a scalar primitive (add, lt, select, cast, ...), an instruction of the ISA (vfma, ...), or a function."""
+
+    op: str
+    args: tuple[Expr, ...]
+    type: Type
+
+
+Operand = Union[Expr, int, float]
+
+
+def as_expr(value: Operand, type: Type = IDX) -> Expr:
+    if isinstance(value, Expr):
+        return value
+    return Num(value, type)
+
+
+def idx(value: Operand) -> Expr:
+    return as_expr(value, IDX)
+
+
+_FOLD = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "min": min,
+    "max": max,
+}
+
+
+def arith(op: str, a: Expr, b: Expr) -> Expr:
+    """A binary operation, simplified when it is index arithmetic."""
+    if a.type != IDX or b.type != IDX:
+        return Op(op, (a, b), a.type)
+    if isinstance(a, Num) and isinstance(b, Num) and not (op in ("div", "mod") and b.value == 0):
+        return Num(_FOLD[op](int(a.value), int(b.value)))
+    if op == "add":
+        if isinstance(a, Num):
+            a, b = b, a
+        if isinstance(b, Num):
+            if b.value == 0:
+                return a
+            if isinstance(a, Op) and a.op == "add" and isinstance(a.args[1], Num):
+                return arith("add", a.args[0], Num(int(a.args[1].value) + int(b.value)))
+            if isinstance(a, Op) and a.op == "sub" and isinstance(a.args[1], Num):
+                return arith("add", a.args[0], Num(int(b.value) - int(a.args[1].value)))
+            if b.value < 0:
+                return Op("sub", (a, Num(-int(b.value))), IDX)
+        elif isinstance(a, Op) and a.op == "add" and isinstance(a.args[1], Num):  # (x + 3) + y -> (x + y) + 3
+            return arith("add", arith("add", a.args[0], b), a.args[1])
+        elif isinstance(b, Op) and b.op == "add" and isinstance(b.args[1], Num):
+            return arith("add", arith("add", a, b.args[0]), b.args[1])
+    elif op == "sub" and isinstance(b, Num):
+        if b.value == 0:
+            return a
+        return arith("add", a, Num(-int(b.value)))
+    elif op == "mul":
+        if isinstance(a, Num):
+            a, b = b, a
+        if isinstance(b, Num):
+            if b.value in (0, 1):
+                return a if b.value else Num(0)
+            if isinstance(a, Op) and a.op == "mul" and isinstance(a.args[1], Num):
+                return arith("mul", a.args[0], Num(int(a.args[1].value) * int(b.value)))
+            if isinstance(a, Op) and a.op == "add" and isinstance(a.args[1], Num):
+                return arith("add", arith("mul", a.args[0], b), Num(int(a.args[1].value) * int(b.value)))
+    elif op == "div" and isinstance(b, Num) and b.value == 1:
+        return a
+    elif op == "mod" and isinstance(b, Num) and b.value == 1:
+        return Num(0)
+    return Op(op, (a, b), IDX)
+
+
+def imin(a: Operand, b: Operand) -> Expr:
+    return arith("min", idx(a), idx(b))
+
+
+def imax(a: Operand, b: Operand) -> Expr:
+    return arith("max", idx(a), idx(b))
+
+
+def select(cond: Expr, a: Expr, b: Expr) -> Expr:
+    return Op("select", (cond, a, b), a.type)
+
+
+def cast(value: Expr, to: Type) -> Expr:
+    return value if value.type == to else Op("cast", (value,), to)
+
+
+def both(a: Expr, b: Expr) -> Expr:
+    return Op("and", (a, b), BOOL)
+
+
+def either(a: Expr, b: Expr) -> Expr:
+    return Op("or", (a, b), BOOL)
+
+
+# Statements -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """Declares a variable; `mutable` ones may be assigned later."""
+
+    var: Var
+    value: Expr
+    mutable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    var: Var
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Writes all lanes, or the first `count`."""
+
+    buffer: Buffer
+    index: Expr
+    value: Expr
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    var: Var
+    start: Expr
+    stop: Expr
+    step: int
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    cond: Expr
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    cond: Expr
+    then: tuple[Stmt, ...]
+    otherwise: tuple[Stmt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A scope of its own, so that short names can be used again."""
+
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRun:
+    """Neighbouring elements from one buffer to another of the same type, which do not overlap."""
+
+    to: Buffer
+    to_index: Expr
+    source: Buffer
+    source_index: Expr
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Leave the kernel with an error code: an index that points outside."""
+
+    code: int
+
+
+Stmt = Union[Let, Assign, Store, For, While, If, Block, Comment, CopyRun, Fail]
+
+
+@dataclass(slots=True)
+class Kernel:
+    """One C function. `name` is given when the program is put together; equal kernels share one."""
+
+    stem: str
+    params: tuple[Buffer, ...]
+    body: tuple[Stmt, ...]
+    about: str  # the header comment: operator, shapes, tile
+    in_place: bool = False  # may the output be the same memory as the first operand?
+    fallible: bool = False
+    name: str = ""
+    used_by: list[str] = field(default_factory=list)
+    isa: str = "scalar"
+
+
+INDEX_OUT_OF_RANGE = 1
+ASSERTION_FAILED = 2
+
+
+class Builder:
+    """Collects statements; loops and conditions are context managers."""
+
+    def __init__(self) -> None:
+        self._stack: list[list[Stmt]] = [[]]
+        self._names: dict[str, int] = {}
+        self.fallible = False
+
+    def fresh(self, stem: str) -> str:
+        n = self._names.get(stem, 0)
+        self._names[stem] = n + 1
+        return stem if n == 0 else f"{stem}_{n}"
+
+    def reserve(self, *names: str) -> None:
+        for name in names:
+            self._names.setdefault(name, 1)
+
+    def emit(self, stmt: Stmt) -> None:
+        self._stack[-1].append(stmt)
+
+    def body(self) -> tuple[Stmt, ...]:
+        assert len(self._stack) == 1
+        return tuple(self._stack[0])
+
+    def let(self, name: str, value: Operand, type: Type = IDX) -> Expr:
+        """Name a value. Constants and variables are not worth a name."""
+        expr = as_expr(value, type)
+        if isinstance(expr, (Num, Var)):
+            return expr
+        var = Var(self.fresh(name), expr.type)
+        self.emit(Let(var, expr))
+        return var
+
+    def var(self, name: str, value: Operand, type: Type = IDX) -> Var:
+        """A variable that changes."""
+        expr = as_expr(value, type)
+        var = Var(self.fresh(name), expr.type)
+        self.emit(Let(var, expr, mutable=True))
+        return var
+
+    def assign(self, var: Var, value: Operand) -> None:
+        self.emit(Assign(var, as_expr(value, var.type)))
+
+    def store(self, buffer: Buffer, index: Operand, value: Expr, count: int = 0) -> None:
+        self.emit(Store(buffer, idx(index), value, 0 if count == value.type.lanes else count))
+
+    def comment(self, text: str) -> None:
+        self.emit(Comment(text))
+
+    def copy(self, to: Buffer, to_index: Operand, source: Buffer, source_index: Operand, count: int) -> None:
+        if count == 1:
+            self.emit(Store(to, idx(to_index), Load(source, idx(source_index), Type(source.dtype.value))))
+        elif count:
+            self.emit(CopyRun(to, idx(to_index), source, idx(source_index), count))
+
+    def fail(self, code: int) -> None:
+        self.fallible = True
+        self.emit(Fail(code))
+
+    @contextmanager
+    def _scope(self) -> Iterator[list[Stmt]]:
+        """Names given inside are free again outside."""
+        outer = dict(self._names)
+        body: list[Stmt] = []
+        self._stack.append(body)
+        yield body
+        self._stack.pop()
+        self._names = outer
+
+    @contextmanager
+    def loop(self, name: str, start: Operand, stop: Operand, step: int = 1) -> Iterator[Expr]:
+        first, last = idx(start), idx(stop)
+        if isinstance(first, Num) and isinstance(last, Num) and int(last.value) - int(first.value) <= step:
+            self._stack.append([])  # not a loop: its names stay taken
+            yield first
+            inline = self._stack.pop()
+            if last.value > first.value:
+                self._stack[-1].extend(inline)
+            return
+        with self._scope() as body:
+            var = Var(self.fresh(name), IDX)
+            yield var
+        if body:
+            self.emit(For(var, first, last, step, tuple(body)))
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        with self._scope() as body:
+            yield
+        if body:
+            self.emit(Block(tuple(body)))
+
+    @contextmanager
+    def loops(self, names: list[str], sizes: list[int]) -> Iterator[list[Expr]]:
+        """A nest over a box."""
+        if not names:
+            yield []
+            return
+        with self.loop(names[0], 0, sizes[0]) as first, self.loops(names[1:], sizes[1:]) as rest:
+            yield [first, *rest]
+
+    @contextmanager
+    def when(self, cond: Expr) -> Iterator[None]:
+        with self._scope() as body:
+            yield
+        self.emit(If(cond, tuple(body)))
+
+    @contextmanager
+    def otherwise(self) -> Iterator[None]:
+        """The other side of the `when` just closed."""
+        last = self._stack[-1].pop()
+        assert isinstance(last, If)
+        with self._scope() as body:
+            yield
+        self.emit(If(last.cond, last.then, tuple(body)))
+
+    @contextmanager
+    def during(self, cond: Expr) -> Iterator[None]:
+        with self._scope() as body:
+            yield
+        self.emit(While(cond, tuple(body)))

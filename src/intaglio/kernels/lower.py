@@ -1,0 +1,130 @@
+"""The kernel stage: every node becomes a call of a kernel; equal kernels and equal constants are shared."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from intaglio.errors import UserError, quoted
+from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.kernels.c_printer import Printer
+from intaglio.kernels.isa import ISAS
+from intaglio.kernels.loop import Kernel
+from intaglio.kernels.program import Argument, Constant, ConstantArg, Layer, Program, ScratchArg, ValueArg
+from intaglio.kernels.registry import LOWERINGS, Job, Lowered, Packed, Scratch
+from intaglio.ops import Reshape
+from intaglio.targets import Target
+
+
+def lower(graph: Graph, target: Target) -> Program:
+    """Choose and build a kernel for each node, and note the choice on it (`using`). Views need none."""
+    decide_views(graph)
+    build = _Build(graph, target)
+    for node in graph.nodes:
+        build.add(node)
+    graph.target, graph.stage = target.name, "kernels"
+    return Program(graph, build.layers, list(build.kernels.values()), build.constants, target.isa)
+
+
+def decide_views(graph: Graph) -> None:
+    """Mark the reshapes that are another name for the same memory (`using view`).
+
+    A reshape needs memory of its own when it is guarded (its source may not exist), when its source is a constant, or when it is
+    an output (or a state) and that memory is an input or is an output already."""
+    special = {*graph.outputs, *(s.output for s in graph.states)}
+    roots: dict[Value, Value] = {}
+    claimed = {v for v in special}
+    fed = set(graph.inputs)
+    for node in graph.nodes:
+        if not isinstance(node.op, Reshape):
+            continue
+        source, out = node.inputs[0], node.output
+        assert source is not None
+        root = roots.get(source, source)
+        claimed.discard(out)
+        taken = out in special and (root in fed or any(roots.get(v, v) is root for v in claimed))
+        if source.is_const or node.when is not None or taken:
+            node.using = ""
+            claimed |= {out} & special
+            continue
+        node.using = "view"
+        roots[out] = root
+        claimed |= {out} & special
+
+
+def lower_node(node: Node, target: Target) -> Lowered:
+    """The first builder that takes the node; an edited `using` is tried before the compiler's own choice."""
+    builders = LOWERINGS.get(type(node.op), [])
+    for builder in builders:
+        lowered = builder(Job(node, target, node.using))
+        if lowered is not None:
+            return lowered
+    raise UserError(
+        "unsupported-operator",
+        f"{quoted(node.op.NAME)} in node {quoted(node.source)} has no kernel for {quoted(target.name)}",
+        hint="`intaglio check MODEL` lists everything that is unsupported",
+    )
+
+
+class _Build:
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self.graph, self.target = graph, target
+        self.layers: list[Layer] = []
+        self.kernels: dict[str, Kernel] = {}  # by the text of their body
+        self.constants: list[Constant] = []
+        self._constant_names: dict[tuple[str, bytes], str] = {}
+        self._names: dict[str, int] = {}
+
+    def add(self, node: Node) -> None:
+        if node.using == "view":
+            return
+        lowered = lower_node(node, self.target)
+        node.using = lowered.using
+        kernel = self._shared(lowered.kernel)
+        kernel.used_by.append(node.source or node.output.name)
+        arguments = tuple(self._argument(a, node) for a in lowered.arguments)
+        types = [None if v is None else v.type for v in node.inputs]
+        self.layers.append(Layer(node.output.name, node, kernel, arguments, node.op.macs(types, node.output.type)))
+
+    def _shared(self, kernel: Kernel) -> Kernel:
+        printer = Printer(ISAS[kernel.isa])
+        params = ",".join(f"{p.name}:{p.dtype.value}:{p.const}" for p in kernel.params)
+        key = f"{params}|{kernel.in_place}|" + "\n".join(printer.stmts(kernel.body, 1))
+        if key not in self.kernels:
+            stem = re.sub(r"\W+", "_", kernel.stem)[:40]
+            n = self._names.get(stem, 0)
+            self._names[stem] = n + 1
+            kernel.name = f"{self.graph.name}_{stem}" + (f"_v{n + 1}" if n else "")
+            self.kernels[key] = kernel
+        return self.kernels[key]
+
+    def _argument(self, source: Value | Packed | Scratch, node: Node) -> Argument:
+        match source:
+            case Scratch():
+                return ScratchArg(source.bytes)
+            case Packed():
+                return ConstantArg(self._constant(f"{node.output.name}", source.data, source.dtype.value, Constant("", source.data, source.dtype)))
+            case Value():
+                if source.data is None:
+                    return ValueArg(source)
+                return ConstantArg(self._constant(source.name, source.data, source.dtype.value, Constant("", source.data, source.dtype)))
+
+    def _constant(self, stem: str, data: Array, kind: str, constant: Constant) -> str:
+        import hashlib
+
+        stored = np.ascontiguousarray(data)
+        raw = hashlib.sha256(memoryview(stored).cast("B") if stored.size else b"").digest()
+        key = (f"{kind}{stored.shape if stored.ndim == 0 else stored.size}", raw)
+        if key not in self._constant_names:
+            name, n = f"w_{stem}", 1
+            taken = {c.name for c in self.constants} if len(self.constants) < 50 else self._taken()
+            while name in taken:
+                name, n = f"w_{stem}_{n}", n + 1
+            self._constant_names[key] = name
+            constant.name, constant.data = name, stored
+            self.constants.append(constant)
+        return self._constant_names[key]
+
+    def _taken(self) -> set[str]:
+        return set(self._constant_names.values())

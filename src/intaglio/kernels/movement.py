@@ -1,0 +1,217 @@
+"""Data movement: copies between strided boxes. Transpose, slice, expand, tile, concat, pad, copy, select.
+
+Axes that both sides walk as one are merged. What is contiguous on both sides is a memcpy; where the two sides disagree about
+the fastest axis (a transpose) the copy goes in 8x8 blocks, so that both sides use whole cache lines.
+"""
+
+from __future__ import annotations
+
+import math
+
+from intaglio.ir.types import DType, Shape, strides_of
+from intaglio.kernels.elementwise import broadcast_strides, merge_axes, offset_of
+from intaglio.kernels.loop import ASSERTION_FAILED, Buffer, Builder, Expr, Load, Num, Type, cast, idx, imax, imin
+from intaglio.kernels.registry import Job, Lowered, lowering
+from intaglio.ops import AssertTrue, Concat, Copy, Expand, Pad, Reshape, Select, Slice, Tile, Transpose, Trilu
+
+_BLOCK = 8
+
+
+def strided_copy(
+    k: Builder, to: Buffer, to_base: Expr, source: Buffer, source_base: Expr, sizes: Shape, to_strides: tuple[int, ...],
+    source_strides: tuple[int, ...],
+) -> None:  # fmt: skip
+    if math.prod(sizes) == 0:
+        return
+    merged, (to_walk, source_walk) = merge_axes(sizes, [to_strides, source_strides])
+    if merged and to_walk[-1] == 1 and source_walk[-1] == 1:
+        with k.loops([f"i{n}" for n in range(len(merged) - 1)], merged[:-1]) as at:
+            k.copy(to, to_base + offset_of(at, to_walk[:-1]), source, source_base + offset_of(at, source_walk[:-1]), merged[-1])
+        return
+    kind = Type(source.dtype.value)
+    fast = next((n for n, s in enumerate(source_walk) if s == 1), None)
+    if fast is None or len(merged) < 2 or fast == len(merged) - 1 or merged[fast] < _BLOCK or merged[-1] < _BLOCK:
+        with k.loops([f"i{n}" for n in range(len(merged))], merged) as at:
+            k.store(to, to_base + offset_of(at, to_walk), Load(source, source_base + offset_of(at, source_walk), kind))
+        return
+    outer = [n for n in range(len(merged) - 1) if n != fast]
+    with k.loops([f"i{n}" for n in outer], [merged[n] for n in outer]) as at:
+        to_at = k.let("to", to_base + offset_of(at, [to_walk[n] for n in outer]))
+        source_at = k.let("from", source_base + offset_of(at, [source_walk[n] for n in outer]))
+        with k.loop("bj", 0, merged[-1], _BLOCK) as bj, k.loop("bi", 0, merged[fast], _BLOCK) as bi:
+            with (
+                k.loop("j", bj, imin(bj + _BLOCK, merged[-1])) as j,
+                k.loop("i", bi, imin(bi + _BLOCK, merged[fast])) as i,
+            ):
+                value = Load(source, source_at + i + j * source_walk[-1], kind)
+                k.store(to, to_at + j + i * to_walk[fast], value)
+
+
+def _about(job: Job, extra: str = "") -> str:
+    node = job.node
+    shapes = " ".join(f"{v.dtype.value}{list(v.shape)}" for v in node.inputs if v is not None)
+    return f"{node.op.NAME} {extra}\n{shapes} -> {node.output.dtype.value}{list(node.output.shape)}"
+
+
+@lowering(Transpose)
+def transpose(job: Job) -> Lowered:
+    op = job.node.op
+    assert isinstance(op, Transpose)
+    x, y = job.operand(0, "x"), job.writes()
+    strides = strides_of(job.type(0).shape)
+    out = job.node.output.shape
+    strided_copy(job.k, y, idx(0), x, idx(0), out, strides_of(out), tuple(strides[p] for p in op.perm))
+    return job.done("transpose", _about(job, f"perm {list(op.perm)}"))
+
+
+@lowering(Slice)
+def slice_(job: Job) -> Lowered:
+    op = job.node.op
+    assert isinstance(op, Slice)
+    x, y = job.operand(0, "x"), job.writes()
+    strides = strides_of(job.type(0).shape)
+    base = sum(s * w for s, w in zip(op.starts, strides, strict=True))
+    out = job.node.output.shape
+    strided_copy(job.k, y, idx(0), x, idx(base), out, strides_of(out), tuple(s * w for s, w in zip(op.steps, strides, strict=True)))
+    return job.done("slice", _about(job, f"starts {list(op.starts)} steps {list(op.steps)}"))
+
+
+@lowering(Expand)
+def expand(job: Job) -> Lowered:
+    x, y = job.operand(0, "x"), job.writes()
+    out = job.node.output.shape
+    strided_copy(job.k, y, idx(0), x, idx(0), out, strides_of(out), broadcast_strides(job.type(0).shape, out))
+    return job.done("expand", _about(job))
+
+
+@lowering(Tile)
+def tile(job: Job) -> Lowered:
+    """Every axis twice: how often, then how long."""
+    op = job.node.op
+    assert isinstance(op, Tile)
+    x, y = job.operand(0, "x"), job.writes()
+    shape, out = job.type(0).shape, strides_of(job.node.output.shape)
+    strides = strides_of(shape)
+    sizes = tuple(n for r, d in zip(op.repeats, shape, strict=True) for n in (r, d))
+    to = tuple(n for d, s in zip(shape, out, strict=True) for n in (d * s, s))
+    strided_copy(job.k, y, idx(0), x, idx(0), sizes, to, tuple(n for s in strides for n in (0, s)))
+    return job.done("tile", _about(job, f"repeats {list(op.repeats)}"))
+
+
+@lowering(Copy, Reshape)
+def copy(job: Job) -> Lowered:
+    x, y = job.operand(0, "x"), job.writes()
+    job.k.copy(y, 0, x, 0, job.node.output.type.elements)
+    return job.done("copy", _about(job))
+
+
+@lowering(Concat)
+def concat(job: Job) -> Lowered:
+    op, node = job.node.op, job.node
+    assert isinstance(op, Concat)
+    buffers = [(job.reads(v, f"x{n}"), v) for n, v in enumerate(node.inputs) if v is not None]
+    y = job.writes()
+    axis = op.axis % len(node.output.shape)
+    to = strides_of(node.output.shape)
+    at = 0
+    for buffer, value in buffers:
+        strided_copy(job.k, y, idx(at * to[axis]), buffer, idx(0), value.shape, to, strides_of(value.shape))
+        at += value.shape[axis]
+    return job.done("concat", _about(job, f"axis {axis}"))
+
+
+@lowering(Select)
+def select_(job: Job) -> Lowered:
+    cond, a, b, y = job.operand(0, "cond"), job.operand(1, "a"), job.operand(2, "b"), job.writes()
+    k, count = job.k, job.node.output.type.elements
+    with k.when(Load(cond, idx(0), Type("bool")).compare("ne", Num(0, Type("bool")))):
+        k.copy(y, 0, a, 0, count)
+    with k.otherwise():
+        k.copy(y, 0, b, 0, count)
+    return job.done("select", _about(job))
+
+
+@lowering(AssertTrue)
+def assert_true(job: Job) -> Lowered:
+    op, k = job.node.op, job.k
+    assert isinstance(op, AssertTrue)
+    cond, y = job.operand(0, "cond"), job.writes()
+    with k.when(Load(cond, idx(0), Type("bool")).compare("eq", Num(0, Type("bool")))):
+        k.fail(ASSERTION_FAILED)
+    k.store(y, 0, Num(1, Type("bool")))
+    return job.done("assert_true", f"assert: {op.message}")
+
+
+@lowering(Pad)
+def pad(job: Job) -> Lowered:
+    op, k = job.node.op, job.k
+    assert isinstance(op, Pad)
+    x, y = job.operand(0, "x"), job.writes()
+    shape, out = job.type(0).shape, job.node.output.shape
+    rank = len(shape)
+    begin = op.pads[:rank]
+    to, source = strides_of(out), strides_of(shape)
+    if op.mode == "constant":
+        kind = "f64" if y.dtype is DType.F64 else "f32" if y.dtype.is_float else y.dtype.value
+        value = Num(float(op.value) if y.dtype.is_float else int(op.value), Type(kind))
+        filler = k.let("filler", cast(value, Type(y.dtype.value)))
+        _fill_border(k, y, filler, out, shape, begin)
+        strided_copy(k, y, idx(sum(b * s for b, s in zip(begin, to, strict=True))), x, idx(0), shape, to, source)
+        return job.done("pad", _about(job, f"pads {list(op.pads)} with {op.value}"))
+    with k.loops([f"i{n}" for n in range(rank)], list(out)) as at:
+        place: Expr = idx(0)
+        for n in range(rank):
+            place = place + _source_index(k, at[n], begin[n], shape[n], out[n], op.mode) * source[n]
+        k.store(y, offset_of(at, list(to)), Load(x, place, Type(x.dtype.value)))
+    return job.done("pad", _about(job, f"pads {list(op.pads)} {op.mode}"))
+
+
+def _fill_border(k: Builder, y: Buffer, filler: Expr, out: Shape, shape: Shape, begin: tuple[int, ...]) -> None:
+    """Each axis fills what lies before and after along it, inside the part that earlier axes left open."""
+    to = strides_of(out)
+    low, size = [0] * len(out), list(out)
+    for axis in range(len(out)):
+        for first, count in ((0, begin[axis]), (begin[axis] + shape[axis], out[axis] - begin[axis] - shape[axis])):
+            if count:
+                box, base = list(size), list(low)
+                box[axis], base[axis] = count, first
+                merged, (walk,) = merge_axes(tuple(box), [to])
+                with k.loops([f"i{n}" for n in range(len(merged))], merged) as at:
+                    k.store(y, offset_of(at, walk) + sum(b * s for b, s in zip(base, to, strict=True)), filler)
+        low[axis], size[axis] = begin[axis], shape[axis]
+
+
+def _source_index(k: Builder, i: Expr, begin: int, size: int, out: int, mode: str) -> Expr:
+    """Where output index `i` reads, by the rule of the mode."""
+    if begin == 0 and out == size:
+        return i
+    at = i - begin
+    if mode == "edge":
+        return k.let("at", imin(imax(at, 0), size - 1))
+    if mode == "wrap":
+        shift = -(-begin // size) * size
+        return k.let("at", (at + shift) % size)
+    if size == 1:
+        return idx(0)
+    period = 2 * (size - 1)  # reflect: back and forth without repeating the edge
+    shift = -(-begin // period) * period
+    turn = k.let("turn", (at + shift) % period)
+    return k.let("at", imin(turn, idx(period) - turn))
+
+
+@lowering(Trilu)
+def trilu(job: Job) -> Lowered:
+    op, k = job.node.op, job.k
+    assert isinstance(op, Trilu)
+    x, y = job.operand(0, "x"), job.writes()
+    shape = job.node.output.shape
+    rows, columns = shape[-2:]
+    zero = Num(0, Type(y.dtype.value)) if not y.dtype.is_float or y.dtype is DType.F16 or y.dtype is DType.BF16 else Num(0.0, Type(y.dtype.value))
+    with k.loops(["b", "r", "c"], [math.prod(shape[:-2]), rows, columns]) as (b, r, c):
+        place = k.let("at", b * (rows * columns) + r * columns + c)
+        keep = c.compare("ge", r + op.k) if op.upper else c.compare("le", r + op.k)
+        with k.when(keep):
+            k.store(y, place, Load(x, place, Type(x.dtype.value)))
+        with k.otherwise():
+            k.store(y, place, zero)
+    return job.done("trilu", _about(job))

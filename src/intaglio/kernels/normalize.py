@@ -1,0 +1,187 @@
+"""Softmax, log-softmax, layer norm, batch norm, LRN: row by row, each row read two or three times while it is in the cache."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from intaglio.ir.graph import Value
+from intaglio.ir.types import DType
+from intaglio.kernels.expressions import computed_in
+from intaglio.kernels.lanes import Lanes
+from intaglio.kernels.loop import Buffer, Builder, Expr, Type, cast, idx, imax, imin
+from intaglio.kernels.reduce import across, fold, split_axis, start_value
+from intaglio.kernels.registry import Job, Lowered, lowering
+from intaglio.ops import BatchNorm, LayerNorm, LogSoftmax, Lrn, Softmax
+
+
+class Row:
+    """A row of `size` numbers from `base` on: folding it and rewriting it, in vectors and a rest."""
+
+    def __init__(self, job: Job, x: Buffer, y: Buffer, base: Expr, size: int, stride: int, kind: str) -> None:
+        self.job, self.k, self.x, self.y, self.base, self.size, self.stride = job, job.k, x, y, base, size, stride
+        self.one = Lanes.scalar(kind)
+        fast = kind == "f32" and x.dtype is DType.F32 and y.dtype is DType.F32 and stride == 1 and size >= job.isa.lanes > 1
+        self.e = job.vector if fast else self.one
+        self.done = size // self.e.lanes * self.e.lanes if fast else 0
+
+    def total(self, name: str, kind: str, term: object, source: Buffer | None = None) -> Expr:
+        """Fold `term(lanes, value)` over the row."""
+        assert callable(term)
+        k, source = self.k, source or self.x
+        rest = k.var(name, start_value(self.one, kind), self.one.type)
+        if self.done:
+            acc = k.var(f"{name}s", start_value(self.e, kind), self.e.type)
+            with k.loop("j", 0, self.done, self.e.lanes) as j:
+                k.assign(acc, fold(self.e, kind, acc, term(self.e, k.let("v", self.e.load(source, self.base + j)))))
+            k.assign(rest, across(k, self.e, kind, acc))
+        with k.loop("j", self.done, self.size) as j:
+            value = k.let("v", self.one.load(source, self.base + j * self.stride))
+            k.assign(rest, fold(self.one, kind, rest, term(self.one, value)))
+        return rest
+
+    def rewrite(self, value: object, source: Buffer | None = None) -> None:
+        """y[j] = value(lanes, x[j], j)."""
+        assert callable(value)
+        k, source = self.k, source or self.x
+        if self.done:
+            with k.loop("j", 0, self.done, self.e.lanes) as j:
+                k.store(self.y, self.base + j, value(self.e, k.let("v", self.e.load(source, self.base + j)), j))
+        with k.loop("j", self.done, self.size) as j:
+            at = self.base + j * self.stride
+            result = value(self.one, k.let("v", self.one.load(source, at)), j)
+            k.store(self.y, at, cast(result, Type(self.y.dtype.value)))
+
+
+@lowering(Softmax, LogSoftmax)
+def softmax(job: Job) -> Lowered:
+    op, k, out = job.node.op, job.k, job.node.output
+    assert isinstance(op, (Softmax, LogSoftmax))
+    x, y = job.operand(0, "x"), job.writes()
+    outer, size, inner = split_axis(out.shape, op.axis)
+    kind = computed_in(out.dtype)
+    with k.loops(["o", "i"], [outer, inner]) as (o, i):
+        row = Row(job, x, y, k.let("row", o * (size * inner) + i), size, inner, kind)
+        top = row.total("top", "max", lambda e, v: v)
+
+        def shifted(e: Lanes, v: Expr) -> Expr:
+            return e.sub(v, e.splat(top))
+
+        if isinstance(op, LogSoftmax):
+            total = row.total("total", "sum", lambda e, v: e.call("exp", shifted(e, v)))
+            log = k.let("shift", row.one.add(row.one.call("log", total), top))
+            row.rewrite(lambda e, v, j: e.sub(v, e.splat(log)))
+        elif y.dtype in (DType.F16, DType.BF16):  # the sum must not be of rounded terms
+            total = row.total("total", "sum", lambda e, v: e.call("exp", shifted(e, v)))
+            row.rewrite(lambda e, v, j: e.div(e.call("exp", shifted(e, v)), e.splat(total)))
+        else:
+            row.rewrite(lambda e, v, j: e.call("exp", shifted(e, v)))
+            total = row.total("total", "sum", lambda e, v: v, source=y)
+            factor = k.let("factor", row.one.div(row.one.const(1.0), total))
+            row.rewrite(lambda e, v, j: e.mul(v, e.splat(factor)), source=y)
+    return job.done(op.NAME, f"{op.NAME} along axis {op.axis}\n{out.dtype.value}{list(out.shape)}", op.NAME, in_place=True)
+
+
+def _per_element(job: Job, value: Value | None, name: str, shape: tuple[int, ...]) -> Buffer | None:
+    """A scale or bias with one entry per element of the row; smaller constants are spread out at compile time."""
+    if value is None:
+        return None
+    if value.shape != shape and value.data is not None and value.dtype not in (DType.F16, DType.BF16):
+        return job.packed(np.ascontiguousarray(np.broadcast_to(value.data, shape)).reshape(-1), name, value.dtype)
+    return job.reads(value, name)
+
+
+@lowering(LayerNorm)
+def layer_norm(job: Job) -> Lowered | None:
+    op, k, out, node = job.node.op, job.k, job.node.output, job.node
+    assert isinstance(op, LayerNorm)
+    axis = op.axis % out.type.rank
+    shape = out.shape[axis:]
+    size, outer = math.prod(shape), math.prod(out.shape[:axis])
+    extras = [v for v in (job.optional(1), job.optional(2)) if v is not None]
+    if size == 0 or any(math.prod(v.shape) not in (1, size) and v.data is None for v in extras):
+        return None
+    x = job.operand(0, "x")
+    scale = _per_element(job, job.optional(1), "scale", shape)
+    bias = _per_element(job, job.optional(2), "bias", shape)
+    single = [v is not None and v.type.elements == 1 and size != 1 and v.data is None for v in (job.optional(1), job.optional(2))]
+    y = job.writes()
+    kind = computed_in(out.dtype)
+    with k.loop("o", 0, outer) as o:
+        row = Row(job, x, y, k.let("row", o * size), size, 1, kind)
+        one = row.one
+        mean = k.let("mean", one.mul(row.total("total", "sum", lambda e, v: v), one.const(1.0 / size)))
+
+        def squared(e: Lanes, v: Expr) -> Expr:
+            far = k.let("far", e.sub(v, e.splat(mean)))
+            return e.mul(far, far)
+
+        var = one.mul(row.total("squares", "sum", squared), one.const(1.0 / size))
+        factor = k.let("factor", one.div(one.const(1.0), one.call("sqrt", one.add(var, one.const(op.epsilon)))))
+
+        def result(e: Lanes, v: Expr, j: Expr) -> Expr:
+            value = e.mul(e.sub(v, e.splat(mean)), e.splat(factor))
+            if scale is not None:
+                value = e.mul(value, _entry(e, scale, j, single[0]))
+            if bias is not None:
+                value = e.add(value, _entry(e, bias, j, single[1]))
+            return value
+
+        row.rewrite(result)
+    about = f"layer_norm over the last {size} of {out.dtype.value}{list(out.shape)}, epsilon {op.epsilon}"
+    assert node.inputs[0] is not None
+    return job.done("layer_norm", about, "layer_norm", in_place=True)
+
+
+def _entry(e: Lanes, buffer: Buffer, j: Expr, single: bool) -> Expr:
+    if single:
+        return e.splat(Lanes.scalar(e.kind).load(buffer, idx(0)))
+    if e.vector and buffer.dtype is not DType.F32:
+        raise AssertionError("vectors are f32")
+    return e.load(buffer, j)
+
+
+@lowering(BatchNorm)
+def batch_norm(job: Job) -> Lowered:
+    """Where `fold_batch_norm` was switched off."""
+    op, k, out = job.node.op, job.k, job.node.output
+    assert isinstance(op, BatchNorm)
+    names = ("x", "scale", "bias", "mean", "var")
+    x, scale, bias, mean, var = [job.operand(n, name) for n, name in enumerate(names)]
+    y = job.writes()
+    e = Lanes.scalar(computed_in(out.dtype))
+    outer, size, inner = split_axis(out.shape, op.axis)
+    with k.loop("o", 0, outer) as o, k.loop("c", 0, size) as c:
+        root = e.call("sqrt", e.add(e.load(var, c), e.const(op.epsilon)))
+        factor = k.let("factor", e.div(e.load(scale, c), root))
+        shift = k.let("shift", e.sub(e.load(bias, c), e.mul(e.load(mean, c), factor)))
+        with k.loop("i", 0, inner) as i:
+            at = k.let("at", (o * size + c) * inner + i)
+            k.store(y, at, cast(e.add(e.mul(e.load(x, at), factor), shift), Type(y.dtype.value)))
+    return job.done("batch_norm", f"batch_norm, epsilon {op.epsilon}\n{out.dtype.value}{list(out.shape)}")
+
+
+@lowering(Lrn)
+def lrn(job: Job) -> Lowered:
+    op, k, out = job.node.op, job.k, job.node.output
+    assert isinstance(op, Lrn)
+    x, y = job.operand(0, "x"), job.writes()
+    e = Lanes.scalar(computed_in(out.dtype))
+    outer, size, inner = split_axis(out.shape, op.axis)
+    before, after = (op.size - 1) // 2, op.size // 2
+    with k.loop("o", 0, outer) as o, k.loop("c", 0, size) as c:
+        first = k.let("first", imax(0, c - before))
+        last = k.let("last", imin(size, c + (after + 1)))
+        with k.loop("i", 0, inner) as i:
+            total = k.var("total", e.const(0.0))
+            with k.loop("j", first, last) as j:
+                value = k.let("v", e.load(x, (o * size + j) * inner + i))
+                k.assign(total, e.add(total, e.mul(value, value)))
+            at = k.let("at", (o * size + c) * inner + i)
+            base = e.add(e.const(op.bias), e.mul(total, e.const(op.alpha / op.size)))
+            k.store(y, at, cast(e.div(e.load(x, at), e.call("pow", base, e.const(op.beta))), Type(y.dtype.value)))
+    return job.done("lrn", f"lrn of {op.size}, alpha {op.alpha}, beta {op.beta}\n{out.dtype.value}{list(out.shape)}")
+
+
+__all__ = ["Builder", "Row", "layer_norm", "softmax"]

@@ -1,0 +1,271 @@
+"""Reductions, arg-reductions and running sums.
+
+Neighbouring axes that are both reduced or both kept are merged first. When the last axis is kept, lanes run along it; when it is
+reduced, four vectors of partial sums run along it and are added up at the end. Integers and doubles run one lane at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from intaglio.ir.types import DType, Shape, strides_of
+from intaglio.kernels.elementwise import offset_of
+from intaglio.kernels.expressions import computed_in
+from intaglio.kernels.lanes import Lanes
+from intaglio.kernels.loop import BOOL, Buffer, Builder, Expr, Load, Num, Op, Type, Var, both, cast, either, idx
+from intaglio.kernels.registry import Job, Lowered, lowering
+from intaglio.ops import ArgReduce, Cumsum, Reduce
+from intaglio.ops.base import normal_axes
+
+_VECTOR_KINDS = frozenset({"sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    size: int
+    stride: int
+    reduced: bool
+
+
+def _axes(shape: Shape, reduced: Shape) -> list[_Axis]:
+    out: list[_Axis] = []
+    for axis, (size, stride) in enumerate(zip(shape, strides_of(shape), strict=True)):
+        gone = axis in reduced
+        if size == 1:
+            continue
+        if out and out[-1].reduced == gone and out[-1].stride == stride * size:
+            out[-1] = _Axis(out[-1].size * size, stride, gone)
+        else:
+            out.append(_Axis(size, stride, gone))
+    return out
+
+
+def _limit(e: Lanes, kind: str) -> Expr:
+    """Where max and min start."""
+    if e.is_float:
+        return e.const(float("-inf") if kind == "max" else float("inf"))
+    if e.kind == "bool":
+        return Num(0 if kind == "max" else 1, e.type)
+    info = np.iinfo(DType(e.kind).numpy)
+    return Num(int(info.min if kind == "max" else info.max), e.type)
+
+
+def start_value(e: Lanes, kind: str) -> Expr:
+    match kind:
+        case "max" | "min":
+            return _limit(e, kind)
+        case "prod":
+            return e.const(1)
+        case "any" | "all":
+            return Num(0 if kind == "any" else 1, BOOL)
+    return e.const(0)
+
+
+def fold(e: Lanes, kind: str, acc: Expr, x: Expr) -> Expr:
+    match kind:
+        case "sum" | "mean" | "log_sum":
+            return e.add(acc, x)
+        case "max" | "min":
+            better = e.highest(acc, x) if kind == "max" else e.lowest(acc, x)
+            return e.choose(e.compare("ne", acc, acc), acc, better) if e.is_float else better
+        case "prod":
+            return e.mul(acc, x)
+        case "l1":
+            return e.add(acc, e.abs(x))
+        case "l2" | "sum_square":
+            return e.fma(x, x, acc)
+        case "any":
+            return Op("or", (acc.compare("ne", Num(0, BOOL)), x.compare("ne", Num(0, BOOL))), BOOL)
+        case "all":
+            return Op("and", (acc.compare("ne", Num(0, BOOL)), x.compare("ne", Num(0, BOOL))), BOOL)
+    raise AssertionError(kind)
+
+
+def _finish(e: Lanes, kind: str, acc: Expr, count: int) -> Expr:
+    match kind:
+        case "mean":
+            return e.mul(acc, e.const(1.0 / count)) if e.vector else e.div(acc, e.const(max(count, 1)) if not e.is_float else e.const(count))
+        case "l2":
+            if not e.is_float:
+                return cast(Op("fn_sqrt", (cast(acc, Type("f64")),), Type("f64")), e.type)
+            return e.call("sqrt", acc)
+        case "log_sum":
+            if not e.is_float:
+                return cast(Op("fn_log", (cast(acc, Type("f64")),), Type("f64")), e.type)
+            return e.call("log", acc)
+    return acc
+
+
+@lowering(Reduce)
+def reduce(job: Job) -> Lowered:
+    op, k, node = job.node.op, job.k, job.node
+    assert isinstance(op, Reduce)
+    x_type, out = job.type(0), node.output.type
+    axes = _axes(x_type.shape, normal_axes(op.axes, x_type.rank))
+    count = x_type.elements // out.elements if out.elements else 0
+    x, y = job.operand(0, "x"), job.writes()
+    about = f"reduce {op.kind} over axes {list(op.axes)}\n{x_type.dtype.value}{list(x_type.shape)} -> {list(out.shape)}"
+    if x_type.elements == 0:
+        e = Lanes.scalar(computed_in(out.dtype))
+        with k.loop("i", 0, out.elements) as i:
+            value = _finish(e, op.kind, start_value(e, op.kind if op.kind != "log_sum_exp" else "sum"), 1)
+            value = e.call("log", value) if op.kind == "log_sum_exp" else value
+            k.store(y, i, cast(value, Type(y.dtype.value)))
+        return job.done("reduce_empty", about)
+    lanes = job.isa.lanes
+    fast = x_type.dtype is DType.F32 and lanes > 1 and op.kind in _VECTOR_KINDS and bool(axes)
+    kept = [a for a in axes if not a.reduced]
+    gone = [a for a in axes if a.reduced]
+    to = strides_of(tuple(a.size for a in kept))
+    if fast and not axes[-1].reduced and axes[-1].size >= lanes:
+        _kept_last(job, op.kind, x, y, kept, gone, to, count)
+        return job.done(f"reduce_{op.kind}", about, f"reduce(lanes={lanes})")
+    with k.loops([f"i{n}" for n in range(len(kept))], [a.size for a in kept]) as at:
+        base = k.let("from", offset_of(at, [a.stride for a in kept]))
+        place = offset_of(at, list(to))
+        if fast and axes[-1].reduced and axes[-1].size >= lanes:
+            value = _reduced_last(job, op.kind, x, base, gone, count)
+            using = f"reduce(lanes={lanes})"
+        elif op.kind == "log_sum_exp":
+            value = _log_sum_exp(k, x, base, gone, Lanes.scalar("f64" if out.dtype is DType.F64 or out.dtype.is_int else "f32"))
+            using = "reduce"
+        else:
+            e = Lanes.scalar(computed_in(out.dtype))
+            acc = k.var("acc", start_value(e, op.kind), e.type)
+            with k.loops([f"r{n}" for n in range(len(gone))], [a.size for a in gone]) as inner:
+                k.assign(acc, fold(e, op.kind, acc, k.let("v", e.load(x, base + offset_of(inner, [a.stride for a in gone])))))
+            value = _finish(e, op.kind, acc, count)
+            using = "reduce"
+        k.store(y, place, cast(value, Type(y.dtype.value)))
+    return job.done(f"reduce_{op.kind}", about, using)
+
+
+def _kept_last(job: Job, kind: str, x: Buffer, y: Buffer, kept: list[_Axis], gone: list[_Axis], to: Shape, count: int) -> None:
+    k, e, lanes = job.k, job.vector, job.isa.lanes
+    *outer, last = kept
+    with k.loops([f"i{n}" for n in range(len(outer))], [a.size for a in outer]) as at:
+        base = k.let("from", offset_of(at, [a.stride for a in outer]))
+        place = k.let("to", offset_of(at, list(to[:-1])))
+
+        def body(first: Expr, vectors: int, part: int) -> None:
+            acc = [k.var(f"acc{v}", start_value(e, kind), e.type) for v in range(vectors)]
+            with k.loops([f"r{n}" for n in range(len(gone))], [a.size for a in gone]) as inner:
+                row = k.let("row", base + first + offset_of(inner, [a.stride for a in gone]))
+                for v in range(vectors):
+                    k.assign(acc[v], fold(e, kind, acc[v], k.let(f"v{v}", e.load(x, row + v * lanes, part))))
+            for v in range(vectors):
+                k.store(y, place + first + v * lanes, _finish(e, kind, acc[v], count), part)
+
+        done = last.size // (4 * lanes) * (4 * lanes)
+        with k.loop("c", 0, done, 4 * lanes) as c:
+            body(c, 4, lanes)
+        whole = last.size // lanes * lanes
+        with k.loop("c", done, whole, lanes) as c:
+            body(c, 1, lanes)
+        if last.size > whole:
+            with k.block():
+                body(idx(whole), 1, last.size - whole)
+
+
+def _reduced_last(job: Job, kind: str, x: Buffer, base: Expr, gone: list[_Axis], count: int) -> Expr:
+    k, e, lanes, one = job.k, job.vector, job.isa.lanes, Lanes.scalar()
+    *outer, last = gone
+    ways = 4 if last.size >= 4 * lanes else 1
+    acc = [k.var(f"acc{v}", start_value(e, kind), e.type) for v in range(ways)]
+    rest = k.var("rest", start_value(one, kind), one.type)
+    with k.loops([f"r{n}" for n in range(len(outer))], [a.size for a in outer]) as at:
+        row = k.let("row", base + offset_of(at, [a.stride for a in outer]))
+        done = last.size // (ways * lanes) * (ways * lanes)
+        with k.loop("j", 0, done, ways * lanes) as j:
+            for v in range(ways):
+                k.assign(acc[v], fold(e, kind, acc[v], k.let(f"v{v}", e.load(x, row + j + v * lanes))))
+        with k.loop("j", done, last.size) as j:
+            k.assign(rest, fold(one, kind, rest, k.let("v", one.load(x, row + j))))
+    joined: Expr = acc[0]
+    join = {"l1": "sum", "l2": "sum", "sum_square": "sum"}.get(kind, kind)
+    for v in range(1, ways):
+        joined = k.let("joined", fold(e, join, joined, acc[v]))
+    total = k.let("total", fold(one, join, rest, k.let("lanes", across(k, e, join, joined))))
+    return _finish(one, kind, total, count)
+
+
+def across(k: Builder, e: Lanes, kind: str, vector: Expr) -> Expr:
+    """One number out of the lanes of a vector."""
+    if kind in ("max", "min"):
+        return Op(f"h{kind}", (vector,), Type("f32"))
+    if kind == "prod":
+        return Op("hprod", (vector,), Type("f32"))
+    return Op("hsum", (vector,), Type("f32"))
+
+
+def _log_sum_exp(k: Builder, x: Buffer, base: Expr, gone: list[_Axis], e: Lanes) -> Expr:
+    """Shifted by the largest, so that nothing overflows."""
+    sizes, strides = [a.size for a in gone], [a.stride for a in gone]
+    top = k.var("top", e.const(float("-inf")))
+    with k.loops([f"r{n}" for n in range(len(gone))], sizes) as at:
+        k.assign(top, e.highest(top, cast(e.load(x, base + offset_of(at, strides)), e.type)))
+    shift = k.let("shift", e.choose(e.compare("lt", e.abs(top), e.const(float("inf"))), top, e.const(0.0)))
+    total = k.var("total", e.const(0.0))
+    with k.loops([f"r{n}" for n in range(len(gone))], sizes) as at:
+        value = cast(e.load(x, base + offset_of(at, strides)), e.type)
+        k.assign(total, e.add(total, e.call("exp", e.sub(value, shift))))
+    return e.add(e.call("log", total), shift)
+
+
+def split_axis(shape: Shape, axis: int) -> tuple[int, int, int]:
+    """[outer, size, inner] around an axis."""
+    axis %= max(len(shape), 1)
+    return math.prod(shape[:axis]), shape[axis] if shape else 1, math.prod(shape[axis + 1 :])
+
+
+@lowering(ArgReduce)
+def arg_reduce(job: Job) -> Lowered:
+    op, k = job.node.op, job.k
+    assert isinstance(op, ArgReduce)
+    x, y = job.operand(0, "x"), job.writes()
+    outer, size, inner = split_axis(job.type(0).shape, op.axis)
+    e = Lanes.scalar(computed_in(job.type(0).dtype))
+    with k.loops(["o", "i"], [outer, inner]) as (o, i):
+        base = k.let("from", o * (size * inner) + i)
+        best = k.var("best", e.load(x, base))
+        where = k.var("where", idx(0))
+        with k.loop("j", 1, size) as j:
+            value = k.let("v", e.load(x, base + j * inner))
+            word = ("ge" if op.select_last else "gt") if op.kind == "max" else ("le" if op.select_last else "lt")
+            better = value.compare(word, best)
+            if e.is_float:  # NaN is the best of all, as in numpy
+                fresh = value.compare("ne", value)
+                better = either(better, fresh) if op.select_last else both(either(better, fresh), best.compare("eq", best))
+            with k.when(better):
+                k.assign(best, value)
+                k.assign(where, j)
+        k.store(y, o * inner + i, cast(where, Type("i64")))
+    about = f"arg{op.kind} along axis {op.axis}\n{job.type(0).dtype.value}{list(job.type(0).shape)}"
+    return job.done(f"arg_{op.kind}", about)
+
+
+@lowering(Cumsum)
+def cumsum(job: Job) -> Lowered:
+    op, k = job.node.op, job.k
+    assert isinstance(op, Cumsum)
+    x, y = job.operand(0, "x"), job.writes()
+    outer, size, inner = split_axis(job.type(0).shape, op.axis)
+    e = Lanes.scalar(computed_in(job.type(0).dtype))
+    with k.loops(["o", "i"], [outer, inner]) as (o, i):
+        base = k.let("from", o * (size * inner) + i)
+        total: Var = k.var("total", e.const(0))
+        with k.loop("j", 0, size) as j:
+            at = k.let("at", base + ((idx(size - 1) - j) * inner if op.reverse else j * inner))
+            value = k.let("v", e.load(x, at))
+            if op.exclusive:
+                k.store(y, at, cast(total, Type(y.dtype.value)))
+            k.assign(total, e.add(total, value))
+            if not op.exclusive:
+                k.store(y, at, cast(total, Type(y.dtype.value)))
+    return job.done("cumsum", f"cumsum along axis {op.axis}\n{job.type(0).dtype.value}{list(job.type(0).shape)}")
+
+
+__all__ = ["Load", "across", "arg_reduce", "cumsum", "fold", "reduce", "split_axis", "start_value"]

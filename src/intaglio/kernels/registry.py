@@ -1,0 +1,119 @@
+"""Which builder writes the kernel of which operator.
+
+    @lowering(Softmax)
+    def softmax(job: Job) -> Lowered: ...
+
+A builder gets a `Job` (node, target) and returns the kernel with its operands. Builders of one operator are tried in order of
+registration; one that does not apply returns None, so the fast path stands before the general one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from intaglio.ir.graph import Array, Node, Value
+from intaglio.ir.types import DType, TensorType
+from intaglio.kernels.isa import ISAS, Isa
+from intaglio.kernels.lanes import Lanes
+from intaglio.kernels.loop import Buffer, Builder, Kernel
+from intaglio.ops.base import Op
+from intaglio.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A constant in the order in which the kernel reads it."""
+
+    data: Array
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    bytes: int
+
+
+Source = Value | Packed | Scratch
+
+
+@dataclass(slots=True)
+class Lowered:
+    kernel: Kernel
+    arguments: list[Source]
+    using: str
+
+
+@dataclass(slots=True)
+class Job:
+    """One node to lower. `asked` is what an edited IR file says after `using`."""
+
+    node: Node
+    target: Target
+    asked: str = ""
+    k: Builder = field(default_factory=Builder)
+    params: list[Buffer] = field(default_factory=list)
+    arguments: list[Source] = field(default_factory=list)
+
+    @property
+    def isa(self) -> Isa:
+        return ISAS[self.target.isa]
+
+    @property
+    def vector(self) -> Lanes:
+        return Lanes(self.isa, self.isa.lanes)
+
+    @property
+    def one(self) -> Lanes:
+        return Lanes.scalar()
+
+    def type(self, i: int) -> TensorType:
+        value = self.node.inputs[i]
+        assert value is not None
+        return value.type
+
+    def optional(self, i: int) -> Value | None:
+        return self.node.inputs[i] if i < len(self.node.inputs) else None
+
+    def reads(self, value: Value | None, name: str) -> Buffer:
+        assert value is not None
+        return self._param(name, value.dtype, True, value)
+
+    def operand(self, i: int, name: str) -> Buffer:
+        return self.reads(self.node.inputs[i], name)
+
+    def writes(self, i: int = 0, name: str = "y") -> Buffer:
+        out = self.node.outputs[i]
+        return self._param(name, out.dtype, False, out)
+
+    def packed(self, data: Array, name: str, dtype: DType | None = None) -> Buffer:
+        return self._param(name, dtype or DType.of(data), True, Packed(data, dtype or DType.of(data)))
+
+    def scratch(self, elements: int, name: str = "scratch", dtype: DType = DType.F32) -> Buffer:
+        return self._param(name, dtype, False, Scratch(elements * dtype.bytes))
+
+    def _param(self, name: str, dtype: DType, const: bool, source: Source) -> Buffer:
+        buffer = Buffer(name, dtype, const)
+        self.k.reserve(name)
+        self.params.append(buffer)
+        self.arguments.append(source)
+        return buffer
+
+    def done(self, stem: str, about: str, using: str = "", in_place: bool = False) -> Lowered:
+        kernel = Kernel(
+            stem, tuple(self.params), self.k.body(), about, in_place=in_place, fallible=self.k.fallible, isa=self.target.isa
+        )
+        return Lowered(kernel, self.arguments, using or stem)
+
+
+Lowering = Callable[[Job], "Lowered | None"]
+LOWERINGS: dict[type[Op], list[Lowering]] = {}
+
+
+def lowering(*ops: type[Op]) -> Callable[[Lowering], Lowering]:
+    def register(fn: Lowering) -> Lowering:
+        for op in ops:
+            LOWERINGS.setdefault(op, []).append(fn)
+        return fn
+
+    return register

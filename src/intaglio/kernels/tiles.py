@@ -1,0 +1,127 @@
+"""Register tiles: `rows` results side by side times `vectors` of output columns, kept in named variables over the whole reduction.
+
+    for j in 0..K:                         6x2 with 8 lanes: 12 accumulators, 2 weights, 1 broadcast = 15 of 16 registers
+      w0 = w[j*16..]  w1 = w[j*16+8..]     (named variables, not arrays of vectors: gcc spills those)
+      a = splat(x[row0 + j]);  acc0_0 = fma(a, w0, acc0_0);  acc0_1 = fma(a, w1, acc0_1)
+      a = splat(x[row1 + j]);  ...
+
+Columns are packed at compile time: blocks of `vectors` * lanes columns, inside a block reduction index by reduction index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.kernels.lanes import Lanes
+from intaglio.kernels.loop import Buffer, Builder, Expr, Var
+from intaglio.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    rows: int
+    vectors: int
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.vectors}"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Neighbouring output columns computed together. `width` counts the real ones; the last vector may have fewer."""
+
+    first: int
+    width: int
+    vectors: int
+
+    def lanes_of(self, v: int, lanes: int) -> int:
+        return min(lanes, self.width - v * lanes)
+
+
+def blocks_of(columns: int, vectors: int, lanes: int) -> list[Block]:
+    out: list[Block] = []
+    first = 0
+    while first < columns:
+        width = min(vectors * lanes, columns - first)
+        out.append(Block(first, width, -(-width // lanes)))
+        first += width
+    return out
+
+
+def candidates(target: Target) -> list[Tile]:
+    """Every tile that fits the registers: accumulators, one row of weights, one broadcast."""
+    fit = [
+        Tile(r, v)
+        for v in (1, 2, 3, 4, 6, 8)
+        for r in range(1, 17)
+        if r * v + v + 1 <= target.registers
+    ]
+    best: dict[int, Tile] = {}
+    for tile in fit:  # per width, the tallest, and all smaller ones that even out a remainder
+        best[tile.vectors] = max(best.get(tile.vectors, tile), tile, key=lambda t: t.rows)
+    return sorted({t for t in fit if t.rows >= best[t.vectors].rows // 2 or t.rows == 1}, key=lambda t: (t.rows, t.vectors))
+
+
+def cycles(tile: Tile, rows: int, columns: int, lanes: int) -> float:
+    """Estimated cycles per reduction step on a core with two FMA and two load ports and a latency of 4."""
+
+    def of(r: int, v: int) -> float:
+        return max(r * v / 2, (r + v) / 2, 4.0) + 0.6
+
+    total = 0.0
+    full, rest = divmod(rows, tile.rows)
+    for block in blocks_of(columns, tile.vectors, lanes):
+        total += full * of(tile.rows, block.vectors) + (of(rest, block.vectors) if rest else 0.0)
+    return total
+
+
+def choose_tile(target: Target, rows: int, columns: int, lanes: int) -> Tile:
+    return min(candidates(target), key=lambda t: (round(cycles(t, rows, columns, lanes), 3), -t.rows))
+
+
+def parse_tile(using: str) -> Tile | None:
+    """The tile of an edited `using conv_nhwc(tile=4x3)`."""
+    if "tile=" not in using:
+        return None
+    text = using.split("tile=")[1].rstrip(")").split(",")[0]
+    rows, _, vectors = text.partition("x")
+    return Tile(int(rows), int(vectors)) if rows.isdigit() and vectors.isdigit() else None
+
+
+def pack_columns(matrix: Array, vectors: int, lanes: int) -> Array:
+    """[K, N] -> blocks of columns one after the other, each [K, vectors * lanes], zeros in the lanes that are too many."""
+    depth, columns = matrix.shape
+    parts = []
+    for block in blocks_of(columns, vectors, lanes):
+        panel = np.zeros((depth, block.vectors * lanes), matrix.dtype)
+        panel[:, : block.width] = matrix[:, block.first : block.first + block.width]
+        parts.append(panel.reshape(-1))
+    return np.concatenate(parts) if parts else np.zeros(0, matrix.dtype)
+
+
+def pad_vector(vector: Array, vectors: int, lanes: int) -> Array:
+    """A value per column, padded like the columns."""
+    return pack_columns(vector.reshape(1, -1), vectors, lanes)
+
+
+class Accumulators:
+    """The named variables of one tile."""
+
+    def __init__(self, k: Builder, e: Lanes, rows: int, block: Block, start: Callable[[int], Expr]) -> None:
+        self.k, self.e, self.rows, self.block = k, e, rows, block
+        firsts = [start(v) for v in range(block.vectors)]
+        self.at = [[k.var(f"acc{r}_{v}", firsts[v]) for v in range(block.vectors)] for r in range(rows)]
+
+    def step(self, weights: Buffer, w_at: Expr, x: Buffer, x_at: dict[int, Expr]) -> None:
+        """One reduction index: acc[r][v] += x[x_at[r]] * weights[w_at + v]. Rows that are absent do not take part."""
+        k, e = self.k, self.e
+        columns = [k.let(f"w{v}", e.load(weights, w_at + v * e.lanes)) for v in range(self.block.vectors)]
+        for r, place in x_at.items():
+            a = k.let(f"a{r}", e.splat(Lanes.scalar().load(x, place)))
+            for v, column in enumerate(columns):
+                acc: Var = self.at[r][v]
+                k.assign(acc, e.fma(a, column, acc))

@@ -1,0 +1,61 @@
+"""An independent proof that a plan is sound: it shares no code with the planner and trusts only addresses and layers.
+
+Every layer is walked in order; for each byte range we know which value was written there last. A read of a value whose bytes
+were overwritten since, or that lie outside of the arena, is an error.
+"""
+
+from __future__ import annotations
+
+from intaglio.errors import OurFault
+from intaglio.ir.graph import Value
+from intaglio.ir.program import K, Program, ScratchArg
+
+
+def check(program: Program[K]) -> None:
+    """Raises OurFault on the first thing that is wrong."""
+    owner: dict[Value, tuple[int, int]] = {}  # value -> its bytes, while they are its own
+    renamed: dict[Value, Value] = {}
+    for node in program.graph.nodes:
+        if node.using == "view" and node.inputs[0] is not None:
+            renamed[node.output] = renamed.get(node.inputs[0], node.inputs[0])
+    for index, layer in enumerate(program.layers):
+        scratch = sum(a.bytes for a in layer.arguments if isinstance(a, ScratchArg))
+        if scratch:
+            _inside(program, layer.scratch_offset, scratch, f"scratch of layer {layer.name}")
+            _overwrite(owner, layer.scratch_offset, scratch)
+        for value in layer.node.operands():
+            root = renamed.get(value, value)
+            if not root.is_const and _in_arena(root) and root.type.bytes and root not in owner:
+                raise OurFault("bad-plan", f"layer {index} `{layer.name}` reads `{value.name}`, whose memory was given away")
+        reads = [renamed.get(v, v) for v in layer.node.operands()]
+        for out in layer.node.outputs:
+            if not _in_arena(out) or not out.type.bytes:
+                continue
+            assert out.address is not None
+            _inside(program, out.address.offset, out.type.bytes, f"`{out.name}`")
+            shared = [r for r in reads if r in owner and _meet(owner[r], (out.address.offset, out.type.bytes))]
+            same = all(owner[r] == (out.address.offset, out.type.bytes) for r in shared)
+            if shared and not (layer.kernel.in_place and same):
+                raise OurFault("bad-plan", f"layer {index} `{layer.name}` writes over what it reads: `{shared[0].name}`")
+            if scratch and _meet((layer.scratch_offset, scratch), (out.address.offset, out.type.bytes)):
+                raise OurFault("bad-plan", f"layer {index} `{layer.name}`: scratch and output overlap")
+            _overwrite(owner, out.address.offset, out.type.bytes)
+            owner[out] = (out.address.offset, out.type.bytes)
+
+
+def _in_arena(value: Value) -> bool:
+    return value.address is not None and value.address.region == "arena"
+
+
+def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return a[0] < b[0] + b[1] and b[0] < a[0] + a[1]
+
+
+def _overwrite(owner: dict[Value, tuple[int, int]], offset: int, size: int) -> None:
+    for value in [v for v, place in owner.items() if _meet(place, (offset, size))]:
+        del owner[value]
+
+
+def _inside(program: Program[K], offset: int, size: int, what: str) -> None:
+    if offset < 0 or offset + size > program.arena_bytes:
+        raise OurFault("bad-plan", f"{what} lies outside of the arena: {offset}+{size} of {program.arena_bytes}")

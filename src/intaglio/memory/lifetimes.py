@@ -1,0 +1,122 @@
+"""Who lives when: every piece of memory in the arena with its first and last layer.
+
+Values that are views of each other, and outputs that take over the memory of an operand (in place), are one buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from intaglio.ir.graph import Value
+from intaglio.ir.views import storage_roots
+from intaglio.ir.program import K, Layer, Program, ScratchArg, ValueArg
+
+
+@dataclass(slots=True, eq=False)
+class Buffer:
+    """A piece of the arena from layer `first` to layer `last`, both included."""
+
+    name: str
+    bytes: int
+    first: int
+    last: int
+    values: list[Value] = field(default_factory=list)
+    scratch_of: int = -1  # the layer whose scratch this is
+    offset: int = -1
+
+    def meets(self, other: Buffer) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+@dataclass(slots=True)
+class Storage:
+    """Where each value lives: in a buffer of the arena, or with the caller."""
+
+    buffers: list[Buffer]
+    outside: dict[Value, tuple[str, int]]  # input, output or state, and its index or offset
+    state_bytes: int
+    in_place: dict[str, str]
+
+
+def find_storage(program: Program[K], alignment: int, *, in_place: bool = True) -> Storage:
+    graph = program.graph
+    roots = storage_roots(graph)
+    outside: dict[Value, tuple[str, int]] = {}
+    state_bytes = 0
+    fed = {s.input for s in graph.states}
+    for n, value in enumerate(graph.inputs):
+        if value in fed:
+            outside[value] = ("state", state_bytes)
+            state_bytes += align(value.type.bytes, alignment)
+        else:
+            outside[value] = ("input", n)
+    for n, value in enumerate(graph.outputs):
+        outside.setdefault(roots.get(value, value), ("output", n))
+    buffers: dict[Value, Buffer] = {}
+    home: dict[Value, Buffer] = {}
+    scratch: list[Buffer] = []
+    took: dict[str, str] = {}
+    last_read = _last_reads(program, roots)
+    for index, layer in enumerate(program.layers):
+        for argument in layer.arguments:
+            if isinstance(argument, ScratchArg) and argument.bytes:
+                scratch.append(Buffer(f"{layer.name}_scratch", argument.bytes, index, index, scratch_of=index))
+        for out in layer.node.outputs:
+            if out in outside:
+                continue
+            buffer = _taken_over(layer, index, out, roots, home, last_read) if in_place else None
+            if buffer is not None:
+                took[out.name] = buffer.values[-1].name
+            else:
+                buffer = Buffer(out.name, out.type.bytes, index, index)
+                buffers[out] = buffer
+            buffer.values.append(out)
+            buffer.last = max(buffer.last, last_read.get(out, index))
+            home[out] = buffer
+    for view, root in roots.items():
+        if root in home:
+            home[root].values.append(view)
+        elif root in outside:
+            outside[view] = outside[root]
+    return Storage([b for b in [*buffers.values(), *scratch] if b.bytes], outside, state_bytes, took)
+
+
+def align(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment
+
+
+def _last_reads(program: Program[K], roots: dict[Value, Value]) -> dict[Value, int]:
+    """The last layer that reads each root, guards included; what becomes the next state lives to the end."""
+    last: dict[Value, int] = {}
+    for index, layer in enumerate(program.layers):
+        for value in layer.node.operands():
+            if not value.is_const:
+                last[roots.get(value, value)] = index
+    end = len(program.layers)
+    for state in program.graph.states:
+        last[roots.get(state.output, state.output)] = end
+    return last
+
+
+def _taken_over(
+    layer: Layer[K], index: int, out: Value, roots: dict[Value, Value], home: dict[Value, Buffer], last_read: dict[Value, int]
+) -> Buffer | None:
+    """The buffer of an operand that dies here and has the shape of the output. Elements are read before they are written, so
+    the operand must be walked like the output, and no other operand may lie in the same memory."""
+    if not layer.kernel.in_place or layer.node.when is not None or len(layer.node.outputs) != 1:
+        return None
+    operands = [a.value for a in layer.arguments[:-1] if isinstance(a, ValueArg)]
+    for value in operands:
+        root = roots.get(value, value)
+        buffer = home.get(root)
+        if buffer is None or buffer.last != index or last_read.get(root) != index:
+            continue
+        if value.shape != out.shape or value.dtype.bytes != out.dtype.bytes or buffer.bytes != out.type.bytes:
+            continue
+        others = [v for v in operands if v is not value and home.get(roots.get(v, v)) is buffer]
+        if all(v.shape == out.shape for v in others):
+            return buffer
+    return None
+
+
+__all__ = ["Buffer", "Storage", "align", "find_storage"]

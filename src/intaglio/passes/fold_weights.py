@@ -1,0 +1,176 @@
+"""Constant factors and shifts move into the weights of the operator before them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.ir.types import DType, Layout
+from intaglio.ops import Add, BatchNorm, Conv, ConvTranspose, MatMul, Mul, Pad, Sub
+from intaglio.passes.rewriting import Editor, constant, count_readers
+from intaglio.targets import Target
+
+
+def split_batch_norm(graph: Graph, target: Target) -> Graph:
+    """A batch norm with constant parameters is a multiplication and an addition per channel.
+
+        y = batch_norm(x, scale, bias, mean, var)     ->     a = mul(x, s);  y = add(a, t)
+
+    `fold_scale` then takes both into the convolution before it. Skipped when a parameter is computed."""
+    edit = Editor(graph)
+    for node in graph.nodes:
+        edit.take(node)
+        op = node.op
+        params = [v.data if v is not None else None for v in node.inputs[1:]]
+        if not isinstance(op, BatchNorm) or any(p is None for p in params) or node.output.dtype not in (DType.F32, DType.F64):
+            edit.keep(node)
+            continue
+        scale, bias, mean, var = [p.astype(np.float64) for p in params if p is not None]
+        factor = scale / np.sqrt(var + op.epsilon)
+        shift = bias - mean * factor
+        rank = node.output.type.rank
+        shape = [1] * rank
+        shape[op.axis % rank] = -1
+        kind = node.output.dtype.numpy
+        s = constant(graph, f"{node.output.name}_scale", factor.astype(kind).reshape(shape))
+        t = constant(graph, f"{node.output.name}_shift", shift.astype(kind).reshape(shape))
+        scaled = edit.emit(Mul(), [node.inputs[0], s], node)
+        node.op, node.inputs = Add(), [scaled, t]
+        edit.changed = True
+        edit.keep(node)
+    return edit.finish()
+
+
+def _channel_axis(node: Node) -> int:
+    op = node.op
+    if isinstance(op, (Conv, ConvTranspose)) and op.layout is not Layout.NHWC:
+        return 1
+    return node.output.type.rank - 1
+
+
+def _per_channel(value: Value, node: Node) -> Array | None:
+    """The constant as one number per output channel, or None."""
+    axis, out = _channel_axis(node), node.output
+    if value.data is None or value.type.rank > out.type.rank:
+        return None
+    shape = (1,) * (out.type.rank - value.type.rank) + value.shape
+    if any(d != 1 for n, d in enumerate(shape) if n != axis) or shape[axis] not in (1, out.shape[axis]):
+        return None
+    return np.broadcast_to(value.data.reshape(-1), (out.shape[axis],)).astype(np.float64)
+
+
+def fold_scale(graph: Graph, target: Target) -> Graph:
+    """A constant factor or shift per channel goes into the weights and bias of the product before it.
+
+        a = conv(x, w)
+        b = mul(a, s)            y = conv(x, w * s, t)
+        y = add(b, t)     ->
+
+    Skipped when `a` has another reader, when the weights are computed, or when the operator has an epilogue already."""
+    edit = Editor(graph)
+    readers = count_readers(graph)
+    for node in graph.nodes:
+        edit.take(node)
+        if not _fold_into_producer(edit, node, readers):
+            edit.keep(node)
+    return edit.finish()
+
+
+def _fold_into_producer(edit: Editor, node: Node, readers: dict[Value, int]) -> bool:
+    if not isinstance(node.op, (Mul, Add, Sub)):
+        return False
+    for n in (0, 1):
+        value, other = node.inputs[n], node.inputs[1 - n]
+        if value is None or other is None or value not in edit.made or not other.is_const or (isinstance(node.op, Sub) and n == 1):
+            continue
+        producer = edit.made[value]
+        if readers.get(value, 0) != 1 or producer.when is not node.when or value.shape != node.output.shape:
+            continue
+        if not isinstance(producer.op, (Conv, ConvTranspose, MatMul)) or getattr(producer.op, "epilogue", ()):
+            continue
+        weights, bias = producer.inputs[1], producer.inputs[2] if len(producer.inputs) > 2 else None
+        numbers = _per_channel(other, producer)
+        if numbers is None or (bias is not None and (bias.data is None or _bias_numbers(bias, producer) is None)):
+            continue
+        if isinstance(node.op, Mul) and (weights is None or weights.data is None):
+            continue
+        if value.dtype not in (DType.F32, DType.F64):
+            continue
+        _apply(edit, producer, node, numbers)
+        return True
+    return False
+
+
+def _bias_numbers(bias: Value, producer: Node) -> Array | None:
+    if isinstance(producer.op, MatMul):
+        return _per_channel(bias, producer)
+    assert bias.data is not None
+    return bias.data.astype(np.float64)
+
+
+def _apply(edit: Editor, producer: Node, node: Node, numbers: Array) -> None:
+    graph, out = edit.graph, node.output
+    weights, bias = producer.inputs[1], producer.inputs[2] if len(producer.inputs) > 2 else None
+    old = _bias_numbers(bias, producer) if bias is not None else np.zeros_like(numbers)
+    assert old is not None and weights is not None
+    kind = out.dtype.numpy
+    if isinstance(node.op, Mul):
+        assert weights.data is not None
+        scaled = _scaled(producer, weights.data, numbers)
+        weights = constant(graph, weights.name, scaled.astype(kind))
+        new: Array | None = old * numbers if bias is not None else None
+    else:
+        new = old - numbers if isinstance(node.op, Sub) else old + numbers
+    made = constant(graph, f"{out.name}_bias", new.astype(kind)) if new is not None else None
+    producer.inputs = [producer.inputs[0], weights, made, *producer.inputs[3:]]
+    old_value = producer.output
+    producer.outputs = [out]
+    edit.made.pop(old_value, None)
+    edit.made[out] = producer
+    producer.source = producer.source or node.source
+    edit.changed = True
+
+
+def _scaled(producer: Node, weights: Array, numbers: Array) -> Array:
+    wide = weights.astype(np.float64)
+    match producer.op:
+        case Conv():
+            return wide * numbers.reshape((-1,) + (1,) * (wide.ndim - 1))
+        case ConvTranspose():
+            group = producer.op.group
+            parts = wide.reshape((group, wide.shape[0] // group, *wide.shape[1:]))
+            shaped = numbers.reshape((group, 1, -1) + (1,) * (wide.ndim - 2))
+            return (parts * shaped).reshape(wide.shape)
+        case MatMul():
+            return wide * (numbers.reshape(-1, 1) if producer.op.transpose_b else numbers)
+    raise AssertionError(producer.op)
+
+
+def fold_pad(graph: Graph, target: Target) -> Graph:
+    """Zeros around the image are the convolution's own padding.
+
+        a = pad(x, pads=(0,0,1,1,0,0,1,1))
+        y = conv(a, w)                        ->     y = conv(x, w, pads=(1,1,1,1))
+
+    Skipped when batch or channels are padded too, or with another value than 0."""
+    edit = Editor(graph)
+    for node in graph.nodes:
+        edit.take(node)
+        source = node.inputs[0] if node.inputs else None
+        before = edit.made.get(source) if source is not None else None
+        if isinstance(node.op, Conv) and before is not None and isinstance(before.op, Pad) and before.when is node.when:
+            pad, rank = before.op, node.output.type.rank
+            first = 1 if node.op.layout is Layout.NHWC else 2
+            spatial = range(first, first + rank - 2)
+            others = [a for a in range(rank) if a not in spatial]
+            clear = all(pad.pads[a] == 0 == pad.pads[a + rank] for a in others)
+            if pad.mode == "constant" and pad.value == 0.0 and clear:
+                begin = tuple(pad.pads[a] + node.op.pads[n] for n, a in enumerate(spatial))
+                end = tuple(pad.pads[a + rank] + node.op.pads[n + rank - 2] for n, a in enumerate(spatial))
+                node.op = replace(node.op, pads=begin + end)
+                node.inputs[0] = before.inputs[0]
+                edit.changed = True
+        edit.keep(node)
+    return edit.finish()

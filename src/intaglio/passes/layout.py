@@ -1,0 +1,175 @@
+"""Convolutions and poolings in the layout their kernels want, and the transposes that this costs moved out of the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from intaglio.ir.graph import Graph, Node, Value
+from intaglio.ir.types import DType, Layout
+from intaglio.ops import AveragePool, Conv, ConvTranspose, MaxPool, Pad, Reshape, Transpose
+from intaglio.passes.rewriting import Editor, constant
+from intaglio.targets import Target
+
+_EDGE_LIMIT = 48  # written-out groups of taps at the borders of a convolution before padding is stored instead
+
+
+def flatten_one_dimension(graph: Graph, target: Target) -> Graph:
+    """Convolution and pooling over one axis are the two-dimensional ones over an image one pixel high.
+
+        y = conv(x[1,6,119], w[8,6,3], pads=(1,1))
+     ->
+        a = reshape(x, shape=(1,6,1,119));  b = conv(a, w[8,6,1,3], pads=(0,1,0,1));  y = reshape(b, shape=(1,8,119))
+
+    Skipped for weights that are computed."""
+    edit = Editor(graph)
+    for node in graph.nodes:
+        edit.take(node)
+        source = node.inputs[0] if node.inputs else None
+        known = isinstance(node.op, (MaxPool, AveragePool)) or (
+            isinstance(node.op, (Conv, ConvTranspose)) and node.inputs[1] is not None and node.inputs[1].data is not None
+        )
+        if not known or source is None or source.type.rank != 3:
+            edit.keep(node)
+            continue
+        n, c, w = source.shape
+        image = edit.emit(Reshape((n, c, 1, w)), [source], node)
+        match node.op:
+            case Conv() | ConvTranspose():
+                weights = node.inputs[1]
+                assert weights is not None and weights.data is not None
+                wide = constant(graph, weights.name, weights.data[:, :, None, :], weights.dtype)
+                op: Conv | ConvTranspose | MaxPool | AveragePool = replace(node.op, **_widened(node.op))
+                inputs: list[Value | None] = [image, wide, *node.inputs[2:]]
+            case MaxPool() | AveragePool():
+                op, inputs = replace(node.op, **_widened(node.op)), [image]
+            case _:
+                raise AssertionError(node.op)
+        result = edit.emit(op, inputs, node)
+        node.op, node.inputs = Reshape(node.output.shape), [result]
+        edit.keep(node)
+    return edit.finish()
+
+
+def _widened(op: Conv | ConvTranspose | MaxPool | AveragePool) -> dict[str, tuple[int, ...]]:
+    fields: dict[str, tuple[int, ...]] = {
+        "strides": (1, *op.strides),
+        "pads": (0, op.pads[0], 0, op.pads[1]),
+        "dilations": (1, *op.dilations),
+    }
+    if isinstance(op, ConvTranspose):
+        fields["output_padding"] = (0, *op.output_padding)
+    if isinstance(op, (MaxPool, AveragePool)):
+        fields["kernel"] = (1, *op.kernel)
+    if isinstance(op, AveragePool) and op.counted_pads:
+        fields["counted_pads"] = (0, op.counted_pads[0], 0, op.counted_pads[1])
+    return fields
+
+
+def choose_layout(graph: Graph, target: Target) -> Graph:
+    """Two-dimensional convolutions and poolings of f32 read and write NHWC: channels side by side fill the vectors.
+
+        y = conv(x, w)     ->     a = transpose(x, perm=(0,2,3,1));  b = conv(a, w, layout=NHWC);  y = transpose(b, perm=(0,3,1,2))
+
+    `move_transposes` cancels what stands between two of them. Skipped for weights that are computed, which the NHWC kernels
+    could not have packed."""
+    edit = Editor(graph)
+    for node in graph.nodes:
+        edit.take(node)
+        op, source = node.op, node.inputs[0] if node.inputs else None
+        fits = isinstance(op, (Conv, ConvTranspose, MaxPool, AveragePool)) and op.layout is not Layout.NHWC
+        if not fits or source is None or source.type.rank != 4 or source.dtype is not DType.F32:
+            edit.keep(node)
+            continue
+        assert isinstance(op, (Conv, ConvTranspose, MaxPool, AveragePool))
+        computed = [v for v in node.inputs[1:3] if v is not None and v.data is None]
+        if computed or getattr(op, "epilogue", ()):
+            edit.keep(node)
+            continue
+        turned = edit.emit(Transpose((0, 2, 3, 1)), [source], node)
+        turned.type = replace(turned.type, layout=Layout.NHWC)
+        result = edit.emit(replace(op, layout=Layout.NHWC), [turned, *node.inputs[1:]], node)
+        result.type = replace(result.type, layout=Layout.NHWC)
+        node.op, node.inputs = Transpose((0, 3, 1, 2)), [result]
+        edit.keep(node)
+    return edit.finish()
+
+
+def expand_conv_transpose(graph: Graph, target: Target) -> Graph:
+    """A transposed convolution is a convolution of the image with zeros between its pixels, by the mirrored kernel.
+
+        y = conv_transpose(x, w, strides=(1,2))
+     ->
+        a = reshape(x, ...);  b = pad(a, ...);  c = reshape(b, ...)     zeros between the pixels, where the stride is not 1
+        y = conv(c, w mirrored and turned, pads=kernel-1-pads)
+
+    NHWC only. Skipped for negative padding that results when pads exceed the kernel."""
+    edit = Editor(graph)
+    for node in graph.nodes:
+        edit.take(node)
+        op, weights = node.op, node.inputs[1] if len(node.inputs) > 1 else None
+        if not isinstance(op, ConvTranspose) or op.layout is not Layout.NHWC or weights is None or weights.data is None:
+            edit.keep(node)
+            continue
+        kernel = weights.shape[2:]
+        reach = [(k - 1) * d for k, d in zip(kernel, op.dilations, strict=True)]
+        begin = [r - p for r, p in zip(reach, op.pads[:2], strict=True)]
+        end = [r - p + o for r, p, o in zip(reach, op.pads[2:], op.output_padding, strict=True)]
+        source = node.inputs[0]
+        assert source is not None
+        if min(begin) < 0 or min(end) < 0:
+            edit.keep(node)
+            continue
+        spread = _zeros_between(edit, node, source, op.strides[0], op.strides[1])
+        group = op.group
+        inputs, outputs = weights.shape[0] // group, weights.shape[1]
+        parts = weights.data.reshape(group, inputs, outputs, *kernel)[..., ::-1, ::-1]
+        turned = np.ascontiguousarray(parts.transpose(0, 2, 1, 3, 4)).reshape(group * outputs, inputs, *kernel)
+        # what was inserted after the last pixel is part of the padding at the end
+        end = [e - (s - 1) for e, s in zip(end, op.strides, strict=True)]
+        if min(end) < 0:
+            n, h, w, c = spread.shape
+            from intaglio.ops import Slice
+
+            keep = (n, h + min(end[0], 0), w + min(end[1], 0), c)
+            spread = edit.emit(Slice((0, 0, 0, 0), (1, 1, 1, 1), keep), [spread], node)
+            end = [max(e, 0) for e in end]
+        node.op = Conv((1, 1), (*begin, *end), op.dilations, group, Layout.NHWC)
+        node.inputs = [spread, constant(graph, weights.name, turned), *node.inputs[2:3]]
+        edit.changed = True
+        edit.keep(node)
+    return edit.finish()
+
+
+def _zeros_between(edit: Editor, node: Node, source: Value, high: int, wide: int) -> Value:
+    """[N,H,W,C] -> [N,H*high,W*wide,C] with zeros after each pixel."""
+    n, h, w, c = source.shape
+    if (high, wide) == (1, 1):
+        return source
+    split = edit.emit(Reshape((n, h, 1, w, 1, c)), [source], node)
+    padded = edit.emit(Pad((0, 0, 0, 0, 0, 0, 0, 0, high - 1, 0, wide - 1, 0)), [split], node)
+    return edit.emit(Reshape((n, h * high, w * wide, c)), [padded], node)
+
+
+def store_wide_padding(graph: Graph, target: Target) -> Graph:
+    """Where a kernel is so wide that most tiles touch the border, the zeros are stored once.
+
+        y = conv(x, w[8,16,3,39], pads=(1,19,1,19))     ->     a = pad(x, ...);  y = conv(a, w, pads=(0,0,0,0))
+
+    NHWC only; `fold_pad` is its opposite and runs before."""
+    edit = Editor(graph)
+    for node in graph.nodes:
+        edit.take(node)
+        op, source = node.op, node.inputs[0] if node.inputs else None
+        if isinstance(op, Conv) and op.layout is Layout.NHWC and source is not None and source.type.rank == 4 and any(op.pads):
+            weights = node.inputs[1]
+            assert weights is not None
+            taps = weights.shape[3]
+            touched = min(taps, op.pads[1]) + min(taps, op.pads[3])
+            if touched * 2 > _EDGE_LIMIT // 2 or op.pads[1] > 12 or op.pads[3] > 12:
+                top, left, bottom, right = op.pads
+                padded = edit.emit(Pad((0, top, left, 0, 0, bottom, right, 0)), [source], node)
+                node.op, node.inputs[0] = replace(op, pads=(0, 0, 0, 0)), padded
+        edit.keep(node)
+    return edit.finish()

@@ -1,0 +1,87 @@
+"""A target as a value, read from a TOML file; `host` is found by looking at this machine.
+
+    name = "x86-64-v3"
+    arch = "x86_64"
+    isa = "avx2"                      # instruction records used by the kernels
+    flags = ["-march=x86-64-v3"]      # for the C compiler
+    interface = "posix"               # network template
+    registers = 16                    # vector registers
+    l1_bytes, l2_bytes, gflops, gbytes_per_s   # for tile choice and the roofline
+"""
+
+from __future__ import annotations
+
+import platform
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from intaglio.errors import UserError, quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    name: str
+    description: str
+    arch: str
+    isa: str
+    flags: tuple[str, ...]
+    interface: str
+    registers: int
+    lanes: int
+    l1_bytes: int
+    l2_bytes: int
+    gflops: float
+    gbytes_per_s: float
+    alignment: int
+
+
+@cache
+def all_targets() -> dict[str, Target]:
+    found: dict[str, Target] = {}
+    folder = resources.files("intaglio.targets").joinpath("cores")
+    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
+        if entry.name.endswith(".toml"):
+            target = _from_toml(entry.name.removesuffix(".toml"), entry.read_text(encoding="utf-8"))
+            found[target.name] = target
+    return found
+
+
+def _from_toml(name: str, text: str) -> Target:
+    table = tomllib.loads(text)
+    table["flags"] = tuple(table["flags"])
+    return Target(name=name, **table)
+
+
+def find_target(name: str) -> Target:
+    if name == "host":
+        return host_target()
+    targets = all_targets()
+    if name not in targets:
+        known = ", ".join(f"`{n}`" for n in ["host", *targets])
+        raise UserError("unknown-target", f"there is no target {quoted(name)}", hint=f"known targets: {known}")
+    return targets[name]
+
+
+def host_target() -> Target:
+    """The best target that this machine can run."""
+    machine = platform.machine().lower()
+    targets = all_targets()
+    if machine in ("x86_64", "amd64"):
+        return targets["x86-64-v3"] if {"avx2", "fma"} <= _cpu_flags() else targets["x86-64"]
+    if machine in ("aarch64", "arm64"):
+        return targets["aarch64"]
+    return targets["generic"]
+
+
+@cache
+def _cpu_flags() -> frozenset[str]:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("flags"):
+                    return frozenset(line.split(":", 1)[1].split())
+    except OSError:
+        pass
+    return frozenset()
