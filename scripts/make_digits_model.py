@@ -2,13 +2,14 @@
 
     .venv/bin/python scripts/make_digits_model.py
 
-Writes src/intaglio/demo_data/digits.onnx and digits.npz (100 digits that it was not trained on, with labels). The results
-are committed; run it again only to change the network.
+Writes src/intaglio/demo_data/digits.onnx and digits.npz (100 digits that it was not trained on, with labels). Both are
+committed; run it again only to change the network.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -39,7 +40,7 @@ def scatter(d: Floats, channels: int) -> Floats:
     for i in range(3):
         for j in range(3):
             out[:, :, i : i + h, j : j + w] += parts[:, :, i, j]
-    return out[:, :, 1:-1, 1:-1]
+    return np.asarray(out[:, :, 1:-1, 1:-1], np.float32)
 
 
 class Network:
@@ -114,8 +115,8 @@ def train(x: Floats, labels: NDArray[np.int64]) -> Network:
 
 def export(network: Network, path: Path) -> None:
     names = ["conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "dense.weight", "dense.bias"]
-    conv = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
-    pool = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    conv: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    pool: dict[str, Any] = {"kernel_shape": [2, 2], "strides": [2, 2]}
     nodes = [
         helper.make_node("Conv", ["image", names[0], names[1]], ["conv1"], "/conv1/Conv", **conv),
         helper.make_node("Relu", ["conv1"], ["relu1"], "/conv1/Relu"),

@@ -44,4 +44,5 @@ def store_vectors(package: Package, inputs: list[Array], outputs: list[Array]) -
 
 def square_of_sum(x: Array, weights: int = 8) -> Array:
     """What `add_then_square` computes."""
-    return np.asarray((x + np.linspace(0, 1, weights, dtype=np.float32).reshape(1, weights)) ** 2, np.float32)
+    added = np.asarray(x, np.float32) + np.linspace(0, 1, weights, dtype=np.float32).reshape(1, weights)
+    return np.asarray(added**2, np.float32)

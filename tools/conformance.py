@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import re
@@ -19,8 +20,10 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 REPORT = ROOT / "docs" / "reference" / "onnx-conformance.md"
@@ -37,7 +40,7 @@ class Outcome:
     reason: str
 
 
-# In a worker --------------------------------------------------------------------------------------------------------------
+# In a worker ----------------------------------------------------------------------------------------------------------
 
 
 def work(sanitize: bool) -> None:
@@ -50,35 +53,44 @@ def work(sanitize: bool) -> None:
 
     from intaglio import onnx_backend
 
-    class Watched(onnx_backend.IntaglioBackend):
-        """Remembers refusals: the runner treats them as passed."""
+    refusals: list[str] = []
+    models: list[object] = []
 
-        refusal = ""
-        model: object = None
+    class WatchedRep(onnx_backend.IntaglioRep):
+        def run(self, inputs: Any, **kwargs: Any) -> Any:
+            with watched():
+                return super().run(inputs, **kwargs)
+
+    class Watched(onnx_backend.IntaglioBackend):
+        REP = WatchedRep
 
         @classmethod
-        def prepare(cls, model: object, device: str = "CPU", **kwargs: object) -> onnx_backend.IntaglioRep:
-            cls.model = model
+        def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> onnx_backend.IntaglioRep:
+            models.append(model)
             flags = SANITIZE_FLAGS if sanitize else ("-O1",)
-            return super().prepare(model, device, cflags=flags)
+            with watched():
+                return super().prepare(model, device, cflags=flags)
+
+    @contextlib.contextmanager
+    def watched() -> Iterator[None]:
+        """Remembers refusals: the runner treats them as passed."""
+        try:
+            yield
+        except onnx_backend.NotSupported as error:
+            refusals.append(str(error))
+            raise
 
     found: dict[str, tuple[str, unittest.TestCase]] = {}
-    for category, case in BackendTest(Watched, __name__).test_cases.items():
-        for name in dir(case):
+    for category, kind in BackendTest(Watched, __name__).test_cases.items():
+        for name in dir(kind):
             if name.startswith("test_") and name.endswith("_cpu"):
-                found[name] = (category.removeprefix("OnnxBackend").removesuffix("Test"), case(name))
+                found[name] = (category.removeprefix("OnnxBackend").removesuffix("Test"), kind(name))
     print(json.dumps({name: category for name, (category, _) in found.items()}), file=answers, flush=True)
-    original = onnx_backend.NotSupported.__init__
-
-    def remember(self: onnx_backend.NotSupported, *words: object) -> None:
-        Watched.refusal = str(words[0]) if words else "refused"
-        original(self, *words)
-
-    onnx_backend.NotSupported.__init__ = remember  # type: ignore[method-assign]
     for line in sys.stdin:
         name = line.strip()
         category, case = found[name]
-        Watched.refusal, Watched.model = "", None
+        refusals.clear()
+        models.clear()
         status, reason = "passed", ""
         try:
             getattr(case, name)()
@@ -86,9 +98,9 @@ def work(sanitize: bool) -> None:
             status, reason = "unsupported", f"skipped: {skip}"
         except Exception as error:  # whatever it is, it is the outcome of this test
             status, reason = "wrong", f"{type(error).__name__}: {error}"
-        if Watched.refusal:
-            status, reason = "unsupported", Watched.refusal
-        outcome = Outcome(name, category, _op(Watched.model, category), status, reason.strip()[:1000])
+        if refusals:
+            status, reason = "unsupported", refusals[0]
+        outcome = Outcome(name, category, _op(models[0] if models else None, category), status, reason.strip()[:1000])
         print(json.dumps(asdict(outcome)), file=answers, flush=True)
 
 
@@ -99,7 +111,7 @@ def _op(model: object, category: str) -> str:
     return str(graph.node[-1].op_type)
 
 
-# In the parent ------------------------------------------------------------------------------------------------------------
+# In the parent --------------------------------------------------------------------------------------------------------
 
 
 class Worker:
@@ -116,7 +128,7 @@ class Worker:
             environment["ASAN_OPTIONS"] = "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1"
             environment["UBSAN_OPTIONS"] = "print_stacktrace=1:abort_on_error=1"
         command = [sys.executable, __file__, "--worker", *(["--sanitize"] if self._sanitize else [])]
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  lives as long as the process
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=environment
         )
@@ -148,7 +160,9 @@ class Worker:
 
 
 def _library(name: str) -> str:
-    return subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def run_all(jobs: int, sanitize: bool, only: str) -> list[Outcome]:

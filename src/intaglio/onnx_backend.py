@@ -28,7 +28,7 @@ class NotSupported(BackendIsNotSupposedToImplementIt):
     """The model is fine, but Intaglio does not compile it; the text says why."""
 
 
-class IntaglioRep(BackendRep):  # type: ignore[misc]
+class IntaglioRep(BackendRep):
     """A model, compiled for the shapes of its inputs. Inputs and outputs by position, or inputs by name."""
 
     def __init__(self, model: bytes, inputs: list[str], cflags: tuple[str, ...], cc: str | None) -> None:
@@ -86,14 +86,16 @@ def _as_onnx(array: Array, dtype: DType) -> Array:
     return array.view(ml_dtypes.bfloat16)
 
 
-class IntaglioBackend(Backend):  # type: ignore[misc]
+class IntaglioBackend(Backend):
+    REP = IntaglioRep
+
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> IntaglioRep:
         """`cc` names the compiler, `cflags` its flags; the default makes a build fast rather than its result."""
         constants = {t.name for t in model.graph.initializer} | {t.values.name for t in model.graph.sparse_initializer}
         inputs = [i for i in model.graph.input if i.name not in constants]
         cflags = tuple(kwargs.get("cflags", ("-O1",)))
-        rep = IntaglioRep(model.SerializeToString(), [i.name for i in inputs], cflags, kwargs.get("cc"))
+        rep = cls.REP(model.SerializeToString(), [i.name for i in inputs], cflags, kwargs.get("cc"))
         if all(_is_static(i) for i in inputs):
             rep.package_for(None)
         return rep

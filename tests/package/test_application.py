@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from building import build, needs_gcc, square_of_sum, store_vectors
-from programs import add_then_square
 
+from building import build, needs_gcc, square_of_sum, store_vectors
+from intaglio.ir.graph import Array
 from intaglio.run.package import Package
+from programs import add_then_square
 
 X = np.arange(8, dtype=np.float32).reshape(1, 8)
 
@@ -71,7 +72,7 @@ def test_benchmark_prints_the_median(package: Package) -> None:
         (np.asfortranarray(np.zeros((2, 4), np.float32)), "has shape [2,4]"),
     ],
 )
-def test_a_wrong_array_is_explained(package: Package, tmp_path: Path, array: np.ndarray, says: str) -> None:  # type: ignore[type-arg]
+def test_a_wrong_array_is_explained(package: Package, tmp_path: Path, array: Array, says: str) -> None:
     np.save(tmp_path / "x.npy", array)
     done = run(package, tmp_path / "x.npy")
     assert done.returncode == 2
@@ -86,7 +87,9 @@ def test_a_file_cut_short_is_explained(package: Package, tmp_path: Path, cut: in
     assert run(package, tmp_path / "x.npy").returncode == 2
 
 
-@pytest.mark.parametrize("words", [[], ["a", "b"], ["--nothing"], ["--top"], ["--top", "x"], ["-o"], ["--output", "q=1"]])
+@pytest.mark.parametrize(
+    "words", [[], ["a", "b"], ["--nothing"], ["--top"], ["--top", "x"], ["-o"], ["--output", "q=1"]]
+)
 def test_a_mistake_in_the_request_ends_with_2(package: Package, words: list[str]) -> None:
     assert run(package, *words).returncode == 2
 
@@ -96,7 +99,13 @@ def test_the_application_is_clean_under_sanitizers(tmp_path: Path) -> None:
     flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")
     package = build(add_then_square(), tmp_path / "p", "gcc", flags)
     store_vectors(package, [X], [square_of_sum(X)])
-    for words in (["--selftest"], ["--benchmark", "3"], ["--help"], ["--info"], [package.folder / "test/in0.npy", "--top", "9"]):
+    for words in (
+        ["--selftest"],
+        ["--benchmark", "3"],
+        ["--help"],
+        ["--info"],
+        [package.folder / "test/in0.npy", "--top", "9"],
+    ):
         assert run(package, *words).returncode == 0
 
 

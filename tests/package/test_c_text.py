@@ -26,7 +26,7 @@ def test_a_long_name_is_cut() -> None:
 
 @pytest.mark.parametrize("name", ["", "1a", "a-b", "int", "class", "a b", "ä", "a;", "*/", "../x", "x" * 1000])
 def test_a_name_that_is_not_clean_is_our_fault(name: str) -> None:
-    with pytest.raises(OurFault, match="unclean-name|was about to become"):
+    with pytest.raises(OurFault, match="was about to become"):
         identifier(name)
 
 

@@ -56,9 +56,14 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 )
 def test_a_failure_leaves_nothing_and_keeps_the_old_package(tmp_path: Path, code: int, slug: str) -> None:
     write(tmp_path / "out", "old")
-    with pytest.raises(ToolError) as caught, fresh_folder(tmp_path / "out", force=True) as folder:
-        (folder / "manifest.json").write_text("half")
-        raise OSError(code, os.strerror(code))
+
+    def fail() -> None:
+        with fresh_folder(tmp_path / "out", force=True) as folder:
+            (folder / "manifest.json").write_text("half")
+            raise OSError(code, os.strerror(code))
+
+    with pytest.raises(ToolError) as caught:
+        fail()
     assert caught.value.slug == slug
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
     assert (tmp_path / "out" / "manifest.json").read_text() == "old"

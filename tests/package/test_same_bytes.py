@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from building import build
-from programs import add_then_square
 
+from building import build
 from intaglio.package.archive import write_archive
 from intaglio.package.manifest import digests, read_manifest
 from intaglio.run.package import Package
+from programs import add_then_square
 
 
 @pytest.fixture(scope="module")

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from building import STRICT, build, needs_gcc, square_of_sum, write_sources
-from programs import add_then_square, constant_output, running_sum
 
+from building import STRICT, build, needs_gcc, square_of_sum, write_sources
 from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import find_target
+from programs import add_then_square, constant_output, running_sum
 
 COMPILERS = [pytest.param("gcc", marks=needs_gcc), pytest.param("zig", marks=pytest.mark.slow)]
-HOSTILE = ['*/ int f(void) { return 1; } /*', "end\\", "line\nbreak", "??/", "%s%n", '"', "\u202e", "x" * 100_000]
+HOSTILE = ["*/ int f(void) { return 1; } /*", "end\\", "line\nbreak", "??/", "%s%n", '"', "\u202e", "x" * 100_000]
 
 
 @pytest.mark.parametrize("cc", COMPILERS)
@@ -80,7 +80,8 @@ def test_two_models_live_in_one_program(tmp_path: Path) -> None:
     main = tmp_path / "main.c"
     main.write_text(
         '#include "first.h"\n#include "second.h"\n'
-        "int main(void) { float x[8] = {1}, y[8]; return first_run_one(x, y) || second_run_one(x, y) || y[0] != 1.0f; }\n"
+        "int main(void) { float x[8] = {1}, y[8];\n"
+        "  return first_run_one(x, y) || second_run_one(x, y) || y[0] != 1.0f; }\n"
     )
     words = ["-I", f"{first.folder}/include", "-I", f"{second.folder}/include", str(main)]
     words += [f"{p.folder}/lib/lib{p.name}.a" for p in (first, second)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from building import write_sources
-from programs import add_then_square
 
+from building import write_sources
 from intaglio.errors import UserError
 from intaglio.package.template import export_template, template_names
+from programs import add_then_square
 
 
 @pytest.fixture

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from building import build, square_of_sum
-from programs import add_then_square
 
+from building import build, square_of_sum
 from intaglio.errors import AnswerIsNo, UserError
+from intaglio.ir.graph import Array
 from intaglio.run.package import Package
+from programs import add_then_square
 
 X = np.ones((1, 8), np.float32)
 
@@ -26,7 +27,7 @@ def test_an_input_has_its_name_its_c_name_and_its_position(package: Package, nam
 
 
 @pytest.mark.parametrize("array", [X.reshape(8), X.reshape(8, 1), np.repeat(X, 2, axis=1)[:, ::2], X.astype("<f4")])
-def test_axes_of_length_1_and_strides_do_not_matter(package: Package, array: np.ndarray) -> None:  # type: ignore[type-arg]
+def test_axes_of_length_1_and_strides_do_not_matter(package: Package, array: Array) -> None:
     np.testing.assert_array_equal(package.run({"in0": array})["the/output:0"], square_of_sum(X))
 
 
@@ -42,7 +43,7 @@ def test_axes_of_length_1_and_strides_do_not_matter(package: Package, array: np.
         ({"in0": np.ones((2, 4), np.float32)}, "has shape `[2,4]`"),
     ],
 )
-def test_a_wrong_input_is_explained(package: Package, given: dict[str, np.ndarray], says: str) -> None:  # type: ignore[type-arg]
+def test_a_wrong_input_is_explained(package: Package, given: dict[str, Array], says: str) -> None:
     with pytest.raises(UserError, match=r"error\[wrong-input\]") as caught:
         package.run(given)
     assert says in caught.value.message
@@ -56,7 +57,9 @@ def test_what_the_data_breaks_is_an_answer_and_not_a_crash(package: Package) -> 
 
 def test_steps_are_stacked(package: Package) -> None:
     steps = np.arange(24, dtype=np.float32).reshape(3, 1, 8)
-    np.testing.assert_array_equal(package.run_steps({"x": steps})["the/output:0"], np.stack([square_of_sum(s) for s in steps]))
+    np.testing.assert_array_equal(
+        package.run_steps({"x": steps})["the/output:0"], np.stack([square_of_sum(s) for s in steps])
+    )
 
 
 def test_steps_need_a_leading_axis(package: Package) -> None:

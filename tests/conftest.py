@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from commands import DIGITS, Intaglio
+
+
+@pytest.fixture
+def intaglio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Intaglio:
+    return Intaglio(capsys, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's network, compiled once."""
+    from intaglio import compile
+
+    return compile(DIGITS, output=tmp_path_factory.mktemp("digits") / "package").folder

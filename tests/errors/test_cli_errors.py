@@ -1,0 +1,225 @@
+"""One test per message of the command line: slug, exit code, and something to do about it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commands import DIGITS, Intaglio
+
+
+def test_output_folder_not_empty(intaglio: Intaglio, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    said = intaglio("compile", DIGITS, "-o", tmp_path)
+    assert said.code == 2
+    assert said.err.startswith("note:") or "error[output-exists]" in said.err
+    assert "--force" in said.err
+
+
+def test_force_does_not_replace_what_is_not_a_package(intaglio: Intaglio, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    said = intaglio("compile", DIGITS, "-o", tmp_path, "--force")
+    assert said.code == 2
+    assert "is not a package" in said.err
+    assert (tmp_path / "file").exists()
+
+
+def test_output_below_a_file(intaglio: Intaglio, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    said = intaglio("compile", DIGITS, "-o", tmp_path / "file" / "p")
+    assert said.code == 2
+    assert "error[cannot-write]" in said.err
+
+
+def test_disk_full_leaves_nothing(intaglio: Intaglio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("intaglio.package.write.write_kernels", full)
+    said = intaglio("compile", DIGITS, "-o", tmp_path / "p")
+    assert said.code == 2
+    assert "error[disk-full]" in said.err
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_read_only_folder(intaglio: Intaglio, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    said = intaglio("compile", DIGITS, "-o", tmp_path / "p")
+    assert said.code == 2
+    assert "error[cannot-write]" in said.err
+
+
+def test_a_failed_build_leaves_nothing_and_says_where_the_log_is(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("compile", DIGITS, "-o", tmp_path / "p", "--cflags", "-include /nonexistent.h")
+    assert said.code == 2
+    assert "error[compiler-failed]" in said.err
+    log = next(line for line in said.err.splitlines() if line.startswith("  --> ")).removeprefix("  --> ")
+    assert Path(log).is_file()
+    Path(log).unlink()
+    assert not any(tmp_path.iterdir())
+
+
+def test_no_such_compiler(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("compile", DIGITS, "-o", tmp_path / "p", "--cc", "nocc")
+    assert said.code == 2
+    assert "error[no-compiler]" in said.err
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_broken_template_is_shown_with_its_line(intaglio: Intaglio, tmp_path: Path) -> None:
+    assert intaglio("template", "export", "posix", tmp_path / "t").code == 0
+    (tmp_path / "t" / "README.md.j2").write_text("one\ntwo {{ three }}\n")
+    said = intaglio("compile", DIGITS, "-o", tmp_path / "p", "--template", tmp_path / "t")
+    assert said.code == 2
+    assert "error[template]" in said.err
+    assert "README.md.j2, line 2" in said.err
+    assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "slug"),
+    [
+        (["--target", "zx81"], "unknown-target"),
+        (["--stop-after", "lunch"], "unknown-stage"),
+        (["--disable-pass", "magic"], "unknown-pass"),
+        (["--dim", "N"], "bad-option"),
+        (["--dim", "N=0"], "bad-option"),
+        (["--dim", "N=-1"], "bad-option"),
+        (["--dim", "batch=1", "--dim", "batch=2"], "bad-option"),
+        (["--shape", "image=1,one,8,8"], "bad-option"),
+        (["--shape", "image=99999999999999999999,1,8,8"], "bad-option"),
+        (["--name", "a-b"], "bad-name"),
+        (["--name", "../x"], "bad-name"),
+        (["--template", "/nonexistent"], "template"),
+        (["--archive", "--archive-format", "rar"], "bad-option"),
+        (["--cflags", "'open"], "bad-option"),
+    ],
+)
+def test_a_wrong_option(intaglio: Intaglio, tmp_path: Path, words: list[str], slug: str) -> None:
+    said = intaglio("compile", DIGITS, "-o", tmp_path / "p", *words)
+    assert said.code == 2
+    assert f"error[{slug}]" in said.err
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "words", [["compile"], ["nothing"], ["compile", "x", "--nothing"], ["profile", ".", "--runs", "x"]]
+)
+def test_a_mistyped_command(intaglio: Intaglio, words: list[str]) -> None:
+    said = intaglio(*words)
+    assert said.code == 2
+    assert "error[usage]" in said.err
+    assert "--help" in said.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "slug"),
+    [
+        ("model.tflite", b"\x1c\0\0\0TFL3", "unsupported-format"),
+        ("model.onnx", b"\x1c\0\0\0TFL3", "unsupported-format"),
+        ("model.pt2", b"PK\x03\x04", "unsupported-format"),
+        ("model.keras", b"PK\x03\x04", "unsupported-format"),
+        ("model.h5", b"\x89HDF\r\n", "unsupported-format"),
+        ("model.ig", b"hello", "not-ir"),
+        ("model.onnx", b"", "not-a-model"),
+        ("model.onnx", b"hello world, this is not a model", "not-a-model"),
+    ],
+)
+def test_a_file_that_is_no_model_of_ours(
+    intaglio: Intaglio, tmp_path: Path, name: str, content: bytes, slug: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    for said in (
+        intaglio("compile", tmp_path / name, "-o", tmp_path / "p"),
+        intaglio("check", tmp_path / name),
+    ):
+        assert said.code == 2
+        assert f"error[{slug}]" in said.err
+
+
+def test_a_folder_a_pipe_and_nothing_are_no_models(intaglio: Intaglio, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "error[not-a-model]" in intaglio("check", tmp_path).err
+    assert "error[not-a-model]" in intaglio("check", tmp_path / "pipe").err
+    assert "error[no-such-file]" in intaglio("check", tmp_path / "nothing").err
+    assert "error[not-a-model]" in intaglio("check", "/dev/zero").err
+
+
+def test_shapes_are_not_given_to_an_ir_file(intaglio: Intaglio, tmp_path: Path) -> None:
+    intaglio("compile", DIGITS, "-o", tmp_path / "x.ig", "--stop-after", "import")
+    said = intaglio("compile", tmp_path / "x.ig", "-o", tmp_path / "p", "--dim", "N=1")
+    assert said.code == 2
+    assert "its shapes are fixed" in said.err
+
+
+def test_an_ir_file_is_not_exported_over_itself(intaglio: Intaglio, tmp_path: Path) -> None:
+    intaglio("compile", DIGITS, "-o", tmp_path / "x.ig", "--stop-after", "import")
+    assert "error[output-exists]" in intaglio("view", tmp_path / "x.ig", "-o", tmp_path / "x.ig").err
+
+
+def test_run_without_inputs_says_which(intaglio: Intaglio, digits: Path) -> None:
+    said = intaglio("run", digits)
+    assert said.code == 2
+    assert "`image`" in said.err
+
+
+def test_run_with_a_wrong_shape(intaglio: Intaglio, digits: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", image=np.zeros((1, 1, 8, 9), np.float32))
+    said = intaglio("run", digits, "--input", tmp_path / "x.npz")
+    assert said.code == 2
+    assert "error[wrong-input]" in said.err
+    assert "`[1,1,8,9]`" in said.err
+
+
+def test_labels_of_another_length(intaglio: Intaglio, digits: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "l.npy", np.zeros(7, np.int64))
+    said = intaglio("validate", digits, "--labels", tmp_path / "l.npy")
+    assert said.code == 2
+    assert "7 labels for 3 samples" in said.err
+
+
+def test_not_a_package(intaglio: Intaglio, tmp_path: Path) -> None:
+    for command in ("run", "validate", "profile"):
+        said = intaglio(command, tmp_path)
+        assert said.code == 2
+        assert "error[not-a-package]" in said.err
+
+
+def test_a_package_that_was_not_built(intaglio: Intaglio, tmp_path: Path) -> None:
+    intaglio("compile", DIGITS, "-o", tmp_path / "p", "--stop-after", "package")
+    said = intaglio("validate", tmp_path / "p")
+    assert said.code == 2
+    assert "error[not-built]" in said.err
+
+
+def test_a_bug_is_reported_with_a_file_to_send(
+    intaglio: Intaglio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bug(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("intaglio.pipeline.lower", bug)
+    said = intaglio("compile", DIGITS, "-o", tmp_path / "p")
+    assert said.code == 3
+    assert "error[internal]" in said.err
+    report = Path(next(line for line in said.err.splitlines() if line.startswith("  --> ")).removeprefix("  --> "))
+    assert "ZeroDivisionError" in report.read_text()
+    report.unlink()
+    assert not any(tmp_path.iterdir())
+
+
+def test_ctrl_c_ends_with_130_and_leaves_nothing(
+    intaglio: Intaglio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("intaglio.pipeline.build_project", stop)
+    said = intaglio("compile", DIGITS, "-o", tmp_path / "p")
+    assert said.code == 130
+    assert not any(tmp_path.iterdir())
