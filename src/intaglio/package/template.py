@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import traceback
 from dataclasses import fields
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
@@ -53,14 +54,7 @@ def render_template(template: Path, project: Project, output: Path) -> None:
         if not (template / required).is_file():
             hint = "`intaglio template export posix DIR` writes a complete one"
             raise UserError("template", f"the template {quoted(str(template), 200)} has no `{required}`", hint=hint)
-    environment = jinja2.sandbox.SandboxedEnvironment(
-        loader=jinja2.FileSystemLoader(template),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
+    environment = _environment(template)
     variables = {f.name: getattr(project, f.name) for f in fields(project)} | {"fallible": project.fallible}
     for path in sorted(template.rglob("*")):
         if path.is_symlink() or not path.is_file():
@@ -72,6 +66,19 @@ def render_template(template: Path, project: Project, output: Path) -> None:
             target.write_text(_render(environment, template, relative, variables), encoding="utf-8")
         else:
             shutil.copyfile(path, target)
+
+
+@cache
+def _environment(template: Path) -> jinja2.Environment:
+    """Kept, because parsing templates takes longer than rendering them; jinja notices when a file changes."""
+    return jinja2.sandbox.SandboxedEnvironment(
+        loader=jinja2.FileSystemLoader(template),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
 
 
 def _render(environment: jinja2.Environment, template: Path, relative: str, variables: dict[str, object]) -> str:
