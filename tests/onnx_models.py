@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ def model(
     nodes: Sequence[Any],
     inputs: Sequence[Any] = (value("x", [1, 4]),),
     outputs: Sequence[Any] = (value("y", None),),
-    constants: dict[str, Array] | None = None,
+    constants: Mapping[str, Array | Any] | None = None,
     opset: int = 21,
     **options: Any,
 ) -> Any:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from onnx_models import BOOL, FLOAT, INT64, ints, model, node, saved, value
 
 from intaglio.errors import ModelError
 from intaglio.frontends.onnx import check, load
+from onnx_models import BOOL, FLOAT, INT64, ints, model, node, saved, value
 
 
 def error_of(proto: Any, folder: Path, **options: Any) -> ModelError:
@@ -160,6 +160,11 @@ def test_check_lists_every_problem_at_once(tmp_path: Path) -> None:
 
 def test_check_of_a_good_model_lists_nothing(tmp_path: Path) -> None:
     assert check(saved(RELU, tmp_path)) == []
+
+
+def test_a_name_that_is_not_utf8_is_told(tmp_path: Path) -> None:
+    content = model([node("Relu", "xyz", "y")], [value("xyz", [2])]).SerializeToString()
+    assert "UTF-8" in error_of(content.replace(b"xyz", b"x\xffz"), tmp_path).message
 
 
 # Shapes and data ----------------------------------------------------------------------------------------------------

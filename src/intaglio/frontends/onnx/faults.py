@@ -19,6 +19,14 @@ def unsupported(reason: str, hint: str = "") -> Fault:
     return Fault("unsupported-operator", reason, hint)
 
 
+def need_text(*names: str | bytes) -> None:
+    """protobuf hands out a string that is not UTF-8 as bytes; nothing good comes of such a name."""
+    for name in names:
+        if isinstance(name, bytes):
+            shown = name[:40].decode("utf-8", "replace")
+            raise Fault("bad-graph", f"the name `{shown}` is not valid UTF-8", "the file is damaged; export it again")
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One line of `intaglio check`."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from intaglio.errors import ModelError, quoted
-from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.onnx.faults import Fault, need_text
 from intaglio.frontends.onnx.tensors import check_shape, dtype_of
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType, Shape
@@ -30,6 +30,10 @@ class Declared:
 
 
 def declared(info: Any, where: str) -> Declared:
+    try:
+        need_text(info.name, *[d.dim_param for d in info.type.tensor_type.shape.dim])
+    except Fault as fault:
+        raise ModelError(fault.slug, fault.reason, where=where, hint=fault.hint) from None
     what = f"the input {quoted(info.name)}"
     if info.type.WhichOneof("value") != "tensor_type":
         kind = (info.type.WhichOneof("value") or "no type").replace("_type", "")

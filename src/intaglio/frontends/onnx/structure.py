@@ -9,7 +9,7 @@ from typing import Any
 
 from intaglio.errors import quoted
 from intaglio.frontends.onnx.container import MAX_GRAPH_DEPTH
-from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.onnx.faults import Fault, need_text
 
 GRAPH, GRAPHS = 5, 10
 
@@ -57,6 +57,7 @@ def ordered_live_nodes(graph: Any, outside: set[str], nested: bool) -> list[int]
     """Indices of the nodes that the outputs need, in order of execution."""
     given = {v.name for v in graph.input} | {t.name for t in graph.initializer}
     given |= {t.values.name for t in graph.sparse_initializer}
+    need_text(*given, *[v.name for v in graph.output])
     if len({v.name for v in graph.input}) != len(graph.input):
         raise Fault("bad-graph", "two inputs have the same name", "give each tensor its own name")
     if len({t.name for t in graph.initializer}) != len(graph.initializer):
@@ -68,6 +69,7 @@ def ordered_live_nodes(graph: Any, outside: set[str], nested: bool) -> list[int]
     in_order = True
     for index, node in enumerate(graph.node):
         required = reads(node)
+        need_text(*required, *node.output, node.name, node.op_type, node.domain)
         needs.append(required)
         for name in required:
             if name not in producer and name not in given and name not in outside:

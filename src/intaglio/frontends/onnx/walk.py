@@ -16,7 +16,7 @@ import numpy as np
 from intaglio.errors import ModelError, printable, quoted
 from intaglio.frontends.onnx.call import TABLE, Answer, Call, Item, Items, Unknown
 from intaglio.frontends.onnx.container import MAX_GRAPH_DEPTH, opsets_of
-from intaglio.frontends.onnx.faults import Fault, Problem
+from intaglio.frontends.onnx.faults import Fault, Problem, need_text
 from intaglio.frontends.onnx.structure import ordered_live_nodes
 from intaglio.frontends.onnx.tensors import MAX_ELEMENTS, PACKED, tensor_value
 from intaglio.ir.graph import Array, Node, Value
@@ -148,6 +148,7 @@ class Walk:
     def _guarded_node(self, node: Any, scope: Scope, index: int, total: int, nested: bool) -> None:
         """One node; what goes wrong gets its place here."""
         before = (self.source, self.place, self.origins, self.depth, self.when, len(self.calls))
+        need_text(node.name, node.op_type, node.domain, *[a.name for a in node.attribute])
         name = node.name or f"{node.op_type}_{index}"
         if not nested:
             self.source, self.place = name, f"{self.file}, node {index + 1} of {total}"
@@ -162,7 +163,7 @@ class Walk:
                 raise
             self._poison(node, scope)
             self.problems.append(Problem(name, node.op_type, error.message, error.hint, error.slug, error.where))
-        except (ValueError, IndexError, KeyError, TypeError, OverflowError, ArithmeticError, MemoryError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError) as error:
             reason = f"its attributes or operands do not fit together ({printable(str(error), 200)})"
             self._fail("bad-attribute", reason, "export the model again, or report this model", node, scope, name)
         self.source, self.place, self.origins, self.depth, self.when = before[:5]
