@@ -168,20 +168,45 @@ class TileWriter:
     # Image ----------------------------------------------------------------------------------------------------------
 
     def image(self) -> None:
-        """Stripes of output rows whose input stays in L2; inside, all blocks of channels; inside, the rows."""
+        """Stripes of output rows whose input stays in L2; inside, all blocks of channels; inside, the rows.
+
+        Where a single row is too long for that, its inner tiles go in chunks and the tiles at the borders come after them."""
         geo, k = self.geo, self.k
         row_bytes = geo.width * geo.channels * 4 * geo.strides[0]
-        stripe = max(1, min(geo.out_height, self.job.target.l2_bytes // 2 // row_bytes))
+        budget = self.job.target.l2_bytes // 2
+        stripe = max(1, min(geo.out_height, budget // row_bytes))
         taps = geo.kernel[0] * geo.kernel[1] * geo.depth
+        inner, edges = self._tiles()
+        pixel_bytes = geo.channels * 4 * geo.strides[1] * geo.kernel[0]
+        chunk = max(self.tile.rows, budget // 2 // pixel_bytes // self.tile.rows * self.tile.rows)
+        long = bool(inner) and row_bytes * geo.kernel[0] > budget and len(inner) * self.tile.rows > 2 * chunk
         with k.loop("n", 0, geo.batch) as n, k.loop("stripe", 0, geo.out_height, stripe) as first, k.loop("g", 0, geo.group) as g:
 
-            def body(block: Block, at: Expr, column: Expr) -> None:
-                with k.loop("oh", first, imin(first + stripe, geo.out_height)) as oh:
-                    self._row(n, oh, g, block, at, column)
+            def rows(low: Expr, high: Expr, borders: list[int]) -> None:
+                def body(block: Block, at: Expr, column: Expr) -> None:
+                    with k.loop("oh", first, imin(first + stripe, geo.out_height)) as oh:
+                        self._row(n, oh, g, block, at, column, low, high, borders)
 
-            self._each_block(taps, body, g)
+                self._each_block(taps, body, g)
 
-    def _row(self, n: Expr, oh: Expr, g: Expr, block: Block, at: Expr, column: Expr) -> None:
+            start, stop = (inner[0], inner[-1] + self.tile.rows) if inner else (0, 0)
+            if not long:
+                rows(idx(start), idx(stop), edges)
+            else:
+                with k.loop("chunk", start, stop, chunk) as at:
+                    rows(at, k.let("chunk_end", imin(at + chunk, stop)), [])
+                rows(idx(0), idx(0), edges)
+
+    def _tiles(self) -> tuple[list[int], list[int]]:
+        """First columns of the tiles that lie inside with all their taps, and of those that do not."""
+        geo, rows = self.geo, self.tile.rows
+        inner = [
+            c for c in range(0, geo.out_width - rows + 1, rows)
+            if all(len(geo.valid_rows(c, rows, kw)) == rows for kw in range(geo.kernel[1]))
+        ]  # fmt: skip
+        return inner, [c for c in range(0, geo.out_width, rows) if c not in inner]
+
+    def _row(self, n: Expr, oh: Expr, g: Expr, block: Block, at: Expr, column: Expr, first: Expr, last: Expr, edges: list[int]) -> None:
         geo, k = self.geo, self.k
         top = k.let("top", oh * geo.strides[0] - geo.pads[0])
         step = geo.dilations[0]
@@ -195,18 +220,11 @@ class TileWriter:
         line = k.let("line", (n * geo.height + top) * (geo.width * geo.channels) + g * geo.depth)
         out = k.let("out", (n * geo.out_height + oh) * (geo.out_width * geo.out_channels) + g * geo.columns + column)
         rows = self.tile.rows
-        inner = [
-            c for c in range(0, geo.out_width - rows + 1, rows)
-            if all(len(geo.valid_rows(c, rows, kw)) == rows for kw in range(geo.kernel[1]))
-        ]  # fmt: skip
-        for c in range(0, geo.out_width, rows):
-            if inner and c == inner[0]:
-                with k.loop("ow", inner[0], inner[-1] + rows, rows) as ow:
-                    self._image_tile(ow, rows, None, low, high, line, out, block, at, column, g)
-            elif c not in inner:
-                width = min(rows, geo.out_width - c)
-                with k.block():
-                    self._image_tile(idx(c), width, c, low, high, line, out, block, at, column, g)
+        with k.loop("ow", first, last, rows) as ow:
+            self._image_tile(ow, rows, None, low, high, line, out, block, at, column, g)
+        for c in edges:
+            with k.block():
+                self._image_tile(idx(c), min(rows, geo.out_width - c), c, low, high, line, out, block, at, column, g)
 
     def _image_tile(
         self, ow: Expr, rows: int, edge: int | None, low: Expr, high: Expr, line: Expr, out: Expr, block: Block, at: Expr,

@@ -47,6 +47,7 @@ PIPELINE = _named(
     layout.expand_conv_transpose,
     fold_weights.fold_pad,
     fold_weights.fold_scale,
+    layout.lay_flat,
     layout.store_wide_padding,
     *_TIDY,
     strength.reduce_strength,

@@ -173,3 +173,46 @@ def store_wide_padding(graph: Graph, target: Target) -> Graph:
                 node.op, node.inputs[0] = replace(op, pads=(0, 0, 0, 0)), padded
         edit.keep(node)
     return edit.finish()
+
+
+def lay_flat(graph: Graph, target: Target) -> Graph:
+    """An image one pixel wide is an image one pixel high: tiles run along the width.
+
+        y = conv(x[1,512,1,256], w[512,256,5,1], layout=NHWC)
+     ->
+        a = reshape(x, shape=(1,1,512,256));  b = conv(a, w[512,256,1,5], layout=NHWC);  y = reshape(b, ...)
+
+    NHWC only, where turning the image moves nothing."""
+    edit = Editor(graph)
+    for node in graph.nodes:
+        edit.take(node)
+        op, source = node.op, node.inputs[0] if node.inputs else None
+        fits = isinstance(op, (Conv, MaxPool, AveragePool)) and op.layout is Layout.NHWC
+        if not fits or source is None or source.type.rank != 4 or source.shape[2] != 1 or source.shape[1] == 1:
+            edit.keep(node)
+            continue
+        assert isinstance(op, (Conv, MaxPool, AveragePool))
+        weights = node.inputs[1] if isinstance(op, Conv) else None
+        kernel = weights.shape[2:] if weights is not None else getattr(op, "kernel", (1, 1))
+        computed = weights is not None and weights.data is None
+        if kernel[1] != 1 or op.pads[1] or op.pads[3] or computed or getattr(op, "epilogue", ()):
+            edit.keep(node)
+            continue
+        n, h, _, c = source.shape
+        image = edit.emit(Reshape((n, 1, h, c)), [source], node)
+        fields: dict[str, tuple[int, ...]] = {
+            "strides": op.strides[::-1], "pads": (0, op.pads[0], 0, op.pads[2]), "dilations": op.dilations[::-1],
+        }  # fmt: skip
+        inputs: list[Value | None] = [image]
+        if weights is not None and weights.data is not None:
+            turned = np.ascontiguousarray(weights.data.swapaxes(2, 3))
+            inputs += [constant(graph, weights.name, turned, weights.dtype), *node.inputs[2:]]
+        else:
+            fields["kernel"] = kernel[::-1]
+        if isinstance(op, AveragePool) and op.counted_pads:
+            fields["counted_pads"] = (op.counted_pads[1], op.counted_pads[0], op.counted_pads[3], op.counted_pads[2])
+        result = edit.emit(replace(op, **fields), inputs, node)
+        result.type = replace(result.type, layout=Layout.NHWC)
+        node.op, node.inputs = Reshape(node.output.shape), [result]
+        edit.keep(node)
+    return edit.finish()
