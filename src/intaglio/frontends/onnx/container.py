@@ -60,9 +60,7 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ModelError(
-            "not-a-model", f"cannot read `{path}`: {reason}", hint="check the path and its permissions"
-        ) from None
+        raise ModelError("not-a-model", f"cannot read `{path}`: {reason}", hint="check the path and its permissions") from None
 
 
 def _first_line(error: Exception) -> str:
@@ -114,9 +112,7 @@ def _check_header(model: Any, path: Path) -> None:
 
     where = path.name
     if not model.HasField("graph"):
-        raise ModelError(
-            "truncated-model", f"`{where}` has no graph", where=where, hint="the file is cut short; export it again"
-        )
+        raise ModelError("truncated-model", f"`{where}` has no graph", where=where, hint="the file is cut short; export it again")
     if model.ir_version < 1 or model.ir_version > onnx.IR_VERSION:
         raise ModelError(
             "unsupported-opset", f"`{where}` has IR version {model.ir_version}, known are 1 to {onnx.IR_VERSION}",

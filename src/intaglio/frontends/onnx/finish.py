@@ -84,9 +84,7 @@ def check_declared(walk: Walk, graph: Any, results: list[Item]) -> None:
         if not tensor.HasField("shape"):
             continue
         dims = [d.dim_value if d.WhichOneof("value") == "dim_value" else None for d in tensor.shape.dim]
-        fits = len(dims) == len(item.shape) and all(
-            d is None or d <= 0 or d == s for d, s in zip(dims, item.shape, strict=True)
-        )
+        fits = len(dims) == len(item.shape) and all(d is None or d <= 0 or d == s for d, s in zip(dims, item.shape, strict=True))
         if not fits:
             said = ", ".join("?" if d is None else str(d) for d in dims)
             walk.notes.append(f"the output {quoted(out.name)} is {item.type}; the model declares [{said}]")

@@ -67,9 +67,7 @@ def fixed(walk: Walk, item: Declared, data: Array) -> Value:
     return walk.constant(data, item.dtype, item.name)
 
 
-def pin(
-    inputs: list[Declared], dims: dict[str, int], shapes: dict[str, Shape], where: str
-) -> tuple[list[Shape], list[str]]:
+def pin(inputs: list[Declared], dims: dict[str, int], shapes: dict[str, Shape], where: str) -> tuple[list[Shape], list[str]]:
     """The static shape of each input, and notes about what was assumed."""
     notes: list[str] = []
     given = _by_input(inputs, shapes, where)
@@ -100,9 +98,7 @@ def pin(
         if shape is None or item.dims is None:
             continue
         text = f"`--shape {item.name}={','.join(map(str, shape))}`"
-        fits = len(shape) == len(item.dims) and all(
-            not isinstance(d, int) or d == s for d, s in zip(item.dims, shape, strict=True)
-        )
+        fits = len(shape) == len(item.dims) and all(not isinstance(d, int) or d == s for d, s in zip(item.dims, shape, strict=True))
         if not fits:
             raise ModelError("shape-mismatch", f"{text} contradicts the model, which says {item}", where=where,
                              hint="only symbolic dimensions can be chosen")  # fmt: skip

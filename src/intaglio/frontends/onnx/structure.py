@@ -67,20 +67,27 @@ def ordered_live_nodes(graph: Any, outside: set[str], nested: bool) -> list[int]
     producer: dict[str, int] = {}
     needs: list[Iterable[str]] = []
     in_order = True
+    # This loop sees every node, dead ones too: a million of them must pass within seconds.
     for index, node in enumerate(graph.node):
-        required = reads(node)
-        need_text(*required, *node.output, node.name, node.op_type, node.domain)
+        required = tuple(filter(None, node.input))  # a tuple of strings is nothing to the garbage collector
+        if node.attribute:
+            required = tuple(reads(node))
         needs.append(required)
         for name in required:
             if name not in producer and name not in given and name not in outside:
                 in_order = False
+                need_text(name)
         for name in node.output:
             if not name:
                 continue
             if name in producer or name in given:
+                need_text(name)
                 other = "node" if name in producer else "input or initializer"
-                raise Fault("bad-graph", f"node {index} gives {quoted(name)}, which another {other} has given already",
-                            "each tensor must have one producer")  # fmt: skip
+                raise Fault(
+                    "bad-graph",
+                    f"node {index} gives {quoted(name)}, which another {other} has given already",
+                    "each tensor must have one producer",
+                )
             producer[name] = index
     if not in_order:
         for index, required in enumerate(needs):

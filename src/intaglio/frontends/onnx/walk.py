@@ -294,9 +294,7 @@ def _listed(answer: Answer) -> list[Item | None]:
     return [answer]  # type: ignore[list-item]
 
 
-def _function_body(
-    schema: Any, node: Any, version: int, inputs: list[Item | None], attributes: dict[str, Any]
-) -> Any | None:
+def _function_body(schema: Any, node: Any, version: int, inputs: list[Item | None], attributes: dict[str, Any]) -> Any | None:
     import onnx
 
     if schema.has_context_dependent_function:

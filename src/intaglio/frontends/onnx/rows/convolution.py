@@ -27,9 +27,7 @@ def window(call: Call, kernel: list[int]) -> tuple[list[int], list[int], list[in
     return strides, dilations, pads
 
 
-def same_pads(
-    mode: str, spatial: tuple[int, ...], kernel: list[int], strides: list[int], dilations: list[int]
-) -> list[int]:
+def same_pads(mode: str, spatial: tuple[int, ...], kernel: list[int], strides: list[int], dilations: list[int]) -> list[int]:
     begin, end = [], []
     for size, k, s, d in zip(spatial, kernel, strides, dilations, strict=True):
         total = max((-(-size // s) - 1) * s + (k - 1) * d + 1 - size, 0)
