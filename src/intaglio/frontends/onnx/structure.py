@@ -90,8 +90,8 @@ def ordered_live_nodes(graph: Any, outside: set[str], nested: bool) -> list[int]
                 )
             producer[name] = index
     if not in_order:
-        for index, required in enumerate(needs):
-            for name in required:
+        for index, names in enumerate(needs):
+            for name in names:
                 if name not in producer and name not in given and name not in outside:
                     op = graph.node[index].op_type
                     raise Fault("bad-graph", f"`{op}` in node {index} reads {quoted(name)}, which nobody gives",
