@@ -59,9 +59,7 @@ def windows(x: Array, kernel: Shape, strides: Shape, dilations: Shape, out: Shap
     step = x.strides[2:]
     strided = tuple(b * s for b, s in zip(step, strides, strict=True))
     dilated = tuple(b * d for b, d in zip(step, dilations, strict=True))
-    return np.lib.stride_tricks.as_strided(
-        x, x.shape[:2] + out + kernel, x.strides[:2] + strided + dilated, writeable=False
-    )
+    return np.lib.stride_tricks.as_strided(x, x.shape[:2] + out + kernel, x.strides[:2] + strided + dilated, writeable=False)
 
 
 def pad_spatial(x: Array, pads: Shape, value: float = 0) -> Array:

@@ -165,8 +165,7 @@ class ScatterNd(Op):
         depth = indices.shape[-1] if indices.rank else 0
         if not 1 <= depth <= x.rank or updates.shape != indices.shape[:-1] + x.shape[depth:]:
             raise BadOperator(
-                f"`scatter_nd` into {list(x.shape)} with indices of {list(indices.shape)} and updates of "
-                f"{list(updates.shape)}"
+                f"`scatter_nd` into {list(x.shape)} with indices of {list(indices.shape)} and updates of {list(updates.shape)}"
             )
         if self.reduction not in REDUCTIONS:
             raise BadOperator(f"`scatter_nd` does not know the reduction `{self.reduction}`")

@@ -80,9 +80,7 @@ class Slice(Op):
         x = need(self.NAME, types, 1, 1)[0]
         if not len(self.starts) == len(self.steps) == len(self.shape) == x.rank:
             raise BadOperator(f"`slice` of {list(x.shape)} with attributes for another rank")
-        for axis, (size, start, step, count) in enumerate(
-            zip(x.shape, self.starts, self.steps, self.shape, strict=True)
-        ):
+        for axis, (size, start, step, count) in enumerate(zip(x.shape, self.starts, self.steps, self.shape, strict=True)):
             if step == 0 or count < 0:
                 raise BadOperator(f"`slice` has step {step} and {count} elements along axis {axis}")
             if count and not (0 <= start < size and 0 <= start + (count - 1) * step < size):
