@@ -33,7 +33,9 @@ RELU = model([node("Relu", "x", "y")])
 # The container ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 a zip file", b"\x00" * 64, b"hello, world\n", bytes(i * 73 % 251 for i in range(512))])
+@pytest.mark.parametrize(
+    "content", [b"", b"PK\x03\x04 a zip file", b"\x00" * 64, b"hello, world\n", bytes(i * 73 % 251 for i in range(512))]
+)
 def test_a_file_that_is_no_model_is_not_a_model(content: bytes, tmp_path: Path) -> None:
     assert error_of(content, tmp_path).slug in ("not-a-model", "truncated-model")
 
@@ -296,9 +298,7 @@ ATTRIBUTES: dict[str, Any] = {
     ),
     "reshape with two -1": model([node("Reshape", "x s", "y")], constants={"s": ints(-1, -1)}),
     "resize by 0": model([node("Resize", "x _ s", "y")], IMAGE, constants={"s": np.array([1, 1, 0, 1], np.float32)}),
-    "resize by NaN": model(
-        [node("Resize", "x _ s", "y")], IMAGE, constants={"s": np.array([1, 1, np.nan, 1], np.float32)}
-    ),
+    "resize by NaN": model([node("Resize", "x _ s", "y")], IMAGE, constants={"s": np.array([1, 1, np.nan, 1], np.float32)}),
     "wrong type of attribute": model([node("Softmax", "x", "y", axis="last")]),
     "perm that is none": model([node("Transpose", "x", "y", perm=[0, 0])]),
 }
