@@ -48,7 +48,7 @@ class Network:
 
     def __init__(self, random: np.random.Generator) -> None:
         def normal(*shape: int, fan_in: int) -> Floats:
-            return (random.standard_normal(shape) * np.sqrt(2 / fan_in)).astype(np.float32)
+            return np.asarray(random.standard_normal(shape) * np.sqrt(2 / fan_in)).astype(np.float32)
 
         self.weights: list[Floats] = [
             normal(8, 1, 3, 3, fan_in=9), np.zeros(8, np.float32),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from intaglio.ir.types import DType, TensorType
 if TYPE_CHECKING:
     from intaglio.ir.operator import Op
 
-Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+Array = np.ndarray[tuple[int, ...], np.dtype[Any]]  # the element type is a DType of ours, known at run time
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """What the kernel stage hands to the stages after it: plain data, no C text yet.
 
-    Program
-      layers     in order of execution: which kernel is called with which arguments
-      kernels    each distinct kernel once; layers of equal shape share one
-      constants  packed weights by name, in the order in which kernels read them
+Program
+  layers     in order of execution: which kernel is called with which arguments
+  kernels    each distinct kernel once; layers of equal shape share one
+  constants  packed weights by name, in the order in which kernels read them
 """
 
 from __future__ import annotations

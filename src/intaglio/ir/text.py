@@ -39,7 +39,10 @@ _PLAIN_SOURCE = re.compile(r"[!-~]([ -~]*[!-~])?")
 
 
 def print_graph(graph: Graph) -> str:
-    lines = [f"intaglio-ir {VERSION}", f"model {graph.name} stage={graph.stage}" + (f" target={graph.target}" if graph.target else "")]
+    lines = [
+        f"intaglio-ir {VERSION}",
+        f"model {graph.name} stage={graph.stage}" + (f" target={graph.target}" if graph.target else ""),
+    ]
     for value in graph.inputs:
         lines.append(f"input {_declaration(value)}")
     for value in graph.constants():
@@ -255,7 +258,10 @@ def _array(literal: object, type: TensorType) -> Array:
 
 def _stored(value: Value, arrays: Mapping[str, Array], wanted: str) -> Array:
     if value.name not in arrays:
-        raise ParseError(f"the weights {quoted(value.name)} are not in the .safetensors file", "keep the .ig and its .safetensors together")
+        raise ParseError(
+            f"the weights {quoted(value.name)} are not in the .safetensors file",
+            "keep the .ig and its .safetensors together",
+        )
     data = arrays[value.name]
     if value.type.dtype is DType.BOOL:
         data = data.view(np.bool_)

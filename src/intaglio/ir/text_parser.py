@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
 import typing
 from enum import Enum
-from functools import cache
 
 from intaglio.errors import quoted
 from intaglio.ir.operator import REGISTRY, Op, Step
@@ -89,7 +89,9 @@ class Line:
         try:
             dtype = DType(match.group(1))
         except ValueError:
-            raise ParseError(f"there is no element type {quoted(match.group(1))}", "types: " + ", ".join(d.value for d in DType)) from None
+            raise ParseError(
+                f"there is no element type {quoted(match.group(1))}", "types: " + ", ".join(d.value for d in DType)
+            ) from None
         layout = Layout.NONE
         for candidate in (Layout.NCHW, Layout.NHWC):
             if self.peek(candidate.value):
@@ -191,18 +193,21 @@ def _split_comment(raw: str) -> tuple[str, str]:
         elif c == "#" and not inside and at and raw[at - 1] == " ":
             comment = raw[at + 1 :].strip()
             if comment.startswith('"'):
-                try:
+                with contextlib.suppress(ValueError):
                     comment = str(json.loads(comment))
-                except ValueError:
-                    pass
             return raw[:at], comment
         at += 1
     return raw, ""
 
 
-@cache
+_HINTS: dict[str, dict[str, object]] = {}
+
+
 def _hints(cls: type[Op]) -> dict[str, object]:
-    return typing.get_type_hints(cls)
+    """Types of the fields; looking them up is slow, so once per operator."""
+    if cls.NAME not in _HINTS:
+        _HINTS[cls.NAME] = typing.get_type_hints(cls)
+    return _HINTS[cls.NAME]
 
 
 def _make(cls: type[Op], given: dict[str, object]) -> Op:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,7 @@ class DType(Enum):
         return _BYTES[self]
 
     @property
-    def numpy(self) -> np.dtype[np.generic]:
+    def numpy(self) -> np.dtype[Any]:
         """The array type that holds values of this type. bf16 has none in numpy: its bits live in uint16."""
         return np.dtype(_NUMPY[self])
 
@@ -54,7 +55,7 @@ class DType(Enum):
         return self in (DType.I8, DType.I16, DType.I32, DType.I64)
 
     @staticmethod
-    def of(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> DType:
+    def of(array: np.ndarray[tuple[int, ...], np.dtype[Any]]) -> DType:
         """The type of an array. An array of uint16 is u16: bf16 values need their type told."""
         return _FROM_NUMPY[array.dtype]
 

@@ -19,7 +19,7 @@ INLINE_ELEMENTS = 8  # constants up to this size are written into the text
 
 def digest(array: Array) -> str:
     """Names the contents; the first 16 hex digits of SHA-256 over the bytes in C order."""
-    return hashlib.sha256(memoryview(np.ascontiguousarray(array)).cast("B") if array.size else b"").hexdigest()[:16]
+    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()[:16]
 
 
 def save_weights(graph: Graph, path: Path) -> None:
@@ -44,16 +44,18 @@ class Weights(Mapping[str, Array]):
             self._file = safe_open(str(path), framework="numpy")
         except FileNotFoundError:
             raise ModelError(
-                "missing-weights", f"the weights {quoted(path.name)} are not beside the IR file", hint="keep the .ig and its .safetensors together"
+                "missing-weights",
+                f"the weights {quoted(path.name)} are not beside the IR file",
+                hint="keep the .ig and its .safetensors together",
             ) from None
         except (SafetensorError, OSError, ValueError) as error:
             raise ModelError("bad-weights", f"{quoted(path.name)} is not a safetensors file: {error}") from None
-        self._names = list(self._file.keys())
+        self._names: list[str] = list(self._file.keys())  # type: ignore[no-untyped-call]
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._names:
             raise KeyError(name)
-        array: Array = self._file.get_tensor(name)
+        array: Array = self._file.get_tensor(name)  # type: ignore[no-untyped-call]
         return array
 
     def __iter__(self) -> Iterator[str]:

@@ -1,10 +1,10 @@
 """The tiny inline C functions behind scalar operations, written for one element type at a time.
 
-    ig_min_f32(a, b)      the second operand when one is NaN
-    ig_add_i32(a, b)      wraps around (signed overflow is undefined in C)
-    ig_div_i64(a, b)      truncates; x / 0 is 0
-    ig_f32_to_i8(x)       saturating, NaN is 0
-    ig_f16_to_f32(bits)   storage formats
+ig_min_f32(a, b)      the second operand when one is NaN
+ig_add_i32(a, b)      wraps around (signed overflow is undefined in C)
+ig_div_i64(a, b)      truncates; x / 0 is 0
+ig_f32_to_i8(x)       saturating, NaN is 0
+ig_f16_to_f32(bits)   storage formats
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ conversions) are calls of tiny inline functions; `prelude` writes just those tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from intaglio.errors import printable
 from intaglio.kernels.c_functions import ARITHMETIC, C_TYPES, function_text, is_signed_int
 from intaglio.kernels.isa import ISAS, Isa
@@ -41,7 +43,31 @@ _INFIX = {
 }  # fmt: skip
 _NARROW = ("i8", "u8", "i16", "u16")
 _LIBM = frozenset(
-    "exp log sqrt floor ceil sin cos tan asin acos atan sinh cosh asinh acosh atanh tanh erf log1p expm1 pow fmod trunc".split()
+    [
+        "exp",
+        "log",
+        "sqrt",
+        "floor",
+        "ceil",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "tanh",
+        "erf",
+        "log1p",
+        "expm1",
+        "pow",
+        "fmod",
+        "trunc",
+    ]
 )
 
 
@@ -52,6 +78,7 @@ class Printer:
         self.isa = isa
         self.used: dict[str, None] = {}  # inline functions, in order of first use
         self.vector_used: dict[str, None] = {}
+        self.vectors = False  # is any vector type used at all?
 
     # Types --------------------------------------------------------------------------------------------------------------
 
@@ -67,6 +94,7 @@ class Printer:
         return f"({text})" if level < outer else text
 
     def _expr(self, expr: Expr) -> tuple[str, int]:
+        self.vectors = self.vectors or expr.type.lanes > 1
         match expr:
             case Num():
                 return self._number(expr)
@@ -180,7 +208,7 @@ class Printer:
         name = op.op
         if name in self.isa.table:
             text = self.isa.table[name]
-            level = 0 if text.startswith("_mm") or text.startswith("ig_") else 15  # function arguments need no parentheses
+            level = 0 if text.startswith(("_mm", "ig_")) else 15  # function arguments need no parentheses
             return text.format(*[self.expr(a, level) for a in op.args]), 20 if level == 0 else 14
         if name.startswith("fn_"):
             for needed in (*NEEDS.get(name[3:], ()), name[3:]):
@@ -251,7 +279,11 @@ class Printer:
     def _as(self, value: Expr, to: Type) -> str:
         """A value stored in a variable of its type; conditions become 0 or 1."""
         if to.kind == "bool" and value.type.kind == "bool" and not isinstance(value, (Num, Var, Load)):
-            return f"({self.expr(value)}) ? 1 : 0" if isinstance(value, Op) and value.op == "select" else f"{self.expr(value, 4)} ? 1 : 0"
+            return (
+                f"({self.expr(value)}) ? 1 : 0"
+                if isinstance(value, Op) and value.op == "select"
+                else f"{self.expr(value, 4)} ? 1 : 0"
+            )
         return self.expr(value)
 
 
@@ -311,17 +343,17 @@ def _vector_function(name: str, isa: Isa, printer: Printer) -> str:
     return "\n".join(lines)
 
 
-def prelude(program: Program) -> str:
-    """What the kernels need above them: headers, vector types, the inline functions that are used."""
+def prelude(program: Program, kernels: Sequence[Kernel] | None = None) -> str:
+    """What these kernels (or all) need above them: headers, vector types, the inline functions that are used."""
     isa = ISAS[program.isa]
     printer = Printer(isa)
-    for kernel in program.kernels:
+    for kernel in program.kernels if kernels is None else kernels:
         printer.stmts(kernel.body, 1)
     parts = [
         "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>",
         "#define IG_INLINE static inline __attribute__((unused))",
     ]
-    if isa.prelude:
+    if isa.prelude and printer.vectors:
         parts.append(isa.prelude.rstrip())
     parts += [_vector_function(name, isa, printer) for name in list(printer.vector_used)]
     seen: dict[str, None] = {}

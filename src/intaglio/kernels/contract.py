@@ -67,11 +67,20 @@ def det(job: Job) -> Lowered:
     e = Lanes.scalar("f64")
     with k.loop("m", 0, math.prod(shape[:-2])) as m:
         with k.loop("i", 0, n * n) as i:
-            k.store(a, i, cast(Load(x, m * (n * n) + i, Type(x.dtype.value)), e.type) if x.dtype in (DType.F32, DType.F64) else cast(Lanes.scalar().load(x, m * (n * n) + i), e.type))
+            k.store(
+                a,
+                i,
+                cast(Load(x, m * (n * n) + i, Type(x.dtype.value)), e.type)
+                if x.dtype in (DType.F32, DType.F64)
+                else cast(Lanes.scalar().load(x, m * (n * n) + i), e.type),
+            )
         product = k.var("product", e.const(1.0))
         with k.loop("c", 0, n) as c:
             pivot = k.var("pivot", c)
-            with k.loop("r", c + 1, n) as r, k.when(e.compare("gt", e.abs(e.load(a, r * n + c)), e.abs(e.load(a, pivot * n + c)))):
+            with (
+                k.loop("r", c + 1, n) as r,
+                k.when(e.compare("gt", e.abs(e.load(a, r * n + c)), e.abs(e.load(a, pivot * n + c)))),
+            ):
                 k.assign(pivot, r)
             with k.when(pivot.compare("ne", c)):
                 k.assign(product, e.neg(product))
@@ -118,5 +127,3 @@ def col2im(job: Job) -> Lowered:
                 k.assign(total, e.add(total, e.load(x, row + place)))
         k.store(y, p * math.prod(op.image) + offset_of(at, list(strides_of(op.image))), cast(total, Type(y.dtype.value)))
     return job.done("col2im", f"col2im {list(job.type(0).shape)} -> {list(out)}")
-
-

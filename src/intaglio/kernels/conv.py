@@ -20,7 +20,16 @@ from intaglio.kernels.epilogue import Epilogue, epilogue_of
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr, idx, imax, imin
 from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.kernels.tiles import Accumulators, Block, Tile, blocks_of, choose_tile, pack_columns, pad_vector, parse_tile
+from intaglio.kernels.tiles import (
+    Accumulators,
+    Block,
+    Tile,
+    blocks_of,
+    choose_tile,
+    pack_columns,
+    pad_vector,
+    parse_tile,
+)
 from intaglio.ops.conv import Conv
 
 
@@ -104,7 +113,8 @@ def conv_nhwc(job: Job) -> Lowered | None:
     about = (
         f"conv {kh}x{kw}, {geo.channels} -> {geo.out_channels} channels, {geo.height}x{geo.width} -> "
         f"{geo.out_height}x{geo.out_width}, stride {geo.strides[0]}x{geo.strides[1]}, group {geo.group}{steps}\n"
-        f"NHWC, tile {tile.rows} pixels x {tile.vectors * e.lanes} channels, weights packed [block][kh][kw][ic][{tile.vectors * e.lanes}]"
+        f"NHWC, tile {tile.rows} pixels x {tile.vectors * e.lanes} channels, "
+        f"weights packed [block][kh][kw][ic][{tile.vectors * e.lanes}]"
     )
     stem = f"conv{kh}x{kw}_{geo.channels}_{geo.out_channels}"
     return job.done(stem, about, f"conv_nhwc(tile={tile})")
@@ -163,7 +173,12 @@ class TileWriter:
         base = k.let("row", self.x_base + m * depth)
         with k.loop("j", 0, depth) as j:
             acc.step(self.w, at + j * (block.vectors * e.lanes), self.x, {r: base + r * depth + j for r in range(rows)})
-        self._finish(acc, block, column, [k.let(f"to{r}", self.y_base + (m + r) * self.geo.out_channels + column) for r in range(rows)])
+        self._finish(
+            acc,
+            block,
+            column,
+            [k.let(f"to{r}", self.y_base + (m + r) * self.geo.out_channels + column) for r in range(rows)],
+        )
 
     # Image ----------------------------------------------------------------------------------------------------------
 
@@ -180,7 +195,11 @@ class TileWriter:
         pixel_bytes = geo.channels * 4 * geo.strides[1] * geo.kernel[0]
         chunk = max(self.tile.rows, budget // 2 // pixel_bytes // self.tile.rows * self.tile.rows)
         long = bool(inner) and row_bytes * geo.kernel[0] > budget and len(inner) * self.tile.rows > 2 * chunk
-        with k.loop("n", 0, geo.batch) as n, k.loop("stripe", 0, geo.out_height, stripe) as first, k.loop("g", 0, geo.group) as g:
+        with (
+            k.loop("n", 0, geo.batch) as n,
+            k.loop("stripe", 0, geo.out_height, stripe) as first,
+            k.loop("g", 0, geo.group) as g,
+        ):
 
             def rows(low: Expr, high: Expr, borders: list[int]) -> None:
                 def body(block: Block, at: Expr, column: Expr) -> None:
@@ -206,7 +225,18 @@ class TileWriter:
         ]  # fmt: skip
         return inner, [c for c in range(0, geo.out_width, rows) if c not in inner]
 
-    def _row(self, n: Expr, oh: Expr, g: Expr, block: Block, at: Expr, column: Expr, first: Expr, last: Expr, edges: list[int]) -> None:
+    def _row(
+        self,
+        n: Expr,
+        oh: Expr,
+        g: Expr,
+        block: Block,
+        at: Expr,
+        column: Expr,
+        first: Expr,
+        last: Expr,
+        edges: list[int],
+    ) -> None:
         geo, k = self.geo, self.k
         top = k.let("top", oh * geo.strides[0] - geo.pads[0])
         step = geo.dilations[0]
@@ -236,7 +266,10 @@ class TileWriter:
         acc = self._start(rows, block, column, g)
         step = geo.strides[1] * geo.channels
         with k.loop("kh", low, high) as kh:
-            start = k.let("start", line + kh * (geo.dilations[0] * geo.width * geo.channels) + (ow * geo.strides[1] - geo.pads[1]) * geo.channels)
+            start = k.let(
+                "start",
+                line + kh * (geo.dilations[0] * geo.width * geo.channels) + (ow * geo.strides[1] - geo.pads[1]) * geo.channels,
+            )
             panel = k.let("panel", at + kh * (kw_count * depth * width))
             joined = edge is None and geo.dilations[1] == 1 and geo.group == 1
             if joined:
@@ -246,7 +279,12 @@ class TileWriter:
                 with k.loop("kw", 0, kw_count) as kw:
                     tap = k.let("tap", start + kw * (geo.dilations[1] * geo.channels))
                     with k.loop("j", 0, depth) as j:
-                        acc.step(self.w, panel + (kw * depth + j) * width, self.x, {r: tap + r * step + j for r in range(rows)})
+                        acc.step(
+                            self.w,
+                            panel + (kw * depth + j) * width,
+                            self.x,
+                            {r: tap + r * step + j for r in range(rows)},
+                        )
             else:
                 self._edge_taps(acc, edge, rows, start, panel, step, width)
         self._finish(acc, block, column, [out + (ow + r) * geo.out_channels for r in range(rows)], g)

@@ -83,7 +83,14 @@ def elementwise(job: Job) -> Lowered:
                 given = [held[n] or k.let(f"v{n}", job.vector.load(b, bases[n] + i)) for n, b in enumerate(buffers)]
                 k.store(y, to + i, apply(k, job.vector, steps, given))
         with k.loop("i", done, last) as i:
-            _one_lane(k, steps, buffers, [bases[n] + i * s for n, s in enumerate(inner)], y, to + i * (out_walk[-1] if sizes else 0))
+            _one_lane(
+                k,
+                steps,
+                buffers,
+                [bases[n] + i * s for n, s in enumerate(inner)],
+                y,
+                to + i * (out_walk[-1] if sizes else 0),
+            )
     name = node.op.NAME if not isinstance(node.op, Chain) else "_".join(s.op.NAME for s in steps[:4])
     shapes = " ".join(f"{v.dtype.value}{list(v.shape)}" for v in values)
     about = f"{_expression(steps, len(values))}\n{shapes} -> {out.dtype.value}{list(out.shape)}"

@@ -33,9 +33,28 @@ def _function(name: str) -> Row:
     return lambda k, e, op, a: e.call(name, a[0])
 
 
-for _name in (
-    "exp log sqrt floor ceil round sin cos tan asin acos atan sinh cosh asinh acosh atanh erf tanh sigmoid".split()
-):
+for _name in [
+    "exp",
+    "log",
+    "sqrt",
+    "floor",
+    "ceil",
+    "round",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "tanh",
+    "sigmoid",
+]:
     ROWS[_name] = _function(_name)
 
 ROWS["add"] = lambda k, e, op, a: e.add(a[0], a[1])
@@ -270,9 +289,49 @@ def _dequantize(k: Builder, e: Lanes, op: Elementwise, a: Sequence[Expr]) -> Exp
 
 
 VECTOR = frozenset(
-    """add sub mul div neg abs relu reciprocal softsign silu exp log sqrt floor ceil round erf tanh sigmoid min max where sign
-    prelu leaky_relu elu selu celu thresholded_relu hard_sigmoid hard_swish gelu softplus mish shrink clip
-    equal less less_equal greater greater_equal""".split()
+    [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "neg",
+        "abs",
+        "relu",
+        "reciprocal",
+        "softsign",
+        "silu",
+        "exp",
+        "log",
+        "sqrt",
+        "floor",
+        "ceil",
+        "round",
+        "erf",
+        "tanh",
+        "sigmoid",
+        "min",
+        "max",
+        "where",
+        "sign",
+        "prelu",
+        "leaky_relu",
+        "elu",
+        "selu",
+        "celu",
+        "thresholded_relu",
+        "hard_sigmoid",
+        "hard_swish",
+        "gelu",
+        "softplus",
+        "mish",
+        "shrink",
+        "clip",
+        "equal",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+    ]
 )
 _COMPARISONS = frozenset({"equal", "less", "less_equal", "greater", "greater_equal"})
 
@@ -300,8 +359,12 @@ def computed_in(dtype: DType) -> str:
 
 def apply(k: Builder, e: Lanes, steps: Sequence[Step], operands: Sequence[Expr]) -> Expr:
     """The value of a fused expression; each step gets a name, so nothing is computed twice."""
-    values = [cast(v, Type(computed_in(DType(v.type.kind)))) if v.type.lanes == 1 and v.type.kind not in ("idx", "mask") else v for v in operands]
+    values = [
+        cast(v, Type(computed_in(DType(v.type.kind)))) if v.type.lanes == 1 and v.type.kind not in ("idx", "mask") else v
+        for v in operands
+    ]
     for n, step in enumerate(steps):
+        assert isinstance(step.op, Elementwise)
         args = [values[i] for i in step.args]
         lanes = e if e.vector else Lanes.scalar(_kind_for(step.op, args))
         result = ROWS[step.op.NAME](k, lanes, step.op, args)

@@ -10,7 +10,21 @@ from intaglio.ir.types import DType, Shape, strides_of
 from intaglio.kernels.elementwise import offset_of
 from intaglio.kernels.expressions import computed_in
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import IDX, INDEX_OUT_OF_RANGE, Buffer, Builder, Expr, Load, Num, Type, both, cast, either, idx, select
+from intaglio.kernels.loop import (
+    IDX,
+    INDEX_OUT_OF_RANGE,
+    Buffer,
+    Builder,
+    Expr,
+    Load,
+    Num,
+    Type,
+    both,
+    cast,
+    either,
+    idx,
+    select,
+)
 from intaglio.kernels.reduce import split_axis
 from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops import (

@@ -3,17 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.isa import MEANING
-from intaglio.kernels.loop import Assign, Block, Buffer, Comment, CopyRun, Expr, Fail, For, If, Kernel, Let, Load, Num, Op, Stmt, Store, Type, Var, While
+from intaglio.kernels.loop import (
+    Assign,
+    Block,
+    Buffer,
+    Comment,
+    CopyRun,
+    Expr,
+    Fail,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Num,
+    Op,
+    Stmt,
+    Store,
+    Type,
+    Var,
+    While,
+)
 from intaglio.kernels.math import FUNCTION_MEANING
 from intaglio.ops.base import f32_to_bf16, widen
 
-_COMPARE = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal}
+_COMPARE = {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
 Scalar = int | float | bool | np.generic | Array
 
 
@@ -24,7 +52,7 @@ class _Failed(Exception):
 
 def interpret(kernel: Kernel, arrays: Sequence[Array]) -> int:
     """Run on flat arrays, one per parameter, in their order; outputs are written in place. Returns the error code."""
-    machine = _Machine({p: a for p, a in zip(kernel.params, arrays, strict=True)})
+    machine = _Machine(dict(zip(kernel.params, arrays, strict=True)))
     try:
         with np.errstate(all="ignore"):
             machine.run(kernel.body)
@@ -33,7 +61,7 @@ def interpret(kernel: Kernel, arrays: Sequence[Array]) -> int:
     return 0
 
 
-def numpy_type(type: Type) -> np.dtype[np.generic]:
+def numpy_type(type: Type) -> np.dtype[Any]:
     return np.dtype(np.int64) if type.kind == "idx" else DType(type.kind).numpy
 
 
@@ -62,8 +90,10 @@ class _Machine:
                     self.run(stmt.body)
                 case CopyRun():
                     to, source = self.index(stmt.to_index), self.index(stmt.source_index)
-                    assert 0 <= to and to + stmt.count <= self.memory[stmt.to].size, f"{stmt.to.name}[{to}] is outside"
-                    assert 0 <= source and source + stmt.count <= self.memory[stmt.source].size, f"{stmt.source.name}[{source}] is outside"
+                    assert to >= 0 and to + stmt.count <= self.memory[stmt.to].size, f"{stmt.to.name}[{to}] is outside"
+                    assert source >= 0 and source + stmt.count <= self.memory[stmt.source].size, (
+                        f"{stmt.source.name}[{source}] is outside"
+                    )
                     self.memory[stmt.to][to : to + stmt.count] = self.memory[stmt.source][source : source + stmt.count]
                 case Fail():
                     raise _Failed(stmt.code)
@@ -75,7 +105,7 @@ class _Machine:
 
     def store(self, stmt: Store) -> None:
         array, at, lanes = self.memory[stmt.buffer], self.index(stmt.index), stmt.count or stmt.value.type.lanes
-        assert 0 <= at and at + lanes <= array.size, f"{stmt.buffer.name}[{at}] is outside of {array.size}"
+        assert at >= 0 and at + lanes <= array.size, f"{stmt.buffer.name}[{at}] is outside of {array.size}"
         value = np.asarray(self.eval(stmt.value))
         array[at : at + lanes] = value[:lanes] if stmt.count else value
 
@@ -87,7 +117,7 @@ class _Machine:
                 return self.env[expr.name]
             case Load():
                 array, at, lanes = self.memory[expr.buffer], self.index(expr.index), expr.count or expr.type.lanes
-                assert 0 <= at and at + lanes <= array.size, f"{expr.buffer.name}[{at}] is outside of {array.size}"
+                assert at >= 0 and at + lanes <= array.size, f"{expr.buffer.name}[{at}] is outside of {array.size}"
                 if expr.count:
                     part = np.zeros(expr.type.lanes, array.dtype)
                     part[:lanes] = array[at : at + lanes]
@@ -111,7 +141,7 @@ class _Machine:
         if name == "cast":
             return _cast(args[0], op.args[0].type, to)
         if name in _COMPARE:
-            return _COMPARE[name](*args)
+            return np.asarray(_COMPARE[name](np.asarray(args[0]), np.asarray(args[1])))
         if name == "not":
             return not args[0]
         if name.startswith("fn_") and name[3:] in FUNCTION_MEANING:
@@ -180,7 +210,7 @@ def _cast(value: Scalar, source: Type, to: Type) -> Scalar:
     if source.kind in ("f16", "bf16"):
         array = widen(array.reshape(-1), DType(source.kind)).reshape(array.shape)
     if to.kind == "bf16":
-        return f32_to_bf16(np.atleast_1d(array.astype(np.float32)))[0]
+        return np.asarray(f32_to_bf16(np.atleast_1d(array.astype(np.float32)))[0])
     if to.kind == "bool":
         return bool(array)
     if to.kind == "idx":

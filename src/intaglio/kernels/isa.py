@@ -20,10 +20,13 @@ from intaglio.ir.graph import Array
 F = np.float32
 
 
-
-
 def _round_to_int(x: Array) -> Array:
-    return np.rint(np.clip(x, -2147483648.0, 2147483520.0)).astype(np.int32)
+    result: Array = np.rint(np.clip(x, -2147483648.0, 2147483520.0)).astype(np.int32)
+    return result
+
+
+def _pick(cond: Array, a: Array, b: Array) -> Array:
+    return np.asarray(np.where(cond, a, b))
 
 
 MEANING: Mapping[str, Callable[..., Array]] = {
@@ -33,8 +36,8 @@ MEANING: Mapping[str, Callable[..., Array]] = {
     "vmul": lambda a, b: (a * b).astype(F),
     "vdiv": lambda a, b: (a / b).astype(F),
     "vfma": lambda a, b, c: (a.astype(np.float64) * b + c).astype(F),
-    "vmin": lambda a, b: np.where(a < b, a, b),  # x86's rule: the second operand when one is NaN
-    "vmax": lambda a, b: np.where(a > b, a, b),
+    "vmin": lambda a, b: _pick(a < b, a, b),  # x86's rule: the second operand when one is NaN
+    "vmax": lambda a, b: _pick(a > b, a, b),
     "vsqrt": lambda a: np.sqrt(a),
     "vneg": lambda a: -a,
     "vabs": lambda a: np.abs(a),
@@ -47,7 +50,7 @@ MEANING: Mapping[str, Callable[..., Array]] = {
     "vge": lambda a, b: a >= b,
     "veq": lambda a, b: a == b,
     "vne": lambda a, b: a != b,
-    "vblend": lambda m, a, b: np.where(m, a, b),
+    "vblend": lambda m, a, b: _pick(m, a, b),
     "vtoint": _round_to_int,
     "vtofloat": lambda a: a.astype(F),
     "visplat": lambda x: x,

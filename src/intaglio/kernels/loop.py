@@ -12,7 +12,7 @@ Python, the printer (`c_printer.py`) writes them as C99.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Union
@@ -131,7 +131,7 @@ def idx(value: Operand) -> Expr:
     return as_expr(value, IDX)
 
 
-_FOLD = {
+_FOLD: dict[str, Callable[[int, int], int]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 import numpy as np
@@ -34,7 +35,7 @@ def decide_views(graph: Graph) -> None:
     an output (or a state) and that memory is an input or is an output already."""
     special = {*graph.outputs, *(s.output for s in graph.states)}
     roots: dict[Value, Value] = {}
-    claimed = {v for v in special}
+    claimed = set(special)
     fed = set(graph.inputs)
     for node in graph.nodes:
         if not isinstance(node.op, Reshape):
@@ -104,17 +105,19 @@ class _Build:
             case Scratch():
                 return ScratchArg(source.bytes)
             case Packed():
-                return ConstantArg(self._constant(f"{node.output.name}", source.data, source.dtype.value, Constant("", source.data, source.dtype)))
+                return ConstantArg(
+                    self._constant(f"{node.output.name}", source.data, source.dtype.value, Constant("", source.data, source.dtype))
+                )
             case Value():
                 if source.data is None:
                     return ValueArg(source)
-                return ConstantArg(self._constant(source.name, source.data, source.dtype.value, Constant("", source.data, source.dtype)))
+                return ConstantArg(
+                    self._constant(source.name, source.data, source.dtype.value, Constant("", source.data, source.dtype))
+                )
 
     def _constant(self, stem: str, data: Array, kind: str, constant: Constant) -> str:
-        import hashlib
-
         stored = np.ascontiguousarray(data)
-        raw = hashlib.sha256(memoryview(stored).cast("B") if stored.size else b"").digest()
+        raw = hashlib.sha256(stored.reshape(-1).view(np.uint8).data).digest()
         key = (f"{kind}{stored.shape if stored.ndim == 0 else stored.size}", raw)
         if key not in self._constant_names:
             name, n = f"w_{stem}", 1

@@ -41,9 +41,7 @@ def _exp(e: Lanes, k: Builder, x: Expr) -> Expr:
     n = k.let("n", Op("vround", (e.mul(bounded, e.const(1.44269504088896341)),), e.type))
     r = k.let("r", e.fma(n, e.const(-0.693359375), bounded))
     r = k.let("r", e.fma(n, e.const(2.12194440e-4), r))
-    p = _polynomial(
-        e, k, r, [1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1]
-    )
+    p = _polynomial(e, k, r, [1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1])
     p = k.let("p", e.fma(p, e.mul(r, r), e.add(r, e.const(1.0))))
     # 2^n as 2^(n-1) * 2: n reaches 128, whose exponent does not fit
     biased = Op("viadd", (Op("vtoint", (n,), ints), Op("visplat", (Num(126, Type("i32")),), ints)), ints)
@@ -138,8 +136,6 @@ def _erf_exact(x: Array) -> Array:
     from math import erf
 
     return np.asarray([erf(float(v)) for v in np.atleast_1d(x)], np.float64).reshape(np.shape(x))
-
-
 
 
 # What functions mean, for the interpreter: computed in float64, rounded by the caller.

@@ -85,7 +85,11 @@ def matmul_tiled(job: Job) -> Lowered | None:
     else:
         source = job.operand(1, "b")
         w = job.scratch(stored, "w")
-    b = job.packed(pad_vector(bias.data.astype(np.float32).reshape(-1), tile.vectors, e.lanes), "c") if bias is not None and bias.data is not None else None
+    b = (
+        job.packed(pad_vector(bias.data.astype(np.float32).reshape(-1), tile.vectors, e.lanes), "c")
+        if bias is not None and bias.data is not None
+        else None
+    )
     epilogue = epilogue_of(job, steps, extras, node.output.shape)
     y = job.writes()
     writer = TileWriter(job, matrix_geometry(rows, depth, columns), tile, a, w, b, y, epilogue)
@@ -108,7 +112,8 @@ def matmul_tiled(job: Job) -> Lowered | None:
     about = (
         f"matmul {list(left.shape)} x {list(right.shape)}{' transposed' if op.transpose_b else ''} -> {list(node.output.shape)}"
         + "".join(f" + {s.op.NAME}" for s in op.epilogue)
-        + f"\ntile {tile.rows} rows x {tile.vectors * e.lanes} columns, right side packed {'at compile time' if packed_now else 'into scratch'}"
+        + f"\ntile {tile.rows} rows x {tile.vectors * e.lanes} columns, "
+        + f"right side packed {'at compile time' if packed_now else 'into scratch'}"
     )
     return job.done(f"matmul_{rows}_{depth}_{columns}", about, f"matmul(tile={tile})")
 
@@ -135,7 +140,11 @@ def _pack(job: Job, writer: TileWriter, source: Buffer, base: Expr, depth: int, 
                 with k.loop("j", 0, depth) as j:
                     for v in range(block.vectors):
                         part = block.lanes_of(v, e.lanes) if e.vector else 0
-                        k.store(writer.w, to + j * width + v * e.lanes, e.load(source, first + j * columns + v * e.lanes, part))
+                        k.store(
+                            writer.w,
+                            to + j * width + v * e.lanes,
+                            e.load(source, first + j * columns + v * e.lanes, part),
+                        )
         place += count * width * depth
 
 
@@ -173,8 +182,8 @@ def matmul_general(job: Job) -> Lowered:
         operands: list[Expr] = [total]
         for extra, value in zip(found, extras, strict=True):
             operands.append(k.let("s", e.load(extra.buffer, offset_of(at, list(broadcast_strides(value.shape, out.shape))))))
-        value = apply(k, e, steps, operands) if steps else total
-        k.store(y, offset_of(at, list(strides_of(out.shape))), cast(value, Type(y.dtype.value)))
+        result = apply(k, e, steps, operands) if steps else total
+        k.store(y, offset_of(at, list(strides_of(out.shape))), cast(result, Type(y.dtype.value)))
     about = f"matmul {list(left.shape)} x {list(right.shape)} -> {list(out.shape)}, {out.dtype.value}"
     return job.done(f"matmul_{out.dtype.value}", about, "matmul_general")
 

@@ -26,7 +26,13 @@ def strided_copy(
     merged, (to_walk, source_walk) = merge_axes(sizes, [to_strides, source_strides])
     if merged and to_walk[-1] == 1 and source_walk[-1] == 1:
         with k.loops([f"i{n}" for n in range(len(merged) - 1)], merged[:-1]) as at:
-            k.copy(to, to_base + offset_of(at, to_walk[:-1]), source, source_base + offset_of(at, source_walk[:-1]), merged[-1])
+            k.copy(
+                to,
+                to_base + offset_of(at, to_walk[:-1]),
+                source,
+                source_base + offset_of(at, source_walk[:-1]),
+                merged[-1],
+            )
         return
     kind = Type(source.dtype.value)
     fast = next((n for n, s in enumerate(source_walk) if s == 1), None)
@@ -38,13 +44,13 @@ def strided_copy(
     with k.loops([f"i{n}" for n in outer], [merged[n] for n in outer]) as at:
         to_at = k.let("to", to_base + offset_of(at, [to_walk[n] for n in outer]))
         source_at = k.let("from", source_base + offset_of(at, [source_walk[n] for n in outer]))
-        with k.loop("bj", 0, merged[-1], _BLOCK) as bj, k.loop("bi", 0, merged[fast], _BLOCK) as bi:
-            with (
-                k.loop("j", bj, imin(bj + _BLOCK, merged[-1])) as j,
-                k.loop("i", bi, imin(bi + _BLOCK, merged[fast])) as i,
-            ):
-                value = Load(source, source_at + i + j * source_walk[-1], kind)
-                k.store(to, to_at + j + i * to_walk[fast], value)
+        with (
+            k.loop("bj", 0, merged[-1], _BLOCK) as bj,
+            k.loop("bi", 0, merged[fast], _BLOCK) as bi,
+            k.loop("j", bj, imin(bj + _BLOCK, merged[-1])) as j,
+            k.loop("i", bi, imin(bi + _BLOCK, merged[fast])) as i,
+        ):
+            k.store(to, to_at + j + i * to_walk[fast], Load(source, source_at + i + j * source_walk[-1], kind))
 
 
 def _about(job: Job, extra: str = "") -> str:
@@ -72,7 +78,16 @@ def slice_(job: Job) -> Lowered:
     strides = strides_of(job.type(0).shape)
     base = sum(s * w for s, w in zip(op.starts, strides, strict=True))
     out = job.node.output.shape
-    strided_copy(job.k, y, idx(0), x, idx(base), out, strides_of(out), tuple(s * w for s, w in zip(op.steps, strides, strict=True)))
+    strided_copy(
+        job.k,
+        y,
+        idx(0),
+        x,
+        idx(base),
+        out,
+        strides_of(out),
+        tuple(s * w for s, w in zip(op.steps, strides, strict=True)),
+    )
     return job.done("slice", _about(job, f"starts {list(op.starts)} steps {list(op.steps)}"))
 
 
@@ -206,7 +221,11 @@ def trilu(job: Job) -> Lowered:
     x, y = job.operand(0, "x"), job.writes()
     shape = job.node.output.shape
     rows, columns = shape[-2:]
-    zero = Num(0, Type(y.dtype.value)) if not y.dtype.is_float or y.dtype is DType.F16 or y.dtype is DType.BF16 else Num(0.0, Type(y.dtype.value))
+    zero = (
+        Num(0, Type(y.dtype.value))
+        if not y.dtype.is_float or y.dtype is DType.F16 or y.dtype is DType.BF16
+        else Num(0.0, Type(y.dtype.value))
+    )
     with k.loops(["b", "r", "c"], [math.prod(shape[:-2]), rows, columns]) as (b, r, c):
         place = k.let("at", b * (rows * columns) + r * columns + c)
         keep = c.compare("ge", r + op.k) if op.upper else c.compare("le", r + op.k)

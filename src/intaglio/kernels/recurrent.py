@@ -88,7 +88,10 @@ class _Cells:
             assert w is not None and r is not None
             self.inputs.append(_Product(self.features, self.width, w, d * self.width * self.features, None, b, d * 2 * self.width))
             self.recurrents.append(
-                [_Product(h, hi - lo, r, (d * self.width + lo) * h, None, b, d * 2 * self.width + self.width + lo) for lo, hi in parts]
+                [
+                    _Product(h, hi - lo, r, (d * self.width + lo) * h, None, b, d * 2 * self.width + self.width + lo)
+                    for lo, hi in parts
+                ]
             )
             return
         assert self.w is not None and self.r is not None and self.w.data is not None and self.r.data is not None
@@ -122,17 +125,25 @@ class _Cells:
         product, k, rows = self.inputs[d], self.k, self.time * self.batch
         if product.tile is not None:
             geo = matrix_geometry(rows, self.features, self.width)
-            TileWriter(self.job, geo, product.tile, self.x, product.buffer, product.bias, self.scratch, Epilogue((), ())).matrix(rows, self.features)
+            TileWriter(self.job, geo, product.tile, self.x, product.buffer, product.bias, self.scratch, Epilogue((), ())).matrix(
+                rows, self.features
+            )
             return
         e, late = self.one, isinstance(self.op, Gru) and self.op.linear_before_reset
         with k.loop("row", 0, rows) as row, k.loop("g", 0, self.width) as g:
             total = k.var("total", e.const(0))
             if product.bias is not None:
-                both = e.add(e.load(product.bias, g + product.bias_base), e.load(product.bias, g + (product.bias_base + self.width)))
+                both = e.add(
+                    e.load(product.bias, g + product.bias_base),
+                    e.load(product.bias, g + (product.bias_base + self.width)),
+                )
                 first = e.load(product.bias, g + product.bias_base)
                 k.assign(total, e.choose(g.compare("ge", 2 * self.hidden), first, both) if late else both)
             with k.loop("j", 0, self.features) as j:
-                product_ = e.mul(e.load(self.x, row * self.features + j), e.load(product.buffer, g * self.features + product.base + j))
+                product_ = e.mul(
+                    e.load(self.x, row * self.features + j),
+                    e.load(product.buffer, g * self.features + product.base + j),
+                )
                 k.assign(total, e.add(total, product_))
             k.store(self.scratch, row * self.width + g, total)
 
@@ -146,7 +157,13 @@ class _Cells:
                     late = g.compare("ge", 2 * self.hidden)
                     k.assign(total, e.choose(late, e.load(product.bias, g + product.bias_base), e.const(0)))
                 with k.loop("j", 0, product.depth) as j:
-                    k.assign(total, e.add(total, e.mul(e.load(s, source + j), e.load(product.buffer, g * product.depth + product.base + j))))
+                    k.assign(
+                        total,
+                        e.add(
+                            total,
+                            e.mul(e.load(s, source + j), e.load(product.buffer, g * product.depth + product.base + j)),
+                        ),
+                    )
                 k.store(s, to + g, total)
             return
         blocks = blocks_of(product.columns, product.tile.vectors, e.lanes)
@@ -210,7 +227,8 @@ def activation(k: Builder, e: Lanes, name: str, alpha: float, beta: float, x: Ex
         case "ScaledTanh":
             return e.mul(e.call("tanh", e.mul(x, e.const(beta))), e.const(alpha))
     op = {
-        "Relu": Relu(), "LeakyRelu": LeakyRelu(alpha), "ThresholdedRelu": ThresholdedRelu(alpha), "HardSigmoid": HardSigmoid(alpha, beta),
+        "Relu": Relu(), "LeakyRelu": LeakyRelu(alpha), "ThresholdedRelu": ThresholdedRelu(alpha),
+        "HardSigmoid": HardSigmoid(alpha, beta),
         "Elu": Elu(alpha), "Softsign": Softsign(), "Softplus": Softplus(),
     }[name]  # fmt: skip
     return ROWS[op.NAME](k, e, op, [x])
@@ -229,7 +247,9 @@ def recurrent(job: Job) -> Lowered:
             k.comment(f"direction {d}")
             _direction(cells, d)
     shape = list(job.type(0).shape)
-    about = f"{op.NAME} {op.direction}, {shape} -> hidden {op.hidden}, {'packed weights' if cells.packed else 'weights as they come'}"
+    about = (
+        f"{op.NAME} {op.direction}, {shape} -> hidden {op.hidden}, {'packed weights' if cells.packed else 'weights as they come'}"
+    )
     return job.done(f"{op.NAME}_{op.hidden}", about, f"{op.NAME}_packed" if cells.packed else f"{op.NAME}_general")
 
 

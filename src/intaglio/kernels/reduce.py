@@ -87,7 +87,11 @@ def fold(e: Lanes, kind: str, acc: Expr, x: Expr) -> Expr:
 def _finish(e: Lanes, kind: str, acc: Expr, count: int) -> Expr:
     match kind:
         case "mean":
-            return e.mul(acc, e.const(1.0 / count)) if e.vector else e.div(acc, e.const(max(count, 1)) if not e.is_float else e.const(count))
+            return (
+                e.mul(acc, e.const(1.0 / count))
+                if e.vector
+                else e.div(acc, e.const(max(count, 1)) if not e.is_float else e.const(count))
+            )
         case "l2":
             if not e.is_float:
                 return cast(Op("fn_sqrt", (cast(acc, Type("f64")),), Type("f64")), e.type)

@@ -101,7 +101,13 @@ class Job:
 
     def done(self, stem: str, about: str, using: str = "", in_place: bool = False) -> Lowered:
         kernel = Kernel(
-            stem, tuple(self.params), self.k.body(), about, in_place=in_place, fallible=self.k.fallible, isa=self.target.isa
+            stem,
+            tuple(self.params),
+            self.k.body(),
+            about,
+            in_place=in_place,
+            fallible=self.k.fallible,
+            isa=self.target.isa,
         )
         return Lowered(kernel, self.arguments, using or stem)
 

@@ -45,7 +45,15 @@ def resize(job: Job) -> Lowered:
             else:
                 with k.loop("c", 0, inner) as c:
                     kind = Type(computed_in(y.dtype))
-                    value = Op("select", (outside, Num(op.extrapolation_value, kind), cast(Load(x, base + c, Type(x.dtype.value)), kind)), kind)
+                    value = Op(
+                        "select",
+                        (
+                            outside,
+                            Num(op.extrapolation_value, kind),
+                            cast(Load(x, base + c, Type(x.dtype.value)), kind),
+                        ),
+                        kind,
+                    )
                     k.store(y, place + c, cast(value, Type(y.dtype.value)))
         else:
             _interpolate(job, op, x, y, at, tables, taps, first, inner, place, outside)
@@ -64,7 +72,9 @@ def _source(index: Buffer, i: Expr, width: int, tap: Expr) -> Expr:
     return cast(Load(index, i * width + tap, Type("i32")), IDX)
 
 
-def _outside(job: Job, taps: dict[int, Taps], tables: dict[int, tuple[Buffer, Buffer | None, Buffer | None]], at: list[Expr]) -> Expr | None:
+def _outside(
+    job: Job, taps: dict[int, Taps], tables: dict[int, tuple[Buffer, Buffer | None, Buffer | None]], at: list[Expr]
+) -> Expr | None:
     cond: Expr | None = None
     for axis in taps:
         inside = tables[axis][2]
@@ -100,7 +110,14 @@ def _interpolate(
                 weight = part if weight is None else Op("mul", (weight, part), Type(kind))
             assert weight is not None
             spot = k.let("from", offset_of(spots, list(source[:first])) + c)
-            k.assign(acc, e.fma(e.splat(k.let("weight", weight)), cast(e.load(x, spot), e.type) if not e.vector else e.load(x, spot), acc))
+            k.assign(
+                acc,
+                e.fma(
+                    e.splat(k.let("weight", weight)),
+                    cast(e.load(x, spot), e.type) if not e.vector else e.load(x, spot),
+                    acc,
+                ),
+            )
         value: Expr = acc
         if outside is not None:
             value = Op("select", (outside, Num(float(op.extrapolation_value), Type(kind)), acc), Type(kind))

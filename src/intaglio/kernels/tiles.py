@@ -54,12 +54,7 @@ def blocks_of(columns: int, vectors: int, lanes: int) -> list[Block]:
 
 def candidates(target: Target) -> list[Tile]:
     """Every tile that fits the registers: accumulators, one row of weights, one broadcast."""
-    fit = [
-        Tile(r, v)
-        for v in (1, 2, 3, 4, 6, 8)
-        for r in range(1, 17)
-        if r * v + v + 1 <= target.registers
-    ]
+    fit = [Tile(r, v) for v in (1, 2, 3, 4, 6, 8) for r in range(1, 17) if r * v + v + 1 <= target.registers]
     best: dict[int, Tile] = {}
     for tile in fit:  # per width, the tallest, and all smaller ones that even out a remainder
         best[tile.vectors] = max(best.get(tile.vectors, tile), tile, key=lambda t: t.rows)

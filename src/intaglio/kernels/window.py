@@ -43,7 +43,12 @@ def depthwise(job: Job) -> Lowered | None:
     assert isinstance(op, Conv)
     weights, bias = node.inputs[1], job.optional(2)
     channels = job.type(0).shape[-1]
-    if op.layout is not Layout.NHWC or job.type(0).rank != 4 or job.type(0).dtype is not DType.F32 or node.output.type.elements == 0:
+    if (
+        op.layout is not Layout.NHWC
+        or job.type(0).rank != 4
+        or job.type(0).dtype is not DType.F32
+        or node.output.type.elements == 0
+    ):
         return None
     if weights is None or weights.data is None or op.group != channels or node.output.shape[-1] != channels:
         return None
@@ -71,7 +76,12 @@ def depthwise(job: Job) -> Lowered | None:
 def pool_nhwc(job: Job) -> Lowered | None:
     op, node = job.node.op, job.node
     assert isinstance(op, Pool)
-    if op.layout is not Layout.NHWC or job.type(0).rank != 4 or job.type(0).dtype is not DType.F32 or node.output.type.elements == 0:
+    if (
+        op.layout is not Layout.NHWC
+        or job.type(0).rank != 4
+        or job.type(0).dtype is not DType.F32
+        or node.output.type.elements == 0
+    ):
         return None
     n, h, w, c = job.type(0).shape
     _, oh, ow, _ = node.output.shape
@@ -160,7 +170,10 @@ def _vector(
         first = k.let("bias", e.load(window.bias, c, part))
     acc = [k.var(f"acc{p}", first, e.type) for p in range(count)]
     with k.loop("kh", low, high) as kh:
-        start = k.let("start", line + kh * (geo.dilations[0] * geo.width * geo.channels) + (ow * geo.strides[1] - geo.pads[1]) * geo.channels + c)
+        start = k.let(
+            "start",
+            line + kh * (geo.dilations[0] * geo.width * geo.channels) + (ow * geo.strides[1] - geo.pads[1]) * geo.channels + c,
+        )
         loaded: dict[int, Expr] = {}
         for kw in range(geo.kernel[1]):
             inside = range(count) if edge is None else geo.valid_rows(edge, count, kw)

@@ -76,7 +76,8 @@ def conv_general(job: Job) -> Lowered:
             operands.append(k.let("s", e.load(buffer, offset_of(full, list(broadcast_strides(value.shape, node.output.shape))))))
         result = apply(k, e, op.epilogue, operands) if op.epilogue else total
         k.store(y, dst.at(n, channel, place), cast(result, Type(y.dtype.value)))
-    about = f"conv {list(job.type(0).shape)} * {list(job.type(1).shape)} -> {list(node.output.shape)}, group {op.group}, {op.layout.value}"
+    shapes = f"{list(job.type(0).shape)} * {list(job.type(1).shape)} -> {list(node.output.shape)}"
+    about = f"conv {shapes}, group {op.group}, {op.layout.value}"
     return job.done(f"conv_{rank}d", about, "conv_general")
 
 
@@ -124,7 +125,10 @@ def _pool_parts(job: Job) -> tuple[Pool, _Image, _Image, int]:
 
 
 def _spots(k: Builder, op: Pool, place: list[Expr], tap: list[Expr]) -> list[Expr]:
-    return [k.let(f"i{i}", p * op.strides[i] + t * op.dilations[i] - op.pads[i]) for i, (p, t) in enumerate(zip(place, tap, strict=True))]
+    return [
+        k.let(f"i{i}", p * op.strides[i] + t * op.dilations[i] - op.pads[i])
+        for i, (p, t) in enumerate(zip(place, tap, strict=True))
+    ]
 
 
 @lowering(MaxPool, AveragePool, LpPool)
@@ -148,7 +152,13 @@ def pool_general(job: Job) -> Lowered:
                 k.assign(total, _pooled(e, op, total, value))
         result: Expr = total
         if counts is not None:
-            result = e.div(total, cast(Lanes.scalar(counts.dtype.value).load(counts, offset_of(place, list(strides_of(dst.spatial)))), e.type))
+            result = e.div(
+                total,
+                cast(
+                    Lanes.scalar(counts.dtype.value).load(counts, offset_of(place, list(strides_of(dst.spatial)))),
+                    e.type,
+                ),
+            )
         elif isinstance(op, LpPool) and op.p == 2:
             result = e.call("sqrt", total)
         elif isinstance(op, LpPool) and op.p != 1:
@@ -200,5 +210,3 @@ def max_pool_indices(job: Job) -> Lowered:
         k.store(where, dst.at(n, c, place), cast(found + (n * src.channels + c) * size, Type("i64")))
     about = f"max_pool with indices {list(op.kernel)}, {list(job.type(0).shape)} -> {list(out.shape)}"
     return job.done("max_pool_indices", about)
-
-

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from intaglio.ir.graph import Value
-from intaglio.ir.views import storage_roots
 from intaglio.ir.program import K, Layer, Program, ScratchArg, ValueArg
+from intaglio.ir.views import storage_roots
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +99,12 @@ def _last_reads(program: Program[K], roots: dict[Value, Value]) -> dict[Value, i
 
 
 def _taken_over(
-    layer: Layer[K], index: int, out: Value, roots: dict[Value, Value], home: dict[Value, Buffer], last_read: dict[Value, int]
+    layer: Layer[K],
+    index: int,
+    out: Value,
+    roots: dict[Value, Value],
+    home: dict[Value, Buffer],
+    last_read: dict[Value, int],
 ) -> Buffer | None:
     """The buffer of an operand that dies here and has the shape of the output. Elements are read before they are written, so
     the operand must be walked like the output, and no other operand may lie in the same memory."""

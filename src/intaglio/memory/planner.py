@@ -87,7 +87,12 @@ def _place(order: list[Buffer], meets: dict[Buffer, list[Buffer]], alignment: in
 
 
 def _search(
-    buffers: list[Buffer], meets: dict[Buffer, list[Buffer]], alignment: int, goal: int, top: int, offsets: dict[Buffer, int]
+    buffers: list[Buffer],
+    meets: dict[Buffer, list[Buffer]],
+    alignment: int,
+    goal: int,
+    top: int,
+    offsets: dict[Buffer, int],
 ) -> tuple[int, dict[Buffer, int]]:
     """Move a buffer that touches the top, or one of its neighbours, earlier in the order; keep what is not worse."""
     rng = random.Random(0)

@@ -214,7 +214,7 @@ class Clip(Elementwise):
     def compute(self, *arrays: Array) -> Array:
         x = arrays[0]
         if np.issubdtype(x.dtype, np.floating):
-            return np.minimum(np.maximum(x, x.dtype.type(self.low)), x.dtype.type(self.high))
+            return np.asarray(np.minimum(np.maximum(x, x.dtype.type(self.low)), x.dtype.type(self.high)))
         low, high = integer_bounds(self.low, self.high, DType.of(x))
         return np.minimum(np.maximum(x, low), high)
 

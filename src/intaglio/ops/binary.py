@@ -92,7 +92,7 @@ class Pow(Binary):
         if a.dtype == b.dtype and np.issubdtype(a.dtype, np.floating):
             return np.power(a, b)
         if np.issubdtype(a.dtype, np.integer) and np.issubdtype(b.dtype, np.integer) and not np.less(b, 0).any():
-            return np.power(a, b.astype(a.dtype))
+            return np.asarray(np.power(a, b.astype(a.dtype)))
         return np.power(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
 
 

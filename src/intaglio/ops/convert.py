@@ -66,7 +66,7 @@ class Quantize(Elementwise):
         x, scale, zero_point = arrays
         steps = np.rint(np.divide(x.astype(scale.dtype), scale)).astype(np.float64)
         moved = np.add(steps, zero_point.astype(np.float64))
-        return np.fmin(np.fmax(moved, self.low), self.high).astype(self.to.numpy)
+        return np.asarray(np.fmin(np.fmax(moved, self.low), self.high)).astype(self.to.numpy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from intaglio.kernels.c_printer import prelude, print_kernel, prototype
+from intaglio.kernels.loop import Kernel
 from intaglio.kernels.program import Program
 from intaglio.package.c_text import identifier
 
@@ -13,10 +14,10 @@ FILE_BYTES = 24_000  # below this, starting another compiler costs more than it 
 
 
 def write_kernels(program: Program, name: str, source_folder: Path) -> None:
-    top = prelude(program)
     (source_folder / f"{name}_kernels.h").write_text(_header(program, name), encoding="ascii")
-    for number, texts in enumerate(_groups([print_kernel(kernel) for kernel in program.kernels])):
-        body = "\n\n".join(text.strip() for text in texts)
+    for number, group in enumerate(_groups([(kernel, print_kernel(kernel)) for kernel in program.kernels])):
+        top = prelude(program, [kernel for kernel, _ in group])
+        body = "\n\n".join(text.strip() for _, text in group)
         text = f'{top.rstrip()}\n\n#include "{name}_kernels.h"\n\n{body}\n'
         (source_folder / f"{name}_kernels_{number}.c").write_text(text, encoding="ascii")
 
@@ -44,13 +45,13 @@ def _header(program: Program, name: str) -> str:
     )
 
 
-def _groups(texts: list[str]) -> list[list[str]]:
+def _groups(texts: list[tuple[Kernel, str]]) -> list[list[tuple[Kernel, str]]]:
     """Split in order, by size: neighbours stay together, so a file reads from the first layer to the last."""
-    total = sum(map(len, texts))
+    total = sum(len(text) for _, text in texts)
     count = max(1, min(MOST_FILES, len(texts), total // FILE_BYTES))
-    groups: list[list[str]] = [[] for _ in range(count)]
+    groups: list[list[tuple[Kernel, str]]] = [[] for _ in range(count)]
     before = 0
-    for text in texts:
-        groups[min(count - 1, before * count // max(total, 1))].append(text)
+    for kernel, text in texts:
+        groups[min(count - 1, before * count // max(total, 1))].append((kernel, text))
         before += len(text)
     return [group for group in groups if group]

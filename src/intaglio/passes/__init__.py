@@ -60,7 +60,11 @@ PASSES: tuple[Pass, ...] = tuple({p.name: p for p in PIPELINE}.values())
 
 
 def optimise(
-    graph: Graph, target: Target, *, disabled: frozenset[str] = frozenset(), observe: Callable[[str, Graph], None] | None = None
+    graph: Graph,
+    target: Target,
+    *,
+    disabled: frozenset[str] = frozenset(),
+    observe: Callable[[str, Graph], None] | None = None,
 ) -> Graph:
     """Run every pass that is not switched off. `observe` sees the graph after each."""
     names = {p.name for p in PASSES}

@@ -9,7 +9,23 @@ import numpy as np
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.text import print_fields
 from intaglio.ir.types import DType
-from intaglio.ops import Add, Cast, Clip, Concat, Copy, Div, Expand, Mul, Pad, Reshape, Resize, Slice, Sub, Tile, Transpose
+from intaglio.ops import (
+    Add,
+    Cast,
+    Clip,
+    Concat,
+    Copy,
+    Div,
+    Expand,
+    Mul,
+    Pad,
+    Reshape,
+    Resize,
+    Slice,
+    Sub,
+    Tile,
+    Transpose,
+)
 from intaglio.ops.base import Op
 from intaglio.passes.rewriting import Editor, scalar_of
 from intaglio.targets import Target
@@ -102,7 +118,12 @@ def _identity(op: Op, node: Node) -> int | None:
             if scalar_of(node.inputs[1]) == neutral and first.shape == node.output.shape:
                 return 0
             second = node.inputs[1]
-            if isinstance(op, (Mul, Add)) and scalar_of(first) == neutral and second is not None and second.shape == node.output.shape:
+            if (
+                isinstance(op, (Mul, Add))
+                and scalar_of(first) == neutral
+                and second is not None
+                and second.shape == node.output.shape
+            ):
                 return 1
     return None
 

@@ -50,6 +50,10 @@ def _channel_axis(node: Node) -> int:
     return node.output.type.rank - 1
 
 
+def _has_epilogue(node: Node) -> bool:
+    return isinstance(node.op, (Conv, MatMul)) and bool(node.op.epilogue)
+
+
 def _per_channel(value: Value, node: Node) -> Array | None:
     """The constant as one number per output channel, or None."""
     axis, out = _channel_axis(node), node.output
@@ -88,7 +92,7 @@ def _fold_into_producer(edit: Editor, node: Node, readers: dict[Value, int]) -> 
         producer = edit.made[value]
         if readers.get(value, 0) != 1 or producer.when is not node.when or value.shape != node.output.shape:
             continue
-        if not isinstance(producer.op, (Conv, ConvTranspose, MatMul)) or getattr(producer.op, "epilogue", ()):
+        if not isinstance(producer.op, (Conv, ConvTranspose, MatMul)) or _has_epilogue(producer):
             continue
         weights, bias = producer.inputs[1], producer.inputs[2] if len(producer.inputs) > 2 else None
         numbers = _per_channel(other, producer)

@@ -15,9 +15,49 @@ _MAX_STEPS = 24
 _MAX_OPERANDS = 8
 # What every vector unit can do: the rows of kernels/expressions.py that need no libm (a test compares the two).
 VECTOR_STEPS = frozenset(
-    """add sub mul div neg abs relu reciprocal softsign silu exp log sqrt floor ceil round erf tanh sigmoid min max where sign
-    prelu leaky_relu elu selu celu thresholded_relu hard_sigmoid hard_swish gelu softplus mish shrink clip
-    equal less less_equal greater greater_equal""".split()
+    [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "neg",
+        "abs",
+        "relu",
+        "reciprocal",
+        "softsign",
+        "silu",
+        "exp",
+        "log",
+        "sqrt",
+        "floor",
+        "ceil",
+        "round",
+        "erf",
+        "tanh",
+        "sigmoid",
+        "min",
+        "max",
+        "where",
+        "sign",
+        "prelu",
+        "leaky_relu",
+        "elu",
+        "selu",
+        "celu",
+        "thresholded_relu",
+        "hard_sigmoid",
+        "hard_swish",
+        "gelu",
+        "softplus",
+        "mish",
+        "shrink",
+        "clip",
+        "equal",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+    ]
 )
 
 
@@ -47,12 +87,22 @@ def _fits(shape: Shape, out: Shape) -> bool:
     full = out
     while full and full[0] == 1:
         full = full[1:]
-    return not core or (core == full and len(shape) <= len(out)) or (len(core) == 1 and bool(out) and core[0] == out[-1]) or all(d == 1 for d in shape)
+    return (
+        not core
+        or (core == full and len(shape) <= len(out))
+        or (len(core) == 1 and bool(out) and core[0] == out[-1])
+        or all(d == 1 for d in shape)
+    )
 
 
 def _join_producer(edit: Editor, node: Node, readers: dict[Value, int]) -> bool:
     op = node.op
-    if not isinstance(op, Elementwise) or isinstance(op, Chain) or op.NAME not in VECTOR_STEPS or node.output.dtype is not DType.F32:
+    if (
+        not isinstance(op, Elementwise)
+        or isinstance(op, Chain)
+        or op.NAME not in VECTOR_STEPS
+        or node.output.dtype is not DType.F32
+    ):
         return False
     if op.NAME in ("where", "equal", "less", "less_equal", "greater", "greater_equal"):
         return False
@@ -189,7 +239,9 @@ def _joined(producer: Node, node: Node, at: int) -> tuple[tuple[Step, ...], list
         first = count + len(steps)
         result = first - 1  # of the producer, when this is the node
         for step in own:
-            args = tuple((result if ins[a] is value else place[id(ins[a])]) if a < len(ins) else first + a - len(ins) for a in step.args)
+            args = tuple(
+                (result if ins[a] is value else place[id(ins[a])]) if a < len(ins) else first + a - len(ins) for a in step.args
+            )
             steps.append(Step(step.op, args))
     return tuple(steps), operands
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import DType, Layout
-from intaglio.ops import AveragePool, Conv, ConvTranspose, MaxPool, Pad, Reshape, Transpose
+from intaglio.ops import AveragePool, Conv, ConvTranspose, MaxPool, Pad, Reshape, Slice, Transpose
 from intaglio.passes.rewriting import Editor, constant
 from intaglio.targets import Target
 
@@ -40,10 +40,10 @@ def flatten_one_dimension(graph: Graph, target: Target) -> Graph:
                 weights = node.inputs[1]
                 assert weights is not None and weights.data is not None
                 wide = constant(graph, weights.name, weights.data[:, :, None, :], weights.dtype)
-                op: Conv | ConvTranspose | MaxPool | AveragePool = replace(node.op, **_widened(node.op))
                 inputs: list[Value | None] = [image, wide, *node.inputs[2:]]
+                op = _widened(node.op)
             case MaxPool() | AveragePool():
-                op, inputs = replace(node.op, **_widened(node.op)), [image]
+                op, inputs = _widened(node.op), [image]
             case _:
                 raise AssertionError(node.op)
         result = edit.emit(op, inputs, node)
@@ -52,19 +52,21 @@ def flatten_one_dimension(graph: Graph, target: Target) -> Graph:
     return edit.finish()
 
 
-def _widened(op: Conv | ConvTranspose | MaxPool | AveragePool) -> dict[str, tuple[int, ...]]:
-    fields: dict[str, tuple[int, ...]] = {
-        "strides": (1, *op.strides),
-        "pads": (0, op.pads[0], 0, op.pads[1]),
-        "dilations": (1, *op.dilations),
-    }
-    if isinstance(op, ConvTranspose):
-        fields["output_padding"] = (0, *op.output_padding)
-    if isinstance(op, (MaxPool, AveragePool)):
-        fields["kernel"] = (1, *op.kernel)
-    if isinstance(op, AveragePool) and op.counted_pads:
-        fields["counted_pads"] = (0, op.counted_pads[0], 0, op.counted_pads[1])
-    return fields
+Windowed = Conv | ConvTranspose | MaxPool | AveragePool
+
+
+def _widened(op: Windowed) -> Windowed:
+    """The same window with an axis of size 1 in front."""
+    wide = replace(op, strides=(1, *op.strides), pads=(0, op.pads[0], 0, op.pads[1]), dilations=(1, *op.dilations))
+    match wide:
+        case ConvTranspose():
+            return replace(wide, output_padding=(0, *wide.output_padding))
+        case AveragePool():
+            counted = (0, wide.counted_pads[0], 0, wide.counted_pads[1]) if wide.counted_pads else ()
+            return replace(wide, kernel=(1, *wide.kernel), counted_pads=counted)
+        case MaxPool():
+            return replace(wide, kernel=(1, *wide.kernel))
+    return wide
 
 
 def choose_layout(graph: Graph, target: Target) -> Graph:
@@ -84,7 +86,7 @@ def choose_layout(graph: Graph, target: Target) -> Graph:
             continue
         assert isinstance(op, (Conv, ConvTranspose, MaxPool, AveragePool))
         computed = [v for v in node.inputs[1:3] if v is not None and v.data is None]
-        if computed or getattr(op, "epilogue", ()):
+        if computed or (isinstance(op, Conv) and op.epilogue):
             edit.keep(node)
             continue
         turned = edit.emit(Transpose((0, 2, 3, 1)), [source], node)
@@ -130,8 +132,6 @@ def expand_conv_transpose(graph: Graph, target: Target) -> Graph:
         end = [e - (s - 1) for e, s in zip(end, op.strides, strict=True)]
         if min(end) < 0:
             n, h, w, c = spread.shape
-            from intaglio.ops import Slice
-
             keep = (n, h + min(end[0], 0), w + min(end[1], 0), c)
             spread = edit.emit(Slice((0, 0, 0, 0), (1, 1, 1, 1), keep), [spread], node)
             end = [max(e, 0) for e in end]
@@ -175,6 +175,19 @@ def store_wide_padding(graph: Graph, target: Target) -> Graph:
     return edit.finish()
 
 
+def _turned(op: Conv | MaxPool | AveragePool) -> Conv | MaxPool | AveragePool:
+    """The same window with its two axes swapped."""
+    turned = replace(op, strides=op.strides[::-1], pads=(0, op.pads[0], 0, op.pads[2]), dilations=op.dilations[::-1])
+    match turned:
+        case AveragePool():
+            counted = turned.counted_pads
+            swapped = (counted[1], counted[0], counted[3], counted[2]) if counted else ()
+            return replace(turned, kernel=turned.kernel[::-1], counted_pads=swapped)
+        case MaxPool():
+            return replace(turned, kernel=turned.kernel[::-1])
+    return turned
+
+
 def lay_flat(graph: Graph, target: Target) -> Graph:
     """An image one pixel wide is an image one pixel high: tiles run along the width.
 
@@ -193,25 +206,18 @@ def lay_flat(graph: Graph, target: Target) -> Graph:
             continue
         assert isinstance(op, (Conv, MaxPool, AveragePool))
         weights = node.inputs[1] if isinstance(op, Conv) else None
-        kernel = weights.shape[2:] if weights is not None else getattr(op, "kernel", (1, 1))
+        kernel = weights.shape[2:] if weights is not None else op.kernel if not isinstance(op, Conv) else (1, 1)
         computed = weights is not None and weights.data is None
-        if kernel[1] != 1 or op.pads[1] or op.pads[3] or computed or getattr(op, "epilogue", ()):
+        if kernel[1] != 1 or op.pads[1] or op.pads[3] or computed or (isinstance(op, Conv) and op.epilogue):
             edit.keep(node)
             continue
         n, h, _, c = source.shape
         image = edit.emit(Reshape((n, 1, h, c)), [source], node)
-        fields: dict[str, tuple[int, ...]] = {
-            "strides": op.strides[::-1], "pads": (0, op.pads[0], 0, op.pads[2]), "dilations": op.dilations[::-1],
-        }  # fmt: skip
         inputs: list[Value | None] = [image]
         if weights is not None and weights.data is not None:
             turned = np.ascontiguousarray(weights.data.swapaxes(2, 3))
             inputs += [constant(graph, weights.name, turned, weights.dtype), *node.inputs[2:]]
-        else:
-            fields["kernel"] = kernel[::-1]
-        if isinstance(op, AveragePool) and op.counted_pads:
-            fields["counted_pads"] = (op.counted_pads[1], op.counted_pads[0], op.counted_pads[3], op.counted_pads[2])
-        result = edit.emit(replace(op, **fields), inputs, node)
+        result = edit.emit(_turned(op), inputs, node)
         result.type = replace(result.type, layout=Layout.NHWC)
         node.op, node.inputs = Reshape(node.output.shape), [result]
         edit.keep(node)

@@ -31,7 +31,9 @@ def join_movement(graph: Graph, target: Target) -> Graph:
     edit = Editor(graph)
     counts = count_readers(graph)
     movers = {n.output: n for n in graph.nodes if isinstance(n.op, (Reshape, Transpose))}
-    consumed = {v for n in graph.nodes if isinstance(n.op, (Reshape, Transpose)) for v in n.inputs if v is not None and counts[v] == 1}
+    consumed = {
+        v for n in graph.nodes if isinstance(n.op, (Reshape, Transpose)) for v in n.inputs if v is not None and counts[v] == 1
+    }
     for node in graph.nodes:
         edit.take(node)
         if node.output in movers and node.output not in consumed:

@@ -8,7 +8,25 @@ import numpy as np
 
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import DType
-from intaglio.ops import Add, Clip, Div, Expand, HardSigmoid, HardSwish, Max, Min, Mul, Pow, Reciprocal, Relu, Sigmoid, Silu, Sqrt, Tile, Transpose
+from intaglio.ops import (
+    Add,
+    Clip,
+    Div,
+    Expand,
+    HardSigmoid,
+    HardSwish,
+    Max,
+    Min,
+    Mul,
+    Pow,
+    Reciprocal,
+    Relu,
+    Sigmoid,
+    Silu,
+    Sqrt,
+    Tile,
+    Transpose,
+)
 from intaglio.ops import Reshape as ReshapeOp
 from intaglio.passes.rewriting import Editor, constant, scalar_of
 from intaglio.targets import Target
@@ -132,7 +150,12 @@ def _activation(edit: Editor, node: Node) -> Node | None:
         if isinstance(producer.op, Sigmoid) and producer.inputs[0] is x:
             node.op, node.inputs = Silu(), [x]
             return node
-        if isinstance(producer.op, HardSigmoid) and producer.inputs[0] is x and math.isclose(producer.op.alpha, 1 / 6, rel_tol=1e-6) and producer.op.beta == 0.5:
+        if (
+            isinstance(producer.op, HardSigmoid)
+            and producer.inputs[0] is x
+            and math.isclose(producer.op.alpha, 1 / 6, rel_tol=1e-6)
+            and producer.op.beta == 0.5
+        ):
             node.op, node.inputs = HardSwish(), [x]
             return node
         sixth = scalar_of(x)

@@ -8,7 +8,23 @@ import numpy as np
 
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import Layout
-from intaglio.ops import ArgReduce, Concat, Copy, Cumsum, Gather, LogSoftmax, MatMul, Pad, Reduce, Reshape, Resize, Slice, Softmax, Tile, Transpose
+from intaglio.ops import (
+    ArgReduce,
+    Concat,
+    Copy,
+    Cumsum,
+    Gather,
+    LogSoftmax,
+    MatMul,
+    Pad,
+    Reduce,
+    Reshape,
+    Resize,
+    Slice,
+    Softmax,
+    Tile,
+    Transpose,
+)
 from intaglio.ops.base import Elementwise, Op, normal_axes
 from intaglio.passes.rewriting import Editor, constant, count_readers
 from intaglio.targets import Target
@@ -128,7 +144,11 @@ def _moved(edit: Editor, node: Node, perm: Perm) -> tuple[Op, list[Value | None]
         case Resize() if not op.roi:
             back = inverse(perm)
             shape = tuple(op.shape[back[a]] for a in range(len(perm)))
-            return replace(op, shape=shape, scales=tuple(op.scales[back[a]] for a in range(len(perm)))), [_source(edit, first)], perm
+            return (
+                replace(op, shape=shape, scales=tuple(op.scales[back[a]] for a in range(len(perm)))),
+                [_source(edit, first)],
+                perm,
+            )
         case Gather():
             indices = node.inputs[1]
             if indices is None or indices.type.rank != 1 or _perm_of(edit, indices, node) is not None:
@@ -169,12 +189,12 @@ def _elementwise(edit: Editor, node: Node, perm: Perm) -> tuple[Op, list[Value |
 def fold_into_matmul(graph: Graph, target: Target) -> Graph:
     """A transpose in front of a product is the product's own, or is done to its constant weights.
 
-        a = transpose(x, perm=(0,1,3,2))             y = matmul(q, x, transpose_b=true)
-        y = matmul(q, a)                      ->
+    a = transpose(x, perm=(0,1,3,2))             y = matmul(q, x, transpose_b=true)
+    y = matmul(q, a)                      ->
 
-        a = transpose(x[1,7,7,64], perm=(0,3,1,2))
-        b = reshape(a, shape=(1,3136))        ->     b = reshape(x, shape=(1,3136))
-        y = matmul(b, w)                             y = matmul(b, w with its rows in the order of x)
+    a = transpose(x[1,7,7,64], perm=(0,3,1,2))
+    b = reshape(a, shape=(1,3136))        ->     b = reshape(x, shape=(1,3136))
+    y = matmul(b, w)                             y = matmul(b, w with its rows in the order of x)
     """
     edit = Editor(graph)
     for node in graph.nodes:

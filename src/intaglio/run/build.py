@@ -38,6 +38,7 @@ def build_into(
     folder: Path, output: Path, name: str, target: Target, toolchain: Toolchain, options: BuildOptions, objects: Path
 ) -> None:
     """Build the sources in `folder` into `output`/lib and bin."""
+    folder, output = folder.resolve(), output.resolve()  # commands run inside of the folder
     flags = (*toolchain.compile_flags(target), "-Iinclude", "-Isrc", *options.cflags)
     library = _sources(folder / "src")
     application = [] if options.library_only else _sources(folder / "src" / "app")

@@ -1,12 +1,12 @@
 """A target as a value, read from a TOML file; `host` is found by looking at this machine.
 
-    name = "x86-64-v3"
-    arch = "x86_64"
-    isa = "avx2"                      # instruction records used by the kernels
-    flags = ["-march=x86-64-v3"]      # for the C compiler
-    interface = "posix"               # network template
-    registers = 16                    # vector registers
-    l1_bytes, l2_bytes, gflops, gbytes_per_s   # for tile choice and the roofline
+name = "x86-64-v3"
+arch = "x86_64"
+isa = "avx2"                      # instruction records used by the kernels
+flags = ["-march=x86-64-v3"]      # for the C compiler
+interface = "posix"               # network template
+registers = 16                    # vector registers
+l1_bytes, l2_bytes, gflops, gbytes_per_s   # for tile choice and the roofline
 """
 
 from __future__ import annotations
