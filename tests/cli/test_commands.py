@@ -23,6 +23,13 @@ def test_compile_says_where_the_package_is(intaglio: Intaglio, tmp_path: Path) -
     assert "batch dimension" in said.err
 
 
+def test_relative_paths_are_fine(intaglio: Intaglio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert intaglio("compile", DIGITS, "-o", "p").code == 0
+    assert intaglio("validate", "p", "--layers").code == 0
+    assert intaglio("profile", "p", "--runs", "1").code == 0
+
+
 def test_compile_json_is_one_object(intaglio: Intaglio, tmp_path: Path) -> None:
     told = intaglio("compile", DIGITS, "-o", tmp_path / "p", "--stop-after", "package", "--json").json
     assert told["name"] == "digits"
@@ -88,9 +95,7 @@ def test_profile_has_the_stable_shape(intaglio: Intaglio, digits: Path) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES[:4])
-def test_a_stage_is_stopped_after_and_resumed_from(
-    intaglio: Intaglio, digits: Path, tmp_path: Path, stage: str
-) -> None:
+def test_a_stage_is_stopped_after_and_resumed_from(intaglio: Intaglio, digits: Path, tmp_path: Path, stage: str) -> None:
     assert intaglio("compile", DIGITS, "-o", tmp_path / "digits.ig", "--stop-after", stage).code == 0
     text = (tmp_path / "digits.ig").read_text()
     assert text.startswith("intaglio-ir 1")

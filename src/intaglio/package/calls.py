@@ -94,9 +94,7 @@ class Pointers:
         if name not in self._constants:
             raise OurFault("no-constant", f"constant `{name}` is not part of the program")
         place = f"{self._name}_weights + W_{identifier(name)}"
-        return (
-            f"(const {C_TYPES[dtype]} *)({place})" if not offset else f"(const {C_TYPES[dtype]} *)({place} + {offset})"
-        )
+        return f"(const {C_TYPES[dtype]} *)({place})" if not offset else f"(const {C_TYPES[dtype]} *)({place} + {offset})"
 
     def scratch(self, layer: Layer, dtype: DType) -> str:
         if layer.scratch_offset < 0:

@@ -31,6 +31,7 @@ def fresh_folder(output: Path, *, force: bool) -> Iterator[Path]:
         with writing(output):
             staging.chmod(0o777 & ~_umask())
             yield staging
+            _even_modes(staging)
             _swap(staging, output)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -94,6 +95,15 @@ def _swap(staging: Path, output: Path) -> None:
         raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _even_modes(folder: Path) -> None:
+    """Readable as the user's umask says, whatever library wrote the file; programs stay programs."""
+    mask = _umask()
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            runs = path.stat().st_mode & 0o100
+            path.chmod((0o777 if runs else 0o666) & ~mask)
 
 
 def _umask() -> int:

@@ -117,9 +117,7 @@ def project_of(program: Program, target: Target, weights: Weights, *, version: s
         copies=tuple(output_copies(program)),
         state_copies=tuple(state_copies(program)),
         layers=tuple(
-            LayerView(
-                i, identifier(layer.name), layer.node.op.NAME, layer.kernel.name, layer.macs, comment(layer.node.source)
-            )
+            LayerView(i, identifier(layer.name), layer.node.op.NAME, layer.kernel.name, layer.macs, comment(layer.node.source))
             for i, layer in enumerate(program.layers)
         ),
         macs=sum(layer.macs for layer in program.layers),

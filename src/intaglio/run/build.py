@@ -114,9 +114,7 @@ class _Runner:
         if "No space left on device" in said:
             hint = "make room, or set TMPDIR to a folder on another disk; nothing was left behind"
             return ToolError("disk-full", "the disk is full while compiling", hint=hint)
-        with tempfile.NamedTemporaryFile(
-            "w", prefix="intaglio-compiler-", suffix=".log", delete=False, encoding="utf-8"
-        ) as log:
+        with tempfile.NamedTemporaryFile("w", prefix="intaglio-compiler-", suffix=".log", delete=False, encoding="utf-8") as log:
             log.write(" ".join(command) + "\n\n" + said)
         errors = [line for line in said.splitlines() if "error" in line.lower()] or said.splitlines() or ["no message"]
         first = f"the C compiler failed: {errors[0].strip()[:300]}"

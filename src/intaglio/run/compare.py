@@ -44,9 +44,7 @@ def compare(name: str, got: Array, want: Array, dtype: DType, tolerance: float |
     share = SELFTEST_TOLERANCE.get(dtype, 0.0) if tolerance is None else tolerance
     ok = mismatches == 0 if exact else worst <= share * largest + ABSOLUTE
     relative = worst / largest if largest > 0 else (0.0 if worst == 0 else float("inf"))
-    return Comparison(
-        name, worst, relative, _cosine(a, b, finite), _sqnr(b, error, finite), _top1(a, b), mismatches, ok
-    )
+    return Comparison(name, worst, relative, _cosine(a, b, finite), _sqnr(b, error, finite), _top1(a, b), mismatches, ok)
 
 
 def _cosine(a: Array, b: Array, finite: Array) -> float:

@@ -14,7 +14,7 @@ from intaglio.ir.graph import Array, Graph
 from intaglio.ir.types import DType
 from intaglio.package.manifest import Manifest
 from intaglio.package.vectors import KINDS, Vectors, random_inputs, write_vectors
-from intaglio.run.reference import IrReference, OnnxRuntime, Reference, run_steps
+from intaglio.run.reference import IrReference, OnnxRuntime, Reference, has_bf16, run_steps
 from intaglio.run.toolchains import Toolchain
 
 SEED = 0
@@ -36,17 +36,12 @@ def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Calla
 
 def _references(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[str], None]) -> list[Reference]:
     found: list[Reference] = []
-    if manifest.model.source is not None and not _has_bf16(manifest):
+    if manifest.model.source is not None and not has_bf16(manifest):
         try:
             found.append(OnnxRuntime(folder / manifest.model.source))
         except IntaglioError as error:
             note(f"{error.message}; test vectors come from the numpy references instead")
     return [*found, IrReference(graph)]
-
-
-def _has_bf16(manifest: Manifest) -> bool:
-    """numpy has no such type, so ONNX Runtime cannot be fed from here."""
-    return any(info.dtype == "bf16" for info in (*manifest.inputs, *manifest.outputs))
 
 
 def _vectors(reference: Reference, manifest: Manifest, names: list[str]) -> Vectors | None:

@@ -108,9 +108,7 @@ def ordered_inputs(manifest: Manifest, given: Mapping[str, Array], *, steps: boo
             raise UserError("wrong-input", f"there is no input {quoted(key)}", hint=hint)
     arrays: list[Array] = []
     for index, info in enumerate(manifest.inputs):
-        found = [
-            key for key in dict.fromkeys((info.name, info.field, f"in{index}")) if key in given and taken[key] == index
-        ]
+        found = [key for key in dict.fromkeys((info.name, info.field, f"in{index}")) if key in given and taken[key] == index]
         if len(found) != 1:
             what = f"input {quoted(info.name)} is missing" if not found else f"input {quoted(info.name)} is given twice"
             hint = f"it takes {info.dtype}[{','.join(map(str, info.shape))}], under its name or `in{index}`"

@@ -30,9 +30,7 @@ class OnnxRuntime:
             import onnxruntime
         except ImportError:
             hint = "`pip install onnxruntime`"
-            raise ToolError(
-                "no-reference", "onnxruntime is not installed, nothing to compare with", hint=hint
-            ) from None
+            raise ToolError("no-reference", "onnxruntime is not installed, nothing to compare with", hint=hint) from None
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 4
@@ -91,6 +89,11 @@ def run_steps(
             state[s.input] = np.asarray(outputs[s.output])
         results.append(dict(outputs))
     return results
+
+
+def has_bf16(manifest: Manifest) -> bool:
+    """numpy has no such type, so ONNX Runtime cannot be fed from here."""
+    return any(info.dtype == "bf16" for info in (*manifest.inputs, *manifest.outputs))
 
 
 def _with_outputs(path: Path, extra: tuple[str, ...]) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from intaglio.errors import UserError, quoted
+from intaglio.errors import ModelError, UserError, quoted
 from intaglio.ir.files import read_ir
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
@@ -19,7 +19,7 @@ from intaglio.run.compare import Comparison, compare
 from intaglio.run.host import ordered_inputs
 from intaglio.run.package import Package
 from intaglio.run.probe import Probe
-from intaglio.run.reference import IrReference, OnnxRuntime, Reference, run_steps
+from intaglio.run.reference import IrReference, OnnxRuntime, Reference, has_bf16, run_steps
 
 RANDOM_SAMPLES = 3
 
@@ -96,10 +96,14 @@ def validate(package: Package, options: ValidateOptions) -> Validation:
 
 
 def reference_of(package: Package, extra: tuple[str, ...] = ()) -> Reference:
-    """The model inside the package, run by ONNX Runtime; without one, the package's own IR."""
+    """The model inside the package, run by ONNX Runtime. The package's own IR where there is no model in it, or one
+    that ONNX Runtime does not read (an opset that is newer, bf16): the result says which it was."""
     source = package.manifest.model.source
-    if source is not None and (package.folder / source).is_file():
-        return OnnxRuntime(package.folder / source, extra)
+    if source is not None and (package.folder / source).is_file() and not has_bf16(package.manifest):
+        try:
+            return OnnxRuntime(package.folder / source, extra)
+        except ModelError:
+            return IrReference(read_ir(ir_path(package)))
     return IrReference(read_ir(ir_path(package)))
 
 
@@ -196,22 +200,16 @@ def _no_ones(shape: tuple[int, ...]) -> list[int]:
     return [n for n in shape if n != 1]
 
 
-def _accuracy(
-    manifest: Manifest, results: list[dict[str, Array]], expected: list[dict[str, Array]], labels: Array
-) -> Accuracy:
+def _accuracy(manifest: Manifest, results: list[dict[str, Array]], expected: list[dict[str, Array]], labels: Array) -> Accuracy:
     labels = np.asarray(labels).reshape(-1)
     if len(labels) != len(results):
         what = f"there are {len(labels)} labels for {len(results)} samples"
         raise UserError("wrong-input", what, hint="labels are one number per sample; give inputs with `--steps`")
     name = manifest.outputs[0].name
     if manifest.outputs[0].type.elements < 2:
-        raise UserError(
-            "wrong-input", f"output {quoted(name)} has one element, there is no class to compare with labels"
-        )
+        raise UserError("wrong-input", f"output {quoted(name)} has one element, there is no class to compare with labels")
 
     def share(rows: list[dict[str, Array]]) -> float:
-        return float(
-            np.mean([int(np.argmax(row[name])) == int(label) for row, label in zip(rows, labels, strict=True)])
-        )
+        return float(np.mean([int(np.argmax(row[name])) == int(label) for row, label in zip(rows, labels, strict=True)]))
 
     return Accuracy(share(results), share(expected))
