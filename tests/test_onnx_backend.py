@@ -30,6 +30,19 @@ def test_an_open_shape_is_taken_from_the_inputs() -> None:
         assert y.shape == shape
 
 
+def test_a_shape_that_is_an_input_is_taken_from_its_value() -> None:
+    given = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),
+        helper.make_tensor_value_info("shape", TensorProto.INT64, [2]),
+    ]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
+    prepared = onnx_backend.prepare(helper.make_model(helper.make_graph(nodes, "g", given, [y])))
+    for shape in ([3, 2], [6, 1]):
+        (result,) = prepared.run([np.ones((2, 3), np.float32), np.array(shape)])
+        assert list(result.shape) == shape
+
+
 def test_run_node() -> None:
     node = helper.make_node("Add", ["a", "b"], ["c"])
     (c,) = onnx_backend.run_node(node, [np.ones(3, np.float32), np.ones(3, np.float32)])
@@ -37,8 +50,8 @@ def test_run_node() -> None:
 
 
 def test_what_is_unsupported_says_so_in_onnx_words() -> None:
-    with pytest.raises(BackendIsNotSupposedToImplementIt, match="error\\["):
-        onnx_backend.prepare(model("NoSuchOperator", [1]))
+    with pytest.raises(BackendIsNotSupposedToImplementIt, match=r"error\["):
+        onnx_backend.run_model(model("NoSuchOperator", [1]), [np.ones(1, np.float32)])
 
 
 def test_devices() -> None:

@@ -3,11 +3,13 @@
     import intaglio.onnx_backend as backend
     outputs = backend.run_model(onnx.load("model.onnx"), [x])
 
-A model whose input shapes are open is compiled when the first inputs are there, for their shapes.
+A model whose input shapes are open is compiled when the first inputs are there, for their shapes; where shapes follow
+from the values of small integer inputs (the second one of Reshape), for these values too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,8 +22,9 @@ from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt
 from intaglio.errors import UserError
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType, Shape
-from intaglio.pipeline import compile
+from intaglio.pipeline import compile_model
 from intaglio.run.package import Package
+from intaglio.stages import Request, Watch
 
 
 class NotSupported(BackendIsNotSupposedToImplementIt):
@@ -36,40 +39,69 @@ class IntaglioRep(BackendRep):
         self._inputs = inputs
         self._cflags = cflags
         self._cc = cc
-        self._packages: dict[tuple[Shape, ...], Package] = {}
+        self._packages: dict[str, Package] = {}
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
-        package = self.package_for(given := self._named(inputs))
+        given = self._named(inputs)
+        package = self._package_for(given)
         package.reset()
-        outputs = package.run(given)
+        taken = {info.name for info in package.manifest.inputs}
+        outputs = package.run({name: array for name, array in given.items() if name in taken})
         return tuple(_as_onnx(outputs[info.name], DType(info.dtype)) for info in package.manifest.outputs)
 
-    def package_for(self, given: dict[str, Array] | None) -> Package:
-        """`None`: the shapes that the model declares."""
-        key = () if given is None else tuple(array.shape for array in given.values())
-        if () in self._packages:
-            return self._packages[()]
-        if key not in self._packages:
-            shapes = {} if given is None else {name: array.shape for name, array in given.items()}
-            self._packages[key] = self._compile(shapes)
-        return self._packages[key]
+    def compile_as_declared(self) -> None:
+        """For the shapes in the model. What fails here is tried again with the inputs at hand, which say more."""
+        with contextlib.suppress(NotSupported):
+            self._packages["declared"] = self._compile({}, {})
 
-    def _compile(self, shapes: dict[str, Shape]) -> Package:
-        with tempfile.TemporaryDirectory(prefix="intaglio-onnx-") as folder:
-            path = Path(folder) / "model.onnx"
-            path.write_bytes(self._model)
-            try:
-                return compile(
-                    path, name="model", shapes=shapes, library_only=True, cflags=self._cflags, cc=self._cc
-                )  # fmt: skip
-            except UserError as error:
-                raise NotSupported(str(error)) from error
+    def _package_for(self, given: dict[str, Array]) -> Package:
+        if "declared" in self._packages:
+            return self._packages["declared"]
+        shapes = {name: array.shape for name, array in given.items()}
+        key = repr(shapes)
+        if key in self._packages:
+            return self._packages[key]
+        try:
+            self._packages[key] = self._compile(shapes, {})
+            return self._packages[key]
+        except NotSupported as refused:
+            # Shapes that follow from the data of an input (Reshape, Tile, ...): compiled for these very values.
+            fixed = {name: array for name, array in given.items() if _is_shape_like(array)}
+            if not fixed:
+                raise
+            key += repr([(name, array.dtype, array.tolist()) for name, array in fixed.items()])
+            if key not in self._packages:
+                open_shapes = {name: shape for name, shape in shapes.items() if name not in fixed}
+                try:
+                    self._packages[key] = self._compile(open_shapes, fixed)
+                except NotSupported:
+                    raise refused from None
+            return self._packages[key]
+
+    def _compile(self, shapes: dict[str, Shape], constants: dict[str, Array]) -> Package:
+        temporary = tempfile.TemporaryDirectory(prefix="intaglio-onnx-")
+        path, folder = Path(temporary.name) / "model.onnx", Path(temporary.name) / "package"
+        path.write_bytes(self._model)
+        request = Request(
+            path, folder, name="model", shapes=shapes, constants=constants, library_only=True,
+            cflags=self._cflags, cc=self._cc,
+        )  # fmt: skip
+        try:
+            compile_model(request, Watch())
+        except UserError as error:
+            raise NotSupported(str(error)) from error
+        return Package(folder, temporary)
 
     def _named(self, inputs: Any) -> dict[str, Array]:
         if isinstance(inputs, dict):
             return {str(name): _as_array(value) for name, value in inputs.items()}
         values = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
         return {name: _as_array(value) for name, value in zip(self._inputs, values, strict=True)}
+
+
+def _is_shape_like(array: Array) -> bool:
+    """Small and whole: could be a shape, axes, pads, a length."""
+    return array.dtype.kind in "iub" and array.ndim <= 1 and array.size <= 64
 
 
 def _as_array(value: Any) -> Array:
@@ -97,7 +129,7 @@ class IntaglioBackend(Backend):
         cflags = tuple(kwargs.get("cflags", ("-O1",)))
         rep = cls.REP(model.SerializeToString(), [i.name for i in inputs], cflags, kwargs.get("cc"))
         if all(_is_static(i) for i in inputs):
-            rep.package_for(None)
+            rep.compile_as_declared()
         return rep
 
     @classmethod

@@ -34,7 +34,7 @@ from intaglio.version import __version__
 def compile_model(request: Request, watch: Watch) -> Package | Path:
     """A package, or the IR file of the stage to stop after."""
     last = stage_index(request.stop_after)
-    source = read_source(request.model, request.dims, request.shapes, request.name, request.states, watch.note)
+    source = read_source(request.model, request.dims, request.shapes, request.name, request.states, watch.note, request.constants)
     graph, done = source.graph, stage_index(source.graph.stage)
     target = find_target(request.target or graph.target or "host")
     if last >= stage_index("package"):

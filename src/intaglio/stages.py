@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from intaglio.errors import UserError, quoted
+
+if TYPE_CHECKING:
+    from intaglio.ir.graph import Array
 
 STAGES = ("import", "optimise", "kernels", "memory", "package", "build")
 
@@ -29,6 +32,7 @@ class Request:
     template: Path | None = None
     cc: str | None = None
     cflags: tuple[str, ...] = ()
+    constants: dict[str, Array] = field(default_factory=dict)  # inputs fixed to a value, so that shapes may follow from it
     library_only: bool = False  # neither application nor test vectors: for a call from this process
 
     def options(self) -> dict[str, str]:

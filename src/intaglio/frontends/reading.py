@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intaglio.errors import ModelError, UserError, quoted
-from intaglio.ir.graph import Graph
+from intaglio.ir.graph import Array, Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,9 @@ def read_source(
     name: str | None,
     states: dict[str, str],
     note: Callable[[str], None],
+    constants: dict[str, Array] | None = None,
 ) -> Source:
-    """A model or IR file as a graph."""
+    """A model or IR file as a graph. `constants` fixes inputs to a value."""
     kind = kind_of(path)
     if kind == "ir":
         from intaglio.ir.files import read_ir
@@ -44,7 +45,7 @@ def read_source(
 
     if name:
         _clean_name(name)
-    graph, notes = load(path, dims=dims, shapes=shapes, name=name, states=list(states.items()))
+    graph, notes = load(path, dims=dims, shapes=shapes, name=name, states=list(states.items()), constants=constants)
     for text in notes:
         note(text)
     return Source(graph, _digest(path), is_onnx=True)
