@@ -160,9 +160,7 @@ class Worker:
 
 
 def _library(name: str) -> str:
-    return subprocess.run(
-        ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
-    ).stdout.strip()
+    return subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def run_all(jobs: int, sanitize: bool, only: str) -> list[Outcome]:
@@ -223,7 +221,8 @@ def report(outcomes: list[Outcome], sanitize: bool) -> str:
         "",
         f"`make conformance`: the backend tests of onnx {onnx.__version__} (node, simple, pytorch-converted,",
         "pytorch-operator, real), compiled and run on the host" + (", under ASan and UBSan." if sanitize else "."),
-        "Unsupported means a clear error when compiling.",
+        "Unsupported means a clear error when compiling. Where shapes follow from the value of an input (the second one of",
+        "Reshape), the model is compiled for that value, as long as another input is left to run on.",
         "",
         f"**{summary(outcomes)}.**",
         "",

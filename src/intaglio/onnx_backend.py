@@ -4,14 +4,14 @@
     outputs = backend.run_model(onnx.load("model.onnx"), [x])
 
 A model whose input shapes are open is compiled when the first inputs are there, for their shapes; where shapes follow
-from the values of small integer inputs (the second one of Reshape), for these values too.
+from the values of small inputs (the second one of Reshape), for these values too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,18 +65,25 @@ class IntaglioRep(BackendRep):
             self._packages[key] = self._compile(shapes, {})
             return self._packages[key]
         except NotSupported as refused:
-            # Shapes that follow from the data of an input (Reshape, Tile, ...): compiled for these very values.
-            fixed = {name: array for name, array in given.items() if _is_shape_like(array)}
-            if not fixed:
-                raise
-            key += repr([(name, array.dtype, array.tolist()) for name, array in fixed.items()])
+            return self._specialised(given, shapes, refused)
+
+    def _specialised(self, given: dict[str, Array], shapes: dict[str, Shape], refused: NotSupported) -> Package:
+        """Shapes that follow from the data of an input (Reshape, Tile, ...): compiled for these very values.
+
+        As few inputs as possible are fixed, and never all of them: that would leave nothing to run."""
+        for chosen in _LADDER:
+            fixed = {name: array for name, array in given.items() if chosen(array)}
+            if not fixed or len(fixed) == len(given):
+                continue
+            key = repr([shapes, [(name, array.dtype, array.tolist()) for name, array in fixed.items()]])
             if key not in self._packages:
                 open_shapes = {name: shape for name, shape in shapes.items() if name not in fixed}
                 try:
                     self._packages[key] = self._compile(open_shapes, fixed)
                 except NotSupported:
-                    raise refused from None
+                    continue
             return self._packages[key]
+        raise refused
 
     def _compile(self, shapes: dict[str, Shape], constants: dict[str, Array]) -> Package:
         temporary = tempfile.TemporaryDirectory(prefix="intaglio-onnx-")
@@ -99,9 +106,18 @@ class IntaglioRep(BackendRep):
         return {name: _as_array(value) for name, value in zip(self._inputs, values, strict=True)}
 
 
-def _is_shape_like(array: Array) -> bool:
-    """Small and whole: could be a shape, axes, pads, a length."""
-    return array.dtype.kind in "iub" and array.ndim <= 1 and array.size <= 64
+def _is_whole(array: Array) -> bool:
+    return array.dtype.kind in "iub"
+
+
+# Which inputs could be lengths, axes, pads, scales: from the fewest to the most.
+_LADDER: tuple[Callable[[Array], bool], ...] = (
+    lambda a: _is_whole(a) and a.size == 1,
+    lambda a: _is_whole(a) and a.ndim <= 1 and a.size <= 64,
+    lambda a: a.size == 1,
+    lambda a: a.size == 1 or (_is_whole(a) and a.ndim <= 1 and a.size <= 64),
+    lambda a: a.ndim <= 1 and a.size <= 16,
+)
 
 
 def _as_array(value: Any) -> Array:
