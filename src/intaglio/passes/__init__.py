@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Graph
-from intaglio.passes import clean, fold_weights, fusion, layout, movement, recognise, strength, transposes
+from intaglio.passes import clean, fold_weights, fusion, layout, movement, recognise, reshapes, strength, transposes
 from intaglio.targets import Target
 
 
@@ -26,7 +26,13 @@ def _named(*functions: Callable[[Graph, Target], Graph]) -> tuple[Pass, ...]:
 
 
 _TIDY = (clean.fold_constants, clean.remove_identities, clean.common_subexpressions, clean.dead_code)
-_SETTLE = (clean.remove_identities, transposes.move_transposes, clean.common_subexpressions, clean.dead_code)
+_SETTLE = (
+    clean.remove_identities,
+    transposes.move_transposes,
+    reshapes.move_reshapes,
+    clean.common_subexpressions,
+    clean.dead_code,
+)
 PIPELINE = _named(
     *_TIDY,
     strength.reduce_strength,
@@ -36,6 +42,7 @@ PIPELINE = _named(
     *_TIDY,
     strength.reduce_strength,
     layout.flatten_one_dimension,
+    *(_SETTLE * 2),
     layout.choose_layout,
     fold_weights.fold_scale,
     *(_SETTLE * 3),
