@@ -36,7 +36,7 @@ class Outcome:
     test: str
     category: str
     op: str
-    status: str  # passed, wrong, unsupported, crash
+    status: str  # passed, rounding, wrong, unsupported, crash
     reason: str
 
 
@@ -97,11 +97,21 @@ def work(sanitize: bool) -> None:
         except unittest.SkipTest as skip:
             status, reason = "unsupported", f"skipped: {skip}"
         except Exception as error:  # whatever it is, it is the outcome of this test
-            status, reason = "wrong", f"{type(error).__name__}: {error}"
+            status = "rounding" if _is_rounding(name, str(error)) else "wrong"
+            reason = f"{type(error).__name__}: {error}"
         if refusals:
             status, reason = "unsupported", refusals[0]
         outcome = Outcome(name, category, _op(models[0] if models else None, category), status, reason.strip()[:1000])
         print(json.dumps(asdict(outcome)), file=answers, flush=True)
+
+
+def _is_rounding(test: str, message: str) -> bool:
+    """ONNX's tests allow 1e-7 + 0.1 %. Numbers that ought to be zero, and f16 results of a long chain, can miss that by rounding
+    alone: these are told apart, not passed."""
+    found = re.search(r"Max absolute difference among violations: ([-+.\deE]+)", message)
+    if found is None:
+        return False
+    return float(found.group(1)) <= (2e-3 if re.search("fp16|float16", test) else 5e-7)
 
 
 def _op(model: object, category: str) -> str:
@@ -199,7 +209,7 @@ def run_all(jobs: int, sanitize: bool, only: str) -> list[Outcome]:
 
 def summary(outcomes: list[Outcome]) -> str:
     count = collections.Counter(o.status for o in outcomes)
-    parts = [f"{count[s]} {s}" for s in ("passed", "wrong", "crash", "unsupported")]
+    parts = [f"{count[s]} {s}" for s in ("passed", "rounding", "wrong", "crash", "unsupported")]
     return f"{len(outcomes)} tests: {', '.join(parts)}"
 
 
@@ -207,9 +217,10 @@ def table(outcomes: list[Outcome]) -> list[str]:
     rows: dict[str, collections.Counter[str]] = {}
     for o in outcomes:
         rows.setdefault(o.op, collections.Counter())[o.status] += 1
-    lines = ["| operator | passed | wrong | unsupported |", "| --- | ---: | ---: | ---: |"]
+    lines = ["| operator | passed | rounding | wrong | unsupported |", "| --- | ---: | ---: | ---: | ---: |"]
     for op, count in sorted(rows.items()):
-        lines.append(f"| {op} | {count['passed']} | {count['wrong'] + count['crash']} | {count['unsupported']} |")
+        wrong = count["wrong"] + count["crash"]
+        lines.append(f"| {op} | {count['passed']} | {count['rounding']} | {wrong} | {count['unsupported']} |")
     return lines
 
 
@@ -222,7 +233,8 @@ def report(outcomes: list[Outcome], sanitize: bool) -> str:
         f"`make conformance`: the backend tests of onnx {onnx.__version__} (node, simple, pytorch-converted,",
         "pytorch-operator, real), compiled and run on the host" + (", under ASan and UBSan." if sanitize else "."),
         "Unsupported means a clear error when compiling. Where shapes follow from the value of an input (the second one of",
-        "Reshape), the model is compiled for that value, as long as another input is left to run on.",
+        "Reshape), the model is compiled for that value, as long as another input is left to run on. Rounding means that a result",
+        "misses the test's 1e-7 + 0.1 %, but by no more than 5e-7 (f16: 2e-3).",
         "",
         f"**{summary(outcomes)}.**",
         "",

@@ -11,6 +11,7 @@ from intaglio.kernels import (
     recurrent,
     reduce,
     resample,
+    sample,
     window,
     window_general,
 )
@@ -19,5 +20,6 @@ from intaglio.kernels.program import Program
 
 __all__ = ["Program", "lower"]
 _BUILDERS = (  # importing registers; the fast path of an operator stands before the general one
-    window, conv, window_general, matmul, elementwise, movement, reduce, normalize, index, resample, recurrent, contract,
+    window, conv, window_general, matmul, elementwise, movement, reduce, normalize, index, resample, sample,
+    recurrent, contract,
 )  # fmt: skip

@@ -62,8 +62,12 @@ def function_text(name: str) -> list[str]:
     if op in ("div", "mod"):
         return [_function(t, name, two, *_division(op, kind, t))]
     if op in ("shift_left", "shift_right"):
-        sign = "<<" if op == "shift_left" else ">>"
-        return [_function(t, name, two, f"return b >= {BITS[kind]} ? 0 : ({t})(a {sign} b);")]
+        wide = "uint64_t" if BITS[kind] == 64 else "uint32_t"
+        inside = f"({wide})b < {BITS[kind]}u"  # a negative distance is a very large one
+        if op == "shift_left":
+            return [_function(t, name, two, f"return {inside} ? ({t})(({wide})a << b) : 0;")]
+        rest = "0" if kind.startswith("u") else "(a < 0 ? -1 : 0)"
+        return [_function(t, name, two, f"return {inside} ? ({t})(a >> b) : {rest};")]
     if op == "bit_not":
         return [_function(t, name, f"{t} a", f"return ({t})~a;")]
     if op == "sigmoid":
@@ -82,7 +86,7 @@ def function_text(name: str) -> list[str]:
 def _division(op: str, kind: str, t: str) -> list[str]:
     sign = "/" if op == "div" else "%"
     if kind.startswith("u"):
-        return [f"return b == 0 ? 0 : ({t})(a {sign} b);"]
+        return [f"return ({t})(b == 0 ? 0 : a {sign} b);"]
     lines = ["if (b == 0) {", "    return 0;", "}", "if (b == -1) { /* the lowest value has no positive twin */"]
     wide = "uint64_t" if BITS[kind] == 64 else "uint32_t"
     lines += [f"    return {f'({t})(0u - ({wide})a)' if op == 'div' else '0'};", "}", f"return ({t})(a {sign} b);"]

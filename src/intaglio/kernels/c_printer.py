@@ -161,6 +161,8 @@ class Printer:
             left, right = self.expr(args[0], level), self.expr(args[1], level + 1)
             if name in ("and", "or", "bit_and", "bit_or", "bit_xor"):  # spelled out: -Wparentheses
                 left, right = self.expr(args[0], 9), self.expr(args[1], 9)
+            elif level in (9, 10):
+                left, right = self.expr(args[0], 11), self.expr(args[1], 11)
             text = f"{left} {sign} {right}"
             if kind in _NARROW and name.startswith("bit_"):
                 return f"({C_TYPES[kind]})({text})", 14

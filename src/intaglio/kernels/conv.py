@@ -58,6 +58,12 @@ class Geometry:
         """Output channels of a group."""
         return self.out_channels // self.group
 
+    def all_inside(self, first: int, rows: int) -> bool:
+        """Do all taps of the tile that starts at output column `first` lie inside the image?"""
+        low = first * self.strides[1] - self.pads[1]
+        high = (first + rows - 1) * self.strides[1] - self.pads[1] + (self.kernel[1] - 1) * self.dilations[1]
+        return low >= 0 and high < self.width
+
     def valid_rows(self, first: int, rows: int, kw: int) -> list[int]:
         """Rows of the tile that starts at output column `first` whose tap `kw` lies inside the image."""
         at = [(first + r) * self.strides[1] - self.pads[1] + kw * self.dilations[1] for r in range(rows)]
@@ -219,11 +225,9 @@ class TileWriter:
     def _tiles(self) -> tuple[list[int], list[int]]:
         """First columns of the tiles that lie inside with all their taps, and of those that do not."""
         geo, rows = self.geo, self.tile.rows
-        inner = [
-            c for c in range(0, geo.out_width - rows + 1, rows)
-            if all(len(geo.valid_rows(c, rows, kw)) == rows for kw in range(geo.kernel[1]))
-        ]  # fmt: skip
-        return inner, [c for c in range(0, geo.out_width, rows) if c not in inner]
+        inner = [c for c in range(0, geo.out_width - rows + 1, rows) if geo.all_inside(c, rows)]
+        known = set(inner)
+        return inner, [c for c in range(0, geo.out_width, rows) if c not in known]
 
     def _row(
         self,

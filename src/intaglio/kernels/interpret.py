@@ -196,9 +196,8 @@ def _scalar(name: str, args: list[Scalar], dtype: np.dtype[np.generic]) -> Scala
         whole = quotient if name == "div" else int(a) - quotient * int(b)
         return np.asarray(whole).astype(dtype)[()]
     if name in ("shift_left", "shift_right"):
-        bits = dtype.itemsize * 8
-        if int(b) >= bits:
-            return dtype.type(0)
+        if not 0 <= int(b) < dtype.itemsize * 8:  # what numpy does: everything is shifted out
+            return np.asarray(-1 if name == "shift_right" and int(a) < 0 else 0, dtype)
         return (np.left_shift if name == "shift_left" else np.right_shift)(a, b)[()]
     if name == "fn_ipow":
         return np.asarray(int(a) ** int(b) & (2**64 - 1) if int(b) >= 0 else 0).astype(dtype)[()]
@@ -218,9 +217,9 @@ def _cast(value: Scalar, source: Type, to: Type) -> Scalar:
     dtype = numpy_type(to)
     if array.dtype.kind == "f" and dtype.kind in "iu":  # saturates, NaN is 0
         if np.isnan(array):
-            return dtype.type(0)
+            return np.asarray(0, dtype)
         limits = np.iinfo(dtype)
-        return dtype.type(min(max(int(np.clip(array, -1e30, 1e30)), limits.min), limits.max))
+        return np.asarray(min(max(int(np.clip(array, -1e30, 1e30)), limits.min), limits.max), dtype)
     return array.astype(dtype)[()]
 
 

@@ -132,15 +132,13 @@ def _write(job: Job, geo: Geometry, window: _Window, columns: int) -> None:
             high = k.let("kh_last", imin(geo.kernel[0], (idx(geo.height + step - 1) - top) // step))
         line = k.let("line", (n * geo.height + top) * (geo.width * geo.channels))
         out = k.let("out", (n * geo.out_height + oh) * (geo.out_width * geo.channels))
-        inner = [
-            c for c in range(0, geo.out_width - columns + 1, columns)
-            if all(len(geo.valid_rows(c, columns, kw)) == columns for kw in range(geo.kernel[1]))
-        ]  # fmt: skip
+        inner = [c for c in range(0, geo.out_width - columns + 1, columns) if geo.all_inside(c, columns)]
+        known = set(inner)
         for c in range(0, geo.out_width, columns):
             if inner and c == inner[0]:
                 with k.loop("ow", inner[0], inner[-1] + columns, columns) as ow:
                     _pixels(job, geo, window, ow, columns, None, low, high, line, out, oh)
-            elif c not in inner:
+            elif c not in known:
                 with k.block():
                     _pixels(job, geo, window, idx(c), min(columns, geo.out_width - c), c, low, high, line, out, oh)
 
