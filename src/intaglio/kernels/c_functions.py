@@ -65,9 +65,9 @@ def function_text(name: str) -> list[str]:
         wide = "uint64_t" if BITS[kind] == 64 else "uint32_t"
         inside = f"({wide})b < {BITS[kind]}u"  # a negative distance is a very large one
         if op == "shift_left":
-            return [_function(t, name, two, f"return {inside} ? ({t})(({wide})a << b) : 0;")]
+            return [_function(t, name, two, f"return ({t})({inside} ? ({wide})a << b : 0);")]
         rest = "0" if kind.startswith("u") else "(a < 0 ? -1 : 0)"
-        return [_function(t, name, two, f"return {inside} ? ({t})(a >> b) : {rest};")]
+        return [_function(t, name, two, f"return ({t})({inside} ? a >> b : {rest});")]
     if op == "bit_not":
         return [_function(t, name, f"{t} a", f"return ({t})~a;")]
     if op == "sigmoid":

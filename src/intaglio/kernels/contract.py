@@ -117,7 +117,9 @@ def col2im(job: Job) -> Lowered:
             for n in range(rank):
                 far = k.let(f"f{n}", at[n] + op.pads[n] - tap[n] * op.dilations[n])
                 step = k.let(f"s{n}", far // op.strides[n])
-                tests = [far.compare("ge", 0), step.compare("lt", steps[n]), (step * op.strides[n]).compare("eq", far)]
+                tests = [far.compare("ge", 0), step.compare("lt", steps[n])]
+                if op.strides[n] > 1:
+                    tests.append((step * op.strides[n]).compare("eq", far))
                 for test in tests:
                     cond = test if cond is None else both(cond, test)
                 place = place * steps[n] + step

@@ -17,6 +17,7 @@ from intaglio.ir.types import DType, TensorType
 from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Kernel
+from intaglio.kernels.unused import drop_unused
 from intaglio.ops.base import Op
 from intaglio.targets import Target
 
@@ -103,7 +104,7 @@ class Job:
         kernel = Kernel(
             stem,
             tuple(self.params),
-            self.k.body(),
+            drop_unused(self.k.body()),
             about,
             in_place=in_place,
             fallible=self.k.fallible,

@@ -1,0 +1,88 @@
+"""Names that nobody reads are not declared: compilers would warn, and readers would wonder.
+
+    const float v0 = x0[i];
+    y[i] = 0;                     ->      y[i] = 0;
+
+Builders name what they may need; what an operator's attributes then make superfluous is dropped here, once for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from intaglio.kernels.loop import (
+    Assign,
+    Block,
+    Comment,
+    CopyRun,
+    Expr,
+    Fail,
+    For,
+    If,
+    Let,
+    Load,
+    Op,
+    Stmt,
+    Store,
+    Var,
+    While,
+)
+
+
+def drop_unused(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    return _body(body)[0]
+
+
+def _names(*exprs: Expr) -> set[str]:
+    found: set[str] = set()
+    for expr in exprs:
+        match expr:
+            case Var():
+                found.add(expr.name)
+            case Load():
+                found |= _names(expr.index)
+            case Op():
+                found |= _names(*expr.args)
+    return found
+
+
+def _body(body: tuple[Stmt, ...]) -> tuple[tuple[Stmt, ...], set[str]]:
+    """The statements that stay, and the names they need from outside. Backwards: what is read later is known first."""
+    kept: list[Stmt] = []
+    used: set[str] = set()
+    for stmt in reversed(body):
+        if isinstance(stmt, Let):
+            if not stmt.mutable and stmt.var.name not in used:
+                continue
+            used.discard(stmt.var.name)
+        stmt, needed = _statement(stmt)
+        used |= needed
+        kept.append(stmt)
+    return tuple(reversed(kept)), used
+
+
+def _statement(stmt: Stmt) -> tuple[Stmt, set[str]]:
+    match stmt:
+        case Let():
+            return stmt, _names(stmt.value)
+        case Assign():
+            return stmt, _names(stmt.value, stmt.var)
+        case Store():
+            return stmt, _names(stmt.index, stmt.value)
+        case CopyRun():
+            return stmt, _names(stmt.to_index, stmt.source_index)
+        case For():
+            inner, used = _body(stmt.body)
+            return replace(stmt, body=inner), (used - {stmt.var.name}) | _names(stmt.start, stmt.stop)
+        case While():
+            inner, used = _body(stmt.body)
+            return replace(stmt, body=inner), used | _names(stmt.cond)
+        case If():
+            then, used = _body(stmt.then)
+            otherwise, more = _body(stmt.otherwise)
+            return replace(stmt, then=then, otherwise=otherwise), used | more | _names(stmt.cond)
+        case Block():
+            inner, used = _body(stmt.body)
+            return replace(stmt, body=inner), used
+        case Comment() | Fail():
+            return stmt, set()
