@@ -9,7 +9,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.isa import MEANING
+from intaglio.kernels.isa import MEANING, Isa
 from intaglio.kernels.loop import (
     Assign,
     Block,
@@ -31,7 +31,7 @@ from intaglio.kernels.loop import (
     Var,
     While,
 )
-from intaglio.kernels.math import FUNCTION_MEANING
+from intaglio.kernels.math import FUNCTION_MEANING, vector_function
 from intaglio.ops.base import f32_to_bf16, widen
 
 _COMPARE = {
@@ -223,4 +223,27 @@ def _cast(value: Scalar, source: Type, to: Type) -> Scalar:
     return array.astype(dtype)[()]
 
 
-__all__ = ["Var", "interpret"]
+class _FunctionMachine(_Machine):
+    """Runs vector functions by their bodies, for testing these; kernels get the exact meaning instead."""
+
+    def __init__(self, isa: Isa) -> None:
+        super().__init__({})
+        self.isa = isa
+
+    def apply(self, op: Op, args: list[Scalar]) -> Scalar:
+        if op.op.startswith("fn_"):
+            return run_function(op.op[3:], self.isa, np.asarray(args[0]))
+        return super().apply(op, args)
+
+
+def run_function(name: str, isa: Isa, x: Array) -> Array:
+    """The vector function of `math.py` on one vector."""
+    function = vector_function(name, isa)
+    machine = _FunctionMachine(isa)
+    machine.env[function.param.name] = x
+    with np.errstate(all="ignore"):
+        machine.run(function.body)
+        return np.asarray(machine.eval(function.result))
+
+
+__all__ = ["Var", "interpret", "run_function"]

@@ -1,0 +1,26 @@
+"""The interpreter, which runs every kernel of every instruction set, gives what the operator's reference gives."""
+
+from __future__ import annotations
+
+import pytest
+
+from intaglio.kernels.registry import LOWERINGS
+from intaglio.ops import REGISTRY
+from kernel_cases import CASES
+from kernel_running import TARGETS, assert_close, interpreted
+from kernel_tiles import TILED
+
+ALL = {**CASES, **TILED}
+
+
+def test_every_operator_has_a_kernel_and_a_case() -> None:
+    assert {op.NAME for op in LOWERINGS} == set(REGISTRY)
+    assert {c.op.NAME for c in ALL.values()} == set(REGISTRY)
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("isa", ["avx2", "neon", "sse2", "scalar"])
+def test_the_kernel_means_what_the_reference_says(isa: str, name: str) -> None:
+    code, results = interpreted(ALL[name], TARGETS[isa])
+    assert code == 0
+    assert_close(ALL[name], results, ALL[name].expected())
