@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from commands import DIGITS, Intaglio
+pytest.register_assert_rewrite("ir_text", "kernel_running")
+
+from commands import DIGITS, Intaglio  # noqa: E402
 
 
 @pytest.fixture

@@ -51,8 +51,13 @@ def print_graph(graph: Graph) -> str:
         lines.append(f"state {state.input.name} = {state.output.name}")
     lines += [_node(node) for node in graph.nodes]
     for value, name in zip(graph.outputs, graph.output_names or [""] * len(graph.outputs), strict=True):
-        lines.append(f"output {value.name}" + (f" {json.dumps(name)}" if name else ""))
+        lines.append(f"output {value.name}" + (f" {json.dumps(name)}" if name and name != _usual_name(value) else ""))
     return "\n".join(lines) + "\n"
+
+
+def _usual_name(value: Value) -> str:
+    """What an output is called where nothing else is said."""
+    return value.origin or value.name
 
 
 def _declaration(value: Value) -> str:
@@ -169,8 +174,9 @@ class _Reader:
             line.end()
         elif word == "output":
             line.name()
-            self.graph.outputs.append(self._known(line.name()))
-            self.graph.output_names.append(line.string() if line.peek('"') else "")
+            value = self._known(line.name())
+            self.graph.outputs.append(value)
+            self.graph.output_names.append(line.string() if line.peek('"') else _usual_name(value))
             line.end()
         else:
             self._node(line)
@@ -242,8 +248,6 @@ class _Reader:
     def finish(self) -> None:
         for fed, out in self.states:
             self.graph.states.append(State(self._known(fed), self._known(out)))
-        if not any(self.graph.output_names):
-            self.graph.output_names = [v.origin or v.name for v in self.graph.outputs]
 
 
 def _array(literal: object, type: TensorType) -> Array:

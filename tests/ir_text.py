@@ -1,0 +1,92 @@
+"""IR text in, IR text out: how passes are tested.
+
+Tests leave out the header. `const w: f32[8,4,3,3] ...` is filled with random numbers, by its name."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+from textwrap import dedent
+
+import numpy as np
+
+from intaglio.ir.graph import Array, Graph
+from intaglio.ir.text import parse_graph, print_graph
+from intaglio.ir.types import DType
+from intaglio.ir.verify import verify
+from intaglio.ir.weights import digest
+from intaglio.ops import evaluate_graph
+from intaglio.passes.clean import dead_code
+from intaglio.targets import Target
+from intaglio.targets.target import all_targets
+
+Pass = Callable[[Graph, Target], Graph]
+TARGET = all_targets()["x86-64-v3"]
+_RANDOM = re.compile(r"^const (\w+): (\w+)\[([\d,]*)\] \.\.\.$", re.M)
+
+
+def random_array(seed: str, dtype: DType, shape: tuple[int, ...]) -> Array:
+    rng = np.random.default_rng(zlib.crc32(seed.encode()))
+    if dtype.is_float:
+        return np.asarray(rng.standard_normal(shape)).astype(dtype.numpy)
+    return np.asarray(rng.integers(0, 2 if dtype is DType.BOOL else 3, shape)).astype(dtype.numpy)
+
+
+def graph_of(text: str) -> Graph:
+    """Parsed and verified."""
+    arrays: dict[str, Array] = {}
+
+    def fill(match: re.Match[str]) -> str:
+        name, kind, dims = match.groups()
+        arrays[name] = random_array(name, DType(kind), tuple(int(d) for d in dims.split(",") if d))
+        return f"const {name}: {kind}[{dims}] sha256:{digest(arrays[name])}"
+
+    body = _RANDOM.sub(fill, dedent(text).strip())
+    graph = parse_graph(f"intaglio-ir 1\nmodel t stage=import\n{body}\n", arrays)
+    verify(graph)
+    return graph
+
+
+def shown(graph: Graph) -> str:
+    """The text without header and constants, whose contents a pass may change."""
+    return "\n".join(line for line in print_graph(graph).splitlines()[2:] if not line.startswith("const "))
+
+
+def wanted(text: str) -> str:
+    return "\n".join(line for line in dedent(text).strip().splitlines() if not line.startswith("const "))
+
+
+def results(graph: Graph, seed: str = "") -> list[Array]:
+    inputs = {v.name: random_array(v.name + seed, v.dtype, v.shape) for v in graph.inputs}
+    out = evaluate_graph(graph, inputs)
+    return [out[v.name] for v in graph.outputs]
+
+
+def assert_same_results(graph: Graph, before: list[Array], bound: float = 1e-5) -> None:
+    for got, want in zip(results(graph), before, strict=True):
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        if want.dtype.kind == "f":
+            np.testing.assert_allclose(got, want, rtol=bound, atol=bound * float(np.abs(want).max(initial=1.0)))
+        else:
+            np.testing.assert_array_equal(got, want)
+
+
+def rewritten(run: Pass, text: str) -> Graph:
+    """The graph after the pass (and without what nobody reads any more): legal, and with the results it had."""
+    graph = graph_of(text)
+    before = results(graph)
+    graph = dead_code(run(graph, TARGET), TARGET)
+    verify(graph, run.__name__)
+    assert_same_results(graph, before)
+    return graph
+
+
+def assert_rewrites(run: Pass, before: str, after: str) -> Graph:
+    graph = rewritten(run, before)
+    assert shown(graph) == wanted(after)
+    return graph
+
+
+def assert_unchanged(run: Pass, text: str) -> None:
+    assert shown(rewritten(run, text)) == wanted(text)
