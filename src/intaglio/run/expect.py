@@ -11,6 +11,7 @@ import numpy as np
 
 from intaglio.errors import IntaglioError
 from intaglio.ir.graph import Array, Graph
+from intaglio.ir.operator import BadOperator
 from intaglio.ir.types import DType
 from intaglio.package.manifest import Manifest
 from intaglio.package.vectors import KINDS, Vectors, random_inputs, write_vectors
@@ -25,7 +26,7 @@ def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Calla
     names = [info.name for info in manifest.inputs]
     vectors = None
     for reference in _references(graph, manifest, folder, note):
-        vectors = _vectors(reference, manifest, names)
+        vectors = _vectors(reference, manifest, names, compared_with(graph))
         if vectors is not None:
             break
     if vectors is None:
@@ -44,14 +45,30 @@ def _references(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[
     return [*found, IrReference(graph)]
 
 
-def _vectors(reference: Reference, manifest: Manifest, names: list[str]) -> Vectors | None:
+def compared_with(graph: Graph) -> dict[int, int]:
+    """Whole-number inputs that the model compares with a constant (a sampling rate): there that constant is the likely value."""
+    found: dict[int, int] = {}
+    for n, value in enumerate(graph.inputs):
+        if not value.dtype.is_int or value.type.elements != 1:
+            continue
+        for node in graph.nodes:
+            if value in node.inputs:
+                for other in node.inputs:
+                    if other is not None and other.data is not None and other.dtype is value.dtype and other.data.size == 1:
+                        found.setdefault(n, int(other.data.flat[0]))
+    return found
+
+
+def _vectors(reference: Reference, manifest: Manifest, names: list[str], known: dict[int, int]) -> Vectors | None:
     """The first kind of inputs that is accepted and gives finite numbers; else the first that is accepted."""
     fallback = None
     for kind in KINDS:
         inputs = random_inputs([info.type for info in manifest.inputs], SEED, kind)
+        for n, value in known.items():
+            inputs[n] = np.full_like(inputs[n], value)
         try:
             results = run_steps(reference.run, manifest, [dict(zip(names, inputs, strict=True))])[0]
-        except IntaglioError:
+        except (IntaglioError, BadOperator):  # an index out of range, a branch that was left out
             continue
         outputs = [_stored(results[info.name], info.shape, DType(info.dtype)) for info in manifest.outputs]
         vectors = Vectors(tuple(inputs), tuple(outputs), SEED, kind, reference.about)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -26,7 +27,7 @@ class Library:
             hint = "compile the model again, without `--stop-after`"
             raise UserError("not-built", f"the package has no library `{path.name}`", where=str(path), hint=hint)
         try:
-            self._library = ctypes.CDLL(str(path))
+            self._library = _loaded(path)
         except OSError as error:
             hint = f"it was built for `{manifest.target}`; compile again with `--target host`"
             raise ToolError("cannot-load", f"this machine cannot load `{path.name}`: {error}", hint=hint) from None
@@ -78,6 +79,15 @@ class Library:
         times = (ctypes.c_double * max(1, len(self.manifest.layers)))()
         getattr(self._library, f"{self.manifest.name}_probe_times")(times)
         return list(times)[: len(self.manifest.layers)]
+
+
+def _loaded(path: Path) -> ctypes.CDLL:
+    """The library that is at this path now. The loader takes a path it has seen for the library it has, so a package that was
+    compiled again in the same process would go on running its old code: each load gets a name of its own."""
+    with tempfile.TemporaryDirectory(prefix="intaglio-load-") as folder:
+        link = Path(folder) / path.name
+        link.symlink_to(path.resolve())
+        return ctypes.CDLL(str(link))
 
 
 def _pointers(arrays: list[Array]) -> ctypes.Array[ctypes.c_void_p]:
