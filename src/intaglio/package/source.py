@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from intaglio.errors import ModelError, quoted
+
 MOST_BYTES = 2**31 - 1  # of one protobuf file
 
 
@@ -15,6 +17,7 @@ def copy_model(path: Path, target: Path) -> bool:
     import onnx
 
     from intaglio.frontends.onnx.container import read_model
+    from intaglio.frontends.onnx.faults import Fault
     from intaglio.frontends.onnx.tensors import tensor_value
 
     model = read_model(path)
@@ -26,7 +29,10 @@ def copy_model(path: Path, target: Path) -> bool:
     if model.ByteSize() + sum(_stored_bytes(t) for t in external) > MOST_BYTES:
         return False
     for tensor in external:
-        array, _ = tensor_value(tensor, path.parent, "a tensor")
+        try:
+            array, _ = tensor_value(tensor, path.parent, f"the tensor {quoted(tensor.name)}")
+        except Fault as fault:  # one that no node reads, so that the import has not looked at it
+            raise ModelError(fault.slug, fault.reason, where=path.name, hint=fault.hint or "export the model again") from None
         tensor.ClearField("external_data")
         tensor.data_location = onnx.TensorProto.DEFAULT
         tensor.raw_data = array.tobytes()

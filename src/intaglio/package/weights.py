@@ -37,7 +37,7 @@ def plan_weights(constants: list[Constant]) -> Weights:
     for constant in constants:
         start = -(-end // ALIGNMENT) * ALIGNMENT
         offsets[identifier(constant.name)] = start
-        end = start + constant.data.nbytes
+        end = start + max(constant.data.nbytes, 1)  # an empty tensor too has an address
     return Weights(offsets, end)
 
 
@@ -83,6 +83,7 @@ def _write_block(constants: list[Constant], weights: Weights, file: BinaryIO) ->
         if data.size:
             file.write(data.reshape(-1).view(np.uint8).data)
         end = start + data.nbytes
+    file.write(bytes(weights.size_bytes - end))
 
 
 def _c_array(constants: list[Constant], weights: Weights, name: str) -> str:
