@@ -250,7 +250,8 @@ def _foreign_error(error: Exception) -> int:
         _say(usage)
         return 2
     if isinstance(error, MemoryError):
-        _say(str(UserError("out-of-memory", "there is not enough memory for this model")))
+        hint = "pin smaller dimensions with `--dim` or `--shape`, or use a machine with more memory"
+        _say(str(UserError("out-of-memory", "there is not enough memory for this model", hint=hint)))
         return 2
     _say(str(write_report(error)))
     return 3

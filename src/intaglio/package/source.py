@@ -10,6 +10,7 @@ from typing import Any
 from intaglio.errors import ModelError, quoted
 
 MOST_BYTES = 2**31 - 1  # of one protobuf file
+MOST_ITEMS = 50_000  # beyond this ONNX Runtime takes minutes to load it
 
 
 def copy_model(path: Path, target: Path) -> bool:
@@ -21,6 +22,8 @@ def copy_model(path: Path, target: Path) -> bool:
     from intaglio.frontends.onnx.tensors import tensor_value
 
     model = read_model(path)
+    if len(model.graph.node) + len(model.graph.initializer) > MOST_ITEMS:
+        return False
     external = [t for t in _tensors(model.graph) if t.data_location == onnx.TensorProto.EXTERNAL]
     target.parent.mkdir(parents=True, exist_ok=True)
     if not external:

@@ -31,6 +31,8 @@ from intaglio.passes.rewriting import Editor, scalar_of
 from intaglio.targets import Target
 
 _FOLD_LIMIT = 1 << 24  # elements: what constants may grow to
+_FOLD_BYTES = 256 << 20
+_FOLD_MACS = 2_000_000_000
 
 
 def fold_constants(graph: Graph, target: Target) -> Graph:
@@ -38,8 +40,10 @@ def fold_constants(graph: Graph, target: Target) -> Graph:
 
         a = mul(w, s)  with constants w, s      ->      const a
 
-    Skipped when the result would be larger than 16 M elements: an `expand` of a constant belongs on the device."""
+    Skipped when the result would be larger than 16 M elements (an `expand` of a constant belongs on the device), and once all of
+    it together has taken two billion multiply-adds, or memory far beyond that of the weights."""
     edit = Editor(graph)
+    macs, room = _FOLD_MACS, _FOLD_BYTES + 3 * sum(v.type.bytes for v in graph.constants())
     outputs = set(graph.outputs) | {s.output for s in graph.states}
     for node in graph.nodes:
         edit.take(node)
@@ -47,8 +51,14 @@ def fold_constants(graph: Graph, target: Target) -> Graph:
         if not known or any(o in outputs for o in node.outputs) or node.output.type.elements > _FOLD_LIMIT:
             edit.keep(node)
             continue
+        types = [None if v is None else v.type for v in node.inputs]
+        macs -= node.op.macs(types, node.output.type)
+        room -= sum(o.type.bytes for o in node.outputs)
+        if macs < 0 or room < 0:
+            edit.keep(node)
+            continue
         arrays = [None if v is None else v.data for v in node.inputs]
-        results = node.op.evaluate(arrays, [None if v is None else v.type for v in node.inputs])
+        results = node.op.evaluate(arrays, types)
         for out, data in zip(node.outputs, results, strict=True):
             out.data = np.ascontiguousarray(data).reshape(out.shape)
         edit.changed = True

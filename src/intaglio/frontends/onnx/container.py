@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import stat
 from pathlib import Path
@@ -11,13 +12,20 @@ from intaglio.errors import ModelError
 
 MAX_FILE_BYTES = 2**31 - 1
 MAX_GRAPH_DEPTH = 32
+MAX_ITEMS = 150_000  # nodes, initializers, inputs, ... in the file; real models have some ten thousand
+MAX_FIELDS = 2_000_000
 # Fields of ModelProto and their wire types (onnx.proto): enough to tell a cut model from something else.
 _MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
+# Where messages hold messages that may hold graphs again: kind -> field -> kind (GraphProto.node is 1, and so on).
+_INSIDE = {
+    "model": {7: "graph", 25: "function"}, "graph": {1: "node"}, "function": {7: "node"}, "node": {5: "attribute"},
+    "attribute": {6: "graph", 11: "graph"},
+}  # fmt: skip
 
 
 def read_model(path: Path) -> Any:
     where = path.name
-    content = _read(path)
+    content = _mapped(path)
     if not content:
         raise ModelError("not-a-model", f"`{where}` is empty", where=where, hint="export the model again")
     state = _scan(content)
@@ -31,12 +39,18 @@ def read_model(path: Path) -> Any:
             "truncated-model", f"`{where}` ends in the middle of a field", where=where,
             hint="copy or download the file again, and compare its size with the original",
         )  # fmt: skip
+    if _is_crowded(content):
+        raise ModelError(
+            "too-large", f"`{where}` has more than {MAX_ITEMS} nodes and tensors", where=where,
+            hint="simplify the model before exporting it; most nodes of so many are dead, unrolled or constant",
+        )  # fmt: skip
     import onnx
     from google.protobuf.message import DecodeError
 
     model = onnx.ModelProto()
     try:
-        model.ParseFromString(content)
+        with memoryview(content) as view:
+            model.ParseFromString(view)
     except (DecodeError, ValueError, RecursionError, UnicodeDecodeError) as error:
         raise ModelError(
             "not-a-model", f"`{where}` cannot be read as an ONNX model: {_first_line(error)}", where=where,
@@ -47,27 +61,34 @@ def read_model(path: Path) -> Any:
     return model
 
 
-def _read(path: Path) -> bytes:
+def _mapped(path: Path) -> bytes | mmap.mmap:
+    """The file, not read before it has been looked at: something else may be two gigabytes of zeros."""
     try:
-        info = os.stat(path)
-        if not stat.S_ISREG(info.st_mode):
-            raise ModelError("not-a-model", f"`{path}` is not a regular file", hint="give the path of a model file")
-        if info.st_size > MAX_FILE_BYTES:
-            raise ModelError(
-                "too-large", f"`{path.name}` has {info.st_size} bytes; protobuf ends at 2 GB", where=path.name,
-                hint="save the model with external data (`onnx.save(..., save_as_external_data=True)`)",
-            )  # fmt: skip
-        return path.read_bytes()
+        with open(path, "rb", opener=_without_waiting) as file:
+            info = os.fstat(file.fileno())
+            if not stat.S_ISREG(info.st_mode):
+                raise ModelError("not-a-model", f"`{path}` is not a regular file", hint="give the path of a model file")
+            if info.st_size > MAX_FILE_BYTES:
+                raise ModelError(
+                    "too-large", f"`{path.name}` has {info.st_size} bytes; protobuf ends at 2 GB", where=path.name,
+                    hint="save the model with external data (`onnx.save(..., save_as_external_data=True)`)",
+                )  # fmt: skip
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if info.st_size else b""
     except OSError as error:
         reason = error.strerror or str(error)
         raise ModelError("not-a-model", f"cannot read `{path}`: {reason}", hint="check the path and its permissions") from None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A pipe without a writer must not stop us."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or ["malformed"])[0]
 
 
-def _scan(content: bytes) -> str:
+def _scan(content: bytes | mmap.mmap) -> str:
     """Walks the outermost fields: `model`, `truncated` (all fine until the end) or `other`."""
     at, size, seen = 0, len(content), 0
     while at < size:
@@ -94,7 +115,36 @@ def _scan(content: bytes) -> str:
     return "model"
 
 
-def _varint(content: bytes, at: int) -> tuple[int, int]:
+def _is_crowded(content: bytes | mmap.mmap) -> bool:
+    """Does it hold so many messages that the parsed model would fill the memory? (An empty node takes two bytes of file.)"""
+    fields = items = 0
+    pending = [("model", 0, 0, len(content))]
+    while pending:
+        kind, depth, at, end = pending.pop()
+        inside = _INSIDE[kind]
+        while 0 <= at < end:
+            key, at = _varint(content, at)
+            wire, fields = key & 7, fields + 1
+            if kind in ("graph", "function"):
+                items += depth  # what is nested is looked at once per level
+            if wire == 0:
+                _, at = _varint(content, at)
+            elif wire == 2 and at >= 0:
+                length, at = _varint(content, at)
+                inner = inside.get(key >> 3)
+                if inner is not None and at >= 0:
+                    pending.append((inner, depth + (inner in ("graph", "function")), at, min(end, at + length)))
+                at += length if at >= 0 else 0
+            elif wire in (1, 5) and at >= 0:
+                at += 8 if wire == 1 else 4
+            else:
+                break  # damaged, which the parser will say
+            if items > MAX_ITEMS or fields > MAX_FIELDS:
+                return True
+    return False
+
+
+def _varint(content: bytes | mmap.mmap, at: int) -> tuple[int, int]:
     """(value, next position); position -1 when it does not end."""
     value = 0
     for i in range(10):

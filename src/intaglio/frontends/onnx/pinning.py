@@ -55,7 +55,7 @@ def declared(info: Any, where: str) -> Declared:
                 dims.append(d.dim_param if kind == "dim_param" and d.dim_param not in ("", "?", "-1") else None)
         check_shape([d if isinstance(d, int) else 1 for d in dims], what)
     except Fault as fault:
-        raise ModelError(fault.slug, fault.reason, where=where, hint=fault.hint) from None
+        raise ModelError(fault.slug, fault.reason, where=where, hint=fault.hint or "export the model again") from None
     return Declared(info.name, dtype, tuple(dims))
 
 

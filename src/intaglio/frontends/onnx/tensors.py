@@ -15,7 +15,7 @@ from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Array
 from intaglio.ir.types import MAX_RANK, DType, Shape
 
-MAX_ELEMENTS = 2**40
+MAX_ELEMENTS = 2**31 - 1  # of one tensor: beyond this no target has the memory
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 DTYPES = {
     1: DType.F32, 2: DType.U8, 3: DType.I8, 4: DType.U16, 5: DType.I16, 6: DType.I32, 7: DType.I64, 9: DType.BOOL,
@@ -43,11 +43,13 @@ def dtype_of(code: int, what: str) -> DType:
 def check_shape(dims: Any, what: str) -> Shape:
     shape = tuple(int(d) for d in dims)
     if len(shape) > MAX_RANK:
-        raise Fault("bad-tensor", f"{what} has rank {len(shape)}; at most {MAX_RANK} is supported")
+        raise Fault("bad-tensor", f"{what} has rank {len(shape)}; at most {MAX_RANK} is supported",
+                    "merge axes by a Reshape before exporting")  # fmt: skip
     if any(d < 0 for d in shape):
         raise Fault("bad-tensor", f"{what} has a negative dimension: {list(shape)}", "export the model again")
     if math.prod(shape) > MAX_ELEMENTS or math.prod(d for d in shape if d) > MAX_ELEMENTS:
-        raise Fault("too-large", f"{what} has the shape {list(shape)}, which is too many elements")
+        raise Fault("too-large", f"{what} has the shape {list(shape)}, which is too many elements",
+                    f"at most {MAX_ELEMENTS} elements are possible; choose smaller dimensions")  # fmt: skip
     return shape
 
 

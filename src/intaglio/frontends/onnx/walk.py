@@ -7,6 +7,7 @@ without a row is replaced by its function body when ONNX defines one.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,16 @@ from intaglio.frontends.onnx.call import TABLE, Answer, Call, Item, Items, Unkno
 from intaglio.frontends.onnx.container import MAX_GRAPH_DEPTH, opsets_of
 from intaglio.frontends.onnx.faults import Fault, Problem, need_text
 from intaglio.frontends.onnx.structure import ordered_live_nodes
-from intaglio.frontends.onnx.tensors import MAX_ELEMENTS, PACKED, tensor_value
+from intaglio.frontends.onnx.tensors import MAX_ELEMENTS, PACKED, check_shape, tensor_value
 from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.types import MAX_RANK, DType, TensorType
 from intaglio.ops.base import BadOperator, Op, narrow
 
 MAX_FOLDED_BYTES = 64 << 20
-MAX_NODES = 200_000
+# Of all folding together: a model of a kilobyte must become neither a gigabyte nor an hour of work in the compiler.
+FOLDING_BYTES = 256 << 20  # and three times the weights
+FOLDING_MACS = 2_000_000_000
+MAX_VISITS = 50_000  # nodes met, again in every turn of a loop and every call of a function
 
 
 @dataclass(slots=True)
@@ -57,6 +61,8 @@ class Walk:
         self.source = ""
         self.origins: tuple[str, ...] = ()
         self.depth = 0
+        self.visits = 0
+        self.folded_bytes = self.folded_macs = self.weight_bytes = 0
         self.calls: list[tuple[str, str, str]] = []
         self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
         self.place = ""
@@ -81,16 +87,25 @@ class Walk:
             if out.elements > MAX_ELEMENTS:
                 raise Fault("too-large", f"a result of shape {list(out.shape)} is too large")
         known = [v.data for v in operands if v is not None and v.data is not None]
-        if len(known) == sum(v is not None for v in operands) and not op.EFFECT:
-            size = sum(t.bytes for t in outs)
-            if size <= max(MAX_FOLDED_BYTES, 2 * sum(a.nbytes for a in known)):
-                results = op.evaluate([None if v is None else v.data for v in operands], types)
-                return tuple(self.constant(r, t.dtype) for r, t in zip(results, outs, strict=True))
-        if len(self.nodes) >= MAX_NODES:
-            raise Fault("too-large", f"the model unrolls into more than {MAX_NODES} operators")
+        constant = len(known) == sum(v is not None for v in operands) and not op.EFFECT
+        if constant and self._worth_folding(op, known, types, outs):
+            results = op.evaluate([None if v is None else v.data for v in operands], types)
+            return tuple(self.constant(r, t.dtype) for r, t in zip(results, outs, strict=True))
+        if len(self.nodes) >= MAX_VISITS:
+            raise Fault("too-large", f"the model unrolls into more than {MAX_VISITS} operators")
         values = [Value("", t) for t in outs]
         self.nodes.append(Node(op, operands, values, self.source, when=self.when))
         return tuple(values)
+
+    def _worth_folding(self, op: Op, known: list[Array], types: list[TensorType | None], outs: tuple[TensorType, ...]) -> bool:
+        size, macs = sum(t.bytes for t in outs), sum(op.macs(types, t) for t in outs[:1])
+        if size > max(MAX_FOLDED_BYTES, 2 * sum(a.nbytes for a in known)):
+            return False
+        if self.folded_bytes + size > FOLDING_BYTES + 3 * self.weight_bytes or self.folded_macs + macs > FOLDING_MACS:
+            return False
+        self.folded_bytes += size
+        self.folded_macs += macs
+        return True
 
     # Names ----------------------------------------------------------------------------------------------------------
 
@@ -102,6 +117,7 @@ class Walk:
             if name in at.tensors:
                 data, dtype = tensor_value(at.tensors[name], self.folder, f"the tensor {quoted(name)}")
                 value = self.constant(data, dtype, name)
+                self.weight_bytes += data.nbytes
                 if at.tensors[name].data_type in PACKED:
                     self.packed[value] = at.tensors[name].data_type
                 at.items[name] = value
@@ -122,14 +138,17 @@ class Walk:
         what = f"the sparse tensor {quoted(sparse.values.name)}"
         values, dtype = tensor_value(sparse.values, self.folder, what)
         indices, _ = tensor_value(sparse.indices, self.folder, what)
-        shape = tuple(int(d) for d in sparse.dims)
-        if any(d < 0 for d in shape) or int(np.prod(shape, dtype=object)) > MAX_FOLDED_BYTES:
-            raise Fault("bad-tensor", f"{what} has the shape {list(shape)}")
-        dense = np.zeros(shape, values.dtype)
-        flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T.astype(np.int64)), shape)
-        if flat.size and (int(flat.min()) < 0 or int(flat.max()) >= dense.size):
+        shape = check_shape(sparse.dims, what)
+        if math.prod(shape) > MAX_FOLDED_BYTES:
+            raise Fault("too-large", f"{what} has the shape {list(shape)}", "store it densely")
+        if indices.dtype != np.int64 or indices.shape not in ((values.size,), (values.size, len(shape))):
+            raise Fault("bad-tensor", f"{what} has {values.size} values and indices of shape {list(indices.shape)}")
+        bounds = np.array([math.prod(shape)] if indices.ndim == 1 else shape, np.int64)
+        rows = indices.reshape(values.size, -1)
+        if (rows < 0).any() or (rows >= bounds).any():
             raise Fault("bad-tensor", f"{what} has an index out of range")
-        dense.reshape(-1)[flat.astype(np.int64)] = values
+        dense = np.zeros(shape, values.dtype)
+        dense.reshape(-1)[indices if indices.ndim == 1 else np.ravel_multi_index(tuple(rows.T), shape)] = values
         return self.constant(dense, dtype, sparse.values.name)
 
     def run_graph(self, graph: Any, scope: Scope) -> list[Item]:
@@ -148,12 +167,16 @@ class Walk:
     def _guarded_node(self, node: Any, scope: Scope, index: int, total: int, nested: bool) -> None:
         """One node; what goes wrong gets its place here."""
         before = (self.source, self.place, self.origins, self.depth, self.when, len(self.calls))
-        need_text(node.name, node.op_type, node.domain, *[a.name for a in node.attribute])
+        need_text(node.name, node.op_type, node.domain, *node.input, *node.output, *[a.name for a in node.attribute])
         name = node.name or f"{node.op_type}_{index}"
         if not nested:
             self.source, self.place = name, f"{self.file}, node {index + 1} of {total}"
         self.origins = tuple(node.output)
         try:
+            self.visits += 1
+            if self.visits > MAX_VISITS:
+                raise Fault("too-large", f"the model unrolls into more than {MAX_VISITS} nodes",
+                            "loops are unrolled and functions inlined; give a smaller trip count")  # fmt: skip
             self.run_node(node, scope)
         except (Fault, BadOperator) as error:
             slug = error.slug if isinstance(error, Fault) else "shape-mismatch"

@@ -9,7 +9,7 @@ import numpy as np
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.tensors import dtype_of, tensor_value
-from intaglio.frontends.onnx.walk import MAX_FOLDED_BYTES
+from intaglio.frontends.onnx.walk import FOLDING_BYTES, MAX_FOLDED_BYTES
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import narrow
@@ -65,6 +65,9 @@ def constant_of_shape(call: Call) -> Answer:
 def _limit(call: Call, size_bytes: int) -> None:
     if size_bytes > MAX_FOLDED_BYTES:
         raise Fault("too-large", f"`{call.op}` makes a constant of {size_bytes} bytes")
+    call.walk.folded_bytes += size_bytes
+    if call.walk.folded_bytes > FOLDING_BYTES + 3 * call.walk.weight_bytes:
+        raise Fault("too-large", f"the constants that the model computes take more than {FOLDING_BYTES >> 20} MB")
 
 
 @importer("Range")
@@ -137,6 +140,8 @@ def compress(call: Call) -> Answer:
         x, axis = reshape(call, x, (x.type.elements,)), 0
     else:
         axis = call.axis(len(x.shape), 0)
+    if chosen.size and int(chosen[-1]) >= x.shape[axis]:
+        raise Fault("bad-attribute", f"the condition of `Compress` chooses {int(chosen[-1])} of {x.shape[axis]} elements")
     return call.emit(Gather(axis), x, call.constant(chosen))
 
 

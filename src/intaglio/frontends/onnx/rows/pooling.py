@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from intaglio import ops
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault
@@ -97,6 +99,11 @@ def max_unpool(call: Call) -> Answer:
     for i in range(n):
         inferred.append((x.shape[2 + i] - 1) * strides[i] + kernel[i] - pads[i] - pads[i + n])
     wanted = call.maybe_int_list(2, "output shape")
+    if indices.data is not None and indices.data.size:
+        low, high = int(indices.data.min()), int(indices.data.max())
+        if low < 0 or high >= math.prod(inferred):
+            bad = low if low < 0 else high
+            raise Fault("bad-attribute", f"index {bad} of `MaxUnpool` is out of range for {math.prod(inferred)} elements")
     y = call.emit(ops.MaxUnpool(tuple(inferred)), x, indices)
     if wanted is None or wanted == inferred:
         return y

@@ -72,6 +72,8 @@ def quantize_linear(call: Call) -> Answer:
 @importer("DequantizeLinear")
 def dequantize_linear(call: Call) -> Answer:
     x, scale, zero = call.value(0), call.value(1), call.maybe(2)
+    if not x.dtype.is_int:
+        raise Fault("bad-quantisation", f"`DequantizeLinear` of {x.dtype.value}, which is not quantised")
     check_scale(call, scale)
     code = call.integer("output_dtype")
     to = dtype_of(code, "the result of `DequantizeLinear`") if code else scale.dtype

@@ -109,8 +109,8 @@ def split(call: Call) -> Answer:
         sizes = call.maybe_int_list(1, "split sizes")
     if sizes is None:
         count = call.integer("num_outputs", call.outputs)
-        if count < 1:
-            raise Fault("bad-attribute", f"`Split` into {count} parts")
+        if count < 1 or count > max(call.outputs, x.shape[axis]):
+            raise Fault("bad-attribute", f"`Split` of {x.shape[axis]} elements into {count} parts")
         each = -(-x.shape[axis] // count)
         sizes = [min(each, max(0, x.shape[axis] - i * each)) for i in range(count)]
     if sum(sizes) != x.shape[axis] or min(sizes, default=0) < 0 or len(sizes) < call.outputs:
