@@ -79,7 +79,7 @@ def fuse_epilogue(graph: Graph, target: Target) -> Graph:
     return edit.finish()
 
 
-def _fits(shape: Shape, out: Shape) -> bool:
+def fits_epilogue(shape: Shape, out: Shape) -> bool:
     """One number, one per channel, or the whole output: what an epilogue can load."""
     core = tuple(d for d in shape)
     while core and core[0] == 1:
@@ -125,7 +125,7 @@ def _join_producer(edit: Editor, node: Node, readers: dict[Value, int]) -> bool:
         return False
     extras = [v for v in node.inputs if v is not None and v is not best.output]
     out = node.output.shape
-    if any(v.dtype is not DType.F32 or not _fits(v.shape, out) for v in extras) or not _made_before(edit, best, extras):
+    if any(v.dtype is not DType.F32 or not fits_epilogue(v.shape, out) for v in extras) or not _made_before(edit, best, extras):
         return False
     _append(best, node)
     edit.made.pop(best.output, None)

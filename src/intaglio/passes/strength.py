@@ -118,7 +118,7 @@ def _division(edit: Editor, node: Node) -> Node | None:
     if divisor is None or divisor.data is None or not np.all(np.isfinite(divisor.data)) or np.any(divisor.data == 0):
         return None
     inverse = (1.0 / divisor.data.astype(np.float64)).astype(divisor.data.dtype)
-    if not np.all(np.isfinite(inverse)):
+    if not np.all(np.isfinite(inverse)) or np.any(np.abs(inverse) < np.finfo(inverse.dtype).tiny):  # a denormal has few digits
         return None
     node.op, node.inputs = Mul(), [node.inputs[0], constant(edit.graph, divisor.name, inverse)]
     return node
