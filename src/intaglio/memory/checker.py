@@ -1,7 +1,8 @@
 """An independent proof that a plan is sound: it shares no code with the planner and trusts only addresses and layers.
 
 Every layer is walked in order; for each byte range we know which value was written there last. A read of a value whose bytes
-were overwritten since, or that lie outside of the arena, is an error.
+were overwritten since, or that lie outside of the arena, is an error. So is a write into the state, which is read until the end
+of a run and only then becomes the next one; what it becomes must still be there.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ def check(program: Program[K]) -> None:
     for node in program.graph.nodes:
         if node.using == "view" and node.inputs[0] is not None:
             renamed[node.output] = renamed.get(node.inputs[0], node.inputs[0])
+    state = [(s.input.address.offset, s.input.type.bytes) for s in program.graph.states if s.input.address is not None]
     for index, layer in enumerate(program.layers):
         scratch = sum(a.bytes for a in layer.arguments if isinstance(a, ScratchArg))
         if scratch:
             _inside(program, layer.scratch_offset, scratch, f"scratch of layer {layer.name}")
+            _clear_of_state(state, layer.scratch_offset, scratch, f"scratch of layer {layer.name}")
             _overwrite(owner, layer.scratch_offset, scratch)
         for value in layer.node.operands():
             root = renamed.get(value, value)
@@ -33,6 +36,7 @@ def check(program: Program[K]) -> None:
                 continue
             assert out.address is not None
             _inside(program, out.address.offset, out.type.bytes, f"`{out.name}`")
+            _clear_of_state(state, out.address.offset, out.type.bytes, f"`{out.name}`")
             shared = [r for r in reads if r in owner and _meet(owner[r], (out.address.offset, out.type.bytes))]
             same = all(owner[r] == (out.address.offset, out.type.bytes) for r in shared)
             if shared and not (layer.kernel.in_place and same):
@@ -41,6 +45,9 @@ def check(program: Program[K]) -> None:
                 raise OurFault("bad-plan", f"layer {index} `{layer.name}`: scratch and output overlap")
             _overwrite(owner, out.address.offset, out.type.bytes)
             owner[out] = (out.address.offset, out.type.bytes)
+    for following in [renamed.get(s.output, s.output) for s in program.graph.states]:
+        if not following.is_const and _in_arena(following) and following.type.bytes and following not in owner:
+            raise OurFault("bad-plan", f"the next state `{following.name}` is overwritten before the run ends")
 
 
 def _in_arena(value: Value) -> bool:
@@ -54,6 +61,11 @@ def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:
 def _overwrite(owner: dict[Value, tuple[int, int]], offset: int, size: int) -> None:
     for value in [v for v, place in owner.items() if _meet(place, (offset, size))]:
         del owner[value]
+
+
+def _clear_of_state(state: list[tuple[int, int]], offset: int, size: int, what: str) -> None:
+    if any(_meet(place, (offset, size)) for place in state):
+        raise OurFault("bad-plan", f"{what} lies in the state")
 
 
 def _inside(program: Program[K], offset: int, size: int, what: str) -> None:

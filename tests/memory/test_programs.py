@@ -1,0 +1,106 @@
+"""Whole programs in their arena: addresses, in-place kernels, views, guards and states give what the references give."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from intaglio.frontends.onnx import load
+from intaglio.ir.graph import Graph
+from intaglio.kernels import lower
+from intaglio.memory import place
+from intaglio.ops import evaluate_graph
+from intaglio.passes import optimise
+from intaglio.targets.target import host_target
+from ir_text import TARGET, graph_of, random_array
+from kernel_running import TARGETS
+from program_running import Machine
+from random_graphs import graphs
+
+FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "models"
+MODELS: list[dict[str, Any]] = []
+if (FOLDER / "manifest.json").exists():
+    MODELS = [m for m in json.loads((FOLDER / "manifest.json").read_text()) if m["format"] == "onnx"]
+
+
+@pytest.mark.parametrize("isa", ["avx2", "scalar"])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(graph=graphs(10))
+def test_a_program_in_its_arena_gives_what_the_graph_gives(isa: str, graph: Graph) -> None:
+    graph = optimise(graph, TARGETS[isa])
+    program = lower(graph, TARGETS[isa])
+    place(program, TARGETS[isa])
+    machine = Machine(program)
+    inputs = {v.name: random_array(v.name, v.dtype, v.shape) for v in graph.inputs}
+    inputs |= {s.input.name: np.zeros(s.input.shape, s.input.dtype.numpy) for s in graph.states}
+    for _ in range(2):  # the second step starts from the state of the first
+        wanted = evaluate_graph(graph, inputs, keep=True)
+        got = machine.run(inputs)
+        for out in graph.outputs:
+            exact = wanted[out.name] if out.data is None else out.data
+            scale = float(np.abs(exact).max(initial=1.0))
+            np.testing.assert_allclose(got[out.name], exact, rtol=0, atol=1e-4 * scale)
+        inputs |= {s.input.name: wanted[s.output.name] for s in graph.states}
+
+
+def test_an_elementwise_chain_reuses_the_memory_of_its_operand() -> None:
+    graph = graph_of("""
+        input x: f32[8,64]
+        const w: f32[64,64] ...
+        a: f32[8,64] = matmul(x, w)
+        b: f32[8,64] = exp(a)
+        y: f32[64,8] = transpose(b, perm=(1,0))
+        output y
+    """)
+    program = lower(graph, TARGET)
+    place(program, TARGET)
+    assert program.in_place == {"b": "a"}
+    assert program.arena_bytes == 8 * 64 * 4
+
+
+def test_an_operand_that_is_read_later_keeps_its_memory() -> None:
+    graph = graph_of("""
+        input x: f32[8,64]
+        const w: f32[64,64] ...
+        a: f32[8,64] = matmul(x, w)
+        b: f32[8,64] = exp(a)
+        c: f32[8,64] = mul(a, b)
+        y: f32[64,8] = transpose(c, perm=(1,0))
+        output y
+    """)
+    program = lower(graph, TARGET)
+    place(program, TARGET)
+    assert "b" not in program.in_place
+    assert program.arena_bytes == 2 * 8 * 64 * 4
+
+
+def test_an_operand_that_is_broadcast_is_not_overwritten() -> None:
+    graph = graph_of("""
+        input x: f32[8,64]
+        const w: f32[64,64] ...
+        a: f32[8,64] = matmul(x, w)
+        r: f32[8,1] = reduce(a, axes=(1))
+        s: f32[1,64] = reduce(a, axes=(0))
+        b: f32[8,64] = mul(r, s)
+        y: f32[64,8] = transpose(b, perm=(1,0))
+        output y
+    """)
+    program = lower(graph, TARGET)
+    place(program, TARGET)
+    assert program.in_place == {}
+
+
+@pytest.mark.skipif(not MODELS, reason="the shared models are not there")
+@pytest.mark.parametrize("entry", MODELS, ids=[m["id"] for m in MODELS])
+def test_the_arena_of_a_real_model_is_close_to_the_lower_bound(entry: dict[str, Any]) -> None:
+    shapes = {f"in{i}": tuple(shape) for i, (_, _, shape) in enumerate(entry["inputs"])}
+    graph, _ = load(FOLDER / entry["file"], shapes=shapes)
+    target = host_target()
+    program = lower(optimise(graph, target), target)
+    place(program, target)
+    assert program.lower_bound_bytes <= program.arena_bytes <= 1.05 * program.lower_bound_bytes

@@ -1,0 +1,59 @@
+"""A placed program run by the interpreter, in one arena, at the addresses that the planner gave."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intaglio.ir.graph import Array, Value
+from intaglio.kernels.interpret import interpret
+from intaglio.kernels.program import Argument, ConstantArg, Layer, Program, ScratchArg, ValueArg
+
+
+class Machine:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.arena = np.full(max(1, program.arena_bytes), 0x7F, np.uint8)
+        self.arena[:] = 0x7F
+        self.constants = {c.name: np.ascontiguousarray(c.data).reshape(-1) for c in program.constants}
+        self.outside: dict[tuple[str, int], Array] = {}
+        for state in program.graph.states:
+            self._bytes(state.input)[:] = 0
+
+    def _bytes(self, value: Value) -> Array:
+        assert value.address is not None
+        region, at = value.address.region, value.address.offset
+        if region in ("arena", "state"):
+            return self.arena[at : at + value.type.bytes]
+        return self.outside.setdefault((region, at), np.zeros(value.type.bytes, np.uint8))
+
+    def _memory(self, argument: Argument, layer: Layer, dtype: np.dtype[np.generic]) -> Array:
+        match argument:
+            case ConstantArg():
+                return self.constants[argument.name]
+            case ScratchArg():
+                return self.arena[layer.scratch_offset : layer.scratch_offset + argument.bytes].view(dtype)
+            case ValueArg():
+                return self._bytes(argument.value).view(argument.value.dtype.numpy)
+
+    def run(self, inputs: dict[str, Array]) -> dict[str, Array]:
+        graph = self.program.graph
+        fed = {s.input for s in graph.states}
+        for value in graph.inputs:
+            if value not in fed:
+                self._bytes(value)[:] = np.ascontiguousarray(inputs[value.name]).reshape(-1).view(np.uint8)
+        for layer in self.program.layers:
+            guard = layer.node.when
+            if guard is not None and not bool((guard.data if guard.data is not None else self._bytes(guard)).any()):
+                continue
+            pairs = zip(layer.arguments, layer.kernel.params, strict=True)
+            assert interpret(layer.kernel, [self._memory(a, layer, p.dtype.numpy) for a, p in pairs]) == 0
+        results = {v.name: self._value(v) for v in graph.outputs}
+        following = [self._value(s.output).reshape(-1).view(np.uint8) for s in graph.states]
+        for state, new in zip(graph.states, following, strict=True):
+            self._bytes(state.input)[:] = new
+        return results
+
+    def _value(self, value: Value) -> Array:
+        if value.data is not None:
+            return value.data
+        return self._bytes(value).view(value.dtype.numpy).reshape(value.shape).copy()
