@@ -7,15 +7,21 @@ import dataclasses
 import json
 import re
 import typing
+from collections.abc import Callable
 from enum import Enum
+from typing import TypeVar
 
 from intaglio.errors import quoted
 from intaglio.ir.operator import REGISTRY, Op, Step
 from intaglio.ir.types import DType, Layout, Quant, TensorType
 
-_TYPE = re.compile(r"(\w+)\[([\d,\s]*)\]")
-_NUMBER = re.compile(r"-?(?:inf|nan|\d+\.?\d*(?:[eE][-+]?\d+)?)\b")
+_TYPE = re.compile(r"(\w+)\[([\d,\s]*)\]", re.ASCII)
+_NUMBER = re.compile(r"-?(?:inf|nan|\d+\.?\d*(?:[eE][-+]?\d+)?)\b", re.ASCII)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_DEEPEST = 8  # lists inside of lists
+
+
+T = TypeVar("T")
 
 
 class ParseError(Exception):
@@ -24,10 +30,18 @@ class ParseError(Exception):
         self.hint = hint
 
 
+def whole(text: str) -> int:
+    """An integer of a length that somebody meant; Python refuses to read some of the others."""
+    if len(text) > 24:
+        raise ParseError(f"the number {quoted(text, 30)} is too large")
+    return int(text)
+
+
 class Line:
     def __init__(self, raw: str) -> None:
         self.text, self.comment = _split_comment(raw.rstrip("\n"))
         self.at = 0
+        self.depth = 0
 
     def _skip(self) -> None:
         while self.at < len(self.text) and self.text[self.at] in " \t":
@@ -53,7 +67,7 @@ class Line:
 
     def token(self, pattern: str, what: str) -> str:
         self._skip()
-        match = re.compile(pattern).match(self.text, self.at)
+        match = re.compile(pattern, re.ASCII).match(self.text, self.at)
         if match is None:
             found = quoted(self.text[self.at :], 30) if not self.at_end() else "the end of the line"
             raise ParseError(f"expected {what}, found {found}")
@@ -65,7 +79,7 @@ class Line:
 
     def word_ahead(self) -> str:
         """The first word, when what follows is a name too (`input x`), so that a value may be called `input`."""
-        match = re.match(r"\s*([A-Za-z_]\w*)\s+[A-Za-z_]", self.text)
+        match = re.match(r"\s*([A-Za-z_]\w*)\s+[A-Za-z_]", self.text, re.ASCII)
         return match.group(1) if match else ""
 
     def string(self) -> str:
@@ -85,7 +99,7 @@ class Line:
         if match is None:
             raise ParseError(f"expected a type such as `f32[1,3,8,8]`, found {quoted(self.text[self.at :], 30)}")
         self.at = match.end()
-        shape = tuple(int(d) for d in match.group(2).split(",") if d.strip())
+        shape = tuple(whole(d.strip()) for d in match.group(2).split(",") if d.strip())
         try:
             dtype = DType(match.group(1))
         except ValueError:
@@ -101,22 +115,30 @@ class Line:
 
     def quant(self) -> Quant:
         self.expect("q(")
-        scales = tuple(float(s) for s in self.token(r"[^,()]+", "scales").split(";"))
+        scales = tuple(self._each(float, r"[^,()]+", "scale"))
         self.expect(",")
-        zeros = tuple(int(z) for z in self.token(r"[-\d;]+", "zero points").split(";"))
+        zeros = tuple(self._each(whole, r"[-\d;]+", "zero point"))
         axis: int | None = None
         if self.peek(","):
             self.expect(",")
             self.expect("axis=")
-            axis = int(self.token(r"\d+", "an axis"))
+            axis = whole(self.token(r"\d+", "an axis"))
         self.expect(")")
         return Quant(scales, zeros, axis)
+
+    def _each(self, read: Callable[[str], T], pattern: str, what: str) -> list[T]:
+        """Numbers with `;` between them."""
+        text = self.token(pattern, f"{what}s")
+        try:
+            return [read(part) for part in text.split(";")]
+        except ValueError:
+            raise ParseError(f"{quoted(text, 40)} is not a {what}") from None
 
     def address(self) -> tuple[str, int]:
         self.expect("@")
         region = self.name()
         self.expect("+")
-        return region, int(self.token(r"\d+", "an offset"))
+        return region, whole(self.token(r"\d+", "an offset"))
 
     def using(self) -> str:
         kernel = self.name()
@@ -137,7 +159,7 @@ class Line:
         if match:
             self.at = match.end()
             text = match.group()
-            return float(text) if re.search(r"[.enfa]", text, re.I) else int(text)
+            return float(text) if re.search(r"[.enfa]", text, re.I) else whole(text)
         word = self.name()
         if word in ("true", "false"):
             return word == "true"
@@ -146,17 +168,21 @@ class Line:
             op, args = self.operator()
             if not all(a.isdigit() for a in args):
                 raise ParseError(f"the operands of step {quoted(word)} are numbers")
-            return Step(op, tuple(int(a) for a in args))
+            return Step(op, tuple(whole(a) for a in args))
         return word
 
     def _items(self, opening: str, closing: str) -> list[object]:
         self.expect(opening)
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise ParseError(f"lists are nested more than {_DEEPEST} deep")
         items: list[object] = []
         while not self.peek(closing):
             items.append(self.literal())
             if not self.peek(closing):
                 self.expect(",")
         self.expect(closing)
+        self.depth -= 1
         return items
 
     def operator(self) -> tuple[Op, list[str]]:

@@ -1,0 +1,112 @@
+"""Every rule of the verifier, broken once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from intaglio.errors import OurFault
+from intaglio.ir.graph import Graph
+from intaglio.ir.types import DType, TensorType
+from intaglio.ir.verify import RULES, problems, verify
+from intaglio.ops import MatMul
+from ir_text import graph_of
+
+TEXT = """
+    input x: f32[2,3]
+    input c: bool[]
+    const k: f32[3] = [1.0, 2.0, 3.0]
+    a: f32[2,3] = add(x, k)
+    b: f32[2,3] = exp(a) when c
+    y: f32[2,3] = select(c, b, a)
+    output y
+"""
+
+
+def _rename(graph: Graph) -> None:
+    graph.nodes[1].output.name = "a"
+
+
+def _swap(graph: Graph) -> None:
+    graph.nodes[0], graph.nodes[1] = graph.nodes[1], graph.nodes[0]
+
+
+def _twice(graph: Graph) -> None:
+    graph.nodes.append(graph.nodes[0])
+
+
+def _never(graph: Graph) -> None:
+    del graph.nodes[-1]
+
+
+def _wrong_type(graph: Graph) -> None:
+    graph.nodes[0].output.type = TensorType(DType.F64, (2, 3))
+
+
+def _wrong_operator(graph: Graph) -> None:
+    graph.nodes[0].op = MatMul()
+
+
+def _wrong_data(graph: Graph) -> None:
+    graph.constants()[0].data = np.zeros(4, np.float32)
+
+
+def _wrong_data_type(graph: Graph) -> None:
+    graph.constants()[0].data = np.zeros(3, np.float64)
+
+
+def _wide_guard(graph: Graph) -> None:
+    graph.nodes[1].when = graph.inputs[0]
+
+
+def _negative(graph: Graph) -> None:
+    graph.inputs[0].type = TensorType(DType.F32, (2, -3))
+
+
+def _rank(graph: Graph) -> None:
+    graph.inputs[0].type = TensorType(DType.F32, (1,) * 13)
+
+
+BROKEN: dict[str, tuple[Callable[[Graph], None], str, str]] = {
+    "two names": (_rename, "names_are_unique", "two values are called `a`"),
+    "order": (_swap, "values_are_made_before_they_are_read", "`a` is read by .* before it is made"),
+    "made twice": (_twice, "values_are_made_before_they_are_read", "`a` is made twice"),
+    "never made": (_never, "values_are_made_before_they_are_read", "the output `y` is never made"),
+    "type": (_wrong_type, "types_follow_from_operands", r"`a` is declared f64\[2,3\], its operator gives f32\[2,3\]"),
+    "operands": (_wrong_operator, "types_follow_from_operands", "`matmul` is for matrices"),
+    "shape of a constant": (_wrong_data, "constants_have_their_type", r"the constant `k` is float32\[4\], its type f32\[3\]"),
+    "type of a constant": (_wrong_data_type, "constants_have_their_type", r"the constant `k` is float64\[3\]"),
+    "guard": (_wide_guard, "guards_are_single_booleans", r"the guard `x` of .* is f32\[2,3\], not one bool"),
+    "negative dimension": (_negative, "shapes_are_small_enough", "`x` has a negative dimension"),
+    "rank": (_rank, "shapes_are_small_enough", "`x` has rank 13"),
+}
+
+
+def test_a_legal_graph_has_no_problems() -> None:
+    verify(graph_of(TEXT))
+
+
+def test_every_rule_is_broken_here() -> None:
+    assert {rule for _, rule, _ in BROKEN.values()} == {r.__name__ for r in RULES}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_rule_is_named(name: str) -> None:
+    breaks, rule, message = BROKEN[name]
+    graph = graph_of(TEXT)
+    breaks(graph)
+    assert rule in {found for found, _ in problems(graph)}
+    with pytest.raises(OurFault):
+        verify(graph)
+    told = "\n".join(text for found, text in problems(graph) if found == rule)
+    with pytest.raises(AssertionError, match=message):
+        raise AssertionError(told)
+
+
+def test_the_pass_that_broke_it_is_named() -> None:
+    graph = graph_of(TEXT)
+    _never(graph)
+    with pytest.raises(OurFault, match=r"rule `values_are_made_before_they_are_read` after pass `dead_code`"):
+        verify(graph, "dead_code")
