@@ -95,6 +95,7 @@ def test_a_broken_template_is_shown_with_its_line(intaglio: Intaglio, tmp_path: 
         (["--shape", "image=99999999999999999999,1,8,8"], "bad-option"),
         (["--name", "a-b"], "bad-name"),
         (["--name", "../x"], "bad-name"),
+        (["--name", "while"], "bad-name"),
         (["--template", "/nonexistent"], "template"),
         (["--archive", "--archive-format", "rar"], "bad-option"),
         (["--cflags", "'open"], "bad-option"),

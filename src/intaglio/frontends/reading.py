@@ -11,6 +11,7 @@ from pathlib import Path
 
 from intaglio.errors import ModelError, UserError, quoted
 from intaglio.ir.graph import Array, Graph
+from intaglio.ir.names import is_clean
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,8 @@ def _foreign(path: Path, start: bytes) -> str:
 
 
 def _clean_name(name: str) -> str:
-    if not (name.isascii() and name.isidentifier()) or len(name) > 40:
-        hint = "it becomes a prefix in C: letters, digits and `_`, at most 40, not starting with a digit"
+    if not is_clean(name) or len(name) > 40:
+        hint = "it becomes a prefix in C: letters, digits and `_`, at most 40, not starting with a digit, no keyword"
         raise UserError("bad-name", f"{quoted(name)} cannot be the name of a network", hint=hint)
     return name
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from intaglio.errors import ModelError, ToolError, quoted
 from intaglio.ir.graph import Graph
 from intaglio.ir.text import parse_graph, print_graph
+from intaglio.ir.verify import verify_edited
 from intaglio.ir.weights import INLINE_ELEMENTS, load_weights, save_weights
 
 
@@ -29,4 +30,6 @@ def read_ir(path: Path) -> Graph:
         raise ModelError("cannot-read", f"cannot read {quoted(str(path))}: {error.strerror}") from None
     weights = path.with_suffix(".safetensors")
     arrays = load_weights(weights) if weights.exists() else {}
-    return parse_graph(text, arrays, file=path.name)
+    graph = parse_graph(text, arrays, file=path.name)
+    verify_edited(graph)
+    return graph

@@ -106,6 +106,8 @@ class Graph:
     stage: str = "import"  # the stage that produced this graph
     names: set[str] = field(default_factory=set)  # every value name in use
     output_names: list[str] = field(default_factory=list)  # as in the model, one per output
+    file: str = ""  # the IR file it was read from, and the line of each value there
+    lines: dict[str, int] = field(default_factory=dict)
 
     def new_name(self, stem: str) -> str:
         """A value name that is free, as close to `stem` (a clean identifier) as possible."""
@@ -128,6 +130,10 @@ class Graph:
         out = self.value(stem, types[0])
         self.nodes.append(Node(op, inputs, [out], source, when=when))
         return out
+
+    def where(self, name: str) -> str:
+        """The place of a value in the IR file that was read, for messages."""
+        return f"{self.file}, line {self.lines[name]}" if name in self.lines else self.file
 
     # Looking things up ----------------------------------------------------------------------------------------------
 

@@ -128,7 +128,7 @@ def print_attribute(value: object) -> str:
 
 def parse_graph(text: str, arrays: Mapping[str, Array] | None = None, file: str = "text") -> Graph:
     """Raises ModelError with the line that is wrong."""
-    graph = Graph("model")
+    graph = Graph("model", file=file)
     reader = _Reader(graph, arrays or {})
     lines = text.splitlines()
     if not lines or lines[0].split() != ["intaglio-ir", str(VERSION)]:
@@ -137,6 +137,7 @@ def parse_graph(text: str, arrays: Mapping[str, Array] | None = None, file: str 
     for number, raw in enumerate(lines[1:], 2):
         if not raw.strip() or raw.lstrip().startswith("#"):
             continue
+        reader.number = number
         try:
             reader.line(Line(raw))
         except ParseError as error:
@@ -155,6 +156,7 @@ class _Reader:
         self.arrays = arrays
         self.values: dict[str, Value] = {}
         self.states: list[tuple[str, str]] = []
+        self.number = 0
 
     def line(self, line: Line) -> None:
         word = line.word_ahead()
@@ -206,6 +208,7 @@ class _Reader:
             value.address = Address(*line.address())
         self.values[name] = value
         self.graph.names.add(name)
+        self.graph.lines[name] = self.number
         return value
 
     def _known(self, name: str) -> Value:

@@ -20,12 +20,46 @@ from intaglio.targets import Target
 
 def lower(graph: Graph, target: Target) -> Program:
     """Choose and build a kernel for each node, and note the choice on it (`using`). Views need none."""
+    if graph.target != target.name:  # choices and addresses for another target do not count
+        graph.stage = "kernels"
+        for node in graph.nodes:
+            node.using = ""
+    asked = {node: node.using for node in graph.nodes}  # chosen before, or edited since
     decide_views(graph)
     build = _Build(graph, target)
     for node in graph.nodes:
-        build.add(node)
-    graph.target, graph.stage = target.name, "kernels"
+        try:
+            build.add(node)
+        except UserError as error:
+            raise _placed(error, graph, node) from None
+        _need_what_was_asked(graph, node, asked.get(node, ""))
+    graph.target, graph.stage = target.name, "memory" if graph.stage == "memory" else "kernels"
     return Program(graph, build.layers, list(build.kernels.values()), build.constants, target.isa)
+
+
+def _need_what_was_asked(graph: Graph, node: Node, asked: str) -> None:
+    """An edited `using` either counts or is an error; it is never passed over."""
+    if asked and asked != node.using:
+        kernel = quoted(node.op.NAME)
+        hint = f"its kernel here is {quoted(node.using)}; remove `using` to leave the choice to the compiler"
+        error = UserError("bad-kernel", f"{kernel} of {quoted(node.output.name)} has no kernel {quoted(asked)}", hint=hint)
+        raise _placed(error, graph, node)
+
+
+def _placed(error: UserError, graph: Graph, node: Node) -> UserError:
+    where = error.where or graph.where(node.output.name)
+    return UserError(error.slug, error.message, where=where, hint=error.hint)
+
+
+def missing_kernels(nodes: list[Node], target: Target) -> list[tuple[Node, UserError]]:
+    """Every node that no builder takes, for `check`."""
+    found = []
+    for node in nodes:
+        try:
+            lower_node(node, target)
+        except UserError as error:
+            found.append((node, error))
+    return found
 
 
 def decide_views(graph: Graph) -> None:
@@ -39,6 +73,7 @@ def decide_views(graph: Graph) -> None:
     fed = set(graph.inputs)
     for node in graph.nodes:
         if not isinstance(node.op, Reshape):
+            node.using = "" if node.using == "view" else node.using
             continue
         source, out = node.inputs[0], node.output
         assert source is not None

@@ -10,11 +10,13 @@ Columns are packed at compile time: blocks of `vectors` * lanes columns, inside 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr, Var
@@ -78,13 +80,20 @@ def choose_tile(target: Target, rows: int, columns: int, lanes: int) -> Tile:
     return min(candidates(target), key=lambda t: (round(cycles(t, rows, columns, lanes), 3), -t.rows))
 
 
+MOST_ROWS, MOST_VECTORS = 32, 8
+
+
 def parse_tile(using: str) -> Tile | None:
     """The tile of an edited `using conv_nhwc(tile=4x3)`."""
     if "tile=" not in using:
         return None
     text = using.split("tile=")[1].rstrip(")").split(",")[0]
-    rows, _, vectors = text.partition("x")
-    return Tile(int(rows), int(vectors)) if rows.isdigit() and vectors.isdigit() else None
+    match = re.fullmatch(r"(\d{1,3})x(\d{1,3})", text)
+    tile = Tile(int(match[1]), int(match[2])) if match else Tile(0, 0)
+    if not (1 <= tile.rows <= MOST_ROWS and 1 <= tile.vectors <= MOST_VECTORS):
+        hint = f"a tile is ROWSxVECTORS, such as `tile=6x2`: 1 to {MOST_ROWS} rows, 1 to {MOST_VECTORS} vectors"
+        raise UserError("bad-tile", f"{quoted(text)} in {quoted(using)} is not a tile", hint=hint)
+    return tile
 
 
 def pack_columns(matrix: Array, vectors: int, lanes: int) -> Array:

@@ -9,12 +9,16 @@ from __future__ import annotations
 from intaglio.ir.graph import Address
 from intaglio.ir.program import K, Program
 from intaglio.memory.checker import check
+from intaglio.memory.given import keep_given
 from intaglio.memory.lifetimes import align, find_storage
 from intaglio.memory.planner import lower_bound, place_buffers
 from intaglio.targets import Target
 
 
 def place(program: Program[K], target: Target) -> None:
+    """Addresses for everything; those of an edited IR file are kept if they can work."""
+    if keep_given(program, target):
+        return
     storage = find_storage(program, target.alignment)
     top = place_buffers(storage.buffers, target.alignment)
     base = storage.state_bytes

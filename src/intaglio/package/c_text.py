@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from intaglio.errors import OurFault, printable
+from intaglio.ir.names import KEYWORDS
 from intaglio.ir.types import DType
 
 C_TYPES = {
@@ -25,112 +26,12 @@ NPY_DESCR = {
 }  # fmt: skip
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_KEYWORDS = frozenset(
-    [
-        "auto",
-        "break",
-        "case",
-        "char",
-        "const",
-        "continue",
-        "default",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "extern",
-        "float",
-        "for",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "register",
-        "restrict",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "typedef",
-        "union",
-        "unsigned",
-        "void",
-        "volatile",
-        "while",
-        "_Bool",
-        "_Complex",
-        "_Imaginary",
-        "alignas",
-        "alignof",
-        "and",
-        "and_eq",
-        "asm",
-        "bitand",
-        "bitor",
-        "bool",
-        "catch",
-        "char8_t",
-        "char16_t",
-        "char32_t",
-        "class",
-        "co_await",
-        "co_return",
-        "co_yield",
-        "compl",
-        "concept",
-        "consteval",
-        "constexpr",
-        "constinit",
-        "const_cast",
-        "decltype",
-        "delete",
-        "dynamic_cast",
-        "explicit",
-        "export",
-        "false",
-        "friend",
-        "mutable",
-        "namespace",
-        "new",
-        "noexcept",
-        "not",
-        "not_eq",
-        "nullptr",
-        "operator",
-        "or",
-        "or_eq",
-        "private",
-        "protected",
-        "public",
-        "reinterpret_cast",
-        "requires",
-        "static_assert",
-        "static_cast",
-        "template",
-        "this",
-        "thread_local",
-        "throw",
-        "true",
-        "try",
-        "typeid",
-        "typename",
-        "using",
-        "virtual",
-        "wchar_t",
-        "xor",
-        "xor_eq",
-    ]
-)
 COMMENT_CHARACTERS = 100
 
 
 def is_identifier(name: str) -> bool:
     """Usable as a name in C99 and in C++ (headers are read by both)."""
-    return _IDENTIFIER.fullmatch(name) is not None and name not in _KEYWORDS
+    return _IDENTIFIER.fullmatch(name) is not None and name.lower() not in KEYWORDS
 
 
 def identifier(name: str) -> str:

@@ -1,0 +1,96 @@
+"""Addresses that an IR file gives: kept when they are sound, an error when they are not.
+
+    h: f32[1,8] @arena+64 = relu(x) using chain       the arena, where the person who edited it wants `h`
+
+Only working memory of layers has no line in the text; it is put into what is free. A value without an address, or a file that
+was written before the memory stage, means that everything is planned anew.
+"""
+
+from __future__ import annotations
+
+from intaglio.errors import ModelError, OurFault, quoted
+from intaglio.ir.graph import Address, Value
+from intaglio.ir.program import K, Program
+from intaglio.memory.checker import check
+from intaglio.memory.lifetimes import Storage, align, find_storage
+from intaglio.memory.planner import lower_bound
+from intaglio.targets import Target
+
+HINT = "delete the addresses (`@arena+...`) to have them planned anew"
+
+
+def keep_given(program: Program[K], target: Target) -> bool:
+    """False when there is no complete set of addresses. Raises ModelError when there is one that cannot work."""
+    graph = program.graph
+    values = [*graph.inputs, *(out for node in graph.nodes for out in node.outputs)]
+    if graph.stage != "memory" or not all(v.address is not None for v in values):
+        return False
+    storage = find_storage(program, target.alignment, in_place=False)
+    _in_their_regions(program, storage, target.alignment)
+    _place_scratch(program, storage, target.alignment)
+    tops = [b.offset + b.bytes for b in storage.buffers]
+    program.arena_bytes = align(max([storage.state_bytes, *tops]), target.alignment)
+    program.lower_bound_bytes = storage.state_bytes + lower_bound(find_storage(program, target.alignment).buffers, target.alignment)
+    program.in_place = _shared(program)
+    try:
+        check(program)
+    except OurFault as fault:
+        raise ModelError("bad-address", fault.message, where=graph.file, hint=HINT) from None
+    return True
+
+
+def _in_their_regions(program: Program[K], storage: Storage, alignment: int) -> None:
+    graph = program.graph
+    most = storage.state_bytes + sum(align(b.bytes, alignment) for b in storage.buffers)
+    for value, (region, at) in storage.outside.items():
+        if value.address != Address(region, at):
+            raise _fault(program, value, f"it lives at `{Address(region, at)}`")
+    for buffer in storage.buffers:
+        if buffer.scratch_of >= 0:
+            continue
+        first = buffer.values[0]
+        for value in buffer.values:
+            place = value.address
+            assert place is not None
+            if place.region != "arena":
+                raise _fault(program, value, "it lives in the arena")
+            if place.offset % alignment:
+                raise _fault(program, value, f"offsets are multiples of {alignment}")
+            if place.offset + buffer.bytes > most:
+                raise _fault(program, value, f"no plan of this network needs more than {most} bytes")
+            if place != first.address:
+                raise _fault(program, value, f"it is a view of {quoted(first.name)}, which is elsewhere")
+            buffer.offset = place.offset
+    for node in graph.nodes:  # values without bytes live nowhere in particular
+        for out in node.outputs:
+            if not out.type.bytes and out not in storage.outside:
+                out.address = Address("arena", storage.state_bytes)
+
+
+def _place_scratch(program: Program[K], storage: Storage, alignment: int) -> None:
+    for buffer in storage.buffers:
+        if buffer.scratch_of < 0:
+            continue
+        at = storage.state_bytes
+        alive = [b for b in storage.buffers if b.offset >= 0 and b.meets(buffer)]
+        for low, high in sorted((b.offset, b.offset + b.bytes) for b in alive):
+            if low - at >= buffer.bytes:
+                break
+            at = max(at, align(high, alignment))
+        buffer.offset = program.layers[buffer.scratch_of].scratch_offset = at
+
+
+def _shared(program: Program[K]) -> dict[str, str]:
+    """Outputs that take over the memory of an operand."""
+    shared: dict[str, str] = {}
+    for layer in program.layers:
+        for out in layer.node.outputs:
+            for value in layer.node.operands():
+                if not value.is_const and value.address == out.address and out.type.bytes:
+                    shared[out.name] = value.name
+    return shared
+
+
+def _fault(program: Program[K], value: Value, why: str) -> ModelError:
+    text = f"{quoted(value.name)} cannot be at `{value.address}`: {why}"
+    return ModelError("bad-address", text, where=program.graph.where(value.name), hint=HINT)
