@@ -12,21 +12,27 @@ from intaglio.frontends.reading import kind_of, read_source
 
 if TYPE_CHECKING:
     from intaglio.frontends.onnx.faults import Problem
+    from intaglio.ir.graph import Node
+    from intaglio.targets.target import Target
 
 
 def check_model(
     path: Path, target: str | None, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], json: bool
 ) -> int:
     """0 when all of it is supported, 1 when not."""
-    from intaglio.frontends.onnx import check
+    from intaglio.frontends.onnx import survey
+    from intaglio.passes import optimise
     from intaglio.targets.target import find_target
 
     wanted = find_target(target or "host")
     problems: list[Problem] = []
+    nodes: list[Node] = []
     if kind_of(path) == "onnx":
-        problems = check(path, dims=dims, shapes=shapes)
-    if not problems:
-        problems = _kernel_problems(path, wanted.name, dims, shapes)
+        problems, nodes = survey(path, dims=dims, shapes=shapes)
+    if not problems:  # the whole of it: what the passes make needs kernels too
+        source = read_source(path, dims, shapes, None, {}, lambda text: note(f"note: {text}"))
+        nodes = optimise(source.graph, wanted, disabled=frozenset(), observe=None).nodes
+    problems += _without_kernels(nodes, wanted)
     if json:
         rows = [{"node": p.node, "op": p.op, "reason": p.reason, "hint": p.hint} for p in problems]
         print_json({"supported": not problems, "problems": rows})
@@ -42,22 +48,13 @@ def check_model(
     return 1
 
 
-def _kernel_problems(
-    path: Path, target: str, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]
-) -> list[Problem]:
-    """The front end is content: does every operator have a kernel?"""
+def _without_kernels(nodes: list[Node], target: Target) -> list[Problem]:
     from intaglio.frontends.onnx.faults import Problem
-    from intaglio.kernels import lower
-    from intaglio.passes import optimise
-    from intaglio.targets.target import find_target
+    from intaglio.kernels.lower import missing_kernels
 
-    wanted = find_target(target)
-    source = read_source(path, dims, shapes, None, {}, lambda text: note(f"note: {text}"))
-    try:
-        lower(optimise(source.graph, wanted, disabled=frozenset(), observe=None), wanted)
-    except UserError as error:
-        return [Problem(node=error.where, op=error.slug, reason=error.message, hint=error.hint)]
-    return []
+    hint = "`intaglio targets` lists other targets; or replace it by other operators when exporting"
+    missing = missing_kernels(nodes, target)
+    return [Problem(n.source or n.output.name, n.op.NAME, e.message, hint, e.slug) for n, e in missing]
 
 
 def view_model(path: Path, output: Path | None, json: bool) -> None:

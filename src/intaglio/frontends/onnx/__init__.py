@@ -8,9 +8,9 @@ from typing import Any
 
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.onnx.faults import Fault, Problem
-from intaglio.ir.graph import Array, Graph, State, Value
+from intaglio.ir.graph import Array, Graph, Node, State, Value
 
-__all__ = ["Problem", "check", "load"]
+__all__ = ["Problem", "check", "load", "survey"]
 
 
 def load(
@@ -38,8 +38,15 @@ def check(
     path: str | Path, *, dims: dict[str, int] | None = None, shapes: dict[str, tuple[int, ...]] | None = None
 ) -> list[Problem]:
     """Everything that is unsupported, in one go. A file that cannot be read at all is still a ModelError."""
+    return survey(path, dims=dims, shapes=shapes)[0]
+
+
+def survey(
+    path: str | Path, *, dims: dict[str, int] | None = None, shapes: dict[str, tuple[int, ...]] | None = None
+) -> tuple[list[Problem], list[Node]]:
+    """The problems, and the nodes that could be imported in spite of them."""
     walk, _, _ = _walk(Path(path), dims or {}, shapes or {}, {}, collect=True)
-    return list(walk.problems)
+    return list(walk.problems), list(walk.nodes)
 
 
 def _walk(

@@ -70,17 +70,19 @@ def check_declared(walk: Walk, graph: Any, results: list[Item]) -> None:
         if isinstance(item, Unknown):
             continue
         if not isinstance(item, Value):
-            walk.problems.append(Problem(out.name, "output", "the output is a sequence or an optional", ""))
+            walk.problems.append(Problem(out.name, "output", "the output is a sequence or an optional", "give tensors as outputs"))
             continue
         if out.type.WhichOneof("value") != "tensor_type":
             continue
         tensor = out.type.tensor_type
         if tensor.elem_type and DTYPES.get(tensor.elem_type) is not item.dtype:
-            raise ModelError(
-                "shape-mismatch" if tensor.elem_type in DTYPES else "unsupported-type",
-                f"the output {quoted(out.name)} is {item.dtype.value}, which is not what the model declares",
-                where=walk.file, hint="the declared types of the model are wrong; export it again",
-            )  # fmt: skip
+            slug = "shape-mismatch" if tensor.elem_type in DTYPES else "unsupported-type"
+            reason = f"the output {quoted(out.name)} is {item.dtype.value}, which is not what the model declares"
+            hint = "the declared types of the model are wrong; export it again"
+            if not walk.collect:
+                raise ModelError(slug, reason, where=walk.file, hint=hint)
+            walk.problems.append(Problem(out.name, "output", reason, hint, slug, walk.file))
+            continue
         if not tensor.HasField("shape"):
             continue
         dims = [d.dim_value if d.WhichOneof("value") == "dim_value" else None for d in tensor.shape.dim]

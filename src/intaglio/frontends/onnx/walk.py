@@ -195,7 +195,8 @@ class Walk:
     def _fail(self, slug: str, reason: str, hint: str, node: Any, scope: Scope, name: str) -> None:
         op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
         if not hint:
-            hint = f"`intaglio check {self.file}` lists everything that is unsupported"
+            hint = "export the model again, with operands and attributes that fit"
+            hint = hint if self.collect else f"`intaglio check {self.file}` lists everything that is unsupported"
         if self.collect and self.depth == 1:
             self.problems.append(Problem(name, op, reason, hint, slug, self.place))
             self._poison(node, scope)
