@@ -1,0 +1,34 @@
+"""Ways through the convolution that small shapes do not take by themselves: caches are made small instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from intaglio.kernels.c_printer import print_kernel
+from kernel_cases import real
+from kernel_running import TARGETS, Case, assert_close, interpreted, prepare
+from kernel_tiles import conv, matmul
+
+CASES: dict[str, tuple[Case, str]] = {
+    "long rows go in chunks": (conv((1, 3, 64, 4), 11, (3, 3), pads=(1, 1, 1, 1)), "chunk_end"),
+    "long rows, strided and dilated": (conv((1, 5, 90, 4), 9, (2, 3), (2, 2), (1, 2, 1, 0), (1, 2)), "chunk_end"),
+    "long rows in groups": (conv((2, 3, 64, 4), 10, (1, 3), pads=(0, 1, 0, 1), group=2), "chunk_end"),
+    "high images go in stripes": (conv((1, 23, 6, 4), 9, (3, 3), pads=(1, 1, 1, 1)), "stripe"),
+    "many pixels of a 1x1 go in chunks": (conv((1, 9, 9, 8), 11, (1, 1)), "chunk"),
+    "many rows of a product go in chunks": (matmul(real(50, 16), real(16, 19)), "chunk"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("isa", ["avx2", "neon", "scalar"])
+def test_a_small_cache(isa: str, name: str) -> None:
+    case, word = CASES[name]
+    target = replace(TARGETS[isa], l2_bytes=1024)
+    kernel = prepare(case, target).lowered.kernel
+    kernel.name = "k"
+    assert word in print_kernel(kernel)
+    code, results = interpreted(case, target)
+    assert code == 0
+    assert_close(case, results, case.expected())

@@ -1,0 +1,61 @@
+"""Every float ONNX model of the shared set, compiled, run step by step in this process, against its reference."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import intaglio
+
+FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "models"
+MODELS: list[dict[str, Any]] = []
+if (FOLDER / "manifest.json").exists():
+    MODELS = [m for m in json.loads((FOLDER / "manifest.json").read_text()) if m["format"] == "onnx"]
+SLOW = {"basicpitch_onnx", "swift_f0", "ultraface_rfb320_simpl", "ppocr_cls", "fastestdet"}
+
+pytestmark = pytest.mark.skipif(not MODELS, reason="the shared models are not there")
+
+
+def entries() -> list[Any]:
+    return [pytest.param(m, id=m["id"], marks=pytest.mark.slow if m["id"] in SLOW else []) for m in MODELS]
+
+
+@pytest.mark.parametrize("entry", entries())
+def test_a_real_model_runs_like_its_reference(entry: dict[str, Any], tmp_path: Path) -> None:
+    shapes = {f"in{i}": tuple(shape) for i, (_, _, shape) in enumerate(entry["inputs"])}
+    package = intaglio.compile(FOLDER / entry["file"], output=tmp_path / "package", shapes=shapes, library_only=True)
+    reference = np.load(FOLDER / entry["ref"])
+    noise = max(v["max"] for v in entry["vendor_disagreement"].values())
+    count = entry["samples"]
+    worst: dict[int, float] = {}
+    for step in range(count):
+        inputs = {f"in{i}": np.asarray(reference[f"in{i}"][step]) for i in range(len(entry["inputs"]))}
+        results = list(package.run(inputs).values())
+        for i, result in enumerate(results):
+            if f"out{i}" not in reference:
+                continue
+            exact = np.asarray(reference[f"out{i}"][step], np.float64)
+            assert result.shape == exact.shape
+            bound = max(1e-4 * float(np.abs(exact).max(initial=0.0)) + 1e-6, noise)
+            worst[i] = max(worst.get(i, 0.0), float(np.abs(result - exact).max(initial=0.0)) / bound)
+    assert worst and max(worst.values()) <= 1.0, f"error over bound, by output: {worst}"
+
+
+@pytest.mark.parametrize("name", ["dtln1_onnx"])
+def test_a_state_that_the_package_carries_is_the_state_fed_by_hand(name: str, tmp_path: Path) -> None:
+    entry = next(m for m in MODELS if m["id"] == name)
+    reference = np.load(FOLDER / entry["ref"])
+    fed, made = entry["inputs"][1][0], entry["outputs"][1][0]
+    by_hand = intaglio.compile(FOLDER / entry["file"], output=tmp_path / "a", library_only=True)
+    carried = intaglio.compile(FOLDER / entry["file"], output=tmp_path / "b", states={fed: made}, library_only=True)
+    state = np.zeros_like(reference["in1"][0])
+    steps = carried.run_steps({"in0": reference["in0"][:4]})
+    for step in range(4):
+        results = by_hand.run({"in0": reference["in0"][step], "in1": state})
+        state = results[made]
+        first = next(iter(results))
+        np.testing.assert_array_equal(steps[first][step], results[first])
