@@ -121,7 +121,7 @@ def test_a_mistyped_command(intaglio: Intaglio, words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "slug"),
     [
-        ("model.tflite", b"\x1c\0\0\0TFL3", "unsupported-format"),
+        ("model.tflite", b"\x1c\0\0\0TFL3", "not-a-model"),
         ("model.onnx", b"\x1c\0\0\0TFL3", "unsupported-format"),
         ("model.pt2", b"PK\x03\x04", "unsupported-format"),
         ("model.keras", b"PK\x03\x04", "unsupported-format"),

@@ -42,10 +42,20 @@ def read_source(
         if name:
             graph.name = _clean_name(name)
         return Source(graph, _digest(path), is_onnx=False)
-    from intaglio.frontends.onnx import load
-
     if name:
         _clean_name(name)
+    if kind == "tflite":
+        from intaglio.frontends.tflite import load as load_tflite
+
+        if states or constants:
+            hint = "a TFLite model says itself what its state is"
+            raise UserError("bad-option", "`--state` is for ONNX models", hint=hint)
+        graph, notes = load_tflite(path, dims=dims, shapes=shapes, name=name)
+        for text in notes:
+            note(text)
+        return Source(graph, _digest(path), is_onnx=False)
+    from intaglio.frontends.onnx import load
+
     graph, notes = load(path, dims=dims, shapes=shapes, name=name, states=list(states.items()), constants=constants)
     for text in notes:
         note(text)
@@ -53,7 +63,7 @@ def read_source(
 
 
 def kind_of(path: Path) -> str:
-    """`ir` or `onnx`; everything else is an error that says what it is."""
+    """`ir`, `tflite` or `onnx`; everything else is an error that says what it is."""
     shown = quoted(str(path), 200)
     try:
         mode = os.stat(path).st_mode
@@ -70,9 +80,11 @@ def kind_of(path: Path) -> str:
         raise ModelError("cannot-read", f"cannot read {shown}: {getattr(error, 'strerror', error)}") from None
     if start.startswith(b"intaglio-ir"):
         return "ir"
+    if start[4:8] == b"TFL3" or path.suffix == ".tflite":
+        return "tflite"
     foreign = _foreign(path, start)
     if foreign:
-        hint = "export the model to ONNX; ONNX models and IR files are read now"
+        hint = "export the model to ONNX; ONNX and TFLite models and IR files are read now"
         raise ModelError("unsupported-format", f"{shown} is {foreign}, which is not supported yet", hint=hint)
     if path.suffix == ".ig":
         raise ModelError("not-ir", f"{shown} does not start with `intaglio-ir 1`", hint="is it an IR file?")
@@ -80,8 +92,6 @@ def kind_of(path: Path) -> str:
 
 
 def _foreign(path: Path, start: bytes) -> str:
-    if start[4:8] == b"TFL3" or path.suffix == ".tflite":
-        return "a TensorFlow Lite model"
     if start.startswith(b"PK\x03\x04"):
         return "a Keras model" if path.suffix == ".keras" else "a PyTorch or other zip archive"
     if start.startswith(b"\x89HDF") or path.suffix in (".h5", ".keras"):

@@ -4,10 +4,12 @@ from intaglio.kernels import (
     contract,
     conv,
     elementwise,
+    hybrid,
     index,
     matmul,
     movement,
     normalize,
+    quantised,
     recurrent,
     reduce,
     resample,
@@ -20,6 +22,6 @@ from intaglio.kernels.program import Program
 
 __all__ = ["Program", "lower"]
 _BUILDERS = (  # importing registers; the fast path of an operator stands before the general one
-    window, conv, window_general, matmul, elementwise, movement, reduce, normalize, index, resample, sample,
+    window, conv, window_general, matmul, elementwise, movement, reduce, normalize, index, resample, quantised, hybrid, sample,
     recurrent, contract,
 )  # fmt: skip

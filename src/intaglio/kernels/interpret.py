@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,8 @@ from intaglio.kernels.loop import (
 )
 from intaglio.kernels.math import FUNCTION_MEANING, vector_function
 from intaglio.ops.base import f32_to_bf16, widen
+from intaglio.ops.fixed_point import doubling_high_multiply, rounding_shift, scale32, scale64, scale_once
+from intaglio.ops.gemmlowp import one_over_one_plus
 
 _COMPARE = {
     "lt": np.less,
@@ -43,6 +45,21 @@ _COMPARE = {
     "ne": np.not_equal,
 }
 Scalar = int | float | bool | np.generic | Array
+
+
+def _reciprocal(total: Array, zeros: Array) -> Array:
+    return one_over_one_plus((total << zeros) - (1 << 31))
+
+
+FIXED_POINT_MEANING: dict[str, Callable[..., Array]] = {
+    "doubling_high_multiply": doubling_high_multiply,
+    "rounding_shift": rounding_shift,
+    "scale32": scale32,
+    "scale_once": scale_once,
+    "scale64": scale64,
+    "leading_zeros": lambda x: np.asarray(32 - int(x).bit_length()),
+    "softmax_reciprocal": _reciprocal,
+}
 
 
 class _Failed(Exception):
@@ -144,6 +161,8 @@ class _Machine:
             return np.asarray(_COMPARE[name](np.asarray(args[0]), np.asarray(args[1])))
         if name == "not":
             return not args[0]
+        if name.startswith("fn_") and name[3:] in FIXED_POINT_MEANING:
+            return np.asarray(FIXED_POINT_MEANING[name[3:]](*[np.asarray(a, np.int64) for a in args])).astype(numpy_type(to))[()]
         if name.startswith("fn_") and name[3:] in FUNCTION_MEANING:
             wide = [np.asarray(a, np.float64) for a in args]
             return np.asarray(FUNCTION_MEANING[name[3:]](*wide)).astype(numpy_type(to))[()]

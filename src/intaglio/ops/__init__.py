@@ -70,6 +70,7 @@ from intaglio.ops.convert import (
     Quantize,
 )
 from intaglio.ops.evaluate import evaluate_graph
+from intaglio.ops.hybrid import HybridConv, HybridMatMul
 from intaglio.ops.index import (
     Gather,
     GatherElements,
@@ -105,6 +106,8 @@ from intaglio.ops.pool import (
     MaxPool,
     MaxPoolIndices,
 )
+from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul, QMul, Requantize
+from intaglio.ops.quantised_rows import QAveragePool, QMean, QResize, QSoftmax
 from intaglio.ops.recurrent import (
     Gru,
     Lstm,
@@ -210,6 +213,8 @@ __all__ = [
     "Gru",
     "HardSigmoid",
     "HardSwish",
+    "HybridConv",
+    "HybridMatMul",
     "IsInf",
     "IsNan",
     "LayerNorm",
@@ -222,6 +227,7 @@ __all__ = [
     "LogicalNot",
     "LogicalOr",
     "LogicalXor",
+    "Lookup",
     "LpPool",
     "Lrn",
     "Lstm",
@@ -240,10 +246,19 @@ __all__ = [
     "Pad",
     "Pow",
     "Prelu",
+    "QAdd",
+    "QAveragePool",
+    "QConv",
+    "QMatMul",
+    "QMean",
+    "QMul",
+    "QResize",
+    "QSoftmax",
     "Quantize",
     "Reciprocal",
     "Reduce",
     "Relu",
+    "Requantize",
     "Reshape",
     "Resize",
     "ReverseSequence",

@@ -56,6 +56,7 @@ class Quantize(Elementwise):
     to: DType = DType.U8
     low: int = 0
     high: int = 255
+    half_away: bool = False  # TFLite's rounding; ONNX rounds half to even
 
     def result(self, *dtypes: DType) -> DType:
         if not self.to.is_int:
@@ -64,7 +65,9 @@ class Quantize(Elementwise):
 
     def compute(self, *arrays: Array) -> Array:
         x, scale, zero_point = arrays
-        steps = np.rint(np.divide(x.astype(scale.dtype), scale)).astype(np.float64)
+        scaled = np.divide(x.astype(scale.dtype), scale)
+        rounded = np.sign(scaled) * np.floor(np.abs(scaled) + scale.dtype.type(0.5)) if self.half_away else np.rint(scaled)
+        steps = rounded.astype(np.float64)
         moved = np.add(steps, zero_point.astype(np.float64))
         return np.asarray(np.fmin(np.fmax(moved, self.low), self.high)).astype(self.to.numpy)
 

@@ -1,0 +1,131 @@
+"""TFLite files as graphs. The library with the schema is imported when the first file is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from intaglio.errors import ModelError, UserError, quoted
+from intaglio.frontends.onnx.faults import Problem
+from intaglio.frontends.onnx.names import Names, identifier
+from intaglio.frontends.tflite.container import Model, read_model
+from intaglio.frontends.tflite.walk import Walk, type_quant
+from intaglio.ir.graph import Graph, Node, State, Value
+from intaglio.ir.types import TensorType
+from intaglio.ops.control import Copy
+
+
+def load(
+    path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], name: str | None = None
+) -> tuple[Graph, list[str]]:
+    model = read_model(path)
+    walk = Walk(model)
+    graph, notes = _graph(walk, shapes, name or path.stem)
+    if dims:
+        raise UserError(
+            "unknown-dimension",
+            f"a TFLite model has no named dimensions, got `--dim {next(iter(dims))}`",
+            hint="use `--shape INPUT=...`",
+        )
+    return graph, notes
+
+
+def check(path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]) -> list[Problem]:
+    walk = Walk(read_model(path), collect=True)
+    _graph(walk, shapes, path.stem)
+    return walk.problems
+
+
+def _graph(walk: Walk, shapes: dict[str, tuple[int, ...]], name: str) -> tuple[Graph, list[str]]:
+    model, main = walk.model, walk.model.subgraphs[0]
+    notes: list[str] = []
+    inputs: list[Value] = []
+    given: dict[int, Value] = {}
+    left = dict(shapes)
+    for position, index in enumerate(main.inputs):
+        tensor = main.tensors[index]
+        origin = model.signature.get(index, tensor.name)
+        if tensor.dtype is None:
+            raise ModelError("unsupported-type", f"the input {quoted(origin)} is not a tensor of numbers", where=model.file)
+        asked = left.pop(origin, None) or left.pop(f"in{position}", None)
+        if asked is not None and asked != tensor.shape:
+            fits = len(asked) == len(tensor.shape) and all(
+                a == b or n in tensor.open_axes for n, (a, b) in enumerate(zip(asked, tensor.shape, strict=True))
+            )
+            hint = "the other axes are fixed in the file"
+            if not fits:
+                raise UserError(
+                    "shape-mismatch",
+                    f"the input {quoted(origin)} is {list(tensor.shape)}, not {list(asked)}",
+                    where=model.file,
+                    hint=hint,
+                )
+            raise UserError(
+                "unsupported-operator",
+                f"TFLite models are compiled for the shape in the file: {list(tensor.shape)}",
+                where=model.file,
+            )
+        value = Value("", TensorType(tensor.dtype, tensor.shape, quant=type_quant(tensor.quant)), origin)
+        inputs.append(value)
+        given[index] = value
+    if left:
+        names = ", ".join(quoted(v.origin) for v in inputs)
+        raise UserError("unknown-input", f"there is no input {quoted(next(iter(left)))}", where=model.file, hint=f"inputs: {names}")
+    values = walk.run(main, given)
+    if walk.problems:
+        return Graph("model"), notes
+    return _finish(walk, model, inputs, values, name), notes
+
+
+def _finish(walk: Walk, model: Model, inputs: list[Value], values: dict[int, Value], name: str) -> Graph:
+    main = model.subgraphs[0]
+    produced = {v for node in walk.nodes for v in node.outputs}
+    outputs: list[Value] = []
+    names: list[str] = []
+    for index in main.outputs:
+        if index not in values:
+            raise ModelError("bad-graph", f"the output {quoted(main.tensors[index].name)} is never made", where=model.file)
+        outputs.append(_own(walk, values[index], produced, outputs))
+        names.append(model.signature.get(index, main.tensors[index].name))
+    states: list[State] = []
+    for variable in dict.fromkeys(walk.variables.values()):
+        if variable.entry is None or variable.now is variable.entry or variable.now is None:
+            continue
+        if variable.start is not None and np.any(variable.start):
+            raise ModelError(
+                "unsupported-operator", f"the state {quoted(variable.name)} does not start as zeros", where=model.file,
+                hint="state starts as zeros in this version",
+            )  # fmt: skip
+        states.append(State(variable.entry, _own(walk, variable.now, produced, [*outputs, *(s.output for s in states)])))
+    graph = Graph(identifier(name, "model"), [*inputs, *walk.extra_inputs], outputs, [])
+    graph.states, graph.output_names = states, names
+    needed = {*outputs, *(s.output for s in states)}
+    for node in reversed(walk.nodes):
+        if node.op.EFFECT or any(o in needed for o in node.outputs):
+            graph.nodes.insert(0, node)
+            needed.update(node.operands())
+    _name(graph)
+    return graph
+
+
+def _own(walk: Walk, value: Value, produced: set[Value], taken: list[Value]) -> Value:
+    """An output that is an input, a constant or another output too gets a copy of its own."""
+    if value in produced and not any(value is t for t in taken):
+        return value
+    copy = Value("", value.type, value.origin)
+    walk.nodes.append(Node(Copy(), [value], [copy], value.origin))
+    return copy
+
+
+def _name(graph: Graph) -> None:
+    names = Names()
+    for n, value in enumerate(graph.inputs):
+        value.name = names.take(value.origin, f"in{n}")
+    for node in graph.nodes:
+        for operand in node.operands():
+            if not operand.name:
+                operand.name = names.take(operand.origin or "c", "c")
+        for out in node.outputs:
+            out.name = names.take(out.origin or node.op.NAME, node.op.NAME)
+    graph.names = {v.name for v in graph.values()}

@@ -1,0 +1,252 @@
+"""Convolutions, fully connected layers, matrix products and pooling."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.tflite.container import Tensor
+from intaglio.frontends.tflite.rows.activation import activate, bounds
+from intaglio.frontends.tflite.walk import Call, constant, importer
+from intaglio.ir.graph import Value
+from intaglio.ir.types import DType, Layout
+from intaglio.ops import AveragePool, Clip, Conv, ConvTranspose, MatMul, MaxPool, Mul, Reshape, Sqrt
+from intaglio.ops.fixed_point import quantize_multiplier, quantize_multipliers
+from intaglio.ops.hybrid import HybridConv, HybridMatMul
+from intaglio.ops.quantised import QConv, QMatMul
+from intaglio.ops.quantised_rows import QAveragePool
+
+_QUANTISED = (DType.I8, DType.U8, DType.I16)
+
+
+def same_pads(size: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
+    out = -(-size // stride)
+    total = max((out - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
+    return total // 2, total - total // 2
+
+
+def window_pads(
+    call: Call,
+    padding: int,
+    spatial: tuple[int, int],
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+) -> tuple[int, int, int, int]:
+    if min(*strides, *dilations) < 1:
+        raise Fault("bad-attribute", f"strides {list(strides)} or dilations {list(dilations)} are not positive")
+    if padding == 1:
+        return (0, 0, 0, 0)
+    top, bottom = same_pads(spatial[0], kernel[0], strides[0], dilations[0])
+    left, right = same_pads(spatial[1], kernel[1], strides[1], dilations[1])
+    return (top, left, bottom, right)
+
+
+def filter_of(call: Call, i: int) -> Value:
+    value = call.value(i)
+    if value.data is None:
+        raise Fault("unsupported-operator", "its weights are computed")
+    return value
+
+
+def bias_of(call: Call, i: int) -> Value | None:
+    return call.value(i) if call.has(i) else None
+
+
+def channel_multipliers(call: Call, x: Tensor, w: Tensor, out: Tensor, channels: int) -> tuple[Value, Value]:
+    """input scale * filter scale / output scale per output channel, in doubles."""
+    if w.quant is None or out.quant is None:
+        raise Fault("bad-quantisation", "the weights or the result have no quantisation parameters")
+    x_scale, _ = call.quant(x)
+    y_scale, _ = call.quant(out)
+    scales = np.broadcast_to(w.quant.scale, (channels,)) if w.quant.scale.size in (1, channels) else None
+    if scales is None:
+        raise Fault("bad-quantisation", f"there are {w.quant.scale.size} scales for {channels} channels")
+    if np.any(w.quant.zero_point != 0) and w.dtype is DType.I8:
+        raise Fault("bad-quantisation", "signed weights have a zero point that is not 0")
+    multiplier, shift = quantize_multipliers(x_scale * scales.astype(np.float64) / y_scale)
+    return constant(multiplier), constant(shift)
+
+
+def product_multiplier(call: Call, x: Tensor, w: Tensor, out: Tensor, channels: int) -> tuple[Value, Value]:
+    """One factor for all: the product of the scales is rounded to float first, as the reference does."""
+    x_scale, _ = call.quant(x)
+    y_scale, _ = call.quant(out)
+    w_scale, _ = call.quant(w)
+    real = float(np.float32(x_scale) * np.float32(w_scale)) / y_scale
+    multiplier, shift = quantize_multiplier(real)
+    return constant(np.full(channels, multiplier, np.int32)), constant(np.full(channels, shift, np.int32))
+
+
+def _zero(tensor: Tensor) -> int:
+    return int(tensor.quant.zero_point[0]) if tensor.quant is not None else 0
+
+
+@importer("CONV_2D", "DEPTHWISE_CONV_2D")
+def convolution(call: Call) -> None:
+    o = call.options
+    depthwise = call.operator.op == "DEPTHWISE_CONV_2D"
+    x, weights = call.value(0), filter_of(call, 1)
+    assert weights.data is not None
+    if x.type.rank != 4 or weights.type.rank != 4:
+        raise Fault("shape-mismatch", f"an image of {list(x.shape)} and a filter of {list(weights.shape)}")
+    kernel = (weights.shape[1], weights.shape[2])
+    strides, dilations = (o.StrideH(), o.StrideW()), (o.DilationHFactor(), o.DilationWFactor())
+    pads = window_pads(call, o.Padding(), (x.shape[1], x.shape[2]), kernel, strides, dilations)
+    channels = x.shape[3]
+    if depthwise:  # [1, kh, kw, C*m]
+        group, outs = channels, weights.shape[3]
+        w = np.ascontiguousarray(weights.data[0].transpose(2, 0, 1)[:, None])
+    else:  # [O, kh, kw, I/group]
+        outs = weights.shape[0]
+        group = channels // weights.shape[3] if weights.shape[3] else 0
+        w = np.ascontiguousarray(weights.data.transpose(0, 3, 1, 2))
+    if group < 1 or w.shape[1] * group != channels or outs % group:
+        raise Fault("shape-mismatch", f"an image of {list(x.shape)} and a filter of {list(weights.shape)}")
+    act, out = o.FusedActivationFunction(), call.out()
+    turned = constant(w, weights.dtype, weights.origin)
+    if x.dtype in _QUANTISED:
+        low, high = bounds(call, act, out)
+        if x.dtype is DType.U8:
+            multiplier, shift = product_multiplier(call, call.tensor(0), call.tensor(1), out, outs)
+        else:
+            multiplier, shift = channel_multipliers(call, call.tensor(0), call.tensor(1), out, outs)
+        w_zero = _zero(call.tensor(1)) if x.dtype is DType.U8 else 0
+        op = QConv(strides, pads, dilations, group, call.quant(call.tensor(0))[1], w_zero, call.quant(out)[1], low, high, x.dtype)
+        call.give(call.emit(op, x, turned, bias_of(call, 2), multiplier, shift))
+        return
+    if weights.dtype in (DType.I8, DType.U8):
+        call.give(activate(call, _hybrid_conv(call, x, turned, strides, pads, dilations, group), act))
+        return
+    conv = Conv(strides, pads, dilations, group, Layout.NHWC)
+    call.give(activate(call, call.emit(conv, x, turned, bias_of(call, 2)), act))
+
+
+def _hybrid_conv(
+    call: Call,
+    x: Value,
+    w: Value,
+    strides: tuple[int, int],
+    pads: tuple[int, int, int, int],
+    dilations: tuple[int, int],
+    group: int,
+) -> Value:
+    """Float image, 8-bit weights: the image is quantised as it comes, per batch entry (see HybridMatMul for the rule)."""
+    quant = call.tensor(1).quant
+    if quant is None:
+        raise Fault("bad-quantisation", "the weights have no quantisation parameters")
+    outs = w.shape[0]
+    scale = constant(np.broadcast_to(quant.scale, (outs,)).astype(np.float32))
+    return call.emit(HybridConv(strides, pads, dilations, group, quant.scale.size > 1), x, w, scale, bias_of(call, 2))
+
+
+@importer("TRANSPOSE_CONV")
+def transpose_conv(call: Call) -> None:
+    o = call.options
+    shape = [int(d) for d in call.known(0, "shape")]
+    weights, x = filter_of(call, 1), call.value(2)
+    assert weights.data is not None
+    if x.dtype is not DType.F32:
+        raise Fault("unsupported-operator", "transposed convolution of integers is not supported yet")
+    kernel, strides = weights.shape[1:3], (o.StrideH(), o.StrideW())
+    pads = transposed_pads(shape, x.shape, kernel, strides)
+    w = np.ascontiguousarray(weights.data.transpose(3, 0, 1, 2))  # [O,kh,kw,I] -> [I,O,kh,kw]
+    op = ConvTranspose(strides, pads[0], (1, 1), 1, pads[1], Layout.NHWC)
+    y = call.emit(op, x, constant(w, weights.dtype, weights.origin), bias_of(call, 3))
+    act = o.FusedActivationFunction() if hasattr(o, "FusedActivationFunction") else 0
+    call.give(activate(call, y, act))
+
+
+def transposed_pads(
+    shape: list[int], x: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, int]
+) -> tuple[tuple[int, int, int, int], tuple[int, int]]:
+    """Pads and output padding that give the asked shape: what the forward convolution would have padded."""
+    begin, end, more = [], [], []
+    for axis in (0, 1):
+        full = (x[axis + 1] - 1) * strides[axis] + kernel[axis]
+        total = full - shape[axis + 1]
+        before = max(total, 0) // 2
+        begin.append(before)
+        end.append(max(total - before, 0))
+        more.append(max(-total, 0))
+    return (begin[0], begin[1], end[0], end[1]), (more[0], more[1])
+
+
+@importer("FULLY_CONNECTED")
+def fully_connected(call: Call) -> None:
+    o = call.options
+    x, weights = call.value(0), call.value(1)
+    if weights.type.rank != 2 or x.type.elements % max(weights.shape[1], 1):
+        raise Fault("shape-mismatch", f"{list(x.shape)} times weights of {list(weights.shape)}")
+    outs, depth = weights.shape
+    rows = x.type.elements // depth
+    flat = call.emit(Reshape((rows, depth)), x) if x.shape != (rows, depth) else x
+    out, act = call.out(), o.FusedActivationFunction()
+    shape = (*x.shape[:-1], outs) if o.KeepNumDims() else (rows, outs)
+    if x.dtype in _QUANTISED:
+        w = call.tensor(1)
+        per_channel = w.quant is not None and w.quant.scale.size > 1
+        multiplier, shift = (channel_multipliers if per_channel else product_multiplier)(call, call.tensor(0), w, out, outs)
+        low, high = bounds(call, act, out)
+        op = QMatMul(
+            True, call.quant(call.tensor(0))[1], _zero(w), call.quant(out)[1], low, high, out.dtype or DType.I8, x.dtype is DType.I8
+        )
+        y = call.emit(op, flat, weights, bias_of(call, 2), multiplier, shift)
+    elif weights.dtype in (DType.I8, DType.U8):
+        y = activate(call, _hybrid_dense(call, o, flat, weights), act)
+    else:
+        y = activate(call, call.emit(MatMul(transpose_b=True), flat, weights, bias_of(call, 2)), act)
+    call.give(call.emit(Reshape(shape), y) if y.shape != shape else y)
+
+
+def _hybrid_dense(call: Call, o: object, flat: Value, weights: Value) -> Value:
+    quant = call.tensor(1).quant
+    if quant is None:
+        raise Fault("bad-quantisation", "the weights have no quantisation parameters")
+    scale = constant(np.broadcast_to(quant.scale, (weights.shape[0],)).astype(np.float32))
+    asymmetric = bool(getattr(o, "AsymmetricQuantizeInputs", lambda: False)())
+    return call.emit(HybridMatMul(asymmetric), flat, weights, scale, bias_of(call, 2))
+
+
+@importer("BATCH_MATMUL")
+def batch_matmul(call: Call) -> None:
+    o = call.options
+    a, b = call.value(0), call.value(1)
+    if a.dtype in _QUANTISED:
+        out = call.out()
+        if o.AdjX() or o.AdjY():
+            raise Fault("unsupported-operator", "a transposed product of integers is not supported")
+        multiplier, shift = product_multiplier(call, call.tensor(0), call.tensor(1), out, b.shape[-1])
+        info = np.iinfo(a.dtype.numpy)
+        zeros = [call.quant(call.tensor(0))[1], call.quant(call.tensor(1))[1], call.quant(out)[1]]
+        op = QMatMul(False, zeros[0], zeros[1], zeros[2], int(info.min), int(info.max), a.dtype)
+        call.give(call.emit(op, a, b, None, multiplier, shift))
+        return
+    call.give(call.emit(MatMul(bool(o.AdjX()), bool(o.AdjY())), a, b))
+
+
+@importer("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
+def pooling(call: Call) -> None:
+    o, x, out = call.options, call.value(0), call.out()
+    kernel, strides = (o.FilterHeight(), o.FilterWidth()), (o.StrideH(), o.StrideW())
+    if x.type.rank != 4 or min(kernel) < 1:
+        raise Fault("shape-mismatch", f"pooling of {list(x.shape)} by {list(kernel)}")
+    pads = window_pads(call, o.Padding(), (x.shape[1], x.shape[2]), kernel, strides, (1, 1))
+    act = o.FusedActivationFunction()
+    if call.operator.op == "MAX_POOL_2D":
+        y = call.emit(MaxPool(kernel, strides, pads, (1, 1), Layout.NHWC), x)
+        if x.dtype in _QUANTISED:
+            low, high = bounds(call, act, out)
+            info = np.iinfo(x.dtype.numpy)
+            y = y if (low, high) == (info.min, info.max) else call.emit(Clip(float(low), float(high)), y)
+        else:
+            y = activate(call, y, act)
+    elif call.operator.op == "L2_POOL_2D":
+        square = call.emit(Mul(), x, x)
+        y = activate(call, call.emit(Sqrt(), call.emit(AveragePool(kernel, strides, pads, (1, 1), Layout.NHWC), square)), act)
+    elif x.dtype in _QUANTISED:
+        low, high = bounds(call, act, out)
+        y = call.emit(QAveragePool(kernel, strides, pads, low, high), x)
+    else:
+        y = activate(call, call.emit(AveragePool(kernel, strides, pads, (1, 1), Layout.NHWC), x), act)
+    call.give(y)

@@ -1,0 +1,104 @@
+"""Tables of 256 entries for functions of 8-bit integers, by the arithmetic of TFLite's reference kernels.
+
+Logistic and tanh are computed there in fixed point (gemmlowp); others go through float."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from intaglio.frontends.tflite.rows.activation import round_away
+from intaglio.ir.graph import Array
+from intaglio.ir.types import DType
+from intaglio.ops.fixed_point import quantize_multiplier, rounding_shift, scale32
+from intaglio.ops.gemmlowp import logistic, tanh
+
+Params = tuple[float, int]
+Maker = Callable[[DType, Params, Params], Array]
+
+
+def _range(dtype: DType) -> Array:
+    info = np.iinfo(dtype.numpy)
+    return np.arange(int(info.min), int(info.max) + 1, dtype=np.int64)
+
+
+def _radius(integer_bits: int, left_shift: int) -> int:
+    """Beyond this the fixed-point argument would overflow: the function is flat there."""
+    return math.floor(1.0 * ((1 << integer_bits) - 1) * (1 << (31 - integer_bits)) / (1 << left_shift))
+
+
+def _logistic(dtype: DType, x: Params, y: Params) -> Array:
+    """Result in 1/256 with the lowest value for 0: what a quantised sigmoid always has."""
+    scale, zero = x
+    multiplier, shift = quantize_multiplier(scale * (1 << (31 - 4)))
+    radius = _radius(4, shift)
+    centred = _range(dtype) - zero
+    argument = scale32(np.clip(centred, -radius, radius), np.asarray(multiplier), np.asarray(shift))
+    in_q0 = logistic(argument)  # 0.31
+    in_q23 = rounding_shift(in_q0, np.asarray(23))
+    info = np.iinfo(dtype.numpy)
+    inside = np.clip(in_q23 + int(info.min), int(info.min), int(info.max))
+    values = np.where(centred <= -radius, int(info.min), np.where(centred >= radius, int(info.max), inside))
+    return values.astype(dtype.numpy)
+
+
+def _tanh(dtype: DType, x: Params, y: Params) -> Array:
+    scale, zero = x
+    multiplier, shift = quantize_multiplier(scale * (1 << (31 - 4)))
+    radius = _radius(4, shift)
+    centred = _range(dtype) - zero
+    argument = scale32(np.clip(centred, -radius, radius), np.asarray(multiplier), np.asarray(shift))
+    in_q24 = rounding_shift(tanh(argument), np.asarray(24))
+    info = np.iinfo(dtype.numpy)
+    middle = 128 if dtype is DType.U8 else 0
+    inside = np.clip(in_q24 + middle, int(info.min), int(info.max))
+    values = np.where(centred <= -radius, int(info.min), np.where(centred >= radius, int(info.max), inside))
+    return values.astype(dtype.numpy)
+
+
+def _through_float(function: Callable[[float], float]) -> Maker:
+    def make(dtype: DType, x: Params, y: Params) -> Array:
+        info = np.iinfo(dtype.numpy)
+        inverse = np.float32(1.0) / np.float32(y[0])
+        out = []
+        for stored in _range(dtype):
+            real = np.float32(x[0]) * np.float32(int(stored) - x[1])
+            value = np.float32(function(float(real)))
+            scaled = float(value * inverse)
+            rounded = round_away(scaled) if math.isfinite(scaled) else (int(info.max) if scaled > 0 else int(info.min))
+            out.append(min(max(rounded + y[1], int(info.min)), int(info.max)))
+        return np.asarray(out, dtype.numpy)
+
+    return make
+
+
+def leaky_table(dtype: DType, x: Params, y: Params, alpha: float) -> Array:
+    info = np.iinfo(dtype.numpy)
+    identity = quantize_multiplier(float(np.float32(x[0]) / np.float32(y[0])))
+    slope = quantize_multiplier(float(np.float32(x[0]) * np.float32(alpha) / np.float32(y[0])))
+    centred = _range(dtype) - x[1]
+    straight = scale32(centred, np.asarray(identity[0]), np.asarray(identity[1]))
+    bent = scale32(centred, np.asarray(slope[0]), np.asarray(slope[1]))
+    values = y[1] + np.where(centred >= 0, straight, bent)
+    return np.asarray(np.clip(values, int(info.min), int(info.max))).astype(dtype.numpy)
+
+
+def _elu(x: float) -> float:
+    return x if x >= 0 else math.expm1(x)
+
+
+def _rsqrt(x: float) -> float:
+    return 1.0 / math.sqrt(x) if x > 0 else math.inf
+
+
+TABLES: dict[str, Maker] = {
+    "LOGISTIC": _logistic,
+    "TANH": _tanh,
+    "EXP": _through_float(math.exp),
+    "LOG": _through_float(lambda x: math.log(x) if x > 0 else -math.inf),
+    "ELU": _through_float(_elu),
+    "ABS": _through_float(abs),
+    "RSQRT": _through_float(_rsqrt),
+}

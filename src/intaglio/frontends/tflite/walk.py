@@ -1,0 +1,188 @@
+"""From the operators of a subgraph to nodes. What is known at compile time is computed at once.
+
+Rows (`rows_*.py`) turn one operator into nodes: `@importer("CONV_2D")`. They see tensors by position and write values with `emit`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from intaglio.errors import ModelError, quoted
+from intaglio.frontends.onnx.faults import Fault, Problem
+from intaglio.frontends.tflite.container import Model, Operator, Quantisation, Subgraph, Tensor
+from intaglio.ir.graph import Array, Node, Value
+from intaglio.ir.types import DType, Quant, TensorType
+from intaglio.ops.base import BadOperator, Op
+
+_FOLD_LIMIT = 1 << 24
+Row = Callable[["Call"], None]
+ROWS: dict[str, Row] = {}
+
+
+def importer(*names: str) -> Callable[[Row], Row]:
+    def register(row: Row) -> Row:
+        for name in names:
+            ROWS[name] = row
+        return row
+
+    return register
+
+
+def type_quant(q: Quantisation | None) -> Quant | None:
+    if q is None:
+        return None
+    return Quant(tuple(map(float, q.scale)), tuple(map(int, q.zero_point)), q.axis if q.scale.size > 1 else None)
+
+
+@dataclass(slots=True, eq=False)
+class Variable:
+    """A resource variable: its first value, and what it holds at this point of the walk."""
+
+    name: str
+    start: Array | None = None
+    entry: Value | None = None  # the graph input that carries it in
+    now: Value | None = None
+
+
+@dataclass(slots=True)
+class Walk:
+    model: Model
+    nodes: list[Node] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    states: list[tuple[Value, Value, Array | None]] = field(default_factory=list)
+    extra_inputs: list[Value] = field(default_factory=list)
+    collect: bool = False  # go on after a problem, for `check`
+
+    def run(self, graph: Subgraph, given: dict[int, Value]) -> dict[int, Value]:
+        importlib.import_module("intaglio.frontends.tflite.rows")
+        values: dict[int, Value] = dict(given)
+        for tensor in graph.tensors:
+            if tensor.index in values or tensor.dtype is None:
+                continue
+            if tensor.data is not None and tensor.sparse is None:
+                values[tensor.index] = constant(tensor.data, tensor.dtype, tensor.name)
+        for operator in graph.operators:
+            where = f"{self.model.file}, operator {operator.index + 1} of {len(graph.operators)}"
+            try:
+                if operator.op not in ROWS:
+                    raise Fault("unsupported-operator", "the operator is not supported")
+                ROWS[operator.op](Call(self, graph, operator, values))
+            except (Fault, BadOperator) as error:
+                slug = error.slug if isinstance(error, Fault) else "shape-mismatch"
+                self._report(slug, operator, graph, str(error.reason), error.hint, where)
+                for index in operator.outputs:
+                    tensor = graph.tensors[index]
+                    if tensor.dtype is not None:
+                        values.setdefault(index, Value("", TensorType(tensor.dtype, tensor.shape), tensor.name))
+        return values
+
+    def _report(self, slug: str, operator: Operator, graph: Subgraph, reason: str, hint: str, where: str) -> None:
+        node = graph.tensors[operator.outputs[0]].name if operator.outputs else f"operator {operator.index}"
+        if not self.collect:
+            text = f"{quoted(operator.op)} that makes {quoted(node)}: {reason}"
+            raise ModelError(slug, text, where=where, hint=hint or "`intaglio check MODEL` lists everything that is unsupported")
+        self.problems.append(Problem(node, operator.op, reason, hint, slug, where))
+
+
+def constant(data: Array, dtype: DType | None = None, origin: str = "") -> Value:
+    data = np.asarray(data)
+    return Value("", TensorType(dtype or DType.of(data), data.shape), origin, data)
+
+
+@dataclass(slots=True)
+class Call:
+    """One operator being imported."""
+
+    walk: Walk
+    graph: Subgraph
+    operator: Operator
+    values: dict[int, Value]
+
+    @property
+    def options(self) -> Any:
+        if self.operator.options is None:
+            raise Fault("bad-attribute", "its options are missing or of another type")
+        return self.operator.options
+
+    def tensor(self, i: int) -> Tensor:
+        if i >= len(self.operator.inputs) or self.operator.inputs[i] < 0:
+            raise Fault("bad-graph", f"operand {i} is missing")
+        return self.graph.tensors[self.operator.inputs[i]]
+
+    def has(self, i: int) -> bool:
+        return i < len(self.operator.inputs) and self.operator.inputs[i] >= 0
+
+    def value(self, i: int) -> Value:
+        tensor = self.tensor(i)
+        if tensor.index not in self.values:
+            raise Fault("bad-graph", f"operand {quoted(tensor.name)} is read before it is made")
+        return self.values[tensor.index]
+
+    def optional(self, i: int) -> Value | None:
+        return self.value(i) if self.has(i) else None
+
+    def known(self, i: int, what: str) -> Array:
+        value = self.value(i)
+        if value.data is None:
+            raise Fault("unsupported-operator", f"its {what} depends on data, so the result has no static shape")
+        return value.data
+
+    def out(self, i: int = 0) -> Tensor:
+        if i >= len(self.operator.outputs) or self.operator.outputs[i] < 0:
+            raise Fault("bad-graph", f"result {i} is missing")
+        return self.graph.tensors[self.operator.outputs[i]]
+
+    def quant(self, tensor: Tensor) -> tuple[float, int]:
+        """Scale and zero point of a tensor that is quantised as a whole."""
+        if tensor.quant is None:
+            raise Fault("bad-quantisation", f"{quoted(tensor.name)} has no quantisation parameters")
+        if tensor.quant.scale.size != 1:
+            raise Fault("bad-quantisation", f"{quoted(tensor.name)} is quantised per channel, which this operator does not take")
+        scale, zero = float(tensor.quant.scale[0]), int(tensor.quant.zero_point[0])
+        check_range(tensor, scale, zero)
+        return scale, zero
+
+    def emit(self, op: Op, *inputs: Value | None, origin: str = "") -> Value:
+        """One more node, or its result when all operands are known."""
+        return self.emit_all(op, *inputs, origin=origin)[0]
+
+    def emit_all(self, op: Op, *inputs: Value | None, origin: str = "") -> list[Value]:
+        types = op.infer(*[None if v is None else v.type for v in inputs])
+        known = all(v is None or v.is_const for v in inputs) and not op.EFFECT
+        if known and all(t.elements <= _FOLD_LIMIT for t in types):
+            results = op.evaluate([None if v is None else v.data for v in inputs], [None if v is None else v.type for v in inputs])
+            return [constant(r.reshape(t.shape), t.dtype, origin) for r, t in zip(results, types, strict=True)]
+        outs = [Value("", t, origin) for t in types]
+        self.walk.nodes.append(Node(op, list(inputs), outs, self.source()))
+        return outs
+
+    def source(self) -> str:
+        name = self.graph.tensors[self.operator.outputs[0]].name if self.operator.outputs else ""
+        return name or f"{self.operator.op}_{self.operator.index}"
+
+    def give(self, value: Value, i: int = 0) -> None:
+        """The value of a result; its shape must be the declared one unless that is open."""
+        tensor = self.out(i)
+        if tensor.shape != value.shape and not tensor.open_axes and np.prod(tensor.shape) == np.prod(value.shape):
+            from intaglio.ops import Reshape
+
+            value = self.emit(Reshape(tensor.shape), value)
+        if not value.is_const:
+            value.origin = tensor.name
+            value.type = TensorType(value.dtype, value.shape, value.type.layout, type_quant(tensor.quant))
+        self.values[tensor.index] = value
+
+
+def check_range(tensor: Tensor, scale: float, zero: int) -> None:
+    if scale == 0.0:
+        raise Fault("bad-quantisation", f"{quoted(tensor.name)} has scale 0")
+    if tensor.dtype is not None and tensor.dtype.is_int and tensor.dtype in (DType.I8, DType.U8, DType.I16):
+        info = np.iinfo(tensor.dtype.numpy)
+        if not info.min <= zero <= info.max:
+            raise Fault("bad-quantisation", f"{quoted(tensor.name)} has zero point {zero}, outside of {tensor.dtype.value}")

@@ -1,0 +1,231 @@
+"""Integer operators: what TFLite's reference kernels compute, with every number spelled out.
+
+Scales are gone by the time a model is in the IR: a front end turns them into multipliers and shifts (`fixed_point.py`), zero
+points into fields. Multipliers per output channel are operands (i32 constants), so they are weights like others.
+Images are NHWC.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.ir.types import DType, Layout, TensorType
+from intaglio.ops.base import BadOperator, Elementwise, Op
+from intaglio.ops.control import need
+from intaglio.ops.conv import window_output
+from intaglio.ops.fixed_point import clamp, scale32, scale64, scale_once
+
+
+@dataclass(frozen=True, slots=True)
+class QConv(Op):
+    """qconv(x, w, b?, multiplier, shift): NHWC convolution of x - x_zero with w - w_zero, plus bias, scaled, plus y_zero.
+
+    w is [O, I/group, kh, kw]; a depthwise convolution has group = I. 8-bit sums are 32 bits wide; with 16-bit activations and a
+    64-bit bias they are 64 bits wide and scaled in one rounding."""
+
+    NAME: ClassVar[str] = "qconv"
+    strides: tuple[int, ...] = (1, 1)
+    pads: tuple[int, ...] = (0, 0, 0, 0)
+    dilations: tuple[int, ...] = (1, 1)
+    group: int = 1
+    x_zero: int = 0
+    w_zero: int = 0
+    y_zero: int = 0
+    low: int = -128
+    high: int = 127
+    to: DType = DType.I8
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        x, w = types[0], types[1]
+        if len(types) != 5 or x is None or w is None or x.rank != 4 or w.rank != 4:
+            raise BadOperator("`qconv` takes an NHWC image, weights, bias, multipliers and shifts")
+        n, h, width, c = x.shape
+        if w.shape[1] * self.group != c or w.shape[0] % self.group:
+            raise BadOperator(f"`qconv` of {list(x.shape)} with weights {list(w.shape)} in {self.group} groups")
+        out = window_output(self.NAME, (h, width), w.shape[2:], self.strides, self.pads, self.dilations)
+        for extra in types[2:]:
+            if extra is not None and extra.shape != (w.shape[0],):
+                raise BadOperator(f"`qconv` has {list(extra.shape)} numbers for {w.shape[0]} channels")
+        return (TensorType(self.to, (n, *out, w.shape[0]), Layout.NHWC),)
+
+    def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
+        x, w, b, multiplier, shift = arrays
+        assert x is not None and w is not None and multiplier is not None and shift is not None
+        acc = self.sums(x.astype(np.int64) - self.x_zero, w.astype(np.int64) - self.w_zero)
+        if b is not None:
+            acc = acc + b.astype(np.int64)
+        scaled = scale64(acc, multiplier, shift) if wide_sums(x, b) else scale32(acc, multiplier, shift)
+        return (clamp(scaled + self.y_zero, self.low, self.high, self.to.numpy),)
+
+    def sums(self, x: Array, w: Array) -> Array:
+        n, h, width, c = x.shape
+        top, left, bottom, right = self.pads
+        padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
+        kh, kw = w.shape[2:]
+        oh, ow = window_output(self.NAME, (h, width), (kh, kw), self.strides, self.pads, self.dilations)
+        outs, depth = w.shape[0] // self.group, c // self.group
+        acc = np.zeros((n, oh, ow, self.group, outs), np.int64)
+        weights = w.reshape(self.group, outs, depth, kh, kw)
+        for i in range(kh):
+            for j in range(kw):
+                rows = slice(i * self.dilations[0], i * self.dilations[0] + (oh - 1) * self.strides[0] + 1, self.strides[0])
+                cols = slice(j * self.dilations[1], j * self.dilations[1] + (ow - 1) * self.strides[1] + 1, self.strides[1])
+                part = padded[:, rows, cols].reshape(n, oh, ow, self.group, depth)
+                # 8- and 16-bit products sum up exactly in float64, which has a fast matrix product
+                left_side = np.moveaxis(part, 3, 0).reshape(self.group, -1, depth).astype(np.float64)
+                product = left_side @ weights[..., i, j].transpose(0, 2, 1).astype(np.float64)
+                acc += np.moveaxis(product.reshape(self.group, n, oh, ow, outs), 0, 3).astype(np.int64)
+        return acc.reshape(n, oh, ow, -1)
+
+    def macs(self, types: list[TensorType | None], out: TensorType) -> int:
+        return out.elements * math.prod(types[1].shape[1:]) if types[1] is not None else 0
+
+
+def wide_sums(x: Array, b: Array | None) -> bool:
+    """16-bit activations with a 64-bit bias, or with none, sum up in 64 bits."""
+    return x.dtype == np.int16 and (b is None or b.dtype == np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class QMatMul(Op):
+    """qmatmul(a, b, bias?, multiplier, shift): a [..., M, K] times b, scaled per column (or by one number for all)."""
+
+    NAME: ClassVar[str] = "qmatmul"
+    transpose_b: bool = False
+    a_zero: int = 0
+    b_zero: int = 0
+    y_zero: int = 0
+    low: int = -128
+    high: int = 127
+    to: DType = DType.I8
+    round_once: bool = False
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        a, b = types[0], types[1]
+        if len(types) != 5 or a is None or b is None or a.rank < 2 or b.rank < 2:
+            raise BadOperator("`qmatmul` takes two matrices, bias, multipliers and shifts")
+        k, n = (b.shape[-1], b.shape[-2]) if self.transpose_b else b.shape[-2:]
+        if a.shape[-1] != k:
+            raise BadOperator(f"`qmatmul` of {list(a.shape)} and {list(b.shape)}")
+        try:
+            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        except ValueError as error:
+            raise BadOperator(str(error)) from None
+        return (TensorType(self.to, (*batch, a.shape[-2], n)),)
+
+    def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
+        a, b, bias, multiplier, shift = arrays
+        assert a is not None and b is not None and multiplier is not None and shift is not None
+        right = b.astype(np.int64) - self.b_zero
+        right = right.swapaxes(-1, -2) if self.transpose_b else right
+        acc = ((a.astype(np.int64) - self.a_zero).astype(np.float64) @ right.astype(np.float64)).astype(np.int64)
+        if bias is not None:
+            acc = acc + bias.astype(np.int64)
+        scale = scale64 if wide_sums(a, bias) else scale_once if self.round_once else scale32
+        scaled = scale(acc, multiplier, shift)
+        return (clamp(scaled + self.y_zero, self.low, self.high, self.to.numpy),)
+
+    def macs(self, types: list[TensorType | None], out: TensorType) -> int:
+        return out.elements * types[0].shape[-1] if types[0] is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Requantize(Elementwise):
+    """scale(x - x_zero) + y_zero, clamped: from one quantisation to another."""
+
+    NAME: ClassVar[str] = "requantize"
+    x_zero: int = 0
+    multiplier: int = 0
+    shift: int = 0
+    y_zero: int = 0
+    low: int = -128
+    high: int = 127
+    to: DType = DType.I8
+
+    def result(self, *dtypes: DType) -> DType:
+        return self.to
+
+    def compute(self, *arrays: Array) -> Array:
+        scaled = scale32(arrays[0].astype(np.int64) - self.x_zero, np.asarray(self.multiplier), np.asarray(self.shift))
+        return clamp(scaled + self.y_zero, self.low, self.high, self.to.numpy)
+
+
+@dataclass(frozen=True, slots=True)
+class QAdd(Elementwise):
+    """Both sides lifted by `lift` bits, scaled to a common step, added (or subtracted), scaled to the result's."""
+
+    NAME: ClassVar[str] = "qadd"
+    ARITY: ClassVar[int] = 2
+    a_zero: int = 0
+    a_multiplier: int = 0
+    a_shift: int = 0
+    b_zero: int = 0
+    b_multiplier: int = 0
+    b_shift: int = 0
+    lift: int = 20
+    subtract: bool = False
+    multiplier: int = 0
+    shift: int = 0
+    y_zero: int = 0
+    low: int = -128
+    high: int = 127
+    to: DType = DType.I8
+
+    def result(self, *dtypes: DType) -> DType:
+        return self.to
+
+    def compute(self, *arrays: Array) -> Array:
+        a = (arrays[0].astype(np.int64) - self.a_zero) << self.lift
+        b = (arrays[1].astype(np.int64) - self.b_zero) << self.lift
+        left = scale32(a, np.asarray(self.a_multiplier), np.asarray(self.a_shift))
+        right = scale32(b, np.asarray(self.b_multiplier), np.asarray(self.b_shift))
+        total = left - right if self.subtract else left + right
+        scaled = scale32(total, np.asarray(self.multiplier), np.asarray(self.shift))
+        return clamp(scaled + self.y_zero, self.low, self.high, self.to.numpy)
+
+
+@dataclass(frozen=True, slots=True)
+class QMul(Elementwise):
+    """scale((a - a_zero) * (b - b_zero)) + y_zero, clamped."""
+
+    NAME: ClassVar[str] = "qmul"
+    ARITY: ClassVar[int] = 2
+    a_zero: int = 0
+    b_zero: int = 0
+    multiplier: int = 0
+    shift: int = 0
+    y_zero: int = 0
+    low: int = -128
+    high: int = 127
+    to: DType = DType.I8
+
+    def result(self, *dtypes: DType) -> DType:
+        return self.to
+
+    def compute(self, *arrays: Array) -> Array:
+        product = (arrays[0].astype(np.int64) - self.a_zero) * (arrays[1].astype(np.int64) - self.b_zero)
+        scaled = scale32(product, np.asarray(self.multiplier), np.asarray(self.shift))
+        return clamp(scaled + self.y_zero, self.low, self.high, self.to.numpy)
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup(Op):
+    """lookup(x, table): an 8-bit function of one 8-bit number is 256 numbers; entry 0 belongs to the lowest x."""
+
+    NAME: ClassVar[str] = "lookup"
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        x, table = need(self.NAME, types, 2, 2)
+        if x.dtype not in (DType.I8, DType.U8) or table.shape != (256,):
+            raise BadOperator(f"`lookup` takes 8-bit numbers and a table of 256, got {x} and {table}")
+        return (TensorType(table.dtype, x.shape, x.layout),)
+
+    def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
+        x, table = arrays
+        assert x is not None and table is not None
+        return (table[x.astype(np.int64) - int(np.iinfo(x.dtype).min)],)
