@@ -10,9 +10,10 @@ import numpy as np
 
 from intaglio import ops
 from intaglio.ir.graph import Array
-from intaglio.ir.types import DType, Layout
+from intaglio.ir.types import DType, Layout, TensorType
+from intaglio.kernels.expressions import ROWS
 from intaglio.ops import REGISTRY, Step
-from intaglio.ops.base import Chain, Elementwise, f32_to_bf16
+from intaglio.ops.base import BadOperator, Chain, Elementwise, f32_to_bf16
 from kernel_running import Case, case
 
 F, D, H = np.float32, np.float64, np.float16
@@ -36,6 +37,17 @@ def ints(*numbers: int) -> Array:
     return np.array(numbers, np.int64)
 
 
+def _of_floats(name: str) -> bool:
+    """Does this elementwise operator take f32? Those that do not are written out one by one."""
+    op = REGISTRY[name]()
+    assert isinstance(op, Elementwise)
+    try:
+        op.infer(*[TensorType(DType.F32, (1,))] * op.ARITY)
+    except BadOperator:
+        return False
+    return True
+
+
 # Elementwise -------------------------------------------------------------------------------------------------------------
 
 INF, NAN = float("inf"), float("nan")
@@ -55,10 +67,10 @@ _WITH_FIELDS = {
 _LOGIC = ("logical_and", "logical_or", "logical_xor", "logical_not")
 _BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right")
 _OWN = ("chain", "where", "cast", "quantize", "dequantize", "pow", *_LOGIC, *_BITS)  # written out below
-for _name, _cls in REGISTRY.items():
-    if not issubclass(_cls, Elementwise) or _name in _OWN:
+for _name in ROWS:
+    if _name in _OWN or not _of_floats(_name):
         continue
-    _op = _WITH_FIELDS.get(_name, _cls())
+    _op = _WITH_FIELDS.get(_name, REGISTRY[_name]())
     assert isinstance(_op, Elementwise)
     if _op.ARITY == 1:
         CASES[_name] = case(_op, _DOMAIN.get(_name, real(3, 19)))

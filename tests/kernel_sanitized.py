@@ -1,9 +1,13 @@
-"""Run as a program, with the sanitizers loaded first: calls every kernel of a library once. `kernel_sanitized.py LIBRARY ISA`."""
+"""Run as a program, with the sanitizers loaded first: calls every kernel of a library once.
+
+`kernel_sanitized.py LIBRARY ISA`; beside the library, a .json file names the case of each kernel."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import sys
+from pathlib import Path
 
 from kernel_cases import CASES
 from kernel_running import TARGETS, call_compiled, prepare
@@ -13,8 +17,10 @@ from kernel_tiles import TILED
 def main(path: str, isa: str) -> None:
     library = ctypes.CDLL(path)
     cases = {**CASES, **TILED}
-    for n, (name, case) in enumerate(cases.items()):
-        call = prepare(case, TARGETS[isa])
+    order = json.loads(Path(path).with_suffix(".json").read_text())  # the names of the cases, k0 first
+    assert order == list(cases), "the cases changed since the library was built"
+    for n, name in enumerate(order):
+        call = prepare(cases[name], TARGETS[isa])
         call.lowered.kernel.name = f"k{n}"
         print(name, flush=True)
         assert call_compiled(library, call) == 0, name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import shutil
 import subprocess
@@ -51,6 +52,7 @@ def test_no_kernel_reads_outside_or_is_undefined(isa: str, tmp_path: Path) -> No
     write_c([prepare(c, TARGETS[isa]) for c in ALL.values()], isa, tmp_path / "kernels.c")
     flags = ["-O0", "-g1", "-shared", "-fPIC", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-lm"]
     compile_c(find_toolchain("gcc"), TARGETS[isa], tmp_path / "kernels.c", tmp_path / "kernels.so", *flags)
+    (tmp_path / "kernels.json").write_text(json.dumps(list(ALL)))
     found = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
     environment = {**os.environ, "LD_PRELOAD": found.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": str(TESTS)}
     command = [sys.executable, str(TESTS / "kernel_sanitized.py"), str(tmp_path / "kernels.so"), isa]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from intaglio.kernels.expressions import ROWS
 from intaglio.kernels.registry import LOWERINGS
 from intaglio.ops import REGISTRY
+from intaglio.ops.base import Chain, Elementwise
 from kernel_cases import CASES
 from kernel_running import TARGETS, assert_close, interpreted
 from kernel_tiles import TILED
@@ -13,9 +15,10 @@ from kernel_tiles import TILED
 ALL = {**CASES, **TILED}
 
 
-def test_every_operator_has_a_kernel_and_a_case() -> None:
-    assert {op.NAME for op in LOWERINGS} == set(REGISTRY)
-    assert {c.op.NAME for c in ALL.values()} == set(REGISTRY)
+def test_every_kernel_has_a_case() -> None:
+    lowered = {op.NAME for op in LOWERINGS if not issubclass(op, Elementwise) or op.NAME in ROWS or op is Chain}
+    assert {c.op.NAME for c in ALL.values()} == lowered
+    assert lowered <= set(REGISTRY)
 
 
 @pytest.mark.parametrize("name", ALL)
