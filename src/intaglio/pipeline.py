@@ -16,7 +16,7 @@ from intaglio.kernels import lower
 from intaglio.kernels.program import Program
 from intaglio.memory import place
 from intaglio.memory.checker import check as check_memory
-from intaglio.package.archive import write_archive
+from intaglio.package.archive import check_archive, write_archive
 from intaglio.package.folder import check_output, fresh_folder, writing
 from intaglio.package.manifest import write_manifest
 from intaglio.package.source import copy_model
@@ -41,6 +41,8 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
     target = find_target(request.target or graph.target or "host")
     if last >= stage_index("package"):
         check_output(request.output, force=request.force)
+        if request.archive:
+            check_archive(request.output, request.archive, force=request.force)
     if last <= done and last < stage_index("package"):
         return _write_ir(graph, request)
 

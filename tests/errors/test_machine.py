@@ -31,7 +31,7 @@ def files_end_at(size_bytes: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, ignored)
 
 
-FULL = {
+FULL: dict[str, list[str | Path]] = {
     "a package": ["compile", DIGITS, "-o", "out/p", "--stop-after", "package"],
     "a build": ["compile", DIGITS, "-o", "out/p"],
     "an IR file": ["compile", DIGITS, "-o", "out/x.ig", "--stop-after", "memory"],
@@ -81,10 +81,14 @@ def test_an_output_with_an_endless_name(intaglio: Intaglio, tmp_path: Path) -> N
 
 
 def test_a_package_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="exists and is not empty"), fresh_folder(tmp_path / "p", force=False) as mine:
-        (mine / "manifest.json").write_text("mine")
-        (tmp_path / "p").mkdir()
-        (tmp_path / "p" / "manifest.json").write_text("theirs")
+    def write() -> None:
+        with fresh_folder(tmp_path / "p", force=False) as mine:
+            (mine / "manifest.json").write_text("mine")
+            (tmp_path / "p").mkdir()
+            (tmp_path / "p" / "manifest.json").write_text("theirs")
+
+    with pytest.raises(UserError, match="exists and is not empty"):
+        write()
     assert (tmp_path / "p" / "manifest.json").read_text() == "theirs"
     assert [p.name for p in tmp_path.iterdir()] == ["p"]
 
@@ -100,9 +104,14 @@ def test_with_force_the_last_one_wins(tmp_path: Path) -> None:
 
 def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("old")
-    with pytest.raises(ZeroDivisionError), fresh_file(tmp_path / "f") as part:
-        part.write_text("half")
-        raise ZeroDivisionError
+
+    def fail() -> None:
+        with fresh_file(tmp_path / "f") as part:
+            part.write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert (tmp_path / "f").read_text() == "old"
     with fresh_file(tmp_path / "f") as part:
         part.write_text("new")
@@ -111,7 +120,7 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_an_archive_that_exists_needs_force(intaglio: Intaglio, tmp_path: Path) -> None:
-    words = ["compile", DIGITS, "-o", tmp_path / "p", "--stop-after", "package", "--archive"]
+    words: list[str | Path] = ["compile", DIGITS, "-o", tmp_path / "p", "--stop-after", "package", "--archive"]
     (tmp_path / "p.tar.gz").write_text("precious")
     said = intaglio(*words)
     assert said.code == 2
@@ -128,9 +137,11 @@ def test_a_signal_leaves_nothing(signum: signal.Signals, code: int, tmp_path: Pa
     (tmp_path / "out").mkdir()
     (tmp_path / "tmp").mkdir()
     # A compiler that tells us when it runs, and then waits for the signal that we send.
-    (tmp_path / "cc").write_text(f"#!/bin/sh\ncase \"$*\" in *-c*) echo > {tmp_path}/started; exec sleep 3;; esac\nexec cc \"$@\"\n")
+    waiting = f"case \"$*\" in *-c*) echo > {tmp_path}/started; exec sleep 3;; esac"
+    (tmp_path / "cc").write_text(f"#!/bin/sh\n{waiting}\nexec cc \"$@\"\n")
     (tmp_path / "cc").chmod(0o755)
-    words = [sys.executable, "-m", "intaglio", "compile", str(DIGITS), "-o", str(tmp_path / "out" / "p"), "--cc", str(tmp_path / "cc")]
+    paths = ["-o", str(tmp_path / "out" / "p"), "--cc", str(tmp_path / "cc")]
+    words = [sys.executable, "-m", "intaglio", "compile", str(DIGITS), *paths]
     process = subprocess.Popen(words, env=os.environ | {"TMPDIR": str(tmp_path / "tmp")}, stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "started").exists() and process.poll() is None:
         pass

@@ -59,14 +59,16 @@ def _without_kernels(nodes: list[Node], target: Target) -> list[Problem]:
 
 def view_model(path: Path, output: Path | None, json: bool) -> None:
     from intaglio.ir.view import export_onnx
-    from intaglio.package.folder import writing
+    from intaglio.package.folder import fresh_file
 
     source = read_source(path, {}, {}, None, {}, lambda text: note(f"note: {text}"))
     target = output or path.with_name(f"{path.stem}.view.onnx" if path.suffix == ".onnx" else f"{path.stem}.onnx")
     if target.resolve() == path.resolve():
         raise UserError("output-exists", f"{quoted(str(target), 200)} is the input itself", hint="give another `-o`")
-    with writing(target):
-        export_onnx(source.graph, target)
+    if target.is_dir():
+        raise UserError("cannot-write", f"{quoted(str(target), 200)} is a folder", hint="give a file with `-o`")
+    with fresh_file(target) as fresh:
+        export_onnx(source.graph, fresh)
     print_json({"onnx": str(target)}) if json else note(f"wrote {target}: open it with Netron")
 
 

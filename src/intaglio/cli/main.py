@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Optional
@@ -222,14 +223,29 @@ def version(json: JsonOption = False) -> None:
     print_json({"version": __version__}) if json else print(f"intaglio {__version__}")
 
 
+class Ended(BaseException):
+    """SIGTERM or SIGHUP: like Ctrl-C, temporary folders are removed on the way out."""
+
+
+def _end(signum: int, _: object) -> None:
+    signal.signal(signum, signal.SIG_IGN)  # once is enough; the way out must not be cut short
+    raise Ended(signum)
+
+
 def main() -> None:
-    """Exit codes: 0 done, 1 the answer is no, 2 the request is at fault, 3 our fault."""
+    """Exit codes: 0 done, 1 the answer is no, 2 the request is at fault, 3 our fault; 128 + N: ended by signal N."""
     try:
+        for signum in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(signum) is signal.SIG_DFL:
+                signal.signal(signum, _end)
         code = app(standalone_mode=False)
         sys.stdout.flush()
     except IntaglioError as error:
         _say(str(error))
         code = error.exit_code
+    except Ended as ended:
+        _say("stopped")
+        code = 128 + int(ended.args[0])
     except KeyboardInterrupt:
         _say("stopped")
         code = 130

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 from pathlib import Path
 
 from intaglio.errors import ModelError, ToolError, quoted
@@ -12,13 +15,33 @@ from intaglio.ir.weights import INLINE_ELEMENTS, load_weights, save_weights
 
 
 def write_ir(graph: Graph, path: Path) -> None:
+    """Both files or none: each is written beside its place first."""
+    from safetensors import SafetensorError
+
+    weights = path.with_suffix(".safetensors")
+    parts = [(path.with_name(f".{path.name}.part"), path)]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(print_graph(graph), encoding="utf-8")
+        if path.is_dir():
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+        parts[0][0].write_text(print_graph(graph), encoding="utf-8")
         if any(v.data is not None and v.data.size > INLINE_ELEMENTS for v in graph.constants()):
-            save_weights(graph, path.with_suffix(".safetensors"))
-    except OSError as error:
-        raise ToolError("cannot-write", f"cannot write {quoted(str(path))}: {error.strerror}") from None
+            parts.append((path.with_name(f".{weights.name}.part"), weights))
+            parts[1][0].touch()
+            mode = parts[1][0].stat().st_mode
+            save_weights(graph, parts[1][0])
+            parts[1][0].chmod(mode)  # as the umask says; safetensors makes it private
+        for part, target in reversed(parts):
+            os.replace(part, target)
+    except (OSError, SafetensorError) as error:
+        reason = str(getattr(error, "strerror", None) or error)
+        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "os error 28" in reason
+        slug, hint = ("disk-full", "make room, or give another `-o`") if full else ("cannot-write", "give another `-o`")
+        raise ToolError(slug, f"cannot write {quoted(str(path), 200)}: {reason}", hint=hint) from None
+    finally:
+        for part, _ in parts:
+            with contextlib.suppress(OSError):
+                part.unlink()
 
 
 def read_ir(path: Path) -> Graph:
@@ -27,7 +50,8 @@ def read_ir(path: Path) -> Graph:
     except UnicodeDecodeError:
         raise ModelError("not-ir", f"{quoted(path.name)} is not text", hint="IR files start with `intaglio-ir 1`") from None
     except OSError as error:
-        raise ModelError("cannot-read", f"cannot read {quoted(str(path))}: {error.strerror}") from None
+        hint = "check the path and its permissions"
+        raise ModelError("cannot-read", f"cannot read {quoted(str(path), 200)}: {error.strerror}", hint=hint) from None
     weights = path.with_suffix(".safetensors")
     arrays = load_weights(weights) if weights.exists() else {}
     graph = parse_graph(text, arrays, file=path.name)

@@ -89,10 +89,11 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class State:
-    """An input that is fed from an output of the step before: `state h_in = h_out`."""
+    """An input that is fed from an output of the step before: `state h_in = h_out fill -128`."""
 
     input: Value
     output: Value
+    fill: float = 0  # what every element is before the first step
 
 
 @dataclass(slots=True, eq=False)

@@ -48,7 +48,8 @@ def print_graph(graph: Graph) -> str:
     for value in graph.constants():
         lines.append(f"const {_declaration(value)} {_contents(value)}")
     for state in graph.states:
-        lines.append(f"state {state.input.name} = {state.output.name}")
+        fill = f" fill {print_attribute(state.fill)}" if state.fill else ""
+        lines.append(f"state {state.input.name} = {state.output.name}{fill}")
     lines += [_node(node) for node in graph.nodes]
     for value, name in zip(graph.outputs, graph.output_names or [""] * len(graph.outputs), strict=True):
         lines.append(f"output {value.name}" + (f" {json.dumps(name)}" if name and name != _usual_name(value) else ""))
@@ -155,7 +156,7 @@ class _Reader:
         self.graph = graph
         self.arrays = arrays
         self.values: dict[str, Value] = {}
-        self.states: list[tuple[str, str]] = []
+        self.states: list[tuple[str, str, float]] = []
         self.number = 0
 
     def line(self, line: Line) -> None:
@@ -172,7 +173,14 @@ class _Reader:
             line.name()
             fed = line.name()
             line.expect("=")
-            self.states.append((fed, line.name()))
+            out = line.name()
+            fill: object = 0
+            if line.peek("fill"):
+                line.expect("fill")
+                fill = line.literal()
+            if not isinstance(fill, (int, float)):
+                raise ParseError("the fill of a state is a number")
+            self.states.append((fed, out, fill))
             line.end()
         elif word == "output":
             line.name()
@@ -249,8 +257,8 @@ class _Reader:
         self.graph.nodes.append(node)
 
     def finish(self) -> None:
-        for fed, out in self.states:
-            self.graph.states.append(State(self._known(fed), self._known(out)))
+        for fed, out, fill in self.states:
+            self.graph.states.append(State(self._known(fed), self._known(out), fill))
 
 
 def _array(literal: object, type: TensorType) -> Array:

@@ -56,7 +56,8 @@ def export_onnx(graph: Graph, path: Path) -> None:
     try:
         path.write_bytes(model.SerializeToString(deterministic=True))
     except OSError as error:
-        raise ToolError("cannot-write", f"cannot write {quoted(str(path))}: {error.strerror}") from None
+        hint = "make room, or give another `-o`"
+        raise ToolError("cannot-write", f"cannot write {quoted(str(path), 200)}: {error.strerror}", hint=hint) from None
 
 
 def _doc(value: Value) -> str:

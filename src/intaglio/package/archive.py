@@ -8,25 +8,35 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-from intaglio.package.folder import writing
+from intaglio.errors import UserError, quoted
+from intaglio.package.folder import fresh_file
 
 FORMATS = ("tar.gz", "zip")
 
 
+def archive_path(folder: Path, format: str) -> Path:
+    return folder.with_name(f"{folder.name}.{format}")
+
+
+def check_archive(folder: Path, format: str, *, force: bool) -> None:
+    """May the archive be written? Asked before any work is done."""
+    target = archive_path(folder, format)
+    shown = quoted(str(target), 200)
+    if target.is_dir():
+        raise UserError("output-exists", f"the archive {shown} is a folder", hint="move it away, or give another `-o`")
+    if not force and (target.exists() or target.is_symlink()):
+        raise UserError("output-exists", f"the archive {shown} exists", hint="`--force` replaces it, or give another `-o`")
+
+
 def write_archive(folder: Path, format: str) -> Path:
     """`out/` becomes `out.tar.gz` (or `.zip`) beside it; members start with the folder's name."""
-    target = folder.with_name(f"{folder.name}.{format}")
-    partial = target.with_name(f".{target.name}.part")
+    target = archive_path(folder, format)
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
-    try:
-        with writing(target):
-            if format == "zip":
-                _write_zip(folder, files, partial)
-            else:
-                _write_tar(folder, files, partial)
-            os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with fresh_file(target) as partial:
+        if format == "zip":
+            _write_zip(folder, files, partial)
+        else:
+            _write_tar(folder, files, partial)
     return target
 
 
@@ -38,7 +48,7 @@ def _write_tar(folder: Path, files: list[Path], target: Path) -> None:
     with (
         open(target, "wb") as raw,
         gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed,
-        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive,
     ):
         for path in files:
             member = tarfile.TarInfo(f"{folder.name}/{path.relative_to(folder).as_posix()}")

@@ -196,3 +196,27 @@ def state_copies(program: Program) -> list[Copy]:
         )
         for s in ordered
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """A state whose elements do not start as zero."""
+
+    comment: str
+    type: str
+    offset: int
+    elements: int
+    value: str
+
+
+def state_fills(program: Program) -> list[Fill]:
+    fills = []
+    for state in program.graph.states:
+        value, address = state.input, state.input.address
+        if not state.fill or address is None:
+            continue
+        if value.dtype in (DType.F16, DType.BF16):
+            raise UserError("unsupported-type", f"the state `{value.name}` of type {value.dtype.value} does not start as zeros")
+        text = f"{float(state.fill)!r}{'f' if value.dtype is DType.F32 else ''}" if value.dtype.is_float else str(int(state.fill))
+        fills.append(Fill(f"state {value.name}", C_TYPES[value.dtype], address.offset, value.type.elements, text))
+    return fills

@@ -17,6 +17,11 @@ from pathlib import Path
 from intaglio.errors import ToolError, UserError, quoted
 
 MANIFEST = "manifest.json"
+# What a system says when it does not let us write; anything else is a bug of ours.
+_REFUSALS = frozenset([
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EIO,
+    errno.EINVAL, errno.EBUSY, errno.ETXTBSY, errno.EMFILE, errno.ENFILE, errno.EILSEQ,
+])  # fmt: skip
 
 
 @contextmanager
@@ -32,13 +37,34 @@ def fresh_folder(output: Path, *, force: bool) -> Iterator[Path]:
             staging.chmod(0o777 & ~_umask())
             yield staging
             _even_modes(staging)
-            _swap(staging, output)
+            _swap(staging, output, force=force)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
+@contextmanager
+def fresh_file(path: Path) -> Iterator[Path]:
+    """A file to write, which becomes `path` at the end of the `with` block."""
+    with writing(path):
+        handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}-", dir=path.parent)
+        os.close(handle)
+    staging = Path(name)
+    try:
+        with writing(path):
+            yield staging
+            staging.chmod(0o666 & ~_umask())
+            os.replace(staging, path)
+    finally:
+        staging.unlink(missing_ok=True)
+
+
 def check_output(output: Path, *, force: bool) -> None:
     """May `output` become a package? Asked before any work is done."""
+    with writing(output):
+        _check_output(output, force=force)
+
+
+def _check_output(output: Path, *, force: bool) -> None:
     shown = quoted(str(output), 200)
     for parent in output.parents:
         if parent.exists():
@@ -53,9 +79,7 @@ def check_output(output: Path, *, force: bool) -> None:
         return
     if not output.is_dir():
         raise UserError("output-exists", f"the output {shown} exists and is not a folder", hint="give another `-o`")
-    with writing(output):
-        empty = not any(output.iterdir())
-    if empty:
+    if not any(output.iterdir()):
         return
     if not force:
         hint = "`--force` replaces a package, or give another folder with `-o`"
@@ -72,29 +96,46 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         shown = quoted(str(path), 200)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             hint = "make room, or give an output on another disk with `-o`; nothing was left behind"
             raise ToolError("disk-full", f"the disk is full while writing {shown}", hint=hint) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR):
+        if error.errno in _REFUSALS:
             reason = os.strerror(error.errno).lower()
             hint = "give an output that can be written, with `-o`"
             raise ToolError("cannot-write", f"cannot write {shown}: {reason}", hint=hint) from error
         raise
 
 
-def _swap(staging: Path, output: Path) -> None:
-    if not output.exists():
-        os.rename(staging, output)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{output.name[:40]}-old-", dir=output.parent))
-    os.rename(output, old / "package")
+def _swap(staging: Path, output: Path, *, force: bool) -> None:
+    """Other processes may do the same at this moment: whoever comes last replaces, with `--force`, or is told."""
+    for _ in range(100):
+        try:
+            os.rename(staging, output)  # also when there is an empty folder
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        _check_output(output, force=force)
+        old = Path(tempfile.mkdtemp(prefix=f".{output.name[:40]}-old-", dir=output.parent))
+        try:
+            os.rename(output, old / "package")
+            _put(staging, output, old / "package")
+            if not staging.exists():
+                return
+        except FileNotFoundError:
+            continue  # somebody else has moved it away
+        finally:
+            shutil.rmtree(old, ignore_errors=True)
+    raise UserError("output-exists", f"{quoted(str(output), 200)} keeps changing", hint="is another process writing there?")
+
+
+def _put(staging: Path, output: Path, old: Path) -> None:
     try:
         os.rename(staging, output)
-    except OSError:
-        os.rename(old / "package", output)
-        raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            os.rename(old, output)
+            raise
 
 
 def _even_modes(folder: Path) -> None:

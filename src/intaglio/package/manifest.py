@@ -46,6 +46,7 @@ class StateInfo:
     output: str
     dtype: str
     shape: tuple[int, ...]
+    fill: float = 0  # every element before the first step
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ir.views import storage_roots
 from intaglio.kernels.program import Program, ScratchArg
 from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, unique_macros
-from intaglio.package.calls import Block, Copy, blocks_of, output_copies, output_fields, state_copies
+from intaglio.package.calls import Block, Copy, Fill, blocks_of, output_copies, output_fields, state_copies, state_fills
 from intaglio.package.weights import Weights
 from intaglio.targets.target import Target
 
@@ -73,6 +73,7 @@ class Project:
     blocks: tuple[Block, ...]
     copies: tuple[Copy, ...]
     state_copies: tuple[Copy, ...]
+    state_fills: tuple[Fill, ...]
     layers: tuple[LayerView, ...]
     macs: int
 
@@ -116,6 +117,7 @@ def project_of(program: Program, target: Target, weights: Weights, *, version: s
         blocks=tuple(blocks_of(program)),
         copies=tuple(output_copies(program)),
         state_copies=tuple(state_copies(program)),
+        state_fills=tuple(state_fills(program)),
         layers=tuple(
             LayerView(i, identifier(layer.name), layer.node.op.NAME, layer.kernel.name, layer.macs, comment(layer.node.source))
             for i, layer in enumerate(program.layers)

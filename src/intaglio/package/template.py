@@ -19,7 +19,7 @@ import jinja2
 import jinja2.sandbox
 
 from intaglio.errors import UserError, quoted
-from intaglio.package.folder import writing
+from intaglio.package.folder import fresh_folder, writing
 from intaglio.package.project import Project
 
 REQUIRED = ("include/NAME.h.j2", "src/NAME.c.j2")
@@ -40,10 +40,17 @@ def shipped_template(name: str) -> Path:
 def export_template(name: str, folder: Path) -> None:
     """Hand a template to the user, who edits it and compiles with `--template`."""
     source = shipped_template(name)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError("output-exists", f"{quoted(str(folder), 200)} exists and is not an empty folder")
     with writing(folder):
-        shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    if taken:
+        hint = "give a folder that is new or empty"
+        raise UserError("output-exists", f"{quoted(str(folder), 200)} exists and is not an empty folder", hint=hint)
+    with fresh_folder(folder, force=False) as fresh:
+        for path in sorted(source.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                target = fresh / path.relative_to(source)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
 
 
 def render_template(template: Path, project: Project, output: Path) -> None:

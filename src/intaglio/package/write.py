@@ -57,7 +57,7 @@ def write_project(program: Program, target: Target, origin: Origin, folder: Path
         inputs=tuple(tensor_info(v.origin or v.name, v.name, v.type) for v in api_inputs(graph)),
         outputs=_outputs(program),
         states=tuple(
-            StateInfo(s.input.origin or s.input.name, _state_output(program, s.output), s.input.dtype.value, s.input.shape)
+            StateInfo(s.input.origin or s.input.name, _state_output(program, s.output), s.input.dtype.value, s.input.shape, s.fill)
             for s in graph.states
         ),
         memory=MemoryInfo(

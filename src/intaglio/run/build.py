@@ -6,6 +6,7 @@ Everything runs inside the project's folder with relative paths, so that the sam
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from intaglio.targets.target import Target
 
 Progress = Callable[[str, int, int], None]  # what, done, of
 COMPILER_SECONDS = 1800
+_FULL = ("No space left on device", "Disk quota exceeded", "File size limit exceeded", "File too large")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,14 @@ def _link_flags(cflags: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f for f in cflags if f.startswith("-fsanitize"))
 
 
+def _is_full(folder: Path) -> bool:
+    """Some tools fail on a full disk without saying so (`ar`: "unable to copy file; reason: Success")."""
+    try:
+        return shutil.disk_usage(folder).free < 1 << 20
+    except OSError:
+        return False
+
+
 class _Runner:
     """Runs commands of one build; the first that fails ends it, with the compiler's words in a file."""
 
@@ -111,9 +121,12 @@ class _Runner:
             raise self._failure(command, done.stdout + done.stderr)
 
     def _failure(self, command: tuple[str, ...], said: str) -> IntaglioError:
-        if "No space left on device" in said:
+        if any(words in said for words in _FULL) or _is_full(self._folder) or _is_full(Path(tempfile.gettempdir())):
             hint = "make room, or set TMPDIR to a folder on another disk; nothing was left behind"
             return ToolError("disk-full", "the disk is full while compiling", hint=hint)
+        if "signal terminated program" in said or "unable to execute command: Killed" in said:
+            hint = "the machine has too little memory, or somebody ended it; try again"
+            return ToolError("compiler-failed", "the C compiler was ended from outside", hint=hint)
         with tempfile.NamedTemporaryFile("w", prefix="intaglio-compiler-", suffix=".log", delete=False, encoding="utf-8") as log:
             log.write(" ".join(command) + "\n\n" + said)
         errors = [line for line in said.splitlines() if "error" in line.lower()] or said.splitlines() or ["no message"]

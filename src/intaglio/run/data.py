@@ -10,7 +10,7 @@ import numpy as np
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array
-from intaglio.package.folder import writing
+from intaglio.package.folder import fresh_file
 from intaglio.package.manifest import Manifest
 
 MOST_BYTES = 8 << 30  # of one archive, unpacked: beyond this it is a bomb or a mistake
@@ -49,12 +49,13 @@ def write_arrays(path: Path, manifest: Manifest, arrays: Mapping[str, Array]) ->
     """Outputs under their names; a name that would leave the folder it is unpacked in becomes `out0`, `out1`, ..."""
     if path.is_dir():
         raise UserError("cannot-write", f"{quoted(str(path), 200)} is a folder", hint="give a file that ends in .npz")
-    with writing(path):
+    with fresh_file(path) as fresh:
         if path.suffix == ".npy" and len(arrays) == 1:
-            np.save(path, next(iter(arrays.values())), allow_pickle=False)
+            with open(fresh, "wb") as file:
+                np.save(file, next(iter(arrays.values())), allow_pickle=False)
             return
         safe = _safe_names([info.name for info in manifest.outputs])
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        with zipfile.ZipFile(fresh, "w", zipfile.ZIP_STORED) as archive:
             for info in manifest.outputs:
                 member = zipfile.ZipInfo(f"{safe[info.name]}.npy", (1980, 1, 1, 0, 0, 0))
                 with archive.open(member, "w", force_zip64=True) as file:

@@ -45,7 +45,10 @@ class Library:
 
     def reset(self) -> None:
         """Start a new sequence."""
-        self._arena[: max(1, self.manifest.memory.state_bytes)] = 0
+        if self.manifest.states:
+            start = getattr(self._library, f"{self.manifest.name}_reset_in")
+            start.restype, start.argtypes = None, [ctypes.c_void_p]
+            start(self._arena.ctypes.data)
 
     def run(self, inputs: list[Array]) -> list[Array]:
         """Arrays in the order, and exactly of the types, of the manifest."""

@@ -80,8 +80,8 @@ class IrReference:
 def run_steps(
     run: Callable[[Mapping[str, Array]], Mapping[str, Array]], manifest: Manifest, steps: list[dict[str, Array]]
 ) -> list[dict[str, Array]]:
-    """Feed a reference step by step, states from zero."""
-    state = {s.input: np.zeros(s.shape, DType(s.dtype).numpy) for s in manifest.states}
+    """Feed a reference step by step, from a fresh state."""
+    state = {s.input: np.full(s.shape, s.fill, DType(s.dtype).numpy) for s in manifest.states}
     results = []
     for inputs in steps:
         outputs = run({**inputs, **state})

@@ -92,19 +92,22 @@ def _finish(walk: Walk, model: Model, inputs: list[Value], values: dict[int, Val
     for variable in dict.fromkeys(walk.variables.values()):
         if variable.entry is None or variable.now is variable.entry or variable.now is None:
             continue
-        if variable.start is not None and np.any(variable.start):
+        fills = np.unique(variable.start) if variable.start is not None else np.zeros(1)
+        if len(fills) > 1:
             raise ModelError(
-                "unsupported-operator", f"the state {quoted(variable.name)} does not start as zeros", where=model.file,
-                hint="state starts as zeros in this version",
+                "unsupported-operator", f"the state {quoted(variable.name)} starts with different numbers", where=model.file,
+                hint="a state starts with the same number everywhere",
             )  # fmt: skip
-        states.append(State(variable.entry, _own(walk, variable.now, produced, [*outputs, *(s.output for s in states)])))
+        after = _own(walk, variable.now, produced, [*outputs, *(s.output for s in states)])
+        states.append(State(variable.entry, after, fills[0].item()))
     graph = Graph(identifier(name, "model"), [*inputs, *walk.extra_inputs], outputs, [])
     graph.states, graph.output_names = states, names
     needed = {*outputs, *(s.output for s in states)}
     for node in reversed(walk.nodes):
         if node.op.EFFECT or any(o in needed for o in node.outputs):
-            graph.nodes.insert(0, node)
+            graph.nodes.append(node)
             needed.update(node.operands())
+    graph.nodes.reverse()
     _name(graph)
     return graph
 

@@ -65,7 +65,8 @@ from intaglio.ops.quantised_rows import QSoftmax
 
 _QUANTISED = (DType.I8, DType.U8, DType.I16)
 _UNARY: dict[str, Callable[[], Elementwise]] = {
-    "RELU": Relu, "RELU6": lambda: Clip(0.0, 6.0), "RELU_N1_TO_1": lambda: Clip(-1.0, 1.0), "RELU_0_TO_1": lambda: Clip(0.0, 1.0),
+    "RELU": Relu,
+    "RELU6": lambda: Clip(0.0, 6.0), "RELU_N1_TO_1": lambda: Clip(-1.0, 1.0), "RELU_0_TO_1": lambda: Clip(0.0, 1.0),
     "LOGISTIC": Sigmoid, "TANH": Tanh, "EXP": Exp, "LOG": Log, "SQRT": Sqrt, "FLOOR": Floor, "CEIL": Ceil, "ROUND": Round, "ABS": Abs,
     "NEG": Neg, "SIN": Sin, "COS": Cos, "ELU": lambda: Elu(1.0), "HARD_SWISH": HardSwish, "SIGN": Sign, "LOGICAL_NOT": LogicalNot,
 }  # fmt: skip
