@@ -339,6 +339,8 @@ def _lstm_cell(cells: _Cells, op: Lstm, d: int, u: Expr, count: int, row: Expr, 
     i = cells.act(at, zi)
     f = k.let("f", e.sub(e.const(1), i)) if op.input_forget else cells.act(at, zf)
     new = k.let("c", e.fma(f, c, e.mul(i, cells.act(at + 1, zc))))
+    if math.isfinite(op.cell_clip):
+        new = k.let("c", e.lowest(e.const(op.cell_clip), e.highest(e.const(-op.cell_clip), new)))
     if cells.peep is not None:
         zo = k.let("z", e.fma(peep(1), new, zo))
     out = k.let("out", e.mul(cells.act(at, zo), cells.act(at + 2, new, clipped=False)))

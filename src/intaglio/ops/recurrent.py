@@ -168,6 +168,7 @@ class Lstm(Recurrent):
     STATES: ClassVar[int] = 2
     FUNCTIONS: ClassVar[int] = 3
     input_forget: bool = False
+    cell_clip: float = math.inf  # TFLite's: of the cell state itself
 
     def step(self, x: Array, states: list[Array], r: Array, b: Array, p: Array | None, at: int) -> list[Array]:
         h, c = states
@@ -179,6 +180,8 @@ class Lstm(Recurrent):
         i = self.act(at, zi)
         f = np.subtract(1, i) if self.input_forget else self.act(at, zf)
         c = np.add(np.multiply(f, c), np.multiply(i, self.act(at + 1, zc)))
+        if math.isfinite(self.cell_clip):
+            c = np.minimum(np.maximum(c, -self.cell_clip), self.cell_clip).astype(x.dtype)
         if p is not None:
             zo = np.add(zo, np.multiply(p[n : 2 * n], c))
         # The clip is for what goes into the gates: the cell state is not clipped.
