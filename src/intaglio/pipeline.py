@@ -19,7 +19,7 @@ from intaglio.memory.checker import check as check_memory
 from intaglio.package.archive import check_archive, write_archive
 from intaglio.package.folder import check_output, fresh_folder, writing
 from intaglio.package.manifest import write_manifest
-from intaglio.package.source import copy_model
+from intaglio.package.source import keep_model
 from intaglio.package.write import Origin, write_project
 from intaglio.passes import optimise
 from intaglio.run.build import BuildOptions, build_project
@@ -78,8 +78,7 @@ def _package(program: Program, source: Source, target: Target, request: Request,
     graph = program.graph
     toolchain = find_toolchain(request.cc) if request.stop_after == "build" else None
     with fresh_folder(request.output, force=request.force) as folder:
-        kept = source.is_onnx and not request.library_only and copy_model(request.model, folder / "ir" / "source.onnx")
-        model = "ir/source.onnx" if kept else None
+        model = keep_model(request.model, source.format, folder) if not request.library_only else None
         origin = Origin(request.model.name, source.sha256, model, __version__, request.options())
         manifest = write_project(program, target, origin, folder, request.template)
         if not request.library_only:

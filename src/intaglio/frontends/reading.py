@@ -18,7 +18,7 @@ from intaglio.ir.names import is_clean
 class Source:
     graph: Graph
     sha256: str  # of the model file
-    is_onnx: bool
+    format: str  # onnx, tflite or ir
 
 
 def read_source(
@@ -41,7 +41,7 @@ def read_source(
         graph = read_ir(path)
         if name:
             graph.name = _clean_name(name)
-        return Source(graph, _digest(path), is_onnx=False)
+        return Source(graph, _digest(path), format="ir")
     if name:
         _clean_name(name)
     if kind == "tflite":
@@ -53,13 +53,13 @@ def read_source(
         graph, notes = load_tflite(path, dims=dims, shapes=shapes, name=name)
         for text in notes:
             note(text)
-        return Source(graph, _digest(path), is_onnx=False)
+        return Source(graph, _digest(path), format="tflite")
     from intaglio.frontends.onnx import load
 
     graph, notes = load(path, dims=dims, shapes=shapes, name=name, states=list(states.items()), constants=constants)
     for text in notes:
         note(text)
-    return Source(graph, _digest(path), is_onnx=True)
+    return Source(graph, _digest(path), format="onnx")
 
 
 def kind_of(path: Path) -> str:

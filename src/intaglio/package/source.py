@@ -13,6 +13,17 @@ MOST_BYTES = 2**31 - 1  # of one protobuf file
 MOST_ITEMS = 50_000  # beyond this ONNX Runtime takes minutes to load it
 
 
+def keep_model(path: Path, format: str, folder: Path) -> str | None:
+    """The model as one file inside the package; None when there is none to keep (IR files) or it is too large."""
+    if format == "tflite":
+        (folder / "ir").mkdir(exist_ok=True)
+        shutil.copyfile(path, folder / "ir" / "source.tflite")
+        return "ir/source.tflite"
+    if format == "onnx" and copy_model(path, folder / "ir" / "source.onnx"):
+        return "ir/source.onnx"
+    return None
+
+
 def copy_model(path: Path, target: Path) -> bool:
     """Copy an ONNX model that the front end has accepted; external weights move into the file. False: too large."""
     import onnx

@@ -15,7 +15,7 @@ from intaglio.ir.operator import BadOperator
 from intaglio.ir.types import DType
 from intaglio.package.manifest import Manifest
 from intaglio.package.vectors import KINDS, Vectors, random_inputs, write_vectors
-from intaglio.run.reference import IrReference, OnnxRuntime, Reference, has_bf16, run_steps
+from intaglio.run.reference import IrReference, Reference, has_bf16, model_reference, run_steps
 from intaglio.run.toolchains import Toolchain
 
 SEED = 0
@@ -39,7 +39,7 @@ def _references(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[
     found: list[Reference] = []
     if manifest.model.source is not None and not has_bf16(manifest):
         try:
-            found.append(OnnxRuntime(folder / manifest.model.source))
+            found.append(model_reference(folder / manifest.model.source, manifest))
         except IntaglioError as error:
             note(f"{error.message}; test vectors come from the numpy references instead")
     return [*found, IrReference(graph)]
@@ -67,7 +67,7 @@ def _vectors(reference: Reference, manifest: Manifest, names: list[str], known: 
         for n, value in known.items():
             inputs[n] = np.full_like(inputs[n], value)
         try:
-            results = run_steps(reference.run, manifest, [dict(zip(names, inputs, strict=True))])[0]
+            results = run_steps(reference, manifest, [dict(zip(names, inputs, strict=True))])[0]
         except (IntaglioError, BadOperator):  # an index out of range, a branch that was left out
             continue
         outputs = [_stored(results[info.name], info.shape, DType(info.dtype)) for info in manifest.outputs]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +18,8 @@ class Reference(Protocol):
     """Arrays by the names of the model, in and out."""
 
     about: str
+
+    def fresh(self) -> None: ...
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]: ...
 
@@ -44,6 +46,9 @@ class OnnxRuntime:
         self.outputs = [o.name for o in self._session.get_outputs()]
         self._inputs = {i.name: list(i.shape) for i in self._session.get_inputs()}
 
+    def fresh(self) -> None:
+        """Nothing is kept from run to run: states are inputs and outputs."""
+
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         feeds = {name: _shaped(array, self._inputs[name]) for name, array in inputs.items() if name in self._inputs}
         try:
@@ -62,6 +67,9 @@ class IrReference:
         self._graph = graph
         self.about = "numpy references of the operators"
 
+    def fresh(self) -> None:
+        """Nothing is kept from run to run: states are inputs and outputs."""
+
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         from intaglio.ops.evaluate import evaluate_graph
 
@@ -77,16 +85,16 @@ class IrReference:
         return found
 
 
-def run_steps(
-    run: Callable[[Mapping[str, Array]], Mapping[str, Array]], manifest: Manifest, steps: list[dict[str, Array]]
-) -> list[dict[str, Array]]:
+def run_steps(reference: Reference, manifest: Manifest, steps: list[dict[str, Array]]) -> list[dict[str, Array]]:
     """Feed a reference step by step, from a fresh state."""
     state = {s.input: np.full(s.shape, s.fill, DType(s.dtype).numpy) for s in manifest.states}
     results = []
+    reference.fresh()
     for inputs in steps:
-        outputs = run({**inputs, **state})
+        outputs = reference.run({**inputs, **state})
         for s in manifest.states:
-            state[s.input] = np.asarray(outputs[s.output])
+            if s.output in outputs:  # LiteRT keeps its variables itself
+                state[s.input] = np.asarray(outputs[s.output])
         results.append(dict(outputs))
     return results
 
@@ -120,3 +128,12 @@ def _shaped(array: Array, shape: list[object]) -> Array:
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return quoted(lines[0] if lines else type(error).__name__, 300)
+
+
+def model_reference(path: Path, manifest: Manifest, extra: tuple[str, ...] = ()) -> Reference:
+    """The vendor's runtime for the model in a package."""
+    if path.suffix == ".tflite":
+        from intaglio.run.litert import LiteRt
+
+        return LiteRt(path, manifest, extra)
+    return OnnxRuntime(path, extra)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from intaglio.errors import ModelError, UserError, quoted
+from intaglio.errors import ModelError, ToolError, UserError, quoted
 from intaglio.ir.files import read_ir
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
@@ -20,7 +20,7 @@ from intaglio.run.host import ordered_inputs
 from intaglio.run.package import Package
 from intaglio.run.probe import Probe
 from intaglio.run.profile import stored_inputs
-from intaglio.run.reference import IrReference, OnnxRuntime, Reference, has_bf16, run_steps
+from intaglio.run.reference import IrReference, Reference, has_bf16, model_reference, run_steps
 
 RANDOM_SAMPLES = 3
 
@@ -102,8 +102,8 @@ def reference_of(package: Package, extra: tuple[str, ...] = ()) -> Reference:
     source = package.manifest.model.source
     if source is not None and (package.folder / source).is_file() and not has_bf16(package.manifest):
         try:
-            return OnnxRuntime(package.folder / source, extra)
-        except ModelError:
+            return model_reference(package.folder / source, package.manifest, extra)
+        except (ModelError, ToolError):
             return IrReference(read_ir(ir_path(package)))
     return IrReference(read_ir(ir_path(package)))
 
@@ -124,7 +124,7 @@ def _samples(
         steps = [dict(zip(names, (np.asarray(a) for a in row), strict=True)) for row in rows]
         if not steps:
             raise UserError("wrong-input", "there are no steps in the inputs")
-        return steps, run_steps(reference.run, manifest, steps)
+        return steps, run_steps(reference, manifest, steps)
     types = [info.type for info in manifest.inputs]
     # A single whole number (a sampling rate, a length) is rarely good at random: take what the test vectors have.
     kept = {
@@ -138,7 +138,7 @@ def _samples(
         for step in steps:
             step.update(kept)
         try:
-            expected = run_steps(reference.run, manifest, steps)
+            expected = run_steps(reference, manifest, steps)
         except UserError:
             if kind == KINDS[-1]:
                 raise

@@ -1,0 +1,57 @@
+"""LiteRT's reference kernels: what a TFLite model should compute, to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from intaglio.errors import ModelError, ToolError
+from intaglio.ir.graph import Array
+from intaglio.package.manifest import Manifest
+
+
+class LiteRt:
+    """The model in the package, run by the reference kernels; inputs and outputs go by position. `extra` names tensors to see."""
+
+    def __init__(self, path: Path, manifest: Manifest, extra: tuple[str, ...] = ()) -> None:
+        try:
+            from ai_edge_litert.interpreter import Interpreter, OpResolverType
+        except ImportError:
+            hint = "`pip install ai-edge-litert`"
+            raise ToolError("no-reference", "ai-edge-litert is not installed, nothing to compare with", hint=hint) from None
+        self.about = f"ai-edge-litert {metadata.version('ai-edge-litert')}, reference kernels"
+        self._inputs = [info.name for info in manifest.inputs]
+        self._outputs = [info.name for info in manifest.outputs]
+        self._extra = set(extra)
+        try:
+            self._interpreter: Any = Interpreter(
+                model_path=str(path), experimental_op_resolver_type=OpResolverType.BUILTIN_REF, experimental_preserve_all_tensors=bool(extra)
+            )
+            self._interpreter.allocate_tensors()
+        except (RuntimeError, ValueError) as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise ModelError("no-reference", f"LiteRT does not load the model: {reason}") from None
+
+    def fresh(self) -> None:
+        self._interpreter.reset_all_variables()
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        litert = self._interpreter
+        try:
+            for name, detail in zip(self._inputs, litert.get_input_details(), strict=True):
+                litert.set_tensor(detail["index"], np.asarray(inputs[name]).reshape(detail["shape"]))
+            litert.invoke()
+        except (RuntimeError, ValueError) as error:
+            raise ModelError("no-reference", f"LiteRT fails on these inputs: {str(error).strip()[:200]}") from None
+        found = {}
+        if self._extra:
+            for detail in litert.get_tensor_details():
+                if detail["name"] in self._extra:
+                    found[detail["name"]] = np.array(litert.get_tensor(detail["index"]))
+        for name, detail in zip(self._outputs, litert.get_output_details(), strict=True):
+            found[name] = np.array(litert.get_tensor(detail["index"]))
+        return found
