@@ -29,6 +29,10 @@ def check_model(
     nodes: list[Node] = []
     if kind_of(path) == "onnx":
         problems, nodes = survey(path, dims=dims, shapes=shapes)
+    elif kind_of(path) == "tflite":
+        from intaglio.frontends.tflite import check as check_tflite
+
+        problems = check_tflite(path, dims=dims, shapes=shapes)
     if not problems:  # the whole of it: what the passes make needs kernels too
         source = read_source(path, dims, shapes, None, {}, lambda text: note(f"note: {text}"))
         nodes = optimise(source.graph, wanted, disabled=frozenset(), observe=None).nodes

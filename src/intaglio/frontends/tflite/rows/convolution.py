@@ -8,9 +8,9 @@ from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.container import Tensor
 from intaglio.frontends.tflite.rows.activation import activate, bounds
 from intaglio.frontends.tflite.walk import Call, constant, importer
-from intaglio.ir.graph import Value
+from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType, Layout
-from intaglio.ops import AveragePool, Clip, Conv, ConvTranspose, MatMul, MaxPool, Mul, Reshape, Sqrt
+from intaglio.ops import AveragePool, Clip, Conv, ConvTranspose, MatMul, MaxPool, Mul, Pad, Reshape, Slice, Sqrt
 from intaglio.ops.fixed_point import quantize_multiplier, quantize_multipliers
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 from intaglio.ops.quantised import QConv, QMatMul
@@ -143,11 +143,13 @@ def _hybrid_conv(
 @importer("TRANSPOSE_CONV")
 def transpose_conv(call: Call) -> None:
     o = call.options
-    shape = [int(d) for d in call.known(0, "shape")]
+    asked = call.value(0).data
+    shape = [int(d) for d in asked] if asked is not None else list(call.out().shape)  # computed: what the file declares
     weights, x = filter_of(call, 1), call.value(2)
     assert weights.data is not None
-    if x.dtype is not DType.F32:
-        raise Fault("unsupported-operator", "transposed convolution of integers is not supported yet")
+    if x.dtype in _QUANTISED:
+        _quantised_transpose_conv(call, shape, weights.data, x)
+        return
     kernel, strides = weights.shape[1:3], (o.StrideH(), o.StrideW())
     pads = transposed_pads(shape, x.shape, kernel, strides)
     w = np.ascontiguousarray(weights.data.transpose(3, 0, 1, 2))  # [O,kh,kw,I] -> [I,O,kh,kw]
@@ -155,6 +157,31 @@ def transpose_conv(call: Call) -> None:
     y = call.emit(op, x, constant(w, weights.dtype, weights.origin), bias_of(call, 3))
     act = o.FusedActivationFunction() if hasattr(o, "FusedActivationFunction") else 0
     call.give(activate(call, y, act))
+
+
+def _quantised_transpose_conv(call: Call, shape: list[int], weights: Array, x: Value) -> None:
+    """A convolution of the image with zero points between its pixels, by the mirrored kernel."""
+    o, out = call.options, call.out()
+    strides, kernel = (o.StrideH(), o.StrideW()), weights.shape[1:3]
+    pads, more = transposed_pads(shape, x.shape, kernel, strides)
+    x_zero = call.quant(call.tensor(2))[1]
+    n, h, w, c = x.shape
+    if strides != (1, 1):
+        cut = call.emit(Reshape((n, h, 1, w, 1, c)), x)
+        apart = call.emit(Pad((0,) * 8 + (strides[0] - 1, 0, strides[1] - 1, 0), "constant", float(x_zero)), cut)
+        x = call.emit(Reshape((n, h * strides[0], w * strides[1], c)), apart)
+    begin = [kernel[a] - 1 - pads[a] for a in (0, 1)]
+    end = [kernel[a] - 1 - pads[a + 2] + more[a] - (strides[a] - 1) for a in (0, 1)]
+    if min(end) < 0:
+        x = call.emit(Slice((0,) * 4, (1,) * 4, (n, x.shape[1] + min(end[0], 0), x.shape[2] + min(end[1], 0), c)), x)
+        end = [max(e, 0) for e in end]
+    if min(begin) < 0:
+        raise Fault("unsupported-operator", "padding that is wider than the kernel is not supported")
+    turned = np.ascontiguousarray(weights.transpose(0, 3, 1, 2)[:, :, ::-1, ::-1])
+    multiplier, shift = channel_multipliers(call, call.tensor(2), call.tensor(1), out, turned.shape[0])
+    low, high = bounds(call, 0, out)
+    op = QConv((1, 1), (*begin, *end), (1, 1), 1, x_zero, 0, call.quant(out)[1], low, high, x.dtype)
+    call.give(call.emit(op, x, constant(turned), bias_of(call, 3), multiplier, shift))
 
 
 def transposed_pads(
