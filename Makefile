@@ -18,7 +18,7 @@ demo: $(STAMP)
 	$(BIN)/intaglio demo
 
 lint: $(STAMP)
-	$(BIN)/ruff check src tests tools scripts
+	$(BIN)/ruff check src tests tools scripts benchmarks
 	$(BIN)/mypy
 
 test: lint

@@ -1,6 +1,6 @@
 """Well-known shapes with random weights, written as ONNX files: what to measure where no trained model is at hand.
 
-    python benchmarks/models.py FOLDER        writes them all
+python benchmarks/models.py FOLDER        writes them all
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Net:
         self.nodes.append(helper.make_node(op, list(inputs), names, name=name, **attributes))
         return name
 
-    def conv(self, x: str, i: int, o: int, k: int = 3, stride: int = 1, group: int = 1, act: str = "Relu", pad: int | None = None) -> str:
+    def conv(
+        self, x: str, i: int, o: int, k: int = 3, stride: int = 1, group: int = 1, act: str = "Relu", pad: int | None = None
+    ) -> str:
         p = k // 2 if pad is None else pad
         y = self.add(
             "Conv", x, self.weight(o, i // group, k, k), self.weight(o, fan=100), kernel_shape=[k, k], strides=[stride, stride],
@@ -84,9 +86,7 @@ def lenet() -> onnx.ModelProto:
 def dscnn() -> onnx.ModelProto:
     """Keyword spotting as in MLPerf Tiny: 49x10 features, four separable convolutions of 64 channels."""
     n = Net("dscnn", {"x": (1, 1, 49, 10)})
-    y = n.add(
-        "Conv", "x", n.weight(64, 1, 10, 4), n.weight(64, fan=100), kernel_shape=[10, 4], strides=[2, 2], pads=[4, 1, 5, 1]
-    )
+    y = n.add("Conv", "x", n.weight(64, 1, 10, 4), n.weight(64, fan=100), kernel_shape=[10, 4], strides=[2, 2], pads=[4, 1, 5, 1])
     y = n.add("Relu", y)
     for _ in range(4):
         y = n.conv(n.conv(y, 64, 64, 3, group=64), 64, 64, 1)
@@ -97,7 +97,15 @@ def dscnn() -> onnx.ModelProto:
 def mobilenetv2() -> onnx.ModelProto:
     n = Net("mobilenetv2", {"x": (1, 3, 224, 224)})
     y, c = n.conv("x", 3, 32, 3, 2, act="Relu6"), 32
-    for t, out, count, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)):
+    for t, out, count, stride in (
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    ):
         for i in range(count):
             s, before = stride if i == 0 else 1, y
             y = n.conv(y, c, c * t, 1, act="Relu6") if t > 1 else y

@@ -23,8 +23,9 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from models import write_all
 from peers import Call, Work, emx, emx_python, onnxruntime, ours
+
+from models import write_all
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "bench"
@@ -143,7 +144,13 @@ def report(results: list[Result]) -> str:
     lines += ["", "## Layers", "", "The layers that take the most time, as `intaglio profile` shows them."]
     for r in results:
         total = sum(t for *_, t in r.layers) or 1.0
-        lines += ["", f"### {r.name}", "", "| layer | operator | MMAC | ms | % | GFLOP/s |", "| --- | --- | ---: | ---: | ---: | ---: |"]
+        lines += [
+            "",
+            f"### {r.name}",
+            "",
+            "| layer | operator | MMAC | ms | % | GFLOP/s |",
+            "| --- | --- | ---: | ---: | ---: | ---: |",
+        ]
         for name, op, macs, ms in sorted(r.layers, key=lambda row: -row[3])[:8]:
             speed = f"{2 * macs / ms / 1e6:.1f}" if macs and ms else ""
             lines.append(f"| {_cell(name)} | {op} | {macs / 1e6:.2f} | {ms:.4f} | {100 * ms / total:.1f} | {speed} |")

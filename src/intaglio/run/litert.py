@@ -29,7 +29,9 @@ class LiteRt:
         self._extra = set(extra)
         try:
             self._interpreter: Any = Interpreter(
-                model_path=str(path), experimental_op_resolver_type=OpResolverType.BUILTIN_REF, experimental_preserve_all_tensors=bool(extra)
+                model_path=str(path),
+                experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+                experimental_preserve_all_tensors=bool(extra),
             )
             self._interpreter.allocate_tensors()
         except (RuntimeError, ValueError) as error:

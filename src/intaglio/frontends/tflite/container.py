@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from intaglio.errors import ModelError, quoted
+from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Array
 from intaglio.ir.types import MAX_RANK, DType
 
@@ -56,6 +57,30 @@ class Operator:
     inputs: tuple[int, ...]  # -1: absent
     outputs: tuple[int, ...]
     options: Any  # the generated class of its options, or None
+
+
+class WrongOptions(Fault, AttributeError):
+    """A file may give an operator the options of another; an older schema may lack an option, which `getattr` has a default for."""
+
+
+class Options:
+    """The generated class of an operator's options. A field that points outside of the file is a fault of the file."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._table, name, None)
+        if method is None:
+            raise WrongOptions("bad-attribute", "its options are those of another operator", "the file is damaged")
+
+        def read(*args: int) -> Any:
+            try:
+                return method(*args)
+            except (struct.error, IndexError, TypeError, ValueError, OverflowError):
+                raise Fault("truncated-model", f"its option `{name}` points outside of the file", "the file is damaged") from None
+
+        return read
 
 
 @dataclass(slots=True)
@@ -169,7 +194,7 @@ class _Reader:
             return None
         options = cls()
         options.Init(table.Bytes, table.Pos)
-        return options
+        return Options(options)
 
     def _tensor(self, t: Any, i: int) -> Tensor:
         name = (t.Name() or b"").decode("utf-8", "replace")

@@ -37,7 +37,8 @@ def round_away(x: float) -> int:
 
 def bounds(call: Call, kind: int, out: Tensor) -> tuple[int, int]:
     """The range of the stored integers that a fused activation leaves."""
-    assert out.dtype is not None
+    if out.dtype is None or not out.dtype.is_int:
+        raise Fault("bad-tensor", "its result is not of integers")
     info = np.iinfo(out.dtype.numpy)
     low, high = int(info.min), int(info.max)
     if kind == NONE:

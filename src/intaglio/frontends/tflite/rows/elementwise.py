@@ -67,8 +67,8 @@ _QUANTISED = (DType.I8, DType.U8, DType.I16)
 _UNARY: dict[str, Callable[[], Elementwise]] = {
     "RELU": Relu,
     "RELU6": lambda: Clip(0.0, 6.0), "RELU_N1_TO_1": lambda: Clip(-1.0, 1.0), "RELU_0_TO_1": lambda: Clip(0.0, 1.0),
-    "LOGISTIC": Sigmoid, "TANH": Tanh, "EXP": Exp, "LOG": Log, "SQRT": Sqrt, "FLOOR": Floor, "CEIL": Ceil, "ROUND": Round, "ABS": Abs,
-    "NEG": Neg, "SIN": Sin, "COS": Cos, "ELU": lambda: Elu(1.0), "HARD_SWISH": HardSwish, "SIGN": Sign, "LOGICAL_NOT": LogicalNot,
+    "LOGISTIC": Sigmoid, "TANH": Tanh, "EXP": Exp, "LOG": Log, "SQRT": Sqrt, "FLOOR": Floor, "CEIL": Ceil, "ROUND": Round,
+    "ABS": Abs, "NEG": Neg, "SIN": Sin, "COS": Cos, "ELU": lambda: Elu(1.0), "HARD_SWISH": HardSwish, "SIGN": Sign, "LOGICAL_NOT": LogicalNot,
 }  # fmt: skip
 _BINARY: dict[str, Callable[[], Elementwise]] = {
     "MAXIMUM": Max, "MINIMUM": Min, "POW": Pow, "EQUAL": Equal, "LESS": Less, "LESS_EQUAL": LessEqual, "GREATER": Greater,
@@ -279,7 +279,8 @@ def dequantize(call: Call) -> None:
 def quantize(call: Call) -> None:
     x, out = call.value(0), call.out()
     y_scale, y_zero = call.quant(out)
-    assert out.dtype is not None
+    if out.dtype is None or not out.dtype.is_int:
+        raise Fault("bad-tensor", "its result is not of integers")
     info = np.iinfo(out.dtype.numpy)
     if x.dtype is DType.F32:
         scale, zero = constant(np.asarray(y_scale, np.float32)), constant(np.asarray(y_zero, np.int32))
@@ -294,7 +295,8 @@ def quantize(call: Call) -> None:
 def softmax(call: Call) -> None:
     x, beta, out = call.value(0), call.options.Beta(), call.out()
     if x.dtype in (DType.I8, DType.U8):
-        assert out.dtype is not None
+        if out.dtype is None:
+            raise Fault("bad-tensor", "its result is not of integers")
         call.give(call.emit(QSoftmax(call.quant(call.tensor(0))[0], beta, out.dtype), x))
         return
     if x.dtype is DType.I16:

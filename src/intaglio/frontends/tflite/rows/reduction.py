@@ -11,7 +11,8 @@ from intaglio.ops import ArgReduce, Cast, Reduce
 from intaglio.ops.quantised_rows import QMean
 
 _KINDS = {
-    "SUM": "sum", "MEAN": "mean", "REDUCE_MAX": "max", "REDUCE_MIN": "min", "REDUCE_PROD": "prod", "REDUCE_ANY": "any", "REDUCE_ALL": "all",
+    "SUM": "sum", "MEAN": "mean", "REDUCE_MAX": "max", "REDUCE_MIN": "min", "REDUCE_PROD": "prod",
+    "REDUCE_ANY": "any", "REDUCE_ALL": "all",
 }  # fmt: skip
 _QUANTISED = (DType.I8, DType.U8, DType.I16)
 
