@@ -10,13 +10,14 @@ import sys
 from pathlib import Path
 
 from kernel_cases import CASES
+from kernel_quantised import QUANTISED
 from kernel_running import TARGETS, call_compiled, prepare
 from kernel_tiles import TILED
 
 
 def main(path: str, isa: str) -> None:
     library = ctypes.CDLL(path)
-    cases = {**CASES, **TILED}
+    cases = {**CASES, **TILED, **QUANTISED}
     order = json.loads(Path(path).with_suffix(".json").read_text())  # the names of the cases, k0 first
     assert order == list(cases), "the cases changed since the library was built"
     for n, name in enumerate(order):

@@ -9,10 +9,11 @@ from intaglio.kernels.registry import LOWERINGS
 from intaglio.ops import REGISTRY
 from intaglio.ops.base import Chain, Elementwise
 from kernel_cases import CASES
+from kernel_quantised import QUANTISED
 from kernel_running import TARGETS, assert_close, interpreted
 from kernel_tiles import TILED
 
-ALL = {**CASES, **TILED}
+ALL = {**CASES, **TILED, **QUANTISED}
 
 
 def test_every_kernel_has_a_case() -> None:

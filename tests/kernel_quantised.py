@@ -1,0 +1,75 @@
+"""Cases of the integer operators: bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.ir.types import DType
+from intaglio.ops.fixed_point import quantize_multiplier
+from intaglio.ops.hybrid import HybridConv, HybridMatMul
+from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul, QMul, Requantize
+from intaglio.ops.quantised_rows import QAveragePool, QMean, QResize, QSoftmax
+from kernel_cases import real, whole
+from kernel_running import Case, case
+
+_M, _S = quantize_multiplier(0.0123)
+_BIG, _UP = quantize_multiplier(1.7)
+
+
+def image(*shape: int, dtype: type = np.int8) -> Array:
+    info = np.iinfo(dtype)
+    return whole(*shape, low=max(info.min, -200), high=min(info.max, 200), dtype=dtype)
+
+
+def scales(count: int) -> tuple[Array, Array]:
+    """A multiplier and a shift per channel."""
+    pairs = [quantize_multiplier(0.002 * (n + 1) * 1.37) for n in range(count)]
+    return np.array([m for m, _ in pairs], np.int32), np.array([s for _, s in pairs], np.int32)
+
+
+def qconv(shape: tuple[int, ...], weights: tuple[int, ...], op: QConv, dtype: type = np.int8, bias: type | None = np.int32) -> Case:
+    b = None if bias is None else whole(weights[0], low=-99, high=99, dtype=bias)
+    return case(op, image(*shape, dtype=dtype), image(*weights), b, *scales(weights[0]), constant=[1, 2, 3, 4])
+
+
+def qmatmul(op: QMatMul, a: Array, b: Array, bias: bool = True) -> Case:
+    n = b.shape[-2 if op.transpose_b else -1]
+    return case(op, a, b, whole(n, low=-99, high=99) if bias else None, *scales(n), constant=[1, 2, 3, 4])
+
+
+QUANTISED: dict[str, Case] = {
+    "qconv": qconv((1, 5, 6, 3), (7, 3, 3, 3), QConv((1, 1), (1, 1, 1, 1), x_zero=3, y_zero=-5)),
+    "qconv strided": qconv((2, 6, 7, 4), (5, 4, 2, 3), QConv((2, 2), (0, 1, 1, 0), x_zero=-7), bias=None),
+    "qconv dilated": qconv((1, 7, 7, 2), (3, 2, 2, 2), QConv(dilations=(2, 3), x_zero=1, low=-20, high=30)),
+    "qconv depthwise": qconv((1, 5, 5, 6), (6, 1, 3, 3), QConv((1, 1), (1, 1, 1, 1), group=6, x_zero=2)),
+    "qconv in groups": qconv((1, 4, 4, 6), (4, 3, 1, 1), QConv(group=2)),
+    "qconv 1x1": qconv((1, 4, 5, 9), (11, 9, 1, 1), QConv(x_zero=-128, y_zero=4)),
+    "qconv of i16": qconv((1, 4, 4, 3), (4, 3, 2, 2), QConv(low=-32768, high=32767, to=DType.I16), np.int16, np.int64),
+    "qmatmul": qmatmul(QMatMul(a_zero=3, y_zero=-9), image(4, 11), image(11, 7)),
+    "qmatmul transposed": qmatmul(QMatMul(True, a_zero=-3, b_zero=2), image(4, 11), image(7, 11), bias=False),
+    "qmatmul in batches": qmatmul(QMatMul(round_once=True), image(2, 3, 5), image(2, 5, 4)),
+    "lookup": case(Lookup(), image(3, 9), image(256), constant=[1]),
+    "requantize": case(Requantize(3, _M, _S, -7), image(40)),
+    "requantize up": case(Requantize(0, _BIG, _UP, 128, 0, 255, DType.U8), image(40)),
+    "qadd": case(QAdd(3, _BIG, _UP - 3, -2, _M, _S, 20, False, _M, _S - 9, 4), image(3, 9), image(3, 1)),
+    "qadd subtracted": case(QAdd(3, _BIG, _UP - 3, -2, _M, _S, 20, True, _M, _S - 9, 4), image(3, 9), image(9)),
+    "qmul": case(QMul(3, -2, _M, _S, 4), image(3, 9), image(3, 9)),
+    "qmul of u8": case(QMul(100, 128, _M, _S, 90, 0, 255, DType.U8), image(9, dtype=np.uint8), image(9, dtype=np.uint8)),
+    "qaverage_pool": case(QAveragePool((3, 3), (2, 2), (1, 1, 1, 1)), image(1, 6, 7, 5)),
+    "qaverage_pool bounded": case(QAveragePool((2, 2), (1, 1), low=-10, high=20), image(2, 4, 4, 3)),
+    "qsoftmax": case(QSoftmax(0.1), image(3, 10)),
+    "qsoftmax of u8 to i16": case(QSoftmax(0.05, 1.0, DType.I16), image(2, 5, dtype=np.uint8)),
+    "qmean": case(QMean((1, 2), True, False, 0.02, 3, 0.015, -4), image(2, 4, 5, 3)),
+    "qmean as a sum": case(QMean((1,), False, True, 0.02, 3, 0.3, -4), image(3, 9)),
+    "qresize": case(QResize((1, 7, 9, 2), half_pixel=True), image(1, 4, 5, 2)),
+    "qresize aligned": case(QResize((1, 7, 9, 2), align_corners=True), image(1, 4, 5, 2)),
+    "hybrid_matmul": case(HybridMatMul(), real(3, 11), image(7, 11), np.abs(real(7)), real(7), constant=[1, 2, 3]),
+    "hybrid_matmul asymmetric": case(HybridMatMul(True), real(3, 11), image(7, 11), np.abs(real(7)), None, constant=[1, 2]),
+    "hybrid_conv": case(
+        HybridConv((2, 1), (1, 0, 1, 1)), real(2, 5, 5, 3), image(4, 3, 3, 2), np.abs(real(4)), real(4), constant=[1, 2, 3]
+    ),
+    "hybrid_conv depthwise": case(
+        HybridConv(group=3, asymmetric=False), real(1, 4, 4, 3), image(3, 1, 2, 2), np.abs(real(3)), None, constant=[1, 2]
+    ),
+}  # fmt: skip
