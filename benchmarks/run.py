@@ -118,7 +118,8 @@ def report(results: list[Result]) -> str:
     lines = [
         "# Speed",
         "",
-        f"`make bench` on {_processor()}, one core, one thread, float32, batch 1; least time in ms of {ROUNDS} interleaved rounds. A ratio",
+        f"`make bench` on {_processor()}, one core, one thread, float32, batch 1; least time in ms of {ROUNDS} interleaved rounds.",
+        "A ratio",
         "is the peer's time over ours, the median over the rounds: over 1 means that Intaglio is faster. The machine is shared, so",
         "compare within a row. `error` is the largest difference from ONNX Runtime over the largest output.",
         "",
@@ -136,7 +137,8 @@ def report(results: list[Result]) -> str:
         if ratios:
             low = min((r for r in results if peer in r.ratio), key=lambda r: r.ratio[peer])
             lines.append(
-                f"Geometric mean against {label}: **{geometric_mean(ratios):.2f}** over {len(ratios)} models, lowest {low.ratio[peer]:.2f} ({low.name})."
+                f"Geometric mean against {label}: **{geometric_mean(ratios):.2f}** over {len(ratios)} models, "
+                f"lowest {low.ratio[peer]:.2f} ({low.name})."
             )
     reasons = [f"- {r.name}, {peer}: {why}" for r in results for peer, why in r.missing.items()]
     if reasons:

@@ -68,7 +68,8 @@ _UNARY: dict[str, Callable[[], Elementwise]] = {
     "RELU": Relu,
     "RELU6": lambda: Clip(0.0, 6.0), "RELU_N1_TO_1": lambda: Clip(-1.0, 1.0), "RELU_0_TO_1": lambda: Clip(0.0, 1.0),
     "LOGISTIC": Sigmoid, "TANH": Tanh, "EXP": Exp, "LOG": Log, "SQRT": Sqrt, "FLOOR": Floor, "CEIL": Ceil, "ROUND": Round,
-    "ABS": Abs, "NEG": Neg, "SIN": Sin, "COS": Cos, "ELU": lambda: Elu(1.0), "HARD_SWISH": HardSwish, "SIGN": Sign, "LOGICAL_NOT": LogicalNot,
+    "ABS": Abs, "NEG": Neg, "SIN": Sin, "COS": Cos, "ELU": lambda: Elu(1.0), "HARD_SWISH": HardSwish, "SIGN": Sign,
+    "LOGICAL_NOT": LogicalNot,
 }  # fmt: skip
 _BINARY: dict[str, Callable[[], Elementwise]] = {
     "MAXIMUM": Max, "MINIMUM": Min, "POW": Pow, "EQUAL": Equal, "LESS": Less, "LESS_EQUAL": LessEqual, "GREATER": Greater,
