@@ -1,0 +1,44 @@
+"""What the documents name is there, and the commands that they show run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MADE_LATER = ("build/", ".venv/", "benchmarks/RESULTS.md")
+DEMO = ROOT / "src" / "intaglio" / "demo_data" / "digits.onnx"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        if not target.startswith(("http:", "https:")) and not target.endswith("RESULTS.md"):
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_paths_that_a_page_names_are_there(page: Path) -> None:
+    for path in re.findall(r"`((?:src|tests|docs|tools|scripts|benchmarks)/[\w./-]+)`", page.read_text(encoding="utf-8")):
+        if not path.startswith(MADE_LATER):
+            assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "guides" / "first-model.md"], ids=lambda p: p.name)
+def test_commands_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
+    shown = re.findall(r"^    ((?:\.venv/bin/intaglio|build/)\S* .*)$", page.read_text(encoding="utf-8"), re.M)
+    assert len(shown) > 4
+    for line in shown:
+        command = line.split("    #")[0].strip()
+        command = command.replace("src/intaglio/demo_data/digits.onnx", str(DEMO))
+        words = shlex.split(command)
+        if words[0] == ".venv/bin/intaglio":
+            words = [sys.executable, "-m", "intaglio", *words[1:]]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
