@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,8 @@ def validate_package(
     folder: Path, inputs: Path | None, steps: bool, labels: Path | None, layers: bool,
     tolerance: float | None, seed: int, cc: str | None, json: bool,
 ) -> int:  # fmt: skip
+    if tolerance is not None and not math.isfinite(tolerance):  # with NaN nothing compares, with infinity everything does
+        raise UserError("bad-option", f"`--tolerance {tolerance}` is not a tolerance", hint="a number, such as 1e-4")
     package = Package.load(folder)
     options = ValidateOptions(
         inputs=None if inputs is None else read_arrays(inputs),
@@ -62,8 +65,10 @@ def validate_package(
 
 def _labels(path: Path) -> Array:
     arrays = read_arrays(path)
+    if not arrays or any(a.dtype.kind not in "iu" for a in arrays.values()):
+        raise UserError("wrong-input", f"{quoted(path.name)} holds no whole numbers", hint="labels are integers, one per sample")
     if len(arrays) > 1 and "labels" not in arrays:
-        raise UserError("wrong-input", f"{quoted(path.name)} holds several arrays, none named `labels`")
+        raise UserError("wrong-input", f"{quoted(path.name)} holds several arrays, none named `labels`", hint="keep one")
     return arrays.get("labels", next(iter(arrays.values())))
 
 

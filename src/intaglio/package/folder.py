@@ -45,6 +45,9 @@ def fresh_folder(output: Path, *, force: bool) -> Iterator[Path]:
 @contextmanager
 def fresh_file(path: Path) -> Iterator[Path]:
     """A file to write, which becomes `path` at the end of the `with` block."""
+    if not path.parent.is_dir():
+        hint = "create the folder, or give another output"
+        raise UserError("cannot-write", f"there is no folder {quoted(str(path.parent), 200)}", hint=hint)
     with writing(path):
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}-", dir=path.parent)
         os.close(handle)

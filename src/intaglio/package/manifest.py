@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
+from intaglio.ir.names import is_clean
 from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.package.folder import MANIFEST
 
@@ -140,9 +141,25 @@ def read_manifest(folder: Path) -> Manifest:
         if table["format"] != FORMAT:
             reason = f"{shown} has manifest format {table['format']!r}; this Intaglio reads {FORMAT}"
             raise UserError("not-a-package", reason, hint="compile the model again")
-        return _manifest(table)
+        return _checked(_manifest(table))
     except (ValueError, KeyError, TypeError, AssertionError, RecursionError, OSError) as error:
         raise UserError("not-a-package", f"`{MANIFEST}` in {shown} is damaged", where=str(path), hint=hint) from error
+
+
+def _checked(manifest: Manifest) -> Manifest:
+    """A number that was edited alone would make the library write outside of our arrays."""
+    m = manifest.memory
+    sizes = (m.arena_bytes, m.lower_bound_bytes, m.state_bytes, m.weight_bytes, m.alignment)
+    assert all(type(n) is int and n >= 0 for n in sizes)
+    assert m.alignment in (1, 2, 4, 8, 16, 32, 64, 128, 256)
+    assert m.state_bytes <= m.arena_bytes
+    assert is_clean(manifest.name)
+    for info in (*manifest.inputs, *manifest.outputs):
+        assert all(n >= 0 for n in info.shape)
+        assert info.bytes == info.type.bytes
+    source = manifest.model.source
+    assert source is None or (isinstance(source, str) and not source.startswith("/") and ".." not in source.split("/"))
+    return manifest
 
 
 def _manifest(table: dict[str, object]) -> Manifest:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -14,17 +16,20 @@ from intaglio.package.folder import fresh_file
 from intaglio.package.manifest import Manifest
 
 MOST_BYTES = 8 << 30  # of one archive, unpacked: beyond this it is a bomb or a mistake
+BOMB_BYTES, BOMB_RATIO = 256 << 20, 100  # so is one that is large and nearly empty
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
     """The arrays of a file; a .npy file is `in0`."""
     shown = quoted(str(path), 200)
     if not path.is_file():
-        raise UserError("no-such-file", f"there is no file {shown}")
+        raise UserError("no-such-file", f"there is no file {shown}", hint="give a .npz or .npy file")
     try:
         with open(path, "rb") as file:
             start = file.read(6)
         if start == b"\x93NUMPY":
+            with open(path, "rb") as file:
+                _need_its_size(file, path.stat().st_size)
             return {"in0": np.asarray(np.load(path, allow_pickle=False))}
         if start[:2] == b"PK":
             return _archive(path)
@@ -39,10 +44,27 @@ def _archive(path: Path) -> dict[str, Array]:
         names = archive.namelist()
         if len(set(names)) != len(names):
             raise ValueError("a member is there twice")
-        if sum(member.file_size for member in archive.infolist()) > MOST_BYTES:
+        size = sum(member.file_size for member in archive.infolist())
+        if size > MOST_BYTES:
             raise ValueError(f"it unpacks to more than {MOST_BYTES >> 30} GB")
+        if size > BOMB_BYTES and size > BOMB_RATIO * path.stat().st_size:
+            raise ValueError(f"it unpacks to {size >> 20} MB, {BOMB_RATIO} times its size and more")
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                _need_its_size(file, member.file_size)
     with np.load(path, allow_pickle=False) as loaded:
         return {name: np.asarray(loaded[name]) for name in loaded.files}
+
+
+def _need_its_size(file: IO[bytes], size_bytes: int) -> None:
+    """The header must promise what is there: numpy makes room for it before it reads."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects, which are never loaded")
+    if file.tell() + math.prod(shape) * dtype.itemsize != size_bytes:
+        raise ValueError("an array is not as long as its header says")
 
 
 def write_arrays(path: Path, manifest: Manifest, arrays: Mapping[str, Array]) -> None:

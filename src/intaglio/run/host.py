@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,12 +28,15 @@ class Library:
             hint = "compile the model again, without `--stop-after`"
             raise UserError("not-built", f"the package has no library `{path.name}`", where=str(path), hint=hint)
         try:
+            _need_whole(path)
             self._library = _loaded(path)
         except OSError as error:
             hint = f"it was built for `{manifest.target}`; compile again with `--target host`"
             raise ToolError("cannot-load", f"this machine cannot load `{path.name}`: {error}", hint=hint) from None
         self.manifest = manifest
         name = manifest.name
+        if not hasattr(self._library, f"{name}_run_in"):
+            raise UserError("not-built", f"`{path.name}` is not the library of `{name}`", hint="compile the model again")
         self._run = getattr(self._library, f"{name}_run_in")
         self._run.restype = ctypes.c_int
         self._run.argtypes = [ctypes.c_void_p] * 3
@@ -93,6 +97,19 @@ def _loaded(path: Path) -> ctypes.CDLL:
         return ctypes.CDLL(str(link))
 
 
+def _need_whole(path: Path) -> None:
+    """The loader maps what an ELF file promises; one that is cut short would end this process (SIGBUS)."""
+    with open(path, "rb") as file:
+        head = file.read(64)
+        if len(head) == 64 and head[:6] == b"\x7fELF\x02\x01":
+            table, entry, count = struct.unpack_from("<32xQ14xHH", head)
+            file.seek(table)
+            rows = [file.read(entry) for _ in range(count)]
+            ends = [sum(struct.unpack_from("<8xQ16xQ", row)) for row in rows if len(row) >= 40]
+            if len(ends) != count or max([*ends, table]) > path.stat().st_size:
+                raise OSError("the file is cut short")
+
+
 def _pointers(arrays: list[Array]) -> ctypes.Array[ctypes.c_void_p]:
     """A C struct of pointers is laid out as an array of them."""
     # Empty arrays may have no memory of their own; C checks for NULL.
@@ -129,7 +146,8 @@ def ordered_inputs(manifest: Manifest, given: Mapping[str, Array], *, steps: boo
         arrays.append(fitted(np.asarray(given[found[0]]), info, steps=steps))
     if steps and len({len(a) for a in arrays}) > 1:
         lengths = ", ".join(f"{quoted(i.name)} {len(a)}" for i, a in zip(manifest.inputs, arrays, strict=True))
-        raise UserError("wrong-input", f"the inputs have different numbers of steps: {lengths}")
+        hint = "give every input as many steps"
+        raise UserError("wrong-input", f"the inputs have different numbers of steps: {lengths}", hint=hint)
     return arrays
 
 
@@ -150,7 +168,7 @@ def fitted(array: Array, info: TensorInfo, *, steps: bool = False) -> Array:
         got = ",".join(map(str, array.shape))
         more = " after the leading axis of steps" if steps else ""
         what = f"input {quoted(info.name)} has shape `[{got}]`, the model takes `{wants}`{more}"
-        hint = "" if steps else "with `--steps`, a leading axis counts the steps"
+        hint = "without `--steps`, arrays have the model's shape" if steps else "with `--steps`, a leading axis counts the steps"
         raise UserError("wrong-input", what, hint=hint)
     target = (len(array), *info.shape) if steps else info.shape
     return np.ascontiguousarray(array).reshape(target)
