@@ -121,8 +121,8 @@ def test_a_mistyped_command(intaglio: Intaglio, words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "slug"),
     [
-        ("model.tflite", b"\x1c\0\0\0TFL3", "not-a-model"),
-        ("model.onnx", b"\x1c\0\0\0TFL3", "unsupported-format"),
+        ("model.tflite", b"\x1c\0\0\0TFL3", "truncated-model"),
+        ("model.onnx", b"\x1c\0\0\0TFL3", "truncated-model"),
         ("model.pt2", b"PK\x03\x04", "unsupported-format"),
         ("model.keras", b"PK\x03\x04", "unsupported-format"),
         ("model.h5", b"\x89HDF\r\n", "unsupported-format"),

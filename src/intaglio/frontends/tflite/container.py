@@ -109,7 +109,7 @@ def read_model(path: Path) -> Model:
         data = path.read_bytes()
     except OSError as error:
         raise ModelError("cannot-read", f"cannot read {quoted(str(path))}: {error.strerror}") from None
-    if len(data) < 16 or data[4:8] != b"TFL3":
+    if data[4:8] != b"TFL3":
         raise bad(path.name, f"{quoted(path.name)} is not a TFLite file: it has no `TFL3` mark", "not-a-model")
     try:
         return _Reader(path.name, data).model()
@@ -128,7 +128,7 @@ class _Reader:
         self.t = tflite
         self.file, self.bytes = file, data
         root = struct.unpack_from("<I", data, 0)[0]
-        if root >= len(data) - 4:
+        if root + 4 >= len(data):
             raise bad(file, "the root of the file lies outside of it")
         self.m = tflite.Model.GetRootAsModel(data, 0)
         self.names = {value: name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int)}
