@@ -81,6 +81,17 @@ def test_a_broken_template_is_shown_with_its_line(intaglio: Intaglio, tmp_path: 
     assert not (tmp_path / "p").exists()
 
 
+def test_a_template_does_not_follow_links_out_of_it(intaglio: Intaglio, tmp_path: Path) -> None:
+    assert intaglio("template", "export", "posix", tmp_path / "t").code == 0
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "t" / "link").symlink_to(tmp_path / "secret")
+    (tmp_path / "t" / "README.md.j2").write_text("{% include 'link' %}")
+    said = intaglio("compile", DIGITS, "-o", tmp_path / "p", "--template", tmp_path / "t")
+    assert said.code == 2
+    assert "error[template]" in said.err
+    assert not (tmp_path / "p").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "slug"),
     [

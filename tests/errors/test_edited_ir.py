@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -135,3 +136,24 @@ def test_addresses_for_another_target_are_planned_anew(memory_ir: Path, tmp_path
     path = edited(memory_ir, tmp_path, "NHWC @arena+2048", "NHWC @arena+2050")
     package = compile(path, output=tmp_path / "p", target="x86-64")
     assert all(place.offset != 2050 for layer in package.manifest.layers for place in layer.memory)
+
+
+def test_weights_that_are_damaged_are_told(memory_ir: Path, intaglio: Intaglio, tmp_path: Path) -> None:
+    path = edited(memory_ir, tmp_path, "model digits", "model digits")
+    weights = tmp_path / "digits.safetensors"
+    whole = weights.read_bytes()
+    for content in (b"", whole[:100], b"\xff" * 8 + whole[8:], whole[:-4] + b"\1\2\3\4"):
+        weights.write_bytes(content)
+        said = intaglio("compile", path, "-o", tmp_path / "p", "--stop-after", "package")
+        assert said.code == 2
+        assert "error[bad-weights]" in said.err or "the digest differs" in said.err
+        assert "hint: " in said.err
+
+
+def test_weights_that_are_a_pipe_are_not_waited_for(memory_ir: Path, intaglio: Intaglio, tmp_path: Path) -> None:
+    path = edited(memory_ir, tmp_path, "model digits", "model digits")
+    (tmp_path / "digits.safetensors").unlink()
+    os.mkfifo(tmp_path / "digits.safetensors")
+    said = intaglio("compile", path, "-o", tmp_path / "p")
+    assert said.code == 2
+    assert "error[bad-weights]" in said.err

@@ -40,6 +40,9 @@ class Weights(Mapping[str, Array]):
     def __init__(self, path: Path) -> None:
         from safetensors import SafetensorError, safe_open
 
+        if path.exists() and not path.is_file():  # a pipe would keep us waiting
+            hint = "keep the .ig and its .safetensors together"
+            raise ModelError("bad-weights", f"{quoted(path.name)} is not a regular file", hint=hint)
         try:
             self._file = safe_open(str(path), framework="numpy")
         except FileNotFoundError:
@@ -49,7 +52,8 @@ class Weights(Mapping[str, Array]):
                 hint="keep the .ig and its .safetensors together",
             ) from None
         except (SafetensorError, OSError, ValueError) as error:
-            raise ModelError("bad-weights", f"{quoted(path.name)} is not a safetensors file: {error}") from None
+            hint = "write the IR file again; its weights were damaged or edited"
+            raise ModelError("bad-weights", f"{quoted(path.name)} is not a safetensors file: {error}", hint=hint) from None
         self._names: list[str] = list(self._file.keys())  # type: ignore[no-untyped-call]
 
     def __getitem__(self, name: str) -> Array:

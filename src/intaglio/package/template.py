@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import traceback
+from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
 from importlib import resources
@@ -75,11 +76,22 @@ def render_template(template: Path, project: Project, output: Path) -> None:
             shutil.copyfile(path, target)
 
 
+class _Loader(jinja2.FileSystemLoader):
+    """Links are not followed, as when files are copied: a template holds what is in its folder."""
+
+    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+        text, path, fresh = super().get_source(environment, template)
+        root = Path(self.searchpath[0]).resolve()
+        if not Path(path).resolve().is_relative_to(root):
+            raise jinja2.TemplateNotFound(template, f"`{template}` is a link out of the template")
+        return text, path, fresh
+
+
 @cache
 def _environment(template: Path) -> jinja2.Environment:
     """Kept, because parsing templates takes longer than rendering them; jinja notices when a file changes."""
     return jinja2.sandbox.SandboxedEnvironment(
-        loader=jinja2.FileSystemLoader(template),
+        loader=_Loader(template),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
