@@ -13,7 +13,6 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.elementwise import broadcast_strides, offset_of
-from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import IDX, Buffer, Builder, Expr, Load, Num, Op, Type, Var, cast, idx, imax, imin, select
 from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.base import normal_axes
@@ -267,36 +266,17 @@ def qmean(job: Job) -> Lowered:
     axes = normal_axes(op.axes, len(shape))
     strides = strides_of(shape)
     kept = [a for a in range(len(shape)) if a not in axes]
-    count = math.prod(shape[a] for a in axes)
-    same = not op.is_sum and (op.x_scale, op.x_zero) == (op.y_scale, op.y_zero)
     to = strides_of(tuple(shape[a] for a in kept))
-    real = Lanes.scalar()
-    scale = np.float32(op.x_scale) / np.float32(op.y_scale)
     with k.loops([f"i{a}" for a in kept], [shape[a] for a in kept]) as at:
         base = k.let("from", offset_of(at, [strides[a] for a in kept]))
         total = k.var("total", number(0), I32)
         with k.loops([f"r{a}" for a in axes], [shape[a] for a in axes]) as inner:
-            k.assign(total, Op("add", (total, whole(x, base + offset_of(inner, [strides[a] for a in axes]))), I32))
-        if same:
-            value: Expr = Op("div", (total, number(max(count, 1))), I32)
-        else:
-            first = cast(total, real.type)
-            if op.is_sum:
-                scaled_ = real.add(
-                    real.mul(first, real.const(float(scale))), real.const(float(-np.float32(op.x_zero) * scale * np.float32(count)))
-                )
-            else:
-                mean = real.div(first, real.const(float(count)))
-                scaled_ = real.add(real.mul(mean, real.const(float(scale))), real.const(float(-np.float32(op.x_zero) * scale)))
-            rounded = k.let("real", scaled_)
-            away = real.choose(
-                rounded.compare("lt", Num(0.0, real.type)), real.sub(rounded, real.const(0.5)), real.add(rounded, real.const(0.5))
-            )
-            value = Op("add", (cast(k.let("away", away), I32), number(op.y_zero)), I32)
-        k.store(y, offset_of(at, list(to)), bounded(k.let("v", value), op.low, op.high, y.dtype))
-    return job.done(
-        "qmean", f"{'sum' if op.is_sum else 'mean'} over axes {list(axes)}, {list(shape)} -> {list(job.node.output.shape)}"
-    )
+            value = whole(x, base + offset_of(inner, [strides[a] for a in axes]))
+            centred = Op("sub", (value, number(op.x_zero)), I32) if op.x_zero else value
+            k.assign(total, Op("add", (total, centred), I32))
+        result = Op("add", (scaled(total, number(op.multiplier), number(op.shift), "scale32"), number(op.y_zero)), I32)
+        k.store(y, offset_of(at, list(to)), bounded(k.let("v", result), op.low, op.high, y.dtype))
+    return job.done("qmean", f"qmean over axes {list(axes)}, {list(shape)} -> {list(job.node.output.shape)}")
 
 
 @lowering(QResize)

@@ -13,7 +13,7 @@ from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ops.base import BadOperator, Op, normal_axes
 from intaglio.ops.control import need
 from intaglio.ops.conv import window_output
-from intaglio.ops.fixed_point import clamp, doubling_high_multiply, quantize_multiplier, rounding_shift, wrap32
+from intaglio.ops.fixed_point import clamp, doubling_high_multiply, quantize_multiplier, rounding_shift, scale32, wrap32
 from intaglio.ops.gemmlowp import exp_on_negative_values, one_over_one_plus
 from intaglio.ops.reduce import reduced_shape
 
@@ -65,15 +65,14 @@ class QSoftmax(Op):
 
 @dataclass(frozen=True, slots=True)
 class QMean(Op):
-    """Mean or sum along axes from one quantisation to another, through one float factor."""
+    """The sum of x - x_zero along axes, scaled, plus y_zero; for a mean the factor has the count in it (`mean_factor`)."""
 
     NAME: ClassVar[str] = "qmean"
     axes: tuple[int, ...] = ()
     keepdims: bool = True
-    is_sum: bool = False
-    x_scale: float = 1.0
     x_zero: int = 0
-    y_scale: float = 1.0
+    multiplier: int = 0
+    shift: int = 0
     y_zero: int = 0
     low: int = -128
     high: int = 127
@@ -86,23 +85,19 @@ class QMean(Op):
         x = arrays[0]
         assert x is not None
         axes = normal_axes(self.axes, x.ndim)
-        count = math.prod(x.shape[a] for a in axes)
-        total = np.sum(x.astype(np.int64), axis=axes, keepdims=self.keepdims)
-        if not self.is_sum and (self.x_scale, self.x_zero) == (self.y_scale, self.y_zero):
-            value = np.sign(total) * (np.abs(total) // max(count, 1))  # C's division
-            return (clamp(value, self.low, self.high, x.dtype),)
-        scale = np.float32(self.x_scale) / np.float32(self.y_scale)
-        if self.is_sum:
-            bias = -np.float32(self.x_zero) * scale * np.float32(count)
-            real = total.astype(np.float32) * scale + bias
-        else:
-            bias = -np.float32(self.x_zero) * scale
-            real = total.astype(np.float32) / np.float32(count) * scale + bias
-        rounded = np.sign(real) * np.floor(np.abs(real) + np.float32(0.5))
-        return (clamp(rounded.astype(np.int64) + self.y_zero, self.low, self.high, x.dtype),)
+        total = np.sum(x.astype(np.int64) - self.x_zero, axis=axes, keepdims=self.keepdims)
+        scaled = scale32(np.asarray(total), np.asarray(self.multiplier), np.asarray(self.shift))
+        return (clamp(scaled + self.y_zero, self.low, self.high, x.dtype),)
 
     def macs(self, types: list[TensorType | None], out: TensorType) -> int:
         return types[0].elements if types[0] is not None else 0
+
+
+def mean_factor(real: float, count: int) -> tuple[int, int]:
+    """A factor divided by a count: the multiplier is lifted before it is divided, so that it keeps its bits."""
+    multiplier, shift = quantize_multiplier(real)
+    lift = min(count.bit_length() - 1, 32, 31 + shift)
+    return (multiplier << lift) // count, shift - lift
 
 
 @dataclass(frozen=True, slots=True)

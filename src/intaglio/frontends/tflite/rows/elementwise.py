@@ -133,7 +133,11 @@ def _leaky16(call: Call, x: Value, alpha: float) -> None:
 
 @importer("GELU")
 def gelu(call: Call) -> None:
-    call.give(call.emit(Gelu(bool(call.options.Approximate())), call.value(0)))
+    x, approximate = call.value(0), bool(call.options.Approximate())
+    if x.dtype in _QUANTISED:
+        _table(call, x, "GELU_TANH" if approximate else "GELU")
+        return
+    call.give(call.emit(Gelu(approximate), x))
 
 
 @importer("RSQRT")
@@ -157,8 +161,22 @@ def square(call: Call) -> None:
 def prelu(call: Call) -> None:
     x, slope = call.value(0), call.value(1)
     if x.dtype in _QUANTISED:
-        raise Fault("unsupported-operator", "PRELU of integers is not supported yet")
+        _quantised_prelu(call, x, slope)
+        return
     call.give(call.emit(Prelu(), x, slope))
+
+
+def _quantised_prelu(call: Call, x: Value, slope: Value) -> None:
+    x_scale, x_zero = call.quant(call.tensor(0))
+    a_scale, a_zero = call.quant(call.tensor(1))
+    y_scale, y_zero = call.quant(call.out())
+    info = np.iinfo(x.dtype.numpy)
+    low, high = int(info.min), int(info.max)
+    straight = quantize_multiplier(float(np.float32(x_scale) / np.float32(y_scale)))
+    bent = quantize_multiplier(float(np.float32(x_scale) * np.float32(a_scale) / np.float32(y_scale)))
+    above = call.emit(Requantize(x_zero, *straight, y_zero, low, high, x.dtype), x)
+    below = call.emit(QMul(x_zero, a_zero, *bent, y_zero, low, high, x.dtype), x, slope)
+    call.give(call.emit(Where(), call.emit(GreaterEqual(), x, constant(np.asarray(x_zero, x.dtype.numpy))), above, below))
 
 
 @importer("ADD", "SUB")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.walk import Call, importer
 from intaglio.ir.types import DType
 from intaglio.ops import ArgReduce, Cast, Reduce
-from intaglio.ops.quantised_rows import QMean
+from intaglio.ops.fixed_point import quantize_multiplier
+from intaglio.ops.quantised_rows import QMean, mean_factor
 
 _KINDS = {
     "SUM": "sum", "MEAN": "mean", "REDUCE_MAX": "max", "REDUCE_MIN": "min", "REDUCE_PROD": "prod",
@@ -23,10 +26,17 @@ def reduction(call: Call) -> None:
     axes = tuple(sorted({int(a) % max(x.type.rank, 1) for a in call.known(1, "axes").reshape(-1)}))
     kind = _KINDS[call.operator.op]
     if x.dtype in _QUANTISED and kind in ("sum", "mean") and call.tensor(0).quant is not None:
+        if kind == "sum" and x.dtype is not DType.U8:
+            raise Fault(
+                "unsupported-operator", "LiteRT does not rescale a sum of signed integers, so there is nothing to be equal to"
+            )
         x_scale, x_zero = call.quant(call.tensor(0))
         y_scale, y_zero = call.quant(call.out())
+        count = math.prod(x.shape[a] for a in axes)
         info = np.iinfo(x.dtype.numpy)
-        call.give(call.emit(QMean(axes, keep, kind == "sum", x_scale, x_zero, y_scale, y_zero, int(info.min), int(info.max)), x))
+        real = x_scale / y_scale
+        multiplier, shift = quantize_multiplier(real) if kind == "sum" or count == 0 else mean_factor(real, count)
+        call.give(call.emit(QMean(axes, keep, x_zero, multiplier, shift, y_zero, int(info.min), int(info.max)), x))
         return
     if x.dtype in _QUANTISED and kind == "prod":
         raise Fault("unsupported-operator", "products of quantised integers are not supported yet")

@@ -13,6 +13,7 @@ from intaglio.frontends.tflite.walk import Call, constant, importer
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
 from intaglio.ops import (
+    Add,
     Cast,
     Concat,
     Cumsum,
@@ -387,7 +388,7 @@ def resize(call: Call) -> None:
     shape = (x.shape[0], height, width, x.shape[3])
     corners, half = bool(o.AlignCorners()), bool(o.HalfPixelCenters())
     bilinear = call.operator.op == "RESIZE_BILINEAR"
-    if bilinear and x.dtype in _QUANTISED:
+    if bilinear and x.dtype in (DType.I8, DType.I16):
         call.give(call.emit(QResize(shape, corners, half), x))
         return
     scales = (1.0, height / x.shape[1], width / x.shape[2], 1.0)
@@ -395,6 +396,10 @@ def resize(call: Call) -> None:
     nearest = "round_prefer_ceil" if corners else "floor"
     if not bilinear and half and not corners:
         call.give(_nearest_by_index(call, x, height, width))
+        return
+    if bilinear and x.dtype is DType.U8:  # the reference goes through float here
+        real = call.emit(Resize(shape, scales, (), "linear", mode, nearest), call.emit(Cast(DType.F32), x))
+        call.give(call.emit(Cast(DType.U8), call.emit(Add(), real, constant(np.asarray(0.5, np.float32)))))
         return
     call.give(call.emit(Resize(shape, scales, (), "linear" if bilinear else "nearest", mode, nearest), x))
 

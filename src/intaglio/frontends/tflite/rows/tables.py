@@ -85,6 +85,49 @@ def leaky_table(dtype: DType, x: Params, y: Params, alpha: float) -> Array:
     return np.asarray(np.clip(values, int(info.min), int(info.max))).astype(dtype.numpy)
 
 
+def _hard_swish(dtype: DType, x: Params, y: Params) -> Array:
+    """In 16-bit fixed point: x * 128 on a finer scale, times a clipped line, as the reference does it."""
+    info = np.iinfo(dtype.numpy)
+    hires = np.float32(1.0 / 128.0) * np.float32(x[0])
+    out_multiplier, out_exponent = _short(float(hires / np.float32(y[0])))
+    line_multiplier, line_exponent = _short(float(hires / np.float32(3.0 / 32768.0)))
+    value = np.clip((_range(dtype) - x[1]) * 128, -32768, 32767)
+    preshift = _high16(value, out_multiplier)
+    line = value
+    if line_exponent > 0:
+        line = np.clip(line << (line_exponent - 1), -32768, 32767)
+    line = _high16(line, line_multiplier)
+    if line_exponent > 0:
+        line = np.clip(line << 1, -32768, 32767)
+    if line_exponent < 0:
+        line = rounding_shift(line, np.asarray(-line_exponent))
+    line = (line + (1 << 15)) >> 1
+    product = line * preshift
+    halved = np.sign(product) * (np.abs(product) >> 15)  # C's division truncates
+    result = rounding_shift(halved, np.asarray(-out_exponent)) + y[1]
+    return np.asarray(np.clip(result, int(info.min), int(info.max))).astype(dtype.numpy)
+
+
+def _short(real: float) -> tuple[int, int]:
+    """A factor with a multiplier of 16 bits."""
+    multiplier, exponent = quantize_multiplier(real)
+    return min((multiplier + (1 << 15)) >> 16, 32767), exponent
+
+
+def _high16(a: Array, b: int) -> Array:
+    product = a * b
+    nudged = product + np.where(product >= 0, 1 << 14, 1 - (1 << 14))
+    return np.asarray(np.sign(nudged) * (np.abs(nudged) >> 15))
+
+
+def _gelu(x: float) -> float:
+    return 0.5 * x * (1.0 + math.erf(x / math.sqrt(2.0)))
+
+
+def _gelu_tanh(x: float) -> float:
+    return 0.5 * x * (1.0 + math.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
+
+
 def _elu(x: float) -> float:
     return x if x >= 0 else math.expm1(x)
 
@@ -100,5 +143,8 @@ TABLES: dict[str, Maker] = {
     "LOG": _through_float(lambda x: math.log(x) if x > 0 else -math.inf),
     "ELU": _through_float(_elu),
     "ABS": _through_float(abs),
+    "HARD_SWISH": _hard_swish,
+    "GELU": _through_float(_gelu),
+    "GELU_TANH": _through_float(_gelu_tanh),
     "RSQRT": _through_float(_rsqrt),
 }
