@@ -9,7 +9,7 @@ from intaglio.ir.types import DType
 from intaglio.ops.fixed_point import quantize_multiplier
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul, QMul, Requantize
-from intaglio.ops.quantised_rows import QAveragePool, QMean, QResize, QSoftmax
+from intaglio.ops.quantised_rows import QAveragePool, QMean, QResize, QSoftmax, mean_factor
 from kernel_cases import real, whole
 from kernel_running import Case, case
 
@@ -60,8 +60,8 @@ QUANTISED: dict[str, Case] = {
     "qaverage_pool bounded": case(QAveragePool((2, 2), (1, 1), low=-10, high=20), image(2, 4, 4, 3)),
     "qsoftmax": case(QSoftmax(0.1), image(3, 10)),
     "qsoftmax of u8 to i16": case(QSoftmax(0.05, 1.0, DType.I16), image(2, 5, dtype=np.uint8)),
-    "qmean": case(QMean((1, 2), True, False, 0.02, 3, 0.015, -4), image(2, 4, 5, 3)),
-    "qmean as a sum": case(QMean((1,), False, True, 0.02, 3, 0.3, -4), image(3, 9)),
+    "qmean": case(QMean((1, 2), True, 3, *mean_factor(0.02 / 0.015, 20), -4), image(2, 4, 5, 3)),
+    "qmean as a sum": case(QMean((1,), False, 3, *quantize_multiplier(0.02 / 0.3), -4), image(3, 9)),
     "qresize": case(QResize((1, 7, 9, 2), half_pixel=True), image(1, 4, 5, 2)),
     "qresize aligned": case(QResize((1, 7, 9, 2), align_corners=True), image(1, 4, 5, 2)),
     "hybrid_matmul": case(HybridMatMul(), real(3, 11), image(7, 11), np.abs(real(7)), real(7), constant=[1, 2, 3]),
