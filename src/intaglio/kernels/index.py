@@ -46,12 +46,13 @@ def _about(job: Job) -> str:
     return f"{job.node.op.NAME}\n{shapes} -> {job.node.output.dtype.value}{list(job.node.output.shape)}"
 
 
-def read_index(k: Builder, indices: Value, buffer: Buffer, at: Expr, size: int) -> Expr:
-    """An index from memory: negative ones count from the end, data is checked."""
+def read_index(k: Builder, indices: Value, buffer: Buffer, at: Expr, size: int, *, from_end: bool = True) -> Expr:
+    """An index from memory: negative ones count from the end where the operator says so, data is checked."""
     raw = k.let("raw", cast(Load(buffer, at, Type(buffer.dtype.value)), IDX))
     if indices.data is not None and (indices.data.size == 0 or int(indices.data.min()) >= 0):
         return raw
-    index = k.let("index", select(raw.compare("lt", 0), raw + size, raw)) if buffer.dtype.is_signed else raw
+    wraps = from_end and buffer.dtype.is_signed
+    index = k.let("index", select(raw.compare("lt", 0), raw + size, raw)) if wraps else raw
     if indices.data is None:
         with k.when(either(index.compare("lt", 0), index.compare("ge", size))):
             k.fail(INDEX_OUT_OF_RANGE)
@@ -223,7 +224,7 @@ def max_unpool(job: Job) -> Lowered:
     with k.loop("i", 0, size) as i:
         k.store(y, i, Num(0.0 if y.dtype in (DType.F32, DType.F64) else 0, kind))
     with k.loop("i", 0, job.type(0).elements) as i:
-        k.store(y, read_index(k, indices, i_buf, i, size), Load(x, i, kind))
+        k.store(y, read_index(k, indices, i_buf, i, size, from_end=False), Load(x, i, kind))
     return job.done("max_unpool", _about(job))
 
 
