@@ -24,7 +24,7 @@ app = typer.Typer(
 template_app = typer.Typer(help="Network templates: the C around the generated layers.", no_args_is_help=True)
 app.add_typer(template_app, name="template")
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx model or an .ig IR file.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx or .tflite model, or an .ig IR file.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A package.")]
 TargetOption = Annotated[
     Optional[str], typer.Option("--target", metavar="T", help="Default: this machine. `intaglio targets` lists.")
