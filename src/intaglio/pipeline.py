@@ -12,6 +12,7 @@ from pathlib import Path
 from intaglio.frontends.reading import Source, read_source
 from intaglio.ir.files import write_ir
 from intaglio.ir.graph import Graph
+from intaglio.ir.text import print_graph
 from intaglio.kernels import lower
 from intaglio.kernels.program import Program
 from intaglio.memory import place
@@ -48,7 +49,9 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
 
     if done < stage_index("optimise"):
         watch.stage("optimise")
-        graph = optimise(graph, target, disabled=request.disabled, observe=_dumper(request))
+        dump = _dumper(request)
+        dump("import", graph)
+        graph = optimise(graph, target, disabled=request.disabled, observe=dump)
         graph.stage = "optimise"
     if watch.explain is not None:
         from intaglio.passes.analysis import analyse
@@ -76,7 +79,7 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
 
 def _package(program: Program, source: Source, target: Target, request: Request, watch: Watch) -> Package:
     graph = program.graph
-    toolchain = find_toolchain(request.cc) if request.stop_after == "build" else None
+    toolchain = find_toolchain(request.cc, target.arch) if request.stop_after == "build" else None
     with fresh_folder(request.output, force=request.force) as folder:
         model = keep_model(request.model, source.format, folder) if not request.library_only else None
         origin = Origin(request.model.name, source.sha256, model, __version__, request.options())
@@ -114,10 +117,13 @@ class _dumper:
     def __init__(self, request: Request) -> None:
         self._folder = request.dump_ir
         self._count = 0
+        self._before = ""
 
     def __call__(self, name: str, graph: Graph) -> None:
-        if self._folder is not None:
-            self._count += 1
+        """Passes run again and again until nothing changes: one that changed nothing leaves no file."""
+        self._count += 1
+        if self._folder is not None and (text := print_graph(graph)) != self._before:
+            self._before = text
             write_ir(graph, self._folder / f"{self._count:02d}-{name}.ig")
 
 

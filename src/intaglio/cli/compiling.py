@@ -50,7 +50,7 @@ def compile_words(words: Words) -> None:
         )
         result = compile_model(request, watch)
     if rows:
-        _print_explanation(rows)
+        _print_explanation(rows, words.json)
     if isinstance(result, Path):
         print_json({"ir": str(result), "stage": words.stop_after}) if words.json else note(f"wrote {result}")
         return
@@ -121,7 +121,7 @@ def _print_summary(package: Package, seconds: float, words: Words) -> None:
         note(f"archive: {package.folder}.{words.archive}")
 
 
-def _print_explanation(rows: list[CostRow]) -> None:
+def _print_explanation(rows: list[CostRow], json: bool) -> None:
     table = []
     total = 0.0
     for row in rows:
@@ -131,4 +131,4 @@ def _print_explanation(rows: list[CostRow]) -> None:
         name, op, bound = str(row.name), str(row.op), str(row.bound)
         table.append([name[:36], op[:24], count_text(macs), bytes_text(moved), f"{estimate:.1f}", bound])
     table.append(["total", "", "", "", f"{total:.1f}", ""])
-    print_table(["node", "op", ">MACs", ">moved", ">estimate us", "bound by"], table, stderr=True)
+    print_table(["node", "op", ">MACs", ">moved", ">estimate us", "bound by"], table, stderr=json)

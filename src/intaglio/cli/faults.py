@@ -17,6 +17,8 @@ def usage_error(error: Exception) -> str | None:
     if shown is None:
         return None
     context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return str(shown())  # the page itself, as it is
     path = context.command_path if context is not None else "intaglio"
     return str(UserError("usage", str(shown()).replace("\n", " "), hint=f"`{path} --help` lists what there is"))
 

@@ -79,6 +79,8 @@ def print_validation(result: Validation) -> None:
             for c in result.layers
         ]
         print_table(["layer", "op", "tensor in the model", ">max rel", ""], rows)
+        compared = len({c.layer for c in result.layers})
+        note(f"{compared} of {result.layer_count} layers have a tensor of the model to compare with; others were fused or reordered")
     rows = []
     for c in result.outputs:
         sqnr = "exact" if c.sqnr_db is None else f"{c.sqnr_db:.0f} dB"

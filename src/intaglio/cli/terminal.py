@@ -57,10 +57,13 @@ def print_table(
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False, show_edge=False)
-    for name in columns:
+    for n, name in enumerate(columns):
         right = name.startswith(">")
+        # The first column is a name that one may have to type; long ones are cut by whoever makes the rows.
+        least = max((len(row[0]) for row in rows), default=0) if n == 0 else None
+        last = n == len(columns) - 1
         table.add_column(
-            name.removeprefix(">"), justify="right" if right else "left", no_wrap=True, overflow="ellipsis"
+            name.removeprefix(">"), justify="right" if right else "left", no_wrap=not last or right, overflow="ellipsis", min_width=least
         )
     for row in rows:
         table.add_row(*[Text(cell) for cell in row])

@@ -33,6 +33,7 @@ def read_source(
     """A model or IR file as a graph. `constants` fixes inputs to a value."""
     kind = kind_of(path)
     if kind == "ir":
+        import intaglio.ops  # the text names operators, so they must be there
         from intaglio.ir.files import read_ir
 
         if dims or shapes or states:

@@ -92,6 +92,7 @@ def choose_layout(graph: Graph, target: Target) -> Graph:
         turned = edit.emit(Transpose((0, 2, 3, 1)), [source], node)
         turned.type = replace(turned.type, layout=Layout.NHWC)
         result = edit.emit(replace(op, layout=Layout.NHWC), [turned, *node.inputs[1:]], node)
+        result.origin = node.output.origin  # the same tensor of the model, in another order
         result.type = replace(result.type, layout=Layout.NHWC)
         node.op, node.inputs = Transpose((0, 3, 1, 2)), [result]
         edit.keep(node)

@@ -92,6 +92,7 @@ def _sink(edit: Editor, node: Node, readers: dict[Value, int]) -> bool:
     result = edit.emit(op, inputs, node)
     if after == NHWC_TO_NCHW:
         result.type = replace(result.type, layout=Layout.NHWC)
+        result.origin = node.output.origin  # the same tensor of the model, in another order
     if after == tuple(range(len(after))):
         node.op, node.inputs = Reshape(node.output.shape), [result]
     else:

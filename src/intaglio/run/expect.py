@@ -45,27 +45,28 @@ def _references(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[
     return [*found, IrReference(graph)]
 
 
-def compared_with(graph: Graph) -> dict[int, int]:
+def compared_with(graph: Graph) -> dict[str, int]:
     """Whole-number inputs that the model compares with a constant (a sampling rate): there that constant is the likely value."""
-    found: dict[int, int] = {}
-    for n, value in enumerate(graph.inputs):
+    found: dict[str, int] = {}
+    for value in graph.inputs:
         if not value.dtype.is_int or value.type.elements != 1:
             continue
         for node in graph.nodes:
             if value in node.inputs:
                 for other in node.inputs:
                     if other is not None and other.data is not None and other.dtype is value.dtype and other.data.size == 1:
-                        found.setdefault(n, int(other.data.flat[0]))
+                        found.setdefault(value.origin or value.name, int(other.data.flat[0]))
     return found
 
 
-def _vectors(reference: Reference, manifest: Manifest, names: list[str], known: dict[int, int]) -> Vectors | None:
+def _vectors(reference: Reference, manifest: Manifest, names: list[str], known: dict[str, int]) -> Vectors | None:
     """The first kind of inputs that is accepted and gives finite numbers; else the first that is accepted."""
     fallback = None
     for kind in KINDS:
         inputs = random_inputs([info.type for info in manifest.inputs], SEED, kind)
-        for n, value in known.items():
-            inputs[n] = np.full_like(inputs[n], value)
+        for n, name in enumerate(names):
+            if name in known:
+                inputs[n] = np.full_like(inputs[n], known[name])
         try:
             results = run_steps(reference, manifest, [dict(zip(names, inputs, strict=True))])[0]
         except (IntaglioError, BadOperator):  # an index out of range, a branch that was left out

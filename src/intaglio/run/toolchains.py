@@ -42,12 +42,12 @@ class Toolchain:
     def target_flags(self, target: Target) -> tuple[str, ...]:
         if self.kind != "zig":
             return target.flags
-        flags = [_ZIG_CPU.get(flag, flag) for flag in target.flags]
+        flags = [_ZIG_CPU.get(flag, flag) for flag in target.flags]  # -g0: zig adds debug information with the paths of its build
         if not target.arch:
-            return (*flags, "-mcpu=baseline")
+            return ("-g0", *flags, "-mcpu=baseline")
         # An old glibc as the baseline: the result runs on any Linux since 2014.
         triple = f"{target.arch}-linux-gnu.2.17" if sys.platform == "linux" else f"{target.arch}-{_zig_os()}"
-        return ("-target", triple, *flags)
+        return ("-target", triple, "-g0", *flags)
 
     def environment(self) -> dict[str, str]:
         env = {k: v for k, v in os.environ.items() if k not in ("CPATH", "C_INCLUDE_PATH")}
@@ -69,11 +69,14 @@ _ZIG_CPU = {
 }
 
 
-def find_toolchain(asked: str | None = None) -> Toolchain:
-    """`asked` is a command such as `gcc-13` or `zig`; without it `CC`, then whatever is there."""
+def find_toolchain(asked: str | None = None, arch: str = "") -> Toolchain:
+    """`asked` is a command such as `gcc-13` or `zig`; without it `CC`, then whatever is there. For another processor than this
+    machine's, zig comes first: it is a cross compiler, the system's is not."""
     wanted = asked or os.environ.get("CC") or ""
     if wanted:
         return _named(wanted)
+    if arch and arch != _machine() and (zig := _zig()) is not None:
+        return zig
     for name in ("gcc", "clang", "cc"):
         if (path := shutil.which(name)) and (found := _probe((path,))):
             return found
@@ -150,6 +153,12 @@ def cache_root() -> Path:
     if told := os.environ.get("XDG_CACHE_HOME"):
         return Path(told) / "intaglio"
     return Path.home() / ".cache" / "intaglio"
+
+
+def _machine() -> str:
+    names = {"amd64": "x86_64", "arm64": "aarch64"}
+    found = platform.machine().lower()
+    return names.get(found, found)
 
 
 def _zig_os() -> str:

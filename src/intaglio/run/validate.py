@@ -62,6 +62,7 @@ class Validation:
     layers: tuple[LayerCheck, ...]
     accuracy: Accuracy | None
     samples: int
+    layer_count: int = 0
 
 
 def validate(package: Package, options: ValidateOptions) -> Validation:
@@ -93,6 +94,7 @@ def validate(package: Package, options: ValidateOptions) -> Validation:
         layers=checks,
         accuracy=accuracy,
         samples=len(steps),
+        layer_count=len(manifest.layers),
     )
 
 
