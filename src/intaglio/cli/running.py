@@ -80,7 +80,7 @@ def print_validation(result: Validation) -> None:
         ]
         print_table(["layer", "op", "tensor in the model", ">max rel", ""], rows)
         compared = len({c.layer for c in result.layers})
-        note(f"{compared} of {result.layer_count} layers have a tensor of the model to compare with; others were fused or reordered")
+        note(f"{compared} of {result.layer_count} layers have a tensor of the model to compare with (others are fused)")
     rows = []
     for c in result.outputs:
         sqnr = "exact" if c.sqnr_db is None else f"{c.sqnr_db:.0f} dB"
@@ -109,9 +109,7 @@ def profile_package(folder: Path, runs: int, cc: str | None, json: bool) -> None
         ms = layer.time_ms or 0.0
         rate = 2 * layer.macs / ms / 1e6 if ms else 0.0
         speed = f"{rate:.1f}" if layer.macs else ""
-        rows.append(
-            [layer.name[:30], layer.op[:18], count_text(layer.macs), f"{ms:.4f}", f"{100 * ms / total:.1f}", speed]
-        )
+        rows.append([layer.name[:30], layer.op[:18], count_text(layer.macs), f"{ms:.4f}", f"{100 * ms / total:.1f}", speed])
     print_table(["layer", "op", ">MACs", ">ms", ">%", ">GFLOP/s"], rows)
     t = result.total
     note(

@@ -48,9 +48,7 @@ def console(*, stderr: bool = False) -> Console:
     return made
 
 
-def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], *, stderr: bool = False, title: str = ""
-) -> None:
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, stderr: bool = False, title: str = "") -> None:
     """Columns whose name starts with `>` are numbers, to the right."""
     from rich import box
     from rich.table import Table
@@ -63,7 +61,11 @@ def print_table(
         least = max((len(row[0]) for row in rows), default=0) if n == 0 else None
         last = n == len(columns) - 1
         table.add_column(
-            name.removeprefix(">"), justify="right" if right else "left", no_wrap=not last or right, overflow="ellipsis", min_width=least
+            name.removeprefix(">"),
+            justify="right" if right else "left",
+            no_wrap=right or not last,
+            overflow="ellipsis",
+            min_width=least,
         )
     for row in rows:
         table.add_row(*[Text(cell) for cell in row])

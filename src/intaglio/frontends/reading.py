@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import stat
 from collections.abc import Callable
@@ -33,8 +34,9 @@ def read_source(
     """A model or IR file as a graph. `constants` fixes inputs to a value."""
     kind = kind_of(path)
     if kind == "ir":
-        import intaglio.ops  # the text names operators, so they must be there
         from intaglio.ir.files import read_ir
+
+        importlib.import_module("intaglio.ops")  # the text names operators: they must have registered
 
         if dims or shapes or states:
             hint = "give `--dim`, `--shape` and `--state` with the model, or edit the IR file"

@@ -19,7 +19,7 @@ from intaglio.frontends.onnx.call import TABLE, Answer, Call, Item, Items, Unkno
 from intaglio.frontends.onnx.container import MAX_GRAPH_DEPTH, opsets_of
 from intaglio.frontends.onnx.faults import Fault, Problem, need_text
 from intaglio.frontends.onnx.structure import ordered_live_nodes
-from intaglio.frontends.onnx.tensors import MAX_ELEMENTS, PACKED, check_shape, tensor_value
+from intaglio.frontends.onnx.tensors import DTYPES, MAX_ELEMENTS, PACKED, check_shape, tensor_value
 from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.types import MAX_RANK, DType, TensorType
 from intaglio.ops.base import BadOperator, Op, narrow
@@ -57,6 +57,7 @@ class Walk:
         self.notes: list[str] = []
         self.problems: list[Problem] = []
         self.collect = collect
+        self._value_info: dict[str, Any] | None = None
         self.when: Value | None = None
         self.source = ""
         self.origins: tuple[str, ...] = ()
@@ -204,18 +205,31 @@ class Walk:
         raise ModelError(slug, f"`{op}` in node {quoted(name)}: {reason}", where=self.place, hint=hint) from None
 
     def _poison(self, node: Any, scope: Scope) -> None:
+        """Go on behind a node that could not be imported: with the type that the model declares for its result, if it does."""
         for output in node.output:
             if output:
-                scope.items[output] = Unknown()
+                declared = self._declared(output)
+                scope.items[output] = Unknown() if declared is None else Value("", declared, output)
+
+    def _declared(self, name: str) -> TensorType | None:
+        if self._value_info is None:
+            self._value_info = {v.name: v.type.tensor_type for v in [*self.model.graph.value_info, *self.model.graph.output]}
+        found = self._value_info.get(name)
+        dims = None if found is None or not found.HasField("shape") else [d.dim_value for d in found.shape.dim]
+        if found is None or dims is None or found.elem_type not in DTYPES or min(dims, default=1) < 1:
+            return None
+        return TensorType(DTYPES[found.elem_type], tuple(dims))
 
     # Nodes ----------------------------------------------------------------------------------------------------------
 
     def run_node(self, node: Any, scope: Scope) -> None:
         inputs = [self.look_up(n, scope) if n else None for n in node.input]
+        domain = "" if node.domain == "ai.onnx" else node.domain
         if any(isinstance(i, Unknown) for i in inputs):
+            if not self._is_known(node, domain, scope):
+                raise Fault("unsupported-operator", "the operator is not supported")
             self._poison(node, scope)
             return
-        domain = "" if node.domain == "ai.onnx" else node.domain
         results = self.apply(node, domain, inputs, self._attributes(node, scope), scope)
         if len(results) < len([o for o in node.output if o]) and any(node.output[len(results) :]):
             raise Fault("bad-graph", f"`{node.op_type}` gives {len(results)} results, not {len(node.output)}")
@@ -227,6 +241,19 @@ class Walk:
             if isinstance(result, Value) and not result.origin:
                 result.origin = output
             scope.items[output] = result
+
+    def _is_known(self, node: Any, domain: str, scope: Scope) -> bool:
+        """Is there a row or a function for this operator? What its operands are is not known here."""
+        key = (domain, node.op_type, getattr(node, "overload", ""))
+        if key in self.functions or (domain, node.op_type) in TABLE:
+            return True
+        import onnx
+
+        try:
+            schema: Any = onnx.defs.get_schema(node.op_type, scope.opsets.get(domain) or 1, domain)
+        except onnx.defs.SchemaError:
+            return False
+        return bool(schema.has_function or schema.has_context_dependent_function)
 
     def _attributes(self, node: Any, scope: Scope) -> dict[str, Any]:
         """By name; in a function body, references to the caller's attributes are resolved."""
