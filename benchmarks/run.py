@@ -52,7 +52,7 @@ def works(only: str) -> list[Work]:
         for entry in json.loads((SHARED / "manifest.json").read_text()):
             if entry["format"] == "onnx" and not QUANTISED.search(entry["id"]):
                 data = np.load(SHARED / entry["ref"])
-                arrays = [np.ascontiguousarray(data[f"in{i}"][0]) for i in range(len(entry["inputs"]))]
+                arrays = [np.array(data[f"in{i}"][0]) for i in range(len(entry["inputs"]))]
                 found.append(Work(entry["id"], SHARED / entry["file"], [np.asarray(a) for a in arrays]))
     random = np.random.default_rng(1)
     for path in write_all(BUILD / "models"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tarfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -127,13 +128,16 @@ def test_dump_ir_writes_one_file_per_pass(intaglio: Intaglio, tmp_path: Path) ->
     names = [p.name for p in sorted((tmp_path / "dump").glob("*.ig"))]
     passes = [p["name"] for p in intaglio("passes", "--json").json["passes"]]
     assert names
-    assert {name.split("-", 1)[1].removesuffix(".ig") for name in names} <= set(passes)
+    assert names[0] == "01-import.ig"
+    assert {name.split("-", 1)[1].removesuffix(".ig") for name in names[1:]} <= set(passes)
+    texts = [p.read_text() for p in sorted((tmp_path / "dump").glob("*.ig"))]
+    assert all(a != b for a, b in pairwise(texts))  # a pass that changes nothing leaves no file
 
 
 def test_explain_estimates_every_node(intaglio: Intaglio, tmp_path: Path) -> None:
     said = intaglio("compile", DIGITS, "-o", tmp_path / "x.ig", "--stop-after", "optimise", "--explain")
-    assert "conv" in said.err
-    assert all(len(line) <= 100 for line in said.err.splitlines() if not line.startswith("wrote"))
+    assert "conv" in said.out
+    assert all(len(line) <= 100 for line in said.out.splitlines())
 
 
 def test_a_pass_can_be_switched_off(intaglio: Intaglio, tmp_path: Path) -> None:
@@ -204,3 +208,9 @@ def test_a_closed_pipe_is_quiet() -> None:
     command = f"{sys.executable} -m intaglio ops | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert done.stderr == ""
+
+
+def test_view_reads_an_ir_file(intaglio: Intaglio, tmp_path: Path) -> None:
+    assert intaglio("compile", DIGITS, "-o", tmp_path / "x.ig", "--stop-after", "import").code == 0
+    assert intaglio("view", tmp_path / "x.ig", "-o", tmp_path / "x.onnx").code == 0
+    assert (tmp_path / "x.onnx").stat().st_size > 1000

@@ -99,11 +99,27 @@ def test_a_kernel_that_cannot_be_is_told(name: str, intaglio: Intaglio, tmp_path
 
 
 ADDRESSES = {
-    "outside": ("pool1_2: f32[1,4,4,8] NHWC @arena+2048", "pool1_2: f32[1,4,4,8] NHWC @arena+999999936", "no plan"),
-    "over its operand": ("pool1_2: f32[1,4,4,8] NHWC @arena+2048", "pool1_2: f32[1,4,4,8] NHWC @arena+1024", "writes over"),
-    "not aligned": ("pool1_2: f32[1,4,4,8] NHWC @arena+2048", "pool1_2: f32[1,4,4,8] NHWC @arena+2050", "multiples of"),
-    "another region": ("pool1_2: f32[1,4,4,8] NHWC @arena+2048", "pool1_2: f32[1,4,4,8] NHWC @input+0", "lives in the arena"),
-    "no region": ("pool1_2: f32[1,4,4,8] NHWC @arena+2048", "pool1_2: f32[1,4,4,8] NHWC @moon+0", "lives in the arena"),
+    "outside": ('pool1_2 "pool1": f32[1,4,4,8] NHWC @arena+2048', 'pool1_2 "pool1": f32[1,4,4,8] NHWC @arena+999999936', "no plan"),
+    "over its operand": (
+        'pool1_2 "pool1": f32[1,4,4,8] NHWC @arena+2048',
+        'pool1_2 "pool1": f32[1,4,4,8] NHWC @arena+1024',
+        "writes over",
+    ),
+    "not aligned": (
+        'pool1_2 "pool1": f32[1,4,4,8] NHWC @arena+2048',
+        'pool1_2 "pool1": f32[1,4,4,8] NHWC @arena+2050',
+        "multiples of",
+    ),
+    "another region": (
+        'pool1_2 "pool1": f32[1,4,4,8] NHWC @arena+2048',
+        'pool1_2 "pool1": f32[1,4,4,8] NHWC @input+0',
+        "lives in the arena",
+    ),
+    "no region": (
+        'pool1_2 "pool1": f32[1,4,4,8] NHWC @arena+2048',
+        'pool1_2 "pool1": f32[1,4,4,8] NHWC @moon+0',
+        "lives in the arena",
+    ),
     "a view elsewhere": ("scores_1: f32[1,64] @arena+1024", "scores_1: f32[1,64] @arena+0", "is a view of"),
     "an output in the arena": ("probabilities: f32[1,10] @output+0", "probabilities: f32[1,10] @arena+0", "`@output+0`"),
     "an input elsewhere": ("image: f32[1,1,8,8] @input+0", "image: f32[1,1,8,8] @input+1", "`@input+0`"),

@@ -48,4 +48,4 @@ def test_what_is_no_compiler_is_refused() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="the triple is Linux's")
 def test_flags_are_translated_for_zig() -> None:
     flags = find_toolchain("zig").target_flags(find_target("x86-64-v3"))
-    assert flags == ("-target", "x86_64-linux-gnu.2.17", "-mcpu=x86_64_v3")
+    assert flags == ("-target", "x86_64-linux-gnu.2.17", "-g0", "-mcpu=x86_64_v3")
