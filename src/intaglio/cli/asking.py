@@ -91,14 +91,16 @@ def list_targets(json: bool) -> None:
 
 
 def list_ops(json: bool) -> None:
-    from intaglio.cli.operators import ir_operators, onnx_operators
+    from intaglio.cli.operators import ir_operators, onnx_operators, tflite_operators
 
-    onnx_names = onnx_operators()
-    ir_names = ir_operators()
+    onnx_names, tflite_names, fields = onnx_operators(), tflite_operators(), ir_operators()
     if json:
-        print_json({"onnx": onnx_names, "ir": ir_names})
+        print_json({"onnx": onnx_names, "tflite": tflite_names, "ir": list(fields), "ir_fields": fields})
         return
-    for title, names in (("ONNX operators", onnx_names), ("IR operators", ir_names)):
+    with_fields = [name for op, own in fields.items() for name in _wrapped(op, own)]
+    for title, names in (
+        ("ONNX operators", onnx_names), ("TFLite operators", tflite_names), ("IR operators and their fields", with_fields),
+    ):  # fmt: skip
         print(f"{title} ({len(names)}):")
         line = " "
         for name in names:
@@ -107,6 +109,20 @@ def list_ops(json: bool) -> None:
                 line = " "
             line += f" {name}"
         print(line)
+
+
+def _wrapped(op: str, fields: list[str]) -> list[str]:
+    """`conv(strides, ...)` in pieces that fit a line."""
+    if not fields:
+        return [op]
+    pieces, line = [], f"{op}("
+    for n, name in enumerate(fields):
+        word = f"{name})" if n == len(fields) - 1 else f"{name},"
+        if len(line) + len(word) > 90:
+            pieces.append(line)
+            line = ""
+        line += word
+    return [*pieces, line]
 
 
 def list_passes(json: bool) -> None:

@@ -190,3 +190,6 @@ def constant_tensor(call: Call, name: str) -> Value | None:
         return None
     data, dtype = tensor_value(attribute.t, call.walk.folder, f"the attribute `{name}`")
     return call.constant(data, dtype)
+
+
+REFUSED = (random, strings)  # rows that only say why not
