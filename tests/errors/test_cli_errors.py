@@ -235,3 +235,9 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(
     said = intaglio("compile", DIGITS, "-o", tmp_path / "p")
     assert said.code == 130
     assert not any(tmp_path.iterdir())
+
+
+def test_an_output_where_no_folder_can_be(intaglio: Intaglio) -> None:
+    said = intaglio("compile", DIGITS, "-o", "/proc/x")
+    assert said.code == 2
+    assert "error[cannot-write]" in said.err

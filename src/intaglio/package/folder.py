@@ -31,7 +31,11 @@ def fresh_folder(output: Path, *, force: bool) -> Iterator[Path]:
     parent = output.parent
     with writing(output):
         parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{output.name[:40]}-", dir=parent))
+        try:
+            staging = Path(tempfile.mkdtemp(prefix=f".{output.name[:40]}-", dir=parent))
+        except FileNotFoundError:  # a folder that takes no folders, such as /proc
+            hint = "give an output in an ordinary folder, with `-o`"
+            raise ToolError("cannot-write", f"no folder can be made in {quoted(str(parent), 200)}", hint=hint) from None
     try:
         with writing(output):
             staging.chmod(0o777 & ~_umask())
