@@ -65,9 +65,9 @@ def test_functions_of_one_number(dtype: str, op: str, step: float, tmp_path: Pat
     assert_equal_to_litert(data, [every], tmp_path)
 
 
-@pytest.mark.parametrize("op", ["EXP", "LOG", "ABS"])
+@pytest.mark.parametrize("op", ["EXP", "LOG", "ABS", "RSQRT"])
 def test_functions_of_signed_numbers_through_float(op: str, tmp_path: Path) -> None:
-    zero = -128 if op == "LOG" else -5
+    zero = -128 if op in ("LOG", "RSQRT") else -5
     every = np.arange(256).astype(np.uint8).view(np.int8).reshape(1, 256)
     step = 0.1 if op == "EXP" else 0.05
     data = one_operator(

@@ -397,6 +397,8 @@ def resize(call: Call) -> None:
     if not bilinear and half and not corners:
         call.give(_nearest_by_index(call, x, height, width))
         return
+    if bilinear and x.dtype is DType.U8 and corners:
+        raise Fault("unsupported-operator", "bilinear resizing of uint8 with aligned corners is not exact yet")
     if bilinear and x.dtype is DType.U8:  # the reference goes through float here
         real = call.emit(Resize(shape, scales, (), "linear", mode, nearest), call.emit(Cast(DType.F32), x))
         call.give(call.emit(Cast(DType.U8), call.emit(Add(), real, constant(np.asarray(0.5, np.float32)))))

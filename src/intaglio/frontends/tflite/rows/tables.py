@@ -67,8 +67,10 @@ def _through_float(function: Callable[[float], float]) -> Maker:
             real = np.float32(x[0]) * np.float32(int(stored) - x[1])
             value = np.float32(function(float(real)))
             scaled = float(value * inverse)
-            rounded = round_away(scaled) if math.isfinite(scaled) else (int(info.max) if scaled > 0 else int(info.min))
-            out.append(min(max(rounded + y[1], int(info.min)), int(info.max)))
+            if math.isinf(scaled):
+                out.append(int(info.max) if scaled > 0 else int(info.min))
+            else:
+                out.append(min(max(round_away(scaled) + y[1], int(info.min)), int(info.max)))
         return np.asarray(out, dtype.numpy)
 
     return make
