@@ -1,7 +1,7 @@
 """Elementwise operators as expressions: a row each, written once for one lane of any type and for a vector of f32.
 
 A row gets the builder (to name what it uses twice), the lanes, the operator and its operands, and returns the result.
-Rows in `VECTOR` use only what vectors have; the others run one lane at a time and call libm.
+Rows of `VECTOR_OPERATORS` use only what vectors have; the others run one lane at a time and call libm.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from intaglio.ops.binary import Mod
 from intaglio.ops.convert import Cast, Dequantize, Quantize
 from intaglio.ops.quantised import QAdd, QMul, Requantize
 from intaglio.ops.unary import IsInf
+from intaglio.ops.vectors import VECTOR_OPERATORS
 
 Row = Callable[[Builder, Lanes, Elementwise, Sequence[Expr]], Expr]
 ROWS: dict[str, Row] = {}
@@ -341,51 +342,6 @@ def _qmul(k: Builder, e: Lanes, op: Elementwise, a: Sequence[Expr]) -> Expr:
     return _stored(k, _scaled(product, op.multiplier, op.shift), op)
 
 
-VECTOR = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "neg",
-        "abs",
-        "relu",
-        "reciprocal",
-        "softsign",
-        "silu",
-        "exp",
-        "log",
-        "sqrt",
-        "floor",
-        "ceil",
-        "round",
-        "erf",
-        "tanh",
-        "sigmoid",
-        "min",
-        "max",
-        "where",
-        "sign",
-        "prelu",
-        "leaky_relu",
-        "elu",
-        "selu",
-        "celu",
-        "thresholded_relu",
-        "hard_sigmoid",
-        "hard_swish",
-        "gelu",
-        "softplus",
-        "mish",
-        "shrink",
-        "clip",
-        "equal",
-        "less",
-        "less_equal",
-        "greater",
-        "greater_equal",
-    ]
-)
 _COMPARISONS = frozenset({"equal", "less", "less_equal", "greater", "greater_equal"})
 
 
@@ -395,7 +351,7 @@ def vectorizable(steps: Sequence[Step], operands: Sequence[DType]) -> bool:
         return False
     conditions: set[int] = set()
     for n, step in enumerate(steps):
-        if step.op.NAME not in VECTOR:
+        if step.op.NAME not in VECTOR_OPERATORS:
             return False
         cond = step.args[:1] if step.op.NAME == "where" else ()
         if any(a in conditions for a in step.args[len(cond) :]) or any(a not in conditions for a in cond):

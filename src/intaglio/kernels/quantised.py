@@ -49,7 +49,7 @@ def _sums_of(x: DType, bias: DType | None, once: bool = False) -> tuple[Type, st
 
 
 def _dot(
-    k: Builder, total: Var, kind: Type, x: Buffer, x_at: Expr, x_zero: int, w: Buffer, w_at: Expr, w_zero: int, count: int
+    k: Builder, total: Var, kind: Type, x: Buffer, x_at: Expr, x_zero: int, w: Buffer, w_at: Expr, w_zero: int, count: int | Expr
 ) -> None:
     """total += sum over j of (x[j] - x_zero) * (w[j] - w_zero)."""
     with k.loop("j", 0, count) as j:
@@ -101,7 +101,7 @@ def qconv(job: Job) -> Lowered | None:
                         run = k.let("run", (kw_high - kw_low) * depth)
                         first = k.let("first", line + kw_low * c)
                         panel = k.let("panel", ((o * kh_ + kh) * kw_ + kw_low) * depth)
-                        _run(k, total, kind, x, first, op.x_zero, w, panel, op.w_zero, run)
+                        _dot(k, total, kind, x, first, op.x_zero, w, panel, op.w_zero, run)
                     else:
                         with k.loop("kw", kw_low, kw_high) as kw:
                             panel = k.let("panel", ((o * kh_ + kh) * kw_ + kw) * depth)
@@ -114,16 +114,6 @@ def qconv(job: Job) -> Lowered | None:
         f"{job.type(0).dtype.value}\nNHWC, weights packed {'[kh][kw][c]' if depthwise else '[o][kh][kw][i]'}"
     )
     return job.done(f"qconv{kh_}x{kw_}_{c}_{outs}", about, "qdepthwise" if depthwise else "qconv")
-
-
-def _run(
-    k: Builder, total: Var, kind: Type, x: Buffer, x_at: Expr, x_zero: int, w: Buffer, w_at: Expr, w_zero: int, count: Expr
-) -> None:
-    with k.loop("j", 0, count) as j:
-        left, right = whole(x, x_at + j, kind), whole(w, w_at + j, kind)
-        left = Op("sub", (left, number(x_zero, kind)), kind) if x_zero else left
-        right = Op("sub", (right, number(w_zero, kind)), kind) if w_zero else right
-        k.assign(total, Op("add", (total, Op("mul", (left, right), kind)), kind))
 
 
 @lowering(QMatMul)

@@ -8,57 +8,12 @@ from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import DType, Layout, Shape
 from intaglio.ops import Cast, Conv, MatMul
 from intaglio.ops.base import Chain, Elementwise, Step
+from intaglio.ops.vectors import VECTOR_OPERATORS
 from intaglio.passes.rewriting import Editor, count_readers
 from intaglio.targets import Target
 
 _MAX_STEPS = 24
 _MAX_OPERANDS = 8
-# What every vector unit can do: the rows of kernels/expressions.py that need no libm (a test compares the two).
-VECTOR_STEPS = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "neg",
-        "abs",
-        "relu",
-        "reciprocal",
-        "softsign",
-        "silu",
-        "exp",
-        "log",
-        "sqrt",
-        "floor",
-        "ceil",
-        "round",
-        "erf",
-        "tanh",
-        "sigmoid",
-        "min",
-        "max",
-        "where",
-        "sign",
-        "prelu",
-        "leaky_relu",
-        "elu",
-        "selu",
-        "celu",
-        "thresholded_relu",
-        "hard_sigmoid",
-        "hard_swish",
-        "gelu",
-        "softplus",
-        "mish",
-        "shrink",
-        "clip",
-        "equal",
-        "less",
-        "less_equal",
-        "greater",
-        "greater_equal",
-    ]
-)
 
 
 def fuse_epilogue(graph: Graph, target: Target) -> Graph:
@@ -100,7 +55,7 @@ def _join_producer(edit: Editor, node: Node, readers: dict[Value, int]) -> bool:
     if (
         not isinstance(op, Elementwise)
         or isinstance(op, Chain)
-        or op.NAME not in VECTOR_STEPS
+        or op.NAME not in VECTOR_OPERATORS
         or node.output.dtype is not DType.F32
     ):
         return False
@@ -218,7 +173,7 @@ def _absorb(edit: Editor, node: Node, readers: dict[Value, int]) -> bool:
 def _mixes(steps: tuple[Step, ...], operands: list[Value], out: DType) -> bool:
     """Would joining take work out of the vectors? All f32 and vector steps, or none of the parts could use vectors anyway."""
     plain = all(v.dtype is DType.F32 for v in operands) and out is DType.F32
-    vector = [s.op.NAME in VECTOR_STEPS for s in steps]
+    vector = [s.op.NAME in VECTOR_OPERATORS for s in steps]
     return plain and any(vector) and not all(vector)
 
 
@@ -246,4 +201,4 @@ def _joined(producer: Node, node: Node, at: int) -> tuple[tuple[Step, ...], list
     return tuple(steps), operands
 
 
-__all__ = ["VECTOR_STEPS", "fuse_elementwise", "fuse_epilogue"]
+__all__ = ["fuse_elementwise", "fuse_epilogue"]
