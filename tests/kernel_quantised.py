@@ -9,6 +9,7 @@ from intaglio.ir.types import DType
 from intaglio.ops.fixed_point import quantize_multiplier
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul, QMul, Requantize
+from intaglio.ops.quantised_recurrent import QLstm
 from intaglio.ops.quantised_rows import QAveragePool, QMean, QResize, QSoftmax, mean_factor
 from kernel_cases import real, whole
 from kernel_running import Case, case
@@ -33,12 +34,32 @@ def qconv(shape: tuple[int, ...], weights: tuple[int, ...], op: QConv, dtype: ty
     return case(op, image(*shape, dtype=dtype), image(*weights), b, *scales(weights[0]), constant=[1, 2, 3, 4])
 
 
+def factors(count: int) -> Array:
+    return np.linspace(0.001, 0.02, count, dtype=np.float32)
+
+
 def qmatmul(op: QMatMul, a: Array, b: Array, bias: bool = True) -> Case:
     n = b.shape[-2 if op.transpose_b else -1]
     return case(op, a, b, whole(n, low=-99, high=99) if bias else None, *scales(n), constant=[1, 2, 3, 4])
 
 
+def qlstm(gates: int, bits: int = -12, clip: int = 0, time_major: bool = False) -> Case:
+    """Three steps of two entries, five inputs, seven units."""
+    w, r = [quantize_multiplier(4.0 + n) for n in range(gates)], [quantize_multiplier(2.5 + n) for n in range(gates)]
+    op = QLstm(
+        tuple(m for m, _ in w), tuple(s for _, s in w), tuple(m for m, _ in r), tuple(s for _, s in r),
+        *quantize_multiplier(1.3e-7), -4, bits, clip, gates == 3, time_major,
+    )  # fmt: skip
+    x = image(*((3, 2, 5) if time_major else (2, 3, 5)))
+    biases = [whole(gates * 7, low=-999, high=999) for _ in range(2)]
+    cell = whole(2, 7, low=-20000, high=20000, dtype=np.int16)
+    return case(op, x, image(gates * 7, 5), image(gates * 7, 7), *biases, image(2, 7), cell, constant=[1, 2, 3, 4])
+
+
 QUANTISED: dict[str, Case] = {
+    "qlstm": qlstm(4),
+    "qlstm of a coupled gate": qlstm(3, -11, 20000, True),
+    "qlstm with a wide cell": qlstm(4, -9),
     "qconv": qconv((1, 5, 6, 3), (7, 3, 3, 3), QConv((1, 1), (1, 1, 1, 1), x_zero=3, y_zero=-5)),
     "qconv strided": qconv((2, 6, 7, 4), (5, 4, 2, 3), QConv((2, 2), (0, 1, 1, 0), x_zero=-7), bias=None),
     "qconv dilated": qconv((1, 7, 7, 2), (3, 2, 2, 2), QConv(dilations=(2, 3), x_zero=1, low=-20, high=30)),
@@ -48,7 +69,15 @@ QUANTISED: dict[str, Case] = {
     "qconv of i16": qconv((1, 4, 4, 3), (4, 3, 2, 2), QConv(low=-32768, high=32767, to=DType.I16), np.int16, np.int64),
     "qmatmul": qmatmul(QMatMul(a_zero=3, y_zero=-9), image(4, 11), image(11, 7)),
     "qmatmul transposed": qmatmul(QMatMul(True, a_zero=-3, b_zero=2), image(4, 11), image(7, 11), bias=False),
-    "qmatmul in batches": qmatmul(QMatMul(round_once=True), image(2, 3, 5), image(2, 5, 4)),
+    "qmatmul in batches": qmatmul(QMatMul(scaling="once"), image(2, 3, 5), image(2, 5, 4)),
+    "qconv by floats": case(
+        QConv((1, 1), (1, 1, 1, 1), x_zero=3, y_zero=7, scaling="float"),
+        image(1, 5, 6, 3), image(7, 3, 3, 3), None, factors(7), None, constant=[1, 3],
+    ),
+    "qmatmul by floats": case(
+        QMatMul(True, 3, 0, 9, 0, 255, DType.U8, "float"),
+        image(4, 40, dtype=np.uint8), image(7, 40), None, factors(7), None, constant=[1, 3],
+    ),
     "lookup": case(Lookup(), image(3, 9), image(256), constant=[1]),
     "requantize": case(Requantize(3, _M, _S, -7), image(40)),
     "requantize up": case(Requantize(0, _BIG, _UP, 128, 0, 255, DType.U8), image(40)),

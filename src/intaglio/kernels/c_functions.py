@@ -9,6 +9,8 @@ ig_f16_to_f32(bits)   storage formats
 
 from __future__ import annotations
 
+from intaglio.kernels.c_fixed_point import FIXED_POINT_16
+
 C_TYPES = {
     "idx": "ptrdiff_t", "f32": "float", "f64": "double", "f16": "uint16_t", "bf16": "uint16_t", "i8": "int8_t", "i16": "int16_t",
     "i32": "int32_t", "i64": "int64_t", "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "bool": "uint8_t",
@@ -37,6 +39,8 @@ def _function(result: str, name: str, params: str, *body: str) -> str:
 FIXED_POINT_NEEDS = {
     "scale32": ("doubling_high_multiply", "rounding_shift"),
     "softmax_reciprocal": ("doubling_high_multiply", "rounding_shift"),
+    "logistic16": ("rounding_shift", "high16", "exp16", "newton16"),
+    "tanh16": ("rounding_shift", "high16", "exp16", "newton16"),
 }
 FIXED_POINT = {
     "doubling_high_multiply": """\
@@ -82,6 +86,18 @@ IG_INLINE int32_t ig_scale64_i64(int64_t acc, int32_t multiplier, int32_t shift)
     const int32_t total = 15 - shift;
     return (int32_t)((acc * reduced + (INT64_C(1) << (total - 1))) >> total);
 }""",
+    "scale_float": """\
+/* acc * factor, rounded half to even: adding 1.5 * 2^23 leaves the whole number in the low bits */
+IG_INLINE int32_t ig_scale_float_i32(int32_t acc, float factor)
+{
+    const float real = (float)acc * factor;
+    const float above = real > -4194303.0f ? real : -4194303.0f;
+    const float inside = above < 4194303.0f ? above : 4194303.0f;
+    const float shifted = inside + 12582912.0f;
+    int32_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    return bits - 0x4b400000;
+}""",
     "leading_zeros": """\
 IG_INLINE int32_t ig_leading_zeros_i32(int32_t x)
 {
@@ -106,6 +122,7 @@ IG_INLINE int32_t ig_softmax_reciprocal_i32(int32_t sum, int32_t zeros)
     return x > INT32_MAX / 2 ? INT32_MAX : x * 2;
 }""",
 }
+FIXED_POINT.update(FIXED_POINT_16)
 
 
 def function_text(name: str) -> list[str]:

@@ -33,8 +33,8 @@ from intaglio.kernels.loop import (
 )
 from intaglio.kernels.math import FUNCTION_MEANING, vector_function
 from intaglio.ops.base import f32_to_bf16, widen
-from intaglio.ops.fixed_point import doubling_high_multiply, rounding_shift, scale32, scale64, scale_once
-from intaglio.ops.gemmlowp import one_over_one_plus
+from intaglio.ops.fixed_point import doubling_high_multiply, rounding_shift, scale32, scale64, scale_float, scale_once
+from intaglio.ops.gemmlowp import logistic16, one_over_one_plus, tanh16
 
 _COMPARE = {
     "lt": np.less,
@@ -57,8 +57,11 @@ FIXED_POINT_MEANING: dict[str, Callable[..., Array]] = {
     "scale32": scale32,
     "scale_once": scale_once,
     "scale64": scale64,
+    "scale_float": scale_float,
     "leading_zeros": lambda x: np.asarray(32 - int(x).bit_length()),
     "softmax_reciprocal": _reciprocal,
+    "logistic16": lambda a, bits: logistic16(a, int(bits)),
+    "tanh16": lambda a, bits: tanh16(a, int(bits)),
 }
 
 
@@ -162,7 +165,8 @@ class _Machine:
         if name == "not":
             return not args[0]
         if name.startswith("fn_") and name[3:] in FIXED_POINT_MEANING:
-            return np.asarray(FIXED_POINT_MEANING[name[3:]](*[np.asarray(a, np.int64) for a in args])).astype(numpy_type(to))[()]
+            exact = [np.asarray(a) if np.asarray(a).dtype.kind == "f" else np.asarray(a, np.int64) for a in args]
+            return np.asarray(FIXED_POINT_MEANING[name[3:]](*exact)).astype(numpy_type(to))[()]
         if name.startswith("fn_") and name[3:] in FUNCTION_MEANING:
             wide = [np.asarray(a, np.float64) for a in args]
             return np.asarray(FUNCTION_MEANING[name[3:]](*wide)).astype(numpy_type(to))[()]

@@ -42,10 +42,25 @@ def scaled(sum_: Expr, multiplier: Expr, shift: Expr, how: str) -> Expr:
     return Op(f"fn_{how}", (sum_, multiplier, shift), I32)
 
 
-def _sums_of(x: DType, bias: DType | None, once: bool = False) -> tuple[Type, str]:
+def factor_of(job: Job) -> tuple[Buffer, Buffer | None]:
+    """The multipliers of a product and their shifts; a float has none."""
+    return job.operand(3, "multiplier"), job.operand(4, "shift") if job.optional(4) is not None else None
+
+
+def rescaled(sum_: Expr, factors: tuple[Buffer, Buffer | None], at: Expr, how: str) -> Expr:
+    multiplier, shift = factors
+    if shift is None:
+        return Op("fn_scale_float", (sum_, Load(multiplier, at, Type("f32"))), I32)
+    return scaled(sum_, whole(multiplier, at), whole(shift, at), how)
+
+
+_SCALINGS = {"twice": "scale32", "once": "scale_once", "float": "scale_float"}
+
+
+def _sums_of(x: DType, bias: DType | None, scaling: str) -> tuple[Type, str]:
     if x is DType.I16 and bias in (None, DType.I64):
         return I64, "scale64"
-    return I32, "scale_once" if once else "scale32"
+    return I32, _SCALINGS[scaling]
 
 
 def _dot(
@@ -70,13 +85,13 @@ def qconv(job: Job) -> Lowered | None:
     _, oh_, ow_, outs = node.output.shape
     kh_, kw_ = weights.shape[2:]
     depth, columns = c // op.group, outs // op.group
-    kind, how = _sums_of(job.type(0).dtype, None if bias is None else bias.dtype)
+    kind, how = _sums_of(job.type(0).dtype, None if bias is None else bias.dtype, op.scaling)
     x = job.operand(0, "x")
     depthwise = depth == 1 and columns == 1
     order = (2, 3, 0, 1) if depthwise else (0, 2, 3, 1)  # depthwise: channels side by side
     w = job.packed(np.ascontiguousarray(weights.data.transpose(order)).reshape(-1), "w", weights.dtype)
     b = job.reads(bias, "b") if bias is not None else None
-    multiplier, shift = job.operand(3, "multiplier"), job.operand(4, "shift")
+    factors = factor_of(job)
     y = job.writes()
     sh, sw = op.strides
     dh, dw = op.dilations
@@ -106,7 +121,7 @@ def qconv(job: Job) -> Lowered | None:
                         with k.loop("kw", kw_low, kw_high) as kw:
                             panel = k.let("panel", ((o * kh_ + kh) * kw_ + kw) * depth)
                             _dot(k, total, kind, x, line + kw * (dw * c), op.x_zero, w, panel, op.w_zero, depth)
-                value = scaled(total, whole(multiplier, o), whole(shift, o), how)
+                value = rescaled(total, factors, o, how)
                 shifted = Op("add", (value, number(op.y_zero)), I32)
                 k.store(y, place + o, bounded(k.let("v", shifted), op.low, op.high, op.to))
     about = (
@@ -123,7 +138,7 @@ def qmatmul(job: Job) -> Lowered:
     left, right, out = job.type(0), job.type(1), node.output
     bias, weights = job.optional(2), node.inputs[1]
     assert weights is not None
-    kind, how = _sums_of(left.dtype, None if bias is None else bias.dtype, op.round_once)
+    kind, how = _sums_of(left.dtype, None if bias is None else bias.dtype, op.scaling)
     a = job.operand(0, "a")
     columns, depth = out.shape[-1], left.shape[-1]
     transposed = op.transpose_b
@@ -133,7 +148,7 @@ def qmatmul(job: Job) -> Lowered:
     else:
         b = job.operand(1, "b")
     c = job.reads(bias, "bias") if bias is not None else None
-    multiplier, shift = job.operand(3, "multiplier"), job.operand(4, "shift")
+    factors = factor_of(job)
     y = job.writes()
     batch = out.shape[:-2]
     names = [f"b{n}" for n in range(len(batch))]
@@ -154,7 +169,7 @@ def qmatmul(job: Job) -> Lowered:
                     w = Op("sub", (whole(b, b_at + j * columns + n, kind), number(op.b_zero, kind)), kind)
                     k.assign(total, Op("add", (total, Op("mul", (x, w), kind)), kind))
             which = idx(0) if single else n
-            value = scaled(total, whole(multiplier, which), whole(shift, which), how)
+            value = rescaled(total, factors, which, how)
             k.store(y, row + n, bounded(k.let("v", Op("add", (value, number(op.y_zero)), I32)), op.low, op.high, op.to))
     side = f"{list(right.shape)}{' transposed' if op.transpose_b else ''}"
     about = f"qmatmul {list(left.shape)} x {side} -> {list(out.shape)}, {left.dtype.value}"

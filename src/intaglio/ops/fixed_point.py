@@ -77,5 +77,15 @@ def scale64(acc: Array, multiplier: Array, shift: Array) -> Array:
     return np.asarray((np.asarray(acc, np.int64) * reduced + (np.int64(1) << (total - 1))) >> total)
 
 
+FLOAT_LIMIT = 4194303.0  # far outside of any 16-bit result, and small enough for rounding by a float's last place
+
+
+def scale_float(acc: Array, multiplier: Array) -> Array:
+    """A 32-bit accumulator times a float, rounded half to even: ONNX Runtime's quantised operators."""
+    real = np.multiply(np.asarray(acc).astype(np.float32), np.asarray(multiplier, np.float32), dtype=np.float32)
+    rounded: Array = np.rint(np.clip(real, -FLOAT_LIMIT, FLOAT_LIMIT)).astype(np.int64)
+    return rounded
+
+
 def clamp(x: Array, low: int, high: int, dtype: np.dtype[np.generic]) -> Array:
     return np.asarray(np.minimum(np.maximum(x, low), high)).astype(dtype)

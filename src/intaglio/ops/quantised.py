@@ -18,15 +18,15 @@ from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ops.base import BadOperator, Elementwise, Op
 from intaglio.ops.control import need
 from intaglio.ops.conv import window_output
-from intaglio.ops.fixed_point import clamp, scale32, scale64, scale_once
+from intaglio.ops.fixed_point import clamp, scale32, scale64, scale_float, scale_once
 
 
 @dataclass(frozen=True, slots=True)
 class QConv(Op):
-    """qconv(x, w, b?, multiplier, shift): NHWC convolution of x - x_zero with w - w_zero, plus bias, scaled, plus y_zero.
+    """qconv(x, w, b?, multiplier, shift?): NHWC convolution of x - x_zero with w - w_zero, plus bias, scaled, plus y_zero.
 
-    w is [O, I/group, kh, kw]; a depthwise convolution has group = I. 8-bit sums are 32 bits wide; with 16-bit activations and a
-    64-bit bias they are 64 bits wide and scaled in one rounding."""
+    w is [O, I/group, kh, kw]; a depthwise convolution has group = I. 8-bit sums are 32 bits wide and scaled as `scaling` says
+    (see `rescale`); with 16-bit activations and a 64-bit bias they are 64 bits wide and scaled in one rounding."""
 
     NAME: ClassVar[str] = "qconv"
     strides: tuple[int, ...] = (1, 1)
@@ -39,9 +39,11 @@ class QConv(Op):
     low: int = -128
     high: int = 127
     to: DType = DType.I8
+    scaling: str = "twice"
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, w = types[0], types[1]
+        check_scaling(self.NAME, self.scaling, types)
         if len(types) != 5 or x is None or w is None or x.rank != 4 or w.rank != 4:
             raise BadOperator("`qconv` takes an NHWC image, weights, bias, multipliers and shifts")
         n, h, width, c = x.shape
@@ -55,11 +57,11 @@ class QConv(Op):
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, w, b, multiplier, shift = arrays
-        assert x is not None and w is not None and multiplier is not None and shift is not None
+        assert x is not None and w is not None and multiplier is not None
         acc = self.sums(x.astype(np.int64) - self.x_zero, w.astype(np.int64) - self.w_zero)
         if b is not None:
             acc = acc + b.astype(np.int64)
-        scaled = scale64(acc, multiplier, shift) if wide_sums(x, b) else scale32(acc, multiplier, shift)
+        scaled = rescale(acc, multiplier, shift, "wide" if wide_sums(x, b) else self.scaling)
         return (clamp(scaled + self.y_zero, self.low, self.high, self.to.numpy),)
 
     def sums(self, x: Array, w: Array) -> Array:
@@ -86,6 +88,28 @@ class QConv(Op):
         return out.elements * math.prod(types[1].shape[1:]) if types[1] is not None else 0
 
 
+SCALINGS = ("twice", "once", "float")
+
+
+def check_scaling(name: str, scaling: str, types: tuple[TensorType | None, ...]) -> None:
+    if scaling not in SCALINGS:
+        raise BadOperator(f"`{name}` has no scaling `{scaling}`: it is one of {', '.join(SCALINGS)}")
+    if len(types) == 5 and types[3] is not None:
+        multiplier, wanted = types[3].dtype, DType.F32 if scaling == "float" else DType.I32
+        if multiplier is not wanted or (types[4] is None) != (scaling == "float"):
+            shifts = "without shifts" if scaling == "float" else "and shifts"
+            raise BadOperator(f"`{name}` scaled `{scaling}` takes multipliers of {wanted.value} {shifts}")
+
+
+def rescale(acc: Array, multiplier: Array, shift: Array | None, scaling: str) -> Array:
+    """A sum in steps of the result. `twice` and `once`: fixed point, as TFLite's convolutions and its fully connected layers
+    round; `float`: times a float, rounded half to even, as ONNX Runtime does; `wide`: sums of 64 bits."""
+    if scaling == "float":
+        return scale_float(acc, multiplier)
+    assert shift is not None
+    return {"twice": scale32, "once": scale_once, "wide": scale64}[scaling](acc, multiplier, shift)
+
+
 def wide_sums(x: Array, b: Array | None) -> bool:
     """16-bit activations with a 64-bit bias, or with none, sum up in 64 bits."""
     return x.dtype == np.int16 and (b is None or b.dtype == np.int64)
@@ -93,7 +117,7 @@ def wide_sums(x: Array, b: Array | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class QMatMul(Op):
-    """qmatmul(a, b, bias?, multiplier, shift): a [..., M, K] times b, scaled per column (or by one number for all)."""
+    """qmatmul(a, b, bias?, multiplier, shift?): a [..., M, K] times b, scaled per column (or by one number for all)."""
 
     NAME: ClassVar[str] = "qmatmul"
     transpose_b: bool = False
@@ -103,9 +127,10 @@ class QMatMul(Op):
     low: int = -128
     high: int = 127
     to: DType = DType.I8
-    round_once: bool = False
+    scaling: str = "twice"
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        check_scaling(self.NAME, self.scaling, types)
         a, b = types[0], types[1]
         if len(types) != 5 or a is None or b is None or a.rank < 2 or b.rank < 2:
             raise BadOperator("`qmatmul` takes two matrices, bias, multipliers and shifts")
@@ -120,14 +145,13 @@ class QMatMul(Op):
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         a, b, bias, multiplier, shift = arrays
-        assert a is not None and b is not None and multiplier is not None and shift is not None
+        assert a is not None and b is not None and multiplier is not None
         right = b.astype(np.int64) - self.b_zero
         right = right.swapaxes(-1, -2) if self.transpose_b else right
         acc = ((a.astype(np.int64) - self.a_zero).astype(np.float64) @ right.astype(np.float64)).astype(np.int64)
         if bias is not None:
             acc = acc + bias.astype(np.int64)
-        scale = scale64 if wide_sums(a, bias) else scale_once if self.round_once else scale32
-        scaled = scale(acc, multiplier, shift)
+        scaled = rescale(acc, multiplier, shift, "wide" if wide_sums(a, bias) else self.scaling)
         return (clamp(scaled + self.y_zero, self.low, self.high, self.to.numpy),)
 
     def macs(self, types: list[TensorType | None], out: TensorType) -> int:

@@ -215,9 +215,8 @@ def fully_connected(call: Call) -> None:
         per_channel = w.quant is not None and w.quant.scale.size > 1
         multiplier, shift = (channel_multipliers if per_channel else product_multiplier)(call, call.tensor(0), w, out, outs)
         low, high = bounds(call, act, out)
-        op = QMatMul(
-            True, call.quant(call.tensor(0))[1], _zero(w), call.quant(out)[1], low, high, out.dtype or DType.I8, x.dtype is DType.I8
-        )
+        scaling = "once" if x.dtype is DType.I8 else "twice"
+        op = QMatMul(True, call.quant(call.tensor(0))[1], _zero(w), call.quant(out)[1], low, high, out.dtype or DType.I8, scaling)
         y = call.emit(op, flat, weights, bias_of(call, 2), multiplier, shift)
     elif weights.dtype in (DType.I8, DType.U8):
         y = activate(call, _hybrid_dense(call, o, flat, weights), act)
