@@ -28,7 +28,7 @@ def one_operator(
     import flatbuffers
     from ai_edge_litert import schema_py_generated as schema
 
-    kinds = {"int8": 9, "uint8": 3, "int16": 7, "int32": 2, "float32": 0}
+    kinds = {"int8": 9, "uint8": 3, "int16": 7, "int32": 2, "float32": 0, "bool": 6, "int64": 4}
     model, graph = schema.ModelT(), schema.SubGraphT()
     model.version, model.buffers, graph.tensors = 3, [schema.BufferT()], []
 

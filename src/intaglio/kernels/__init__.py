@@ -10,6 +10,7 @@ from intaglio.kernels import (
     movement,
     normalize,
     quantised,
+    quantised_recurrent,
     recurrent,
     reduce,
     resample,
@@ -22,6 +23,6 @@ from intaglio.kernels.program import Program
 
 __all__ = ["Program", "lower"]
 _BUILDERS = (  # importing registers; the fast path of an operator stands before the general one
-    window, conv, window_general, matmul, elementwise, movement, reduce, normalize, index, resample, quantised, hybrid, sample,
-    recurrent, contract,
+    window, conv, window_general, matmul, elementwise, movement, reduce, normalize, index, resample, quantised,
+    quantised_recurrent, hybrid, sample, recurrent, contract,
 )  # fmt: skip

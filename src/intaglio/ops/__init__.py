@@ -107,6 +107,7 @@ from intaglio.ops.pool import (
     MaxPoolIndices,
 )
 from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul, QMul, Requantize
+from intaglio.ops.quantised_recurrent import QLstm
 from intaglio.ops.quantised_rows import QAveragePool, QMean, QResize, QSoftmax
 from intaglio.ops.recurrent import (
     Gru,
@@ -249,6 +250,7 @@ __all__ = [
     "QAdd",
     "QAveragePool",
     "QConv",
+    "QLstm",
     "QMatMul",
     "QMean",
     "QMul",

@@ -57,6 +57,7 @@ class Operator:
     inputs: tuple[int, ...]  # -1: absent
     outputs: tuple[int, ...]
     options: Any  # the generated class of its options, or None
+    intermediates: tuple[int, ...] = ()  # tensors that only carry quantisation, of an LSTM
 
 
 class WrongOptions(Fault, AttributeError):
@@ -182,7 +183,8 @@ class _Reader:
         where = f"an operand of operator {i} (`{op}`)"
         inputs = self._indices(o.InputsLength(), o.Inputs, tensors, where)
         outputs = self._indices(o.OutputsLength(), o.Outputs, tensors, where)
-        return Operator(i, op, code.Version(), inputs, outputs, self._options(o))
+        between = self._indices(o.IntermediatesLength(), o.Intermediates, tensors, where)
+        return Operator(i, op, code.Version(), inputs, outputs, self._options(o), between)
 
     def _options(self, o: Any) -> Any:
         table, kind = o.BuiltinOptions(), o.BuiltinOptionsType()
