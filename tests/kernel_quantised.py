@@ -9,8 +9,13 @@ from intaglio.ir.types import DType
 from intaglio.ops.fixed_point import quantize_multiplier
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul, QMul, Requantize
+from intaglio.ops.quantised_real import QRealMean
+from intaglio.ops.quantised_elementwise import Lift, QDiv
+from intaglio.ops.quantised_functions import table16
+from intaglio.ops.quantised_norms import QDense, QL2Norm, QLogSoftmax
 from intaglio.ops.quantised_recurrent import QLstm
 from intaglio.ops.quantised_rows import QAveragePool, QMean, QResize, QSoftmax, mean_factor
+from intaglio.ops.quantised_tables import Lookup16, QSoftmax16, ResizeBytes, Squash16
 from kernel_cases import real, whole
 from kernel_running import Case, case
 
@@ -21,6 +26,10 @@ _BIG, _UP = quantize_multiplier(1.7)
 def image(*shape: int, dtype: type = np.int8) -> Array:
     info = np.iinfo(dtype)
     return whole(*shape, low=max(info.min, -200), high=min(info.max, 200), dtype=dtype)
+
+
+def short(*shape: int) -> Array:
+    return whole(*shape, low=-32768, high=32767, dtype=np.int16)
 
 
 def scales(count: int) -> tuple[Array, Array]:
@@ -57,6 +66,23 @@ def qlstm(gates: int, bits: int = -12, clip: int = 0, time_major: bool = False) 
 
 
 QUANTISED: dict[str, Case] = {
+    "lift": case(Lift(3, 8, _M, _S), image(40)),
+    "qdiv": case(QDiv(3, -128, _BIG, _UP, 4), image(3, 40), image(40)),
+    "qdiv of i16": case(QDiv(0, 0, _M, _S + 9, 0, -32768, 32767, DType.I16), short(4, 9), np.maximum(short(9), 1)),
+    "lookup16": case(Lookup16(), short(3, 40), table16(np.tanh, (1e-4, 0), (1 / 32768, 0)), constant=[1]),
+    "squash16": case(Squash16("logistic", 20000, 11), short(3, 40)),
+    "squash16 by tanh": case(Squash16("tanh", 6, 0), short(3, 40)),
+    "qsoftmax16": case(QSoftmax16(0.0004), short(3, 10)),
+    "qlog_softmax": case(QLogSoftmax(0.1), image(3, 10)),
+    "qlog_softmax of u8": case(QLogSoftmax(0.02), image(2, 3, 9, dtype=np.uint8)),
+    "ql2_norm": case(QL2Norm(3), image(3, 10)),
+    "ql2_norm of u8": case(QL2Norm(120), image(3, 10, dtype=np.uint8)),
+    "qdense": case(QDense(), short(3, 11), image(7, 11), None, np.abs(real(7)).astype(np.float64) / 100, constant=[1, 3]),
+    "qdense with a bias": case(
+        QDense(-100, 3000), short(3, 11), image(7, 11), whole(7, low=-999, high=999, dtype=np.int64), np.full(7, 0.01), constant=[1, 2, 3]
+    ),
+    "resize_bytes": case(ResizeBytes((1, 7, 9, 2), half_pixel=True), image(1, 4, 5, 2, dtype=np.uint8)),
+    "resize_bytes aligned": case(ResizeBytes((2, 3, 9, 2), align_corners=True), image(2, 4, 5, 2, dtype=np.uint8)),
     "qlstm": qlstm(4),
     "qlstm of a coupled gate": qlstm(3, -11, 20000, True),
     "qlstm with a wide cell": qlstm(4, -9),
@@ -78,6 +104,30 @@ QUANTISED: dict[str, Case] = {
         QMatMul(True, 3, 0, 9, 0, 255, DType.U8, "float"),
         image(4, 40, dtype=np.uint8), image(7, 40), None, factors(7), None, constant=[1, 3],
     ),
+    "qconv with a bias of floats": case(
+        QConv((1, 1), (1, 1, 1, 1), x_zero=3, y_zero=7, scaling="float"),
+        image(1, 5, 6, 3), image(7, 3, 3, 3), real(7), factors(7), None, constant=[1, 2, 3],
+    ),
+    "qconv of sums": case(
+        QConv(x_zero=3, low=-(2**31), high=2**31 - 1, to=DType.I32, scaling="none"),
+        image(1, 5, 6, 3, dtype=np.uint8), image(7, 3, 3, 3), None, None, None, constant=[1],
+    ),
+    "qconv of sums of i16": case(
+        QConv(low=-(2**31), high=2**31 - 1, to=DType.I32, scaling="none"),
+        image(1, 5, 6, 3, dtype=np.int16), image(7, 3, 3, 3), None, None, None, constant=[1],
+    ),
+    "qmatmul with a bias of floats": case(
+        QMatMul(False, 3, 1, 9, 0, 255, DType.U8, "float"),
+        image(2, 4, 40, dtype=np.uint8), image(40, 7), real(7), factors(7), None, constant=[1, 2, 3],
+    ),
+    "qmatmul of sums": case(
+        QMatMul(False, 3, 0, 0, -(2**31), 2**31 - 1, DType.I32, "none"),
+        image(2, 4, 40, dtype=np.uint8), image(40, 7), None, None, None, constant=[1],
+    ),
+    "qmatmul of activations": case(
+        QMatMul(False, 3, -4, 0, -(2**31), 2**31 - 1, DType.I32, "none"),
+        image(2, 4, 10, dtype=np.uint8), image(2, 10, 7), None, None, None,
+    ),
     "lookup": case(Lookup(), image(3, 9), image(256), constant=[1]),
     "requantize": case(Requantize(3, _M, _S, -7), image(40)),
     "requantize up": case(Requantize(0, _BIG, _UP, 128, 0, 255, DType.U8), image(40)),
@@ -87,6 +137,14 @@ QUANTISED: dict[str, Case] = {
     "qmul of u8": case(QMul(100, 128, _M, _S, 90, 0, 255, DType.U8), image(9, dtype=np.uint8), image(9, dtype=np.uint8)),
     "qaverage_pool": case(QAveragePool((3, 3), (2, 2), (1, 1, 1, 1)), image(1, 6, 7, 5)),
     "qaverage_pool bounded": case(QAveragePool((2, 2), (1, 1), low=-10, high=20), image(2, 4, 4, 3)),
+    "qreal_mean": case(
+        QRealMean((3, 2), (2, 2), (1, 0, 1, 1), x_scale=0.031, x_zero=3, y_scale=0.029, y_zero=-4), image(2, 6, 7, 5)
+    ),
+    "qreal_mean counting pads": case(
+        QRealMean((2, 2), (1, 1), (1, 1, 0, 0), True, x_scale=0.5, y_scale=0.5, low=0, high=255, to=DType.U8),
+        image(1, 4, 5, 3, dtype=np.uint8),
+    ),
+    "qreal_mean of all": case(QRealMean((5, 3), whole=True, x_scale=0.1, x_zero=-128, y_scale=0.1, y_zero=-128), image(2, 5, 3, 6)),
     "qsoftmax": case(QSoftmax(0.1), image(3, 10)),
     "qsoftmax of u8 to i16": case(QSoftmax(0.05, 1.0, DType.I16), image(2, 5, dtype=np.uint8)),
     "qmean": case(QMean((1, 2), True, 3, *mean_factor(0.02 / 0.015, 20), -4), image(2, 4, 5, 3)),

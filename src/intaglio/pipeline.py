@@ -23,6 +23,7 @@ from intaglio.package.manifest import write_manifest
 from intaglio.package.source import keep_model
 from intaglio.package.write import Origin, write_project
 from intaglio.passes import optimise
+from intaglio.passes.absorb import absorb_quantisation
 from intaglio.run.build import BuildOptions, build_project
 from intaglio.run.expect import expected_vectors, tool_versions
 from intaglio.run.package import Package
@@ -39,6 +40,10 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
     last = stage_index(request.stop_after)
     source = read_source(request.model, request.dims, request.shapes, request.name, request.states, watch.note, request.constants)
     graph, done = source.graph, stage_index(source.graph.stage)
+    if source.format == "onnx":
+        graph, notes = absorb_quantisation(graph)
+        for text in notes:
+            watch.note(text)
     target = find_target(request.target or graph.target or "host")
     if last >= stage_index("package"):
         check_output(request.output, force=request.force)

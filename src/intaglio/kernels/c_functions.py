@@ -9,7 +9,7 @@ ig_f16_to_f32(bits)   storage formats
 
 from __future__ import annotations
 
-from intaglio.kernels.c_fixed_point import FIXED_POINT_16
+from intaglio.kernels.c_fixed_point import FIXED_POINT_16, NEEDS_16
 
 C_TYPES = {
     "idx": "ptrdiff_t", "f32": "float", "f64": "double", "f16": "uint16_t", "bf16": "uint16_t", "i8": "int8_t", "i16": "int16_t",
@@ -37,10 +37,10 @@ def _function(result: str, name: str, params: str, *body: str) -> str:
 
 
 FIXED_POINT_NEEDS = {
+    "scale_float": ("nearest",),
     "scale32": ("doubling_high_multiply", "rounding_shift"),
     "softmax_reciprocal": ("doubling_high_multiply", "rounding_shift"),
-    "logistic16": ("rounding_shift", "high16", "exp16", "newton16"),
-    "tanh16": ("rounding_shift", "high16", "exp16", "newton16"),
+    **NEEDS_16,
 }
 FIXED_POINT = {
     "doubling_high_multiply": """\
@@ -72,11 +72,11 @@ IG_INLINE int32_t ig_scale32_i32(int32_t acc, int32_t multiplier, int32_t shift)
     return ig_rounding_shift_i32(ig_doubling_high_multiply_i32(lifted, multiplier), left - shift);
 }""",
     "scale_once": """\
-/* acc * multiplier * 2^(shift - 31), rounded once, half up */
+/* acc * multiplier * 2^(shift - 31), rounded once, half away from zero */
 IG_INLINE int32_t ig_scale_once_i32(int32_t acc, int32_t multiplier, int32_t shift)
 {
     const int32_t total = 31 - shift;
-    return (int32_t)(((int64_t)acc * multiplier + (INT64_C(1) << (total - 1))) >> total);
+    return (int32_t)(((int64_t)acc * multiplier + (INT64_C(1) << (total - 1)) - (acc < 0 ? 1 : 0)) >> total);
 }""",
     "scale64": """\
 /* acc * multiplier * 2^(shift - 31) with the multiplier cut to 15 bits, rounded once */
@@ -86,17 +86,21 @@ IG_INLINE int32_t ig_scale64_i64(int64_t acc, int32_t multiplier, int32_t shift)
     const int32_t total = 15 - shift;
     return (int32_t)((acc * reduced + (INT64_C(1) << (total - 1))) >> total);
 }""",
-    "scale_float": """\
-/* acc * factor, rounded half to even: adding 1.5 * 2^23 leaves the whole number in the low bits */
-IG_INLINE int32_t ig_scale_float_i32(int32_t acc, float factor)
+    "nearest": """\
+/* The nearest whole number, half to even: adding 1.5 * 2^23 leaves it in the low bits. Not a number is very low. */
+IG_INLINE int32_t ig_nearest_f32(float real)
 {
-    const float real = (float)acc * factor;
     const float above = real > -4194303.0f ? real : -4194303.0f;
     const float inside = above < 4194303.0f ? above : 4194303.0f;
     const float shifted = inside + 12582912.0f;
     int32_t bits;
     memcpy(&bits, &shifted, sizeof bits);
     return bits - 0x4b400000;
+}""",
+    "scale_float": """\
+IG_INLINE int32_t ig_scale_float_i32(int32_t acc, float factor)
+{
+    return ig_nearest_f32((float)acc * factor);
 }""",
     "leading_zeros": """\
 IG_INLINE int32_t ig_leading_zeros_i32(int32_t x)

@@ -19,6 +19,7 @@ from intaglio.ops.quantised import QAdd, QMul, Requantize
 from intaglio.ops.unary import IsInf
 from intaglio.ops.vectors import VECTOR_OPERATORS
 
+_I32 = Type("i32")
 Row = Callable[[Builder, Lanes, Elementwise, Sequence[Expr]], Expr]
 ROWS: dict[str, Row] = {}
 
@@ -276,6 +277,10 @@ def _quantize(k: Builder, e: Lanes, op: Elementwise, a: Sequence[Expr]) -> Expr:
     assert isinstance(op, Quantize)
     wide = Lanes.scalar("f64")
     scaled: Expr = Op("div", (cast(a[0], a[1].type), a[1]), a[1].type)
+    if not op.half_away and scaled.type == Type("f32") and op.to.bytes <= 2:
+        nearest = Op("add", (Op("fn_nearest", (scaled,), _I32), cast(a[2], _I32)), _I32)
+        low = Op("max", (k.let("v", nearest), Num(op.low, _I32)), _I32)
+        return cast(Op("min", (low, Num(op.high, _I32)), _I32), Type(op.to.value))
     if op.half_away:
         scaled = k.let("scaled", scaled)
         half = Num(0.5, scaled.type)
@@ -297,11 +302,10 @@ def _quantize(k: Builder, e: Lanes, op: Elementwise, a: Sequence[Expr]) -> Expr:
 def _dequantize(k: Builder, e: Lanes, op: Elementwise, a: Sequence[Expr]) -> Expr:
     assert isinstance(op, Dequantize)
     real = Type("f64" if op.to is DType.F64 else "f32")
-    steps = Op("sub", (cast(a[0], Type("i64")), cast(a[2], Type("i64"))), Type("i64"))
+    narrow = all(v.type.kind in ("i8", "u8", "i16", "u16") for v in (a[0], a[2]))
+    whole = _I32 if narrow else Type("i64")
+    steps = Op("sub", (cast(a[0], whole), cast(a[2], whole)), whole)
     return Op("mul", (cast(steps, real), cast(a[1], real)), real)
-
-
-_I32 = Type("i32")
 
 
 def _scaled(value: Expr, multiplier: int, shift: int) -> Expr:

@@ -10,6 +10,7 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.isa import MEANING, Isa
+from intaglio.kernels.isa_integer import REPEATS
 from intaglio.kernels.loop import (
     Assign,
     Block,
@@ -33,8 +34,9 @@ from intaglio.kernels.loop import (
 )
 from intaglio.kernels.math import FUNCTION_MEANING, vector_function
 from intaglio.ops.base import f32_to_bf16, widen
-from intaglio.ops.fixed_point import doubling_high_multiply, rounding_shift, scale32, scale64, scale_float, scale_once
+from intaglio.ops.fixed_point import doubling_high_multiply, nearest, rounding_shift, scale32, scale64, scale_float, scale_once
 from intaglio.ops.gemmlowp import logistic16, one_over_one_plus, tanh16
+from intaglio.ops.quantised_functions import inv_sqrt, log_of_sum, quotient
 
 _COMPARE = {
     "lt": np.less,
@@ -58,10 +60,15 @@ FIXED_POINT_MEANING: dict[str, Callable[..., Array]] = {
     "scale_once": scale_once,
     "scale64": scale64,
     "scale_float": scale_float,
+    "nearest": nearest,
     "leading_zeros": lambda x: np.asarray(32 - int(x).bit_length()),
     "softmax_reciprocal": _reciprocal,
     "logistic16": lambda a, bits: logistic16(a, int(bits)),
     "tanh16": lambda a, bits: tanh16(a, int(bits)),
+    "quotient": quotient,
+    "inv_sqrt": lambda x: inv_sqrt(x)[0],
+    "inv_sqrt_shift": lambda x: inv_sqrt(x)[1],
+    "log_of_sum": log_of_sum,
 }
 
 
@@ -156,6 +163,8 @@ class _Machine:
         name, to = op.op, op.type
         if name in ("vsplat", "visplat"):
             return np.full(to.lanes, args[0], numpy_type(to))
+        if name in REPEATS:
+            return np.resize(np.asarray(args[0], numpy_type(to)), to.lanes)
         if name in MEANING:
             return MEANING[name](*args)
         if name == "cast":

@@ -7,6 +7,7 @@ into vector code. Sums are 32 bits wide (64 with 16-bit activations and a 64-bit
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -42,23 +43,43 @@ def scaled(sum_: Expr, multiplier: Expr, shift: Expr, how: str) -> Expr:
     return Op(f"fn_{how}", (sum_, multiplier, shift), I32)
 
 
-def factor_of(job: Job) -> tuple[Buffer, Buffer | None]:
-    """The multipliers of a product and their shifts; a float has none."""
-    return job.operand(3, "multiplier"), job.operand(4, "shift") if job.optional(4) is not None else None
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """What a sum of products is scaled by: multipliers and shifts, or floats, or nothing; and a bias of floats, if any."""
+
+    multiplier: Buffer | None
+    shift: Buffer | None
+    bias: Buffer | None
+    how: str
+
+    def scaled(self, total: Expr, which: Expr, column: Expr) -> Expr:
+        if self.multiplier is None:
+            return total
+        if self.shift is not None:
+            return scaled(total, whole(self.multiplier, which), whole(self.shift, which), self.how)
+        factor = Load(self.multiplier, which, Type("f32"))
+        if self.bias is None:
+            return Op("fn_scale_float", (total, factor), I32)
+        real = Op("mul", (cast(total, Type("f32")), factor), Type("f32"))
+        return Op("fn_nearest", (Op("add", (real, Load(self.bias, column, Type("f32"))), Type("f32")),), I32)
 
 
-def rescaled(sum_: Expr, factors: tuple[Buffer, Buffer | None], at: Expr, how: str) -> Expr:
-    multiplier, shift = factors
-    if shift is None:
-        return Op("fn_scale_float", (sum_, Load(multiplier, at, Type("f32"))), I32)
-    return scaled(sum_, whole(multiplier, at), whole(shift, at), how)
+def _bias_and_factors(job: Job, how: str) -> tuple[Buffer | None, Factors]:
+    """The bias of whole numbers that a sum starts from, and what comes after."""
+    bias = job.optional(2)
+    read = job.reads(bias, "bias") if bias is not None else None
+    real = bias is not None and bias.dtype is DType.F32
+    multiplier, shift = (
+        job.operand(i, name) if job.optional(i) is not None else None for i, name in ((3, "multiplier"), (4, "shift"))
+    )
+    return None if real else read, Factors(multiplier, shift, read if real else None, how)
 
 
-_SCALINGS = {"twice": "scale32", "once": "scale_once", "float": "scale_float"}
+_SCALINGS = {"twice": "scale32", "once": "scale_once", "float": "scale_float", "none": ""}
 
 
 def _sums_of(x: DType, bias: DType | None, scaling: str) -> tuple[Type, str]:
-    if x is DType.I16 and bias in (None, DType.I64):
+    if x is DType.I16 and bias in (None, DType.I64) and scaling in ("twice", "once"):
         return I64, "scale64"
     return I32, _SCALINGS[scaling]
 
@@ -90,8 +111,7 @@ def qconv(job: Job) -> Lowered | None:
     depthwise = depth == 1 and columns == 1
     order = (2, 3, 0, 1) if depthwise else (0, 2, 3, 1)  # depthwise: channels side by side
     w = job.packed(np.ascontiguousarray(weights.data.transpose(order)).reshape(-1), "w", weights.dtype)
-    b = job.reads(bias, "b") if bias is not None else None
-    factors = factor_of(job)
+    b, factors = _bias_and_factors(job, how)
     y = job.writes()
     sh, sw = op.strides
     dh, dw = op.dilations
@@ -121,7 +141,7 @@ def qconv(job: Job) -> Lowered | None:
                         with k.loop("kw", kw_low, kw_high) as kw:
                             panel = k.let("panel", ((o * kh_ + kh) * kw_ + kw) * depth)
                             _dot(k, total, kind, x, line + kw * (dw * c), op.x_zero, w, panel, op.w_zero, depth)
-                value = rescaled(total, factors, o, how)
+                value = factors.scaled(total, o, o)
                 shifted = Op("add", (value, number(op.y_zero)), I32)
                 k.store(y, place + o, bounded(k.let("v", shifted), op.low, op.high, op.to))
     about = (
@@ -147,13 +167,12 @@ def qmatmul(job: Job) -> Lowered:
         transposed = True
     else:
         b = job.operand(1, "b")
-    c = job.reads(bias, "bias") if bias is not None else None
-    factors = factor_of(job)
+    c, factors = _bias_and_factors(job, how)
     y = job.writes()
     batch = out.shape[:-2]
     names = [f"b{n}" for n in range(len(batch))]
     a_size, b_size = math.prod(left.shape[-2:]), math.prod(right.shape[-2:])
-    single = job.type(3).elements == 1
+    single = job.optional(3) is not None and job.type(3).elements == 1
     with k.loops([*names, "m"], [*batch, out.shape[-2]]) as at:
         *outer, m = at
         a_at = k.let("a_at", offset_of(outer, [s * a_size for s in broadcast_strides(left.shape[:-2], batch)]) + m * depth)
@@ -169,7 +188,7 @@ def qmatmul(job: Job) -> Lowered:
                     w = Op("sub", (whole(b, b_at + j * columns + n, kind), number(op.b_zero, kind)), kind)
                     k.assign(total, Op("add", (total, Op("mul", (x, w), kind)), kind))
             which = idx(0) if single else n
-            value = rescaled(total, factors, which, how)
+            value = factors.scaled(total, which, n)
             k.store(y, row + n, bounded(k.let("v", Op("add", (value, number(op.y_zero)), I32)), op.low, op.high, op.to))
     side = f"{list(right.shape)}{' transposed' if op.transpose_b else ''}"
     about = f"qmatmul {list(left.shape)} x {side} -> {list(out.shape)}, {left.dtype.value}"

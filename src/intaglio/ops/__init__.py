@@ -107,8 +107,12 @@ from intaglio.ops.pool import (
     MaxPoolIndices,
 )
 from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul, QMul, Requantize
+from intaglio.ops.quantised_elementwise import Lift, QDiv
+from intaglio.ops.quantised_norms import QDense, QL2Norm, QLogSoftmax
+from intaglio.ops.quantised_real import QRealMean
 from intaglio.ops.quantised_recurrent import QLstm
 from intaglio.ops.quantised_rows import QAveragePool, QMean, QResize, QSoftmax
+from intaglio.ops.quantised_tables import Lookup16, QSoftmax16, ResizeBytes, Squash16
 from intaglio.ops.recurrent import (
     Gru,
     Lstm,
@@ -222,6 +226,7 @@ __all__ = [
     "LeakyRelu",
     "Less",
     "LessEqual",
+    "Lift",
     "Log",
     "LogSoftmax",
     "LogicalAnd",
@@ -229,6 +234,7 @@ __all__ = [
     "LogicalOr",
     "LogicalXor",
     "Lookup",
+    "Lookup16",
     "LpPool",
     "Lrn",
     "Lstm",
@@ -250,12 +256,18 @@ __all__ = [
     "QAdd",
     "QAveragePool",
     "QConv",
+    "QDense",
+    "QDiv",
+    "QL2Norm",
+    "QLogSoftmax",
     "QLstm",
     "QMatMul",
     "QMean",
     "QMul",
+    "QRealMean",
     "QResize",
     "QSoftmax",
+    "QSoftmax16",
     "Quantize",
     "Reciprocal",
     "Reduce",
@@ -263,6 +275,7 @@ __all__ = [
     "Requantize",
     "Reshape",
     "Resize",
+    "ResizeBytes",
     "ReverseSequence",
     "Rnn",
     "RoiAlign",
@@ -284,6 +297,7 @@ __all__ = [
     "Softplus",
     "Softsign",
     "Sqrt",
+    "Squash16",
     "Step",
     "Sub",
     "Tan",

@@ -64,9 +64,10 @@ def scale32(acc: Array, multiplier: Array, shift: Array) -> Array:
 
 
 def scale_once(acc: Array, multiplier: Array, shift: Array) -> Array:
-    """A 32-bit accumulator times a factor with one rounding (half up): TFLite's fully connected layers."""
+    """A 32-bit accumulator times a factor with one rounding (half away from zero): TFLite's fully connected layers."""
     total = 31 - np.asarray(shift, np.int64)
-    return (np.asarray(acc, np.int64) * np.asarray(multiplier, np.int64) + (np.int64(1) << (total - 1))) >> total
+    wide = np.asarray(acc, np.int64)
+    return np.asarray((wide * np.asarray(multiplier, np.int64) + (np.int64(1) << (total - 1)) - (wide < 0)) >> total)
 
 
 def scale64(acc: Array, multiplier: Array, shift: Array) -> Array:
@@ -80,10 +81,18 @@ def scale64(acc: Array, multiplier: Array, shift: Array) -> Array:
 FLOAT_LIMIT = 4194303.0  # far outside of any 16-bit result, and small enough for rounding by a float's last place
 
 
-def scale_float(acc: Array, multiplier: Array) -> Array:
+def scale_float(acc: Array, multiplier: Array, bias: Array | None = None) -> Array:
     """A 32-bit accumulator times a float, rounded half to even: ONNX Runtime's quantised operators."""
     real = np.multiply(np.asarray(acc).astype(np.float32), np.asarray(multiplier, np.float32), dtype=np.float32)
-    rounded: Array = np.rint(np.clip(real, -FLOAT_LIMIT, FLOAT_LIMIT)).astype(np.int64)
+    if bias is not None:
+        real = np.add(real, np.asarray(bias, np.float32), dtype=np.float32)
+    return nearest(real)
+
+
+def nearest(real: Array) -> Array:
+    """The nearest whole number, half to even, of floats that are not beyond 22 bits; NaN is the lowest."""
+    inside = np.clip(np.nan_to_num(real, nan=-FLOAT_LIMIT), -FLOAT_LIMIT, FLOAT_LIMIT)
+    rounded: Array = np.rint(inside).astype(np.int64)
     return rounded
 
 

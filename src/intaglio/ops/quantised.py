@@ -43,7 +43,7 @@ class QConv(Op):
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, w = types[0], types[1]
-        check_scaling(self.NAME, self.scaling, types)
+        check_scaling(self.NAME, self, types)
         if len(types) != 5 or x is None or w is None or x.rank != 4 or w.rank != 4:
             raise BadOperator("`qconv` takes an NHWC image, weights, bias, multipliers and shifts")
         n, h, width, c = x.shape
@@ -57,11 +57,9 @@ class QConv(Op):
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, w, b, multiplier, shift = arrays
-        assert x is not None and w is not None and multiplier is not None
+        assert x is not None and w is not None
         acc = self.sums(x.astype(np.int64) - self.x_zero, w.astype(np.int64) - self.w_zero)
-        if b is not None:
-            acc = acc + b.astype(np.int64)
-        scaled = rescale(acc, multiplier, shift, "wide" if wide_sums(x, b) else self.scaling)
+        scaled = rescale(acc, b, multiplier, shift, "wide" if wide_sums(x, b) else self.scaling)
         return (clamp(scaled + self.y_zero, self.low, self.high, self.to.numpy),)
 
     def sums(self, x: Array, w: Array) -> Array:
@@ -88,24 +86,35 @@ class QConv(Op):
         return out.elements * math.prod(types[1].shape[1:]) if types[1] is not None else 0
 
 
-SCALINGS = ("twice", "once", "float")
+SCALINGS = ("twice", "once", "float", "none")
 
 
-def check_scaling(name: str, scaling: str, types: tuple[TensorType | None, ...]) -> None:
-    if scaling not in SCALINGS:
-        raise BadOperator(f"`{name}` has no scaling `{scaling}`: it is one of {', '.join(SCALINGS)}")
-    if len(types) == 5 and types[3] is not None:
-        multiplier, wanted = types[3].dtype, DType.F32 if scaling == "float" else DType.I32
-        if multiplier is not wanted or (types[4] is None) != (scaling == "float"):
-            shifts = "without shifts" if scaling == "float" else "and shifts"
-            raise BadOperator(f"`{name}` scaled `{scaling}` takes multipliers of {wanted.value} {shifts}")
+def check_scaling(name: str, op: QConv | QMatMul, types: tuple[TensorType | None, ...]) -> None:
+    if op.scaling not in SCALINGS:
+        raise BadOperator(f"`{name}` has no scaling `{op.scaling}`: it is one of {', '.join(SCALINGS)}")
+    if len(types) != 5:
+        return
+    bias, multiplier, shift = types[2:]
+    wanted = {"float": DType.F32, "none": None}.get(op.scaling, DType.I32)
+    if (None if multiplier is None else multiplier.dtype) is not wanted or (shift is not None) != (wanted is DType.I32):
+        raise BadOperator(f"`{name}` has multipliers or shifts that do not fit its scaling `{op.scaling}`")
+    if (op.scaling == "none") != (op.to is DType.I32):
+        raise BadOperator(f"`{name}` gives sums of i32 with scaling `none`, and only then")
+    if bias is not None and bias.dtype.is_float and op.scaling != "float":
+        raise BadOperator(f"`{name}` adds a bias of {bias.dtype.value} with scaling `float` only")
 
 
-def rescale(acc: Array, multiplier: Array, shift: Array | None, scaling: str) -> Array:
+def rescale(acc: Array, bias: Array | None, multiplier: Array | None, shift: Array | None, scaling: str) -> Array:
     """A sum in steps of the result. `twice` and `once`: fixed point, as TFLite's convolutions and its fully connected layers
-    round; `float`: times a float, rounded half to even, as ONNX Runtime does; `wide`: sums of 64 bits."""
+    round; `float`: times a float, rounded half to even, as ONNX Runtime does, and a bias of floats is added before rounding;
+    `wide`: sums of 64 bits; `none`: the sum itself."""
+    real = bias is not None and bias.dtype == np.float32
+    if bias is not None and not real:
+        acc = acc + bias.astype(np.int64)
+    if multiplier is None:
+        return acc
     if scaling == "float":
-        return scale_float(acc, multiplier)
+        return scale_float(acc, multiplier, bias if real else None)
     assert shift is not None
     return {"twice": scale32, "once": scale_once, "wide": scale64}[scaling](acc, multiplier, shift)
 
@@ -130,7 +139,7 @@ class QMatMul(Op):
     scaling: str = "twice"
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
-        check_scaling(self.NAME, self.scaling, types)
+        check_scaling(self.NAME, self, types)
         a, b = types[0], types[1]
         if len(types) != 5 or a is None or b is None or a.rank < 2 or b.rank < 2:
             raise BadOperator("`qmatmul` takes two matrices, bias, multipliers and shifts")
@@ -145,13 +154,11 @@ class QMatMul(Op):
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         a, b, bias, multiplier, shift = arrays
-        assert a is not None and b is not None and multiplier is not None
+        assert a is not None and b is not None
         right = b.astype(np.int64) - self.b_zero
         right = right.swapaxes(-1, -2) if self.transpose_b else right
         acc = ((a.astype(np.int64) - self.a_zero).astype(np.float64) @ right.astype(np.float64)).astype(np.int64)
-        if bias is not None:
-            acc = acc + bias.astype(np.int64)
-        scaled = rescale(acc, multiplier, shift, "wide" if wide_sums(a, bias) else self.scaling)
+        scaled = rescale(acc, bias, multiplier, shift, "wide" if wide_sums(a, bias) else self.scaling)
         return (clamp(scaled + self.y_zero, self.low, self.high, self.to.numpy),)
 
     def macs(self, types: list[TensorType | None], out: TensorType) -> int:

@@ -12,6 +12,7 @@ from intaglio.ops import AveragePool, Conv, ConvTranspose, MaxPool, Pad, Reshape
 from intaglio.passes.rewriting import Editor, constant
 from intaglio.targets import Target
 
+_NARROW = (DType.I8, DType.U8, DType.I16)
 _EDGE_LIMIT = 48  # written-out groups of taps at the borders of a convolution before padding is stored instead
 
 
@@ -70,7 +71,7 @@ def _widened(op: Windowed) -> Windowed:
 
 
 def choose_layout(graph: Graph, target: Target) -> Graph:
-    """Two-dimensional convolutions and poolings of f32 read and write NHWC: channels side by side fill the vectors.
+    """Two-dimensional convolutions and poolings of f32, and maximums of integers, read and write NHWC: channels fill the vectors.
 
         y = conv(x, w)     ->     a = transpose(x, perm=(0,2,3,1));  b = conv(a, w, layout=NHWC);  y = transpose(b, perm=(0,3,1,2))
 
@@ -81,7 +82,8 @@ def choose_layout(graph: Graph, target: Target) -> Graph:
         edit.take(node)
         op, source = node.op, node.inputs[0] if node.inputs else None
         fits = isinstance(op, (Conv, ConvTranspose, MaxPool, AveragePool)) and op.layout is not Layout.NHWC
-        if not fits or source is None or source.type.rank != 4 or source.dtype is not DType.F32:
+        wanted = source is not None and (source.dtype is DType.F32 or (isinstance(op, MaxPool) and source.dtype in _NARROW))
+        if not fits or source is None or source.type.rank != 4 or not wanted:
             edit.keep(node)
             continue
         assert isinstance(op, (Conv, ConvTranspose, MaxPool, AveragePool))

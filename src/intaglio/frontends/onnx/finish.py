@@ -11,12 +11,13 @@ from intaglio.frontends.onnx.names import Names, identifier
 from intaglio.frontends.onnx.tensors import DTYPES
 from intaglio.frontends.onnx.walk import Walk
 from intaglio.ir.graph import Graph, Node, Value
+from intaglio.ops import Dequantize
 from intaglio.ops.control import Copy
 
 
 def finish(walk: Walk, inputs: list[Value], outputs: list[tuple[str, Item]], name: str) -> Graph:
     results = _own_outputs(walk, inputs, outputs)
-    nodes = _live(walk.nodes, results)
+    nodes = _with_dequantised(walk, _live(walk.nodes, results))
     graph = Graph(identifier(name, "model"), inputs, results, nodes)
     graph.output_names = [origin for origin, _ in outputs]
     names = Names()
@@ -52,6 +53,21 @@ def _own_outputs(walk: Walk, inputs: list[Value], outputs: list[tuple[str, Item]
         taken.add(item)
         results.append(item)
     return results
+
+
+def _with_dequantised(walk: Walk, nodes: list[Node]) -> list[Node]:
+    """Constants that were dequantised are integers again, behind a Dequantize: `absorb` decides what becomes of them."""
+    made: dict[Value, Value] = {}
+    out: list[Node] = []
+    for node in nodes:
+        for n, value in enumerate(node.inputs):
+            if value is not None and value in walk.dequantised:
+                if value not in made:
+                    made[value] = Value("", value.type, value.origin)
+                    out.append(Node(Dequantize(value.dtype), list(walk.dequantised[value]), [made[value]], node.source))
+                node.inputs[n] = made[value]
+        out.append(node)
+    return out
 
 
 def _live(nodes: list[Node], results: list[Value]) -> list[Node]:

@@ -22,6 +22,7 @@ from intaglio.frontends.onnx.structure import ordered_live_nodes
 from intaglio.frontends.onnx.tensors import DTYPES, MAX_ELEMENTS, PACKED, check_shape, tensor_value
 from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.types import MAX_RANK, DType, TensorType
+from intaglio.ops import Dequantize, Reshape, Transpose
 from intaglio.ops.base import BadOperator, Op, narrow
 
 MAX_FOLDED_BYTES = 64 << 20
@@ -68,6 +69,7 @@ class Walk:
         self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
         self.place = ""
         self.packed: dict[Value, int] = {}  # constants of 2 or 4 bits, which are stored in bytes: their ONNX type
+        self.dequantised: dict[Value, list[Value]] = {}  # floats that were folded: the integers, scale and zero point
 
     # Making values ---------------------------------------------------------------------------------------------------
 
@@ -91,12 +93,30 @@ class Walk:
         constant = len(known) == sum(v is not None for v in operands) and not op.EFFECT
         if constant and self._worth_folding(op, known, types, outs):
             results = op.evaluate([None if v is None else v.data for v in operands], types)
-            return tuple(self.constant(r, t.dtype) for r, t in zip(results, outs, strict=True))
+            folded = tuple(self.constant(r, t.dtype) for r, t in zip(results, outs, strict=True))
+            self._remember(op, operands, folded[0])
+            return folded
         if len(self.nodes) >= MAX_VISITS:
             raise Fault("too-large", f"the model unrolls into more than {MAX_VISITS} operators")
         values = [Value("", t) for t in outs]
         self.nodes.append(Node(op, operands, values, self.source, when=self.when))
         return tuple(values)
+
+    def _remember(self, op: Op, operands: list[Value | None], folded: Value) -> None:
+        """Which integers a constant was dequantised from, also when it was turned around since."""
+        first = operands[0] if operands else None
+        if isinstance(op, Dequantize) and folded.type.elements > 1:
+            self.dequantised[folded] = [v for v in operands if v is not None]
+        elif first in self.dequantised and first is not None and isinstance(op, (Reshape, Transpose)):
+            stored, scale, zero = self.dequantised[first]
+            parameters: list[Value] = []
+            for parameter in (scale, zero):
+                if parameter.type.elements > 1:
+                    if not isinstance(op, Transpose) or parameter.type.rank != first.type.rank:
+                        return
+                    parameter = self.emit(op, [parameter])[0]
+                parameters.append(parameter)
+            self.dequantised[folded] = [self.emit(op, [stored])[0], *parameters]
 
     def _worth_folding(self, op: Op, known: list[Array], types: list[TensorType | None], outs: tuple[TensorType, ...]) -> bool:
         size, macs = sum(t.bytes for t in outs), sum(op.macs(types, t) for t in outs[:1])

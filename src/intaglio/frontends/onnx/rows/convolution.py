@@ -44,8 +44,8 @@ def auto_pad(call: Call) -> str:
     return mode
 
 
-def conv(call: Call, x: Value, w: Value, b: Value | None) -> Value:
-    """A convolution of any element type by the attributes of the node."""
+def conv_window(call: Call, x: Value, w: Value) -> tuple[Value, ops.Conv]:
+    """The window by the attributes of the node, and the image, cut where padding is negative."""
     kernel = list(w.shape[2:])
     spatial = x.shape[2:]
     given = call.ints("kernel_shape")
@@ -66,7 +66,13 @@ def conv(call: Call, x: Value, w: Value, b: Value | None) -> Value:
     group = call.integer("group", 1)
     if group < 1:
         raise Fault("bad-attribute", f"the group of `{call.op}` must be at least 1, got {group}")
-    return call.emit(ops.Conv(tuple(strides), tuple(pads), tuple(dilations), group), x, w, b)
+    return x, ops.Conv(tuple(strides), tuple(pads), tuple(dilations), group)
+
+
+def conv(call: Call, x: Value, w: Value, b: Value | None) -> Value:
+    """A convolution of any element type by the attributes of the node."""
+    image, op = conv_window(call, x, w)
+    return call.emit(op, image, w, b)
 
 
 @importer("Conv")

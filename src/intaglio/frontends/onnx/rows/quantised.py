@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from intaglio import ops
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.onnx.rows.build import cast, reshape
-from intaglio.frontends.onnx.rows.convolution import conv
+from intaglio.frontends.onnx.rows.build import cast, reshape, transpose
+from intaglio.frontends.onnx.rows.convolution import conv, conv_window
 from intaglio.frontends.onnx.rows.products import matmul
 from intaglio.frontends.onnx.tensors import PACKED, dtype_of
 from intaglio.ir.graph import Value
@@ -99,15 +101,71 @@ def centred(call: Call, x: Value, zero: Value | None, axis: int) -> Value:
     return call.emit(ops.Sub(), wide, zero)
 
 
+def uniform(*zeros: Value | None) -> bool:
+    """Constant zero points, the same everywhere."""
+    return all(z is None or (z.data is not None and z.data.size > 0 and bool(np.all(z.data == z.data.flat[0]))) for z in zeros)
+
+
+def zero_of(zero: Value | None) -> int:
+    return 0 if zero is None or zero.data is None else int(zero.data.flat[0])
+
+
 @importer("ConvInteger")
 def conv_integer(call: Call) -> Answer:
     x, w = call.value(0), call.value(1)
+    if w.data is not None and uniform(call.maybe(3)) and len(x.shape) in (3, 4):
+        return _sums(call, x, w)
     return conv(call, centred(call, x, call.maybe(2), 0), centred(call, w, call.maybe(3), 0), None)
+
+
+def _sums(call: Call, x: Value, w: Value) -> Value:
+    """The sums of a convolution of integers; weights stay bytes. A zero point that is data is taken off before."""
+    x, window = conv_window(call, x, w)
+    x_zero, zero = call.maybe(2), 0
+    if uniform(x_zero):
+        zero = zero_of(x_zero)
+    else:
+        assert x_zero is not None
+        x = call.emit(ops.Sub(), cast(call, x, DType.I16), reshape(call, cast(call, x_zero, DType.I16), ()))
+    flat = len(x.shape) == 3
+    if flat:
+        x, w = reshape(call, x, (*x.shape[:2], 1, x.shape[2])), reshape(call, w, (*w.shape[:2], 1, w.shape[2]))
+        window = replace(
+            window, strides=(1, *window.strides), pads=(0, window.pads[0], 0, window.pads[1]), dilations=(1, *window.dilations)
+        )
+    info = np.iinfo(np.int32)
+    op = ops.QConv(
+        window.strides, window.pads, window.dilations, window.group, zero, zero_of(call.maybe(3)), 0,
+        int(info.min), int(info.max), DType.I32, "none",
+    )  # fmt: skip
+    y = call.emit(op, transpose(call, x, (0, 2, 3, 1)), w, None, None, None)
+    y = transpose(call, y, (0, 3, 1, 2))
+    return reshape(call, y, (y.shape[0], y.shape[1], y.shape[3])) if flat else y
+
+
+def _product(call: Call, a: Value, b: Value) -> Value:
+    """The sums of a matrix product of integers. A zero point that is data: sum((a - z) * b) = sum(a * b) - z * sum(b)."""
+    a_zero, b_zero, zero = call.maybe(2), zero_of(call.maybe(3)), 0
+    if uniform(a_zero):
+        zero = zero_of(a_zero)
+    info = np.iinfo(np.int32)
+    op = ops.QMatMul(False, zero, b_zero, 0, int(info.min), int(info.max), DType.I32, "none")
+    y = call.emit(op, a, b, None, None, None)
+    if uniform(a_zero):
+        return y
+    assert a_zero is not None and b.data is not None
+    columns = np.sum(b.data.astype(np.int64) - b_zero, axis=-2, keepdims=True).astype(np.int32)
+    shift = call.emit(ops.Mul(), cast(call, reshape(call, a_zero, ()), DType.I32), call.constant(columns))
+    return call.emit(ops.Sub(), y, shift)
 
 
 @importer("MatMulInteger")
 def matmul_integer(call: Call) -> Answer:
     a, b = call.value(0), call.value(1)
+    one = call.maybe(2)
+    simple = uniform(one) or (one is not None and one.type.elements == 1 and b.data is not None)
+    if simple and uniform(call.maybe(3)) and len(a.shape) >= 2 and len(b.shape) >= 2:
+        return _product(call, a, b)
     rows, columns = max(len(a.shape) - 2, 0), len(b.shape) - 1
     return matmul(call, centred(call, a, call.maybe(2), rows), centred(call, b, call.maybe(3), columns))
 
@@ -121,12 +179,33 @@ def requantised(call: Call, total: Value, factor: Value, zero: Value) -> Value:
     return call.emit(op, real, one, reshape(call, zero, ()) if zero.type.elements == 1 else zero)
 
 
+def _dequantised(call: Call, x: Value, scale: Value, zero: int, axis: int) -> Value:
+    """The floats that quantised numbers stand for: `absorb` makes integer operators of what stands between them."""
+    if scale.type.elements == 1:
+        scale = reshape(call, scale, ())
+    else:
+        scale = reshape(call, scale, tuple(n if i == axis else 1 for i, n in enumerate(x.shape)))
+    return call.emit(ops.Dequantize(DType.F32), x, scale, call.constant(np.asarray(zero, x.dtype.numpy), x.dtype))
+
+
+def _requantised(call: Call, real: Value, scale: Value, zero: Value) -> Value:
+    low, high = int_range(zero.dtype)
+    return call.emit(ops.Quantize(zero.dtype, low, high), real, reshape(call, scale, ()), reshape(call, zero, ()))
+
+
 @importer("QLinearConv")
 def qlinear_conv(call: Call) -> Answer:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (call.value(i) for i in range(8))
     for scale in (x_scale, w_scale, y_scale):
         check_scale(call, scale)
     bias = call.maybe(8)
+    known = all(v.data is not None for v in (w, x_scale, w_scale, y_scale, x_zero, y_zero))
+    if known and uniform(w_zero) and len(x.shape) in (3, 4) and max(x_scale.type.elements, y_scale.type.elements) == 1:
+        weights = _dequantised(call, w, w_scale, zero_of(w_zero), 0)
+        if bias is not None:
+            steps = call.emit(ops.Mul(), reshape(call, x_scale, ()), w_scale)
+            bias = _dequantised(call, bias, steps, 0, 0)
+        return _requantised(call, conv(call, _dequantised(call, x, x_scale, zero_of(x_zero), 1), weights, bias), y_scale, y_zero)
     total = conv(call, centred(call, x, x_zero, 1), centred(call, w, w_zero, 0), bias)
     product = call.emit(ops.Mul(), reshape(call, x_scale, ()), w_scale)
     factor = call.emit(ops.Div(), product, reshape(call, y_scale, ()))
@@ -143,6 +222,13 @@ def qlinear_matmul(call: Call) -> Answer:
     for scale in (a_scale, b_scale, y_scale):
         check_scale(call, scale)
     rows, columns = max(len(a.shape) - 2, 0), len(b.shape) - 1
+    known = all(v.data is not None for v in (a_scale, b_scale, y_scale, a_zero, b_zero, y_zero))
+    per_tensor = max(a_scale.type.elements, y_scale.type.elements) == 1 and all(
+        s.dtype is DType.F32 for s in (a_scale, b_scale, y_scale)
+    )
+    if known and per_tensor and uniform(b_zero) and len(b_scale.shape) <= 1 and min(len(a.shape), len(b.shape)) >= 2:
+        left, right = _dequantised(call, a, a_scale, zero_of(a_zero), 0), _dequantised(call, b, b_scale, zero_of(b_zero), columns)
+        return _requantised(call, matmul(call, left, right), y_scale, y_zero)
     total = matmul(call, centred(call, a, a_zero, rows), centred(call, b, b_zero, columns))
     if a_scale.type.elements > 1:
         a_scale = reshape(call, a_scale, (*a_scale.shape, 1) if len(a_scale.shape) == 1 else a_scale.shape)
