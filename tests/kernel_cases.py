@@ -66,7 +66,7 @@ _WITH_FIELDS = {
 }
 _LOGIC = ("logical_and", "logical_or", "logical_xor", "logical_not")
 _BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right")
-_INTEGERS = ("requantize", "qadd", "qmul")  # in kernel_quantised.py
+_INTEGERS = ("requantize", "qadd", "qmul", "lift", "qdiv")  # in kernel_quantised.py
 _OWN = (*_INTEGERS, "chain", "where", "cast", "quantize", "dequantize", "pow", *_LOGIC, *_BITS)  # written out below
 for _name in ROWS:
     if _name in _OWN or not _of_floats(_name):

@@ -9,10 +9,10 @@ from intaglio.ir.types import DType
 from intaglio.ops.fixed_point import quantize_multiplier
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul, QMul, Requantize
-from intaglio.ops.quantised_real import QRealMean
 from intaglio.ops.quantised_elementwise import Lift, QDiv
 from intaglio.ops.quantised_functions import table16
 from intaglio.ops.quantised_norms import QDense, QL2Norm, QLogSoftmax
+from intaglio.ops.quantised_real import QRealMean
 from intaglio.ops.quantised_recurrent import QLstm
 from intaglio.ops.quantised_rows import QAveragePool, QMean, QResize, QSoftmax, mean_factor
 from intaglio.ops.quantised_tables import Lookup16, QSoftmax16, ResizeBytes, Squash16
@@ -79,7 +79,7 @@ QUANTISED: dict[str, Case] = {
     "ql2_norm of u8": case(QL2Norm(120), image(3, 10, dtype=np.uint8)),
     "qdense": case(QDense(), short(3, 11), image(7, 11), None, np.abs(real(7)).astype(np.float64) / 100, constant=[1, 3]),
     "qdense with a bias": case(
-        QDense(-100, 3000), short(3, 11), image(7, 11), whole(7, low=-999, high=999, dtype=np.int64), np.full(7, 0.01), constant=[1, 2, 3]
+        QDense(-100, 3000), short(3, 11), image(7, 11), whole(7, dtype=np.int64), np.full(7, 0.01), constant=[1, 2, 3]
     ),
     "resize_bytes": case(ResizeBytes((1, 7, 9, 2), half_pixel=True), image(1, 4, 5, 2, dtype=np.uint8)),
     "resize_bytes aligned": case(ResizeBytes((2, 3, 9, 2), align_corners=True), image(2, 4, 5, 2, dtype=np.uint8)),

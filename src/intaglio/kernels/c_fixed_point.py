@@ -1,4 +1,5 @@
-"""Inline C functions of 16-bit fixed point: a raw number r with m integer bits means r * 2^(m - 15). Values travel as int32_t."""
+"""Inline C functions of fixed point: sigmoid and tanh in 16 bits (a raw number r with m integer bits means r * 2^(m - 15), values
+travel as int32_t), the quotient, 1 / sqrt(x) and log(x) in 32."""
 
 from __future__ import annotations
 
@@ -66,4 +67,95 @@ IG_INLINE int32_t ig_tanh16_i32(int32_t a, int32_t bits)
     const int32_t value = size > INT16_MAX ? INT16_MAX : size;
     return a == 0 ? 0 : a > 0 ? value : -value;
 }""",
+    "quotient": """\
+/* a / b * multiplier * 2^(shift - 31): the reciprocal of b has 31 bits, a is lifted as far as it goes */
+IG_INLINE int32_t ig_quotient_i32(int32_t a, int32_t b, int32_t multiplier, int32_t shift)
+{
+    const int32_t above = b < 0 ? -a : a;
+    const int32_t size = b < 0 ? -b : b > 0 ? b : 1;
+    const int32_t zeros = ig_leading_zeros_i32(size);
+    const int32_t inverse = ig_softmax_reciprocal_i32(size, zeros);
+    const int32_t lift = above >= 0 ? ig_leading_zeros_i32(above) - 1 : ig_leading_zeros_i32(-2 * above - 1);
+    const int32_t unscaled = ig_doubling_high_multiply_i32((int32_t)((uint32_t)above << lift), inverse);
+    const int32_t right = 31 - zeros + lift - shift;
+    return ig_rounding_shift_i32(ig_doubling_high_multiply_i32(unscaled, multiplier), right < 0 ? 0 : right > 31 ? 31 : right);
+}""",
+    "inv_sqrt_shift": """\
+/* The shift that belongs to ig_inv_sqrt */
+IG_INLINE int32_t ig_inv_sqrt_shift_i32(int32_t x)
+{
+    int32_t right = 11;
+    if (x <= 1) {
+        return 0;
+    }
+    for (; x >= 1 << 29; x /= 4) {
+        right++;
+    }
+    right -= (ig_leading_zeros_i32(x) - 1) / 2 - 1;
+    return right < 0 ? 0 : -right;
+}""",
+    "inv_sqrt": """\
+/* The multiplier of 1 / sqrt(x): five steps of Newton and Raphson from 1, with 3 integer bits */
+IG_INLINE int32_t ig_inv_sqrt_i32(int32_t x)
+{
+    int32_t right = 11;
+    if (x <= 1) {
+        return INT32_MAX;
+    }
+    for (; x >= 1 << 29; x /= 4) {
+        right++;
+    }
+    const int32_t pairs = (ig_leading_zeros_i32(x) - 1) / 2 - 1;
+    const int32_t half = ig_rounding_shift_i32((x << (2 * pairs)) >> 1, 1);
+    int32_t y = 1 << 28;
+    right -= pairs;
+    for (int step = 0; step < 5; step++) {
+        const int64_t cube = (int64_t)ig_doubling_high_multiply_i32(ig_doubling_high_multiply_i32(y, y), y) * 64;
+        const int32_t y3 = (int32_t)(cube > INT32_MAX ? INT32_MAX : cube < INT32_MIN ? INT32_MIN : cube);
+        const int32_t line = ig_doubling_high_multiply_i32((1 << 28) + (1 << 27), y);
+        const int64_t next = ((int64_t)line - ig_doubling_high_multiply_i32(half, y3)) * 8;
+        y = (int32_t)(next > INT32_MAX ? INT32_MAX : next < INT32_MIN ? INT32_MIN : next);
+    }
+    y = ig_doubling_high_multiply_i32(y, 1518500250);
+    return right < 0 ? (int32_t)((uint32_t)y << -right) : y;
+}""",
+    "log_of_sum": """\
+/* x * 2^n, saturating, of a number that is not negative */
+IG_INLINE int32_t ig_lifted_i32(int32_t x, int32_t n)
+{
+    const int64_t wide = (int64_t)x << n;
+    return wide > INT32_MAX ? INT32_MAX : (int32_t)wide;
+}
+
+/* log of a number >= 1 with 12 integer bits, with 5: by powers of two and a rational function around them */
+IG_INLINE int32_t ig_log_of_sum_i32(int32_t x)
+{
+    const int32_t sqrt_half = 1518500250, sqrt_sqrt_half = 1805811301, quarter = 1 << 23;
+    const int32_t zeros = ig_leading_zeros_i32(x);
+    const int32_t headroom = ig_leading_zeros_i32(ig_doubling_high_multiply_i32(x, sqrt_half)) - 1;
+    const int32_t r_a = ig_lifted_i32(ig_doubling_high_multiply_i32(ig_lifted_i32(x, zeros - 1), sqrt_half), 1);
+    const int32_t r_b = ig_lifted_i32(x, headroom);
+    const int32_t a = (12 - zeros) * (1 << 25) + quarter;
+    const int32_t b = (12 - headroom) * (1 << 25) - quarter;
+    const int32_t r = r_a < r_b ? r_a : r_b;
+    const int32_t p = (int32_t)(((int64_t)r + sqrt_sqrt_half + 1) / 2);
+    const int32_t q = (r - sqrt_sqrt_half) * 2;
+    const int32_t square = ig_doubling_high_multiply_i32(q, q);
+    const int32_t cube = ig_doubling_high_multiply_i32(ig_doubling_high_multiply_i32(q, square), 117049297);
+    const int32_t above = ig_doubling_high_multiply_i32(q, r) + cube;
+    const int32_t inner = 1057819769 + q + ig_doubling_high_multiply_i32(127690142, square);
+    const int32_t below = ig_doubling_high_multiply_i32(p, inner) + ig_doubling_high_multiply_i32(638450708, q);
+    const int32_t inverse = ig_softmax_reciprocal_i32((int32_t)((uint32_t)below + 0x80000000u), 0);
+    const int32_t rest = ig_doubling_high_multiply_i32(ig_rounding_shift_i32(above, 6), inverse);
+    const int64_t total = ((int64_t)ig_doubling_high_multiply_i32(a > b ? a : b, 1488522236) + rest) * 2;
+    return (int32_t)(total > INT32_MAX ? INT32_MAX : total);
+}""",
+}
+NEEDS_16 = {
+    "logistic16": ("rounding_shift", "high16", "exp16", "newton16"),
+    "tanh16": ("rounding_shift", "high16", "exp16", "newton16"),
+    "quotient": ("doubling_high_multiply", "rounding_shift", "leading_zeros", "softmax_reciprocal"),
+    "inv_sqrt": ("doubling_high_multiply", "rounding_shift", "leading_zeros"),
+    "inv_sqrt_shift": ("leading_zeros",),
+    "log_of_sum": ("doubling_high_multiply", "rounding_shift", "leading_zeros", "softmax_reciprocal"),
 }

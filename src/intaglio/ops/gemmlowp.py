@@ -116,7 +116,7 @@ def high16(a: Array, b: Array | int) -> Array:
     """round(a * b / 2^15), saturating."""
     product = np.asarray(a, np.int64) * b
     nudged = product + np.where(product >= 0, 1 << 14, 1 - (1 << 14))
-    return np.minimum(np.sign(nudged) * (np.abs(nudged) >> 15), INT16_MAX)
+    return np.asarray(np.minimum(np.sign(nudged) * (np.abs(nudged) >> 15), INT16_MAX))
 
 
 def _saturate16(x: Array) -> Array:

@@ -1,5 +1,15 @@
 """Importing this registers a row for every TFLite operator that is supported."""
 
-from intaglio.frontends.tflite.rows import convolution, elementwise, recurrent, reduction, shaping, variables
+from intaglio.frontends.tflite.rows import (
+    convolution,
+    elementwise,
+    indexing,
+    products,
+    recurrent,
+    reduction,
+    shaping,
+    svdf,
+    variables,
+)
 
-__all__ = ["convolution", "elementwise", "recurrent", "reduction", "shaping", "variables"]
+__all__ = ["convolution", "elementwise", "indexing", "products", "recurrent", "reduction", "shaping", "svdf", "variables"]

@@ -10,10 +10,10 @@ from intaglio.frontends.tflite.rows.activation import activate, bounds
 from intaglio.frontends.tflite.walk import Call, constant, importer
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType, Layout
-from intaglio.ops import AveragePool, Clip, Conv, ConvTranspose, MatMul, MaxPool, Mul, Pad, Reshape, Slice, Sqrt
+from intaglio.ops import AveragePool, Clip, Conv, ConvTranspose, MaxPool, Mul, Pad, Reshape, Slice, Sqrt
 from intaglio.ops.fixed_point import quantize_multiplier, quantize_multipliers
-from intaglio.ops.hybrid import HybridConv, HybridMatMul
-from intaglio.ops.quantised import QConv, QMatMul
+from intaglio.ops.hybrid import HybridConv
+from intaglio.ops.quantised import QConv
 from intaglio.ops.quantised_rows import QAveragePool
 
 _QUANTISED = (DType.I8, DType.U8, DType.I16)
@@ -78,7 +78,7 @@ def product_multiplier(call: Call, x: Tensor, w: Tensor, out: Tensor, channels: 
     return constant(np.full(channels, multiplier, np.int32)), constant(np.full(channels, shift, np.int32))
 
 
-def _zero(tensor: Tensor) -> int:
+def zero_of(tensor: Tensor) -> int:
     return int(tensor.quant.zero_point[0]) if tensor.quant is not None else 0
 
 
@@ -111,7 +111,7 @@ def convolution(call: Call) -> None:
             multiplier, shift = product_multiplier(call, call.tensor(0), call.tensor(1), out, outs)
         else:
             multiplier, shift = channel_multipliers(call, call.tensor(0), call.tensor(1), out, outs)
-        w_zero = _zero(call.tensor(1)) if x.dtype is DType.U8 else 0
+        w_zero = zero_of(call.tensor(1)) if x.dtype is DType.U8 else 0
         op = QConv(strides, pads, dilations, group, call.quant(call.tensor(0))[1], w_zero, call.quant(out)[1], low, high, x.dtype)
         call.give(call.emit(op, x, turned, bias_of(call, 2), multiplier, shift))
         return
@@ -147,19 +147,22 @@ def transpose_conv(call: Call) -> None:
     shape = [int(d) for d in asked] if asked is not None else list(call.out().shape)  # computed: what the file declares
     weights, x = filter_of(call, 1), call.value(2)
     assert weights.data is not None
+    act = getattr(o, "FusedActivationFunction", int)()
+    fits = len(shape) == x.type.rank == weights.type.rank == 4 and weights.shape[3] == x.shape[3]
+    if not fits or min(o.StrideH(), o.StrideW()) < 1:
+        raise Fault("shape-mismatch", f"an image of {list(x.shape)}, a filter of {list(weights.shape)}, a result of {shape}")
     if x.dtype in _QUANTISED:
-        _quantised_transpose_conv(call, shape, weights.data, x)
+        _quantised_transpose_conv(call, shape, weights.data, x, act)
         return
     kernel, strides = weights.shape[1:3], (o.StrideH(), o.StrideW())
     pads = transposed_pads(shape, x.shape, kernel, strides)
     w = np.ascontiguousarray(weights.data.transpose(3, 0, 1, 2))  # [O,kh,kw,I] -> [I,O,kh,kw]
     op = ConvTranspose(strides, pads[0], (1, 1), 1, pads[1], Layout.NHWC)
     y = call.emit(op, x, constant(w, weights.dtype, weights.origin), bias_of(call, 3))
-    act = o.FusedActivationFunction() if hasattr(o, "FusedActivationFunction") else 0
     call.give(activate(call, y, act))
 
 
-def _quantised_transpose_conv(call: Call, shape: list[int], weights: Array, x: Value) -> None:
+def _quantised_transpose_conv(call: Call, shape: list[int], weights: Array, x: Value, act: int) -> None:
     """A convolution of the image with zero points between its pixels, by the mirrored kernel."""
     o, out = call.options, call.out()
     strides, kernel = (o.StrideH(), o.StrideW()), weights.shape[1:3]
@@ -178,9 +181,12 @@ def _quantised_transpose_conv(call: Call, shape: list[int], weights: Array, x: V
     if min(begin) < 0:
         raise Fault("unsupported-operator", "padding that is wider than the kernel is not supported")
     turned = np.ascontiguousarray(weights.transpose(0, 3, 1, 2)[:, :, ::-1, ::-1])
-    multiplier, shift = channel_multipliers(call, call.tensor(2), call.tensor(1), out, turned.shape[0])
-    low, high = bounds(call, 0, out)
-    op = QConv((1, 1), (*begin, *end), (1, 1), 1, x_zero, 0, call.quant(out)[1], low, high, x.dtype)
+    unsigned = x.dtype is DType.U8
+    factors = product_multiplier if unsigned else channel_multipliers
+    multiplier, shift = factors(call, call.tensor(2), call.tensor(1), out, turned.shape[0])
+    low, high = bounds(call, act, out)
+    w_zero = zero_of(call.tensor(1)) if unsigned else 0
+    op = QConv((1, 1), (*begin, *end), (1, 1), 1, x_zero, w_zero, call.quant(out)[1], low, high, x.dtype)
     call.give(call.emit(op, x, constant(turned), bias_of(call, 3), multiplier, shift))
 
 
@@ -197,58 +203,6 @@ def transposed_pads(
         end.append(max(total - before, 0))
         more.append(max(-total, 0))
     return (begin[0], begin[1], end[0], end[1]), (more[0], more[1])
-
-
-@importer("FULLY_CONNECTED")
-def fully_connected(call: Call) -> None:
-    o = call.options
-    x, weights = call.value(0), call.value(1)
-    if weights.type.rank != 2 or x.type.elements % max(weights.shape[1], 1):
-        raise Fault("shape-mismatch", f"{list(x.shape)} times weights of {list(weights.shape)}")
-    outs, depth = weights.shape
-    rows = x.type.elements // depth
-    flat = call.emit(Reshape((rows, depth)), x) if x.shape != (rows, depth) else x
-    out, act = call.out(), o.FusedActivationFunction()
-    shape = (*x.shape[:-1], outs) if o.KeepNumDims() else (rows, outs)
-    if x.dtype in _QUANTISED:
-        w = call.tensor(1)
-        per_channel = w.quant is not None and w.quant.scale.size > 1
-        multiplier, shift = (channel_multipliers if per_channel else product_multiplier)(call, call.tensor(0), w, out, outs)
-        low, high = bounds(call, act, out)
-        scaling = "once" if x.dtype is DType.I8 else "twice"
-        op = QMatMul(True, call.quant(call.tensor(0))[1], _zero(w), call.quant(out)[1], low, high, out.dtype or DType.I8, scaling)
-        y = call.emit(op, flat, weights, bias_of(call, 2), multiplier, shift)
-    elif weights.dtype in (DType.I8, DType.U8):
-        y = activate(call, _hybrid_dense(call, o, flat, weights), act)
-    else:
-        y = activate(call, call.emit(MatMul(transpose_b=True), flat, weights, bias_of(call, 2)), act)
-    call.give(call.emit(Reshape(shape), y) if y.shape != shape else y)
-
-
-def _hybrid_dense(call: Call, o: object, flat: Value, weights: Value) -> Value:
-    quant = call.tensor(1).quant
-    if quant is None:
-        raise Fault("bad-quantisation", "the weights have no quantisation parameters")
-    scale = constant(np.broadcast_to(quant.scale, (weights.shape[0],)).astype(np.float32))
-    asymmetric = bool(getattr(o, "AsymmetricQuantizeInputs", lambda: False)())
-    return call.emit(HybridMatMul(asymmetric), flat, weights, scale, bias_of(call, 2))
-
-
-@importer("BATCH_MATMUL")
-def batch_matmul(call: Call) -> None:
-    o = call.options
-    a, b = call.value(0), call.value(1)
-    if a.dtype in _QUANTISED:
-        out = call.out()
-        if o.AdjX() or o.AdjY():
-            raise Fault("unsupported-operator", "a transposed product of integers is not supported")
-        multiplier, shift = product_multiplier(call, call.tensor(0), call.tensor(1), out, b.shape[-1])
-        info = np.iinfo(a.dtype.numpy)
-        zeros = [call.quant(call.tensor(0))[1], call.quant(call.tensor(1))[1], call.quant(out)[1]]
-        op = QMatMul(False, zeros[0], zeros[1], zeros[2], int(info.min), int(info.max), a.dtype)
-        call.give(call.emit(op, a, b, None, multiplier, shift))
-        return
-    call.give(call.emit(MatMul(bool(o.AdjX()), bool(o.AdjY())), a, b))
 
 
 @importer("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")

@@ -7,15 +7,18 @@ from collections.abc import Callable
 import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.tflite.container import Tensor
+from intaglio.frontends.tflite.container import Quantisation
 from intaglio.frontends.tflite.rows.activation import activate, bounds
-from intaglio.frontends.tflite.rows.tables import TABLES, leaky_table
+from intaglio.frontends.tflite.rows.functions import quantised_function
+from intaglio.frontends.tflite.rows.tables import leaky_table
 from intaglio.frontends.tflite.walk import Call, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops import (
     Abs,
     Add,
+    Atan,
+    BitwiseXor,
     Cast,
     Ceil,
     Clip,
@@ -37,6 +40,7 @@ from intaglio.ops import (
     LogicalNot,
     LogicalOr,
     LogSoftmax,
+    Lrn,
     Max,
     Min,
     Mod,
@@ -47,7 +51,9 @@ from intaglio.ops import (
     Reciprocal,
     Reduce,
     Relu,
+    Reshape,
     Round,
+    ShiftRight,
     Sigmoid,
     Sign,
     Sin,
@@ -61,7 +67,10 @@ from intaglio.ops.base import Elementwise
 from intaglio.ops.convert import Dequantize, Quantize
 from intaglio.ops.fixed_point import quantize_multiplier
 from intaglio.ops.quantised import Lookup, QAdd, QMul, Requantize
+from intaglio.ops.quantised_elementwise import Lift, QDiv
+from intaglio.ops.quantised_norms import QL2Norm, QLogSoftmax
 from intaglio.ops.quantised_rows import QSoftmax
+from intaglio.ops.quantised_tables import QSoftmax16
 
 _QUANTISED = (DType.I8, DType.U8, DType.I16)
 _UNARY: dict[str, Callable[[], Elementwise]] = {
@@ -74,6 +83,7 @@ _UNARY: dict[str, Callable[[], Elementwise]] = {
 _BINARY: dict[str, Callable[[], Elementwise]] = {
     "MAXIMUM": Max, "MINIMUM": Min, "POW": Pow, "EQUAL": Equal, "LESS": Less, "LESS_EQUAL": LessEqual, "GREATER": Greater,
     "GREATER_EQUAL": GreaterEqual, "LOGICAL_AND": LogicalAnd, "LOGICAL_OR": LogicalOr,
+    "BITWISE_XOR": BitwiseXor, "RIGHT_SHIFT": ShiftRight,
 }  # fmt: skip
 
 
@@ -81,30 +91,9 @@ _BINARY: dict[str, Callable[[], Elementwise]] = {
 def unary(call: Call) -> None:
     name, x = call.operator.op, call.value(0)
     if x.dtype in _QUANTISED and name != "LOGICAL_NOT" and call.tensor(0).quant is not None:
-        if name in ("RELU", "RELU6", "RELU_N1_TO_1"):
-            _quantised_relu(call, x, {"RELU": 1, "RELU_N1_TO_1": 2, "RELU6": 3}[name])
-            return
-        _table(call, x, name)
+        quantised_function(call, x, name)
         return
     call.give(call.emit(_UNARY[name](), x))
-
-
-def _quantised_relu(call: Call, x: Value, kind: int) -> None:
-    """Rescaled to the result's quantisation, then clamped."""
-    x_scale, x_zero = call.quant(call.tensor(0))
-    y_scale, y_zero = call.quant(call.out())
-    multiplier, shift = quantize_multiplier(float(np.float32(x_scale) / np.float32(y_scale)))
-    low, high = bounds(call, kind, call.out())
-    call.give(call.emit(Requantize(x_zero, multiplier, shift, y_zero, low, high, x.dtype), x))
-
-
-def _table(call: Call, x: Value, name: str) -> None:
-    if x.dtype is DType.I16:
-        raise Fault("unsupported-operator", "this function of 16-bit integers is not supported yet")
-    if name not in TABLES:
-        raise Fault("unsupported-operator", "this function of integers is not supported yet")
-    table = TABLES[name](x.dtype, call.quant(call.tensor(0)), call.quant(call.out()))
-    call.give(call.emit(Lookup(), x, constant(table)))
 
 
 @importer("LEAKY_RELU")
@@ -135,7 +124,7 @@ def _leaky16(call: Call, x: Value, alpha: float) -> None:
 def gelu(call: Call) -> None:
     x, approximate = call.value(0), bool(call.options.Approximate())
     if x.dtype in _QUANTISED:
-        _table(call, x, "GELU_TANH" if approximate else "GELU")
+        quantised_function(call, x, "GELU_TANH" if approximate else "GELU")
         return
     call.give(call.emit(Gelu(approximate), x))
 
@@ -144,7 +133,7 @@ def gelu(call: Call) -> None:
 def rsqrt(call: Call) -> None:
     x = call.value(0)
     if x.dtype in _QUANTISED:
-        _table(call, x, "RSQRT")
+        quantised_function(call, x, "RSQRT")
         return
     call.give(call.emit(Reciprocal(), call.emit(Sqrt(), x)))
 
@@ -217,18 +206,38 @@ def multiplication(call: Call) -> None:
 @importer("DIV")
 def division(call: Call) -> None:
     a, b = call.value(0), call.value(1)
+    act = call.options.FusedActivationFunction()
     if a.dtype in _QUANTISED:
-        raise Fault("unsupported-operator", "division of quantised integers is not supported yet")
-    call.give(activate(call, call.emit(Div(), a, b), call.options.FusedActivationFunction()))
+        tensors = (call.tensor(0), call.tensor(1), call.out())
+        (a_scale, a_zero), (b_scale, b_zero), (y_scale, y_zero) = (call.quant(t) for t in tensors)
+        factor = quantize_multiplier(float(np.float32(a_scale) / (np.float32(b_scale) * np.float32(y_scale))))
+        call.give(call.emit(QDiv(a_zero, b_zero, *factor, y_zero, *bounds(call, act, call.out()), a.dtype), a, b))
+        return
+    call.give(activate(call, call.emit(Div(), a, b), act))
 
 
 @importer("SQUARED_DIFFERENCE")
 def squared_difference(call: Call) -> None:
     a, b = call.value(0), call.value(1)
     if a.dtype in _QUANTISED:
-        raise Fault("unsupported-operator", "squared differences of integers are not supported yet")
+        _quantised_squared_difference(call, a, b)
+        return
     difference = call.emit(Sub(), a, b)
     call.give(call.emit(Mul(), difference, difference))
+
+
+def _quantised_squared_difference(call: Call, a: Value, b: Value) -> None:
+    """Both sides on a common scale, 7 bits finer; the square is rescaled."""
+    (a_scale, a_zero), (b_scale, b_zero), (y_scale, y_zero) = (call.quant(t) for t in (call.tensor(0), call.tensor(1), call.out()))
+    if a.dtype is not DType.I8:
+        raise Fault("unsupported-operator", f"LiteRT has no squared difference of {a.dtype.value}", "use 8-bit signed integers")
+    twice = 2.0 * max(a_scale, b_scale)
+    left = call.emit(Lift(a_zero, 7, *quantize_multiplier(a_scale / twice)), a)
+    right = call.emit(Lift(b_zero, 7, *quantize_multiplier(b_scale / twice)), b)
+    difference = call.emit(Sub(), left, right)
+    factor = quantize_multiplier(twice * twice / ((1 << 14) * y_scale))
+    square = call.emit(Mul(), difference, difference)
+    call.give(call.emit(Requantize(0, *factor, y_zero, -128, 127, DType.I8), square))
 
 
 @importer("FLOOR_DIV", "FLOOR_MOD")
@@ -238,35 +247,45 @@ def floor_division(call: Call) -> None:
         call.give(call.emit(Mod(), a, b))
     elif a.dtype.is_float:
         call.give(call.emit(Floor(), call.emit(Div(), a, b)))
-    else:
-        call.give(call.emit(Div(), call.emit(Sub(), a, call.emit(Mod(), a, b)), b))
+    else:  # in more bits: what is left of -128 - 127 fits nowhere
+        wide = DType.I64 if a.dtype is DType.I32 else DType.I32
+        above, below = (call.emit(Cast(wide), v) if v.dtype is not DType.I64 else v for v in (a, b))
+        whole = call.emit(Div(), call.emit(Sub(), above, call.emit(Mod(), above, below)), below)
+        call.give(call.emit(Cast(a.dtype), whole) if whole.dtype is not a.dtype else whole)
 
 
 @importer(*_BINARY, "NOT_EQUAL")
 def binary(call: Call) -> None:
     a, b = call.value(0), call.value(1)
     name = call.operator.op
-    qs = [call.tensor(n).quant for n in (0, 1)]
-    if a.dtype in _QUANTISED and qs[0] is not None and qs[1] is not None and not _same(call.tensor(0), call.tensor(1)):
-        raise Fault("unsupported-operator", "operands of different quantisation are not supported yet")
+    if name in _COMPARED and a.dtype in _SCALED.get(name, _SCALED_ORDER) and call.tensor(0).quant is not None:
+        a, b = _on_one_scale(call, a, b)
     if name == "NOT_EQUAL":
         call.give(call.emit(LogicalNot(), call.emit(Equal(), a, b)))
     else:
         call.give(call.emit(_BINARY[name](), a, b))
 
 
-def _same(a: Tensor, b: Tensor) -> bool:
-    return (
-        a.quant is not None
-        and b.quant is not None
-        and np.array_equal(a.quant.scale, b.quant.scale)
-        and np.array_equal(a.quant.zero_point, b.quant.zero_point)
-    )
+_COMPARED = {"EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"}
+_SCALED_ORDER = (DType.I8, DType.U8)
+_SCALED = {"EQUAL": _QUANTISED, "NOT_EQUAL": _QUANTISED}
+
+
+def _on_one_scale(call: Call, a: Value, b: Value) -> tuple[Value, Value]:
+    """LiteRT compares integers in 1/256: what is equal there may differ in steps that are smaller."""
+    (a_scale, a_zero), (b_scale, b_zero) = call.quant(call.tensor(0)), call.quant(call.tensor(1))
+    if (a_scale, a_zero) == (b_scale, b_zero) and a_scale * 256 >= 1.0:
+        return a, b
+    left = call.emit(Lift(a_zero, 8, *quantize_multiplier(a_scale)), a)
+    return left, call.emit(Lift(b_zero, 8, *quantize_multiplier(b_scale)), b)
 
 
 @importer("SELECT", "SELECT_V2")
 def select(call: Call) -> None:
-    call.give(call.emit(Where(), call.value(0), call.value(1), call.value(2)))
+    condition, a, b = call.value(0), call.value(1), call.value(2)
+    if call.operator.op == "SELECT" and condition.type.rank == 1 and a.type.rank > 1:  # a row each
+        condition = call.emit(Reshape((condition.shape[0], *[1] * (a.type.rank - 1))), condition)
+    call.give(call.emit(Where(), condition, a, b))
 
 
 @importer("CAST")
@@ -286,20 +305,26 @@ def dequantize(call: Call) -> None:
     q = tensor.quant
     if q is None:
         raise Fault("bad-quantisation", "its input has no quantisation parameters")
-    shape = [1] * x.type.rank
-    if q.scale.size > 1:
-        shape[q.axis] = -1
-    scale = constant(q.scale.astype(np.float32).reshape(shape if q.scale.size > 1 else ()))
-    zero = constant(q.zero_point.astype(np.int32).reshape(shape if q.scale.size > 1 else ()))
-    call.give(call.emit(Dequantize(), x, scale, zero))
+    call.give(call.emit(Dequantize(), x, *along_axis(q, x.type.rank)))
+
+
+def along_axis(quant: Quantisation, rank: int) -> tuple[Value, Value]:
+    """Scales and zero points, shaped so that they broadcast."""
+    shape = [-1 if n == quant.axis else 1 for n in range(rank)] if quant.scale.size > 1 else []
+    scale, zero = quant.scale.astype(np.float32), quant.zero_point.astype(np.int32)
+    return constant(scale.reshape(shape)), constant(zero.reshape(shape))
 
 
 @importer("QUANTIZE")
 def quantize(call: Call) -> None:
     x, out = call.value(0), call.out()
-    y_scale, y_zero = call.quant(out)
     if out.dtype is None or not out.dtype.is_int:
         raise Fault("bad-tensor", "its result is not of integers")
+    if x.dtype is DType.F32 and out.quant is not None and out.quant.scale.size > 1:
+        info, scales = np.iinfo(out.dtype.numpy), along_axis(out.quant, x.type.rank)
+        call.give(call.emit(Quantize(out.dtype, int(info.min), int(info.max), True), x, *scales))
+        return
+    y_scale, y_zero = call.quant(out)
     info = np.iinfo(out.dtype.numpy)
     if x.dtype is DType.F32:
         scale, zero = constant(np.asarray(y_scale, np.float32)), constant(np.asarray(y_zero, np.int32))
@@ -319,7 +344,8 @@ def softmax(call: Call) -> None:
         call.give(call.emit(QSoftmax(call.quant(call.tensor(0))[0], beta, out.dtype), x))
         return
     if x.dtype is DType.I16:
-        raise Fault("unsupported-operator", "softmax of 16-bit integers is not supported yet")
+        call.give(call.emit(QSoftmax16(call.quant(call.tensor(0))[0], beta), x))
+        return
     scaled = x if beta == 1.0 else call.emit(Mul(), x, constant(np.asarray(beta, np.float32)))
     call.give(call.emit(Softmax(-1), scaled))
 
@@ -328,7 +354,8 @@ def softmax(call: Call) -> None:
 def log_softmax(call: Call) -> None:
     x = call.value(0)
     if x.dtype in _QUANTISED:
-        raise Fault("unsupported-operator", "log-softmax of integers is not supported yet")
+        call.give(call.emit(QLogSoftmax(call.quant(call.tensor(0))[0]), x))
+        return
     call.give(call.emit(LogSoftmax(-1), x))
 
 
@@ -336,7 +363,39 @@ def log_softmax(call: Call) -> None:
 def l2_normalization(call: Call) -> None:
     x = call.value(0)
     if x.dtype in _QUANTISED:
-        raise Fault("unsupported-operator", "normalisation of integers is not supported yet")
+        call.give(call.emit(QL2Norm(call.quant(call.tensor(0))[1]), x))
+        return
     total = call.emit(Reduce("sum_square", (x.type.rank - 1,), True), x)
     root = call.emit(Max(), call.emit(Sqrt(), total), constant(np.asarray(1e-6, np.float32)))
     call.give(activate(call, call.emit(Div(), x, root), call.options.FusedActivationFunction()))
+
+
+@importer("ADD_N")
+def add_n(call: Call) -> None:
+    total = call.value(0)
+    if total.dtype in _QUANTISED:
+        raise Fault("unsupported-operator", "LiteRT adds floats and 32-bit integers only", "use ADD")
+    for n in range(1, len(call.operator.inputs)):
+        total = call.emit(Add(), total, call.value(n))
+    call.give(total)
+
+
+@importer("ATAN2")
+def atan2(call: Call) -> None:
+    """The arc tangent of the quotient, turned by half a circle on the left side; of two zeros: 0."""
+    y, x = call.value(0), call.value(1)
+    zero, half = constant(np.asarray(0.0, np.float32)), constant(np.asarray(np.pi, np.float32))
+    turn = call.emit(Where(), call.emit(Less(), y, zero), call.emit(Neg(), half), half)
+    angle = call.emit(Atan(), call.emit(Div(), y, x))
+    turned = call.emit(Where(), call.emit(Less(), x, zero), call.emit(Add(), angle, turn), angle)
+    nothing = call.emit(LogicalAnd(), call.emit(Equal(), x, zero), call.emit(Equal(), y, zero))
+    call.give(call.emit(Where(), nothing, zero, turned))
+
+
+@importer("LOCAL_RESPONSE_NORMALIZATION")
+def local_response_normalization(call: Call) -> None:
+    o, x = call.options, call.value(0)
+    size = 2 * o.Radius() + 1
+    if size < 1:
+        raise Fault("bad-attribute", f"radius {o.Radius()}")
+    call.give(call.emit(Lrn(size, o.Alpha() * size, o.Beta(), o.Bias(), x.type.rank - 1), x))

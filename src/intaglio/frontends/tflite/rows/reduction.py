@@ -26,10 +26,6 @@ def reduction(call: Call) -> None:
     axes = tuple(sorted({int(a) % max(x.type.rank, 1) for a in call.known(1, "axes").reshape(-1)}))
     kind = _KINDS[call.operator.op]
     if x.dtype in _QUANTISED and kind in ("sum", "mean") and call.tensor(0).quant is not None:
-        if kind == "sum" and x.dtype is not DType.U8:
-            raise Fault(
-                "unsupported-operator", "LiteRT does not rescale a sum of signed integers, so there is nothing to be equal to"
-            )
         x_scale, x_zero = call.quant(call.tensor(0))
         y_scale, y_zero = call.quant(call.out())
         count = math.prod(x.shape[a] for a in axes)

@@ -13,26 +13,20 @@ from intaglio.frontends.tflite.walk import Call, constant, importer
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
 from intaglio.ops import (
-    Add,
-    Cast,
     Concat,
-    Cumsum,
     Expand,
     Gather,
-    GatherNd,
-    OneHot,
     Pad,
     Reshape,
     Resize,
-    ScatterNd,
     Slice,
     Tile,
-    TopK,
     Transpose,
 )  # fmt: skip
 from intaglio.ops.fixed_point import quantize_multiplier
 from intaglio.ops.quantised import Requantize
 from intaglio.ops.quantised_rows import QResize
+from intaglio.ops.quantised_tables import ResizeBytes
 
 _QUANTISED = (DType.I8, DType.U8, DType.I16)
 
@@ -201,7 +195,9 @@ def slice_(call: Call) -> None:
 @importer("CONCATENATION")
 def concatenation(call: Call) -> None:
     o, out = call.options, call.out()
-    values = [to_quant(call, call.value(n), call.tensor(n), out) for n in range(len(call.operator.inputs))]
+    values = [call.value(n) for n in range(len(call.operator.inputs))]
+    if values[0].dtype in (DType.I8, DType.U8):  # 16-bit numbers are joined as they are
+        values = [to_quant(call, v, call.tensor(n), out) for n, v in enumerate(values)]
     axis = o.Axis() % max(values[0].type.rank, 1)
     call.give(activate(call, call.emit(Concat(axis), *values), 0 if values[0].dtype in _QUANTISED else o.FusedActivationFunction()))
 
@@ -276,27 +272,6 @@ def mirror_pad(call: Call) -> None:
     call.give(call.emit(Pad(pads, "reflect"), x))
 
 
-@importer("GATHER")
-def gather(call: Call) -> None:
-    x, indices = call.value(0), call.value(1)
-    if getattr(call.options, "BatchDims", int)():
-        raise Fault("unsupported-operator", "gather with batch dimensions is not supported yet")
-    call.give(call.emit(Gather(call.options.Axis() % max(x.type.rank, 1)), x, indices))
-
-
-@importer("GATHER_ND")
-def gather_nd(call: Call) -> None:
-    call.give(call.emit(GatherNd(), call.value(0), call.value(1)))
-
-
-@importer("SCATTER_ND")
-def scatter_nd(call: Call) -> None:
-    shape = tuple(int(d) for d in call.known(2, "shape").reshape(-1))
-    updates = call.value(1)
-    zeros = constant(np.zeros(shape, updates.dtype.numpy))
-    call.give(call.emit(ScatterNd("add"), zeros, call.value(0), updates))
-
-
 @importer("TILE")
 def tile(call: Call) -> None:
     call.give(call.emit(Tile(tuple(int(r) for r in call.known(1, "repeats").reshape(-1))), call.value(0)))
@@ -313,29 +288,6 @@ def reverse(call: Call) -> None:
     axes = {int(a) % max(x.type.rank, 1) for a in call.known(1, "axes").reshape(-1)}
     starts = tuple(d - 1 if n in axes else 0 for n, d in enumerate(x.shape))
     call.give(call.emit(Slice(starts, tuple(-1 if n in axes else 1 for n in range(x.type.rank)), x.shape), x))
-
-
-@importer("ONE_HOT")
-def one_hot(call: Call) -> None:
-    depth = int(call.known(1, "depth").reshape(-1)[0])
-    on, off = call.value(2), call.value(3)
-    values = call.emit(Concat(0), call.emit(Reshape((1,)), off), call.emit(Reshape((1,)), on))
-    axis = call.options.Axis()
-    call.give(call.emit(OneHot(depth, axis), call.value(0), values))
-
-
-@importer("TOPK_V2")
-def topk(call: Call) -> None:
-    values, indices = call.emit_all(TopK(int(call.known(1, "k").reshape(-1)[0])), call.value(0))
-    call.give(values)
-    call.give(call.emit(Cast(call.out(1).dtype or DType.I32), indices), 1)
-
-
-@importer("CUMSUM")
-def cumsum(call: Call) -> None:
-    o = call.options
-    axis = int(call.known(1, "axis").reshape(-1)[0])
-    call.give(call.emit(Cumsum(axis % max(call.value(0).type.rank, 1), bool(o.Exclusive()), bool(o.Reverse())), call.value(0)))
 
 
 @importer("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
@@ -384,10 +336,16 @@ def space_and_batch(call: Call) -> None:
 @importer("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
 def resize(call: Call) -> None:
     o, x = call.options, call.value(0)
-    height, width = (int(d) for d in call.known(1, "size").reshape(-1))
+    asked = [int(d) for d in call.known(1, "size").reshape(-1)]
+    if len(asked) != 2 or min(asked) < 1 or x.type.rank != 4:
+        raise Fault("bad-attribute", f"a resize of {list(x.shape)} to {asked}")
+    height, width = asked
     shape = (x.shape[0], height, width, x.shape[3])
     corners, half = bool(o.AlignCorners()), bool(o.HalfPixelCenters())
     bilinear = call.operator.op == "RESIZE_BILINEAR"
+    if bilinear and x.dtype is DType.U8:  # the reference goes through float here
+        call.give(call.emit(ResizeBytes(shape, corners, half), x))
+        return
     if bilinear and x.dtype in (DType.I8, DType.I16):
         call.give(call.emit(QResize(shape, corners, half), x))
         return
@@ -396,12 +354,6 @@ def resize(call: Call) -> None:
     nearest = "round_prefer_ceil" if corners else "floor"
     if not bilinear and half and not corners:
         call.give(_nearest_by_index(call, x, height, width))
-        return
-    if bilinear and x.dtype is DType.U8 and corners:
-        raise Fault("unsupported-operator", "bilinear resizing of uint8 with aligned corners is not exact yet")
-    if bilinear and x.dtype is DType.U8:  # the reference goes through float here
-        real = call.emit(Resize(shape, scales, (), "linear", mode, nearest), call.emit(Cast(DType.F32), x))
-        call.give(call.emit(Cast(DType.U8), call.emit(Add(), real, constant(np.asarray(0.5, np.float32)))))
         return
     call.give(call.emit(Resize(shape, scales, (), "linear" if bilinear else "nearest", mode, nearest), x))
 

@@ -14,6 +14,7 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.ops.fixed_point import quantize_multiplier, rounding_shift, scale32
 from intaglio.ops.gemmlowp import logistic, tanh
+from intaglio.ops.quantised_functions import inv_sqrt
 
 Params = tuple[float, int]
 Maker = Callable[[DType, Params, Params], Array]
@@ -122,11 +123,11 @@ def _high16(a: Array, b: int) -> Array:
     return np.asarray(np.sign(nudged) * (np.abs(nudged) >> 15))
 
 
-def _gelu(x: float) -> float:
+def gelu(x: float) -> float:
     return 0.5 * x * (1.0 + math.erf(x / math.sqrt(2.0)))
 
 
-def _gelu_tanh(x: float) -> float:
+def gelu_tanh(x: float) -> float:
     return 0.5 * x * (1.0 + math.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
 
 
@@ -134,8 +135,32 @@ def _elu(x: float) -> float:
     return x if x >= 0 else math.expm1(x)
 
 
-def _rsqrt(x: float) -> float:
-    return 1.0 / math.sqrt(x) if x > 0 else math.inf
+def _sqrt(dtype: DType, x: Params, y: Params) -> Array:
+    """Through float, cut off instead of rounded."""
+    info = np.iinfo(dtype.numpy)
+    real = np.float32(x[0]) * (_range(dtype) - x[1]).astype(np.float32)
+    steps = np.trunc(np.sqrt(np.maximum(real, 0)) / np.float32(y[0])).astype(np.int64)
+    return np.asarray(np.clip(steps + y[1], int(info.min), int(info.max))).astype(dtype.numpy)
+
+
+def _abs(dtype: DType, x: Params, y: Params) -> Array:
+    info = np.iinfo(dtype.numpy)
+    value = np.abs(_range(dtype) - x[1])
+    if x[0] != y[0]:
+        factor = quantize_multiplier(float(np.float32(x[0]) / np.float32(y[0])))
+        value = scale32(value, np.asarray(factor[0]), np.asarray(factor[1]))
+    return np.asarray(np.clip(value + y[1], int(info.min), int(info.max))).astype(dtype.numpy)
+
+
+def _rsqrt(dtype: DType, x: Params, y: Params) -> Array:
+    """1 / sqrt in fixed point with 20 more bits; of 0 and below: the largest number."""
+    info = np.iinfo(dtype.numpy)
+    value = _range(dtype) - x[1]
+    multiplier, shift = inv_sqrt(np.maximum(value, 1))
+    root = scale32(np.ones_like(value), multiplier, shift + 20)
+    factor = quantize_multiplier(1.0 / float(np.sqrt(np.float32(x[0])) * np.float32(y[0])))
+    stored = scale32(root, np.asarray(factor[0]), np.asarray(factor[1] - 20)) + y[1]
+    return np.where(value <= 0, int(info.max), np.clip(stored, int(info.min), int(info.max))).astype(dtype.numpy)
 
 
 TABLES: dict[str, Maker] = {
@@ -144,9 +169,10 @@ TABLES: dict[str, Maker] = {
     "EXP": _through_float(math.exp),
     "LOG": _through_float(lambda x: math.log(x) if x > 0 else -math.inf),
     "ELU": _through_float(_elu),
-    "ABS": _through_float(abs),
+    "ABS": _abs,
     "HARD_SWISH": _hard_swish,
-    "GELU": _through_float(_gelu),
-    "GELU_TANH": _through_float(_gelu_tanh),
-    "RSQRT": _through_float(_rsqrt),
+    "GELU": _through_float(gelu),
+    "GELU_TANH": _through_float(gelu_tanh),
+    "RSQRT": _rsqrt,
+    "SQRT": _sqrt,
 }
