@@ -17,10 +17,12 @@ import numpy as np
 
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.tflite.sparsity import BadSparsity, densify
 from intaglio.ir.graph import Array
 from intaglio.ir.types import MAX_RANK, DType
 
 MAX_ELEMENTS = 1 << 40
+MAX_DENSE = 1 << 28  # of a tensor that is sparse in the file
 _DTYPES = {
     0: DType.F32, 1: DType.F16, 2: DType.I32, 3: DType.U8, 4: DType.I64, 6: DType.BOOL, 7: DType.I16, 9: DType.I8, 10: DType.F64,
     12: DType.U64, 15: DType.U32, 16: DType.U16, 18: DType.BF16,
@@ -45,7 +47,6 @@ class Tensor:
     dtype: DType | None  # None: a resource
     quant: Quantisation | None
     data: Array | None
-    sparse: Any = None
     is_variable: bool = False
 
 
@@ -135,6 +136,9 @@ class _Reader:
         self.names = {value: name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int)}
         self.option_names = {value: name for name, value in vars(tflite.BuiltinOptions).items() if isinstance(value, int)}
 
+        second = vars(getattr(tflite, "BuiltinOptions2", object))
+        self.option_names_2 = {value: name for name, value in second.items() if isinstance(value, int)}
+
     def model(self) -> Model:
         if self.m.Version() != 3:
             raise bad(
@@ -189,6 +193,8 @@ class _Reader:
     def _options(self, o: Any) -> Any:
         table, kind = o.BuiltinOptions(), o.BuiltinOptionsType()
         name = self.option_names.get(kind)
+        if (table is None or kind == 0) and hasattr(o, "BuiltinOptions2"):
+            table, name = o.BuiltinOptions2(), self.option_names_2.get(o.BuiltinOptions2Type())
         if table is None or name in (None, "NONE"):
             return None
         cls = getattr(self.t, str(name), None)
@@ -208,11 +214,10 @@ class _Reader:
         still_open = tuple(n for n, d in enumerate(signature) if d < 0)
         kind = t.Type()
         dtype = _DTYPES.get(kind) if kind != INT4 else DType.I8
-        sparse = t.Sparsity()
-        data = self._data(t.Buffer(), shape, dtype, kind, shown, sparse is not None)
-        return Tensor(i, name, shape, still_open, kind, dtype, self._quant(t, shape, shown), data, sparse, bool(t.IsVariable()))
+        data = self._data(t.Buffer(), shape, dtype, kind, shown, t.Sparsity())
+        return Tensor(i, name, shape, still_open, kind, dtype, self._quant(t, shape, shown), data, bool(t.IsVariable()))
 
-    def _data(self, buffer: int, shape: tuple[int, ...], dtype: DType | None, kind: int, shown: str, sparse: bool) -> Array | None:
+    def _data(self, buffer: int, shape: tuple[int, ...], dtype: DType | None, kind: int, shown: str, sparse: Any) -> Array | None:
         if not 0 <= buffer < self.m.BuffersLength():
             raise bad(self.file, f"{shown} has buffer {buffer}, but there are {self.m.BuffersLength()}", "bad-tensor")
         b = self.m.Buffers(buffer)
@@ -237,8 +242,8 @@ class _Reader:
             if both.size < math.prod(shape):
                 raise bad(self.file, f"{shown} has {raw.size} bytes for {math.prod(shape)} 4-bit numbers", "bad-tensor")
             return both[: math.prod(shape)].reshape(shape)
-        if sparse:
-            return raw.view(dtype.numpy)
+        if sparse is not None:
+            return self._dense(raw, shape, dtype, shown, sparse)
         if raw.nbytes != math.prod(shape) * dtype.bytes:
             raise bad(
                 self.file,
@@ -246,6 +251,14 @@ class _Reader:
                 "bad-tensor",
             )
         return raw.view(dtype.numpy).reshape(shape)
+
+    def _dense(self, raw: Array, shape: tuple[int, ...], dtype: DType, shown: str, sparse: Any) -> Array:
+        try:
+            if raw.nbytes % dtype.bytes or math.prod(shape) > MAX_DENSE:
+                raise BadSparsity(f"{raw.nbytes} bytes for {list(shape)}")
+            return densify(self.t, sparse, raw.view(dtype.numpy), shape, len(self.bytes))
+        except BadSparsity as error:
+            raise bad(self.file, f"{shown} is sparse in a way that does not fit it: {error}", "bad-tensor") from None
 
     def _quant(self, t: Any, shape: tuple[int, ...], shown: str) -> Quantisation | None:
         q = t.Quantization()

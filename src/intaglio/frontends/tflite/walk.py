@@ -57,6 +57,8 @@ class Walk:
     variables: dict[str, Variable] = field(default_factory=dict)
     states: list[tuple[Value, Value, Array | None]] = field(default_factory=list)
     extra_inputs: list[Value] = field(default_factory=list)
+    active: list[int] = field(default_factory=list)  # subgraphs that are being run
+    guard: Value | None = None  # nodes run only where it holds
     collect: bool = False  # go on after a problem, for `check`
 
     def run(self, graph: Subgraph, given: dict[int, Value]) -> dict[int, Value]:
@@ -65,8 +67,10 @@ class Walk:
         for tensor in graph.tensors:
             if tensor.index in values or tensor.dtype is None:
                 continue
-            if tensor.data is not None and tensor.sparse is None:
+            if tensor.data is not None:
                 values[tensor.index] = constant(tensor.data, tensor.dtype, tensor.name)
+            elif 0 in tensor.shape and not tensor.is_variable:  # nothing is stored for what has no elements
+                values[tensor.index] = constant(np.zeros(tensor.shape, tensor.dtype.numpy), tensor.dtype, tensor.name)
         for operator in graph.operators:
             where = f"{self.model.file}, operator {operator.index + 1} of {len(graph.operators)}"
             try:
@@ -159,12 +163,16 @@ class Call:
             results = op.evaluate([None if v is None else v.data for v in inputs], [None if v is None else v.type for v in inputs])
             return [constant(r.reshape(t.shape), t.dtype, origin) for r, t in zip(results, types, strict=True)]
         outs = [Value("", t, origin) for t in types]
-        self.walk.nodes.append(Node(op, list(inputs), outs, self.source()))
+        self.walk.nodes.append(Node(op, list(inputs), outs, self.source(), when=self.walk.guard))
         return outs
 
     def source(self) -> str:
         name = self.graph.tensors[self.operator.outputs[0]].name if self.operator.outputs else ""
         return name or f"{self.operator.op}_{self.operator.index}"
+
+    def keep(self, value: Value, i: int = 0) -> None:
+        """A result that another operator made: it has its name and type already."""
+        self.values[self.out(i).index] = value
 
     def give(self, value: Value, i: int = 0) -> None:
         """The value of a result; its shape must be the declared one unless that is open."""

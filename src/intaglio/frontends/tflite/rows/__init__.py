@@ -1,6 +1,7 @@
 """Importing this registers a row for every TFLite operator that is supported."""
 
 from intaglio.frontends.tflite.rows import (
+    control,
     convolution,
     elementwise,
     indexing,
@@ -12,4 +13,6 @@ from intaglio.frontends.tflite.rows import (
     variables,
 )
 
-__all__ = ["convolution", "elementwise", "indexing", "products", "recurrent", "reduction", "shaping", "svdf", "variables"]
+__all__ = [
+    "control", "convolution", "elementwise", "indexing", "products", "recurrent", "reduction", "shaping", "svdf", "variables",
+]  # fmt: skip

@@ -10,7 +10,7 @@ from intaglio.frontends.tflite.rows.activation import activate, bounds
 from intaglio.frontends.tflite.walk import Call, constant, importer
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType, Layout
-from intaglio.ops import AveragePool, Clip, Conv, ConvTranspose, MaxPool, Mul, Pad, Reshape, Slice, Sqrt
+from intaglio.ops import AveragePool, Clip, Conv, ConvTranspose, MaxPool, Mul, Pad, Reshape, Slice, Sqrt, Transpose
 from intaglio.ops.fixed_point import quantize_multiplier, quantize_multipliers
 from intaglio.ops.hybrid import HybridConv
 from intaglio.ops.quantised import QConv
@@ -138,6 +138,28 @@ def _hybrid_conv(
     outs = w.shape[0]
     scale = constant(np.broadcast_to(quant.scale, (outs,)).astype(np.float32))
     return call.emit(HybridConv(strides, pads, dilations, group, quant.scale.size > 1), x, w, scale, bias_of(call, 2))
+
+
+@importer("CONV_3D")
+def convolution_3d(call: Call) -> None:
+    """By the general convolution, which has channels first."""
+    o, x, weights = call.options, call.value(0), filter_of(call, 1)
+    assert weights.data is not None
+    if x.type.rank != 5 or weights.type.rank != 5 or x.dtype is not DType.F32:
+        raise Fault("unsupported-operator", f"a volume of {x.dtype.value}{list(x.shape)} and a filter of {list(weights.shape)}")
+    kernel = weights.shape[:3]
+    strides = (o.StrideD(), o.StrideH(), o.StrideW())
+    dilations = (o.DilationDFactor(), o.DilationHFactor(), o.DilationWFactor())
+    if min(*strides, *dilations) < 1:
+        raise Fault("bad-attribute", f"strides {list(strides)} or dilations {list(dilations)} are not positive")
+    sides = [(0, 0)] * 3
+    if o.Padding() == 0:
+        sides = [same_pads(*side) for side in zip(x.shape[1:4], kernel, strides, dilations, strict=True)]
+    pads = (*[a for a, _ in sides], *[b for _, b in sides])
+    first = call.emit(Transpose((0, 4, 1, 2, 3)), x)
+    turned = constant(np.ascontiguousarray(weights.data.transpose(4, 3, 0, 1, 2)))
+    y = call.emit(Conv(strides, pads, dilations, 1, Layout.NCHW), first, turned, bias_of(call, 2))
+    call.give(activate(call, call.emit(Transpose((0, 2, 3, 4, 1)), y), o.FusedActivationFunction()))
 
 
 @importer("TRANSPOSE_CONV")

@@ -40,7 +40,7 @@ from intaglio.ops import (
     LogicalNot,
     LogicalOr,
     LogSoftmax,
-    Lrn,
+    MatMul,
     Max,
     Min,
     Mod,
@@ -395,7 +395,31 @@ def atan2(call: Call) -> None:
 @importer("LOCAL_RESPONSE_NORMALIZATION")
 def local_response_normalization(call: Call) -> None:
     o, x = call.options, call.value(0)
-    size = 2 * o.Radius() + 1
-    if size < 1:
-        raise Fault("bad-attribute", f"radius {o.Radius()}")
-    call.give(call.emit(Lrn(size, o.Alpha() * size, o.Beta(), o.Bias(), x.type.rank - 1), x))
+    if x.dtype is not DType.F32 or x.type.rank == 0 or not 0 <= o.Radius() <= 1 << 16:
+        raise Fault("bad-attribute", f"radius {o.Radius()} over {x.dtype.value}{list(x.shape)}")
+    place = np.arange(x.shape[-1])
+    apart = place[:, None] - place[None, :]  # of the one that is summed up from the one that is divided
+    band = constant(((apart >= -o.Radius()) & (apart < o.Radius())).astype(np.float32))  # the last one is left out
+    flat = call.emit(Reshape((x.type.elements // x.shape[-1], x.shape[-1])), call.emit(Mul(), x, x))
+    sums = call.emit(Reshape(x.shape), call.emit(MatMul(), flat, band))
+    scaled = call.emit(Mul(), sums, constant(np.asarray(o.Alpha(), np.float32)))
+    base = call.emit(Add(), scaled, constant(np.asarray(o.Bias(), np.float32)))
+    call.give(call.emit(Mul(), x, call.emit(Pow(), base, constant(np.asarray(-o.Beta(), np.float32)))))
+
+
+@importer("MATRIX_DIAG", "MATRIX_SET_DIAG")
+def matrix_diag(call: Call) -> None:
+    """The diagonal of a matrix of zeros, or of one that is given."""
+    if call.operator.op == "MATRIX_DIAG":
+        diagonal = call.value(0)
+        rows = columns = diagonal.shape[-1] if diagonal.shape else 0
+        matrix = constant(np.zeros((), diagonal.dtype.numpy))
+    else:
+        matrix, diagonal = call.value(0), call.value(1)
+        rows, columns = matrix.shape[-2:] if matrix.type.rank > 1 else (0, 0)
+    if diagonal.type.rank == 0 or diagonal.shape[-1] != min(rows, columns):
+        raise Fault("shape-mismatch", f"a diagonal of {list(diagonal.shape)} in {rows}x{columns}")
+    wide = call.emit(Reshape((*diagonal.shape, 1)), diagonal)
+    if rows > columns:
+        wide = call.emit(Reshape((*diagonal.shape[:-1], 1, columns)), diagonal)
+    call.give(call.emit(Where(), constant(np.eye(rows, columns, dtype=np.bool_)), wide, matrix))

@@ -78,6 +78,12 @@ def other_shape(call: Call) -> None:
     call.give(call.emit(Reshape(tuple(shape)), x))
 
 
+@importer("DENSIFY")
+def densify(call: Call) -> None:
+    """Sparse constants are dense once they are read."""
+    call.give(call.value(0))
+
+
 @importer("SHAPE")
 def shape_of(call: Call) -> None:
     kind = call.out().dtype or DType.I32
@@ -120,6 +126,9 @@ def strided_slice(call: Call) -> None:
     begin: Array = call.known(1, "begin").reshape(-1)
     end: Array = call.known(2, "end").reshape(-1)
     step: Array = call.known(3, "step").reshape(-1)
+    if not len(begin) == len(end) == len(step):
+        raise Fault("bad-attribute", f"{len(begin)} begins, {len(end)} ends and {len(step)} steps")
+    end = begin + end if getattr(o, "Offset", bool)() else end
     if getattr(o, "EllipsisMask", int)() or getattr(o, "NewAxisMask", int)():
         begin, end, step, masks = _spread(x, o, begin, end, step)
     else:
@@ -130,6 +139,8 @@ def strided_slice(call: Call) -> None:
         if masks[3] >> n & 1:
             shape.append(1)
             continue
+        if source >= x.type.rank:
+            raise Fault("bad-attribute", f"a slice of {len(begin)} axes of {list(x.shape)}")
         size, s = x.shape[source], int(step[n])
         if s == 0:
             raise Fault("bad-attribute", "a slice with step 0")
