@@ -10,7 +10,7 @@ from intaglio.errors import ModelError, UserError, quoted
 from intaglio.frontends.onnx.faults import Problem
 from intaglio.frontends.onnx.names import Names, identifier
 from intaglio.frontends.tflite.container import Model, read_model
-from intaglio.frontends.tflite.walk import Walk, type_quant
+from intaglio.frontends.tflite.walk import Walk, constant, type_quant
 from intaglio.ir.graph import Graph, Node, State, Value
 from intaglio.ir.types import TensorType
 from intaglio.ops.control import Copy
@@ -61,12 +61,11 @@ def _graph(walk: Walk, shapes: dict[str, tuple[int, ...]], name: str) -> tuple[G
                     where=model.file,
                     hint=hint,
                 )
-            raise UserError(
-                "unsupported-operator",
-                f"TFLite models are compiled for the shape in the file: {list(tensor.shape)}",
-                where=model.file,
-            )
-        value = Value("", TensorType(tensor.dtype, tensor.shape, quant=type_quant(tensor.quant)), origin)
+            if min(asked, default=1) < 1:
+                raise UserError("bad-shape", f"the input {quoted(origin)} cannot be {list(asked)}", where=model.file)
+            walk.pinned = True
+        shape = tensor.shape if asked is None else asked
+        value = Value("", TensorType(tensor.dtype, shape, quant=type_quant(tensor.quant)), origin)
         inputs.append(value)
         given[index] = value
     if left:
@@ -93,13 +92,10 @@ def _finish(walk: Walk, model: Model, inputs: list[Value], values: dict[int, Val
         if variable.entry is None or variable.now is variable.entry or variable.now is None:
             continue
         fills = np.unique(variable.start) if variable.start is not None else np.zeros(1)
-        if len(fills) > 1:
-            raise ModelError(
-                "unsupported-operator", f"the state {quoted(variable.name)} starts with different numbers", where=model.file,
-                hint="a state starts with the same number everywhere",
-            )  # fmt: skip
         after = _own(walk, variable.now, produced, [*outputs, *(s.output for s in states)])
-        states.append(State(variable.entry, after, fills[0].item()))
+        states.append(State(variable.entry, after, fills[0].item() if len(fills) == 1 else 0))
+    if walk.started is not None:
+        states.append(State(walk.started, _own(walk, constant(np.asarray(True)), produced, [])))
     graph = Graph(identifier(name, "model"), [*inputs, *walk.extra_inputs], outputs, [])
     graph.states, graph.output_names = states, names
     needed = {*outputs, *(s.output for s in states)}

@@ -6,6 +6,7 @@ Rows (`rows_*.py`) turn one operator into nodes: `@importer("CONV_2D")`. They se
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,6 +49,10 @@ class Variable:
     entry: Value | None = None  # the graph input that carries it in
     now: Value | None = None
 
+    def held(self) -> Value:
+        assert self.now is not None
+        return self.now
+
 
 @dataclass(slots=True)
 class Walk:
@@ -59,6 +64,8 @@ class Walk:
     extra_inputs: list[Value] = field(default_factory=list)
     active: list[int] = field(default_factory=list)  # subgraphs that are being run
     guard: Value | None = None  # nodes run only where it holds
+    pinned: bool = False  # an input has another shape than in the file: declared shapes do not count
+    started: Value | None = None  # a state that is false in the first run only
     collect: bool = False  # go on after a problem, for `check`
 
     def run(self, graph: Subgraph, given: dict[int, Value]) -> dict[int, Value]:
@@ -177,7 +184,8 @@ class Call:
     def give(self, value: Value, i: int = 0) -> None:
         """The value of a result; its shape must be the declared one unless that is open."""
         tensor = self.out(i)
-        if tensor.shape != value.shape and not tensor.open_axes and np.prod(tensor.shape) == np.prod(value.shape):
+        declared = not tensor.open_axes and not self.walk.pinned
+        if declared and tensor.shape != value.shape and math.prod(tensor.shape) == math.prod(value.shape):
             from intaglio.ops import Reshape
 
             value = self.emit(Reshape(tensor.shape), value)

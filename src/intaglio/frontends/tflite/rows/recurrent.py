@@ -8,6 +8,7 @@ import numpy as np
 
 from intaglio.errors import quoted
 from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.tflite.rows.unrolled import unrolled_lstm, unrolled_rnn
 from intaglio.frontends.tflite.walk import Call, Variable, constant, importer, type_quant
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType, TensorType
@@ -43,19 +44,20 @@ def sequence_lstm(call: Call) -> None:
     o, x = call.options, call.value(0)
     if x.type.rank != 3:
         raise Fault("shape-mismatch", f"an LSTM takes three axes, got {list(x.shape)}")
-    if call.has(16) or any(call.has(n) for n in range(20, 24)) or any(call.has(n) for n in range(9, 12)):
-        raise Fault("unsupported-operator", "an LSTM with projection, peepholes or layer norm is not supported", _PLAIN)
+    plain = not any(call.has(n) for n in (9, 10, 11, 16, 20, 21, 22, 23))
     if x.dtype is DType.I8:
+        if not plain:
+            reason = "an LSTM of integers with projection, peepholes or layer norm is not supported"
+            raise Fault("unsupported-operator", reason, _PLAIN)
         _integer_lstm(call, x)
         return
     if x.dtype is not DType.F32:
         raise Fault("unsupported-operator", f"an LSTM of {x.dtype.value} is not supported", "use float or 8-bit activations")
-    if not call.has(1):
-        raise Fault("unsupported-operator", "a float LSTM without an input gate is not supported", _PLAIN)
+    if not plain or not call.has(1) or call.tensor(2).dtype is not DType.F32:
+        _step_by_step(call, x, bool(o.TimeMajor()))
+        return
     if o.FusedActivationFunction() not in _ACTIVATIONS:
         raise Fault("unsupported-operator", "an LSTM with this activation is not supported yet")
-    if call.tensor(2).dtype is not DType.F32:
-        raise Fault("unsupported-operator", "an LSTM with integer weights is not supported yet")
 
     def joined(i: int, f: int, c: int, out: int) -> Array:
         return np.concatenate([call.known(n, "weights") for n in (i, out, f, c)])  # gates in the order of the operator
@@ -75,6 +77,39 @@ def sequence_lstm(call: Call) -> None:
     for state, end in zip(states, ends, strict=True):
         state.now = call.emit(Reshape((batch, hidden)), end)
     call.give(call.emit(Reshape((*x.shape[:2], hidden)), y))
+
+
+def _step_by_step(call: Call, x: Value, time_major: bool) -> None:
+    batch = x.shape[1] if time_major else x.shape[0]
+    size, outputs = call.tensor(2).shape[0], call.tensor(6).shape[-1]
+    states = [variable_state(call, n, (batch, count)) for n, count in ((18, outputs), (19, size))]
+    y, *ends = unrolled_lstm(call, x, states[0].held(), states[1].held(), time_major)
+    for state, end in zip(states, ends, strict=True):
+        state.now = end
+    call.give(y)
+
+
+@importer("LSTM")
+def lstm(call: Call) -> None:
+    """One step of the same; the older kernel with one matrix for all is not here."""
+    x = call.value(0)
+    if getattr(call.options, "KernelType", int)() != 0 or len(call.operator.inputs) < 20:
+        raise Fault("unsupported-operator", "an LSTM with its weights in one matrix is not supported", _PLAIN)
+    if x.dtype is not DType.F32 or x.type.rank != 2:
+        raise Fault("unsupported-operator", f"an LSTM of {x.dtype.value}{list(x.shape)} is not supported", _PLAIN)
+    _step_by_step(call, call.emit(Reshape((1, *x.shape)), x), True)
+
+
+@importer("UNIDIRECTIONAL_SEQUENCE_RNN", "RNN")
+def simple_rnn(call: Call) -> None:
+    x, single = call.value(0), call.operator.op == "RNN"
+    if x.dtype is not DType.F32 or x.type.rank != (2 if single else 3):
+        raise Fault("unsupported-operator", f"an RNN of {x.dtype.value}{list(x.shape)} is not supported", "use float activations")
+    time_major = single or bool(call.options.TimeMajor())
+    rows = call.emit(Reshape((1, *x.shape)), x) if single else x
+    state = variable_state(call, 4, (rows.shape[1 if time_major else 0], call.tensor(1).shape[0]))
+    y, state.now = unrolled_rnn(call, rows, state.held(), time_major)
+    call.give(y)
 
 
 def _integer_lstm(call: Call, x: Value) -> None:

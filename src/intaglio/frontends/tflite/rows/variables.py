@@ -6,9 +6,10 @@ import numpy as np
 
 from intaglio.errors import quoted
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.tflite.walk import Call, Variable, importer
+from intaglio.frontends.tflite.walk import Call, Variable, constant, importer
 from intaglio.ir.graph import Value
-from intaglio.ir.types import TensorType
+from intaglio.ir.types import DType, TensorType
+from intaglio.ops import Where
 
 
 def _handle(call: Call, i: int) -> Variable:
@@ -53,7 +54,18 @@ def read_variable(call: Call) -> None:
         variable.entry = Value("", TensorType(out.dtype, tuple(shape)), variable.name)
         variable.now = variable.entry
         call.walk.extra_inputs.append(variable.entry)
+        if variable.start is not None and np.unique(variable.start).size > 1:
+            first = constant(variable.start, out.dtype)
+            variable.now = call.emit(Where(), _started(call), variable.entry, first)
     call.values[out.index] = variable.now
+
+
+def _started(call: Call) -> Value:
+    """A state starts with one number everywhere; another start is chosen by a state that is false in the first run only."""
+    if call.walk.started is None:
+        call.walk.started = Value("", TensorType(DType.BOOL, ()), "started")
+        call.walk.extra_inputs.append(call.walk.started)
+    return call.walk.started
 
 
 @importer("ASSIGN_VARIABLE")
