@@ -33,6 +33,9 @@ class LiteRt:
                 experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
                 experimental_preserve_all_tensors=bool(extra),
             )
+            for info, detail in zip(manifest.inputs, self._interpreter.get_input_details(), strict=True):
+                if tuple(info.shape) != tuple(detail["shape"]):  # an open axis was pinned
+                    self._interpreter.resize_tensor_input(detail["index"], info.shape)
             self._interpreter.allocate_tensors()
         except (RuntimeError, ValueError) as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

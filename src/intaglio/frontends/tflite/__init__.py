@@ -71,7 +71,15 @@ def _graph(walk: Walk, shapes: dict[str, tuple[int, ...]], name: str) -> tuple[G
     if left:
         names = ", ".join(quoted(v.origin) for v in inputs)
         raise UserError("unknown-input", f"there is no input {quoted(next(iter(left)))}", where=model.file, hint=f"inputs: {names}")
-    values = walk.run(main, given)
+    loose = [(n, main.tensors[i]) for n, i in enumerate(main.inputs) if main.tensors[i].open_axes]
+    try:
+        values = walk.run(main, given)
+    except ModelError as error:
+        if error.slug != "shape-mismatch" or walk.pinned or not loose:
+            raise
+        n, tensor = loose[0]
+        hint = f"axes {list(tensor.open_axes)} of the input {quoted(inputs[n].origin)} are open; pin them with `--shape in{n}=...`"
+        raise ModelError(error.slug, error.message, where=error.where, hint=hint) from None
     if walk.problems:
         return Graph("model"), notes
     return _finish(walk, model, inputs, values, name), notes

@@ -1,0 +1,238 @@
+"""TFLite files of more than one operator or subgraph: states, loops, branches, sparse weights, open axes, names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from intaglio.errors import ModelError, UserError
+from intaglio.frontends.tflite import load
+from intaglio.ir.graph import Array
+from intaglio.ops.evaluate import evaluate_graph
+from tflite_models import ModelWriter, Tensor, assert_like_litert, one_operator
+
+pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
+F4 = Tensor((4,), "float32")
+
+
+def scalar(value: object, dtype: str) -> Tensor:
+    return Tensor((), dtype, data=np.asarray(value, dtype))
+
+
+def numbers(*shape: int) -> Array:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+# States -----------------------------------------------------------------------------------------------------------------
+
+
+def running_sum(start: Array) -> bytes:
+    """y = state + x; state = y; the state starts as it is given."""
+    w = ModelWriter()
+    for first in (True, False):
+        w.subgraph()
+        if first:
+            w.operator("CALL_ONCE", [], [], "CallOnceOptions", {"initSubgraphIndex": 1}, 1)
+        handle = w.tensor(Tensor((), "resource"), "handle")
+        w.operator("VAR_HANDLE", [], [handle], "VarHandleOptions", {"sharedName": "sum", "container": ""}, 1)
+        if first:
+            x, before, y = (w.tensor(F4, name) for name in ("x", "before", "y"))
+            w.operator("READ_VARIABLE", [handle], [before], "ReadVariableOptions", version=1)
+            w.operator("ADD", [before, x], [y], "AddOptions")
+            w.operator("ASSIGN_VARIABLE", [handle, y], [], "AssignVariableOptions", version=1)
+            w.graph.inputs, w.graph.outputs = [x], [y]
+        else:
+            value = w.tensor(Tensor((4,), "float32", data=start), "start")
+            w.operator("ASSIGN_VARIABLE", [handle, value], [], "AssignVariableOptions", version=1)
+    return w.finish()
+
+
+@pytest.mark.parametrize("start", [[0, 0, 0, 0], [2.5] * 4, [1, -2, 3, 4]])
+def test_a_variable_starts_as_the_file_says(start: list[float], tmp_path: Path) -> None:
+    data = running_sum(np.asarray(start, np.float32))
+    assert_like_litert(data, tmp_path, *[[numbers(4) * n] for n in range(3)])
+
+
+# Loops and branches -----------------------------------------------------------------------------------------------------
+
+
+def loop(rounds: int, own: int = 1) -> bytes:
+    """for i in range(rounds): x = x + x. `own`: the subgraph that the body names as its condition's."""
+    w = ModelWriter()
+    w.subgraph()
+    count, x, out = w.tensor(scalar(0, "int32"), "zero"), w.tensor(F4, "x"), w.tensor(F4, "y")
+    last = w.tensor(Tensor((), "int32"), "last")
+    w.operator("WHILE", [count, x], [last, out], "WhileOptions", {"condSubgraphIndex": own, "bodySubgraphIndex": 2}, 1)
+    w.graph.inputs, w.graph.outputs = [x], [out]
+    w.subgraph()
+    i, v, most = w.tensor(Tensor((), "int32"), "i"), w.tensor(F4, "v"), w.tensor(scalar(rounds, "int32"), "most")
+    go = w.tensor(Tensor((), "bool"), "go")
+    w.operator("LESS", [i, most], [go], "LessOptions")
+    w.graph.inputs, w.graph.outputs = [i, v], [go]
+    w.subgraph()
+    i, v, one = w.tensor(Tensor((), "int32"), "i"), w.tensor(F4, "v"), w.tensor(scalar(1, "int32"), "one")
+    after, twice = w.tensor(Tensor((), "int32"), "after"), w.tensor(F4, "twice")
+    w.operator("ADD", [i, one], [after], "AddOptions")
+    w.operator("ADD", [v, v], [twice], "AddOptions")
+    w.graph.inputs, w.graph.outputs = [i, v], [after, twice]
+    return w.finish()
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 5])
+def test_a_loop_of_known_length_is_unrolled(rounds: int, tmp_path: Path) -> None:
+    assert_like_litert(loop(rounds), tmp_path, [numbers(4)])
+
+
+def test_a_loop_that_runs_too_often_is_told(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(loop(100_000))
+    with pytest.raises(ModelError, match="more than 1024 times"):
+        load(tmp_path / "m.tflite", dims={}, shapes={})
+
+
+@pytest.mark.parametrize("own", [0, 7, -3])
+def test_a_loop_over_a_subgraph_that_cannot_be_is_told(own: int, tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(loop(3, own))
+    with pytest.raises(ModelError, match="it calls subgraph"):
+        load(tmp_path / "m.tflite", dims={}, shapes={})
+
+
+def test_a_subgraph_that_calls_itself_is_told(tmp_path: Path) -> None:
+    w = ModelWriter()
+    for _ in range(2):
+        w.subgraph()
+        c, x, y = w.tensor(Tensor((), "bool"), "c"), w.tensor(F4, "x"), w.tensor(F4, "y")
+        w.operator("IF", [c, c, x], [y], "IfOptions", {"thenSubgraphIndex": 1, "elseSubgraphIndex": 1}, 1)
+        w.graph.inputs, w.graph.outputs = [c, x], [y]
+    (tmp_path / "m.tflite").write_bytes(w.finish())
+    with pytest.raises(ModelError, match="subgraph 1 calls itself"):
+        load(tmp_path / "m.tflite", dims={}, shapes={})
+
+
+def branches(known: bool | None) -> bytes:
+    w = ModelWriter()
+    w.subgraph()
+    c = w.tensor(Tensor((), "bool") if known is None else scalar(known, "bool"), "c")
+    x, y = w.tensor(F4, "x"), w.tensor(F4, "y")
+    w.operator("IF", [c, x], [y], "IfOptions", {"thenSubgraphIndex": 1, "elseSubgraphIndex": 2}, 1)
+    w.graph.inputs, w.graph.outputs = ([c, x] if known is None else [x]), [y]
+    for op in ("ADD", "MUL"):
+        w.subgraph()
+        x, y = w.tensor(F4, "x"), w.tensor(F4, "y")
+        w.operator(op, [x, x], [y], f"{op.capitalize()}Options")
+        w.graph.inputs, w.graph.outputs = [x], [y]
+    return w.finish()
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_branch_is_taken_by_data_or_when_compiled(taken: bool, tmp_path: Path) -> None:
+    assert_like_litert(branches(None), tmp_path, [np.asarray(taken), numbers(4)])
+    assert_like_litert(branches(taken), tmp_path, [numbers(4)])
+    graph, _ = load(tmp_path / "one.tflite", dims={}, shapes={})
+    assert [node.op.NAME for node in graph.nodes] == ["add" if taken else "mul"]
+
+
+# Sparse weights ---------------------------------------------------------------------------------------------------------
+
+
+def sparse(weights: Array, block: int, spoil: str = "") -> tuple[Any, Array]:
+    """Rows dense, columns compressed, in blocks of `block` columns."""
+    w = ModelWriter().schema
+    parts = weights.reshape(len(weights), -1, block)
+    kept = [[n for n in range(parts.shape[1]) if row[n].any()] for row in parts]
+    made = w.SparsityParametersT()
+    made.traversalOrder, made.blockMap, made.dimMetadata = [0, 1, 2], [1], []
+    segments = [0, *np.cumsum([len(k) for k in kept]).tolist()]
+    indices = [n for row in kept for n in row]
+    if spoil == "index":
+        indices[-1] = 99
+    if spoil == "segments":
+        segments[1] = 1000
+    if spoil == "order":
+        made.traversalOrder = [0, 1, 1]
+    for size in (len(weights), None, block):
+        level = w.DimensionMetadataT()
+        level.format = 0 if size else 1
+        if size:
+            level.denseSize = size
+        else:
+            level.arraySegmentsType, level.arrayIndicesType = 1, 3
+            level.arraySegments, level.arrayIndices = w.Int32VectorT(), w.Uint8VectorT()
+            level.arraySegments.values, level.arrayIndices.values = segments, np.asarray(indices, np.uint8)
+        made.dimMetadata.append(level)
+    values = np.concatenate([parts[r, n] for r, row in enumerate(kept) for n in row])
+    return made, values
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_sparse_weights_are_made_dense(dtype: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    weights = rng.integers(-9, 9, (6, 16)).astype(dtype)
+    weights[rng.random((6, 16)) < 0.7] = 0
+    how, values = sparse(weights, 4)
+    quant = {"scale": 0.1} if dtype == "int8" else {}
+    stored = Tensor((6, 16), dtype, data=values, sparsity=how, **quant)  # type: ignore[arg-type]
+    data = one_operator("DENSIFY", [stored], Tensor((6, 16), dtype, **quant), "DensifyOptions", version=1)  # type: ignore[arg-type]
+    (tmp_path / "m.tflite").write_bytes(data)
+    graph, _ = load(tmp_path / "m.tflite", dims={}, shapes={})
+    assert np.array_equal(evaluate_graph(graph, {})[graph.outputs[0].name], weights)
+    assert_like_litert(data, tmp_path, [])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "text"), [("index", "outside of an axis"), ("segments", "do not follow"), ("order", "does not fit")]
+)
+def test_sparsity_that_does_not_fit_is_told(spoil: str, text: str, tmp_path: Path) -> None:
+    how, values = sparse(np.eye(8, 16, dtype=np.float32), 4, spoil)
+    data = one_operator(
+        "DENSIFY", [Tensor((8, 16), "float32", data=values, sparsity=how)], Tensor((8, 16), "float32"), "DensifyOptions"
+    )
+    (tmp_path / "m.tflite").write_bytes(data)
+    with pytest.raises(ModelError, match=text):
+        load(tmp_path / "m.tflite", dims={}, shapes={})
+
+
+# Inputs and names -------------------------------------------------------------------------------------------------------
+
+
+def test_open_axes_of_an_input_are_pinned_by_shape(tmp_path: Path) -> None:
+    x, y = (Tensor((1, 4), "float32", signature=(-1, 4)) for _ in range(2))
+    path = tmp_path / "m.tflite"
+    path.write_bytes(one_operator("ABS", [x], y, version=1))
+    assert load(path, dims={}, shapes={})[0].outputs[0].shape == (1, 4)
+    assert load(path, dims={}, shapes={"in0": (3, 4)})[0].outputs[0].shape == (3, 4)
+    with pytest.raises(UserError, match="is \\[1, 4\\], not \\[3, 5\\]"):
+        load(path, dims={}, shapes={"in0": (3, 5)})
+
+
+def test_an_open_axis_that_is_too_small_as_it_is_asks_for_a_shape(tmp_path: Path) -> None:
+    x, y = (Tensor((1, 1, 1, 1), "float32", signature=(1, -1, -1, 1)) for _ in range(2))
+    weights = Tensor((1, 3, 3, 1), "float32", data=np.ones((1, 3, 3, 1), np.float32))
+    fields: dict[str, object] = {"padding": 1, "strideH": 1, "strideW": 1, "dilationHFactor": 1, "dilationWFactor": 1}
+    path = tmp_path / "m.tflite"
+    path.write_bytes(one_operator("CONV_2D", [x, weights], y, "Conv2DOptions", fields))
+    with pytest.raises(ModelError, match="kernel of `conv` spans 3") as told:
+        load(path, dims={}, shapes={})
+    assert "--shape in0=" in told.value.hint
+    assert load(path, dims={}, shapes={"in0": (1, 5, 6, 1)})[0].outputs[0].shape == (1, 3, 4, 1)
+
+
+def test_inputs_and_outputs_have_the_names_of_the_signature(tmp_path: Path) -> None:
+    w = ModelWriter()
+    w.subgraph()
+    x, y = w.tensor(F4, "serving_default_x:0"), w.tensor(F4, "StatefulPartitionedCall:0")
+    w.operator("ADD", [x, x], [y], "AddOptions")
+    w.graph.inputs, w.graph.outputs = [x], [y]
+    signature = w.schema.SignatureDefT()
+    signature.signatureKey, signature.subgraphIndex, signature.inputs, signature.outputs = "serving_default", 0, [], []
+    for where, name, index in ((signature.inputs, "audio", x), (signature.outputs, "score", y)):
+        entry = w.schema.TensorMapT()
+        entry.name, entry.tensorIndex = name, index
+        where.append(entry)
+    w.model.signatureDefs = [signature]
+    (tmp_path / "m.tflite").write_bytes(w.finish())
+    graph, _ = load(tmp_path / "m.tflite", dims={}, shapes={})
+    assert [v.origin for v in graph.inputs] == ["audio"]
+    assert graph.output_names == ["score"]
