@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,7 @@ def assert_like_litert(data: bytes, folder: Path, *steps: list[Array], bound: fl
     path = folder / "one.tflite"
     path.write_bytes(data)
     expected, got = all_by_litert(path, list(steps)), all_by_reference(path, list(steps))
-    for wanted, made in zip(sum(expected, []), sum(got, []), strict=True):
+    for wanted, made in zip(chain(*expected), chain(*got), strict=True):
         assert wanted.size == made.size and wanted.dtype == made.dtype
         if wanted.dtype.kind == "f":
             size = float(np.max(np.abs(wanted), initial=0.0))

@@ -21,6 +21,9 @@ from intaglio.ir.types import DType, Quant, TensorType
 from intaglio.ops.base import BadOperator, Op
 
 _FOLD_LIMIT = 1 << 24
+LARGEST = 1 << 28  # elements of a tensor
+# What numpy says of numbers that a damaged file gives a row: a list that is too short, a length below 0, a scale that overflows.
+_DAMAGE = (ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError, MemoryError, FloatingPointError)
 Row = Callable[["Call"], None]
 ROWS: dict[str, Row] = {}
 
@@ -84,9 +87,12 @@ class Walk:
                 if operator.op not in ROWS:
                     raise Fault("unsupported-operator", "the operator is not supported")
                 ROWS[operator.op](Call(self, graph, operator, values))
-            except (Fault, BadOperator) as error:
-                slug = error.slug if isinstance(error, Fault) else "shape-mismatch"
-                self._report(slug, operator, graph, str(error.reason), error.hint, where)
+            except (Fault, BadOperator, *_DAMAGE) as error:
+                slug, reason, hint = "bad-graph", f"its operands or options do not fit ({error})", "the file is damaged"
+                if isinstance(error, (Fault, BadOperator)):
+                    slug = error.slug if isinstance(error, Fault) else "shape-mismatch"
+                    reason, hint = str(error.reason), error.hint
+                self._report(slug, operator, graph, reason, hint, where)
                 for index in operator.outputs:
                     tensor = graph.tensors[index]
                     if tensor.dtype is not None:
@@ -99,6 +105,13 @@ class Walk:
             text = f"{quoted(operator.op)} that makes {quoted(node)}: {reason}"
             raise ModelError(slug, text, where=where, hint=hint or "`intaglio check MODEL` lists everything that is unsupported")
         self.problems.append(Problem(node, operator.op, reason, hint, slug, where))
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """An axis as the file gives it, from 0 on."""
+    if not -rank <= axis < rank:
+        raise Fault("bad-attribute", f"axis {axis} of {rank} axes")
+    return axis % rank
 
 
 def constant(data: Array, dtype: DType | None = None, origin: str = "") -> Value:
@@ -165,6 +178,9 @@ class Call:
 
     def emit_all(self, op: Op, *inputs: Value | None, origin: str = "") -> list[Value]:
         types = op.infer(*[None if v is None else v.type for v in inputs])
+        for made in types:
+            if made.elements > LARGEST:
+                raise Fault("bad-tensor", f"its result would be {list(made.shape)}, which is too large")
         known = all(v is None or v.is_const for v in inputs) and not op.EFFECT
         if known and all(t.elements <= _FOLD_LIMIT for t in types):
             results = op.evaluate([None if v is None else v.data for v in inputs], [None if v is None else v.type for v in inputs])

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.tflite.walk import Call, constant, importer
+from intaglio.frontends.tflite.walk import LARGEST, Call, axis_of, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops import (
@@ -31,16 +31,10 @@ from intaglio.ops import (
 from intaglio.ops.convert import Dequantize
 
 
-def axis_of(call: Call, axis: int, rank: int) -> int:
-    if not -rank <= axis < max(rank, 1):
-        raise Fault("bad-attribute", f"axis {axis} of {rank} axes")
-    return axis % max(rank, 1)
-
-
 @importer("GATHER")
 def gather(call: Call) -> None:
     x, indices = call.value(0), call.value(1)
-    axis = axis_of(call, call.options.Axis(), x.type.rank)
+    axis = axis_of(call.options.Axis(), x.type.rank)
     batch = getattr(call.options, "BatchDims", int)()
     batch = batch + indices.type.rank if batch < 0 else batch
     if not 0 <= batch <= min(axis, indices.type.rank) or x.shape[:batch] != indices.shape[:batch]:
@@ -75,6 +69,8 @@ def gather_nd(call: Call) -> None:
 def scatter_nd(call: Call) -> None:
     shape = tuple(int(d) for d in call.known(2, "shape").reshape(-1))
     updates = call.value(1)
+    if min(shape, default=0) < 0 or math.prod(shape) > LARGEST:
+        raise Fault("bad-attribute", f"a result of {list(shape)}")
     zeros = constant(np.zeros(shape, updates.dtype.numpy))
     call.give(call.emit(ScatterNd("none" if updates.dtype is DType.BOOL else "add"), zeros, call.value(0), updates))
 
@@ -136,5 +132,5 @@ def topk(call: Call) -> None:
 @importer("CUMSUM")
 def cumsum(call: Call) -> None:
     o = call.options
-    axis = axis_of(call, int(call.known(1, "axis").reshape(-1)[0]), call.value(0).type.rank)
+    axis = axis_of(int(call.known(1, "axis").reshape(-1)[0]), call.value(0).type.rank)
     call.give(call.emit(Cumsum(axis, bool(o.Exclusive()), bool(o.Reverse())), call.value(0)))

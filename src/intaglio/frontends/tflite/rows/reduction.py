@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.tflite.walk import Call, importer
+from intaglio.frontends.tflite.walk import Call, axis_of, importer
 from intaglio.ir.types import DType
 from intaglio.ops import ArgReduce, Cast, Reduce
 from intaglio.ops.fixed_point import quantize_multiplier
@@ -23,7 +23,7 @@ _QUANTISED = (DType.I8, DType.U8, DType.I16)
 @importer(*_KINDS)
 def reduction(call: Call) -> None:
     x, keep = call.value(0), bool(call.options.KeepDims())
-    axes = tuple(sorted({int(a) % max(x.type.rank, 1) for a in call.known(1, "axes").reshape(-1)}))
+    axes = tuple(sorted({axis_of(int(a), x.type.rank) for a in call.known(1, "axes").reshape(-1)}))
     kind = _KINDS[call.operator.op]
     if x.dtype in _QUANTISED and kind in ("sum", "mean") and call.tensor(0).quant is not None:
         x_scale, x_zero = call.quant(call.tensor(0))
@@ -42,7 +42,7 @@ def reduction(call: Call) -> None:
 @importer("ARG_MAX", "ARG_MIN")
 def arg(call: Call) -> None:
     x = call.value(0)
-    axis = int(call.known(1, "axis").reshape(-1)[0]) % max(x.type.rank, 1)
+    axis = axis_of(int(call.known(1, "axis").reshape(-1)[0]), x.type.rank)
     kind = "max" if call.operator.op == "ARG_MAX" else "min"
     found = call.emit(ArgReduce(kind, axis, False), x)
     call.give(call.emit(Cast(call.out().dtype or DType.I64), found))

@@ -9,7 +9,7 @@ import numpy as np
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.container import Tensor
 from intaglio.frontends.tflite.rows.activation import activate
-from intaglio.frontends.tflite.walk import Call, constant, importer
+from intaglio.frontends.tflite.walk import LARGEST, Call, axis_of, constant, importer
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
 from intaglio.ops import (
@@ -73,7 +73,7 @@ def other_shape(call: Call) -> None:
         shape.insert(axis % (x.type.rank + 1), 1)
     else:
         o = call.options
-        axes = [int(o.SqueezeDims(i)) % max(x.type.rank, 1) for i in range(o.SqueezeDimsLength())]
+        axes = [axis_of(int(o.SqueezeDims(i)), x.type.rank) for i in range(o.SqueezeDimsLength())]
         shape = [d for n, d in enumerate(x.shape) if not (n in axes if axes else d == 1)]
     call.give(call.emit(Reshape(tuple(shape)), x))
 
@@ -98,6 +98,8 @@ def rank_of(call: Call) -> None:
 @importer("RANGE")
 def range_of(call: Call) -> None:
     start, limit, delta = (call.known(n, "range").reshape(-1)[0].item() for n in range(3))
+    if not delta or not 0 <= (limit - start) / delta <= LARGEST:
+        raise Fault("bad-attribute", f"a range from {start} to {limit} by {delta}")
     call.give(constant(np.arange(start, limit, delta).astype(call.value(0).dtype.numpy)))
 
 
@@ -117,7 +119,7 @@ def zeros_like(call: Call) -> None:
 def transpose(call: Call) -> None:
     perm = tuple(int(p) for p in call.known(1, "permutation").reshape(-1))
     x = call.value(0)
-    call.give(call.emit(Transpose(tuple(p % max(x.type.rank, 1) for p in perm)), x))
+    call.give(call.emit(Transpose(tuple(axis_of(p, x.type.rank) for p in perm)), x))
 
 
 @importer("STRIDED_SLICE")
@@ -209,7 +211,7 @@ def concatenation(call: Call) -> None:
     values = [call.value(n) for n in range(len(call.operator.inputs))]
     if values[0].dtype in (DType.I8, DType.U8):  # 16-bit numbers are joined as they are
         values = [to_quant(call, v, call.tensor(n), out) for n, v in enumerate(values)]
-    axis = o.Axis() % max(values[0].type.rank, 1)
+    axis = axis_of(o.Axis(), values[0].type.rank)
     call.give(activate(call, call.emit(Concat(axis), *values), 0 if values[0].dtype in _QUANTISED else o.FusedActivationFunction()))
 
 
@@ -217,7 +219,7 @@ def concatenation(call: Call) -> None:
 def pack(call: Call) -> None:
     values = [to_quant(call, call.value(n), call.tensor(n), call.out()) for n in range(len(call.operator.inputs))]
     rank = values[0].type.rank
-    axis = call.options.Axis() % (rank + 1)
+    axis = axis_of(call.options.Axis(), rank + 1)
     shape = (*values[0].shape[:axis], 1, *values[0].shape[axis:])
     call.give(call.emit(Concat(axis), *[call.emit(Reshape(shape), v) for v in values]))
 
@@ -225,7 +227,7 @@ def pack(call: Call) -> None:
 @importer("UNPACK")
 def unpack(call: Call) -> None:
     x = call.value(0)
-    axis = call.options.Axis() % max(x.type.rank, 1)
+    axis = axis_of(call.options.Axis(), x.type.rank)
     for n in range(len(call.operator.outputs)):
         part = _part(call, x, axis, n, 1)
         call.give(call.emit(Reshape((*x.shape[:axis], *x.shape[axis + 1 :])), part), n)
@@ -241,15 +243,19 @@ def _part(call: Call, x: Value, axis: int, first: int, size: int) -> Value:
 def split(call: Call) -> None:
     count = len(call.operator.outputs)
     if call.operator.op == "SPLIT":
-        axis, x = int(call.known(0, "axis").reshape(-1)[0]), call.value(1)
-        axis %= max(x.type.rank, 1)
+        x = call.value(1)
+        axis = axis_of(int(call.known(0, "axis").reshape(-1)[0]), x.type.rank)
+        if count == 0 or x.shape[axis] % count:
+            raise Fault("shape-mismatch", f"an axis of {x.shape[axis]} in {count} equal parts")
         sizes = [x.shape[axis] // count] * count
     else:
-        x, axis = call.value(0), int(call.known(2, "axis").reshape(-1)[0])
-        axis %= max(x.type.rank, 1)
+        x = call.value(0)
+        axis = axis_of(int(call.known(2, "axis").reshape(-1)[0]), x.type.rank)
         sizes = [int(s) for s in call.known(1, "sizes").reshape(-1)]
         if -1 in sizes:
             sizes[sizes.index(-1)] = x.shape[axis] - sum(s for s in sizes if s != -1)
+        if min(sizes, default=0) < 0 or sum(sizes) != x.shape[axis] or len(sizes) != count:
+            raise Fault("shape-mismatch", f"an axis of {x.shape[axis]} in parts of {sizes}")
     first = 0
     for n, size in enumerate(sizes):
         call.give(_part(call, x, axis, first, size), n)
@@ -296,7 +302,7 @@ def broadcast_to(call: Call) -> None:
 @importer("REVERSE_V2")
 def reverse(call: Call) -> None:
     x = call.value(0)
-    axes = {int(a) % max(x.type.rank, 1) for a in call.known(1, "axes").reshape(-1)}
+    axes = {axis_of(int(a), x.type.rank) for a in call.known(1, "axes").reshape(-1)}
     starts = tuple(d - 1 if n in axes else 0 for n, d in enumerate(x.shape))
     call.give(call.emit(Slice(starts, tuple(-1 if n in axes else 1 for n in range(x.type.rank)), x.shape), x))
 
@@ -348,7 +354,7 @@ def space_and_batch(call: Call) -> None:
 def resize(call: Call) -> None:
     o, x = call.options, call.value(0)
     asked = [int(d) for d in call.known(1, "size").reshape(-1)]
-    if len(asked) != 2 or min(asked) < 1 or x.type.rank != 4:
+    if len(asked) != 2 or min(asked) < 1 or math.prod(asked) > LARGEST or x.type.rank != 4:
         raise Fault("bad-attribute", f"a resize of {list(x.shape)} to {asked}")
     height, width = asked
     shape = (x.shape[0], height, width, x.shape[3])
