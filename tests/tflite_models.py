@@ -35,6 +35,27 @@ class Tensor:
     signature: tuple[int, ...] | None = None
 
 
+ZERO = {"int8": -5, "uint8": 120, "int16": 0}
+
+
+def numbers(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Array:
+    rng = np.random.default_rng(seed)
+    if dtype == "float32":
+        return rng.standard_normal(shape).astype(np.float32)
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    info = np.iinfo(dtype)
+    return rng.integers(max(info.min, -32768), min(info.max, 32767) + 1, shape).astype(dtype)
+
+
+def tensor(shape: tuple[int, ...], dtype: str, scale: float = 0.05, zero: int | None = None, data: Array | None = None) -> Tensor:
+    """Of a quantised type with a step that fits it, or as it is."""
+    if dtype not in ZERO:
+        return Tensor(shape, dtype, data=data)
+    wide = dtype == "int16"
+    return Tensor(shape, dtype, scale / 100 if wide else scale, 0 if wide else ZERO[dtype] if zero is None else zero, data)
+
+
 def packed(tensor: Tensor) -> Array:
     """The bytes of its constant."""
     data = np.ascontiguousarray(tensor.data)
