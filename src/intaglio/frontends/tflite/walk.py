@@ -84,6 +84,12 @@ class Walk:
         for operator in graph.operators:
             where = f"{self.model.file}, operator {operator.index + 1} of {len(graph.operators)}"
             try:
+                if operator.op.startswith("CUSTOM") and operator.op not in ROWS:
+                    raise Fault(
+                        "unsupported-operator",
+                        "a custom operator: the file names it and does not say what it computes",
+                        "export the model with built-in operators only, or cut it before this one",
+                    )
                 if operator.op not in ROWS:
                     raise Fault("unsupported-operator", "the operator is not supported")
                 ROWS[operator.op](Call(self, graph, operator, values))

@@ -122,6 +122,22 @@ def one_hot(call: Call) -> None:
     call.give(call.emit(OneHot(depth, axis), outside, values))
 
 
+@importer("WHERE")
+def where(call: Call) -> None:
+    """The places of what is true: as many as the data say, so they must be known."""
+    found = np.argwhere(call.known(0, "condition"))
+    call.give(constant(found.astype((call.out().dtype or DType.I64).numpy)))
+
+
+@importer("UNIQUE", "NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5")
+def as_many_as_the_data_say(call: Call) -> None:
+    raise Fault(
+        "unsupported-operator",
+        "how much it gives depends on data, so the result has no static shape",
+        "cut the model before this operator and do the rest in the application",
+    )
+
+
 @importer("TOPK_V2")
 def topk(call: Call) -> None:
     values, indices = call.emit_all(TopK(int(call.known(1, "k").reshape(-1)[0])), call.value(0))
