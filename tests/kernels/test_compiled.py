@@ -16,11 +16,12 @@ from intaglio.kernels.interpret import interpret
 from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import host_target
 from kernel_cases import CASES
+from kernel_integer_tiles import INTEGER_TILES
 from kernel_quantised import QUANTISED
 from kernel_running import TARGETS, assert_close, call_compiled, compile_c, prepare, write_c
 from kernel_tiles import TILED
 
-ALL = {**CASES, **TILED, **QUANTISED}
+ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES}
 RUNNABLE = {"avx2": ["avx2", "sse2", "vec4", "scalar"], "sse2": ["sse2", "vec4", "scalar"], "neon": ["neon", "vec4", "scalar"]}
 HERE = RUNNABLE.get(host_target().isa, ["scalar"])
 TESTS = Path(__file__).parents[1]

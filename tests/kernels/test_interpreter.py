@@ -9,11 +9,12 @@ from intaglio.kernels.registry import LOWERINGS
 from intaglio.ops import REGISTRY
 from intaglio.ops.base import Chain, Elementwise
 from kernel_cases import CASES
+from kernel_integer_tiles import INTEGER_TILES
 from kernel_quantised import QUANTISED
 from kernel_running import TARGETS, assert_close, interpreted
 from kernel_tiles import TILED
 
-ALL = {**CASES, **TILED, **QUANTISED}
+ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES}
 
 
 def test_every_kernel_has_a_case() -> None:

@@ -79,13 +79,15 @@ class Printer:
         self.used: dict[str, None] = {}  # inline functions, in order of first use
         self.vector_used: dict[str, None] = {}
         self.vectors = False  # is any vector type used at all?
+        self.integers = False
 
     # Types --------------------------------------------------------------------------------------------------------------
 
     def ctype(self, type: Type) -> str:
         if type.lanes == 1:
             return C_TYPES[type.kind]
-        return {"f32": self.isa.float_type, "i32": self.isa.int_type, "mask": self.isa.mask_type}[type.kind]
+        known = (self.isa.integers.types or {}).get(str(type))
+        return known or {"f32": self.isa.float_type, "i32": self.isa.int_type, "mask": self.isa.mask_type}[type.kind]
 
     # Expressions --------------------------------------------------------------------------------------------------------
 
@@ -105,7 +107,9 @@ class Printer:
                 if expr.count:
                     return f"ig_load_part(&{place}, {expr.count})", 20
                 if expr.type.lanes > 1:
-                    return self.isa.load.format(place), 14
+                    load = (self.isa.integers.loads or {}).get(str(expr.type), self.isa.load)
+                    self.integers = self.integers or load is not self.isa.load
+                    return load.format(place), 14
                 return place, 20
             case Op():
                 return self._op(expr)
@@ -236,9 +240,11 @@ class Printer:
             case Store():
                 place = f"{stmt.buffer.name}[{self.expr(stmt.index)}]"
                 if stmt.count:
-                    lines.append(f"{pad}ig_store_part(&{place}, {self.expr(stmt.value)}, {stmt.count});")
+                    part = "ig_store_bytes" if stmt.value.type.kind in ("i8", "u8") else "ig_store_part"
+                    lines.append(f"{pad}{part}(&{place}, {self.expr(stmt.value)}, {stmt.count});")
                 elif stmt.value.type.lanes > 1:
-                    lines.append(f"{pad}{self.isa.store.format(place, self.expr(stmt.value))};")
+                    store = (self.isa.integers.stores or {}).get(str(stmt.value.type), self.isa.store)
+                    lines.append(f"{pad}{store.format(place, self.expr(stmt.value))};")
                 else:
                     lines.append(f"{pad}{place} = {self._as(stmt.value, Type(stmt.buffer.dtype.value))};")
             case For():
@@ -357,6 +363,8 @@ def prelude(program: Program, kernels: Sequence[Kernel] | None = None) -> str:
     ]
     if isa.prelude and printer.vectors:
         parts.append(isa.prelude.rstrip())
+    if isa.integers.prelude and printer.integers:
+        parts.append(isa.integers.prelude.rstrip())
     parts += [_vector_function(name, isa, printer) for name in list(printer.vector_used)]
     seen: dict[str, None] = {}
     for name in printer.used:

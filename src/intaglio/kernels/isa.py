@@ -16,6 +16,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from intaglio.ir.graph import Array
+from intaglio.kernels.isa_integer import (
+    AVX2_INTEGERS,
+    AVX2_VNNI_INTEGERS,
+    INTEGER_MEANING,
+    NEON_DOT_INTEGERS,
+    NEON_INTEGERS,
+    NO_INTEGERS,
+    Integers,
+)
 
 F = np.float32
 
@@ -66,6 +75,7 @@ MEANING: Mapping[str, Callable[..., Array]] = {
     "hmax": lambda a: np.asarray(np.max(a)),
     "hmin": lambda a: np.asarray(np.min(a)),
     "hprod": lambda a: np.asarray(np.prod(a, dtype=F)),
+    **INTEGER_MEANING,
 }
 
 
@@ -80,6 +90,10 @@ class Isa:
     store: str
     table: Mapping[str, str]
     prelude: str
+    integers: Integers = NO_INTEGERS
+
+    def with_integers(self, integers: Integers, name: str = "") -> Isa:
+        return replace(self, name=name or self.name, integers=integers, table={**self.table, **(integers.table or {})})
 
 
 _AVX2_PRELUDE = """\
@@ -337,4 +351,13 @@ SSE2 = replace(
 
 SCALAR = Isa("scalar", 1, "float", "int32_t", "int", "", "", {}, "")
 
-ISAS: Mapping[str, Isa] = {isa.name: isa for isa in (SCALAR, AVX2, VEC4, NEON, SSE2)}
+_ALL = (
+    SCALAR,
+    AVX2.with_integers(AVX2_INTEGERS),
+    AVX2.with_integers(AVX2_VNNI_INTEGERS, "avx2_vnni"),
+    VEC4,
+    NEON.with_integers(NEON_INTEGERS),
+    NEON.with_integers(NEON_DOT_INTEGERS, "neon_dot"),
+    SSE2,
+)
+ISAS: Mapping[str, Isa] = {isa.name: isa for isa in _ALL}

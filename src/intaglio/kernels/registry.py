@@ -117,10 +117,13 @@ Lowering = Callable[[Job], "Lowered | None"]
 LOWERINGS: dict[type[Op], list[Lowering]] = {}
 
 
-def lowering(*ops: type[Op]) -> Callable[[Lowering], Lowering]:
+def lowering(*ops: type[Op], fast: bool = False) -> Callable[[Lowering], Lowering]:
+    """`fast` builders are tried before the others, whichever is imported first."""
+
     def register(fn: Lowering) -> Lowering:
         for op in ops:
-            LOWERINGS.setdefault(op, []).append(fn)
+            known = LOWERINGS.setdefault(op, [])
+            known.insert(0 if fast else len(known), fn)
         return fn
 
     return register

@@ -1,0 +1,162 @@
+"""From sums to bytes: the epilogue of every integer kernel that computes in vectors.
+
+    v = high(acc, m)                  (acc * m + 2^30) >> 31
+    v = shift_away(v, n)              rounded half away from zero            "twice"
+    v = scale_once(acc, m, t)                                                "once"
+    v = toint(min(tofloat(acc) * f))                                         "float"
+    y = bytes(adds(narrow(v, v'), zero))      two vectors at a time; saturation is the clamp where the range is that of the type
+
+Numbers per channel are constants, so what they need is known here: shifts to the left, roundings whose sum cannot overflow, a range
+narrower than the type's. `scaling_of` returns None where 32 bits would not do; a plain kernel takes over then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.ir.types import DType
+from intaglio.kernels.isa import Isa
+from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Type
+from intaglio.kernels.registry import Job
+from intaglio.ops.fixed_point import FLOAT_LIMIT
+
+Arrange = Callable[[Array], Array]  # numbers per channel in the order of the vectors
+
+
+def i32(isa: Isa) -> Type:
+    return Type("i32", isa.lanes)
+
+
+def i16(isa: Isa) -> Type:
+    return Type("i16", 2 * isa.lanes)
+
+
+def vector(name: str, to: Type, *args: Expr) -> Expr:
+    return Op(name, args, to)
+
+
+def splat(isa: Isa, value: int) -> Expr:
+    return Op("visplat", (Num(value, Type("i32")),), i32(isa))
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """How sums are scaled: the constants as buffers (one vector per vector of channels), or splat when all channels share them."""
+
+    isa: Isa
+    how: str  # twice, once, float
+    multiplier: Buffer | int | float
+    left: Buffer | int | None = None  # shift before the product
+    right: Buffer | int | None = None  # and after it; for `once` the whole shift
+    half: Buffer | int | None = None  # half of 2^right, where adding it cannot overflow
+    bias: Buffer | float | None = None  # of floats, added after the product
+
+    def constants(self, k: Builder, at: Expr, name: str = "") -> list[Expr | None]:
+        """The constants of the vector of channels at `at`."""
+
+        def one(stem: str, source: Buffer | int | float | None) -> Expr | None:
+            if source is None:
+                return None
+            if isinstance(source, Buffer):
+                kind = "f32" if source.dtype is DType.F32 else "i32"
+                return k.let(f"{stem}{name}", Load(source, at, Type(kind, self.isa.lanes)))
+            if isinstance(source, float):
+                return Op("vsplat", (Num(source, Type("f32")),), Type("f32", self.isa.lanes))
+            return splat(self.isa, source)
+
+        sources = (self.multiplier, self.left, self.right, self.half, self.bias)
+        return [one(stem, source) for stem, source in zip(("m", "left", "right", "half", "real"), sources, strict=True)]
+
+    def apply(self, k: Builder, acc: Expr, constants: list[Expr | None]) -> Expr:
+        """A vector of sums, scaled."""
+        multiplier, left, right, half, bias = constants
+        to = i32(self.isa)
+        assert multiplier is not None
+        if self.how == "float":
+            real_type = Type("f32", self.isa.lanes)
+            real: Expr = Op("vmul", (Op("vtofloat", (acc,), real_type), multiplier), real_type)
+            real = Op("vadd", (real, bias), real_type) if bias is not None else real
+            low, high = (Op("vsplat", (Num(s * FLOAT_LIMIT, Type("f32")),), real_type) for s in (-1, 1))
+            return k.let("v", Op("vtoint", (Op("vmin", (Op("vmax", (real, low), real_type), high), real_type),), to))
+        if self.how == "once":
+            assert right is not None
+            return k.let("v", vector("vscale_once", to, acc, multiplier, right))
+        if left is not None:
+            acc = k.let("lifted", vector("vishift_left", to, acc, left))
+        value = k.let("high", vector("vhigh", to, acc, multiplier))
+        if right is None:
+            return value
+        if half is not None:
+            return k.let("v", vector("vshift_away_quick", to, value, right, half))
+        return k.let("v", vector("vshift_away", to, value, right))
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """How scaled sums become bytes of the result."""
+
+    isa: Isa
+    zero: int
+    low: int
+    high: int
+    to: DType
+
+    def store(self, k: Builder, y: Buffer, place: Expr, count: int, values: list[Expr], zipped: bool = False) -> None:
+        """Two vectors as neighbouring bytes, or one alone; `count` of them are real."""
+        isa = self.isa
+        narrow = "vnarrow_zipped" if zipped else "vnarrow"
+        v: Expr = vector(narrow, i16(isa), values[0], values[-1])
+        if self.zero:
+            v = vector("vadds_i16", i16(isa), v, self._splat(self.zero))
+        limits = np.iinfo(self.to.numpy)
+        if self.low > limits.min:
+            v = vector("vmax_i16", i16(isa), v, self._splat(self.low))
+        if self.high < limits.max:
+            v = vector("vmin_i16", i16(isa), v, self._splat(self.high))
+        to = Type(self.to.value, 2 * isa.lanes)
+        k.store(y, place, vector(f"vbytes_{self.to.value}", to, v), count)
+
+    def _splat(self, value: int) -> Expr:
+        return Op("vsplat_i16", (Num(value, Type("i16")),), i16(self.isa))
+
+
+def factor_of(
+    job: Job, how: str, multiplier: Array, shift: Array | None, bound: int, arrange: Arrange, bias: Array | None = None
+) -> Factor | None:
+    """The scaling of sums that are at most `bound` in size, or None where 32-bit steps would not be exact."""
+    isa = job.isa
+
+    def whole(values: Array, name: str) -> Buffer | int:
+        same = values.size and (values == values.flat[0]).all()
+        return int(values.flat[0]) if same else job.packed(arrange(values.astype(np.int32)), name)
+
+    def real(values: Array, name: str) -> Buffer | float:
+        same = values.size and (values == values.flat[0]).all()
+        return float(values.flat[0]) if same else job.packed(arrange(values.astype(np.float32)), name)
+
+    if bound >= 2**31:
+        return None
+    if how == "float":
+        return Factor(isa, how, real(multiplier, "multiplier"), bias=None if bias is None else real(bias, "real_bias"))
+    assert shift is not None and bias is None
+    m, s = multiplier.astype(np.int64), shift.astype(np.int64)
+    if m.size == 0 or m.min() < 0 or s.max() > 30 or s.min() < -31:
+        return None
+    if how == "once":
+        total = 31 - s
+        if any((bound * int(a) + (1 << int(t))) >> int(t) >= 2**31 for a, t in zip(m.flat, total.flat, strict=True)):
+            return None
+        return Factor(isa, how, whole(m, "multiplier"), right=whole(total, "shift"))
+    left, right = np.maximum(s, 0), np.maximum(-s, 0)
+    if any(bound << int(n) >= 2**31 for n in left.flat):
+        return None
+    half = (1 << right) >> 1
+    quick = "vshift_away_quick" in isa.table and bool((right > 0).all()) and bound + 1 + int(half.max()) < 2**31
+    return Factor(
+        isa, how, whole(m, "multiplier"), whole(left, "left") if left.any() else None,
+        whole(right, "right") if right.any() else None, whole(half, "half") if quick else None,
+    )  # fmt: skip

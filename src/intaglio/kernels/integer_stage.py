@@ -1,0 +1,149 @@
+"""Rows of an image, or of a matrix, in the type that a dot product takes, with the padding written out.
+
+    stage row:  | x_zero ... | the row of x, widened | x_zero ... |      `rows` of them, as many as a stripe of the result reads
+
+A stripe is small enough to stay in L1 while all output channels are computed from it; no tile has borders.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intaglio.ir.types import DType
+from intaglio.kernels.conv import Geometry
+from intaglio.kernels.isa import Isa
+from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Type, cast, idx, imax, imin
+from intaglio.kernels.registry import Job
+
+I32 = Type("i32")
+SLACK = 64  # elements behind the last row that a vector may read
+
+
+def offset_of_type(x: DType, to: DType) -> int:
+    """What a number changes by on its way into the stage."""
+    if to is DType.I16 or to is x:
+        return 0
+    return 128 if to is DType.U8 else -128
+
+
+def convert_run(k: Builder, isa: Isa, x: Buffer, x_at: Expr, to: Buffer, at: Expr, count: int) -> None:
+    """`count` neighbouring numbers into the type of the stage. The last vector overlaps the one before it."""
+    if to.dtype is x.dtype:
+        k.copy(to, at, x, x_at, count)
+        return
+    lanes = 2 * isa.lanes
+    source, target = Type(x.dtype.value, lanes), Type(to.dtype.value, lanes)
+    name = f"vwiden_{x.dtype.value}" if to.dtype is DType.I16 else f"vflip_{x.dtype.value}"
+    if count < lanes:
+        shift = offset_of_type(x.dtype, to.dtype)
+        with k.loop("i", 0, count) as i:
+            value = cast(Load(x, x_at + i, Type(x.dtype.value)), I32)
+            k.store(to, at + i, cast(Op("add", (value, Num(shift, I32)), I32) if shift else value, Type(to.dtype.value)))
+        return
+    with k.loop("i", 0, count // lanes * lanes, lanes) as i:
+        k.store(to, at + i, Op(name, (Load(x, x_at + i, source),), target))
+    if count % lanes:
+        k.store(to, at + (count - lanes), Op(name, (Load(x, x_at + (count - lanes), source),), target))
+
+
+def fill_run(k: Builder, to: Buffer, at: Expr, count: int, value: int) -> None:
+    with k.loop("i", 0, count) as i:
+        k.store(to, at + i, Num(value, Type(to.dtype.value)))
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where a stripe of the input waits. `direct`: x is as wanted already, nothing is copied."""
+
+    isa: Isa
+    geo: Geometry
+    x: Buffer
+    buffer: Buffer
+    direct: bool
+    stripe: int  # output rows at a time
+    zero: int  # what padding is filled with
+
+    @property
+    def columns(self) -> int:
+        """Input columns that windows cover, padding included."""
+        geo = self.geo
+        if self.direct:
+            return geo.width
+        return (geo.out_width - 1) * geo.strides[1] + (geo.kernel[1] - 1) * geo.dilations[1] + 1
+
+    @property
+    def pitch(self) -> int:
+        return self.columns * self.geo.channels
+
+    def prepare(self, k: Builder) -> None:
+        """Left and right padding, once: rows keep it."""
+        geo = self.geo
+        left, right = self._sides()
+        if self.direct or not (left or right):
+            return
+        with k.loop("r", 0, self.rows()) as r:
+            at = k.let("at", r * self.pitch)
+            fill_run(k, self.buffer, at, left * geo.channels, self.zero)
+            fill_run(k, self.buffer, at + (self.columns - right) * geo.channels, right * geo.channels, self.zero)
+
+    def rows(self, stripe: int = 0) -> int:
+        geo = self.geo
+        return ((stripe or self.stripe) - 1) * geo.strides[0] + (geo.kernel[0] - 1) * geo.dilations[0] + 1
+
+    def _sides(self) -> tuple[int, int]:
+        geo = self.geo
+        left = min(geo.pads[1], self.columns)
+        return left, max(0, self.columns - left - geo.width)
+
+    def load(self, k: Builder, base: Expr, first: Expr) -> None:
+        """The input rows of the stripe whose first output row is `first`; x starts at `base`."""
+        if self.direct:
+            return
+        geo = self.geo
+        left, right = self._sides()
+        copied = (self.columns - left - right) * geo.channels
+        line = geo.width * geo.channels
+        rows = self.rows()
+        top = k.let("top", first * geo.strides[0] - geo.pads[0])
+        low: Expr = idx(0)
+        if geo.pads[0]:
+            low = k.let("inside", imin(rows, imax(0, 0 - top)))
+            with k.loop("r", 0, low) as r:
+                fill_run(k, self.buffer, k.let("at", r * self.pitch + left * geo.channels), copied, self.zero)
+        high: Expr = idx(rows)
+        stripes = -(-geo.out_height // self.stripe)
+        if (stripes - 1) * self.stripe * geo.strides[0] - geo.pads[0] + rows > geo.height:
+            high = k.let("outside", imax(low, imin(rows, geo.height - top)))
+        if copied == line == self.pitch and low == idx(0) and high == idx(rows):  # rows lie side by side in both
+            convert_run(k, self.isa, self.x, k.let("from", base + top * line), self.buffer, idx(0), rows * line)
+            return
+        with k.loop("r", low, high) as r:
+            convert_run(
+                k, self.isa, self.x, k.let("from", base + (top + r) * line), self.buffer,
+                k.let("at", r * self.pitch + left * geo.channels), copied,
+            )  # fmt: skip
+        with k.loop("r", high, rows) as r:
+            fill_run(k, self.buffer, k.let("at", r * self.pitch + left * geo.channels), copied, self.zero)
+
+    def place(self, oh: Expr, first: Expr, base: Expr) -> Expr:
+        """Where the windows of output row `oh` start."""
+        geo = self.geo
+        if self.direct:
+            return base + oh * (geo.strides[0] * self.pitch)
+        return (oh - first) * (geo.strides[0] * self.pitch)
+
+
+def stage_of(job: Job, geo: Geometry, x: Buffer, dtype: DType, zero: int, direct: bool, name: str = "stage") -> Stage:
+    """Stripes that fit half of the L1 cache."""
+    whole = Stage(job.isa, geo, x, x, direct, geo.out_height, zero)
+    if direct:
+        return whole
+    row_bytes = whole.pitch * dtype.bytes
+    rows = max(1, job.target.l1_bytes // 2 // max(row_bytes, 1))
+    fixed = (geo.kernel[0] - 1) * geo.dilations[0] + 1
+    stripe = max(1, min(geo.out_height, (rows - fixed) // geo.strides[0] + 1))
+    parts = -(-geo.out_height // stripe)
+    stripe = -(-geo.out_height // parts)
+    sized = Stage(job.isa, geo, x, x, False, stripe, zero)
+    buffer = job.scratch(sized.rows() * sized.pitch + SLACK, name, dtype)
+    return Stage(job.isa, geo, x, buffer, False, stripe, zero)
