@@ -7,6 +7,7 @@ from importlib import import_module
 FAMILIES = (
     "elementwise", "constants", "shaping", "indexing", "reduction", "normalise", "convolution", "pooling", "products",
     "recurrent", "quantised", "images", "control", "scans", "sequences", "signal", "losses", "microsoft",
+    "microsoft_quantised",
 )  # fmt: skip
 
 

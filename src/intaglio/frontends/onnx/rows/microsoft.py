@@ -9,16 +9,13 @@ import numpy as np
 from intaglio import ops
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.onnx.rows.build import cast, concat, part, reshape, transpose
+from intaglio.frontends.onnx.rows.build import cast, part, reshape, transpose
 from intaglio.frontends.onnx.rows.convolution import conv
 from intaglio.frontends.onnx.rows.elementwise import UNARY
 from intaglio.frontends.onnx.rows.normalise import layer_norm, rms_norm
-from intaglio.frontends.onnx.rows.pooling import pool_window
 from intaglio.frontends.onnx.rows.products import gemm_by, scaled
-from intaglio.frontends.onnx.rows.quantised import check_scale
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
-from intaglio.ops.numeric import int_range
 
 MS = "com.microsoft"
 
@@ -173,77 +170,3 @@ def _mask(call: Call, mask: Value, batch: int, length: int, lowest: float, score
         raise unsupported(f"`Attention` with a mask of {list(mask.shape)}")
     seen = reshape(call, seen, (batch, 1, *([1] if len(seen.shape) == 2 else []), *seen.shape[1:]))
     return scaled(call, call.emit(ops.Sub(), call.like(1, scores), seen), lowest)
-
-
-# Quantised operators that ONNX has no standard form of: dequantise, compute, quantise. ONNX Runtime does the same. ----
-
-
-def _real(call: Call, at: int) -> Value:
-    x, scale, zero = call.value(at), call.value(at + 1), call.maybe(at + 2)
-    check_scale(call, scale)
-    if zero is None:
-        zero = call.constant(np.zeros((), x.dtype.numpy), x.dtype)
-    return call.emit(ops.Dequantize(DType.F32), x, reshape(call, scale, ()), reshape(call, zero, ()))
-
-
-def _stored(call: Call, real: Value, at: int, like: Value) -> Value:
-    scale, zero = call.value(at), call.maybe(at + 1)
-    check_scale(call, scale)
-    if zero is None:
-        zero = call.constant(np.zeros((), like.dtype.numpy), like.dtype)
-    low, high = int_range(zero.dtype)
-    op = ops.Quantize(zero.dtype, low, high)
-    return call.emit(op, real, reshape(call, scale, ()), reshape(call, zero, ()))
-
-
-@importer("QLinearAdd", "QLinearMul", domain=MS)
-def qlinear_binary(call: Call) -> Answer:
-    op = ops.Add() if call.op == "QLinearAdd" else ops.Mul()
-    return _stored(call, call.emit(op, _real(call, 0), _real(call, 3)), 6, call.value(0))
-
-
-@importer("QLinearSigmoid", "QLinearLeakyRelu", domain=MS)
-def qlinear_unary(call: Call) -> Answer:
-    op = ops.Sigmoid() if call.op == "QLinearSigmoid" else ops.LeakyRelu(call.real("alpha", 0.01))
-    return _stored(call, call.emit(op, _real(call, 0)), 3, call.value(0))
-
-
-@importer("QLinearSoftmax", domain=MS)
-def qlinear_softmax(call: Call) -> Answer:
-    x = _real(call, 0)
-    axis = call.axis(len(x.shape), -1)
-    if call.integer("opset") < 13 and axis != len(x.shape) - 1:
-        flat = reshape(call, x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
-        y = reshape(call, call.emit(ops.Softmax(1), flat), x.shape)
-    else:
-        y = call.emit(ops.Softmax(axis), x)
-    return _stored(call, y, 3, call.value(0))
-
-
-@importer("QLinearAveragePool", "QLinearGlobalAveragePool", domain=MS)
-def qlinear_average_pool(call: Call) -> Answer:
-    x = _real(call, 0)
-    last = bool(call.integer("channels_last"))
-    rank = len(x.shape)
-    if last:
-        x = transpose(call, x, (0, rank - 1, *range(1, rank - 1)))
-    if call.op == "QLinearGlobalAveragePool":
-        y = call.emit(ops.Reduce("mean", tuple(range(2, rank)), True), x)
-    else:
-        kernel, strides, dilations, pads, declared = pool_window(call, x)
-        include = bool(call.integer("count_include_pad"))
-        op = ops.AveragePool(
-            tuple(kernel), tuple(strides), tuple(pads), tuple(dilations), count_include_pad=include,
-            counted_pads=tuple(declared) if include and declared != pads else (),
-        )  # fmt: skip
-        y = call.emit(op, x)
-    if last:
-        y = transpose(call, y, (0, *range(2, rank), 1))
-    return _stored(call, y, 3, call.value(0))
-
-
-@importer("QLinearConcat", domain=MS)
-def qlinear_concat(call: Call) -> Answer:
-    parts = [_real(call, at) for at in range(2, len(call.inputs), 3)]
-    axis = call.axis(len(parts[0].shape), 0)
-    return _stored(call, concat(call, parts, axis), 0, call.value(2))

@@ -143,9 +143,9 @@ def _sums(call: Call, x: Value, w: Value) -> Value:
     return reshape(call, y, (y.shape[0], y.shape[1], y.shape[3])) if flat else y
 
 
-def _product(call: Call, a: Value, b: Value) -> Value:
+def product_sums(call: Call, a: Value, b: Value, a_zero: Value | None, right_zero: Value | None) -> Value:
     """The sums of a matrix product of integers. A zero point that is data: sum((a - z) * b) = sum(a * b) - z * sum(b)."""
-    a_zero, b_zero, zero = call.maybe(2), zero_of(call.maybe(3)), 0
+    b_zero, zero = zero_of(right_zero), 0
     if uniform(a_zero):
         zero = zero_of(a_zero)
     info = np.iinfo(np.int32)
@@ -165,7 +165,7 @@ def matmul_integer(call: Call) -> Answer:
     one = call.maybe(2)
     simple = uniform(one) or (one is not None and one.type.elements == 1 and b.data is not None)
     if simple and uniform(call.maybe(3)) and len(a.shape) >= 2 and len(b.shape) >= 2:
-        return _product(call, a, b)
+        return product_sums(call, a, b, call.maybe(2), call.maybe(3))
     rows, columns = max(len(a.shape) - 2, 0), len(b.shape) - 1
     return matmul(call, centred(call, a, call.maybe(2), rows), centred(call, b, call.maybe(3), columns))
 
@@ -179,7 +179,7 @@ def requantised(call: Call, total: Value, factor: Value, zero: Value) -> Value:
     return call.emit(op, real, one, reshape(call, zero, ()) if zero.type.elements == 1 else zero)
 
 
-def _dequantised(call: Call, x: Value, scale: Value, zero: int, axis: int) -> Value:
+def dequantised(call: Call, x: Value, scale: Value, zero: int, axis: int) -> Value:
     """The floats that quantised numbers stand for: `absorb` makes integer operators of what stands between them."""
     if scale.type.elements == 1:
         scale = reshape(call, scale, ())
@@ -188,7 +188,7 @@ def _dequantised(call: Call, x: Value, scale: Value, zero: int, axis: int) -> Va
     return call.emit(ops.Dequantize(DType.F32), x, scale, call.constant(np.asarray(zero, x.dtype.numpy), x.dtype))
 
 
-def _requantised(call: Call, real: Value, scale: Value, zero: Value) -> Value:
+def requantised_to(call: Call, real: Value, scale: Value, zero: Value) -> Value:
     low, high = int_range(zero.dtype)
     return call.emit(ops.Quantize(zero.dtype, low, high), real, reshape(call, scale, ()), reshape(call, zero, ()))
 
@@ -201,11 +201,11 @@ def qlinear_conv(call: Call) -> Answer:
     bias = call.maybe(8)
     known = all(v.data is not None for v in (w, x_scale, w_scale, y_scale, x_zero, y_zero))
     if known and uniform(w_zero) and len(x.shape) in (3, 4) and max(x_scale.type.elements, y_scale.type.elements) == 1:
-        weights = _dequantised(call, w, w_scale, zero_of(w_zero), 0)
+        weights = dequantised(call, w, w_scale, zero_of(w_zero), 0)
         if bias is not None:
             steps = call.emit(ops.Mul(), reshape(call, x_scale, ()), w_scale)
-            bias = _dequantised(call, bias, steps, 0, 0)
-        return _requantised(call, conv(call, _dequantised(call, x, x_scale, zero_of(x_zero), 1), weights, bias), y_scale, y_zero)
+            bias = dequantised(call, bias, steps, 0, 0)
+        return requantised_to(call, conv(call, dequantised(call, x, x_scale, zero_of(x_zero), 1), weights, bias), y_scale, y_zero)
     total = conv(call, centred(call, x, x_zero, 1), centred(call, w, w_zero, 0), bias)
     product = call.emit(ops.Mul(), reshape(call, x_scale, ()), w_scale)
     factor = call.emit(ops.Div(), product, reshape(call, y_scale, ()))
@@ -227,8 +227,8 @@ def qlinear_matmul(call: Call) -> Answer:
         s.dtype is DType.F32 for s in (a_scale, b_scale, y_scale)
     )
     if known and per_tensor and uniform(b_zero) and len(b_scale.shape) <= 1 and min(len(a.shape), len(b.shape)) >= 2:
-        left, right = _dequantised(call, a, a_scale, zero_of(a_zero), 0), _dequantised(call, b, b_scale, zero_of(b_zero), columns)
-        return _requantised(call, matmul(call, left, right), y_scale, y_zero)
+        left, right = dequantised(call, a, a_scale, zero_of(a_zero), 0), dequantised(call, b, b_scale, zero_of(b_zero), columns)
+        return requantised_to(call, matmul(call, left, right), y_scale, y_zero)
     total = matmul(call, centred(call, a, a_zero, rows), centred(call, b, b_zero, columns))
     if a_scale.type.elements > 1:
         a_scale = reshape(call, a_scale, (*a_scale.shape, 1) if len(a_scale.shape) == 1 else a_scale.shape)
