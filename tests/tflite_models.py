@@ -16,7 +16,7 @@ from intaglio.ops.evaluate import evaluate_graph
 
 KINDS = {
     "float32": 0, "float16": 1, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "int16": 7, "int8": 9, "float64": 10, "uint64": 12,
-    "uint32": 15, "uint16": 16, "int4": 17, "resource": 13,
+    "uint32": 15, "uint16": 16, "int4": 17, "resource": 13, "complex64": 8,
 }  # fmt: skip
 
 

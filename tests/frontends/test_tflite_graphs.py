@@ -236,3 +236,27 @@ def test_inputs_and_outputs_have_the_names_of_the_signature(tmp_path: Path) -> N
     graph, _ = load(tmp_path / "m.tflite", dims={}, shapes={})
     assert [v.origin for v in graph.inputs] == ["audio"]
     assert graph.output_names == ["score"]
+
+
+# Spectra ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("points", [(1, 16), (1, 32), (4, 8), (2, 4)])
+@pytest.mark.parametrize("part", ["COMPLEX_ABS", "REAL", "IMAG", "CAST"])
+def test_a_transform_and_a_part_of_it(points: tuple[int, int], part: str, tmp_path: Path) -> None:
+    w = ModelWriter()
+    w.subgraph()
+    bins = points[1] // 2 + 1
+    x, length = (
+        w.tensor(Tensor((3, points[0], 16), "float32"), "x"),
+        w.tensor(Tensor((2,), "int32", data=np.array(points, np.int32)), "n"),
+    )
+    z, y = w.tensor(Tensor((3, points[0], bins), "complex64"), "z"), w.tensor(Tensor((3 * points[0], bins), "float32"), "y")
+    flat = w.tensor(Tensor((3 * points[0], bins), "complex64"), "flat")
+    shape = w.tensor(Tensor((2,), "int32", data=np.array([-1, bins], np.int32)), "shape")
+    w.operator("RFFT2D", [x, length], [z], "Rfft2dOptions", version=1)
+    w.operator("RESHAPE", [z, shape], [flat], version=1)
+    fields: dict[str, object] = {"inDataType": 8, "outDataType": 0} if part == "CAST" else {}
+    w.operator(part, [flat], [y], "CastOptions" if part == "CAST" else "", fields, 1)
+    w.graph.inputs, w.graph.outputs = [x], [y]
+    assert_like_litert(w.finish(), tmp_path, [numbers(3, points[0], 16)])

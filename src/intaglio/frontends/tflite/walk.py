@@ -15,7 +15,7 @@ import numpy as np
 
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.onnx.faults import Fault, Problem
-from intaglio.frontends.tflite.container import Model, Operator, Quantisation, Subgraph, Tensor
+from intaglio.frontends.tflite.container import COMPLEX, Model, Operator, Quantisation, Subgraph, Tensor
 from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.types import DType, Quant, TensorType
 from intaglio.ops.base import BadOperator, Op
@@ -24,6 +24,7 @@ _FOLD_LIMIT = 1 << 24
 LARGEST = 1 << 28  # elements of a tensor
 # What numpy says of numbers that a damaged file gives a row: a list that is too short, a length below 0, a scale that overflows.
 _DAMAGE = (ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError, MemoryError, FloatingPointError)
+_OF_COMPLEX = {"RESHAPE", "SQUEEZE", "EXPAND_DIMS", "REAL", "IMAG", "COMPLEX_ABS", "CAST"}
 Row = Callable[["Call"], None]
 ROWS: dict[str, Row] = {}
 
@@ -84,6 +85,8 @@ class Walk:
         for operator in graph.operators:
             where = f"{self.model.file}, operator {operator.index + 1} of {len(graph.operators)}"
             try:
+                if operator.op not in _OF_COMPLEX and any(i >= 0 and graph.tensors[i].kind == COMPLEX for i in operator.inputs):
+                    raise Fault("unsupported-type", "this operator on complex numbers is not supported")
                 if operator.op.startswith("CUSTOM") and operator.op not in ROWS:
                     raise Fault(
                         "unsupported-operator",

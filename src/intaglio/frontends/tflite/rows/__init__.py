@@ -9,10 +9,12 @@ from intaglio.frontends.tflite.rows import (
     recurrent,
     reduction,
     shaping,
+    spectrum,
     svdf,
     variables,
 )
 
 __all__ = [
-    "control", "convolution", "elementwise", "indexing", "products", "recurrent", "reduction", "shaping", "svdf", "variables",
+    "control", "convolution", "elementwise", "indexing", "products", "recurrent", "reduction", "shaping", "spectrum",
+    "svdf", "variables",
 ]  # fmt: skip

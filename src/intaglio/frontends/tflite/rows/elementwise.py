@@ -10,6 +10,7 @@ from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.container import Quantisation
 from intaglio.frontends.tflite.rows.activation import activate, bounds
 from intaglio.frontends.tflite.rows.functions import quantised_function
+from intaglio.frontends.tflite.rows.spectrum import is_complex, part_of
 from intaglio.frontends.tflite.rows.tables import leaky_table
 from intaglio.frontends.tflite.walk import Call, constant, importer
 from intaglio.ir.graph import Value
@@ -291,6 +292,9 @@ def select(call: Call) -> None:
 @importer("CAST")
 def cast(call: Call) -> None:
     to = call.out().dtype
+    if is_complex(call) and to is DType.F32:
+        call.give(part_of(call, call.value(0), 0))
+        return
     if to is None:
         raise Fault("unsupported-type", "a cast to this type is not supported")
     call.give(call.emit(Cast(to), call.value(0)))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.tflite.container import Tensor
+from intaglio.frontends.tflite.container import COMPLEX, Tensor
 from intaglio.frontends.tflite.rows.activation import activate
 from intaglio.frontends.tflite.walk import LARGEST, Call, axis_of, constant, importer
 from intaglio.ir.graph import Array, Value
@@ -56,26 +56,29 @@ def reshape(call: Call) -> None:
         shape = list(call.out().shape)
     if shape.count(-1) > 1 or any(d < -1 for d in shape):
         raise Fault("bad-attribute", f"a reshape to {shape}")
+    pair = _pair(call)
     if -1 in shape:
-        rest = math.prod(d for d in shape if d != -1)
+        rest = math.prod(d for d in (*shape, *pair) if d != -1)
         shape[shape.index(-1)] = x.type.elements // rest if rest else 0
-    call.give(call.emit(Reshape(tuple(shape)), x))
+    call.give(call.emit(Reshape((*shape, *pair)), x))
+
+
+def _pair(call: Call) -> tuple[int, ...]:
+    """The last axis of complex numbers, which the file does not have."""
+    return (2,) if call.tensor(0).kind == COMPLEX else ()
 
 
 @importer("SQUEEZE", "EXPAND_DIMS")
 def other_shape(call: Call) -> None:
-    x = call.value(0)
+    x, pair = call.value(0), _pair(call)
+    shape = list(x.shape[: x.type.rank - len(pair)])
     if call.operator.op == "EXPAND_DIMS":
-        axis = int(call.known(1, "axis").reshape(-1)[0])
-        if not -x.type.rank - 1 <= axis <= x.type.rank:
-            raise Fault("bad-attribute", f"axis {axis} of {list(x.shape)}")
-        shape = list(x.shape)
-        shape.insert(axis % (x.type.rank + 1), 1)
+        shape.insert(axis_of(int(call.known(1, "axis").reshape(-1)[0]), len(shape) + 1), 1)
     else:
         o = call.options
-        axes = [axis_of(int(o.SqueezeDims(i)), x.type.rank) for i in range(o.SqueezeDimsLength())]
-        shape = [d for n, d in enumerate(x.shape) if not (n in axes if axes else d == 1)]
-    call.give(call.emit(Reshape(tuple(shape)), x))
+        axes = [axis_of(int(o.SqueezeDims(i)), len(shape)) for i in range(o.SqueezeDimsLength())]
+        shape = [d for n, d in enumerate(shape) if not (n in axes if axes else d == 1)]
+    call.give(call.emit(Reshape((*shape, *pair)), x))
 
 
 @importer("DENSIFY")
