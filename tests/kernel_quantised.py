@@ -6,6 +6,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.ops.detection import SelectBoxes
 from intaglio.ops.fixed_point import quantize_multiplier
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul, QMul, Requantize
@@ -30,6 +31,11 @@ def image(*shape: int, dtype: type = np.int8) -> Array:
 
 def short(*shape: int) -> Array:
     return whole(*shape, low=-32768, high=32767, dtype=np.int16)
+
+
+def boxes(count: int) -> Array:
+    corner = np.abs(real(count, 2))
+    return np.concatenate([corner, corner + np.abs(real(count, 2))], 1).astype(np.float32)
 
 
 def scales(count: int) -> tuple[Array, Array]:
@@ -66,6 +72,8 @@ def qlstm(gates: int, bits: int = -12, clip: int = 0, time_major: bool = False) 
 
 
 QUANTISED: dict[str, Case] = {
+    "select_boxes": case(SelectBoxes(6, 0.1, 0.2), boxes(40), np.abs(real(40))),
+    "select_boxes with free places": case(SelectBoxes(9, 0.9, 0.01), boxes(12), np.abs(real(12))),
     "lift": case(Lift(3, 8, _M, _S), image(40)),
     "qdiv": case(QDiv(3, -128, _BIG, _UP, 4), image(3, 40), image(40)),
     "qdiv of i16": case(QDiv(0, 0, _M, _S + 9, 0, -32768, 32767, DType.I16), short(4, 9), np.maximum(short(9), 1)),

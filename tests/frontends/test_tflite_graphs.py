@@ -260,3 +260,40 @@ def test_a_transform_and_a_part_of_it(points: tuple[int, int], part: str, tmp_pa
     w.operator(part, [flat], [y], "CastOptions" if part == "CAST" else "", fields, 1)
     w.graph.inputs, w.graph.outputs = [x], [y]
     assert_like_litert(w.finish(), tmp_path, [numbers(3, points[0], 16)])
+
+
+# Detection --------------------------------------------------------------------------------------------------------------
+
+
+def detector(**other: object) -> bytes:
+    from flatbuffers import flexbuffers
+
+    rng = np.random.default_rng(3)
+    w = ModelWriter()
+    w.subgraph()
+    anchors = np.concatenate([rng.random((30, 2)), rng.random((30, 2)) * 0.4 + 0.1], 1).astype(np.float32)
+    ins = [Tensor((1, 30, 4), "float32"), Tensor((1, 30, 4), "float32"), Tensor((30, 4), "float32", data=anchors)]
+    outs = [Tensor((1, 8, 4), "float32"), Tensor((1, 8), "float32"), Tensor((1, 8), "float32"), Tensor((1,), "float32")]
+    places = [w.tensor(t, f"in{n}") for n, t in enumerate(ins)]
+    w.graph.outputs = [w.tensor(t, f"out{n}") for n, t in enumerate(outs)]
+    w.graph.inputs = places[:2]
+    w.operator("CUSTOM", places, w.graph.outputs, version=1)
+    w.model.operatorCodes[0].customCode = "TFLite_Detection_PostProcess"
+    fields = {
+        "max_detections": 8, "max_classes_per_detection": 1, "detections_per_class": 100, "use_regular_nms": False,
+        "nms_score_threshold": 0.3, "nms_iou_threshold": 0.4, "num_classes": 3, "y_scale": 10.0, "x_scale": 10.0, "h_scale": 5.0,
+        "w_scale": 5.0, **other,
+    }  # fmt: skip
+    w.graph.operators[0].customOptions = np.frombuffer(bytes(flexbuffers.Dumps(fields)), np.uint8)
+    return w.finish()
+
+
+def test_detections_are_the_best_boxes_that_do_not_overlap(tmp_path: Path) -> None:
+    scores = np.random.default_rng(4).random((1, 30, 4)).astype(np.float32)
+    assert_like_litert(detector(), tmp_path, [numbers(1, 30, 4), scores])
+
+
+def test_suppression_class_by_class_is_told(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(detector(use_regular_nms=True))
+    with pytest.raises(ModelError, match="class by class"):
+        load(tmp_path / "m.tflite", dims={}, shapes={})

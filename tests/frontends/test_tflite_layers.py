@@ -223,3 +223,11 @@ def test_a_convolution_of_volumes(padding: int, tmp_path: Path) -> None:
     ins = [Tensor(shape, "float32"), weights((2, 3, 3, 2, 4), "float32"), bias(4, "float32")]
     data = one_operator("CONV_3D", ins, Tensor(out, "float32"), "Conv3DOptions", fields, 1)
     assert_like_litert(data, tmp_path, [numbers(shape, "float32")])
+
+
+@pytest.mark.parametrize("scale", [0.051, 0.07, 0.0333, 0.2])
+def test_bytes_are_joined_in_the_steps_of_the_result(scale: float, tmp_path: Path) -> None:
+    ins = [Tensor((1, 256), "uint8", 0.05, 120), Tensor((1, 256), "uint8", scale, 99)]
+    data = one_operator("CONCATENATION", ins, Tensor((1, 512), "uint8", 0.06, 131), "ConcatenationOptions", {"axis": 1}, 1)
+    every = np.arange(256).astype(np.uint8).reshape(1, 256)
+    assert_like_litert(data, tmp_path, [every, every])

@@ -3,6 +3,7 @@
 from intaglio.kernels import (
     contract,
     conv,
+    detection,
     elementwise,
     hybrid,
     index,
@@ -29,5 +30,6 @@ from intaglio.kernels.program import Program
 __all__ = ["Program", "lower"]
 _BUILDERS = (  # importing registers; the fast path of an operator stands before the general one
     window, conv, window_general, matmul, elementwise, movement, reduce, normalize, index, resample, integer_conv, integer_window,
-    quantised, quantised_real, quantised_recurrent, quantised_rows, quantised_expressions, hybrid, sample, recurrent, contract,
+    quantised, quantised_real, quantised_recurrent, quantised_rows, quantised_expressions, detection, hybrid,
+    sample, recurrent, contract,
 )  # fmt: skip

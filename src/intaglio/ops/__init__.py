@@ -69,6 +69,7 @@ from intaglio.ops.convert import (
     Dequantize,
     Quantize,
 )
+from intaglio.ops.detection import SelectBoxes
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 from intaglio.ops.index import (
@@ -283,6 +284,7 @@ __all__ = [
     "ScatterElements",
     "ScatterNd",
     "Select",
+    "SelectBoxes",
     "Selu",
     "ShiftLeft",
     "ShiftRight",

@@ -59,6 +59,7 @@ class Operator:
     outputs: tuple[int, ...]
     options: Any  # the generated class of its options, or None
     intermediates: tuple[int, ...] = ()  # tensors that only carry quantisation, of an LSTM
+    custom: bytes = b""  # options of a custom operator
 
 
 class WrongOptions(Fault, AttributeError):
@@ -188,7 +189,9 @@ class _Reader:
         inputs = self._indices(o.InputsLength(), o.Inputs, tensors, where)
         outputs = self._indices(o.OutputsLength(), o.Outputs, tensors, where)
         between = self._indices(o.IntermediatesLength(), o.Intermediates, tensors, where)
-        return Operator(i, op, code.Version(), inputs, outputs, self._options(o), between)
+        length = self._count(o.CustomOptionsLength(), "bytes of options") if op.startswith("CUSTOM") else 0
+        custom = bytes(o.CustomOptions(j) for j in range(length))
+        return Operator(i, op, code.Version(), inputs, outputs, self._options(o), between, custom)
 
     def _options(self, o: Any) -> Any:
         table, kind = o.BuiltinOptions(), o.BuiltinOptionsType()

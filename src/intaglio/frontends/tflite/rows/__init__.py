@@ -3,6 +3,7 @@
 from intaglio.frontends.tflite.rows import (
     control,
     convolution,
+    detection,
     elementwise,
     indexing,
     products,
@@ -15,6 +16,6 @@ from intaglio.frontends.tflite.rows import (
 )
 
 __all__ = [
-    "control", "convolution", "elementwise", "indexing", "products", "recurrent", "reduction", "shaping", "spectrum",
+    "control", "convolution", "detection", "elementwise", "indexing", "products", "recurrent", "reduction", "shaping", "spectrum",
     "svdf", "variables",
 ]  # fmt: skip

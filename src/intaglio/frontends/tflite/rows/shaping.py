@@ -24,7 +24,7 @@ from intaglio.ops import (
     Transpose,
 )  # fmt: skip
 from intaglio.ops.fixed_point import quantize_multiplier
-from intaglio.ops.quantised import Requantize
+from intaglio.ops.quantised import Lookup, Requantize
 from intaglio.ops.quantised_rows import QResize
 from intaglio.ops.quantised_tables import ResizeBytes
 
@@ -213,9 +213,21 @@ def concatenation(call: Call) -> None:
     o, out = call.options, call.out()
     values = [call.value(n) for n in range(len(call.operator.inputs))]
     if values[0].dtype in (DType.I8, DType.U8):  # 16-bit numbers are joined as they are
-        values = [to_quant(call, v, call.tensor(n), out) for n, v in enumerate(values)]
+        rescaled = to_quant if values[0].dtype is DType.I8 else _by_table
+        values = [rescaled(call, v, call.tensor(n), out) for n, v in enumerate(values)]
     axis = axis_of(o.Axis(), values[0].type.rank)
     call.give(activate(call, call.emit(Concat(axis), *values), 0 if values[0].dtype in _QUANTISED else o.FusedActivationFunction()))
+
+
+def _by_table(call: Call, value: Value, source: Tensor, out: Tensor) -> Value:
+    """Bytes in the quantisation of the result: LiteRT joins them through float."""
+    if source.quant is None or out.quant is None or call.quant(source) == call.quant(out):
+        return value
+    (x_scale, x_zero), (y_scale, y_zero) = call.quant(source), call.quant(out)
+    scale = np.float32(x_scale) * (np.float32(1.0) / np.float32(y_scale))
+    real = np.arange(256, dtype=np.float32) * scale + np.float32(-x_zero) * scale
+    table = np.clip(np.sign(real) * np.floor(np.abs(real) + np.float32(0.5)) + y_zero, 0, 255)
+    return call.emit(Lookup(), value, constant(table.astype(np.uint8)))
 
 
 @importer("PACK")
