@@ -32,6 +32,8 @@ def rfft2d(call: Call) -> None:
     x, asked = call.value(0), [int(d) for d in call.known(1, "length").reshape(-1)]
     if x.type.rank < 2 or x.dtype is not DType.F32 or len(asked) != 2 or min(asked) < 1:
         raise Fault("bad-attribute", f"a transform of {x.dtype.value}{list(x.shape)} in {asked} points")
+    if call.out().kind != COMPLEX:
+        raise Fault("bad-tensor", "its result is not of complex numbers", "the file is damaged")
     if max(asked) > MOST_POINTS:
         raise Fault("unsupported-operator", f"a transform of {asked} points is too large", "use shorter windows")
     rows, points = asked
