@@ -17,6 +17,7 @@ LAYERS = [
     {"ops"},
     {"targets"},
     {"frontends", "passes", "kernels", "memory"},
+    {"quantize"},
     {"package"},
     {"run"},
     {"report"},

@@ -5,13 +5,16 @@ Each stage takes and returns plain data, can be the last one (`stop_after`), and
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from intaglio.errors import UserError, quoted
 from intaglio.frontends.reading import Source, read_source
 from intaglio.ir.files import write_ir
-from intaglio.ir.graph import Graph
+from intaglio.ir.graph import Array, Graph
 from intaglio.ir.text import print_graph
 from intaglio.kernels import lower
 from intaglio.kernels.program import Program
@@ -22,13 +25,14 @@ from intaglio.package.folder import check_output, fresh_folder, writing
 from intaglio.package.manifest import write_manifest
 from intaglio.package.source import keep_model
 from intaglio.package.write import Origin, write_project
-from intaglio.passes import optimise
+from intaglio.passes import optimise, prepare
 from intaglio.passes.absorb import absorb_quantisation
+from intaglio.quantize.settings import Account, silent
 from intaglio.run.build import BuildOptions, build_project
 from intaglio.run.expect import expected_vectors, tool_versions
 from intaglio.run.package import Package
 from intaglio.run.toolchains import find_toolchain
-from intaglio.stages import STAGES, Request, Watch, stage_index
+from intaglio.stages import STAGES, WEIGHT_SCHEMES, Quantization, Request, Watch, stage_index
 from intaglio.targets.target import Target, find_target
 from intaglio.version import __version__
 
@@ -45,6 +49,12 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         for text in notes:
             watch.note(text)
     target = find_target(request.target or graph.target or "host")
+    account = None
+    if request.quantize is not None:
+        if done > stage_index("import"):
+            hint = "quantise the model itself, or an IR file of the stage `import`"
+            raise UserError("bad-option", f"`{request.model.name}` is past the stage `import`", hint=hint)
+        graph, account = quantized(graph, target, request.quantize, watch)
     if last >= stage_index("package"):
         check_output(request.output, force=request.force)
         if request.archive:
@@ -79,10 +89,35 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         return _write_ir(graph, request)
 
     watch.stage("package")
-    return _package(program, source, target, request, watch)
+    return _package(program, source, target, request, watch, account)
 
 
-def _package(program: Program, source: Source, target: Target, request: Request, watch: Watch) -> Package:
+def quantized(graph: Graph, target: Target, how: Quantization, watch: Watch) -> tuple[Graph, Account | None]:
+    """The float graph on integers, by the calibration data; or with small weights alone."""
+    from intaglio.quantize import quantize
+    from intaglio.run.calibration import random_samples, read_samples, samples_of
+
+    watch.stage("quantize")
+    if how.settings is None:
+        from intaglio.passes.weights import narrow_weights
+
+        return narrow_weights(prepare(graph, target), how.scheme), None
+    graph = prepare(graph, target)
+    if how.data is not None:
+        samples = samples_of(dict(how.data), graph, "the calibration data")
+    elif how.calibrate is not None:
+        samples = read_samples(how.calibrate, graph)
+    else:
+        watch.note("warning: no calibration data (`--calibrate`): ranges come from random inputs, which are rarely like real ones")
+        samples = random_samples(graph)
+    made, account = quantize(
+        graph, samples, how.settings, random_data=how.calibrate is None and how.data is None, progress=watch.progress or silent
+    )
+    watch.account(account)
+    return made, account
+
+
+def _package(program: Program, source: Source, target: Target, request: Request, watch: Watch, account: Account | None) -> Package:
     graph = program.graph
     toolchain = find_toolchain(request.cc, target.arch) if request.stop_after == "build" else None
     with fresh_folder(request.output, force=request.force) as folder:
@@ -91,6 +126,8 @@ def _package(program: Program, source: Source, target: Target, request: Request,
         manifest = write_project(program, target, origin, folder, request.template)
         if not request.library_only:
             write_ir(graph, folder / "ir" / f"{graph.name}.ig")
+            if account is not None:
+                (folder / "ir" / "quantization.json").write_text(json.dumps(account.as_json(), indent=1) + "\n", encoding="utf-8")
             if sum(info.type.bytes for info in (*manifest.inputs, *manifest.outputs)) <= MOST_VECTOR_BYTES:
                 expected_vectors(graph, manifest, folder, watch.note)
             else:
@@ -147,8 +184,14 @@ def compile(
     cc: str | None = None,
     cflags: tuple[str, ...] = (),
     library_only: bool = False,
+    quantize: str | None = None,
+    calibrate: str | Path | Mapping[str, Array] | None = None,
+    **quantization: Any,
 ) -> Package:
-    """Compile a model file into a package; without `output`, into a temporary one that lives as long as the result."""
+    """Compile a model file into a package; without `output`, into a temporary one that lives as long as the result.
+
+    `quantize` is int8, int16x8 or weights; `calibrate` is a file, a folder or arrays by input; further words are the fields of
+    `intaglio.quantize.Settings` (ranges, keep_float, max_error, integer_io, ...)."""
     temporary = None if output is not None else tempfile.TemporaryDirectory(prefix="intaglio-")
     folder = Path(output) if output is not None else Path(temporary.name if temporary else "") / "package"
     request = Request(
@@ -165,6 +208,22 @@ def compile(
         cc=cc,
         cflags=cflags,
         library_only=library_only,
+        quantize=None if quantize is None else quantization_of(quantize, calibrate, **quantization),
     )
     compile_model(request, Watch())
     return Package(folder, temporary)
+
+
+def quantization_of(scheme: str, calibrate: str | Path | Mapping[str, Array] | None, **settings: Any) -> Quantization:
+    """Words about quantisation, checked."""
+    from intaglio.quantize.settings import SCHEMES, Settings
+
+    if scheme not in (*SCHEMES, *WEIGHT_SCHEMES):
+        raise UserError("bad-option", f"there is no quantisation {quoted(scheme)}", hint="int8, int16x8, weights or fp16")
+    if scheme in WEIGHT_SCHEMES:
+        if calibrate is not None or any(settings.values()):
+            raise UserError("bad-option", f"`{scheme}` changes weights alone: it takes no calibration and no other settings")
+        return Quantization(scheme)
+    if isinstance(calibrate, Mapping):
+        return Quantization(scheme, Settings(scheme, **settings), data=calibrate)
+    return Quantization(scheme, Settings(scheme, **settings), None if calibrate is None else Path(calibrate))

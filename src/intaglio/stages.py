@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -11,8 +11,23 @@ from intaglio.errors import UserError, quoted
 
 if TYPE_CHECKING:
     from intaglio.ir.graph import Array
+    from intaglio.quantize.settings import Account, Settings
 
+WEIGHT_SCHEMES = ("weights", "fp16")  # weights are stored small, arithmetic stays in floats
 STAGES = ("import", "optimise", "kernels", "memory", "package", "build")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """How a float model becomes integers: `settings` for int8 and int16x8, nothing but the name for `weights`."""
+
+    scheme: str
+    settings: Settings | None = None
+    calibrate: Path | None = None
+    data: Mapping[str, Array] | None = None  # instead of a file
+
+    def told(self) -> str:
+        return self.scheme if self.settings is None or self.settings.ranges == "auto" else f"{self.scheme},{self.settings.ranges}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +48,7 @@ class Request:
     cc: str | None = None
     cflags: tuple[str, ...] = ()
     constants: dict[str, Array] = field(default_factory=dict)  # inputs fixed to a value, so that shapes may follow from it
+    quantize: Quantization | None = None
     library_only: bool = False  # neither application nor test vectors: for a call from this process
 
     def options(self) -> dict[str, str]:
@@ -42,6 +58,7 @@ class Request:
             "shapes": ";".join(f"{k}={','.join(map(str, v))}" for k, v in sorted(self.shapes.items())),
             "states": ",".join(f"{k}={v}" for k, v in sorted(self.states.items())),
             "disabled": ",".join(sorted(self.disabled)),
+            "quantize": self.quantize.told() if self.quantize is not None else "",
             "template": "edited" if self.template else "",
             "cflags": " ".join(self.cflags),
         }
@@ -67,12 +84,14 @@ class CostRow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Who wants to hear: stages as they start, notes of the front end, files being compiled, rows of `--explain`."""
+    """Who wants to hear: stages as they start, notes of the front end, files being compiled, rows of `--explain`,
+    the account of a quantisation."""
 
     stage: Callable[[str], None] = lambda _: None
     note: Callable[[str], None] = lambda _: None
     progress: Callable[[str, int, int], None] | None = None
     explain: Callable[[list[CostRow]], None] | None = None
+    account: Callable[[Account], None] = lambda _: None
 
 
 def stage_index(stage: str) -> int:

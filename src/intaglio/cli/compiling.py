@@ -8,13 +8,57 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intaglio.cli import options
+from intaglio.cli.quantizing import print_account
 from intaglio.cli.terminal import bytes_text, count_text, note, print_json, print_table, progress_bar
 from intaglio.errors import UserError, quoted
 from intaglio.package.archive import FORMATS
 from intaglio.passes import PASSES
-from intaglio.pipeline import compile_model
+from intaglio.pipeline import compile_model, quantization_of
+from intaglio.quantize.settings import Account
 from intaglio.run.package import Package
-from intaglio.stages import CostRow, Request, Watch, stage_index
+from intaglio.stages import CostRow, Quantization, Request, Watch, stage_index
+
+
+@dataclass(frozen=True, slots=True)
+class Quantizing:
+    """The words about quantisation."""
+
+    quantize: str | None = None
+    weights: str | None = None
+    calibrate: Path | None = None
+    labels: Path | None = None
+    ranges: str = "auto"
+    max_error: float | None = None
+    keep_float: list[str] | None = None
+    keep_int16: list[str] | None = None
+    integer_io: bool = False
+
+    def request(self) -> Quantization | None:
+        if self.weights is not None:
+            if self.weights != "fp16":
+                raise UserError("bad-option", f"there are no weights {quoted(self.weights)}", hint="`--weights fp16`")
+            if self.quantize is not None:
+                raise UserError("bad-option", "`--weights fp16` and `--quantize` exclude each other")
+            return quantization_of("fp16", None)
+        given = [self.calibrate, self.labels, self.max_error, self.keep_float, self.keep_int16]
+        if self.quantize is None:
+            if any(word is not None for word in given) or self.integer_io or self.ranges != "auto":
+                hint = "add `--quantize int8`"
+                raise UserError("bad-option", "calibration data and its options are for quantisation", hint=hint)
+            return None
+        if self.max_error is not None and not self.max_error > 0:
+            raise UserError("bad-option", f"`--max-error {self.max_error}` is not an error", hint="such as 0.05: 5 % of the output")
+        if self.quantize == "weights":
+            return quantization_of("weights", self.calibrate)
+        return quantization_of(
+            self.quantize,
+            self.calibrate,
+            ranges=self.ranges,
+            max_error=self.max_error,
+            keep_float=tuple(self.keep_float or ()),
+            keep_int16=tuple(self.keep_int16 or ()),
+            integer_io=self.integer_io,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +82,54 @@ class Words:
     cc: str | None
     cflags: str | None
     json: bool
+    quantizing: Quantizing
 
 
 def compile_words(words: Words) -> None:
     request = _request(words)
     rows: list[CostRow] = []
+    accounts: list[Account] = []
     start = time.perf_counter()
     with progress_bar() as progress:
         watch = Watch(
-            note=lambda text: note(f"note: {text}"), progress=progress, explain=rows.extend if words.explain else None
+            note=lambda text: note(text if text.startswith("warning:") else f"note: {text}"),
+            progress=progress,
+            explain=rows.extend if words.explain else None,
+            account=accounts.append,
         )
         result = compile_model(request, watch)
     if rows:
         _print_explanation(rows, words.json)
+    if accounts and not words.json:
+        print_account(accounts[0])
     if isinstance(result, Path):
         print_json({"ir": str(result), "stage": words.stop_after}) if words.json else note(f"wrote {result}")
         return
+    accuracy = _accuracy(result, words) if words.quantizing.labels is not None else None
     if words.json:
-        print_json(_summary(result, words))
+        told = {"quantization": accounts[0].as_json()} if accounts else {}
+        print_json({**_summary(result, words), **told, **({"accuracy": accuracy} if accuracy else {})})
     else:
         _print_summary(result, time.perf_counter() - start, words)
+
+
+def _accuracy(package: Package, words: Words) -> dict[str, float]:
+    """Of the package and of the float model, on the calibration data."""
+    from intaglio.cli.running import read_labels
+    from intaglio.run.accuracy import accuracy_of
+    from intaglio.run.calibration import read_samples
+
+    labels, calibrate = words.quantizing.labels, words.quantizing.calibrate
+    assert labels is not None
+    if calibrate is None:
+        raise UserError("bad-option", "`--labels` needs the data they belong to", hint="give it with `--calibrate`")
+    result = accuracy_of(package, lambda graph: read_samples(calibrate, graph), read_labels(labels))
+    if not words.json:
+        note(
+            f"accuracy: {100 * result.package:.2f} % quantized, {100 * result.reference:.2f} % in floating point, "
+            f"on {result.samples} samples"
+        )
+    return {"quantized": result.package, "float": result.reference}
 
 
 def _request(words: Words) -> Request:
@@ -89,6 +161,7 @@ def _request(words: Words) -> Request:
         template=words.template,
         cc=words.cc,
         cflags=cflags,
+        quantize=words.quantizing.request(),
     )
 
 

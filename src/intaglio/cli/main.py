@@ -65,14 +65,42 @@ def compile_command(
     template: Annotated[Optional[Path], typer.Option(metavar="DIR", help="An edited network template.")] = None,
     cc: CcOption = None,
     cflags: Annotated[Optional[str], typer.Option(metavar="FLAGS", help="More flags for the C compiler.")] = None,
+    quantize: Annotated[
+        Optional[str], typer.Option(metavar="Q", help="Make a float model int8, int16x8, or its weights alone: weights.")
+    ] = None,
+    calibrate: Annotated[
+        Optional[Path], typer.Option(metavar="DATA", help="Real inputs for ranges: .npz, .npy, or a folder of them.")
+    ] = None,
+    labels: Annotated[
+        Optional[Path], typer.Option(metavar="L.npy", help="Classes of the calibration data: prints the accuracy.")
+    ] = None,
+    ranges: Annotated[
+        str, typer.Option(metavar="M", help="auto (least error), minmax, percentile, entropy or mse.")
+    ] = "auto",
+    max_error: Annotated[
+        Optional[float], typer.Option(metavar="E", help="Keep layers wide until the outputs' relative error is E.")
+    ] = None,
+    keep_float: Annotated[
+        Optional[list[str]], typer.Option(metavar="LAYER", help="A layer (number, name, or pattern) to leave float.")
+    ] = None,
+    keep_int16: Annotated[
+        Optional[list[str]], typer.Option(metavar="LAYER", help="A layer with 16-bit activations.")
+    ] = None,
+    integer_io: Annotated[
+        bool, typer.Option("--integer-io", help="Inputs and outputs of the C API are integers too.")
+    ] = False,
+    weights: Annotated[Optional[str], typer.Option(metavar="W", help="fp16: store weights in half precision.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Compile a model into a package: C sources, libraries, an application, tests."""
-    from intaglio.cli.compiling import Words, compile_words
+    from intaglio.cli.compiling import Quantizing, Words, compile_words
 
+    quantizing = Quantizing(
+        quantize, weights, calibrate, labels, ranges, max_error, keep_float, keep_int16, integer_io
+    )
     words = Words(
         model, output, target, dim, shape, state, name, stop_after, disable_pass, dump_ir, explain,
-        archive_format if archive else None, force, template, cc, cflags, json,
+        archive_format if archive else None, force, template, cc, cflags, json, quantizing,
     )  # fmt: skip
     compile_words(words)
 

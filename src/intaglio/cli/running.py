@@ -13,7 +13,7 @@ from intaglio.ir.graph import Array
 from intaglio.run.data import read_arrays, write_arrays
 from intaglio.run.package import Package
 from intaglio.run.profile import profile
-from intaglio.run.validate import ValidateOptions, Validation, validate
+from intaglio.run.validate import LayerCheck, ValidateOptions, Validation, validate
 
 
 def run_package(folder: Path, input: Path | None, output: Path | None, steps: bool, json: bool) -> None:
@@ -49,7 +49,7 @@ def validate_package(
     options = ValidateOptions(
         inputs=None if inputs is None else read_arrays(inputs),
         steps=steps,
-        labels=None if labels is None else _labels(labels),
+        labels=None if labels is None else read_labels(labels),
         layers=layers,
         tolerance=tolerance,
         seed=seed,
@@ -63,7 +63,7 @@ def validate_package(
     return 0 if result.ok else 1
 
 
-def _labels(path: Path) -> Array:
+def read_labels(path: Path) -> Array:
     arrays = read_arrays(path)
     if not arrays or any(a.dtype.kind not in "iu" for a in arrays.values()):
         raise UserError("wrong-input", f"{quoted(path.name)} holds no whole numbers", hint="labels are integers, one per sample")
@@ -72,13 +72,19 @@ def _labels(path: Path) -> Array:
     return arrays.get("labels", next(iter(arrays.values())))
 
 
+def _difference(check: LayerCheck) -> str:
+    """In steps of the integers, or relative to the largest float."""
+    c = check.comparison
+    return f"{c.max_abs:.0f} LSB" if check.whole else f"{c.max_rel:.1e}"
+
+
 def print_validation(result: Validation) -> None:
     if result.layers:
         rows = [
-            [c.layer[:28], c.op[:20], c.tensor[:30], f"{c.comparison.max_rel:.1e}", "ok" if c.comparison.ok else "OFF"]
+            [c.layer[:28], c.op[:20], c.tensor[:30], _difference(c), "ok" if c.comparison.ok else "OFF"]
             for c in result.layers
         ]
-        print_table(["layer", "op", "tensor in the model", ">max rel", ""], rows)
+        print_table(["layer", "op", "tensor in the model", ">largest difference", ""], rows)
         compared = len({c.layer for c in result.layers})
         note(f"{compared} of {result.layer_count} layers have a tensor of the model to compare with (others are fused)")
     rows = []
@@ -93,7 +99,11 @@ def print_validation(result: Validation) -> None:
         a = result.accuracy
         print(f"accuracy: {100 * a.package:.2f} % (reference {100 * a.reference:.2f} %) on {result.samples} samples")
     if result.first_bad_layer is not None:
-        print(f"first layer that is off: {result.first_bad_layer}")
+        bad = next(c for c in result.layers if c.layer == result.first_bad_layer and not c.comparison.ok)
+        print(f"first layer that is off: {result.first_bad_layer}, by {_difference(bad)}")
+    for c in result.against_float:
+        sqnr = "exact" if c.sqnr_db is None else f"{c.sqnr_db:.0f} dB"
+        print(f"against the float model: {quoted(c.name)} cosine {c.cosine:.6f}, SQNR {sqnr}, largest difference {c.max_abs:.3g}")
     verdict = "matches" if result.ok else "DOES NOT match"
     print(f"{verdict} {result.reference}, {result.samples} sample(s)")
 

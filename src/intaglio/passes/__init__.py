@@ -33,7 +33,7 @@ _SETTLE = (
     clean.common_subexpressions,
     clean.dead_code,
 )
-PIPELINE = _named(
+PREPARE = _named(
     *_TIDY,
     strength.reduce_strength,
     fold_weights.split_batch_norm,
@@ -59,11 +59,17 @@ PIPELINE = _named(
     *_TIDY,
     strength.reduce_strength,
     *_TIDY,
-    fusion.fuse_epilogue,
-    fusion.fuse_elementwise,
-    clean.dead_code,
 )
+FUSE = _named(fusion.fuse_epilogue, fusion.fuse_elementwise, clean.dead_code)
+PIPELINE = (*PREPARE, *FUSE)
 PASSES: tuple[Pass, ...] = tuple({p.name: p for p in PIPELINE}.values())
+
+
+def prepare(graph: Graph, target: Target) -> Graph:
+    """What `optimise` does before it fuses: the form in which a float model is quantised."""
+    for step in PREPARE:
+        graph = step.run(graph, target)
+    return graph
 
 
 def optimise(
@@ -87,4 +93,4 @@ def optimise(
     return graph
 
 
-__all__ = ["PASSES", "PIPELINE", "Pass", "optimise"]
+__all__ = ["PASSES", "PIPELINE", "Pass", "optimise", "prepare"]

@@ -43,6 +43,7 @@ class LayerCheck:
     source: str
     tensor: str
     comparison: Comparison
+    whole: bool = False  # integers: differences are in steps of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,11 @@ class Validation:
     accuracy: Accuracy | None
     samples: int
     layer_count: int = 0
+    against_float: tuple[Comparison, ...] = ()  # of a package that was quantised here: how far it is from the float model
 
 
 def validate(package: Package, options: ValidateOptions) -> Validation:
+    """A package that was quantised here is compared with its own integers; what the float model says is told beside."""
     manifest = package.manifest
     tensors = tuple(o.name for layer in manifest.layers for o in layer.outputs if o.name) if options.layers else ()
     reference = reference_of(package, tensors)
@@ -83,9 +86,14 @@ def validate(package: Package, options: ValidateOptions) -> Validation:
         rows.append(compare(info.name, got, _stored(want, DType(info.dtype)), DType(info.dtype), options.tolerance))
     checks = _check_layers(package, steps[:1], expected[:1], options) if options.layers else ()
     bad = next((check.layer for check in checks if not check.comparison.ok), None)
-    accuracy = None
+    accuracy: Accuracy | None = None
+    float_rows: tuple[Comparison, ...] = ()
+    baseline = expected
+    if was_quantized(manifest) and (source := float_reference(package)) is not None:
+        baseline = run_steps(source, manifest, steps)
+        float_rows = _against_floats(manifest, results, baseline)
     if options.labels is not None:
-        accuracy = _accuracy(manifest, results, expected, options.labels)
+        accuracy = _accuracy(manifest, results, baseline, options.labels)
     return Validation(
         ok=all(row.ok for row in rows),
         reference=reference.about,
@@ -95,13 +103,42 @@ def validate(package: Package, options: ValidateOptions) -> Validation:
         accuracy=accuracy,
         samples=len(steps),
         layer_count=len(manifest.layers),
+        against_float=float_rows,
     )
+
+
+def was_quantized(manifest: Manifest) -> bool:
+    return bool(manifest.options.get("quantize"))
+
+
+def float_reference(package: Package) -> Reference | None:
+    """The model that a quantised package was made from, where its runtime is here."""
+    source = package.manifest.model.source
+    if source is None or not (package.folder / source).is_file():
+        return None
+    try:
+        return model_reference(package.folder / source, package.manifest)
+    except (ModelError, ToolError):
+        return None
+
+
+def _against_floats(
+    manifest: Manifest, results: list[dict[str, Array]], baseline: list[dict[str, Array]]
+) -> tuple[Comparison, ...]:
+    rows = []
+    for info in manifest.outputs:
+        got = np.stack([r[info.name] for r in results]).astype(np.float32)
+        if info.quant is not None and DType(info.dtype).is_int:
+            got = ((got - info.quant.zero_point[0]) * info.quant.scale[0]).astype(np.float32)
+        want = np.stack([np.asarray(e[info.name]).reshape(info.shape) for e in baseline]).astype(np.float32)
+        rows.append(compare(info.name, got, want, DType.F32, None))
+    return tuple(rows)
 
 
 def reference_of(package: Package, extra: tuple[str, ...] = ()) -> Reference:
     """The model inside the package, run by ONNX Runtime. The package's own IR where there is no model in it, or one
     that ONNX Runtime does not read (an opset that is newer, bf16): the result says which it was."""
-    source = package.manifest.model.source
+    source = None if was_quantized(package.manifest) else package.manifest.model.source
     if source is not None and (package.folder / source).is_file() and not has_bf16(package.manifest):
         try:
             return model_reference(package.folder / source, package.manifest, extra)
@@ -192,7 +229,7 @@ def _check_layers(
             if got is None:
                 continue
             row = compare(info.name, got, _stored(want, DType(info.dtype)), DType(info.dtype), options.tolerance)
-            checks.append(LayerCheck(layer.name, layer.op, layer.source, info.name, row))
+            checks.append(LayerCheck(layer.name, layer.op, layer.source, info.name, row, DType(info.dtype).is_int))
     return tuple(checks)
 
 

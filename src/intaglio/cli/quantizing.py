@@ -1,0 +1,35 @@
+"""The account of a quantisation, for people."""
+
+from __future__ import annotations
+
+from intaglio.cli.terminal import note, print_table
+from intaglio.quantize.settings import Account
+
+_MOST_ROWS = 40
+
+
+def print_account(account: Account) -> None:
+    """A table of layers, the method, and what the outputs lost."""
+    rows = account.layers
+    shown = rows if len(rows) <= _MOST_ROWS else sorted(sorted(rows, key=lambda r: -r.alone)[:_MOST_ROWS], key=lambda r: r.number)
+    if shown:
+        table = [[str(r.number), _short(r.name), r.op[:12], r.stored, f"{r.alone:.2e}", f"{r.accumulated:.2e}"] for r in shown]
+        print_table(["layer", "name", "op", "stored", ">error alone", ">accumulated"], table, stderr=True)
+        if len(shown) < len(rows):
+            note(f"the {len(shown)} layers of {len(rows)} that add the most error; all are in ir/quantization.json")
+    tried = ", ".join(f"{name} {error:.2g}" for name, error in account.tried.items())
+    data = "random inputs" if account.random_data else f"{account.samples} samples"
+    note(f"quantized to {account.scheme} with {data}; ranges by {account.ranges} (error at the outputs: {tried})")
+    done = [f"{account.equalized} pairs of layers equalized"] if account.equalized else []
+    done += [f"{account.corrected} biases corrected"] if account.corrected else []
+    done += [f"{len(account.kept)} layers kept wider"] if account.kept else []
+    if done:
+        note(", ".join(done))
+    for out in account.outputs:
+        note(f"output {out.name}: cosine {out.cosine:.5f}, relative error {out.relative:.3g}, largest difference {out.largest:.3g}")
+    if account.advice:
+        note(account.advice)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 44 else f"...{name[-41:]}"

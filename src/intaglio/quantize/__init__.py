@@ -1,0 +1,205 @@
+"""Post-training quantisation: a float model becomes integers, with an account of what it cost.
+
+    prepared graph -> statistics -> ranges -> Quantize and Dequantize around every layer -> absorb -> integers
+
+The graph with Quantize and Dequantize is evaluated by the same references as everything else, so that every choice (the method for
+ranges, equalisation, bias correction, layers that stay wide) is made by the error it causes at the outputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from intaglio.errors import UserError, quoted
+from intaglio.ir.graph import Array, Graph
+from intaglio.passes.absorb import absorb_quantisation
+from intaglio.quantize.improve import corrected_biases, equalize
+from intaglio.quantize.insert import FLOAT, INT8, INT16, Plan, choose_grids, clone, stored_tensors, with_quantisation
+from intaglio.quantize.layers import Scheme, layer_name, matches, scheme_of
+from intaglio.quantize.sensitivity import sensitivity
+from intaglio.quantize.settings import METHODS, SCHEMES, Account, LayerRow, OutputError, Progress, Settings, silent
+from intaglio.quantize.statistics import Statistics, run_all
+from intaglio.quantize.statistics import observe as look_at
+
+JUDGES = 16  # samples that decide between methods
+
+
+class Quantizer:
+    """One quantisation: the float graph, its statistics, and the best plan so far."""
+
+    def __init__(self, graph: Graph, samples: list[dict[str, Array]], settings: Settings, progress: Progress) -> None:
+        self.settings, self.samples, self.progress = settings, samples, progress
+        self.float = graph
+        self.observe(graph)
+
+    def observe(self, graph: Graph) -> None:
+        self.graph = graph
+        self.scheme: Scheme = scheme_of(graph)
+        if not self.scheme.layers:
+            raise UserError("nothing-to-quantize", "no operator of this model has an integer form")
+        self.statistics: Statistics = look_at(graph, stored_tensors(self.scheme), self.samples, self.progress)
+
+    def build(self, plan: Plan, *, integer_io: bool = False) -> Graph:
+        grids = choose_grids(self.scheme, plan, self.statistics)
+        return with_quantisation(self.scheme, plan, grids, integer_io=integer_io)
+
+    def errors(self, graph: Graph) -> list[OutputError]:
+        """The difference at the outputs, over the samples that judge."""
+        judges = self.samples[:JUDGES]
+        made: list[list[Array]] = []
+        for results in run_all(graph, judges):
+            made.append([results[v.name] if v.data is None else v.data for v in graph.outputs])
+        names = self.float.output_names or [v.origin or v.name for v in self.float.outputs]
+        rows = []
+        for n, value in enumerate(self.graph.outputs):
+            want = np.stack([r[value.name] for r in self.statistics.results[: len(judges)]]).astype(np.float64).reshape(-1)
+            got = np.stack([r[n] for r in made]).astype(np.float64).reshape(-1)
+            rows.append(_error(names[n], want, got))
+        return rows
+
+    def error(self, plan: Plan) -> float:
+        """Of the integers themselves: they round a little differently from Quantize and Dequantize around floats."""
+        integers, _ = absorb_quantisation(self.build(plan), fixed=True)
+        return max((e.relative for e in self.errors(integers)), default=0.0)
+
+
+def _error(name: str, want: Array, got: Array) -> OutputError:
+    size, length = float(np.sqrt(np.sum(want**2))), float(np.sqrt(np.sum(got**2)))
+    difference = float(np.sqrt(np.sum((got - want) ** 2)))
+    cosine = float(np.sum(want * got) / (size * length)) if size > 0 and length > 0 else float(difference == 0.0)
+    return OutputError(name, difference / size if size > 0 else difference, cosine, float(np.abs(got - want).max(initial=0.0)))
+
+
+def quantize(
+    graph: Graph, samples: list[dict[str, Array]], settings: Settings, *, random_data: bool = False, progress: Progress = silent
+) -> tuple[Graph, Account]:
+    """The graph on integers, and what it cost. `graph` is prepared: its batch norms folded, its images NHWC."""
+    _check(graph, settings)
+    work = Quantizer(graph, samples, settings, progress)
+    plan = _first_plan(work)
+    account = Account(settings.scheme, len(samples), random_data, "")
+    plan = _choose_ranges(work, plan, account)
+    plan = _improve(work, plan, account)
+    rows = sensitivity(work.scheme, plan, work.statistics, work.samples, progress) if settings.sensitivity else []
+    if settings.max_error is not None and account.reached > settings.max_error:
+        plan = _widen(work, plan, settings.max_error, rows)
+    final, notes = absorb_quantisation(work.build(plan, integer_io=settings.integer_io), fixed=True)
+    plain, _ = absorb_quantisation(work.build(plan), fixed=True)
+    account.outputs = work.errors(plain)
+    by_name = {n.output.name: layer_name(n) for n in work.scheme.layers}
+    numbers = {n.output.name: number for number, n in enumerate(work.scheme.layers, 1)}
+    account.kept = {by_name[name]: kind for name, kind in plan.stored.items() if name in by_name and kind != plan.default}
+    account.layers = [
+        replace(row, number=numbers[row.name], name=by_name[row.name], stored=plan.stored.get(row.name, plan.default))
+        for row in rows
+    ]
+    account.advice = " ".join([*_advice(account), *notes])
+    return final, account
+
+
+def _check(graph: Graph, settings: Settings) -> None:
+    if settings.scheme not in SCHEMES:
+        raise UserError("bad-option", f"there is no quantisation {quoted(settings.scheme)}", hint="int8, int16x8 or weights")
+    if settings.ranges not in ("auto", *METHODS):
+        hint = "auto, " + ", ".join(METHODS)
+        raise UserError("bad-option", f"there is no method {quoted(settings.ranges)} for ranges", hint=hint)
+    if any(node.op.NAME in ("qconv", "qmatmul", "quantize") for node in graph.nodes):
+        raise UserError("already-quantized", "the model is quantized already", hint="give the float model")
+
+
+def _first_plan(work: Quantizer) -> Plan:
+    settings = work.settings
+    plan = Plan(INT16 if settings.scheme == "int16x8" else INT8)
+    for kind, patterns in ((INT16, settings.keep_int16), (FLOAT, settings.keep_float)):
+        for pattern in patterns:
+            found = [n for number, n in enumerate(work.scheme.layers, 1) if pattern == str(number) or matches(n, pattern)]
+            if not found:
+                names = ", ".join(quoted(layer_name(n)) for n in work.scheme.layers[:4])
+                hint = f"the table that `--quantize` prints has numbers and names: 1 to {len(work.scheme.layers)}; {names}, ..."
+                raise UserError("no-such-layer", f"no layer is named {quoted(pattern)}", hint=hint)
+            plan.stored.update({n.output.name: kind for n in found})
+    return plan
+
+
+def _choose_ranges(work: Quantizer, plan: Plan, account: Account) -> Plan:
+    """The method with the least error; a method that is asked for is measured too."""
+    methods = METHODS if work.settings.ranges == "auto" else (work.settings.ranges,)
+    for n, method in enumerate(methods):
+        work.progress("choosing ranges", n, len(methods))
+        account.tried[method] = work.error(replace(plan, method=method))
+    account.ranges = min(account.tried, key=lambda m: account.tried[m])
+    work.progress("choosing ranges", len(methods), len(methods))
+    return replace(plan, method=account.ranges)
+
+
+def _improve(work: Quantizer, plan: Plan, account: Account) -> Plan:
+    """Equalisation and bias correction, each kept only if the error at the outputs becomes smaller."""
+    account.reached = best = account.tried[account.ranges]
+    if work.settings.equalize:
+        balanced, _ = clone(work.graph)
+        pairs = equalize(balanced, work.statistics)
+        if pairs:
+            old = work.graph, work.scheme, work.statistics
+            work.observe(balanced)
+            error = work.error(plan)
+            account.tried["equalized"] = error
+            if error < best:
+                best, account.equalized = error, pairs
+            else:
+                work.graph, work.scheme, work.statistics = old
+    if work.settings.correct_bias:
+        biases = corrected_biases(work.scheme, plan, work.statistics)
+        corrected = replace(plan, biases=biases)
+        error = work.error(corrected)
+        account.tried["bias corrected"] = error
+        if biases and error < best:
+            best, account.corrected, plan = error, len(biases), corrected
+    account.reached = best
+    return plan
+
+
+def _widen(work: Quantizer, plan: Plan, wanted: float, rows: list[LayerRow]) -> Plan:
+    """The layers that hurt most get 16 bits, then floats, until the error is small enough: as few as it takes."""
+    if not rows:
+        rows = sensitivity(work.scheme, plan, work.statistics, work.samples, work.progress)
+    order = [row.name for row in sorted(rows, key=lambda r: -r.alone) if row.name not in plan.stored]
+    best = np.inf
+    for kind in (INT16, FLOAT):
+        if kind == plan.default:
+            continue
+        count = 1
+        while count <= len(order):
+            trial = replace(plan, stored={**plan.stored, **dict.fromkeys(order[:count], kind)})
+            error = work.error(trial)
+            best = min(best, error)
+            if error <= wanted:
+                return _fewest(work, plan, order, kind, count // 2, count, wanted)
+            if count == len(order):
+                break
+            count = min(count * 2, len(order))
+    hint = f"the least that was reached is {best:.3g}; give more calibration data, or a larger `--max-error`"
+    raise UserError("too-much-error", f"no choice of layers brings the error down to {wanted:.3g}", hint=hint)
+
+
+def _fewest(work: Quantizer, plan: Plan, order: list[str], kind: str, low: int, high: int, wanted: float) -> Plan:
+    """Halving between a count that is too few and one that is enough."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        trial = replace(plan, stored={**plan.stored, **dict.fromkeys(order[:middle], kind)})
+        low, high = (low, middle) if work.error(trial) <= wanted else (middle, high)
+    return replace(plan, stored={**plan.stored, **dict.fromkeys(order[:high], kind)})
+
+
+def _advice(account: Account) -> list[str]:
+    narrow = [row for row in account.layers if row.stored != FLOAT]
+    if not narrow or account.error < 0.01:
+        return []
+    worst = max(narrow, key=lambda row: row.alone)
+    if worst.alone <= 0:
+        return []
+    return [f"layer {worst.number} adds the most error ({worst.alone:.2g} alone): `--keep-float {worst.number}` helps most."]
+
+
+__all__ = ["METHODS", "SCHEMES", "Account", "Settings", "quantize"]

@@ -1,0 +1,87 @@
+"""From the numbers of a tensor to the range that its integers cover."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.ir.types import DType
+
+_BINS, _LEVELS = 2048, 128
+
+
+def range_of(method: str, numbers: Array, low: float, high: float, dtype: DType) -> tuple[float, float]:
+    """The range, 0 included; it never leaves what was seen."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    if low == high or method == "minmax" or numbers.size < 16:
+        return low, high
+    match method:
+        case "percentile":
+            first, last = np.percentile(numbers, (0.005, 99.995))
+        case "entropy":
+            limit = _entropy_limit(numbers)
+            first, last = max(low, -limit), min(high, limit)
+        case "mse":
+            first, last = _least_error(numbers, low, high, dtype)
+        case _:
+            raise AssertionError(method)
+    return max(low, min(float(first), 0.0)), min(high, max(float(last), 0.0))
+
+
+def grid(low: float, high: float, dtype: DType) -> tuple[np.float32, int]:
+    """(scale, zero point): asymmetric in 8 bits, symmetric in 16."""
+    if low == high:
+        low, high = min(low, 0.0), max(high, low + 1.0)
+    info = np.iinfo(dtype.numpy)
+    if dtype is DType.I16:
+        return np.float32(max(max(-low, high) / info.max, 1e-30)), 0
+    scale = np.float32(max((high - low) / 255.0, 1e-30))
+    zero = round(info.min - low / float(scale))
+    return scale, int(min(max(zero, info.min), info.max))
+
+
+def rounded(numbers: Array, scale: np.float32, zero: int, dtype: DType) -> Array:
+    """The numbers as they come back from the grid."""
+    info = np.iinfo(dtype.numpy)
+    steps = np.clip(np.rint(numbers / scale) + zero, info.min, info.max)
+    return np.asarray((steps - zero) * scale, np.float32)
+
+
+def _least_error(numbers: Array, low: float, high: float, dtype: DType) -> tuple[float, float]:
+    """Both ends drawn in together, then each alone, as long as the mean square error shrinks."""
+
+    def error(a: float, b: float) -> float:
+        difference = rounded(numbers, *grid(a, b, dtype), dtype) - numbers
+        return float(np.mean(difference.astype(np.float64) ** 2))
+
+    best = (error(low, high), low, high)
+    for share in np.linspace(0.98, 0.2, 40):
+        for a, b in ((low * share, high * share), (low * share, best[2]), (best[1], high * share)):
+            best = min(best, (error(a, b), a, b))
+    return best[1], best[2]
+
+
+def _entropy_limit(numbers: Array) -> float:
+    """The size beyond which numbers are clipped so that what is left of their distribution loses the least information."""
+    sizes = np.abs(numbers)
+    top = float(sizes.max())
+    counts, _ = np.histogram(sizes, bins=_BINS, range=(0.0, top))
+    counts = counts.astype(np.float64)
+    counts[0] = 0.0 if counts[1:].any() else counts[0]  # a peak at zero says nothing about the range
+    best, limit = np.inf, top
+    for used in range(_LEVELS, _BINS + 1, 16):
+        wanted = counts[:used].copy()
+        wanted[-1] += counts[used:].sum()
+        edges = np.linspace(0, used, _LEVELS + 1).astype(int)
+        sums = np.add.reduceat(counts[:used], edges[:-1])
+        filled = np.add.reduceat((counts[:used] > 0).astype(np.float64), edges[:-1])
+        level = np.repeat(np.where(filled > 0, sums / np.maximum(filled, 1.0), 0.0), np.diff(edges))
+        made = np.where(counts[:used] > 0, level, 0.0)
+        if not wanted.sum() or not made.sum():
+            continue
+        p, q = wanted / wanted.sum(), made / made.sum()
+        both = (p > 0) & (q > 0)
+        divergence = float(np.sum(p[both] * np.log(p[both] / q[both]))) + float(p[(p > 0) & (q == 0)].sum()) * 10.0
+        if divergence < best:
+            best, limit = divergence, top * used / _BINS
+    return limit

@@ -1,0 +1,92 @@
+"""The error that each layer adds: alone, and together with all before it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.ir.types import DType
+from intaglio.ops import Conv, MatMul
+from intaglio.ops.evaluate import evaluate_graph
+from intaglio.quantize.insert import FLOAT, Plan, choose_grids, quantised_weights, with_quantisation
+from intaglio.quantize.layers import Scheme
+from intaglio.quantize.ranges import rounded
+from intaglio.quantize.settings import LayerRow, Progress
+from intaglio.quantize.statistics import Statistics
+
+_SAMPLES = 4
+_WORK = 4_000_000_000  # multiply-adds spent on this, about: fewer samples for larger models
+
+
+def sensitivity(
+    scheme: Scheme, plan: Plan, statistics: Statistics, samples: list[dict[str, Array]], progress: Progress
+) -> list[LayerRow]:
+    """A row per layer that is quantised, named by its result; `stored` is filled in by the caller."""
+    graph = scheme.graph
+    grids = choose_grids(scheme, plan, statistics)
+    whole = with_quantisation(scheme, plan, grids)
+    layers = [n for n in scheme.layers if plan.of(n) != FLOAT]
+    macs = sum(n.op.macs([None if v is None else v.type for v in n.inputs], n.output.type) for n in graph.nodes)
+    chosen = samples[: max(1, min(_SAMPLES, int(_WORK / max(macs * len(layers) / 2, 1))))]
+    alone = np.zeros(len(layers))
+    together = np.zeros(len(layers))
+    for number, sample in enumerate(chosen):
+        exact = {**sample, **evaluate_graph(graph, sample, keep=True)}
+        stored = evaluate_graph(whole, sample, keep=True)
+        for n, layer in enumerate(layers):
+            progress("sensitivity", number * len(layers) + n, len(chosen) * len(layers))
+            shown = _shown(layer, scheme)
+            alone[n] += _alone(graph, layer, shown, exact, grids.of, plan) / len(chosen)
+            together[n] += relative(exact[shown.name], stored.get(f"{shown.name}_r", stored[shown.name])) / len(chosen)
+    progress("sensitivity", 1, 1)
+    return [LayerRow(layer.output.name, layer.op.NAME, "", a, t) for layer, a, t in zip(layers, alone, together, strict=True)]
+
+
+def relative(want: Array, got: Array) -> float:
+    size = float(np.sqrt(np.mean(np.square(want, dtype=np.float64))))
+    difference = float(np.sqrt(np.mean(np.square(got.reshape(want.shape).astype(np.float64) - want))))
+    return difference / size if size > 0 else difference
+
+
+def _shown(layer: Node, scheme: Scheme) -> Value:
+    """The tensor where a layer's result is stored: behind the activation that is fused into it."""
+    value = layer.output
+    readers = scheme.graph.readers()
+    while value in scheme.fused:
+        value = readers[value][0].output
+    return value
+
+
+def _alone(
+    graph: Graph, layer: Node, shown: Value, exact: dict[str, Array], grids: dict[str, tuple[np.float32, int, DType]], plan: Plan
+) -> float:
+    """Round the weights and the result of one layer, compute what depends on it, compare the outputs."""
+    changed: dict[Value, Array] = {}
+    started = False
+    for node in graph.nodes:
+        if node is layer:
+            started = True
+        if not started or (node is not layer and not any(v in changed for v in node.operands())):
+            continue
+        arrays = [None if v is None else _array(v, changed, exact) for v in node.inputs]
+        weights = node.inputs[1] if node is layer and isinstance(node.op, Conv | MatMul) else None
+        if weights is not None and weights.data is not None:
+            integers, scale = quantised_weights(node, weights.data)
+            arrays[1] = (integers.astype(np.float32) * scale).astype(np.float32)
+            if node.output.name in plan.biases:
+                arrays = [arrays[0], arrays[1], plan.biases[node.output.name]]
+        types = [None if v is None else v.type for v in node.inputs]
+        types += [None] * (len(arrays) - len(types))
+        for value, result in zip(node.outputs, node.op.evaluate(arrays, types), strict=True):
+            if value is shown and shown.name in grids:
+                step, zero, dtype = grids[shown.name]
+                result = rounded(result, step, zero, dtype)
+            changed[value] = result
+    errors = [relative(_array(v, {}, exact), changed[v]) for v in graph.outputs if v in changed]
+    return max(errors, default=0.0)
+
+
+def _array(value: Value, changed: dict[Value, Array], exact: dict[str, Array]) -> Array:
+    if value.data is not None:
+        return value.data
+    return changed[value] if value in changed else exact[value.name]

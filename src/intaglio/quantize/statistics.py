@@ -1,0 +1,77 @@
+"""What the tensors of a float model hold: their extremes, a sample of their numbers, means of what goes into products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from intaglio.errors import UserError, quoted
+from intaglio.ir.graph import Array, Graph, Value
+from intaglio.ops import Conv, MatMul
+from intaglio.ops.evaluate import evaluate_graph
+from intaglio.quantize.settings import Progress
+
+_KEPT = 1 << 15  # numbers of one tensor that are looked at
+
+
+@dataclass(slots=True)
+class Tensor:
+    low: float = np.inf
+    high: float = -np.inf
+    numbers: list[Array] = field(default_factory=list)
+    channels: Array | None = None  # largest size per channel (the last axis)
+
+    def sample(self) -> Array:
+        return np.concatenate(self.numbers) if self.numbers else np.zeros(1, np.float32)
+
+
+@dataclass(slots=True)
+class Statistics:
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    means: dict[str, Array] = field(default_factory=dict)  # of what goes into a product
+    results: list[dict[str, Array]] = field(default_factory=list)  # the outputs of the float model, per sample
+
+
+def run_all(graph: Graph, samples: list[dict[str, Array]], *, keep: bool = False) -> Iterator[dict[str, Array]]:
+    """The samples in order, states fed from one to the next."""
+    state = {s.input.name: np.full(s.input.shape, s.fill, s.input.dtype.numpy) for s in graph.states}
+    for sample in samples:
+        given = {**sample, **state}
+        arrays = {**given, **evaluate_graph(graph, given, keep=keep or bool(graph.states))}
+        state = {s.input.name: arrays[s.output.name] for s in graph.states}
+        yield arrays
+
+
+def observe(graph: Graph, values: set[Value], samples: list[dict[str, Array]], progress: Progress) -> Statistics:
+    """Run the float model over the samples by its references."""
+    found = Statistics()
+    names = {v.name for v in values}
+    into = {n.inputs[0].name for n in graph.nodes if isinstance(n.op, Conv | MatMul) and n.inputs[0] is not None}
+    random = np.random.default_rng(0)
+    room = max(_KEPT // len(samples), 256)
+    for done, arrays in enumerate(run_all(graph, samples, keep=True)):
+        progress("calibrating", done, len(samples))
+        for name in sorted(names & arrays.keys()):
+            _look(found.tensors.setdefault(name, Tensor()), arrays[name], room, random, name)
+        for name in sorted(into & arrays.keys()):
+            share = arrays[name].astype(np.float64) / len(samples)
+            found.means[name] = found.means[name] + share if name in found.means else share
+        found.results.append({v.name: arrays[v.name] if v.data is None else v.data for v in graph.outputs})
+    progress("calibrating", len(samples), len(samples))
+    return found
+
+
+def _look(tensor: Tensor, array: Array, room: int, random: np.random.Generator, name: str) -> None:
+    flat = array.reshape(-1)
+    if not flat.size:
+        return
+    if not np.isfinite(flat).all():
+        what = f"the tensor {quoted(name)} is not finite with the calibration data"
+        raise UserError("bad-calibration", what, hint="are the inputs scaled as in training?")
+    tensor.low, tensor.high = min(tensor.low, float(flat.min())), max(tensor.high, float(flat.max()))
+    tensor.numbers.append((flat if flat.size <= room else flat[random.integers(0, flat.size, room)]).astype(np.float32))
+    if array.ndim:
+        largest = np.abs(array).reshape(-1, array.shape[-1]).max(axis=0)
+        tensor.channels = largest if tensor.channels is None else np.maximum(tensor.channels, largest)
