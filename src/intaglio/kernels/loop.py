@@ -311,12 +311,15 @@ INDEX_OUT_OF_RANGE = 1
 ASSERTION_FAILED = 2
 
 
+_TAKEN = ("char", "const", "double", "float", "int", "long", "register", "short", "signed", "static", "unsigned", "void")
+
+
 class Builder:
     """Collects statements; loops and conditions are context managers."""
 
     def __init__(self) -> None:
         self._stack: list[list[Stmt]] = [[]]
-        self._names: dict[str, int] = {}
+        self._names: dict[str, int] = dict.fromkeys(_TAKEN, 1)  # words of C are no names
         self.fallible = False
 
     def fresh(self, stem: str) -> str:
