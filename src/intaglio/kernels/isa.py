@@ -99,6 +99,10 @@ class Isa:
 _AVX2_PRELUDE = """\
 #include <immintrin.h>
 
+/* Numbers of 32 bits have a type of their own: gcc keeps sums in registers then, which it does not with __m256i. */
+typedef int32_t ig_v8i __attribute__((vector_size(32)));
+typedef uint32_t ig_v8u __attribute__((vector_size(32)));
+
 IG_INLINE __m256i ig_first_lanes(int n)
 {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -147,7 +151,7 @@ AVX2 = Isa(
     name="avx2",
     lanes=8,
     float_type="__m256",
-    int_type="__m256i",
+    int_type="ig_v8i",
     mask_type="__m256",
     load="_mm256_loadu_ps(&{0})",
     store="_mm256_storeu_ps(&{0}, {1})",
@@ -174,17 +178,17 @@ AVX2 = Isa(
         "veq": "_mm256_cmp_ps({0}, {1}, _CMP_EQ_OQ)",
         "vne": "_mm256_cmp_ps({0}, {1}, _CMP_NEQ_UQ)",
         "vblend": "_mm256_blendv_ps({2}, {1}, {0})",
-        "vtoint": "_mm256_cvtps_epi32({0})",
-        "vtofloat": "_mm256_cvtepi32_ps({0})",
-        "visplat": "_mm256_set1_epi32({0})",
-        "viadd": "_mm256_add_epi32({0}, {1})",
-        "visub": "_mm256_sub_epi32({0}, {1})",
-        "viand": "_mm256_and_si256({0}, {1})",
-        "vior": "_mm256_or_si256({0}, {1})",
-        "vishl23": "_mm256_slli_epi32({0}, 23)",
-        "vishr23": "_mm256_srli_epi32({0}, 23)",
-        "vasfloat": "_mm256_castsi256_ps({0})",
-        "vasint": "_mm256_castps_si256({0})",
+        "vtoint": "(ig_v8i)_mm256_cvtps_epi32({0})",
+        "vtofloat": "_mm256_cvtepi32_ps((__m256i){0})",
+        "visplat": "(ig_v8i)_mm256_set1_epi32({0})",
+        "viadd": "(ig_v8i)((ig_v8u){0} + (ig_v8u){1})",
+        "visub": "(ig_v8i)((ig_v8u){0} - (ig_v8u){1})",
+        "viand": "({0} & {1})",
+        "vior": "({0} | {1})",
+        "vishl23": "(ig_v8i)((ig_v8u){0} << 23)",
+        "vishr23": "(ig_v8i)((ig_v8u){0} >> 23)",
+        "vasfloat": "(__m256){0}",
+        "vasint": "(ig_v8i){0}",
         "hsum": "ig_hsum({0})",
         "hmax": "ig_hmax({0})",
         "hmin": "ig_hmin({0})",

@@ -153,9 +153,9 @@ IG_INLINE int32_t ig_four_bytes(const void *p)
 }
 
 /* 16 numbers of 32 bits in 16, saturating */
-IG_INLINE __m256i ig_narrow(__m256i a, __m256i b)
+IG_INLINE __m256i ig_narrow(ig_v8i a, ig_v8i b)
 {
-    return _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
+    return _mm256_permute4x64_epi64(_mm256_packs_epi32((__m256i)a, (__m256i)b), 0xd8);
 }
 
 IG_INLINE __m128i ig_bytes_i8(__m256i v)
@@ -176,26 +176,34 @@ IG_INLINE void ig_store_bytes(void *p, __m128i v, size_t n)
 }
 
 /* (a * b + 2^30) >> 31: products of the even and of the odd lanes */
-IG_INLINE __m256i ig_high(__m256i a, __m256i b)
+IG_INLINE ig_v8i ig_high(ig_v8i x, ig_v8i y)
 {
-    const __m256i half = _mm256_set1_epi64x(1 << 30);
+    const __m256i a = (__m256i)x, b = (__m256i)y, half = _mm256_set1_epi64x(1 << 30);
     const __m256i even = _mm256_add_epi64(_mm256_mul_epi32(a, b), half);
     const __m256i odd = _mm256_add_epi64(_mm256_mul_epi32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(b, 32)), half);
-    return _mm256_blend_epi32(_mm256_srli_epi64(even, 31), _mm256_slli_epi64(odd, 1), 0xaa);
+    return (ig_v8i)_mm256_blend_epi32(_mm256_srli_epi64(even, 31), _mm256_slli_epi64(odd, 1), 0xaa);
 }
 
-/* x / 2^n, rounded half away from zero, for any n */
-IG_INLINE __m256i ig_shift_away(__m256i x, __m256i n)
+/* x / 2^n, rounded half away from zero, where x + half does not overflow and n is not 0 */
+IG_INLINE ig_v8i ig_shift_away_quick(ig_v8i x, ig_v8i n, ig_v8i half)
 {
-    const __m256i mask = _mm256_sub_epi32(_mm256_sllv_epi32(_mm256_set1_epi32(1), n), _mm256_set1_epi32(1));
+    return (ig_v8i)_mm256_srav_epi32((__m256i)(x + (half + (x >> 31))), (__m256i)n);
+}
+
+/* the same for any n */
+IG_INLINE ig_v8i ig_shift_away(ig_v8i v, ig_v8i n)
+{
+    const __m256i x = (__m256i)v, one = _mm256_set1_epi32(1);
+    const __m256i mask = _mm256_sub_epi32(_mm256_sllv_epi32(one, (__m256i)n), one);
     const __m256i threshold = _mm256_sub_epi32(_mm256_srli_epi32(mask, 1), _mm256_srai_epi32(x, 31));
     const __m256i up = _mm256_cmpgt_epi32(_mm256_and_si256(x, mask), threshold);
-    return _mm256_sub_epi32(_mm256_srav_epi32(x, n), up);
+    return (ig_v8i)_mm256_sub_epi32(_mm256_srav_epi32(x, (__m256i)n), up);
 }
 
 /* (a * m + 2^(t-1)) >> t: 2^62 keeps the sum positive, so that a logical shift will do */
-IG_INLINE __m256i ig_scale_once(__m256i a, __m256i m, __m256i t)
+IG_INLINE ig_v8i ig_scale_once(ig_v8i x, ig_v8i y, ig_v8i total)
 {
+    const __m256i a = (__m256i)x, m = (__m256i)y, t = (__m256i)total;
     const __m256i base = _mm256_set1_epi64x(INT64_C(1) << 62);
     const __m256i one = _mm256_set1_epi64x(1);
     const __m256i t0 = _mm256_and_si256(t, _mm256_set1_epi64x(0xffff));
@@ -206,7 +214,7 @@ IG_INLINE __m256i ig_scale_once(__m256i a, __m256i m, __m256i t)
     const __m256i odd = _mm256_add_epi64(_mm256_mul_epi32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(m, 32)), half1);
     const __m256i low = _mm256_sub_epi64(_mm256_srlv_epi64(even, t0), _mm256_srlv_epi64(base, t0));
     const __m256i high = _mm256_sub_epi64(_mm256_srlv_epi64(odd, t1), _mm256_srlv_epi64(base, t1));
-    return _mm256_blend_epi32(low, _mm256_slli_epi64(high, 32), 0xaa);
+    return (ig_v8i)_mm256_blend_epi32(low, _mm256_slli_epi64(high, 32), 0xaa);
 }
 """
 
@@ -215,33 +223,43 @@ _LOAD, _LOAD_HALF = (
     "_mm_loadu_si128((const __m128i *)(const void *)&{0})",
 )
 _STORE, _STORE_HALF = "_mm256_storeu_si256((__m256i *)(void *)&{0}, {1})", "_mm_storeu_si128((__m128i *)(void *)&{0}, {1})"
-_WHOLE, _HALF = ("i32x8", "i16x16", "i8x32", "u8x32"), ("i8x16", "u8x16")
+_WHOLE, _HALF = ("i16x16", "i8x32", "u8x32"), ("i8x16", "u8x16")
 _FOUR = ("i16x2", "u8x4", "i8x4")
 _DOT2 = Dot("vdot2", 2, DType.I16, DType.I16, narrow_weights=True)
 
 AVX2_INTEGERS = Integers(
     dots=(Dot("vdot4_pairs", 4, DType.U8, DType.I8, pairs=True), _DOT2),
     taps=2,
-    types={**dict.fromkeys(_WHOLE, "__m256i"), **dict.fromkeys(_HALF, "__m128i"), **dict.fromkeys(_FOUR, "int32_t")},
-    loads={**dict.fromkeys(_WHOLE, _LOAD), **dict.fromkeys(_HALF, _LOAD_HALF), **dict.fromkeys(_FOUR, "ig_four_bytes(&{0})")},
-    stores={**dict.fromkeys(_WHOLE, _STORE), **dict.fromkeys(_HALF, _STORE_HALF)},
+    types={
+        "i32x8": "ig_v8i",
+        **dict.fromkeys(_WHOLE, "__m256i"),
+        **dict.fromkeys(_HALF, "__m128i"),
+        **dict.fromkeys(_FOUR, "int32_t"),
+    },
+    loads={
+        "i32x8": f"(ig_v8i){_LOAD}",
+        **dict.fromkeys(_WHOLE, _LOAD),
+        **dict.fromkeys(_HALF, _LOAD_HALF),
+        **dict.fromkeys(_FOUR, "ig_four_bytes(&{0})"),
+    },
+    stores={"i32x8": _STORE.replace("{1}", "(__m256i){1}"), **dict.fromkeys(_WHOLE, _STORE), **dict.fromkeys(_HALF, _STORE_HALF)},
     prelude=_AVX2_PRELUDE,
     table={
         "vrepeat": "_mm256_set1_epi32({0})",
         "vrepeat_bytes": "_mm256_set1_epi32({0})",
         "vsplat_i16": "_mm256_set1_epi16({0})",
-        "vdot2": "_mm256_add_epi32({0}, _mm256_madd_epi16({1}, {2}))",
-        "vdot4_pairs": "_mm256_add_epi32({0}, _mm256_madd_epi16(_mm256_maddubs_epi16({1}, {2}), _mm256_set1_epi16(1)))",
+        "vdot2": "(ig_v8i)((ig_v8u){0} + (ig_v8u)_mm256_madd_epi16({1}, {2}))",
+        "vdot4_pairs": "(ig_v8i)((ig_v8u){0} + (ig_v8u)_mm256_madd_epi16(_mm256_maddubs_epi16({1}, {2}), _mm256_set1_epi16(1)))",
         "vzip_low": "_mm256_unpacklo_epi16({0}, {1})",
         "vzip_high": "_mm256_unpackhi_epi16({0}, {1})",
         "vwiden_i8": "_mm256_cvtepi8_epi16({0})",
         "vwiden_u8": "_mm256_cvtepu8_epi16({0})",
-        "vwiden_low": "_mm256_cvtepi16_epi32(_mm256_castsi256_si128({0}))",
-        "vwiden_high": "_mm256_cvtepi16_epi32(_mm256_extracti128_si256({0}, 1))",
+        "vwiden_low": "(ig_v8i)_mm256_cvtepi16_epi32(_mm256_castsi256_si128({0}))",
+        "vwiden_high": "(ig_v8i)_mm256_cvtepi16_epi32(_mm256_extracti128_si256({0}, 1))",
         "vflip_i8": "_mm_xor_si128({0}, _mm_set1_epi8(-128))",
         "vflip_u8": "_mm_xor_si128({0}, _mm_set1_epi8(-128))",
         "vnarrow": "ig_narrow({0}, {1})",
-        "vnarrow_zipped": "_mm256_packs_epi32({0}, {1})",
+        "vnarrow_zipped": "_mm256_packs_epi32((__m256i){0}, (__m256i){1})",
         "vadds_i16": "_mm256_adds_epi16({0}, {1})",
         "vadd_i16": "_mm256_add_epi16({0}, {1})",
         "vsub_i16": "_mm256_sub_epi16({0}, {1})",
@@ -251,14 +269,14 @@ AVX2_INTEGERS = Integers(
         "vmax_u8": "_mm_max_epu8({0}, {1})",
         "vbytes_i8": "ig_bytes_i8({0})",
         "vbytes_u8": "ig_bytes_u8({0})",
-        "vimul": "_mm256_mullo_epi32({0}, {1})",
-        "vishift_left": "_mm256_sllv_epi32({0}, {1})",
-        "vishift_right": "_mm256_srav_epi32({0}, {1})",
+        "vimul": "(ig_v8i)((ig_v8u){0} * (ig_v8u){1})",
+        "vishift_left": "(ig_v8i)_mm256_sllv_epi32((__m256i){0}, (__m256i){1})",
+        "vishift_right": "(ig_v8i)_mm256_srav_epi32((__m256i){0}, (__m256i){1})",
         "vhigh": "ig_high({0}, {1})",
         "vshift_away": "ig_shift_away({0}, {1})",
-        "vshift_away_quick": "_mm256_srav_epi32(_mm256_add_epi32({0}, _mm256_add_epi32({2}, _mm256_srai_epi32({0}, 31))), {1})",
+        "vshift_away_quick": "ig_shift_away_quick({0}, {1}, {2})",
         "vscale_once": "ig_scale_once({0}, {1}, {2})",
-        "vtrunc": "_mm256_cvttps_epi32({0})",
+        "vtrunc": "(ig_v8i)_mm256_cvttps_epi32({0})",
     },
 )
 
@@ -271,8 +289,8 @@ AVX2_VNNI_INTEGERS = Integers(
     prelude=AVX2_INTEGERS.prelude,
     table={
         **(AVX2_INTEGERS.table or {}),
-        "vdot2": "_mm256_dpwssd_avx_epi32({0}, {1}, {2})",
-        "vdot4_u8": "_mm256_dpbusd_avx_epi32({0}, {1}, {2})",
+        "vdot2": "(ig_v8i)_mm256_dpwssd_avx_epi32((__m256i){0}, {1}, {2})",
+        "vdot4_u8": "(ig_v8i)_mm256_dpbusd_avx_epi32((__m256i){0}, {1}, {2})",
     },
 )
 
