@@ -7,7 +7,7 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.ops.fixed_point import quantize_multiplier
-from intaglio.ops.quantised import QConv, QMatMul
+from intaglio.ops.quantised import QAdd, QConv, QMatMul, QMul, Requantize
 from kernel_running import Case, case
 
 _RANDOM = np.random.default_rng(7)
@@ -69,6 +69,20 @@ def dense(
     )
 
 
+def qadd(
+    a: tuple[int, ...], b: tuple[int, ...], left: float, right: float, out: float, zeros: tuple[int, int, int] = (3, -7, 9),
+    dtype: type = np.int8, subtract: bool = False, low: int | None = None,
+) -> Case:  # fmt: skip
+    """Factors of both sides and of their sum."""
+    info = np.iinfo(dtype)
+    to = DType.U8 if dtype is np.uint8 else DType.I8
+    op = QAdd(
+        zeros[0], *quantize_multiplier(left), zeros[1], *quantize_multiplier(right), 20, subtract, *quantize_multiplier(out),
+        zeros[2], info.min if low is None else low, info.max, to,
+    )  # fmt: skip
+    return case(op, numbers(*a, dtype=dtype), numbers(*b, dtype=dtype))
+
+
 _SAME = (1, 1, 1, 1)
 INTEGER_TILES: dict[str, Case] = {
     "tiles 1x1": conv((1, 5, 5, 16), 32, (1, 1)),
@@ -124,4 +138,20 @@ INTEGER_TILES: dict[str, Case] = {
     "dense of small weights": dense(7, 24, 16, largest=50),
     "dense in batches": dense(3, 12, 10, batch=(2, 2), transpose=False),
     "dense of a given size": dense(9, 12, 40, using="qmatmul_tiles(tile=2x4)"),
+    "lanes of a sum": qadd((5, 33), (5, 33), 0.5, 0.37, 1.1 / (1 << 20)),
+    "lanes of a sum at the limits": qadd((64,), (64,), 0.5, 0.49999999, 1.9 / (1 << 20), (-128, 127, 0), low=-5),
+    "lanes of a difference of u8": qadd((2, 40), (2, 1), 0.21, 0.5, 1.3 / (1 << 20), (0, 255, 128), np.uint8, True),
+    "lanes of a sum of channels": qadd((3, 20), (20,), 0.5, 0.01, 0.9 / (1 << 20)),
+    "lanes of a sum with a factor over one": qadd((40,), (40,), 1.5, 0.25, 0.3 / (1 << 20)),
+    "lanes of a product": case(QMul(3, -128, *quantize_multiplier(0.011), 4), numbers(3, 21), numbers(3, 21)),
+    "lanes of a product of u8": case(
+        QMul(0, 200, *quantize_multiplier(0.004), 90, low=0, high=255, to=DType.U8),
+        numbers(35, dtype=np.uint8),
+        numbers(1, dtype=np.uint8),
+    ),
+    "lanes requantized": case(Requantize(-128, *quantize_multiplier(0.77), 5), numbers(3, 17)),
+    "lanes requantized up": case(
+        Requantize(100, *quantize_multiplier(3.7), 5, low=0, high=255, to=DType.U8), numbers(300, dtype=np.uint8)
+    ),
+    "lanes requantized to u8": case(Requantize(0, *quantize_multiplier(1.0), 128, low=0, high=255, to=DType.U8), numbers(256)),
 }

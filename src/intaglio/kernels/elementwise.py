@@ -83,7 +83,7 @@ def elementwise(job: Job) -> Lowered:
                 given = [held[n] or k.let(f"v{n}", job.vector.load(b, bases[n] + i)) for n, b in enumerate(buffers)]
                 k.store(y, to + i, apply(k, job.vector, steps, given))
         with k.loop("i", done, last) as i:
-            _one_lane(
+            one_lane(
                 k,
                 steps,
                 buffers,
@@ -98,7 +98,7 @@ def elementwise(job: Job) -> Lowered:
     return job.done(name, about, f"elementwise{lanes}", in_place=True)
 
 
-def _one_lane(k: Builder, steps: tuple[Step, ...], buffers: list[Buffer], places: list[Expr], y: Buffer, to: Expr) -> None:
+def one_lane(k: Builder, steps: tuple[Step, ...], buffers: list[Buffer], places: list[Expr], y: Buffer, to: Expr) -> None:
     given = [k.let(f"v{n}", Load(b, p, Type(b.dtype.value))) for n, (b, p) in enumerate(zip(buffers, places, strict=True))]
     value = apply(k, Lanes.scalar(), steps, given)
     k.store(y, to, cast(value, Type(y.dtype.value)))
