@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Graph
-from intaglio.passes import clean, fold_weights, fusion, layout, movement, recognise, reshapes, strength, transposes
+from intaglio.passes import clean, dead_channels, fold_weights, fusion, layout, movement, recognise, reshapes, strength, transposes
 from intaglio.targets import Target
 
 
@@ -59,6 +59,7 @@ PREPARE = _named(
     *_TIDY,
     strength.reduce_strength,
     *_TIDY,
+    dead_channels.drop_dead_channels,
 )
 FUSE = _named(fusion.fuse_epilogue, fusion.fuse_elementwise, clean.dead_code)
 PIPELINE = (*PREPARE, *FUSE)
