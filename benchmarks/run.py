@@ -2,6 +2,7 @@
 
     make bench                      all models, writes benchmarks/RESULTS.md
     .venv/bin/python benchmarks/run.py --only mobilenet
+    .venv/bin/python benchmarks/run.py --integers           the integer models alone, against LiteRT and OpenVINO
 
 Absolute times say little on a shared machine: each round measures every system in turn, and what counts is the median of the
 ratios per round. Models: the float ONNX ones of ../shared/models where they are, and well-known shapes with random weights.
@@ -21,6 +22,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import integers
 import numpy as np
 import onnx
 from peers import Call, Work, emx, emx_python, onnxruntime, ours
@@ -175,10 +177,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=".", help="models whose name matches")
     parser.add_argument("--without-emx", action="store_true")
+    parser.add_argument("--integers", action="store_true", help="the integer models alone")
     parser.add_argument("--output", type=Path, help="default: benchmarks/RESULTS.md when all models run")
     options = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    results_path = ROOT / "benchmarks" / "RESULTS.md"
+    if options.integers:
+        text = integers.with_section(results_path.read_text(encoding="utf-8"), integers.run(SHARED, BUILD))
+        (options.output or results_path).write_text(text, encoding="utf-8")
+        return
     python = None if options.without_emx else emx_python(BUILD / "emx-venv")
     results: list[Result] = []
     todo = works(options.only)
@@ -188,7 +196,9 @@ def main() -> None:
         ratios = "  ".join(f"{peer} {ratio:.2f}" for peer, ratio in result.ratio.items())
         print(f"[{number}/{len(todo)}] {work.name:26s} {result.ms['intaglio']:9.3f} ms  {ratios}", file=sys.stderr, flush=True)
     text = report(results)
-    where = options.output or (ROOT / "benchmarks" / "RESULTS.md" if options.only == "." else None)
+    if options.only == ".":
+        text = integers.with_section(text, integers.run(SHARED, BUILD))
+    where = options.output or (results_path if options.only == "." else None)
     if where is None:
         print(text)
     else:
