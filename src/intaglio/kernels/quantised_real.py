@@ -33,7 +33,7 @@ def qreal_mean(job: Job) -> Lowered:
         nearest = Op("fn_nearest", (Op("div", (mean, Num(op.y_scale, F32)), F32),), I32)
         k.store(y, at, bounded(k.let("v", Op("add", (nearest, number(op.y_zero)), I32)), op.low, op.high, op.to))
 
-    if op.whole:
+    if op.order == "lanes":
         full = h * w // 4 * 4
         with k.loop("n", 0, n_) as n, k.loop("c", 0, c_) as c:
             lanes = [k.var(f"lane{i}", Num(0.0, F32)) for i in range(4)]
@@ -55,11 +55,15 @@ def qreal_mean(job: Job) -> Lowered:
             count = Num(float(op.kernel[0] * op.kernel[1]), F32) if op.count_include_pad else k.let("count", inside)
             with k.loop("c", 0, c_) as c:
                 total = k.var("total", Num(0.0, F32))
-                with k.loop("j", cols[0], cols[1]) as j:
-                    column = k.var("column", Num(0.0, F32))
-                    with k.loop("i", rows[0], rows[1]) as i:
-                        _add(k, column, _real(x, ((n * h + i) * w + j) * c_ + c, op))
-                    _add(k, total, column)
+                if op.order == "columns":
+                    with k.loop("j", cols[0], cols[1]) as j:
+                        column = k.var("column", Num(0.0, F32))
+                        with k.loop("i", rows[0], rows[1]) as i:
+                            _add(k, column, _real(x, ((n * h + i) * w + j) * c_ + c, op))
+                        _add(k, total, column)
+                else:
+                    with k.loop("i", rows[0], rows[1]) as i, k.loop("j", cols[0], cols[1]) as j:
+                        _add(k, total, _real(x, ((n * h + i) * w + j) * c_ + c, op))
                 store(total, count, ((n * oh_ + oh) * ow_ + ow) * c_ + c)
     about = f"mean of windows {list(op.kernel)} by floats, {list(job.type(0).shape)} -> {list(job.node.output.shape)}"
     return job.done("qreal_mean", about)

@@ -60,6 +60,17 @@ def same_dtype(name: str, *dtypes: DType) -> DType:
     return dtypes[0]
 
 
+NARROW = (DType.I8, DType.F16)
+
+
+def product_dtype(name: str, x: DType, weights: DType, *others: DType) -> DType:
+    """The element type of a product. Weights of f32 products may be stored small, as i8 or f16: each is widened to f32 before it is
+    multiplied. What an i8 means is not the product's matter: a multiplication by the scale of the channel follows."""
+    if x is DType.F32 and weights in NARROW:
+        return same_dtype(name, x, *others)
+    return same_dtype(name, x, weights, *others)
+
+
 @dataclass(frozen=True, slots=True)
 class Chain(Elementwise):
     """Several elementwise operators in one loop: y = chain(x, a, b, steps=[mul(0,1), add(3,2), relu(4)])."""
@@ -111,6 +122,7 @@ def normal_axes(axes: tuple[int, ...], rank: int) -> Shape:
 
 
 __all__ = [
+    "NARROW",
     "REGISTRY",
     "BadOperator",
     "Chain",
@@ -122,6 +134,7 @@ __all__ = [
     "narrow",
     "normal_axes",
     "normal_axis",
+    "product_dtype",
     "same_dtype",
     "widen",
 ]

@@ -1,7 +1,8 @@
 """Convolution and transposed convolution in 1 to 3 spatial dimensions.
 
 Weights are always [O, I/group, k...] (transposed: [I, O/group, k...]). With `layout` NHWC the activations are
-[N, spatial..., C]; the meaning is the same, only the order of axes differs.
+[N, spatial..., C]; the meaning is the same, only the order of axes differs. Weights of f32 activations may be stored as i8 or f16
+(`product_dtype`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import Layout, Shape, TensorType, broadcast_shapes
-from intaglio.ops.base import BadOperator, Op, Step, apply_steps, same_dtype
+from intaglio.ops.base import BadOperator, Op, Step, apply_steps, product_dtype
 from intaglio.ops.numeric import numeric
 
 
@@ -87,7 +88,7 @@ class Conv(Op):
             raise BadOperator("`conv` needs an input and weights")
         x, w = types[0], types[1]
         bias = types[2] if len(types) > 2 else None
-        dtype = same_dtype(self.NAME, *[t.dtype for t in (x, w, bias) if t is not None])
+        dtype = product_dtype(self.NAME, x.dtype, w.dtype, *[bias.dtype] if bias is not None else [])
         if not 3 <= x.rank <= 5 or w.rank != x.rank:
             raise BadOperator(f"`conv` is for 1 to 3 spatial axes, got ranks {x.rank} and {w.rank}")
         n, c, *spatial = channels_first(x.shape, self.layout)
@@ -104,7 +105,7 @@ class Conv(Op):
         bias = arrays[2] if len(arrays) > 2 else None
         assert x is not None
         assert w is not None
-        y = convolve(to_first(x, self.layout), w, self.strides, self.pads, self.dilations, self.group)
+        y = convolve(to_first(x, self.layout), w.astype(x.dtype, copy=False), self.strides, self.pads, self.dilations, self.group)
         if bias is not None:
             y = np.add(y, bias.reshape((1, -1) + (1,) * (y.ndim - 2)))
         y = from_first(y, self.layout)
@@ -190,7 +191,7 @@ class ConvTranspose(Op):
             raise BadOperator("`conv_transpose` needs an input and weights")
         x, w = types[0], types[1]
         bias = types[2] if len(types) > 2 else None
-        dtype = same_dtype(self.NAME, *[t.dtype for t in (x, w, bias) if t is not None])
+        dtype = product_dtype(self.NAME, x.dtype, w.dtype, *[bias.dtype] if bias is not None else [])
         if not 3 <= x.rank <= 5 or w.rank != x.rank:
             raise BadOperator(f"`conv_transpose` is for 1 to 3 spatial axes, got ranks {x.rank} and {w.rank}")
         n, c, *spatial = channels_first(x.shape, self.layout)
@@ -207,7 +208,7 @@ class ConvTranspose(Op):
         bias = arrays[2] if len(arrays) > 2 else None
         assert x is not None
         assert w is not None
-        x = to_first(x, self.layout)
+        x, w = to_first(x, self.layout), w.astype(x.dtype, copy=False)
         rank = x.ndim - 2
         kernel = w.shape[2:]
         out = self.spatial_output(x.shape[2:], kernel)

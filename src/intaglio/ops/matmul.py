@@ -9,7 +9,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import Shape, TensorType, broadcast_shapes
-from intaglio.ops.base import BadOperator, Op, Step, apply_steps, same_dtype
+from intaglio.ops.base import BadOperator, Op, Step, apply_steps, product_dtype, same_dtype
 from intaglio.ops.control import need
 from intaglio.ops.numeric import numeric
 
@@ -18,7 +18,8 @@ from intaglio.ops.numeric import numeric
 class MatMul(Op):
     """matmul(a, b, bias?, *extra) over the last two axes, batch axes broadcast as in numpy.
 
-    The epilogue sees the accumulator (bias added) as operand 0, then `extra`."""
+    The epilogue sees the accumulator (bias added) as operand 0, then `extra`. A right side of i8 or f16 may stand beside a left side
+    of f32 (`product_dtype`)."""
 
     NAME: ClassVar[str] = "matmul"
     transpose_a: bool = False
@@ -30,7 +31,7 @@ class MatMul(Op):
             raise BadOperator("`matmul` needs two matrices")
         a, b = types[0], types[1]
         bias = types[2] if len(types) > 2 else None
-        dtype = same_dtype(self.NAME, *[t.dtype for t in (a, b, bias) if t is not None])
+        dtype = product_dtype(self.NAME, a.dtype, b.dtype, *[bias.dtype] if bias is not None else [])
         if a.rank < 2 or b.rank < 2:
             raise BadOperator(f"`matmul` is for matrices, got ranks {a.rank} and {b.rank}")
         m, k = a.shape[-2:][::-1] if self.transpose_a else a.shape[-2:]
@@ -56,7 +57,7 @@ class MatMul(Op):
         assert a is not None
         assert b is not None
         left = np.swapaxes(a, -1, -2) if self.transpose_a else a
-        right = np.swapaxes(b, -1, -2) if self.transpose_b else b
+        right = (np.swapaxes(b, -1, -2) if self.transpose_b else b).astype(a.dtype, copy=False)
         y = np.matmul(left, right)
         if bias is not None:
             y = np.add(y, bias)

@@ -112,11 +112,14 @@ class MaxPoolIndices(Pool):
 class AveragePool(Pool):
     """The mean of a window. With `count_include_pad` the divisor counts the elements inside of input + `counted_pads`
     (the pads the model declares; `pads` may be larger at the end because of ceil_mode, and that part never counts);
-    without it, only elements of the input count. Empty `counted_pads` means: the same as `pads`."""
+    without it, only elements of the input count. Empty `counted_pads` means: the same as `pads`.
+
+    `columns_first` is for quantised models alone: in which order the model's runtime adds (see quantised_real.py)."""
 
     NAME: ClassVar[str] = "average_pool"
     count_include_pad: bool = False
     counted_pads: tuple[int, ...] = ()
+    columns_first: bool = False
 
     def counts(self, spatial: tuple[int, ...]) -> Array:
         """The divisor of each window, [out...]."""

@@ -1,8 +1,10 @@
-"""LSTM, GRU and RNN with ONNX's operands: x, w, r, b?, sequence_lens?, initial_h?, (initial_c?, p?).
+"""LSTM, GRU and RNN with ONNX's operands: x, w, r, b?, sequence_lens?, initial_h?, (initial_c?, p?), and w_scale?, r_scale?.
 
 Shapes: x [T,N,I], w [D,G*H,I], r [D,G*H,H], b [D,2*G*H], states [D,N,H], y [T,D,N,H], y_h and y_c [D,N,H]; with
 `layout_batch_first` x is [N,T,I], states [N,D,H], y [N,T,D,H]. D is 2 for `bidirectional`.
 `activations`, `alphas` and `betas` have one entry per activation and direction, defaults filled in.
+w and r may be stored as i8 or f16 where x is f32 (`product_dtype`). Scales [D,G*H] multiply the sums of their matrix: with them, i8
+numbers are weights.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType, TensorType
 from intaglio.ops.activation import sigmoid, softplus
-from intaglio.ops.base import BadOperator, Op, same_dtype
+from intaglio.ops.base import BadOperator, Op, product_dtype
 
 ACTIVATIONS = (
     "Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu",
@@ -52,6 +54,21 @@ def activate(name: str, alpha: float, beta: float, x: Array) -> Array:
             raise BadOperator(f"there is no activation `{name}` in a recurrent operator")
 
 
+OPERANDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """The state's weights of one direction, a row per gate and unit, and what its sums are multiplied by."""
+
+    rows: Array
+    scale: Array
+
+    def times(self, h: Array, first: int = 0, last: int | None = None) -> Array:
+        scale = self.scale[first:last] if self.scale.ndim else self.scale
+        return np.multiply(np.matmul(h, self.rows[first:last].T), scale)
+
+
 @dataclass(frozen=True, slots=True)
 class Recurrent(Op):
     """What the three share. `infer` and the walk along time are here, `step` is theirs."""
@@ -73,13 +90,14 @@ class Recurrent(Op):
         return 2 if self.direction == "bidirectional" else 1
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
-        given = [*types, *[None] * (8 - len(types))]
+        given = [*types, *[None] * (OPERANDS - len(types))]
         x, w, r, b, lens = given[:5]
         if x is None or w is None or r is None:
             raise BadOperator(f"`{self.NAME}` needs an input and two weights")
         if self.direction not in ("forward", "reverse", "bidirectional"):
             raise BadOperator(f"`{self.NAME}` has the unknown direction `{self.direction}`")
-        dtype = same_dtype(self.NAME, *[t.dtype for i, t in enumerate(given) if t is not None and i != 4])
+        dtype = product_dtype(self.NAME, x.dtype, w.dtype, *[t.dtype for t in (b, *given[5:]) if t is not None])
+        product_dtype(self.NAME, x.dtype, r.dtype)
         if x.rank != 3 or not dtype.is_float:
             raise BadOperator(f"`{self.NAME}` takes [time, batch, features] of floating point, got {x}")
         batch, time = (x.shape[0], x.shape[1]) if self.layout_batch_first else (x.shape[1], x.shape[0])
@@ -88,7 +106,7 @@ class Recurrent(Op):
         expected = {
             "w": (w, (d, g * h, x.shape[2])), "r": (r, (d, g * h, h)), "b": (b, (d, 2 * g * h)),
             "sequence_lens": (lens, (batch,)), "initial_h": (given[5], state), "initial_c": (given[6], state),
-            "p": (given[7], (d, 3 * h)),
+            "p": (given[7], (d, 3 * h)), "w_scale": (given[8], (d, g * h)), "r_scale": (given[9], (d, g * h)),
         }  # fmt: skip
         for name, (type_, shape) in expected.items():
             if type_ is not None and type_.shape != shape:
@@ -104,7 +122,7 @@ class Recurrent(Op):
         y = (batch, time, d, h) if self.layout_batch_first else (time, d, batch, h)
         return (TensorType(dtype, y), *[TensorType(dtype, state)] * self.STATES)
 
-    def step(self, x: Array, states: list[Array], r: Array, b: Array, p: Array | None, at: int) -> list[Array]:
+    def step(self, x: Array, states: list[Array], r: Matrix, b: Array, p: Array | None, at: int) -> list[Array]:
         """The next states, the output first. `x` is already multiplied by its weights and has the input bias added."""
         raise NotImplementedError(self.NAME)
 
@@ -114,7 +132,7 @@ class Recurrent(Op):
         return activate(self.activations[index], self.alphas[index], self.betas[index], x)
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
-        given = [*arrays, *[None] * (8 - len(arrays))]
+        given = [*arrays, *[None] * (OPERANDS - len(arrays))]
         x, w, r, b, lens = given[:5]
         assert x is not None
         assert w is not None
@@ -127,7 +145,9 @@ class Recurrent(Op):
         finals: list[Array] = [np.zeros((d, batch, h), x.dtype) for _ in range(self.STATES)]
         for k in range(d):
             bias = b[k] if b is not None else np.zeros(2 * g * h, x.dtype)
-            projected = np.add(np.matmul(x, w[k].T), bias[: g * h])
+            w_scale, r_scale = (np.ones((), x.dtype) if s is None else s[k] for s in given[8:])
+            projected = np.add(np.multiply(np.matmul(x, w[k].T.astype(x.dtype)), w_scale), bias[: g * h])
+            weights = Matrix(r[k].astype(x.dtype, copy=False), r_scale)
             states: list[Array] = []
             for i in range(self.STATES):
                 start = given[5 + i]
@@ -143,7 +163,7 @@ class Recurrent(Op):
                 at = at.astype(np.int64)
                 rows = np.arange(batch)
                 p = given[7][k] if given[7] is not None else None
-                after = self.step(projected[at, rows], states, r[k], bias[g * h :], p, k * self.FUNCTIONS)
+                after = self.step(projected[at, rows], states, weights, bias[g * h :], p, k * self.FUNCTIONS)
                 states = [np.where(live[:, None], new, old) for new, old in zip(after, states, strict=True)]
                 y[at[live], k, rows[live]] = after[0][live]
             for i in range(self.STATES):
@@ -170,10 +190,10 @@ class Lstm(Recurrent):
     input_forget: bool = False
     cell_clip: float = math.inf  # TFLite's: of the cell state itself
 
-    def step(self, x: Array, states: list[Array], r: Array, b: Array, p: Array | None, at: int) -> list[Array]:
+    def step(self, x: Array, states: list[Array], r: Matrix, b: Array, p: Array | None, at: int) -> list[Array]:
         h, c = states
         n = self.hidden
-        z = np.add(np.add(x, np.matmul(h, r.T)), b)
+        z = np.add(np.add(x, r.times(h)), b)
         zi, zo, zf, zc = z[:, :n], z[:, n : 2 * n], z[:, 2 * n : 3 * n], z[:, 3 * n :]
         if p is not None:
             zi, zf = np.add(zi, np.multiply(p[:n], c)), np.add(zf, np.multiply(p[2 * n :], c))
@@ -198,15 +218,15 @@ class Gru(Recurrent):
     FUNCTIONS: ClassVar[int] = 2
     linear_before_reset: bool = False
 
-    def step(self, x: Array, states: list[Array], r: Array, b: Array, p: Array | None, at: int) -> list[Array]:
+    def step(self, x: Array, states: list[Array], r: Matrix, b: Array, p: Array | None, at: int) -> list[Array]:
         h = states[0]
         n = self.hidden
-        zr = np.add(np.add(x[:, : 2 * n], np.matmul(h, r[: 2 * n].T)), b[: 2 * n])
+        zr = np.add(np.add(x[:, : 2 * n], r.times(h, 0, 2 * n)), b[: 2 * n])
         z, reset = self.act(at, zr[:, :n]), self.act(at, zr[:, n:])
         if self.linear_before_reset:
-            inner = np.multiply(reset, np.add(np.matmul(h, r[2 * n :].T), b[2 * n :]))
+            inner = np.multiply(reset, np.add(r.times(h, 2 * n), b[2 * n :]))
         else:
-            inner = np.add(np.matmul(np.multiply(reset, h), r[2 * n :].T), b[2 * n :])
+            inner = np.add(r.times(np.multiply(reset, h), 2 * n), b[2 * n :])
         new = self.act(at + 1, np.add(x[:, 2 * n :], inner))
         return [np.add(np.multiply(np.subtract(1, z), new), np.multiply(z, h))]
 
@@ -217,5 +237,5 @@ class Rnn(Recurrent):
 
     NAME: ClassVar[str] = "rnn"
 
-    def step(self, x: Array, states: list[Array], r: Array, b: Array, p: Array | None, at: int) -> list[Array]:
-        return [self.act(at, np.add(np.add(x, np.matmul(states[0], r.T)), b))]
+    def step(self, x: Array, states: list[Array], r: Matrix, b: Array, p: Array | None, at: int) -> list[Array]:
+        return [self.act(at, np.add(np.add(x, r.times(states[0])), b))]

@@ -72,7 +72,8 @@ def fold_scale(graph: Graph, target: Target) -> Graph:
         b = mul(a, s)            y = conv(x, w * s, t)
         y = add(b, t)     ->
 
-    Skipped when `a` has another reader, when the weights are computed, or when the operator has an epilogue already."""
+    Skipped when `a` has another reader, when the weights are computed, or when the operator has an epilogue already. Weights that
+    are stored small (`narrow_weights`) take no factor."""
     edit = Editor(graph)
     readers = count_readers(graph)
     for node in graph.nodes:
@@ -98,7 +99,7 @@ def _fold_into_producer(edit: Editor, node: Node, readers: dict[Value, int]) -> 
         numbers = _per_channel(other, producer)
         if numbers is None or (bias is not None and (bias.data is None or _bias_numbers(bias, producer) is None)):
             continue
-        if isinstance(node.op, Mul) and (weights is None or weights.data is None):
+        if isinstance(node.op, Mul) and (weights is None or weights.data is None or weights.dtype is not value.dtype):
             continue
         if value.dtype not in (DType.F32, DType.F64):
             continue

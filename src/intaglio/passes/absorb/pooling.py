@@ -55,7 +55,8 @@ def _pool(work: Absorber, node: Node, grid: Grid, body: Body, op: AveragePool, r
         if x.dtype not in (DType.I8, DType.U8):
             return None
         whole = op.kernel == image.shape[1:3] and not any(op.pads)
-        window = QRealMean(op.kernel, op.strides, op.pads, op.count_include_pad, whole)
+        order = "rows" if not op.columns_first else "lanes" if whole else "columns"
+        window = QRealMean(op.kernel, op.strides, op.pads, op.count_include_pad, order)
         y = work.emit(_on_grids(window, real, grid, body), [image], node)
     return work.emit(Transpose((0, 3, 1, 2)), [y], node) if first else y
 
@@ -74,7 +75,7 @@ def _reduce(work: Absorber, node: Node, grid: Grid, body: Body, op: Reduce, real
         return None
     first = axes == (2, 3)
     image = work.emit(Transpose((0, 2, 3, 1)), [x], node) if first else x
-    window = QRealMean(image.shape[1:3], whole=True)
+    window = QRealMean(image.shape[1:3], order="lanes")
     y = work.emit(_on_grids(window, real, grid, body), [image], node)
     return work.emit(Reshape(node.output.shape), [y], node)
 

@@ -58,7 +58,7 @@ def average_pool(call: Call) -> Answer:
     include = bool(call.integer("count_include_pad"))
     op = ops.AveragePool(
         tuple(kernel), tuple(strides), tuple(pads), tuple(dilations), count_include_pad=include,
-        counted_pads=tuple(declared) if include and declared != pads else (),
+        counted_pads=tuple(declared) if include and declared != pads else (), columns_first=call.version < 19,
     )  # fmt: skip
     return call.emit(op, x)
 
