@@ -101,7 +101,7 @@ def choose_tile(job: Job, row_lengths: list[int], columns: int, steps: int) -> T
                     time += count * (cycles(rows, block.vectors) * steps + 4.0 * rows * block.vectors + 1.5 * block.vectors + 5)
         return time
 
-    fit = [Tile(r, v) for v in (1, 2, 3, 4, 6, 8) for r in range(1, min(12, max(row_lengths)) + 1) if r * v + v + 2 <= registers]
+    fit = [Tile(r, v) for v in (1, 2, 3, 4, 6, 8) for r in range(1, min(8, max(row_lengths)) + 1) if r * v + v + 2 <= registers]
     return min(fit, key=lambda t: (round(total(t), 2), -t.rows, t.vectors))
 
 

@@ -5,8 +5,9 @@
     acc0_lo = dot2(acc0_lo, lo, w[pair].lo);  acc0_hi = ...         for every output pixel that reads this column
 
 Rows of the window are taken two at a time; what is left of an odd number pairs neighbours in the row. Each zipped column is used by
-all windows that cover it. NEON multiplies and adds one tap at a time without zipping. Fewer channels than a vector has, with
-stride 1, are taken as a flat row: the vector covers several pixels and the weights repeat.
+all windows that cover it. NEON multiplies and adds one tap at a time without zipping. Channels that do not fill vectors, with
+stride 1, are taken as a flat row: a vector covers the end of one pixel and the start of the next, and the weights repeat after as
+many vectors as it takes until channel 0 comes first again (5 vectors for 5 channels).
 
 Input rows wait in a stage (`integer_stage.py`), padding included. Does not apply to several output channels per input channel
 (`integer_conv.py` in groups) or where that does not (`quantised.py`).
@@ -14,6 +15,7 @@ Input rows wait in a stage (`integer_stage.py`), padding included. Does not appl
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +28,7 @@ from intaglio.kernels.integer_scaling import Bytes, Factor, factor_of, i16, i32
 from intaglio.kernels.integer_stage import Stage, stage_of
 from intaglio.kernels.isa import Isa
 from intaglio.kernels.isa_integer import INTEGER_MEANING
-from intaglio.kernels.loop import Buffer, Expr, Load, Op, Type, Var, idx, imin
+from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, Var, idx, imin
 from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.quantised import QConv
 
@@ -53,8 +55,16 @@ def steps_of(kernel: tuple[int, int], at_once: int) -> list[Taps]:
 
 
 def flat_pixels(geo: Geometry, wide: int) -> int:
-    """How many pixels a vector covers."""
-    return wide // geo.channels if geo.strides[1] == 1 and geo.channels < wide and wide % geo.channels == 0 else 1
+    """How many pixels it takes until channel 0 is first in a vector again; 1 where each pixel has vectors of its own."""
+    used = geo.channels / (-(-geo.channels // wide) * wide)
+    return math.lcm(geo.channels, wide) // geo.channels if geo.strides[1] == 1 and used < 0.8 else 1
+
+
+def pixels_of(positions: int, taps: int) -> int:
+    """Output pixels at a time: as even as possible, their sums must stay in registers."""
+    if taps > 100:
+        return 1
+    return min((4, 5, 3, 2, 1), key=lambda p: (-(-positions // p) * p, -(-positions // p)))
 
 
 def lane_order(isa: Isa) -> Array:
@@ -104,13 +114,14 @@ def qdepthwise(job: Job) -> Lowered | None:
         return None
     out = Bytes(isa, op.y_zero, op.low, op.high, op.to)
     stage = stage_of(job, geo, x, DType.I16, op.x_zero, False)
-    pixels = 4 if taps <= 100 else 1
-    _Writer(job, geo, stage, steps, w, first, factor, out, job.writes(), repeat, pixels).image()
+    writer = _Writer(job, geo, stage, steps, w, first, factor, out, job.writes(), repeat, taps)
+    writer.image()
+    pixels = writer.pixels
     kh, kw = original.kernel
     about = (
         f"depthwise qconv {kh}x{kw}, {geo.channels} channels, {original.height}x{original.width} -> "
         f"{original.out_height}x{original.out_width}, stride {original.strides[0]}x{original.strides[1]}, {x.dtype.value}\n"
-        f"{pixels * repeat} pixels x {wide // repeat} channels at a time, weights packed "
+        f"{'a flat row' if repeat > 1 else f'{pixels} pixels'} x {wide} channels at a time, weights packed "
         + ("[block][kh/2][kw][c][2]" if isa.integers.taps == 2 else "[block][kh][kw][c]")
     )
     return job.done(f"qdepthwise{kh}x{kw}_{geo.channels}", about, f"qdepthwise_lanes(pixels={pixels})")
@@ -141,51 +152,62 @@ def _packed(isa: Isa, weights: Array, steps: list[Taps], repeat: int, padded: in
 class _Writer:
     def __init__(
         self, job: Job, geo: Geometry, stage: Stage, steps: list[Taps], w: Buffer, bias: Buffer, factor: Factor, out: Bytes,
-        y: Buffer, repeat: int, pixels: int,
+        y: Buffer, repeat: int, taps: int,
     ) -> None:  # fmt: skip
         self.k, self.isa, self.geo, self.stage, self.steps = job.k, job.isa, geo, stage, steps
         self.w, self.bias, self.factor, self.bytes, self.y = w, bias, factor, out, y
         self.wide = 2 * job.isa.lanes
         self.flat = repeat > 1
         self.at_once = job.isa.integers.taps
-        line = geo.out_width * geo.channels
-        self.positions = -(-line // self.wide) if self.flat else geo.out_width  # vectors (of one block) in an output row
-        self.advance = self.wide if self.flat else geo.strides[1] * geo.channels
-        self.spacing = self.wide if self.flat else geo.channels
-        self.rest = line % self.wide if self.flat else 0  # of the last position, when it is not whole
-        self.pixels = min(pixels, self.positions)
+        self.advance = repeat * geo.channels if self.flat else geo.strides[1] * geo.channels
+        self.spacing = repeat * geo.channels
+        self.pixels = 1 if self.flat else pixels_of(geo.out_width, taps)
 
     def image(self) -> None:
         geo, k, stage = self.geo, self.k, self.stage
         stage.prepare(k)
-        whole, tail = (1, 0) if self.flat else divmod(geo.channels, self.wide)
+        line = geo.out_width * geo.channels
         with k.loop("n", 0, geo.batch) as n, k.loop("stripe", 0, geo.out_height, stage.stripe) as first:
             base = k.let("base", n * (geo.height * geo.width * geo.channels))
             stage.load(k, base, first)
 
-            def rows(block: Expr, count: int) -> None:
+            def rows(block: Expr, start: int, stop: Expr, count: int) -> None:
+                """Positions from `start` to `stop` of a block of channels, in all rows of the stripe."""
                 with k.loop("oh", first, imin(first + stage.stripe, geo.out_height)) as oh:
                     column = block * self.wide
-                    line = k.let("line", stage.place(oh, first, base) + column)
-                    out = k.let("out", (n * geo.out_height + oh) * (geo.out_width * geo.channels) + column)
-                    self._row(line, out, block, count)
+                    place = k.let("line", stage.place(oh, first, base) + column)
+                    out = k.let("out", (n * geo.out_height + oh) * line + column)
+                    self._row(place, out, block, start, stop, count)
 
+            if self.flat:
+                cycle = self.spacing // self.wide  # vectors until the channels repeat
+                vectors, rest = divmod(line, self.wide)
+                with k.loop("block", 0, min(cycle, vectors)) as block:
+                    stop = (idx(vectors + cycle - 1) - block) // cycle
+                    rows(block, 0, idx(vectors) if cycle == 1 else k.let("stop", stop), self.wide)
+                if rest:
+                    with k.block():
+                        rows(idx(vectors % cycle), vectors // cycle, idx(vectors // cycle + 1), rest)
+                return
+            whole, tail = divmod(geo.channels, self.wide)
             with k.loop("block", 0, whole) as block:
-                rows(block, self.wide)
+                rows(block, 0, idx(geo.out_width), self.wide)
             if tail:
                 with k.block():
-                    rows(idx(whole), tail)
+                    rows(idx(whole), 0, idx(geo.out_width), tail)
 
-    def _row(self, line: Expr, out: Expr, block: Expr, count: int) -> None:
+    def _row(self, line: Expr, out: Expr, block: Expr, start: int, stop: Expr, count: int) -> None:
         k = self.k
-        ends = self.positions - (1 if self.rest else 0)
-        full = ends // self.pixels * self.pixels
-        with k.loop("p", 0, full, self.pixels) as p:
+        if not isinstance(stop, Num):
+            with k.loop("p", start, stop) as p:
+                self._tile(p, [count], line, out, block)
+            return
+        full = (int(stop.value) - start) // self.pixels * self.pixels + start
+        with k.loop("p", start, full, self.pixels) as p:
             self._tile(p, [count] * self.pixels, line, out, block)
-        left = [count] * (ends - full) + ([self.rest] if self.rest else [])
-        if left:
+        if full < stop.value:
             with k.block():
-                self._tile(idx(full), left, line, out, block)
+                self._tile(idx(full), [count] * (int(stop.value) - full), line, out, block)
 
     def _tile(self, p: Expr, counts: list[int], line: Expr, out: Expr, block: Expr) -> None:
         k, lanes, geo = self.k, self.isa.lanes, self.geo
@@ -222,5 +244,5 @@ class _Writer:
     def _multiply(self, acc: list[Var], pair: list[Expr], w_at: Expr) -> None:
         for h, part in enumerate(("low", "high")):
             name, at = ("vdot2", w_at + h * self.wide) if self.at_once == 2 else (f"vtap_{part}", w_at)
-            weight = Load(self.w, at, Type("i16", self.wide))
+            weight = self.k.let(f"w_{part}", Load(self.w, at, Type("i16", self.wide)))
             self.k.assign(acc[h], Op(name, (acc[h], pair[h], weight), i32(self.isa)))
