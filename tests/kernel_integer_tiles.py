@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.ir.types import DType
+from intaglio.ir.types import DType, Layout
+from intaglio.ops import MaxPool
 from intaglio.ops.fixed_point import quantize_multiplier
 from intaglio.ops.quantised import QAdd, QConv, QMatMul, QMul, Requantize
+from intaglio.ops.quantised_rows import QAveragePool, QMean, mean_factor
 from kernel_running import Case, case
 
 _RANDOM = np.random.default_rng(7)
@@ -157,4 +159,13 @@ INTEGER_TILES: dict[str, Case] = {
         Requantize(100, *quantize_multiplier(3.7), 5, low=0, high=255, to=DType.U8), numbers(300, dtype=np.uint8)
     ),
     "lanes requantized to u8": case(Requantize(0, *quantize_multiplier(1.0), 128, low=0, high=255, to=DType.U8), numbers(256)),
+    "lanes averaged": case(QAveragePool((3, 3), (2, 2), (1, 1, 1, 1)), numbers(1, 6, 7, 21)),
+    "lanes averaged over all": case(QAveragePool((9, 13), (1, 1), low=-3, high=40), numbers(2, 9, 13, 16)),
+    "lanes averaged of u8": case(QAveragePool((2, 5), (1, 2)), numbers(1, 4, 9, 32, dtype=np.uint8)),
+    "lanes averaged of the lowest": case(QAveragePool((3, 3), (1, 1), _SAME), np.full((1, 4, 4, 16), -128, np.int8)),
+    "bytes pooled": case(MaxPool((3, 3), (2, 2), _SAME, layout=Layout.NHWC), numbers(2, 7, 6, 19)),
+    "bytes pooled with windows of padding": case(MaxPool((2, 2), (2, 2), (2, 2, 2, 2), layout=Layout.NHWC), numbers(1, 4, 4, 16)),
+    "bytes pooled of u8": case(MaxPool((2, 2), (2, 2), (0, 0, 0, 0), layout=Layout.NHWC), numbers(1, 4, 6, 16, dtype=np.uint8)),
+    "lanes of a mean": case(QMean((1, 2), True, 3, *mean_factor(0.02 / 0.015, 20), -4), numbers(2, 4, 5, 23)),
+    "lanes of a sum over an axis": case(QMean((1,), False, -128, *quantize_multiplier(0.011), -4), numbers(2, 30, 16)),
 }

@@ -9,6 +9,7 @@ from intaglio.kernels import (
     index,
     integer_conv,
     integer_elementwise,
+    integer_pool,
     integer_window,
     matmul,
     movement,
@@ -31,6 +32,6 @@ from intaglio.kernels.program import Program
 __all__ = ["Program", "lower"]
 _BUILDERS = (  # importing registers; the fast path of an operator stands before the general one
     window, conv, window_general, matmul, elementwise, movement, reduce, normalize, index, resample, integer_conv,
-    integer_elementwise, integer_window, quantised, quantised_real, quantised_recurrent, quantised_rows, quantised_expressions,
-    detection, hybrid, sample, recurrent, contract,
+    integer_elementwise, integer_pool, integer_window, quantised, quantised_real, quantised_recurrent, quantised_rows,
+    quantised_expressions, detection, hybrid, sample, recurrent, contract,
 )  # fmt: skip

@@ -1,0 +1,167 @@
+"""Pools and means of 8-bit numbers, 16 (or 8) channels at a time.
+
+    average:  sums of 32 bits; trunc((sum +- count / 2) / count) in floats, exact below 2^22
+    max:      bytes as they are
+    mean:     sums of 32 bits, scaled as `integer_scaling.py` does
+
+Windows at the border are cut by the bounds of their loops. The last vector of channels overlaps the one before it. Fewer channels
+than a vector has, windows with holes or of padding alone, and other layouts stay with the plain kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from intaglio.ir.types import Layout
+from intaglio.kernels.integer_conv import BYTES, size_of
+from intaglio.kernels.integer_scaling import Bytes, factor_of, i16, i32, splat, vector
+from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, Var, cast, idx, imax, imin
+from intaglio.kernels.registry import Job, Lowered, lowering
+from intaglio.ops import MaxPool
+from intaglio.ops.base import normal_axes
+from intaglio.ops.quantised_rows import QAveragePool, QMean
+
+MOST_PIXELS = 1 << 13  # of an averaged window: its sum is exact as a float
+HALVES = ("low", "high")
+
+
+def _takes(job: Job, channels: int) -> bool:
+    vectors = bool(job.isa.integers.dots) and job.type(0).dtype in BYTES
+    return vectors and channels >= 2 * job.isa.lanes and job.node.output.type.elements > 0
+
+
+def _all_inside(job: Job, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...]) -> bool:
+    """Does every window have a pixel?"""
+    sizes, outs = job.type(0).shape[1:3], job.node.output.shape[1:3]
+    return all(pads[a] < kernel[a] and (outs[a] - 1) * strides[a] - pads[a] < sizes[a] for a in (0, 1))
+
+
+def _each_vector(job: Job, channels: int, body: Callable[[Expr], None]) -> None:
+    k, wide = job.k, 2 * job.isa.lanes
+    with k.loop("c", 0, channels // wide * wide, wide) as c:
+        body(c)
+    if channels % wide:
+        with k.block():
+            body(idx(channels - wide))
+
+
+def _add(job: Job, sums: list[Var], x: Buffer, at: Expr) -> None:
+    """A vector of bytes onto two of sums."""
+    k, isa = job.k, job.isa
+    loaded = Load(x, at, Type(x.dtype.value, 2 * isa.lanes))
+    wide = k.let("wide", vector(f"vwiden_{x.dtype.value}", i16(isa), loaded))
+    for total, half in zip(sums, HALVES, strict=True):
+        k.assign(total, vector("viadd", i32(isa), total, vector(f"vwiden_{half}", i32(isa), wide)))
+
+
+def _windows(
+    job: Job, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...], body: Callable[..., None],
+) -> None:  # fmt: skip
+    """`body(place of y, rows, columns, place of a pixel)` for every window."""
+    k = job.k
+    n_, h, w, c_ = job.type(0).shape
+    _, oh_, ow_, _ = job.node.output.shape
+    with k.loop("n", 0, n_) as n, k.loop("oh", 0, oh_) as oh, k.loop("ow", 0, ow_) as ow:
+        top, left = k.let("top", oh * strides[0] - pads[0]), k.let("left", ow * strides[1] - pads[1])
+        rows = (k.let("row_first", imax(top, 0)), k.let("row_last", imin(top + kernel[0], h)))
+        cols = (k.let("col_first", imax(left, 0)), k.let("col_last", imin(left + kernel[1], w)))
+        out = k.let("to", ((n * oh_ + oh) * ow_ + ow) * c_)
+        body(out, rows, cols, lambda i, j: ((n * h + i) * w + j) * c_)
+
+
+@lowering(QAveragePool, fast=True)
+def qaverage_pool_lanes(job: Job) -> Lowered | None:
+    op, k, isa = job.node.op, job.k, job.isa
+    assert isinstance(op, QAveragePool)
+    shape = job.type(0).shape
+    if not _takes(job, shape[-1]) or math.prod(op.kernel) > MOST_PIXELS or not _all_inside(job, op.kernel, op.strides, op.pads):
+        return None
+    x, y = job.operand(0, "x"), job.writes()
+    real = Type("f32", isa.lanes)
+    bytes_ = Bytes(isa, 0, op.low, op.high, y.dtype)
+
+    def window(out: Expr, rows: tuple[Expr, Expr], cols: tuple[Expr, Expr], pixel: Callable[[Expr, Expr], Expr]) -> None:
+        count = k.let("count", cast((rows[1] - rows[0]) * (cols[1] - cols[0]), Type("f32")), Type("f32"))
+        half = k.let("half", cast((rows[1] - rows[0]) * (cols[1] - cols[0]) // 2, Type("f32")), Type("f32"))
+        counts = k.let("counts", Op("vsplat", (count,), real))
+        up, down = (k.let(s, Op("vsplat", (v,), real)) for s, v in (("up", half), ("down", Op("neg", (half,), half.type))))
+
+        def channels(c: Expr) -> None:
+            sums = [k.var(f"sum_{half}", splat(isa, 0)) for half in HALVES]
+            with k.loop("i", rows[0], rows[1]) as i, k.loop("j", cols[0], cols[1]) as j:
+                _add(job, sums, x, pixel(i, j) + c)
+            values = []
+            for total in sums:
+                value = k.let("total", Op("vtofloat", (total,), real))
+                positive = Op("vgt", (value, Op("vsplat", (Num(0.0, Type("f32")),), real)), Type("mask", isa.lanes))
+                lifted = Op("vadd", (value, Op("vblend", (positive, up, down), real)), real)
+                values.append(k.let("mean", vector("vtrunc", i32(isa), Op("vdiv", (lifted, counts), real))))
+            bytes_.store(k, y, out + c, 2 * isa.lanes, values)
+
+        _each_vector(job, shape[-1], channels)
+
+    _windows(job, op.kernel, op.strides, op.pads, window)
+    about = f"qaverage_pool {list(op.kernel)}, {list(shape)} -> {list(job.node.output.shape)}, {2 * isa.lanes} channels at a time"
+    return job.done("qaverage_pool", about, f"qaverage_pool(lanes={2 * isa.lanes})")
+
+
+@lowering(MaxPool, fast=True)
+def max_pool_bytes(job: Job) -> Lowered | None:
+    op, k, isa = job.node.op, job.k, job.isa
+    assert isinstance(op, MaxPool)
+    shape = job.type(0).shape
+    if op.layout is not Layout.NHWC or len(shape) != 4 or not _takes(job, shape[-1]) or any(d != 1 for d in op.dilations):
+        return None
+    if not _all_inside(job, op.kernel, op.strides, op.pads):
+        return None
+    x, y = job.operand(0, "x"), job.writes()
+    kind = Type(x.dtype.value, 2 * isa.lanes)
+
+    def window(out: Expr, rows: tuple[Expr, Expr], cols: tuple[Expr, Expr], pixel: Callable[[Expr, Expr], Expr]) -> None:
+        def channels(c: Expr) -> None:
+            top = k.var("top", Load(x, pixel(rows[0], cols[0]) + c, kind))
+            with k.loop("i", rows[0], rows[1]) as i, k.loop("j", cols[0], cols[1]) as j:
+                k.assign(top, Op(f"vmax_{x.dtype.value}", (top, Load(x, pixel(i, j) + c, kind)), kind))
+            k.store(y, out + c, top)
+
+        _each_vector(job, shape[-1], channels)
+
+    _windows(job, op.kernel, op.strides, op.pads, window)
+    about = f"max_pool {list(op.kernel)}, {list(shape)} -> {list(job.node.output.shape)}, {2 * isa.lanes} channels at a time"
+    return job.done("max_pool_bytes", about, f"max_pool_bytes(lanes={2 * isa.lanes})")
+
+
+@lowering(QMean, fast=True)
+def qmean_lanes(job: Job) -> Lowered | None:
+    """Axes side by side with channels behind them: [outer, reduced, channels]."""
+    op, k, isa = job.node.op, job.k, job.isa
+    assert isinstance(op, QMean)
+    shape = job.type(0).shape
+    axes = sorted(normal_axes(op.axes, len(shape)))
+    if not axes or axes != list(range(axes[0], axes[-1] + 1)) or axes[-1] == len(shape) - 1:
+        return None
+    outer, count, channels = math.prod(shape[: axes[0]]), math.prod(shape[a] for a in axes), math.prod(shape[axes[-1] + 1 :])
+    bound = count * size_of(job.type(0).dtype, op.x_zero) if job.type(0).dtype in BYTES else 0
+    if not _takes(job, channels):
+        return None
+    x = job.operand(0, "x")
+    factor = factor_of(job, "twice", np.array([op.multiplier]), np.array([op.shift]), bound, lambda values: values)
+    if factor is None:
+        return None
+    y = job.writes()
+    bytes_ = Bytes(isa, op.y_zero, op.low, op.high, y.dtype)
+    with k.loop("n", 0, outer) as n:
+
+        def body(c: Expr) -> None:
+            sums = [k.var(f"sum_{half}", splat(isa, -count * op.x_zero)) for half in HALVES]
+            with k.loop("i", 0, count) as i:
+                _add(job, sums, x, (n * count + i) * channels + c)
+            constants = factor.constants(k, idx(0))
+            bytes_.store(k, y, n * channels + c, 2 * isa.lanes, [factor.apply(k, total, constants) for total in sums])
+
+        _each_vector(job, channels, body)
+    about = f"qmean over axes {axes}, {list(shape)} -> {list(job.node.output.shape)}, {2 * isa.lanes} channels at a time"
+    return job.done("qmean", about, f"qmean(lanes={2 * isa.lanes})")
