@@ -80,6 +80,7 @@ class Printer:
         self.vector_used: dict[str, None] = {}
         self.vectors = False  # is any vector type used at all?
         self.integers = False
+        self.narrow: dict[str, None] = {}  # small types that are loaded as f32
 
     # Types --------------------------------------------------------------------------------------------------------------
 
@@ -212,6 +213,11 @@ class Printer:
 
     def _vector(self, op: Op) -> tuple[str, int]:
         name = op.op
+        if name == "cast":
+            load = op.args[0]
+            assert isinstance(load, Load) and not load.count and op.type.kind == "f32", f"no vector cast of {load.type}"
+            self.narrow.setdefault(load.type.kind)
+            return f"ig_load_{load.type.kind}(&{load.buffer.name}[{self.expr(load.index)}])", 20
         if name in self.isa.table:
             text = self.isa.table[name]
             level = 0 if text.startswith(("_mm", "ig_")) else 15  # function arguments need no parentheses
@@ -363,6 +369,7 @@ def prelude(program: Program, kernels: Sequence[Kernel] | None = None) -> str:
     ]
     if isa.prelude and printer.vectors:
         parts.append(isa.prelude.rstrip())
+    parts += [isa.narrow[kind].rstrip() for kind in sorted(printer.narrow)]
     if isa.integers.prelude and printer.integers:
         parts.append(isa.integers.prelude.rstrip())
     parts += [_vector_function(name, isa, printer) for name in list(printer.vector_used)]

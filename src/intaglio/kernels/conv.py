@@ -6,7 +6,8 @@ Tiles that touch the left or right border are written out per tap, without the p
 stored and nothing is tested in an inner loop. Window rows above and below the image are skipped by the bounds of their loop.
 
 A 1x1 convolution with stride 1 is a matrix product over all pixels; so is a matmul (`matmul.py`), which shares the tiles.
-Does not apply to layout NCHW, to one or three spatial axes, or to types other than f32: `conv_general.py` takes these.
+Weights may be stored as i8 or f16: they are packed as they are and widened when they are loaded.
+Does not apply to layout NCHW, to one or three spatial axes, or to activations other than f32: `window_general.py` takes these.
 """
 
 from __future__ import annotations
@@ -99,8 +100,7 @@ def conv_nhwc(job: Job) -> Lowered | None:
     tile = parse_tile(job.asked) or choose_tile(job.target, run, geo.columns, e.lanes)
     x = job.operand(0, "x")
     matrices = [
-        np.ascontiguousarray(part.transpose(2, 3, 1, 0)).reshape(-1, geo.columns)
-        for part in np.split(weights.data.astype(np.float32, copy=False), geo.group)
+        np.ascontiguousarray(part.transpose(2, 3, 1, 0)).reshape(-1, geo.columns) for part in np.split(weights.data, geo.group)
     ]
     w = job.packed(np.concatenate([pack_columns(m, tile.vectors, e.lanes) for m in matrices]), "w")
     b: Buffer | None = None

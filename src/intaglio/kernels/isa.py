@@ -11,7 +11,7 @@ hardware that is not here too.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from intaglio.kernels.isa_integer import (
     NO_INTEGERS,
     Integers,
 )
+from intaglio.kernels.isa_narrow import AVX2_NARROW, NEON_NARROW, SSE2_NARROW, VEC4_NARROW
 
 F = np.float32
 
@@ -91,6 +92,7 @@ class Isa:
     table: Mapping[str, str]
     prelude: str
     integers: Integers = NO_INTEGERS
+    narrow: Mapping[str, str] = field(default_factory=dict)  # functions that load i8 and f16 as f32
 
     def with_integers(self, integers: Integers, name: str = "") -> Isa:
         return replace(self, name=name or self.name, integers=integers, table={**self.table, **(integers.table or {})})
@@ -156,6 +158,7 @@ AVX2 = Isa(
     load="_mm256_loadu_ps(&{0})",
     store="_mm256_storeu_ps(&{0}, {1})",
     prelude=_AVX2_PRELUDE,
+    narrow=AVX2_NARROW,
     table={
         "vsplat": "_mm256_set1_ps({0})",
         "vadd": "_mm256_add_ps({0}, {1})",
@@ -246,6 +249,7 @@ VEC4 = Isa(
     load="(ig_v4f)*(const ig_v4f_unaligned *)&{0}",
     store="*(ig_v4f_unaligned *)&{0} = (ig_v4f_unaligned){1}",
     prelude=_VEC4_PRELUDE,
+    narrow=VEC4_NARROW,
     table={
         "vsplat": "(ig_v4f){{{0}, {0}, {0}, {0}}}",
         "vadd": "({0} + {1})",
@@ -329,6 +333,7 @@ NEON = replace(
     VEC4,
     name="neon",
     prelude="#include <arm_neon.h>\n\n" + VEC4.prelude,
+    narrow=NEON_NARROW,
     table={
         **VEC4.table,
         "vfma": "(ig_v4f)vfmaq_f32((float32x4_t){2}, (float32x4_t){0}, (float32x4_t){1})",
@@ -344,6 +349,7 @@ SSE2 = replace(
     VEC4,
     name="sse2",
     prelude="#include <emmintrin.h>\n\n" + VEC4.prelude,
+    narrow=SSE2_NARROW,
     table={
         **VEC4.table,
         "vmin": "(ig_v4f)_mm_min_ps((__m128){0}, (__m128){1})",

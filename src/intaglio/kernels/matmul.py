@@ -51,13 +51,15 @@ def matmul_tiled(job: Job) -> Lowered | None:
     op, node = job.node.op, job.node
     assert isinstance(op, MatMul)
     left, right = job.type(0), job.type(1)
-    if any(t.dtype is not DType.F32 for t in (left, right, node.output.type)) or op.transpose_a or node.output.type.elements == 0:
+    if any(t.dtype is not DType.F32 for t in (left, node.output.type)) or op.transpose_a or node.output.type.elements == 0:
         return None
     depth, columns = left.shape[-1], node.output.shape[-1]
     if depth == 0:
         return None
     weights = node.inputs[1]
     assert weights is not None
+    if right.dtype is not DType.F32 and weights.data is None:
+        return None
     batch = node.output.shape[:-2]
     shared = math.prod(right.shape[:-2]) == 1  # one matrix for all rows
     rows = math.prod(node.output.shape[:-1]) if shared else node.output.shape[-2]
@@ -79,7 +81,7 @@ def matmul_tiled(job: Job) -> Lowered | None:
     packed_now = weights.data is not None
     if weights.data is not None:
         data = weights.data.swapaxes(-1, -2) if op.transpose_b else weights.data
-        matrices = data.astype(np.float32, copy=False).reshape(-1, depth, columns)
+        matrices = data.reshape(-1, depth, columns)
         w = job.packed(np.concatenate([pack_columns(m, tile.vectors, e.lanes) for m in matrices]), "w")
         source: Buffer | None = None
     else:

@@ -4,7 +4,8 @@
     rg    = h R                 a vector times a packed matrix per step
     c, h  = gates(xg[t] + rg)   elementwise, in vectors
 
-Constant f32 weights are packed and run in register tiles; weights that are computed, and doubles, run one lane at a time.
+Constant weights of f32 (stored so, or as i8 or f16) are packed and run in register tiles; weights that are computed, and doubles,
+run one lane at a time. Scales of i8 weights multiply the sums before the bias comes.
 Scratch holds xg, rg, h, c and (for a GRU that resets first) reset * h.
 """
 
@@ -19,15 +20,18 @@ import numpy as np
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
 from intaglio.kernels.conv import TileWriter
-from intaglio.kernels.epilogue import Epilogue
+from intaglio.kernels.epilogue import Epilogue, Extra
 from intaglio.kernels.expressions import ROWS, computed_in
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import INDEX_OUT_OF_RANGE, Buffer, Builder, Expr, Load, Num, Type, cast, either, idx
+from intaglio.kernels.loop import INDEX_OUT_OF_RANGE, Buffer, Builder, Expr, Load, Num, Type, Var, cast, either, idx
 from intaglio.kernels.matmul import matrix_geometry
 from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.kernels.tiles import Accumulators, Tile, blocks_of, choose_tile, pack_columns, pad_vector
-from intaglio.ops import Elu, Gru, HardSigmoid, LeakyRelu, Lstm, Relu, Rnn, Softplus, Softsign, ThresholdedRelu
-from intaglio.ops.recurrent import Recurrent
+from intaglio.ops import Add, Elu, Gru, HardSigmoid, LeakyRelu, Lstm, Mul, Relu, Rnn, Softplus, Softsign, ThresholdedRelu
+from intaglio.ops.base import Step
+from intaglio.ops.recurrent import OPERANDS, Recurrent
+
+_SCALED = (Step(Mul(), (0, 1)), Step(Add(), (3, 2)))  # sum * scale + bias
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,8 @@ class _Product:
     tile: Tile | None
     bias: Buffer | None
     bias_base: int = 0
+    scale: Buffer | None = None
+    scale_base: int = 0
 
 
 class _Cells:
@@ -52,9 +58,9 @@ class _Cells:
         x = job.type(0).shape
         self.batch, self.time = (x[0], x[1]) if op.layout_batch_first else (x[1], x[0])
         self.features, self.hidden, self.gates = x[2], op.hidden, op.GATES
-        given: list[Value | None] = [*node.inputs, *[None] * (8 - len(node.inputs))]
-        self.w, self.r, self.b, self.lens, self.h0, self.c0, self.p = given[1:]
-        weights = [v for v in (self.w, self.r, self.b) if v is not None]
+        given: list[Value | None] = [*node.inputs, *[None] * (OPERANDS - len(node.inputs))]
+        self.w, self.r, self.b, self.lens, self.h0, self.c0, self.p, *self.scales = given[1:]
+        weights = [v for v in (self.w, self.r, self.b, *self.scales) if v is not None]
         self.packed = node.output.dtype is DType.F32 and all(v.data is not None for v in weights)
         self.kind = computed_in(node.output.dtype)
         self.e = job.vector if self.packed else Lanes.scalar(self.kind)
@@ -68,6 +74,9 @@ class _Cells:
         size = self.at_rh + (self.hidden if isinstance(op, Gru) else 0)
         self.x = job.operand(0, "x")
         self.raw = [None if v is None or self.packed else job.reads(v, n) for v, n in ((self.w, "w"), (self.r, "r"), (self.b, "b"))]
+        self.raw_scales = [
+            None if v is None or self.packed else job.reads(v, f"{n}_scale") for v, n in zip(self.scales, "wr", strict=True)
+        ]
         self.lens_in = None if self.lens is None else job.reads(self.lens, "lens")
         self.starts = [None if v is None else job.reads(v, n) for v, n in ((self.h0, "h0"), (self.c0, "c0"))]
         self.peep = None if self.p is None else job.reads(self.p, "p")
@@ -86,12 +95,10 @@ class _Cells:
         if not self.packed:
             w, r, b = self.raw
             assert w is not None and r is not None
-            self.inputs.append(_Product(self.features, self.width, w, d * self.width * self.features, None, b, d * 2 * self.width))
+            at, (w_scale, r_scale) = d * self.width, self.raw_scales
+            self.inputs.append(_Product(self.features, self.width, w, at * self.features, None, b, 2 * at, w_scale, at))
             self.recurrents.append(
-                [
-                    _Product(h, hi - lo, r, (d * self.width + lo) * h, None, b, d * 2 * self.width + self.width + lo)
-                    for lo, hi in parts
-                ]
+                [_Product(h, hi - lo, r, (at + lo) * h, None, b, 2 * at + self.width + lo, r_scale, at + lo) for lo, hi in parts]
             )
             return
         assert self.w is not None and self.r is not None and self.w.data is not None and self.r.data is not None
@@ -105,7 +112,7 @@ class _Cells:
         tile = choose_tile(job.target, rows, self.width, lanes)
         w = job.packed(pack_columns(_t(self.w.data[d]), tile.vectors, lanes), f"w{d}")
         b = job.packed(pad_vector(now, tile.vectors, lanes), f"b{d}")
-        self.inputs.append(_Product(self.features, self.width, w, 0, tile, b))
+        self.inputs.append(_Product(self.features, self.width, w, 0, tile, b, 0, self._scale(0, d, 0, self.width, tile, f"ws{d}")))
         products = []
         for n, (lo, hi) in enumerate(parts):
             narrow = choose_tile(job.target, 1, hi - lo, lanes)
@@ -115,8 +122,15 @@ class _Cells:
                 held = np.zeros(self.width, np.float32)
                 held[2 * h :] = bias[1][2 * h :]
                 after = job.packed(pad_vector(held, narrow.vectors, lanes), f"rb{d}")
-            products.append(_Product(h, hi - lo, r, 0, narrow, after))
+            products.append(_Product(h, hi - lo, r, 0, narrow, after, 0, self._scale(1, d, lo, hi, narrow, f"rs{d}_{n}")))
         self.recurrents.append(products)
+
+    def _scale(self, which: int, d: int, low: int, high: int, tile: Tile, name: str) -> Buffer | None:
+        """The scales of some columns, padded like these."""
+        scale = self.scales[which]
+        if scale is None or scale.data is None:
+            return None
+        return self.job.packed(pad_vector(scale.data[d][low:high], tile.vectors, self.e.lanes), name)
 
     # Products ---------------------------------------------------------------------------------------------------------
 
@@ -124,28 +138,34 @@ class _Cells:
         """xg for all rows of x, in the order of x."""
         product, k, rows = self.inputs[d], self.k, self.time * self.batch
         if product.tile is not None:
-            geo = matrix_geometry(rows, self.features, self.width)
-            TileWriter(self.job, geo, product.tile, self.x, product.buffer, product.bias, self.scratch, Epilogue((), ())).matrix(
-                rows, self.features
-            )
+            geo, bias, after = matrix_geometry(rows, self.features, self.width), product.bias, Epilogue((), ())
+            if product.scale is not None and bias is not None:
+                after = Epilogue(_SCALED, (Extra(product.scale, "channel"), Extra(bias, "channel")))
+                bias = None
+            TileWriter(self.job, geo, product.tile, self.x, product.buffer, bias, self.scratch, after).matrix(rows, self.features)
             return
         e, late = self.one, isinstance(self.op, Gru) and self.op.linear_before_reset
         with k.loop("row", 0, rows) as row, k.loop("g", 0, self.width) as g:
             total = k.var("total", e.const(0))
-            if product.bias is not None:
-                both = e.add(
-                    e.load(product.bias, g + product.bias_base),
-                    e.load(product.bias, g + (product.bias_base + self.width)),
-                )
-                first = e.load(product.bias, g + product.bias_base)
-                k.assign(total, e.choose(g.compare("ge", 2 * self.hidden), first, both) if late else both)
             with k.loop("j", 0, self.features) as j:
                 product_ = e.mul(
                     e.load(self.x, row * self.features + j),
                     e.load(product.buffer, g * self.features + product.base + j),
                 )
                 k.assign(total, e.add(total, product_))
+            self._rescale(total, product, g)
+            if product.bias is not None:
+                both = e.add(
+                    e.load(product.bias, g + product.bias_base),
+                    e.load(product.bias, g + (product.bias_base + self.width)),
+                )
+                first = e.load(product.bias, g + product.bias_base)
+                k.assign(total, e.add(total, e.choose(g.compare("ge", 2 * self.hidden), first, both) if late else both))
             k.store(self.scratch, row * self.width + g, total)
+
+    def _rescale(self, total: Var, product: _Product, g: Expr) -> None:
+        if product.scale is not None:
+            self.k.assign(total, self.one.mul(total, self.one.load(product.scale, g + product.scale_base)))
 
     def recur(self, product: _Product, source: Expr, to: Expr, biased: bool) -> None:
         """scratch[to..] = scratch[source..] * R (+ bias)."""
@@ -153,9 +173,6 @@ class _Cells:
         if product.tile is None:
             with k.loop("g", 0, product.columns) as g:
                 total = k.var("total", e.const(0))
-                if biased and product.bias is not None:
-                    late = g.compare("ge", 2 * self.hidden)
-                    k.assign(total, e.choose(late, e.load(product.bias, g + product.bias_base), e.const(0)))
                 with k.loop("j", 0, product.depth) as j:
                     k.assign(
                         total,
@@ -164,6 +181,10 @@ class _Cells:
                             e.mul(e.load(s, source + j), e.load(product.buffer, g * product.depth + product.base + j)),
                         ),
                     )
+                self._rescale(total, product, g)
+                if biased and product.bias is not None:
+                    late = g.compare("ge", 2 * self.hidden)
+                    k.assign(total, e.add(total, e.choose(late, e.load(product.bias, g + product.bias_base), e.const(0))))
                 k.store(s, to + g, total)
             return
         blocks = blocks_of(product.columns, product.tile.vectors, e.lanes)
@@ -176,13 +197,18 @@ class _Cells:
                 column = k.let("col", n * wide + block.first)
 
                 def start(v: int, column: Expr = column) -> Expr:
-                    return e.load(product.bias, column + v * e.lanes) if product.bias is not None else e.const(0.0)
+                    early = product.bias if product.scale is None else None
+                    return e.load(early, column + v * e.lanes) if early is not None else e.const(0.0)
 
                 acc = Accumulators(k, e, 1, block, start)
                 with k.loop("j", 0, product.depth) as j:
                     acc.step(product.buffer, column * product.depth + j * (block.vectors * e.lanes), s, {0: source + j})
                 for v in range(block.vectors):
-                    k.store(s, to + column + v * e.lanes, acc.at[0][v], block.lanes_of(v, e.lanes) if e.vector else 0)
+                    value: Expr = acc.at[0][v]
+                    if product.scale is not None:
+                        value = e.mul(value, e.load(product.scale, column + v * e.lanes))
+                        value = value if product.bias is None else e.add(value, e.load(product.bias, column + v * e.lanes))
+                    k.store(s, to + column + v * e.lanes, value, block.lanes_of(v, e.lanes) if e.vector else 0)
 
     # Elementwise ------------------------------------------------------------------------------------------------------
 
@@ -215,7 +241,7 @@ class _Cells:
 
 
 def _t(matrix: Array) -> Array:
-    return np.ascontiguousarray(matrix.astype(np.float32, copy=False).T)
+    return np.ascontiguousarray(matrix.T)
 
 
 def activation(k: Builder, e: Lanes, name: str, alpha: float, beta: float, x: Expr) -> Expr:

@@ -35,6 +35,7 @@ class _Window:
     reciprocals: Buffer | None
     scale: float
     epilogue: Epilogue
+    pitch: int = 0  # numbers in a row of weights: small ones are loaded as whole vectors
 
 
 @lowering(Conv)
@@ -56,13 +57,14 @@ def depthwise(job: Job) -> Lowered | None:
         return None
     geo = geometry(job, op)
     x = job.operand(0, "x")
-    taps = weights.data.astype(np.float32, copy=False).reshape(channels, -1).T  # [kh*kw, C]
-    w = job.packed(np.ascontiguousarray(taps).reshape(-1), "w")
+    taps = weights.data.reshape(channels, -1).T  # [kh*kw, C]
+    pitch = channels if weights.dtype is DType.F32 else -(-channels // job.isa.lanes) * job.isa.lanes
+    w = job.packed(np.pad(taps, ((0, 0), (0, pitch - channels))).reshape(-1), "w")
     b = job.packed(bias.data.astype(np.float32), "b") if bias is not None and bias.data is not None else None
     epilogue = epilogue_of(job, op.epilogue, [v for v in node.inputs[3:] if v is not None], node.output.shape)
     y = job.writes()
     columns = _columns(job, geo)
-    _write(job, geo, _Window("depthwise", x, y, w, b, None, 1.0, epilogue), columns)
+    _write(job, geo, _Window("depthwise", x, y, w, b, None, 1.0, epilogue, pitch), columns)
     kh, kw = geo.kernel
     about = (
         f"depthwise conv {kh}x{kw}, {channels} channels, {geo.height}x{geo.width} -> {geo.out_height}x{geo.out_width}, stride "
@@ -177,7 +179,8 @@ def _vector(
             inside = range(count) if edge is None else geo.valid_rows(edge, count, kw)
             weight: Expr | None = None
             if window.weights is not None and inside:
-                weight = k.let(f"w{kw}", e.load(window.weights, (kh * geo.kernel[1] + kw) * geo.channels + c, part))
+                some = part if window.pitch == geo.channels else 0
+                weight = k.let(f"w{kw}", e.load(window.weights, (kh * geo.kernel[1] + kw) * window.pitch + c, some))
             for p in inside:
                 at = p * geo.strides[1] + kw * geo.dilations[1]
                 if at not in loaded:

@@ -18,7 +18,7 @@ from intaglio.ops.numeric import numeric
 class MatMul(Op):
     """matmul(a, b, bias?, *extra) over the last two axes, batch axes broadcast as in numpy.
 
-    The epilogue sees the accumulator (bias added) as operand 0, then `extra`. A right side of i8 or f16 may stand beside a left side
+    The epilogue sees the accumulator (bias added) as operand 0, then `extra`. A right side of i8 or f16 may stand beside a left one
     of f32 (`product_dtype`)."""
 
     NAME: ClassVar[str] = "matmul"
