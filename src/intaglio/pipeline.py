@@ -101,7 +101,10 @@ def quantized(graph: Graph, target: Target, how: Quantization, watch: Watch) -> 
     if how.settings is None:
         from intaglio.passes.weights import narrow_weights
 
-        return narrow_weights(prepare(graph, target), how.scheme), None
+        made, notes = narrow_weights(prepare(graph, target), how.scheme)
+        for text in notes:
+            watch.note(text)
+        return made, None
     graph = prepare(graph, target)
     if how.data is not None:
         samples = samples_of(dict(how.data), graph, "the calibration data")

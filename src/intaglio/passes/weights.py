@@ -24,7 +24,7 @@ import numpy as np
 
 from intaglio.errors import quoted
 from intaglio.ir.graph import Array, Graph, Node, Value
-from intaglio.ir.types import DType, Layout
+from intaglio.ir.types import DType, Layout, Shape
 from intaglio.ops import Add, Cast, Conv, ConvTranspose, Gather, MatMul, Mul
 from intaglio.ops.recurrent import OPERANDS, Recurrent
 from intaglio.passes.rewriting import Editor, constant
@@ -102,37 +102,37 @@ class _Narrowing:
 
     # Integers -----------------------------------------------------------------------------------------------------------
 
-    def _integers(self, weights: Value | None, axes: Sequence[int], least: int = _SMALL) -> tuple[Value, Array] | None:
-        """The constant as i8 and its scales, one for all numbers along `axes` (which stay, with size 1)."""
+    def _integers(
+        self, weights: Value | None, axes: Sequence[int], least: int = _SMALL, view: Shape | None = None
+    ) -> tuple[Value, Array] | None:
+        """The constant as i8 and its scales, one for all numbers along `axes` (of `view`), which stay, with size 1."""
         if weights is None or weights.data is None or weights.dtype is not DType.F32 or weights.data.size < least:
             return None
-        size = np.abs(weights.data).max(axis=tuple(axes), keepdims=True, initial=0.0)
-        if not np.all(np.isfinite(size)) or weights.data.size < 2 * size.size:
+        data = weights.data.reshape(weights.shape if view is None else view)
+        size = np.abs(data).max(axis=tuple(axes), keepdims=True, initial=0.0)
+        if not np.all(np.isfinite(size)) or data.size < 2 * size.size:
             return None
         scale = (size.astype(np.float64) / 127.0).astype(np.float32)
         scale = np.where(scale < np.finfo(np.float32).tiny, np.float32(1.0), scale)
-        steps = np.rint(weights.data.astype(np.float64) / scale)
-        made = constant(self.graph, weights.name, np.clip(steps, -127, 127).astype(np.int8))
+        steps = np.clip(np.rint(data.astype(np.float64) / scale), -127, 127)
+        made = constant(self.graph, weights.name, steps.astype(np.int8).reshape(weights.shape))
         self._count(weights, made, scale.nbytes)
         return made, scale
 
     def _integer_product(self, node: Node, op: Conv | ConvTranspose | MatMul) -> None:
-        x, weights = node.inputs[:2]
+        x, weights, bias = [*node.inputs, None][:3]
         assert x is not None and weights is not None
-        found = None if x.is_const else self._product_scales(weights, op)
+        image = not isinstance(op, MatMul)
+        found = None if x.is_const or (image and bias is not None and bias.data is None) else self._product_scales(weights, op)
         if found is None:
             self.edit.keep(node)
             return
         made, scale = found
-        bias = node.inputs[2] if len(node.inputs) > 2 else None
         if not isinstance(op, MatMul):
             per_channel = (-1,) if op.layout is Layout.NHWC else (-1,) + (1,) * (node.output.type.rank - 2)
             scale = scale.reshape(per_channel)
             if bias is not None and bias.data is not None:
                 bias = constant(self.graph, bias.name, bias.data.reshape(per_channel))
-            elif bias is not None and len(per_channel) > 1:
-                self.edit.keep(node)  # a bias that is computed, in a layout that would need it reshaped
-                return
         product = self.edit.emit(op, [x, made], node)
         factor = constant(self.graph, f"{node.output.name}_scale", scale)
         if bias is None:
@@ -154,11 +154,11 @@ class _Narrowing:
             case Conv():
                 return self._integers(weights, range(1, rank))
             case ConvTranspose():
-                axes = [0, *range(2, rank)] if op.group == 1 else []
-                return self._integers(weights, axes) if axes else None
+                view = (op.group, weights.shape[0] // op.group, *weights.shape[1:])
+                return self._integers(weights, [1, *range(3, rank + 1)], view=view)
 
     def _integer_recurrent(self, node: Node) -> None:
-        """Both matrices or none: [D, gates * units, inputs] with a scale for each row."""
+        """Both matrices are [D, gates * units, inputs], with a scale for each row."""
         given = [*node.inputs, *[None] * (OPERANDS - len(node.inputs))]
         found = [self._integers(given[n], [2]) for n in (1, 2)]
         for n, result in zip((1, 2), found, strict=True):
