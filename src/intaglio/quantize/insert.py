@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from intaglio.ir.graph import Array, Graph, Node, State, Value
-from intaglio.ir.types import DType, TensorType
+from intaglio.ir.types import DType, Quant, TensorType
 from intaglio.ops import Conv, Dequantize, MatMul, Quantize, Softmax
 from intaglio.quantize.layers import Scheme, is_real, keeps_grid
 from intaglio.quantize.ranges import grid, range_of
@@ -144,11 +144,12 @@ def _through(graph: Graph, nodes: list[Node], value: Value, grids: Grids, source
         graph.constant(f"{value.name}_zero", np.asarray(zero, dtype.numpy)),
     ]
     info = np.iinfo(dtype.numpy)
+    kind = TensorType(dtype, value.shape, value.type.layout, Quant((float(scale),), (zero,)))
     if as_input:
         stored = value
-        stored.type = TensorType(dtype, value.shape, value.type.layout)
+        stored.type = kind
     else:
-        stored = graph.value(f"{value.name}_q", TensorType(dtype, value.shape, value.type.layout))
+        stored = graph.value(f"{value.name}_q", kind)
         nodes.append(Node(Quantize(dtype, int(info.min), int(info.max)), [value, *parameters], [stored], source))
     out = graph.value(f"{value.name}_r", TensorType(DType.F32, value.shape, value.type.layout))
     nodes.append(Node(Dequantize(DType.F32), [stored, *parameters], [out], source))

@@ -55,7 +55,7 @@ def _least_error(numbers: Array, low: float, high: float, dtype: DType) -> tuple
         return float(np.mean(difference.astype(np.float64) ** 2))
 
     best = (error(low, high), low, high)
-    for share in np.linspace(0.98, 0.2, 40):
+    for share in np.geomspace(0.98, 0.05, 48):
         for a, b in ((low * share, high * share), (low * share, best[2]), (best[1], high * share)):
             best = min(best, (error(a, b), a, b))
     return best[1], best[2]

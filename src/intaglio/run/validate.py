@@ -90,7 +90,7 @@ def validate(package: Package, options: ValidateOptions) -> Validation:
     float_rows: tuple[Comparison, ...] = ()
     baseline = expected
     if was_quantized(manifest) and (source := float_reference(package)) is not None:
-        baseline = run_steps(source, manifest, steps)
+        baseline = run_steps(source, manifest, [_as_floats(manifest, step) for step in steps])
         float_rows = _against_floats(manifest, results, baseline)
     if options.labels is not None:
         accuracy = _accuracy(manifest, results, baseline, options.labels)
@@ -120,6 +120,16 @@ def float_reference(package: Package) -> Reference | None:
         return model_reference(package.folder / source, package.manifest)
     except (ModelError, ToolError):
         return None
+
+
+def _as_floats(manifest: Manifest, step: dict[str, Array]) -> dict[str, Array]:
+    """Inputs as the float model takes them, where the package takes integers."""
+    made = dict(step)
+    for info in manifest.inputs:
+        if info.quant is not None and DType(info.dtype).is_int:
+            steps = step[info.name].astype(np.float32) - info.quant.zero_point[0]
+            made[info.name] = (steps * info.quant.scale[0]).astype(np.float32)
+    return made
 
 
 def _against_floats(

@@ -1,0 +1,252 @@
+"""From a float model to integers on the command line: accuracy, the account, what is kept, what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from commands import DIGITS, DIGITS_DATA, Intaglio
+from intaglio.ir.graph import Array
+from onnx_models import model, node, saved, value
+
+SHARED = Path(__file__).parents[3] / "shared" / "models"
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared models are not beside the project")
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> tuple[Path, Path, Array]:
+    """All digits of scikit-learn as calibration data and labels."""
+    data = load_digits()
+    images = (data.images / 16).astype(np.float32)[:, None, None]
+    np.savez(tmp_path / "images.npz", image=images)
+    np.save(tmp_path / "labels.npy", data.target)
+    return tmp_path / "images.npz", tmp_path / "labels.npy", images
+
+
+def test_digits_lose_less_than_a_point(intaglio: Intaglio, digits: tuple[Path, Path, Array], tmp_path: Path) -> None:
+    images, labels, _ = digits
+    np.savez(tmp_path / "few.npz", image=np.load(images)["image"][:600])
+    np.save(tmp_path / "some.npy", np.load(labels)[:600])
+    words: list[str | Path] = ["compile", DIGITS, "-o", tmp_path / "p", "--quantize", "int8", "--calibrate", tmp_path / "few.npz"]
+    said = intaglio(*words, "--labels", tmp_path / "some.npy", "--json")
+    assert said.code == 0, said.err
+    accuracy, account = said.json["accuracy"], said.json["quantization"]
+    assert accuracy["float"] > 0.97
+    assert accuracy["quantized"] >= accuracy["float"] - 0.01
+    assert account["samples"] == 600 and set(account["tried"]) >= {"minmax", "percentile", "entropy", "mse"}
+    assert [row["op"] for row in account["layers"]] == ["conv", "conv", "matmul", "softmax"]
+    assert all(0 <= row["alone"] < 0.2 and 0 <= row["accumulated"] < 0.3 for row in account["layers"])
+    ops = {layer["op"] for layer in json.loads((tmp_path / "p" / "manifest.json").read_text())["layers"]}
+    assert {"qconv", "qmatmul", "qsoftmax"} <= ops and not ops & {"conv", "matmul"}
+    checked = intaglio("validate", tmp_path / "p", "--inputs", shown_digits(tmp_path), "--steps")
+    assert checked.code == 0, checked.out
+    assert "against the float model" in checked.out and "numpy references" in checked.out
+
+
+def shown_digits(folder: Path) -> Path:
+    path = folder / "shown.npz"
+    np.savez(path, image=np.load(DIGITS_DATA)["image"])
+    return path
+
+
+@needs_shared
+def test_gestures_trained_here_lose_less_than_a_point(intaglio: Intaglio, tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "scripts" / "make_gesture_model.py"
+    command = [sys.executable, str(script), str(SHARED / "data" / "wand5"), str(tmp_path / "gestures.onnx")]
+    reached = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]) / 100
+    assert reached >= 0.8
+    words: list[str | Path] = ["compile", tmp_path / "gestures.onnx", "-o", tmp_path / "p", "--quantize", "int8"]
+    assert intaglio(*words, "--calibrate", tmp_path / "gestures-calibration.npz").code == 0
+    data = np.load(tmp_path / "gestures.npz")
+    np.savez(tmp_path / "x.npz", imu=data["imu"][:, None])
+    np.save(tmp_path / "y.npy", data["labels"])
+    said = intaglio("validate", tmp_path / "p", "--inputs", tmp_path / "x.npz", "--steps", "--labels", tmp_path / "y.npy", "--json")
+    assert said.json["accuracy"]["package"] >= said.json["accuracy"]["reference"] - 0.01
+    assert said.json["accuracy"]["reference"] == pytest.approx(reached)
+
+
+@needs_shared
+@pytest.mark.parametrize("name", ["mlperf_vww_f32", "mlperf_ic_f32", "tmx_mbnet96_0.25_f"])
+def test_networks_of_others_stay_close(name: str, intaglio: Intaglio, tmp_path: Path) -> None:
+    reference = np.load(SHARED / "ref" / f"{name}.npz")
+    np.savez(tmp_path / "x.npz", in0=reference["in0"])
+    words: list[str | Path] = ["compile", SHARED / "models" / f"{name}.tflite", "-o", tmp_path / "p", "--quantize", "int8"]
+    said = intaglio(*words, "--calibrate", tmp_path / "x.npz", "--json")
+    assert said.code == 0, said.err
+    assert min(out["cosine"] for out in said.json["quantization"]["outputs"]) >= 0.99
+    checked = intaglio("validate", tmp_path / "p", "--inputs", tmp_path / "x.npz", "--steps", "--json")
+    assert checked.code == 0
+    assert min(row["cosine"] for row in checked.json["against_float"]) >= 0.99
+
+
+def small(folder: Path) -> Path:
+    """Convolution, depthwise, residual sum, hard swish, mean, dense: most of what small networks have."""
+    rng = np.random.default_rng(0)
+
+    def w(*shape: int) -> Array:
+        return np.asarray(rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:])), np.float32)
+
+    nodes = [
+        node("Conv", "x w1 b1", "a", pads=[1, 1, 1, 1]),
+        node("Relu", "a", "a1"),
+        node("Conv", "a1 w2 b2", "d", pads=[1, 1, 1, 1], group=8),
+        node("HardSwish", "d", "d1"),
+        node("Conv", "d1 w3 b3", "e"),
+        node("Add", "a1 e", "r"),
+        node("GlobalAveragePool", "r", "m"),
+        node("Flatten", "m", "f"),
+        node("Gemm", "f w4 b4", "y", transB=1),
+    ]
+    constants = {
+        "w1": w(8, 3, 3, 3),
+        "b1": w(8),
+        "w2": w(8, 1, 3, 3),
+        "b2": w(8),
+        "w3": w(8, 8, 1, 1),
+        "b3": w(8),
+        "w4": w(5, 8),
+        "b4": w(5),
+    }
+    for name in ("b1", "b2", "b3", "b4"):
+        constants[name] = constants[name].reshape(-1)
+    proto = model(nodes, [value("x", [1, 3, 10, 10])], [value("y", [1, 5])], constants)
+    np.savez(folder / "data.npz", x=rng.standard_normal((12, 1, 3, 10, 10)).astype(np.float32))
+    return saved(proto, folder)
+
+
+@pytest.mark.parametrize("scheme", ["int8", "int16x8"])
+def test_most_of_what_small_networks_have(scheme: str, intaglio: Intaglio, tmp_path: Path) -> None:
+    path = small(tmp_path)
+    said = intaglio("compile", path, "-o", tmp_path / "p", "--quantize", scheme, "--calibrate", tmp_path / "data.npz", "--json")
+    assert said.code == 0, said.err
+    limit = 0.05 if scheme == "int8" else 0.02
+    assert said.json["quantization"]["outputs"][0]["relative"] < limit
+    ops = [layer["op"] for layer in json.loads((tmp_path / "p" / "manifest.json").read_text())["layers"]]
+    assert ops.count("qconv") == 3 and "qadd" in ops and "qmatmul" in ops
+    assert "lookup" in ops or scheme == "int16x8"
+    assert intaglio("validate", tmp_path / "p").code == 0
+
+
+def test_layers_stay_as_wide_as_it_takes(intaglio: Intaglio, tmp_path: Path) -> None:
+    path, data = small(tmp_path), tmp_path / "data.npz"
+    plain = intaglio("compile", path, "-o", tmp_path / "a", "--quantize", "int8", "--calibrate", data, "--json").json[
+        "quantization"
+    ]
+    wanted = plain["outputs"][0]["relative"] * 0.7
+    said = intaglio(
+        "compile", path, "-o", tmp_path / "b", "--quantize", "int8", "--calibrate", data, "--max-error", str(wanted), "--json"
+    )
+    assert said.code == 0, said.err
+    wide = said.json["quantization"]
+    assert wide["kept"] and wide["outputs"][0]["relative"] <= wanted
+    assert intaglio("validate", tmp_path / "b").code == 0
+    said = intaglio(
+        "compile", path, "-o", tmp_path / "c", "--quantize", "int8", "--calibrate", data, "--max-error", "1e-9", "--json"
+    )
+    assert set(said.json["quantization"]["kept"].values()) == {"f32"}
+
+
+def test_named_layers_are_kept(intaglio: Intaglio, tmp_path: Path) -> None:
+    path, data = small(tmp_path), tmp_path / "data.npz"
+    words: list[str | Path] = ["compile", path, "--quantize", "int8", "--calibrate", data]
+    said = intaglio(*words, "-o", tmp_path / "a", "--keep-float", "1", "--keep-int16", "e*", "--json")
+    assert said.code == 0, said.err
+    kept = said.json["quantization"]["kept"]
+    assert sorted(kept.values()) == ["f32", "i16"]
+    ops = [layer["op"] for layer in json.loads((tmp_path / "a" / "manifest.json").read_text())["layers"]]
+    assert ops.count("conv") == 1 and ops.count("qconv") == 2
+    assert intaglio("validate", tmp_path / "a").code == 0
+    said = intaglio(*words, "-o", tmp_path / "b", "--keep-float", "nothing")
+    assert said.code == 2 and "no-such-layer" in said.err and "hint" in said.err
+
+
+def test_integers_in_and_out(intaglio: Intaglio, tmp_path: Path) -> None:
+    path, data = small(tmp_path), tmp_path / "data.npz"
+    said = intaglio("compile", path, "-o", tmp_path / "p", "--quantize", "int8", "--calibrate", data, "--integer-io")
+    assert said.code == 0, said.err
+    manifest = json.loads((tmp_path / "p" / "manifest.json").read_text())
+    x, y = manifest["inputs"][0], manifest["outputs"][0]
+    assert (x["dtype"], y["dtype"]) == ("i8", "i8")
+    assert x["quant"]["scale"][0] > 0 and y["quant"]["scale"][0] > 0
+    assert intaglio("validate", tmp_path / "p").code == 0
+
+
+def test_without_data_it_warns(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("compile", small(tmp_path), "-o", tmp_path / "p", "--quantize", "int8")
+    assert said.code == 0
+    assert "warning: no calibration data" in said.err and "random inputs" in said.err
+    assert "error alone" in said.err and "accumulated" in said.err
+
+
+def test_a_folder_of_samples(intaglio: Intaglio, tmp_path: Path) -> None:
+    path = small(tmp_path)
+    (tmp_path / "samples").mkdir()
+    for n, x in enumerate(np.load(tmp_path / "data.npz")["x"][:5]):
+        np.save(tmp_path / "samples" / f"{n}.npy", x)
+    said = intaglio("compile", path, "-o", tmp_path / "p", "--quantize", "int8", "--calibrate", tmp_path / "samples", "--json")
+    assert said.json["quantization"]["samples"] == 5
+
+
+def test_the_same_data_give_the_same_integers(intaglio: Intaglio, tmp_path: Path) -> None:
+    path, data = small(tmp_path), tmp_path / "data.npz"
+    for name in ("a", "b"):
+        intaglio(
+            "compile", path, "-o", tmp_path / f"{name}.ig", "--stop-after", "optimise", "--quantize", "int8", "--calibrate", data
+        )
+    assert (tmp_path / "a.ig").read_text() == (tmp_path / "b.ig").read_text()
+
+
+BAD: dict[str, tuple[Array, str]] = {
+    "another shape": (np.zeros((4, 1, 3, 9, 10), np.float32), "the shape [4, 1, 3, 9, 10]; the input is [1, 3, 10, 10] per sample"),
+    "integers": (np.zeros((4, 1, 3, 10, 10), np.uint8), "is uint8, the input is f32"),
+    "not a number": (np.full((4, 1, 3, 10, 10), np.nan, np.float32), "is not finite"),
+    "nothing": (np.zeros((0, 1, 3, 10, 10), np.float32), "no samples"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_data_that_does_not_fit(name: str, intaglio: Intaglio, tmp_path: Path) -> None:
+    array, message = BAD[name]
+    path = small(tmp_path)
+    np.savez(tmp_path / "bad.npz", x=array)
+    said = intaglio("compile", path, "-o", tmp_path / "p", "--quantize", "int8", "--calibrate", tmp_path / "bad.npz")
+    assert said.code == 2 and "bad-calibration" in said.err and message in said.err and "hint" in said.err
+    assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--quantize", "int4"], "there is no quantisation `int4`"),
+        (["--quantize", "int8", "--ranges", "guess"], "there is no method `guess`"),
+        (["--calibrate", "x.npz"], "are for quantisation"),
+        (["--quantize", "int8", "--max-error", "-1"], "is not an error"),
+        (["--quantize", "int8", "--calibrate", "none.npz"], "there is no file"),
+        (["--weights", "fp8"], "there are no weights `fp8`"),
+    ],
+)  # fmt: skip
+def test_words_that_make_no_sense(words: list[str], message: str, intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("compile", small(tmp_path), "-o", tmp_path / "p", *words)
+    assert said.code == 2 and message in said.err
+
+
+def test_labels_for_another_number_of_samples(intaglio: Intaglio, tmp_path: Path) -> None:
+    path = small(tmp_path)
+    np.save(tmp_path / "y.npy", np.zeros(3, np.int64))
+    words: list[str | Path] = ["compile", path, "-o", tmp_path / "p", "--quantize", "int8", "--calibrate", tmp_path / "data.npz"]
+    said = intaglio(*words, "--labels", tmp_path / "y.npy")
+    assert said.code == 2 and "3 labels for 12 samples" in said.err
+
+
+def test_a_quantised_model_is_not_quantised_again(intaglio: Intaglio, tmp_path: Path) -> None:
+    path = small(tmp_path)
+    words: list[str | Path] = ["--stop-after", "import", "--quantize", "int8", "--calibrate", tmp_path / "data.npz"]
+    assert intaglio("compile", path, "-o", tmp_path / "a.ig", *words).code == 0
+    said = intaglio("compile", tmp_path / "a.ig", "-o", tmp_path / "p", "--quantize", "int8")
+    assert said.code == 2 and "already-quantized" in said.err
