@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kernel_cases import CASES
 from kernel_integer_tiles import INTEGER_TILES
+from kernel_narrow import NARROW
 from kernel_quantised import QUANTISED
 from kernel_running import TARGETS, call_compiled, prepare
 from kernel_tiles import TILED
@@ -18,7 +19,7 @@ from kernel_tiles import TILED
 
 def main(path: str, isa: str) -> None:
     library = ctypes.CDLL(path)
-    cases = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES}
+    cases = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **NARROW}
     order = json.loads(Path(path).with_suffix(".json").read_text())  # the names of the cases, k0 first
     assert order == list(cases), "the cases changed since the library was built"
     for n, name in enumerate(order):

@@ -17,11 +17,12 @@ from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import host_target
 from kernel_cases import CASES
 from kernel_integer_tiles import INTEGER_TILES
+from kernel_narrow import NARROW
 from kernel_quantised import QUANTISED
 from kernel_running import TARGETS, assert_close, call_compiled, compile_c, prepare, write_c
 from kernel_tiles import TILED
 
-ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES}
+ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **NARROW}
 RUNNABLE = {"avx2": ["avx2", "sse2", "vec4", "scalar"], "sse2": ["sse2", "vec4", "scalar"], "neon": ["neon", "vec4", "scalar"]}
 HERE = RUNNABLE.get(host_target().isa, ["scalar"])
 TESTS = Path(__file__).parents[1]
@@ -63,7 +64,7 @@ def test_no_kernel_reads_outside_or_is_undefined(isa: str, tmp_path: Path) -> No
     assert done.stdout.splitlines()[-1] == f"{len(ALL)} kernels"
 
 
-@pytest.mark.parametrize("isa", ["neon", *[pytest.param(i, marks=pytest.mark.slow) for i in ("avx2", "sse2", "scalar")]])
+@pytest.mark.parametrize("isa", ["neon", *[pytest.param(i, marks=pytest.mark.slow) for i in ("neon_dot", "avx2", "avx2_vnni", "sse2", "scalar")]])
 def test_clang_has_no_complaints(isa: str, tmp_path: Path) -> None:
     write_c([prepare(c, TARGETS[isa]) for c in ALL.values()], isa, tmp_path / "kernels.c")
     compile_c(find_toolchain("zig"), TARGETS[isa], tmp_path / "kernels.c", tmp_path / "kernels.o", "-O0", "-c")

@@ -10,11 +10,12 @@ from intaglio.ops import REGISTRY
 from intaglio.ops.base import Chain, Elementwise
 from kernel_cases import CASES
 from kernel_integer_tiles import INTEGER_TILES
+from kernel_narrow import NARROW
 from kernel_quantised import QUANTISED
 from kernel_running import TARGETS, assert_close, interpreted
 from kernel_tiles import TILED
 
-ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES}
+ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **NARROW}
 
 
 def test_every_kernel_has_a_case() -> None:
@@ -29,3 +30,11 @@ def test_the_kernel_means_what_the_reference_says(isa: str, name: str) -> None:
     code, results = interpreted(ALL[name], TARGETS[isa])
     assert code == 0
     assert_close(ALL[name], results, ALL[name].expected())
+
+
+@pytest.mark.parametrize("name", INTEGER_TILES)
+@pytest.mark.parametrize("isa", ["avx2_vnni", "neon_dot"])
+def test_dot_products_of_four_mean_what_the_reference_says(isa: str, name: str) -> None:
+    code, results = interpreted(INTEGER_TILES[name], TARGETS[isa])
+    assert code == 0
+    assert_close(INTEGER_TILES[name], results, INTEGER_TILES[name].expected())
