@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intaglio.passes.fold_weights import fold_pad, fold_scale, split_batch_norm
-from ir_text import assert_rewrites, assert_unchanged
+from ir_text import assert_rewrites, assert_unchanged, rewritten
 
 
 def test_a_batch_norm_is_a_product_and_a_sum() -> None:
@@ -217,3 +217,19 @@ def test_other_padding_stays() -> None:
         output f
         """,
     )
+
+
+def test_padding_with_the_zero_point_is_the_padding_of_an_integer_convolution() -> None:
+    text = """
+        input x: i8[1,4,4,2]
+        const w: i8[3,2,3,3] ...
+        const m: i32[3] = [1073741824, 1073741824, 1073741824]
+        const s: i32[3] = [0, 0, 0]
+        a: i8[1,6,6,2] = pad(x, pads=(0,1,1,0,0,1,1,0), value=-7.0)
+        y: i8[1,4,4,3] = qconv(a, w, _, m, s, x_zero=-7)
+        output y
+        """
+    graph = rewritten(fold_pad, text)
+    assert [n.op.NAME for n in graph.nodes] == ["qconv"]
+    assert graph.nodes[0].inputs[0] is graph.inputs[0]
+    assert_unchanged(fold_pad, text.replace("value=-7.0", "value=3.0"))

@@ -9,6 +9,7 @@ import numpy as np
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.types import DType, Layout
 from intaglio.ops import Add, BatchNorm, Conv, ConvTranspose, MatMul, Mul, Pad, Sub
+from intaglio.ops.quantised import QConv
 from intaglio.passes.rewriting import Editor, constant, count_readers
 from intaglio.targets import Target
 
@@ -159,19 +160,20 @@ def fold_pad(graph: Graph, target: Target) -> Graph:
         a = pad(x, pads=(0,0,1,1,0,0,1,1))
         y = conv(a, w)                        ->     y = conv(x, w, pads=(1,1,1,1))
 
-    Skipped when batch or channels are padded too, or with another value than 0."""
+    Skipped when batch or channels are padded too, or with another value than 0 (of integers: than the zero point)."""
     edit = Editor(graph)
     for node in graph.nodes:
         edit.take(node)
         source = node.inputs[0] if node.inputs else None
         before = edit.made.get(source) if source is not None else None
-        if isinstance(node.op, Conv) and before is not None and isinstance(before.op, Pad) and before.when is node.when:
+        if isinstance(node.op, Conv | QConv) and before is not None and isinstance(before.op, Pad) and before.when is node.when:
             pad, rank = before.op, node.output.type.rank
-            first = 1 if node.op.layout is Layout.NHWC else 2
+            first = 2 if isinstance(node.op, Conv) and node.op.layout is not Layout.NHWC else 1
+            zero = node.op.x_zero if isinstance(node.op, QConv) else 0
             spatial = range(first, first + rank - 2)
             others = [a for a in range(rank) if a not in spatial]
             clear = all(pad.pads[a] == 0 == pad.pads[a + rank] for a in others)
-            if pad.mode == "constant" and pad.value == 0.0 and clear:
+            if pad.mode == "constant" and pad.value == zero and clear:
                 begin = tuple(pad.pads[a] + node.op.pads[n] for n, a in enumerate(spatial))
                 end = tuple(pad.pads[a + rank] + node.op.pads[n + rank - 2] for n, a in enumerate(spatial))
                 node.op = replace(node.op, pads=begin + end)
