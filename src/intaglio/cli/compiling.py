@@ -11,6 +11,7 @@ from intaglio.cli import options
 from intaglio.cli.quantizing import print_account
 from intaglio.cli.terminal import bytes_text, count_text, note, print_json, print_table, progress_bar
 from intaglio.errors import UserError, quoted
+from intaglio.ir.graph import Array
 from intaglio.package.archive import FORMATS
 from intaglio.passes import PASSES
 from intaglio.pipeline import compile_model, quantization_of
@@ -87,6 +88,7 @@ class Words:
 
 def compile_words(words: Words) -> None:
     request = _request(words)
+    labels = _labels(words.quantizing)
     rows: list[CostRow] = []
     accounts: list[Account] = []
     start = time.perf_counter()
@@ -105,7 +107,7 @@ def compile_words(words: Words) -> None:
     if isinstance(result, Path):
         print_json({"ir": str(result), "stage": words.stop_after}) if words.json else note(f"wrote {result}")
         return
-    accuracy = _accuracy(result, words) if words.quantizing.labels is not None else None
+    accuracy = _accuracy(result, words, labels) if labels is not None else None
     if words.json:
         told = {"quantization": accounts[0].as_json()} if accounts else {}
         print_json({**_summary(result, words), **told, **({"accuracy": accuracy} if accuracy else {})})
@@ -113,17 +115,25 @@ def compile_words(words: Words) -> None:
         _print_summary(result, time.perf_counter() - start, words)
 
 
-def _accuracy(package: Package, words: Words) -> dict[str, float]:
-    """Of the package and of the float model, on the calibration data."""
+def _labels(words: Quantizing) -> Array | None:
+    """Read before anything is compiled, so that a mistake is told at once."""
     from intaglio.cli.running import read_labels
+
+    if words.labels is None:
+        return None
+    if words.calibrate is None:
+        raise UserError("bad-option", "`--labels` needs the data they belong to", hint="give it with `--calibrate`")
+    return read_labels(words.labels)
+
+
+def _accuracy(package: Package, words: Words, labels: Array) -> dict[str, float]:
+    """Of the package and of the float model, on the calibration data."""
     from intaglio.run.accuracy import accuracy_of
     from intaglio.run.calibration import read_samples
 
-    labels, calibrate = words.quantizing.labels, words.quantizing.calibrate
-    assert labels is not None
-    if calibrate is None:
-        raise UserError("bad-option", "`--labels` needs the data they belong to", hint="give it with `--calibrate`")
-    result = accuracy_of(package, lambda graph: read_samples(calibrate, graph), read_labels(labels))
+    calibrate = words.quantizing.calibrate
+    assert calibrate is not None
+    result = accuracy_of(package, lambda graph: read_samples(calibrate, graph), labels)
     if not words.json:
         note(
             f"accuracy: {100 * result.package:.2f} % quantized, {100 * result.reference:.2f} % in floating point, "

@@ -64,12 +64,14 @@ def validate_package(
 
 
 def read_labels(path: Path) -> Array:
+    """The array named `labels`, or the only one there is."""
     arrays = read_arrays(path)
-    if not arrays or any(a.dtype.kind not in "iu" for a in arrays.values()):
-        raise UserError("wrong-input", f"{quoted(path.name)} holds no whole numbers", hint="labels are integers, one per sample")
     if len(arrays) > 1 and "labels" not in arrays:
         raise UserError("wrong-input", f"{quoted(path.name)} holds several arrays, none named `labels`", hint="keep one")
-    return arrays.get("labels", next(iter(arrays.values())))
+    found = arrays.get("labels", next(iter(arrays.values()), None))
+    if found is None or found.dtype.kind not in "iu":
+        raise UserError("wrong-input", f"{quoted(path.name)} holds no whole numbers", hint="labels are integers, one per sample")
+    return found
 
 
 def _difference(check: LayerCheck) -> str:
@@ -80,10 +82,7 @@ def _difference(check: LayerCheck) -> str:
 
 def print_validation(result: Validation) -> None:
     if result.layers:
-        rows = [
-            [c.layer[:28], c.op[:20], c.tensor[:30], _difference(c), "ok" if c.comparison.ok else "OFF"]
-            for c in result.layers
-        ]
+        rows = [[c.layer[:28], c.op[:20], c.tensor[:30], _difference(c), "ok" if c.comparison.ok else "OFF"] for c in result.layers]
         print_table(["layer", "op", "tensor in the model", ">largest difference", ""], rows)
         compared = len({c.layer for c in result.layers})
         note(f"{compared} of {result.layer_count} layers have a tensor of the model to compare with (others are fused)")
