@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intaglio.ir.types import DType
@@ -13,6 +13,7 @@ from intaglio.quantize.settings import METHODS
 
 
 @pytest.mark.parametrize("method", METHODS)
+@settings(deadline=None, max_examples=40)
 @given(st.integers(0, 1000), st.floats(-3, 3), st.floats(0.01, 100))
 def test_a_range_has_zero_in_it_and_stays_inside(method: str, seed: int, shift: float, size: float) -> None:
     x = ((np.random.default_rng(seed).standard_normal(500) + shift) * size).astype(np.float32)
