@@ -40,17 +40,20 @@ class Quantizing:
                 raise UserError("bad-option", f"there are no weights {quoted(self.weights)}", hint="`--weights fp16`")
             if self.quantize is not None:
                 raise UserError("bad-option", "`--weights fp16` and `--quantize` exclude each other")
-            return quantization_of("fp16", None)
         given = [self.calibrate, self.labels, self.max_error, self.keep_float, self.keep_int16]
+        settings = any(word is not None for word in given) or self.integer_io or self.ranges != "auto"
+        if self.weights is not None or self.quantize == "weights":
+            if settings:
+                text = "weights are stored small without calibration data, and without the other options of quantisation"
+                raise UserError("bad-option", text, hint="leave these out, or `--quantize int8`")
+            return quantization_of("fp16" if self.weights is not None else "weights", None)
         if self.quantize is None:
-            if any(word is not None for word in given) or self.integer_io or self.ranges != "auto":
+            if settings:
                 hint = "add `--quantize int8`"
                 raise UserError("bad-option", "calibration data and its options are for quantisation", hint=hint)
             return None
         if self.max_error is not None and not self.max_error > 0:
             raise UserError("bad-option", f"`--max-error {self.max_error}` is not an error", hint="such as 0.05: 5 % of the output")
-        if self.quantize == "weights":
-            return quantization_of("weights", self.calibrate)
         return quantization_of(
             self.quantize,
             self.calibrate,
