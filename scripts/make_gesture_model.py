@@ -2,9 +2,9 @@
 
     .venv/bin/python scripts/make_gesture_model.py RECORDINGS gestures.onnx
 
-RECORDINGS has the folders train and test with a .csv file per gesture: rows of aX,aY,aZ,gX,gY,gZ, 119 per recording. Beside the model
-it writes gestures.npz: the recordings of test as `imu`, the number of each gesture as `labels`; and gestures-calibration.npz with
-recordings of train, to quantise it with.
+RECORDINGS has the folders train and test with a .csv file per gesture: rows of aX,aY,aZ,gX,gY,gZ, 119 per recording. Beside the
+model it writes gestures.npz: the recordings of test as `imu`, the number of each gesture as `labels`; and gestures-calibration.npz
+with recordings of train, to quantise it with.
 """
 
 from __future__ import annotations

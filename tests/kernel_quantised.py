@@ -146,13 +146,16 @@ QUANTISED: dict[str, Case] = {
     "qaverage_pool": case(QAveragePool((3, 3), (2, 2), (1, 1, 1, 1)), image(1, 6, 7, 5)),
     "qaverage_pool bounded": case(QAveragePool((2, 2), (1, 1), low=-10, high=20), image(2, 4, 4, 3)),
     "qreal_mean": case(
-        QRealMean((3, 2), (2, 2), (1, 0, 1, 1), order="columns", x_scale=0.031, x_zero=3, y_scale=0.029, y_zero=-4), image(2, 6, 7, 5)
+        QRealMean((3, 2), (2, 2), (1, 0, 1, 1), order="columns", x_scale=0.031, x_zero=3, y_scale=0.029, y_zero=-4),
+        image(2, 6, 7, 5),
     ),
     "qreal_mean counting pads": case(
         QRealMean((2, 2), (1, 1), (1, 1, 0, 0), True, x_scale=0.5, y_scale=0.5, low=0, high=255, to=DType.U8),
         image(1, 4, 5, 3, dtype=np.uint8),
     ),
-    "qreal_mean of all": case(QRealMean((5, 3), order="lanes", x_scale=0.1, x_zero=-128, y_scale=0.1, y_zero=-128), image(2, 5, 3, 6)),
+    "qreal_mean of all": case(
+        QRealMean((5, 3), order="lanes", x_scale=0.1, x_zero=-128, y_scale=0.1, y_zero=-128), image(2, 5, 3, 6)
+    ),
     "qsoftmax": case(QSoftmax(0.1), image(3, 10)),
     "qsoftmax of u8 to i16": case(QSoftmax(0.05, 1.0, DType.I16), image(2, 5, dtype=np.uint8)),
     "qmean": case(QMean((1, 2), True, 3, *mean_factor(0.02 / 0.015, 20), -4), image(2, 4, 5, 3)),
