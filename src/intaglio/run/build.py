@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -117,6 +118,12 @@ class _Runner:
             raise ToolError("no-compiler", f"cannot start `{command[0]}`: {error.strerror}", hint=hint) from error
         except subprocess.TimeoutExpired:
             raise ToolError("compiler-failed", f"the C compiler took more than {COMPILER_SECONDS} s") from None
+        if (
+            done.returncode == -signal.SIGINT
+            or "terminated with signal 2" in done.stderr
+            or "Interrupt signal terminated" in done.stderr
+        ):
+            raise KeyboardInterrupt  # Ctrl-C reached the compiler before it reached us
         if done.returncode != 0:
             raise self._failure(command, done.stdout + done.stderr)
 
