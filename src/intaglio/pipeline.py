@@ -27,6 +27,7 @@ from intaglio.package.source import keep_model
 from intaglio.package.write import Origin, write_project
 from intaglio.passes import optimise, prepare
 from intaglio.passes.absorb import absorb_quantisation
+from intaglio.quantize import name_outputs
 from intaglio.quantize.settings import Account, silent
 from intaglio.run.build import BuildOptions, build_project
 from intaglio.run.expect import expected_vectors, tool_versions
@@ -49,7 +50,7 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         for text in notes:
             watch.note(text)
     target = find_target(request.target or graph.target or "host")
-    account = None
+    account, names = None, [v.name for v in graph.outputs]
     if request.quantize is not None:
         if done > stage_index("import"):
             hint = "quantise the model itself, or an IR file of the stage `import`"
@@ -68,6 +69,8 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         dump("import", graph)
         graph = optimise(graph, target, disabled=request.disabled, observe=dump)
         graph.stage = "optimise"
+        if request.quantize is not None:
+            name_outputs(graph, names)
     if watch.explain is not None:
         from intaglio.passes.analysis import analyse
 
@@ -94,7 +97,7 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
 
 def quantized(graph: Graph, target: Target, how: Quantization, watch: Watch) -> tuple[Graph, Account | None]:
     """The float graph on integers, by the calibration data; or with small weights alone."""
-    from intaglio.quantize import quantize
+    from intaglio.quantize import check, quantize
     from intaglio.run.calibration import random_samples, read_samples, samples_of
 
     watch.stage("quantize")
@@ -106,6 +109,7 @@ def quantized(graph: Graph, target: Target, how: Quantization, watch: Watch) -> 
             watch.note(text)
         return made, None
     graph = prepare(graph, target)
+    check(graph, how.settings)
     if how.data is not None:
         samples = samples_of(dict(how.data), graph, "the calibration data")
     elif how.calibrate is not None:
@@ -224,7 +228,7 @@ def quantization_of(scheme: str, calibrate: str | Path | Mapping[str, Array] | N
     if scheme not in (*SCHEMES, *WEIGHT_SCHEMES):
         raise UserError("bad-option", f"there is no quantisation {quoted(scheme)}", hint="int8, int16x8, weights or fp16")
     if scheme in WEIGHT_SCHEMES:
-        if calibrate is not None or any(settings.values()):
+        if calibrate is not None or any(value for word, value in settings.items() if value != "auto"):
             raise UserError("bad-option", f"`{scheme}` changes weights alone: it takes no calibration and no other settings")
         return Quantization(scheme)
     if isinstance(calibrate, Mapping):

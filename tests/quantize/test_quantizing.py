@@ -250,3 +250,45 @@ def test_a_quantised_model_is_not_quantised_again(intaglio: Intaglio, tmp_path: 
     assert intaglio("compile", path, "-o", tmp_path / "a.ig", *words).code == 0
     said = intaglio("compile", tmp_path / "a.ig", "-o", tmp_path / "p", "--quantize", "int8")
     assert said.code == 2 and "already-quantized" in said.err
+
+
+def test_a_model_with_state(intaglio: Intaglio, tmp_path: Path) -> None:
+    """Samples are steps, in order; the state goes from one to the next."""
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((6, 6)).astype(np.float32) / 4
+    nodes = [node("MatMul", "x w", "a"), node("MatMul", "h u", "b"), node("Add", "a b", "c"), node("Tanh", "c", "next")]
+    proto = model(nodes, [value("x", [1, 6]), value("h", [1, 6])], [value("next", [1, 6])], {"w": w, "u": w.T.copy()})
+    path = saved(proto, tmp_path)
+    np.savez(tmp_path / "x.npz", x=rng.standard_normal((20, 1, 6)).astype(np.float32))
+    said = intaglio(
+        "compile",
+        path,
+        "-o",
+        tmp_path / "p",
+        "--state",
+        "h=next",
+        "--quantize",
+        "int8",
+        "--calibrate",
+        tmp_path / "x.npz",
+        "--json",
+    )
+    assert said.code == 0, said.err
+    assert said.json["quantization"]["outputs"][0]["relative"] < 0.1
+    checked = intaglio("validate", tmp_path / "p", "--inputs", tmp_path / "x.npz", "--steps")
+    assert checked.code == 0, checked.out
+
+
+def test_a_sum_that_is_kept_in_floats_is_one(intaglio: Intaglio, tmp_path: Path) -> None:
+    path, data = small(tmp_path), tmp_path / "data.npz"
+    said = intaglio("compile", path, "-o", tmp_path / "p", "--quantize", "int8", "--calibrate", data, "--keep-float", "r")
+    assert said.code == 0, said.err
+    ops = [layer["op"] for layer in json.loads((tmp_path / "p" / "manifest.json").read_text())["layers"]]
+    assert "qadd" not in ops
+
+
+def test_outputs_keep_their_names(intaglio: Intaglio, tmp_path: Path) -> None:
+    path, data = small(tmp_path), tmp_path / "data.npz"
+    for name, more in (("a", []), ("b", ["--integer-io"])):
+        assert intaglio("compile", path, "-o", tmp_path / name, "--quantize", "int8", "--calibrate", data, *more).code == 0
+        assert json.loads((tmp_path / name / "manifest.json").read_text())["outputs"][0]["field"] == "y"

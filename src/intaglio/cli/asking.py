@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from intaglio.targets.target import Target
 
 
-def check_model(
-    path: Path, target: str | None, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], json: bool
-) -> int:
+def check_model(path: Path, target: str | None, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], json: bool) -> int:
     """0 when all of it is supported, 1 when not."""
     from intaglio.frontends.onnx import survey
     from intaglio.passes import optimise
@@ -84,8 +82,7 @@ def list_targets(json: bool) -> None:
         print_json({"host": here, "targets": [asdict(t) for t in all_targets().values()]})
         return
     rows = [
-        [t.name, t.isa, t.interface, t.description + (" (this machine)" if t.name == here else "")]
-        for t in all_targets().values()
+        [t.name, t.isa, t.interface, t.description + (" (this machine)" if t.name == here else "")] for t in all_targets().values()
     ]
     print_table(["target", "vectors", "interface", "what it is"], rows)
 

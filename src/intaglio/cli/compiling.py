@@ -100,7 +100,7 @@ def compile_words(words: Words) -> None:
             note=lambda text: note(text if text.startswith("warning:") else f"note: {text}"),
             progress=progress,
             explain=rows.extend if words.explain else None,
-            account=accounts.append,
+            account=lambda account: accounts.append(_fitting(account, labels)),
         )
         result = compile_model(request, watch)
     if rows:
@@ -127,6 +127,14 @@ def _labels(words: Quantizing) -> Array | None:
     if words.calibrate is None:
         raise UserError("bad-option", "`--labels` needs the data they belong to", hint="give it with `--calibrate`")
     return read_labels(words.labels)
+
+
+def _fitting(account: Account, labels: Array | None) -> Account:
+    """A wrong number of labels is told before the package is built."""
+    if labels is not None and labels.size != account.samples:
+        what = f"there are {labels.size} labels for {account.samples} samples"
+        raise UserError("wrong-input", what, hint="labels are one whole number per sample of `--calibrate`")
+    return account
 
 
 def _accuracy(package: Package, words: Words, labels: Array) -> dict[str, float]:

@@ -89,7 +89,5 @@ def _application(package: Package, *words: str) -> str:
     program = package.folder / "bin" / package.name
     done = subprocess.run([str(program.resolve()), *words], capture_output=True, text=True, timeout=120)
     if done.returncode != 0:
-        raise AnswerIsNo(
-            "demo-failed", f"`{program.name} {words[0]}` ended with {done.returncode}: {done.stderr.strip()}"
-        )
+        raise AnswerIsNo("demo-failed", f"`{program.name} {words[0]}` ended with {done.returncode}: {done.stderr.strip()}")
     return done.stdout

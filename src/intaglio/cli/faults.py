@@ -25,9 +25,7 @@ def usage_error(error: Exception) -> str | None:
 
 def write_report(error: Exception) -> OurFault:
     """The traceback goes to a file, for whoever repairs it."""
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="intaglio-bug-", suffix=".txt", delete=False, encoding="utf-8"
-    ) as file:
+    with tempfile.NamedTemporaryFile("w", prefix="intaglio-bug-", suffix=".txt", delete=False, encoding="utf-8") as file:
         file.write(f"intaglio {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
         file.write(" ".join(sys.argv) + "\n\n")
         file.write("".join(traceback.format_exception(error)))

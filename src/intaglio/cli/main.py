@@ -30,9 +30,7 @@ TargetOption = Annotated[
     Optional[str], typer.Option("--target", metavar="T", help="Default: this machine. `intaglio targets` lists.")
 ]
 DimOption = Annotated[Optional[list[str]], typer.Option("--dim", metavar="NAME=N", help="Pin a symbolic dimension.")]
-ShapeOption = Annotated[
-    Optional[list[str]], typer.Option("--shape", metavar="INPUT=1,3,224,224", help="Pin an input's shape.")
-]
+ShapeOption = Annotated[Optional[list[str]], typer.Option("--shape", metavar="INPUT=1,3,224,224", help="Pin an input's shape.")]
 CcOption = Annotated[Optional[str], typer.Option("--cc", metavar="CC", help="C compiler: a command, or `zig`.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -40,9 +38,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 @app.command("compile")
 def compile_command(
     model: Model,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="The package (or the .ig file) to write.")
-    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The package (or the .ig file) to write.")],
     target: TargetOption = None,
     dim: DimOption = None,
     shape: ShapeOption = None,
@@ -50,9 +46,7 @@ def compile_command(
         Optional[list[str]],
         typer.Option("--state", metavar="IN=OUT", help="Input fed from an output of the step before."),
     ] = None,
-    name: Annotated[
-        Optional[str], typer.Option("--name", help="Prefix of every C name. Default: the file's name.")
-    ] = None,
+    name: Annotated[Optional[str], typer.Option("--name", help="Prefix of every C name. Default: the file's name.")] = None,
     stop_after: Annotated[
         str, typer.Option(metavar="STAGE", help="import, optimise, kernels, memory, package or build.")
     ] = "build",
@@ -74,30 +68,22 @@ def compile_command(
     labels: Annotated[
         Optional[Path], typer.Option(metavar="L.npy", help="Classes of the calibration data: prints the accuracy.")
     ] = None,
-    ranges: Annotated[
-        str, typer.Option(metavar="M", help="auto (least error), minmax, percentile, entropy or mse.")
-    ] = "auto",
+    ranges: Annotated[str, typer.Option(metavar="M", help="auto (least error), minmax, percentile, entropy or mse.")] = "auto",
     max_error: Annotated[
         Optional[float], typer.Option(metavar="E", help="Keep layers wide until the outputs' relative error is E.")
     ] = None,
     keep_float: Annotated[
         Optional[list[str]], typer.Option(metavar="LAYER", help="A layer (number, name, or pattern) to leave float.")
     ] = None,
-    keep_int16: Annotated[
-        Optional[list[str]], typer.Option(metavar="LAYER", help="A layer with 16-bit activations.")
-    ] = None,
-    integer_io: Annotated[
-        bool, typer.Option("--integer-io", help="Inputs and outputs of the C API are integers too.")
-    ] = False,
+    keep_int16: Annotated[Optional[list[str]], typer.Option(metavar="LAYER", help="A layer with 16-bit activations.")] = None,
+    integer_io: Annotated[bool, typer.Option("--integer-io", help="Inputs and outputs of the C API are integers too.")] = False,
     weights: Annotated[Optional[str], typer.Option(metavar="W", help="fp16: store weights in half precision.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Compile a model into a package: C sources, libraries, an application, tests."""
     from intaglio.cli.compiling import Quantizing, Words, compile_words
 
-    quantizing = Quantizing(
-        quantize, weights, calibrate, labels, ranges, max_error, keep_float, keep_int16, integer_io
-    )
+    quantizing = Quantizing(quantize, weights, calibrate, labels, ranges, max_error, keep_float, keep_int16, integer_io)
     words = Words(
         model, output, target, dim, shape, state, name, stop_after, disable_pass, dump_ir, explain,
         archive_format if archive else None, force, template, cc, cflags, json, quantizing,
@@ -139,13 +125,9 @@ def run(
 @app.command()
 def validate(
     package: Folder,
-    inputs: Annotated[
-        Optional[Path], typer.Option("--inputs", metavar="X.npz", help="Default: random, seeded.")
-    ] = None,
+    inputs: Annotated[Optional[Path], typer.Option("--inputs", metavar="X.npz", help="Default: random, seeded.")] = None,
     steps: Annotated[bool, typer.Option("--steps", help="Arrays have a leading axis of steps.")] = False,
-    labels: Annotated[
-        Optional[Path], typer.Option(metavar="L.npy", help="Classes: prints the accuracy of both.")
-    ] = None,
+    labels: Annotated[Optional[Path], typer.Option(metavar="L.npy", help="Classes: prints the accuracy of both.")] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Layer by layer; names the first that is off.")] = False,
     tolerance: Annotated[
         Optional[float], typer.Option(metavar="T", help="Of the largest reference value. Default: 1e-4 for f32.")
@@ -218,9 +200,7 @@ def template_list(json: JsonOption = False) -> None:
 
 
 @template_app.command("export")
-def template_export(
-    name: str, folder: Annotated[Path, typer.Argument(metavar="DIR")], json: JsonOption = False
-) -> None:
+def template_export(name: str, folder: Annotated[Path, typer.Argument(metavar="DIR")], json: JsonOption = False) -> None:
     """Write a template into DIR, to edit it and compile with `--template DIR`."""
     from intaglio.cli.terminal import note, print_json
     from intaglio.package.template import export_template
@@ -231,9 +211,7 @@ def template_export(
 
 @app.command()
 def demo(
-    output: Annotated[
-        Optional[Path], typer.Option("--output", "-o", metavar="DIR", help="Default: a temporary folder.")
-    ] = None,
+    output: Annotated[Optional[Path], typer.Option("--output", "-o", metavar="DIR", help="Default: a temporary folder.")] = None,
     cc: CcOption = None,
 ) -> None:
     """The whole line on a shipped model: compile, build, run, validate."""

@@ -27,8 +27,10 @@ def print_account(account: Account) -> None:
         note(", ".join(done))
     for out in account.outputs:
         note(f"output {out.name}: cosine {out.cosine:.5f}, relative error {out.relative:.3g}, largest difference {out.largest:.3g}")
-    if account.advice:
-        note(account.advice)
+    for text in [*account.notes, *([account.advice] if account.advice else [])]:
+        note(text)
+    if account.layers and all(row.stored == "f32" for row in account.layers):
+        note("warning: no layer is left in integers")
 
 
 def _short(name: str) -> str:

@@ -103,6 +103,8 @@ def print_validation(result: Validation) -> None:
     for c in result.against_float:
         sqnr = "exact" if c.sqnr_db is None else f"{c.sqnr_db:.0f} dB"
         print(f"against the float model: {quoted(c.name)} cosine {c.cosine:.6f}, SQNR {sqnr}, largest difference {c.max_abs:.3g}")
+    if result.against_float and result.random_inputs:
+        print("(on random inputs, which may lie outside of the calibrated ranges: judge by real ones, `--inputs x.npz --steps`)")
     verdict = "matches" if result.ok else "DOES NOT match"
     print(f"{verdict} {result.reference}, {result.samples} sample(s)")
 

@@ -25,8 +25,6 @@ class Problem(str):
         return problem
 
 
-
-
 def names_are_unique(graph: Graph) -> Iterator[Problem]:
     seen: dict[str, Value] = {}
     for value in graph.values():

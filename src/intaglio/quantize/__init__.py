@@ -8,12 +8,14 @@ ranges, equalisation, bias correction, layers that stay wide) is made by the err
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array, Graph
+from intaglio.ir.types import DType
 from intaglio.passes.absorb import absorb_quantisation
 from intaglio.quantize.improve import corrected_biases, equalize
 from intaglio.quantize.insert import FLOAT, INT8, INT16, Plan, choose_grids, clone, stored_tensors, with_quantisation
@@ -59,9 +61,13 @@ class Quantizer:
             rows.append(_error(names[n], want, got))
         return rows
 
+    def integers(self, plan: Plan, *, integer_io: bool = False) -> tuple[Graph, list[str]]:
+        floats = frozenset(n.output.name for n in self.scheme.layers if plan.of(n) == FLOAT)
+        return absorb_quantisation(self.build(plan, integer_io=integer_io), fixed=True, floats=floats)
+
     def error(self, plan: Plan) -> float:
         """Of the integers themselves: they round a little differently from Quantize and Dequantize around floats."""
-        integers, _ = absorb_quantisation(self.build(plan), fixed=True)
+        integers, _ = self.integers(plan)
         return max((e.relative for e in self.errors(integers)), default=0.0)
 
 
@@ -76,7 +82,7 @@ def quantize(
     graph: Graph, samples: list[dict[str, Array]], settings: Settings, *, random_data: bool = False, progress: Progress = silent
 ) -> tuple[Graph, Account]:
     """The graph on integers, and what it cost. `graph` is prepared: its batch norms folded, its images NHWC."""
-    _check(graph, settings)
+    check(graph, settings)
     work = Quantizer(graph, samples, settings, progress)
     plan = _first_plan(work)
     account = Account(settings.scheme, len(samples), random_data, "")
@@ -85,9 +91,9 @@ def quantize(
     rows = sensitivity(work.scheme, plan, work.statistics, work.samples, progress) if settings.sensitivity else []
     if settings.max_error is not None and account.reached > settings.max_error:
         plan = _widen(work, plan, settings.max_error, rows)
-    final, notes = absorb_quantisation(work.build(plan, integer_io=settings.integer_io), fixed=True)
-    plain, _ = absorb_quantisation(work.build(plan), fixed=True)
-    account.outputs = work.errors(plain)
+    final, notes = work.integers(plan, integer_io=settings.integer_io)
+    account.outputs = work.errors(work.integers(plan)[0])
+    notes += _still_floats(final)
     by_name = {n.output.name: layer_name(n) for n in work.scheme.layers}
     numbers = {n.output.name: number for number, n in enumerate(work.scheme.layers, 1)}
     account.kept = {by_name[name]: kind for name, kind in plan.stored.items() if name in by_name and kind != plan.default}
@@ -95,17 +101,44 @@ def quantize(
         replace(row, number=numbers[row.name], name=by_name[row.name], stored=plan.stored.get(row.name, plan.default))
         for row in rows
     ]
-    account.advice = " ".join([*_advice(account), *notes])
+    account.advice = _advice(work, plan, account, numbers)
+    account.notes = notes
     return final, account
 
 
-def _check(graph: Graph, settings: Settings) -> None:
+def name_outputs(graph: Graph, names: list[str]) -> None:
+    """Outputs have the names that they had in the float model, for the C API."""
+    used = {v.name for v in graph.values()}
+    for value, name in zip(graph.outputs, names, strict=True):
+        if name not in used:
+            used.add(name)
+            graph.names.add(name)
+            value.name = name
+
+
+def _still_floats(graph: Graph) -> list[str]:
+    """Operators with weights in floating point, and how much that is."""
+    names: Counter[str] = Counter()
+    size = 0
+    for node in graph.nodes:
+        large = [v for v in node.inputs if v is not None and v.data is not None and v.dtype is DType.F32 and v.type.elements >= 256]
+        if large:
+            names[node.op.NAME] += 1
+            size += sum(v.type.bytes for v in large)
+    if not names:
+        return []
+    told = ", ".join(f"{count} `{name}`" if count > 1 else f"`{name}`" for name, count in sorted(names.items()))
+    return [f"weights of {size:,} bytes stay in floating point: {told}"]
+
+
+def check(graph: Graph, settings: Settings) -> None:
+    """Before any data is read: are the words right, and is it a float model?"""
     if settings.scheme not in SCHEMES:
         raise UserError("bad-option", f"there is no quantisation {quoted(settings.scheme)}", hint="int8, int16x8 or weights")
     if settings.ranges not in ("auto", *METHODS):
         hint = "auto, " + ", ".join(METHODS)
         raise UserError("bad-option", f"there is no method {quoted(settings.ranges)} for ranges", hint=hint)
-    if any(node.op.NAME in ("qconv", "qmatmul", "quantize") for node in graph.nodes):
+    if any(node.op.NAME in ("qconv", "qmatmul", "quantize", "hybrid_conv", "hybrid_matmul", "qlstm") for node in graph.nodes):
         raise UserError("already-quantized", "the model is quantized already", hint="give the float model")
 
 
@@ -192,14 +225,21 @@ def _fewest(work: Quantizer, plan: Plan, order: list[str], kind: str, low: int, 
     return replace(plan, stored={**plan.stored, **dict.fromkeys(order[:high], kind)})
 
 
-def _advice(account: Account) -> list[str]:
-    narrow = [row for row in account.layers if row.stored != FLOAT]
+def _advice(work: Quantizer, plan: Plan, account: Account, numbers: dict[str, int]) -> str:
+    """What would help most, tried: the layer that adds the most error, wider."""
+    narrow = [row for row in account.layers if row.stored == INT8]
     if not narrow or account.error < 0.01:
-        return []
+        return ""
     worst = max(narrow, key=lambda row: row.alone)
-    if worst.alone <= 0:
-        return []
-    return [f"layer {worst.number} adds the most error ({worst.alone:.2g} alone): `--keep-float {worst.number}` helps most."]
+    name = next(n for n, number in numbers.items() if number == worst.number)
+    tried = {kind: work.error(replace(plan, stored={**plan.stored, name: kind})) for kind in (INT16, FLOAT)}
+    kind = min(tried, key=lambda k: tried[k])
+    if tried[kind] >= 0.98 * account.error:
+        return f"layer {worst.number} adds the most error ({worst.alone:.2g} alone), but keeping it wide alone does not help"
+    word = "--keep-int16" if kind == INT16 else "--keep-float"
+    return (
+        f"layer {worst.number} adds the most error: `{word} {worst.number}` brings it from {account.error:.2g} to {tried[kind]:.2g}"
+    )
 
 
-__all__ = ["METHODS", "SCHEMES", "Account", "Settings", "quantize"]
+__all__ = ["METHODS", "SCHEMES", "Account", "Settings", "check", "name_outputs", "quantize"]

@@ -7,12 +7,11 @@ import numpy as np
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.types import DType
 from intaglio.ops import Conv, MatMul
-from intaglio.ops.evaluate import evaluate_graph
 from intaglio.quantize.insert import FLOAT, Plan, choose_grids, quantised_weights, with_quantisation
 from intaglio.quantize.layers import Scheme
 from intaglio.quantize.ranges import rounded
 from intaglio.quantize.settings import LayerRow, Progress
-from intaglio.quantize.statistics import Statistics
+from intaglio.quantize.statistics import Statistics, run_all
 
 _SAMPLES = 4
 _WORK = 4_000_000_000  # multiply-adds spent on this, about: fewer samples for larger models
@@ -30,9 +29,8 @@ def sensitivity(
     chosen = samples[: max(1, min(_SAMPLES, int(_WORK / max(macs * len(layers) / 2, 1))))]
     alone = np.zeros(len(layers))
     together = np.zeros(len(layers))
-    for number, sample in enumerate(chosen):
-        exact = {**sample, **evaluate_graph(graph, sample, keep=True)}
-        stored = evaluate_graph(whole, sample, keep=True)
+    runs = zip(run_all(graph, chosen, keep=True), run_all(whole, chosen, keep=True), strict=True)
+    for number, (exact, stored) in enumerate(runs):
         for n, layer in enumerate(layers):
             progress("sensitivity", number * len(layers) + n, len(chosen) * len(layers))
             shown = _shown(layer, scheme)

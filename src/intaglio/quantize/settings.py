@@ -58,6 +58,7 @@ class Account:
     layers: list[LayerRow] = field(default_factory=list)
     kept: dict[str, str] = field(default_factory=dict)  # layer: i16 or f32
     advice: str = ""
+    notes: list[str] = field(default_factory=list)
 
     @property
     def error(self) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 from intaglio.errors import UserError, quoted
 from intaglio.ir.files import read_ir
 from intaglio.ir.graph import Array, Graph
+from intaglio.ir.types import DType, TensorType
 from intaglio.run.calibration import Samples
 from intaglio.run.package import Package
 from intaglio.run.reference import run_steps
@@ -25,10 +26,11 @@ class Labelled:
 
 def accuracy_of(package: Package, read: Callable[[Graph], Samples], labels: Array) -> Labelled:
     graph = read_ir(ir_path(package))
-    for value, info in zip(graph.inputs, package.manifest.inputs, strict=False):
-        if value.dtype.is_int and info.quant is not None:
-            hint = "compile without `--integer-io` to see the accuracy, or run `validate --labels` on integers"
-            raise UserError("wrong-input", "the package takes integers, the data is floats", hint=hint)
+    grids = {}
+    for value in graph.inputs:  # the data are floats, whatever the package takes
+        if value.type.quant is not None and value.dtype.is_int:
+            grids[value.name] = value.type
+            value.type = TensorType(DType.F32, value.shape)
     samples = read(graph)
     labels = np.asarray(labels).reshape(-1)
     if len(labels) != len(samples):
@@ -39,15 +41,25 @@ def accuracy_of(package: Package, read: Callable[[Graph], Samples], labels: Arra
         raise UserError("wrong-input", f"output {quoted(first.name)} has one element, there is no class to compare with labels")
     names = {v.name: v.origin or v.name for v in graph.inputs}
     steps = [{names[key]: array for key, array in sample.items()} for sample in samples]
+    stored = [{names[key]: _stored(array, grids.get(key)) for key, array in sample.items()} for sample in samples]
     made: list[Array] = []
     package.reset()
-    for step in steps:
+    for step in stored:
         if not package.manifest.states:
             package.reset()
         made.append(package.run(step)[first.name])
     reference = float_reference(package)
     wanted = made if reference is None else [r[first.name] for r in run_steps(reference, package.manifest, steps)]
     return Labelled(_share(made, labels), _share(wanted, labels), len(samples))
+
+
+def _stored(array: Array, type: TensorType | None) -> Array:
+    """Floats on the grid of an input of integers."""
+    if type is None or type.quant is None:
+        return array
+    info = np.iinfo(type.dtype.numpy)
+    steps = np.rint(array / np.float32(type.quant.scale[0])) + type.quant.zero_point[0]
+    return np.asarray(np.clip(steps, info.min, info.max)).astype(type.dtype.numpy)
 
 
 def _share(rows: list[Array], labels: Array) -> float:

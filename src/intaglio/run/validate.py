@@ -64,6 +64,7 @@ class Validation:
     accuracy: Accuracy | None
     samples: int
     layer_count: int = 0
+    random_inputs: bool = False
     against_float: tuple[Comparison, ...] = ()  # of a package that was quantised here: how far it is from the float model
 
 
@@ -103,6 +104,7 @@ def validate(package: Package, options: ValidateOptions) -> Validation:
         accuracy=accuracy,
         samples=len(steps),
         layer_count=len(manifest.layers),
+        random_inputs=options.inputs is None,
         against_float=float_rows,
     )
 
@@ -235,7 +237,8 @@ def _check_layers(
             if info.name not in seen or info.name not in expected[0]:
                 continue
             want = np.asarray(expected[0][info.name])
-            got = _as_in_model(seen[info.name], info.layout, want.shape)
+            layout = "" if (manifest.model.source or "").endswith(".tflite") else info.layout  # there it is NHWC in the model too
+            got = _as_in_model(seen[info.name], layout, want.shape)
             if got is None:
                 continue
             row = compare(info.name, got, _stored(want, DType(info.dtype)), DType(info.dtype), options.tolerance)

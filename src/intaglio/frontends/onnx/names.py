@@ -7,6 +7,8 @@ import re
 from intaglio.ir.names import RESERVED
 
 MAX_LENGTH = 48
+
+
 def identifier(text: str, fallback: str = "v") -> str:
     """A clean identifier that resembles `text`: ASCII letters, digits and single underscores."""
     clean = re.sub(r"[^A-Za-z0-9]+", "_", text[: 4 * MAX_LENGTH]).strip("_")

@@ -130,6 +130,7 @@ def _own(walk: Walk, value: Value, produced: set[Value], taken: list[Value]) -> 
 
 def _name(graph: Graph) -> None:
     names = Names()
+    told = dict(zip(graph.outputs, graph.output_names, strict=True))  # names of the signature, which the C API has too
     for n, value in enumerate(graph.inputs):
         value.name = names.take(value.origin, f"in{n}")
     for node in graph.nodes:
@@ -137,5 +138,5 @@ def _name(graph: Graph) -> None:
             if not operand.name:
                 operand.name = names.take(operand.origin or "c", "c")
         for out in node.outputs:
-            out.name = names.take(out.origin or node.op.NAME, node.op.NAME)
+            out.name = names.take(told.get(out) or out.origin or node.op.NAME, node.op.NAME)
     graph.names = {v.name for v in graph.values()}

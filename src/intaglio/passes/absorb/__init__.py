@@ -23,11 +23,13 @@ from intaglio.passes.absorb.real import Absorber, Grid, grid_of, real_of_node
 RULES = (products.product, pooling.mean, moving.requantised_concat, tables.lookup, products.elementwise)
 
 
-def absorb_quantisation(graph: Graph, *, fixed: bool = False) -> tuple[Graph, list[str]]:
-    """The graph with integer operators, and sentences about what stayed in floating point."""
+def absorb_quantisation(graph: Graph, *, fixed: bool = False, floats: frozenset[str] = frozenset()) -> tuple[Graph, list[str]]:
+    """The graph with integer operators, and sentences about what stayed in floating point.
+
+    `floats` names results of operators that are to stay so."""
     if not any(isinstance(node.op, Quantize | Dequantize) for node in graph.nodes):
         return graph, []
-    work = Absorber.of(graph, fixed)
+    work = Absorber.of(graph, fixed, floats)
     outputs = set(graph.outputs) | {s.output for s in graph.states}
     for node in graph.nodes:
         work.edit.take(node)

@@ -34,7 +34,7 @@ def body_of(work: Absorber, node: Node, grid: Grid, *, with_bias: bool = False) 
     bias: Value | None = None
     while True:
         core = work.producer(value, node)
-        if core is None:
+        if core is None or core.output.name in work.floats:
             return None
         if bias is None and isinstance(core.op, Relu):
             low = max(low, grid.place(0.0))

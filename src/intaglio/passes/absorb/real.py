@@ -96,12 +96,13 @@ class Absorber:
 
     edit: Editor
     fixed: bool
+    floats: frozenset[str] = frozenset()  # results of operators that are to stay in floating point
     reals: dict[Value, Real] = field(default_factory=dict)
     readers: dict[Value, int] = field(default_factory=dict)
 
     @staticmethod
-    def of(graph: Graph, fixed: bool) -> Absorber:
-        return Absorber(Editor(graph), fixed, readers=count_readers(graph))
+    def of(graph: Graph, fixed: bool, floats: frozenset[str]) -> Absorber:
+        return Absorber(Editor(graph), fixed, floats, readers=count_readers(graph))
 
     @property
     def graph(self) -> Graph:

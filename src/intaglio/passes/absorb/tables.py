@@ -70,6 +70,8 @@ class _Tracer:
         self.steps += 1
         if node is None or not isinstance(node.op, Elementwise) or node.when is not None or self.steps > _MOST_STEPS:
             return None
+        if value.name in self.work.floats:
+            return None
         arrays: list[Array] = []
         for operand in node.inputs:
             array = None if operand is None else self.values(operand)
