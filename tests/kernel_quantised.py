@@ -116,6 +116,14 @@ QUANTISED: dict[str, Case] = {
         QConv((1, 1), (1, 1, 1, 1), x_zero=3, y_zero=7, scaling="float"),
         image(1, 5, 6, 3), image(7, 3, 3, 3), real(7), factors(7), None, constant=[1, 2, 3],
     ),
+    "qconv of i16 by floats": case(
+        QConv((1, 1), (1, 1, 1, 1), x_zero=3, y_zero=7, low=-32768, high=32767, to=DType.I16, scaling="float"),
+        image(1, 5, 6, 3, dtype=np.int16), image(7, 3, 3, 3), whole(7, low=-99, high=99), factors(7), None, constant=[1, 2, 3],
+    ),
+    "qmatmul of u16 by floats": case(
+        QMatMul(True, 3, 0, 9, 0, 65535, DType.U16, "float"),
+        image(4, 40, dtype=np.uint16), image(7, 40), real(7), factors(7), None, constant=[1, 2, 3],
+    ),
     "qconv of sums": case(
         QConv(x_zero=3, low=-(2**31), high=2**31 - 1, to=DType.I32, scaling="none"),
         image(1, 5, 6, 3, dtype=np.uint8), image(7, 3, 3, 3), None, None, None, constant=[1],

@@ -208,6 +208,19 @@ def test_the_integers_are_those_of_onnx_runtime(name: str, dtype: type, tmp_path
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.int16, np.uint16], ids=["i16", "u16"])
+@pytest.mark.parametrize("name", ["conv", "conv per channel", "conv depthwise", "matmul and bias", "gemm transposed"])
+def test_16_bit_activations_too(name: str, dtype: type, tmp_path: Path) -> None:
+    """Sums of 64 bits. A float has 24, so the runtime's own sum may be a step off."""
+    make, wanted = MODELS[name]
+    proto = make(dtype)
+    graph, _ = absorbed(proto, tmp_path)
+    assert wanted <= {n.op.NAME for n in graph.nodes}
+    x = np.random.default_rng(0).normal(0.3, 40.0, graph.inputs[0].shape).astype(np.float32)
+    got = evaluate_graph(graph, {graph.inputs[0].name: x})[graph.outputs[0].name]
+    np.testing.assert_allclose(got, by_onnx_runtime(proto, {"x": x}), rtol=0, atol=0.21)
+
+
 @pytest.mark.parametrize("kind", ["Add", "Mul"])
 def test_what_stays_in_floating_point_is_named_and_exact(kind: str, tmp_path: Path) -> None:
     proto = two(kind)(np.int8)

@@ -58,10 +58,12 @@ class Factors:
         if self.shift is not None:
             return scaled(total, whole(self.multiplier, which), whole(self.shift, which), self.how)
         factor = Load(self.multiplier, which, Type("f32"))
-        if self.bias is None:
+        if self.bias is None and total.type == I32:
             return Op("fn_scale_float", (total, factor), I32)
-        real = Op("mul", (cast(total, Type("f32")), factor), Type("f32"))
-        return Op("fn_nearest", (Op("add", (real, Load(self.bias, column, Type("f32"))), Type("f32")),), I32)
+        real: Expr = Op("mul", (cast(total, Type("f32")), factor), Type("f32"))
+        if self.bias is not None:
+            real = Op("add", (real, Load(self.bias, column, Type("f32"))), Type("f32"))
+        return Op("fn_nearest", (real,), I32)
 
 
 def _bias_and_factors(job: Job, how: str) -> tuple[Buffer | None, Factors]:
@@ -81,6 +83,8 @@ _SCALINGS = {"twice": "scale32", "once": "scale_once", "float": "scale_float", "
 def _sums_of(x: DType, bias: DType | None, scaling: str) -> tuple[Type, str]:
     if x is DType.I16 and bias in (None, DType.I64) and scaling in ("twice", "once"):
         return I64, "scale64"
+    if x in (DType.I16, DType.U16) and scaling == "float":
+        return I64, "scale_float"
     return I32, _SCALINGS[scaling]
 
 

@@ -59,7 +59,7 @@ class QConv(Op):
         x, w, b, multiplier, shift = arrays
         assert x is not None and w is not None
         acc = self.sums(x.astype(np.int64) - self.x_zero, w.astype(np.int64) - self.w_zero)
-        scaled = rescale(acc, b, multiplier, shift, "wide" if wide_sums(x, b) else self.scaling)
+        scaled = rescale(acc, b, multiplier, shift, wide_scaling(self.scaling, x, b))
         return (clamp(scaled + self.y_zero, self.low, self.high, self.to.numpy),)
 
     def sums(self, x: Array, w: Array) -> Array:
@@ -119,6 +119,11 @@ def rescale(acc: Array, bias: Array | None, multiplier: Array | None, shift: Arr
     return {"twice": scale32, "once": scale_once, "wide": scale64}[scaling](acc, multiplier, shift)
 
 
+def wide_scaling(scaling: str, x: Array, b: Array | None) -> str:
+    """How sums are scaled: in fixed point, 64-bit ones have a way of their own."""
+    return "wide" if scaling in ("twice", "once") and wide_sums(x, b) else scaling
+
+
 def wide_sums(x: Array, b: Array | None) -> bool:
     """16-bit activations with a 64-bit bias, or with none, sum up in 64 bits."""
     return x.dtype == np.int16 and (b is None or b.dtype == np.int64)
@@ -158,7 +163,7 @@ class QMatMul(Op):
         right = b.astype(np.int64) - self.b_zero
         right = right.swapaxes(-1, -2) if self.transpose_b else right
         acc = ((a.astype(np.int64) - self.a_zero).astype(np.float64) @ right.astype(np.float64)).astype(np.int64)
-        scaled = rescale(acc, bias, multiplier, shift, "wide" if wide_sums(a, bias) else self.scaling)
+        scaled = rescale(acc, bias, multiplier, shift, wide_scaling(self.scaling, a, bias))
         return (clamp(scaled + self.y_zero, self.low, self.high, self.to.numpy),)
 
     def macs(self, types: list[TensorType | None], out: TensorType) -> int:

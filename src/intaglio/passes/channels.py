@@ -14,7 +14,7 @@ import numpy as np
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.types import DType, Layout
 from intaglio.ops import Clip, Conv, MaxPool, Pad, Relu, Reshape
-from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul, QMul, Requantize, rescale, wide_sums
+from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul, QMul, Requantize, rescale, wide_scaling
 from intaglio.ops.quantised_real import QRealMean
 from intaglio.ops.quantised_rows import QAveragePool, QMean
 
@@ -117,7 +117,7 @@ def _scaled(op: QConv | QMatMul, node: Node, low: Array, high: Array) -> Span | 
         return None
     source = node.inputs[0]
     assert source is not None
-    how = "wide" if wide_sums(np.zeros(0, source.dtype.numpy), bias) else op.scaling
+    how = wide_scaling(op.scaling, np.zeros(0, source.dtype.numpy), bias)
     ends = [np.clip(rescale(total, bias, multiplier, shift, how) + op.y_zero, op.low, op.high) for total in (low, high)]
     return Span(ends[0], ends[1])
 

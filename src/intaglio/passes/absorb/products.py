@@ -74,7 +74,7 @@ def _fixed_data(work: Absorber, value: Value | None) -> Array | None:
 
 
 def product(work: Absorber, node: Node, grid: Grid) -> Value | None:
-    if grid.to not in (DType.I8, DType.U8, DType.I16):
+    if grid.to not in (DType.I8, DType.U8, DType.I16, DType.U16) or (work.fixed and grid.to is DType.U16):
         return None
     body = body_of(work, node, grid, with_bias=True)
     if body is None:
@@ -100,8 +100,9 @@ def _sides(work: Absorber, left: Value | None, right: Value | None, axis: int, c
     a, b = work.real(left), work.real(right)
     if a is None or b is None or not a.single or np.any(b.zero != b.zero.reshape(-1)[0]):
         return None
-    narrow = a.stored.dtype in _BYTES or (work.fixed and a.stored.dtype is DType.I16)
-    if not narrow or b.stored.dtype not in _BYTES or (a.stored.data is not None and b.stored.data is None):
+    narrow = a.stored.dtype in (*_BYTES, DType.I16) or (not work.fixed and a.stored.dtype is DType.U16)
+    wide = not work.fixed and a.stored.dtype in (DType.I16, DType.U16) and b.stored.dtype is DType.I16
+    if not narrow or not (b.stored.dtype in _BYTES or wide) or (a.stored.data is not None and b.stored.data is None):
         return None
     scales = _along(b, axis, columns)
     if scales is None:
@@ -129,7 +130,7 @@ def _bias(work: Absorber, value: Value | None, sides: Sides, grid: Grid) -> tupl
     if data is None:
         return False, None
     data = data.reshape(-1)
-    wide = sides.left.stored.dtype is DType.I16
+    wide = work.fixed and sides.left.stored.dtype is DType.I16
     real = work.real(value)
     of_sums = real is not None and real.stored.dtype is DType.I32 and not real.zero.any() and not wide
     if real is not None and real.stored.data is not None and of_sums and np.allclose(real.scale.reshape(-1), sides.step, 1e-5, 0.0):
