@@ -233,22 +233,34 @@ class Ended(BaseException):
     """SIGTERM or SIGHUP: like Ctrl-C, temporary folders are removed on the way out."""
 
 
+_heard: list[int] = []  # signals so far: Python drops what a handler raises when it happens to run inside of a finalizer
+
+
 def _end(signum: int, _: object) -> None:
     signal.signal(signum, signal.SIG_IGN)  # once is enough; the way out must not be cut short
+    _heard.append(signum)
     raise Ended(signum)
 
 
 def main() -> None:
     """Exit codes: 0 done, 1 the answer is no, 2 the request is at fault, 3 our fault; 128 + N: ended by signal N."""
     try:
-        for signum in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(signum) is signal.SIG_DFL:
+        for signum, usual in (
+            (signal.SIGTERM, signal.SIG_DFL),
+            (signal.SIGHUP, signal.SIG_DFL),
+            (signal.SIGINT, signal.default_int_handler),
+        ):
+            if signal.getsignal(signum) is usual:
                 signal.signal(signum, _end)
         code = app(standalone_mode=False)
         sys.stdout.flush()
     except IntaglioError as error:
-        _say(str(error))
         code = error.exit_code
+        if _heard:  # whatever failed then, failed because of it
+            code = 128 + _heard[0]
+            if Path(error.where or "").name.startswith("intaglio-compiler-"):
+                Path(error.where or "").unlink(missing_ok=True)
+        _say("stopped" if _heard else str(error))
     except Ended as ended:
         _say("stopped")
         code = 128 + int(ended.args[0])
