@@ -16,8 +16,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from sklearn.datasets import load_digits
+from training import Adam, Floats
 
-Floats = NDArray[np.float32]
 TARGET = Path(__file__).parents[1] / "src" / "intaglio" / "demo_data"
 TEST_DIGITS = 100
 EPOCHS = 40
@@ -55,8 +55,7 @@ class Network:
             normal(16, 8, 3, 3, fan_in=72), np.zeros(16, np.float32),
             normal(10, 64, fan_in=64), np.zeros(10, np.float32),
         ]  # fmt: skip
-        self._moments = [(np.zeros_like(w), np.zeros_like(w)) for w in self.weights]
-        self._steps = 0
+        self.step = Adam(self.weights).step
 
     def forward(self, x: Floats) -> Floats:
         self._kept: list[Floats] = []
@@ -87,15 +86,6 @@ class Network:
             if layer:
                 back = scatter(rows @ w.reshape(len(w), -1), w.shape[1])
         return found
-
-    def step(self, gradients: list[Floats], rate: float) -> None:
-        """Adam."""
-        self._steps += 1
-        for weight, gradient, (mean, square) in zip(self.weights, gradients, self._moments, strict=True):
-            mean += 0.1 * (gradient - mean)
-            square += 0.001 * (gradient**2 - square)
-            corrected = mean / (1 - 0.9**self._steps)
-            weight -= rate * corrected / (np.sqrt(square / (1 - 0.999**self._steps)) + 1e-8)
 
 
 def train(x: Floats, labels: NDArray[np.int64]) -> Network:

@@ -17,8 +17,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
+from training import Adam, Floats
 
-Floats = NDArray[np.float32]
 STEPS, CHANNELS = 119, 6
 WIDTH, STRIDE = 5, 2
 EPOCHS, BATCH = 120, 16
@@ -55,8 +55,7 @@ class Network:
         self.weights: list[Floats] = []
         for w in (first, second, dense):
             self.weights += [w, np.zeros(len(w), np.float32)]
-        self._moments = [(np.zeros_like(w), np.zeros_like(w)) for w in self.weights]
-        self._steps = 0
+        self.step = Adam(self.weights).step
 
     def forward(self, x: Floats) -> Floats:
         self._kept: list[tuple[Floats, Floats]] = []
@@ -84,15 +83,6 @@ class Network:
                 for tap in range(WIDTH):
                     back[:, tap : tap + STRIDE * y.shape[1] : STRIDE] += per_tap[..., tap]
         return found
-
-    def step(self, gradients: list[Floats], rate: float) -> None:
-        """Adam."""
-        self._steps += 1
-        for weight, gradient, (mean, square) in zip(self.weights, gradients, self._moments, strict=True):
-            mean += 0.1 * (gradient - mean)
-            square += 0.001 * (gradient**2 - square)
-            corrected = mean / (1 - 0.9**self._steps)
-            weight -= rate * corrected / (np.sqrt(square / (1 - 0.999**self._steps)) + 1e-8)
 
 
 def train(x: Floats, labels: NDArray[np.int64]) -> Network:

@@ -50,16 +50,16 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         for text in notes:
             watch.note(text)
     target = find_target(request.target or graph.target or "host")
+    if last >= stage_index("package"):
+        check_output(request.output, force=request.force)
+        if request.archive:
+            check_archive(request.output, request.archive, force=request.force)
     account, names = None, [v.name for v in graph.outputs]
     if request.quantize is not None:
         if done > stage_index("import"):
             hint = "quantise the model itself, or an IR file of the stage `import`"
             raise UserError("bad-option", f"`{request.model.name}` is past the stage `import`", hint=hint)
         graph, account = quantized(graph, target, request.quantize, watch)
-    if last >= stage_index("package"):
-        check_output(request.output, force=request.force)
-        if request.archive:
-            check_archive(request.output, request.archive, force=request.force)
     if last <= done and last < stage_index("package"):
         return _write_ir(graph, request)
 

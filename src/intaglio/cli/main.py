@@ -230,7 +230,7 @@ def version(json: JsonOption = False) -> None:
 
 
 class Ended(BaseException):
-    """SIGTERM or SIGHUP: like Ctrl-C, temporary folders are removed on the way out."""
+    """SIGTERM, SIGHUP or SIGINT: like Ctrl-C, temporary folders are removed on the way out."""
 
 
 _heard: list[int] = []  # signals so far: Python drops what a handler raises when it happens to run inside of a finalizer

@@ -18,7 +18,7 @@ from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ops.base import BadOperator, Elementwise, Op
 from intaglio.ops.control import need
 from intaglio.ops.conv import window_output
-from intaglio.ops.fixed_point import clamp, scale32, scale64, scale_float, scale_once
+from intaglio.ops.fixed_point import clamp, quantize_multiplier, scale32, scale64, scale_float, scale_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +223,17 @@ class QAdd(Elementwise):
         total = left - right if self.subtract else left + right
         scaled = scale32(total, np.asarray(self.multiplier), np.asarray(self.shift))
         return clamp(scaled + self.y_zero, self.low, self.high, self.to.numpy)
+
+
+Factor = tuple[int, int]  # multiplier and shift
+
+
+def sum_factors(a_scale: float, b_scale: float, y_scale: float, to: DType) -> tuple[Factor, Factor, int, Factor]:
+    """What a `qadd` has from its scales: the factors of both sides, the bits they are lifted by, and the factor of the sum."""
+    lift = 15 if to is DType.I16 else 20
+    twice = 2.0 * max(a_scale, b_scale)
+    whole = quantize_multiplier(twice / ((1 << lift) * y_scale))
+    return quantize_multiplier(a_scale / twice), quantize_multiplier(b_scale / twice), lift, whole
 
 
 @dataclass(frozen=True, slots=True)

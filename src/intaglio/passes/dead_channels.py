@@ -189,8 +189,8 @@ class _Cut:
         turned = isinstance(node.op, QMatMul) and not node.op.transpose_b
         data = data.T if turned else data
         if _was_depthwise(node, self.shapes[source]):
-            node.inputs = [v if v is None or n == 0 else self._const(v, v.data[outs]) for n, v in enumerate(node.inputs)]  # type: ignore[index]
             assert isinstance(node.op, (QConv, Conv)) and outs is not None
+            self._cut_constants(node, 1, outs)
             node.op = replace(node.op, group=len(outs))
             return
         if ins is not None:
@@ -198,8 +198,14 @@ class _Cut:
             data = data[:, ins]
         if outs is not None:
             data = data[outs]
-            node.inputs = [v if v is None or n < 2 else self._const(v, v.data[outs]) for n, v in enumerate(node.inputs)]  # type: ignore[index]
+            self._cut_constants(node, 2, outs)
         node.inputs[1] = self._const(weights, data.T if turned else data)
+
+    def _cut_constants(self, node: Node, first: int, outs: Array) -> None:
+        """Weights, biases and factors from operand `first` on have an entry per output channel."""
+        for n, value in enumerate(node.inputs):
+            if n >= first and value is not None and value.data is not None:
+                node.inputs[n] = self._const(value, value.data[outs])
 
     def _fold(self, node: Node, data: Array, ins: Array) -> None:
         """What the constant channels that go away have added to every sum."""

@@ -24,11 +24,8 @@ class Plan:
     stored: dict[str, str] = field(default_factory=dict)  # by the name of a layer's result; else the default
     method: str = "minmax"
     biases: dict[str, Array] = field(default_factory=dict)  # corrected ones, by the name of a layer's result
-    only: frozenset[str] | None = None  # quantise these layers alone, to see what each adds
 
     def of(self, node: Node) -> str:
-        if self.only is not None and node.output.name not in self.only:
-            return FLOAT
         return self.stored.get(node.output.name, self.default)
 
 

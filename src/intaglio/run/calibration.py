@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -81,10 +80,3 @@ def random_samples(graph: Graph) -> Samples:
         return random.integers(0, 2, value.shape).astype(value.dtype.numpy)
 
     return [{v.name: draw(v) for v in graph.inputs if v not in fed} for _ in range(RANDOM_SAMPLES)]
-
-
-def spread(samples: Samples, most: int) -> Samples:
-    """At most so many samples, taken evenly from all."""
-    if len(samples) <= most:
-        return samples
-    return [samples[math.floor(n * len(samples) / most)] for n in range(most)]

@@ -11,7 +11,7 @@ from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.types import DType, Layout
 from intaglio.ops import Add, Clip, Conv, MatMul, Mul, Relu, Reshape, Sub, Transpose
 from intaglio.ops.fixed_point import quantize_multiplier, quantize_multipliers
-from intaglio.ops.quantised import QAdd, QConv, QMatMul, QMul
+from intaglio.ops.quantised import QAdd, QConv, QMatMul, QMul, sum_factors
 from intaglio.passes.absorb.real import Absorber, Grid, Real
 
 _BYTES = (DType.I8, DType.U8)
@@ -235,10 +235,7 @@ def elementwise(work: Absorber, node: Node, grid: Grid) -> Value | None:
     if isinstance(body.core.op, Mul):
         factor = quantize_multiplier(float(a.step) * float(b.step) / y_step)
         return work.emit(QMul(a.origin, b.origin, *factor, *bounds, grid.to), [a.stored, b.stored], node)
-    lift = 15 if grid.to is DType.I16 else 20
-    twice = 2.0 * max(float(a.step), float(b.step))
-    left, right = quantize_multiplier(float(a.step) / twice), quantize_multiplier(float(b.step) / twice)
-    whole = quantize_multiplier(twice / ((1 << lift) * y_step))
+    left, right, lift, whole = sum_factors(float(a.step), float(b.step), y_step, grid.to)
     op = QAdd(a.origin, *left, b.origin, *right, lift, isinstance(body.core.op, Sub), *whole, *bounds, grid.to)
     return work.emit(op, [a.stored, b.stored], node)
 

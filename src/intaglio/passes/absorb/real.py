@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -130,7 +129,3 @@ class Absorber:
         y = self.emit(Dequantize(DType.F32), [stored, self.constant(scale, "scale"), self.constant(zero, "zero")], like)
         self.reals[y] = Real(stored, scale, zero.astype(np.int64))
         return y
-
-
-def operands_of(node: Node) -> Iterator[Value]:
-    return (v for v in node.inputs if v is not None)

@@ -67,7 +67,7 @@ from intaglio.ops import (
 from intaglio.ops.base import Elementwise
 from intaglio.ops.convert import Dequantize, Quantize
 from intaglio.ops.fixed_point import quantize_multiplier
-from intaglio.ops.quantised import Lookup, QAdd, QMul, Requantize
+from intaglio.ops.quantised import Lookup, QAdd, QMul, Requantize, sum_factors
 from intaglio.ops.quantised_elementwise import Lift, QDiv
 from intaglio.ops.quantised_norms import QL2Norm, QLogSoftmax
 from intaglio.ops.quantised_rows import QSoftmax
@@ -180,10 +180,7 @@ def addition(call: Call) -> None:
     a_scale, a_zero = call.quant(call.tensor(0))
     b_scale, b_zero = call.quant(call.tensor(1))
     y_scale, y_zero = call.quant(call.out())
-    lift = 15 if a.dtype is DType.I16 else 20
-    twice = 2.0 * max(a_scale, b_scale)
-    left, right = quantize_multiplier(a_scale / twice), quantize_multiplier(b_scale / twice)
-    whole = quantize_multiplier(twice / ((1 << lift) * y_scale))
+    left, right, lift, whole = sum_factors(a_scale, b_scale, y_scale, a.dtype)
     low, high = bounds(call, act, call.out())
     op = QAdd(a_zero, *left, b_zero, *right, lift, minus, *whole, y_zero, low, high, a.dtype)
     call.give(call.emit(op, a, b))
