@@ -5,8 +5,14 @@ arch = "x86_64"
 isa = "avx2"                      # instruction records used by the kernels
 flags = ["-march=x86-64-v3"]      # for the C compiler
 interface = "posix"               # network template
-registers = 16                    # vector registers
+registers = 16                    # vector registers (of floats, where there are no vectors)
 l1_bytes, l2_bytes, gflops, gbytes_per_s   # for tile choice and the roofline
+
+Cores without an operating system say more:
+
+triple = "thumbv7em-none-eabihf"  # for clang; `flags` are gcc's
+core = "cortex-m4"                # whose costs and emulator: run/costs.py, run/emulator.py
+fpu = "single"                    # none, single or double
 """
 
 from __future__ import annotations
@@ -35,6 +41,14 @@ class Target:
     gflops: float
     gbytes_per_s: float
     alignment: int
+    triple: str = ""
+    core: str = ""
+    fpu: str = "double"
+
+    @property
+    def bare(self) -> bool:
+        """No operating system: firmware is built, and runs on an emulated core."""
+        return bool(self.core)
 
 
 @cache

@@ -1,0 +1,83 @@
+"""A board as a value, read from a TOML file: a core, its clock, and the memories that a linker script needs.
+
+core = "cortex-m4f"               # a file of targets/cores
+clock_mhz = 120
+wait_states = 5                   # of flash at that clock; estimates count none unless asked for
+
+[[memory]]
+name = "flash"
+kind = "flash"                    # read only, where code and weights are
+address = 0x08000000
+bytes = 2097152
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from intaglio.errors import UserError, quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """`kind` is flash or ram. The first of each kind is where things go by default."""
+
+    name: str
+    kind: str
+    address: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    name: str
+    description: str
+    core: str
+    clock_mhz: float
+    wait_states: int
+    memories: tuple[Memory, ...]
+    qemu: str = ""  # QEMU's name of this machine, where it has one
+
+    def main(self, kind: str) -> Memory:
+        return next(m for m in self.memories if m.kind == kind)
+
+    @property
+    def ram_bytes(self) -> int:
+        return self.main("ram").bytes
+
+    @property
+    def flash_bytes(self) -> int:
+        return self.main("flash").bytes
+
+
+@cache
+def all_boards() -> dict[str, Board]:
+    folder = resources.files("intaglio.targets").joinpath("boards")
+    names = sorted(e.name.removesuffix(".toml") for e in folder.iterdir() if e.name.endswith(".toml"))
+    return {name: board_of(name, folder.joinpath(f"{name}.toml").read_text(encoding="utf-8")) for name in names}
+
+
+def board_of(name: str, text: str) -> Board:
+    table = tomllib.loads(text)
+    memories = tuple(Memory(**m) for m in table.pop("memory"))
+    return Board(name=name, memories=memories, **table)
+
+
+def generic_board(core: str, *, riscv: bool = False) -> Board:
+    """For a core without a board: room enough that memory is no limit, at addresses that emulators have."""
+    flash = Memory("flash", "flash", 0x20000000 if riscv else 0x00000000, 16 << 20)
+    ram = Memory("ram", "ram", 0x80000000 if riscv else 0x20000000, 16 << 20)
+    return Board("", "no board in particular", core, 0.0, 0, (flash, ram))
+
+
+def find_board(name: str) -> Board:
+    boards = all_boards()
+    if name not in boards:
+        near = difflib.get_close_matches(name.lower(), boards, n=4, cutoff=0.4) or list(boards)
+        hint = "the nearest: " + ", ".join(f"`{n}`" for n in near) + "; `intaglio boards` lists all"
+        raise UserError("unknown-board", f"there is no board {quoted(name)}", hint=hint)
+    return boards[name]
