@@ -4,6 +4,7 @@ from intaglio.kernels import (
     contract,
     conv,
     detection,
+    dsp,
     elementwise,
     hybrid,
     index,
@@ -31,7 +32,7 @@ from intaglio.kernels.program import Program
 
 __all__ = ["Program", "lower"]
 _BUILDERS = (  # importing registers; the fast path of an operator stands before the general one
-    window, conv, window_general, matmul, elementwise, movement, reduce, normalize, index, resample, integer_conv,
+    dsp, window, conv, window_general, matmul, elementwise, movement, reduce, normalize, index, resample, integer_conv,
     integer_elementwise, integer_pool, integer_window, quantised, quantised_real, quantised_recurrent, quantised_rows,
     quantised_expressions, detection, hybrid, sample, recurrent, contract,
 )  # fmt: skip

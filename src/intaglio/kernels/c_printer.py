@@ -16,6 +16,7 @@ from intaglio.kernels.loop import (
     Assign,
     Block,
     Buffer,
+    Call,
     Comment,
     CopyRun,
     Expr,
@@ -27,6 +28,7 @@ from intaglio.kernels.loop import (
     Load,
     Num,
     Op,
+    Place,
     Stmt,
     Store,
     Type,
@@ -35,6 +37,7 @@ from intaglio.kernels.loop import (
 )
 from intaglio.kernels.math import NEEDS, vector_function
 from intaglio.kernels.program import Program
+from intaglio.kernels.routines import routine_texts
 
 _INFIX = {
     "add": ("+", 12), "sub": ("-", 12), "mul": ("*", 13), "div": ("/", 13), "mod": ("%", 13),
@@ -80,6 +83,7 @@ class Printer:
         self.vector_used: dict[str, None] = {}
         self.vectors = False  # is any vector type used at all?
         self.integers = False
+        self.routines: dict[str, None] = {}
         self.narrow: dict[str, None] = {}  # small types that are loaded as f32
 
     # Types --------------------------------------------------------------------------------------------------------------
@@ -281,6 +285,10 @@ class Printer:
                 to = f"&{stmt.to.name}[{self.expr(stmt.to_index)}]"
                 source = f"&{stmt.source.name}[{self.expr(stmt.source_index)}]"
                 lines.append(f"{pad}memcpy({to}, {source}, {stmt.count * stmt.to.dtype.bytes});")
+            case Call():
+                self.routines.setdefault(stmt.name)
+                places = [f"&{a.buffer.name}[{self.expr(a.index)}]" if isinstance(a, Place) else self.expr(a) for a in stmt.args]
+                lines.append(f"{pad}ig_{stmt.name}({', '.join(places)});")
             case Fail():
                 lines.append(f"{pad}return {stmt.code};")
 
@@ -378,6 +386,7 @@ def prelude(program: Program, kernels: Sequence[Kernel] | None = None) -> str:
         for text in function_text(name):
             seen.setdefault(text)
     parts += list(seen)
+    parts += routine_texts(list(printer.routines), seen)
     return "\n\n".join(parts) + "\n"
 
 

@@ -15,6 +15,7 @@ from intaglio.kernels.loop import (
     Assign,
     Block,
     Buffer,
+    Call,
     Comment,
     CopyRun,
     Expr,
@@ -26,6 +27,7 @@ from intaglio.kernels.loop import (
     Load,
     Num,
     Op,
+    Place,
     Stmt,
     Store,
     Type,
@@ -33,6 +35,7 @@ from intaglio.kernels.loop import (
     While,
 )
 from intaglio.kernels.math import FUNCTION_MEANING, vector_function
+from intaglio.kernels.routines import find_routine
 from intaglio.ops.base import f32_to_bf16, widen
 from intaglio.ops.fixed_point import doubling_high_multiply, nearest, rounding_shift, scale32, scale64, scale_float, scale_once
 from intaglio.ops.gemmlowp import logistic16, one_over_one_plus, tanh16
@@ -122,10 +125,18 @@ class _Machine:
                         f"{stmt.source.name}[{source}] is outside"
                     )
                     self.memory[stmt.to][to : to + stmt.count] = self.memory[stmt.source][source : source + stmt.count]
+                case Call():
+                    args = [self.place(a) if isinstance(a, Place) else self.index(a) for a in stmt.args]
+                    find_routine(stmt.name).meaning(*args)
                 case Fail():
                     raise _Failed(stmt.code)
                 case Comment():
                     pass
+
+    def place(self, place: Place) -> Array:
+        array, at = self.memory[place.buffer], self.index(place.index)
+        assert 0 <= at <= array.size, f"{place.buffer.name}[{at}] is outside of {array.size}"
+        return array[at:]
 
     def index(self, expr: Expr) -> int:
         return int(self.eval(expr))

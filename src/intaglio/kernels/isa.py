@@ -361,8 +361,11 @@ SSE2 = replace(
 
 SCALAR = Isa("scalar", 1, "float", "int32_t", "int", "", "", {}, "")
 
+DSP = replace(SCALAR, name="dsp")  # Cortex-M4 and later: `kernels/dsp`
+
 _ALL = (
     SCALAR,
+    DSP,
     AVX2.with_integers(AVX2_INTEGERS),
     AVX2.with_integers(AVX2_VNNI_INTEGERS, "avx2_vnni"),
     VEC4,

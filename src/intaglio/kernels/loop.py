@@ -283,13 +283,29 @@ class CopyRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a buffer: an argument of a `Call`."""
+
+    buffer: Buffer
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A routine of `routines.py`: code that several kernels share, with its own text in C and its own meaning in numpy."""
+
+    name: str
+    args: tuple[Union[Place, Expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Fail:
     """Leave the kernel with an error code: an index that points outside."""
 
     code: int
 
 
-Stmt = Union[Let, Assign, Store, For, While, If, Block, Comment, CopyRun, Fail]
+Stmt = Union[Let, Assign, Store, For, While, If, Block, Comment, CopyRun, Call, Fail]
 
 
 @dataclass(slots=True)
@@ -368,6 +384,9 @@ class Builder:
             self.emit(Store(to, idx(to_index), Load(source, idx(source_index), Type(source.dtype.value))))
         elif count:
             self.emit(CopyRun(to, idx(to_index), source, idx(source_index), count))
+
+    def call(self, name: str, *args: Place | Operand) -> None:
+        self.emit(Call(name, tuple(a if isinstance(a, Place) else idx(a) for a in args)))
 
     def fail(self, code: int) -> None:
         self.fallible = True

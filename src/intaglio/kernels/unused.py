@@ -13,6 +13,7 @@ from dataclasses import replace
 from intaglio.kernels.loop import (
     Assign,
     Block,
+    Call,
     Comment,
     CopyRun,
     Expr,
@@ -22,6 +23,7 @@ from intaglio.kernels.loop import (
     Let,
     Load,
     Op,
+    Place,
     Stmt,
     Store,
     Var,
@@ -71,6 +73,8 @@ def _statement(stmt: Stmt) -> tuple[Stmt, set[str]]:
             return stmt, _names(stmt.index, stmt.value)
         case CopyRun():
             return stmt, _names(stmt.to_index, stmt.source_index)
+        case Call():
+            return stmt, _names(*(a.index if isinstance(a, Place) else a for a in stmt.args))
         case For():
             inner, used = _body(stmt.body)
             return replace(stmt, body=inner), (used - {stmt.var.name}) | _names(stmt.start, stmt.stop)

@@ -1,0 +1,5 @@
+"""Kernels for processors with the DSP extension (Cortex-M4, M7, M33): two products of 16 bits per instruction."""
+
+from intaglio.kernels.dsp import conv
+
+__all__ = ["conv"]

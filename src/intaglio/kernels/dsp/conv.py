@@ -1,0 +1,241 @@
+"""Convolutions and matrix products of bytes on the DSP extension: windows are gathered as columns of 16-bit pairs, four at a time, and
+multiplied by two channels at once (`tiles.py`).
+
+    for oh, ow in steps of 4:
+        gather4(x at the window of ow)  ... of ow + 3        or edge4, where the window reaches over the border
+        tile4(w, scales, columns, y)                         all channels
+
+What is left of a row is taken two columns at a time, then one. A pointwise convolution is a matrix product: its pixels are one row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.ir.types import DType
+from intaglio.kernels.conv import Geometry
+from intaglio.kernels.dsp.gather import paired
+from intaglio.kernels.dsp.scaling import Scales, scales_of
+from intaglio.kernels.dsp.tiles import UNROLL, can_join, joined_starts, pack_weights
+from intaglio.kernels.integer_conv import BYTES, Numbers, constants_of, qgeometry, size_of
+from intaglio.kernels.loop import Buffer, Expr, Place, both, idx
+from intaglio.kernels.registry import Job, Lowered, lowering
+from intaglio.ops.quantised import QConv, QMatMul
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Channels ready to be multiplied: packed weights and scales, and which variant of the routines takes them."""
+
+    w: Buffer
+    scale: Buffer
+    pairs: int
+    outs: int
+    variant: str
+
+
+def takes(job: Job, to: DType) -> bool:
+    """Bytes in, bytes out, on a core with the DSP extension."""
+    weights = job.node.inputs[1]
+    fits = job.type(0).dtype in BYTES and weights is not None and weights.dtype in (*BYTES, DType.I16) and to in BYTES
+    return fits and job.isa.name == "dsp" and job.node.output.type.elements > 0
+
+
+def channel_scales(
+    runs: Array, bias: Array | None, multiplier: Array, shift: Array | None, numbers: Numbers, x: DType
+) -> tuple[Scales, Array] | None:
+    """Scales of channels whose weights are [outs, ...] (zero point subtracted), and how large their sums may become."""
+    if bias is not None and bias.dtype == np.float32:
+        return None
+    flat = runs.reshape(len(runs), -1).astype(np.int64)
+    b = np.zeros(len(runs), np.int64) if bias is None else bias.astype(np.int64)
+    reach = np.abs(flat).sum(axis=1) * size_of(x, numbers.x_zero) + np.abs(b)
+    starts = (b - numbers.x_zero * flat.sum(axis=1)).astype(np.int32)  # wraps as the sums do
+    scales = scales_of(numbers.scaling, starts, reach, multiplier, shift, numbers.y_zero, numbers.low, numbers.high, numbers.to)
+    return None if scales is None else (scales, reach)
+
+
+def padded_pairs(runs: Array) -> Array:
+    """[outs, runs, length] as [outs, pairs, 2], pairs a multiple of what the inner loop takes at once."""
+    outs = len(runs)
+    pairs = paired(runs).reshape(outs, -1, 2)
+    whole = np.zeros((outs, -(-pairs.shape[1] // UNROLL) * UNROLL, 2), np.int64)
+    whole[:, : pairs.shape[1]] = pairs
+    return whole
+
+
+def product_of(
+    job: Job, groups: int, runs: Array, bias: Array | None, multiplier: Array, shift: Array | None, numbers: Numbers
+) -> Product | None:
+    """`runs` is [groups * outs, runs, length], zero point of the weights subtracted."""
+    found = channel_scales(runs, bias, multiplier, shift, numbers, job.type(0).dtype)
+    if found is None or runs.size == 0 or int(np.abs(runs).max()) > 128 or int(runs.max()) > 127:
+        return None
+    scales, reach = found
+    pairs = padded_pairs(runs)
+    split = np.split(np.arange(len(runs)), groups)
+    joined = all(can_join(pairs[part], reach[part]) for part in split)
+    records = []
+    for part in split:
+        own = scales.records[part].copy()
+        own[:, 0] = joined_starts(own[:, 0], joined)
+        records.append(np.concatenate([own, np.zeros((len(part) % 2, own.shape[1]), own.dtype)]))
+    w = job.packed(np.concatenate([pack_weights(pairs[part], joined) for part in split]), "w", DType.I8)
+    scale = job.packed(np.concatenate(records).reshape(-1), "scale", DType.I32)
+    variant = f"{'joined' if joined else 'apart'}_{scales.variant}"
+    return Product(w, scale, pairs.shape[1], len(runs) // groups, variant)
+
+
+def widths(job: Job) -> tuple[int, ...]:
+    """How many columns at a time: four need a float register to spare."""
+    return (4, 2, 1) if job.target.fpu != "none" else (2, 1)
+
+
+def tiled(job: Job, count: int, write: object) -> None:
+    """`write(first, columns)` for tiles that cover `count` columns."""
+    assert callable(write)
+    k, done = job.k, 0
+    for columns in widths(job):
+        whole = (count - done) // columns * columns
+        if whole:
+            with k.loop("at", done, done + whole, columns) as at, k.block():
+                write(at, columns)
+            done += whole
+
+
+@lowering(QConv, fast=True)
+def qconv_dsp(job: Job) -> Lowered | None:
+    op = job.node.op
+    assert isinstance(op, QConv)
+    known = constants_of(job) if takes(job, op.to) else None
+    if known is None:
+        return None
+    weights, bias, multiplier, shift = known
+    geo = qgeometry(job, op)
+    if geo.depth == 1 and geo.group > 1:
+        return None
+    numbers = Numbers(op.x_zero, op.w_zero, op.y_zero, op.low, op.high, op.to, op.scaling)
+    centred = weights.astype(np.int64) - op.w_zero
+    if geo.kernel == (1, 1) and geo.strides == (1, 1) and not any(op.pads) and op.group == 1:
+        rows = geo.batch * geo.out_height * geo.out_width
+        return matrix(job, rows, centred.reshape(geo.out_channels, 1, -1), bias, multiplier, shift, numbers, "qconv1x1")
+    joint = geo.dilations[1] == 1 and geo.group == 1
+    runs = centred.transpose(0, 2, 3, 1).reshape(geo.out_channels, geo.kernel[0] * (1 if joint else geo.kernel[1]), -1)
+    x = job.operand(0, "x")
+    product = product_of(job, geo.group, runs, bias, multiplier, shift, numbers)
+    if product is None:
+        return None
+    y = job.writes()
+    columns = job.scratch(2 * widths(job)[0] * product.pairs, "columns", DType.I16)
+    _image(job, geo, x, columns, y, product, joint, numbers.x_zero)
+    kh, kw = geo.kernel
+    about = (
+        f"qconv {kh}x{kw}, {geo.channels} -> {geo.out_channels} channels, {geo.height}x{geo.width} -> "
+        f"{geo.out_height}x{geo.out_width}, stride {geo.strides[0]}x{geo.strides[1]}, group {geo.group}, {x.dtype.value}\n"
+        f"NHWC, windows as columns of pairs, weights packed [channel / 2][pair][2][2]"
+    )
+    return job.done(f"qconv{kh}x{kw}_{geo.channels}_{geo.out_channels}", about, f"qconv_dsp({product.variant})")
+
+
+def _image(
+    job: Job, geo: Geometry, x: Buffer, columns: Buffer, y: Buffer, product: Product, joint: bool, zero: int
+) -> None:
+    k, kind = job.k, x.dtype.value
+    (kh, kw), (sh, sw), (dh, dw) = geo.kernel, geo.strides, geo.dilations
+    reach_h, reach_w = (kh - 1) * dh, (kw - 1) * dw
+    low_h, high_h = 0 - geo.pads[0], (geo.out_height - 1) * sh - geo.pads[0] + reach_h
+    low_w, high_w = 0 - geo.pads[1], (geo.out_width - 1) * sw - geo.pads[1] + reach_w
+    size = -(-product.outs // 2)
+    with k.loop("n", 0, geo.batch) as n, k.loop("g", 0, geo.group) as g, k.loop("oh", 0, geo.out_height) as oh:
+        base = k.let("base", n * (geo.height * geo.width * geo.channels) + g * geo.depth)
+        top = k.let("top", oh * sh - geo.pads[0])
+
+        def gather(left: Expr, columns_: int, to: Expr) -> None:
+            place = Place(columns, to)
+            inside = None
+            for needed, test in (
+                (low_h < 0, top.compare("ge", 0)),
+                (high_h >= geo.height, top.compare("lt", geo.height - reach_h)),
+                (low_w < 0, left.compare("ge", 0)),
+                (high_w >= geo.width, left.compare("lt", geo.width - reach_w)),
+            ):
+                if needed:
+                    inside = test if inside is None else both(inside, test)
+
+            def within() -> None:
+                start = k.let("start", base + (top * geo.width + left) * geo.channels)
+                if joint:
+                    k.call(f"gather{columns_}_{kind}", Place(x, start), dh * geo.width * geo.channels, kh, kw * geo.depth, place)
+                else:
+                    pairs = -(-geo.depth // 2) * kw
+                    with k.loop("i", 0, kh) as i:
+                        k.call(
+                            f"gather{columns_}_{kind}", Place(x, start + i * (dh * geo.width * geo.channels)), dw * geo.channels, kw,
+                            geo.depth, Place(columns, to + i * (2 * columns_ * pairs)),
+                        )  # fmt: skip
+
+            if inside is None:
+                within()
+                return
+            with k.when(inside):
+                within()
+            with k.otherwise():
+                k.call(
+                    f"edge{columns_}_{kind}", Place(x, base), top, left, geo.height, geo.width, geo.channels, kh, kw, dh, dw,
+                    geo.depth, int(joint), zero, place,
+                )  # fmt: skip
+
+        def tile(first: Expr, columns_: int) -> None:
+            with k.loop("c", 0, columns_) as c:
+                gather(k.let("left", (first + c) * sw - geo.pads[1]), columns_, c * 2)
+            out = k.let("out", ((n * geo.out_height + oh) * geo.out_width + first) * geo.out_channels + g * product.outs)
+            k.call(
+                f"tile{columns_}_{product.variant}", Place(product.w, g * (size * product.pairs * 4)),
+                Place(product.scale, g * (size * 8)), Place(columns, idx(0)), product.pairs, product.outs, Place(y, out),
+                geo.out_channels,
+            )  # fmt: skip
+
+        tiled(job, geo.out_width, tile)
+
+
+def matrix(
+    job: Job, rows: int, runs: Array, bias: Array | None, multiplier: Array, shift: Array | None, numbers: Numbers, stem: str
+) -> Lowered | None:
+    """Rows of x, each one run, times channels [outs, 1, depth]."""
+    k, outs, depth = job.k, len(runs), runs.shape[-1]
+    x = job.operand(0, "x")
+    product = product_of(job, 1, runs, bias, multiplier, shift, numbers)
+    if product is None:
+        return None
+    y = job.writes()
+    columns = job.scratch(2 * min(widths(job)[0], max(rows, 1)) * product.pairs, "columns", DType.I16)
+
+    def tile(first: Expr, columns_: int) -> None:
+        with k.loop("c", 0, columns_) as c:
+            k.call(f"gather{columns_}_{x.dtype.value}", Place(x, (first + c) * depth), 0, 1, depth, Place(columns, c * 2))
+        k.call(
+            f"tile{columns_}_{product.variant}", Place(product.w, idx(0)), Place(product.scale, idx(0)), Place(columns, idx(0)),
+            product.pairs, outs, Place(y, first * outs), outs,
+        )  # fmt: skip
+
+    tiled(job, rows, tile)
+    about = f"{stem} of {rows} rows, {depth} -> {outs}, {x.dtype.value}\nrows as columns of pairs, weights packed [channel / 2][pair][2][2]"
+    return job.done(f"{stem}_{depth}_{outs}", about, f"{stem}_dsp({product.variant})")
+
+
+@lowering(QMatMul, fast=True)
+def qmatmul_dsp(job: Job) -> Lowered | None:
+    op = job.node.op
+    assert isinstance(op, QMatMul)
+    known = constants_of(job) if takes(job, op.to) else None
+    if known is None or len(job.type(1).shape) != 2:
+        return None
+    weights, bias, multiplier, shift = known
+    numbers = Numbers(op.a_zero, op.b_zero, op.y_zero, op.low, op.high, op.to, op.scaling)
+    right = weights.astype(np.int64) - op.b_zero
+    channels = right if op.transpose_b else right.T
+    rows = job.node.output.type.elements // max(len(channels), 1)
+    return matrix(job, rows, channels[:, None, :], bias, multiplier, shift, numbers, "qmatmul")

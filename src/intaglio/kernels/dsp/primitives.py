@@ -1,0 +1,91 @@
+"""Single instructions of the DSP extension as inline C functions, with their meaning in plain C for any other compiler.
+
+Inline assembly rather than intrinsics: gcc and clang spell them differently, and neither has all of these.
+"""
+
+from __future__ import annotations
+
+from intaglio.kernels.routines import Routine, family
+
+# name: (instruction with operands, parameters, the same in C, what it says above)
+_ROWS = {
+    "smlad": ("smlad %0, %1, %2, %3", 3, "(int32_t)((uint32_t)c + (uint32_t)((int16_t)a * (int16_t)b) + (uint32_t)((a >> 16) * (b >> 16)))",
+              "c + low a * low b + high a * high b"),
+    "smlabb": ("smlabb %0, %1, %2, %3", 3, "c + (int16_t)a * (int16_t)b", "c + low a * low b"),
+    "smlabt": ("smlabt %0, %1, %2, %3", 3, "c + (int16_t)a * (b >> 16)", "c + low a * high b"),
+    "sxtb16": ("sxtb16 %0, %1", 1, "(int32_t)((uint32_t)(uint16_t)(int8_t)a | (uint32_t)(int8_t)(a >> 16) << 16)",
+               "bytes 0 and 2, as numbers of 16 bits"),
+    "sxtb16_odd": ("sxtb16 %0, %1, ror #8", 1, "(int32_t)((uint32_t)(uint16_t)(int8_t)(a >> 8) | (uint32_t)(int8_t)(a >> 24) << 16)",
+                   "bytes 1 and 3, as numbers of 16 bits"),
+    "uxtb16": ("uxtb16 %0, %1", 1, "a & 0x00ff00ff", "bytes 0 and 2, without a sign"),
+    "uxtb16_odd": ("uxtb16 %0, %1, ror #8", 1, "(a >> 8) & 0x00ff00ff", "bytes 1 and 3, without a sign"),
+    "pkhbt": ("pkhbt %0, %1, %2, lsl #16", 2, "(int32_t)((uint32_t)(uint16_t)a | (uint32_t)b << 16)", "low a, and low b above it"),
+    "smmla": ("smmla %0, %1, %2, %3", 3, "c + (int32_t)(((int64_t)a * b) >> 32)", "c + (a * b >> 32)"),
+    "smmlar": ("smmlar %0, %1, %2, %3", 3, "c + (int32_t)(((int64_t)a * b + INT64_C(0x80000000)) >> 32)",
+               "c + (a * b >> 32), rounded"),
+    "sat_i8": ("ssat %0, #8, %1", 1, "a < -128 ? -128 : a > 127 ? 127 : a", "within -128 and 127"),
+    "sat_u8": ("usat %0, #8, %1", 1, "a < 0 ? 0 : a > 255 ? 255 : a", "within 0 and 255"),
+}  # fmt: skip
+
+
+def primitive_text(name: str) -> str:
+    """One instruction as a function; the C is for reading, for tests on a computer, and for `-O0`."""
+    instruction, count, plain, about = _ROWS[name]
+    letters = "abc"[:count]
+    params = ", ".join(f"int32_t {letter}" for letter in letters)
+    operands = ", ".join(f'"r"({letter})' for letter in letters)
+    return f"""\
+/* {about} */
+IG_INLINE int32_t ig_{name}({params})
+{{
+#ifdef IG_DSP
+    int32_t result;
+    __asm__("{instruction}" : "=r"(result) : {operands});
+    return result;
+#else
+    return {plain};
+#endif
+}}"""
+
+
+BASE = """\
+#if defined(__ARM_FEATURE_DSP) && defined(__OPTIMIZE__)
+#define IG_DSP 1
+#endif
+#define IG_ROUTINE static __attribute__((noinline, unused))
+
+/* Four bytes from anywhere */
+IG_INLINE int32_t ig_word(const void *p)
+{
+    int32_t bits;
+    __builtin_memcpy(&bits, p, sizeof bits);
+    return bits;
+}"""
+
+
+_AS_FLOAT = """\
+IG_INLINE float ig_as_float(int32_t bits)
+{
+    float value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+}"""
+
+
+def no_meaning(*_: object) -> None:
+    raise AssertionError("a part of routines, which have meanings of their own")
+
+
+@family("base")
+def _base(_: str) -> Routine:
+    return Routine(BASE, no_meaning)
+
+
+@family("op")
+def _operation(name: str) -> Routine:
+    return Routine(primitive_text(name), no_meaning, ("base",))
+
+
+@family("as")
+def _as_float(_: str) -> Routine:
+    return Routine(_AS_FLOAT, no_meaning)

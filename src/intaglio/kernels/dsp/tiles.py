@@ -1,0 +1,253 @@
+"""The product itself: two channels at a time against four, two or one columns of numbers of 16 bits.
+
+    cols   [pair][column][2]     neighbours in a pair are multiplied and added by one SMLAD
+    w      [channels / 2][pair]  four bytes each: a half word holds first + 256 * second channel
+
+A word of weights is used as it is, which sums first + 256 * second, and once more with only the first channel's bytes taken out
+(SXTB16): the difference, shifted, is the sum of the second. So a pair of products costs half an instruction less than with both
+taken out. It needs the sum of the second channel to fit 24 bits, and weights that fit a half word together: `joined`. Where that does
+not hold, both channels are taken out: `apart`.
+
+With four columns all registers but one are sums, weights and columns, and the end of the loop waits in a float register.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.kernels.dsp.scaling import DOUBLED, WORDS, finished
+from intaglio.kernels.routines import Routine, family
+
+UNROLL = 4  # pairs are a multiple of this
+
+
+def pack_weights(channels: Array, joined: bool) -> Array:
+    """[outs, pairs, 2] as [outs / 2][pairs] words, in bytes; an odd last channel has zeros beside it."""
+    outs, pairs, _ = channels.shape
+    even = np.zeros((-(-outs // 2) * 2, pairs, 2), np.int64)
+    even[:outs] = channels
+    first, second = even[0::2], even[1::2]
+    half = first + 256 * second if joined else (first & 0xFF) + 256 * second
+    assert half.min() >= -(2**15) and half.max() < 2**15
+    return half.astype("<i2").view(np.int8).reshape(-1)
+
+
+def can_join(channels: Array, reach: Array) -> bool:
+    """Do the sums of second channels fit 24 bits, and all pairs of weights 16?"""
+    first, second = channels[0::2], channels[1::2]
+    half = first[: len(second)] + 256 * second
+    inside = half.size == 0 or (half.min() >= -(2**15) and half.max() < 2**15)
+    lonely = channels[-1:] if len(channels) % 2 else channels[:0]
+    return bool(inside and (lonely.size == 0 or lonely.min() >= -128) and (reach[1::2] < 2**23).all())
+
+
+def joined_starts(starts: Array, joined: bool) -> Array:
+    """Where the sums of a pair of channels begin."""
+    out = starts.astype(np.int64).copy()
+    if joined:
+        out[1::2] = starts[0::2][: len(starts[1::2])] + 256 * starts[1::2]
+    return out.astype(np.int32)  # wraps as the sums do
+
+
+def unpack(w: Array, outs: int, pairs: int, joined: bool) -> tuple[Array, Array]:
+    half = w[: -(-outs // 2) * pairs * 4].view("<i2").reshape(-1, pairs * 2).astype(np.int64)
+    first = ((half + 128) & 0xFF) - 128
+    second = (half - first) >> 8 if joined else half >> 8
+    return first, second
+
+
+# C ----------------------------------------------------------------------------------------------------------------------
+
+_STEP4 = (
+    "ldr {w0}, [{w}], #4",
+    "ldrd {x}, {z}, [{a}], #8",
+    "sxtb16 {e}, {w0}",
+    "{odd}",
+    "smlad {r0}, {w0}, {x}, {r0}",
+    "smlad {s0}, {e}, {x}, {s0}",
+    "smlad {r1}, {w0}, {z}, {r1}",
+    "smlad {s1}, {e}, {z}, {s1}",
+    "ldrd {x}, {z}, [{a}], #8",
+    "smlad {r2}, {w0}, {x}, {r2}",
+    "smlad {s2}, {e}, {x}, {s2}",
+    "smlad {r3}, {w0}, {z}, {r3}",
+    "smlad {s3}, {e}, {z}, {s3}",
+)
+_STEP2 = (
+    "ldrd {w0}, {w1}, [{w}], #8",
+    "ldrd {x}, {z}, [{a}], #8",
+    "sxtb16 {e}, {w0}",
+    "{odd}",
+    "smlad {r0}, {w0}, {x}, {r0}",
+    "smlad {s0}, {e}, {x}, {s0}",
+    "smlad {r1}, {w0}, {z}, {r1}",
+    "smlad {s1}, {e}, {z}, {s1}",
+    "ldrd {x}, {z}, [{a}], #8",
+    "sxtb16 {e}, {w1}",
+    "{odd1}",
+    "smlad {r0}, {w1}, {x}, {r0}",
+    "smlad {s0}, {e}, {x}, {s0}",
+    "smlad {r1}, {w1}, {z}, {r1}",
+    "smlad {s1}, {e}, {z}, {s1}",
+)
+_STEP1 = (
+    "ldrd {w0}, {w1}, [{w}], #8",
+    "ldrd {x}, {z}, [{a}], #8",
+    "sxtb16 {e}, {w0}",
+    "{odd}",
+    "smlad {r0}, {w0}, {x}, {r0}",
+    "smlad {s0}, {e}, {x}, {s0}",
+    "sxtb16 {e}, {w1}",
+    "{odd1}",
+    "smlad {r0}, {w1}, {z}, {r0}",
+    "smlad {s0}, {e}, {z}, {s0}",
+)
+_STEPS = {4: (_STEP4, 1), 2: (_STEP2, 2), 1: (_STEP1, 2)}
+_REGISTERS = ("r4", "r5", "r6", "r7"), ("r8", "r9", "r10", "r11")
+
+
+def _assembly(columns: int, joined: bool) -> list[str]:
+    steps, taken = _STEPS[columns]
+    names = ["w0", "w1", "w", "a", "x", "z", "e", *(f"{s}{c}" for s in "sr" for c in range(columns))]
+    words = {name: f"%[{name}]" for name in names}
+    odd = "" if joined else "sxtb16 {0}, {0}, ror #8"
+    words |= {"odd": odd.format(words["w0"]), "odd1": odd.format(words["w1"])}
+    once = [f'        "{line}\\n\\t"' for step in steps if (line := step.format(**words))]
+    end = ['        "vmov %[x], %[end]\\n\\t"', '        "cmp %[a], %[x]\\n\\t"'] if columns == 4 else ['        "cmp %[a], %[end]\\n\\t"']
+    return ['        "1:\\n\\t"', *once * (UNROLL // taken), *end, '        "bne 1b"']
+
+
+def _sums(columns: int, joined: bool) -> str:
+    """The inner loop: sums s0.. of the first channel, r0.. of both (or of the second)."""
+    outputs = [f'[{s}{c}] "+r"({s}{c})' for s in "sr" for c in range(columns)]
+    temporaries = ["w0", "e", "x", "z"] + (["w1"] if columns < 4 else [])
+    pinned = {"w0": "r2", "e": "r3", "x": "r12", "z": "lr"}
+
+    def declare(name: str) -> str:
+        return f'        register uint32_t {name} __asm__("{pinned[name]}");' if columns == 4 else f"        uint32_t {name};"
+
+    pointer = 'register const int16_t *a __asm__("r1") = cols;' if columns == 4 else "const int16_t *a = cols;"
+    end = '"t"(ig_as_float((int32_t)(intptr_t)end))' if columns == 4 else '"r"(end)'
+    lines = [
+        "#ifdef IG_DSP",
+        f"        {pointer}",
+        *map(declare, temporaries),
+        "        __asm__ volatile(",
+        *_assembly(columns, joined),
+        f"            : {', '.join(outputs)},",
+        f"""              [w] "+r"(w), [a] "+r"(a), {', '.join(f'[{t}] "=&r"({t})' for t in temporaries)}""",
+        f'            : [end] {end} : "cc", "memory");',
+        "#else",
+        f"        for (const int16_t *a = cols; a != end; a += {2 * columns}, w += 4) {{",
+        "            const int32_t w0 = ig_word(w), e = ig_sxtb16(w0);" + ("" if joined else " /* the second channel alone: */"),
+        *([] if joined else ["            const int32_t o = ig_sxtb16_odd(w0);"]),
+    ]
+    other = "w0" if joined else "o"
+    for c in range(columns):
+        lines.append(f"            s{c} = ig_smlad(e, ig_word(a + {2 * c}), s{c});")
+        lines.append(f"            r{c} = ig_smlad({other}, ig_word(a + {2 * c}), r{c});")
+    return "\n".join([*lines, "        }", "#endif"])
+
+
+def _results(columns: int, joined: bool, variant: str) -> str:
+    doubled = variant.split("_")[0] in DOUBLED
+    kind = variant.split("_")[1]
+    c_type = {"i8": "int8_t", "u8": "uint8_t"}[kind]
+    lines = ["        {", "            const int32_t m = scale[1], add = scale[2], right = scale[3];"]
+    places = ["y[0]", "y[step]", "y[2 * step]", "y[3 * step]"]
+    for c in range(columns):
+        first = f"s{c} * 2" if doubled else f"s{c}"
+        lines.append(f"            {places[c]} = ({c_type})ig_finish_{variant}({first}, m, add, right);")
+    lines += ["        }", "        if (o + 1 < outs) {", "            const int32_t m = scale[5], add = scale[6], right = scale[7];"]
+    for c in range(columns):
+        if joined:
+            second = f"(int32_t)((uint32_t)r{c} - (uint32_t)s{c}) >> {7 if doubled else 8}"
+        else:
+            second = f"r{c} * 2" if doubled else f"r{c}"
+        place = places[c].replace("[", "[1 + ").replace("1 + 0", "1")
+        lines.append(f"            {place} = ({c_type})ig_finish_{variant}({second}, m, add, right);")
+    return "\n".join([*lines, "        }"])
+
+
+def _declare(columns: int) -> str:
+    lines = []
+    for s, start, registers in zip("sr", ("scale[0]", "scale[4]"), _REGISTERS, strict=True):
+        for c in range(columns):
+            value = start if c == 0 else f"{s}0"
+            if columns == 4:
+                lines += [
+                    "#ifdef IG_DSP",
+                    f'        register int32_t {s}{c} __asm__("{registers[c]}") = {value};',
+                    "#else",
+                    f"        int32_t {s}{c} = {value};",
+                    "#endif",
+                ]
+            else:
+                lines.append(f"        int32_t {s}{c} = {value};")
+    return "\n".join(lines)
+
+
+def _tile(columns: int, name: str) -> Routine:
+    layout, _, variant = name.partition("_")
+    joined = layout == "joined"
+    kind = {"i8": "int8_t", "u8": "uint8_t"}[variant.split("_")[1]]
+    text = f"""\
+/* Channels two by two, times {columns} column(s) of `pairs` pairs; results `step` apart. */
+IG_ROUTINE void ig_tile{columns}_{name}(const int8_t *weights, const int32_t *scale, const int16_t *cols, ptrdiff_t pairs,
+    ptrdiff_t outs, {kind} *y, ptrdiff_t step)
+{{
+    const int16_t *const end = cols + {2 * columns} * pairs;
+{_pointer(columns)}
+    for (ptrdiff_t o = 0; o < outs; o += 2, scale += {2 * WORDS}, y += 2) {{
+{_declare(columns)}
+{_sums(columns, joined)}
+{_results(columns, joined, variant)}
+    }}
+{'' if columns > 1 else '    (void)step;' + chr(10)}}}"""
+
+    def meaning(w: Array, scale: Array, cols: Array, pairs: int, outs: int, y: Array, step: int) -> None:
+        first, second = unpack(w, outs, pairs, joined)
+        x = cols[: 2 * columns * pairs].reshape(pairs, columns, 2).transpose(0, 2, 1).reshape(pairs * 2, columns).astype(np.int64)
+        records = scale[: -(-outs // 2) * 2 * WORDS].reshape(-1, WORDS)
+        starts = records[:, 0].astype(np.int64)
+        s = first @ x + starts[0::2, None]
+        other = (first + 256 * second if joined else second) @ x + starts[1::2, None]
+        r = _wrapped(other - s) >> 8 if joined else other
+        for channel in range(outs):
+            sums = (s if channel % 2 == 0 else r)[channel // 2]
+            for c in range(columns):
+                y[channel + c * step] = finished(sums[c : c + 1], records[channel : channel + 1], variant)[0]
+
+    operations = ("op_sxtb16", "op_smlad", *(() if joined else ("op_sxtb16_odd",)), *(("as_float",) if columns == 4 else ()))
+    return Routine(text, meaning, ("base", *operations, f"finish_{variant}"))
+
+
+def _pointer(columns: int) -> str:
+    if columns < 4:
+        return "    const int8_t *w = weights;"
+    return """\
+#ifdef IG_DSP
+    register const int8_t *w __asm__("r0") = weights;
+#else
+    const int8_t *w = weights;
+#endif"""
+
+
+def _wrapped(x: Array) -> Array:
+    return x.astype(np.int64).astype(np.int32).astype(np.int64)
+
+
+@family("tile4")
+def tile4(name: str) -> Routine:
+    return _tile(4, name)
+
+
+@family("tile2")
+def tile2(name: str) -> Routine:
+    return _tile(2, name)
+
+
+@family("tile1")
+def tile1(name: str) -> Routine:
+    return _tile(1, name)
