@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,10 @@ from intaglio.kernels.program import Program
 from intaglio.memory import place
 from intaglio.memory.checker import check as check_memory
 from intaglio.package.archive import check_archive, write_archive
+from intaglio.package.deployment import Deployment, deployment_of, target_of
 from intaglio.package.folder import check_output, fresh_folder, writing
 from intaglio.package.manifest import write_manifest
+from intaglio.package.selftest import write_selftest
 from intaglio.package.source import keep_model
 from intaglio.package.write import Origin, write_project
 from intaglio.passes import optimise, prepare
@@ -31,10 +35,12 @@ from intaglio.quantize import name_outputs
 from intaglio.quantize.settings import Account, silent
 from intaglio.run.build import BuildOptions, build_project
 from intaglio.run.expect import expected_vectors, tool_versions
+from intaglio.run.firmware import build_package
+from intaglio.run.firmware_tools import find_firmware_toolchain
 from intaglio.run.package import Package
 from intaglio.run.toolchains import find_toolchain
-from intaglio.stages import STAGES, WEIGHT_SCHEMES, Quantization, Request, Watch, stage_index
-from intaglio.targets.target import Target, find_target
+from intaglio.stages import STAGES, WEIGHT_SCHEMES, Device, Quantization, Request, Watch, stage_index
+from intaglio.targets.target import Target
 from intaglio.version import __version__
 
 MOST_VECTOR_BYTES = 128 << 20
@@ -49,7 +55,8 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         graph, notes = absorb_quantisation(graph)
         for text in notes:
             watch.note(text)
-    target = find_target(request.target or graph.target or "host")
+    target = target_of(request.device.board, request.target, graph.target or "host")
+    deployment = deployment_of(target, **asdict(request.device))
     if last >= stage_index("package"):
         check_output(request.output, force=request.force)
         if request.archive:
@@ -92,7 +99,7 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         return _write_ir(graph, request)
 
     watch.stage("package")
-    return _package(program, source, target, request, watch, account)
+    return _package(program, source, target, deployment, request, watch, account)
 
 
 def quantized(graph: Graph, target: Target, how: Quantization, watch: Watch) -> tuple[Graph, Account | None]:
@@ -124,13 +131,17 @@ def quantized(graph: Graph, target: Target, how: Quantization, watch: Watch) -> 
     return made, account
 
 
-def _package(program: Program, source: Source, target: Target, request: Request, watch: Watch, account: Account | None) -> Package:
+def _package(
+    program: Program, source: Source, target: Target, deployment: Deployment, request: Request, watch: Watch,
+    account: Account | None,
+) -> Package:  # fmt: skip
     graph = program.graph
-    toolchain = find_toolchain(request.cc, target.arch) if request.stop_after == "build" else None
+    find = partial(find_firmware_toolchain, target=target) if target.bare else partial(find_toolchain, arch=target.arch)
+    toolchain = find(request.cc) if request.stop_after == "build" else None
     with fresh_folder(request.output, force=request.force) as folder:
         model = keep_model(request.model, source.format, folder) if not request.library_only else None
         origin = Origin(request.model.name, source.sha256, model, __version__, request.options())
-        manifest = write_project(program, target, origin, folder, request.template)
+        manifest = write_project(program, target, origin, folder, request.template, deployment)
         if not request.library_only:
             write_ir(graph, folder / "ir" / f"{graph.name}.ig")
             if account is not None:
@@ -139,11 +150,17 @@ def _package(program: Program, source: Source, target: Target, request: Request,
                 expected_vectors(graph, manifest, folder, watch.note)
             else:
                 watch.note("inputs and outputs are too large for test vectors: the package has none")
+        if target.bare and (reason := write_selftest(manifest, folder)):
+            watch.note(f"{reason}: there is no self-test on the device")
         if toolchain is not None:
             watch.stage("build")
             edited = request.template is not None
             options = BuildOptions(request.cflags, request.library_only, edited, watch.progress)
-            build_project(folder, graph.name, target, toolchain, options)
+            if deployment.board is None:
+                build_project(folder, graph.name, target, toolchain, options)
+            else:
+                firmware = build_package(folder, manifest, target, deployment.board, toolchain, options)
+                manifest = replace(manifest, firmware=firmware)
         manifest.tools.update(tool_versions(toolchain))
         write_manifest(manifest, folder)
     if request.archive:
@@ -181,6 +198,12 @@ def compile(
     *,
     output: str | Path | None = None,
     target: str | None = None,
+    board: str | None = None,
+    ram: int | None = None,
+    flash: int | None = None,
+    arena: str = "static",
+    weights_section: str | None = None,
+    weights_address: int | None = None,
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     states: Mapping[str, str] | None = None,
@@ -205,6 +228,7 @@ def compile(
         model=Path(model),
         output=folder,
         target=target,
+        device=Device(board, ram, flash, arena, weights_section, weights_address),
         dims=dict(dims or {}),
         shapes={k: tuple(v) for k, v in (shapes or {}).items()},
         states=dict(states or {}),

@@ -31,10 +31,33 @@ class Quantization:
 
 
 @dataclass(frozen=True, slots=True)
+class Device:
+    """Words about the device: a board, its limits, who owns the arena, where weights are."""
+
+    board: str | None = None
+    ram: int | None = None
+    flash: int | None = None
+    arena: str = "static"
+    weights_section: str | None = None
+    weights_address: int | None = None
+
+    def told(self) -> dict[str, str]:
+        return {
+            "board": self.board or "",
+            "ram": str(self.ram or ""),
+            "flash": str(self.flash or ""),
+            "arena": "" if self.arena == "static" else self.arena,
+            "weights_section": self.weights_section or "",
+            "weights_address": "" if self.weights_address is None else hex(self.weights_address),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     model: Path
     output: Path
-    target: str | None = None  # None: what the IR file says, or `host`
+    target: str | None = None  # None: what the board has, what the IR file says, or `host`
+    device: Device = field(default_factory=Device)
     dims: dict[str, int] = field(default_factory=dict)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
@@ -61,6 +84,7 @@ class Request:
             "quantize": self.quantize.told() if self.quantize is not None else "",
             "template": "edited" if self.template else "",
             "cflags": " ".join(self.cflags),
+            **self.device.told(),
         }
         return {key: value for key, value in told.items() if value}
 

@@ -18,8 +18,8 @@ def template(tmp_path: Path) -> Path:
     return tmp_path / "mine"
 
 
-def test_posix_is_there() -> None:
-    assert template_names() == ["posix"]
+def test_there_is_one_for_each_interface() -> None:
+    assert template_names() == ["baremetal", "posix"]
 
 
 def test_an_edited_template_is_used(template: Path, tmp_path: Path) -> None:

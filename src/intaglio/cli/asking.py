@@ -1,4 +1,4 @@
-"""`intaglio check`, `view`, `targets`, `ops`, `passes`, `template list`: questions that build nothing."""
+"""`intaglio check`, `view`, `targets`, `boards`, `ops`, `passes`, `template list`: questions that build nothing."""
 
 from __future__ import annotations
 
@@ -85,6 +85,18 @@ def list_targets(json: bool) -> None:
         [t.name, t.isa, t.interface, t.description + (" (this machine)" if t.name == here else "")] for t in all_targets().values()
     ]
     print_table(["target", "vectors", "interface", "what it is"], rows)
+
+
+def list_boards(json: bool) -> None:
+    from intaglio.cli.terminal import bytes_text
+    from intaglio.targets.board import all_boards
+
+    boards = all_boards().values()
+    if json:
+        print_json({"boards": [{**asdict(b), "ram_bytes": b.ram_bytes, "flash_bytes": b.flash_bytes} for b in boards]})
+        return
+    rows = [[b.name, b.core, f"{b.clock_mhz:g}", bytes_text(b.flash_bytes), bytes_text(b.ram_bytes), b.description] for b in boards]
+    print_table(["board", "core", ">MHz", ">flash", ">RAM", "what it is"], rows)
 
 
 def list_ops(json: bool) -> None:

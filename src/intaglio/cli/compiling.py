@@ -17,7 +17,7 @@ from intaglio.passes import PASSES
 from intaglio.pipeline import compile_model, quantization_of
 from intaglio.quantize.settings import Account
 from intaglio.run.package import Package
-from intaglio.stages import CostRow, Quantization, Request, Watch, stage_index
+from intaglio.stages import CostRow, Device, Quantization, Request, Watch, stage_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ class Words:
     model: Path
     output: Path
     target: str | None
+    device: Device
     dim: list[str] | None
     shape: list[str] | None
     state: list[str] | None
@@ -170,6 +171,7 @@ def _request(words: Words) -> Request:
         model=words.model,
         output=words.output,
         target=words.target,
+        device=words.device,
         dims=options.dims(words.dim),
         shapes=options.shapes(words.shape),
         states=options.pairs(words.state, "--state"),

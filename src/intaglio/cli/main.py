@@ -40,6 +40,16 @@ def compile_command(
     model: Model,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The package (or the .ig file) to write.")],
     target: TargetOption = None,
+    board: Annotated[Optional[str], typer.Option(metavar="B", help="Sets core and limits. `intaglio boards` lists.")] = None,
+    ram: Annotated[Optional[str], typer.Option(metavar="N", help="At most so much RAM, such as 64K.")] = None,
+    flash: Annotated[Optional[str], typer.Option(metavar="N", help="At most so much flash, such as 1M.")] = None,
+    arena: Annotated[str, typer.Option(metavar="A", help="static, or caller: then the C API has no variables.")] = "static",
+    weights_section: Annotated[
+        Optional[str], typer.Option(metavar="S", help="The linker's section for the weights, such as .qspi.")
+    ] = None,
+    weights_address: Annotated[
+        Optional[str], typer.Option(metavar="ADDR", help="Weights as a binary of their own, at this address of flash.")
+    ] = None,
     dim: DimOption = None,
     shape: ShapeOption = None,
     state: Annotated[
@@ -82,11 +92,13 @@ def compile_command(
 ) -> None:
     """Compile a model into a package: C sources, libraries, an application, tests."""
     from intaglio.cli.compiling import Quantizing, Words, compile_words
+    from intaglio.cli.options import device
 
     quantizing = Quantizing(quantize, weights, calibrate, labels, ranges, max_error, keep_float, keep_int16, integer_io)
     words = Words(
-        model, output, target, dim, shape, state, name, stop_after, disable_pass, dump_ir, explain,
-        archive_format if archive else None, force, template, cc, cflags, json, quantizing,
+        model, output, target, device(board, ram, flash, arena, weights_section, weights_address), dim, shape, state, name,
+        stop_after, disable_pass, dump_ir, explain, archive_format if archive else None, force, template, cc, cflags, json,
+        quantizing,
     )  # fmt: skip
     compile_words(words)
 
@@ -173,6 +185,14 @@ def targets(json: JsonOption = False) -> None:
     from intaglio.cli.asking import list_targets
 
     list_targets(json)
+
+
+@app.command()
+def boards(json: JsonOption = False) -> None:
+    """The boards there are, with their cores, clocks and memories."""
+    from intaglio.cli.asking import list_boards
+
+    list_boards(json)
 
 
 @app.command()

@@ -1,8 +1,13 @@
-"""Words of the command line that are more than text: `N=1`, `in0=1,3,224,224`, `IN=OUT`."""
+"""Words of the command line that are more than text: `N=1`, `in0=1,3,224,224`, `IN=OUT`, `64K`, `0x90000000`."""
 
 from __future__ import annotations
 
+import re
+
 from intaglio.errors import UserError, quoted
+from intaglio.stages import Device
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def pairs(words: list[str] | None, option: str) -> dict[str, str]:
@@ -36,3 +41,27 @@ def _size(text: str, word: str) -> int:
         hint = "sizes are whole numbers from 1, as in `--shape in0=1,3,224,224` or `--dim N=1`"
         raise UserError("bad-option", f"{quoted(text)} in {quoted(word, 120)} is not a size", hint=hint)
     return int(text)
+
+
+def device(board: str | None, ram: str | None, flash: str | None, arena: str, section: str | None, address: str | None) -> Device:
+    return Device(board, size_bytes(ram, "--ram"), size_bytes(flash, "--flash"), arena, section, _address(address))
+
+
+def size_bytes(text: str | None, option: str) -> int | None:
+    """`65536`, `64K`, `64KB`, `64KiB`, `1M`: always in steps of 1024."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,12})([KMG]?)(i?B)?", text.strip(), re.ASCII | re.IGNORECASE)
+    if found is None or int(found[1]) == 0:
+        hint = f"such as `{option} 64K` or `{option} 1M`"
+        raise UserError("bad-option", f"`{option} {quoted(text)[1:-1]}` is not a size", hint=hint)
+    return int(found[1]) * _UNITS[found[2].upper()]
+
+
+def _address(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if re.fullmatch(r"0[xX][0-9a-fA-F]{1,8}", text.strip(), re.ASCII) is None:
+        hint = "a number of up to 32 bits in hexadecimal, such as `--weights-address 0x08080000`"
+        raise UserError("bad-option", f"`--weights-address {quoted(text)[1:-1]}` is not an address", hint=hint)
+    return int(text, 16)

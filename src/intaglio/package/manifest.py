@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.names import is_clean
@@ -85,6 +86,29 @@ class MemoryInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class FirmwareInfo:
+    """What a device needs, in bytes. RAM = arena + io + static + stack; flash = code + weights + data.
+
+    `code` is machine code and what it reads but the weights, `data` the first values of variables, `static` variables other
+    than the arena and the buffers of inputs and outputs (`io`). The self-test is counted by itself. `stack` is the deepest
+    chain of calls of one inference; None where that has no bound."""
+
+    board: str  # "": none in particular
+    elf: str
+    code_bytes: int
+    weight_bytes: int
+    data_bytes: int
+    flash_bytes: int
+    static_bytes: int
+    io_bytes: int
+    stack_bytes: int | None
+    ram_bytes: int
+    selftest_bytes: int
+    weights_file: str | None = None  # a binary of its own, to be written to the address
+    weights_address: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ModelInfo:
     file: str
     sha256: str
@@ -105,6 +129,7 @@ class Manifest:
     options: dict[str, str] = field(default_factory=dict)
     tools: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    firmware: FirmwareInfo | None = None
     format: int = FORMAT
 
 
@@ -190,7 +215,13 @@ def _manifest(table: dict[str, object]) -> Manifest:
         options=options,
         tools=tools,
         files=files,
+        firmware=None if (firmware := t.get("firmware")) is None else FirmwareInfo(**_object(firmware)),
     )
+
+
+def _object(value: object) -> dict[str, Any]:
+    assert isinstance(value, dict)
+    return value
 
 
 def _tensor(row: dict[str, object]) -> TensorInfo:

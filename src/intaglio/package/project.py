@@ -10,7 +10,9 @@ from intaglio.ir.views import storage_roots
 from intaglio.kernels.program import Program, ScratchArg
 from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, unique_macros
 from intaglio.package.calls import Block, Copy, Fill, blocks_of, output_copies, output_fields, state_copies, state_fills
+from intaglio.package.deployment import Deployment
 from intaglio.package.weights import Weights
+from intaglio.targets.board import Board
 from intaglio.targets.target import Target
 
 # Of the largest reference value: half a unit in the last place of the type, or what reordered sums may cost in f32.
@@ -62,13 +64,20 @@ class Project:
     target: str
     target_about: str
     flags: tuple[str, ...]
+    arch: str
+    triple: str  # of clang, for cores without an operating system
+    fpu: str
+    board: Board | None
     inputs: tuple[TensorView, ...]
     outputs: tuple[TensorView, ...]
+    static_arena: bool
     arena_bytes: int
     alignment: int
     state_bytes: int  # at the start of the arena
     weight_bytes: int
     weights_as_text: bool
+    weights_section: str  # "": where read-only data goes
+    weights_address: int | None  # of a binary of their own
     places: tuple[Place, ...]
     blocks: tuple[Block, ...]
     copies: tuple[Copy, ...]
@@ -93,7 +102,7 @@ def state_bytes(graph: Graph) -> int:
     return max(ends, default=0)
 
 
-def project_of(program: Program, target: Target, weights: Weights, *, version: str, digest: str) -> Project:
+def project_of(program: Program, target: Target, deployment: Deployment, weights: Weights, *, version: str, digest: str) -> Project:
     graph = program.graph
     name = identifier(graph.name)
     inputs = api_inputs(graph)
@@ -106,13 +115,20 @@ def project_of(program: Program, target: Target, weights: Weights, *, version: s
         target=target.name,
         target_about=comment(target.description),
         flags=target.flags,
+        arch=target.arch,
+        triple=target.triple,
+        fpu=target.fpu,
+        board=deployment.board,
         inputs=_views([v.name for v in inputs], [v.type for v in inputs], [v.origin for v in inputs]),
         outputs=_views(output_fields(graph), [v.type for v in graph.outputs], origins),
+        static_arena=deployment.static_arena,
         arena_bytes=program.arena_bytes,
         alignment=target.alignment,
         state_bytes=state_bytes(graph),
         weight_bytes=weights.size_bytes,
         weights_as_text=weights.as_text,
+        weights_section=weights.section,
+        weights_address=weights.address if weights.binary else None,
         places=tuple(_places(program)),
         blocks=tuple(blocks_of(program)),
         copies=tuple(output_copies(program)),

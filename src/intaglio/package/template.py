@@ -1,8 +1,9 @@
-"""Network templates: the skeleton around the generated layers, bound to a hardware interface (`posix`).
+"""Network templates: the skeleton around the generated layers, bound to a hardware interface (`posix`, `baremetal`).
 
 A template is a folder. `NAME` in a path becomes the model's name; a file that ends in `.j2` is rendered with jinja2
-(its variables are the fields of `project.Project`), any other is copied. Templates come from users: they run in jinja's
-sandbox, and a mistake is reported with file and line.
+(its variables are the fields of `project.Project`) and left out when it comes out empty, any other is copied. Shipped ones
+share the network itself, in `_network`: what is not in their own folder comes from there. Templates come from users: they
+run in jinja's sandbox, and a mistake is reported with file and line.
 """
 
 from __future__ import annotations
@@ -26,16 +27,28 @@ from intaglio.package.project import Project
 REQUIRED = ("include/NAME.h.j2", "src/NAME.c.j2")
 
 
+Folders = tuple[Path, ...]  # of one template; the first that has a file gives it
+
+
 def template_names() -> list[str]:
-    return sorted(p.name for p in _shipped().iterdir() if p.is_dir())
+    return sorted(p.name for p in _shipped().iterdir() if p.is_dir() and not p.name.startswith("_"))
 
 
-def shipped_template(name: str) -> Path:
-    folder = _shipped() / name
+def shipped_template(name: str) -> Folders:
     if name not in template_names():
         known = ", ".join(f"`{n}`" for n in template_names())
         raise UserError("unknown-template", f"there is no template {quoted(name)}", hint=f"known templates: {known}")
-    return folder
+    return (_shipped() / name, _shipped() / "_network")
+
+
+def _files(folders: Folders) -> dict[str, Path]:
+    """Every file of a template by its path inside; links are not followed."""
+    found: dict[str, Path] = {}
+    for folder in folders:
+        for path in folder.rglob("*"):
+            if path.is_file() and not path.is_symlink() and "__pycache__" not in path.parts:
+                found.setdefault(path.relative_to(folder).as_posix(), path)
+    return dict(sorted(found.items()))
 
 
 def export_template(name: str, folder: Path) -> None:
@@ -47,33 +60,31 @@ def export_template(name: str, folder: Path) -> None:
         hint = "give a folder that is new or empty"
         raise UserError("output-exists", f"{quoted(str(folder), 200)} exists and is not an empty folder", hint=hint)
     with fresh_folder(folder, force=False) as fresh:
-        for path in sorted(source.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                target = fresh / path.relative_to(source)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, target)
+        for relative, path in _files(source).items():
+            target = fresh / relative
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
 
 
-def render_template(template: Path, project: Project, output: Path) -> None:
+def render_template(folders: Folders, project: Project, output: Path) -> None:
+    template = folders[0]
     if not template.is_dir():
         hint = "`intaglio template export posix DIR` writes one to start from"
         raise UserError("template", f"the template {quoted(str(template), 200)} is not a folder", hint=hint)
+    files = _files(folders)
     for required in REQUIRED:
-        if not (template / required).is_file():
+        if required not in files:
             hint = "`intaglio template export posix DIR` writes a complete one"
             raise UserError("template", f"the template {quoted(str(template), 200)} has no `{required}`", hint=hint)
-    environment = _environment(template)
+    environment = _environment(folders)
     variables = {f.name: getattr(project, f.name) for f in fields(project)} | {"fallible": project.fallible}
-    for path in sorted(template.rglob("*")):
-        if path.is_symlink() or not path.is_file():
-            continue
-        relative = path.relative_to(template).as_posix()
+    for relative, path in files.items():
         target = output / relative.replace("NAME", project.name).removesuffix(".j2")
         target.parent.mkdir(parents=True, exist_ok=True)
-        if relative.endswith(".j2"):
-            target.write_text(_render(environment, template, relative, variables), encoding="utf-8")
-        else:
+        if not relative.endswith(".j2"):
             shutil.copyfile(path, target)
+        elif text := _render(environment, template, relative, variables):
+            target.write_text(text, encoding="utf-8")
 
 
 class _Loader(jinja2.FileSystemLoader):
@@ -81,17 +92,16 @@ class _Loader(jinja2.FileSystemLoader):
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
         text, path, fresh = super().get_source(environment, template)
-        root = Path(self.searchpath[0]).resolve()
-        if not Path(path).resolve().is_relative_to(root):
+        if not any(Path(path).resolve().is_relative_to(Path(root).resolve()) for root in self.searchpath):
             raise jinja2.TemplateNotFound(template, f"`{template}` is a link out of the template")
         return text, path, fresh
 
 
 @cache
-def _environment(template: Path) -> jinja2.Environment:
+def _environment(folders: Folders) -> jinja2.Environment:
     """Kept, because parsing templates takes longer than rendering them; jinja notices when a file changes."""
     return jinja2.sandbox.SandboxedEnvironment(
-        loader=_Loader(template),
+        loader=_Loader(folders),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,12 +1,23 @@
 """Constants of a program as one block of bytes, each aligned, at named offsets.
 
 Small blocks become a C array that any compiler reads. Larger ones stay binary: `NAME_weights.bin`, pulled in by the
-assembler (`.incbin`), because a C compiler needs about a minute and 10 GB for 100 MB of numbers as text.
+assembler (`.incbin`), because a C compiler needs about a minute and 10 GB for 100 MB of numbers as text. Firmware has
+arrays up to some megabytes: the builders of Arduino and PlatformIO know nothing of files beside the sources.
+
+With an address of their own, the weights are a binary that is written to flash apart from the code. It starts with a
+header that says for which code it was made; NAME_weights_check compares.
+
+    "IGWEIGHT"   format   size   CRC-32   0   SHA-256 of the layers' C and the offsets   0   data
+    8 bytes      4        4      4        4   32                                         8   from byte 64
 """
 
 from __future__ import annotations
 
+import hashlib
+import struct
+import zlib
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,31 +25,45 @@ import numpy as np
 
 from intaglio.kernels.program import Constant
 from intaglio.package.c_text import identifier
+from intaglio.package.deployment import WEIGHTS_HEADER_BYTES, Deployment
 
 ALIGNMENT = 64
 AS_TEXT_BELOW_BYTES = 4096
+FIRMWARE_ALIGNMENT = 4  # words; what is wider keeps its own
+FIRMWARE_AS_TEXT_BELOW_BYTES = 16 << 20
+MAGIC = b"IGWEIGHT"
+FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Where each constant lies in the block."""
+    """Where each constant lies in the block, and where the block lies."""
 
     offsets: dict[str, int]
     size_bytes: int
+    alignment: int = ALIGNMENT
+    as_text: bool = True
+    section: str = ""
+    address: int | None = None
 
     @property
-    def as_text(self) -> bool:
-        return self.size_bytes < AS_TEXT_BELOW_BYTES
+    def binary(self) -> bool:
+        """Written to flash apart from the code."""
+        return self.address is not None and self.size_bytes > 0
 
 
-def plan_weights(constants: list[Constant]) -> Weights:
+def plan_weights(constants: list[Constant], deployment: Deployment) -> Weights:
+    bare = deployment.board is not None
+    alignment, limit = (FIRMWARE_ALIGNMENT, FIRMWARE_AS_TEXT_BELOW_BYTES) if bare else (ALIGNMENT, AS_TEXT_BELOW_BYTES)
     offsets: dict[str, int] = {}
     end = 0
     for constant in constants:
-        start = -(-end // ALIGNMENT) * ALIGNMENT
+        step = max(alignment, constant.data.itemsize)
+        start = -(-end // step) * step
         offsets[identifier(constant.name)] = start
         end = start + max(constant.data.nbytes, 1)  # an empty tensor too has an address
-    return Weights(offsets, end)
+    block = max([alignment, *(constant.data.itemsize for constant in constants)])
+    return Weights(offsets, end, block, end < limit, deployment.weights_section, deployment.weights_address)
 
 
 def write_weights(constants: list[Constant], weights: Weights, name: str, source_folder: Path) -> None:
@@ -46,24 +71,39 @@ def write_weights(constants: list[Constant], weights: Weights, name: str, source
     if not constants:
         return
     (source_folder / f"{name}_weights.h").write_text(_header(constants, weights, name), encoding="ascii")
-    if weights.as_text:
+    if weights.binary:
+        _write_binary(constants, weights, name, source_folder)
+    elif weights.as_text:
         (source_folder / f"{name}_weights.c").write_text(_c_array(constants, weights, name), encoding="ascii")
-        return
-    with open(source_folder / f"{name}_weights.bin", "wb") as file:
-        _write_block(constants, weights, file)
-    (source_folder / f"{name}_weights.S").write_text(_ASSEMBLY.replace("NAME", name), encoding="ascii")
+    else:
+        with open(source_folder / f"{name}_weights.bin", "wb") as file:
+            _write_block(constants, weights, file)
+        section = weights.section or ".rodata"
+        text = _ASSEMBLY.replace("SECTION", section).replace("ALIGNMENT", str(weights.alignment)).replace("NAME", name)
+        (source_folder / f"{name}_weights.S").write_text(text, encoding="ascii")
+
+
+def weights_file(name: str) -> str:
+    """The binary of weights with an address of their own, in the package."""
+    return f"weights/{name}_weights.bin"
 
 
 def _header(constants: list[Constant], weights: Weights, name: str) -> str:
     upper = name.upper()
+    block = f"extern const unsigned char {name}_weights[];"
+    if weights.address is not None:
+        start = weights.address + WEIGHTS_HEADER_BYTES
+        block = f"#define {name}_weights ((const unsigned char *)(uintptr_t){start:#x}u) /* behind the header of the binary */"
+    least = FIRMWARE_ALIGNMENT if weights.alignment < ALIGNMENT else ALIGNMENT
     lines = [
-        f"/* Weights of {name}: one block, {weights.size_bytes} bytes, each tensor at a multiple of {ALIGNMENT}. */",
+        f"/* Weights of {name}: one block, {weights.size_bytes} bytes, each tensor at a multiple of {least}. */",
         f"#ifndef {upper}_WEIGHTS_H",
         f"#define {upper}_WEIGHTS_H",
         "",
         "#include <stddef.h>",
+        "#include <stdint.h>",
         "",
-        f"extern const unsigned char {name}_weights[];",
+        block,
         "",
     ]
     for constant in constants:
@@ -87,21 +127,76 @@ def _write_block(constants: list[Constant], weights: Weights, file: BinaryIO) ->
 
 
 def _c_array(constants: list[Constant], weights: Weights, name: str) -> str:
-    import io
-
-    block = io.BytesIO()
+    block = BytesIO()
     _write_block(constants, weights, block)
     data = block.getvalue() or b"\0"
     rows = [", ".join(f"{byte:3d}" for byte in data[i : i + 16]) for i in range(0, len(data), 16)]
+    section = f', section("{weights.section}")' if weights.section else ""
     return (
         f'#include "{name}_weights.h"\n\n'
         f"/* The tensors listed in {name}_weights.h, byte by byte (little endian). */\n"
         "#if defined(__GNUC__)\n"
-        f"__attribute__((aligned({ALIGNMENT})))\n"
+        f"__attribute__((aligned({weights.alignment}){section}))\n"
         "#endif\n"
         f"const unsigned char {name}_weights[] = {{\n    " + ",\n    ".join(rows) + ",\n};\n"
     )
 
+
+def _write_binary(constants: list[Constant], weights: Weights, name: str, source_folder: Path) -> None:
+    """The binary, and the C that recognises it."""
+    digest = hashlib.sha256()
+    for path in sorted([source_folder / f"{name}.c", *source_folder.glob(f"{name}_kernels*"), source_folder / f"{name}_weights.h"]):
+        digest.update(path.read_bytes())
+    block = BytesIO()
+    _write_block(constants, weights, block)
+    data = block.getvalue()
+    head = MAGIC + struct.pack("<IIII", FORMAT, len(data), zlib.crc32(data), 0) + digest.digest()
+    path = source_folder.parent / weights_file(name)
+    path.parent.mkdir()
+    path.write_bytes(head.ljust(WEIGHTS_HEADER_BYTES, b"\0") + data)
+    expected = head[:16] + head[24:56]
+    rows = ", ".join(f"0x{byte:02x}" for byte in expected)
+    text = _CHECK.replace("ROWS", rows).replace("SIZE", str(len(data))).replace("NAME", name)
+    (source_folder / f"{name}_weights.c").write_text(text, encoding="ascii")
+
+
+_CHECK = """#include "NAME.h"
+#include "NAME_weights.h"
+
+/* Format, size and digest of the binary that this code was made with. */
+static const unsigned char expected[48] = {
+    ROWS,
+};
+
+static uint32_t word(const unsigned char *bytes)
+{
+    return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+}
+
+/* CRC-32 (IEEE 802.3), without a table: it runs once, at start-up. */
+static uint32_t checksum(const unsigned char *bytes, size_t count)
+{
+    uint32_t crc = 0xffffffffu;
+    for (size_t i = 0; i < count; i++) {
+        crc ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc >> 1) ^ (0xedb88320u & (0u - (crc & 1u)));
+    }
+    return ~crc;
+}
+
+int NAME_weights_check(void)
+{
+    const unsigned char *header = NAME_weights - 64;
+    for (size_t i = 0; i < 16; i++)
+        if (header[i] != expected[i])
+            return 1;
+    for (size_t i = 16; i < 48; i++)
+        if (header[i + 8] != expected[i])
+            return 1;
+    return checksum(NAME_weights, SIZE) == word(header + 16) ? 0 : 2;
+}
+"""
 
 _ASSEMBLY = """/* The weights as they are: NAME_weights.bin, found through -I, placed in read-only memory. */
 #if defined(__APPLE__)
@@ -111,10 +206,10 @@ _ASSEMBLY = """/* The weights as they are: NAME_weights.bin, found through -I, p
 _NAME_weights:
     .incbin "NAME_weights.bin"
 #else
-    .section .rodata
+    .section SECTION,"a",%progbits
     .globl NAME_weights
     .type NAME_weights, %object
-    .balign 64
+    .balign ALIGNMENT
 NAME_weights:
     .incbin "NAME_weights.bin"
     .size NAME_weights, . - NAME_weights

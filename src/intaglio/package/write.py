@@ -11,6 +11,7 @@ from intaglio.errors import printable
 from intaglio.ir.graph import Value
 from intaglio.kernels.program import Constant, Program, ScratchArg
 from intaglio.package.calls import output_fields, raw_constant_name
+from intaglio.package.deployment import HOSTED, Deployment
 from intaglio.package.kernel_files import write_kernels
 from intaglio.package.manifest import (
     LayerInfo,
@@ -39,13 +40,15 @@ class Origin:
     options: dict[str, str]
 
 
-def write_project(program: Program, target: Target, origin: Origin, folder: Path, template: Path | None) -> Manifest:
+def write_project(
+    program: Program, target: Target, origin: Origin, folder: Path, template: Path | None, deployment: Deployment = HOSTED
+) -> Manifest:
     """Sources, header, build files. Returns the manifest, still without files and tools."""
     graph = program.graph
     _keep_constant_outputs(program)
-    weights = plan_weights(program.constants)
-    project = project_of(program, target, weights, version=origin.version, digest=origin.model_sha256)
-    render_template(template or shipped_template(target.interface), project, folder)
+    weights = plan_weights(program.constants, deployment)
+    project = project_of(program, target, deployment, weights, version=origin.version, digest=origin.model_sha256)
+    render_template((template,) if template else shipped_template(target.interface), project, folder)
     sources = folder / "src"
     write_kernels(program, graph.name, sources)
     write_weights(program.constants, weights, graph.name, sources)

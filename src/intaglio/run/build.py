@@ -43,9 +43,9 @@ def build_into(
     """Build the sources in `folder` into `output`/lib and bin."""
     folder, output = folder.resolve(), output.resolve()  # commands run inside of the folder
     flags = (*toolchain.compile_flags(target), "-Iinclude", "-Isrc", *options.cflags)
-    library = _sources(folder / "src")
-    application = [] if options.library_only else _sources(folder / "src" / "app")
-    run = _Runner(folder, toolchain, options)
+    library = sources_in(folder / "src")
+    application = [] if options.library_only else sources_in(folder / "src" / "app")
+    run = Runner(folder, toolchain, options)
 
     def compile_one(source: Path) -> Path:
         relative = source.relative_to(folder)
@@ -75,7 +75,7 @@ def build_into(
         run((*link, "-o", str(output / "bin" / name), *app_parts, *parts, "-lm"))
 
 
-def _sources(folder: Path) -> list[Path]:
+def sources_in(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.c"), *folder.glob("*.S")])
 
 
@@ -91,7 +91,7 @@ def _is_full(folder: Path) -> bool:
         return False
 
 
-class _Runner:
+class Runner:
     """Runs commands of one build; the first that fails ends it, with the compiler's words in a file."""
 
     def __init__(self, folder: Path, toolchain: Toolchain, options: BuildOptions) -> None:
@@ -108,6 +108,11 @@ class _Runner:
             self._options.progress(what, self._done, self.total)
 
     def __call__(self, command: tuple[str, ...]) -> None:
+        if (said := self.attempt(command)) is not None:
+            raise self.failure(command, said)
+
+    def attempt(self, command: tuple[str, ...]) -> str | None:
+        """None when it went well, else what the command said."""
         try:
             done = subprocess.run(
                 command, cwd=self._folder, env=self._environment, capture_output=True, text=True, errors="replace",
@@ -124,10 +129,9 @@ class _Runner:
             or "Interrupt signal terminated" in done.stderr
         ):
             raise KeyboardInterrupt  # Ctrl-C reached the compiler before it reached us
-        if done.returncode != 0:
-            raise self._failure(command, done.stdout + done.stderr)
+        return None if done.returncode == 0 else done.stdout + done.stderr
 
-    def _failure(self, command: tuple[str, ...], said: str) -> IntaglioError:
+    def failure(self, command: tuple[str, ...], said: str) -> IntaglioError:
         if any(words in said for words in _FULL) or _is_full(self._folder) or _is_full(Path(tempfile.gettempdir())):
             hint = "make room, or set TMPDIR to a folder on another disk; nothing was left behind"
             return ToolError("disk-full", "the disk is full while compiling", hint=hint)

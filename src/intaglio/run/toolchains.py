@@ -29,12 +29,13 @@ PROBE_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """`compiler` and `archiver` are the starts of command lines."""
+    """`compiler`, `archiver` and `linker` are the starts of command lines; hosts link with the compiler."""
 
     kind: str  # "gcc", "clang", "zig" or "cc"
     compiler: tuple[str, ...]
     archiver: tuple[str, ...]
     version: str
+    linker: tuple[str, ...] = ()
 
     def compile_flags(self, target: Target) -> tuple[str, ...]:
         return (*BASE_FLAGS, *self.target_flags(target))

@@ -1,0 +1,94 @@
+"""How a package sits on its device: the board, who owns the arena, where the weights are."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from intaglio.errors import UserError, quoted
+from intaglio.targets.board import Board, find_board, generic_board
+from intaglio.targets.target import Target, find_target
+
+ARENAS = ("static", "caller")
+WEIGHTS_HEADER_BYTES = 64
+_SECTION = re.compile(r"[.A-Za-z_][.A-Za-z0-9_$-]{0,99}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """`ram` and `flash` are what may be used of the board's, where that is less; an address is that of a weights binary."""
+
+    board: Board | None = None  # None: an operating system is there
+    static_arena: bool = True
+    weights_section: str = ""
+    weights_address: int | None = None
+    ram: int | None = None
+    flash: int | None = None
+
+    @property
+    def ram_bytes(self) -> int | None:
+        return _least(self.ram, self.board.ram_bytes if self.board else None)
+
+    @property
+    def flash_bytes(self) -> int | None:
+        return _least(self.flash, self.board.flash_bytes if self.board else None)
+
+
+HOSTED = Deployment()
+
+
+def _least(*limits: int | None) -> int | None:
+    return min((n for n in limits if n is not None), default=None)
+
+
+def target_of(board: str | None, target: str | None, fallback: str) -> Target:
+    """`--board` says which core it has; a `--target` beside it may only repeat that."""
+    if board is None:
+        return find_target(target or fallback)
+    core = find_board(board).core
+    if target is not None and find_target(target).name != core:
+        hint = f"leave `--target` out, or `--target {core}`"
+        raise UserError("bad-option", f"the board `{board}` has a `{core}`, not a {quoted(target)}", hint=hint)
+    return find_target(core)
+
+
+def deployment_of(
+    target: Target,
+    *,
+    board: str | None = None,
+    arena: str = "static",
+    weights_section: str | None = None,
+    weights_address: int | None = None,
+    ram: int | None = None,
+    flash: int | None = None,
+) -> Deployment:
+    """Words about the device, checked."""
+    if arena not in ARENAS:
+        raise UserError("bad-option", f"there is no arena {quoted(arena)}", hint="`--arena static` or `--arena caller`")
+    if weights_section is not None and not _SECTION.fullmatch(weights_section):
+        hint = "such as `--weights-section .qspi`"
+        raise UserError("bad-option", f"{quoted(weights_section)} is not the name of a section", hint=hint)
+    if weights_section is not None and weights_address is not None:
+        hint = "a section is placed by the linker, an address holds a binary of its own: choose one"
+        raise UserError("bad-option", "`--weights-section` and `--weights-address` exclude each other", hint=hint)
+    found = None
+    if target.bare:
+        found = find_board(board) if board else generic_board(target.name, riscv=target.arch.startswith("riscv"))
+    elif weights_address is not None:
+        hint = "`intaglio boards` lists boards; `--weights-section` works everywhere"
+        raise UserError("bad-option", f"`--weights-address` needs a board, and `{target.name}` has an operating system", hint=hint)
+    if weights_address is not None and found is not None:
+        _check_address(weights_address, found)
+    return Deployment(found, arena == "static", weights_section or "", weights_address, ram, flash)
+
+
+def _check_address(address: int, board: Board) -> None:
+    if address % WEIGHTS_HEADER_BYTES:
+        hint = f"an address such as {address // WEIGHTS_HEADER_BYTES * WEIGHTS_HEADER_BYTES:#x}"
+        raise UserError("bad-option", f"`--weights-address {address:#x}` is not a multiple of {WEIGHTS_HEADER_BYTES}", hint=hint)
+    flash = [m for m in board.memories if m.kind == "flash"]
+    if any(m.address <= address < m.address + m.bytes for m in flash):
+        return
+    rooms = ", ".join(f"`{m.name}` {m.address:#x} to {m.address + m.bytes - 1:#x}" for m in flash)
+    name = f"the board `{board.name}`" if board.name else f"a `{board.core}` without a board"
+    raise UserError("bad-option", f"`--weights-address {address:#x}` is outside of every flash of {name}", hint=f"there is {rooms}")

@@ -1,0 +1,136 @@
+"""Firmware of a package: the model's static library, and an ELF with start-up code, linker script, memory and mathematics.
+
+lib/libNAME.a     the model: what other firmware links
+bin/NAME.elf      the model, `firmware/` and a self-test
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from intaglio.package.manifest import FirmwareInfo, Manifest
+from intaglio.package.weights import weights_file
+from intaglio.run.build import BuildOptions, Runner, sources_in
+from intaglio.run.firmware_tools import compile_flags, link_command, runtime
+from intaglio.run.stack import read_frames, stack_bytes
+from intaglio.run.toolchains import Toolchain
+from intaglio.targets.board import Board
+from intaglio.targets.target import Target
+
+_UNDEFINED = re.compile(r"undefined (symbol|reference)")
+_OVERFLOW = re.compile(r"will not fit in region|overflowed by|address 0x[0-9a-f]+ of .* is not within region")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes of a linked program by what they are."""
+
+    code: int
+    weights: int
+    selftest: int
+    data: int
+    bss: int
+
+
+def build_firmware(
+    folder: Path, elf: Path, name: str, target: Target, board: Board, toolchain: Toolchain, cflags: tuple[str, ...] = ()
+) -> None:
+    """Compile the package in `folder` into `elf` alone; the folder is only read."""
+    with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
+        _Build(folder, name, target, toolchain, BuildOptions(cflags), Path(objects)).link(elf)
+
+
+def build_package(
+    folder: Path, manifest: Manifest, target: Target, board: Board, toolchain: Toolchain, options: BuildOptions
+) -> FirmwareInfo:
+    """Library and ELF inside of the package, and what they need."""
+    name = manifest.name
+    (folder / "lib").mkdir()
+    (folder / "bin").mkdir()
+    elf = folder / "bin" / f"{name}.elf"
+    with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
+        build = _Build(folder, name, target, toolchain, options, Path(objects))
+        build.archive(folder / "lib" / f"lib{name}.a")
+        build.link(elf)
+        depth = stack_bytes(elf, read_frames(Path(objects)), f"{name}_app_run")
+    return _info(manifest, board, sizes_of(elf), depth)
+
+
+def _info(manifest: Manifest, board: Board, sizes: Sizes, depth: int | None) -> FirmwareInfo:
+    memory = manifest.memory
+    io_bytes = sum(max(info.bytes, 1) for info in (*manifest.inputs, *manifest.outputs))
+    static = sizes.data + sizes.bss - memory.arena_bytes - io_bytes
+    address = manifest.options.get("weights_address")
+    weights = sizes.weights or memory.weight_bytes
+    return FirmwareInfo(
+        board=board.name,
+        elf=f"bin/{manifest.name}.elf",
+        code_bytes=sizes.code,
+        weight_bytes=weights,
+        data_bytes=sizes.data,
+        flash_bytes=sizes.code + weights + sizes.data,
+        static_bytes=max(0, static),
+        io_bytes=io_bytes,
+        stack_bytes=depth,
+        ram_bytes=sizes.data + sizes.bss + (depth or 0),
+        selftest_bytes=sizes.selftest,
+        weights_file=weights_file(manifest.name) if address else None,
+        weights_address=int(address, 0) if address else None,
+    )
+
+
+def sizes_of(elf: Path) -> Sizes:
+    from elftools.elf.elffile import ELFFile
+
+    with open(elf, "rb") as file:
+        sections = {s.name: s["sh_size"] for s in ELFFile(file).iter_sections() if s["sh_flags"] & 2}
+    own = [sections.pop(name, 0) for name in (".weights", ".selftest", ".data", ".bss")]
+    return Sizes(sum(sections.values()), *own)
+
+
+class _Build:
+    """One build: objects of the library and of the firmware around it."""
+
+    def __init__(self, folder: Path, name: str, target: Target, toolchain: Toolchain, options: BuildOptions, objects: Path) -> None:
+        self._folder, self._objects = folder.resolve(), objects
+        self._target, self._toolchain = target, toolchain
+        self._script = f"firmware/{name}.ld"
+        self._run = Runner(self._folder, toolchain, options)
+        flags = (*compile_flags(toolchain, target), "-Iinclude", "-Isrc", "-Ifirmware", *options.cflags)
+        library = sources_in(self._folder / "src")
+        around = [*sources_in(self._folder / "firmware"), *sources_in(self._folder / "firmware" / "libc")]
+        self._run.total = len(library) + len(around)
+
+        def compile_one(source: Path) -> str:
+            relative = source.relative_to(self._folder)
+            made = objects / relative.parent / f"{relative.name}.o"
+            made.parent.mkdir(parents=True, exist_ok=True)
+            self._run((*toolchain.compiler, *flags, "-c", relative.as_posix(), "-o", str(made)))
+            self._run.advance("compiling")
+            return str(made)
+
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+            # The largest first: the last file to finish decides how long it takes.
+            order = sorted([*library, *around], key=lambda p: -p.stat().st_size)
+            made = dict(zip(order, pool.map(compile_one, order), strict=True))
+        self._library = [made[source] for source in library]
+        self._around = [made[source] for source in around]
+
+    def archive(self, path: Path) -> None:
+        self._run((*self._toolchain.archiver, "rcsD", str(path.resolve()), *self._library))
+
+    def link(self, elf: Path) -> None:
+        command = (
+            *link_command(self._toolchain, self._target, self._script), "-o", str(elf.resolve()), *self._around, *self._library,
+        )  # fmt: skip
+        said = self._run.attempt(command)
+        if said is not None and _UNDEFINED.search(said):
+            command = (*command, runtime(self._toolchain, self._target))
+            said = self._run.attempt(command)
+        if said is not None:
+            raise self._run.failure(command, said)
