@@ -1,5 +1,5 @@
-"""Convolutions and matrix products of bytes on the DSP extension: windows are gathered as columns of 16-bit pairs, four at a time, and
-multiplied by two channels at once (`tiles.py`).
+"""Convolutions and matrix products of bytes on the DSP extension: windows are gathered as columns of 16-bit pairs, four at a time,
+and multiplied by two channels at once (`tiles.py`).
 
     for oh, ow in steps of 4:
         gather4(x at the window of ow)  ... of ow + 3        or edge4, where the window reaches over the border
@@ -21,7 +21,7 @@ from intaglio.kernels.dsp.gather import paired
 from intaglio.kernels.dsp.scaling import Scales, scales_of
 from intaglio.kernels.dsp.tiles import UNROLL, can_join, joined_starts, pack_weights
 from intaglio.kernels.integer_conv import BYTES, Numbers, constants_of, qgeometry, size_of
-from intaglio.kernels.loop import Buffer, Expr, Place, both, idx
+from intaglio.kernels.loop import Buffer, Expr, Num, Place, both, idx
 from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.quantised import QConv, QMatMul
 
@@ -140,14 +140,12 @@ def qconv_dsp(job: Job) -> Lowered | None:
     return job.done(f"qconv{kh}x{kw}_{geo.channels}_{geo.out_channels}", about, f"qconv_dsp({product.variant})")
 
 
-def _image(
-    job: Job, geo: Geometry, x: Buffer, columns: Buffer, y: Buffer, product: Product, joint: bool, zero: int
-) -> None:
+def _image(job: Job, geo: Geometry, x: Buffer, columns: Buffer, y: Buffer, product: Product, joint: bool, zero: int) -> None:
     k, kind = job.k, x.dtype.value
     (kh, kw), (sh, sw), (dh, dw) = geo.kernel, geo.strides, geo.dilations
     reach_h, reach_w = (kh - 1) * dh, (kw - 1) * dw
-    low_h, high_h = 0 - geo.pads[0], (geo.out_height - 1) * sh - geo.pads[0] + reach_h
-    low_w, high_w = 0 - geo.pads[1], (geo.out_width - 1) * sw - geo.pads[1] + reach_w
+    low_h, high_h = 0 - geo.pads[0], (geo.out_height - 1) * sh - geo.pads[0]
+    low_w, high_w = 0 - geo.pads[1], (geo.out_width - 1) * sw - geo.pads[1]
     size = -(-product.outs // 2)
     with k.loop("n", 0, geo.batch) as n, k.loop("g", 0, geo.group) as g, k.loop("oh", 0, geo.out_height) as oh:
         base = k.let("base", n * (geo.height * geo.width * geo.channels) + g * geo.depth)
@@ -155,15 +153,16 @@ def _image(
 
         def gather(left: Expr, columns_: int, to: Expr) -> None:
             place = Place(columns, to)
-            inside = None
-            for needed, test in (
-                (low_h < 0, top.compare("ge", 0)),
-                (high_h >= geo.height, top.compare("lt", geo.height - reach_h)),
-                (low_w < 0, left.compare("ge", 0)),
-                (high_w >= geo.width, left.compare("lt", geo.width - reach_w)),
-            ):
-                if needed:
-                    inside = test if inside is None else both(inside, test)
+            inside: Expr | None = None
+            outside = False
+            for at, low, high, room in ((top, low_h, high_h, geo.height - reach_h), (left, low_w, high_w, geo.width - reach_w)):
+                if isinstance(at, Num):
+                    outside = outside or not 0 <= at.value < room
+                    continue
+                outside = outside or room <= 0
+                for needed, test in ((low < 0, at.compare("ge", 0)), (high >= room, at.compare("lt", room))):
+                    if needed:
+                        inside = test if inside is None else both(inside, test)
 
             def within() -> None:
                 start = k.let("start", base + (top * geo.width + left) * geo.channels)
@@ -172,21 +171,22 @@ def _image(
                 else:
                     pairs = -(-geo.depth // 2) * kw
                     with k.loop("i", 0, kh) as i:
-                        k.call(
-                            f"gather{columns_}_{kind}", Place(x, start + i * (dh * geo.width * geo.channels)), dw * geo.channels, kw,
-                            geo.depth, Place(columns, to + i * (2 * columns_ * pairs)),
-                        )  # fmt: skip
+                        row, target = start + i * (dh * geo.width * geo.channels), to + i * (2 * columns_ * pairs)
+                        k.call(f"gather{columns_}_{kind}", Place(x, row), dw * geo.channels, kw, geo.depth, Place(columns, target))
 
-            if inside is None:
-                within()
-                return
-            with k.when(inside):
-                within()
-            with k.otherwise():
+            def over() -> None:
                 k.call(
                     f"edge{columns_}_{kind}", Place(x, base), top, left, geo.height, geo.width, geo.channels, kh, kw, dh, dw,
                     geo.depth, int(joint), zero, place,
                 )  # fmt: skip
+
+            if outside or inside is None:
+                (over if outside else within)()
+                return
+            with k.when(inside):
+                within()
+            with k.otherwise():
+                over()
 
         def tile(first: Expr, columns_: int) -> None:
             with k.loop("c", 0, columns_) as c:
@@ -222,7 +222,8 @@ def matrix(
         )  # fmt: skip
 
     tiled(job, rows, tile)
-    about = f"{stem} of {rows} rows, {depth} -> {outs}, {x.dtype.value}\nrows as columns of pairs, weights packed [channel / 2][pair][2][2]"
+    packed = "rows as columns of pairs, weights packed [channel / 2][pair][2][2]"
+    about = f"{stem} of {rows} rows, {depth} -> {outs}, {x.dtype.value}\n{packed}"
     return job.done(f"{stem}_{depth}_{outs}", about, f"{stem}_dsp({product.variant})")
 
 

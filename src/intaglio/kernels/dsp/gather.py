@@ -3,9 +3,10 @@
     bytes of a run      0 1 2 3  4 5 6 7  8 9 10
     pairs               (0,2) (1,3) (4,6) (5,7) (8,9) (10,-)
 
-Four bytes are one load and two SXTB16, which take out bytes 0 and 2, then 1 and 3: weights are packed in that order, so nothing is
-shuffled. A run is what lies side by side in memory: the columns of a window row with all their channels, or the channels of one pixel
-where columns are dilated or channels grouped. `edge` is for windows that reach over the border: what is outside counts as zero point.
+Four bytes are one load and two SXTB16, which take out bytes 0 and 2, then 1 and 3: weights are packed in that order, so nothing
+is shuffled. A run is what lies side by side in memory: the columns of a window row with all their channels, or the channels of one
+pixel where columns are dilated or channels grouped. `edge` is for windows that reach over the border: what is outside counts as
+zero point.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ IG_INLINE void ig_put_word(void *p, int32_t bits)
 
 def _edge(columns: int, kind: str) -> Routine:
     text = f"""\
-/* A window that may reach over the border, as pairs in one of {columns} column(s). A run is a row of the window (`joint`) or a pixel. */
+/* A window that may reach over the border, as pairs in one of {columns} column(s).
+ * A run is a row of the window (`joint`) or a pixel. */
 IG_ROUTINE void ig_edge{columns}_{kind}(const {_C_TYPES[kind]} *x, ptrdiff_t top, ptrdiff_t left, ptrdiff_t height, ptrdiff_t width,
     ptrdiff_t channels, ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t down, ptrdiff_t across, ptrdiff_t depth, ptrdiff_t joint,
     ptrdiff_t zero, int16_t *to)

@@ -7,30 +7,40 @@ from __future__ import annotations
 
 from intaglio.kernels.routines import Routine, family
 
-# name: (instruction with operands, parameters, the same in C, what it says above)
+# name: (instruction with operands, number of parameters, what it gives, the same in C)
 _ROWS = {
-    "smlad": ("smlad %0, %1, %2, %3", 3, "(int32_t)((uint32_t)c + (uint32_t)((int16_t)a * (int16_t)b) + (uint32_t)((a >> 16) * (b >> 16)))",
-              "c + low a * low b + high a * high b"),
-    "smlabb": ("smlabb %0, %1, %2, %3", 3, "c + (int16_t)a * (int16_t)b", "c + low a * low b"),
-    "smlabt": ("smlabt %0, %1, %2, %3", 3, "c + (int16_t)a * (b >> 16)", "c + low a * high b"),
-    "sxtb16": ("sxtb16 %0, %1", 1, "(int32_t)((uint32_t)(uint16_t)(int8_t)a | (uint32_t)(int8_t)(a >> 16) << 16)",
-               "bytes 0 and 2, as numbers of 16 bits"),
-    "sxtb16_odd": ("sxtb16 %0, %1, ror #8", 1, "(int32_t)((uint32_t)(uint16_t)(int8_t)(a >> 8) | (uint32_t)(int8_t)(a >> 24) << 16)",
-                   "bytes 1 and 3, as numbers of 16 bits"),
-    "uxtb16": ("uxtb16 %0, %1", 1, "a & 0x00ff00ff", "bytes 0 and 2, without a sign"),
-    "uxtb16_odd": ("uxtb16 %0, %1, ror #8", 1, "(a >> 8) & 0x00ff00ff", "bytes 1 and 3, without a sign"),
-    "pkhbt": ("pkhbt %0, %1, %2, lsl #16", 2, "(int32_t)((uint32_t)(uint16_t)a | (uint32_t)b << 16)", "low a, and low b above it"),
-    "smmla": ("smmla %0, %1, %2, %3", 3, "c + (int32_t)(((int64_t)a * b) >> 32)", "c + (a * b >> 32)"),
-    "smmlar": ("smmlar %0, %1, %2, %3", 3, "c + (int32_t)(((int64_t)a * b + INT64_C(0x80000000)) >> 32)",
-               "c + (a * b >> 32), rounded"),
-    "sat_i8": ("ssat %0, #8, %1", 1, "a < -128 ? -128 : a > 127 ? 127 : a", "within -128 and 127"),
-    "sat_u8": ("usat %0, #8, %1", 1, "a < 0 ? 0 : a > 255 ? 255 : a", "within 0 and 255"),
+    "smlad": (
+        "smlad %0, %1, %2, %3", 3, "c + low a * low b + high a * high b",
+        "(int32_t)((uint32_t)c + (uint32_t)((int16_t)a * (int16_t)b) + (uint32_t)((a >> 16) * (b >> 16)))",
+    ),
+    "smlabb": ("smlabb %0, %1, %2, %3", 3, "c + low a * low b", "c + (int16_t)a * (int16_t)b"),
+    "smlabt": ("smlabt %0, %1, %2, %3", 3, "c + low a * high b", "c + (int16_t)a * (b >> 16)"),
+    "sxtb16": (
+        "sxtb16 %0, %1", 1, "bytes 0 and 2, as numbers of 16 bits",
+        "(int32_t)((uint32_t)(uint16_t)(int8_t)a | (uint32_t)(int8_t)(a >> 16) << 16)",
+    ),
+    "sxtb16_odd": (
+        "sxtb16 %0, %1, ror #8", 1, "bytes 1 and 3, as numbers of 16 bits",
+        "(int32_t)((uint32_t)(uint16_t)(int8_t)(a >> 8) | (uint32_t)(int8_t)(a >> 24) << 16)",
+    ),
+    "uxtb16": ("uxtb16 %0, %1", 1, "bytes 0 and 2, without a sign", "a & 0x00ff00ff"),
+    "uxtb16_odd": ("uxtb16 %0, %1, ror #8", 1, "bytes 1 and 3, without a sign", "(a >> 8) & 0x00ff00ff"),
+    "pkhbt": (
+        "pkhbt %0, %1, %2, lsl #16", 2, "low a, and low b above it", "(int32_t)((uint32_t)(uint16_t)a | (uint32_t)b << 16)",
+    ),
+    "smmla": ("smmla %0, %1, %2, %3", 3, "c + (a * b >> 32)", "c + (int32_t)(((int64_t)a * b) >> 32)"),
+    "smmlar": (
+        "smmlar %0, %1, %2, %3", 3, "c + (a * b >> 32), rounded",
+        "c + (int32_t)(((int64_t)a * b + INT64_C(0x80000000)) >> 32)",
+    ),
+    "sat_i8": ("ssat %0, #8, %1", 1, "within -128 and 127", "a < -128 ? -128 : a > 127 ? 127 : a"),
+    "sat_u8": ("usat %0, #8, %1", 1, "within 0 and 255", "a < 0 ? 0 : a > 255 ? 255 : a"),
 }  # fmt: skip
 
 
 def primitive_text(name: str) -> str:
     """One instruction as a function; the C is for reading, for tests on a computer, and for `-O0`."""
-    instruction, count, plain, about = _ROWS[name]
+    instruction, count, about, plain = _ROWS[name]
     letters = "abc"[:count]
     params = ", ".join(f"int32_t {letter}" for letter in letters)
     operands = ", ".join(f'"r"({letter})' for letter in letters)

@@ -5,9 +5,9 @@
     offset       2^(right - 1) + (y_zero << right): rounding and zero point in one addition
     right        the shift
 
-`twice` (a convolution of TFLite) is SMMLAR, an addition of the sign, a shift, SSAT; `once` (fully connected) is SMMLA, a shift, SSAT.
-Both take the sum doubled. They are exact where every channel shifts right by at least one bit and no sum can overflow or hit a tie of
-`once`; where that is not so, `slow` and `slowonce` do what the reference does, step by step; `float` is ONNX Runtime's way.
+`twice` (a convolution of TFLite) is SMMLAR, an addition of the sign, a shift, SSAT; `once` (fully connected) is SMMLA, a shift,
+SSAT. Both take the sum doubled. They are exact where every channel shifts right by at least one bit and no sum can overflow or hit
+a tie of `once`; where that is not so, `slow` and `slowonce` do what the reference does, step by step; `float` is ONNX Runtime's.
 """
 
 from __future__ import annotations

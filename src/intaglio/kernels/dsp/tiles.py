@@ -5,8 +5,8 @@
 
 A word of weights is used as it is, which sums first + 256 * second, and once more with only the first channel's bytes taken out
 (SXTB16): the difference, shifted, is the sum of the second. So a pair of products costs half an instruction less than with both
-taken out. It needs the sum of the second channel to fit 24 bits, and weights that fit a half word together: `joined`. Where that does
-not hold, both channels are taken out: `apart`.
+taken out. It needs the sum of the second channel to fit 24 bits, and weights that fit a half word together: `joined`. Where that
+does not hold, both channels are taken out: `apart`.
 
 With four columns all registers but one are sums, weights and columns, and the end of the loop waits in a float register.
 """
@@ -114,8 +114,8 @@ def _assembly(columns: int, joined: bool) -> list[str]:
     odd = "" if joined else "sxtb16 {0}, {0}, ror #8"
     words |= {"odd": odd.format(words["w0"]), "odd1": odd.format(words["w1"])}
     once = [f'        "{line}\\n\\t"' for step in steps if (line := step.format(**words))]
-    end = ['        "vmov %[x], %[end]\\n\\t"', '        "cmp %[a], %[x]\\n\\t"'] if columns == 4 else ['        "cmp %[a], %[end]\\n\\t"']
-    return ['        "1:\\n\\t"', *once * (UNROLL // taken), *end, '        "bne 1b"']
+    end = ["vmov %[x], %[end]", "cmp %[a], %[x]"] if columns == 4 else ["cmp %[a], %[end]"]
+    return ['        "1:\\n\\t"', *once * (UNROLL // taken), *(f'        "{line}\\n\\t"' for line in end), '        "bne 1b"']
 
 
 def _sums(columns: int, joined: bool) -> str:
@@ -136,7 +136,7 @@ def _sums(columns: int, joined: bool) -> str:
         "        __asm__ volatile(",
         *_assembly(columns, joined),
         f"            : {', '.join(outputs)},",
-        f"""              [w] "+r"(w), [a] "+r"(a), {', '.join(f'[{t}] "=&r"({t})' for t in temporaries)}""",
+        f"""              [w] "+r"(w), [a] "+r"(a), {", ".join(f'[{t}] "=&r"({t})' for t in temporaries)}""",
         f'            : [end] {end} : "cc", "memory");',
         "#else",
         f"        for (const int16_t *a = cols; a != end; a += {2 * columns}, w += 4) {{",
@@ -159,7 +159,8 @@ def _results(columns: int, joined: bool, variant: str) -> str:
     for c in range(columns):
         first = f"s{c} * 2" if doubled else f"s{c}"
         lines.append(f"            {places[c]} = ({c_type})ig_finish_{variant}({first}, m, add, right);")
-    lines += ["        }", "        if (o + 1 < outs) {", "            const int32_t m = scale[5], add = scale[6], right = scale[7];"]
+    lines += ["        }", "        if (o + 1 < outs) {"]
+    lines += ["            const int32_t m = scale[5], add = scale[6], right = scale[7];"]
     for c in range(columns):
         if joined:
             second = f"(int32_t)((uint32_t)r{c} - (uint32_t)s{c}) >> {7 if doubled else 8}"
@@ -204,7 +205,7 @@ IG_ROUTINE void ig_tile{columns}_{name}(const int8_t *weights, const int32_t *sc
 {_sums(columns, joined)}
 {_results(columns, joined, variant)}
     }}
-{'' if columns > 1 else '    (void)step;' + chr(10)}}}"""
+{"" if columns > 1 else "    (void)step;" + chr(10)}}}"""
 
     def meaning(w: Array, scale: Array, cols: Array, pairs: int, outs: int, y: Array, step: int) -> None:
         first, second = unpack(w, outs, pairs, joined)

@@ -1,0 +1,154 @@
+"""Depthwise 3x3: a window slides along one axis, with the sums of three results in flight, in registers.
+
+    at each position: three bytes across, the first two as a pair
+        done = tap 2 of the oldest sum       a tap is SMLAD of the pair and SMLAB of the third byte
+        next = tap 1 of the second
+        new  = tap 0, from the bias
+
+Every byte is loaded once per row across, nothing is copied, channels stay where they are in NHWC. At the border across, where one
+row of the window is missing, two bytes are loaded and the third tap counts as zero point, folded into the start; at the border
+along, the position is the zero point itself. A record of eight words per channel: three pairs of taps (rows 0 and 1), the third
+taps (0 and 1 as a pair; 2 together with the shift), start, multiplier, offset. Taps and start are doubled where the scaling wants
+doubled sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.kernels.dsp.scaling import DOUBLED, Scales, finished
+from intaglio.kernels.routines import Routine, family
+
+WORDS = 8
+FULL, FIRST_MISSING, LAST_MISSING = 0, 1, 2
+
+
+def pack_records(weights: Array, scales: Scales) -> Array:
+    """Weights [channels, along, across], zero point subtracted."""
+    twice = 2 if scales.how in DOUBLED else 1
+    w = weights.astype(np.int64) * twice
+    low, high = w[:, :, 0] & 0xFFFF, w[:, :, 1]
+    third = w[:, :, 2]
+    right = scales.records[:, 3].astype(np.int64)
+    words = [low[:, t] + (high[:, t] << 16) for t in range(3)]
+    words += [(third[:, 0] & 0xFFFF) + (third[:, 1] << 16), (third[:, 2] & 0xFFFF) + (right << 16)]
+    start, multiplier, offset = (scales.records[:, i].astype(np.int64) for i in range(3))
+    return np.stack([*words, start * twice, multiplier, offset], axis=1).astype(np.int32).reshape(-1)
+
+
+def _loads(three: bool) -> str:
+    return "pair = ig_pkhbt(x[0], x[down]);" + (" third = x[2 * down];" if three else "") + " x += step;"
+
+
+def _taps(three: bool, which: int, total: str) -> str:
+    pair = f"ig_smlad(pair, p{which}, {total})"
+    if not three:
+        return pair
+    return [f"ig_smlabb(third, q, {pair})", f"ig_smlabt(third, q, {pair})", f"ig_smlabb(third, last, {pair})"][which]
+
+
+def _body(stride: int, three: bool, variant: str) -> str:
+    """Along one row of results."""
+    kind = {"i8": "int8_t", "u8": "uint8_t"}[variant.split("_")[1]]
+    load, outside = _loads(three), f"pair = both;{' third = zero;' if three else ''}"
+    out = f"*y = ({kind})ig_finish_{variant}(done, multiplier, offset, right); y += y_step;"
+    if stride == 1:
+        first = f"new = {_taps(three, 0, 'start')};"
+        second = f"next = {_taps(three, 1, 'new')}; new = {_taps(three, 0, 'start')};"
+        turn = f"done = {_taps(three, 2, 'next')}; next = {_taps(three, 1, 'new')}; new = {_taps(three, 0, 'start')};"
+    else:
+        first = f"new = {_taps(three, 0, 'start')};"
+        second = f"new = {_taps(three, 1, 'new')};"
+        turn = f"done = {_taps(three, 2, 'new')}; new = {_taps(three, 0, 'start')};"
+    step = f"{load} {turn}" if stride == 1 else f"{load} {second} {load} {turn}"
+    last = f"{outside} {turn}" if stride == 1 else f"{load} {second} {outside} {turn}"
+    lead = f"if (before) {{ {outside} }} else {{ {load} }}"
+    begin = f"{lead} {first}" + (f" {load} {second}" if stride == 1 else "")
+    return "\n".join(
+        [
+            f"            {begin}",
+            "            for (ptrdiff_t i = after; i < count; i++) {",
+            f"                {step}",
+            f"                {out}",
+            "            }",
+            "            if (after) {",
+            f"                {last}",
+            f"                {out}",
+            "            }",
+        ]
+    ).replace("; ", ";\n" + " " * 16)
+
+
+def _slide(name: str) -> Routine:
+    """`1_i8_twice_i8`: stride, type of x, scaling."""
+    stride, source, variant = name.split("_", 2)
+    sums = "done, new, next" if stride == "1" else "done, new"
+    x_type, y_type = ({"i8": "int8_t", "u8": "uint8_t"}[t] for t in (source, variant.split("_")[1]))
+    text = f"""\
+/* One row of a depthwise 3x3 for all channels, stride {stride} along it: `count` results from positions `step` apart, with three
+ * bytes `down` apart at each. `before`, `after`: the first, the last position is outside. `missing`: 1 the first byte across is
+ * outside, 2 the last. */
+IG_ROUTINE void ig_slide_{name}(const {x_type} *image, ptrdiff_t step, ptrdiff_t down, {y_type} *to, ptrdiff_t y_step,
+    ptrdiff_t count, ptrdiff_t before, ptrdiff_t after, ptrdiff_t missing, ptrdiff_t zero_point, ptrdiff_t channels, const int32_t *record)
+{{
+    const int32_t zero = (int32_t)zero_point, both = ig_pkhbt(zero, zero);
+    for (ptrdiff_t c = 0; c < channels; c++, image++, to++, record += {WORDS}) {{
+        const {x_type} *x = image;
+        {y_type} *y = to;
+        int32_t p0 = record[0], p1 = record[1], p2 = record[2], start = record[5];
+        const int32_t q = record[3], last = record[4];
+        const int32_t multiplier = record[6], offset = record[7], right = last >> 16;
+        int32_t {sums}, pair, third;
+        if (missing == 0) {{
+{_body(int(stride), True, variant)}
+            continue;
+        }}
+        third = zero;
+        if (missing == 1) {{ /* taps 1 and 2 are there */
+            start = ig_smlabb(third, p0, ig_smlabb(third, p1, ig_smlabb(third, p2, start)));
+            p0 = ig_pkhbt(p0 >> 16, q);
+            p1 = ig_pkhbt(p1 >> 16, q >> 16);
+            p2 = ig_pkhbt(p2 >> 16, last);
+        }} else {{
+            start = ig_smlabb(third, q, ig_smlabt(third, q, ig_smlabb(third, last, start)));
+        }}
+{_body(int(stride), False, variant)}
+    }}
+}}"""
+    needs = ("base", "op_pkhbt", "op_smlad", "op_smlabb", "op_smlabt", f"finish_{variant}")
+    return Routine(text, _meaning(int(stride), variant), needs)
+
+
+def _meaning(stride: int, variant: str) -> Callable[..., None]:
+    def meaning(
+        image: Array, step: int, down: int, to: Array, y_step: int, count: int, before: int, after: int, missing: int,
+        zero: int, channels: int, record: Array,
+    ) -> None:  # fmt: skip
+        words = record[: channels * WORDS].reshape(channels, WORDS).astype(np.int64)
+        twice = 2 if variant.split("_")[0] in DOUBLED else 1
+        half = [words[:, t].astype(np.int32).view(np.int16).reshape(channels, 2).astype(np.int64) for t in range(5)]
+        third = np.stack([half[3][:, 0], half[3][:, 1], half[4][:, 0]], axis=1)
+        taps = np.stack([np.stack([half[t][:, 0], half[t][:, 1], third[:, t]], axis=1) for t in range(3)], axis=1)
+        records = np.stack([words[:, 5], words[:, 6], words[:, 7], words[:, 4] >> 16], axis=1)
+        for j in range(count):
+            total = words[:, 5].copy()
+            for t in range(3):
+                position = j * stride + t - before
+                outside = position < 0 or (after and j == count - 1 and t == 2)
+                for r in range(3):
+                    gone = outside or (missing == 1 and r == 0) or (missing == 2 and r == 2)
+                    row = r - (1 if missing == 1 else 0)
+                    at = position * step + row * down
+                    total += taps[:, t, r] * (zero if gone else image[at : at + channels].astype(np.int64))
+            assert (total % twice == 0).all()
+            to[j * y_step : j * y_step + channels] = finished(total // twice, records, variant)
+
+    return meaning
+
+
+@family("slide")
+def slide(name: str) -> Routine:
+    return _slide(name)
