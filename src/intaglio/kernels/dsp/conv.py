@@ -17,6 +17,7 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.conv import Geometry
+from intaglio.kernels.dsp.dense import CHANNELS, pack_dense
 from intaglio.kernels.dsp.gather import paired
 from intaglio.kernels.dsp.scaling import Scales, scales_of
 from intaglio.kernels.dsp.tiles import UNROLL, can_join, joined_starts, pack_weights
@@ -68,9 +69,10 @@ def padded_pairs(runs: Array) -> Array:
 
 
 def product_of(
-    job: Job, groups: int, runs: Array, bias: Array | None, multiplier: Array, shift: Array | None, numbers: Numbers
-) -> Product | None:
-    """`runs` is [groups * outs, runs, length], zero point of the weights subtracted."""
+    job: Job, groups: int, runs: Array, bias: Array | None, multiplier: Array, shift: Array | None, numbers: Numbers,
+    single: bool = False,
+) -> Product | None:  # fmt: skip
+    """`runs` is [groups * outs, runs, length], zero point of the weights subtracted; `single`: there is one column only."""
     found = channel_scales(runs, bias, multiplier, shift, numbers, job.type(0).dtype)
     if found is None or runs.size == 0 or int(np.abs(runs).max()) > 128 or int(runs.max()) > 127:
         return None
@@ -82,8 +84,9 @@ def product_of(
     for part in split:
         own = scales.records[part].copy()
         own[:, 0] = joined_starts(own[:, 0], joined)
-        records.append(np.concatenate([own, np.zeros((len(part) % 2, own.shape[1]), own.dtype)]))
-    w = job.packed(np.concatenate([pack_weights(pairs[part], joined) for part in split]), "w", DType.I8)
+        records.append(np.concatenate([own, np.zeros((-len(part) % (CHANNELS if single else 2), own.shape[1]), own.dtype)]))
+    pack = pack_dense if single else pack_weights
+    w = job.packed(np.concatenate([pack(pairs[part], joined) for part in split]), "w", DType.I8)
     scale = job.packed(np.concatenate(records).reshape(-1), "scale", DType.I32)
     variant = f"{'joined' if joined else 'apart'}_{scales.variant}"
     return Product(w, scale, pairs.shape[1], len(runs) // groups, variant)
@@ -207,10 +210,19 @@ def matrix(
     """Rows of x, each one run, times channels [outs, 1, depth]."""
     k, outs, depth = job.k, len(runs), runs.shape[-1]
     x = job.operand(0, "x")
-    product = product_of(job, 1, runs, bias, multiplier, shift, numbers)
+    product = product_of(job, 1, runs, bias, multiplier, shift, numbers, single=rows == 1)
     if product is None:
         return None
     y = job.writes()
+    if rows == 1:
+        column = job.scratch(2 * product.pairs, "column", DType.I16)
+        k.call(f"gather1_{x.dtype.value}", Place(x, idx(0)), 0, 1, depth, Place(column, idx(0)))
+        k.call(
+            f"dense_{product.variant}", Place(product.w, idx(0)), Place(product.scale, idx(0)), Place(column, idx(0)),
+            product.pairs, outs, Place(y, idx(0)),
+        )  # fmt: skip
+        about = f"{stem}, {depth} -> {outs}, {x.dtype.value}\nweights packed [channel / 4][pair / 2][2][2][2][2]"
+        return job.done(f"{stem}_{depth}_{outs}", about, f"dense_dsp({product.variant})")
     columns = job.scratch(2 * min(widths(job)[0], max(rows, 1)) * product.pairs, "columns", DType.I16)
 
     def tile(first: Expr, columns_: int) -> None:

@@ -92,7 +92,8 @@ def _slide(name: str) -> Routine:
  * bytes `down` apart at each. `before`, `after`: the first, the last position is outside. `missing`: 1 the first byte across is
  * outside, 2 the last. */
 IG_ROUTINE void ig_slide_{name}(const {x_type} *image, ptrdiff_t step, ptrdiff_t down, {y_type} *to, ptrdiff_t y_step,
-    ptrdiff_t count, ptrdiff_t before, ptrdiff_t after, ptrdiff_t missing, ptrdiff_t zero_point, ptrdiff_t channels, const int32_t *record)
+    ptrdiff_t count, ptrdiff_t before, ptrdiff_t after, ptrdiff_t missing, ptrdiff_t zero_point, ptrdiff_t channels,
+    const int32_t *record)
 {{
     const int32_t zero = (int32_t)zero_point, both = ig_pkhbt(zero, zero);
     for (ptrdiff_t c = 0; c < channels; c++, image++, to++, record += {WORDS}) {{

@@ -214,7 +214,7 @@ IG_ROUTINE void ig_tile{columns}_{name}(const int8_t *weights, const int32_t *sc
         starts = records[:, 0].astype(np.int64)
         s = first @ x + starts[0::2, None]
         other = (first + 256 * second if joined else second) @ x + starts[1::2, None]
-        r = _wrapped(other - s) >> 8 if joined else other
+        r = wrapped(other - s) >> 8 if joined else other
         for channel in range(outs):
             sums = (s if channel % 2 == 0 else r)[channel // 2]
             for c in range(columns):
@@ -235,7 +235,7 @@ def _pointer(columns: int) -> str:
 #endif"""
 
 
-def _wrapped(x: Array) -> Array:
+def wrapped(x: Array) -> Array:
     return x.astype(np.int64).astype(np.int32).astype(np.int64)
 
 

@@ -1,0 +1,122 @@
+"""One column against four channels at a time: fully connected layers. The column is loaded once for all four.
+
+    w   [channels / 4][pairs / 2][2][2]   the first two channels' words of two pairs, then the other two channels'
+
+Words are made as in `tiles.py`, `joined` or `apart`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.kernels.dsp.scaling import DOUBLED, WORDS, finished
+from intaglio.kernels.dsp.tiles import pack_weights, unpack, wrapped
+from intaglio.kernels.routines import Routine, family
+
+CHANNELS = 4
+
+
+def pack_dense(channels: Array, joined: bool) -> Array:
+    """[outs, pairs, 2] in the order in which they are read; channels up to a multiple of four are zeros."""
+    outs, pairs, _ = channels.shape
+    padded = np.zeros((-(-outs // CHANNELS) * CHANNELS, pairs, 2), np.int64)
+    padded[:outs] = channels
+    words = pack_weights(padded, joined).view("<i4").reshape(-1, 2, pairs // 2, 2)
+    return np.ascontiguousarray(words.transpose(0, 2, 1, 3)).reshape(-1).view(np.int8)
+
+
+_HALF = (
+    "ldrd %[w0], %[w1], [%[w]], #8",
+    "sxtb16 %[e], %[w0]",
+    "{odd0}",
+    "smlad %[{r}], %[w0], %[x], %[{r}]",
+    "smlad %[{s}], %[e], %[x], %[{s}]",
+    "sxtb16 %[e], %[w1]",
+    "{odd1}",
+    "smlad %[{r}], %[w1], %[z], %[{r}]",
+    "smlad %[{s}], %[e], %[z], %[{s}]",
+)
+
+
+def _assembly(joined: bool) -> str:
+    odd = "" if joined else "sxtb16 %[w{0}], %[w{0}], ror #8"
+    lines = ["ldrd %[x], %[z], [%[a]], #8"]
+    for n in (0, 1):
+        lines += [line.format(r=f"r{n}", s=f"s{n}", odd0=odd.format(0), odd1=odd.format(1)) for line in _HALF]
+    body = [f'            "{line}\\n\\t"' for line in lines if line] * 2
+    return "\n".join(['            "1:\\n\\t"', *body, '            "cmp %[a], %[end]\\n\\t"', '            "bne 1b"'])
+
+
+def _finish(joined: bool, variant: str) -> str:
+    doubled = variant.split("_")[0] in DOUBLED
+    kind = {"i8": "int8_t", "u8": "uint8_t"}[variant.split("_")[1]]
+    lines = []
+    for n in range(CHANNELS):
+        s, r = f"s{n // 2}", f"r{n // 2}"
+        total = s if n % 2 == 0 else r
+        if n % 2 and joined:
+            value = f"(int32_t)((uint32_t){r} - (uint32_t){s}) >> {7 if doubled else 8}"
+        else:
+            value = f"{total} * 2" if doubled else total
+        scale = ", ".join(f"scale[{n * WORDS + i}]" for i in (1, 2, 3))
+        lines.append(f"        y[{n}] = ({kind})ig_finish_{variant}({value}, {scale});")
+        if n + 1 < CHANNELS:
+            lines += [f"        if (o + {n + 1} == outs)", "            break;"]
+    return "\n".join(lines)
+
+
+@family("dense")
+def dense(name: str) -> Routine:
+    layout, _, variant = name.partition("_")
+    joined = layout == "joined"
+    kind = {"i8": "int8_t", "u8": "uint8_t"}[variant.split("_")[1]]
+    other = "w0" if joined else "ig_sxtb16_odd(w0)"
+    text = f"""\
+/* Channels four by four, times one column of `pairs` pairs. */
+IG_ROUTINE void ig_dense_{name}(const int8_t *w, const int32_t *scale, const int16_t *column, ptrdiff_t pairs, ptrdiff_t outs,
+    {kind} *y)
+{{
+    const int16_t *const end = column + 2 * pairs;
+    for (ptrdiff_t o = 0; o < outs; o += {CHANNELS}, scale += {CHANNELS * WORDS}, y += {CHANNELS}) {{
+        int32_t s0 = scale[0], r0 = scale[{WORDS}], s1 = scale[{2 * WORDS}], r1 = scale[{3 * WORDS}];
+        const int16_t *a = column;
+#ifdef IG_DSP
+        uint32_t w0, w1, e, x, z;
+        __asm__ volatile(
+{_assembly(joined)}
+            : [s0] "+r"(s0), [r0] "+r"(r0), [s1] "+r"(s1), [r1] "+r"(r1), [w] "+r"(w), [a] "+r"(a), [w0] "=&r"(w0),
+              [w1] "=&r"(w1), [e] "=&r"(e), [x] "=&r"(x), [z] "=&r"(z)
+            : [end] "r"(end) : "cc", "memory");
+#else
+        for (; a != end; a += 4) {{
+            for (int i = 0; i < 4; i++, w += 4) {{
+                const int32_t w0 = ig_word(w), e = ig_sxtb16(w0), both = {other}, x = ig_word(a + 2 * (i % 2));
+                if (i < 2) {{
+                    s0 = ig_smlad(e, x, s0);
+                    r0 = ig_smlad(both, x, r0);
+                }} else {{
+                    s1 = ig_smlad(e, x, s1);
+                    r1 = ig_smlad(both, x, r1);
+                }}
+            }}
+        }}
+#endif
+{_finish(joined, variant)}
+    }}
+}}"""
+
+    def meaning(w: Array, scale: Array, column: Array, pairs: int, outs: int, y: Array) -> None:
+        groups = -(-outs // CHANNELS)
+        words = w[: groups * CHANNELS * pairs * 2].view("<i4").reshape(groups, pairs // 2, 2, 2).transpose(0, 2, 1, 3)
+        first, second = unpack(np.ascontiguousarray(words).reshape(-1).view(np.int8), groups * CHANNELS, pairs, joined)
+        x = column[: 2 * pairs].astype(np.int64)
+        records = scale[: groups * CHANNELS * WORDS].reshape(-1, WORDS)
+        starts = records[:, 0].astype(np.int64)
+        s = first @ x + starts[0::2]
+        other = (first + 256 * second if joined else second) @ x + starts[1::2]
+        r = wrapped(other - s) >> 8 if joined else other
+        y[:outs] = finished(np.stack([s, r], axis=1).reshape(-1)[:outs], records[:outs], variant)
+
+    operations = ("op_sxtb16", "op_smlad", *(() if joined else ("op_sxtb16_odd",)))
+    return Routine(text, meaning, ("base", *operations, f"finish_{variant}"))
