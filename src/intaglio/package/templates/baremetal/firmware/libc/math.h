@@ -18,7 +18,7 @@ float sinf(float x), cosf(float x), tanf(float x), asinf(float x), acosf(float x
 float sinhf(float x), coshf(float x), tanhf(float x), asinhf(float x), acoshf(float x), atanhf(float x), erff(float x);
 
 double sqrt(double x), floor(double x), ceil(double x), trunc(double x), rint(double x), round(double x);
-double nearbyint(double x), fma(double x, double y, double z), fmax(double x, double y), fmin(double x, double y);
+double nearbyint(double x), fmax(double x, double y), fmin(double x, double y);
 double exp(double x), expm1(double x), log(double x), log1p(double x), pow(double x, double y), fmod(double x, double y);
 double sin(double x), cos(double x), tan(double x), asin(double x), acos(double x), atan(double x);
 double sinh(double x), cosh(double x), tanh(double x), asinh(double x), acosh(double x), atanh(double x), erf(double x);
@@ -40,7 +40,6 @@ double sinh(double x), cosh(double x), tanh(double x), asinh(double x), acosh(do
 #define rint(x) __builtin_rint(x)
 #define round(x) __builtin_round(x)
 #define nearbyint(x) __builtin_nearbyint(x)
-#define fma(x, y, z) __builtin_fma(x, y, z)
 #define fmax(x, y) __builtin_fmax(x, y)
 #define fmin(x, y) __builtin_fmin(x, y)
 
