@@ -19,6 +19,7 @@ class KernelFacts(Protocol):
     """What the stages after the kernels need to know of one."""
 
     in_place: bool  # may the output be the same memory as an operand of its shape?
+    over: int  # which argument alone may be that; -1: any
     fallible: bool
 
 

@@ -282,7 +282,7 @@ def qgeometry(job: Job, op: QConv) -> Geometry:
 def qconv_tiles(job: Job) -> Lowered | None:
     op = job.node.op
     assert isinstance(op, QConv)
-    known = constants_of(job) if takes(job, op.to) else None
+    known = constants_of(job) if takes(job, op.to) and not op.epilogue else None
     if known is None:
         return None
     weights, bias, multiplier, shift = known

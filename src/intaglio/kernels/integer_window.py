@@ -79,7 +79,7 @@ def lane_order(isa: Isa) -> Array:
 def qdepthwise(job: Job) -> Lowered | None:
     op, isa = job.node.op, job.isa
     assert isinstance(op, QConv)
-    known = constants_of(job) if takes(job, op.to) else None
+    known = constants_of(job) if takes(job, op.to) and not op.epilogue else None
     if known is None or op.group == 1 or not job.type(0).shape[-1] == op.group == job.node.output.shape[-1]:
         return None
     weights, bias, multiplier, shift = known

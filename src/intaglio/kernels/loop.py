@@ -316,7 +316,8 @@ class Kernel:
     params: tuple[Buffer, ...]
     body: tuple[Stmt, ...]
     about: str  # the header comment: operator, shapes, tile
-    in_place: bool = False  # may the output be the same memory as the first operand?
+    in_place: bool = False  # may the output be the same memory as an operand of its shape?
+    over: int = -1  # which parameter alone may be that; -1: any
     fallible: bool = False
     name: str = ""
     used_by: list[str] = field(default_factory=list)

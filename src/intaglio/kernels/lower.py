@@ -126,7 +126,7 @@ class _Build:
     def _shared(self, kernel: Kernel) -> Kernel:
         printer = Printer(ISAS[kernel.isa])
         params = ",".join(f"{p.name}:{p.dtype.value}:{p.const}" for p in kernel.params)
-        key = f"{params}|{kernel.in_place}|" + "\n".join(printer.stmts(kernel.body, 1))
+        key = f"{params}|{kernel.in_place}|{kernel.over}|" + "\n".join(printer.stmts(kernel.body, 1))
         if key not in self.kernels:
             stem = re.sub(r"\W+", "_", kernel.stem)[:40]
             n = self._names.get(stem, 0)

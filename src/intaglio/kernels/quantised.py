@@ -14,6 +14,7 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.elementwise import broadcast_strides, offset_of
+from intaglio.kernels.epilogue import epilogue_of
 from intaglio.kernels.loop import IDX, Buffer, Builder, Expr, Load, Num, Op, Type, Var, cast, idx, imax, imin, select
 from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.base import normal_axes
@@ -116,6 +117,7 @@ def qconv(job: Job) -> Lowered | None:
     order = (2, 3, 0, 1) if depthwise else (0, 2, 3, 1)  # depthwise: channels side by side
     w = job.packed(np.ascontiguousarray(weights.data.transpose(order)).reshape(-1), "w", weights.dtype)
     b, factors = _bias_and_factors(job, how)
+    epilogue = epilogue_of(job, op.epilogue, [v for v in node.inputs[5:] if v is not None], node.output.shape)
     y = job.writes()
     sh, sw = op.strides
     dh, dw = op.dilations
@@ -147,7 +149,8 @@ def qconv(job: Job) -> Lowered | None:
                             _dot(k, total, kind, x, line + kw * (dw * c), op.x_zero, w, panel, op.w_zero, depth)
                 value = factors.scaled(total, o, o)
                 shifted = Op("add", (value, number(op.y_zero)), I32)
-                k.store(y, place + o, bounded(k.let("v", shifted), op.low, op.high, op.to))
+                result = bounded(k.let("v", shifted), op.low, op.high, op.to)
+                k.store(y, place + o, epilogue.finish(k, job.one, result, o, place + o, 1) if op.epilogue else result)
     about = (
         f"qconv {kh_}x{kw_}, {c} -> {outs} channels, {h}x{w_} -> {oh_}x{ow_}, stride {sh}x{sw}, group {op.group}, "
         f"{job.type(0).dtype.value}\nNHWC, weights packed {'[kh][kw][c]' if depthwise else '[o][kh][kw][i]'}"

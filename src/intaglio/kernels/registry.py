@@ -100,13 +100,15 @@ class Job:
         self.arguments.append(source)
         return buffer
 
-    def done(self, stem: str, about: str, using: str = "", in_place: bool = False) -> Lowered:
+    def done(self, stem: str, about: str, using: str = "", in_place: bool = False, over: Buffer | None = None) -> Lowered:
+        """`over`: the one parameter whose memory the result may take."""
         kernel = Kernel(
             stem,
             tuple(self.params),
             drop_unused(self.k.body()),
             about,
-            in_place=in_place,
+            in_place=in_place or over is not None,
+            over=-1 if over is None else self.params.index(over),
             fallible=self.k.fallible,
             isa=self.target.isa,
         )

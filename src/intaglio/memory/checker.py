@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Value
-from intaglio.ir.program import K, Program, ScratchArg
+from intaglio.ir.program import K, Layer, Program, ScratchArg, ValueArg
 
 
 def check(program: Program[K]) -> None:
@@ -39,7 +39,7 @@ def check(program: Program[K]) -> None:
             _clear_of_state(state, out.address.offset, out.type.bytes, f"`{out.name}`")
             shared = [r for r in reads if r in owner and _meet(owner[r], (out.address.offset, out.type.bytes))]
             same = all(owner[r] == (out.address.offset, out.type.bytes) for r in shared)
-            if shared and not (layer.kernel.in_place and same):
+            if shared and not (layer.kernel.in_place and same and _allowed(layer, shared, renamed)):
                 raise OurFault("bad-plan", f"layer {index} `{layer.name}` writes over what it reads: `{shared[0].name}`")
             if scratch and _meet((layer.scratch_offset, scratch), (out.address.offset, out.type.bytes)):
                 raise OurFault("bad-plan", f"layer {index} `{layer.name}`: scratch and output overlap")
@@ -48,6 +48,14 @@ def check(program: Program[K]) -> None:
     for following in [renamed.get(s.output, s.output) for s in program.graph.states]:
         if not following.is_const and _in_arena(following) and following.type.bytes and following not in owner:
             raise OurFault("bad-plan", f"the next state `{following.name}` is overwritten before the run ends")
+
+
+def _allowed(layer: Layer[K], shared: list[Value], renamed: dict[Value, Value]) -> bool:
+    """Some kernels may write over one of their arguments only."""
+    argument = layer.arguments[layer.kernel.over] if layer.kernel.over >= 0 else None
+    if argument is None:
+        return True
+    return isinstance(argument, ValueArg) and all(v is renamed.get(argument.value, argument.value) for v in shared)
 
 
 def _in_arena(value: Value) -> bool:

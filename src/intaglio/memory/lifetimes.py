@@ -110,8 +110,10 @@ def _taken_over(
     the operand must be walked like the output, and no other operand may lie in the same memory."""
     if not layer.kernel.in_place or layer.node.when is not None or len(layer.node.outputs) != 1:
         return None
-    operands = [a.value for a in layer.arguments[:-1] if isinstance(a, ValueArg)]
-    for value in operands:
+    over = layer.kernel.over
+    operands = [a.value for a in layer.arguments if isinstance(a, ValueArg) and a.value is not out]
+    wanted = [a.value for n, a in enumerate(layer.arguments) if n == over and isinstance(a, ValueArg)] if over >= 0 else operands
+    for value in wanted:
         root = roots.get(value, value)
         buffer = home.get(root)
         if buffer is None or buffer.last != index or last_read.get(root) != index:
@@ -119,7 +121,7 @@ def _taken_over(
         if value.shape != out.shape or value.dtype.bytes != out.dtype.bytes or buffer.bytes != out.type.bytes:
             continue
         others = [v for v in operands if v is not value and home.get(roots.get(v, v)) is buffer]
-        if all(v.shape == out.shape for v in others):
+        if all(v.shape == out.shape for v in others) and not (others and over >= 0):
             return buffer
     return None
 

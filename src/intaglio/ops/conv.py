@@ -98,7 +98,7 @@ class Conv(Op):
             raise BadOperator(f"the bias has shape {list(bias.shape)}, expected [{w.shape[0]}]")
         out = window_output(self.NAME, tuple(spatial), w.shape[2:], self.strides, self.pads, self.dilations)
         shape = from_channels_first((n, w.shape[0], *out), self.layout)
-        return (_after_epilogue(self.epilogue, TensorType(dtype, shape, x.layout), types[3:]),)
+        return (after_epilogue(self.epilogue, TensorType(dtype, shape, x.layout), types[3:]),)
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, w = arrays[0], arrays[1]
@@ -116,7 +116,7 @@ class Conv(Op):
         return 0 if w is None else out.elements * math.prod(w.shape[1:])
 
 
-def _after_epilogue(steps: tuple[Step, ...], out: TensorType, extra: tuple[TensorType | None, ...]) -> TensorType:
+def after_epilogue(steps: tuple[Step, ...], out: TensorType, extra: tuple[TensorType | None, ...]) -> TensorType:
     """The type after the fused steps. They may change the element type, never the shape."""
     known = [out, *[t for t in extra if t is not None]]
     for step in steps:

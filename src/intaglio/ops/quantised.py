@@ -15,18 +15,19 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType, Layout, TensorType
-from intaglio.ops.base import BadOperator, Elementwise, Op
+from intaglio.ops.base import BadOperator, Elementwise, Op, Step, apply_steps
 from intaglio.ops.control import need
-from intaglio.ops.conv import window_output
+from intaglio.ops.conv import after_epilogue, window_output
 from intaglio.ops.fixed_point import clamp, quantize_multiplier, scale32, scale64, scale_float, scale_once
 
 
 @dataclass(frozen=True, slots=True)
 class QConv(Op):
-    """qconv(x, w, b?, multiplier, shift?): NHWC convolution of x - x_zero with w - w_zero, plus bias, scaled, plus y_zero.
+    """qconv(x, w, b?, multiplier, shift?, *extra): NHWC convolution of x - x_zero with w - w_zero, plus bias, scaled, plus y_zero.
 
     w is [O, I/group, kh, kw]; a depthwise convolution has group = I. 8-bit sums are 32 bits wide and scaled as `scaling` says
-    (see `rescale`); with 16-bit activations and a 64-bit bias they are 64 bits wide and scaled in one rounding."""
+    (see `rescale`); with 16-bit activations and a 64-bit bias they are 64 bits wide and scaled in one rounding. The epilogue sees
+    the result as operand 0, then `extra`."""
 
     NAME: ClassVar[str] = "qconv"
     strides: tuple[int, ...] = (1, 1)
@@ -40,8 +41,10 @@ class QConv(Op):
     high: int = 127
     to: DType = DType.I8
     scaling: str = "twice"
+    epilogue: tuple[Step, ...] = ()
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        types, extra = types[:5], types[5:]
         x, w = types[0], types[1]
         check_scaling(self.NAME, self, types)
         if len(types) != 5 or x is None or w is None or x.rank != 4 or w.rank != 4:
@@ -49,18 +52,19 @@ class QConv(Op):
         n, h, width, c = x.shape
         if w.shape[1] * self.group != c or w.shape[0] % self.group:
             raise BadOperator(f"`qconv` of {list(x.shape)} with weights {list(w.shape)} in {self.group} groups")
-        out = window_output(self.NAME, (h, width), w.shape[2:], self.strides, self.pads, self.dilations)
-        for extra in types[2:]:
-            if extra is not None and extra.shape != (w.shape[0],):
-                raise BadOperator(f"`qconv` has {list(extra.shape)} numbers for {w.shape[0]} channels")
-        return (TensorType(self.to, (n, *out, w.shape[0]), Layout.NHWC),)
+        spatial = window_output(self.NAME, (h, width), w.shape[2:], self.strides, self.pads, self.dilations)
+        for each in types[2:]:
+            if each is not None and each.shape != (w.shape[0],):
+                raise BadOperator(f"`qconv` has {list(each.shape)} numbers for {w.shape[0]} channels")
+        return (after_epilogue(self.epilogue, TensorType(self.to, (n, *spatial, w.shape[0]), Layout.NHWC), extra),)
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
-        x, w, b, multiplier, shift = arrays
+        x, w, b, multiplier, shift = arrays[:5]
         assert x is not None and w is not None
         acc = self.sums(x.astype(np.int64) - self.x_zero, w.astype(np.int64) - self.w_zero)
         scaled = rescale(acc, b, multiplier, shift, wide_scaling(self.scaling, x, b))
-        return (clamp(scaled + self.y_zero, self.low, self.high, self.to.numpy),)
+        result = clamp(scaled + self.y_zero, self.low, self.high, self.to.numpy)
+        return (apply_steps(self.epilogue, [result, *[a for a in arrays[5:] if a is not None]]),)
 
     def sums(self, x: Array, w: Array) -> Array:
         n, h, width, c = x.shape

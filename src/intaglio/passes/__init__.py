@@ -7,7 +7,19 @@ from dataclasses import dataclass
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Graph
-from intaglio.passes import clean, dead_channels, fold_weights, fusion, layout, movement, recognise, reshapes, strength, transposes
+from intaglio.passes import (
+    clean,
+    dead_channels,
+    fold_weights,
+    fusion,
+    layout,
+    movement,
+    recognise,
+    reshapes,
+    residual,
+    strength,
+    transposes,
+)  # fmt: skip
 from intaglio.targets import Target
 
 
@@ -61,7 +73,7 @@ PREPARE = _named(
     *_TIDY,
     dead_channels.drop_dead_channels,
 )
-FUSE = _named(fusion.fuse_epilogue, fusion.fuse_elementwise, clean.dead_code)
+FUSE = _named(residual.fuse_sum, fusion.fuse_epilogue, fusion.fuse_elementwise, clean.dead_code)
 PIPELINE = (*PREPARE, *FUSE)
 PASSES: tuple[Pass, ...] = tuple({p.name: p for p in PIPELINE}.values())
 

@@ -10,7 +10,7 @@ What is left of a row is taken two columns at a time, then one. A pointwise conv
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,11 +20,12 @@ from intaglio.kernels.conv import Geometry
 from intaglio.kernels.dsp.dense import CHANNELS, pack_dense
 from intaglio.kernels.dsp.gather import paired
 from intaglio.kernels.dsp.scaling import Scales, scales_of
+from intaglio.kernels.dsp.sums import sum_record
 from intaglio.kernels.dsp.tiles import UNROLL, can_join, joined_starts, pack_weights
 from intaglio.kernels.integer_conv import BYTES, Numbers, constants_of, qgeometry, size_of
 from intaglio.kernels.loop import Buffer, Expr, Num, Place, both, idx
 from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.ops.quantised import QConv, QMatMul
+from intaglio.ops.quantised import QAdd, QConv, QMatMul
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,28 +123,58 @@ def qconv_dsp(job: Job) -> Lowered | None:
         return None
     numbers = Numbers(op.x_zero, op.w_zero, op.y_zero, op.low, op.high, op.to, op.scaling)
     centred = weights.astype(np.int64) - op.w_zero
-    if geo.kernel == (1, 1) and geo.strides == (1, 1) and not any(op.pads) and op.group == 1:
+    if geo.kernel == (1, 1) and geo.strides == (1, 1) and not any(op.pads) and op.group == 1 and not op.epilogue:
         rows = geo.batch * geo.out_height * geo.out_width
         return matrix(job, rows, centred.reshape(geo.out_channels, 1, -1), bias, multiplier, shift, numbers, "qconv1x1")
+    beside = _beside(job, op)
+    if op.epilogue and beside is None:
+        return None
     joint = geo.dilations[1] == 1 and geo.group == 1
     runs = centred.transpose(0, 2, 3, 1).reshape(geo.out_channels, geo.kernel[0] * (1 if joint else geo.kernel[1]), -1)
     x = job.operand(0, "x")
     product = product_of(job, geo.group, runs, bias, multiplier, shift, numbers)
     if product is None:
         return None
+    other = Sum(job.operand(5, "other"), job.packed(beside[1], "record", DType.I32)) if beside is not None else None
+    if beside is not None:
+        product = replace(product, variant=f"{product.variant}_sum_{beside[0]}")
     y = job.writes()
     columns = job.scratch(2 * widths(job)[0] * product.pairs, "columns", DType.I16)
-    _image(job, geo, x, columns, y, product, joint, numbers.x_zero)
+    _image(job, geo, x, columns, y, product, joint, numbers.x_zero, other)
     kh, kw = geo.kernel
     about = (
         f"qconv {kh}x{kw}, {geo.channels} -> {geo.out_channels} channels, {geo.height}x{geo.width} -> "
         f"{geo.out_height}x{geo.out_width}, stride {geo.strides[0]}x{geo.strides[1]}, group {geo.group}, {x.dtype.value}\n"
         f"NHWC, windows as columns of pairs, weights packed [channel / 2][pair][2][2]"
     )
-    return job.done(f"qconv{kh}x{kw}_{geo.channels}_{geo.out_channels}", about, f"qconv_dsp({product.variant})")
+    more = "" if other is None else "_sum"
+    over = None if other is None else other.beside
+    return job.done(f"qconv{kh}x{kw}_{geo.channels}_{geo.out_channels}{more}", about, f"qconv_dsp({product.variant})", over=over)
 
 
-def _image(job: Job, geo: Geometry, x: Buffer, columns: Buffer, y: Buffer, product: Product, joint: bool, zero: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Another tensor of the result's shape, added to it."""
+
+    beside: Buffer
+    record: Buffer
+
+
+def _beside(job: Job, op: QConv) -> tuple[str, Array] | None:
+    """The variant and record of the one sum that follows; None where there is none, or another epilogue."""
+    step = op.epilogue[0] if len(op.epilogue) == 1 else None
+    other = job.optional(5)
+    if step is None or not isinstance(step.op, QAdd) or other is None or sorted(step.args) != [0, 1]:
+        return None
+    if other.shape != job.node.output.shape or other.dtype is not op.to or step.op.to is not op.to or other.is_const:
+        return None
+    return sum_record(step.op, swapped=step.args == (1, 0))
+
+
+def _image(
+    job: Job, geo: Geometry, x: Buffer, columns: Buffer, y: Buffer, product: Product, joint: bool, zero: int,
+    other: Sum | None,
+) -> None:  # fmt: skip
     k, kind = job.k, x.dtype.value
     (kh, kw), (sh, sw), (dh, dw) = geo.kernel, geo.strides, geo.dilations
     reach_h, reach_w = (kh - 1) * dh, (kw - 1) * dw
@@ -195,10 +226,11 @@ def _image(job: Job, geo: Geometry, x: Buffer, columns: Buffer, y: Buffer, produ
             with k.loop("c", 0, columns_) as c:
                 gather(k.let("left", (first + c) * sw - geo.pads[1]), columns_, c * 2)
             out = k.let("out", ((n * geo.out_height + oh) * geo.out_width + first) * geo.out_channels + g * product.outs)
+            more = () if other is None else (Place(other.beside, out), Place(other.record, idx(0)))
             k.call(
                 f"tile{columns_}_{product.variant}", Place(product.w, g * (size * product.pairs * 4)),
                 Place(product.scale, g * (size * 8)), Place(columns, idx(0)), product.pairs, product.outs, Place(y, out),
-                geo.out_channels,
+                geo.out_channels, *more,
             )  # fmt: skip
 
         tiled(job, geo.out_width, tile)

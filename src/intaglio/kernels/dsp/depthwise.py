@@ -29,7 +29,7 @@ def _crosses(length: int, out: int, stride: int, pad: int) -> bool:
 def qdepthwise_dsp(job: Job) -> Lowered | None:
     op = job.node.op
     assert isinstance(op, QConv)
-    known = constants_of(job) if takes(job, op.to) else None
+    known = constants_of(job) if takes(job, op.to) and not op.epilogue else None
     if known is None:
         return None
     weights, bias, multiplier, shift = known

@@ -38,9 +38,13 @@ class Scales:
 
     @property
     def variant(self) -> str:
-        info = np.iinfo(self.to.numpy)
-        full = self.low <= info.min and self.high >= info.max
-        return f"{self.how}_{self.to.value}" + ("" if full else f"_{_word(self.low)}_{_word(self.high)}")
+        return f"{self.how}_{name_of(self.to, self.low, self.high)}"
+
+
+def name_of(to: DType, low: int, high: int) -> str:
+    """A type, and the range where it is smaller than the type's."""
+    info = np.iinfo(to.numpy)
+    return to.value if low <= info.min and high >= info.max else f"{to.value}_{_word(low)}_{_word(high)}"
 
 
 def _word(n: int) -> str:

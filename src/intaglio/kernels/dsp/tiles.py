@@ -17,6 +17,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.kernels.dsp.scaling import DOUBLED, WORDS, finished
+from intaglio.kernels.dsp.sums import summed
 from intaglio.kernels.routines import Routine, family
 
 UNROLL = 4  # pairs are a multiple of this
@@ -150,15 +151,20 @@ def _sums(columns: int, joined: bool) -> str:
     return "\n".join([*lines, "        }", "#endif"])
 
 
-def _results(columns: int, joined: bool, variant: str) -> str:
+def _results(columns: int, joined: bool, variant: str, more: str) -> str:
     doubled = variant.split("_")[0] in DOUBLED
     kind = variant.split("_")[1]
     c_type = {"i8": "int8_t", "u8": "uint8_t"}[kind]
     lines = ["        {", "            const int32_t m = scale[1], add = scale[2], right = scale[3];"]
     places = ["y[0]", "y[step]", "y[2 * step]", "y[3 * step]"]
+
+    def finish(total: str, place: str) -> str:
+        value = f"ig_finish_{variant}({total}, m, add, right)"
+        return f"ig_sum_{more}({value}, {place.replace('y[', 'other[')}, record)" if more else value
+
     for c in range(columns):
         first = f"s{c} * 2" if doubled else f"s{c}"
-        lines.append(f"            {places[c]} = ({c_type})ig_finish_{variant}({first}, m, add, right);")
+        lines.append(f"            {places[c]} = ({c_type}){finish(first, places[c])};")
     lines += ["        }", "        if (o + 1 < outs) {"]
     lines += ["            const int32_t m = scale[5], add = scale[6], right = scale[7];"]
     for c in range(columns):
@@ -167,7 +173,7 @@ def _results(columns: int, joined: bool, variant: str) -> str:
         else:
             second = f"r{c} * 2" if doubled else f"r{c}"
         place = places[c].replace("[", "[1 + ").replace("1 + 0", "1")
-        lines.append(f"            {place} = ({c_type})ig_finish_{variant}({second}, m, add, right);")
+        lines.append(f"            {place} = ({c_type}){finish(second, place)};")
     return "\n".join([*lines, "        }"])
 
 
@@ -190,24 +196,27 @@ def _declare(columns: int) -> str:
 
 
 def _tile(columns: int, name: str) -> Routine:
-    layout, _, variant = name.partition("_")
+    """`joined_twice_i8`; with `_sum_left_i8` behind it, another tensor is added to the results."""
+    layout, _, rest = name.partition("_")
+    variant, _, more = rest.partition("_sum_")
     joined = layout == "joined"
     kind = {"i8": "int8_t", "u8": "uint8_t"}[variant.split("_")[1]]
+    own = f",\n    const {kind} *other, const int32_t *record" if more else ""
     text = f"""\
-/* Channels two by two, times {columns} column(s) of `pairs` pairs; results `step` apart. */
+/* Channels two by two, times {columns} column(s) of `pairs` pairs; results `step` apart{", and a sum" if more else ""}. */
 IG_ROUTINE void ig_tile{columns}_{name}(const int8_t *weights, const int32_t *scale, const int16_t *cols, ptrdiff_t pairs,
-    ptrdiff_t outs, {kind} *y, ptrdiff_t step)
+    ptrdiff_t outs, {kind} *y, ptrdiff_t step{own})
 {{
     const int16_t *const end = cols + {2 * columns} * pairs;
 {_pointer(columns)}
-    for (ptrdiff_t o = 0; o < outs; o += 2, scale += {2 * WORDS}, y += 2) {{
+    for (ptrdiff_t o = 0; o < outs; o += 2, scale += {2 * WORDS}, y += 2{", other += 2" if more else ""}) {{
 {_declare(columns)}
 {_sums(columns, joined)}
-{_results(columns, joined, variant)}
+{_results(columns, joined, variant, more)}
     }}
-{"" if columns > 1 else "    (void)step;" + chr(10)}}}"""
+{'' if columns > 1 else '    (void)step;' + chr(10)}}}"""
 
-    def meaning(w: Array, scale: Array, cols: Array, pairs: int, outs: int, y: Array, step: int) -> None:
+    def meaning(w: Array, scale: Array, cols: Array, pairs: int, outs: int, y: Array, step: int, *extra: Array) -> None:
         first, second = unpack(w, outs, pairs, joined)
         x = cols[: 2 * columns * pairs].reshape(pairs, columns, 2).transpose(0, 2, 1).reshape(pairs * 2, columns).astype(np.int64)
         records = scale[: -(-outs // 2) * 2 * WORDS].reshape(-1, WORDS)
@@ -218,10 +227,12 @@ IG_ROUTINE void ig_tile{columns}_{name}(const int8_t *weights, const int32_t *sc
         for channel in range(outs):
             sums = (s if channel % 2 == 0 else r)[channel // 2]
             for c in range(columns):
-                y[channel + c * step] = finished(sums[c : c + 1], records[channel : channel + 1], variant)[0]
+                at = channel + c * step
+                value = finished(sums[c : c + 1], records[channel : channel + 1], variant)
+                y[at] = (summed(more, value, extra[0][at : at + 1], extra[1]) if more else value)[0]
 
     operations = ("op_sxtb16", "op_smlad", *(() if joined else ("op_sxtb16_odd",)), *(("as_float",) if columns == 4 else ()))
-    return Routine(text, meaning, ("base", *operations, f"finish_{variant}"))
+    return Routine(text, meaning, ("base", *operations, f"finish_{variant}", *((f"sum_{more}",) if more else ())))
 
 
 def _pointer(columns: int) -> str:

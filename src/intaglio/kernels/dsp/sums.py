@@ -1,0 +1,129 @@
+"""The sum of two quantised bytes, alone and as the last step of a convolution.
+
+Both sides are brought to a common step, half of which is that of the larger side: that side is a shift, exact. The other one is
+scaled and rounded (SMMLAR, sign, shift), then the sum is. A record of eight words: multiplier, offset and shift of the smaller
+side, its zero point lifted, minus the zero point of the larger side lifted, then multiplier, offset and shift of the sum.
+
+The names say which side is the larger one: `left`, `right`, or `both`, where the steps are equal.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.ir.types import DType
+from intaglio.kernels.dsp.primitives import no_meaning
+from intaglio.kernels.dsp.scaling import name_of, parse_variant
+from intaglio.kernels.loop import Place, idx
+from intaglio.kernels.registry import Job, Lowered, lowering
+from intaglio.kernels.routines import Routine, family
+from intaglio.ops.fixed_point import scale32
+from intaglio.ops.quantised import QAdd
+
+LIFT = 20
+_HALF = (1 << 30, 0)
+
+
+def sum_record(op: QAdd, swapped: bool) -> tuple[str, Array] | None:
+    """The variant and its record, where the quick way is exact. `swapped`: the left side is the operator's second."""
+    sides = [(op.a_zero, op.a_multiplier, op.a_shift), (op.b_zero, op.b_multiplier, op.b_shift)]
+    left, right = reversed(sides) if swapped else sides
+    if op.subtract or op.lift != LIFT or op.to not in (DType.I8, DType.U8) or not -31 <= op.shift <= -1 or op.multiplier < 0:
+        return None
+    halves = (left[1:] == _HALF, right[1:] == _HALF)
+    which = {(True, True): "both", (True, False): "left", (False, True): "right"}.get(halves)
+    if which is None:
+        return None
+    small, large = (left, right) if which == "right" else (right, left)
+    if which != "both" and not (-31 <= small[2] <= -1 and small[1] >= 0):
+        return None
+    record = [0, 0, 0, 0, 0, op.multiplier, (1 << (-op.shift - 1)) + (op.y_zero << -op.shift), -op.shift]
+    if which == "both":
+        record[4] = -(left[0] + right[0]) << (LIFT - 1)
+    else:
+        record[:5] = [small[1], 1 << (-small[2] - 1), -small[2], small[0] << (LIFT + 1), -large[0] << (LIFT - 1)]
+    if any(not -(2**31) <= word < 2**31 for word in record) or abs(record[6]) >= 2**30 or record[1] >= 2**30:
+        return None
+    return f"{which}_{name_of(op.to, op.low, op.high)}", np.asarray(record, np.int32)
+
+
+@family("sum")
+def sum_(name: str) -> Routine:
+    """`ig_sum_VARIANT(left, right, record)`."""
+    which, _, rest = name.partition("_")
+    _, to, low, high = parse_variant(f"sum_{rest}")
+    info = np.iinfo(to.numpy)
+    small, large = ("left", "right") if which == "right" else ("right", "left")
+    if which == "both":
+        common = f"(left + right) * (1 << {LIFT - 1}) + s[4]"
+        lines = []
+    else:
+        common = f"scaled + {large} * (1 << {LIFT - 1}) + s[4]"
+        lines = [
+            f"    const int32_t lifted = {small} * (1 << {LIFT + 1}) - s[3];",
+            "    const int32_t scaled = (ig_smmlar(lifted, s[0], s[1]) + (lifted >> 31)) >> s[2];",
+        ]
+    limits = [f"value < {low} ? {low}"] if low > info.min else []
+    limits += [f"value > {high} ? {high}"] if high < info.max else []
+    text = "\n".join(
+        [
+            f"IG_INLINE int32_t ig_sum_{name}(int32_t left, int32_t right, const int32_t *s)",
+            "{",
+            *lines,
+            f"    const int32_t twice = ({common}) * 2;",
+            f"    const int32_t value = ig_sat_{to.value}((ig_smmlar(twice, s[5], s[6]) + (twice >> 31)) >> s[7]);",
+            f"    return {' : '.join([*limits, 'value'])};",
+            "}",
+        ]
+    )
+    return Routine(text, no_meaning, ("base", "op_smmlar", f"op_sat_{to.value}"))
+
+
+def summed(name: str, left: Array, right: Array, s: Array) -> Array:
+    """What the C above gives."""
+    which, _, rest = name.partition("_")
+    _, to, low, high = parse_variant(f"sum_{rest}")
+    a, b, words = left.astype(np.int64), right.astype(np.int64), [int(w) for w in s[:8]]
+    if which == "both":
+        total = ((a + b) << (LIFT - 1)) + words[4]
+    else:
+        small, large = (a, b) if which == "right" else (b, a)
+        lifted = ((small << (LIFT + 1)) - words[3]) >> 1
+        total = scale32(lifted, np.asarray(words[0]), np.asarray(-words[2])) + (large << (LIFT - 1)) + words[4]
+    zero = (words[6] - (1 << (words[7] - 1))) >> words[7]
+    scaled = scale32(total, np.asarray(words[5]), np.asarray(-words[7])) + zero
+    return np.asarray(np.clip(scaled, low, high)).astype(to.numpy)
+
+
+@family("add")
+def add(name: str) -> Routine:
+    kind = {"i8": "int8_t", "u8": "uint8_t"}[name.split("_")[1]]
+    text = f"""\
+IG_ROUTINE void ig_add_{name}(const {kind} *left, const {kind} *right, {kind} *y, ptrdiff_t count, const int32_t *record)
+{{
+    for (ptrdiff_t i = 0; i < count; i++)
+        y[i] = ({kind})ig_sum_{name}(left[i], right[i], record);
+}}"""
+
+    def meaning(left: Array, right: Array, y: Array, count: int, record: Array) -> None:
+        y[:count] = summed(name, left[:count], right[:count], record)
+
+    return Routine(text, meaning, ("base", f"sum_{name}"))
+
+
+@lowering(QAdd, fast=True)
+def qadd_dsp(job: Job) -> Lowered | None:
+    op, out = job.node.op, job.node.output
+    assert isinstance(op, QAdd)
+    types = [job.type(0), job.type(1)]
+    if job.isa.name != "dsp" or any(t.shape != out.shape or t.dtype is not op.to for t in types):
+        return None
+    found = sum_record(op, swapped=False)
+    if found is None:
+        return None
+    left, right = job.operand(0, "a"), job.operand(1, "b")
+    record = job.packed(found[1], "record", DType.I32)
+    y = job.writes()
+    job.k.call(f"add_{found[0]}", *(Place(b, idx(0)) for b in (left, right, y)), out.type.elements, Place(record, idx(0)))
+    return job.done("qadd", f"qadd, {out.type.elements} {op.to.value}", f"qadd_dsp({found[0]})", in_place=True)
