@@ -32,6 +32,9 @@ TargetOption = Annotated[
 DimOption = Annotated[Optional[list[str]], typer.Option("--dim", metavar="NAME=N", help="Pin a symbolic dimension.")]
 ShapeOption = Annotated[Optional[list[str]], typer.Option("--shape", metavar="INPUT=1,3,224,224", help="Pin an input's shape.")]
 CcOption = Annotated[Optional[str], typer.Option("--cc", metavar="CC", help="C compiler: a command, or `zig`.")]
+EmulatorOption = Annotated[
+    Optional[str], typer.Option("--emulator", metavar="E", help="For firmware: unicorn (default) or qemu.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -126,12 +129,13 @@ def run(
     ] = None,
     output: Annotated[Optional[Path], typer.Option("--output", metavar="Y.npz", help="Where outputs go.")] = None,
     steps: Annotated[bool, typer.Option("--steps", help="Arrays have a leading axis of steps, run in order.")] = False,
+    emulator: EmulatorOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Run a package on this machine."""
+    """Run a package: on this machine, or its firmware on an emulated core."""
     from intaglio.cli.running import run_package
 
-    run_package(package, input, output, steps, json)
+    run_package(package, input, output, steps, emulator, json)
 
 
 @app.command()
@@ -146,12 +150,13 @@ def validate(
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of the random inputs.", min=0)] = 1,
     cc: CcOption = None,
+    emulator: EmulatorOption = None,
     json: JsonOption = False,
 ) -> None:
     """Compare a package with the reference runtime. Exit code 1 when they differ."""
     from intaglio.cli.running import validate_package
 
-    raise typer.Exit(validate_package(package, inputs, steps, labels, layers, tolerance, seed, cc, json))
+    raise typer.Exit(validate_package(package, inputs, steps, labels, layers, tolerance, seed, cc, emulator, json))
 
 
 @app.command()
@@ -159,12 +164,16 @@ def profile(
     package: Folder,
     runs: Annotated[int, typer.Option(metavar="N", help="Repetitions; the least time counts.", min=1, max=100000)] = 20,
     cc: CcOption = None,
+    emulator: EmulatorOption = None,
+    wait_states: Annotated[
+        Optional[str], typer.Option(metavar="N", help="Of flash, for estimated cycles: a number, or `board`. Default: 0.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Time per layer on this machine."""
+    """Time per layer on this machine; for firmware, instructions and estimated cycles on an emulated core."""
     from intaglio.cli.running import profile_package
 
-    profile_package(package, runs, cc, json)
+    profile_package(package, runs, cc, emulator, wait_states, json)
 
 
 @app.command()

@@ -11,13 +11,15 @@ from intaglio.cli.terminal import bytes_text, count_text, note, print_json, prin
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array
 from intaglio.run.data import read_arrays, write_arrays
+from intaglio.run.emulator.device import board_of
 from intaglio.run.package import Package
-from intaglio.run.profile import profile
+from intaglio.run.profile import Emulation, Profile, profile
 from intaglio.run.validate import LayerCheck, ValidateOptions, Validation, validate
+from intaglio.targets.target import find_target
 
 
-def run_package(folder: Path, input: Path | None, output: Path | None, steps: bool, json: bool) -> None:
-    package = Package.load(folder)
+def run_package(folder: Path, input: Path | None, output: Path | None, steps: bool, emulator: str | None, json: bool) -> None:
+    package = Package.load(folder, emulator=emulator)
     if input is not None:
         given = read_arrays(input)
     elif not package.manifest.inputs:
@@ -41,11 +43,11 @@ def run_package(folder: Path, input: Path | None, output: Path | None, steps: bo
 
 def validate_package(
     folder: Path, inputs: Path | None, steps: bool, labels: Path | None, layers: bool,
-    tolerance: float | None, seed: int, cc: str | None, json: bool,
+    tolerance: float | None, seed: int, cc: str | None, emulator: str | None, json: bool,
 ) -> int:  # fmt: skip
     if tolerance is not None and not math.isfinite(tolerance):  # with NaN nothing compares, with infinity everything does
         raise UserError("bad-option", f"`--tolerance {tolerance}` is not a tolerance", hint="a number, such as 1e-4")
-    package = Package.load(folder)
+    package = Package.load(folder, emulator=emulator)
     options = ValidateOptions(
         inputs=None if inputs is None else read_arrays(inputs),
         steps=steps,
@@ -109,11 +111,33 @@ def print_validation(result: Validation) -> None:
     print(f"{verdict} {result.reference}, {result.samples} sample(s)")
 
 
-def profile_package(folder: Path, runs: int, cc: str | None, json: bool) -> None:
-    result = profile(Package.load(folder), runs, cc)
+def profile_package(
+    folder: Path, runs: int, cc: str | None, emulator: str | None, wait_states: str | None, json: bool
+) -> None:
+    package = Package.load(folder, emulator=emulator)
+    result = profile(package, runs, cc, _wait_states(package, wait_states))
     if json:
         print_json(result)
-        return
+    elif result.emulation is not None:
+        print_emulated(result, result.emulation)
+    else:
+        print_timed(result)
+
+
+def _wait_states(package: Package, word: str | None) -> int:
+    """`board`: what the flash of the board has at its clock."""
+    if word is None:
+        return 0
+    if not package.bare:
+        raise UserError("bad-option", f"`--wait-states` is for firmware; `{package.name}` runs on this machine")
+    if word == "board":
+        return board_of(package.manifest, find_target(package.manifest.target)).wait_states
+    if not (word.isascii() and word.isdigit() and len(word) < 4):
+        raise UserError("bad-option", f"`--wait-states {quoted(word)[1:-1]}` is not a number", hint="a number, or `board`")
+    return int(word)
+
+
+def print_timed(result: Profile) -> None:
     total = sum(layer.time_ms or 0 for layer in result.layers) or 1.0
     rows = []
     for layer in result.layers:
@@ -127,3 +151,39 @@ def profile_package(folder: Path, runs: int, cc: str | None, json: bool) -> None
         f"{result.target}: {t.time_ms:.3f} ms, arena {bytes_text(t.arena_bytes)}, weights {bytes_text(t.weight_bytes)}"
         + (f", code {bytes_text(t.code_bytes)}" if t.code_bytes is not None else "")
     )
+
+
+def print_emulated(result: Profile, emulation: Emulation) -> None:
+    """A row per layer in 100 columns, then what the whole firmware needs."""
+    t, clock = result.total, emulation.clock_mhz
+    rows = []
+    for layer in result.layers:
+        share = 100 * (layer.instructions or 0) / (t.instructions or 1)
+        rows.append(
+            [
+                layer.name[:20], layer.op[:10], count_text(layer.macs).replace(" ", ""), _whole(layer.instructions),
+                _ratio(layer.instructions_per_mac), "?" if layer.cycles is None else count_text(layer.cycles),
+                _ms(layer.time_ms) if clock else f"{share:.1f}", str(layer.weight_bytes or ""), str(layer.ram_bytes or ""),
+            ]
+        )  # fmt: skip
+    last = "~ms" if clock else "%"
+    print_table(["layer", "op", ">MACs", ">instr.", ">/MAC", ">~cycles", f">{last}", ">weights", ">RAM"], rows)
+    print(f"instructions: {_whole(t.instructions)}, {_ratio(t.instructions_per_mac)} per MAC (exact, {emulation.emulator})")
+    at = f" = {_ms(t.time_ms)} ms at {clock:g} MHz" if clock else ""
+    waits = f"{emulation.wait_states} wait states of flash" if emulation.wait_states else "zero wait states"
+    print(f"cycles: about {_whole(t.cycles)}{at} (an estimate for {emulation.core}, {waits})")
+    stack = f"stack {'without a bound' if t.stack_bytes is None else t.stack_bytes} ({t.stack_used_bytes} used)"
+    print(f"RAM: {t.ram_bytes} bytes: arena {t.arena_bytes}, inputs and outputs {t.io_bytes}, static {t.static_bytes}, {stack}")
+    print(f"flash: {t.flash_bytes} bytes: code {t.code_bytes}, weights {t.weight_bytes}")
+
+
+def _whole(number: int | None) -> str:
+    return "?" if number is None else f"{number:,}"
+
+
+def _ratio(number: float | None) -> str:
+    return "" if number is None else f"{number:.2f}"
+
+
+def _ms(number: float | None) -> str:
+    return "?" if number is None else f"{number:.3f}" if number < 100 else f"{number:.1f}"

@@ -72,6 +72,7 @@ class LayerInfo:
     macs: int
     source: str
     outputs: tuple[TensorInfo, ...]
+    weight_bytes: int = 0  # of the constants that it reads
     guarded: bool = False  # runs only where a condition in the data holds
     memory: tuple[PlaceInfo, ...] = ()
 
@@ -238,11 +239,12 @@ def _tensor(row: dict[str, object]) -> TensorInfo:
 
 
 def _layer(row: dict[str, object]) -> LayerInfo:
-    outputs, memory, index, macs = row["outputs"], row["memory"], row["index"], row["macs"]
+    outputs, memory, index, macs, weights = row["outputs"], row["memory"], row["index"], row["macs"], row.get("weight_bytes", 0)
     assert isinstance(outputs, list)
     assert isinstance(memory, list)
     assert isinstance(index, int)
     assert isinstance(macs, int)
+    assert isinstance(weights, int)
     return LayerInfo(
         index=index,
         name=str(row["name"]),
@@ -251,6 +253,7 @@ def _layer(row: dict[str, object]) -> LayerInfo:
         macs=macs,
         source=str(row["source"]),
         outputs=tuple(_tensor(o) for o in outputs),
+        weight_bytes=weights,
         guarded=bool(row["guarded"]),
         memory=tuple(PlaceInfo(**m) for m in memory),
     )

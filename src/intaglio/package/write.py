@@ -9,7 +9,7 @@ import numpy as np
 
 from intaglio.errors import printable
 from intaglio.ir.graph import Value
-from intaglio.kernels.program import Constant, Program, ScratchArg
+from intaglio.kernels.program import Constant, ConstantArg, Program, ScratchArg
 from intaglio.package.calls import output_fields, raw_constant_name
 from intaglio.package.deployment import HOSTED, Deployment
 from intaglio.package.kernel_files import write_kernels
@@ -102,6 +102,7 @@ def _state_output(program: Program, value: Value) -> str:
 
 def _layers(program: Program) -> tuple[LayerInfo, ...]:
     alive = lifetimes(program)
+    sizes = {constant.name: constant.data.nbytes for constant in program.constants}
     layers = []
     for index, layer in enumerate(program.layers):
         places = []
@@ -122,6 +123,7 @@ def _layers(program: Program) -> tuple[LayerInfo, ...]:
                 macs=layer.macs,
                 source=printable(layer.node.source, 200),
                 outputs=tuple(tensor_info(v.origin, v.name, v.type) for v in layer.node.outputs),
+                weight_bytes=sum(sizes[name] for name in {a.name for a in layer.arguments if isinstance(a, ConstantArg)}),
                 guarded=layer.node.when is not None,
                 memory=tuple(places),
             )

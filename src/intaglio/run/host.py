@@ -7,6 +7,7 @@ import struct
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -17,7 +18,15 @@ from intaglio.ops.base import f32_to_bf16
 from intaglio.package.manifest import Manifest, TensorInfo
 
 ERROR_SLUGS = {1: "index-out-of-range", 2: "assertion-failed"}
-Sink = Callable[[int, int, int], None]  # layer, address, bytes
+Sink = Callable[[int, bytes], None]  # layer, what it wrote
+
+
+class Runner(Protocol):
+    """A built model that can be called: a library in this process, or firmware on an emulated core."""
+
+    def reset(self) -> None: ...
+    def run(self, inputs: list[Array]) -> list[Array]: ...
+    def run_into(self, inputs: list[Array], outputs: list[Array]) -> None: ...
 
 
 class Library:
@@ -78,7 +87,7 @@ class Library:
         if sink is None:
             start(None)
             return
-        self._sink = kind(lambda layer, data, size: sink(layer, data or 0, size))
+        self._sink = kind(lambda layer, data, size: sink(layer, ctypes.string_at(data or 0, size)))
         start(self._sink)
 
     def probe_times(self) -> list[float]:

@@ -12,7 +12,8 @@ import numpy as np
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import Manifest, read_manifest
-from intaglio.run.host import Library, ordered_inputs
+from intaglio.run.host import Library, Runner, ordered_inputs
+from intaglio.targets.target import find_target
 
 if TYPE_CHECKING:
     from intaglio.run.profile import Profile
@@ -20,26 +21,41 @@ if TYPE_CHECKING:
 
 
 class Package:
-    """`Package.load(folder)`; `compile()` returns one. Holds its temporary folder, if it has one."""
+    """`Package.load(folder)`; `compile()` returns one. Holds its temporary folder, if it has one.
 
-    def __init__(self, folder: Path, temporary: tempfile.TemporaryDirectory[str] | None = None) -> None:
+    Firmware runs on an emulated core: `emulator` is `unicorn` (the default, except for the Cortex-M55) or `qemu`."""
+
+    def __init__(
+        self, folder: Path, temporary: tempfile.TemporaryDirectory[str] | None = None, emulator: str | None = None
+    ) -> None:
         self.folder = folder
+        self.emulator = emulator
         self.manifest: Manifest = read_manifest(folder)
         self._temporary = temporary
-        self._library: Library | None = None
+        self._library: Runner | None = None
 
     @staticmethod
-    def load(folder: str | Path) -> Package:
-        return Package(Path(folder))
+    def load(folder: str | Path, *, emulator: str | None = None) -> Package:
+        return Package(Path(folder), emulator=emulator)
 
     @property
     def name(self) -> str:
         return self.manifest.name
 
     @property
-    def library(self) -> Library:
+    def bare(self) -> bool:
+        """Firmware, not a library of this machine."""
+        return find_target(self.manifest.target).bare
+
+    @property
+    def library(self) -> Runner:
         if self._library is None:
-            self._library = Library(self.folder / "lib" / f"lib{self.name}.so", self.manifest)
+            if self.bare:
+                from intaglio.run.emulator.device import Device, EmulatorOptions
+
+                self._library = Device(self.folder, self.manifest, EmulatorOptions(self.emulator))
+            else:
+                self._library = Library(self.folder / "lib" / f"lib{self.name}.so", self.manifest)
         return self._library
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -6,11 +6,27 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from intaglio.ir.graph import Array
 from intaglio.run.build import BuildOptions, build_project
-from intaglio.run.host import Library
+from intaglio.run.host import Library, Sink
 from intaglio.run.package import Package
 from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import find_target
+
+
+def watch_layers(package: Package, inputs: list[Array], sink: Sink, cc: str | None = None) -> None:
+    """One run from a fresh state; `sink` gets what each layer wrote."""
+    if package.bare:
+        from intaglio.run.emulator.measure import watch
+
+        watch(package, inputs, sink, cc)
+        return
+    probe = Probe(package, cc)
+    try:
+        probe.library.start_probe(sink)
+        probe.library.run(inputs)
+    finally:
+        probe.close()
 
 
 class Probe:

@@ -1,4 +1,6 @@
-"""Time per layer on this machine, measured by the hook; the least of several runs, since noise only adds."""
+"""Time per layer on this machine, measured by the hook; the least of several runs, since noise only adds.
+
+Packages for other cores are counted on an emulated one: `emulator/measure.py`."""
 
 from __future__ import annotations
 
@@ -27,6 +29,10 @@ class Total:
     flash_bytes: int | None
     code_bytes: int | None
     weight_bytes: int
+    instructions_per_mac: float | None = None
+    io_bytes: int | None = None  # buffers of inputs and outputs
+    static_bytes: int | None = None
+    stack_used_bytes: int | None = None  # measured; `stack_bytes` is the bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,21 @@ class LayerTime:
     time_ms: float | None
     kernel: str
     source: str
+    instructions_per_mac: float | None = None
+    weight_bytes: int | None = None  # in flash
+    ram_bytes: int | None = None  # of the arena, alive while it runs
+
+
+@dataclass(frozen=True, slots=True)
+class Emulation:
+    """How cycles came about: always an estimate."""
+
+    emulator: str
+    core: str
+    board: str
+    clock_mhz: float | None
+    wait_states: int
+    cycles_are_estimated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +67,15 @@ class Profile:
     target: str
     total: Total
     layers: tuple[LayerTime, ...]
+    emulation: Emulation | None = None
 
 
-def profile(package: Package, runs: int = 20, cc: str | None = None) -> Profile:
+def profile(package: Package, runs: int = 20, cc: str | None = None, wait_states: int | None = None) -> Profile:
+    """On this machine the least of `runs`; on an emulated core one run, since all are alike. `wait_states` are the flash's."""
+    if package.bare:
+        from intaglio.run.emulator.measure import measure
+
+        return measure(package, stored_inputs(package), cc, wait_states or 0)
     manifest = package.manifest
     inputs = stored_inputs(package)
     probe = Probe(package, cc)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from intaglio.package.vectors import KINDS, random_inputs
 from intaglio.run.compare import Comparison, compare
 from intaglio.run.host import ordered_inputs
 from intaglio.run.package import Package
-from intaglio.run.probe import Probe
+from intaglio.run.probe import watch_layers
 from intaglio.run.profile import stored_inputs
 from intaglio.run.reference import IrReference, Reference, has_bf16, model_reference, run_steps
 
@@ -216,21 +215,15 @@ def _check_layers(
     seen: dict[str, Array] = {}
     turn: dict[int, int] = {}
 
-    def sink(layer: int, address: int, size: int) -> None:
+    def sink(layer: int, data: bytes) -> None:
         which = turn.get(layer, 0)
         turn[layer] = which + 1
         shown = list(manifest.layers[layer].outputs)
-        if which < len(shown) and shown[which].name and size == shown[which].bytes:
+        if which < len(shown) and shown[which].name and len(data) == shown[which].bytes:
             info = shown[which]
-            raw = ctypes.string_at(address, size)
-            seen[info.name] = np.frombuffer(raw, info.type.dtype.numpy).reshape(info.shape)
+            seen[info.name] = np.frombuffer(data, info.type.dtype.numpy).reshape(info.shape)
 
-    probe = Probe(package, options.cc)
-    try:
-        probe.library.start_probe(sink)
-        probe.library.run(ordered_inputs(manifest, steps[0]))
-    finally:
-        probe.close()
+    watch_layers(package, ordered_inputs(manifest, steps[0]), sink, options.cc)
     checks = []
     for layer in manifest.layers:
         for info in layer.outputs:

@@ -1,0 +1,136 @@
+"""A package's firmware on an emulated core, called like `host.Library`: arrays in, arrays out, states in its memory.
+
+The application of the firmware has a buffer per input and output and a function that runs the model on them:
+
+    write NAME_input_x   ->   call NAME_app_run   ->   read NAME_output_y
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from intaglio.errors import AnswerIsNo, OurFault, UserError, quoted
+from intaglio.ir.graph import Array
+from intaglio.package.manifest import Manifest
+from intaglio.run.emulator.core import Core, Stack
+from intaglio.run.emulator.counting import Counts
+from intaglio.run.emulator.image import Image, Part, read_image
+from intaglio.run.host import ERROR_SLUGS
+from intaglio.targets.board import Board, find_board, generic_board
+from intaglio.targets.target import Target, find_target
+
+EMULATORS = ("unicorn", "qemu")
+LEAST_LIMIT = 1 << 32  # bytes of code in one run, before it is taken for a runaway
+LIMIT_PER_WORK = 4000  # and for each MAC and each byte that a layer writes: exp() without a FPU needs a thousand instructions
+ERRORS = {1: "an index in the data points outside of its tensor", 2: "the data contradicts what the model was compiled for"}
+LayerSink = Callable[[int, int, int], None]  # layer, address, bytes; layer -1 at the start of a run
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatorOptions:
+    name: str | None = None  # unicorn or qemu
+    flash_reads: bool = False  # count them: slower
+
+
+def chosen_emulator(target: Target, asked: str | None) -> str:
+    """Unicorn, except for the core that it does not have. `INTAGLIO_EMULATOR` says otherwise."""
+    name = asked or os.environ.get("INTAGLIO_EMULATOR") or ("qemu" if target.core == "cortex-m55" else "unicorn")
+    if name not in EMULATORS:
+        raise UserError("bad-option", f"there is no emulator {quoted(name)}", hint="`unicorn` or `qemu`")
+    return name
+
+
+def board_of(manifest: Manifest, target: Target) -> Board:
+    name = manifest.firmware.board if manifest.firmware is not None else ""
+    return find_board(name) if name else generic_board(target.name, riscv=target.arch.startswith("riscv"))
+
+
+DEFAULT = EmulatorOptions()
+
+
+class Device:
+    """One core that has booted; one sequence of inferences."""
+
+    def __init__(
+        self, folder: Path, manifest: Manifest, options: EmulatorOptions = DEFAULT, elf: Path | None = None
+    ) -> None:
+        """`elf`: another one than the package's, such as one with the hook."""
+        self.manifest = manifest
+        target = find_target(manifest.target)
+        image = read_image(elf or folder / "bin" / f"{manifest.name}.elf", _flashed_apart(folder, manifest))
+        self.core = start(image, board_of(manifest, target), target, options)
+        self._stack = Stack(self.core)
+        work = sum(layer.macs + sum(o.bytes for o in layer.outputs) for layer in manifest.layers)
+        self._limit_bytes = LEAST_LIMIT + LIMIT_PER_WORK * work
+        self.reset()
+
+    def reset(self) -> None:
+        """Start a new sequence."""
+        if self.manifest.states:
+            self.core.call(f"{self.manifest.name}_app_reset", LEAST_LIMIT)
+
+    def run(self, inputs: list[Array]) -> list[Array]:
+        outputs: list[Array] = [np.empty(info.shape, info.type.dtype.numpy) for info in self.manifest.outputs]
+        self.run_into(inputs, outputs)
+        return outputs
+
+    def run_into(self, inputs: list[Array], outputs: list[Array], sink: LayerSink | None = None) -> None:
+        """`sink` hears of every layer, if the firmware was built with the hook."""
+        name, core = self.manifest.name, self.core
+        for info, array in zip(self.manifest.inputs, inputs, strict=True):
+            core.write(core.image.address(f"{name}_input_{info.field}"), array.tobytes())
+        stops = {}
+        if sink is not None:
+            stops[core.image.address(f"{name}_hook")] = lambda: sink(*(core.argument(i) for i in range(3)))
+        code = core.call(f"{name}_app_run", self._limit_bytes, stops)
+        self._check_stack()
+        if code != 0:
+            slug = ERROR_SLUGS.get(code, "run-failed")
+            said = ERRORS.get(code, f"error {code}")
+            raise AnswerIsNo(slug, f"`{name}` stopped: {said}", hint="the input data leads there")
+        for info, array in zip(self.manifest.outputs, outputs, strict=True):
+            data = core.read(core.image.address(f"{name}_output_{info.field}"), array.nbytes)
+            array[...] = np.frombuffer(data, array.dtype).reshape(array.shape)
+
+    def _check_stack(self) -> None:
+        bound = None if self.manifest.firmware is None else self.manifest.firmware.stack_bytes
+        if bound is not None and (used := self.stack_used_bytes) > bound:
+            what = f"`{self.manifest.name}` used {used:,} bytes of stack; {bound:,} were computed as the bound"
+            raise OurFault("stack-bound", what, hint="this is a bug in Intaglio: please send the package")
+
+    @property
+    def stack_used_bytes(self) -> int:
+        """The most that any call used so far."""
+        return self._stack.used_bytes()
+
+    def counts(self) -> Counts | None:
+        return self.core.counts()
+
+    def close(self) -> None:
+        self.core.close()
+
+
+def start(image: Image, board: Board, target: Target, options: EmulatorOptions) -> Core:
+    """A booted core."""
+    if chosen_emulator(target, options.name) == "qemu":
+        from intaglio.run.emulator.qemu_core import QemuCore
+
+        return QemuCore(image, board, target.core)
+    from intaglio.run.emulator.unicorn_core import UnicornCore
+
+    return UnicornCore(image, board, target.core, count_flash_reads=options.flash_reads)
+
+
+def _flashed_apart(folder: Path, manifest: Manifest) -> tuple[Part, ...]:
+    firmware = manifest.firmware
+    if firmware is None or not firmware.weights_file or firmware.weights_address is None:
+        return ()
+    path = folder / firmware.weights_file
+    if not path.is_file():
+        raise UserError("not-built", f"the package has no `{firmware.weights_file}`", where=str(path), hint="compile again")
+    return (Part(firmware.weights_address, path.read_bytes()),)

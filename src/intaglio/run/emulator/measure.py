@@ -1,0 +1,146 @@
+"""Instructions and cycles of firmware, in all and per layer.
+
+The total is counted on the firmware of the package. Layers are told apart by a second build, with the hook that is called
+after each of them: what runs between two calls belongs to the layer. Calling the hook is part of that, some ten instructions
+a layer; what comes after the last call (outputs and states that are copied) is in the total alone.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from intaglio.errors import OurFault, UserError
+from intaglio.ir.graph import Array
+from intaglio.package.manifest import FirmwareInfo, LayerInfo, Manifest
+from intaglio.run.costs import Coster, Sum
+from intaglio.run.emulator.counting import Counts
+from intaglio.run.emulator.device import Device, EmulatorOptions, board_of
+from intaglio.run.firmware import build_firmware
+from intaglio.run.firmware_tools import find_firmware_toolchain
+from intaglio.run.host import Sink
+from intaglio.run.package import Package
+from intaglio.run.profile import Emulation, LayerTime, Profile, Total
+from intaglio.targets.target import find_target
+
+
+def measure(package: Package, inputs: list[Array], cc: str | None, wait_states: int) -> Profile:
+    manifest, target = package.manifest, find_target(package.manifest.target)
+    firmware = manifest.firmware
+    if firmware is None:
+        raise UserError("not-built", f"`{package.name}` has no firmware", hint="compile the model again, without `--stop-after`")
+    options = EmulatorOptions(package.emulator, flash_reads=wait_states > 0)
+    device = Device(package.folder, manifest, options)
+    coster = Coster(target.core, device.core.read, riscv=device.core.image.riscv, wait_states=wait_states)
+    before = device.counts()
+    device.run(inputs)
+    after = device.counts()
+    whole = None if before is None or after is None else coster.add(after.since(before))
+    stack_used, about, board = device.stack_used_bytes, device.core.about, device.core.board
+    device.close()
+    per_layer: list[Sum | None] = [None] * len(manifest.layers)
+    if whole is not None:
+        with _hooked(package, cc, options) as hooked:
+            coster = Coster(target.core, hooked.core.read, riscv=hooked.core.image.riscv, wait_states=wait_states)
+            per_layer = [coster.add(counts) for counts in _layer_counts(hooked, inputs, len(manifest.layers))]
+    clock = board.clock_mhz or None
+    return Profile(
+        manifest.target,
+        _total(manifest, firmware, whole, clock, stack_used),
+        tuple(_layer(manifest, layer, found, clock) for layer, found in zip(manifest.layers, per_layer, strict=True)),
+        Emulation(about, target.core, board.name, clock, wait_states),
+    )
+
+
+def watch(package: Package, inputs: list[Array], sink: Sink, cc: str | None) -> None:
+    """One run; `sink` gets what each layer wrote."""
+    with _hooked(package, cc, EmulatorOptions(package.emulator)) as device:
+
+        def hear(layer: int, address: int, size_bytes: int) -> None:
+            if layer >= 0:
+                sink(layer, device.core.read(address & 0xFFFFFFFF, size_bytes))
+
+        device.run_into(inputs, _outputs(package.manifest), hear)
+
+
+@contextmanager
+def _hooked(package: Package, cc: str | None, options: EmulatorOptions) -> Iterator[Device]:
+    """A second build of the firmware, in a temporary folder: the package itself is not touched."""
+    manifest, target = package.manifest, find_target(package.manifest.target)
+    with tempfile.TemporaryDirectory(prefix="intaglio-probe-") as folder:
+        elf = Path(folder) / f"{package.name}.elf"
+        flags = (f"-D{package.name.upper()}_HOOK",)
+        board = board_of(manifest, target)
+        build_firmware(package.folder, elf, package.name, target, board, find_firmware_toolchain(cc, target), flags)
+        device = Device(package.folder, manifest, options, elf)
+        try:
+            yield device
+        finally:
+            device.close()
+
+
+def _layer_counts(device: Device, inputs: list[Array], layers: int) -> list[Counts]:
+    found = [Counts() for _ in range(layers)]
+    last = Counts()
+
+    def hear(layer: int, address: int, size_bytes: int) -> None:
+        nonlocal last
+        now = device.counts()
+        if now is None:
+            raise OurFault("emulator-failed", "the emulator stopped counting")
+        if layer >= 0:
+            found[layer] = found[layer].plus(now.since(last))
+        last = now
+
+    device.run_into(inputs, _outputs(device.manifest), hear)
+    return found
+
+
+def _outputs(manifest: Manifest) -> list[Array]:
+    return [np.empty(info.shape, info.type.dtype.numpy) for info in manifest.outputs]
+
+
+def _layer(manifest: Manifest, layer: LayerInfo, found: Sum | None, clock_mhz: float | None) -> LayerTime:
+    places = [place for other in manifest.layers for place in other.memory]
+    alive = {(p.region, p.offset, p.bytes) for p in places if p.first_layer <= layer.index <= p.last_layer}
+    return LayerTime(
+        layer.name,
+        layer.op,
+        layer.macs,
+        None if found is None else found.instructions,
+        None if found is None else found.cycles,
+        _ms(found, clock_mhz),
+        layer.kernel,
+        layer.source,
+        None if found is None or not layer.macs else found.instructions / layer.macs,
+        weight_bytes=layer.weight_bytes,
+        ram_bytes=sum(size for _, _, size in alive),
+    )
+
+
+def _total(manifest: Manifest, firmware: FirmwareInfo, whole: Sum | None, clock: float | None, stack_used: int) -> Total:
+    macs = sum(layer.macs for layer in manifest.layers)
+    return Total(
+        macs=macs,
+        instructions=None if whole is None else whole.instructions,
+        cycles=None if whole is None else whole.cycles,
+        time_ms=_ms(whole, clock),
+        ram_bytes=firmware.ram_bytes,
+        arena_bytes=manifest.memory.arena_bytes,
+        stack_bytes=firmware.stack_bytes,
+        flash_bytes=firmware.flash_bytes,
+        code_bytes=firmware.code_bytes,
+        weight_bytes=firmware.weight_bytes,
+        instructions_per_mac=None if whole is None or not macs else whole.instructions / macs,
+        io_bytes=firmware.io_bytes,
+        static_bytes=firmware.static_bytes,
+        stack_used_bytes=stack_used,
+    )
+
+
+def _ms(found: Sum | None, clock_mhz: float | None) -> float | None:
+    return None if found is None or clock_mhz is None else found.cycles / clock_mhz / 1000

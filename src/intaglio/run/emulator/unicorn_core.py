@@ -1,0 +1,233 @@
+"""Firmware on Unicorn, which is QEMU's translator as a library: exact, and counted per basic block.
+
+Memories of the board are mapped as they are: flash is read only, and whatever lies outside of them is a fault. Peripherals
+there are none; the private bus of a Cortex-M (FPU enable, system control) is plain memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from intaglio.errors import OurFault, ToolError
+from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault, reach
+from intaglio.run.emulator.counting import OUT_OF_BYTES, Counts, NativeCounter, PythonCounter, native_library
+from intaglio.run.emulator.image import Image
+from intaglio.targets.board import Board
+
+PAGE = 4096
+PRIVATE_BUS = (0xE0000000, 0x100000)
+ARM_MODELS = {  # Unicorn has no M0+: for programs it is an M0
+    "cortex-m0+": "M0", "cortex-m3": "M3", "cortex-m4": "M4", "cortex-m7": "M7", "cortex-m33": "M33",
+}  # fmt: skip
+
+
+class UnicornCore:
+    def __init__(self, image: Image, board: Board, core: str, *, count_flash_reads: bool = False, native: bool = True) -> None:
+        unicorn = need_unicorn()
+        self.about = f"Unicorn {unicorn.__version__}"
+        self.image, self.board = image, board
+        self._unicorn = unicorn
+        self._trouble: OurFault | None = None
+        self._engine = _engine(unicorn, image, core)
+        self._registers = _registers(unicorn, image.riscv)
+        self._map()
+        self._counter = self._count(count_flash_reads, native)
+        self._engine.hook_add(unicorn.UC_HOOK_MEM_INVALID, self._invalid)
+        self._engine.hook_add(unicorn.UC_HOOK_INTR, self._exception)
+        self._main = image.address("main")
+        self._boot()
+
+    # Memory -----------------------------------------------------------------------------------------------------------
+
+    def _map(self) -> None:
+        u = self._unicorn
+        pages: dict[int, int] = {}  # page number: permission
+        for memory in self.board.memories:
+            allowed = u.UC_PROT_READ | u.UC_PROT_EXEC | (0 if memory.kind == "flash" else u.UC_PROT_WRITE)
+            _cover(pages, memory.address, memory.bytes, allowed)
+        if not self.image.riscv:
+            _cover(pages, *PRIVATE_BUS, u.UC_PROT_READ | u.UC_PROT_WRITE)
+        for part in self.image.parts:  # weights may be flashed outside of the memories that the board tells of
+            if part.address // PAGE not in pages:
+                _cover(pages, part.address, len(part.data), u.UC_PROT_READ | u.UC_PROT_EXEC)
+        for first, count, allowed in _runs(pages):
+            self._engine.mem_map(first * PAGE, count * PAGE, allowed)
+        for part in self.image.parts:
+            self._engine.mem_write(part.address, part.data)
+
+    def read(self, address: int, size_bytes: int) -> bytes:
+        return bytes(self._engine.mem_read(address, size_bytes)) if size_bytes else b""
+
+    def write(self, address: int, data: bytes) -> None:
+        if data:
+            self._engine.mem_write(address, data)
+
+    # Running ----------------------------------------------------------------------------------------------------------
+
+    def _boot(self) -> None:
+        """From reset to `main`."""
+        start = self.image.entry
+        if not self.image.riscv:
+            table = self.board.main("flash").address
+            stack, reset = (int.from_bytes(self.read(table + 4 * i, 4), "little") for i in range(2))
+            self._engine.reg_write(self._registers["sp"], stack)
+            start = reset & ~1
+        self._go(start, BOOT_BYTES)
+
+    def call(self, function: str, limit_bytes: int, stops: Stops = {}) -> int:  # noqa: B006 (never written)
+        u, stack = self._unicorn, self.stack_pointer()
+        self._engine.reg_write(self._registers["link"], self._main | (0 if self.image.riscv else 1))
+        hooks = [
+            self._engine.hook_add(u.UC_HOOK_CODE, lambda *_, act=act: act(), None, address, address)
+            for address, act in stops.items()
+        ]
+        if hooks:
+            self._engine.ctl_flush_tb()  # code that has run before is translated again, with the hooks in it
+        try:
+            self._go(self.image.address(function), limit_bytes)
+        finally:
+            for hook in hooks:
+                self._engine.hook_del(hook)
+        if self.stack_pointer() != stack:
+            raise fault(self, f"does not give back its stack after `{function}`", self._main)
+        return self._signed(self._registers["result"])
+
+    def _go(self, address: int, limit_bytes: int) -> None:
+        """Until `main` is reached: at boot from its caller, later as the return address of what is called."""
+        self._trouble = None
+        self._counter.start(limit_bytes)
+        try:
+            self._engine.emu_start(address if self.image.riscv else address | 1, self._main)
+        except self._unicorn.UcError as error:
+            if self._trouble is None:
+                invalid = error.errno == self._unicorn.UC_ERR_INSN_INVALID
+                what = "runs an instruction that this core does not have" if invalid else f"stopped: {error}"
+                self._trouble = fault(self, what, self._pc())
+        if self._trouble is not None:
+            raise self._trouble
+        if self._counter.stopped == OUT_OF_BYTES:
+            raise fault(self, f"does not come to an end: more than {limit_bytes // 4:,} instructions", self._pc())
+        if self._counter.stopped or self._pc() != self._main:
+            raise fault(self, "stopped for no known reason", self._pc())
+
+    def argument(self, index: int) -> int:
+        return self._signed(self._registers[f"argument{index}"])
+
+    def stack_pointer(self) -> int:
+        return int(self._engine.reg_read(self._registers["sp"]))
+
+    def _pc(self) -> int:
+        return int(self._engine.reg_read(self._registers["pc"]))
+
+    def _signed(self, register: int) -> int:
+        value = int(self._engine.reg_read(register)) & 0xFFFFFFFF
+        return value - (1 << 32) if value >> 31 else value
+
+    # What goes wrong --------------------------------------------------------------------------------------------------
+
+    def _invalid(self, _: object, access: int, address: int, size: int, value: int, __: object) -> bool:
+        u = self._unicorn
+        verbs = {
+            u.UC_MEM_WRITE_UNMAPPED: "writes to", u.UC_MEM_WRITE_PROT: "writes to",
+            u.UC_MEM_FETCH_UNMAPPED: "jumps to", u.UC_MEM_FETCH_PROT: "jumps to",
+        }  # fmt: skip
+        what = f"{verbs.get(access, 'reads from')} {address:#010x}, {reach(self.board, address)}"
+        self._trouble = fault(self, what, self._pc())
+        return False
+
+    def _exception(self, engine: Any, number: int, _: object) -> None:
+        if self._trouble is None:
+            self._trouble = fault(self, f"raises exception {number} of the processor", self._pc())
+        engine.emu_stop()
+
+    # Counting ---------------------------------------------------------------------------------------------------------
+
+    def _count(self, flash_reads: bool, native: bool) -> NativeCounter | PythonCounter:
+        u, flash = self._unicorn, self.board.main("flash")
+        library = native_library() if native else None
+        handles = _handles(self._engine) if library is not None else None
+        if library is None or handles is None:
+            slow = PythonCounter()
+            self._engine.hook_add(u.UC_HOOK_BLOCK, slow.on_block)
+            if flash_reads:
+                self._engine.hook_add(u.UC_HOOK_MEM_READ, slow.on_read, None, flash.address, flash.address + flash.bytes - 1)
+            return slow
+        shared, engine = handles
+        stop = ctypes.cast(shared.uc_emu_stop, ctypes.c_void_p).value or 0
+        counter = NativeCounter(library, self.image.code_bytes, stop)
+        wanted = [(u.UC_HOOK_BLOCK, counter.block, 1, 0)]
+        if flash_reads:
+            wanted.append((u.UC_HOOK_MEM_READ, counter.read, flash.address, flash.address + flash.bytes - 1))
+        for kind, function, first, last in wanted:
+            handle = ctypes.c_size_t()
+            user = ctypes.c_void_p(counter.user)
+            scope = (ctypes.c_uint64(first), ctypes.c_uint64(last))
+            if shared.uc_hook_add(engine, ctypes.byref(handle), kind, function, user, *scope) != u.UC_ERR_OK:
+                raise OurFault("emulator-failed", "Unicorn refuses a native hook")
+        return counter
+
+    def counts(self) -> Counts:
+        return self._counter.counts()
+
+    def close(self) -> None:
+        self._engine = None
+
+
+def need_unicorn() -> Any:
+    try:
+        import unicorn
+    except (ImportError, OSError) as error:
+        hint = '`pip install "intaglio[emulator]"` brings it; `--emulator qemu` uses qemu-system-arm where that is installed'
+        raise ToolError("no-emulator", f"there is no Unicorn to emulate a core with: {error}", hint=hint) from None
+    return unicorn
+
+
+def _engine(unicorn: Any, image: Image, core: str) -> Any:
+    if image.riscv:
+        return unicorn.Uc(unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV32)
+    if core not in ARM_MODELS:
+        hint = "`--emulator qemu` with qemu-system-arm knows the cortex-m55"
+        raise ToolError("no-emulator", f"Unicorn has no `{core}`", hint=hint)
+    from unicorn import arm_const
+
+    # With UC_MODE_MCLASS the model is ignored and becomes an M33.
+    model = getattr(arm_const, f"UC_CPU_ARM_CORTEX_{ARM_MODELS[core]}")
+    return unicorn.Uc(unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB, model)
+
+
+def _registers(unicorn: Any, riscv: bool) -> dict[str, int]:
+    from unicorn import arm_const, riscv_const
+
+    if riscv:
+        names = {"pc": "PC", "sp": "SP", "link": "RA", "result": "A0"} | {f"argument{i}": f"A{i}" for i in range(3)}
+        return {key: getattr(riscv_const, f"UC_RISCV_REG_{name}") for key, name in names.items()}
+    names = {"pc": "PC", "sp": "SP", "link": "LR", "result": "R0"} | {f"argument{i}": f"R{i}" for i in range(3)}
+    return {key: getattr(arm_const, f"UC_ARM_REG_{name}") for key, name in names.items()}
+
+
+def _handles(engine: Any) -> tuple[Any, Any] | None:
+    """Unicorn's own library and the engine in it, for hooks without Python; None if its bindings have changed."""
+    try:
+        from unicorn.unicorn_py3.unicorn import uclib
+
+        return uclib, engine._uch
+    except (ImportError, AttributeError):
+        return None
+
+
+def _cover(pages: dict[int, int], address: int, size_bytes: int, allowed: int) -> None:
+    for page in range(address // PAGE, (address + size_bytes - 1) // PAGE + 1):
+        pages[page] = pages.get(page, 0) | allowed
+
+
+def _runs(pages: dict[int, int]) -> list[tuple[int, int, int]]:
+    """Neighbouring pages with one permission: first, count, permission."""
+    runs: list[tuple[int, int, int]] = []
+    for page in sorted(pages):
+        if runs and runs[-1][0] + runs[-1][1] == page and runs[-1][2] == pages[page]:
+            first, count, allowed = runs[-1]
+            runs[-1] = (first, count + 1, allowed)
+        else:
+            runs.append((page, 1, pages[page]))
+    return runs
