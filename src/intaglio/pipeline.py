@@ -18,6 +18,7 @@ from intaglio.frontends.reading import Source, read_source
 from intaglio.ir.files import write_ir
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.text import print_graph
+from intaglio.ir.types import DType
 from intaglio.kernels import lower
 from intaglio.kernels.program import Program
 from intaglio.memory import place
@@ -37,6 +38,7 @@ from intaglio.run.build import BuildOptions, build_project
 from intaglio.run.expect import expected_vectors, tool_versions
 from intaglio.run.firmware import build_package
 from intaglio.run.firmware_tools import find_firmware_toolchain
+from intaglio.run.limits import Needs, check_limits, has_floats, has_room_but_for_vectors, needs_of
 from intaglio.run.package import Package
 from intaglio.run.toolchains import find_toolchain
 from intaglio.stages import STAGES, WEIGHT_SCHEMES, Device, Quantization, Request, Watch, stage_index
@@ -49,6 +51,7 @@ MOST_VECTOR_BYTES = 128 << 20
 def compile_model(request: Request, watch: Watch) -> Package | Path:
     """A package, or the IR file of the stage to stop after."""
     last = stage_index(request.stop_after)
+    deployment_of(target_of(request.device.board, request.target, "host"), **asdict(request.device))  # told before reading a model
     source = read_source(request.model, request.dims, request.shapes, request.name, request.states, watch.note, request.constants)
     graph, done = source.graph, stage_index(source.graph.stage)
     if source.format == "onnx":
@@ -97,6 +100,11 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
     graph.stage = "memory"
     if request.stop_after == "memory":
         return _write_ir(graph, request)
+
+    early = Needs(sum(c.data.nbytes for c in program.constants), program.arena_bytes)
+    check_limits(graph.name, early, deployment, floats=has_floats(graph))
+    if target.fpu != "double" and any(v.dtype is DType.F64 for v in graph.values()):
+        watch.note(f"`{graph.name}` computes in f64, which `{target.name}` does in software")
 
     watch.stage("package")
     return _package(program, source, target, deployment, request, watch, account)
@@ -159,8 +167,13 @@ def _package(
             if deployment.board is None:
                 build_project(folder, graph.name, target, toolchain, options)
             else:
-                firmware = build_package(folder, manifest, target, deployment.board, toolchain, options)
+                build = partial(build_package, folder, manifest, target, deployment.board, toolchain, options)
+                firmware = build()
+                if has_room_but_for_vectors(firmware, deployment) and (reason := write_selftest(manifest, folder, without=True)):
+                    watch.note(f"{reason}: there is no self-test on the device")
+                    firmware = build()
                 manifest = replace(manifest, firmware=firmware)
+        check_limits(graph.name, needs_of(manifest, manifest.firmware), deployment, floats=has_floats(graph))
         manifest.tools.update(tool_versions(toolchain))
         write_manifest(manifest, folder)
     if request.archive:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from intaglio.cli import options
@@ -200,6 +200,8 @@ def _summary(package: Package, words: Words) -> dict[str, object]:
         "lower_bound_bytes": m.memory.lower_bound_bytes,
         "weight_bytes": m.memory.weight_bytes,
     }
+    if m.firmware is not None:
+        told["firmware"] = asdict(m.firmware)
     if words.archive:
         told["archive"] = f"{package.folder}.{words.archive}"
     return told
@@ -212,6 +214,13 @@ def _print_summary(package: Package, seconds: float, words: Words) -> None:
         f"compiled `{m.name}` for {m.target} in {seconds:.1f} s: {len(m.layers)} layers, {macs} multiply-adds, "
         f"weights {bytes_text(m.memory.weight_bytes)}, arena {bytes_text(m.memory.arena_bytes)}"
     )
+    if (f := m.firmware) is not None:
+        stack = "an unbounded stack" if f.stack_bytes is None else f"stack {f.stack_bytes:,}"
+        note(
+            f"flash {f.flash_bytes:,} bytes: code {f.code_bytes:,}, weights {f.weight_bytes:,}; "
+            f"RAM {f.ram_bytes:,} bytes: arena {m.memory.arena_bytes:,}, inputs and outputs {f.io_bytes:,}, "
+            f"variables {f.static_bytes:,}, {stack}"
+        )
     note(f"package: {package.folder}")
     if words.archive:
         note(f"archive: {package.folder}.{words.archive}")

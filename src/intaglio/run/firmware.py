@@ -23,7 +23,9 @@ from intaglio.targets.board import Board
 from intaglio.targets.target import Target
 
 _UNDEFINED = re.compile(r"undefined (symbol|reference)")
-_OVERFLOW = re.compile(r"will not fit in region|overflowed by|address 0x[0-9a-f]+ of .* is not within region")
+_OVERFLOW = re.compile(r"will not fit in region|overflowed by")
+_LENGTH = re.compile(r"LENGTH = \d+")
+ROOM_BYTES = 256 << 20  # between flash and RAM of every board there is more
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +42,24 @@ class Sizes:
 def build_firmware(
     folder: Path, elf: Path, name: str, target: Target, board: Board, toolchain: Toolchain, cflags: tuple[str, ...] = ()
 ) -> None:
-    """Compile the package in `folder` into `elf` alone; the folder is only read."""
+    """Compile the package in `folder` into `elf` alone; the folder is only read, and the board's memory is no limit."""
     with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
-        _Build(folder, name, target, toolchain, BuildOptions(cflags), Path(objects)).link(elf)
+        _Build(folder, name, target, toolchain, BuildOptions(cflags), Path(objects)).link(elf, roomy=True)
 
 
 def build_package(
     folder: Path, manifest: Manifest, target: Target, board: Board, toolchain: Toolchain, options: BuildOptions
 ) -> FirmwareInfo:
-    """Library and ELF inside of the package, and what they need."""
+    """Library and ELF inside of the package, and what they need. The ELF is there even where it is too large for the board."""
     name = manifest.name
-    (folder / "lib").mkdir()
-    (folder / "bin").mkdir()
+    for part in ("lib", "bin"):
+        (folder / part).mkdir(exist_ok=True)
     elf = folder / "bin" / f"{name}.elf"
     with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
         build = _Build(folder, name, target, toolchain, options, Path(objects))
         build.archive(folder / "lib" / f"lib{name}.a")
-        build.link(elf)
+        if not build.link(elf):
+            build.link(elf, roomy=True)
         depth = stack_bytes(elf, read_frames(Path(objects)), f"{name}_app_run")
     return _info(manifest, board, sizes_of(elf), depth)
 
@@ -122,15 +125,22 @@ class _Build:
         self._around = [made[source] for source in around]
 
     def archive(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
         self._run((*self._toolchain.archiver, "rcsD", str(path.resolve()), *self._library))
 
-    def link(self, elf: Path) -> None:
-        command = (
-            *link_command(self._toolchain, self._target, self._script), "-o", str(elf.resolve()), *self._around, *self._library,
-        )  # fmt: skip
+    def link(self, elf: Path, *, roomy: bool = False) -> bool:
+        """False when the board's memories are too small. `roomy`: with memories that are never too small, to measure."""
+        script = self._script
+        if roomy:
+            text = (self._folder / script).read_text(encoding="utf-8")
+            script = str(self._objects / "roomy.ld")
+            Path(script).write_text(_LENGTH.sub(f"LENGTH = {ROOM_BYTES}", text), encoding="utf-8")
+        start = link_command(self._toolchain, self._target, script)
+        command = (*start, "-o", str(elf.resolve()), *self._around, *self._library)
         said = self._run.attempt(command)
         if said is not None and _UNDEFINED.search(said):
             command = (*command, runtime(self._toolchain, self._target))
             said = self._run.attempt(command)
-        if said is not None:
+        if said is not None and not (_OVERFLOW.search(said) and not roomy):
             raise self._run.failure(command, said)
+        return said is None
