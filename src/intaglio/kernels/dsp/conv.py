@@ -17,7 +17,7 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.conv import Geometry
-from intaglio.kernels.dsp.dense import CHANNELS, pack_dense
+from intaglio.kernels.dsp.dense import CHANNELS, dense_scales, pack_dense
 from intaglio.kernels.dsp.gather import paired
 from intaglio.kernels.dsp.scaling import Scales, scales_of
 from intaglio.kernels.dsp.sums import sum_record
@@ -88,8 +88,12 @@ def product_of(
         records.append(np.concatenate([own, np.zeros((-len(part) % (CHANNELS if single else 2), own.shape[1]), own.dtype)]))
     pack = pack_dense if single else pack_weights
     w = job.packed(np.concatenate([pack(pairs[part], joined) for part in split]), "w", DType.I8)
-    scale = job.packed(np.concatenate(records).reshape(-1), "scale", DType.I32)
     variant = f"{'joined' if joined else 'apart'}_{scales.variant}"
+    kept = np.concatenate(records)
+    if single:
+        how, kept = dense_scales(kept)
+        variant = f"{how}_{variant}"
+    scale = job.packed(kept.reshape(-1), "scale", DType.I32)
     return Product(w, scale, pairs.shape[1], len(runs) // groups, variant)
 
 
@@ -247,14 +251,7 @@ def matrix(
         return None
     y = job.writes()
     if rows == 1:
-        column = job.scratch(2 * product.pairs, "column", DType.I16)
-        k.call(f"gather1_{x.dtype.value}", Place(x, idx(0)), 0, 1, depth, Place(column, idx(0)))
-        k.call(
-            f"dense_{product.variant}", Place(product.w, idx(0)), Place(product.scale, idx(0)), Place(column, idx(0)),
-            product.pairs, outs, Place(y, idx(0)),
-        )  # fmt: skip
-        about = f"{stem}, {depth} -> {outs}, {x.dtype.value}\nweights packed [channel / 4][pair / 2][2][2][2][2]"
-        return job.done(f"{stem}_{depth}_{outs}", about, f"dense_dsp({product.variant})")
+        return _single(job, x, y, product, depth, stem)
     columns = job.scratch(2 * min(widths(job)[0], max(rows, 1)) * product.pairs, "columns", DType.I16)
 
     def tile(first: Expr, columns_: int) -> None:
@@ -269,6 +266,20 @@ def matrix(
     packed = "rows as columns of pairs, weights packed [channel / 2][pair][2][2]"
     about = f"{stem} of {rows} rows, {depth} -> {outs}, {x.dtype.value}\n{packed}"
     return job.done(f"{stem}_{depth}_{outs}", about, f"{stem}_dsp({product.variant})")
+
+
+def _single(job: Job, x: Buffer, y: Buffer, product: Product, depth: int, stem: str) -> Lowered:
+    """One row: bytes as they are where they fill whole steps, else as a column of pairs."""
+    k, kind = job.k, x.dtype.value
+    column = x
+    if depth != 2 * product.pairs:
+        column = job.scratch(2 * product.pairs, "column", DType.I16)
+        k.call(f"gather1_{kind}", Place(x, idx(0)), 0, 1, depth, Place(column, idx(0)))
+    variant = f"{kind if column is x else 'column'}_{product.variant}"
+    places = [Place(buffer, idx(0)) for buffer in (product.w, product.scale, column)]
+    k.call(f"dense_{variant}", *places, product.pairs, product.outs, Place(y, idx(0)))
+    about = f"{stem}, {depth} -> {product.outs}, {kind}\nweights packed [channel / 4][pair / 2][2][2][2][2]"
+    return job.done(f"{stem}_{depth}_{product.outs}", about, f"dense_dsp({variant})")
 
 
 @lowering(QMatMul, fast=True)

@@ -90,6 +90,7 @@ IG_INLINE void ig_put_word(void *p, int32_t bits)
 
 
 def _edge(columns: int, kind: str) -> Routine:
+    take = "sxtb16" if kind == "i8" else "uxtb16"
     text = f"""\
 /* A window that may reach over the border, as pairs in one of {columns} column(s).
  * A run is a row of the window (`joint`) or a pixel. */
@@ -97,6 +98,7 @@ IG_ROUTINE void ig_edge{columns}_{kind}(const {_C_TYPES[kind]} *x, ptrdiff_t top
     ptrdiff_t channels, ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t down, ptrdiff_t across, ptrdiff_t depth, ptrdiff_t joint,
     ptrdiff_t zero, int16_t *to)
 {{
+    const int32_t fill = (int32_t)(0x01010101u * (uint8_t)zero);
     const ptrdiff_t length = joint ? cols * depth : depth, whole = length - length % 4;
     for (ptrdiff_t i = 0; i < rows; i++) {{
         const ptrdiff_t h = top + i * down;
@@ -105,12 +107,17 @@ IG_ROUTINE void ig_edge{columns}_{kind}(const {_C_TYPES[kind]} *x, ptrdiff_t top
             const ptrdiff_t w = left + j * across;
             const int inside = h >= 0 && h < height && w >= 0 && w < width;
             const {_C_TYPES[kind]} *from = inside ? x + (h * width + w) * channels : x;
+            if (depth % 4 == 0) {{
+                for (ptrdiff_t c = 0; c < depth; c += 4, to += {4 * columns}) {{
+                    const int32_t four = inside ? ig_word(from + c) : fill;
+                    ig_put_word(to, ig_{take}(four));
+                    ig_put_word(to + {2 * columns}, ig_{take}_odd(four));
+                }}
+                continue;
+            }}
             for (ptrdiff_t c = 0; c < depth; c++, at++) {{
-                const int16_t value = inside ? from[c] : (int16_t)zero;
-                if (at < whole)
-                    to[{columns} * (at - at % 4 + 2 * (at % 2)) + at % 4 / 2] = value;
-                else
-                    to[{columns} * (at - at % 2) + at % 2] = value;
+                const ptrdiff_t quad = at % 4, place = at < whole ? at - quad + 2 * (quad % 2) : at - at % 2;
+                to[{columns} * place + (at < whole ? quad / 2 : at % 2)] = inside ? from[c] : (int16_t)zero;
             }}
             if (!joint || j + 1 == cols) {{
                 to += {2 * columns} * ((length + 1) / 2);
@@ -135,7 +142,7 @@ IG_ROUTINE void ig_edge{columns}_{kind}(const {_C_TYPES[kind]} *x, ptrdiff_t top
             for part in [run.reshape(-1)] if joint else list(run):
                 at = _put(to, columns, at, part)
 
-    return Routine(text, meaning, ("base",))
+    return Routine(text, meaning, ("base", "put", f"op_{take}", f"op_{take}_odd"))
 
 
 @family("gather4")
