@@ -25,6 +25,7 @@ from intaglio.memory import place
 from intaglio.memory.checker import check as check_memory
 from intaglio.package.archive import check_archive, write_archive
 from intaglio.package.deployment import Deployment, deployment_of, target_of
+from intaglio.package.figures import write_figures
 from intaglio.package.folder import check_output, fresh_folder, writing
 from intaglio.package.manifest import write_manifest
 from intaglio.package.selftest import write_selftest
@@ -173,6 +174,7 @@ def _package(
                     watch.note(f"{reason}: there is no self-test on the device")
                     firmware = build()
                 manifest = replace(manifest, firmware=firmware)
+                write_figures(folder, manifest, firmware)
         check_limits(graph.name, needs_of(manifest, manifest.firmware), deployment, floats=has_floats(graph))
         manifest.tools.update(tool_versions(toolchain))
         write_manifest(manifest, folder)

@@ -1,9 +1,11 @@
-"""NAME_vectors.h: the test vectors of `test/` as C arrays, for the self-test on a device.
+"""NAME_vectors.h: the test vectors of `test/` as C arrays, for the self-test on a device. For a network `kws`:
 
     #define KWS_VECTORS 1
     static const unsigned char kws_vector_in0[490] = { ... };     the bytes of the tensor
     static const unsigned char kws_vector_out0[12] = { ... };
     #define KWS_TOLERANCE_0 1e-04f                                absolute, for outputs of floats
+
+Where there are none, KWS_VECTORS is 0 and a comment says why.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
     error[does-not-fit]: `kws` needs 17,216 bytes of RAM, `--ram 16K` allows 16,384: 832 too many
       --> arena 16,512, inputs and outputs 502, stack 192, variables 10
 
-    hint: the arena is the largest part; ...
+    hint: the largest part is `arena`: ...
+
+The board's memories are limits, and so are `--ram` and `--flash`.
 """
 
 from __future__ import annotations
@@ -105,7 +107,8 @@ def _boards(needs: Needs, deployment: Deployment) -> str:
     ram, flash = sum(needs.ram.values()), sum(needs.flash.values())
     fitting = [b for b in all_boards().values() if b.ram_bytes >= ram and b.flash_bytes >= flash]
     names = [b.name for b in sorted(fitting, key=lambda b: b.core != board.core)]
-    return f"; boards with that much: {', '.join(f'`{n}`' for n in names[:4])}" if names else "; no board of `intaglio boards` has it"
+    told = ", ".join(f"`{n}`" for n in names[:4])
+    return f"; boards with that much: {told}" if names else "; no board of `intaglio boards` has that much"
 
 
 def _check_weights_place(name: str, weights: int, code: int, deployment: Deployment) -> None:
