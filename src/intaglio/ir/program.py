@@ -79,3 +79,4 @@ class Program(Generic[K]):
     arena_bytes: int = 0
     lower_bound_bytes: int = 0
     in_place: dict[str, str] = field(default_factory=dict)  # output value -> input value whose memory it takes over
+    slots: dict[tuple[str, int], int] = field(default_factory=dict)  # input or output n -> room for it in the arena

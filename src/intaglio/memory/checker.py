@@ -20,6 +20,13 @@ def check(program: Program[K]) -> None:
         if node.using == "view" and node.inputs[0] is not None:
             renamed[node.output] = renamed.get(node.inputs[0], node.inputs[0])
     state = [(s.input.address.offset, s.input.type.bytes) for s in program.graph.states if s.input.address is not None]
+    for n, value in enumerate(program.graph.inputs):
+        if (offset := program.slots.get(("input", n))) is not None:
+            _inside(program, offset, value.type.bytes, f"input `{value.name}`")
+            _clear_of_state(state, offset, value.type.bytes, f"input `{value.name}`")
+            _overwrite(owner, offset, value.type.bytes)
+            owner[value] = (offset, value.type.bytes)
+    fed = set(owner)
     for index, layer in enumerate(program.layers):
         scratch = sum(a.bytes for a in layer.arguments if isinstance(a, ScratchArg))
         if scratch:
@@ -28,26 +35,48 @@ def check(program: Program[K]) -> None:
             _overwrite(owner, layer.scratch_offset, scratch)
         for value in layer.node.operands():
             root = renamed.get(value, value)
-            if not root.is_const and _in_arena(root) and root.type.bytes and root not in owner:
+            if not root.is_const and (root in fed or _has_room(program, root)) and root.type.bytes and root not in owner:
                 raise OurFault("bad-plan", f"layer {index} `{layer.name}` reads `{value.name}`, whose memory was given away")
         reads = [renamed.get(v, v) for v in layer.node.operands()]
         for out in layer.node.outputs:
-            if not _in_arena(out) or not out.type.bytes:
+            at = _room(program, out)
+            if at is None or not out.type.bytes:
                 continue
-            assert out.address is not None
-            _inside(program, out.address.offset, out.type.bytes, f"`{out.name}`")
-            _clear_of_state(state, out.address.offset, out.type.bytes, f"`{out.name}`")
-            shared = [r for r in reads if r in owner and _meet(owner[r], (out.address.offset, out.type.bytes))]
-            same = all(owner[r] == (out.address.offset, out.type.bytes) for r in shared)
+            place = (at, out.type.bytes)
+            _inside(program, *place, f"`{out.name}`")
+            _clear_of_state(state, *place, f"`{out.name}`")
+            shared = [r for r in reads if r in owner and _meet(owner[r], place)]
+            same = all(owner[r] == place for r in shared)
             if shared and not (layer.kernel.in_place and same and _allowed(layer, shared, renamed)):
                 raise OurFault("bad-plan", f"layer {index} `{layer.name}` writes over what it reads: `{shared[0].name}`")
-            if scratch and _meet((layer.scratch_offset, scratch), (out.address.offset, out.type.bytes)):
+            if scratch and _meet((layer.scratch_offset, scratch), place):
                 raise OurFault("bad-plan", f"layer {index} `{layer.name}`: scratch and output overlap")
-            _overwrite(owner, out.address.offset, out.type.bytes)
-            owner[out] = (out.address.offset, out.type.bytes)
+            _overwrite(owner, *place)
+            owner[out] = place
+    _check_outputs(program, owner, renamed, fed)
     for following in [renamed.get(s.output, s.output) for s in program.graph.states]:
-        if not following.is_const and _in_arena(following) and following.type.bytes and following not in owner:
+        if not following.is_const and _has_room(program, following) and following.type.bytes and following not in owner:
             raise OurFault("bad-plan", f"the next state `{following.name}` is overwritten before the run ends")
+
+
+def _check_outputs(program: Program[K], owner: dict[Value, tuple[int, int]], renamed: dict[Value, Value], fed: set[Value]) -> None:
+    """What becomes an output is still there at the end; no output with room in the arena lies on another, or on what is copied."""
+    roots = [renamed.get(v, v) for v in program.graph.outputs]
+    for value, root in zip(program.graph.outputs, roots, strict=True):
+        if not root.is_const and (root in fed or _has_room(program, root)) and root.type.bytes and root not in owner:
+            raise OurFault("bad-plan", f"the output `{value.name}` is overwritten before the run ends")
+    places = [
+        (program.slots[("output", n)], v.type.bytes) if ("output", n) in program.slots else None
+        for n, v in enumerate(program.graph.outputs)
+    ]
+    for n, place in enumerate(places):
+        if place is None:
+            continue
+        name = program.graph.outputs[n].name
+        _inside(program, *place, f"output `{name}`")
+        others = [p for m, p in enumerate(places) if m != n and p is not None] + [owner[r] for r in roots if r in owner]
+        if any(_meet(place, other) for other in others if other != place):
+            raise OurFault("bad-plan", f"the output `{name}` shares memory with another")
 
 
 def _allowed(layer: Layer[K], shared: list[Value], renamed: dict[Value, Value]) -> bool:
@@ -58,8 +87,17 @@ def _allowed(layer: Layer[K], shared: list[Value], renamed: dict[Value, Value]) 
     return isinstance(argument, ValueArg) and all(v is renamed.get(argument.value, argument.value) for v in shared)
 
 
-def _in_arena(value: Value) -> bool:
-    return value.address is not None and value.address.region == "arena"
+def _room(program: Program[K], value: Value) -> int | None:
+    """Where in the arena a value lies: its own address, or the room that an output has there."""
+    if value.address is None:
+        return None
+    if value.address.region == "output":
+        return program.slots.get(("output", value.address.offset))
+    return value.address.offset if value.address.region == "arena" else None
+
+
+def _has_room(program: Program[K], value: Value) -> bool:
+    return _room(program, value) is not None
 
 
 def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:

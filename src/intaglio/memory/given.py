@@ -2,8 +2,8 @@
 
     h: f32[1,8] @arena+64 = relu(x) using chain       the arena, where the person who edited it wants `h`
 
-Only working memory of layers has no line in the text; it is put into what is free. A value without an address, or a file that
-was written before the memory stage, means that everything is planned anew.
+Working memory of layers, and room for inputs and outputs, have no line in the text; they are put into what is free. A value
+without an address, or a file that was written before the memory stage, means that everything is planned anew.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from intaglio.targets import Target
 HINT = "delete the addresses (`@arena+...`) to have them planned anew"
 
 
-def keep_given(program: Program[K], target: Target) -> bool:
+def keep_given(program: Program[K], target: Target, *, slots: bool = False) -> bool:
     """False when there is no complete set of addresses. Raises ModelError when there is one that cannot work."""
     graph = program.graph
     values = [*graph.inputs, *(out for node in graph.nodes for out in node.outputs)]
     if graph.stage != "memory" or not all(v.address is not None for v in values):
         return False
-    storage = find_storage(program, target.alignment, in_place=False)
+    storage = find_storage(program, target.alignment, in_place=False, slots=slots)
     _in_their_regions(program, storage, target.alignment)
     _place_scratch(program, storage, target.alignment)
     tops = [b.offset + b.bytes for b in storage.buffers]
     program.arena_bytes = align(max([storage.state_bytes, *tops]), target.alignment)
-    program.lower_bound_bytes = storage.state_bytes + lower_bound(find_storage(program, target.alignment).buffers, target.alignment)
+    program.lower_bound_bytes = storage.state_bytes + lower_bound(
+        find_storage(program, target.alignment, slots=slots).buffers, target.alignment
+    )
     program.in_place = _shared(program)
     try:
         check(program)
@@ -46,7 +48,7 @@ def _in_their_regions(program: Program[K], storage: Storage, alignment: int) -> 
         if value.address != Address(region, at):
             raise _fault(program, value, f"it lives at `{Address(region, at)}`")
     for buffer in storage.buffers:
-        if buffer.scratch_of >= 0:
+        if not buffer.values:
             continue
         first = buffer.values[0]
         for value in buffer.values:
@@ -69,7 +71,7 @@ def _in_their_regions(program: Program[K], storage: Storage, alignment: int) -> 
 
 def _place_scratch(program: Program[K], storage: Storage, alignment: int) -> None:
     for buffer in storage.buffers:
-        if buffer.scratch_of < 0:
+        if buffer.values:
             continue
         at = storage.state_bytes
         alive = [b for b in storage.buffers if b.offset >= 0 and b.meets(buffer)]
@@ -77,7 +79,11 @@ def _place_scratch(program: Program[K], storage: Storage, alignment: int) -> Non
             if low - at >= buffer.bytes:
                 break
             at = max(at, align(high, alignment))
-        buffer.offset = program.layers[buffer.scratch_of].scratch_offset = at
+        buffer.offset = at
+        if buffer.slot is not None:
+            program.slots[buffer.slot] = at
+        else:
+            program.layers[buffer.scratch_of].scratch_offset = at
 
 
 def _shared(program: Program[K]) -> dict[str, str]:

@@ -22,6 +22,7 @@ class Buffer:
     last: int
     values: list[Value] = field(default_factory=list)
     scratch_of: int = -1  # the layer whose scratch this is
+    slot: tuple[str, int] | None = None  # which input or output has room here, if the caller wants it in the arena
     offset: int = -1
 
     def meets(self, other: Buffer) -> bool:
@@ -38,7 +39,8 @@ class Storage:
     in_place: dict[str, str]
 
 
-def find_storage(program: Program[K], alignment: int, *, in_place: bool = True) -> Storage:
+def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, slots: bool = False) -> Storage:
+    """`slots`: the arena has room for inputs and outputs too, for as long as they are needed."""
     graph = program.graph
     roots = storage_roots(graph)
     outside: dict[Value, tuple[str, int]] = {}
@@ -78,7 +80,27 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True) 
             home[root].values.append(view)
         elif root in outside:
             outside[view] = outside[root]
-    return Storage([b for b in [*buffers.values(), *scratch] if b.bytes], outside, state_bytes, took)
+    room = _slots(program, outside, roots, last_read) if slots else []
+    return Storage([b for b in [*buffers.values(), *scratch, *room] if b.bytes], outside, state_bytes, took)
+
+
+def _slots(
+    program: Program[K], outside: dict[Value, tuple[str, int]], roots: dict[Value, Value], last_read: dict[Value, int]
+) -> list[Buffer]:
+    """Room for inputs until they are read for the last time, and for outputs since they are written."""
+    graph, end = program.graph, len(program.layers)
+    kept = {roots.get(v, v) for v in [*graph.outputs, *(s.output for s in graph.states)]}
+    written = {out: n for n, layer in enumerate(program.layers) for out in layer.node.outputs}
+    found = []
+    for n, value in enumerate(graph.inputs):
+        if outside.get(value) == ("input", n):
+            last = end if value in kept else last_read.get(value, 0)
+            found.append(Buffer(f"{value.name}_input", value.type.bytes, 0, last, slot=("input", n)))
+    for n, value in enumerate(graph.outputs):
+        root = roots.get(value, value)
+        first = written.get(root, end) if outside.get(root) == ("output", n) else end
+        found.append(Buffer(f"{value.name}_output", value.type.bytes, first, end, slot=("output", n)))
+    return found
 
 
 def align(size: int, alignment: int) -> int:

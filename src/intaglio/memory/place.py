@@ -15,16 +15,19 @@ from intaglio.memory.planner import lower_bound, place_buffers
 from intaglio.targets import Target
 
 
-def place(program: Program[K], target: Target) -> None:
-    """Addresses for everything; those of an edited IR file are kept if they can work."""
-    if keep_given(program, target):
+def place(program: Program[K], target: Target, *, slots: bool = False) -> None:
+    """Addresses for everything; those of an edited IR file are kept if they can work. `slots`: the arena has room for inputs and
+    outputs too."""
+    if keep_given(program, target, slots=slots):
         return
-    storage = find_storage(program, target.alignment)
+    storage = find_storage(program, target.alignment, slots=slots)
     top = place_buffers(storage.buffers, target.alignment)
     base = storage.state_bytes
     for buffer in storage.buffers:
         if buffer.scratch_of >= 0:
             program.layers[buffer.scratch_of].scratch_offset = base + buffer.offset
+        if buffer.slot is not None:
+            program.slots[buffer.slot] = base + buffer.offset
         for value in buffer.values:
             value.address = Address("arena", base + buffer.offset)
     for value, (region, at) in storage.outside.items():
