@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.types import DType, Layout, TensorType
@@ -56,6 +56,22 @@ class LayerView:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelView:
+    """One network of a firmware, as its application sees it."""
+
+    name: str
+    NAME: str
+    inputs: tuple[TensorView, ...]
+    outputs: tuple[TensorView, ...]
+    static_arena: bool
+    arena_bytes: int
+    alignment: int
+    state_bytes: int
+    weights_section: str
+    weights_address: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     name: str
     NAME: str
@@ -90,6 +106,16 @@ class Project:
     def fallible(self) -> bool:
         return any(call.fallible for block in self.blocks for call in block.calls)
 
+    @property
+    def models(self) -> tuple[ModelView, ...]:
+        """Firmware may have several; that of a package has one."""
+        return (ModelView(**{f.name: getattr(self, f.name) for f in fields(ModelView)}),)
+
+    def variables(self) -> dict[str, object]:
+        """What a template can name."""
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**own, "fallible": self.fallible, "models": self.models}
+
 
 def api_inputs(graph: Graph) -> list[Value]:
     """The inputs that a caller gives; states are fed by the step before."""
@@ -119,8 +145,8 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
         triple=target.triple,
         fpu=target.fpu,
         board=deployment.board,
-        inputs=_views([v.name for v in inputs], [v.type for v in inputs], [v.origin for v in inputs]),
-        outputs=_views(output_fields(graph), [v.type for v in graph.outputs], origins),
+        inputs=tensor_views([v.name for v in inputs], [v.type for v in inputs], [v.origin for v in inputs]),
+        outputs=tensor_views(output_fields(graph), [v.type for v in graph.outputs], origins),
         static_arena=deployment.static_arena,
         arena_bytes=program.arena_bytes,
         alignment=target.alignment,
@@ -142,7 +168,7 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
     )
 
 
-def _views(fields: list[str], types: list[TensorType], origins: list[str]) -> tuple[TensorView, ...]:
+def tensor_views(fields: list[str], types: list[TensorType], origins: list[str]) -> tuple[TensorView, ...]:
     macros = unique_macros(fields)
     return tuple(_view(f, m, t, o) for f, m, t, o in zip(fields, macros, types, origins, strict=True))
 

@@ -2,8 +2,8 @@
 
 A template is a folder. `NAME` in a path becomes the model's name; a file that ends in `.j2` is rendered with jinja2
 (its variables are the fields of `project.Project`) and left out when it comes out empty, any other is copied. Shipped ones
-share the network itself, in `_network`: what is not in their own folder comes from there. Templates come from users: they
-run in jinja's sandbox, and a mistake is reported with file and line.
+share the network itself (`_network`) and what is around it on a device (`_firmware`): what is not in their own folder comes
+from there. Templates come from users: they run in jinja's sandbox, and a mistake is reported with file and line.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import shutil
 import traceback
 from collections.abc import Callable
-from dataclasses import fields
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -24,6 +23,7 @@ from intaglio.errors import UserError, quoted
 from intaglio.package.folder import fresh_folder, writing
 from intaglio.package.project import Project
 
+SHARED = {"posix": ("_network",), "baremetal": ("_network", "_firmware"), "_combined": ("_firmware",)}
 REQUIRED = ("include/NAME.h.j2", "src/NAME.c.j2")
 
 
@@ -35,10 +35,10 @@ def template_names() -> list[str]:
 
 
 def shipped_template(name: str) -> Folders:
-    if name not in template_names():
+    if name not in SHARED:
         known = ", ".join(f"`{n}`" for n in template_names())
         raise UserError("unknown-template", f"there is no template {quoted(name)}", hint=f"known templates: {known}")
-    return (_shipped() / name, _shipped() / "_network")
+    return tuple(_shipped() / folder for folder in (name, *SHARED[name]))
 
 
 def _files(folders: Folders) -> dict[str, Path]:
@@ -76,14 +76,17 @@ def render_template(folders: Folders, project: Project, output: Path) -> None:
         if required not in files:
             hint = "`intaglio template export posix DIR` writes a complete one"
             raise UserError("template", f"the template {quoted(str(template), 200)} has no `{required}`", hint=hint)
+    render_files(folders, project.name, project.variables(), output)
+
+
+def render_files(folders: Folders, name: str, variables: dict[str, object], output: Path) -> None:
     environment = _environment(folders)
-    variables = {f.name: getattr(project, f.name) for f in fields(project)} | {"fallible": project.fallible}
-    for relative, path in files.items():
-        target = output / relative.replace("NAME", project.name).removesuffix(".j2")
+    for relative, path in _files(folders).items():
+        target = output / relative.replace("NAME", name).removesuffix(".j2")
         target.parent.mkdir(parents=True, exist_ok=True)
         if not relative.endswith(".j2"):
             shutil.copyfile(path, target)
-        elif text := _render(environment, template, relative, variables):
+        elif text := _render(environment, folders[0], relative, variables):
             target.write_text(text, encoding="utf-8")
 
 

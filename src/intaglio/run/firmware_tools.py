@@ -55,8 +55,8 @@ def compile_flags(toolchain: Toolchain, target: Target) -> tuple[str, ...]:
 
 def link_command(toolchain: Toolchain, target: Target, script: str) -> tuple[str, ...]:
     if toolchain.kind == "gcc":
-        return (*toolchain.linker, *target.flags, "-nostdlib", "-static", f"-Wl,-T,{script}", "-Wl,--gc-sections,--build-id=none")
-    return (*toolchain.linker, "-T", script, "--gc-sections", "--build-id=none")
+        return (*toolchain.linker, *target.flags, "-nostdlib", "-static", f"-Wl,-T,{script}", "-Wl,--gc-sections,--nmagic,--build-id=none")
+    return (*toolchain.linker, "-T", script, "--gc-sections", "--nmagic", "--build-id=none")
 
 
 def runtime(toolchain: Toolchain, target: Target) -> str:
