@@ -177,6 +177,20 @@ def profile(
 
 
 @app.command()
+def link(
+    packages: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Packages for one board, with `--arena caller`.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The firmware project to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a project that is there.")] = False,
+    cc: CcOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Put several networks into one firmware, with one arena for all."""
+    from intaglio.cli.linking import link_words
+
+    link_words(packages, output, cc, force, json)
+
+
+@app.command()
 def view(
     model: Annotated[Path, typer.Argument(metavar="FILE.ig", help="An IR file (or a model).")],
     output: Annotated[Optional[Path], typer.Option("--output", "-o", help="Default: beside it, with .onnx.")] = None,

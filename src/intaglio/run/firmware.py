@@ -64,6 +64,22 @@ def build_package(
     return _info(manifest, board, sizes_of(elf), depth)
 
 
+def build_combined(
+    folder: Path, name: str, models: list[str], target: Target, toolchain: Toolchain, options: BuildOptions
+) -> tuple[Sizes, int | None]:
+    """The ELF of several networks: its sizes, and the deepest stack of one inference."""
+    (folder / "bin").mkdir()
+    elf = folder / "bin" / f"{name}.elf"
+    with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
+        build = _Build(folder, name, target, toolchain, options, Path(objects))
+        if not build.link(elf):
+            build.link(elf, roomy=True)
+        frames = read_frames(Path(objects))
+        depths = [stack_bytes(elf, frames, f"{model}_app_run") for model in models]
+    bounded = [depth for depth in depths if depth is not None]
+    return sizes_of(elf), max(bounded) if len(bounded) == len(depths) else None
+
+
 def _info(manifest: Manifest, board: Board, sizes: Sizes, depth: int | None) -> FirmwareInfo:
     memory = manifest.memory
     io_bytes = sum(max(info.bytes, 1) for info in (*manifest.inputs, *manifest.outputs))
@@ -104,8 +120,10 @@ class _Build:
         self._target, self._toolchain = target, toolchain
         self._script = f"firmware/{name}.ld"
         self._run = Runner(self._folder, toolchain, options)
-        flags = (*compile_flags(toolchain, target), "-Iinclude", "-Isrc", "-Ifirmware", *options.cflags)
-        library = sources_in(self._folder / "src")
+        folders = [self._folder / "src", *sorted(p for p in (self._folder / "src").iterdir() if p.is_dir())]
+        own = ("-Iinclude", "-Ifirmware", *(f"-I{f.relative_to(self._folder).as_posix()}" for f in folders))
+        flags = (*compile_flags(toolchain, target), *own, *options.cflags)
+        library = [source for folder in folders for source in sources_in(folder)]
         around = [*sources_in(self._folder / "firmware"), *sources_in(self._folder / "firmware" / "libc")]
         self._run.total = len(library) + len(around)
 

@@ -1,0 +1,118 @@
+"""Several packages as one firmware project: their sources side by side, one application, one arena.
+
+out/
+  include/        kws.h, vad.h, ...
+  src/kws/        as in the package
+  src/vad/
+  firmware/       start-up code, linker script, main.c with the shared arena
+
+A network with state keeps an arena of its own, since the state is at its start.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from intaglio.errors import UserError, quoted
+from intaglio.package.c_text import is_identifier
+from intaglio.package.manifest import Manifest, read_manifest
+from intaglio.package.project import ModelView, tensor_views
+from intaglio.package.template import render_files, shipped_template
+from intaglio.targets.board import Board
+from intaglio.targets.target import Target, find_target
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """What its templates see."""
+
+    name: str
+    version: str
+    target: str
+    target_about: str
+    arch: str
+    fpu: str
+    flags: tuple[str, ...]
+    board: Board
+    models: tuple[ModelView, ...]
+
+
+def read_packages(folders: list[Path]) -> list[Manifest]:
+    """Manifests of packages that can be one firmware."""
+    if len(folders) < 2:
+        raise UserError("bad-option", "one package is a firmware already", hint="give two packages or more")
+    manifests = [read_manifest(folder) for folder in folders]
+    first = manifests[0]
+    for folder, manifest in zip(folders, manifests, strict=True):
+        shown = quoted(str(folder), 200)
+        again = f"`intaglio compile {manifest.model.file} --name {manifest.name} ... --arena caller`"
+        if not find_target(manifest.target).bare or manifest.firmware is None:
+            hint = "compile it with `--board` (and without `--stop-after`)"
+            raise UserError("cannot-combine", f"{shown} is no firmware: it is for `{manifest.target}`", hint=hint)
+        if manifest.options.get("arena") != "caller":
+            hint = f"compile it again: {again}"
+            raise UserError("cannot-combine", f"{shown} has an arena of its own, which others cannot share", hint=hint)
+        if (manifest.target, _board(manifest)) != (first.target, _board(first)):
+            what = f"{shown} is for {_place(manifest)}, {quoted(str(folders[0]), 200)} for {_place(first)}"
+            raise UserError("cannot-combine", what, hint="compile both for one board")
+    names = [m.name.lower() for m in manifests]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            hint = "compile one of them again with another `--name`"
+            raise UserError("cannot-combine", f"two packages have the name `{manifests[index].name}`", hint=hint)
+    return manifests
+
+
+def write_combined(folders: list[Path], manifests: list[Manifest], target: Target, board: Board, name: str, output: Path) -> None:
+    for folder, manifest in zip(folders, manifests, strict=True):
+        pointers = shutil.ignore_patterns(f"{manifest.name}.h", f"{manifest.name}_device.h")  # to include/, from beside it
+        shutil.copytree(folder / "src", output / "src" / manifest.name, ignore=pointers)
+        (output / "include").mkdir(exist_ok=True)
+        for header in sorted((folder / "include").glob("*.h")):
+            shutil.copyfile(header, output / "include" / header.name)
+        if manifest.firmware is not None and manifest.firmware.weights_file is not None:
+            (output / "weights").mkdir(exist_ok=True)
+            shutil.copyfile(folder / manifest.firmware.weights_file, output / manifest.firmware.weights_file)
+    combined = Combined(
+        name, manifests[0].intaglio, target.name, target.description, target.arch, target.fpu, target.flags, board,
+        tuple(_view(manifest) for manifest in manifests),
+    )  # fmt: skip
+    variables = {f.name: getattr(combined, f.name) for f in fields(combined)}
+    render_files(shipped_template("_combined"), name, variables, output)
+
+
+def firmware_name(output: Path, manifests: list[Manifest]) -> str:
+    """After the folder, or `firmware` where that is no name in C or one of the networks'."""
+    name = output.name.replace("-", "_")
+    return name if is_identifier(name) and name not in {m.name for m in manifests} else "firmware"
+
+
+def _view(manifest: Manifest) -> ModelView:
+    memory, firmware = manifest.memory, manifest.firmware
+    assert firmware is not None
+    inputs, outputs = (
+        tensor_views([t.field for t in infos], [t.type for t in infos], [t.name for t in infos])
+        for infos in (manifest.inputs, manifest.outputs)
+    )
+    return ModelView(
+        name=manifest.name,
+        NAME=manifest.name.upper(),
+        inputs=inputs,
+        outputs=outputs,
+        static_arena=False,
+        arena_bytes=memory.arena_bytes,
+        alignment=memory.alignment,
+        state_bytes=memory.state_bytes,
+        weights_section=manifest.options.get("weights_section", ""),
+        weights_address=firmware.weights_address,
+    )
+
+
+def _board(manifest: Manifest) -> str:
+    return manifest.firmware.board if manifest.firmware is not None else ""
+
+
+def _place(manifest: Manifest) -> str:
+    return f"the board `{_board(manifest)}`" if _board(manifest) else f"`{manifest.target}` without a board"
