@@ -67,11 +67,15 @@ def board_of(name: str, text: str) -> Board:
     return Board(name=name, memories=memories, **table)
 
 
+# Large memories of QEMU's MPS2 with an M7 and of its MPS3, where they are not at the usual place.
+_QEMU_HAS = {"cortex-m7": (0x00000000, 0x60000000), "cortex-m55": (0x70000000, 0x71000000)}
+
+
 def generic_board(core: str, *, riscv: bool = False) -> Board:
     """For a core without a board: room enough that memory is no limit, at addresses that emulators have."""
-    flash = Memory("flash", "flash", 0x20000000 if riscv else 0x00000000, 16 << 20)
-    ram = Memory("ram", "ram", 0x80000000 if riscv else 0x20000000, 16 << 20)
-    return Board("", "no board in particular", core, 0.0, 0, (flash, ram))
+    flash, ram = (0x20000000, 0x80000000) if riscv else _QEMU_HAS.get(core, (0x00000000, 0x21000000))
+    memories = (Memory("flash", "flash", flash, 16 << 20), Memory("ram", "ram", ram, 16 << 20))
+    return Board("", "no board in particular", core, 0.0, 0, memories)
 
 
 def find_board(name: str) -> Board:

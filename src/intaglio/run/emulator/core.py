@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -10,9 +11,11 @@ import numpy as np
 from intaglio.errors import OurFault
 from intaglio.run.emulator.counting import Counts
 from intaglio.run.emulator.image import Image
+from intaglio.run.firmware import ROOM_BYTES
 from intaglio.targets.board import Board, Memory
 
 Stops = Mapping[int, Callable[[], None]]  # address of a function: what to do when it is called
+STACK_TOP = "__stack_top"
 PAINT = 0xA5A5A5A5
 PAINTED_BYTES = 1 << 18  # of the memory below the stack pointer, at most
 BOOT_BYTES = 1 << 30  # of code, before `main` is reached
@@ -61,7 +64,7 @@ class Stack:
         self._core = core
         self._top = core.stack_pointer()
         below = [end for end in core.image.ends if end <= self._top]
-        base = _memory_of(core.board, self._top - 1)
+        base = memory_of(core.board, self._top - 1)
         floor = max([base.address if base else 0, *(e for e in below if base is None or e >= base.address)])
         self._floor = max(-(-floor // 4) * 4, self._top - PAINTED_BYTES)
         size = (self._top - self._floor) // 4
@@ -73,5 +76,13 @@ class Stack:
         return 0 if not len(touched) else self._top - (self._floor + 4 * int(touched[0]))
 
 
-def _memory_of(board: Board, address: int) -> Memory | None:
+def roomy(board: Board, image: Image) -> Board:
+    """Firmware with the hook, or too large for its board, is linked as if memory were no limit: then there is as much."""
+    if memory_of(board, image.address(STACK_TOP) - 1):
+        return board
+    main = (board.main("flash"), board.main("ram"))
+    return replace(board, memories=tuple(replace(m, bytes=ROOM_BYTES) if m in main else m for m in board.memories))
+
+
+def memory_of(board: Board, address: int) -> Memory | None:
     return next((m for m in board.memories if m.address <= address < m.address + m.bytes), None)

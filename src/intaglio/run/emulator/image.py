@@ -38,13 +38,18 @@ class Image:
     symbols: dict[str, int]
     ends: tuple[int, ...]
 
-    def where(self, address: int) -> str:
-        """`conv_3+0x1a`, or the bare address where no function is known."""
+    def function(self, address: int) -> Function | None:
         at = bisect.bisect_right(self.functions, address, key=lambda f: f.address) - 1
         if at >= 0 and address < self.functions[at].address + max(self.functions[at].size_bytes, 2):
-            inside = address - self.functions[at].address
-            return self.functions[at].name + (f"+{inside:#x}" if inside else "")
-        return f"{address:#010x}"
+            return self.functions[at]
+        return None
+
+    def where(self, address: int) -> str:
+        """`conv_3+0x1a`, or the bare address where no function is known."""
+        found = self.function(address)
+        if found is None:
+            return f"{address:#010x}"
+        return found.name + (f"+{address - found.address:#x}" if address != found.address else "")
 
     def address(self, symbol: str) -> int:
         if symbol not in self.symbols:

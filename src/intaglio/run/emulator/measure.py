@@ -1,8 +1,8 @@
 """Instructions and cycles of firmware, in all and per layer.
 
 The total is counted on the firmware of the package. Layers are told apart by a second build, with the hook that is called
-after each of them: what runs between two calls belongs to the layer. Calling the hook is part of that, some ten instructions
-a layer; what comes after the last call (outputs and states that are copied) is in the total alone.
+after each of them: what runs between two calls belongs to the layer, but for the hook itself. Its call is part of that, some
+five instructions a layer; what comes before the first call and after the last (states that are copied) is in the total alone.
 """
 
 from __future__ import annotations
@@ -97,7 +97,13 @@ def _layer_counts(device: Device, inputs: list[Array], layers: int) -> list[Coun
         last = now
 
     device.run_into(inputs, _outputs(device.manifest), hear)
-    return found
+    return [_without_hook(device, counts) for counts in found]
+
+
+def _without_hook(device: Device, counts: Counts) -> Counts:
+    own = (f"{device.manifest.name}_hook", f"{device.manifest.name}_cycles")
+    inside = {block for block in counts.blocks if (f := device.core.image.function(block.address)) and f.name in own}
+    return Counts({b: t for b, t in counts.blocks.items() if b not in inside}, counts.flash_reads)
 
 
 def _outputs(manifest: Manifest) -> list[Array]:

@@ -16,18 +16,19 @@ from pathlib import Path
 import numpy as np
 
 from intaglio.errors import ToolError, UserError
-from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault
+from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault, memory_of
 from intaglio.run.emulator.counting import LEAST_ROWS, ROW, Block, Counts, Times
 from intaglio.run.emulator.gdb import Closed, Debugger
 from intaglio.run.emulator.image import Image
 from intaglio.run.emulator.native import compiled
 from intaglio.targets.board import Board
 
-MACHINES = {
-    "cortex-m3": "mps2-an385", "cortex-m4": "mps2-an386", "cortex-m7": "mps2-an500", "cortex-m33": "mps2-an505",
-    "cortex-m55": "mps3-an547",
+MACHINES = {  # its Cortex-M33 have no FPU
+    "cortex-m3": "mps2-an385", "cortex-m4": "mps2-an386", "cortex-m7": "mps2-an500", "cortex-m55": "mps3-an547",
 }  # fmt: skip
-SP, LR, PC = 13, 14, 15
+SP, LR, PC, XPSR = 13, 14, 15, 25
+THUMB = 1 << 24
+VECTOR_TABLE = 0xE000ED08  # the register that says where it is
 FAULTS = ("HardFault", "MemManage", "BusFault", "UsageFault", "SecureFault")  # from entry 3 of the vector table
 START_SECONDS = 30.0
 BYTES_PER_SECOND = 1 << 27  # of code, at least: what is slower does not come to an end
@@ -106,11 +107,14 @@ class QemuCore:
         words = [int.from_bytes(self.read(table + 4 * i, 4), "little") for i in range(8)]
         self._main = self.image.address("main")
         self._faults = {words[3 + i] & ~1: name for i, name in reversed(list(enumerate(FAULTS))) if words[3 + i] & ~1}
-        self._debugger.set_register(SP, words[0])
+        self.write(VECTOR_TABLE, table.to_bytes(4, "little"))
+        ram = self.board.main("ram")
+        self._debugger.set_register(SP, words[0] if memory_of(self.board, words[0] - 1) else ram.address + ram.bytes)
         self._debugger.set_register(PC, words[1] & ~1)
+        self._debugger.set_register(XPSR, THUMB)
         for address in {*self._faults, self._main}:
             self._debugger.stop_at(address)
-        for part in self.image.parts[:]:
+        for part in self.image.parts:
             if self.read(part.address, 4) != part.data[:4]:
                 self.write(part.address, part.data)  # flashed apart from the ELF file
         self._go(BOOT_BYTES, {})
@@ -213,7 +217,7 @@ class QemuCore:
 
 def need_qemu(core: str, machine: str) -> str:
     if not machine:
-        raise UserError("no-emulator", f"QEMU has no machine with a `{core}`", hint="`--emulator unicorn`")
+        raise UserError("no-emulator", f"QEMU has no machine with this `{core}`", hint="`--emulator unicorn`")
     program = shutil.which("qemu-system-arm")
     if program is None:
         hint = "install it (Debian: `apt install qemu-system-arm`)"

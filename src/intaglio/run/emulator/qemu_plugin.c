@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #ifndef PLUGIN_VERSION
-#define PLUGIN_VERSION 1 /* newer versions of QEMU refuse it, and are asked again with 2 and 4 */
+#define PLUGIN_VERSION 1 /* QEMU up to 8.1; newer ones refuse it, and are asked again with 2 and 4 */
 #endif
 
 typedef struct {
@@ -26,7 +26,12 @@ extern void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *, void (
 extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
 extern uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *);
 extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t index);
-extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
+extern uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
+#if PLUGIN_VERSION < 3
+extern const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *);
+#else
+extern size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *, void *to, size_t size);
+#endif
 
 __attribute__((visibility("default"))) int qemu_plugin_version = PLUGIN_VERSION;
 
@@ -45,14 +50,26 @@ static void on_run(unsigned core, void *user)
     last = row;
 }
 
+/* Not qemu_plugin_insn_size: before an instruction that crosses a page QEMU looks ahead, and counts what it saw. */
+static uint32_t thumb_size(const struct qemu_plugin_insn *insn)
+{
+    uint8_t half[2];
+#if PLUGIN_VERSION < 3
+    memcpy(half, qemu_plugin_insn_data(insn), 2);
+#else
+    (void)qemu_plugin_insn_data(insn, half, 2);
+#endif
+    return (half[1] >> 3) >= 0x1d ? 4 : 2;
+}
+
 static void on_translate(uint64_t id, struct qemu_plugin_tb *tb)
 {
-    uint32_t address = (uint32_t)qemu_plugin_tb_vaddr(tb), size = 0;
+    uint32_t address = (uint32_t)qemu_plugin_tb_vaddr(tb);
+    const struct qemu_plugin_insn *end = qemu_plugin_tb_get_insn(tb, qemu_plugin_tb_n_insns(tb) - 1);
+    uint32_t size = (uint32_t)qemu_plugin_insn_vaddr(end) - address + thumb_size(end);
     size_t i;
 
     (void)id;
-    for (i = 0; i < qemu_plugin_tb_n_insns(tb); i++)
-        size += (uint32_t)qemu_plugin_insn_size(qemu_plugin_tb_get_insn(tb, i));
     for (i = (address >> 1) % row_count; rows[i].size != 0; i = (i + 1) % row_count)
         if (rows[i].address == address && rows[i].size == size)
             break;

@@ -10,7 +10,7 @@ import ctypes
 from typing import Any
 
 from intaglio.errors import OurFault, ToolError
-from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault, reach
+from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault, reach, roomy
 from intaglio.run.emulator.counting import OUT_OF_BYTES, Counts, NativeCounter, PythonCounter, native_library
 from intaglio.run.emulator.image import Image
 from intaglio.targets.board import Board
@@ -26,7 +26,7 @@ class UnicornCore:
     def __init__(self, image: Image, board: Board, core: str, *, count_flash_reads: bool = False, native: bool = True) -> None:
         unicorn = need_unicorn()
         self.about = f"Unicorn {unicorn.__version__}"
-        self.image, self.board = image, board
+        self.image, self.board = image, roomy(board, image)
         self._unicorn = unicorn
         self._trouble: OurFault | None = None
         self._engine = _engine(unicorn, image, core)
