@@ -42,9 +42,10 @@ class ConstantArg:
 
 @dataclass(frozen=True, slots=True)
 class ScratchArg:
-    """Working memory of this layer only, in the arena."""
+    """Working memory of this layer only, in the arena; `at` is where this piece of it starts."""
 
     bytes: int
+    at: int = 0
 
 
 Argument = ValueArg | ConstantArg | ScratchArg
@@ -60,6 +61,10 @@ class Layer(Generic[K]):
     arguments: tuple[Argument, ...]
     macs: int
     scratch_offset: int = -1  # set by the memory stage when there is a ScratchArg
+
+    @property
+    def scratch_bytes(self) -> int:
+        return max((a.at + a.bytes for a in self.arguments if isinstance(a, ScratchArg)), default=0)
 
 
 @dataclass(slots=True)

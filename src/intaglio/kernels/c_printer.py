@@ -165,6 +165,8 @@ class Printer:
         if name == "not":
             return f"!{self.expr(args[0], 14)}", 14
         kind = args[0].type.kind
+        if name == "fma":
+            return f"__builtin_fmaf({', '.join(self.expr(a) for a in args)})", 20
         if name in _INFIX and self._plain(name, kind):
             sign, level = _INFIX[name]
             left, right = self.expr(args[0], level), self.expr(args[1], level + 1)

@@ -24,7 +24,7 @@ def _round_away(k: Builder, value: Expr) -> Expr:
     away = select(
         value.compare("lt", Num(0.0, value.type)), Op("sub", (value, half), value.type), Op("add", (value, half), value.type)
     )
-    return cast(Op("fn_trunc", (away,), value.type), I32)
+    return cast(away, I32)  # towards zero
 
 
 def _clip(value: Expr, low: int, high: int) -> Expr:

@@ -126,7 +126,7 @@ class _Machine:
                     )
                     self.memory[stmt.to][to : to + stmt.count] = self.memory[stmt.source][source : source + stmt.count]
                 case Call():
-                    args = [self.place(a) if isinstance(a, Place) else self.index(a) for a in stmt.args]
+                    args = [self.place(a) if isinstance(a, Place) else np.asarray(self.eval(a))[()] for a in stmt.args]
                     find_routine(stmt.name).meaning(*args)
                 case Fail():
                     raise _Failed(stmt.code)
@@ -178,6 +178,8 @@ class _Machine:
             return np.resize(np.asarray(args[0], numpy_type(to)), to.lanes)
         if name in MEANING:
             return MEANING[name](*args)
+        if name == "fma":
+            return MEANING["vfma"](*[np.asarray(a) for a in args])[()]
         if name == "cast":
             return _cast(args[0], op.args[0].type, to)
         if name in _COMPARE:

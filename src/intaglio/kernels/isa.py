@@ -93,6 +93,8 @@ class Isa:
     prelude: str
     integers: Integers = NO_INTEGERS
     narrow: Mapping[str, str] = field(default_factory=dict)  # functions that load i8 and f16 as f32
+    dsp: bool = False  # pairs of 16-bit numbers in general registers: `kernels/dsp`
+    fused: bool = False  # one lane: a * b + c is one instruction
 
     def with_integers(self, integers: Integers, name: str = "") -> Isa:
         return replace(self, name=name or self.name, integers=integers, table={**self.table, **(integers.table or {})})
@@ -361,11 +363,13 @@ SSE2 = replace(
 
 SCALAR = Isa("scalar", 1, "float", "int32_t", "int", "", "", {}, "")
 
-DSP = replace(SCALAR, name="dsp")  # Cortex-M4 and later: `kernels/dsp`
+DSP = replace(SCALAR, name="dsp", dsp=True)  # Cortex-M4 and later
 
 _ALL = (
     SCALAR,
+    replace(SCALAR, name="scalar_fpu", fused=True),
     DSP,
+    replace(DSP, name="dsp_fpu", fused=True),
     AVX2.with_integers(AVX2_INTEGERS),
     AVX2.with_integers(AVX2_VNNI_INTEGERS, "avx2_vnni"),
     VEC4,

@@ -73,6 +73,8 @@ class Lanes:
         """a * b + c, rounded once where the hardware does."""
         if self.vector:
             return Op("vfma", (a, b, c), self.type)
+        if self.isa.fused and self.kind == "f32":
+            return Op("fma", (a, b, c), self.type)
         return Op("add", (Op("mul", (a, b), self.type), c), self.type)
 
     def lowest(self, a: Expr, b: Expr) -> Expr:

@@ -17,6 +17,8 @@ from intaglio.kernels.registry import LOWERINGS, Job, Lowered, Packed, Scratch
 from intaglio.ops import Reshape
 from intaglio.targets import Target
 
+SCRATCH_STEP = 16
+
 
 def lower(graph: Graph, target: Target) -> Program:
     """Choose and build a kernel for each node, and note the choice on it (`using`). Views need none."""
@@ -103,6 +105,18 @@ def lower_node(node: Node, target: Target) -> Lowered:
     )
 
 
+def _apart(arguments: list[Argument]) -> tuple[Argument, ...]:
+    """Pieces of working memory one after the other."""
+    out: list[Argument] = []
+    end = 0
+    for argument in arguments:
+        if isinstance(argument, ScratchArg):
+            argument = ScratchArg(argument.bytes, -(-end // SCRATCH_STEP) * SCRATCH_STEP)
+            end = argument.at + argument.bytes
+        out.append(argument)
+    return tuple(out)
+
+
 class _Build:
     def __init__(self, graph: Graph, target: Target) -> None:
         self.graph, self.target = graph, target
@@ -119,7 +133,7 @@ class _Build:
         node.using = lowered.using
         kernel = self._shared(lowered.kernel)
         kernel.used_by.append(node.source or node.output.name)
-        arguments = tuple(self._argument(a, node) for a in lowered.arguments)
+        arguments = _apart([self._argument(a, node) for a in lowered.arguments])
         types = [None if v is None else v.type for v in node.inputs]
         self.layers.append(Layer(node.output.name, node, kernel, arguments, node.op.macs(types, node.output.type)))
 

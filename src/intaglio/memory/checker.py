@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Value
-from intaglio.ir.program import K, Layer, Program, ScratchArg, ValueArg
+from intaglio.ir.program import K, Layer, Program, ValueArg
 
 
 def check(program: Program[K]) -> None:
@@ -28,7 +28,7 @@ def check(program: Program[K]) -> None:
             owner[value] = (offset, value.type.bytes)
     fed = set(owner)
     for index, layer in enumerate(program.layers):
-        scratch = sum(a.bytes for a in layer.arguments if isinstance(a, ScratchArg))
+        scratch = layer.scratch_bytes
         if scratch:
             _inside(program, layer.scratch_offset, scratch, f"scratch of layer {layer.name}")
             _clear_of_state(state, layer.scratch_offset, scratch, f"scratch of layer {layer.name}")

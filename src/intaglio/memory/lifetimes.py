@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from intaglio.ir.graph import Value
-from intaglio.ir.program import K, Layer, Program, ScratchArg, ValueArg
+from intaglio.ir.program import K, Layer, Program, ValueArg
 from intaglio.ir.views import storage_roots
 
 
@@ -60,9 +60,8 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, 
     took: dict[str, str] = {}
     last_read = _last_reads(program, roots)
     for index, layer in enumerate(program.layers):
-        for argument in layer.arguments:
-            if isinstance(argument, ScratchArg) and argument.bytes:
-                scratch.append(Buffer(f"{layer.name}_scratch", argument.bytes, index, index, scratch_of=index))
+        if layer.scratch_bytes:
+            scratch.append(Buffer(f"{layer.name}_scratch", layer.scratch_bytes, index, index, scratch_of=index))
         for out in layer.node.outputs:
             if out in outside:
                 continue

@@ -96,10 +96,11 @@ class Pointers:
         place = f"{self._name}_weights + W_{identifier(name)}"
         return f"(const {C_TYPES[dtype]} *)({place})" if not offset else f"(const {C_TYPES[dtype]} *)({place} + {offset})"
 
-    def scratch(self, layer: Layer, dtype: DType) -> str:
+    def scratch(self, layer: Layer, dtype: DType, at: int) -> str:
         if layer.scratch_offset < 0:
             raise OurFault("no-address", f"layer `{layer.name}` has no place for its working memory")
-        return f"({C_TYPES[dtype]} *)(arena + SCRATCH_{identifier(layer.name)})"
+        place = f"arena + SCRATCH_{identifier(layer.name)}" + (f" + {at}" if at else "")
+        return f"({C_TYPES[dtype]} *)({place})"
 
 
 def raw_constant_name(value: Value) -> str:
@@ -149,7 +150,7 @@ def _call(pointers: Pointers, index: int, layer: Layer) -> Call:
             case ConstantArg(name):
                 arguments.append(pointers.constant(name, param.dtype))
             case ScratchArg():
-                arguments.append(pointers.scratch(layer, param.dtype))
+                arguments.append(pointers.scratch(layer, param.dtype, argument.at))
     op = layer.node.op.NAME
     source = f"{op}: {layer.node.source}" if layer.node.source else op
     results = tuple(Result(pointers.of(v, v.dtype, const=True), v.type.bytes) for v in layer.node.outputs if v.address)

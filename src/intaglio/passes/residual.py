@@ -19,7 +19,7 @@ def fuse_sum(graph: Graph, target: Target) -> Graph:
 
     Only on cores with the DSP extension, whose kernels write the sum over `r`. Skipped when `a` has another reader, when `r` has
     another shape, and for depthwise convolutions."""
-    if target.isa != "dsp":
+    if not target.isa.startswith("dsp"):
         return graph
     edit = Editor(graph)
     readers = count_readers(graph)

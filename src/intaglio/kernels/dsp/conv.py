@@ -10,6 +10,7 @@ What is left of a row is taken two columns at a time, then one. A pointwise conv
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from intaglio.ir.types import DType
 from intaglio.kernels.conv import Geometry
 from intaglio.kernels.dsp.dense import CHANNELS, dense_scales, pack_dense
 from intaglio.kernels.dsp.gather import paired
-from intaglio.kernels.dsp.scaling import Scales, scales_of
+from intaglio.kernels.dsp.scaling import Scales, is_real, scales_of
 from intaglio.kernels.dsp.sums import sum_record
 from intaglio.kernels.dsp.tiles import UNROLL, can_join, joined_starts, pack_weights
 from intaglio.kernels.integer_conv import BYTES, Numbers, constants_of, qgeometry, size_of
@@ -43,7 +44,7 @@ def takes(job: Job, to: DType) -> bool:
     """Bytes in, bytes out, on a core with the DSP extension."""
     weights = job.node.inputs[1]
     fits = job.type(0).dtype in BYTES and weights is not None and weights.dtype in (*BYTES, DType.I16) and to in BYTES
-    return fits and job.isa.name == "dsp" and job.node.output.type.elements > 0
+    return fits and job.isa.dsp and job.node.output.type.elements > 0
 
 
 def channel_scales(
@@ -78,22 +79,27 @@ def product_of(
     if found is None or runs.size == 0 or int(np.abs(runs).max()) > 128 or int(runs.max()) > 127:
         return None
     scales, reach = found
+    return pack_product(job, groups, runs, scales.records, reach, scales.variant, single)
+
+
+def pack_product(job: Job, groups: int, runs: Array, records: Array, reach: Array, variant: str, single: bool) -> Product:
+    """Weights and records as the routines read them."""
     pairs = padded_pairs(runs)
     split = np.split(np.arange(len(runs)), groups)
     joined = all(can_join(pairs[part], reach[part]) for part in split)
-    records = []
+    kept = []
     for part in split:
-        own = scales.records[part].copy()
+        own = records[part].copy()
         own[:, 0] = joined_starts(own[:, 0], joined)
-        records.append(np.concatenate([own, np.zeros((-len(part) % (CHANNELS if single else 2), own.shape[1]), own.dtype)]))
+        kept.append(np.concatenate([own, np.zeros((-len(part) % (CHANNELS if single else 2), own.shape[1]), own.dtype)]))
     pack = pack_dense if single else pack_weights
     w = job.packed(np.concatenate([pack(pairs[part], joined) for part in split]), "w", DType.I8)
-    variant = f"{'joined' if joined else 'apart'}_{scales.variant}"
-    kept = np.concatenate(records)
+    variant = f"{'joined' if joined else 'apart'}_{variant}"
+    words = np.concatenate(kept)
     if single:
-        how, kept = dense_scales(kept)
+        how, words = dense_scales(words, is_real(variant.partition("_")[2]))
         variant = f"{how}_{variant}"
-    scale = job.packed(kept.reshape(-1), "scale", DType.I32)
+    scale = job.packed(words.reshape(-1), "scale", DType.I32)
     return Product(w, scale, pairs.shape[1], len(runs) // groups, variant)
 
 
@@ -102,9 +108,8 @@ def widths(job: Job) -> tuple[int, ...]:
     return (4, 2, 1) if job.target.fpu != "none" else (2, 1)
 
 
-def tiled(job: Job, count: int, write: object) -> None:
+def tiled(job: Job, count: int, write: Callable[[Expr, int], None]) -> None:
     """`write(first, columns)` for tiles that cover `count` columns."""
-    assert callable(write)
     k, done = job.k, 0
     for columns in widths(job):
         whole = (count - done) // columns * columns
@@ -144,16 +149,20 @@ def qconv_dsp(job: Job) -> Lowered | None:
         product = replace(product, variant=f"{product.variant}_sum_{beside[0]}")
     y = job.writes()
     columns = job.scratch(2 * widths(job)[0] * product.pairs, "columns", DType.I16)
-    _image(job, geo, x, columns, y, product, joint, numbers.x_zero, other)
+
+    def more(out: Expr) -> tuple[Place | Expr, ...]:
+        return () if other is None else (Place(other.beside, out), Place(other.record, idx(0)))
+
+    write_image(job, geo, x, columns, y, product, joint, idx(numbers.x_zero), more)
     kh, kw = geo.kernel
     about = (
         f"qconv {kh}x{kw}, {geo.channels} -> {geo.out_channels} channels, {geo.height}x{geo.width} -> "
         f"{geo.out_height}x{geo.out_width}, stride {geo.strides[0]}x{geo.strides[1]}, group {geo.group}, {x.dtype.value}\n"
         f"NHWC, windows as columns of pairs, weights packed [channel / 2][pair][2][2]"
     )
-    more = "" if other is None else "_sum"
+    stem = "" if other is None else "_sum"
     over = None if other is None else other.beside
-    return job.done(f"qconv{kh}x{kw}_{geo.channels}_{geo.out_channels}{more}", about, f"qconv_dsp({product.variant})", over=over)
+    return job.done(f"qconv{kh}x{kw}_{geo.channels}_{geo.out_channels}{stem}", about, f"qconv_dsp({product.variant})", over=over)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +184,11 @@ def _beside(job: Job, op: QConv) -> tuple[str, Array] | None:
     return sum_record(step.op, swapped=step.args == (1, 0))
 
 
-def _image(
-    job: Job, geo: Geometry, x: Buffer, columns: Buffer, y: Buffer, product: Product, joint: bool, zero: int,
-    other: Sum | None,
+def write_image(
+    job: Job, geo: Geometry, x: Buffer, columns: Buffer, y: Buffer, product: Product, joint: bool, zero: Expr,
+    more: Callable[[Expr], tuple[Place | Expr, ...]],
 ) -> None:  # fmt: skip
+    """All tiles of an image. `zero` is what is outside of it, `more` are the last arguments of a tile with results at a place."""
     k, kind = job.k, x.dtype.value
     (kh, kw), (sh, sw), (dh, dw) = geo.kernel, geo.strides, geo.dilations
     reach_h, reach_w = (kh - 1) * dh, (kw - 1) * dw
@@ -230,11 +240,10 @@ def _image(
             with k.loop("c", 0, columns_) as c:
                 gather(k.let("left", (first + c) * sw - geo.pads[1]), columns_, c * 2)
             out = k.let("out", ((n * geo.out_height + oh) * geo.out_width + first) * geo.out_channels + g * product.outs)
-            more = () if other is None else (Place(other.beside, out), Place(other.record, idx(0)))
             k.call(
                 f"tile{columns_}_{product.variant}", Place(product.w, g * (size * product.pairs * 4)),
                 Place(product.scale, g * (size * 8)), Place(columns, idx(0)), product.pairs, product.outs, Place(y, out),
-                geo.out_channels, *more,
+                geo.out_channels, *more(out),
             )  # fmt: skip
 
         tiled(job, geo.out_width, tile)

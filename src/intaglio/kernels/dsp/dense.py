@@ -9,11 +9,13 @@ Where all channels have the same factor, the scales are one record (multiplier, 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.kernels.dsp.gather import paired
-from intaglio.kernels.dsp.scaling import DOUBLED, WORDS, finished
+from intaglio.kernels.dsp.scaling import C_TYPES, DOUBLED, WORDS, finished, is_real, real_results
 from intaglio.kernels.dsp.tiles import pack_weights, unpack, wrapped
 from intaglio.kernels.routines import Routine, family
 
@@ -58,7 +60,7 @@ def _assembly(joined: bool, source: str) -> str:
 
 def _finish(joined: bool, variant: str, shared: bool) -> str:
     doubled = variant.split("_")[0] in DOUBLED
-    kind = {"i8": "int8_t", "u8": "uint8_t"}[variant.split("_")[1]]
+    kind = C_TYPES[variant.split("_")[1]]
     lines = []
     for n in range(CHANNELS):
         s, r = f"s{n // 2}", f"r{n // 2}"
@@ -67,16 +69,19 @@ def _finish(joined: bool, variant: str, shared: bool) -> str:
             value = f"(int32_t)((uint32_t){r} - (uint32_t){s}) >> {7 if doubled else 8}"
         else:
             value = f"{total} * 2" if doubled else total
-        scale = "multiplier, offset, right" if shared else ", ".join(f"scale[{n * WORDS + i}]" for i in (1, 2, 3))
+        words = [f"scale[{n * WORDS + i}]" for i in (1, 2, 3)]
+        if is_real(variant):
+            words[2] = "x_step"
+        scale = "multiplier, offset, right" if shared else ", ".join(words)
         lines.append(f"        y[{n}] = ({kind})ig_finish_{variant}({value}, {scale});")
         if n + 1 < CHANNELS:
             lines += [f"        if (o + {n + 1} == outs)", "            break;"]
     return "\n".join(lines)
 
 
-def dense_scales(records: Array) -> tuple[str, Array]:
+def dense_scales(records: Array, real: bool) -> tuple[str, Array]:
     """`shared` and one factor with all starts, or `each` and all records."""
-    if (records[:, 1:] == records[0, 1:]).all():
+    if not real and (records[:, 1:] == records[0, 1:]).all():
         padded = np.zeros(-(-len(records) // CHANNELS) * CHANNELS, np.int32)
         padded[: len(records)] = records[:, 0]
         return "shared", np.concatenate([records[0, 1:], padded])
@@ -88,7 +93,8 @@ def dense(name: str) -> Routine:
     """`column_shared_joined_once_i8`: what the column is, how scales are kept, how weights are, and the scaling."""
     source, scales, layout, variant = name.split("_", 3)
     joined, shared = layout == "joined", scales == "shared"
-    kind = {"i8": "int8_t", "u8": "uint8_t"}[variant.split("_")[1]]
+    kind, real = C_TYPES[variant.split("_")[1]], is_real(variant)
+    own = ", int32_t zero, float x_step" if real else ""
     x_type = {"column": "int16_t", "i8": "int8_t", "u8": "uint8_t"}[source]
     other = "w0" if joined else "ig_sxtb16_odd(w0)"
     size = "4 * pairs / 2" if source != "column" else "2 * pairs"
@@ -99,11 +105,13 @@ def dense(name: str) -> Routine:
         load = f"x = i % 2 == 0 ? ig_{take}xtb16(ig_word(a)) : ig_{take}xtb16_odd(ig_word(a))"
     starts = [f"scale[{n}]" for n in range(4)] if shared else [f"scale[{n * WORDS}]" for n in range(4)]
     common = "    const int32_t multiplier = scale[0], offset = scale[1], right = scale[2];\n    scale += 3;\n" if shared else ""
+    if real:
+        starts = [f"(int32_t)(0u - (uint32_t)zero * (uint32_t){start})" for start in starts]
     step = CHANNELS * (1 if shared else WORDS)
     text = f"""\
 /* Channels four by four, times one column of `pairs` pairs. */
 IG_ROUTINE void ig_dense_{name}(const int8_t *w, const int32_t *scale, const {x_type} *column, ptrdiff_t pairs,
-    ptrdiff_t outs, {kind} *y)
+    ptrdiff_t outs, {kind} *y{own})
 {{
     const {x_type} *const end = column + {size};
 {common}    for (ptrdiff_t o = 0; o < outs; o += {CHANNELS}, scale += {step}, y += {CHANNELS}) {{
@@ -134,7 +142,7 @@ IG_ROUTINE void ig_dense_{name}(const int8_t *w, const int32_t *scale, const {x_
     }}
 }}"""
 
-    def meaning(w: Array, scale: Array, column: Array, pairs: int, outs: int, y: Array) -> None:
+    def meaning(w: Array, scale: Array, column: Array, pairs: int, outs: int, y: Array, *extra: Any) -> None:
         groups = -(-outs // CHANNELS)
         words = w[: groups * CHANNELS * pairs * 2].view("<i4").reshape(groups, pairs // 2, 2, 2).transpose(0, 2, 1, 3)
         first, second = unpack(np.ascontiguousarray(words).reshape(-1).view(np.int8), groups * CHANNELS, pairs, joined)
@@ -146,11 +154,12 @@ IG_ROUTINE void ig_dense_{name}(const int8_t *w, const int32_t *scale, const {x_
             records[:, 0], records[:, 1:] = scale[3 : 3 + groups * CHANNELS], scale[:3]
         else:
             records = scale[: groups * CHANNELS * WORDS].reshape(-1, WORDS)
-        starts = records[:, 0].astype(np.int64)
+        starts = records[:, 0].astype(np.int64) * (-int(extra[0]) if real else 1)
         s = first @ x + starts[0::2]
         other = (first + 256 * second if joined else second) @ x + starts[1::2]
         r = wrapped(other - s) >> 8 if joined else other
-        y[:outs] = finished(np.stack([s, r], axis=1).reshape(-1)[:outs], records[:outs], variant)
+        sums = np.stack([s, r], axis=1).reshape(-1)[:outs]
+        y[:outs] = real_results(sums, records[:outs], variant, extra[1]) if real else finished(sums, records[:outs], variant)
 
     operations = ("op_sxtb16", "op_smlad", *(() if joined else ("op_sxtb16_odd",)))
     operations += (f"op_{take}xtb16", f"op_{take}xtb16_odd") if source != "column" else ()

@@ -91,6 +91,22 @@ def _quick(scaling: str, m: Array, right: Array, reach: Array, y_zero: int) -> b
 # Meaning ----------------------------------------------------------------------------------------------------------------
 
 
+C_TYPES = {"i8": "int8_t", "u8": "uint8_t", "f32": "float"}
+REAL = ("real", "realrow")  # results are floats: sum * scale * step + bias, and with scale * step first
+
+
+def is_real(variant: str) -> bool:
+    return variant.split("_")[0] in REAL
+
+
+def real_results(sums: Array, records: Array, variant: str, step: float) -> Array:
+    """Sums [..., channels] as floats; `multiplier` and `offset` are the bits of scale and bias."""
+    scale, bias = (records[:, i].astype(np.int32).view(np.float32) for i in (1, 2))
+    real = sums.astype(np.float32)
+    scaled = real * scale * np.float32(step) if variant.startswith("real_") else real * (np.float32(step) * scale)
+    return np.asarray(scaled + bias, np.float32)
+
+
 def parse_variant(variant: str) -> tuple[str, DType, int, int]:
     """`twice_i8`, or `twice_i8_m100_100` where the range is smaller than the type's."""
     how, kind, *limits = variant.split("_")
@@ -122,6 +138,8 @@ def finished(sums: Array, records: Array, variant: str) -> Array:
 @family("finish")
 def finish(variant: str) -> Routine:
     """`ig_finish_VARIANT(sum, multiplier, offset, right)`: the sum doubled where the quick ways want it."""
+    if is_real(variant):
+        return _finish_real(variant)
     how, to, low, high = parse_variant(variant)
     info = np.iinfo(to.numpy)
     scaled = {
@@ -146,3 +164,14 @@ def finish(variant: str) -> Routine:
     return Routine(
         "\n".join(lines), no_meaning, ("base", *operations, f"op_sat_{to.value}"), (functions[how],) if how in functions else ()
     )
+
+
+def _finish_real(variant: str) -> Routine:
+    factor = "ig_as_float(scale)"
+    scaled = f"(float)sum * {factor} * step" if variant.startswith("real_") else f"(float)sum * (step * {factor})"
+    text = f"""\
+IG_INLINE float ig_finish_{variant}(int32_t sum, int32_t scale, int32_t bias, float step)
+{{
+    return {scaled} + ig_as_float(bias);
+}}"""
+    return Routine(text, no_meaning, ("base", "as_float"))

@@ -117,7 +117,7 @@ def qadd_dsp(job: Job) -> Lowered | None:
     op, out = job.node.op, job.node.output
     assert isinstance(op, QAdd)
     types = [job.type(0), job.type(1)]
-    if job.isa.name != "dsp" or any(t.shape != out.shape or t.dtype is not op.to for t in types):
+    if not job.isa.dsp or any(t.shape != out.shape or t.dtype is not op.to for t in types):
         return None
     found = sum_record(op, swapped=False)
     if found is None:

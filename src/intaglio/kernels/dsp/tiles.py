@@ -13,10 +13,12 @@ With four columns all registers but one are sums, weights and columns, and the e
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.kernels.dsp.scaling import DOUBLED, WORDS, finished
+from intaglio.kernels.dsp.scaling import C_TYPES, DOUBLED, WORDS, finished, is_real, real_results
 from intaglio.kernels.dsp.sums import summed
 from intaglio.kernels.routines import Routine, family
 
@@ -153,20 +155,20 @@ def _sums(columns: int, joined: bool) -> str:
 
 def _results(columns: int, joined: bool, variant: str, more: str) -> str:
     doubled = variant.split("_")[0] in DOUBLED
-    kind = variant.split("_")[1]
-    c_type = {"i8": "int8_t", "u8": "uint8_t"}[kind]
-    lines = ["        {", "            const int32_t m = scale[1], add = scale[2], right = scale[3];"]
+    c_type = C_TYPES[variant.split("_")[1]]
+    last = "" if is_real(variant) else ", right = scale[{}]"
+    lines = ["        {", f"            const int32_t m = scale[1], add = scale[2]{last.format(3)};"]
     places = ["y[0]", "y[step]", "y[2 * step]", "y[3 * step]"]
 
     def finish(total: str, place: str) -> str:
-        value = f"ig_finish_{variant}({total}, m, add, right)"
+        value = f"ig_finish_{variant}({total}, m, add, {'x_step' if is_real(variant) else 'right'})"
         return f"ig_sum_{more}({value}, {place.replace('y[', 'other[')}, record)" if more else value
 
     for c in range(columns):
         first = f"s{c} * 2" if doubled else f"s{c}"
         lines.append(f"            {places[c]} = ({c_type}){finish(first, places[c])};")
     lines += ["        }", "        if (o + 1 < outs) {"]
-    lines += ["            const int32_t m = scale[5], add = scale[6], right = scale[7];"]
+    lines += [f"            const int32_t m = scale[5], add = scale[6]{last.format(7)};"]
     for c in range(columns):
         if joined:
             second = f"(int32_t)((uint32_t)r{c} - (uint32_t)s{c}) >> {7 if doubled else 8}"
@@ -177,9 +179,10 @@ def _results(columns: int, joined: bool, variant: str, more: str) -> str:
     return "\n".join([*lines, "        }"])
 
 
-def _declare(columns: int) -> str:
+def _declare(columns: int, real: bool) -> str:
     lines = []
-    for s, start, registers in zip("sr", ("scale[0]", "scale[4]"), _REGISTERS, strict=True):
+    starts = [f"(int32_t)(0u - (uint32_t)zero * (uint32_t)scale[{n}])" if real else f"scale[{n}]" for n in (0, WORDS)]
+    for s, start, registers in zip("sr", starts, _REGISTERS, strict=True):
         for c in range(columns):
             value = start if c == 0 else f"{s}0"
             if columns == 4:
@@ -200,8 +203,8 @@ def _tile(columns: int, name: str) -> Routine:
     layout, _, rest = name.partition("_")
     variant, _, more = rest.partition("_sum_")
     joined = layout == "joined"
-    kind = {"i8": "int8_t", "u8": "uint8_t"}[variant.split("_")[1]]
-    own = f",\n    const {kind} *other, const int32_t *record" if more else ""
+    kind, real = C_TYPES[variant.split("_")[1]], is_real(variant)
+    own = f",\n    const {kind} *other, const int32_t *record" if more else ", int32_t zero, float x_step" if real else ""
     text = f"""\
 /* Channels two by two, times {columns} column(s) of `pairs` pairs; results `step` apart{", and a sum" if more else ""}. */
 IG_ROUTINE void ig_tile{columns}_{name}(const int8_t *weights, const int32_t *scale, const int16_t *cols, ptrdiff_t pairs,
@@ -210,17 +213,17 @@ IG_ROUTINE void ig_tile{columns}_{name}(const int8_t *weights, const int32_t *sc
     const int16_t *const end = cols + {2 * columns} * pairs;
 {_pointer(columns)}
     for (ptrdiff_t o = 0; o < outs; o += 2, scale += {2 * WORDS}, y += 2{", other += 2" if more else ""}) {{
-{_declare(columns)}
+{_declare(columns, real)}
 {_sums(columns, joined)}
 {_results(columns, joined, variant, more)}
     }}
-{'' if columns > 1 else '    (void)step;' + chr(10)}}}"""
+{"" if columns > 1 else "    (void)step;" + chr(10)}}}"""
 
-    def meaning(w: Array, scale: Array, cols: Array, pairs: int, outs: int, y: Array, step: int, *extra: Array) -> None:
+    def meaning(w: Array, scale: Array, cols: Array, pairs: int, outs: int, y: Array, step: int, *extra: Any) -> None:
         first, second = unpack(w, outs, pairs, joined)
         x = cols[: 2 * columns * pairs].reshape(pairs, columns, 2).transpose(0, 2, 1).reshape(pairs * 2, columns).astype(np.int64)
         records = scale[: -(-outs // 2) * 2 * WORDS].reshape(-1, WORDS)
-        starts = records[:, 0].astype(np.int64)
+        starts = records[:, 0].astype(np.int64) * (-int(extra[0]) if real else 1)
         s = first @ x + starts[0::2, None]
         other = (first + 256 * second if joined else second) @ x + starts[1::2, None]
         r = wrapped(other - s) >> 8 if joined else other
@@ -228,7 +231,11 @@ IG_ROUTINE void ig_tile{columns}_{name}(const int8_t *weights, const int32_t *sc
             sums = (s if channel % 2 == 0 else r)[channel // 2]
             for c in range(columns):
                 at = channel + c * step
-                value = finished(sums[c : c + 1], records[channel : channel + 1], variant)
+                record = records[channel : channel + 1]
+                if real:
+                    y[at] = real_results(sums[c : c + 1], record, variant, extra[1])[0]
+                    continue
+                value = finished(sums[c : c + 1], record, variant)
                 y[at] = (summed(more, value, extra[0][at : at + 1], extra[1]) if more else value)[0]
 
     operations = ("op_sxtb16", "op_smlad", *(() if joined else ("op_sxtb16_odd",)), *(("as_float",) if columns == 4 else ()))
