@@ -31,8 +31,6 @@ class Costs:
     multiply_add: int = 1
     multiply_long: int = 1
     divide: int = 7
-    float_add: int = 1
-    float_multiply: int = 1
     float_multiply_add: int = 3
     float_divide: int = 14
     vector: int = 2  # what capstone does not know on a core with vectors: 128 bits, two beats at a time
@@ -89,6 +87,7 @@ class Coster:
         self._vectors = core == "cortex-m55"
         self._decoder = _decoder(riscv)
         self._known: dict[Block, BlockCost] = {}
+        self._decoded: dict[bytes, tuple[str, str]] = {}  # name and operands, of which only the number matters
 
     def add(self, counts: Counts) -> Sum:
         """Wait states: each taken branch and each load from flash waits for the flash; code in a row is fetched ahead."""
@@ -108,13 +107,15 @@ class Coster:
         cycles = count = offset = 0
         after_load = False
         while offset < len(code):
-            size = _length(code, offset, self._riscv)
-            found = next(self._decoder.disasm(code[offset : offset + size], block.address + offset, 1), None)
-            name = "" if found is None else _base_name(found, self._riscv)
-            cycles += self._one(name, "" if found is None else found.op_str, after_load)
+            word = code[offset : offset + _length(code, offset, self._riscv)]
+            if word not in self._decoded:
+                found = next(self._decoder.disasm(word, block.address + offset, 1), None)
+                self._decoded[word] = ("", "") if found is None else (_base_name(found, self._riscv), found.op_str)
+            name, operands = self._decoded[word]
+            cycles += self._one(name, operands, after_load)
             after_load = name in LOADS or name in STORES
             count += 1
-            offset += size
+            offset += len(word)
         return BlockCost(count, cycles, self._costs.refill)
 
     def _one(self, name: str, operands: str, after_load: bool) -> int:

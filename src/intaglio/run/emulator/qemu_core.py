@@ -6,6 +6,7 @@ board runs where its addresses happen to be there. Instructions are counted by a
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
@@ -37,14 +38,15 @@ PLUGIN_VERSIONS = (1, 2, 4)
 
 class QemuCore:
     def __init__(self, image: Image, board: Board, core: str) -> None:
-        self.about = "QEMU"
         self.image, self.board = image, board
         self._folder = tempfile.TemporaryDirectory(prefix="intaglio-qemu-")
         self._rows: np.ndarray[tuple[int], np.dtype[np.void]] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         try:
             machine = board.qemu or MACHINES.get(core, "")
-            self._debugger = self._start(need_qemu(core, machine), machine)
+            program = need_qemu(core, machine)
+            self.about = _version(program)
+            self._debugger = self._start(program, machine)
             self._boot()
         except BaseException:
             self.close()
@@ -213,6 +215,13 @@ class QemuCore:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _version(program: str) -> str:
+    """`QEMU 7.2.22`"""
+    said = subprocess.run((program, "--version"), capture_output=True, text=True, timeout=START_SECONDS).stdout
+    found = re.search(r"version (\S+)", said)
+    return f"QEMU {found[1]}" if found else "QEMU"
 
 
 def need_qemu(core: str, machine: str) -> str:

@@ -7,10 +7,14 @@ there are none; the private bus of a Cortex-M (FPU enable, system control) is pl
 from __future__ import annotations
 
 import ctypes
+import functools
+import operator
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from intaglio.errors import OurFault, ToolError
-from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault, reach, roomy
+from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault, memory_of, reach, roomy
 from intaglio.run.emulator.counting import OUT_OF_BYTES, Counts, NativeCounter, PythonCounter, native_library
 from intaglio.run.emulator.image import Image
 from intaglio.targets.board import Board
@@ -42,17 +46,15 @@ class UnicornCore:
 
     def _map(self) -> None:
         u = self._unicorn
-        pages: dict[int, int] = {}  # page number: permission
-        for memory in self.board.memories:
-            allowed = u.UC_PROT_READ | u.UC_PROT_EXEC | (0 if memory.kind == "flash" else u.UC_PROT_WRITE)
-            _cover(pages, memory.address, memory.bytes, allowed)
+        code = u.UC_PROT_READ | u.UC_PROT_EXEC
+        spans = [Span(m.address, m.bytes, code if m.kind == "flash" else code | u.UC_PROT_WRITE) for m in self.board.memories]
         if not self.image.riscv:
-            _cover(pages, *PRIVATE_BUS, u.UC_PROT_READ | u.UC_PROT_WRITE)
+            spans.append(Span(*PRIVATE_BUS, u.UC_PROT_READ | u.UC_PROT_WRITE))
         for part in self.image.parts:  # weights may be flashed outside of the memories that the board tells of
-            if part.address // PAGE not in pages:
-                _cover(pages, part.address, len(part.data), u.UC_PROT_READ | u.UC_PROT_EXEC)
-        for first, count, allowed in _runs(pages):
-            self._engine.mem_map(first * PAGE, count * PAGE, allowed)
+            if memory_of(self.board, part.address) is None:
+                spans.append(Span(part.address, len(part.data), code))
+        for span in _disjoint(spans):
+            self._engine.mem_map(span.address, span.bytes, span.allowed)
         for part in self.image.parts:
             self._engine.mem_write(part.address, part.data)
 
@@ -216,18 +218,27 @@ def _handles(engine: Any) -> tuple[Any, Any] | None:
         return None
 
 
-def _cover(pages: dict[int, int], address: int, size_bytes: int, allowed: int) -> None:
-    for page in range(address // PAGE, (address + size_bytes - 1) // PAGE + 1):
-        pages[page] = pages.get(page, 0) | allowed
+@dataclass(frozen=True, slots=True)
+class Span:
+    address: int
+    bytes: int
+    allowed: int
+
+    @property
+    def first(self) -> int:
+        return self.address // PAGE * PAGE
+
+    @property
+    def end(self) -> int:
+        return -(-(self.address + self.bytes) // PAGE) * PAGE
 
 
-def _runs(pages: dict[int, int]) -> list[tuple[int, int, int]]:
-    """Neighbouring pages with one permission: first, count, permission."""
-    runs: list[tuple[int, int, int]] = []
-    for page in sorted(pages):
-        if runs and runs[-1][0] + runs[-1][1] == page and runs[-1][2] == pages[page]:
-            first, count, allowed = runs[-1]
-            runs[-1] = (first, count + 1, allowed)
-        else:
-            runs.append((page, 1, pages[page]))
-    return runs
+def _disjoint(spans: list[Span]) -> list[Span]:
+    """Whole pages that do not overlap; where two spans share pages, what either allows."""
+    edges = sorted({edge for span in spans for edge in (span.first, span.end)})
+    found = []
+    for first, end in pairwise(edges):
+        over = [span.allowed for span in spans if span.first <= first and end <= span.end]
+        if over:
+            found.append(Span(first, end - first, functools.reduce(operator.or_, over)))
+    return found
