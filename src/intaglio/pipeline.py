@@ -43,7 +43,7 @@ from intaglio.run.limits import Needs, check_limits, has_floats, has_room_but_fo
 from intaglio.run.package import Package
 from intaglio.run.toolchains import find_toolchain
 from intaglio.stages import STAGES, WEIGHT_SCHEMES, Device, Quantization, Request, Watch, stage_index
-from intaglio.targets.target import Target
+from intaglio.targets.target import Target, optimized
 from intaglio.version import __version__
 
 MOST_VECTOR_BYTES = 128 << 20
@@ -59,7 +59,7 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         graph, notes = absorb_quantisation(graph)
         for text in notes:
             watch.note(text)
-    target = target_of(request.device.board, request.target, graph.target or "host")
+    target = optimized(target_of(request.device.board, request.target, graph.target or "host"), request.device.optimize)
     deployment = deployment_of(target, **asdict(request.device))
     if last >= stage_index("package"):
         check_output(request.output, force=request.force)
@@ -96,7 +96,7 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         return _write_ir(graph, request)
 
     watch.stage("memory")
-    place(program, target)
+    place(program, target, slots=target.bare and request.device.io == "arena")
     check_memory(program)
     graph.stage = "memory"
     if request.stop_after == "memory":
@@ -219,6 +219,8 @@ def compile(
     arena: str = "static",
     weights_section: str | None = None,
     weights_address: int | None = None,
+    io: str = "arena",
+    optimize: str = "balanced",
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     states: Mapping[str, str] | None = None,
@@ -243,7 +245,7 @@ def compile(
         model=Path(model),
         output=folder,
         target=target,
-        device=Device(board, ram, flash, arena, weights_section, weights_address),
+        device=Device(board, ram, flash, arena, weights_section, weights_address, io, optimize),
         dims=dict(dims or {}),
         shapes={k: tuple(v) for k, v in (shapes or {}).items()},
         states=dict(states or {}),

@@ -32,7 +32,7 @@ class Quantization:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Words about the device: a board, its limits, who owns the arena, where weights are."""
+    """Words about the device: a board, its limits, who owns the arena and where in- and outputs are, where weights are."""
 
     board: str | None = None
     ram: int | None = None
@@ -40,6 +40,8 @@ class Device:
     arena: str = "static"
     weights_section: str | None = None
     weights_address: int | None = None
+    io: str = "arena"
+    optimize: str = "balanced"
 
     def told(self) -> dict[str, str]:
         return {
@@ -47,6 +49,8 @@ class Device:
             "ram": str(self.ram or ""),
             "flash": str(self.flash or ""),
             "arena": "" if self.arena == "static" else self.arena,
+            "optimize": "" if self.optimize == "balanced" else self.optimize,
+            "io": "" if self.io == "arena" else self.io,
             "weights_section": self.weights_section or "",
             "weights_address": "" if self.weights_address is None else hex(self.weights_address),
         }

@@ -47,6 +47,8 @@ def compile_command(
     ram: Annotated[Optional[str], typer.Option(metavar="N", help="At most so much RAM, such as 64K.")] = None,
     flash: Annotated[Optional[str], typer.Option(metavar="N", help="At most so much flash, such as 1M.")] = None,
     arena: Annotated[str, typer.Option(metavar="A", help="static, or caller: then the C API has no variables.")] = "static",
+    optimize: Annotated[str, typer.Option(metavar="O", help="speed, balanced or size: how much code may be spent.")] = "balanced",
+    io: Annotated[str, typer.Option(metavar="IO", help="Boards: room for in- and outputs in the arena, or caller.")] = "arena",
     weights_section: Annotated[
         Optional[str], typer.Option(metavar="S", help="The linker's section for the weights, such as .qspi.")
     ] = None,
@@ -98,8 +100,9 @@ def compile_command(
     from intaglio.cli.options import device
 
     quantizing = Quantizing(quantize, weights, calibrate, labels, ranges, max_error, keep_float, keep_int16, integer_io)
+    on = device(board, ram, flash, arena, weights_section, weights_address, io, optimize)
     words = Words(
-        model, output, target, device(board, ram, flash, arena, weights_section, weights_address), dim, shape, state, name,
+        model, output, target, on, dim, shape, state, name,
         stop_after, disable_pass, dump_ir, explain, archive_format if archive else None, force, template, cc, cflags, json,
         quantizing,
     )  # fmt: skip

@@ -43,8 +43,12 @@ def _size(text: str, word: str) -> int:
     return int(text)
 
 
-def device(board: str | None, ram: str | None, flash: str | None, arena: str, section: str | None, address: str | None) -> Device:
-    return Device(board, size_bytes(ram, "--ram"), size_bytes(flash, "--flash"), arena, section, _address(address))
+def device(
+    board: str | None, ram: str | None, flash: str | None, arena: str, section: str | None, address: str | None, io: str,
+    optimize: str,
+) -> Device:  # fmt: skip
+    sizes = size_bytes(ram, "--ram"), size_bytes(flash, "--flash")
+    return Device(board, *sizes, arena, section, _address(address), io, optimize)
 
 
 def size_bytes(text: str | None, option: str) -> int | None:

@@ -93,7 +93,7 @@ def _view(manifest: Manifest) -> ModelView:
     memory, firmware = manifest.memory, manifest.firmware
     assert firmware is not None
     inputs, outputs = (
-        tensor_views([t.field for t in infos], [t.type for t in infos], [t.name for t in infos])
+        tensor_views([t.field for t in infos], [t.type for t in infos], [t.name for t in infos], [t.arena_offset for t in infos])
         for infos in (manifest.inputs, manifest.outputs)
     )
     return ModelView(

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from intaglio.errors import UserError, quoted
 from intaglio.targets.board import Board, find_board, generic_board
-from intaglio.targets.target import Target, find_target
+from intaglio.targets.target import Target, find_target, optimized
 
 ARENAS = ("static", "caller")
+IO = ("arena", "caller")
 WEIGHTS_HEADER_BYTES = 64
 _SECTION = re.compile(r"[.A-Za-z_][.A-Za-z0-9_$-]{0,99}", re.ASCII)
 
@@ -57,14 +58,19 @@ def deployment_of(
     *,
     board: str | None = None,
     arena: str = "static",
+    io: str = "arena",
     weights_section: str | None = None,
     weights_address: int | None = None,
     ram: int | None = None,
     flash: int | None = None,
+    optimize: str = "balanced",
 ) -> Deployment:
     """Words about the device, checked."""
+    optimized(target, optimize)
     if arena not in ARENAS:
         raise UserError("bad-option", f"there is no arena {quoted(arena)}", hint="`--arena static` or `--arena caller`")
+    if io not in IO:
+        raise UserError("bad-option", f"there are no inputs and outputs {quoted(io)}", hint="`--io arena` or `--io caller`")
     if weights_section is not None and not _SECTION.fullmatch(weights_section):
         hint = "such as `--weights-section .qspi`"
         raise UserError("bad-option", f"{quoted(weights_section)} is not the name of a section", hint=hint)

@@ -12,6 +12,7 @@ from intaglio.errors import UserError, quoted
 from intaglio.ir.names import is_clean
 from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.package.folder import MANIFEST
+from intaglio.targets.target import Target, find_target, optimized
 
 FORMAT = 1
 
@@ -34,6 +35,7 @@ class TensorInfo:
     layout: str
     quant: QuantInfo | None
     bytes: int
+    arena_offset: int | None = None  # where the arena has room for it
 
     @property
     def type(self) -> TensorType:
@@ -140,6 +142,11 @@ def tensor_info(name: str, field: str, type: TensorType) -> TensorInfo:
     return TensorInfo(name, field, type.dtype.value, type.shape, type.layout.value, told, type.bytes)
 
 
+def target_of(manifest: Manifest) -> Target:
+    """What the package was compiled for, with the wish it was compiled with."""
+    return optimized(find_target(manifest.target), manifest.options.get("optimize", "balanced"))
+
+
 def write_manifest(manifest: Manifest, folder: Path) -> None:
     """With the digest of every file that is there now."""
     complete = replace(manifest, files=digests(folder))
@@ -183,6 +190,7 @@ def _checked(manifest: Manifest) -> Manifest:
     for info in (*manifest.inputs, *manifest.outputs):
         assert all(n >= 0 for n in info.shape)
         assert info.bytes == info.type.bytes
+        assert info.arena_offset is None or 0 <= info.arena_offset <= m.arena_bytes - info.bytes
     source = manifest.model.source
     assert source is None or (isinstance(source, str) and not source.startswith("/") and ".." not in source.split("/"))
     return manifest
@@ -232,10 +240,11 @@ def _tensor(row: dict[str, object]) -> TensorInfo:
     if isinstance(quant, dict):
         told = QuantInfo(tuple(quant["scale"]), tuple(quant["zero_point"]), quant["axis"])
         Quant(told.scale, told.zero_point, told.axis)
-    size = row["bytes"]
+    size, slot = row["bytes"], row.get("arena_offset")
     assert isinstance(size, int)
+    assert slot is None or isinstance(slot, int)
     name, field_name, dtype, layout = (str(row[key]) for key in ("name", "field", "dtype", "layout"))
-    return TensorInfo(name, field_name, DType(dtype).value, tuple(int(n) for n in shape), layout, told, size)
+    return TensorInfo(name, field_name, DType(dtype).value, tuple(int(n) for n in shape), layout, told, size, slot)
 
 
 def _layer(row: dict[str, object]) -> LayerInfo:

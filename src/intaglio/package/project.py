@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.types import DType, Layout, TensorType
@@ -13,7 +13,7 @@ from intaglio.package.calls import Block, Copy, Fill, blocks_of, output_copies, 
 from intaglio.package.deployment import Deployment
 from intaglio.package.weights import Weights
 from intaglio.targets.board import Board
-from intaglio.targets.target import Target
+from intaglio.targets.target import LEVELS, Target
 
 # Of the largest reference value: half a unit in the last place of the type, or what reordered sums may cost in f32.
 SELFTEST_TOLERANCE = {DType.F32: 1e-4, DType.F64: 1e-4, DType.F16: 2e-3, DType.BF16: 2e-2}
@@ -36,6 +36,7 @@ class TensorView:
     bytes: int
     about: str  # comment-safe: type, name in the model
     tolerance: float
+    slot: int | None = None  # where the arena has room for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class Project:
     target: str
     target_about: str
     flags: tuple[str, ...]
+    level: str  # of optimisation, for firmware
     arch: str
     triple: str  # of clang, for cores without an operating system
     fpu: str
@@ -141,12 +143,13 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
         target=target.name,
         target_about=comment(target.description),
         flags=target.flags,
+        level=LEVELS[target.optimize],
         arch=target.arch,
         triple=target.triple,
         fpu=target.fpu,
         board=deployment.board,
-        inputs=tensor_views([v.name for v in inputs], [v.type for v in inputs], [v.origin for v in inputs]),
-        outputs=tensor_views(output_fields(graph), [v.type for v in graph.outputs], origins),
+        inputs=tensor_views([v.name for v in inputs], [v.type for v in inputs], [v.origin for v in inputs], input_slots(program)),
+        outputs=tensor_views(output_fields(graph), [v.type for v in graph.outputs], origins, output_slots(program)),
         static_arena=deployment.static_arena,
         arena_bytes=program.arena_bytes,
         alignment=target.alignment,
@@ -168,9 +171,22 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
     )
 
 
-def tensor_views(fields: list[str], types: list[TensorType], origins: list[str]) -> tuple[TensorView, ...]:
+def input_slots(program: Program) -> list[int | None]:
+    """Where the arena has room for the inputs that a caller gives."""
+    given = set(api_inputs(program.graph))
+    return [program.slots.get(("input", n)) for n, value in enumerate(program.graph.inputs) if value in given]
+
+
+def output_slots(program: Program) -> list[int | None]:
+    return [program.slots.get(("output", n)) for n in range(len(program.graph.outputs))]
+
+
+def tensor_views(
+    fields: list[str], types: list[TensorType], origins: list[str], slots: list[int | None]
+) -> tuple[TensorView, ...]:
     macros = unique_macros(fields)
-    return tuple(_view(f, m, t, o) for f, m, t, o in zip(fields, macros, types, origins, strict=True))
+    views = [_view(f, m, t, o) for f, m, t, o in zip(fields, macros, types, origins, strict=True)]
+    return tuple(replace(view, slot=slot) for view, slot in zip(views, slots, strict=True))
 
 
 def _view(field: str, macro: str, type: TensorType, origin: str) -> TensorView:
@@ -235,9 +251,7 @@ def _places(program: Program) -> list[Place]:
             about = f"{value.type}, layers {first} to {last}"
         places.append(Place(f"AT_{identifier(value.name)}", address.offset, comment(about)))
     for index, layer in enumerate(program.layers):
-        for argument in layer.arguments:
-            if isinstance(argument, ScratchArg):
-                about = f"{argument.bytes} bytes of working memory, layer {index}"
-                places.append(Place(f"SCRATCH_{identifier(layer.name)}", layer.scratch_offset, about))
-                break
+        if any(isinstance(a, ScratchArg) for a in layer.arguments):
+            about = f"{layer.scratch_bytes} bytes of working memory, layer {index}"
+            places.append(Place(f"SCRATCH_{identifier(layer.name)}", layer.scratch_offset, about))
     return places

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from intaglio.errors import printable
 from intaglio.ir.graph import Value
-from intaglio.kernels.program import Constant, ConstantArg, Program, ScratchArg
+from intaglio.kernels.program import Constant, ConstantArg, Program
 from intaglio.package.calls import output_fields, raw_constant_name
 from intaglio.package.deployment import HOSTED, Deployment
 from intaglio.package.kernel_files import write_kernels
@@ -23,7 +23,7 @@ from intaglio.package.manifest import (
     TensorInfo,
     tensor_info,
 )  # fmt: skip
-from intaglio.package.project import api_inputs, lifetimes, project_of, state_bytes
+from intaglio.package.project import api_inputs, input_slots, lifetimes, output_slots, project_of, state_bytes
 from intaglio.package.template import render_template, shipped_template
 from intaglio.package.weights import plan_weights, write_weights
 from intaglio.targets.target import Target
@@ -57,7 +57,10 @@ def write_project(
         target=target.name,
         intaglio=origin.version,
         model=ModelInfo(printable(origin.model_file, 200), origin.model_sha256, origin.source),
-        inputs=tuple(tensor_info(v.origin or v.name, v.name, v.type) for v in api_inputs(graph)),
+        inputs=tuple(
+            replace(tensor_info(v.origin or v.name, v.name, v.type), arena_offset=slot)
+            for v, slot in zip(api_inputs(graph), input_slots(program), strict=True)
+        ),
         outputs=_outputs(program),
         states=tuple(
             StateInfo(s.input.origin or s.input.name, _state_output(program, s.output), s.input.dtype.value, s.input.shape, s.fill)
@@ -89,7 +92,11 @@ def _outputs(program: Program) -> tuple[TensorInfo, ...]:
     graph = program.graph
     fields = output_fields(graph)
     names = graph.output_names or [v.origin or v.name for v in graph.outputs]
-    return tuple(tensor_info(n, f, v.type) for n, f, v in zip(names, fields, graph.outputs, strict=True))
+    slots = output_slots(program)
+    return tuple(
+        replace(tensor_info(n, f, v.type), arena_offset=slot)
+        for n, f, v, slot in zip(names, fields, graph.outputs, slots, strict=True)
+    )
 
 
 def _state_output(program: Program, value: Value) -> str:
@@ -111,9 +118,8 @@ def _layers(program: Program) -> tuple[LayerInfo, ...]:
                 first, last = alive[value.name]
                 place = value.address
                 places.append(PlaceInfo(value.name, place.region, place.offset, value.type.bytes, first, last))
-        for argument in layer.arguments:
-            if isinstance(argument, ScratchArg):
-                places.append(PlaceInfo("scratch", "arena", layer.scratch_offset, argument.bytes, index, index))
+        if layer.scratch_bytes:
+            places.append(PlaceInfo("scratch", "arena", layer.scratch_offset, layer.scratch_bytes, index, index))
         layers.append(
             LayerInfo(
                 index=index,

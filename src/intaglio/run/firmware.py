@@ -82,7 +82,7 @@ def build_combined(
 
 def _info(manifest: Manifest, board: Board, sizes: Sizes, depth: int | None) -> FirmwareInfo:
     memory = manifest.memory
-    io_bytes = sum(max(info.bytes, 1) for info in (*manifest.inputs, *manifest.outputs))
+    io_bytes = sum(max(info.bytes, 1) for info in (*manifest.inputs, *manifest.outputs) if info.arena_offset is None)
     static = sizes.data + sizes.bss - memory.arena_bytes - io_bytes
     address = manifest.options.get("weights_address")
     weights = sizes.weights or memory.weight_bytes

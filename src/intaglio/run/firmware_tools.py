@@ -16,10 +16,10 @@ from pathlib import Path
 
 from intaglio.errors import ToolError, UserError, quoted
 from intaglio.run.toolchains import Toolchain, cache_root, find_toolchain
-from intaglio.targets.target import Target
+from intaglio.targets.target import LEVELS, Target
 
 FLAGS = (
-    "-std=c99", "-O3", "-ffreestanding", "-ffunction-sections", "-fdata-sections", "-fstack-usage", "-fomit-frame-pointer",
+    "-std=c99", "-ffreestanding", "-ffunction-sections", "-fdata-sections", "-fstack-usage", "-fomit-frame-pointer",
     "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables",
     "-Wall", "-Wextra",
 )  # fmt: skip
@@ -47,10 +47,11 @@ def find_firmware_toolchain(asked: str | None, target: Target) -> Toolchain:
 def compile_flags(toolchain: Toolchain, target: Target) -> tuple[str, ...]:
     """`firmware/libc` is searched before the compiler's own folders, of which only the freestanding headers are used."""
     headers = ("-isystem", "firmware/libc")
+    level = LEVELS[target.optimize]
     if toolchain.kind == "gcc":
-        return (*FLAGS, *target.flags, *headers, "-fno-tree-loop-distribute-patterns")
+        return (*FLAGS, level, *target.flags, *headers, "-fno-tree-loop-distribute-patterns")
     own = ("-isystem", str(_zig_folder() / "lib" / "include")) if toolchain.kind == "zig" else ()
-    return (*FLAGS, f"--target={target.triple}", *target.flags, "-nostdlibinc", *headers, *own)
+    return (*FLAGS, level, f"--target={target.triple}", *target.flags, "-nostdlibinc", *headers, *own)
 
 
 def link_command(toolchain: Toolchain, target: Target, script: str) -> tuple[str, ...]:

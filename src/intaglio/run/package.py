@@ -11,9 +11,8 @@ import numpy as np
 
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Array
-from intaglio.package.manifest import Manifest, read_manifest
+from intaglio.package.manifest import Manifest, read_manifest, target_of
 from intaglio.run.host import Library, Runner, ordered_inputs
-from intaglio.targets.target import find_target
 
 if TYPE_CHECKING:
     from intaglio.run.profile import Profile
@@ -45,7 +44,7 @@ class Package:
     @property
     def bare(self) -> bool:
         """Firmware, not a library of this machine."""
-        return find_target(self.manifest.target).bare
+        return target_of(self.manifest).bare
 
     @property
     def library(self) -> Runner:

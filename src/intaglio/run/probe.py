@@ -7,11 +7,11 @@ import tempfile
 from pathlib import Path
 
 from intaglio.ir.graph import Array
+from intaglio.package.manifest import target_of
 from intaglio.run.build import BuildOptions, build_project
 from intaglio.run.host import Library, Sink
 from intaglio.run.package import Package
 from intaglio.run.toolchains import find_toolchain
-from intaglio.targets.target import find_target
 
 
 def watch_layers(package: Package, inputs: list[Array], sink: Sink, cc: str | None = None) -> None:
@@ -41,7 +41,7 @@ class Probe:
         for file in ("probe.c", "probe.h"):
             shutil.copyfile(package.folder / "src" / "app" / file, root / "src" / file)
         options = BuildOptions(cflags=(f"-D{name.upper()}_HOOK",), library_only=True)
-        build_project(root, name, find_target(package.manifest.target), find_toolchain(cc), options)
+        build_project(root, name, target_of(package.manifest), find_toolchain(cc), options)
         self.library = Library(root / "lib" / f"lib{name}.so", package.manifest)
 
     def close(self) -> None:

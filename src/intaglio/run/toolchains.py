@@ -21,7 +21,7 @@ from intaglio.errors import ToolError, UserError, quoted
 from intaglio.targets.target import Target
 
 BASE_FLAGS = (
-    "-std=c99", "-O3", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fomit-frame-pointer",
+    "-std=c99", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fomit-frame-pointer",
     "-Wall", "-Wextra",
 )  # fmt: skip
 PROBE_SECONDS = 60
@@ -38,7 +38,7 @@ class Toolchain:
     linker: tuple[str, ...] = ()
 
     def compile_flags(self, target: Target) -> tuple[str, ...]:
-        return (*BASE_FLAGS, *self.target_flags(target))
+        return (*BASE_FLAGS, "-Os" if target.optimize == "size" else "-O3", *self.target_flags(target))
 
     def target_flags(self, target: Target) -> tuple[str, ...]:
         if self.kind != "zig":

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import platform
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
@@ -44,6 +44,7 @@ class Target:
     triple: str = ""
     core: str = ""
     fpu: str = "double"
+    optimize: str = "balanced"  # not in files: what the user wants, speed, size or balanced
 
     @property
     def bare(self) -> bool:
@@ -76,6 +77,16 @@ def find_target(name: str) -> Target:
         known = ", ".join(f"`{n}`" for n in ["host", *targets])
         raise UserError("unknown-target", f"there is no target {quoted(name)}", hint=f"known targets: {known}")
     return targets[name]
+
+
+LEVELS = {"speed": "-O3", "balanced": "-O2", "size": "-Os"}  # for a C compiler, without an operating system
+
+
+def optimized(target: Target, word: str) -> Target:
+    """The target with the user's wish, which kernels and compilers see."""
+    if word not in LEVELS:
+        raise UserError("bad-option", f"{quoted(word)} is nothing to optimize for", hint="`--optimize speed`, `balanced` or `size`")
+    return replace(target, optimize=word)
 
 
 def host_target() -> Target:

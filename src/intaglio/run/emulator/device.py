@@ -2,7 +2,7 @@
 
 The application of the firmware has a buffer per input and output and a function that runs the model on them:
 
-    write NAME_input_x   ->   call NAME_app_run   ->   read NAME_output_y
+    write the inputs   ->   call NAME_app_run   ->   read the outputs
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from intaglio.errors import AnswerIsNo, OurFault, UserError, quoted
 from intaglio.ir.graph import Array
-from intaglio.package.manifest import Manifest
+from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.run.emulator.core import Core, Stack
 from intaglio.run.emulator.counting import Counts
 from intaglio.run.emulator.image import Image, Part, read_image
@@ -68,6 +68,9 @@ class Device:
         self._bounded = elf is None  # the bound is that of the package's own firmware
         work = sum(layer.macs + sum(o.bytes for o in layer.outputs) for layer in manifest.layers)
         self._limit_bytes = LEAST_LIMIT + LIMIT_PER_WORK * work
+        self._arena = 0
+        if any(info.arena_offset is not None for info in (*manifest.inputs, *manifest.outputs)):
+            self._arena = self.core.call(f"{manifest.name}_app_arena", LEAST_LIMIT) & 0xFFFFFFFF
         self.reset()
 
     def reset(self) -> None:
@@ -84,7 +87,7 @@ class Device:
         """`sink` hears of every layer, if the firmware was built with the hook."""
         name, core = self.manifest.name, self.core
         for info, array in zip(self.manifest.inputs, inputs, strict=True):
-            core.write(core.image.address(f"{name}_input_{info.field}"), array.tobytes())
+            core.write(self._place(info, "input"), array.tobytes())
         stops = {}
         if sink is not None:
             stops[core.image.address(f"{name}_hook")] = lambda: sink(*(core.argument(i) for i in range(3)))
@@ -95,8 +98,15 @@ class Device:
             said = ERRORS.get(code, f"error {code}")
             raise AnswerIsNo(slug, f"`{name}` stopped: {said}", hint="the input data leads there")
         for info, array in zip(self.manifest.outputs, outputs, strict=True):
-            data = core.read(core.image.address(f"{name}_output_{info.field}"), array.nbytes)
+            data = core.read(self._place(info, "output"), array.nbytes)
             array[...] = np.frombuffer(data, array.dtype).reshape(array.shape)
+
+    def _place(self, info: TensorInfo, kind: str) -> int:
+        """A buffer of the application, or the room that the arena has for this tensor."""
+        name = self.manifest.name
+        if info.arena_offset is None:
+            return self.core.image.address(f"{name}_{kind}_{info.field}")
+        return self._arena + info.arena_offset
 
     def _check_stack(self) -> None:
         bound = None if self.manifest.firmware is None else self.manifest.firmware.stack_bytes

@@ -16,7 +16,7 @@ import numpy as np
 
 from intaglio.errors import OurFault, UserError
 from intaglio.ir.graph import Array
-from intaglio.package.manifest import FirmwareInfo, LayerInfo, Manifest
+from intaglio.package.manifest import FirmwareInfo, LayerInfo, Manifest, target_of
 from intaglio.run.costs import Coster, Sum
 from intaglio.run.emulator.counting import Counts
 from intaglio.run.emulator.device import Device, EmulatorOptions, board_of
@@ -25,11 +25,10 @@ from intaglio.run.firmware_tools import find_firmware_toolchain
 from intaglio.run.host import Sink
 from intaglio.run.package import Package
 from intaglio.run.profile import Emulation, LayerTime, Profile, Total
-from intaglio.targets.target import find_target
 
 
 def measure(package: Package, inputs: list[Array], cc: str | None, wait_states: int) -> Profile:
-    manifest, target = package.manifest, find_target(package.manifest.target)
+    manifest, target = package.manifest, target_of(package.manifest)
     firmware = manifest.firmware
     if firmware is None:
         raise UserError("not-built", f"`{package.name}` has no firmware", hint="compile the model again, without `--stop-after`")
@@ -70,7 +69,7 @@ def watch(package: Package, inputs: list[Array], sink: Sink, cc: str | None) -> 
 @contextmanager
 def _hooked(package: Package, cc: str | None, options: EmulatorOptions) -> Iterator[Device]:
     """A second build of the firmware, in a temporary folder: the package itself is not touched."""
-    manifest, target = package.manifest, find_target(package.manifest.target)
+    manifest, target = package.manifest, target_of(package.manifest)
     with tempfile.TemporaryDirectory(prefix="intaglio-probe-") as folder:
         elf = Path(folder) / f"{package.name}.elf"
         flags = (f"-D{package.name.upper()}_HOOK",)
