@@ -1,0 +1,111 @@
+"""Counts of instructions are exact: against loops of known length, with and without native code, and against QEMU."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bare_programs import LIMIT, core_with, program
+from intaglio.run.costs import Coster
+from intaglio.run.emulator.core import Core
+from intaglio.run.emulator.counting import Counts
+from intaglio.run.emulator.qemu_core import QemuCore
+from intaglio.targets.board import generic_board
+from intaglio.targets.target import find_target
+
+pytest.importorskip("unicorn")
+ARM_LOOP = 'NAKED(loop, "movs r0, #250\\n 1: nop\\n subs r0, #1\\n bne 1b\\n bx lr")'
+RISCV_LOOP = 'NAKED(loop, "li a0, 250\\n 1: nop\\n addi a0, a0, -1\\n bnez a0, 1b\\n ret")'
+# Half of the additions do not happen; they are fetched, decoded and counted all the same.
+CONDITIONAL = """NAKED(some, "movs r1, #250\\n movs r0, #0\\n"
+    "1: lsls r3, r1, #31\\n ite mi\\n addmi r0, #1\\n addpl r0, #2\\n subs r1, #1\\n bne 1b\\n bx lr")"""
+# Longer than a page and than a translation block, with an instruction across every boundary of pages.
+STRAIGHT = 'NAKED(straight, "nop\\n .rept 3000\\n add.w r3, r3, #1\\n .endr\\n bx lr")'
+READS = """const volatile int table[64] = {1};
+int reads(void) { int s = 0; for (int i = 0; i < 64; i++) s += table[i]; return s; }"""
+WATCHED = """__attribute__((noinline)) void hook(int a) { __asm volatile("" :: "r"(a)); }
+int run(void) { hook(7); hook(-1); return 0; }"""
+
+
+def ran(core: Core, function: str) -> Counts:
+    before = core.counts()
+    core.call(function, LIMIT)
+    after = core.counts()
+    assert before is not None and after is not None
+    return after.since(before)
+
+
+def instructions(core: Core, name: str, function: str) -> int:
+    return Coster(find_target(name).core, core.read, riscv=core.image.riscv).add(ran(core, function)).instructions
+
+
+@pytest.mark.parametrize("name", ["cortex-m0+", "cortex-m3", "cortex-m4", "cortex-m4f", "cortex-m7", "cortex-m33"])
+def test_a_loop_of_known_length_is_counted_to_the_instruction(tmp_path: Path, name: str) -> None:
+    core = core_with(program(tmp_path, ARM_LOOP, name), name)
+    assert instructions(core, name, "loop") == 1 + 3 * 250 + 1
+
+
+@pytest.mark.parametrize("name", ["rv32imc", "rv32imafc"])
+def test_so_it_is_on_riscv(tmp_path: Path, name: str) -> None:
+    core = core_with(program(tmp_path, RISCV_LOOP, name), name)
+    assert instructions(core, name, "loop") == 1 + 3 * 250 + 1
+
+
+def test_conditional_instructions_count_whether_they_act_or_not(tmp_path: Path) -> None:
+    core = core_with(program(tmp_path, CONDITIONAL))
+    assert core.call("some", LIMIT) == 375
+    assert instructions(core, "cortex-m4f", "some") == 2 + 6 * 250 + 1
+
+
+def test_code_that_is_translated_in_pieces_counts_once(tmp_path: Path) -> None:
+    core = core_with(program(tmp_path, STRAIGHT))
+    assert instructions(core, "cortex-m4f", "straight") == 1 + 3000 + 1
+
+
+def test_python_counts_what_native_code_counts(tmp_path: Path) -> None:
+    image = program(tmp_path, ARM_LOOP + CONDITIONAL)
+    native, python = core_with(image), core_with(image, native=False)
+    for function in ("loop", "some"):
+        assert ran(native, function) == ran(python, function)
+
+
+def test_a_branch_knows_how_often_it_was_taken(tmp_path: Path) -> None:
+    counts = ran(core_with(program(tmp_path, ARM_LOOP)), "loop")
+    assert max(times.taken for times in counts.blocks.values()) == 250 - 2  # the first turn is in the block before
+
+
+def test_the_same_function_again_counts_the_same(tmp_path: Path) -> None:
+    core = core_with(program(tmp_path, ARM_LOOP))
+    assert ran(core, "loop") == ran(core, "loop")
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_loads_from_flash_are_counted_when_asked(tmp_path: Path, native: bool) -> None:
+    image = program(tmp_path, READS)
+    assert ran(core_with(image, native=native, flash_reads=True), "reads").flash_reads >= 64
+    assert ran(core_with(image, native=native), "reads").flash_reads == 0
+
+
+def test_a_function_can_be_watched_after_it_has_run_unwatched(tmp_path: Path) -> None:
+    image = program(tmp_path, WATCHED)
+    core = core_with(image)
+    heard: list[int] = []
+    core.call("run", LIMIT)
+    core.call("run", LIMIT, {image.address("hook"): lambda: heard.append(core.argument(0))})
+    core.call("run", LIMIT)
+    assert heard == [7, -1]
+
+
+@pytest.mark.skipif(shutil.which("qemu-system-arm") is None, reason="there is no qemu-system-arm here")
+@pytest.mark.parametrize("name", ["cortex-m3", "cortex-m4f", "cortex-m7"])
+def test_qemu_counts_the_same(tmp_path: Path, name: str) -> None:
+    image = program(tmp_path, ARM_LOOP + CONDITIONAL + STRAIGHT, name)
+    other = QemuCore(image, generic_board(name), find_target(name).core)
+    core = core_with(image, name)
+    try:
+        for function in ("loop", "some", "straight"):
+            assert instructions(other, name, function) == instructions(core, name, function)
+    finally:
+        other.close()
