@@ -1,0 +1,107 @@
+"""What does not fit, and words about the device that cannot be."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from commands import DIGITS, Intaglio
+from firmware_running import integer_model
+from intaglio.targets.board import Board, all_boards
+
+
+def compiled(intaglio: Intaglio, tmp_path: Path, *words: str, model: Path = DIGITS) -> tuple[int, str]:
+    said = intaglio("compile", model, "-o", tmp_path / "out", "--name", "net", *words)
+    assert (said.code == 0) == (tmp_path / "out").exists()
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name != model.name) == (["out"] if said.code == 0 else [])
+    return said.code, said.err
+
+
+def test_ram_that_is_too_small(intaglio: Intaglio, tmp_path: Path) -> None:
+    code, said = compiled(intaglio, tmp_path, "--board", "stm32f4-discovery", "--ram", "1K")
+    assert code == 1
+    assert "error[does-not-fit]: `net` needs at least " in said and "`--ram` allows 1,024: " in said
+    assert (
+        "too many\n  --> arena " in said and "hint: the largest part is `arena`: `--quantize int8` makes it about a quarter" in said
+    )
+
+
+def test_flash_that_is_too_small_only_with_the_code(intaglio: Intaglio, tmp_path: Path) -> None:
+    model = integer_model(tmp_path)
+    code, said = compiled(intaglio, tmp_path, "--board", "stm32f4-discovery", "--flash", "600", model=model)
+    assert code == 1
+    assert "of flash, `--flash` allows 600: " in said and ", weights " in said and "the largest part is `code`" in said
+
+
+def test_a_board_that_is_too_small(intaglio: Intaglio, tmp_path: Path) -> None:
+    from onnx_models import model, node, saved, value
+
+    path = saved(model([node("Relu", "x", "a"), node("Exp", "a", "y")], inputs=[value("x", [1, 100000])]), tmp_path)
+    code, said = compiled(intaglio, tmp_path, "--board", "rp2040", model=path)
+    assert code == 1
+    assert "the board `rp2040` has 270,336: " in said and "boards with that much: " in said
+
+
+def test_limits_hold_without_a_board_too(intaglio: Intaglio, tmp_path: Path) -> None:
+    assert compiled(intaglio, tmp_path, "--ram", "100")[0] == 1
+    assert compiled(intaglio, tmp_path, "--flash", "1KiB")[0] == 1
+    assert compiled(intaglio, tmp_path, "--ram", "1M", "--flash", "1M")[0] == 0
+
+
+def test_test_vectors_give_way(intaglio: Intaglio, tmp_path: Path) -> None:
+    model = integer_model(tmp_path)
+    intaglio("compile", model, "--target", "cortex-m4f", "-o", tmp_path / "whole", "--json", "--name", "net")
+    from intaglio.package.manifest import read_manifest
+
+    info = read_manifest(tmp_path / "whole").firmware
+    assert info is not None
+    limit = str(info.flash_bytes + info.selftest_bytes // 2)
+    said = intaglio("compile", model, "--target", "cortex-m4f", "--flash", limit, "-o", tmp_path / "out", "--name", "net")
+    assert said.code == 0 and "no room for the test vectors" in said.err
+
+
+WRONG = [
+    (["--board", "nukleo-l4r5zi"], "error[unknown-board]: there is no board `nukleo-l4r5zi`", "`nucleo-l4r5zi`"),
+    (["--board", "rp2040", "--target", "cortex-m7"], "the board `rp2040` has a `cortex-m0+`, not a `cortex-m7`", "`--target` out"),
+    (["--ram", "many"], "`--ram many` is not a size", "`--ram 64K`"),
+    (["--ram", "0"], "`--ram 0` is not a size", "64K"),
+    (["--arena", "heap"], "there is no arena `heap`", "`--arena caller`"),
+    (["--weights-section", "a b"], "`a b` is not the name of a section", ".qspi"),
+    (["--weights-address", "0x90000000"], "`--weights-address` needs a board", "intaglio boards"),
+    (["--board", "rp2040", "--weights-address", "5"], "`--weights-address 5` is not an address", "0x08080000"),
+    (["--board", "rp2040", "--weights-address", "0x20000000"], "is outside of every flash of the board `rp2040`", "0x10000100 to"),
+    (["--board", "rp2040", "--weights-address", "0x10000101"], "is not a multiple of 64", "0x10000100"),
+    (["--board", "rp2040", "--weights-address", "0x10100000", "--weights-section", ".x"], "exclude each other", "choose one"),
+    (["--board", "rp2040", "--cc", "no-such-gcc"], "there is no C compiler `no-such-gcc`", "--cc"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "says", "hint"), WRONG, ids=[" ".join(w[0]) for w in WRONG])
+def test_words_that_cannot_be(words: list[str], says: str, hint: str, intaglio: Intaglio, tmp_path: Path) -> None:
+    code, said = compiled(intaglio, tmp_path, *words)
+    assert code == 2
+    assert says in said.split("\n\nhint: ")[0] and hint in said.split("\n\nhint: ")[1]
+
+
+def test_a_compiler_for_another_machine_is_refused(intaglio: Intaglio, tmp_path: Path) -> None:
+    code, said = compiled(intaglio, tmp_path, "--board", "rp2040", "--cc", "cc")
+    assert code == 2 and "not for `cortex-m0+`" in said
+
+
+def test_boards_are_listed(intaglio: Intaglio) -> None:
+    assert "nucleo-l4r5zi" in intaglio("boards").out
+    rows = intaglio("boards", "--json").json["boards"]
+    wanted = (
+        "nucleo-l4r5zi nucleo-f746zg nucleo-h743zi nucleo-u575zi nrf52840-dk nrf5340-dk rp2040 rp2350 stm32f4-discovery "
+        "arduino-nano-33-ble esp32-c3 mps2-an386 mps3-an547"
+    )
+    assert {row["name"] for row in rows} >= set(wanted.split())
+    assert all(row["ram_bytes"] > 0 and row["flash_bytes"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize("board", all_boards().values(), ids=lambda b: b.name)
+def test_memories_of_a_board_do_not_overlap(board: Board) -> None:
+    spans = sorted((m.address, m.address + m.bytes) for m in board.memories)
+    assert all(a[1] <= b[0] for a, b in pairwise(spans))

@@ -1,0 +1,72 @@
+"""Several networks in one firmware."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from commands import DIGITS, Intaglio
+from firmware_running import booted, firmware, integer_model, selftest
+from intaglio.package.manifest import read_manifest
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("packages")
+    first = firmware(DIGITS, folder / "digits", arena="caller")
+    second = firmware(integer_model(folder), folder / "dense", arena="caller", name="dense")
+    return first.folder, second.folder
+
+
+def test_networks_share_one_arena_and_do_not_meet(packages: tuple[Path, Path], intaglio: Intaglio, tmp_path: Path) -> None:
+    told = intaglio("link", *packages, "-o", tmp_path / "both", "--json").json
+    manifests = [read_manifest(p) for p in packages]
+    arenas = [m.memory.arena_bytes for m in manifests]
+    assert told["arena_bytes"] == max(arenas) and told["separate_arena_bytes"] == sum(arenas)
+    assert told["ram_bytes"] < told["separate_arena_bytes"] + sum(m.firmware.ram_bytes for m in manifests if m.firmware)
+    core = booted(tmp_path / "both", tmp_path / "both" / "bin" / "both.elf", manifests[0])
+    try:
+        for name in ("digits", "dense", "digits"):
+            assert selftest(core, name)[0] == 0
+    finally:
+        core.close()
+
+
+def test_state_is_not_shared(packages: tuple[Path, Path], intaglio: Intaglio, tmp_path: Path) -> None:
+    from onnx_models import model, node, saved, value
+
+    nodes, outputs = [node("Add", "x s", "y"), node("Identity", "y", "t")], [value("y", [1, 4]), value("t", [1, 4])]
+    path = saved(model(nodes, inputs=[value("x", [1, 4]), value("s", [1, 4])], outputs=outputs), tmp_path)
+    made = firmware(path, tmp_path / "sum", arena="caller", name="total", states={"s": "t"})
+    said = intaglio("link", made.folder, packages[1], "-o", tmp_path / "both")
+    assert said.code == 0
+    text = (tmp_path / "both" / "firmware" / "main.c").read_text()
+    assert "unsigned char total_arena[TOTAL_ARENA_BYTES]" in text and "unsigned char dense[DENSE_ARENA_BYTES]" in text
+
+
+def test_what_cannot_be_one_firmware(packages: tuple[Path, Path], intaglio: Intaglio, digits: Path, tmp_path: Path) -> None:
+    first, second = packages
+    static = firmware(integer_model(tmp_path), tmp_path / "static", name="other").folder
+    board = firmware(integer_model(tmp_path), tmp_path / "board", name="third", board="rp2350", arena="caller").folder
+    for folders, says in (
+        ([first], "one package is a firmware already"),
+        ([first, digits], "is no firmware: it is for"),
+        ([first, static], "has an arena of its own"),
+        ([first, board], "is for the board `rp2350`"),
+        ([first, first], "two packages have the name `digits`"),
+        ([first, tmp_path], "is not a package"),
+    ):
+        said = intaglio("link", *folders, "-o", tmp_path / "both")
+        assert said.code == 2 and says in said.err and "hint: " in said.err
+        assert not (tmp_path / "both").exists()
+    assert second.is_dir()
+
+
+def test_a_firmware_is_not_a_package(packages: tuple[Path, Path], intaglio: Intaglio, tmp_path: Path) -> None:
+    intaglio("link", *packages, "-o", tmp_path / "both")
+    assert json.loads((tmp_path / "both" / "manifest.json").read_text())["models"] == ["digits", "dense"]
+    assert intaglio("run", tmp_path / "both").code == 2
+    assert intaglio("link", *packages, "-o", tmp_path / "both").code == 2
+    assert intaglio("link", *packages, "-o", tmp_path / "both", "--force").code == 0
