@@ -110,7 +110,8 @@ class Coster:
             word = code[offset : offset + _length(code, offset, self._riscv)]
             if word not in self._decoded:
                 found = next(self._decoder.disasm(word, block.address + offset, 1), None)
-                self._decoded[word] = ("", "") if found is None else (_base_name(found, self._riscv), found.op_str)
+                known = (_base_name(found, self._riscv), found.op_str) if found is not None else (_unknown(word), "")
+                self._decoded[word] = known
             name, operands = self._decoded[word]
             cycles += self._one(name, operands, after_load)
             after_load = name in LOADS or name in STORES
@@ -148,6 +149,11 @@ def _length(code: bytes, offset: int, riscv: bool) -> int:
     if riscv:
         return 4 if code[offset] & 3 == 3 else 2
     return 4 if code[offset + 1] >> 3 in (0b11101, 0b11110, 0b11111) else 2
+
+
+def _unknown(word: bytes) -> str:
+    """Low-overhead loops of the Armv8.1-M (`LE`, `WLS`, `DLS`), which capstone does not have: like a branch. "" for others."""
+    return "loop" if len(word) == 4 and word[1] == 0xF0 and word[3] >> 4 == 0xC and word[2] & 1 else ""
 
 
 def _base_name(instruction: Any, riscv: bool) -> str:
