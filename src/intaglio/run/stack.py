@@ -106,7 +106,9 @@ def _read(
         if function.frame is not None:
             function.frame = None if step.takes is None else function.frame + step.takes
         function.indirect |= step.indirect
-        if step.to is None or (function.address <= step.to < function.address + function.size and not step.comes_back):
+        if step.to is None or (step.to == function.address and not step.comes_back):
+            continue
+        if function.address < step.to < function.address + function.size:  # Armv6-M jumps far by BL, within a function too
             continue
         index = bisect.bisect_right(starts, step.to) - 1
         if index >= 0 and step.to < starts[index] + functions[starts[index]].size:
