@@ -71,5 +71,5 @@ def test_what_has_no_bound_has_none(source: str, core: str, tmp_path: Path) -> N
 def test_a_far_jump_is_no_call(tmp_path: Path) -> None:
     """Armv6-M has no other jump than BL over more than 2 KB."""
     steps = "".join(f"if (x & {1 << n % 31}) {{ x = x * {n + 3} + y[{n}]; y[{n}] = x >> {n % 30}; }}\n" for n in range(400))
-    source = f"int f(volatile int *y, int x) {{ for (int i = 0; i < 9; i++) {{ {steps} }} return x; }} int main(void) {{ return f(0, 1); }}"
-    assert bound(source, "cortex-m0+", tmp_path) is not None
+    function = f"int f(volatile int *y, int x) {{ for (int i = 0; i < 9; i++) {{ {steps} }} return x; }}"
+    assert bound(f"{function} int main(void) {{ return f(0, 1); }}", "cortex-m0+", tmp_path) is not None
