@@ -89,9 +89,9 @@ def test_validate_answers_no_with_1_and_names_the_layer(intaglio: Intaglio, digi
 
 def test_profile_has_the_stable_shape(intaglio: Intaglio, digits: Path) -> None:
     told = intaglio("profile", digits, "--runs", "2", "--json").json
-    assert set(told) == {"target", "total", "layers"}
+    assert {"target", "total", "layers"} <= set(told)
     assert {"macs", "instructions", "cycles", "time_ms", "ram_bytes", "arena_bytes", "stack_bytes", "flash_bytes",
-            "code_bytes", "weight_bytes"} == set(told["total"])  # fmt: skip
+            "code_bytes", "weight_bytes"} <= set(told["total"])  # fmt: skip
     assert {"name", "op", "macs", "instructions", "cycles", "time_ms"} <= set(told["layers"][0])
 
 

@@ -127,6 +127,12 @@ def test_wait_states_of_flash_add_cycles(package: Package, intaglio: Intaglio) -
     assert two["total"]["instructions"] == none["total"]["instructions"]
 
 
+def test_wait_states_need_unicorn(package: Package, intaglio: Intaglio) -> None:
+    said = intaglio("profile", package.folder, "--emulator", "qemu", "--wait-states", "2")
+    assert said.code == 2
+    assert "QEMU does not tell loads from flash" in said.err
+
+
 def test_profile_fits_a_terminal_and_says_what_is_estimated(package: Package, intaglio: Intaglio) -> None:
     said = intaglio("profile", package.folder)
     assert said.code == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from intaglio.cli.terminal import bytes_text, count_text, note, print_json, print_table
+from intaglio.cli.terminal import bytes_text, count_text, note, print_json, print_table, progress_bar
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array
 from intaglio.run.data import read_arrays, write_arrays
@@ -27,7 +27,8 @@ def run_package(folder: Path, input: Path | None, output: Path | None, steps: bo
     else:
         names = ", ".join(quoted(i.name) for i in package.manifest.inputs)
         raise UserError("wrong-input", f"`{package.name}` takes inputs: {names}", hint="give them with `--input x.npz`")
-    results = package.run_steps(given) if steps else package.run(given)
+    with progress_bar("running") as progress:
+        results = package.run_steps(given, progress) if steps else package.run(given)
     if output is not None:
         write_arrays(output, package.manifest, results)
     if json:
@@ -48,16 +49,11 @@ def validate_package(
     if tolerance is not None and not math.isfinite(tolerance):  # with NaN nothing compares, with infinity everything does
         raise UserError("bad-option", f"`--tolerance {tolerance}` is not a tolerance", hint="a number, such as 1e-4")
     package = Package.load(folder, emulator=emulator)
-    options = ValidateOptions(
-        inputs=None if inputs is None else read_arrays(inputs),
-        steps=steps,
-        labels=None if labels is None else read_labels(labels),
-        layers=layers,
-        tolerance=tolerance,
-        seed=seed,
-        cc=cc,
-    )
-    result = validate(package, options)
+    told = None if inputs is None else read_arrays(inputs)
+    classes = None if labels is None else read_labels(labels)
+    with progress_bar("running") as progress:
+        options = ValidateOptions(told, steps, classes, layers, tolerance, seed, cc, progress)
+        result = validate(package, options)
     if json:
         print_json(result)
     else:

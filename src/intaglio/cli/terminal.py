@@ -73,8 +73,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, stderr
 
 
 @contextmanager
-def progress_bar() -> Iterator[Progress | None]:
-    """A bar while C compiles, on a terminal only."""
+def progress_bar(what: str = "compiling") -> Iterator[Progress | None]:
+    """A bar while C compiles or a package runs, on a terminal only."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -83,7 +83,7 @@ def progress_bar() -> Iterator[Progress | None]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bar(*columns, console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task("compiling", total=None)
+        task = bar.add_task(what, total=None)
 
         def advance(what: str, done: int, total: int) -> None:
             bar.update(task, description=what, completed=done, total=total)

@@ -12,6 +12,7 @@ import numpy as np
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import Manifest, read_manifest, target_of
+from intaglio.run.build import Progress
 from intaglio.run.host import Library, Runner, ordered_inputs
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Package:
         outputs = self.library.run(ordered_inputs(self.manifest, inputs))
         return self._named(outputs)
 
-    def run_steps(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def run_steps(self, inputs: Mapping[str, Array], progress: Progress | None = None) -> dict[str, Array]:
         """Every array with a leading axis of steps, run in order from a fresh state; outputs stacked likewise."""
         arrays = ordered_inputs(self.manifest, inputs, steps=True)
         count = len(arrays[0]) if arrays else 1
@@ -70,6 +71,8 @@ class Package:
         stacked: list[Array] = [np.empty((count, *info.shape), info.type.dtype.numpy) for info in self.manifest.outputs]
         for step in range(count):
             self.library.run_into([a[step, ...] for a in arrays], [s[step, ...] for s in stacked])
+            if progress is not None:
+                progress("running", step + 1, count)
         return self._named(stacked)
 
     def reset(self) -> None:

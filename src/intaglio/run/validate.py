@@ -14,6 +14,7 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.package.manifest import Manifest
 from intaglio.package.vectors import KINDS, random_inputs
+from intaglio.run.build import Progress
 from intaglio.run.compare import Comparison, compare
 from intaglio.run.host import ordered_inputs
 from intaglio.run.package import Package
@@ -33,6 +34,7 @@ class ValidateOptions:
     tolerance: float | None = None
     seed: int = 1
     cc: str | None = None
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ def validate(package: Package, options: ValidateOptions) -> Validation:
         if not manifest.states:
             package.reset()
         results.append(package.run(step))
+        if options.progress is not None:
+            options.progress("running", len(results), len(steps))
     rows = []
     for info in manifest.outputs:
         got = np.stack([r[info.name] for r in results])

@@ -129,6 +129,9 @@ class Device:
 def start(image: Image, board: Board, target: Target, options: EmulatorOptions) -> Core:
     """A booted core."""
     if chosen_emulator(target, options.name) == "qemu":
+        if options.flash_reads:
+            hint = "leave `--wait-states` out" + ("" if target.core == "cortex-m55" else ", or use `--emulator unicorn`")
+            raise UserError("bad-option", "QEMU does not tell loads from flash, which wait for it", hint=hint)
         from intaglio.run.emulator.qemu_core import QemuCore
 
         return QemuCore(image, board, target.core)

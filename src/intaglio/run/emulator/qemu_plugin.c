@@ -1,7 +1,7 @@
 /* A plug-in of QEMU that counts basic blocks into a file which the other side has mapped too: `into=counts`.
  *
  * Blocks are found when QEMU translates them, so that running one costs two additions. Rows are as in counter.c; a file has
- * as many as fit. QEMU's header is not needed: these few functions have been stable since version 4.2. */
+ * as many as fit. QEMU's header is not needed: these few functions have hardly changed since version 4.2. */
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>

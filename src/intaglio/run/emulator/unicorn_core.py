@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import operator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -21,6 +22,8 @@ from intaglio.targets.board import Board
 
 PAGE = 4096
 PRIVATE_BUS = (0xE0000000, 0x100000)
+RISCV_ILLEGAL = 2
+UNDEFINED = "runs an instruction that this core does not have"
 ARM_MODELS = {  # Unicorn has no M0+: for programs it is an M0
     "cortex-m0+": "M0", "cortex-m3": "M3", "cortex-m4": "M4", "cortex-m7": "M7", "cortex-m33": "M33",
 }  # fmt: skip
@@ -100,18 +103,28 @@ class UnicornCore:
         self._trouble = None
         self._counter.start(limit_bytes)
         try:
-            self._engine.emu_start(address if self.image.riscv else address | 1, self._main)
+            self._emulate(address if self.image.riscv else address | 1)
         except self._unicorn.UcError as error:
             if self._trouble is None:
                 invalid = error.errno == self._unicorn.UC_ERR_INSN_INVALID
-                what = "runs an instruction that this core does not have" if invalid else f"stopped: {error}"
-                self._trouble = fault(self, what, self._pc())
+                self._trouble = fault(self, UNDEFINED if invalid else f"stopped: {error}", self._pc())
         if self._trouble is not None:
             raise self._trouble
         if self._counter.stopped == OUT_OF_BYTES:
             raise fault(self, f"does not come to an end: more than {limit_bytes // 4:,} instructions", self._pc())
         if self._counter.stopped or self._pc() != self._main:
             raise fault(self, "stopped for no known reason", self._pc())
+
+    def _emulate(self, start: int) -> None:
+        """In a thread of its own: Python hears of Ctrl-C only when its main thread is not inside of native code."""
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            running = pool.submit(self._engine.emu_start, start, self._main)
+            try:
+                running.result()
+            except BaseException:
+                if not running.done():
+                    self._engine.emu_stop()
+                raise
 
     def argument(self, index: int) -> int:
         return self._signed(self._registers[f"argument{index}"])
@@ -134,13 +147,16 @@ class UnicornCore:
             u.UC_MEM_WRITE_UNMAPPED: "writes to", u.UC_MEM_WRITE_PROT: "writes to",
             u.UC_MEM_FETCH_UNMAPPED: "jumps to", u.UC_MEM_FETCH_PROT: "jumps to",
         }  # fmt: skip
-        what = f"{verbs.get(access, 'reads from')} {address:#010x}, {reach(self.board, address)}"
-        self._trouble = fault(self, what, self._pc())
+        verb = verbs.get(access, "reads from")
+        caller = int(self._engine.reg_read(self._registers["link"])) & ~1
+        what = f"{verb} {address:#010x}, {reach(self.board, address)}"
+        self._trouble = fault(self, what, caller if verb == "jumps to" else self._pc())
         return False
 
     def _exception(self, engine: Any, number: int, _: object) -> None:
         if self._trouble is None:
-            self._trouble = fault(self, f"raises exception {number} of the processor", self._pc())
+            undefined = self.image.riscv and number == RISCV_ILLEGAL
+            self._trouble = fault(self, UNDEFINED if undefined else f"raises exception {number} of the processor", self._pc())
         engine.emu_stop()
 
     # Counting ---------------------------------------------------------------------------------------------------------
