@@ -14,6 +14,7 @@ from intaglio.kernels import (
     integer_window,
     matmul,
     movement,
+    mve,
     normalize,
     quantised,
     quantised_expressions,
@@ -32,7 +33,7 @@ from intaglio.kernels.program import Program
 
 __all__ = ["Program", "lower"]
 _BUILDERS = (  # importing registers; the fast path of an operator stands before the general one
-    dsp, window, conv, window_general, matmul, elementwise, movement, reduce, normalize, index, resample, integer_conv,
+    dsp, mve, window, conv, window_general, matmul, elementwise, movement, reduce, normalize, index, resample, integer_conv,
     integer_elementwise, integer_pool, integer_window, quantised, quantised_real, quantised_recurrent, quantised_rows,
     quantised_expressions, detection, hybrid, sample, recurrent, contract,
 )  # fmt: skip

@@ -347,6 +347,13 @@ NEON = replace(
     },
 )
 
+MVE = replace(
+    VEC4,
+    name="mve",
+    prelude="#include <arm_mve.h>\n\n" + VEC4.prelude,
+    table={**VEC4.table, "vfma": "(ig_v4f)vfmaq_f32((float32x4_t){2}, (float32x4_t){0}, (float32x4_t){1})"},
+)  # Cortex-M55 and M85: floats in vectors here, bytes in `kernels/mve`
+
 SSE2 = replace(
     VEC4,
     name="sse2",
@@ -376,5 +383,6 @@ _ALL = (
     NEON.with_integers(NEON_INTEGERS),
     NEON.with_integers(NEON_DOT_INTEGERS, "neon_dot"),
     SSE2,
+    MVE,
 )
 ISAS: Mapping[str, Isa] = {isa.name: isa for isa in _ALL}
