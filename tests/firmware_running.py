@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from intaglio import compile
-from intaglio.package.manifest import Manifest, read_manifest
+from intaglio.package.manifest import Manifest, board_of, read_manifest
 from intaglio.run.emulator.core import Core
-from intaglio.run.emulator.device import DEFAULT, board_of, start
+from intaglio.run.emulator.device import DEFAULT, start
 from intaglio.run.emulator.image import read_image
 from intaglio.run.package import Package
 from intaglio.targets.target import find_target

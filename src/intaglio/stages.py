@@ -45,7 +45,7 @@ class Device:
 
     def told(self) -> dict[str, str]:
         return {
-            "board": self.board or "",
+            "board": (self.board or "").replace("\\", "/").rsplit("/", 1)[-1],
             "ram": str(self.ram or ""),
             "flash": str(self.flash or ""),
             "arena": "" if self.arena == "static" else self.arena,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from commands import DIGITS, Intaglio
 from firmware_running import integer_model
-from intaglio.targets.board import Board, all_boards
 
 
 def compiled(intaglio: Intaglio, tmp_path: Path, *words: str, model: Path = DIGITS) -> tuple[int, str]:
@@ -88,20 +86,3 @@ def test_words_that_cannot_be(words: list[str], says: str, hint: str, intaglio: 
 def test_a_compiler_for_another_machine_is_refused(intaglio: Intaglio, tmp_path: Path) -> None:
     code, said = compiled(intaglio, tmp_path, "--board", "rp2040", "--cc", "cc")
     assert code == 2 and "not for `cortex-m0+`" in said
-
-
-def test_boards_are_listed(intaglio: Intaglio) -> None:
-    assert "nucleo-l4r5zi" in intaglio("boards").out
-    rows = intaglio("boards", "--json").json["boards"]
-    wanted = (
-        "nucleo-l4r5zi nucleo-f746zg nucleo-h743zi nucleo-u575zi nrf52840-dk nrf5340-dk rp2040 rp2350 stm32f4-discovery "
-        "arduino-nano-33-ble esp32-c3 mps2-an386 mps3-an547"
-    )
-    assert {row["name"] for row in rows} >= set(wanted.split())
-    assert all(row["ram_bytes"] > 0 and row["flash_bytes"] > 0 for row in rows)
-
-
-@pytest.mark.parametrize("board", all_boards().values(), ids=lambda b: b.name)
-def test_memories_of_a_board_do_not_overlap(board: Board) -> None:
-    spans = sorted((m.address, m.address + m.bytes) for m in board.memories)
-    assert all(a[1] <= b[0] for a, b in pairwise(spans))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from commands import DIGITS, Intaglio
 from firmware_running import booted, firmware, integer_model, selftest
 from intaglio.package.manifest import read_manifest
+from intaglio.run.firmware_tools import compile_flags, find_firmware_toolchain, link_command, runtime
+from intaglio.targets.target import find_target
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +73,27 @@ def test_a_firmware_is_not_a_package(packages: tuple[Path, Path], intaglio: Inta
     assert intaglio("run", tmp_path / "both").code == 2
     assert intaglio("link", *packages, "-o", tmp_path / "both").code == 2
     assert intaglio("link", *packages, "-o", tmp_path / "both", "--force").code == 0
+
+
+def test_static_libraries_of_two_packages_link_into_one_program(
+    packages: tuple[Path, Path], intaglio: Intaglio, tmp_path: Path
+) -> None:
+    """As a project of the user's does it: no sources, only `lib` and `include`."""
+    both = tmp_path / "both"
+    intaglio("link", *packages, "-o", both)
+    target = find_target("cortex-m4f")
+    tools = find_firmware_toolchain(None, target)
+    made = []
+    for source in sorted([*(both / "firmware").glob("*.c"), *(both / "firmware" / "libc").glob("*.c")]):
+        made.append(str(tmp_path / f"{source.name}.o"))
+        words = ("-Iinclude", "-Ifirmware", "-c", str(source), "-o", made[-1])
+        subprocess.run((*tools.compiler, *compile_flags(tools, target), *words), cwd=both, check=True)
+    libraries = [str(p / "lib" / f"lib{read_manifest(p).name}.a") for p in packages]
+    elf = tmp_path / "mine.elf"
+    command = (*link_command(tools, target, "firmware/both.ld"), *made, *libraries, runtime(tools, target), "-o", str(elf))
+    subprocess.run(command, cwd=both, check=True)
+    core = booted(both, elf, read_manifest(packages[0]))
+    try:
+        assert [selftest(core, name)[0] for name in ("dense", "digits")] == [0, 0]
+    finally:
+        core.close()

@@ -9,7 +9,8 @@ from elftools.elf.elffile import ELFFile
 
 from commands import Intaglio
 from firmware_running import firmware, integer_model, package_selftest
-from intaglio.run.emulator.device import DEFAULT, board_of, start
+from intaglio.package.manifest import board_of
+from intaglio.run.emulator.device import DEFAULT, start
 from intaglio.run.emulator.image import Part, read_image
 from intaglio.run.package import Package
 from intaglio.targets.target import find_target

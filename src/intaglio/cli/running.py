@@ -10,8 +10,8 @@ import numpy as np
 from intaglio.cli.terminal import bytes_text, count_text, note, print_json, print_table, progress_bar
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array
+from intaglio.package.manifest import board_of
 from intaglio.run.data import read_arrays, write_arrays
-from intaglio.run.emulator.device import board_of
 from intaglio.run.package import Package
 from intaglio.run.profile import Emulation, Profile, profile
 from intaglio.run.validate import LayerCheck, ValidateOptions, Validation, validate

@@ -12,6 +12,7 @@ from intaglio.errors import UserError, quoted
 from intaglio.ir.names import is_clean
 from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.package.folder import MANIFEST
+from intaglio.targets.board import Board, Memory, find_board, generic_board
 from intaglio.targets.target import Target, find_target, optimized
 
 FORMAT = 1
@@ -109,6 +110,7 @@ class FirmwareInfo:
     selftest_bytes: int
     weights_file: str | None = None  # a binary of its own, to be written to the address
     weights_address: int | None = None
+    own_board: Board | None = None  # of the user's file
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +193,8 @@ def _checked(manifest: Manifest) -> Manifest:
         assert all(n >= 0 for n in info.shape)
         assert info.bytes == info.type.bytes
         assert info.arena_offset is None or 0 <= info.arena_offset <= m.arena_bytes - info.bytes
-    source = manifest.model.source
-    assert source is None or (isinstance(source, str) and not source.startswith("/") and ".." not in source.split("/"))
+    for path in (manifest.model.source, manifest.firmware and manifest.firmware.weights_file):
+        assert path is None or (isinstance(path, str) and not path.startswith("/") and ".." not in path.split("/"))
     return manifest
 
 
@@ -224,8 +226,24 @@ def _manifest(table: dict[str, object]) -> Manifest:
         options=options,
         tools=tools,
         files=files,
-        firmware=None if (firmware := t.get("firmware")) is None else FirmwareInfo(**_object(firmware)),
+        firmware=None if (firmware := t.get("firmware")) is None else _firmware(_object(firmware)),
     )
+
+
+def _firmware(row: dict[str, Any]) -> FirmwareInfo:
+    board = row.get("own_board")
+    own = None if board is None else Board(**{**board, "memories": tuple(Memory(**m) for m in board["memories"])})
+    return FirmwareInfo(**{**row, "own_board": own})
+
+
+def board_of(manifest: Manifest, target: Target) -> Board:
+    """The board that a package was made for; one of no name, where it was made for a core alone."""
+    info = manifest.firmware
+    if info is not None and info.own_board is not None:
+        return info.own_board
+    if info is not None and info.board:
+        return find_board(info.board)
+    return generic_board(target.name, riscv=target.arch.startswith("riscv"))
 
 
 def _object(value: object) -> dict[str, Any]:

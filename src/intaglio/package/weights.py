@@ -130,7 +130,8 @@ def _c_array(constants: list[Constant], weights: Weights, name: str) -> str:
     block = BytesIO()
     _write_block(constants, weights, block)
     data = block.getvalue() or b"\0"
-    rows = [", ".join(f"{byte:3d}" for byte in data[i : i + 16]) for i in range(0, len(data), 16)]
+    texts = [f"{byte:3d}" for byte in range(256)]  # a lookup is five times as fast as formatting, and there are many
+    rows = [", ".join([texts[byte] for byte in data[i : i + 16]]) for i in range(0, len(data), 16)]
     section = f', section("{weights.section}")' if weights.section else ""
     return (
         f'#include "{name}_weights.h"\n\n'

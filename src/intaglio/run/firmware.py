@@ -19,7 +19,7 @@ from intaglio.run.build import BuildOptions, Runner, sources_in
 from intaglio.run.firmware_tools import compile_flags, link_command, runtime
 from intaglio.run.stack import read_frames, stack_bytes
 from intaglio.run.toolchains import Toolchain
-from intaglio.targets.board import Board
+from intaglio.targets.board import Board, all_boards
 from intaglio.targets.target import Target
 
 _UNDEFINED = re.compile(r"undefined (symbol|reference)")
@@ -98,8 +98,9 @@ def _info(manifest: Manifest, board: Board, sizes: Sizes, depth: int | None) -> 
         stack_bytes=depth,
         ram_bytes=sizes.data + sizes.bss + (depth or 0),
         selftest_bytes=sizes.selftest,
-        weights_file=weights_file(manifest.name) if address else None,
-        weights_address=int(address, 0) if address else None,
+        weights_file=weights_file(manifest.name) if address and weights else None,
+        weights_address=int(address, 0) if address and weights else None,
+        own_board=board if board.name and board.name not in all_boards() else None,
     )
 
 

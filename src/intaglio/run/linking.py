@@ -10,12 +10,11 @@ from intaglio.package.combined import firmware_name, read_packages, write_combin
 from intaglio.package.deployment import Deployment
 from intaglio.package.figures import MARK
 from intaglio.package.folder import MANIFEST, fresh_folder
-from intaglio.package.manifest import Manifest, digests, target_of
+from intaglio.package.manifest import Manifest, board_of, digests, target_of
 from intaglio.run.build import BuildOptions
 from intaglio.run.firmware import build_combined
 from intaglio.run.firmware_tools import find_firmware_toolchain
 from intaglio.run.limits import Needs, check_limits
-from intaglio.targets.board import find_board, generic_board
 
 FORMAT = "combined 1"
 
@@ -42,10 +41,8 @@ class Linked:
 def link_packages(folders: list[Path], output: Path, *, cc: str | None = None, force: bool = False) -> Linked:
     manifests = read_packages(folders)
     target = target_of(manifests[0])
-    firmware = manifests[0].firmware
     name = firmware_name(output, manifests)
-    found = firmware.board if firmware is not None else ""
-    board = find_board(found) if found else generic_board(target.name, riscv=target.arch.startswith("riscv"))
+    board = board_of(manifests[0], target)
     toolchain = find_firmware_toolchain(cc, target)
     with fresh_folder(output, force=force) as folder:
         write_combined(folders, manifests, target, board, name, folder)

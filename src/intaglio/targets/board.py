@@ -9,17 +9,23 @@ name = "flash"
 kind = "flash"                    # read only, where code and weights are
 address = 0x08000000
 bytes = 2097152
+
+`--board mine.toml` reads a file of the user's.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import pairwise
+from pathlib import Path
 
 from intaglio.errors import UserError, quoted
+from intaglio.targets.target import all_targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,7 @@ class Board:
     wait_states: int
     memories: tuple[Memory, ...]
     qemu: str = ""  # QEMU's name of this machine, where it has one
+    boot: str = ""  # whose boot ROM looks for a block of its own in flash: rp2350
 
     def main(self, kind: str) -> Memory:
         return next(m for m in self.memories if m.kind == kind)
@@ -79,9 +86,50 @@ def generic_board(core: str, *, riscv: bool = False) -> Board:
 
 
 def find_board(name: str) -> Board:
+    """One of ours by name, or one of the user's by its file."""
+    if name.endswith(".toml"):
+        return read_board(Path(name))
     boards = all_boards()
     if name not in boards:
         near = difflib.get_close_matches(name.lower(), boards, n=4, cutoff=0.4) or list(boards)
         hint = "the nearest: " + ", ".join(f"`{n}`" for n in near) + "; `intaglio boards` lists all"
         raise UserError("unknown-board", f"there is no board {quoted(name)}", hint=hint)
     return boards[name]
+
+
+def read_board(path: Path) -> Board:
+    shown = quoted(str(path), 200)
+    hint = "it needs `description`, `core`, `clock_mhz`, `wait_states` and `[[memory]]` with `name`, `kind`, `address`, `bytes`"
+    try:
+        board = board_of(path.stem, path.read_text(encoding="utf-8"))
+        fault = _fault(board)
+    except OSError as error:
+        raise UserError(
+            "bad-board", f"cannot read the board {shown}: {error.strerror}", hint="`intaglio boards` lists ours"
+        ) from None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError("bad-board", f"{shown} does not describe a board: {error}", hint=hint) from None
+    if fault:
+        raise UserError("bad-board", f"{shown} does not describe a board: {fault}", hint=hint)
+    return board
+
+
+def _fault(board: Board) -> str:
+    """Why there is no such board, or nothing."""
+    cores = [t.name for t in all_targets().values() if t.bare]
+    if not re.fullmatch(r"[\w.+-]{1,80}", board.name, re.ASCII):
+        return "its file's name has other characters than letters, digits, `_`, `-`, `+` and `.`"
+    if board.core not in cores:
+        return f"`core` is one of {', '.join(cores)}"
+    if not all(isinstance(n, int | float) and n >= 0 for n in (board.clock_mhz, board.wait_states)):
+        return "`clock_mhz` and `wait_states` are numbers"
+    for memory in board.memories:
+        if memory.kind not in ("flash", "ram") or not re.fullmatch(r"\w{1,40}", memory.name, re.ASCII):
+            return "a memory has a `name` of letters and a `kind` that is flash or ram"
+        if memory.address < 0 or memory.bytes < 256 or memory.address + memory.bytes > 1 << 32:
+            return f"`{memory.name}` is not within 32 bits of address"
+    if {"flash", "ram"} - {memory.kind for memory in board.memories}:
+        return "there is no flash, or no ram"
+    ordered = sorted(board.memories, key=lambda m: m.address)
+    overlaps = [(a, b) for a, b in pairwise(ordered) if a.address + a.bytes > b.address]
+    return f"`{overlaps[0][0].name}` and `{overlaps[0][1].name}` overlap" if overlaps else ""

@@ -16,12 +16,12 @@ import numpy as np
 
 from intaglio.errors import AnswerIsNo, OurFault, UserError, quoted
 from intaglio.ir.graph import Array
-from intaglio.package.manifest import Manifest, TensorInfo
+from intaglio.package.manifest import Manifest, TensorInfo, board_of
 from intaglio.run.emulator.core import Core, Stack
 from intaglio.run.emulator.counting import Counts
 from intaglio.run.emulator.image import Image, Part, read_image
 from intaglio.run.host import ERROR_SLUGS
-from intaglio.targets.board import Board, find_board, generic_board
+from intaglio.targets.board import Board
 from intaglio.targets.target import Target, find_target
 
 EMULATORS = ("unicorn", "qemu")
@@ -43,11 +43,6 @@ def chosen_emulator(target: Target, asked: str | None) -> str:
     if name not in EMULATORS:
         raise UserError("bad-option", f"there is no emulator {quoted(name)}", hint="`unicorn` or `qemu`")
     return name
-
-
-def board_of(manifest: Manifest, target: Target) -> Board:
-    name = manifest.firmware.board if manifest.firmware is not None else ""
-    return find_board(name) if name else generic_board(target.name, riscv=target.arch.startswith("riscv"))
 
 
 DEFAULT = EmulatorOptions()

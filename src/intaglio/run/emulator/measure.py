@@ -16,10 +16,10 @@ import numpy as np
 
 from intaglio.errors import OurFault, UserError
 from intaglio.ir.graph import Array
-from intaglio.package.manifest import FirmwareInfo, LayerInfo, Manifest, target_of
+from intaglio.package.manifest import FirmwareInfo, LayerInfo, Manifest, board_of, target_of
 from intaglio.run.costs import Coster, Sum
 from intaglio.run.emulator.counting import Counts
-from intaglio.run.emulator.device import Device, EmulatorOptions, board_of
+from intaglio.run.emulator.device import Device, EmulatorOptions
 from intaglio.run.firmware import build_firmware
 from intaglio.run.firmware_tools import find_firmware_toolchain
 from intaglio.run.host import Sink

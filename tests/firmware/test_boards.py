@@ -1,0 +1,102 @@
+"""Boards of ours and of the user's."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from commands import Intaglio
+from firmware_running import firmware, integer_model
+from intaglio.targets.board import Board, all_boards
+
+MINE = """
+description = "A board of mine"
+core = "cortex-m4f"
+clock_mhz = 80
+wait_states = 4
+
+[[memory]]
+name = "flash"
+kind = "flash"
+address = 0x08000000
+bytes = 131072
+
+[[memory]]
+name = "sram"
+kind = "ram"
+address = 0x20000000
+bytes = 32768
+
+[[memory]]
+name = "qspi"
+kind = "flash"
+address = 0x90000000
+bytes = 8388608
+"""
+
+
+def test_boards_are_listed(intaglio: Intaglio) -> None:
+    assert "nucleo-l4r5zi" in intaglio("boards").out
+    rows = intaglio("boards", "--json").json["boards"]
+    wanted = (
+        "nucleo-l4r5zi nucleo-f746zg nucleo-h743zi nucleo-u575zi nrf52840-dk nrf5340-dk rp2040 rp2350 stm32f4-discovery "
+        "arduino-nano-33-ble esp32-c3 mps2-an386 mps3-an547"
+    )
+    assert {row["name"] for row in rows} >= set(wanted.split())
+    assert all(row["ram_bytes"] > 0 and row["flash_bytes"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize("board", all_boards().values(), ids=lambda b: b.name)
+def test_memories_of_a_board_do_not_overlap(board: Board) -> None:
+    spans = sorted((m.address, m.address + m.bytes) for m in board.memories)
+    assert all(a[1] <= b[0] for a, b in pairwise(spans))
+
+
+def test_a_board_of_the_user_s_with_weights_in_its_second_flash(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(MINE)
+    model = integer_model(tmp_path)
+    made = firmware(model, tmp_path / "out", board=str(tmp_path / "mine.toml"), name="net", weights_address=0x90000000)
+    info = made.manifest.firmware
+    assert info is not None and (info.board, info.weights_address) == ("mine", 0x90000000)
+    assert made.manifest.options["board"] == "mine.toml" and str(tmp_path) not in (made.folder / "manifest.json").read_text()
+    (tmp_path / "mine.toml").unlink()
+    assert made.validate().ok
+    assert made.profile().total.time_ms is not None
+
+
+WRONG = [
+    ("", "'memory'"),
+    ("core = ", "Invalid value"),
+    (MINE.replace("cortex-m4f", "cortex-m99"), "`core` is one of cortex-m0+"),
+    (MINE.replace("cortex-m4f", "x86-64"), "`core` is one of cortex-m0+"),
+    (MINE.replace("0x20000000", "0x08010000"), "`flash` and `sram` overlap"),
+    (MINE.replace('kind = "ram"', 'kind = "flash"'), "there is no flash, or no ram"),
+    (MINE.replace("bytes = 32768", "bytes = -1"), "`sram` is not within 32 bits"),
+    (MINE.replace("bytes = 32768", 'bytes = "many"'), "not supported between"),
+    (MINE.replace("address = 0x20000000\n", ""), "missing 1 required positional argument: 'address'"),
+    (MINE.replace('name = "sram"', 'name = "*/ int x;"'), "a memory has a `name` of letters"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), WRONG, ids=[w[1] for w in WRONG])
+def test_a_file_that_is_no_board(text: str, says: str, intaglio: Intaglio, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(text)
+    said = intaglio("compile", integer_model(tmp_path), "--board", tmp_path / "mine.toml", "-o", tmp_path / "out")
+    assert said.code == 2 and "error[bad-board]: " in said.err and says in said.err and "hint: " in said.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_board_s_file_that_is_not_there(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("compile", integer_model(tmp_path), "--board", tmp_path / "none.toml", "-o", tmp_path / "out")
+    assert said.code == 2 and "cannot read the board" in said.err
+
+
+def test_the_boot_rom_of_an_rp2350_finds_its_block(tmp_path: Path) -> None:
+    made = firmware(integer_model(tmp_path), tmp_path / "out", board="rp2350", name="net")
+    with open(made.folder / "bin" / "net.elf", "rb") as file:
+        start = ELFFile(file).get_section_by_name(".vectors")
+        assert start is not None and bytes.fromhex("d3deffff42012110") in start.data()[:4096]
+    assert made.validate().ok
