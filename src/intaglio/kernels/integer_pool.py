@@ -33,7 +33,7 @@ def _takes(job: Job, channels: int) -> bool:
     return vectors and channels >= 2 * job.isa.lanes and job.node.output.type.elements > 0
 
 
-def _all_inside(job: Job, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...]) -> bool:
+def all_inside(job: Job, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...]) -> bool:
     """Does every window have a pixel?"""
     sizes, outs = job.type(0).shape[1:3], job.node.output.shape[1:3]
     return all(pads[a] < kernel[a] and (outs[a] - 1) * strides[a] - pads[a] < sizes[a] for a in (0, 1))
@@ -57,7 +57,7 @@ def _add(job: Job, sums: list[Var], x: Buffer, at: Expr) -> None:
         k.assign(total, vector("viadd", i32(isa), total, vector(f"vwiden_{half}", i32(isa), wide)))
 
 
-def _windows(
+def pool_windows(
     job: Job, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...], body: Callable[..., None],
 ) -> None:  # fmt: skip
     """`body(place of y, rows, columns, place of a pixel)` for every window."""
@@ -77,7 +77,7 @@ def qaverage_pool_lanes(job: Job) -> Lowered | None:
     op, k, isa = job.node.op, job.k, job.isa
     assert isinstance(op, QAveragePool)
     shape = job.type(0).shape
-    if not _takes(job, shape[-1]) or math.prod(op.kernel) > MOST_PIXELS or not _all_inside(job, op.kernel, op.strides, op.pads):
+    if not _takes(job, shape[-1]) or math.prod(op.kernel) > MOST_PIXELS or not all_inside(job, op.kernel, op.strides, op.pads):
         return None
     x, y = job.operand(0, "x"), job.writes()
     real = Type("f32", isa.lanes)
@@ -103,7 +103,7 @@ def qaverage_pool_lanes(job: Job) -> Lowered | None:
 
         _each_vector(job, shape[-1], channels)
 
-    _windows(job, op.kernel, op.strides, op.pads, window)
+    pool_windows(job, op.kernel, op.strides, op.pads, window)
     about = f"qaverage_pool {list(op.kernel)}, {list(shape)} -> {list(job.node.output.shape)}, {2 * isa.lanes} channels at a time"
     return job.done("qaverage_pool", about, f"qaverage_pool(lanes={2 * isa.lanes})")
 
@@ -115,7 +115,7 @@ def max_pool_bytes(job: Job) -> Lowered | None:
     shape = job.type(0).shape
     if op.layout is not Layout.NHWC or len(shape) != 4 or not _takes(job, shape[-1]) or any(d != 1 for d in op.dilations):
         return None
-    if not _all_inside(job, op.kernel, op.strides, op.pads):
+    if not all_inside(job, op.kernel, op.strides, op.pads):
         return None
     x, y = job.operand(0, "x"), job.writes()
     kind = Type(x.dtype.value, 2 * isa.lanes)
@@ -129,7 +129,7 @@ def max_pool_bytes(job: Job) -> Lowered | None:
 
         _each_vector(job, shape[-1], channels)
 
-    _windows(job, op.kernel, op.strides, op.pads, window)
+    pool_windows(job, op.kernel, op.strides, op.pads, window)
     about = f"max_pool {list(op.kernel)}, {list(shape)} -> {list(job.node.output.shape)}, {2 * isa.lanes} channels at a time"
     return job.done("max_pool_bytes", about, f"max_pool_bytes(lanes={2 * isa.lanes})")
 

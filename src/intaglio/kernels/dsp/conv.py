@@ -38,6 +38,7 @@ class Product:
     pairs: int
     outs: int
     variant: str
+    word: int = 4  # bytes of weights per pair, of two channels
 
 
 def takes(job: Job, to: DType) -> bool:
@@ -76,31 +77,37 @@ def product_of(
 ) -> Product | None:  # fmt: skip
     """`runs` is [groups * outs, runs, length], zero point of the weights subtracted; `single`: there is one column only."""
     found = channel_scales(runs, bias, multiplier, shift, numbers, job.type(0).dtype)
-    if found is None or runs.size == 0 or int(np.abs(runs).max()) > 128 or int(runs.max()) > 127:
+    if found is None or runs.size == 0:
         return None
     scales, reach = found
     return pack_product(job, groups, runs, scales.records, reach, scales.variant, single)
+
+
+def small(weights: Array) -> bool:
+    """Bytes, once their zero point is subtracted?"""
+    return int(weights.min()) >= -128 and int(weights.max()) <= 127
 
 
 def pack_product(job: Job, groups: int, runs: Array, records: Array, reach: Array, variant: str, single: bool) -> Product:
     """Weights and records as the routines read them."""
     pairs = padded_pairs(runs)
     split = np.split(np.arange(len(runs)), groups)
-    joined = all(can_join(pairs[part], reach[part]) for part in split)
+    joined = small(runs) and all(can_join(pairs[part], reach[part]) for part in split)
+    layout = "wide" if not small(runs) or (job.target.optimize == "speed" and not single) else "joined" if joined else "apart"
     kept = []
     for part in split:
         own = records[part].copy()
-        own[:, 0] = joined_starts(own[:, 0], joined)
+        own[:, 0] = joined_starts(own[:, 0], layout == "joined")
         kept.append(np.concatenate([own, np.zeros((-len(part) % (CHANNELS if single else 2), own.shape[1]), own.dtype)]))
     pack = pack_dense if single else pack_weights
-    w = job.packed(np.concatenate([pack(pairs[part], joined) for part in split]), "w", DType.I8)
-    variant = f"{'joined' if joined else 'apart'}_{variant}"
+    w = job.packed(np.concatenate([pack(pairs[part], layout) for part in split]), "w", DType.I8)
+    variant = f"{layout}_{variant}"
     words = np.concatenate(kept)
     if single:
         how, words = dense_scales(words, is_real(variant.partition("_")[2]))
         variant = f"{how}_{variant}"
     scale = job.packed(words.reshape(-1), "scale", DType.I32)
-    return Product(w, scale, pairs.shape[1], len(runs) // groups, variant)
+    return Product(w, scale, pairs.shape[1], len(runs) // groups, variant, 8 if layout == "wide" else 4)
 
 
 def widths(job: Job) -> tuple[int, ...]:
@@ -241,7 +248,7 @@ def write_image(
                 gather(k.let("left", (first + c) * sw - geo.pads[1]), columns_, c * 2)
             out = k.let("out", ((n * geo.out_height + oh) * geo.out_width + first) * geo.out_channels + g * product.outs)
             k.call(
-                f"tile{columns_}_{product.variant}", Place(product.w, g * (size * product.pairs * 4)),
+                f"tile{columns_}_{product.variant}", Place(product.w, g * (size * product.pairs * product.word)),
                 Place(product.scale, g * (size * 8)), Place(columns, idx(0)), product.pairs, product.outs, Place(y, out),
                 geo.out_channels, *more(out),
             )  # fmt: skip
@@ -255,11 +262,11 @@ def matrix(
     """Rows of x, each one run, times channels [outs, 1, depth]."""
     k, outs, depth = job.k, len(runs), runs.shape[-1]
     x = job.operand(0, "x")
-    product = product_of(job, 1, runs, bias, multiplier, shift, numbers, single=rows == 1)
+    product = product_of(job, 1, runs, bias, multiplier, shift, numbers, single=rows == 1 and small(runs))
     if product is None:
         return None
     y = job.writes()
-    if rows == 1:
+    if rows == 1 and small(runs):
         return _single(job, x, y, product, depth, stem)
     columns = job.scratch(2 * min(widths(job)[0], max(rows, 1)) * product.pairs, "columns", DType.I16)
 

@@ -22,12 +22,12 @@ from intaglio.kernels.routines import Routine, family
 CHANNELS = 4
 
 
-def pack_dense(channels: Array, joined: bool) -> Array:
+def pack_dense(channels: Array, layout: str) -> Array:
     """[outs, pairs, 2] in the order in which they are read; channels up to a multiple of four are zeros."""
     outs, pairs, _ = channels.shape
     padded = np.zeros((-(-outs // CHANNELS) * CHANNELS, pairs, 2), np.int64)
     padded[:outs] = channels
-    words = pack_weights(padded, joined).view("<i4").reshape(-1, 2, pairs // 2, 2)
+    words = pack_weights(padded, layout).view("<i4").reshape(-1, 2, pairs // 2, 2)
     return np.ascontiguousarray(words.transpose(0, 2, 1, 3)).reshape(-1).view(np.int8)
 
 
@@ -145,7 +145,7 @@ IG_ROUTINE void ig_dense_{name}(const int8_t *w, const int32_t *scale, const {x_
     def meaning(w: Array, scale: Array, column: Array, pairs: int, outs: int, y: Array, *extra: Any) -> None:
         groups = -(-outs // CHANNELS)
         words = w[: groups * CHANNELS * pairs * 2].view("<i4").reshape(groups, pairs // 2, 2, 2).transpose(0, 2, 1, 3)
-        first, second = unpack(np.ascontiguousarray(words).reshape(-1).view(np.int8), groups * CHANNELS, pairs, joined)
+        first, second = unpack(np.ascontiguousarray(words).reshape(-1).view(np.int8), groups * CHANNELS, pairs, layout)
         x = column[: 2 * pairs].astype(np.int64)
         if source != "column":
             x = paired(x).reshape(-1)

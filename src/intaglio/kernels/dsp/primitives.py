@@ -25,6 +25,23 @@ _ROWS = {
     ),
     "uxtb16": ("uxtb16 %0, %1", 1, "bytes 0 and 2, without a sign", "a & 0x00ff00ff"),
     "uxtb16_odd": ("uxtb16 %0, %1, ror #8", 1, "bytes 1 and 3, without a sign", "(a >> 8) & 0x00ff00ff"),
+    "sxtab16": (
+        "sxtab16 %0, %1, %2", 2, "two sums of 16 bits, plus bytes 0 and 2 of b",
+        "(int32_t)((((uint32_t)a + (uint32_t)(int8_t)b) & 0xffffu) | (((uint32_t)a >> 16) + (uint32_t)(int8_t)(b >> 16)) << 16)",
+    ),
+    "sxtab16_odd": (
+        "sxtab16 %0, %1, %2, ror #8", 2, "two sums of 16 bits, plus bytes 1 and 3 of b",
+        "(int32_t)((((uint32_t)a + (uint32_t)(int8_t)(b >> 8)) & 0xffffu)"
+        " | (((uint32_t)a >> 16) + (uint32_t)(int8_t)(b >> 24)) << 16)",
+    ),
+    "uxtab16": (
+        "uxtab16 %0, %1, %2", 2, "two sums of 16 bits, plus bytes 0 and 2 of b, without a sign",
+        "(int32_t)((((uint32_t)a + (uint8_t)b) & 0xffffu) | (((uint32_t)a >> 16) + (uint8_t)(b >> 16)) << 16)",
+    ),
+    "uxtab16_odd": (
+        "uxtab16 %0, %1, %2, ror #8", 2, "two sums of 16 bits, plus bytes 1 and 3 of b, without a sign",
+        "(int32_t)((((uint32_t)a + (uint8_t)(b >> 8)) & 0xffffu) | (((uint32_t)a >> 16) + (uint8_t)(b >> 24)) << 16)",
+    ),
     "pkhbt": (
         "pkhbt %0, %1, %2, lsl #16", 2, "low a, and low b above it", "(int32_t)((uint32_t)(uint16_t)a | (uint32_t)b << 16)",
     ),

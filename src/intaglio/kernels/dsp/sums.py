@@ -1,4 +1,4 @@
-"""The sum of two quantised bytes, alone and as the last step of a convolution.
+"""The sum and the product of two quantised bytes, alone; the sum also as the last step of a convolution.
 
 Both sides are brought to a common step, half of which is that of the larger side: that side is a shift, exact. The other one is
 scaled and rounded (SMMLAR, sign, shift), then the sum is. A record of eight words: multiplier, offset and shift of the smaller
@@ -14,12 +14,13 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.dsp.primitives import no_meaning
-from intaglio.kernels.dsp.scaling import name_of, parse_variant
+from intaglio.kernels.dsp.scaling import finished, name_of, parse_variant, scales_of
+from intaglio.kernels.integer_conv import size_of
 from intaglio.kernels.loop import Place, idx
 from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.kernels.routines import Routine, family
 from intaglio.ops.fixed_point import scale32
-from intaglio.ops.quantised import QAdd
+from intaglio.ops.quantised import QAdd, QMul
 
 LIFT = 20
 _HALF = (1 << 30, 0)
@@ -127,3 +128,44 @@ def qadd_dsp(job: Job) -> Lowered | None:
     y = job.writes()
     job.k.call(f"add_{found[0]}", *(Place(b, idx(0)) for b in (left, right, y)), out.type.elements, Place(record, idx(0)))
     return job.done("qadd", f"qadd, {out.type.elements} {op.to.value}", f"qadd_dsp({found[0]})", in_place=True)
+
+
+@family("mul")
+def mul(name: str) -> Routine:
+    """`ig_mul_VARIANT(a, b, y, count, record)`; the record: zero points, multiplier, offset, right."""
+    how, kind = name.split("_")[:2]
+    t = {"i8": "int8_t", "u8": "uint8_t"}[kind]
+    twice = " * 2" if how == "twice" else ""
+    text = f"""\
+IG_ROUTINE void ig_mul_{name}(const {t} *left, const {t} *right, {t} *y, ptrdiff_t count, const int32_t *s)
+{{
+    for (ptrdiff_t i = 0; i < count; i++)
+        y[i] = ({t})ig_finish_{name}((left[i] - s[0]) * (right[i] - s[1]){twice}, s[2], s[3], s[4]);
+}}"""
+
+    def meaning(left: Array, right: Array, y: Array, count: int, s: Array) -> None:
+        products = (left[:count].astype(np.int64) - int(s[0])) * (right[:count].astype(np.int64) - int(s[1]))
+        y[:count] = finished(products[:, None], np.asarray([[0, s[2], s[3], s[4]]], np.int32), name)[:, 0]
+
+    return Routine(text, meaning, ("base", f"finish_{name}"))
+
+
+@lowering(QMul, fast=True)
+def qmul_dsp(job: Job) -> Lowered | None:
+    op, out = job.node.op, job.node.output
+    assert isinstance(op, QMul)
+    types = [job.type(0), job.type(1)]
+    if not job.isa.dsp or any(t.shape != out.shape or t.dtype is not op.to for t in types) or op.to not in (DType.I8, DType.U8):
+        return None
+    reach = np.asarray([size_of(op.to, op.a_zero) * size_of(op.to, op.b_zero)])
+    multiplier, shift = np.asarray([op.multiplier]), np.asarray([op.shift])
+    scales = scales_of("twice", np.zeros(1, np.int64), reach, multiplier, shift, op.y_zero, op.low, op.high, op.to)
+    if scales is None:
+        return None
+    left, right = job.operand(0, "a"), job.operand(1, "b")
+    words = np.asarray([op.a_zero, op.b_zero, *scales.records[0, 1:]], np.int32)
+    record = job.packed(words, "record", DType.I32)
+    y = job.writes()
+    places = [Place(b, idx(0)) for b in (left, right, y)]
+    job.k.call(f"mul_{scales.variant}", *places, out.type.elements, Place(record, idx(0)))
+    return job.done("qmul", f"qmul, {out.type.elements} {op.to.value}", f"qmul_dsp({scales.variant})", in_place=True)

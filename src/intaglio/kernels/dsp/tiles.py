@@ -6,7 +6,7 @@
 A word of weights is used as it is, which sums first + 256 * second, and once more with only the first channel's bytes taken out
 (SXTB16): the difference, shifted, is the sum of the second. So a pair of products costs half an instruction less than with both
 taken out. It needs the sum of the second channel to fit 24 bits, and weights that fit a half word together: `joined`. Where that
-does not hold, both channels are taken out: `apart`.
+does not hold, both channels are taken out: `apart`. With twice the flash, weights are pairs of 16 bits already: `wide`.
 
 With four columns all registers but one are sums, weights and columns, and the end of the loop waits in a float register.
 """
@@ -25,13 +25,15 @@ from intaglio.kernels.routines import Routine, family
 UNROLL = 4  # pairs are a multiple of this
 
 
-def pack_weights(channels: Array, joined: bool) -> Array:
-    """[outs, pairs, 2] as [outs / 2][pairs] words, in bytes; an odd last channel has zeros beside it."""
+def pack_weights(channels: Array, layout: str) -> Array:
+    """[outs, pairs, 2] as [outs / 2][pairs] words (two words each if `wide`), in bytes; an odd last channel has zeros beside it."""
     outs, pairs, _ = channels.shape
     even = np.zeros((-(-outs // 2) * 2, pairs, 2), np.int64)
     even[:outs] = channels
     first, second = even[0::2], even[1::2]
-    half = first + 256 * second if joined else (first & 0xFF) + 256 * second
+    if layout == "wide":
+        return np.stack([first, second], axis=2).astype("<i2").view(np.int8).reshape(-1)
+    half = first + 256 * second if layout == "joined" else (first & 0xFF) + 256 * second
     assert half.min() >= -(2**15) and half.max() < 2**15
     return half.astype("<i2").view(np.int8).reshape(-1)
 
@@ -53,20 +55,21 @@ def joined_starts(starts: Array, joined: bool) -> Array:
     return out.astype(np.int32)  # wraps as the sums do
 
 
-def unpack(w: Array, outs: int, pairs: int, joined: bool) -> tuple[Array, Array]:
+def unpack(w: Array, outs: int, pairs: int, layout: str) -> tuple[Array, Array]:
+    if layout == "wide":
+        both = w[: -(-outs // 2) * pairs * 8].view("<i2").reshape(-1, pairs, 2, 2).astype(np.int64)
+        return both[:, :, 0].reshape(-1, pairs * 2), both[:, :, 1].reshape(-1, pairs * 2)
     half = w[: -(-outs // 2) * pairs * 4].view("<i2").reshape(-1, pairs * 2).astype(np.int64)
     first = ((half + 128) & 0xFF) - 128
-    second = (half - first) >> 8 if joined else half >> 8
+    second = (half - first) >> 8 if layout == "joined" else half >> 8
     return first, second
 
 
 # C ----------------------------------------------------------------------------------------------------------------------
 
 _STEP4 = (
-    "ldr {w0}, [{w}], #4",
+    "{weights}",
     "ldrd {x}, {z}, [{a}], #8",
-    "sxtb16 {e}, {w0}",
-    "{odd}",
     "smlad {r0}, {w0}, {x}, {r0}",
     "smlad {s0}, {e}, {x}, {s0}",
     "smlad {r1}, {w0}, {z}, {r1}",
@@ -78,50 +81,57 @@ _STEP4 = (
     "smlad {s3}, {e}, {z}, {s3}",
 )
 _STEP2 = (
-    "ldrd {w0}, {w1}, [{w}], #8",
+    "{weights}",
     "ldrd {x}, {z}, [{a}], #8",
-    "sxtb16 {e}, {w0}",
-    "{odd}",
     "smlad {r0}, {w0}, {x}, {r0}",
     "smlad {s0}, {e}, {x}, {s0}",
     "smlad {r1}, {w0}, {z}, {r1}",
     "smlad {s1}, {e}, {z}, {s1}",
     "ldrd {x}, {z}, [{a}], #8",
-    "sxtb16 {e}, {w1}",
-    "{odd1}",
+    "{weights1}",
     "smlad {r0}, {w1}, {x}, {r0}",
     "smlad {s0}, {e}, {x}, {s0}",
     "smlad {r1}, {w1}, {z}, {r1}",
     "smlad {s1}, {e}, {z}, {s1}",
 )
 _STEP1 = (
-    "ldrd {w0}, {w1}, [{w}], #8",
+    "{weights}",
     "ldrd {x}, {z}, [{a}], #8",
-    "sxtb16 {e}, {w0}",
-    "{odd}",
     "smlad {r0}, {w0}, {x}, {r0}",
     "smlad {s0}, {e}, {x}, {s0}",
-    "sxtb16 {e}, {w1}",
-    "{odd1}",
+    "{weights1}",
     "smlad {r0}, {w1}, {z}, {r0}",
     "smlad {s0}, {e}, {z}, {s0}",
 )
+# How a pair's weights come into {e} (the first channel) and {w0} or {w1} (the second, or both): one pair, then two at once.
+_ODD = "sxtb16 {w0}, {w0}, ror #8"
+_LOADS = {
+    "joined": ("ldr {w0}, [{w}], #4", "sxtb16 {e}, {w0}"),
+    "apart": ("ldr {w0}, [{w}], #4", "sxtb16 {e}, {w0}", _ODD),
+    "wide": ("ldrd {e}, {w0}, [{w}], #8",),
+}
+_LOADS_OF_TWO = {
+    "joined": (("ldrd {w0}, {w1}, [{w}], #8", "sxtb16 {e}, {w0}"), ("sxtb16 {e}, {w1}",)),
+    "apart": (("ldrd {w0}, {w1}, [{w}], #8", "sxtb16 {e}, {w0}", _ODD), ("sxtb16 {e}, {w1}", _ODD.replace("w0", "w1"))),
+    "wide": (("ldrd {e}, {w0}, [{w}], #8",), ("ldrd {e}, {w1}, [{w}], #8",)),
+}
 _STEPS = {4: (_STEP4, 1), 2: (_STEP2, 2), 1: (_STEP1, 2)}
 _REGISTERS = ("r4", "r5", "r6", "r7"), ("r8", "r9", "r10", "r11")
 
 
-def _assembly(columns: int, joined: bool) -> list[str]:
+def _assembly(columns: int, layout: str) -> list[str]:
     steps, taken = _STEPS[columns]
     names = ["w0", "w1", "w", "a", "x", "z", "e", *(f"{s}{c}" for s in "sr" for c in range(columns))]
     words = {name: f"%[{name}]" for name in names}
-    odd = "" if joined else "sxtb16 {0}, {0}, ror #8"
-    words |= {"odd": odd.format(words["w0"]), "odd1": odd.format(words["w1"])}
-    once = [f'        "{line}\\n\\t"' for step in steps if (line := step.format(**words))]
+    first, second = (_LOADS[layout], ()) if taken == 1 else _LOADS_OF_TWO[layout]
+    loads = {"{weights}": first, "{weights1}": second}
+    lines = [line for step in steps for line in loads.get(step, (step,))]
+    once = [f'        "{line.format(**words)}\\n\\t"' for line in lines]
     end = ["vmov %[x], %[end]", "cmp %[a], %[x]"] if columns == 4 else ["cmp %[a], %[end]"]
     return ['        "1:\\n\\t"', *once * (UNROLL // taken), *(f'        "{line}\\n\\t"' for line in end), '        "bne 1b"']
 
 
-def _sums(columns: int, joined: bool) -> str:
+def _sums(columns: int, layout: str) -> str:
     """The inner loop: sums s0.. of the first channel, r0.. of both (or of the second)."""
     outputs = [f'[{s}{c}] "+r"({s}{c})' for s in "sr" for c in range(columns)]
     temporaries = ["w0", "e", "x", "z"] + (["w1"] if columns < 4 else [])
@@ -137,19 +147,21 @@ def _sums(columns: int, joined: bool) -> str:
         f"        {pointer}",
         *map(declare, temporaries),
         "        __asm__ volatile(",
-        *_assembly(columns, joined),
+        *_assembly(columns, layout),
         f"            : {', '.join(outputs)},",
         f"""              [w] "+r"(w), [a] "+r"(a), {", ".join(f'[{t}] "=&r"({t})' for t in temporaries)}""",
         f'            : [end] {end} : "cc", "memory");',
         "#else",
-        f"        for (const int16_t *a = cols; a != end; a += {2 * columns}, w += 4) {{",
-        "            const int32_t w0 = ig_word(w), e = ig_sxtb16(w0);" + ("" if joined else " /* the second channel alone: */"),
-        *([] if joined else ["            const int32_t o = ig_sxtb16_odd(w0);"]),
+        f"        for (const int16_t *a = cols; a != end; a += {2 * columns}, w += {8 if layout == 'wide' else 4}) {{",
+        *{
+            "joined": ["            const int32_t o = ig_word(w), e = ig_sxtb16(o);"],
+            "apart": ["            const int32_t e = ig_sxtb16(ig_word(w)), o = ig_sxtb16_odd(ig_word(w));"],
+            "wide": ["            const int32_t e = ig_word(w), o = ig_word(w + 4);"],
+        }[layout],
     ]
-    other = "w0" if joined else "o"
     for c in range(columns):
         lines.append(f"            s{c} = ig_smlad(e, ig_word(a + {2 * c}), s{c});")
-        lines.append(f"            r{c} = ig_smlad({other}, ig_word(a + {2 * c}), r{c});")
+        lines.append(f"            r{c} = ig_smlad(o, ig_word(a + {2 * c}), r{c});")
     return "\n".join([*lines, "        }", "#endif"])
 
 
@@ -214,13 +226,13 @@ IG_ROUTINE void ig_tile{columns}_{name}(const int8_t *weights, const int32_t *sc
 {_pointer(columns)}
     for (ptrdiff_t o = 0; o < outs; o += 2, scale += {2 * WORDS}, y += 2{", other += 2" if more else ""}) {{
 {_declare(columns, real)}
-{_sums(columns, joined)}
+{_sums(columns, layout)}
 {_results(columns, joined, variant, more)}
     }}
 {"" if columns > 1 else "    (void)step;" + chr(10)}}}"""
 
     def meaning(w: Array, scale: Array, cols: Array, pairs: int, outs: int, y: Array, step: int, *extra: Any) -> None:
-        first, second = unpack(w, outs, pairs, joined)
+        first, second = unpack(w, outs, pairs, layout)
         x = cols[: 2 * columns * pairs].reshape(pairs, columns, 2).transpose(0, 2, 1).reshape(pairs * 2, columns).astype(np.int64)
         records = scale[: -(-outs // 2) * 2 * WORDS].reshape(-1, WORDS)
         starts = records[:, 0].astype(np.int64) * (-int(extra[0]) if real else 1)
@@ -238,7 +250,8 @@ IG_ROUTINE void ig_tile{columns}_{name}(const int8_t *weights, const int32_t *sc
                 value = finished(sums[c : c + 1], record, variant)
                 y[at] = (summed(more, value, extra[0][at : at + 1], extra[1]) if more else value)[0]
 
-    operations = ("op_sxtb16", "op_smlad", *(() if joined else ("op_sxtb16_odd",)), *(("as_float",) if columns == 4 else ()))
+    operations = ("op_smlad", *{"joined": ("op_sxtb16",), "apart": ("op_sxtb16", "op_sxtb16_odd"), "wide": ()}[layout])
+    operations += ("as_float",) if columns == 4 else ()
     return Routine(text, meaning, ("base", *operations, f"finish_{variant}", *((f"sum_{more}",) if more else ())))
 
 
