@@ -105,6 +105,14 @@ def test_layers_add_up_to_the_whole(package: Package) -> None:
     assert layers[0].weight_bytes and layers[0].weight_bytes >= 128
 
 
+@pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="there is no arm-none-eabi-gcc here")
+def test_layers_are_built_by_the_compiler_of_the_package(tmp_path: Path) -> None:
+    flags = ("-O1",)
+    result = compile(dense(tmp_path), output=tmp_path / "p", target="cortex-m4", cc="arm-none-eabi-gcc", cflags=flags).profile()
+    assert result.total.instructions
+    assert abs(sum(layer.instructions or 0 for layer in result.layers) - result.total.instructions) <= 50
+
+
 def test_the_stack_stays_within_its_bound(package: Package) -> None:
     total = package.profile().total
     assert total.stack_bytes and total.stack_used_bytes and 0 < total.stack_used_bytes <= total.stack_bytes

@@ -7,6 +7,8 @@ five instructions a layer; what comes before the first call and after the last (
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +27,8 @@ from intaglio.run.firmware_tools import find_firmware_toolchain
 from intaglio.run.host import Sink
 from intaglio.run.package import Package
 from intaglio.run.profile import Emulation, LayerTime, Profile, Total
+from intaglio.run.toolchains import Toolchain
+from intaglio.targets.target import Target
 
 
 def measure(package: Package, inputs: list[Array], cc: str | None, wait_states: int) -> Profile:
@@ -72,14 +76,25 @@ def _hooked(package: Package, cc: str | None, options: EmulatorOptions) -> Itera
     manifest, target = package.manifest, target_of(package.manifest)
     with tempfile.TemporaryDirectory(prefix="intaglio-probe-") as folder:
         elf = Path(folder) / f"{package.name}.elf"
-        flags = (f"-D{package.name.upper()}_HOOK",)
-        board = board_of(manifest, target)
-        build_firmware(package.folder, elf, package.name, target, board, find_firmware_toolchain(cc, target), flags)
+        flags = (*shlex.split(manifest.options.get("cflags", "")), f"-D{package.name.upper()}_HOOK")
+        toolchain = _toolchain(manifest, target, cc)
+        build_firmware(package.folder, elf, package.name, target, board_of(manifest, target), toolchain, flags)
         device = Device(package.folder, manifest, options, elf)
         try:
             yield device
         finally:
             device.close()
+
+
+def _toolchain(manifest: Manifest, target: Target, cc: str | None) -> Toolchain:
+    """The compiler that made the package, where it is still there: layers should add up to the total."""
+    made = manifest.tools.get("compiler", "")
+    name = made.split(" ")[0]
+    if cc is None and name != "zig" and shutil.which(name):
+        found = find_firmware_toolchain(name, target)
+        if found.version == made:
+            return found
+    return find_firmware_toolchain(cc, target)
 
 
 def _layer_counts(device: Device, inputs: list[Array], layers: int) -> list[Counts]:
