@@ -27,7 +27,7 @@ def test_zig_is_the_compiler_where_there_is_no_other() -> None:
 
 @pytest.mark.usefixtures("bare")
 def test_no_compiler_at_all_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolchains, "_zig", lambda: None)
+    monkeypatch.setattr(toolchains, "pip_zig", lambda: None)
     with pytest.raises(ToolError, match=r"error\[no-compiler\]") as caught:
         find_toolchain()
     assert "pip install ziglang" in caught.value.hint

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from intaglio.errors import ToolError, UserError, quoted
-from intaglio.run.toolchains import Toolchain, cache_root, find_toolchain
+from intaglio.run.toolchains import Toolchain, cache_root, find_toolchain, pip_zig
 from intaglio.targets.target import LEVELS, Target
 
 FLAGS = (
@@ -56,7 +56,8 @@ def compile_flags(toolchain: Toolchain, target: Target) -> tuple[str, ...]:
 
 def link_command(toolchain: Toolchain, target: Target, script: str) -> tuple[str, ...]:
     if toolchain.kind == "gcc":
-        return (*toolchain.linker, *target.flags, "-nostdlib", "-static", f"-Wl,-T,{script}", "-Wl,--gc-sections,--nmagic,--build-id=none")
+        words = f"-Wl,-T,{script},--gc-sections,--nmagic,--build-id=none"
+        return (*toolchain.linker, *target.flags, "-nostdlib", "-static", words)
     return (*toolchain.linker, "-T", script, "--gc-sections", "--nmagic", "--build-id=none")
 
 
@@ -106,10 +107,10 @@ _NO_UNIT = {"cortex-m4": "-vfp4d16sp", "cortex-m33": "-fp64", "cortex-m4f": "+vf
 
 @cache
 def _zig() -> Toolchain:
-    if importlib.util.find_spec("ziglang") is None:
+    found = pip_zig()
+    if found is None:
         hint = "`pip install ziglang` brings one, or name a cross compiler with `--cc`, such as `arm-none-eabi-gcc`"
         raise ToolError("no-compiler", "there is no compiler for this core", hint=hint)
-    found = find_toolchain("zig")
     program = str(_zig_folder() / "zig")
     return Toolchain("zig", (program, "clang"), (program, "ar"), found.version, (program, "ld.lld"))
 

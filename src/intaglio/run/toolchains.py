@@ -77,12 +77,12 @@ def find_toolchain(asked: str | None = None, arch: str = "") -> Toolchain:
     wanted = asked or os.environ.get("CC") or ""
     if wanted:
         return _named(wanted)
-    if arch and arch != _machine() and (zig := _zig()) is not None:
+    if arch and arch != _machine() and (zig := pip_zig()) is not None:
         return zig
     for name in ("gcc", "clang", "cc"):
         if (path := shutil.which(name)) and (found := _probe((path,))):
             return found
-    if (zig := _zig()) is not None:
+    if (zig := pip_zig()) is not None:
         return zig
     hint = "`pip install ziglang` brings one, or install gcc or clang, or name one with `--cc`"
     raise ToolError("no-compiler", "there is no C compiler on this machine", hint=hint)
@@ -93,7 +93,7 @@ def _named(wanted: str) -> Toolchain:
         words = shlex.split(wanted)
     except ValueError:
         words = []
-    if words == ["zig"] and shutil.which("zig") is None and (zig := _zig()) is not None:
+    if words == ["zig"] and shutil.which("zig") is None and (zig := pip_zig()) is not None:
         return zig
     hint = "give a command such as `gcc`, `clang` or `zig` with `--cc` or the variable `CC`"
     if not words or (path := shutil.which(words[0])) is None:
@@ -107,7 +107,8 @@ def _named(wanted: str) -> Toolchain:
 
 
 @cache
-def _zig() -> Toolchain | None:
+def pip_zig() -> Toolchain | None:
+    """The compiler that comes with pip, whatever `zig` is on the path."""
     if importlib.util.find_spec("ziglang") is None:
         return None
     start = (sys.executable, "-m", "ziglang")
@@ -135,7 +136,7 @@ def _archiver(command: tuple[str, ...], is_zig: bool) -> tuple[str, ...]:
     for name in (f"{prefix}ar", "ar", "llvm-ar"):
         if path := shutil.which(name):
             return (path,)
-    if (zig := _zig()) is not None:
+    if (zig := pip_zig()) is not None:
         return zig.archiver
     raise ToolError("no-compiler", "there is no `ar` to make a static library with", hint="`pip install ziglang`")
 
