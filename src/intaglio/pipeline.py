@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from intaglio.package.archive import check_archive, write_archive
 from intaglio.package.deployment import Deployment, deployment_of, target_of
 from intaglio.package.figures import write_figures
 from intaglio.package.folder import check_output, fresh_folder, writing
-from intaglio.package.manifest import write_manifest
+from intaglio.package.manifest import FirmwareInfo, Manifest, write_manifest
 from intaglio.package.selftest import write_selftest
 from intaglio.package.source import keep_model
 from intaglio.package.write import Origin, write_project
@@ -163,24 +163,30 @@ def _package(
             watch.note(f"{reason}: there is no self-test on the device")
         if toolchain is not None:
             watch.stage("build")
-            edited = request.template is not None
-            options = BuildOptions(request.cflags, request.library_only, edited, watch.progress)
+            options = BuildOptions(request.cflags, request.library_only, request.template is not None, watch.progress)
             if deployment.board is None:
                 build_project(folder, graph.name, target, toolchain, options)
             else:
                 build = partial(build_package, folder, manifest, target, deployment.board, toolchain, options)
-                firmware = build()
-                if has_room_but_for_vectors(firmware, deployment) and (reason := write_selftest(manifest, folder, without=True)):
-                    watch.note(f"{reason}: there is no self-test on the device")
-                    firmware = build()
-                manifest = replace(manifest, firmware=firmware)
-                write_figures(folder, manifest, firmware)
+                manifest = _with_firmware(build, folder, manifest, deployment, watch)
         check_limits(graph.name, needs_of(manifest, manifest.firmware), deployment, floats=has_floats(graph))
         manifest.tools.update(tool_versions(toolchain))
         write_manifest(manifest, folder)
     if request.archive:
         write_archive(request.output, request.archive)
     return Package(request.output)
+
+
+def _with_firmware(
+    build: Callable[[], FirmwareInfo], folder: Path, manifest: Manifest, deployment: Deployment, watch: Watch
+) -> Manifest:
+    """Firmware, built again without test vectors where these alone are too much for the flash."""
+    firmware = build()
+    if has_room_but_for_vectors(firmware, deployment):
+        watch.note(f"{write_selftest(manifest, folder, without=True)}: there is no self-test on the device")
+        firmware = build()
+    write_figures(folder, manifest, firmware)
+    return replace(manifest, firmware=firmware)
 
 
 def _write_ir(graph: Graph, request: Request) -> Path:

@@ -39,12 +39,10 @@ class Sizes:
     bss: int
 
 
-def build_firmware(
-    folder: Path, elf: Path, name: str, target: Target, board: Board, toolchain: Toolchain, cflags: tuple[str, ...] = ()
-) -> None:
+def build_firmware(folder: Path, elf: Path, name: str, target: Target, toolchain: Toolchain, cflags: tuple[str, ...] = ()) -> None:
     """Compile the package in `folder` into `elf` alone; the folder is only read, and the board's memory is no limit."""
     with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
-        _Build(folder, name, target, toolchain, BuildOptions(cflags), Path(objects)).link(elf, roomy=True)
+        _Build(folder, name, target, toolchain, BuildOptions(cflags), Path(objects)).link_anyway(elf)
 
 
 def build_package(
@@ -58,8 +56,7 @@ def build_package(
     with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
         build = _Build(folder, name, target, toolchain, options, Path(objects))
         build.archive(folder / "lib" / f"lib{name}.a")
-        if not build.link(elf):
-            build.link(elf, roomy=True)
+        build.link_anyway(elf)
         depth = stack_bytes(elf, read_frames(Path(objects)), f"{name}_app_run")
     return _info(manifest, board, sizes_of(elf), depth)
 
@@ -72,8 +69,7 @@ def build_combined(
     elf = folder / "bin" / f"{name}.elf"
     with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
         build = _Build(folder, name, target, toolchain, options, Path(objects))
-        if not build.link(elf):
-            build.link(elf, roomy=True)
+        build.link_anyway(elf)
         frames = read_frames(Path(objects))
         depths = [stack_bytes(elf, frames, f"{model}_app_run") for model in models]
     bounded = [depth for depth in depths if depth is not None]
@@ -147,8 +143,13 @@ class _Build:
         path.unlink(missing_ok=True)
         self._run((*self._toolchain.archiver, "rcsD", str(path.resolve()), *self._library))
 
-    def link(self, elf: Path, *, roomy: bool = False) -> bool:
-        """False when the board's memories are too small. `roomy`: with memories that are never too small, to measure."""
+    def link_anyway(self, elf: Path) -> None:
+        """For the board's memories, or else for some that are never too small: what is too large is measured, and told by us."""
+        if not self._link(elf):
+            self._link(elf, roomy=True)
+
+    def _link(self, elf: Path, *, roomy: bool = False) -> bool:
+        """False when the memories are too small."""
         script = self._script
         if roomy:
             text = (self._folder / script).read_text(encoding="utf-8")

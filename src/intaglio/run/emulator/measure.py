@@ -18,7 +18,7 @@ import numpy as np
 
 from intaglio.errors import OurFault, UserError
 from intaglio.ir.graph import Array
-from intaglio.package.manifest import FirmwareInfo, LayerInfo, Manifest, board_of, target_of
+from intaglio.package.manifest import FirmwareInfo, LayerInfo, Manifest, target_of
 from intaglio.run.costs import Coster, Sum
 from intaglio.run.emulator.counting import Counts
 from intaglio.run.emulator.device import Device, EmulatorOptions
@@ -78,7 +78,7 @@ def _hooked(package: Package, cc: str | None, options: EmulatorOptions) -> Itera
         elf = Path(folder) / f"{package.name}.elf"
         flags = (*shlex.split(manifest.options.get("cflags", "")), f"-D{package.name.upper()}_HOOK")
         toolchain = _toolchain(manifest, target, cc)
-        build_firmware(package.folder, elf, package.name, target, board_of(manifest, target), toolchain, flags)
+        build_firmware(package.folder, elf, package.name, target, toolchain, flags)
         device = Device(package.folder, manifest, options, elf)
         try:
             yield device
