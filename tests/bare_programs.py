@@ -35,13 +35,13 @@ ENTRY(Reset_Handler)
 SECTIONS {
   . = FLASH; .vectors : { KEEP(*(.vectors)) } .text : { KEEP(*(.text*)) KEEP(*(.rodata*)) }
   . = RAM; .data : { *(.data*) } .bss (NOLOAD) : { KEEP(*(.bss*)) KEEP(*(COMMON)) }
-  __stack_top = RAM + 0x10000;
+  __stack_top = RAM + 0x100000;
   /DISCARD/ : { *(.ARM.exidx*) *(.eh_frame*) }
 }
 """
 
 
-def program(folder: Path, text: str, core: str = "cortex-m4f") -> Image:
+def program(folder: Path, text: str, core: str = "cortex-m4f", level: str = "-O1") -> Image:
     """`text` is C; every function of it can be called by name."""
     target = find_target(core)
     board = generic_board(core, riscv=target.arch.startswith("riscv"))
@@ -50,7 +50,7 @@ def program(folder: Path, text: str, core: str = "cortex-m4f") -> Image:
     (folder / "p.c").write_text(_START + text)
     (folder / "p.ld").write_text(_SCRIPT.replace("FLASH", flash).replace("RAM", ram))
     for command in (
-        (*toolchain.compiler, *compile_flags(toolchain, target), "-O1", "-c", "p.c", "-o", "p.o"),
+        (*toolchain.compiler, *compile_flags(toolchain, target), level, "-c", "p.c", "-o", "p.o"),
         (*link_command(toolchain, target, "p.ld"), "--no-gc-sections", "p.o", "-o", "p.elf"),
     ):
         done = subprocess.run(command, cwd=folder, env=toolchain.environment(), capture_output=True, text=True)

@@ -23,7 +23,7 @@ from intaglio.run.toolchains import Toolchain
 from intaglio.targets import Target
 from intaglio.targets.target import all_targets
 
-TARGETS: dict[str, Target] = {t.isa: t for t in all_targets().values()}
+TARGETS: dict[str, Target] = {t.isa: t for t in sorted(all_targets().values(), key=lambda t: not t.bare)}
 TARGETS["vec4"] = replace(TARGETS["sse2"], isa="vec4")
 # Largest difference between two ways to compute a float, relative to the largest number of the output.
 BOUNDS = {DType.F32: 3e-6, DType.F64: 1e-13, DType.F16: 1e-3, DType.BF16: 8e-3}

@@ -26,7 +26,7 @@ def check(program: Program[K]) -> None:
             _clear_of_state(state, offset, value.type.bytes, f"input `{value.name}`")
             _overwrite(owner, offset, value.type.bytes)
             owner[value] = (offset, value.type.bytes)
-    fed = set(owner)
+    fed = {value for n, value in enumerate(program.graph.inputs) if ("input", n) in program.slots}
     for index, layer in enumerate(program.layers):
         scratch = layer.scratch_bytes
         if scratch:

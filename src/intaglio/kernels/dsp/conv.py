@@ -77,7 +77,7 @@ def product_of(
 ) -> Product | None:  # fmt: skip
     """`runs` is [groups * outs, runs, length], zero point of the weights subtracted; `single`: there is one column only."""
     found = channel_scales(runs, bias, multiplier, shift, numbers, job.type(0).dtype)
-    if found is None or runs.size == 0:
+    if found is None or runs.size == 0 or (job.target.optimize == "size" and not small(runs)):
         return None
     scales, reach = found
     return pack_product(job, groups, runs, scales.records, reach, scales.variant, single)

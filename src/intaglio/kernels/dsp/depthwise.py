@@ -1,4 +1,4 @@
-"""Depthwise convolutions of bytes on the DSP extension: 3x3 by sliding windows (`slide.py`), along the longer axis."""
+"""Depthwise convolutions of bytes on small cores: 3x3 by sliding windows (`slide.py`), along the longer axis."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from intaglio.ir.types import DType
 from intaglio.kernels.conv import Geometry
 from intaglio.kernels.dsp.conv import channel_scales, takes
 from intaglio.kernels.dsp.slide import FIRST_MISSING, FULL, LAST_MISSING, pack_records
-from intaglio.kernels.integer_conv import Numbers, constants_of, qgeometry
+from intaglio.kernels.integer_conv import BYTES, Numbers, constants_of, qgeometry
 from intaglio.kernels.loop import Expr, Place, idx
 from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.quantised import QConv
+
+
+def _takes(job: Job, to: DType) -> bool:
+    """Also on cores that have neither pairs nor vectors."""
+    if job.isa.dsp or job.isa.lanes > 1 or not job.target.bare:
+        return takes(job, to)
+    weights = job.node.inputs[1]
+    return job.type(0).dtype in BYTES and weights is not None and weights.dtype in BYTES and to in BYTES
 
 
 def _slides(length: int, out: int, stride: int, pad: int) -> bool:
@@ -29,7 +37,7 @@ def _crosses(length: int, out: int, stride: int, pad: int) -> bool:
 def qdepthwise_dsp(job: Job) -> Lowered | None:
     op = job.node.op
     assert isinstance(op, QConv)
-    known = constants_of(job) if takes(job, op.to) and not op.epilogue else None
+    known = constants_of(job) if _takes(job, op.to) and not op.epilogue else None
     if known is None:
         return None
     weights, bias, multiplier, shift = known
@@ -56,7 +64,7 @@ def qdepthwise_dsp(job: Job) -> Lowered | None:
     cross = 1 - along
     before = pads[along]
     after = int((outs[along] - 1) * strides[along] - pads[along] + 2 >= lengths[along])
-    name = f"slide_{strides[along]}_{kind}_{scales.variant}"
+    name = f"{'slide' if job.isa.dsp else 'slideplain'}_{strides[along]}_{kind}_{scales.variant}"
 
     def row(start: Expr, to: Expr, missing: int) -> None:
         k.call(
@@ -80,7 +88,7 @@ def qdepthwise_dsp(job: Job) -> Lowered | None:
         f"qdepthwise 3x3, {c} channels, {geo.height}x{geo.width} -> {geo.out_height}x{geo.out_width}, "
         f"stride {strides[0]}x{strides[1]}, {kind}\nNHWC, windows slide along {'the columns' if along == 0 else 'the rows'}"
     )
-    return job.done(f"qdepthwise3x3_{c}", about, f"qdepthwise_dsp({scales.variant})")
+    return job.done(f"qdepthwise3x3_{c}", about, f"qdepthwise_{'dsp' if job.isa.dsp else 'plain'}({scales.variant})")
 
 
 def _axis(geo: Geometry) -> int | None:

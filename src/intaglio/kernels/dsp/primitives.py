@@ -80,6 +80,13 @@ BASE = """\
 #define IG_DSP 1
 #endif
 #define IG_ROUTINE static __attribute__((noinline, unused))
+#if defined(__OPTIMIZE_SIZE__)
+#define IG_UNROLL
+#elif defined(__clang__)
+#define IG_UNROLL _Pragma("clang loop unroll_count(4)")
+#else
+#define IG_UNROLL _Pragma("GCC unroll 4")
+#endif
 
 /* Four bytes from anywhere */
 IG_INLINE int32_t ig_word(const void *p)

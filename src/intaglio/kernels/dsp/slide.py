@@ -39,30 +39,34 @@ def pack_records(weights: Array, scales: Scales) -> Array:
     return np.stack([*words, start * twice, multiplier, offset], axis=1).astype(np.int32).reshape(-1)
 
 
-def _loads(three: bool) -> str:
-    return "pair = ig_pkhbt(x[0], x[down]);" + (" third = x[2 * down];" if three else "") + " x += step;"
+def _loads(three: bool, plain: bool) -> str:
+    two = "first = x[0]; second = x[down];" if plain else "pair = ig_pkhbt(x[0], x[down]);"
+    return two + (" third = x[2 * down];" if three else "") + " x += step;"
 
 
-def _taps(three: bool, which: int, total: str) -> str:
+def _taps(three: bool, plain: bool, which: int, total: str) -> str:
+    if plain:
+        return f"{total} + first * a{which} + second * b{which}" + (f" + third * c{which}" if three else "")
     pair = f"ig_smlad(pair, p{which}, {total})"
     if not three:
         return pair
     return [f"ig_smlabb(third, q, {pair})", f"ig_smlabt(third, q, {pair})", f"ig_smlabb(third, last, {pair})"][which]
 
 
-def _body(stride: int, three: bool, variant: str) -> str:
+def _body(stride: int, three: bool, plain: bool, variant: str) -> str:
     """Along one row of results."""
     kind = {"i8": "int8_t", "u8": "uint8_t"}[variant.split("_")[1]]
-    load, outside = _loads(three), f"pair = both;{' third = zero;' if three else ''}"
+    load = _loads(three, plain)
+    outside = ("first = second = zero;" if plain else "pair = both;") + (" third = zero;" if three else "")
     out = f"*y = ({kind})ig_finish_{variant}(done, multiplier, offset, right); y += y_step;"
     if stride == 1:
-        first = f"new = {_taps(three, 0, 'start')};"
-        second = f"next = {_taps(three, 1, 'new')}; new = {_taps(three, 0, 'start')};"
-        turn = f"done = {_taps(three, 2, 'next')}; next = {_taps(three, 1, 'new')}; new = {_taps(three, 0, 'start')};"
+        first = f"new = {_taps(three, plain, 0, 'start')};"
+        second = f"next = {_taps(three, plain, 1, 'new')}; {first}"
+        turn = f"done = {_taps(three, plain, 2, 'next')}; {second}"
     else:
-        first = f"new = {_taps(three, 0, 'start')};"
-        second = f"new = {_taps(three, 1, 'new')};"
-        turn = f"done = {_taps(three, 2, 'new')}; new = {_taps(three, 0, 'start')};"
+        first = f"new = {_taps(three, plain, 0, 'start')};"
+        second = f"new = {_taps(three, plain, 1, 'new')};"
+        turn = f"done = {_taps(three, plain, 2, 'new')}; {first}"
     step = f"{load} {turn}" if stride == 1 else f"{load} {second} {load} {turn}"
     last = f"{outside} {turn}" if stride == 1 else f"{load} {second} {outside} {turn}"
     lead = f"if (before) {{ {outside} }} else {{ {load} }}"
@@ -82,45 +86,64 @@ def _body(stride: int, three: bool, variant: str) -> str:
     ).replace("; ", ";\n" + " " * 16)
 
 
-def _slide(name: str) -> Routine:
+_PAIRS = """\
+        int32_t p0 = record[0], p1 = record[1], p2 = record[2], pair;
+        const int32_t q = record[3], last = record[4];
+"""
+_SHIFT_PAIRS = """\
+        if (missing == 1) { /* taps 1 and 2 are there */
+            start = ig_smlabb(zero, p0, ig_smlabb(zero, p1, ig_smlabb(zero, p2, start)));
+            p0 = ig_pkhbt(p0 >> 16, q);
+            p1 = ig_pkhbt(p1 >> 16, q >> 16);
+            p2 = ig_pkhbt(p2 >> 16, last);
+        } else {
+            start = ig_smlabb(zero, q, ig_smlabt(zero, q, ig_smlabb(zero, last, start)));
+        }"""
+_SINGLES = """\
+        int32_t a0 = (int16_t)record[0], b0 = record[0] >> 16, a1 = (int16_t)record[1], b1 = record[1] >> 16;
+        int32_t a2 = (int16_t)record[2], b2 = record[2] >> 16, first, second;
+        const int32_t last = record[4], c0 = (int16_t)record[3], c1 = record[3] >> 16, c2 = (int16_t)last;
+"""
+_SHIFT_SINGLES = """\
+        if (missing == 1) { /* taps 1 and 2 are there */
+            start += zero * (a0 + a1 + a2);
+            a0 = b0, b0 = c0, a1 = b1, b1 = c1, a2 = b2, b2 = c2;
+        } else {
+            start += zero * (c0 + c1 + c2);
+        }"""
+
+
+def _slide(name: str, plain: bool) -> Routine:
     """`1_i8_twice_i8`: stride, type of x, scaling."""
     stride, source, variant = name.split("_", 2)
     sums = "done, new, next" if stride == "1" else "done, new"
     x_type, y_type = ({"i8": "int8_t", "u8": "uint8_t"}[t] for t in (source, variant.split("_")[1]))
+    family_name = "slideplain" if plain else "slide"
+    both = "" if plain else ", both = ig_pkhbt(zero, zero)"
     text = f"""\
 /* One row of a depthwise 3x3 for all channels, stride {stride} along it: `count` results from positions `step` apart, with three
  * bytes `down` apart at each. `before`, `after`: the first, the last position is outside. `missing`: 1 the first byte across is
  * outside, 2 the last. */
-IG_ROUTINE void ig_slide_{name}(const {x_type} *image, ptrdiff_t step, ptrdiff_t down, {y_type} *to, ptrdiff_t y_step,
+IG_ROUTINE void ig_{family_name}_{name}(const {x_type} *image, ptrdiff_t step, ptrdiff_t down, {y_type} *to, ptrdiff_t y_step,
     ptrdiff_t count, ptrdiff_t before, ptrdiff_t after, ptrdiff_t missing, ptrdiff_t zero_point, ptrdiff_t channels,
     const int32_t *record)
 {{
-    const int32_t zero = (int32_t)zero_point, both = ig_pkhbt(zero, zero);
+    const int32_t zero = (int32_t)zero_point{both};
     for (ptrdiff_t c = 0; c < channels; c++, image++, to++, record += {WORDS}) {{
         const {x_type} *x = image;
         {y_type} *y = to;
-        int32_t p0 = record[0], p1 = record[1], p2 = record[2], start = record[5];
-        const int32_t q = record[3], last = record[4];
-        const int32_t multiplier = record[6], offset = record[7], right = last >> 16;
-        int32_t {sums}, pair, third;
+{_SINGLES if plain else _PAIRS}        const int32_t multiplier = record[6], offset = record[7], right = last >> 16;
+        int32_t start = record[5], {sums}, third;
         if (missing == 0) {{
-{_body(int(stride), True, variant)}
+{_body(int(stride), True, plain, variant)}
             continue;
         }}
-        third = zero;
-        if (missing == 1) {{ /* taps 1 and 2 are there */
-            start = ig_smlabb(third, p0, ig_smlabb(third, p1, ig_smlabb(third, p2, start)));
-            p0 = ig_pkhbt(p0 >> 16, q);
-            p1 = ig_pkhbt(p1 >> 16, q >> 16);
-            p2 = ig_pkhbt(p2 >> 16, last);
-        }} else {{
-            start = ig_smlabb(third, q, ig_smlabt(third, q, ig_smlabb(third, last, start)));
-        }}
-{_body(int(stride), False, variant)}
+{_SHIFT_SINGLES if plain else _SHIFT_PAIRS}
+{_body(int(stride), False, plain, variant)}
     }}
 }}"""
-    needs = ("base", "op_pkhbt", "op_smlad", "op_smlabb", "op_smlabt", f"finish_{variant}")
-    return Routine(text, _meaning(int(stride), variant), needs)
+    operations = () if plain else ("op_pkhbt", "op_smlad", "op_smlabb", "op_smlabt")
+    return Routine(text, _meaning(int(stride), variant), ("base", *operations, f"finish_{variant}"))
 
 
 def _meaning(stride: int, variant: str) -> Callable[..., None]:
@@ -152,4 +175,10 @@ def _meaning(stride: int, variant: str) -> Callable[..., None]:
 
 @family("slide")
 def slide(name: str) -> Routine:
-    return _slide(name)
+    return _slide(name, plain=False)
+
+
+@family("slideplain")
+def slide_plain(name: str) -> Routine:
+    """For cores without pairs: the same, one number at a time."""
+    return _slide(name, plain=True)

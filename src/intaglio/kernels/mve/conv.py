@@ -1,4 +1,6 @@
-"""Convolutions and matrix products of bytes with MVE: rows are read where they are, windows copied, two at a time (`rows.py`)."""
+"""Convolutions and matrix products of bytes by rows: rows are read where they are, windows copied, two at a time (`rows.py`).
+
+With MVE, and on cores with neither it nor the DSP extension, whose compilers get a tile of two rows and two channels in plain C."""
 
 from __future__ import annotations
 
@@ -13,10 +15,12 @@ from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.quantised import QConv, QMatMul
 
 
-def takes(job: Job, to: DType) -> bool:
+def takes(job: Job, to: DType, *, plain: bool) -> bool:
+    """Bytes in, bytes out, with MVE; `plain`: also on cores that have plain C only."""
     weights = job.node.inputs[1]
     fits = job.type(0).dtype in BYTES and weights is not None and weights.dtype in (*BYTES, DType.I16) and to in BYTES
-    return fits and job.isa.name == "mve" and job.node.output.type.elements > 0
+    core = job.isa.name == "mve" or (plain and job.target.bare and not job.isa.dsp)
+    return fits and core and job.node.output.type.elements > 0
 
 
 def product_of(
@@ -46,7 +50,7 @@ def product_of(
 def qconv_mve(job: Job) -> Lowered | None:
     op = job.node.op
     assert isinstance(op, QConv)
-    known = constants_of(job) if takes(job, op.to) and not op.epilogue else None
+    known = constants_of(job) if takes(job, op.to, plain=True) and not op.epilogue else None
     if known is None:
         return None
     weights, bias, multiplier, shift = known
@@ -87,7 +91,7 @@ def qconv_mve(job: Job) -> Lowered | None:
         f"qconv {kh}x{kw}, {geo.channels} -> {geo.out_channels} channels, {geo.height}x{geo.width} -> "
         f"{geo.out_height}x{geo.out_width}, stride {sh}x{sw}, group {geo.group}, {x.dtype.value}\nNHWC, windows as rows"
     )
-    return job.done(f"qconv{kh}x{kw}_{geo.channels}_{geo.out_channels}", about, f"qconv_mve({product.variant})")
+    return job.done(f"qconv{kh}x{kw}_{geo.channels}_{geo.out_channels}", about, f"qconv_rows({product.variant})")
 
 
 def _by_two(job: Job, count: int, write: object) -> None:
@@ -117,14 +121,14 @@ def _matrix(
 
     _by_two(job, rows, tile)
     about = f"{stem} of {rows} rows, {depth} -> {outs}, {x.dtype.value}"
-    return job.done(f"{stem}_{depth}_{outs}", about, f"{stem}_mve({product.variant})")
+    return job.done(f"{stem}_{depth}_{outs}", about, f"{stem}_rows({product.variant})")
 
 
 @lowering(QMatMul, fast=True)
 def qmatmul_mve(job: Job) -> Lowered | None:
     op = job.node.op
     assert isinstance(op, QMatMul)
-    known = constants_of(job) if takes(job, op.to) else None
+    known = constants_of(job) if takes(job, op.to, plain=True) else None
     if known is None or len(job.type(1).shape) != 2:
         return None
     weights, bias, multiplier, shift = known

@@ -98,7 +98,7 @@ IG_ROUTINE void ig_taps_{name}(const {C_TYPES[source]} *x, ptrdiff_t top, ptrdif
 def qdepthwise_mve(job: Job) -> Lowered | None:
     op = job.node.op
     assert isinstance(op, QConv)
-    known = constants_of(job) if takes(job, op.to) and not op.epilogue and op.scaling == "twice" else None
+    known = constants_of(job) if takes(job, op.to, plain=False) and not op.epilogue and op.scaling == "twice" else None
     if known is None:
         return None
     weights, bias, multiplier, shift = known

@@ -37,7 +37,7 @@ def _step(rows: int, source: str) -> str:
         lines.append(f"            const int8x16_t a{r} = {load};")
     for r in range(rows):
         lines += [f"            s{r}{c} = vmladavaq_s8(s{r}{c}, a{r}, w{c});" for c in (0, 1)]
-    lines += ["        }", "#else", "        for (ptrdiff_t k = 0; k < depth; k++) {"]
+    lines += ["        }", "#else", "        IG_UNROLL", "        for (ptrdiff_t k = 0; k < depth; k++) {"]
     for r in range(rows):
         value = f"x{r}[k]" if source == "i8" else f"(int8_t)(x{r}[k]{flip})"
         lines += [f"            s{r}{c} += {value} * {name}[k];" for c, name in ((0, "w"), (1, "v"))]

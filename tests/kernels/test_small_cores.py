@@ -1,0 +1,131 @@
+"""Kernels of cores without an operating system: interpreter, the same C on this machine, and emulated core agree, bit for bit."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import intaglio.package
+from intaglio.ir.graph import Array, Graph
+from intaglio.kernels.c_printer import prelude, print_kernel
+from intaglio.kernels.program import Program
+from intaglio.ops.hybrid import HybridConv, HybridMatMul
+from intaglio.run.toolchains import find_toolchain
+from intaglio.targets.target import Target, find_target, host_target
+from kernel_integer_tiles import INTEGER_TILES
+from kernel_running import Call, Case, assert_close, call_compiled, compile_c, interpreted, prepare, write_c
+from kernel_small_cores import SMALL_CORES
+
+LIBC = Path(intaglio.package.__file__).parent / "templates" / "_firmware" / "firmware" / "libc"
+ALL = {name: replace(c, using="") for name, c in {**SMALL_CORES, **INTEGER_TILES}.items()}
+CORES = {
+    "cortex-m4f": find_target("cortex-m4f"),
+    "cortex-m4f for speed": replace(find_target("cortex-m4f"), optimize="speed"),
+    "cortex-m4": find_target("cortex-m4"),
+    "cortex-m55": find_target("cortex-m55"),
+    "rv32imc": find_target("rv32imc"),
+}
+# What has no kernel of its own on these cores: windows that are larger, dilated or of several channels.
+PLAIN = ("of padding alone", "two channels from one", "lanes dilated", "large window", "even windows", "1 wide", "18 channels")
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("name", ALL)
+def test_the_kernel_means_what_the_reference_says(name: str, core: str) -> None:
+    code, results = interpreted(ALL[name], CORES[core])
+    assert code == 0
+    assert_close(ALL[name], results, ALL[name].expected())
+
+
+def test_the_dsp_extension_is_taken() -> None:
+    starts = ("tiles", "windows", "a sum", "a product", "rows", "channels", "dense", "quantised", "the largest", "means")
+    used = {n: prepare(c, CORES["cortex-m4f"]).lowered.using for n, c in ALL.items() if n.startswith(starts)}
+    plain = [n for n, using in used.items() if "dsp" not in using and not any(words in n for words in PLAIN)]
+    assert plain == []
+
+
+def _wrong(cases: dict[str, Case], run: Callable[[str], list[Array]]) -> list[str]:
+    wrong = []
+    for name, c in cases.items():
+        results = run(name)
+        try:
+            assert_close(c, results, c.expected())
+        except AssertionError as error:
+            wrong.append(f"{name}: {error}")
+    return wrong
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="sanitizers need gcc")
+@pytest.mark.parametrize("core", ["cortex-m4f", "cortex-m4f for speed", "rv32imc"])
+def test_the_same_c_on_this_machine(core: str, tmp_path: Path) -> None:
+    """What assembly says, the C beside it says too; nothing is undefined, nothing warns."""
+    calls = {name: prepare(c, CORES[core]) for name, c in ALL.items()}
+    write_c(list(calls.values()), CORES[core].isa, tmp_path / "k.c")
+    flags = ["-O1", "-shared", "-fPIC", "-fsanitize=undefined", "-fno-sanitize-recover=all", "-lm"]
+    compile_c(find_toolchain("gcc"), host_target(), tmp_path / "k.c", tmp_path / "k.so", *flags)
+    library = ctypes.CDLL(str(tmp_path / "k.so"))
+
+    def run(name: str) -> list[Array]:
+        call = calls[name]
+        assert call_compiled(library, call) == 0
+        return [call.arrays[n].reshape(o.shape) for n, o in zip(call.outputs, ALL[name].node().outputs, strict=True)]
+
+    assert not (found := _wrong(ALL, run)), "\n".join(found)
+
+
+def _needs_floats(c: Case) -> bool:
+    return isinstance(c.op, (HybridConv, HybridMatMul)) or getattr(c.op, "scaling", "") == "float"
+
+
+def _program(cases: dict[str, Case], target: Target) -> tuple[str, dict[str, Call]]:
+    """All kernels as one C program: memory for each parameter, and a function without parameters that calls the kernel."""
+    calls = {name: prepare(c, target) for name, c in cases.items()}
+    kernels = [c.lowered.kernel for c in calls.values()]
+    parts = []
+    for n, (kernel, call) in enumerate(zip(kernels, calls.values(), strict=True)):
+        kernel.name = f"k{n}"
+        parts.append(print_kernel(kernel))
+        for m, array in enumerate(call.arrays):
+            parts.append(f"__attribute__((aligned(8))) unsigned char k{n}_{m}[{max(1, array.nbytes)}];")
+        arguments = ", ".join(f"(void *)k{n}_{m}" for m in range(len(call.arrays)))
+        parts.append(f"int run{n}(void);\nint run{n}(void)\n{{\n    k{n}({arguments});\n    return 0;\n}}")
+    top = prelude(Program(Graph("t"), [], kernels, [], target.isa))
+    return top + "\n" + "\n\n".join(parts), calls
+
+
+@pytest.mark.parametrize("core", ["cortex-m4f", "cortex-m4f for speed", "cortex-m33", "cortex-m4"])
+def test_the_emulated_core_gives_the_same(core: str, tmp_path: Path) -> None:
+    pytest.importorskip("unicorn")
+    from bare_programs import core_with, program
+
+    target = CORES.get(core) or find_target(core)
+    whole = {n: c for n, c in ALL.items() if not _needs_floats(c)}
+    text, calls = _program(whole, target)
+    (tmp_path / "firmware").mkdir()
+    (tmp_path / "firmware" / "libc").symlink_to(LIBC)
+    image = program(tmp_path, f"{text}\n#include <memory.c>\n", target.name, "-O2")
+    machine = core_with(image, target.name)
+    order = {name: n for n, name in enumerate(whole)}
+
+    def run(name: str) -> list[Array]:
+        n, call = order[name], calls[name]
+        arrays = call.arrays
+        for m, array in enumerate(arrays):
+            machine.write(image.address(f"k{n}_{m}"), np.ascontiguousarray(array).tobytes())
+        machine.call(f"run{n}", 1 << 30)
+        found = []
+        for m, out in zip(call.outputs, whole[name].node().outputs, strict=True):
+            data = machine.read(image.address(f"k{n}_{m}"), arrays[m].nbytes)
+            found.append(np.frombuffer(data, arrays[m].dtype).reshape(out.shape))
+        return found
+
+    try:
+        assert not (wrong := _wrong(whole, run)), "\n".join(wrong)
+    finally:
+        machine.close()
