@@ -76,8 +76,11 @@ IG_INLINE int32_t ig_{name}({params})
 
 
 BASE = """\
-#if defined(__ARM_FEATURE_DSP) && defined(__OPTIMIZE__)
+#if defined(__ARM_FEATURE_DSP) && defined(__OPTIMIZE__) && !defined(IG_NO_ASSEMBLY)
 #define IG_DSP 1
+#define IG_PIN(name) __asm__(name) /* this register */
+#else
+#define IG_PIN(name)
 #endif
 #define IG_ROUTINE static __attribute__((noinline, unused))
 #if defined(__OPTIMIZE_SIZE__)

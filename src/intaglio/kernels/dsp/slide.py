@@ -39,9 +39,9 @@ def pack_records(weights: Array, scales: Scales) -> Array:
     return np.stack([*words, start * twice, multiplier, offset], axis=1).astype(np.int32).reshape(-1)
 
 
-def _loads(three: bool, plain: bool) -> str:
-    two = "first = x[0]; second = x[down];" if plain else "pair = ig_pkhbt(x[0], x[down]);"
-    return two + (" third = x[2 * down];" if three else "") + " x += step;"
+def _loads(three: bool, plain: bool) -> list[str]:
+    two = ["first = x[0];", "second = x[down];"] if plain else ["pair = ig_pkhbt(x[0], x[down]);"]
+    return [*two, *(["third = x[2 * down];"] if three else []), "x += step;"]
 
 
 def _taps(three: bool, plain: bool, which: int, total: str) -> str:
@@ -53,37 +53,31 @@ def _taps(three: bool, plain: bool, which: int, total: str) -> str:
     return [f"ig_smlabb(third, q, {pair})", f"ig_smlabt(third, q, {pair})", f"ig_smlabb(third, last, {pair})"][which]
 
 
-def _body(stride: int, three: bool, plain: bool, variant: str) -> str:
+def _body(stride: int, three: bool, plain: bool, variant: str, pad: str) -> str:
     """Along one row of results."""
     kind = {"i8": "int8_t", "u8": "uint8_t"}[variant.split("_")[1]]
     load = _loads(three, plain)
-    outside = ("first = second = zero;" if plain else "pair = both;") + (" third = zero;" if three else "")
-    out = f"*y = ({kind})ig_finish_{variant}(done, multiplier, offset, right); y += y_step;"
+    outside = [*(["first = second = zero;"] if plain else ["pair = both;"]), *(["third = zero;"] if three else [])]
+    out = [f"*y = ({kind})ig_finish_{variant}(done, multiplier, offset, right);", "y += y_step;"]
+    fresh = f"new = {_taps(three, plain, 0, 'start')};"
     if stride == 1:
-        first = f"new = {_taps(three, plain, 0, 'start')};"
-        second = f"next = {_taps(three, plain, 1, 'new')}; {first}"
-        turn = f"done = {_taps(three, plain, 2, 'next')}; {second}"
+        middle = [f"next = {_taps(three, plain, 1, 'new')};", fresh]
+        turn = [f"done = {_taps(three, plain, 2, 'next')};", *middle]
+        step, last, begin = [*load, *turn], [*outside, *turn], [*load, *middle]
     else:
-        first = f"new = {_taps(three, plain, 0, 'start')};"
-        second = f"new = {_taps(three, plain, 1, 'new')};"
-        turn = f"done = {_taps(three, plain, 2, 'new')}; {first}"
-    step = f"{load} {turn}" if stride == 1 else f"{load} {second} {load} {turn}"
-    last = f"{outside} {turn}" if stride == 1 else f"{load} {second} {outside} {turn}"
-    lead = f"if (before) {{ {outside} }} else {{ {load} }}"
-    begin = f"{lead} {first}" + (f" {load} {second}" if stride == 1 else "")
-    return "\n".join(
-        [
-            f"            {begin}",
-            "            for (ptrdiff_t i = after; i < count; i++) {",
-            f"                {step}",
-            f"                {out}",
-            "            }",
-            "            if (after) {",
-            f"                {last}",
-            f"                {out}",
-            "            }",
-        ]
-    ).replace("; ", ";\n" + " " * 16)
+        middle = [f"new = {_taps(three, plain, 1, 'new')};"]
+        turn = [f"done = {_taps(three, plain, 2, 'new')};", fresh]
+        step, last, begin = [*load, *middle, *load, *turn], [*load, *middle, *outside, *turn], []
+    lines = [
+        "if (before) {", *_deeper(outside), "} else {", *_deeper(load), "}", fresh, *begin,
+        "for (ptrdiff_t i = after; i < count; i++) {", *_deeper([*step, *out]), "}",
+        "if (after) {", *_deeper([*last, *out]), "}",
+    ]  # fmt: skip
+    return "\n".join(pad + line for line in lines)
+
+
+def _deeper(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
 
 
 _PAIRS = """\
@@ -135,11 +129,11 @@ IG_ROUTINE void ig_{family_name}_{name}(const {x_type} *image, ptrdiff_t step, p
 {_SINGLES if plain else _PAIRS}        const int32_t multiplier = record[6], offset = record[7], right = last >> 16;
         int32_t start = record[5], {sums}, third;
         if (missing == 0) {{
-{_body(int(stride), True, plain, variant)}
+{_body(int(stride), True, plain, variant, " " * 12)}
             continue;
         }}
 {_SHIFT_SINGLES if plain else _SHIFT_PAIRS}
-{_body(int(stride), False, plain, variant)}
+{_body(int(stride), False, plain, variant, " " * 8)}
     }}
 }}"""
     operations = () if plain else ("op_pkhbt", "op_smlad", "op_smlabb", "op_smlabt")

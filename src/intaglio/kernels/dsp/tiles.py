@@ -126,9 +126,9 @@ def _assembly(columns: int, layout: str) -> list[str]:
     first, second = (_LOADS[layout], ()) if taken == 1 else _LOADS_OF_TWO[layout]
     loads = {"{weights}": first, "{weights1}": second}
     lines = [line for step in steps for line in loads.get(step, (step,))]
-    once = [f'        "{line.format(**words)}\\n\\t"' for line in lines]
     end = ["vmov %[x], %[end]", "cmp %[a], %[x]"] if columns == 4 else ["cmp %[a], %[end]"]
-    return ['        "1:\\n\\t"', *once * (UNROLL // taken), *(f'        "{line}\\n\\t"' for line in end), '        "bne 1b"']
+    lines = ["1:", *[line.format(**words) for line in lines] * (UNROLL // taken), *end]
+    return [*(f'            "{line}\\n\\t"' for line in lines), '            "bne 1b"']
 
 
 def _sums(columns: int, layout: str) -> str:
@@ -138,9 +138,9 @@ def _sums(columns: int, layout: str) -> str:
     pinned = {"w0": "r2", "e": "r3", "x": "r12", "z": "lr"}
 
     def declare(name: str) -> str:
-        return f'        register uint32_t {name} __asm__("{pinned[name]}");' if columns == 4 else f"        uint32_t {name};"
+        return f'        register uint32_t {name} IG_PIN("{pinned[name]}");' if columns == 4 else f"        uint32_t {name};"
 
-    pointer = 'register const int16_t *a __asm__("r1") = cols;' if columns == 4 else "const int16_t *a = cols;"
+    pointer = 'register const int16_t *a IG_PIN("r1") = cols;' if columns == 4 else "const int16_t *a = cols;"
     end = '"t"(ig_as_float((int32_t)(intptr_t)end))' if columns == 4 else '"r"(end)'
     lines = [
         "#ifdef IG_DSP",
@@ -198,13 +198,7 @@ def _declare(columns: int, real: bool) -> str:
         for c in range(columns):
             value = start if c == 0 else f"{s}0"
             if columns == 4:
-                lines += [
-                    "#ifdef IG_DSP",
-                    f'        register int32_t {s}{c} __asm__("{registers[c]}") = {value};',
-                    "#else",
-                    f"        int32_t {s}{c} = {value};",
-                    "#endif",
-                ]
+                lines.append(f'        register int32_t {s}{c} IG_PIN("{registers[c]}") = {value};')
             else:
                 lines.append(f"        int32_t {s}{c} = {value};")
     return "\n".join(lines)
@@ -258,12 +252,7 @@ IG_ROUTINE void ig_tile{columns}_{name}(const int8_t *weights, const int32_t *sc
 def _pointer(columns: int) -> str:
     if columns < 4:
         return "    const int8_t *w = weights;"
-    return """\
-#ifdef IG_DSP
-    register const int8_t *w __asm__("r0") = weights;
-#else
-    const int8_t *w = weights;
-#endif"""
+    return '    register const int8_t *w IG_PIN("r0") = weights;'
 
 
 def wrapped(x: Array) -> Array:
