@@ -80,13 +80,15 @@ def find_target(name: str) -> Target:
 
 
 LEVELS = {"speed": "-O3", "balanced": "-O2", "size": "-Os"}  # for a C compiler, without an operating system
+TILE_REGISTERS = {"speed": 64, "balanced": 20, "size": 8}  # how large register tiles, and so kernels, may be there
 
 
 def optimized(target: Target, word: str) -> Target:
     """The target with the user's wish, which kernels and compilers see."""
     if word not in LEVELS:
         raise UserError("bad-option", f"{quoted(word)} is nothing to optimize for", hint="`--optimize speed`, `balanced` or `size`")
-    return replace(target, optimize=word)
+    registers = min(target.registers, TILE_REGISTERS[word]) if target.bare else target.registers
+    return replace(target, optimize=word, registers=registers)
 
 
 def host_target() -> Target:
