@@ -85,3 +85,8 @@ class Program(Generic[K]):
     lower_bound_bytes: int = 0
     in_place: dict[str, str] = field(default_factory=dict)  # output value -> input value whose memory it takes over
     slots: dict[tuple[str, int], int] = field(default_factory=dict)  # input or output n -> room for it in the arena
+
+    @property
+    def optimal(self) -> bool:
+        """No plan of the same buffers has a smaller arena."""
+        return self.arena_bytes == self.lower_bound_bytes

@@ -24,6 +24,7 @@ class Buffer:
     scratch_of: int = -1  # the layer whose scratch this is
     slot: tuple[str, int] | None = None  # which input or output has room here, if the caller wants it in the arena
     offset: int = -1
+    pinned: bool = False  # the user said where it is
 
     def meets(self, other: Buffer) -> bool:
         return self.first <= other.last and other.first <= self.last

@@ -1,7 +1,7 @@
 """The memory stage: every value gets its address.
 
 The arena starts with the state (what outlives a run), then comes what lives for some layers. Addresses that an edited IR file
-gives are kept when all of them are there; the checker has the last word.
+gives are kept when all of them are there, rows of a plan (`--import-plan`) always; the checker has the last word.
 """
 
 from __future__ import annotations
@@ -10,19 +10,22 @@ from intaglio.ir.graph import Address
 from intaglio.ir.program import K, Program
 from intaglio.memory.checker import check
 from intaglio.memory.given import keep_given
-from intaglio.memory.lifetimes import align, find_storage
-from intaglio.memory.planner import lower_bound, place_buffers
+from intaglio.memory.lifetimes import Buffer, align, find_storage
+from intaglio.memory.plan_file import PlanFile, pin
+from intaglio.memory.planner import place_buffers
 from intaglio.targets import Target
 
 
-def place(program: Program[K], target: Target, *, slots: bool = False) -> None:
+def place(program: Program[K], target: Target, *, slots: bool = False, pinned: PlanFile | None = None) -> None:
     """Addresses for everything; those of an edited IR file are kept if they can work. `slots`: the arena has room for inputs and
     outputs too."""
-    if keep_given(program, target, slots=slots):
+    if pinned is None and keep_given(program, target, slots=slots):
         return
     storage = find_storage(program, target.alignment, slots=slots)
-    top = place_buffers(storage.buffers, target.alignment)
     base = storage.state_bytes
+    if pinned is not None:
+        pin(storage.buffers, pinned, base, target.alignment)
+    plan = place_buffers(storage.buffers, target.alignment)
     for buffer in storage.buffers:
         if buffer.scratch_of >= 0:
             program.layers[buffer.scratch_of].scratch_offset = base + buffer.offset
@@ -34,10 +37,28 @@ def place(program: Program[K], target: Target, *, slots: bool = False) -> None:
         value.address = Address(region, at)
     for node in program.graph.nodes:  # values without bytes live nowhere in particular
         for out in node.outputs:
-            if out.address is None:
+            if out.address is None or (not out.type.bytes and out not in storage.outside):
                 out.address = Address("arena", base)
-    program.arena_bytes = align(base + top, target.alignment)
-    program.lower_bound_bytes = base + lower_bound(storage.buffers, target.alignment)
+    program.arena_bytes = align(base + plan.bytes, target.alignment)
+    program.lower_bound_bytes = base + plan.bound
     program.in_place = storage.in_place
     program.graph.stage = "memory"
     check(program)
+
+
+def placed_buffers(program: Program[K], target: Target) -> list[Buffer]:
+    """The buffers of a program that has its addresses, with their offsets from the start of the arena."""
+    slots = bool(program.slots)
+    buffers = find_storage(program, target.alignment, slots=slots).buffers
+    if any(len({v.address for v in b.values}) > 1 for b in buffers):  # addresses by a person, who did without in-place
+        buffers = find_storage(program, target.alignment, in_place=False, slots=slots).buffers
+    for buffer in buffers:
+        if buffer.slot is not None:
+            buffer.offset = program.slots[buffer.slot]
+        elif buffer.scratch_of >= 0:
+            buffer.offset = program.layers[buffer.scratch_of].scratch_offset
+        else:
+            address = buffer.values[0].address
+            assert address is not None
+            buffer.offset = address.offset
+    return buffers

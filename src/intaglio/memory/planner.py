@@ -1,120 +1,155 @@
-"""Offsets in the arena: gap-filling placement in several orders, then a seeded search, until the lower bound is met.
+"""Offsets in the arena: gap-filling placement in several orders, a seeded search, then an exact one, until a bound is met.
 
 Placing a buffer looks at those already placed whose lifetimes meet its own and takes the lowest gap that is wide enough. The
-order decides the result, so a few good ones are tried (largest first, longest-lived first, by the busiest layer), then the
-buffers that touch the top are moved forward in the order at random. The lower bound is the largest sum of sizes alive at once.
+order decides the result, so a few good ones are tried (largest first, longest-lived first, by the busiest layer), then a buffer
+that touches the top is moved forward in the order at random (hill climbing, as in TVM's USMP). The first lower bound is the
+largest sum of sizes alive at once; what is still above it goes to `exact`, which finds a better plan or raises the bound.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from intaglio.memory.exact import Block, best_offsets
 from intaglio.memory.lifetimes import Buffer, align
 
-_TRIES = 400
+_STARTS, _ROUNDS, _TRIES = 3, 8, 400
+_WORK = 30_000_000  # pairs of buffers looked at: some seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The height of a plan, and a proven bound: no plan of these buffers is below it."""
+
+    bytes: int
+    bound: int
+
+    @property
+    def optimal(self) -> bool:
+        return self.bytes == self.bound
 
 
 def lower_bound(buffers: list[Buffer], alignment: int) -> int:
+    """The largest sum alive at once; and no arena ends below a buffer that is pinned."""
+    pinned = [align(b.offset + b.bytes, alignment) for b in buffers if b.pinned]
+    return max([*_load(buffers, alignment).values(), *pinned], default=0)
+
+
+def place_buffers(buffers: list[Buffer], alignment: int, *, search: bool = True) -> Plan:
+    """Set every offset that is not pinned. Without `search` it is the best of the orders, at once."""
+    if not buffers:
+        return Plan(0, 0)
+    packing = _Packing(buffers, alignment)
+    bound = lower_bound(buffers, alignment) // alignment
+    starts = sorted((packing.place(order) for order in _orders(buffers, alignment)), key=lambda found: found.top)
+    best = starts[0]
+    if search and best.top > bound:
+        best = packing.climb(starts, bound)
+    if search and best.top > bound and not any(b.pinned for b in buffers):
+        exact = best_offsets([Block(b.first, b.last, align(b.bytes, alignment) // alignment) for b in buffers], best.top, bound)
+        bound = exact.bound
+        if exact.offsets is not None:
+            best = _Placed(packing.top(exact.offsets), best.order, exact.offsets)
+    for buffer, offset in zip(buffers, best.offsets, strict=True):
+        buffer.offset = offset * alignment
+    return Plan(best.top * alignment, bound * alignment)
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    top: int
+    order: list[int]
+    offsets: list[int]
+
+
+class _Packing:
+    """Buffers as numbers, in steps of the alignment: what is placed thousands of times has to be fast."""
+
+    def __init__(self, buffers: list[Buffer], alignment: int) -> None:
+        self.sizes = [align(b.bytes, alignment) // alignment for b in buffers]
+        self.pinned = [b.offset // alignment if b.pinned else -1 for b in buffers]
+        self.meets = _neighbours(buffers)
+
+    def top(self, offsets: list[int]) -> int:
+        return max(at + size for at, size in zip(offsets, self.sizes, strict=True))
+
+    def place(self, order: list[int]) -> _Placed:
+        sizes, offsets = self.sizes, list(self.pinned)
+        for n in order:
+            if offsets[n] >= 0:
+                continue
+            size, at = sizes[n], 0
+            for low, high in sorted([(offsets[m], offsets[m] + sizes[m]) for m in self.meets[n] if offsets[m] >= 0]):
+                if low - at >= size:
+                    break
+                if high > at:
+                    at = high
+            offsets[n] = at
+        return _Placed(self.top(offsets), order, offsets)
+
+    def climb(self, starts: list[_Placed], goal: int) -> _Placed:
+        """Move a buffer that touches the top, or one that it meets, earlier in the order; keep what is not worse."""
+        best = starts[0]
+        tries = max(20, min(_TRIES, _WORK // (_ROUNDS * _STARTS * (sum(map(len, self.meets)) + len(self.sizes)))))
+        now = starts[:_STARTS]
+        for seed in range(_ROUNDS):
+            for n, start in enumerate(now):
+                rng = random.Random(seed)
+                for _ in range(tries):
+                    if best.top <= goal:
+                        return best
+                    trial = self.place(self._moved(start, rng))
+                    if trial.top <= start.top or rng.random() < 0.02:
+                        start = trial
+                    if trial.top < best.top:
+                        best = trial
+                now[n] = start
+        return best
+
+    def _moved(self, placed: _Placed, rng: random.Random) -> list[int]:
+        pick = rng.choice([n for n, at in enumerate(placed.offsets) if at + self.sizes[n] == placed.top])
+        if self.meets[pick] and rng.random() < 0.5:
+            pick = rng.choice(self.meets[pick])
+        order = list(placed.order)
+        at = order.index(pick)
+        order.insert(rng.randrange(at + 1), order.pop(at))
+        return order
+
+
+def _neighbours(buffers: list[Buffer]) -> list[list[int]]:
+    """Who is alive at the same time, by one sweep over the layers."""
+    meets: list[list[int]] = [[] for _ in buffers]
+    alive: list[int] = []
+    for n in sorted(range(len(buffers)), key=lambda n: buffers[n].first):
+        alive = [m for m in alive if buffers[m].last >= buffers[n].first]
+        for m in alive:
+            meets[n].append(m)
+            meets[m].append(n)
+        alive.append(n)
+    return meets
+
+
+def _load(buffers: list[Buffer], alignment: int) -> dict[int, int]:
     load: dict[int, int] = {}
     for buffer in buffers:
         for layer in range(buffer.first, buffer.last + 1):
             load[layer] = load.get(layer, 0) + align(buffer.bytes, alignment)
-    return max(load.values(), default=0)
+    return load
 
 
-def place_buffers(buffers: list[Buffer], alignment: int) -> int:
-    """Set every offset; returns the bytes of the arena."""
-    if not buffers:
-        return 0
-    goal = lower_bound(buffers, alignment)
-    meets = _neighbours(buffers)
-    best_top, best = _place(_orders(buffers, alignment)[0], meets, alignment)
-    for order in _orders(buffers, alignment)[1:]:
-        top, offsets = _place(order, meets, alignment)
-        if top < best_top:
-            best_top, best = top, offsets
-    if best_top > goal:
-        best_top, best = _search(buffers, meets, alignment, goal, best_top, best)
-    for buffer in buffers:
-        buffer.offset = best[buffer]
-    return best_top
-
-
-def _neighbours(buffers: list[Buffer]) -> dict[Buffer, list[Buffer]]:
-    """Who is alive at the same time, by one sweep over the layers."""
-    meets: dict[Buffer, list[Buffer]] = {b: [] for b in buffers}
-    alive: list[Buffer] = []
-    for buffer in sorted(buffers, key=lambda b: b.first):
-        alive = [b for b in alive if b.last >= buffer.first]
-        for other in alive:
-            meets[buffer].append(other)
-            meets[other].append(buffer)
-        alive.append(buffer)
-    return meets
-
-
-def _orders(buffers: list[Buffer], alignment: int) -> list[list[Buffer]]:
-    load: dict[int, int] = {}
-    for b in buffers:
-        for layer in range(b.first, b.last + 1):
-            load[layer] = load.get(layer, 0) + align(b.bytes, alignment)
+def _orders(buffers: list[Buffer], alignment: int) -> list[list[int]]:
+    load = _load(buffers, alignment)
     pressure = {b: max(load[n] for n in range(b.first, b.last + 1)) for b in buffers}
     keys: list[Callable[[Buffer], tuple[int, ...]]] = [
         lambda b: (-b.bytes, b.first, b.scratch_of),
         lambda b: (-b.bytes * (b.last - b.first + 1), b.first, b.scratch_of),
+        lambda b: (-b.bytes * b.bytes * (b.last - b.first + 1), b.first, b.scratch_of),
         lambda b: (-pressure[b], -b.bytes, b.first, b.scratch_of),
+        lambda b: (-pressure[b], -(b.last - b.first), -b.bytes, b.first, b.scratch_of),
         lambda b: (-(b.last - b.first), -b.bytes, b.first, b.scratch_of),
         lambda b: (b.first, -b.bytes, b.scratch_of),
         lambda b: (-pressure[b], b.first, -b.bytes, b.scratch_of),
     ]
-    return [sorted(buffers, key=key) for key in keys]
-
-
-def _place(order: list[Buffer], meets: dict[Buffer, list[Buffer]], alignment: int) -> tuple[int, dict[Buffer, int]]:
-    offsets: dict[Buffer, int] = {}
-    top = 0
-    for buffer in order:
-        taken = sorted((offsets[b], offsets[b] + b.bytes) for b in meets[buffer] if b in offsets)
-        at = 0
-        for low, high in taken:
-            if low - at >= buffer.bytes:
-                break
-            at = max(at, align(high, alignment))
-        offsets[buffer] = at
-        top = max(top, align(at + buffer.bytes, alignment))
-    return top, offsets
-
-
-def _search(
-    buffers: list[Buffer],
-    meets: dict[Buffer, list[Buffer]],
-    alignment: int,
-    goal: int,
-    top: int,
-    offsets: dict[Buffer, int],
-) -> tuple[int, dict[Buffer, int]]:
-    """Move a buffer that touches the top, or one of its neighbours, earlier in the order; keep what is not worse."""
-    rng = random.Random(0)
-    order = sorted(buffers, key=lambda b: (offsets[b], b.first, b.name))
-    best_top, best = top, offsets
-    now_top, now = _place(order, meets, alignment)
-    if now_top < best_top:
-        best_top, best = now_top, now
-    tries = max(20, min(_TRIES, 400_000 // (len(buffers) + 1)))
-    for _ in range(tries):
-        if best_top <= goal:
-            break
-        high = [b for b in buffers if align(now[b] + b.bytes, alignment) == now_top]
-        pick = rng.choice(high)
-        if meets[pick] and rng.random() < 0.5:
-            pick = rng.choice(meets[pick])
-        trial = list(order)
-        trial.remove(pick)
-        trial.insert(rng.randrange(len(trial) + 1), pick)
-        trial_top, trial_offsets = _place(trial, meets, alignment)
-        if trial_top <= now_top or rng.random() < 0.02:
-            order, now_top, now = trial, trial_top, trial_offsets
-            if now_top < best_top:
-                best_top, best = now_top, now
-    return best_top, best
+    return [sorted(range(len(buffers)), key=lambda n: key(buffers[n])) for key in keys]

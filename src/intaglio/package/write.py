@@ -72,6 +72,7 @@ def write_project(
             alignment=target.alignment,
             state_bytes=state_bytes(graph),
             weight_bytes=weights.size_bytes,
+            optimal=program.optimal,
         ),
         layers=_layers(program),
         options=origin.options,

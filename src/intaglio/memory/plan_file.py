@@ -1,0 +1,121 @@
+"""A memory plan as CSV, to read, to draw, to edit, and to compile with again.
+
+    buffer,bytes,first,last,offset,pinned
+    image_input,256,0,0,1024,0
+    conv1,1024,0,1,0,1
+
+A buffer is alive from layer `first` to layer `last`, both included; `offset` counts from the start of the arena. Reading keeps
+every buffer that has an offset (it is pinned) and plans the others around: rows may be left out, and so may offsets. `pinned`
+is 1 where the user said so before; it changes nothing when it is read.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+from intaglio.errors import UserError, quoted
+from intaglio.memory.lifetimes import Buffer
+
+COLUMNS = ("buffer", "bytes", "first", "last", "offset", "pinned")
+_FARTHEST = 1 << 31
+_HINT = "`--export-plan` writes a plan of this model; a row without an offset is planned anew"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the file; None where a cell is empty or the column is not there."""
+
+    line: int
+    buffer: str
+    bytes: int | None
+    first: int | None
+    last: int | None
+    offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    path: Path
+    rows: tuple[Row, ...]
+
+    def fault(self, row: Row | None, text: str) -> UserError:
+        where = f"{self.path}, line {row.line}" if row else str(self.path)
+        return UserError("bad-plan", text, where=where, hint=_HINT)
+
+
+def plan_text(buffers: list[Buffer], pinned: frozenset[str] = frozenset()) -> str:
+    """Rows in order of time, then of address."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for b in sorted(buffers, key=lambda b: (b.first, b.offset, b.name)):
+        writer.writerow([b.name, b.bytes, b.first, b.last, b.offset, int(b.name in pinned)])
+    return text.getvalue()
+
+
+def read_plan(path: Path) -> PlanFile:
+    plan = PlanFile(path, ())
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise plan.fault(None, f"cannot read the plan {quoted(str(path), 200)}: {reason}") from None
+    reader = csv.DictReader(io.StringIO(text), restkey="")
+    names = [n.strip() for n in reader.fieldnames or ()]
+    reader.fieldnames = names
+    if "buffer" not in names or "offset" not in names or not set(names) <= set(COLUMNS):
+        raise plan.fault(None, f"the first line of a plan names its columns: `{','.join(COLUMNS)}`")
+    try:
+        rows = tuple(_row(plan, cells, reader.line_num) for cells in reader)
+    except csv.Error as error:
+        raise plan.fault(None, f"{quoted(str(path), 200)} is not CSV: {error}") from None
+    return PlanFile(path, rows)
+
+
+def _row(plan: PlanFile, cells: dict[str, str | None], line: int) -> Row:
+    row = Row(line, (cells["buffer"] or "").strip(), None, None, None, None)
+    if "" in cells:
+        raise plan.fault(row, "there are more cells than columns")
+    numbers: dict[str, int | None] = {}
+    for column in COLUMNS[1:]:
+        text = (cells.get(column) or "").strip()
+        if text and not (text.isascii() and text.isdigit() and len(text) < 16):
+            raise plan.fault(row, f"the {column} {quoted(text)} of {quoted(row.buffer)} is not a whole number from 0")
+        numbers[column] = int(text) if text else None
+    return Row(line, row.buffer, numbers["bytes"], numbers["first"], numbers["last"], numbers["offset"])
+
+
+def pin(buffers: list[Buffer], plan: PlanFile, base: int, alignment: int) -> None:
+    """Give buffers the offsets of the plan. Raises UserError, with the line, for one that cannot work."""
+    known = {b.name: b for b in buffers}
+    pinned: dict[str, tuple[Row, Buffer]] = {}
+    for row in plan.rows:
+        buffer = known.get(row.buffer)
+        if buffer is None:
+            raise plan.fault(row, f"there is no buffer {quoted(row.buffer)} in this model on this target")
+        for what, given, right in (
+            ("bytes", row.bytes, buffer.bytes), ("first", row.first, buffer.first), ("last", row.last, buffer.last),
+        ):  # fmt: skip
+            if given not in (None, right):
+                raise plan.fault(row, f"`{what}` of {quoted(row.buffer)} is {right} in this model on this target, not {given}")
+        if row.offset is None:
+            continue
+        if row.buffer in pinned:
+            raise plan.fault(row, f"{quoted(row.buffer)} has an offset in line {pinned[row.buffer][0].line} already")
+        if row.offset % alignment:
+            raise plan.fault(row, f"{quoted(row.buffer)} cannot be at {row.offset}: offsets are multiples of {alignment}")
+        if row.offset < base:
+            raise plan.fault(row, f"{quoted(row.buffer)} cannot be at {row.offset}: the state takes the first {base} bytes")
+        if row.offset + buffer.bytes > _FARTHEST:
+            raise plan.fault(row, f"{quoted(row.buffer)} cannot be at {row.offset}: an arena has less than {_FARTHEST} bytes")
+        buffer.offset, buffer.pinned = row.offset - base, True
+        pinned[row.buffer] = (row, buffer)
+    for (above, a), (row, b) in combinations(pinned.values(), 2):
+        if a.meets(b) and a.offset < b.offset + b.bytes and b.offset < a.offset + a.bytes:
+            layer = max(a.first, b.first)
+            text = f"{quoted(b.name)} cannot be at {row.offset}: {quoted(a.name)} of line {above.line} is there in layer {layer}"
+            raise plan.fault(row, text)
