@@ -78,6 +78,9 @@ IG_INLINE int32_t ig_{name}({params})
 BASE = """\
 #if defined(__ARM_FEATURE_DSP) && defined(__OPTIMIZE__) && !defined(IG_NO_ASSEMBLY)
 #define IG_DSP 1
+#endif
+#if defined(IG_DSP) && defined(__ARM_FP)
+#define IG_FLOATS 1 /* float registers to keep numbers in */
 #define IG_PIN(name) __asm__(name) /* this register */
 #else
 #define IG_PIN(name)

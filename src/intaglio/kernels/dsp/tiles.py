@@ -8,7 +8,8 @@ A word of weights is used as it is, which sums first + 256 * second, and once mo
 taken out. It needs the sum of the second channel to fit 24 bits, and weights that fit a half word together: `joined`. Where that
 does not hold, both channels are taken out: `apart`. With twice the flash, weights are pairs of 16 bits already: `wide`.
 
-With four columns all registers but one are sums, weights and columns, and the end of the loop waits in a float register.
+With four columns all registers are sums, weights, columns and pointers: r7 is borrowed (it may be a frame pointer, so compilers do
+not give it away) and waits in a float register meanwhile, and so does the end of the loop. The sum in r7 comes and goes in that of x.
 """
 
 from __future__ import annotations
@@ -116,40 +117,46 @@ _LOADS_OF_TWO = {
     "wide": (("ldrd {e}, {w0}, [{w}], #8",), ("ldrd {e}, {w1}, [{w}], #8",)),
 }
 _STEPS = {4: (_STEP4, 1), 2: (_STEP2, 2), 1: (_STEP1, 2)}
-_REGISTERS = ("r4", "r5", "r6", "r7"), ("r8", "r9", "r10", "r11")
+_REGISTERS = ("r4", "r5", "r6", "r12"), ("r8", "r9", "r10", "r11")
 
 
 def _assembly(columns: int, layout: str) -> list[str]:
     steps, taken = _STEPS[columns]
     names = ["w0", "w1", "w", "a", "x", "z", "e", *(f"{s}{c}" for s in "sr" for c in range(columns))]
     words = {name: f"%[{name}]" for name in names}
+    before, after = [], []
+    if columns == 4:
+        words["s3"] = "r7"
+        before, after = ["vmov %[keep], r7", "mov r7, %[x]"], ["mov %[x], r7", "vmov r7, %[keep]"]
     first, second = (_LOADS[layout], ()) if taken == 1 else _LOADS_OF_TWO[layout]
     loads = {"{weights}": first, "{weights1}": second}
     lines = [line for step in steps for line in loads.get(step, (step,))]
     end = ["vmov %[x], %[end]", "cmp %[a], %[x]"] if columns == 4 else ["cmp %[a], %[end]"]
-    lines = ["1:", *[line.format(**words) for line in lines] * (UNROLL // taken), *end]
-    return [*(f'            "{line}\\n\\t"' for line in lines), '            "bne 1b"']
+    whole = [*before, "1:", *[line.format(**words) for line in lines] * (UNROLL // taken), *end, "bne 1b", *after]
+    return [*(f'            "{line}\\n\\t"' for line in whole[:-1]), f'            "{whole[-1]}"']
 
 
 def _sums(columns: int, layout: str) -> str:
     """The inner loop: sums s0.. of the first channel, r0.. of both (or of the second)."""
-    outputs = [f'[{s}{c}] "+r"({s}{c})' for s in "sr" for c in range(columns)]
-    temporaries = ["w0", "e", "x", "z"] + (["w1"] if columns < 4 else [])
-    pinned = {"w0": "r2", "e": "r3", "x": "r12", "z": "lr"}
+    outputs = [f'[{"x" if (s, c) == ("s", 3) else f"{s}{c}"}] "+r"({s}{c})' for s in "sr" for c in range(columns)]
+    temporaries = ["w0", "e", "z"] + (["x", "w1"] if columns < 4 else [])
+    pinned = {"w0": "r2", "e": "r3", "z": "lr"}
 
     def declare(name: str) -> str:
         return f'        register uint32_t {name} IG_PIN("{pinned[name]}");' if columns == 4 else f"        uint32_t {name};"
 
+    keep = ', [keep] "=&t"(keep)' if columns == 4 else ""
     pointer = 'register const int16_t *a IG_PIN("r1") = cols;' if columns == 4 else "const int16_t *a = cols;"
     end = '"t"(ig_as_float((int32_t)(intptr_t)end))' if columns == 4 else '"r"(end)'
     lines = [
-        "#ifdef IG_DSP",
+        "#ifdef IG_FLOATS" if columns == 4 else "#ifdef IG_DSP",
         f"        {pointer}",
         *map(declare, temporaries),
+        *(["        float keep;"] if columns == 4 else []),
         "        __asm__ volatile(",
         *_assembly(columns, layout),
         f"            : {', '.join(outputs)},",
-        f"""              [w] "+r"(w), [a] "+r"(a), {", ".join(f'[{t}] "=&r"({t})' for t in temporaries)}""",
+        f"""              [w] "+r"(w), [a] "+r"(a), {", ".join(f'[{t}] "=&r"({t})' for t in temporaries)}{keep}""",
         f'            : [end] {end} : "cc", "memory");',
         "#else",
         f"        for (const int16_t *a = cols; a != end; a += {2 * columns}, w += {8 if layout == 'wide' else 4}) {{",
