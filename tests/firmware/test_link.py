@@ -67,6 +67,18 @@ def test_what_cannot_be_one_firmware(packages: tuple[Path, Path], intaglio: Inta
     assert second.is_dir()
 
 
+def test_weights_at_addresses_of_their_own_are_named_and_do_not_overlap(intaglio: Intaglio, tmp_path: Path) -> None:
+    def made(name: str, address: int) -> Path:
+        return firmware(integer_model(tmp_path), tmp_path / name, name=name, arena="caller", weights_address=address).folder
+
+    first, second, third = made("first", 0x200000), made("second", 0x200040), made("third", 0x300000)
+    said = intaglio("link", first, second, "-o", tmp_path / "both")
+    assert said.code == 2 and "`second` (from 0x200040) overlap" in said.err and "a `--weights-address` from 0x200" in said.err
+    said = intaglio("link", third, first, "-o", tmp_path / "both")
+    assert said.code == 0 and "weights/first_weights.bin" in said.err and "to be written to 0x300000" in said.err
+    assert "| `weights/third_weights.bin` | `0x00300000` |" in (tmp_path / "both" / "README.md").read_text()
+
+
 def test_a_firmware_is_not_a_package(packages: tuple[Path, Path], intaglio: Intaglio, tmp_path: Path) -> None:
     intaglio("link", *packages, "-o", tmp_path / "both")
     assert json.loads((tmp_path / "both" / "manifest.json").read_text())["models"] == ["digits", "dense"]

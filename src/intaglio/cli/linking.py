@@ -20,3 +20,5 @@ def link_words(packages: list[Path], output: Path, cc: str | None, force: bool, 
         f"RAM {linked.ram_bytes:,} bytes (arena {linked.arena_bytes:,} instead of {linked.separate_arena_bytes:,}, stack {stack})"
     )
     note(f"firmware: {output / 'bin' / linked.name}.elf")
+    for place in linked.weights:
+        note(f"weights: {output / place.file}, {place.bytes:,} bytes, to be written to {place.address:#x}")

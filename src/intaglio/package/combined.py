@@ -13,15 +13,27 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
 from intaglio.package.c_text import is_identifier
+from intaglio.package.deployment import WEIGHTS_HEADER_BYTES
 from intaglio.package.manifest import Manifest, read_manifest
 from intaglio.package.project import ModelView, tensor_views
 from intaglio.package.template import render_files, shipped_template
 from intaglio.targets.board import Board
 from intaglio.targets.target import Target, find_target
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsPlace:
+    """A binary of weights, its header included."""
+
+    name: str
+    file: str
+    address: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +49,7 @@ class Combined:
     flags: tuple[str, ...]
     board: Board
     models: tuple[ModelView, ...]
+    weights: tuple[WeightsPlace, ...]
 
 
 def read_packages(folders: list[Path]) -> list[Manifest]:
@@ -62,7 +75,30 @@ def read_packages(folders: list[Path]) -> list[Manifest]:
         if name in names[:index]:
             hint = "compile one of them again with another `--name`"
             raise UserError("cannot-combine", f"two packages have the name `{manifests[index].name}`", hint=hint)
+    _check_weights(manifests)
     return manifests
+
+
+def weights_places(manifests: list[Manifest]) -> list[WeightsPlace]:
+    """The binaries of weights that are written to flash apart from the code, by address."""
+    places = []
+    for manifest in manifests:
+        info = manifest.firmware
+        if info is not None and info.weights_file is not None and info.weights_address is not None:
+            size = WEIGHTS_HEADER_BYTES + manifest.memory.weight_bytes
+            places.append(WeightsPlace(manifest.name, info.weights_file, info.weights_address, size))
+    return sorted(places, key=lambda p: p.address)
+
+
+def _check_weights(manifests: list[Manifest]) -> None:
+    for first, second in pairwise(weights_places(manifests)):
+        end = first.address + first.bytes
+        if end > second.address:
+            span = f"{first.address:#x} to {end - 1:#x}"
+            what = f"the weights of `{first.name}` ({span}) and of `{second.name}` (from {second.address:#x})"
+            free = -(-end // WEIGHTS_HEADER_BYTES) * WEIGHTS_HEADER_BYTES
+            hint = f"compile one of them again: `{second.name}` with a `--weights-address` from {free:#x}"
+            raise UserError("cannot-combine", f"{what} overlap", hint=hint)
 
 
 def write_combined(folders: list[Path], manifests: list[Manifest], target: Target, board: Board, name: str, output: Path) -> None:
@@ -77,7 +113,7 @@ def write_combined(folders: list[Path], manifests: list[Manifest], target: Targe
             shutil.copyfile(folder / manifest.firmware.weights_file, output / manifest.firmware.weights_file)
     combined = Combined(
         name, manifests[0].intaglio, target.name, target.description, target.arch, target.fpu, target.flags, board,
-        tuple(_view(manifest) for manifest in manifests),
+        tuple(_view(manifest) for manifest in manifests), tuple(weights_places(manifests)),
     )  # fmt: skip
     variables = {f.name: getattr(combined, f.name) for f in fields(combined)}
     render_files(shipped_template("_combined"), name, variables, output)

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from intaglio.package.combined import firmware_name, read_packages, write_combined
+from intaglio.package.combined import WeightsPlace, firmware_name, read_packages, weights_places, write_combined
 from intaglio.package.deployment import Deployment
 from intaglio.package.figures import MARK
 from intaglio.package.folder import MANIFEST, fresh_folder
@@ -36,6 +36,7 @@ class Linked:
     static_bytes: int
     stack_bytes: int | None
     ram_bytes: int
+    weights: tuple[WeightsPlace, ...] = ()  # binaries that are written to flash apart from the program
 
 
 def link_packages(folders: list[Path], output: Path, *, cc: str | None = None, force: bool = False) -> Linked:
@@ -64,6 +65,7 @@ def link_packages(folders: list[Path], output: Path, *, cc: str | None = None, f
             static_bytes=max(0, sizes.data + sizes.bss - arena - io_bytes),
             stack_bytes=depth,
             ram_bytes=sizes.data + sizes.bss + (depth or 0),
+            weights=tuple(weights_places(manifests)),
         )
         needs = Needs(sizes.weights, arena, io_bytes, sizes.code, sizes.data, linked.static_bytes, depth)
         check_limits(name, needs, Deployment(board), floats=False)
