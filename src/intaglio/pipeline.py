@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from intaglio.kernels import lower
 from intaglio.kernels.program import Program
 from intaglio.memory import place
 from intaglio.memory.checker import check as check_memory
+from intaglio.memory.place import placed_buffers
+from intaglio.memory.plan_file import plan_text, read_plan
 from intaglio.package.archive import check_archive, write_archive
 from intaglio.package.deployment import Deployment, deployment_of, target_of
 from intaglio.package.figures import write_figures
@@ -49,10 +51,48 @@ from intaglio.version import __version__
 MOST_VECTOR_BYTES = 128 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A model as far as its program: kernels and, after the memory stage, addresses."""
+
+    program: Program
+    source: Source
+    target: Target
+    deployment: Deployment
+    account: Account | None
+    pinned: frozenset[str]  # buffers whose place the user chose
+
+
 def compile_model(request: Request, watch: Watch) -> Package | Path:
     """A package, or the IR file of the stage to stop after."""
+    if stage_index(request.stop_after) >= stage_index("package"):
+        check_output(request.output, force=request.force)
+        if request.archive:
+            check_archive(request.output, request.archive, force=request.force)
+    made = plan_model(request, watch)
+    if isinstance(made, Path):
+        return made
+    program, graph, target = made.program, made.program.graph, made.target
+    if request.export_plan is not None:
+        with writing(request.export_plan):
+            request.export_plan.write_text(plan_text(placed_buffers(program, target), made.pinned), encoding="utf-8")
+    if request.stop_after == "memory":
+        return _write_ir(graph, request)
+
+    early = Needs(sum(c.data.nbytes for c in program.constants), program.arena_bytes)
+    check_limits(graph.name, early, made.deployment, floats=has_floats(graph))
+    if target.fpu != "double" and any(v.dtype is DType.F64 for v in graph.values()):
+        watch.note(f"`{graph.name}` computes in f64, which `{target.name}` does in software")
+
+    watch.stage("package")
+    return _package(program, made.source, target, made.deployment, request, watch, made.account)
+
+
+def plan_model(request: Request, watch: Watch) -> Lowered | Path:
+    """The stages up to memory; or the IR file of the stage to stop after, if that is before it."""
     last = stage_index(request.stop_after)
     deployment_of(target_of(request.device.board, request.target, "host"), **asdict(request.device))  # told before reading a model
+    pinned = None if request.import_plan is None else read_plan(request.import_plan)
     source = read_source(request.model, request.dims, request.shapes, request.name, request.states, watch.note, request.constants)
     graph, done = source.graph, stage_index(source.graph.stage)
     if source.format == "onnx":
@@ -61,17 +101,13 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
             watch.note(text)
     target = optimized(target_of(request.device.board, request.target, graph.target or "host"), request.device.optimize)
     deployment = deployment_of(target, **asdict(request.device))
-    if last >= stage_index("package"):
-        check_output(request.output, force=request.force)
-        if request.archive:
-            check_archive(request.output, request.archive, force=request.force)
     account, names = None, [v.name for v in graph.outputs]
     if request.quantize is not None:
         if done > stage_index("import"):
             hint = "quantise the model itself, or an IR file of the stage `import`"
             raise UserError("bad-option", f"`{request.model.name}` is past the stage `import`", hint=hint)
         graph, account = quantized(graph, target, request.quantize, watch)
-    if last <= done and last < stage_index("package"):
+    if last <= done and last < stage_index("memory"):
         return _write_ir(graph, request)
 
     if done < stage_index("optimise"):
@@ -96,19 +132,10 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         return _write_ir(graph, request)
 
     watch.stage("memory")
-    place(program, target, slots=target.bare and request.device.io == "arena")
+    place(program, target, slots=target.bare and request.device.io == "arena", pinned=pinned)
     check_memory(program)
     graph.stage = "memory"
-    if request.stop_after == "memory":
-        return _write_ir(graph, request)
-
-    early = Needs(sum(c.data.nbytes for c in program.constants), program.arena_bytes)
-    check_limits(graph.name, early, deployment, floats=has_floats(graph))
-    if target.fpu != "double" and any(v.dtype is DType.F64 for v in graph.values()):
-        watch.note(f"`{graph.name}` computes in f64, which `{target.name}` does in software")
-
-    watch.stage("package")
-    return _package(program, source, target, deployment, request, watch, account)
+    return Lowered(program, source, target, deployment, account, pinned.pinned if pinned is not None else frozenset())
 
 
 def quantized(graph: Graph, target: Target, how: Quantization, watch: Watch) -> tuple[Graph, Account | None]:

@@ -76,6 +76,8 @@ class Request:
     cflags: tuple[str, ...] = ()
     constants: dict[str, Array] = field(default_factory=dict)  # inputs fixed to a value, so that shapes may follow from it
     quantize: Quantization | None = None
+    export_plan: Path | None = None  # a CSV file of buffers and their offsets to write
+    import_plan: Path | None = None  # one to keep: buffers that have an offset there are pinned
     library_only: bool = False  # neither application nor test vectors: for a call from this process
 
     def options(self) -> dict[str, str]:
@@ -86,6 +88,7 @@ class Request:
             "states": ",".join(f"{k}={v}" for k, v in sorted(self.states.items())),
             "disabled": ",".join(sorted(self.disabled)),
             "quantize": self.quantize.told() if self.quantize is not None else "",
+            "plan": "imported" if self.import_plan else "",
             "template": "edited" if self.template else "",
             "cflags": " ".join(self.cflags),
             **self.device.told(),

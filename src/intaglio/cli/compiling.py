@@ -9,7 +9,7 @@ from pathlib import Path
 
 from intaglio.cli import options
 from intaglio.cli.quantizing import print_account
-from intaglio.cli.terminal import bytes_text, count_text, note, print_json, print_table, progress_bar
+from intaglio.cli.terminal import bytes_text, count_text, note, print_json, print_table, progress_bar, proven_text
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array
 from intaglio.package.archive import FORMATS
@@ -78,6 +78,8 @@ class Words:
     state: list[str] | None
     name: str | None
     stop_after: str
+    export_plan: Path | None
+    import_plan: Path | None
     disable_pass: list[str] | None
     dump_ir: Path | None
     explain: bool
@@ -155,6 +157,10 @@ def _accuracy(package: Package, words: Words, labels: Array) -> dict[str, float]
 
 
 def _request(words: Words) -> Request:
+    if words.export_plan is not None and stage_index(words.stop_after) < stage_index("memory"):
+        raise UserError(
+            "bad-option", f"there is no plan after the stage `{words.stop_after}`", hint="`--stop-after memory` or later"
+        )
     stage_index(words.stop_after)
     if words.archive is not None and words.archive not in FORMATS:
         raise UserError("bad-option", f"there is no archive format {quoted(words.archive)}", hint="`tar.gz` or `zip`")
@@ -177,6 +183,8 @@ def _request(words: Words) -> Request:
         states=options.pairs(words.state, "--state"),
         name=words.name,
         stop_after=words.stop_after,
+        export_plan=words.export_plan,
+        import_plan=words.import_plan,
         disabled=frozenset(words.disable_pass or []),
         dump_ir=words.dump_ir,
         archive=words.archive,
@@ -198,6 +206,7 @@ def _summary(package: Package, words: Words) -> dict[str, object]:
         "macs": sum(layer.macs for layer in m.layers),
         "arena_bytes": m.memory.arena_bytes,
         "lower_bound_bytes": m.memory.lower_bound_bytes,
+        "optimal": m.memory.optimal,
         "weight_bytes": m.memory.weight_bytes,
     }
     if m.firmware is not None:
@@ -212,7 +221,7 @@ def _print_summary(package: Package, seconds: float, words: Words) -> None:
     macs = count_text(sum(layer.macs for layer in m.layers))
     note(
         f"compiled `{m.name}` for {m.target} in {seconds:.1f} s: {len(m.layers)} layers, {macs} multiply-adds, "
-        f"weights {bytes_text(m.memory.weight_bytes)}, arena {bytes_text(m.memory.arena_bytes)}"
+        f"weights {bytes_text(m.memory.weight_bytes)}, arena {proven_text(m.memory.arena_bytes, m.memory.lower_bound_bytes)}"
     )
     if (f := m.firmware) is not None:
         stack = "an unbounded stack" if f.stack_bytes is None else f"stack {f.stack_bytes:,}"

@@ -32,9 +32,7 @@ TargetOption = Annotated[
 DimOption = Annotated[Optional[list[str]], typer.Option("--dim", metavar="NAME=N", help="Pin a symbolic dimension.")]
 ShapeOption = Annotated[Optional[list[str]], typer.Option("--shape", metavar="INPUT=1,3,224,224", help="Pin an input's shape.")]
 CcOption = Annotated[Optional[str], typer.Option("--cc", metavar="CC", help="C compiler: a command, or `zig`.")]
-EmulatorOption = Annotated[
-    Optional[str], typer.Option("--emulator", metavar="E", help="For firmware: unicorn (default) or qemu.")
-]
+EmulatorOption = Annotated[Optional[str], typer.Option("--emulator", metavar="E", help="For firmware: unicorn (default) or qemu.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -65,6 +63,12 @@ def compile_command(
     stop_after: Annotated[
         str, typer.Option(metavar="STAGE", help="import, optimise, kernels, memory, package or build.")
     ] = "build",
+    export_plan: Annotated[
+        Optional[Path], typer.Option(metavar="P.csv", help="Write the memory plan: buffers, lifetimes, offsets.")
+    ] = None,
+    import_plan: Annotated[
+        Optional[Path], typer.Option(metavar="P.csv", help="Keep the offsets of a plan; the rest is planned around.")
+    ] = None,
     disable_pass: Annotated[Optional[list[str]], typer.Option(metavar="NAME", help="Switch a pass off.")] = None,
     dump_ir: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Write one IR file per pass.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Work, traffic and a time estimate per node.")] = False,
@@ -103,7 +107,8 @@ def compile_command(
     on = device(board, ram, flash, arena, weights_section, weights_address, io, optimize)
     words = Words(
         model, output, target, on, dim, shape, state, name,
-        stop_after, disable_pass, dump_ir, explain, archive_format if archive else None, force, template, cc, cflags, json,
+        stop_after, export_plan, import_plan, disable_pass, dump_ir, explain, archive_format if archive else None, force,
+        template, cc, cflags, json,
         quantizing,
     )  # fmt: skip
     compile_words(words)

@@ -99,6 +99,12 @@ def bytes_text(size: int) -> str:
     return f"{size / (1 << 20):.1f} MB"
 
 
+def proven_text(size: int, bound: int) -> str:
+    """`24,576 bytes, proven optimal`, or `... at most 1.3 % above the lower bound`."""
+    proof = "proven optimal" if size == bound else f"at most {100 * (size - bound) / bound:.1f} % above the lower bound"
+    return f"{size:,} bytes, {proof}" if size else "0 bytes"
+
+
 def count_text(count: int) -> str:
     for limit, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if count >= limit:

@@ -5,8 +5,8 @@
     conv1,1024,0,1,0,1
 
 A buffer is alive from layer `first` to layer `last`, both included; `offset` counts from the start of the arena. Reading keeps
-every buffer that has an offset (it is pinned) and plans the others around: rows may be left out, and so may offsets. `pinned`
-is 1 where the user said so before; it changes nothing when it is read.
+every buffer that has an offset and plans the others around: rows may be left out, and so may offsets. `pinned` is 0 where an
+offset came from the planner; that is for the reader, and kept as it is.
 """
 
 from __future__ import annotations
@@ -35,12 +35,18 @@ class Row:
     first: int | None
     last: int | None
     offset: int | None
+    pinned: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFile:
     path: Path
     rows: tuple[Row, ...]
+
+    @property
+    def pinned(self) -> frozenset[str]:
+        """Buffers whose place the user chose."""
+        return frozenset(row.buffer for row in self.rows if row.offset is not None and row.pinned)
 
     def fault(self, row: Row | None, text: str) -> UserError:
         where = f"{self.path}, line {row.line}" if row else str(self.path)
@@ -86,7 +92,7 @@ def _row(plan: PlanFile, cells: dict[str, str | None], line: int) -> Row:
         if text and not (text.isascii() and text.isdigit() and len(text) < 16):
             raise plan.fault(row, f"the {column} {quoted(text)} of {quoted(row.buffer)} is not a whole number from 0")
         numbers[column] = int(text) if text else None
-    return Row(line, row.buffer, numbers["bytes"], numbers["first"], numbers["last"], numbers["offset"])
+    return Row(line, row.buffer, numbers["bytes"], numbers["first"], numbers["last"], numbers["offset"], numbers["pinned"] != 0)
 
 
 def pin(buffers: list[Buffer], plan: PlanFile, base: int, alignment: int) -> None:

@@ -21,7 +21,7 @@ _WORK = 30_000_000  # pairs of buffers looked at: some seconds
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The height of a plan, and a proven bound: no plan of these buffers is below it."""
+    """The height of a plan, and a proven bound: no plan of these buffers is below it, wherever they are pinned."""
 
     bytes: int
     bound: int
@@ -32,9 +32,8 @@ class Plan:
 
 
 def lower_bound(buffers: list[Buffer], alignment: int) -> int:
-    """The largest sum alive at once; and no arena ends below a buffer that is pinned."""
-    pinned = [align(b.offset + b.bytes, alignment) for b in buffers if b.pinned]
-    return max([*_load(buffers, alignment).values(), *pinned], default=0)
+    """The largest sum alive at once."""
+    return max(_load(buffers, alignment).values(), default=0)
 
 
 def place_buffers(buffers: list[Buffer], alignment: int, *, search: bool = True) -> Plan:
@@ -43,10 +42,11 @@ def place_buffers(buffers: list[Buffer], alignment: int, *, search: bool = True)
         return Plan(0, 0)
     packing = _Packing(buffers, alignment)
     bound = lower_bound(buffers, alignment) // alignment
+    goal = max([bound, *(packing.pinned[n] + packing.sizes[n] for n, b in enumerate(buffers) if b.pinned)])
     starts = sorted((packing.place(order) for order in _orders(buffers, alignment)), key=lambda found: found.top)
     best = starts[0]
-    if search and best.top > bound:
-        best = packing.climb(starts, bound)
+    if search and best.top > goal:
+        best = packing.climb(starts, goal)
     if search and best.top > bound and not any(b.pinned for b in buffers):
         exact = best_offsets([Block(b.first, b.last, align(b.bytes, alignment) // alignment) for b in buffers], best.top, bound)
         bound = exact.bound
