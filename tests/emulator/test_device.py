@@ -167,6 +167,37 @@ def test_firmware_that_was_not_built_is_told(tmp_path: Path, intaglio: Intaglio)
         assert "error[not-built]" in said.err
 
 
+@needs_qemu
+def test_firmware_for_addresses_that_qemu_does_not_have_is_refused_at_once(intaglio: Intaglio, tmp_path: Path) -> None:
+    made = compile(dense(tmp_path), output=tmp_path / "p", board="nucleo-l4r5zi").folder
+    said = intaglio("profile", made, "--emulator", "qemu")
+    assert said.code == 2 and "cannot run firmware for the board `nucleo-l4r5zi`" in said.err
+    assert "flash at 0x08000000" in said.err and "`--board mps2-an386`" in said.err
+
+
+@needs_qemu
+def test_a_qemu_that_does_not_answer_is_a_tool_s_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from intaglio.run.emulator.gdb import Debugger
+
+    package = Package.load(compile(dense(tmp_path), output=tmp_path / "p", board="mps2-an386").folder, emulator="qemu")
+
+    def never(self: Debugger, seconds: float) -> str:
+        raise TimeoutError
+
+    monkeypatch.setattr(Debugger, "answer", never)
+    with pytest.raises(ToolError, match="does not answer"):
+        package.run({"in0": BYTES})
+
+
+def test_qemu_is_not_named_where_it_cannot_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "unicorn", None)
+    for board, named in (("nucleo-l4r5zi", False), ("esp32-c3", False), ("mps2-an386", True)):
+        package = compile(dense(tmp_path), output=tmp_path / "p", force=True, board=board)
+        with pytest.raises(ToolError) as caught:
+            package.run({"in0": BYTES})
+        assert ("--emulator qemu" in caught.value.hint) == named
+
+
 def test_without_unicorn_the_way_to_it_is_told(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "unicorn", None)
     with pytest.raises(ToolError, match=r'pip install "intaglio\[emulator\]"') as caught:

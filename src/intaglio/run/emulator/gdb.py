@@ -19,9 +19,9 @@ class Debugger:
         self._socket = connection
         self._kept = b""
         self._acknowledge = True
-        self.ask("QStartNoAckMode")
+        self._sure("QStartNoAckMode")
         self._acknowledge = False
-        self.ask("qXfer:features:read:target.xml:0,ffb")  # QEMU tells single registers only to who has asked what there are
+        self._sure("qXfer:features:read:target.xml:0,ffb")  # QEMU tells single registers only to who has asked what there are
 
     def ask(self, text: str, seconds: float = 60.0) -> str:
         self.send(text)
@@ -43,7 +43,7 @@ class Debugger:
                 body, self._kept = self._kept[start + 1 : end], self._kept[end + 3 :]
                 if self._acknowledge:
                     self._socket.sendall(b"+")
-                return body.decode("ascii")
+                return body.decode("ascii", "replace")
             try:
                 more = self._socket.recv(1 << 16)
             except TimeoutError:
@@ -54,8 +54,13 @@ class Debugger:
                 raise Closed("it ended")
             self._kept += more
 
-    def interrupt(self) -> None:
-        self._socket.sendall(b"\x03")
+    def interrupt(self, seconds: float) -> None:
+        """It stops, wherever it is."""
+        try:
+            self._socket.sendall(b"\x03")
+            self.answer(seconds)
+        except OSError as error:
+            raise Closed("it does not answer" if isinstance(error, TimeoutError) else str(error)) from None
 
     def close(self) -> None:
         self._socket.close()
@@ -89,11 +94,18 @@ class Debugger:
     def step_over(self, address: int) -> None:
         """Past a breakpoint that it stands on."""
         self.do_not_stop_at(address)
-        self.ask("s")
+        self._sure("s")
         self.stop_at(address)
 
     def _done(self, text: str) -> str:
-        said = self.ask(text)
+        said = self._sure(text)
         if said.startswith("E") and len(said) == 3:
             raise Closed(f"it refuses `{text[:24]}`: {said}")
         return said
+
+    def _sure(self, text: str) -> str:
+        """What is answered at once, or never."""
+        try:
+            return self.ask(text)
+        except OSError:
+            raise Closed(f"it does not answer `{text[:24]}`") from None

@@ -21,12 +21,10 @@ from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault, memory_of
 from intaglio.run.emulator.counting import LEAST_ROWS, ROW, Block, Counts, Times
 from intaglio.run.emulator.gdb import Closed, Debugger
 from intaglio.run.emulator.image import Image
+from intaglio.run.emulator.machines import machine_of, missing, what_runs
 from intaglio.run.emulator.native import compiled
 from intaglio.targets.board import Board
 
-MACHINES = {  # its Cortex-M33 have no FPU
-    "cortex-m3": "mps2-an385", "cortex-m4": "mps2-an386", "cortex-m7": "mps2-an500", "cortex-m55": "mps3-an547",
-}  # fmt: skip
 SP, LR, PC, XPSR = 13, 14, 15, 25
 THUMB = 1 << 24
 VECTOR_TABLE = 0xE000ED08  # the register that says where it is
@@ -43,11 +41,14 @@ class QemuCore:
         self._rows: np.ndarray[tuple[int], np.dtype[np.void]] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         try:
-            machine = board.qemu or MACHINES.get(core, "")
+            machine = machine_of(board, core)
+            _check_memories(machine, image, board, core)
             program = need_qemu(core, machine)
             self.about = _version(program)
             self._debugger = self._start(program, machine)
             self._boot()
+        except Closed as error:
+            raise self._lost(error) from None
         except BaseException:
             self.close()
             raise
@@ -137,18 +138,20 @@ class QemuCore:
 
     def call(self, function: str, limit_bytes: int, stops: Stops = {}) -> int:  # noqa: B006 (never written)
         d = self._debugger
-        for address in stops:
-            d.stop_at(address)
-        d.set_register(LR, self._main | 1)
-        d.set_register(PC, self.image.address(function))
         try:
-            self._go(limit_bytes, stops)
-        finally:
-            if self._process is not None and self._process.poll() is None:
-                for address in stops:
-                    d.do_not_stop_at(address)
-        value = d.register(0)
-        return value - (1 << 32) if value >> 31 else value
+            for address in stops:
+                d.stop_at(address)
+            d.set_register(LR, self._main | 1)
+            d.set_register(PC, self.image.address(function))
+            try:
+                self._go(limit_bytes, stops)
+            finally:
+                if self._process is not None and self._process.poll() is None:
+                    for address in stops:
+                        d.do_not_stop_at(address)
+            return self.argument(0)
+        except Closed as error:
+            raise self._lost(error) from None
 
     def _go(self, limit_bytes: int, stops: Stops) -> None:
         """Until `main` is reached."""
@@ -157,11 +160,8 @@ class QemuCore:
             try:
                 self._debugger.ask("c", max(1.0, end - time.monotonic()))
             except TimeoutError:
-                self._debugger.interrupt()
-                self._debugger.answer(START_SECONDS)
+                self._debugger.interrupt(START_SECONDS)
                 raise fault(self, "does not come to an end", self._debugger.register(PC)) from None
-            except Closed as error:
-                raise self._lost(error) from None
             pc = self._debugger.register(PC)
             if pc == self._main:
                 return
@@ -184,7 +184,7 @@ class QemuCore:
     def _lost(self, error: Closed) -> ToolError:
         log = Path(self._folder.name) / "log"
         said = " ".join(log.read_text(errors="replace").split())[:200] if log.is_file() else ""
-        hint = "firmware for a board whose memories this machine of QEMU does not have cannot run on it; try `--emulator unicorn`"
+        hint = "try again; is it older than QEMU 5, or broken? `qemu-system-arm --version` tells"
         return ToolError("emulator-failed", f"QEMU stopped: {error} {said}".strip(), hint=hint)
 
     def argument(self, index: int) -> int:
@@ -219,14 +219,18 @@ class QemuCore:
 
 def _version(program: str) -> str:
     """`QEMU 7.2.22`"""
-    said = subprocess.run((program, "--version"), capture_output=True, text=True, timeout=START_SECONDS).stdout
+    try:
+        said = subprocess.run((program, "--version"), capture_output=True, text=True, timeout=START_SECONDS).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolError("emulator-failed", f"`{program}` does not answer: {error}", hint="is it broken?") from None
     found = re.search(r"version (\S+)", said)
     return f"QEMU {found[1]}" if found else "QEMU"
 
 
 def need_qemu(core: str, machine: str) -> str:
     if not machine:
-        raise UserError("no-emulator", f"QEMU has no machine with this `{core}`", hint="`--emulator unicorn`")
+        hint = "leave `--emulator qemu` out: Unicorn has it"
+        raise UserError("no-emulator", f"QEMU has no machine with this `{core}`", hint=hint)
     program = shutil.which("qemu-system-arm")
     if program is None:
         hint = "install it (Debian: `apt install qemu-system-arm`)"
@@ -234,3 +238,11 @@ def need_qemu(core: str, machine: str) -> str:
             hint += ", or use `--emulator unicorn`"
         raise ToolError("no-emulator", f"a `{core}` is emulated by qemu-system-arm, which is not installed", hint=hint)
     return program
+
+
+def _check_memories(machine: str, image: Image, board: Board, core: str) -> None:
+    if lacks := missing(machine, board, [(part.address, len(part.data)) for part in image.parts]):
+        made_for = f"the board `{board.name}`" if board.name else f"`{core}`"
+        what = f"QEMU cannot run firmware for {made_for}: its machine `{machine}` has no memory for the {lacks}"
+        unicorn = "" if core == "cortex-m55" else "leave `--emulator qemu` out: Unicorn runs it; "
+        raise UserError("no-emulator", what, hint=unicorn + what_runs(core))

@@ -18,6 +18,7 @@ from intaglio.errors import OurFault, ToolError
 from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault, memory_of, reach, roomy
 from intaglio.run.emulator.counting import OUT_OF_BYTES, Counts, NativeCounter, PythonCounter, native_library
 from intaglio.run.emulator.image import Image
+from intaglio.run.emulator.machines import runs_on_qemu
 from intaglio.targets.board import Board
 
 PAGE = 4096
@@ -31,7 +32,7 @@ ARM_MODELS = {  # Unicorn has no M0+: for programs it is an M0
 
 class UnicornCore:
     def __init__(self, image: Image, board: Board, core: str, *, count_flash_reads: bool = False, native: bool = True) -> None:
-        unicorn = need_unicorn()
+        unicorn = need_unicorn(or_qemu=runs_on_qemu(board, core))
         self.about = f"Unicorn {unicorn.__version__}"
         self.image, self.board = image, roomy(board, image)
         self._unicorn = unicorn
@@ -192,11 +193,13 @@ class UnicornCore:
         self._engine = None
 
 
-def need_unicorn() -> Any:
+def need_unicorn(*, or_qemu: bool) -> Any:
     try:
         import unicorn
     except (ImportError, OSError) as error:
-        hint = '`pip install "intaglio[emulator]"` brings it; `--emulator qemu` uses qemu-system-arm where that is installed'
+        hint = '`pip install "intaglio[emulator]"` brings it'
+        if or_qemu:
+            hint += "; `--emulator qemu` uses qemu-system-arm where that is installed"
         raise ToolError("no-emulator", f"there is no Unicorn to emulate a core with: {error}", hint=hint) from None
     return unicorn
 
