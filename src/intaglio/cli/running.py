@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from intaglio.cli.terminal import bytes_text, count_text, note, print_json, print_table, progress_bar
+from intaglio.cli.terminal import bytes_text, count_text, ending, note, print_json, print_table, progress_bar
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import board_of
@@ -80,7 +80,7 @@ def _difference(check: LayerCheck) -> str:
 
 def print_validation(result: Validation) -> None:
     if result.layers:
-        rows = [[c.layer[:28], c.op[:20], c.tensor[:30], _difference(c), "ok" if c.comparison.ok else "OFF"] for c in result.layers]
+        rows = [[ending(c.layer, 28), c.op[:20], c.tensor[:30], _difference(c), "ok" if c.comparison.ok else "OFF"] for c in result.layers]
         print_table(["layer", "op", "tensor in the model", ">largest difference", ""], rows)
         compared = len({c.layer for c in result.layers})
         note(f"{compared} of {result.layer_count} layers have a tensor of the model to compare with (others are fused)")
@@ -107,9 +107,7 @@ def print_validation(result: Validation) -> None:
     print(f"{verdict} {result.reference}, {result.samples} sample(s)")
 
 
-def profile_package(
-    folder: Path, runs: int, cc: str | None, emulator: str | None, wait_states: str | None, json: bool
-) -> None:
+def profile_package(folder: Path, runs: int, cc: str | None, emulator: str | None, wait_states: str | None, json: bool) -> None:
     package = Package.load(folder, emulator=emulator)
     result = profile(package, runs, cc, _wait_states(package, wait_states))
     if json:
@@ -140,7 +138,7 @@ def print_timed(result: Profile) -> None:
         ms = layer.time_ms or 0.0
         rate = 2 * layer.macs / ms / 1e6 if ms else 0.0
         speed = f"{rate:.1f}" if layer.macs else ""
-        rows.append([layer.name[:30], layer.op[:18], count_text(layer.macs), f"{ms:.4f}", f"{100 * ms / total:.1f}", speed])
+        rows.append([ending(layer.name, 30), layer.op[:18], count_text(layer.macs), f"{ms:.4f}", f"{100 * ms / total:.1f}", speed])
     print_table(["layer", "op", ">MACs", ">ms", ">%", ">GFLOP/s"], rows)
     t = result.total
     note(
@@ -157,7 +155,7 @@ def print_emulated(result: Profile, emulation: Emulation) -> None:
         share = 100 * (layer.instructions or 0) / (t.instructions or 1)
         rows.append(
             [
-                layer.name[:20], layer.op[:10], count_text(layer.macs).replace(" ", ""), _whole(layer.instructions),
+                ending(layer.name, 20), layer.op[:10], count_text(layer.macs).replace(" ", ""), _whole(layer.instructions),
                 _ratio(layer.instructions_per_mac), "?" if layer.cycles is None else count_text(layer.cycles),
                 _ms(layer.time_ms) if clock else f"{share:.1f}", str(layer.weight_bytes or ""), str(layer.ram_bytes or ""),
             ]

@@ -110,3 +110,8 @@ def count_text(count: int) -> str:
         if count >= limit:
             return f"{count / limit:.1f} {unit}"
     return str(count)
+
+
+def ending(name: str, width: int) -> str:
+    """The last characters of a name: the end of a path tells more than its start."""
+    return name if len(name) <= width else f"…{name[1 - width :]}"

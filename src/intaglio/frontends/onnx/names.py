@@ -11,9 +11,16 @@ MAX_LENGTH = 48
 
 def identifier(text: str, fallback: str = "v") -> str:
     """A clean identifier that resembles `text`: ASCII letters, digits and single underscores."""
-    clean = re.sub(r"[^A-Za-z0-9]+", "_", text[: 4 * MAX_LENGTH]).strip("_")
+    first = text[: 8 * MAX_LENGTH].split(";")[0] or text[: 8 * MAX_LENGTH]  # TFLite joins the names of what was fused
+    parts = [p for part in first.split("/") if (p := re.sub(r"[^A-Za-z0-9]+", "_", part).strip("_"))]
+    clean = ""
+    for part in reversed(parts):  # the end of a path tells more than its start
+        longer = f"{part}_{clean}" if clean else part
+        if clean and len(longer) > MAX_LENGTH - 8:
+            break
+        clean = longer
     if len(clean) > MAX_LENGTH - 8:
-        clean = clean[-(MAX_LENGTH - 8) :].lstrip("_")  # the end of a path tells more than its start
+        clean = clean[-(MAX_LENGTH - 8) :].lstrip("_")
     if not clean:
         clean = fallback
     if clean[0].isdigit():

@@ -9,7 +9,7 @@ taken out. It needs the sum of the second channel to fit 24 bits, and weights th
 does not hold, both channels are taken out: `apart`. With twice the flash, weights are pairs of 16 bits already: `wide`.
 
 With four columns all registers are sums, weights, columns and pointers: r7 is borrowed (it may be a frame pointer, so compilers do
-not give it away) and waits in a float register meanwhile, and so does the end of the loop. The sum in r7 comes and goes in that of x.
+not give it away) and waits in a float register meanwhile, and so does the end of the loop. The sum in r7 comes and goes in x.
 """
 
 from __future__ import annotations
