@@ -28,7 +28,7 @@ from intaglio.memory.plan_file import plan_text, read_plan
 from intaglio.package.archive import check_archive, write_archive
 from intaglio.package.deployment import Deployment, deployment_of, target_of
 from intaglio.package.figures import write_figures
-from intaglio.package.folder import check_output, fresh_folder, writing
+from intaglio.package.folder import check_output, fresh_folder, write_text, writing
 from intaglio.package.manifest import FirmwareInfo, Manifest, write_manifest
 from intaglio.package.selftest import write_selftest
 from intaglio.package.source import keep_model
@@ -74,8 +74,7 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         return made
     program, graph, target = made.program, made.program.graph, made.target
     if request.export_plan is not None:
-        with writing(request.export_plan):
-            request.export_plan.write_text(plan_text(placed_buffers(program, target), made.pinned), encoding="utf-8")
+        write_text(request.export_plan, plan_text(placed_buffers(program, target), made.pinned))
     if request.stop_after == "memory":
         return _write_ir(graph, request)
 

@@ -130,6 +130,26 @@ def check(
 
 
 @app.command()
+def fit(
+    model: Model,
+    target: TargetOption = None,
+    board: Annotated[Optional[str], typer.Option(metavar="B", help="Sets core and limits. `intaglio boards` lists.")] = None,
+    ram: Annotated[Optional[str], typer.Option(metavar="N", help="At most so much RAM, such as 64K.")] = None,
+    flash: Annotated[Optional[str], typer.Option(metavar="N", help="At most so much flash, such as 1M.")] = None,
+    dim: DimOption = None,
+    shape: ShapeOption = None,
+    plot: Annotated[Optional[Path], typer.Option(metavar="P.svg", help="Draw the memory plan: time across, addresses up.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Will it fit: RAM and flash, what sets the peak, and every known board. Exit code 1 when it does not."""
+    from intaglio.cli.fitting import fit_model
+    from intaglio.cli.options import device, dims, shapes
+
+    on = device(board, ram, flash, "static", None, None, "arena", "balanced")
+    raise typer.Exit(fit_model(model, target, on, dims(dim), shapes(shape), plot, json))
+
+
+@app.command()
 def run(
     package: Folder,
     input: Annotated[

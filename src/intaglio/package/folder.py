@@ -113,6 +113,13 @@ def writing(path: Path) -> Iterator[None]:
         raise
 
 
+def write_text(path: Path, text: str) -> None:
+    """A file beside the package, and the folders that lead to it."""
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
 def _swap(staging: Path, output: Path, *, force: bool) -> None:
     """Other processes may do the same at this moment: whoever comes last replaces, with `--force`, or is told."""
     for _ in range(100):

@@ -13,6 +13,8 @@ Cores without an operating system say more:
 triple = "thumbv7em-none-eabihf"  # for clang; `flags` are gcc's
 core = "cortex-m4"                # whose costs and emulator: run/costs.py, run/emulator.py
 fpu = "single"                    # none, single or double
+cycles_per_mac_int = 1.7          # of `intaglio profile` over whole models, for the first guess of `intaglio fit`
+cycles_per_mac_float = 4.2
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ class Target:
     triple: str = ""
     core: str = ""
     fpu: str = "double"
+    cycles_per_mac_int: float = 0.0  # 0: not known
+    cycles_per_mac_float: float = 0.0
     optimize: str = "balanced"  # not in files: what the user wants, speed, size or balanced
 
     @property

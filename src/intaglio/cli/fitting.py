@@ -1,0 +1,173 @@
+"""`intaglio fit`: one screen that says whether a model fits, why, and where else it would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from intaglio.cli.terminal import note, print_json, print_table, proven_text
+from intaglio.errors import AnswerIsNo, UserError
+from intaglio.memory.picture import Picture, draw
+from intaglio.package.folder import write_text
+from intaglio.pipeline import Lowered, plan_model
+from intaglio.run.fit import Fit, fit_of, fits, needs_of_program, time_ms
+from intaglio.run.limits import Needs, check_limits, has_floats
+from intaglio.stages import Device, Request, Watch
+from intaglio.targets.board import Board, all_boards
+
+_SHOWN = 6  # tensors alive at the peak
+
+
+@dataclass(frozen=True, slots=True)
+class OnBoard:
+    """A model on a board; `needs` is None where its core has no kernel for some layer."""
+
+    board: Board
+    needs: Needs | None
+    time_ms: float | None
+
+    @property
+    def fits(self) -> bool:
+        return self.needs is not None and fits(self.needs, self.board.ram_bytes, self.board.flash_bytes)
+
+    def told(self) -> str:
+        """`yes`, or what is missing: `RAM 12,345 too many`."""
+        if self.needs is None:
+            return "not supported"
+        parts = (("RAM", self.needs.ram, self.board.ram_bytes), ("flash", self.needs.flash, self.board.flash_bytes))
+        over = [f"{kind} {sum(n.values()) - limit:,} too many" for kind, n, limit in parts if sum(n.values()) > limit]
+        return ", ".join(over) or "yes"
+
+
+def fit_model(
+    model: Path, target: str | None, device: Device, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], plot: Path | None,
+    json: bool,
+) -> int:  # fmt: skip
+    request = Request(model, Path(), target, device, dims, shapes, stop_after="memory")
+    made = plan_model(request, Watch(note=lambda text: note(f"note: {text}")))
+    assert isinstance(made, Lowered)
+    fit = fit_of(made.program, made.target, made.deployment)
+    if plot is not None:
+        write_text(plot, draw(_picture(made, fit)))
+    boards = _on_boards(request, made)
+    enough = fits(fit.needs, made.deployment.ram_bytes, made.deployment.flash_bytes)
+    if json:
+        print_json(_json(made, fit, boards, enough))
+    else:
+        _print(made, fit, boards)
+    if plot is not None:
+        note(f"picture: {plot}")
+    if not enough:
+        try:
+            check_limits(made.program.graph.name, fit.needs, made.deployment, floats=has_floats(made.program.graph))
+        except AnswerIsNo as no:
+            note(f"{no}")
+            note(f"\nthe lower bound is {fit.lower_bound_bytes:,} bytes of RAM, set by layer `{_peak_name(made, fit)}`")
+    return 0 if enough else 1
+
+
+def _on_boards(request: Request, made: Lowered) -> list[OnBoard]:
+    """The model planned for the core of every board, whose kernels may need other working memory."""
+    cores: dict[str, Lowered | None] = {made.target.name: made}
+    found = []
+    for board in all_boards().values():
+        if board.core not in cores:
+            cores[board.core] = _planned(replace(request, target=board.core, device=Device()))
+        if (on := cores[board.core]) is None:
+            found.append(OnBoard(board, None, None))
+        else:
+            found.append(OnBoard(board, needs_of_program(on.program, on.deployment), time_ms(on.program, on.target, board)))
+    return found
+
+
+def _planned(request: Request) -> Lowered | None:
+    """None when the model is not supported there."""
+    try:
+        made = plan_model(request, Watch())
+    except UserError:
+        return None
+    assert isinstance(made, Lowered)
+    return made
+
+
+def _peak_name(made: Lowered, fit: Fit) -> str | None:
+    if fit.peak is None:
+        return None
+    layers = made.program.layers
+    return layers[min(fit.peak.layer, len(layers) - 1)].name if layers else None
+
+
+def _json(made: Lowered, fit: Fit, boards: list[OnBoard], enough: bool) -> dict[str, object]:
+    needs = fit.needs
+    return {
+        "fits": enough,
+        "target": made.target.name,
+        "ram_bytes": fit.ram_bytes,
+        "flash_bytes": fit.flash_bytes,
+        "lower_bound_bytes": fit.lower_bound_bytes,
+        "optimal": fit.optimal,
+        "peak_layer": _peak_name(made, fit),
+        "peak_tensors": [{"name": b.name, "bytes": b.bytes} for b in fit.peak.alive] if fit.peak else [],
+        "ladder": [
+            {"rung": r.name, "ram_bytes": fit.ram_with(r.arena_bytes), "flash_bytes": fit.flash_bytes, "cost_ratio": r.cost_ratio}
+            for r in fit.rungs
+        ],
+        "boards": [{"name": b.board.name, "fits": b.fits, "time_ms": b.time_ms} for b in boards],
+        "parts": {
+            "arena_bytes": needs.arena,
+            "io_bytes": needs.io,
+            "weight_bytes": needs.weights,
+            "code_bytes_estimate": needs.code,
+            "stack_bytes_estimate": needs.stack,
+        },
+    }
+
+
+def _print(made: Lowered, fit: Fit, boards: list[OnBoard]) -> None:
+    needs, program = fit.needs, made.program
+    io = "inputs and outputs inside" if program.slots else f"inputs and outputs {needs.io:,}"
+    print(f"{program.graph.name} on {_place(made)}; ~ marks an estimate")
+    print()
+    print(
+        f"RAM    {fit.ram_bytes:>12,} bytes   arena {proven_text(needs.arena, fit.arena_bound_bytes)}; {io}; stack ~{needs.stack:,}"
+    )
+    print(f"flash  {fit.flash_bytes:>12,} bytes   weights {needs.weights:,}; code ~{needs.code:,}")
+    if fit.peak is not None:
+        alive = ", ".join(f"{b.name} {b.bytes:,}" for b in fit.peak.alive[:_SHOWN])
+        more = f" and {len(fit.peak.alive) - _SHOWN} more" if len(fit.peak.alive) > _SHOWN else ""
+        state = f", state {fit.state_bytes:,}" if fit.state_bytes else ""
+        print(f"peak   {fit.state_bytes + fit.peak.bytes:>12,} bytes   alive in layer {fit.peak.layer}, {_peak_name(made, fit)}:")
+        print(f"{'':28}{alive}{more}{state}")
+    print()
+    before = fit.rungs[0].arena_bytes
+    rows = []
+    for rung in fit.rungs:
+        rows.append([rung.name, f"{fit.ram_with(rung.arena_bytes):,}", f"{before - rung.arena_bytes:,}", f"{rung.cost_ratio:.2f}"])
+        before = rung.arena_bytes
+    print_table(["ladder", ">RAM", ">gained", ">time"], rows)
+    print()
+    print_table(["board", "core", ">RAM", ">flash", ">time ~ms", "fits"], [_row(b) for b in boards])
+
+
+def _row(on: OnBoard) -> list[str]:
+    time = "" if on.time_ms is None or on.needs is None else f"{on.time_ms:,.1f}" if on.time_ms >= 0.1 else "< 0.1"
+    return [on.board.name, on.board.core, f"{on.board.ram_bytes:,}", f"{on.board.flash_bytes:,}", time, on.told()]
+
+
+def _place(made: Lowered) -> str:
+    board = made.deployment.board
+    return f"{made.target.name}, {board.name}" if board and board.name else made.target.name
+
+
+def _picture(made: Lowered, fit: Fit) -> Picture:
+    program = made.program
+    arena = proven_text(program.arena_bytes, program.lower_bound_bytes)
+    return Picture(
+        title=f"{program.graph.name} on {_place(made)}",
+        subtitle=f"arena {arena}; {len(fit.buffers)} buffers over {len(program.layers)} layers",
+        layers=[layer.name for layer in program.layers],
+        buffers=list(fit.buffers),
+        arena_bytes=program.arena_bytes,
+        state_bytes=fit.state_bytes,
+        peak=fit.peak,
+    )

@@ -1,0 +1,51 @@
+"""The ladder: what each way to save memory gains, and the layer at which most is alive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intaglio.ir.program import K, Program
+from intaglio.memory.lifetimes import Buffer, align, find_storage
+from intaglio.memory.planner import place_buffers
+from intaglio.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """The arena with this and everything before it. `cost_ratio` is the time, relative to the first rung."""
+
+    name: str
+    arena_bytes: int
+    cost_ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The layer that sets the size of the arena: everything alive there, largest first."""
+
+    layer: int
+    bytes: int
+    alive: tuple[Buffer, ...]
+
+
+def ladder(program: Program[K], target: Target) -> tuple[Rung, ...]:
+    """Of a program that has its addresses."""
+    storage = find_storage(program, target.alignment, in_place=False, slots=bool(program.slots))
+    heuristic = place_buffers(storage.buffers, target.alignment, search=False)
+    best = place_buffers(storage.buffers, target.alignment)
+    return (
+        Rung("heuristic offsets", storage.state_bytes + heuristic.bytes),
+        Rung("best offsets", storage.state_bytes + best.bytes),
+        Rung("in-place", program.arena_bytes),
+    )
+
+
+def peak_of(buffers: list[Buffer], alignment: int) -> Peak | None:
+    """None when nothing is alive at all."""
+    best: Peak | None = None
+    for layer in sorted({b.first for b in buffers}):  # between starts, buffers only end
+        alive = sorted((b for b in buffers if b.first <= layer <= b.last), key=lambda b: (-b.bytes, b.name))
+        total = sum(align(b.bytes, alignment) for b in alive)
+        if best is None or total > best.bytes:
+            best = Peak(layer, total, tuple(alive))
+    return best

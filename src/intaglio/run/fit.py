@@ -1,0 +1,106 @@
+"""Will it fit? The needs of a planned program before anything is built.
+
+The arena and the weights are exact. Code, stack and time are estimates, from nine small models on a Cortex-M4F:
+
+    code    0.35 bytes per character of a float kernel's C (0.31 to 0.39 as built), 0.8 of an integer one (0.59 to 1.4: macros)
+    stack   512 bytes (88 to 504)
+    time    multiply-adds by the core's `cycles_per_mac_int` and `cycles_per_mac_float`, zero wait states
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intaglio.kernels.c_printer import print_kernel
+from intaglio.kernels.program import Program
+from intaglio.memory.ladder import Peak, Rung, ladder, peak_of
+from intaglio.memory.lifetimes import Buffer, find_storage
+from intaglio.memory.place import placed_buffers
+from intaglio.package.deployment import Deployment
+from intaglio.package.weights import plan_weights
+from intaglio.run.limits import Needs
+from intaglio.targets.board import Board
+from intaglio.targets.target import Target
+
+STACK_BYTES = 512
+CODE_PER_FLOAT_CHARACTER, CODE_PER_INTEGER_CHARACTER = 0.35, 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a program needs, and why."""
+
+    needs: Needs
+    arena_bound_bytes: int  # no plan of these buffers is smaller
+    state_bytes: int
+    buffers: tuple[Buffer, ...]
+    peak: Peak | None
+    rungs: tuple[Rung, ...]
+
+    @property
+    def ram_bytes(self) -> int:
+        return sum(self.needs.ram.values())
+
+    @property
+    def flash_bytes(self) -> int:
+        return sum(self.needs.flash.values())
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        """Of RAM."""
+        return self.ram_with(self.arena_bound_bytes)
+
+    @property
+    def optimal(self) -> bool:
+        return self.needs.arena == self.arena_bound_bytes
+
+    def ram_with(self, arena_bytes: int) -> int:
+        """RAM with another arena."""
+        return self.ram_bytes - self.needs.arena + arena_bytes
+
+
+def needs_of_program(program: Program, deployment: Deployment) -> Needs:
+    """Before it is built: code and stack are estimates."""
+    graph = program.graph
+    fed = {s.input for s in graph.states}
+    callers = [v for n, v in enumerate(graph.inputs) if v not in fed and ("input", n) not in program.slots]
+    callers += [v for n, v in enumerate(graph.outputs) if ("output", n) not in program.slots]
+    return Needs(
+        weights=plan_weights(program.constants, deployment).size_bytes,
+        arena=program.arena_bytes,
+        io=sum(v.type.bytes for v in callers),
+        code=_code_bytes(program),
+        stack=STACK_BYTES,
+    )
+
+
+def _code_bytes(program: Program) -> int:
+    floats = {layer.kernel.name for layer in program.layers if layer.node.output.dtype.is_float}
+    characters = [(kernel.name in floats, len(print_kernel(kernel))) for kernel in program.kernels]
+    return round(sum(n * (CODE_PER_FLOAT_CHARACTER if is_float else CODE_PER_INTEGER_CHARACTER) for is_float, n in characters))
+
+
+def fit_of(program: Program, target: Target, deployment: Deployment) -> Fit:
+    buffers = placed_buffers(program, target)
+    return Fit(
+        needs=needs_of_program(program, deployment),
+        arena_bound_bytes=program.lower_bound_bytes,
+        state_bytes=find_storage(program, target.alignment).state_bytes,
+        buffers=tuple(buffers),
+        peak=peak_of(buffers, target.alignment),
+        rungs=ladder(program, target),
+    )
+
+
+def fits(needs: Needs, ram: int | None, flash: int | None) -> bool:
+    enough_ram = ram is None or sum(needs.ram.values()) <= ram
+    return enough_ram and (flash is None or sum(needs.flash.values()) <= flash)
+
+
+def time_ms(program: Program, target: Target, board: Board) -> float | None:
+    """A first guess; None where the core's cycles or the board's clock are not known."""
+    if not (target.cycles_per_mac_int and target.cycles_per_mac_float and board.clock_mhz):
+        return None
+    floats = sum(layer.macs for layer in program.layers if layer.node.output.dtype.is_float)
+    integers = sum(layer.macs for layer in program.layers) - floats
+    return (floats * target.cycles_per_mac_float + integers * target.cycles_per_mac_int) / board.clock_mhz / 1000
