@@ -128,6 +128,20 @@ def test_a_package_with_a_profile_prints_cycles_of_each_layer(package: Package) 
     assert [row.split()[0] for row in rows] == [str(i) for i in range(len(made.manifest.layers))]
 
 
+def test_a_board_s_own_counter_of_cycles(package: Package) -> None:
+    made = compile(package.folder / "ir" / "source.tflite", name="net", board="esp32-c3", cflags=(*STRICT, "-DNET_HOOK"))
+    text = (made.folder / "src" / "net_profile.c").read_text()
+    assert '"csrwi 0x7e0, 1' in text and '"csrr %0, 0x7e2' in text and "mcycle\\n" not in text and ", mcycle" not in text
+    assert package_selftest(made)[0] == 0  # on an emulator without it, too
+
+
+@pytest.mark.parametrize(("optimize", "level"), [("speed", "-O3"), ("balanced", "-O2"), ("size", "-Os")])
+def test_platformio_keeps_the_level_that_it_is_given(package: Package, optimize: str, level: str) -> None:
+    made = compile(package.folder / "ir" / "source.tflite", name="net", board="rp2040", optimize=optimize)
+    build = json.loads((made.folder / "library.json").read_text())["build"]
+    assert level in build["flags"] and level not in build["unflags"] and {"-Os", "-O2", "-O3"} <= {level, *build["unflags"]}
+
+
 def test_the_template_can_be_edited(intaglio: Intaglio, tmp_path: Path) -> None:
     assert intaglio("template", "export", "baremetal", tmp_path / "mine").code == 0
     main = tmp_path / "mine" / "firmware" / "main.c.j2"

@@ -48,6 +48,9 @@ class Board:
     memories: tuple[Memory, ...]
     qemu: str = ""  # QEMU's name of this machine, where it has one
     boot: str = ""  # whose boot ROM looks for a block of its own in flash: rp2350
+    cycle_csr: int = 0  # RISC-V: the register that counts cycles, where it is not mcycle
+    cycle_event_csr: int = 0  # 1 is written to it: count cycles
+    cycle_enable_csr: int = 0  # 1 is written to it: count
 
     def main(self, kind: str) -> Memory:
         return next(m for m in self.memories if m.kind == kind)
