@@ -30,7 +30,7 @@ def test_paths_that_a_page_names_are_there(page: Path) -> None:
             assert (ROOT / path).exists(), path
 
 
-RUN = ["README.md", "docs/guides/first-model.md", "docs/guides/emulate.md"]
+RUN = ["README.md", "docs/guides/first-model.md", "docs/guides/emulate.md", "docs/guides/memory.md"]
 
 
 @pytest.mark.parametrize("name", RUN)
