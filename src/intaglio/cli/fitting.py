@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from intaglio.cli.terminal import note, print_json, print_table, proven_text
+from intaglio.cli.terminal import WIDTH, note, print_json, print_table, proven_text
 from intaglio.errors import AnswerIsNo, UserError
 from intaglio.memory.picture import Picture, draw
 from intaglio.package.folder import write_text
@@ -137,7 +138,7 @@ def _print(made: Lowered, fit: Fit, boards: list[OnBoard]) -> None:
         more = f" and {len(fit.peak.alive) - _SHOWN} more" if len(fit.peak.alive) > _SHOWN else ""
         state = f", state {fit.state_bytes:,}" if fit.state_bytes else ""
         print(f"peak   {fit.state_bytes + fit.peak.bytes:>12,} bytes   alive in layer {fit.peak.layer}, {_peak_name(made, fit)}:")
-        print(f"{'':28}{alive}{more}{state}")
+        print(textwrap.fill(f"{alive}{more}{state}", WIDTH, initial_indent=" " * 28, subsequent_indent=" " * 28))
     print()
     before = fit.rungs[0].arena_bytes
     rows = []

@@ -127,16 +127,16 @@ def _box(buffer: Buffer, number: int, picture: Picture, scale: _Scale) -> list[s
 
 
 def _name(name: str, left: float, top: float, width: float, height: float) -> str:
-    """Across where it fits, cut if need be; along the side of what is tall and narrow; not at all in what is too small."""
+    """Across where all of it fits, else upwards, else cut where more of it can be read; not at all in what is too small."""
     x, y = left + width / 2, top + height / 2
-    across, along = int((width - 6) / _CHARACTER), int((height - 6) / _CHARACTER)
-    if height >= 13 and across >= min(len(name), 6):
+    across = int((width - 6) / _CHARACTER) if height >= 13 else 0
+    along = int((height - 6) / _CHARACTER) if width >= 13 else 0
+    if max(across, along) < min(len(name), 6):
+        return ""
+    if across >= min(len(name), along):
         return f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" fill="#1f2328">{escape(_cut(name, across))}</text>'
-    if width >= 13 and along >= min(len(name), 6):
-        turn = f"rotate(-90 {x:.1f} {y:.1f})"
-        text = escape(_cut(name, along))
-        return f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" fill="#1f2328" transform="{turn}">{text}</text>'
-    return ""
+    turn, text = f"rotate(-90 {x:.1f} {y:.1f})", escape(_cut(name, along))
+    return f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" fill="#1f2328" transform="{turn}">{text}</text>'
 
 
 def _cut(name: str, most: int) -> str:
