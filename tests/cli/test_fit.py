@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from commands import DIGITS, Intaglio
+from intaglio.package.manifest import read_manifest
 from intaglio.targets.board import all_boards
 
 BOARD = ("--board", "nucleo-l4r5zi")
@@ -85,3 +86,13 @@ def test_a_wrong_model_or_place_for_the_picture_is_told(intaglio: Intaglio, tmp_
     said = intaglio("fit", DIGITS, "--plot", tmp_path / "file" / "p.svg")
     assert said.code == 2
     assert "error[cannot-write]" in said.err
+
+
+def test_a_package_says_whether_its_arena_is_proven_optimal(intaglio: Intaglio, tmp_path: Path) -> None:
+    words = ("compile", DIGITS, "-o", tmp_path / "p", "--stop-after", "package", "--force")
+    assert intaglio(*words, "--json").json["optimal"] is True
+    assert read_manifest(tmp_path / "p").memory.optimal is True
+    (tmp_path / "pin.csv").write_text("buffer,offset\nrelu1_1,2048\n")
+    said = intaglio(*words, "--import-plan", tmp_path / "pin.csv")
+    assert re.search(r"arena [\d,]+ bytes, at most [\d.]+ % above the lower bound", said.err)
+    assert read_manifest(tmp_path / "p").memory.optimal is False

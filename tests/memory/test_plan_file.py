@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from commands import DIGITS, Intaglio
+from intaglio.errors import UserError
+from intaglio.memory.lifetimes import Buffer
+from intaglio.memory.plan_file import PlanFile, Row, pin
 
 BOARD = ("--board", "nucleo-l4r5zi")
 
@@ -78,3 +81,9 @@ def test_there_is_no_plan_before_the_memory_stage(intaglio: Intaglio, tmp_path: 
     said = intaglio("compile", DIGITS, "-o", tmp_path / "d.ig", "--stop-after", "kernels", "--export-plan", tmp_path / "p.csv")
     assert said.code == 2
     assert "there is no plan after the stage `kernels`" in said.err
+
+
+def test_nothing_is_pinned_into_the_state() -> None:
+    plan = PlanFile(Path("p.csv"), (Row(2, "a", None, None, None, 32),))
+    with pytest.raises(UserError, match="`a` cannot be at 32: the state takes the first 64 bytes"):
+        pin([Buffer("a", 8, 0, 1)], plan, base=64, alignment=8)

@@ -97,10 +97,10 @@ def test_an_operand_that_is_broadcast_is_not_overwritten() -> None:
 
 @pytest.mark.skipif(not MODELS, reason="the shared models are not there")
 @pytest.mark.parametrize("entry", MODELS, ids=[m["id"] for m in MODELS])
-def test_the_arena_of_a_real_model_is_close_to_the_lower_bound(entry: dict[str, Any]) -> None:
+def test_the_arena_of_a_real_model_is_at_most_2_percent_above_the_lower_bound(entry: dict[str, Any]) -> None:
     shapes = {f"in{i}": tuple(shape) for i, (_, _, shape) in enumerate(entry["inputs"])}
     graph, _ = load(FOLDER / entry["file"], shapes=shapes)
     target = host_target()
     program = lower(optimise(graph, target), target)
     place(program, target)
-    assert program.lower_bound_bytes <= program.arena_bytes <= 1.05 * program.lower_bound_bytes
+    assert program.lower_bound_bytes <= program.arena_bytes <= 1.02 * program.lower_bound_bytes
