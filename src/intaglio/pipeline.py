@@ -39,9 +39,9 @@ from intaglio.quantize import name_outputs
 from intaglio.quantize.settings import Account, silent
 from intaglio.run.build import BuildOptions, build_project
 from intaglio.run.expect import expected_vectors, tool_versions
-from intaglio.run.firmware import build_package
+from intaglio.run.firmware import build_package, check_placed
 from intaglio.run.firmware_tools import find_firmware_toolchain
-from intaglio.run.limits import Needs, check_limits, has_floats, has_room_but_for_vectors, needs_of
+from intaglio.run.limits import Needs, check_limits, has_floats, has_room_but_for_vectors, needs_of, peak_layer
 from intaglio.run.package import Package
 from intaglio.run.toolchains import find_toolchain
 from intaglio.stages import STAGES, WEIGHT_SCHEMES, Device, Quantization, Request, Watch, stage_index
@@ -79,7 +79,10 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         return _write_ir(graph, request)
 
     early = Needs(sum(c.data.nbytes for c in program.constants), program.arena_bytes)
-    check_limits(graph.name, early, made.deployment, floats=has_floats(graph))
+    flexible = bool(request.dims or request.shapes)
+    check_limits(
+        graph.name, early, made.deployment, floats=has_floats(graph), shapes=flexible, peak=peak_layer(program)
+    )
     if target.fpu != "double" and any(v.dtype is DType.F64 for v in graph.values()):
         watch.note(f"`{graph.name}` computes in f64, which `{target.name}` does in software")
 
@@ -195,7 +198,11 @@ def _package(
             else:
                 build = partial(build_package, folder, manifest, target, deployment.board, toolchain, options)
                 manifest = _with_firmware(build, folder, manifest, deployment, watch)
-        check_limits(graph.name, needs_of(manifest, manifest.firmware), deployment, floats=has_floats(graph))
+        flexible = bool(request.dims or request.shapes)
+        needs = needs_of(manifest, manifest.firmware)
+        check_limits(graph.name, needs, deployment, floats=has_floats(graph), shapes=flexible, peak=peak_layer(program))
+        if manifest.firmware is not None and deployment.board is not None:
+            check_placed(folder / manifest.firmware.elf, deployment.board)
         manifest.tools.update(tool_versions(toolchain))
         write_manifest(manifest, folder)
     if request.archive:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from commands import DIGITS, Intaglio
 from firmware_running import integer_model
+from intaglio.package.manifest import read_manifest
 
 
 def compiled(intaglio: Intaglio, tmp_path: Path, *words: str, model: Path = DIGITS) -> tuple[int, str]:
@@ -21,9 +23,29 @@ def test_ram_that_is_too_small(intaglio: Intaglio, tmp_path: Path) -> None:
     code, said = compiled(intaglio, tmp_path, "--board", "stm32f4-discovery", "--ram", "1K")
     assert code == 1
     assert "error[does-not-fit]: `net` needs at least " in said and "`--ram` allows 1,024: " in said
-    assert (
-        "too many\n  --> arena " in said and "hint: the largest part is `arena`: `--quantize int8` makes it about a quarter" in said
-    )
+    assert "too many\n  --> arena " in said and "--shape" not in said
+    assert "hint: the largest part is `arena`: most of it is in use at layer `" in said
+    assert "`, `--quantize int8` makes it about a quarter" in said
+
+
+def test_both_memories_that_are_too_small_are_told(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("compile", DIGITS, "--board", "rp2040", "--ram", "1K", "--flash", "2K", "-o", tmp_path / "out", "--json")
+    assert said.code == 1 and "of RAM, `--ram` allows 1,024" in said.err and "of flash, `--flash` allows 2,048" in said.err
+    assert "--weights-address" not in said.err  # the board has one flash
+    assert said.json["fits"] is False and "`--flash` allows" in said.json["message"]
+
+
+def test_limits_and_weights_at_an_address_are_in_the_linker_script(intaglio: Intaglio, tmp_path: Path) -> None:
+    model = integer_model(tmp_path)
+    words = ("--board", "mps2-an386", "--weights-address", "0x100000")
+    assert compiled(intaglio, tmp_path, *words, "--ram", "32K", model=model)[0] == 0
+    script = (tmp_path / "out" / "firmware" / "net.ld").read_text()
+    assert "LENGTH = 1048576" in script and "LENGTH = 32768" in script
+    info = read_manifest(tmp_path / "out").firmware
+    assert info is not None and f"PROVIDE(__stack_bytes = {info.stack_bytes})" in script
+    shutil.rmtree(tmp_path / "out")
+    code, said = compiled(intaglio, tmp_path, *words, "--flash", str(info.flash_bytes - 1), model=model)
+    assert code == 1 and "bytes of flash, `--flash` allows" in said and ", weights " in said
 
 
 def test_flash_that_is_too_small_only_with_the_code(intaglio: Intaglio, tmp_path: Path) -> None:
@@ -51,8 +73,6 @@ def test_limits_hold_without_a_board_too(intaglio: Intaglio, tmp_path: Path) -> 
 def test_test_vectors_give_way(intaglio: Intaglio, tmp_path: Path) -> None:
     model = integer_model(tmp_path)
     intaglio("compile", model, "--target", "cortex-m4f", "-o", tmp_path / "whole", "--json", "--name", "net")
-    from intaglio.package.manifest import read_manifest
-
     info = read_manifest(tmp_path / "whole").firmware
     assert info is not None
     limit = str(info.flash_bytes + info.selftest_bytes // 2)

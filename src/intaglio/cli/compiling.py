@@ -10,7 +10,7 @@ from pathlib import Path
 from intaglio.cli import options
 from intaglio.cli.quantizing import print_account
 from intaglio.cli.terminal import bytes_text, count_text, note, print_json, print_table, progress_bar, proven_text
-from intaglio.errors import UserError, quoted
+from intaglio.errors import AnswerIsNo, UserError, quoted
 from intaglio.ir.graph import Array
 from intaglio.package.archive import FORMATS
 from intaglio.passes import PASSES
@@ -105,7 +105,12 @@ def compile_words(words: Words) -> None:
             explain=rows.extend if words.explain else None,
             account=lambda account: accounts.append(_fitting(account, labels)),
         )
-        result = compile_model(request, watch)
+        try:
+            result = compile_model(request, watch)
+        except AnswerIsNo as error:
+            if words.json and error.slug == "does-not-fit":
+                print_json({"fits": False, "message": error.message, "parts": error.where, "hint": error.hint})
+            raise
     if rows:
         _print_explanation(rows, words.json)
     if accounts and not words.json:

@@ -50,6 +50,8 @@ class Combined:
     board: Board
     models: tuple[ModelView, ...]
     weights: tuple[WeightsPlace, ...]
+    flash_room: int
+    ram_room: int
 
 
 def read_packages(folders: list[Path]) -> list[Manifest]:
@@ -90,6 +92,13 @@ def weights_places(manifests: list[Manifest]) -> list[WeightsPlace]:
     return sorted(places, key=lambda p: p.address)
 
 
+def code_room(board: Board, manifests: list[Manifest]) -> int:
+    """Bytes from the start of flash to the first of the weights binaries there."""
+    flash = board.main("flash")
+    places = [p.address for p in weights_places(manifests) if flash.address <= p.address < flash.address + flash.bytes]
+    return min([flash.address + flash.bytes, *places]) - flash.address
+
+
 def _check_weights(manifests: list[Manifest]) -> None:
     for first, second in pairwise(weights_places(manifests)):
         end = first.address + first.bytes
@@ -114,6 +123,7 @@ def write_combined(folders: list[Path], manifests: list[Manifest], target: Targe
     combined = Combined(
         name, manifests[0].intaglio, target.name, target.description, target.arch, target.fpu, target.flags, board,
         tuple(_view(manifest) for manifest in manifests), tuple(weights_places(manifests)),
+        code_room(board, manifests), board.ram_bytes,
     )  # fmt: skip
     variables = {f.name: getattr(combined, f.name) for f in fields(combined)}
     render_files(shipped_template("_combined"), name, variables, output)

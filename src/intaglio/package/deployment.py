@@ -34,6 +34,23 @@ class Deployment:
     def flash_bytes(self) -> int | None:
         return _least(self.flash, self.board.flash_bytes if self.board else None)
 
+    @property
+    def weights_beside_code(self) -> bool:
+        """The weights binary is in the flash of the code."""
+        if self.board is None or self.weights_address is None:
+            return False
+        flash = self.board.main("flash")
+        return flash.address <= self.weights_address < flash.address + flash.bytes
+
+    def code_room(self, weight_bytes: int) -> int | None:
+        """Bytes for code (and the weights, where they are linked with it), from the start of flash."""
+        room = self.flash_bytes
+        if room is None or self.board is None or self.weights_address is None or not weight_bytes or not self.weights_beside_code:
+            return room
+        if self.flash is not None:
+            room -= weight_bytes + WEIGHTS_HEADER_BYTES
+        return max(0, min(room, self.weights_address - self.board.main("flash").address))
+
 
 HOSTED = Deployment()
 

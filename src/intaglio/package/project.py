@@ -86,6 +86,8 @@ class Project:
     triple: str  # of clang, for cores without an operating system
     fpu: str
     board: Board | None
+    flash_room: int | None  # bytes that the linker may use, from the start of the board's memories
+    ram_room: int | None
     inputs: tuple[TensorView, ...]
     outputs: tuple[TensorView, ...]
     static_arena: bool
@@ -148,6 +150,8 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
         triple=target.triple,
         fpu=target.fpu,
         board=deployment.board,
+        flash_room=deployment.code_room(weights.size_bytes),
+        ram_room=deployment.ram_bytes,
         inputs=tensor_views([v.name for v in inputs], [v.type for v in inputs], [v.origin for v in inputs], input_slots(program)),
         outputs=tensor_views(output_fields(graph), [v.type for v in graph.outputs], origins, output_slots(program)),
         static_arena=deployment.static_arena,

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from intaglio.errors import AnswerIsNo
 from intaglio.package.manifest import FirmwareInfo, Manifest
 from intaglio.package.weights import weights_file
 from intaglio.run.build import BuildOptions, Runner, sources_in
@@ -24,6 +25,7 @@ from intaglio.targets.target import Target
 
 _UNDEFINED = re.compile(r"undefined (symbol|reference)")
 _OVERFLOW = re.compile(r"will not fit in region|overflowed by")
+_STACK = re.compile(r"__stack_bytes = \d+\)")
 _LENGTH = re.compile(r"LENGTH = \d+")
 ROOM_BYTES = 256 << 20  # between flash and RAM of every board there is more
 
@@ -58,6 +60,7 @@ def build_package(
         build.archive(folder / "lib" / f"lib{name}.a")
         build.link_anyway(elf)
         depth = stack_bytes(elf, read_frames(Path(objects)), f"{name}_app_run")
+    _write_stack(folder, name, depth)
     return _info(manifest, board, sizes_of(elf), depth)
 
 
@@ -73,7 +76,30 @@ def build_combined(
         frames = read_frames(Path(objects))
         depths = [stack_bytes(elf, frames, f"{model}_app_run") for model in models]
     bounded = [depth for depth in depths if depth is not None]
-    return sizes_of(elf), max(bounded) if len(bounded) == len(depths) else None
+    deepest = max(bounded) if len(bounded) == len(depths) else None
+    _write_stack(folder, name, deepest)
+    return sizes_of(elf), deepest
+
+
+def _write_stack(folder: Path, name: str, depth: int | None) -> None:
+    """What was computed goes into the linker script: whoever links again is told when there is less."""
+    script = folder / "firmware" / f"{name}.ld"
+    if depth is not None:
+        script.write_text(_STACK.sub(f"__stack_bytes = {depth})", script.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def check_placed(elf: Path, board: Board) -> None:
+    """What fits by its sizes has been linked for the board; but for some bytes of alignment, which no size tells."""
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
+
+    with open(elf, "rb") as file:
+        table = ELFFile(file).get_section_by_name(".symtab")
+        found = table.get_symbol_by_name("__stack_top") if isinstance(table, SymbolTableSection) else None
+    ram = board.main("ram")
+    if found and found[0]["st_value"] > ram.address + ram.bytes:
+        what = f"`{elf.stem}` misses the memories of the board by some bytes of alignment"
+        raise AnswerIsNo("does-not-fit", what, hint="allow some bytes more, or `--optimize size`")
 
 
 def _info(manifest: Manifest, board: Board, sizes: Sizes, depth: int | None) -> FirmwareInfo:
@@ -156,7 +182,9 @@ class _Build:
             script = str(self._objects / "roomy.ld")
             Path(script).write_text(_LENGTH.sub(f"LENGTH = {ROOM_BYTES}", text), encoding="utf-8")
         start = link_command(self._toolchain, self._target, script)
-        command = (*start, "-o", str(elf.resolve()), *self._around, *self._library)
+        # Of the stack we know more than the linker does: `check_limits` tells.
+        no_stack = "-Wl,--defsym=__stack_bytes=0" if self._toolchain.kind == "gcc" else "--defsym=__stack_bytes=0"
+        command = (*start, no_stack, "-o", str(elf.resolve()), *self._around, *self._library)
         said = self._run.attempt(command)
         if said is not None and _UNDEFINED.search(said):
             command = (*command, runtime(self._toolchain, self._target))

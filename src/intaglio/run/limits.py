@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 from intaglio.errors import AnswerIsNo
 from intaglio.ir.graph import Graph
+from intaglio.kernels.program import Program
 from intaglio.package.deployment import WEIGHTS_HEADER_BYTES, Deployment
 from intaglio.package.manifest import FirmwareInfo, Manifest
+from intaglio.package.project import lifetimes
 from intaglio.targets.board import Board, all_boards
 
 
@@ -53,27 +55,60 @@ def has_floats(graph: Graph) -> bool:
     return any(value.dtype.is_float for node in graph.nodes for value in node.outputs)
 
 
+def peak_layer(program: Program) -> str:
+    """The layer that has most of the arena alive."""
+    alive = lifetimes(program)
+    sizes = {value.name: value.type.bytes for value in program.graph.values()}
+
+    def used(index: int) -> int:
+        held = sum(sizes[name] for name, (first, last) in alive.items() if first <= index <= last)
+        return held + program.layers[index].scratch_bytes
+
+    return program.layers[max(range(len(program.layers)), key=used)].name if program.layers else ""
+
+
 def has_room_but_for_vectors(info: FirmwareInfo, deployment: Deployment) -> bool:
-    limit, apart = deployment.flash_bytes, info.weight_bytes if info.weights_address is not None else 0
-    return limit is not None and info.flash_bytes - apart <= limit < info.flash_bytes - apart + info.selftest_bytes
+    apart = info.weight_bytes if info.weights_address is not None else 0
+    room = deployment.code_room(apart)
+    return room is not None and info.flash_bytes - apart <= room < info.flash_bytes - apart + info.selftest_bytes
 
 
-def check_limits(name: str, needs: Needs, deployment: Deployment, *, floats: bool) -> None:
-    """Raise when RAM or flash is too small. `floats`: the model is one that integers would make smaller."""
-    apart = deployment.weights_address is not None and deployment.board is not None
+@dataclass(frozen=True, slots=True)
+class Chances:
+    """What could make the model smaller: integers instead of floats, a smaller input; and the layer with most of the arena."""
+
+    floats: bool = False
+    shapes: bool = False
+    peak: str = ""
+
+
+def check_limits(
+    name: str, needs: Needs, deployment: Deployment, *, floats: bool = False, shapes: bool = False, peak: str = ""
+) -> None:
+    """Raise when RAM or flash is too small, or both."""
+    chances = Chances(floats, shapes, peak)
     flash = dict(needs.flash)
-    if apart and needs.weights:
-        _check_weights_place(name, flash.pop("weights"), sum(needs.flash.values()) - needs.weights, deployment)
+    if deployment.weights_address is not None and deployment.board is not None and needs.weights:
+        weights = flash.pop("weights")
+        if deployment.weights_beside_code and deployment.flash is not None:
+            flash["weights"] = weights + WEIGHTS_HEADER_BYTES
+        else:
+            _check_weights_place(name, weights, sum(flash.values()), deployment)
+    whats, wheres, hints = [], [], []
     for kind, parts, limit in (("RAM", needs.ram, deployment.ram_bytes), ("flash", flash, deployment.flash_bytes)):
         total = sum(parts.values())
         if limit is None or total <= limit:
             continue
         least = "at least " if needs.code is None else ""
-        what = f"`{name}` needs {least}{total:,} bytes of {kind}, {_who(kind, deployment)} {limit:,}: {total - limit:,} too many"
+        whats.append(f"{least}{total:,} bytes of {kind}, {_who(kind, deployment)} {limit:,}: {total - limit:,} too many")
         ordered = sorted(((n, part) for part, n in parts.items() if n), reverse=True)
-        where = ", ".join(f"{part} {n:,}" for n, part in ordered)
-        hint = f"the largest part is `{ordered[0][1]}`: {_advice(ordered[0][1], floats)}{_boards(needs, deployment)}"
-        raise AnswerIsNo("does-not-fit", what, where=where, hint=hint)
+        wheres.append(", ".join(f"{part} {n:,}" for n, part in ordered))
+        hints.append(f"the largest part is `{ordered[0][1]}`{_advice(ordered[0][1], deployment, chances)}")
+    if whats:
+        hint = "; of flash, ".join(hints) + _boards(needs, deployment)
+        raise AnswerIsNo("does-not-fit", f"`{name}` needs {'; and '.join(whats)}", where="; ".join(wheres), hint=hint)
+    if deployment.weights_beside_code and deployment.flash is not None and needs.weights:
+        _check_weights_place(name, needs.weights, sum(needs.flash.values()) - needs.weights, deployment)
 
 
 def _who(kind: str, deployment: Deployment) -> str:
@@ -85,18 +120,26 @@ def _who(kind: str, deployment: Deployment) -> str:
     return f"the board `{board.name}` has" if board and board.name else "a core without a board is given"
 
 
-def _advice(part: str, floats: bool) -> str:
+def _advice(part: str, deployment: Deployment, chances: Chances) -> str:
+    told = []
     match part:
         case "arena" | "inputs and outputs":
-            start = "`--quantize int8` makes it about a quarter, " if floats else ""
-            return f"{start}a smaller input (`--shape`) makes it smaller"
+            if part == "arena" and chances.peak:
+                told.append(f"most of it is in use at layer `{chances.peak}`")
+            if chances.floats:
+                told.append("`--quantize int8` makes it about a quarter")
+            if chances.shapes:
+                told.append("a smaller input (`--dim` or `--shape`) makes it smaller")
         case "weights":
-            start = "`--quantize int8` or `--quantize weights` makes them about a quarter, " if floats else ""
-            return f"{start}`--weights-address` puts them into another flash"
+            if chances.floats:
+                told.append("`--quantize int8` or `--quantize weights` makes them about a quarter")
+            if deployment.board is not None and sum(m.kind == "flash" for m in deployment.board.memories) > 1:
+                told.append("`--weights-address` puts them into another flash")
         case "code":
-            return "`--cflags -Os` makes it smaller"
+            told.append("`--optimize size` makes it smaller")
         case _:
-            return "it comes with the code"
+            told.append("it comes with the code")
+    return f": {', '.join(told)}" if told else ""
 
 
 def _boards(needs: Needs, deployment: Deployment) -> str:

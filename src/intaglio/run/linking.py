@@ -6,13 +6,14 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from intaglio.package.combined import WeightsPlace, firmware_name, read_packages, weights_places, write_combined
+from intaglio.errors import AnswerIsNo
+from intaglio.package.combined import WeightsPlace, code_room, firmware_name, read_packages, weights_places, write_combined
 from intaglio.package.deployment import Deployment
 from intaglio.package.figures import MARK
 from intaglio.package.folder import MANIFEST, fresh_folder
 from intaglio.package.manifest import Manifest, board_of, digests, target_of
 from intaglio.run.build import BuildOptions
-from intaglio.run.firmware import build_combined
+from intaglio.run.firmware import build_combined, check_placed
 from intaglio.run.firmware_tools import find_firmware_toolchain
 from intaglio.run.limits import Needs, check_limits
 
@@ -68,7 +69,12 @@ def link_packages(folders: list[Path], output: Path, *, cc: str | None = None, f
             weights=tuple(weights_places(manifests)),
         )
         needs = Needs(sizes.weights, arena, io_bytes, sizes.code, sizes.data, linked.static_bytes, depth)
-        check_limits(name, needs, Deployment(board), floats=False)
+        check_limits(name, needs, Deployment(board))
+        room, reach = code_room(board, manifests), sizes.code + sizes.weights + sizes.data + sizes.selftest
+        if reach > room:
+            what = f"the code of `{name}` has {reach:,} bytes with its self-tests, and {room:,} before the weights"
+            raise AnswerIsNo("does-not-fit", what, hint="compile the packages again with a larger `--weights-address`")
+        check_placed(folder / "bin" / f"{name}.elf", board)
         _write_about(folder, linked)
     return linked
 
