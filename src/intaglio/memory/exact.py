@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MOST_BUFFERS = 400  # the search is as deep
-WORK = 2_000_000  # buffers looked at: some seconds
+WORK = 600_000  # buffers looked at: some seconds
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from intaglio.memory.exact import Block, best_offsets
 from intaglio.memory.lifetimes import Buffer, align
 
-_STARTS, _ROUNDS, _TRIES = 3, 8, 400
-_WORK = 30_000_000  # pairs of buffers looked at: some seconds
+_STARTS, _ROUNDS, _TRIES = 3, 6, 400
+_WORK = 20_000_000  # pairs of buffers looked at: some seconds
 
 
 @dataclass(frozen=True, slots=True)
