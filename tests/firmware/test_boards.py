@@ -68,15 +68,18 @@ def test_a_board_of_the_user_s_with_weights_in_its_second_flash(tmp_path: Path) 
 
 
 WRONG = [
-    ("", "'memory'"),
+    ("", "it has no `[[memory]]`"),
+    (MINE.replace("clock_mhz = 80\n", ""), "`clock_mhz` is missing"),
+    (MINE.replace("wait_states = 4", "wait_sates = 4"), "`wait_states` is missing"),
+    (MINE.replace("wait_states = 4", "wait_states = 4\nvolts = 3"), "there is no field `volts`"),
     ("core = ", "Invalid value"),
     (MINE.replace("cortex-m4f", "cortex-m99"), "`core` is one of cortex-m0+"),
     (MINE.replace("cortex-m4f", "x86-64"), "`core` is one of cortex-m0+"),
     (MINE.replace("0x20000000", "0x08010000"), "`flash` and `sram` overlap"),
     (MINE.replace('kind = "ram"', 'kind = "flash"'), "there is no flash, or no ram"),
     (MINE.replace("bytes = 32768", "bytes = -1"), "`sram` is not within 32 bits"),
-    (MINE.replace("bytes = 32768", 'bytes = "many"'), "not supported between"),
-    (MINE.replace("address = 0x20000000\n", ""), "missing 1 required positional argument: 'address'"),
+    (MINE.replace("bytes = 32768", 'bytes = "many"'), "a memory: `bytes` is not a whole number"),
+    (MINE.replace("address = 0x20000000\n", ""), "a memory: `address` is missing"),
     (MINE.replace('name = "sram"', 'name = "*/ int x;"'), "a memory has a `name` of letters"),
 ]
 

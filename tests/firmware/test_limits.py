@@ -92,7 +92,7 @@ WRONG = [
     (["--board", "rp2040", "--weights-address", "0x20000000"], "is outside of every flash of the board `rp2040`", "0x10000100 to"),
     (["--board", "rp2040", "--weights-address", "0x10000101"], "is not a multiple of 64", "0x10000100"),
     (["--board", "rp2040", "--weights-address", "0x10100000", "--weights-section", ".x"], "exclude each other", "choose one"),
-    (["--board", "rp2040", "--cc", "no-such-gcc"], "there is no C compiler `no-such-gcc`", "--cc"),
+    (["--board", "rp2040", "--cc", "no-such-gcc"], "there is no C compiler `no-such-gcc`", "leave `--cc` out"),
 ]  # fmt: skip
 
 
@@ -106,3 +106,16 @@ def test_words_that_cannot_be(words: list[str], says: str, hint: str, intaglio: 
 def test_a_compiler_for_another_machine_is_refused(intaglio: Intaglio, tmp_path: Path) -> None:
     code, said = compiled(intaglio, tmp_path, "--board", "rp2040", "--cc", "cc")
     assert code == 2 and "not for `cortex-m0+`" in said
+
+
+def test_link_time_optimisation_is_refused(intaglio: Intaglio, tmp_path: Path) -> None:
+    code, said = compiled(intaglio, tmp_path, "--board", "rp2040", "--cflags=-flto")
+    assert code == 2 and "`--cflags -flto` does not work" in said
+
+
+@pytest.mark.parametrize("part", ["src", "include", "firmware"])
+def test_a_package_that_is_not_whole(part: str, intaglio: Intaglio, tmp_path: Path) -> None:
+    assert compiled(intaglio, tmp_path, "--board", "rp2350", model=integer_model(tmp_path))[0] == 0
+    shutil.rmtree(tmp_path / "out" / part)
+    said = intaglio("profile", tmp_path / "out")
+    assert said.code == 2 and f"the package is not whole: `{part}/` is missing" in said.err

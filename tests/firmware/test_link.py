@@ -82,7 +82,8 @@ def test_weights_at_addresses_of_their_own_are_named_and_do_not_overlap(intaglio
 def test_a_firmware_is_not_a_package(packages: tuple[Path, Path], intaglio: Intaglio, tmp_path: Path) -> None:
     intaglio("link", *packages, "-o", tmp_path / "both")
     assert json.loads((tmp_path / "both" / "manifest.json").read_text())["models"] == ["digits", "dense"]
-    assert intaglio("run", tmp_path / "both").code == 2
+    said = intaglio("run", tmp_path / "both")
+    assert said.code == 2 and "that `intaglio link` made of `digits`, `dense`" in said.err
     assert intaglio("link", *packages, "-o", tmp_path / "both").code == 2
     assert intaglio("link", *packages, "-o", tmp_path / "both", "--force").code == 0
 

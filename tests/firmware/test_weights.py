@@ -51,6 +51,13 @@ def test_a_binary_that_is_damaged_or_missing_is_told(apart: Package) -> None:
     assert check(apart, bytes([255] * len(binary))) == 1
 
 
+def test_validate_tells_of_a_damaged_binary(apart: Package, intaglio: Intaglio) -> None:
+    path = apart.folder / "weights" / "net_weights.bin"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    said = intaglio("validate", apart.folder)
+    assert said.code == 2 and "does not match its checksum" in said.err
+
+
 def test_new_weights_need_no_new_code_and_other_code_needs_its_own(apart: Package, tmp_path: Path) -> None:
     words = {"name": "net", "weights_address": ADDRESS}
     retrained = firmware(integer_model(tmp_path, seed=1), tmp_path / "retrained", **words)

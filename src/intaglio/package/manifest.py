@@ -16,6 +16,7 @@ from intaglio.targets.board import Board, Memory, find_board, generic_board
 from intaglio.targets.target import Target, find_target, optimized
 
 FORMAT = 1
+COMBINED_FORMAT = "combined 1"  # of what `intaglio link` writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,10 @@ def read_manifest(folder: Path) -> Manifest:
         raise UserError("not-a-package", f"{shown} is not a package: it has no `{MANIFEST}`", hint=hint)
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
+        if table["format"] == COMBINED_FORMAT:
+            made_of = ", ".join(quoted(str(name)) for name in table["models"])
+            what = f"{shown} is a firmware that `intaglio link` made of {made_of}"
+            raise UserError("not-a-package", what, hint="run, validate or profile the packages that it was made of")
         if table["format"] != FORMAT:
             reason = f"{shown} has manifest format {table['format']!r}; this Intaglio reads {FORMAT}"
             raise UserError("not-a-package", reason, hint="compile the model again")

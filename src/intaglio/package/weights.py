@@ -161,6 +161,15 @@ def _write_binary(constants: list[Constant], weights: Weights, name: str, source
     (source_folder / f"{name}_weights.c").write_text(text, encoding="ascii")
 
 
+def is_sound(binary: bytes) -> bool:
+    """Does a binary of weights match its own header?"""
+    if len(binary) < WEIGHTS_HEADER_BYTES or binary[: len(MAGIC)] != MAGIC:
+        return False
+    form, size, crc = struct.unpack_from("<III", binary, len(MAGIC))
+    data = binary[WEIGHTS_HEADER_BYTES:]
+    return bool(form == FORMAT and size == len(data) and crc == zlib.crc32(data))
+
+
 _CHECK = """#include "NAME.h"
 #include "NAME_weights.h"
 

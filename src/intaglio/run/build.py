@@ -75,6 +75,14 @@ def build_into(
         run((*link, "-o", str(output / "bin" / name), *app_parts, *parts, "-lm"))
 
 
+def check_whole(folder: Path, *parts: str) -> None:
+    """Before a package is built again: are its sources still there?"""
+    for part in parts:
+        if not (folder / part).is_dir():
+            what = f"the package is not whole: `{part}/` is missing"
+            raise UserError("not-built", what, where=str(folder), hint="compile the model again")
+
+
 def sources_in(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.c"), *folder.glob("*.S")])
 

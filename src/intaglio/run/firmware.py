@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from intaglio.errors import AnswerIsNo
+from intaglio.errors import AnswerIsNo, UserError
 from intaglio.package.manifest import FirmwareInfo, Manifest
 from intaglio.package.weights import weights_file
-from intaglio.run.build import BuildOptions, Runner, sources_in
+from intaglio.run.build import BuildOptions, Runner, check_whole, sources_in
 from intaglio.run.firmware_tools import compile_flags, link_command, runtime
 from intaglio.run.stack import read_frames, stack_bytes
 from intaglio.run.toolchains import Toolchain
@@ -139,6 +139,10 @@ class _Build:
     """One build: objects of the library and of the firmware around it."""
 
     def __init__(self, folder: Path, name: str, target: Target, toolchain: Toolchain, options: BuildOptions, objects: Path) -> None:
+        check_whole(folder, "include", "src", "firmware")
+        if any(flag.startswith("-flto") for flag in options.cflags):
+            hint = "leave `-flto` out: start-up code and sizes of sections need objects of machine code"
+            raise UserError("bad-option", "`--cflags -flto` does not work for cores without an operating system", hint=hint)
         self._folder, self._objects = folder.resolve(), objects
         self._target, self._toolchain = target, toolchain
         self._script = f"firmware/{name}.ld"

@@ -30,7 +30,11 @@ def find_firmware_toolchain(asked: str | None, target: Target) -> Toolchain:
     """`asked` is a command such as `arm-none-eabi-gcc`; without it zig, which pip has brought."""
     if asked is None or asked == "zig":
         return _zig()
-    found = find_toolchain(asked)
+    try:
+        found = find_toolchain(asked)
+    except ToolError as error:
+        family = "" if target.arch.startswith("riscv") else ", or install it (Debian: `apt install gcc-arm-none-eabi`)"
+        raise ToolError(error.slug, error.message, hint=f"leave `--cc` out: zig compiles for every core{family}") from None
     machine = _machine_of(found)
     if found.kind == "zig":
         return _zig()

@@ -11,13 +11,11 @@ from intaglio.package.combined import WeightsPlace, code_room, firmware_name, re
 from intaglio.package.deployment import Deployment
 from intaglio.package.figures import MARK
 from intaglio.package.folder import MANIFEST, fresh_folder
-from intaglio.package.manifest import Manifest, board_of, digests, target_of
+from intaglio.package.manifest import COMBINED_FORMAT, Manifest, board_of, digests, target_of
 from intaglio.run.build import BuildOptions
 from intaglio.run.firmware import build_combined, check_placed
 from intaglio.run.firmware_tools import find_firmware_toolchain
 from intaglio.run.limits import Needs, check_limits
-
-FORMAT = "combined 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,5 +92,5 @@ def _write_about(folder: Path, linked: Linked) -> None:
         f"inputs and outputs {linked.io_bytes:,}, variables {linked.static_bytes:,}, stack {stack}."
     )
     readme.write_text(readme.read_text(encoding="utf-8").replace(MARK, told), encoding="utf-8")
-    about = {"format": FORMAT, **asdict(linked), "files": digests(folder)}
+    about = {"format": COMBINED_FORMAT, **asdict(linked), "files": digests(folder)}
     (folder / MANIFEST).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import target_of
-from intaglio.run.build import BuildOptions, build_project
+from intaglio.run.build import BuildOptions, build_project, check_whole
 from intaglio.run.host import Library, Sink
 from intaglio.run.package import Package
 from intaglio.run.toolchains import find_toolchain
@@ -33,6 +33,7 @@ class Probe:
     """Built in a temporary folder, which goes with this object; the package itself is not touched."""
 
     def __init__(self, package: Package, cc: str | None = None) -> None:
+        check_whole(package.folder, "include", "src", "src/app")
         self._folder = tempfile.TemporaryDirectory(prefix="intaglio-probe-")
         root = Path(self._folder.name)
         name = package.name

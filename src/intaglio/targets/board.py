@@ -18,7 +18,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from importlib import resources
 from itertools import pairwise
@@ -72,9 +72,35 @@ def all_boards() -> dict[str, Board]:
 
 
 def board_of(name: str, text: str) -> Board:
+    """ValueError names the field that is at fault."""
     table = tomllib.loads(text)
-    memories = tuple(Memory(**m) for m in table.pop("memory"))
-    return Board(name=name, memories=memories, **table)
+    rows = table.pop("memory", None)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError("it has no `[[memory]]`")
+    own = [f for f in fields(Board) if f.name not in ("name", "memories")]
+    _check_fields(table, own, "")
+    for row in rows:
+        _check_fields(row, list(fields(Memory)), "a memory: ")
+    return Board(name=name, memories=tuple(Memory(**row) for row in rows), **table)
+
+
+_KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
+    "str": ("text", (str,)), "int": ("a whole number", (int,)), "float": ("a number", (int, float)),
+}  # fmt: skip
+
+
+def _check_fields(table: dict[str, object], known: list[Field[object]], whose: str) -> None:
+    for field in known:
+        if field.name not in table:
+            if field.default is MISSING:
+                raise ValueError(f"{whose}`{field.name}` is missing")
+            continue
+        word, types = _KINDS[str(field.type)]
+        value = table[field.name]
+        if not isinstance(value, types) or isinstance(value, bool):
+            raise ValueError(f"{whose}`{field.name}` is not {word}")
+    if unknown := sorted(set(table) - {field.name for field in known}):
+        raise ValueError(f"{whose}there is no field {quoted(unknown[0])}")
 
 
 # Large memories of QEMU's MPS2 with an M7 and of its MPS3, where they are not at the usual place.
@@ -94,8 +120,9 @@ def find_board(name: str) -> Board:
         return read_board(Path(name))
     boards = all_boards()
     if name not in boards:
-        near = difflib.get_close_matches(name.lower(), boards, n=4, cutoff=0.4) or list(boards)
-        hint = "the nearest: " + ", ".join(f"`{n}`" for n in near) + "; `intaglio boards` lists all"
+        near = difflib.get_close_matches(name.lower(), boards, n=4, cutoff=0.4)
+        nearest = "the nearest: " + ", ".join(f"`{n}`" for n in near) + "; " if near else ""
+        hint = f"{nearest}`intaglio boards` lists all"
         raise UserError("unknown-board", f"there is no board {quoted(name)}", hint=hint)
     return boards[name]
 
@@ -110,7 +137,7 @@ def read_board(path: Path) -> Board:
         raise UserError(
             "bad-board", f"cannot read the board {shown}: {error.strerror}", hint="`intaglio boards` lists ours"
         ) from None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except ValueError as error:
         raise UserError("bad-board", f"{shown} does not describe a board: {error}", hint=hint) from None
     if fault:
         raise UserError("bad-board", f"{shown} does not describe a board: {fault}", hint=hint)

@@ -17,6 +17,7 @@ import numpy as np
 from intaglio.errors import AnswerIsNo, OurFault, UserError, quoted
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import Manifest, TensorInfo, board_of
+from intaglio.package.weights import is_sound
 from intaglio.run.emulator.core import Core, Stack
 from intaglio.run.emulator.counting import Counts
 from intaglio.run.emulator.image import Image, Part, read_image
@@ -142,4 +143,8 @@ def _flashed_apart(folder: Path, manifest: Manifest) -> tuple[Part, ...]:
     path = folder / firmware.weights_file
     if not path.is_file():
         raise UserError("not-built", f"the package has no `{firmware.weights_file}`", where=str(path), hint="compile again")
-    return (Part(firmware.weights_address, path.read_bytes()),)
+    data = path.read_bytes()
+    if not is_sound(data):
+        what = f"`{firmware.weights_file}` does not match its checksum: it is damaged"
+        raise UserError("weights-damaged", what, where=str(path), hint="compile again")
+    return (Part(firmware.weights_address, data),)
