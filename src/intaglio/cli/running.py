@@ -81,9 +81,9 @@ def _difference(check: LayerCheck) -> str:
 def print_validation(result: Validation) -> None:
     if result.layers:
         rows = []
-        for c in result.layers:
-            verdict = "ok" if c.comparison.ok else "OFF"
-            rows.append([ending(c.layer, 28), c.op[:20], c.tensor[:30], _difference(c), verdict])
+        for one in result.layers:
+            verdict = "ok" if one.comparison.ok else "OFF"
+            rows.append([ending(one.layer, 28), one.op[:20], one.tensor[:30], _difference(one), verdict])
         print_table(["layer", "op", "tensor in the model", ">largest difference", ""], rows)
         compared = len({c.layer for c in result.layers})
         note(f"{compared} of {result.layer_count} layers have a tensor of the model to compare with (others are fused)")
