@@ -24,8 +24,11 @@ def test_every_kernel_has_a_case() -> None:
     assert lowered <= set(REGISTRY)
 
 
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("isa", ["avx2", "neon", "sse2", "scalar"])
+LARGE = ("in stripes", "in chunks", "large window")  # one lane at a time, these take the interpreter half a minute
+_ONE_BY_ONE = [pytest.param(i, n, marks=pytest.mark.slow) if n.endswith(LARGE) else (i, n) for i in ("sse2", "scalar") for n in ALL]
+
+
+@pytest.mark.parametrize(("isa", "name"), [*((i, n) for i in ("avx2", "neon") for n in ALL), *_ONE_BY_ONE])
 def test_the_kernel_means_what_the_reference_says(isa: str, name: str) -> None:
     code, results = interpreted(ALL[name], TARGETS[isa])
     assert code == 0
