@@ -42,6 +42,7 @@ class Device:
     weights_address: int | None = None
     io: str = "arena"
     optimize: str = "balanced"
+    memory: str | None = None  # a file of memories
 
     def told(self) -> dict[str, str]:
         return {
@@ -50,6 +51,7 @@ class Device:
             "flash": str(self.flash or ""),
             "arena": "" if self.arena == "static" else self.arena,
             "optimize": "" if self.optimize == "balanced" else self.optimize,
+            "memory": (self.memory or "").replace("\\", "/").rsplit("/", 1)[-1],
             "io": "" if self.io == "arena" else self.io,
             "weights_section": self.weights_section or "",
             "weights_address": "" if self.weights_address is None else hex(self.weights_address),

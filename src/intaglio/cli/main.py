@@ -33,6 +33,9 @@ DimOption = Annotated[Optional[list[str]], typer.Option("--dim", metavar="NAME=N
 ShapeOption = Annotated[Optional[list[str]], typer.Option("--shape", metavar="INPUT=1,3,224,224", help="Pin an input's shape.")]
 CcOption = Annotated[Optional[str], typer.Option("--cc", metavar="CC", help="C compiler: a command, or `zig`.")]
 EmulatorOption = Annotated[Optional[str], typer.Option("--emulator", metavar="E", help="For firmware: unicorn (default) or qemu.")]
+MemoryOption = Annotated[
+    Optional[str], typer.Option("--memory", metavar="M.toml", help="A file of memories: size, speed, what each may hold.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -44,6 +47,7 @@ def compile_command(
     board: Annotated[Optional[str], typer.Option(metavar="B", help="Sets core and limits. `intaglio boards` lists.")] = None,
     ram: Annotated[Optional[str], typer.Option(metavar="N", help="At most so much RAM, such as 64K.")] = None,
     flash: Annotated[Optional[str], typer.Option(metavar="N", help="At most so much flash, such as 1M.")] = None,
+    memory: MemoryOption = None,
     arena: Annotated[str, typer.Option(metavar="A", help="static, or caller: then the C API has no variables.")] = "static",
     optimize: Annotated[str, typer.Option(metavar="O", help="speed, balanced or size: how much code may be spent.")] = "balanced",
     io: Annotated[str, typer.Option(metavar="IO", help="Boards: room for in- and outputs in the arena, or caller.")] = "arena",
@@ -104,7 +108,7 @@ def compile_command(
     from intaglio.cli.options import device
 
     quantizing = Quantizing(quantize, weights, calibrate, labels, ranges, max_error, keep_float, keep_int16, integer_io)
-    on = device(board, ram, flash, arena, weights_section, weights_address, io, optimize)
+    on = device(board, ram, flash, arena, weights_section, weights_address, io, optimize, memory)
     words = Words(
         model, output, target, on, dim, shape, state, name,
         stop_after, export_plan, import_plan, disable_pass, dump_ir, explain, archive_format if archive else None, force,
@@ -136,6 +140,7 @@ def fit(
     board: Annotated[Optional[str], typer.Option(metavar="B", help="Sets core and limits. `intaglio boards` lists.")] = None,
     ram: Annotated[Optional[str], typer.Option(metavar="N", help="At most so much RAM, such as 64K.")] = None,
     flash: Annotated[Optional[str], typer.Option(metavar="N", help="At most so much flash, such as 1M.")] = None,
+    memory: MemoryOption = None,
     dim: DimOption = None,
     shape: ShapeOption = None,
     plot: Annotated[Optional[Path], typer.Option(metavar="P.svg", help="Draw the memory plan: time across, addresses up.")] = None,
@@ -145,7 +150,7 @@ def fit(
     from intaglio.cli.fitting import fit_model
     from intaglio.cli.options import device, dims, shapes
 
-    on = device(board, ram, flash, "static", None, None, "arena", "balanced")
+    on = device(board, ram, flash, "static", None, None, "arena", "balanced", memory)
     raise typer.Exit(fit_model(model, target, on, dims(dim), shapes(shape), plot, json))
 
 

@@ -45,10 +45,10 @@ def _size(text: str, word: str) -> int:
 
 def device(
     board: str | None, ram: str | None, flash: str | None, arena: str, section: str | None, address: str | None, io: str,
-    optimize: str,
+    optimize: str, memory: str | None = None,
 ) -> Device:  # fmt: skip
     sizes = size_bytes(ram, "--ram"), size_bytes(flash, "--flash")
-    return Device(board, *sizes, arena, section, _address(address), io, optimize)
+    return Device(board, *sizes, arena, section, _address(address), io, optimize, memory)
 
 
 def size_bytes(text: str | None, option: str) -> int | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from intaglio.errors import UserError, quoted
 from intaglio.targets.board import Board, find_board, generic_board
+from intaglio.targets.memories import Memory, main_memory, read_memories
 from intaglio.targets.target import Target, find_target, optimized
 
 ARENAS = ("static", "caller")
@@ -25,14 +27,36 @@ class Deployment:
     weights_address: int | None = None
     ram: int | None = None
     flash: int | None = None
+    memory_file: tuple[Memory, ...] = ()  # what the user says of memories; on a board they are its memories then
+
+    @property
+    def memories(self) -> tuple[Memory, ...]:
+        return self.board.memories if self.board else self.memory_file
+
+    def main(self, kind: str) -> Memory | None:
+        """Where stack and variables are (ram), or the code (flash); none where nothing was said."""
+        return main_memory(self.memories, kind)
 
     @property
     def ram_bytes(self) -> int | None:
-        return _least(self.ram, self.board.ram_bytes if self.board else None)
+        """Of the RAM with the variables."""
+        return _least(self.ram, None if (main := self.main("ram")) is None else main.bytes)
 
     @property
     def flash_bytes(self) -> int | None:
-        return _least(self.flash, self.board.flash_bytes if self.board else None)
+        """Of the flash with the code."""
+        return _least(self.flash, None if (main := self.main("flash")) is None else main.bytes)
+
+    @property
+    def arena_memories(self) -> tuple[Memory, ...]:
+        """Where arenas may be. `--ram` limits all of RAM; beside a memory file, the RAM of the variables alone."""
+        main = self.main("ram")
+        if main is None:
+            return ()
+        limited = replace(main, bytes=self.ram_bytes or main.bytes)
+        if self.ram is not None and not self.memory_file:
+            return (limited,) if main.may_hold("arena") else ()
+        return tuple(limited if m is main else m for m in self.memories if m.may_hold("arena"))
 
     @property
     def weights_beside_code(self) -> bool:
@@ -81,6 +105,7 @@ def deployment_of(
     ram: int | None = None,
     flash: int | None = None,
     optimize: str = "balanced",
+    memory: str | None = None,
 ) -> Deployment:
     """Words about the device, checked."""
     optimized(target, optimize)
@@ -100,9 +125,12 @@ def deployment_of(
     elif weights_address is not None:
         hint = "`intaglio boards` lists boards; `--weights-section` works everywhere"
         raise UserError("bad-option", f"`--weights-address` needs a board, and `{target.name}` has an operating system", hint=hint)
+    told = () if memory is None else read_memories(Path(memory), addresses=target.bare)
+    if found is not None and told:
+        found = replace(found, memories=told)
     if weights_address is not None and found is not None:
         _check_address(weights_address, found)
-    return Deployment(found, arena == "static", weights_section or "", weights_address, ram, flash)
+    return Deployment(found, arena == "static", weights_section or "", weights_address, ram, flash, told)
 
 
 def _check_address(address: int, board: Board) -> None:

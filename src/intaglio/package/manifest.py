@@ -12,7 +12,8 @@ from intaglio.errors import UserError, quoted
 from intaglio.ir.names import is_clean
 from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.package.folder import MANIFEST
-from intaglio.targets.board import Board, Memory, find_board, generic_board
+from intaglio.targets.board import Board, find_board, generic_board
+from intaglio.targets.memories import memory_of_table
 from intaglio.targets.target import Target, find_target, optimized
 
 FORMAT = 1
@@ -238,7 +239,11 @@ def _manifest(table: dict[str, object]) -> Manifest:
 
 def _firmware(row: dict[str, Any]) -> FirmwareInfo:
     board = row.get("own_board")
-    own = None if board is None else Board(**{**board, "memories": tuple(Memory(**m) for m in board["memories"])})
+    own = (
+        None
+        if board is None
+        else Board(**{**board, "memories": tuple(memory_of_table(m, addresses=False) for m in board["memories"])})
+    )
     return FirmwareInfo(**{**row, "own_board": own})
 
 

@@ -20,8 +20,8 @@ from intaglio.run.build import BuildOptions, Runner, check_whole, sources_in
 from intaglio.run.firmware_tools import compile_flags, link_command, runtime
 from intaglio.run.stack import read_frames, stack_bytes
 from intaglio.run.toolchains import Toolchain
-from intaglio.targets.board import Board, all_boards
-from intaglio.targets.target import Target
+from intaglio.targets.board import Board, all_boards, generic_board
+from intaglio.targets.target import Target, find_target
 
 _UNDEFINED = re.compile(r"undefined (symbol|reference)")
 _OVERFLOW = re.compile(r"will not fit in region|overflowed by")
@@ -108,6 +108,8 @@ def _info(manifest: Manifest, board: Board, sizes: Sizes, depth: int | None) -> 
     static = sizes.data + sizes.bss - memory.arena_bytes - io_bytes
     address = manifest.options.get("weights_address")
     weights = sizes.weights or memory.weight_bytes
+    riscv = find_target(manifest.target).arch.startswith("riscv")
+    known = all_boards().get(board.name) if board.name else generic_board(board.core, riscv=riscv)
     return FirmwareInfo(
         board=board.name,
         elf=f"bin/{manifest.name}.elf",
@@ -122,7 +124,7 @@ def _info(manifest: Manifest, board: Board, sizes: Sizes, depth: int | None) -> 
         selftest_bytes=sizes.selftest,
         weights_file=weights_file(manifest.name) if address and weights else None,
         weights_address=int(address, 0) if address and weights else None,
-        own_board=board if board.name and board.name not in all_boards() else None,
+        own_board=None if board == known else board,
     )
 
 

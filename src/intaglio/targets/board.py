@@ -10,7 +10,7 @@ kind = "flash"                    # read only, where code and weights are
 address = 0x08000000
 bytes = 2097152
 
-`--board mine.toml` reads a file of the user's.
+What else a memory can say is in `memories`. `--board mine.toml` reads a file of the user's.
 """
 
 from __future__ import annotations
@@ -18,24 +18,16 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib import resources
-from itertools import pairwise
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
+from intaglio.targets.memories import Memory, check_fields, fault_of, main_memory, memory_of_table
 from intaglio.targets.target import all_targets
 
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """`kind` is flash or ram. The first of each kind is where things go by default."""
-
-    name: str
-    kind: str
-    address: int
-    bytes: int
+__all__ = ["Board", "Memory", "all_boards", "board_of", "find_board", "generic_board", "read_board"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +45,10 @@ class Board:
     cycle_enable_csr: int = 0  # 1 is written to it: count
 
     def main(self, kind: str) -> Memory:
-        return next(m for m in self.memories if m.kind == kind)
+        """Where stack and variables are (ram), or the code (flash)."""
+        found = main_memory(self.memories, kind)
+        assert found is not None
+        return found
 
     @property
     def ram_bytes(self) -> int:
@@ -78,29 +73,8 @@ def board_of(name: str, text: str) -> Board:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError("it has no `[[memory]]`")
     own = [f for f in fields(Board) if f.name not in ("name", "memories")]
-    _check_fields(table, own, "")
-    for row in rows:
-        _check_fields(row, list(fields(Memory)), "a memory: ")
-    return Board(name=name, memories=tuple(Memory(**row) for row in rows), **table)
-
-
-_KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
-    "str": ("text", (str,)), "int": ("a whole number", (int,)), "float": ("a number", (int, float)),
-}  # fmt: skip
-
-
-def _check_fields(table: dict[str, object], known: list[Field[object]], whose: str) -> None:
-    for field in known:
-        if field.name not in table:
-            if field.default is MISSING:
-                raise ValueError(f"{whose}`{field.name}` is missing")
-            continue
-        word, types = _KINDS[str(field.type)]
-        value = table[field.name]
-        if not isinstance(value, types) or isinstance(value, bool):
-            raise ValueError(f"{whose}`{field.name}` is not {word}")
-    if unknown := sorted(set(table) - {field.name for field in known}):
-        raise ValueError(f"{whose}there is no field {quoted(unknown[0])}")
+    check_fields(table, own, "")
+    return Board(name=name, memories=tuple(memory_of_table(row) for row in rows), **table)
 
 
 # Large memories of QEMU's MPS2 with an M7 and of its MPS3, where they are not at the usual place.
@@ -153,13 +127,8 @@ def _fault(board: Board) -> str:
         return f"`core` is one of {', '.join(cores)}"
     if not all(isinstance(n, int | float) and n >= 0 for n in (board.clock_mhz, board.wait_states)):
         return "`clock_mhz` and `wait_states` are numbers"
-    for memory in board.memories:
-        if memory.kind not in ("flash", "ram") or not re.fullmatch(r"\w{1,40}", memory.name, re.ASCII):
-            return "a memory has a `name` of letters and a `kind` that is flash or ram"
-        if memory.address < 0 or memory.bytes < 256 or memory.address + memory.bytes > 1 << 32:
-            return f"`{memory.name}` is not within 32 bits of address"
-    if {"flash", "ram"} - {memory.kind for memory in board.memories}:
-        return "there is no flash, or no ram"
-    ordered = sorted(board.memories, key=lambda m: m.address)
-    overlaps = [(a, b) for a, b in pairwise(ordered) if a.address + a.bytes > b.address]
-    return f"`{overlaps[0][0].name}` and `{overlaps[0][1].name}` overlap" if overlaps else ""
+    if fault := fault_of(board.memories):
+        return fault
+    if main_memory(board.memories, "ram") is None or main_memory(board.memories, "flash") is None:
+        return "there is no flash, or no ram: one holds code, the other stack and variables"
+    return ""

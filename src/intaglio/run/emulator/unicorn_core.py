@@ -20,6 +20,7 @@ from intaglio.run.emulator.counting import OUT_OF_BYTES, Counts, NativeCounter, 
 from intaglio.run.emulator.image import Image
 from intaglio.run.emulator.machines import runs_on_qemu
 from intaglio.targets.board import Board
+from intaglio.targets.memories import NOWHERE
 
 PAGE = 4096
 PRIVATE_BUS = (0xE0000000, 0x100000)
@@ -51,7 +52,11 @@ class UnicornCore:
     def _map(self) -> None:
         u = self._unicorn
         code = u.UC_PROT_READ | u.UC_PROT_EXEC
-        spans = [Span(m.address, m.bytes, code if m.kind == "flash" else code | u.UC_PROT_WRITE) for m in self.board.memories]
+        spans = [
+            Span(m.address, m.bytes, code if m.kind == "flash" else code | u.UC_PROT_WRITE)
+            for m in self.board.memories
+            if m.address < NOWHERE
+        ]
         if not self.image.riscv:
             spans.append(Span(*PRIVATE_BUS, u.UC_PROT_READ | u.UC_PROT_WRITE))
         for part in self.image.parts:  # weights may be flashed outside of the memories that the board tells of
