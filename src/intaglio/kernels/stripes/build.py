@@ -1,0 +1,202 @@
+"""The kernels of a stripe. A layer has one for the rows in the middle, and one for each edge where the padding differs:
+
+    conv 3x3, rows=2       rows 0..1      2..93      94..95        of 96
+    reads                  0..2 + 1 pad   4 rows     3 rows + 1 pad
+
+Each is the layer's own operator on a few rows, lowered like any other node, so it computes the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from intaglio.errors import ModelError
+from intaglio.ir.graph import Graph, Node, Value
+from intaglio.ir.program import Argument, ValueArg, scratch_of
+from intaglio.ir.stripes import Action, Rows, Stripe, StripeSpec, Window
+from intaglio.kernels.loop import Kernel
+from intaglio.kernels.program import Layer
+from intaglio.kernels.stripes.schedule import TAKE, Fired, Schedule, schedule
+from intaglio.ops.rows import NoRows, access_of, cut, row_bytes, rows_of, with_rows
+
+AXIS = 1
+MOST_ACTIONS = 255
+
+Lower = Callable[[Node, dict[Value, Value]], tuple[Kernel, tuple[Argument, ...], str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What makes a kernel of a layer differ from another: rows of the result, rows and padding of each operand."""
+
+    node: int
+    count: int
+    needs: tuple[tuple[int, int, int] | None, ...]
+
+
+def nodes_between(graph: Graph, spec: StripeSpec) -> list[Node]:
+    made = {out.name: n for n, node in enumerate(graph.nodes) for out in node.outputs}
+    if spec.first not in made or spec.last not in made or made[spec.first] > made[spec.last]:
+        raise ModelError("bad-stripe", f"`{spec}` names no layers in order", where=graph.file, hint="delete the line, or name layers")
+    return graph.nodes[made[spec.first] : made[spec.last] + 1]
+
+
+def kept_values(graph: Graph, nodes: list[Node]) -> set[Value]:
+    """What is made here and read elsewhere."""
+    inside = set(nodes)
+    outside = {v for node in graph.nodes if node not in inside for v in node.operands()}
+    outside |= {*graph.outputs, *(s.output for s in graph.states)}
+    return {out for node in nodes for out in node.outputs if out in outside}
+
+
+def schedule_of(graph: Graph, spec: StripeSpec) -> Schedule:
+    """Raises NoRows."""
+    nodes = nodes_between(graph, spec)
+    if any(node.using == "view" for node in nodes):
+        raise NoRows("there is a view among its layers")
+    fed = fed_input(graph, nodes) if spec.fed else None
+    return schedule(nodes, kept_values(graph, nodes), spec.rows, axis=AXIS, up=spec.up, fed=fed)
+
+
+def fed_input(graph: Graph, nodes: list[Node]) -> Value:
+    states = {s.input for s in graph.states}
+    inputs = [v for v in graph.inputs if v not in states]
+    if len(inputs) != 1:
+        raise NoRows(f"rows are fed to networks with one input, this one has {len(inputs)}")
+    inside = set(nodes)
+    if any(inputs[0] in node.operands() for node in graph.nodes if node not in inside) or inputs[0] in graph.outputs:
+        raise NoRows(f"`{inputs[0].name}` is read as a whole later")
+    return inputs[0]
+
+
+class StripeBuilder:
+    """Collects layers and actions of one stripe. `lower` builds a kernel for a node of a few rows."""
+
+    def __init__(self, graph: Graph, spec: StripeSpec, first_layer: int, lower: Lower) -> None:
+        self.graph, self.spec, self.base, self.lower = graph, spec, first_layer, lower
+        try:
+            self.found = schedule_of(graph, spec)
+        except NoRows as error:
+            hint = "`rows` and the layers of a stripe can be edited; without the line its layers are made as a whole"
+            raise ModelError("bad-stripe", f"`{spec}`: {error}", where=graph.file, hint=hint) from None
+        self.kernels: dict[Cut, tuple[Kernel, tuple[Argument, ...], str]] = {}
+        self.uses: dict[Cut, int] = {}
+        self.times: dict[int, int] = {}  # how often each layer was at work so far
+        self.produced: dict[Value, int] = {}
+        self.actions: dict[tuple[object, ...], Action[Kernel, Argument]] = {}
+        self.order: list[int] = []
+        self.moved = 0
+
+    def build(self) -> tuple[list[Layer], Stripe[Kernel, Argument]]:
+        found, axis = self.found, self.found.axis
+        for fired in found.fired:
+            key, action = self._action(fired)
+            if key not in self.actions:
+                self.actions[key] = action
+                if len(self.actions) > MOST_ACTIONS:
+                    text = f"`{self.spec}` has more than {MOST_ACTIONS} different steps"
+                    raise ModelError("bad-stripe", text, where=self.graph.file, hint="fewer layers, or other `rows`")
+            self.order.append(list(self.actions).index(key))
+            self.times[fired.node] = self.times.get(fired.node, 0) + 1
+        layers = [self._layer(n, node) for n, node in enumerate(found.nodes)]
+        windows = {
+            value: Window(rows, row_bytes(value, axis), self.base + found.alive[value][0], self.base + found.alive[value][1])
+            for value, rows in found.windows.items()
+        }
+        stripe: Stripe[Kernel, Argument] = Stripe(
+            self.spec, self.base, self.base + len(layers) - 1, axis, windows, tuple(self.actions.values()), tuple(self.order),
+            found.apart, {self.base + n: layer.striped_scratch for n, layer in enumerate(layers)}, self.moved,
+        )  # fmt: skip
+        return layers, stripe
+
+    def _layer(self, n: int, node: Node) -> Layer:
+        """Its kernel is the one that is used most."""
+        mine = [each for each in self.kernels if each.node == n]
+        kernel, arguments, node.using = self.kernels[max(mine, key=lambda each: self.uses[each])]
+        types = [None if v is None else v.type for v in node.inputs]
+        layer = Layer(node.output.name, node, kernel, arguments, node.op.macs(types, node.output.type))
+        layer.striped_scratch = max(scratch_of(self.kernels[each][1]) for each in mine)
+        return layer
+
+    def _action(self, fired: Fired) -> tuple[tuple[object, ...], Action[Kernel, Argument]]:
+        if fired.node == TAKE:
+            assert self.found.up is False or self.spec.fed
+            value = next(v for v in self.found.windows if v not in {node.output for node in self.found.nodes})
+            return self._written(fired, value, None, (), {})
+        node = self.found.nodes[fired.node]
+        kernel, arguments, _ = self._kernel(fired)
+        rows: dict[Value, Rows] = {}
+        for value, wanted, access in zip(node.inputs, fired.needs, access_of(node, self.found.axis), strict=True):
+            if value is None or wanted is None or access is None:
+                continue
+            rows[value] = self._read(fired, value, wanted.low, wanted.high, access.stride)
+        return self._written(fired, node.output, kernel, arguments, rows)
+
+    def _read(self, fired: Fired, value: Value, low: int, high: int, stride: int) -> Rows:
+        size = row_bytes(value, self.found.axis)
+        if value in self.found.windows:
+            made = self.produced[value]
+            total = rows_of(value, self.found.axis)
+            at = made - (total - low) if self.found.up else self.found.windows[value] - (made - low)
+            assert 0 <= at and at + high - low <= self.found.windows[value]
+            return Rows(value, at * size, 0, low, high - low)
+        return self._whole(fired, value, low, high - low, stride)
+
+    def _whole(self, fired: Fired, value: Value, low: int, count: int, stride: int) -> Rows:
+        size = row_bytes(value, self.found.axis)
+        step = self.spec.rows * stride * size * (-1 if self.found.up else 1)
+        return Rows(value, low * size - step * self.times.get(fired.node, 0), step, low, count)
+
+    def _written(
+        self, fired: Fired, value: Value, kernel: Kernel | None, arguments: tuple[Argument, ...], rows: dict[Value, Rows]
+    ) -> tuple[tuple[object, ...], Action[Kernel, Argument]]:
+        size, roll = row_bytes(value, self.found.axis), 0
+        if value in self.found.windows:
+            kept = self.found.windows[value]
+            at = 0 if self.found.up else (kept - fired.count) * size
+            rows[value] = Rows(value, at, 0, fired.first, fired.count)
+            roll = fired.count * size if kept > fired.count else 0
+            self.moved += (kept - fired.count) * size if roll else 0
+            self.produced[value] = self.produced.get(value, 0) + fired.count
+        else:
+            rows[value] = self._whole(fired, value, fired.first, fired.count, 1)
+        layer = self.base + fired.node if fired.node != TAKE else TAKE
+        key = (_cut(fired), roll, *((v, r.at, r.step) for v, r in rows.items()))
+        return key, Action(layer, kernel, arguments, rows, roll, _about(fired, value, self.found.axis))
+
+    def _kernel(self, fired: Fired) -> tuple[Kernel, tuple[Argument, ...], str]:
+        key = _cut(fired)
+        if key not in self.kernels:
+            node, axis = self.found.nodes[fired.node], self.found.axis
+            originals: dict[Value, Value] = {}
+            inputs: list[Value | None] = []
+            pads = (0, 0)
+            for n, (value, wanted) in enumerate(zip(node.inputs, fired.needs, strict=True)):
+                if value is not None and wanted is not None:
+                    few = next((f for f, v in originals.items() if v is value and rows_of(f, axis) == wanted.high - wanted.low), None)
+                    few = few or Value(value.name, with_rows(value.type, axis, wanted.high - wanted.low), value.origin)
+                    originals[few] = value
+                    inputs.append(few)
+                    pads = (wanted.top, wanted.bottom) if n == 0 else pads
+                else:
+                    inputs.append(value)
+            out = Value(node.output.name, with_rows(node.output.type, axis, fired.count), node.output.origin)
+            originals[out] = node.output
+            op = cut(node.op, axis, fired.count, *pads)
+            self.kernels[key] = self.lower(Node(op, inputs, [out], node.source), originals)
+        self.uses[key] = self.uses.get(key, 0) + 1
+        return self.kernels[key]
+
+
+def _cut(fired: Fired) -> Cut:
+    return Cut(fired.node, fired.count, tuple(None if n is None else (n.high - n.low, n.top, n.bottom) for n in fired.needs))
+
+
+def _about(fired: Fired, value: Value, axis: int) -> str:
+    return f"{fired.count} of {rows_of(value, axis)} rows of {value.name}"
+
+
+def rows_argument(argument: Argument, rows: dict[Value, Rows]) -> Rows | None:
+    """The rows that an argument of an action is, if it is some."""
+    return rows.get(argument.value) if isinstance(argument, ValueArg) else None

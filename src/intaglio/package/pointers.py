@@ -1,0 +1,100 @@
+"""C expressions for where things live, for calls of kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intaglio.errors import OurFault
+from intaglio.ir.graph import Graph, Value
+from intaglio.ir.types import DType
+from intaglio.kernels.program import Layer, Program
+from intaglio.package.c_text import C_TYPES, identifier
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a layer wrote: the hook gets to see it."""
+
+    pointer: str
+    size_bytes: int
+
+
+class Pointers:
+    """C expressions for where things live."""
+
+    def __init__(self, program: Program) -> None:
+        graph = program.graph
+        self._name = identifier(graph.name)
+        self._values = {value.name: value for value in graph.values()}
+        self._constants = {constant.name for constant in program.constants}
+        self._inputs = graph.inputs
+        self._outputs = output_fields(graph)
+
+    def of(self, value: Value, dtype: DType, *, const: bool, plus: str = "") -> str:
+        """`plus`: C text of what is added, in bytes, such as ` + n3 * 768`."""
+        return self._typed(value, 0, dtype, const, plus)
+
+    def bytes_of(self, value: Value, plus: str = "") -> str:
+        """A value of the arena as bytes."""
+        return f"arena + AT_{identifier(value.name)}{plus}"
+
+    def _typed(self, value: Value, offset: int, dtype: DType, const: bool, plus: str) -> str:
+        to = f"const {C_TYPES[dtype]} *" if const else f"{C_TYPES[dtype]} *"
+        address = value.address
+        if value.is_const:
+            return self.constant(raw_constant_name(value), dtype, offset)
+        if address is None:
+            raise OurFault("no-address", f"value `{value.name}` has no place in memory")
+        if address.region.startswith("="):
+            return self._typed(self._values[address.region[1:]], offset + address.offset, dtype, const, plus)
+        if address.region in ("arena", "state"):
+            place = self.bytes_of(value, plus)
+            return f"({to})({place})" if offset == 0 else f"({to})({place} + {offset})"
+        match address.region:
+            case "input":
+                if not const:
+                    raise OurFault("writes-input", f"a layer writes into the input `{value.name}`")
+                base = f"in->{identifier(self._inputs[address.offset].name)}"
+            case "output":
+                base = f"out->{self._outputs[address.offset]}"
+            case region:
+                raise OurFault("no-address", f"value `{value.name}` lives in an unknown region `{region}`")
+        if offset or plus:
+            step = "const unsigned char *" if const else "unsigned char *"
+            return f"({to})(({step}){base}{plus}" + (f" + {offset})" if offset else ")")
+        return base if C_TYPES[dtype] == C_TYPES[value.dtype] else f"({to}){base}"
+
+    def constant(self, name: str, dtype: DType, offset: int = 0) -> str:
+        if name not in self._constants:
+            raise OurFault("no-constant", f"constant `{name}` is not part of the program")
+        place = f"{self._name}_weights + W_{identifier(name)}"
+        return f"(const {C_TYPES[dtype]} *)({place})" if not offset else f"(const {C_TYPES[dtype]} *)({place} + {offset})"
+
+    def scratch(self, layer: Layer, dtype: DType, at: int) -> str:
+        if layer.scratch_offset < 0:
+            raise OurFault("no-address", f"layer `{layer.name}` has no place for its working memory")
+        place = f"arena + SCRATCH_{identifier(layer.name)}" + (f" + {at}" if at else "")
+        return f"({C_TYPES[dtype]} *)({place})"
+
+
+def raw_constant_name(value: Value) -> str:
+    """A constant in the order of its tensor; a kernel may have packed the same one under its plain name."""
+    return f"{value.name}_as_is"
+
+
+def output_fields(graph: Graph) -> list[str]:
+    """A field per output; the same tensor may be an output twice, and then needs two names."""
+    fields: list[str] = []
+    for value in graph.outputs:
+        stem = field = identifier(value.name)
+        n = 2
+        while field in fields:
+            field, n = f"{stem}_{n}", n + 1
+        fields.append(field)
+    return fields
+
+
+def wrapped(start: str, arguments: list[str], width: int = 110, indent: int = 8) -> str:
+    line = f"{start}{', '.join(arguments)})"
+    pad = " " * indent
+    return line if len(line) <= width else f"{start}\n{pad}" + f",\n{pad}".join(arguments) + ")"
