@@ -23,6 +23,7 @@ from intaglio.kernels import lower
 from intaglio.kernels.program import Program
 from intaglio.memory import place
 from intaglio.memory.checker import check as check_memory
+from intaglio.memory.order import reorder
 from intaglio.memory.place import placed_buffers
 from intaglio.memory.plan_file import plan_text, read_plan
 from intaglio.package.archive import check_archive, write_archive
@@ -134,7 +135,9 @@ def plan_model(request: Request, watch: Watch) -> Lowered | Path:
         return _write_ir(graph, request)
 
     watch.stage("memory")
-    place(program, target, slots=target.bare and request.device.io == "arena", pinned=pinned)
+    slots = target.bare and request.device.io == "arena"
+    reorder(program, target, slots=slots)
+    place(program, target, slots=slots, pinned=pinned)
     check_memory(program)
     graph.stage = "memory"
     return Lowered(program, source, target, deployment, account, pinned.pinned if pinned is not None else frozenset())

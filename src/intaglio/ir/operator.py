@@ -45,6 +45,11 @@ class Op:
         """Multiply-accumulates; operators without them count one per output element where they compute."""
         return 0
 
+    def overlay(self, types: list[TensorType | None], out: TensorType) -> tuple[int, ...] | None:
+        """For an operator that only moves data: at which element of the result each operand starts (negative: the result
+        starts inside of the operand), where the memory of one can be the memory of the other. None: it has to copy."""
+        return None
+
     def evaluate(self, arrays: list[Array | None], types: list[TensorType | None]) -> tuple[Array, ...]:
         """`reference` on stored arrays: f16 and bf16 widened before, results rounded to their stored type after."""
         outs = self.infer(*types)

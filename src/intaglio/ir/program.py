@@ -83,6 +83,7 @@ class Program(Generic[K]):
     isa: str  # instruction set of the vector types, "scalar" where there is none
     arena_bytes: int = 0
     lower_bound_bytes: int = 0
+    given_layers: list[Layer[K]] = field(default_factory=list)  # before the memory stage changed them; empty: it did not
     in_place: dict[str, str] = field(default_factory=dict)  # output value -> input value whose memory it takes over
     slots: dict[tuple[str, int], int] = field(default_factory=dict)  # input or output n -> room for it in the arena
 

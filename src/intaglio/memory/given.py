@@ -52,17 +52,17 @@ def _in_their_regions(program: Program[K], storage: Storage, alignment: int) -> 
             continue
         first = buffer.values[0]
         for value in buffer.values:
-            place = value.address
+            at, place = buffer.parts.get(value, 0), value.address
             assert place is not None
             if place.region != "arena":
                 raise _fault(program, value, "it lives in the arena")
-            if place.offset % alignment:
+            if (place.offset - at) % alignment:
                 raise _fault(program, value, f"offsets are multiples of {alignment}")
-            if place.offset + buffer.bytes > most:
+            if place.offset - at + buffer.bytes > most:
                 raise _fault(program, value, f"no plan of this network needs more than {most} bytes")
-            if place != first.address:
+            if place.offset - at != (first.address.offset if first.address is not None else 0):
                 raise _fault(program, value, f"it is a view of {quoted(first.name)}, which is elsewhere")
-            buffer.offset = place.offset
+            buffer.offset = place.offset - at
     for node in graph.nodes:  # values without bytes live nowhere in particular
         for out in node.outputs:
             if not out.type.bytes and out not in storage.outside:

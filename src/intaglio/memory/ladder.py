@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from intaglio.ir.program import K, Program
 from intaglio.memory.lifetimes import Buffer, align, find_storage
@@ -30,14 +30,28 @@ class Peak:
 
 def ladder(program: Program[K], target: Target) -> tuple[Rung, ...]:
     """Of a program that has its addresses."""
-    storage = find_storage(program, target.alignment, in_place=False, slots=bool(program.slots))
+    given = as_given(program)
+    storage = find_storage(given, target.alignment, in_place=False, slots=bool(program.slots))
     heuristic = place_buffers(storage.buffers, target.alignment, search=False)
     best = place_buffers(storage.buffers, target.alignment)
-    return (
+    rungs = [
         Rung("heuristic offsets", storage.state_bytes + heuristic.bytes),
         Rung("best offsets", storage.state_bytes + best.bytes),
-        Rung("in-place", program.arena_bytes),
-    )
+    ]
+    if given is program:
+        return (*rungs, Rung("in-place", program.arena_bytes))
+    storage = find_storage(given, target.alignment, slots=bool(program.slots))
+    in_place = place_buffers(storage.buffers, target.alignment)
+    return (*rungs, Rung("in-place", storage.state_bytes + in_place.bytes), Rung("operator order", program.arena_bytes))
+
+
+def as_given(program: Program[K]) -> Program[K]:
+    """The layers as they came from the kernel stage: in the order of the model, and copying what views share now."""
+    if not program.given_layers:
+        return program
+    own = {layer.node for layer in program.given_layers}
+    nodes = [replace(node, using="") if node in own and node.using == "view" else node for node in program.graph.nodes]
+    return replace(program, graph=replace(program.graph, nodes=nodes), layers=program.given_layers)
 
 
 def peak_of(buffers: list[Buffer], alignment: int) -> Peak | None:

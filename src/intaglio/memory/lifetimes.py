@@ -1,6 +1,7 @@
 """Who lives when: every piece of memory in the arena with its first and last layer.
 
-Values that are views of each other, and outputs that take over the memory of an operand (in place), are one buffer.
+Values that are views of each other or of parts of each other, and outputs that take over the memory of an operand (in place), are
+one buffer.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 
 from intaglio.ir.graph import Value
 from intaglio.ir.program import K, Layer, Program, ValueArg
-from intaglio.ir.views import storage_roots
+from intaglio.ir.views import storage_places
 
 
 @dataclass(slots=True, eq=False)
@@ -25,6 +26,7 @@ class Buffer:
     slot: tuple[str, int] | None = None  # which input or output has room here, if the caller wants it in the arena
     offset: int = -1
     pinned: bool = False  # the user said where it is
+    parts: dict[Value, int] = field(default_factory=dict)  # values that do not start where the buffer does
 
     def meets(self, other: Buffer) -> bool:
         return self.first <= other.last and other.first <= self.last
@@ -35,7 +37,7 @@ class Storage:
     """Where each value lives: in a buffer of the arena, or with the caller."""
 
     buffers: list[Buffer]
-    outside: dict[Value, tuple[str, int]]  # input, output or state, and its index or offset
+    outside: dict[Value, tuple[str, int]]  # input, output or state, and its index or offset; `=x` and an offset: a part of `x`
     state_bytes: int
     in_place: dict[str, str]
 
@@ -43,7 +45,8 @@ class Storage:
 def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, slots: bool = False) -> Storage:
     """`slots`: the arena has room for inputs and outputs too, for as long as they are needed."""
     graph = program.graph
-    roots = storage_roots(graph)
+    places = storage_places(graph)
+    roots = {view: root for view, (root, _) in places.items()}
     outside: dict[Value, tuple[str, int]] = {}
     state_bytes = 0
     fed = {s.input for s in graph.states}
@@ -64,22 +67,28 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, 
         if layer.scratch_bytes:
             scratch.append(Buffer(f"{layer.name}_scratch", layer.scratch_bytes, index, index, scratch_of=index))
         for out in layer.node.outputs:
-            if out in outside:
+            root = roots.get(out, out)
+            if root in outside:
                 continue
-            buffer = _taken_over(layer, index, out, roots, home, last_read) if in_place else None
-            if buffer is not None:
+            buffer = _taken_over(layer, index, out, roots, home, last_read) if in_place and root is out else home.get(root)
+            if buffer is None:
+                buffer = buffers[root] = Buffer(root.name, root.type.bytes, index, index)
+            elif root is out:
                 took[out.name] = buffer.values[-1].name
-            else:
-                buffer = Buffer(out.name, out.type.bytes, index, index)
-                buffers[out] = buffer
-            buffer.values.append(out)
-            buffer.last = max(buffer.last, last_read.get(out, index))
-            home[out] = buffer
-    for view, root in roots.items():
+            if root is out:
+                buffer.values.append(out)
+            buffer.last = max(buffer.last, index, last_read.get(root, index))
+            home[root] = buffer
+    for view, (root, at) in places.items():
         if root in home:
             home[root].values.append(view)
+            if at:
+                home[root].parts[view] = at
         elif root in outside:
-            outside[view] = outside[root]
+            outside[view] = _part(root, outside[root], view, at)
+    for root, buffer in home.items():  # what is put together of parts is written by no layer
+        if root not in buffer.values:
+            buffer.values.insert(0, root)
     room = _slots(program, outside, roots, last_read) if slots else []
     return Storage([b for b in [*buffers.values(), *scratch, *room] if b.bytes], outside, state_bytes, took)
 
@@ -101,6 +110,13 @@ def _slots(
         first = written.get(root, end) if outside.get(root) == ("output", n) else end
         found.append(Buffer(f"{value.name}_output", value.type.bytes, first, end, slot=("output", n)))
     return found
+
+
+def _part(root: Value, home: tuple[str, int], view: Value, at: int) -> tuple[str, int]:
+    region, place = home
+    if region == "state":
+        return region, place + at
+    return (f"={root.name}", at) if at or view.type.bytes != root.type.bytes else home
 
 
 def align(size: int, alignment: int) -> int:

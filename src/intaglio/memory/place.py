@@ -32,7 +32,7 @@ def place(program: Program[K], target: Target, *, slots: bool = False, pinned: P
         if buffer.slot is not None:
             program.slots[buffer.slot] = base + buffer.offset
         for value in buffer.values:
-            value.address = Address("arena", base + buffer.offset)
+            value.address = Address("arena", base + buffer.offset + buffer.parts.get(value, 0))
     for value, (region, at) in storage.outside.items():
         value.address = Address(region, at)
     for node in program.graph.nodes:  # values without bytes live nowhere in particular
@@ -50,7 +50,7 @@ def placed_buffers(program: Program[K], target: Target) -> list[Buffer]:
     """The buffers of a program that has its addresses, with their offsets from the start of the arena."""
     slots = bool(program.slots)
     buffers = find_storage(program, target.alignment, slots=slots).buffers
-    if any(len({v.address for v in b.values}) > 1 for b in buffers):  # addresses by a person, who did without in-place
+    if not all(_together(b) for b in buffers):  # addresses by a person, who did without in-place
         buffers = find_storage(program, target.alignment, in_place=False, slots=slots).buffers
     for buffer in buffers:
         if buffer.slot is not None:
@@ -60,5 +60,10 @@ def placed_buffers(program: Program[K], target: Target) -> list[Buffer]:
         else:
             address = buffer.values[0].address
             assert address is not None
-            buffer.offset = address.offset
+            buffer.offset = address.offset - buffer.parts.get(buffer.values[0], 0)
     return buffers
+
+
+def _together(buffer: Buffer) -> bool:
+    starts = {(v.address.region, v.address.offset - buffer.parts.get(v, 0)) for v in buffer.values if v.address is not None}
+    return len(starts) <= 1

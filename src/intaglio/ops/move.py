@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.ir.types import DType, TensorType, broadcast_shapes
+from intaglio.ir.types import DType, TensorType, broadcast_shapes, strides_of
 from intaglio.ops.base import BadOperator, Op, normal_axis, same_dtype
 from intaglio.ops.control import need
 
@@ -44,6 +44,9 @@ class Reshape(Op):
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         assert arrays[0] is not None
         return (np.reshape(arrays[0], self.shape),)
+
+    def overlay(self, types: list[TensorType | None], out: TensorType) -> tuple[int, ...] | None:
+        return (0,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,19 @@ class Slice(Op):
         return (x[tuple(cuts)],)
 
 
+    def overlay(self, types: list[TensorType | None], out: TensorType) -> tuple[int, ...] | None:
+        """What is cut along the outermost axis that has more than one element left is in one piece."""
+        x = types[0]
+        if x is None or not out.elements:
+            return None
+        cut = next((n for n, count in enumerate(self.shape) if count != 1), x.rank - 1)
+        if any(count > 1 and step != 1 for count, step in zip(self.shape, self.steps, strict=True)):
+            return None
+        if self.shape[cut + 1 :] != x.shape[cut + 1 :]:
+            return None
+        return (-sum(start * width for start, width in zip(self.starts, strides_of(x.shape), strict=True)),)
+
+
 @dataclass(frozen=True, slots=True)
 class Concat(Op):
     NAME: ClassVar[str] = "concat"
@@ -121,6 +137,14 @@ class Concat(Op):
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         return (np.concatenate([a for a in arrays if a is not None], axis=self.axis),)
+
+    def overlay(self, types: list[TensorType | None], out: TensorType) -> tuple[int, ...] | None:
+        """Along the outermost axis that has more than one element the operands lie one after the other."""
+        axis = normal_axis(self.axis, out.rank)
+        sizes = [0 if t is None else t.elements for t in types]
+        if not out.elements or math.prod(out.shape[:axis]) != 1:
+            return None
+        return tuple(sum(sizes[:n]) for n in range(len(sizes)))
 
 
 @dataclass(frozen=True, slots=True)
