@@ -42,7 +42,8 @@ from intaglio.run.build import BuildOptions, build_project
 from intaglio.run.expect import expected_vectors, tool_versions
 from intaglio.run.firmware import build_package, check_placed
 from intaglio.run.firmware_tools import find_firmware_toolchain
-from intaglio.run.limits import Needs, check_limits, has_floats, has_room_but_for_vectors, needs_of, peak_layer
+from intaglio.run.fit import arena_rooms
+from intaglio.run.limits import Needs, check_limits, elsewhere, has_floats, has_room_but_for_vectors, needs_of, peak_layer
 from intaglio.run.package import Package
 from intaglio.run.toolchains import find_toolchain
 from intaglio.stages import STAGES, WEIGHT_SCHEMES, Device, Quantization, Request, Watch, stage_index
@@ -79,7 +80,8 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
     if request.stop_after == "memory":
         return _write_ir(graph, request)
 
-    early = Needs(sum(c.data.nbytes for c in program.constants), program.arena_bytes)
+    apart = elsewhere(program.arenas, made.deployment)
+    early = Needs(sum(c.data.nbytes for c in program.constants), program.arena_bytes, elsewhere=apart)
     flexible = bool(request.dims or request.shapes)
     check_limits(
         graph.name, early, made.deployment, floats=has_floats(graph), shapes=flexible, peak=peak_layer(program)
@@ -137,7 +139,7 @@ def plan_model(request: Request, watch: Watch) -> Lowered | Path:
     watch.stage("memory")
     slots = target.bare and request.device.io == "arena"
     reorder(program, target, slots=slots)
-    place(program, target, slots=slots, pinned=pinned)
+    place(program, target, slots=slots, pinned=pinned, rooms=arena_rooms(program, deployment, slots=slots))
     check_memory(program)
     graph.stage = "memory"
     return Lowered(program, source, target, deployment, account, pinned.pinned if pinned is not None else frozenset())
@@ -202,7 +204,7 @@ def _package(
                 build = partial(build_package, folder, manifest, target, deployment.board, toolchain, options)
                 manifest = _with_firmware(build, folder, manifest, deployment, watch)
         flexible = bool(request.dims or request.shapes)
-        needs = needs_of(manifest, manifest.firmware)
+        needs = needs_of(manifest, manifest.firmware, deployment)
         check_limits(graph.name, needs, deployment, floats=has_floats(graph), shapes=flexible, peak=peak_layer(program))
         if manifest.firmware is not None and deployment.board is not None:
             check_placed(folder / manifest.firmware.elf, deployment.board)

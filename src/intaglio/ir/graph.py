@@ -22,7 +22,8 @@ Array = np.ndarray[tuple[int, ...], np.dtype[Any]]  # the element type is a DTyp
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a value lives: `@arena+4096`. Regions: arena, state, input, output, weights, or `=other` for a view."""
+    """Where a value lives: `@arena+4096`. Regions: arena (`arena:sram` is a second one), state, input, output, weights, or `=other`
+    for a view."""
 
     region: str
     offset: int

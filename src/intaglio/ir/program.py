@@ -61,6 +61,7 @@ class Layer(Generic[K]):
     arguments: tuple[Argument, ...]
     macs: int
     scratch_offset: int = -1  # set by the memory stage when there is a ScratchArg
+    scratch_region: str = "arena"
 
     @property
     def scratch_bytes(self) -> int:
@@ -72,6 +73,15 @@ class Constant:
     name: str
     data: Array
     dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """Working memory in one of the device's memories. The first is `arena`, others are `arena:MEMORY`."""
+
+    region: str
+    bytes: int
+    memory: str = ""  # "": where variables are
 
 
 @dataclass(slots=True)
@@ -86,6 +96,15 @@ class Program(Generic[K]):
     given_layers: list[Layer[K]] = field(default_factory=list)  # before the memory stage changed them; empty: it did not
     in_place: dict[str, str] = field(default_factory=dict)  # output value -> input value whose memory it takes over
     slots: dict[tuple[str, int], int] = field(default_factory=dict)  # input or output n -> room for it in the arena
+    slot_regions: dict[tuple[str, int], str] = field(default_factory=dict)  # in which one, where it is not `arena`
+    arenas: tuple[Arena, ...] = ()  # where they are, if not simply with the variables; the first has the state
+
+    def arena_sizes(self) -> dict[str, int]:
+        """Bytes by region."""
+        return {a.region: a.bytes for a in self.arenas} or {"arena": self.arena_bytes}
+
+    def slot_region(self, slot: tuple[str, int]) -> str:
+        return self.slot_regions.get(slot, "arena")
 
     @property
     def optimal(self) -> bool:

@@ -137,6 +137,9 @@ class Line:
     def address(self) -> tuple[str, int]:
         self.expect("@")
         region = self.name()
+        if self.peek(":"):  # one of several arenas: `@arena:sram+64`
+            self.expect(":")
+            region += f":{self.name()}"
         self.expect("+")
         return region, whole(self.token(r"\d+", "an offset"))
 

@@ -3,6 +3,8 @@
 Every layer is walked in order; for each byte range we know which value was written there last. A read of a value whose bytes
 were overwritten since, or that lie outside of the arena, is an error. So is a write into the state, which is read until the end
 of a run and only then becomes the next one; what it becomes must still be there.
+
+Arenas in several memories are far apart in one row of addresses (`_flat`): what lies beyond the end of one is in none.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Value
 from intaglio.ir.program import K, Layer, Program, ValueArg
+
+_APART = 1 << 48  # no arena is as large
 
 
 def check(program: Program[K]) -> None:
@@ -21,18 +25,18 @@ def check(program: Program[K]) -> None:
             renamed[node.output] = renamed.get(node.inputs[0], node.inputs[0])
     state = [(s.input.address.offset, s.input.type.bytes) for s in program.graph.states if s.input.address is not None]
     for n, value in enumerate(program.graph.inputs):
-        if (offset := program.slots.get(("input", n))) is not None:
+        if (offset := _slot(program, ("input", n))) is not None:
             _inside(program, offset, value.type.bytes, f"input `{value.name}`")
             _clear_of_state(state, offset, value.type.bytes, f"input `{value.name}`")
             _overwrite(owner, offset, value.type.bytes)
             owner[value] = (offset, value.type.bytes)
     fed = {value for n, value in enumerate(program.graph.inputs) if ("input", n) in program.slots}
     for index, layer in enumerate(program.layers):
-        scratch = layer.scratch_bytes
+        scratch, scratch_at = layer.scratch_bytes, _flat(program, layer.scratch_region, layer.scratch_offset)
         if scratch:
-            _inside(program, layer.scratch_offset, scratch, f"scratch of layer {layer.name}")
-            _clear_of_state(state, layer.scratch_offset, scratch, f"scratch of layer {layer.name}")
-            _overwrite(owner, layer.scratch_offset, scratch)
+            _inside(program, scratch_at, scratch, f"scratch of layer {layer.name}")
+            _clear_of_state(state, scratch_at, scratch, f"scratch of layer {layer.name}")
+            _overwrite(owner, scratch_at, scratch)
         for value in layer.node.operands():
             root = renamed.get(value, value)
             if not root.is_const and (root in fed or _has_room(program, root)) and root.type.bytes and root not in owner:
@@ -49,7 +53,7 @@ def check(program: Program[K]) -> None:
             same = all(owner[r] == place for r in shared)
             if shared and not (layer.kernel.in_place and same and _allowed(layer, shared, renamed)):
                 raise OurFault("bad-plan", f"layer {index} `{layer.name}` writes over what it reads: `{shared[0].name}`")
-            if scratch and _meet((layer.scratch_offset, scratch), place):
+            if scratch and _meet((scratch_at, scratch), place):
                 raise OurFault("bad-plan", f"layer {index} `{layer.name}`: scratch and output overlap")
             _overwrite(owner, *place)
             owner[out] = place
@@ -65,10 +69,8 @@ def _check_outputs(program: Program[K], owner: dict[Value, tuple[int, int]], ren
     for value, root in zip(program.graph.outputs, roots, strict=True):
         if not root.is_const and (root in fed or _has_room(program, root)) and root.type.bytes and root not in owner:
             raise OurFault("bad-plan", f"the output `{value.name}` is overwritten before the run ends")
-    places = [
-        (program.slots[("output", n)], v.type.bytes) if ("output", n) in program.slots else None
-        for n, v in enumerate(program.graph.outputs)
-    ]
+    slots = [_slot(program, ("output", n)) for n in range(len(program.graph.outputs))]
+    places = [None if at is None else (at, v.type.bytes) for at, v in zip(slots, program.graph.outputs, strict=True)]
     for n, place in enumerate(places):
         if place is None:
             continue
@@ -92,8 +94,22 @@ def _room(program: Program[K], value: Value) -> int | None:
     if value.address is None:
         return None
     if value.address.region == "output":
-        return program.slots.get(("output", value.address.offset))
-    return value.address.offset if value.address.region == "arena" else None
+        return _slot(program, ("output", value.address.offset))
+    in_arena = value.address.region.partition(":")[0] == "arena"
+    return _flat(program, value.address.region, value.address.offset) if in_arena else None
+
+
+def _slot(program: Program[K], slot: tuple[str, int]) -> int | None:
+    offset = program.slots.get(slot)
+    return None if offset is None else _flat(program, program.slot_region(slot), offset)
+
+
+def _flat(program: Program[K], region: str, offset: int) -> int:
+    """A place in any arena as one number."""
+    sizes = program.arena_sizes()
+    if region not in sizes:
+        raise OurFault("bad-plan", f"there is no region `{region}`")
+    return list(sizes).index(region) * _APART + offset
 
 
 def _has_room(program: Program[K], value: Value) -> bool:
@@ -115,5 +131,7 @@ def _clear_of_state(state: list[tuple[int, int]], offset: int, size: int, what: 
 
 
 def _inside(program: Program[K], offset: int, size: int, what: str) -> None:
-    if offset < 0 or offset + size > program.arena_bytes:
-        raise OurFault("bad-plan", f"{what} lies outside of the arena: {offset}+{size} of {program.arena_bytes}")
+    arenas = list(program.arena_sizes().items())
+    region, room = arenas[offset // _APART] if 0 <= offset < _APART * len(arenas) else ("arena", 0)
+    if offset < 0 or offset % _APART + size > room:
+        raise OurFault("bad-plan", f"{what} lies outside of the {region}: {offset % _APART}+{size} of {room}")

@@ -8,28 +8,32 @@ without an address, or a file that was written before the memory stage, means th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from intaglio.errors import ModelError, OurFault, quoted
 from intaglio.ir.graph import Address, Value
 from intaglio.ir.program import K, Program
 from intaglio.memory.checker import check
-from intaglio.memory.lifetimes import Storage, align, find_storage
+from intaglio.memory.lifetimes import Buffer, Storage, align, find_storage
 from intaglio.memory.planner import lower_bound
+from intaglio.memory.regions import Room, given_arenas, put, region_of
 from intaglio.targets import Target
 
 HINT = "delete the addresses (`@arena+...`) to have them planned anew"
 
 
-def keep_given(program: Program[K], target: Target, *, slots: bool = False) -> bool:
+def keep_given(program: Program[K], target: Target, *, slots: bool = False, rooms: Sequence[Room] = ()) -> bool:
     """False when there is no complete set of addresses. Raises ModelError when there is one that cannot work."""
     graph = program.graph
     values = [*graph.inputs, *(out for node in graph.nodes for out in node.outputs)]
     if graph.stage != "memory" or not all(v.address is not None for v in values):
         return False
     storage = find_storage(program, target.alignment, in_place=False, slots=slots)
-    _in_their_regions(program, storage, target.alignment)
-    _place_scratch(program, storage, target.alignment)
+    _in_their_regions(program, storage, target.alignment, [region_of(room.memory) for room in rooms])
+    _place_scratch(program, storage, target.alignment, rooms)
     tops = [b.offset + b.bytes for b in storage.buffers]
-    program.arena_bytes = align(max([storage.state_bytes, *tops]), target.alignment)
+    program.arenas = given_arenas(storage, rooms, target.alignment)
+    program.arena_bytes = sum(a.bytes for a in program.arenas) or align(max([storage.state_bytes, *tops]), target.alignment)
     program.lower_bound_bytes = storage.state_bytes + lower_bound(
         find_storage(program, target.alignment, slots=slots).buffers, target.alignment
     )
@@ -41,7 +45,7 @@ def keep_given(program: Program[K], target: Target, *, slots: bool = False) -> b
     return True
 
 
-def _in_their_regions(program: Program[K], storage: Storage, alignment: int) -> None:
+def _in_their_regions(program: Program[K], storage: Storage, alignment: int, others: list[str]) -> None:
     graph = program.graph
     most = storage.state_bytes + sum(align(b.bytes, alignment) for b in storage.buffers)
     for value, (region, at) in storage.outside.items():
@@ -54,8 +58,12 @@ def _in_their_regions(program: Program[K], storage: Storage, alignment: int) -> 
         for value in buffer.values:
             at, place = buffer.parts.get(value, 0), value.address
             assert place is not None
-            if place.region != "arena":
-                raise _fault(program, value, "it lives in the arena")
+            if place.region not in ("arena", *others):
+                known = f", or in {', '.join(f'`{region}`' for region in others)}" if others else ""
+                raise _fault(program, value, f"it lives in the arena{known}")
+            if first.address is None or place.region != first.address.region:
+                raise _fault(program, value, f"it is a view of {quoted(first.name)}, which is elsewhere")
+            buffer.region = place.region
             if (place.offset - at) % alignment:
                 raise _fault(program, value, f"offsets are multiples of {alignment}")
             if place.offset - at + buffer.bytes > most:
@@ -69,21 +77,28 @@ def _in_their_regions(program: Program[K], storage: Storage, alignment: int) -> 
                 out.address = Address("arena", storage.state_bytes)
 
 
-def _place_scratch(program: Program[K], storage: Storage, alignment: int) -> None:
+def _place_scratch(program: Program[K], storage: Storage, alignment: int, rooms: Sequence[Room]) -> None:
+    """In the first arena; in another one that has room, where that one has not."""
+    home = given_arenas(storage, rooms, alignment)
+    limits = {"arena": next((r.bytes for r in rooms if home and r.memory == home[0].memory), 0)}
+    limits |= {region_of(r.memory): r.bytes for r in rooms if home and r.memory != home[0].memory}
     for buffer in storage.buffers:
         if buffer.values:
             continue
-        at = storage.state_bytes
-        alive = [b for b in storage.buffers if b.offset >= 0 and b.meets(buffer)]
-        for low, high in sorted((b.offset, b.offset + b.bytes) for b in alive):
-            if low - at >= buffer.bytes:
-                break
-            at = max(at, align(high, alignment))
-        buffer.offset = at
-        if buffer.slot is not None:
-            program.slots[buffer.slot] = at
-        else:
-            program.layers[buffer.scratch_of].scratch_offset = at
+        places = [(region, _gap(storage, buffer, region, alignment)) for region in limits]
+        fitting = [place for place in places if place[1] + buffer.bytes <= limits[place[0]]]
+        buffer.region, buffer.offset = (fitting or places)[0]
+        put(program, buffer, buffer.offset)
+
+
+def _gap(storage: Storage, buffer: Buffer, region: str, alignment: int) -> int:
+    at = storage.state_bytes if region == "arena" else 0
+    alive = [b for b in storage.buffers if b.offset >= 0 and b.region == region and b.meets(buffer)]
+    for low, high in sorted((b.offset, b.offset + b.bytes) for b in alive):
+        if low - at >= buffer.bytes:
+            break
+        at = max(at, align(high, alignment))
+    return at
 
 
 def _shared(program: Program[K]) -> dict[str, str]:

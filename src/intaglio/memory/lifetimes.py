@@ -26,6 +26,7 @@ class Buffer:
     slot: tuple[str, int] | None = None  # which input or output has room here, if the caller wants it in the arena
     offset: int = -1
     pinned: bool = False  # the user said where it is
+    region: str = "arena"  # which arena, where there are several
     parts: dict[Value, int] = field(default_factory=dict)  # values that do not start where the buffer does
 
     def meets(self, other: Buffer) -> bool:

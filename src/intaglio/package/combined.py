@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
+from intaglio.package.arenas import arena_views
 from intaglio.package.c_text import is_identifier
 from intaglio.package.deployment import WEIGHTS_HEADER_BYTES
 from intaglio.package.manifest import Manifest, read_manifest
@@ -69,6 +70,9 @@ def read_packages(folders: list[Path]) -> list[Manifest]:
         if manifest.options.get("arena") != "caller":
             hint = f"compile it again: {again}"
             raise UserError("cannot-combine", f"{shown} has an arena of its own, which others cannot share", hint=hint)
+        if len(manifest.memory.arenas) > 1:
+            hint = f"compile it again with one RAM for the arena: `--memory` or `--ram`: {again}"
+            raise UserError("cannot-combine", f"{shown} has arenas in several memories, which others cannot share", hint=hint)
         if (manifest.target, _board(manifest)) != (first.target, _board(first)):
             what = f"{shown} is for {_place(manifest)}, {quoted(str(folders[0]), 200)} for {_place(first)}"
             raise UserError("cannot-combine", what, hint="compile both for one board")
@@ -139,7 +143,7 @@ def _view(manifest: Manifest) -> ModelView:
     memory, firmware = manifest.memory, manifest.firmware
     assert firmware is not None
     inputs, outputs = (
-        tensor_views([t.field for t in infos], [t.type for t in infos], [t.name for t in infos], [t.arena_offset for t in infos])
+        tensor_views([t.field for t in infos], [t.type for t in infos], [t.name for t in infos], [t.arena_address for t in infos], {})
         for infos in (manifest.inputs, manifest.outputs)
     )
     return ModelView(
@@ -153,12 +157,16 @@ def _view(manifest: Manifest) -> ModelView:
         state_bytes=memory.state_bytes,
         weights_section=manifest.options.get("weights_section", ""),
         weights_address=firmware.weights_address,
+        arenas=arena_views((), memory.arena_bytes, ""),
     )
 
 
-def _board(manifest: Manifest) -> str:
-    return manifest.firmware.board if manifest.firmware is not None else ""
+def _board(manifest: Manifest) -> str | Board:
+    if manifest.firmware is None:
+        return ""
+    return manifest.firmware.own_board or manifest.firmware.board
 
 
 def _place(manifest: Manifest) -> str:
-    return f"the board `{_board(manifest)}`" if _board(manifest) else f"`{manifest.target}` without a board"
+    board = manifest.firmware.board if manifest.firmware is not None else ""
+    return f"the board `{board}`" if board else f"`{manifest.target}` without a board"

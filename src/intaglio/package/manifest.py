@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from intaglio.errors import UserError, quoted
+from intaglio.ir.graph import Address
 from intaglio.ir.names import is_clean
+from intaglio.ir.program import Arena
 from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.package.folder import MANIFEST
 from intaglio.targets.board import Board, find_board, generic_board
@@ -39,6 +41,11 @@ class TensorInfo:
     quant: QuantInfo | None
     bytes: int
     arena_offset: int | None = None  # where the arena has room for it
+    arena_region: str = "arena"
+
+    @property
+    def arena_address(self) -> Address | None:
+        return None if self.arena_offset is None else Address(self.arena_region, self.arena_offset)
 
     @property
     def type(self) -> TensorType:
@@ -90,6 +97,11 @@ class MemoryInfo:
     state_bytes: int
     weight_bytes: int
     optimal: bool = False  # proven: no plan of the same buffers has a smaller arena
+    arenas: tuple[Arena, ...] = ()  # by memory, where they are not simply with the variables
+
+    def arena_sizes(self) -> dict[str, int]:
+        """Bytes by region."""
+        return {a.region: a.bytes for a in self.arenas} or {"arena": self.arena_bytes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +206,15 @@ def _checked(manifest: Manifest) -> Manifest:
     sizes = (m.arena_bytes, m.lower_bound_bytes, m.state_bytes, m.weight_bytes, m.alignment)
     assert all(type(n) is int and n >= 0 for n in sizes)
     assert m.alignment in (1, 2, 4, 8, 16, 32, 64, 128, 256)
-    assert m.state_bytes <= m.arena_bytes
+    rooms = m.arena_sizes()
+    assert m.state_bytes <= rooms["arena"]
+    assert all(type(n) is int and n >= 0 for n in rooms.values())
+    assert len(rooms) == max(1, len(m.arenas)) and all(is_clean(a.memory) for a in m.arenas)
     assert is_clean(manifest.name)
     for info in (*manifest.inputs, *manifest.outputs):
         assert all(n >= 0 for n in info.shape)
         assert info.bytes == info.type.bytes
-        assert info.arena_offset is None or 0 <= info.arena_offset <= m.arena_bytes - info.bytes
+        assert info.arena_offset is None or 0 <= info.arena_offset <= rooms[info.arena_region] - info.bytes
     for path in (manifest.model.source, manifest.firmware and manifest.firmware.weights_file):
         assert path is None or (isinstance(path, str) and not path.startswith("/") and ".." not in path.split("/"))
     return manifest
@@ -228,7 +243,7 @@ def _manifest(table: dict[str, object]) -> Manifest:
         inputs=tuple(_tensor(row) for row in inputs),
         outputs=tuple(_tensor(row) for row in outputs),
         states=tuple(StateInfo(**{**row, "shape": tuple(row["shape"])}) for row in states),
-        memory=MemoryInfo(**memory),
+        memory=MemoryInfo(**{**memory, "arenas": tuple(Arena(**row) for row in memory.get("arenas", ()))}),
         layers=tuple(_layer(row) for row in layers),
         options=options,
         tools=tools,
@@ -273,7 +288,8 @@ def _tensor(row: dict[str, object]) -> TensorInfo:
     assert isinstance(size, int)
     assert slot is None or isinstance(slot, int)
     name, field_name, dtype, layout = (str(row[key]) for key in ("name", "field", "dtype", "layout"))
-    return TensorInfo(name, field_name, DType(dtype).value, tuple(int(n) for n in shape), layout, told, size, slot)
+    region = str(row.get("arena_region", "arena"))
+    return TensorInfo(name, field_name, DType(dtype).value, tuple(int(n) for n in shape), layout, told, size, slot, region)
 
 
 def _layer(row: dict[str, object]) -> LayerInfo:

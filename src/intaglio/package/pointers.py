@@ -8,6 +8,7 @@ from intaglio.errors import OurFault
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.types import DType
 from intaglio.kernels.program import Layer, Program
+from intaglio.package.arenas import arena_views
 from intaglio.package.c_text import C_TYPES, identifier
 
 
@@ -29,6 +30,8 @@ class Pointers:
         self._constants = {constant.name for constant in program.constants}
         self._inputs = graph.inputs
         self._outputs = output_fields(graph)
+        self._bases = {view.region: view.base for view in arena_views(program.arenas, program.arena_bytes, "")}
+        self._bases["state"] = self._bases["arena"]
 
     def of(self, value: Value, dtype: DType, *, const: bool, plus: str = "") -> str:
         """`plus`: C text of what is added, in bytes, such as ` + n3 * 768`."""
@@ -36,7 +39,8 @@ class Pointers:
 
     def bytes_of(self, value: Value, plus: str = "") -> str:
         """A value of the arena as bytes."""
-        return f"arena + AT_{identifier(value.name)}{plus}"
+        base = self._bases.get(value.address.region, "") if value.address is not None else ""
+        return f"{base} + AT_{identifier(value.name)}{plus}"
 
     def _typed(self, value: Value, offset: int, dtype: DType, const: bool, plus: str) -> str:
         to = f"const {C_TYPES[dtype]} *" if const else f"{C_TYPES[dtype]} *"
@@ -47,7 +51,7 @@ class Pointers:
             raise OurFault("no-address", f"value `{value.name}` has no place in memory")
         if address.region.startswith("="):
             return self._typed(self._values[address.region[1:]], offset + address.offset, dtype, const, plus)
-        if address.region in ("arena", "state"):
+        if address.region in self._bases:
             place = self.bytes_of(value, plus)
             return f"({to})({place})" if offset == 0 else f"({to})({place} + {offset})"
         match address.region:
@@ -73,7 +77,7 @@ class Pointers:
     def scratch(self, layer: Layer, dtype: DType, at: int) -> str:
         if layer.scratch_offset < 0:
             raise OurFault("no-address", f"layer `{layer.name}` has no place for its working memory")
-        place = f"arena + SCRATCH_{identifier(layer.name)}" + (f" + {at}" if at else "")
+        place = f"{self._bases[layer.scratch_region]} + SCRATCH_{identifier(layer.name)}" + (f" + {at}" if at else "")
         return f"({C_TYPES[dtype]} *)({place})"
 
 

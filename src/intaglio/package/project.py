@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
-from intaglio.ir.graph import Graph, Value
+from intaglio.ir.graph import Address, Graph, Value
 from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ir.views import storage_roots
 from intaglio.kernels.program import Program, ScratchArg
+from intaglio.package.arenas import ArenaView, arena_views, parameter
 from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, unique_macros
 from intaglio.package.calls import Block, Copy, Fill, blocks_of, output_copies, output_fields, state_copies, state_fills
 from intaglio.package.deployment import Deployment
@@ -37,6 +39,7 @@ class TensorView:
     about: str  # comment-safe: type, name in the model
     tolerance: float
     slot: int | None = None  # where the arena has room for it
+    arena: str = ""  # in which one, where there are several: the field of the struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,12 @@ class ModelView:
     state_bytes: int
     weights_section: str
     weights_address: int | None
+    arenas: tuple[ArenaView, ...]
+
+    @property
+    def several(self) -> bool:
+        """Arenas, so that there is a struct of them."""
+        return len(self.arenas) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +101,7 @@ class Project:
     outputs: tuple[TensorView, ...]
     static_arena: bool
     arena_bytes: int
+    arenas: tuple[ArenaView, ...]
     alignment: int
     state_bytes: int  # at the start of the arena
     weight_bytes: int
@@ -118,7 +128,9 @@ class Project:
     def variables(self) -> dict[str, object]:
         """What a template can name."""
         own = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {**own, "fallible": self.fallible, "models": self.models}
+        several = len(self.arenas) > 1
+        arena = {"several": several, "arena_parameter": parameter(self.arenas, self.name), "arena_word": "arenas" if several else "arena"}
+        return {**own, **arena, "fallible": self.fallible, "models": self.models}
 
 
 def api_inputs(graph: Graph) -> list[Value]:
@@ -137,6 +149,9 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
     name = identifier(graph.name)
     inputs = api_inputs(graph)
     origins = graph.output_names or [v.origin for v in graph.outputs]
+    main = deployment.main("ram")
+    arenas = arena_views(program.arenas, program.arena_bytes, main.name if main is not None else "")
+    fields = {a.region: a.field for a in arenas} if len(arenas) > 1 else {}
     return Project(
         name=name,
         NAME=name.upper(),
@@ -152,10 +167,11 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
         board=deployment.board,
         flash_room=deployment.code_room(weights.size_bytes),
         ram_room=deployment.ram_bytes,
-        inputs=tensor_views([v.name for v in inputs], [v.type for v in inputs], [v.origin for v in inputs], input_slots(program)),
-        outputs=tensor_views(output_fields(graph), [v.type for v in graph.outputs], origins, output_slots(program)),
+        inputs=tensor_views([v.name for v in inputs], [v.type for v in inputs], [v.origin for v in inputs], input_slots(program), fields),
+        outputs=tensor_views(output_fields(graph), [v.type for v in graph.outputs], origins, output_slots(program), fields),
         static_arena=deployment.static_arena,
         arena_bytes=program.arena_bytes,
+        arenas=arenas,
         alignment=target.alignment,
         state_bytes=state_bytes(graph),
         weight_bytes=weights.size_bytes,
@@ -175,22 +191,30 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
     )
 
 
-def input_slots(program: Program) -> list[int | None]:
+def input_slots(program: Program) -> list[Address | None]:
     """Where the arena has room for the inputs that a caller gives."""
     given = set(api_inputs(program.graph))
-    return [program.slots.get(("input", n)) for n, value in enumerate(program.graph.inputs) if value in given]
+    return [_slot(program, ("input", n)) for n, value in enumerate(program.graph.inputs) if value in given]
 
 
-def output_slots(program: Program) -> list[int | None]:
-    return [program.slots.get(("output", n)) for n in range(len(program.graph.outputs))]
+def output_slots(program: Program) -> list[Address | None]:
+    return [_slot(program, ("output", n)) for n in range(len(program.graph.outputs))]
+
+
+def _slot(program: Program, slot: tuple[str, int]) -> Address | None:
+    return Address(program.slot_region(slot), program.slots[slot]) if slot in program.slots else None
 
 
 def tensor_views(
-    fields: list[str], types: list[TensorType], origins: list[str], slots: list[int | None]
+    fields: list[str], types: list[TensorType], origins: list[str], slots: list[Address | None], arenas: Mapping[str, str]
 ) -> tuple[TensorView, ...]:
+    """`arenas`: by region, the field of the struct of arenas, where there are several."""
     macros = unique_macros(fields)
     views = [_view(f, m, t, o) for f, m, t, o in zip(fields, macros, types, origins, strict=True)]
-    return tuple(replace(view, slot=slot) for view, slot in zip(views, slots, strict=True))
+    return tuple(
+        view if at is None else replace(view, slot=at.offset, arena=arenas.get(at.region, ""))
+        for view, at in zip(views, slots, strict=True)
+    )
 
 
 def _view(field: str, macro: str, type: TensorType, origin: str) -> TensorView:
@@ -242,20 +266,22 @@ def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
 
 
 def _places(program: Program) -> list[Place]:
-    """Every value in the arena by name and offset, with the layers between which it lives."""
+    """Every value in the arena by name and offset, with the layers between which it lives, and the memory it is in."""
     alive = lifetimes(program)
+    where = {a.region: f", in {a.memory}" for a in program.arenas} or {"arena": ""}
     places = []
     for value in program.graph.values():
         address = value.address
-        if address is None or address.region not in ("arena", "state"):
+        if address is None or address.region not in (*where, "state"):
             continue
         about = f"{value.type}, {'state' if address.region == 'state' else 'a view'}"
-        if value.name in alive and address.region == "arena":
+        if value.name in alive and address.region in where:
             first, last = alive[value.name]
             about = f"{value.type}, layers {first} to {last}"
+        about += where["arena" if address.region == "state" else address.region]
         places.append(Place(f"AT_{identifier(value.name)}", address.offset, comment(about)))
     for index, layer in enumerate(program.layers):
         if any(isinstance(a, ScratchArg) for a in layer.arguments):
-            about = f"{layer.scratch_bytes} bytes of working memory, layer {index}"
+            about = f"{layer.scratch_bytes} bytes of working memory, layer {index}{where[layer.scratch_region]}"
             places.append(Place(f"SCRATCH_{identifier(layer.name)}", layer.scratch_offset, about))
     return places

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from intaglio.errors import printable
-from intaglio.ir.graph import Value
+from intaglio.ir.graph import Address, Value
 from intaglio.kernels.program import Constant, ConstantArg, Program
 from intaglio.package.calls import output_fields, raw_constant_name
 from intaglio.package.deployment import HOSTED, Deployment
@@ -58,7 +58,7 @@ def write_project(
         intaglio=origin.version,
         model=ModelInfo(printable(origin.model_file, 200), origin.model_sha256, origin.source),
         inputs=tuple(
-            replace(tensor_info(v.origin or v.name, v.name, v.type), arena_offset=slot)
+            slotted(tensor_info(v.origin or v.name, v.name, v.type), slot)
             for v, slot in zip(api_inputs(graph), input_slots(program), strict=True)
         ),
         outputs=_outputs(program),
@@ -73,6 +73,7 @@ def write_project(
             state_bytes=state_bytes(graph),
             weight_bytes=weights.size_bytes,
             optimal=program.optimal,
+            arenas=program.arenas,
         ),
         layers=_layers(program),
         options=origin.options,
@@ -89,13 +90,17 @@ def _keep_constant_outputs(program: Program) -> None:
                 program.constants.append(Constant(name, np.ascontiguousarray(value.data), value.dtype))
 
 
+def slotted(info: TensorInfo, slot: Address | None) -> TensorInfo:
+    return info if slot is None else replace(info, arena_offset=slot.offset, arena_region=slot.region)
+
+
 def _outputs(program: Program) -> tuple[TensorInfo, ...]:
     graph = program.graph
     fields = output_fields(graph)
     names = graph.output_names or [v.origin or v.name for v in graph.outputs]
     slots = output_slots(program)
     return tuple(
-        replace(tensor_info(n, f, v.type), arena_offset=slot)
+        slotted(tensor_info(n, f, v.type), slot)
         for n, f, v, slot in zip(names, fields, graph.outputs, slots, strict=True)
     )
 
@@ -120,7 +125,7 @@ def _layers(program: Program) -> tuple[LayerInfo, ...]:
                 place = value.address
                 places.append(PlaceInfo(value.name, place.region, place.offset, value.type.bytes, first, last))
         if layer.scratch_bytes:
-            places.append(PlaceInfo("scratch", "arena", layer.scratch_offset, layer.scratch_bytes, index, index))
+            places.append(PlaceInfo("scratch", layer.scratch_region, layer.scratch_offset, layer.scratch_bytes, index, index))
         layers.append(
             LayerInfo(
                 index=index,

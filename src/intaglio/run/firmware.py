@@ -27,6 +27,7 @@ _UNDEFINED = re.compile(r"undefined (symbol|reference)")
 _OVERFLOW = re.compile(r"will not fit in region|overflowed by")
 _STACK = re.compile(r"__stack_bytes = \d+\)")
 _LENGTH = re.compile(r"LENGTH = \d+")
+ALLOCATED, WRITABLE = 2, 1  # SHF_ALLOC, SHF_WRITE
 ROOM_BYTES = 256 << 20  # between flash and RAM of every board there is more
 
 
@@ -132,9 +133,12 @@ def sizes_of(elf: Path) -> Sizes:
     from elftools.elf.elffile import ELFFile
 
     with open(elf, "rb") as file:
-        sections = {s.name: s["sh_size"] for s in ELFFile(file).iter_sections() if s["sh_flags"] & 2}
-    own = [sections.pop(name, 0) for name in (".weights", ".selftest", ".data", ".bss")]
-    return Sizes(sum(sections.values()), *own)
+        allocated = [s for s in ELFFile(file).iter_sections() if s["sh_flags"] & ALLOCATED]
+        sections = {s.name: s["sh_size"] for s in allocated}
+        arenas = [s.name for s in allocated if s.name.startswith(".intaglio_") and s["sh_flags"] & WRITABLE]
+    weights, selftest, data, bss = (sections.pop(name, 0) for name in (".weights", ".selftest", ".data", ".bss"))
+    bss += sum(sections.pop(name) for name in arenas)
+    return Sizes(sum(sections.values()), weights, selftest, data, bss)
 
 
 class _Build:

@@ -16,13 +16,15 @@ from intaglio.kernels.program import Program
 from intaglio.memory.ladder import Peak, Rung, ladder, peak_of
 from intaglio.memory.lifetimes import Buffer, find_storage
 from intaglio.memory.place import placed_buffers
+from intaglio.memory.regions import Room, rooms_of
 from intaglio.package.deployment import Deployment
 from intaglio.package.weights import plan_weights
-from intaglio.run.limits import Needs
+from intaglio.run.limits import Needs, elsewhere
 from intaglio.targets.board import Board
 from intaglio.targets.target import Target
 
 STACK_BYTES = 512
+VARIABLES_BYTES = 256
 CODE_PER_FLOAT_CHARACTER, CODE_PER_INTEGER_CHARACTER = 0.35, 0.8
 
 
@@ -59,6 +61,16 @@ class Fit:
         return self.ram_bytes - self.needs.arena + arena_bytes
 
 
+def arena_rooms(program: Program, deployment: Deployment, *, slots: bool) -> tuple[Room, ...]:
+    """The memories for arenas, where there are several. That of the variables keeps room for these, for the stack, and for inputs
+    and outputs that the application owns (without `slots`)."""
+    reserved = 0
+    if deployment.board is not None:
+        values = [] if slots else [*program.graph.inputs, *program.graph.outputs]
+        reserved = STACK_BYTES + VARIABLES_BYTES + sum(v.type.bytes for v in values)
+    return rooms_of(deployment.arena_memories, deployment.main("ram"), reserved)
+
+
 def needs_of_program(program: Program, deployment: Deployment) -> Needs:
     """Before it is built: code and stack are estimates."""
     graph = program.graph
@@ -68,6 +80,7 @@ def needs_of_program(program: Program, deployment: Deployment) -> Needs:
     return Needs(
         weights=plan_weights(program.constants, deployment).size_bytes,
         arena=program.arena_bytes,
+        elsewhere=elsewhere(program.arenas, deployment),
         io=sum(v.type.bytes for v in callers),
         code=_code_bytes(program),
         stack=STACK_BYTES,
@@ -93,7 +106,7 @@ def fit_of(program: Program, target: Target, deployment: Deployment) -> Fit:
 
 
 def fits(needs: Needs, ram: int | None, flash: int | None) -> bool:
-    enough_ram = ram is None or sum(needs.ram.values()) <= ram
+    enough_ram = ram is None or sum(needs.main_ram.values()) <= ram
     return enough_ram and (flash is None or sum(needs.flash.values()) <= flash)
 
 

@@ -52,7 +52,10 @@ class Library:
         self._error = getattr(self._library, f"{name}_error")
         self._error.restype = ctypes.c_char_p
         self._error.argtypes = [ctypes.c_int]
-        self._block, self._arena = _aligned(manifest.memory.arena_bytes, manifest.memory.alignment)
+        sizes = manifest.memory.arena_sizes()
+        self._blocks = [_aligned(size, manifest.memory.alignment) for size in sizes.values()]
+        self._starts = _pointers([arena for _, arena in self._blocks])  # a struct of them, where there are several
+        self._arena = ctypes.addressof(self._starts) if len(sizes) > 1 else self._starts[0]
         self._sink: object = None  # a callback that C holds must stay alive here
         self.reset()
 
@@ -61,7 +64,7 @@ class Library:
         if self.manifest.states:
             start = getattr(self._library, f"{self.manifest.name}_reset_in")
             start.restype, start.argtypes = None, [ctypes.c_void_p]
-            start(self._arena.ctypes.data)
+            start(self._arena)
 
     def run(self, inputs: list[Array]) -> list[Array]:
         """Arrays in the order, and exactly of the types, of the manifest."""
@@ -72,7 +75,7 @@ class Library:
     def run_into(self, inputs: list[Array], outputs: list[Array]) -> None:
         given = _pointers(inputs)
         taken = _pointers(outputs)
-        code = self._run(self._arena.ctypes.data, ctypes.addressof(given), ctypes.addressof(taken))
+        code = self._run(self._arena, ctypes.addressof(given), ctypes.addressof(taken))
         if code != 0:
             said = (self._error(code) or b"").decode("ascii", "replace")
             slug = ERROR_SLUGS.get(code, "run-failed")

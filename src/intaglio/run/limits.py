@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from intaglio.errors import AnswerIsNo
 from intaglio.ir.graph import Graph
 from intaglio.kernels.program import Program
-from intaglio.package.deployment import WEIGHTS_HEADER_BYTES, Deployment
+from intaglio.ir.program import Arena
+from intaglio.package.deployment import HOSTED, WEIGHTS_HEADER_BYTES, Deployment
 from intaglio.package.manifest import FirmwareInfo, Manifest
 from intaglio.package.project import lifetimes
 from intaglio.targets.board import Board, all_boards
@@ -32,6 +33,12 @@ class Needs:
     data: int = 0
     static: int = 0
     stack: int | None = None
+    elsewhere: tuple[tuple[str, int], ...] = ()  # of the arena, in memories other than that of the variables
+
+    @property
+    def main_ram(self) -> dict[str, int]:
+        """In the memory of the variables."""
+        return {**self.ram, "arena": self.arena - sum(n for _, n in self.elsewhere)}
 
     @property
     def ram(self) -> dict[str, int]:
@@ -42,12 +49,18 @@ class Needs:
         return {"weights": self.weights, "code": self.code or 0, "first values of variables": self.data}
 
 
-def needs_of(manifest: Manifest, info: FirmwareInfo | None) -> Needs:
+def elsewhere(arenas: tuple[Arena, ...], deployment: Deployment) -> tuple[tuple[str, int], ...]:
+    main = deployment.main("ram")
+    return tuple((a.memory, a.bytes) for a in arenas if main is not None and a.memory not in ("", main.name))
+
+
+def needs_of(manifest: Manifest, info: FirmwareInfo | None, deployment: Deployment = HOSTED) -> Needs:
     memory = manifest.memory
+    apart = elsewhere(memory.arenas, deployment)
     if info is None:
-        return Needs(memory.weight_bytes, memory.arena_bytes)
+        return Needs(memory.weight_bytes, memory.arena_bytes, elsewhere=apart)
     static = info.ram_bytes - memory.arena_bytes - info.io_bytes - (info.stack_bytes or 0)
-    return Needs(info.weight_bytes, memory.arena_bytes, info.io_bytes, info.code_bytes, info.data_bytes, static, info.stack_bytes)
+    return Needs(info.weight_bytes, memory.arena_bytes, info.io_bytes, info.code_bytes, info.data_bytes, static, info.stack_bytes, apart)
 
 
 def has_floats(graph: Graph) -> bool:
@@ -95,7 +108,7 @@ def check_limits(
         else:
             _check_weights_place(name, weights, sum(flash.values()), deployment)
     whats, wheres, hints = [], [], []
-    for kind, parts, limit in (("RAM", needs.ram, deployment.ram_bytes), ("flash", flash, deployment.flash_bytes)):
+    for kind, parts, limit in (("RAM", needs.main_ram, deployment.ram_bytes), ("flash", flash, deployment.flash_bytes)):
         total = sum(parts.values())
         if limit is None or total <= limit:
             continue

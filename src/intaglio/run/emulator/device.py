@@ -64,10 +64,19 @@ class Device:
         self._bounded = elf is None  # the bound is that of the package's own firmware
         work = sum(layer.macs + sum(o.bytes for o in layer.outputs) for layer in manifest.layers)
         self._limit_bytes = LEAST_LIMIT + LIMIT_PER_WORK * work
-        self._arena = 0
+        self._arenas: dict[str, int] = {}
         if any(info.arena_offset is not None for info in (*manifest.inputs, *manifest.outputs)):
-            self._arena = self.core.call(f"{manifest.name}_app_arena", LEAST_LIMIT) & 0xFFFFFFFF
+            self._arenas = self._find_arenas()
         self.reset()
+
+    def _find_arenas(self) -> dict[str, int]:
+        """Where they start, by region: the application tells, of one itself or of several by a struct."""
+        regions = list(self.manifest.memory.arena_sizes())
+        at = self.core.call(f"{self.manifest.name}_app_arena", LEAST_LIMIT) & 0xFFFFFFFF
+        if len(regions) == 1:
+            return {regions[0]: at}
+        starts = np.frombuffer(self.core.read(at, 4 * len(regions)), "<u4")
+        return {region: int(start) for region, start in zip(regions, starts, strict=True)}
 
     def reset(self) -> None:
         """Start a new sequence."""
@@ -102,7 +111,7 @@ class Device:
         name = self.manifest.name
         if info.arena_offset is None:
             return self.core.image.address(f"{name}_{kind}_{info.field}")
-        return self._arena + info.arena_offset
+        return self._arenas[info.arena_region] + info.arena_offset
 
     def _check_stack(self) -> None:
         bound = None if self.manifest.firmware is None else self.manifest.firmware.stack_bytes
