@@ -84,8 +84,9 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
     early = Needs(sum(c.data.nbytes for c in program.constants), program.arena_bytes, elsewhere=apart)
     flexible = bool(request.dims or request.shapes)
     check_limits(
-        graph.name, early, made.deployment, floats=has_floats(graph), shapes=flexible, peak=peak_layer(program)
-    )
+        graph.name, early, made.deployment, floats=has_floats(graph), shapes=flexible, peak=peak_layer(program),
+        bound=program.lower_bound_bytes,
+    )  # fmt: skip
     if target.fpu != "double" and any(v.dtype is DType.F64 for v in graph.values()):
         watch.note(f"`{graph.name}` computes in f64, which `{target.name}` does in software")
 
@@ -205,7 +206,10 @@ def _package(
                 manifest = _with_firmware(build, folder, manifest, deployment, watch)
         flexible = bool(request.dims or request.shapes)
         needs = needs_of(manifest, manifest.firmware, deployment)
-        check_limits(graph.name, needs, deployment, floats=has_floats(graph), shapes=flexible, peak=peak_layer(program))
+        check_limits(
+            graph.name, needs, deployment, floats=has_floats(graph), shapes=flexible, peak=peak_layer(program),
+            bound=program.lower_bound_bytes,
+        )  # fmt: skip
         if manifest.firmware is not None and deployment.board is not None:
             check_placed(folder / manifest.firmware.elf, deployment.board)
         manifest.tools.update(tool_versions(toolchain))

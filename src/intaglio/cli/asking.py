@@ -6,9 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from intaglio.cli.terminal import note, print_json, print_table
+from intaglio.cli.terminal import bytes_text, note, print_json, print_table
 from intaglio.errors import UserError, quoted
 from intaglio.frontends.reading import kind_of, read_source
+from intaglio.targets.memories import HOLDS, Memory
 
 if TYPE_CHECKING:
     from intaglio.frontends.onnx.faults import Problem
@@ -88,7 +89,6 @@ def list_targets(json: bool) -> None:
 
 
 def list_boards(json: bool) -> None:
-    from intaglio.cli.terminal import bytes_text
     from intaglio.targets.board import all_boards
 
     boards = all_boards().values()
@@ -97,6 +97,20 @@ def list_boards(json: bool) -> None:
         return
     rows = [[b.name, b.core, f"{b.clock_mhz:g}", bytes_text(b.flash_bytes), bytes_text(b.ram_bytes), b.description] for b in boards]
     print_table(["board", "core", ">MHz", ">flash", ">RAM", "what it is"], rows)
+    several = [b for b in boards if len(b.memories) > 2]
+    if several:
+        print()
+        print_table(
+            ["boards with more", "memory", "kind", ">address", ">size", ">bytes/cycle", "holds"],
+            [_memory_row(b.name if n == 0 else "", m) for b in several for n, m in enumerate(b.memories)],
+        )
+
+
+def _memory_row(board: str, memory: Memory) -> list[str]:
+    holds = ", ".join(memory.holds or HOLDS[memory.kind])
+    return [
+        board, memory.name, memory.kind, f"{memory.address:#010x}", bytes_text(memory.bytes), f"{memory.bytes_per_cycle:g}", holds,
+    ]  # fmt: skip
 
 
 def list_ops(json: bool) -> None:

@@ -212,6 +212,7 @@ def _summary(package: Package, words: Words) -> dict[str, object]:
         "arena_bytes": m.memory.arena_bytes,
         "lower_bound_bytes": m.memory.lower_bound_bytes,
         "optimal": m.memory.optimal,
+        "arenas": [asdict(arena) for arena in m.memory.arenas],
         "weight_bytes": m.memory.weight_bytes,
     }
     if m.firmware is not None:
@@ -235,6 +236,8 @@ def _print_summary(package: Package, seconds: float, words: Words) -> None:
             f"RAM {f.ram_bytes:,} bytes: arena {m.memory.arena_bytes:,}, inputs and outputs {f.io_bytes:,}, "
             f"variables {f.static_bytes:,}, {stack}"
         )
+    if m.memory.arenas:
+        note("the arena: " + ", ".join(f"{a.bytes:,} bytes in {a.memory}" for a in m.memory.arenas))
     note(f"package: {package.folder}")
     if words.archive:
         note(f"archive: {package.folder}.{words.archive}")

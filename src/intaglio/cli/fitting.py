@@ -11,7 +11,7 @@ from intaglio.errors import AnswerIsNo, UserError
 from intaglio.memory.picture import Picture, draw
 from intaglio.package.folder import write_text
 from intaglio.pipeline import Lowered, plan_model
-from intaglio.run.fit import Fit, fit_of, fits, needs_of_program, time_ms
+from intaglio.run.fit import Fit, fit_of, fits, needs_on_board, time_ms
 from intaglio.run.limits import Needs, check_limits, has_floats
 from intaglio.stages import Device, Request, Watch
 from intaglio.targets.board import Board, all_boards
@@ -35,7 +35,7 @@ class OnBoard:
         """`yes`, or what is missing: `RAM 12,345 too many`."""
         if self.needs is None:
             return "not supported"
-        parts = (("RAM", self.needs.ram, self.board.ram_bytes), ("flash", self.needs.flash, self.board.flash_bytes))
+        parts = (("RAM", self.needs.main_ram, self.board.ram_bytes), ("flash", self.needs.flash, self.board.flash_bytes))
         over = [f"{kind} {sum(n.values()) - limit:,} too many" for kind, n, limit in parts if sum(n.values()) > limit]
         return ", ".join(over) or "yes"
 
@@ -77,7 +77,7 @@ def _on_boards(request: Request, made: Lowered) -> list[OnBoard]:
         if (on := cores[board.core]) is None:
             found.append(OnBoard(board, None, None))
         else:
-            found.append(OnBoard(board, needs_of_program(on.program, on.deployment), time_ms(on.program, on.target, board)))
+            found.append(OnBoard(board, needs_on_board(on.program, on.target, board), time_ms(on.program, on.target, board)))
     return found
 
 
@@ -116,6 +116,7 @@ def _json(made: Lowered, fit: Fit, boards: list[OnBoard], enough: bool) -> dict[
         "boards": [{"name": b.board.name, "fits": b.fits, "time_ms": b.time_ms} for b in boards],
         "parts": {
             "arena_bytes": needs.arena,
+            "arenas": [{"memory": a.memory, "bytes": a.bytes} for a in made.program.arenas],
             "io_bytes": needs.io,
             "weight_bytes": needs.weights,
             "code_bytes_estimate": needs.code,
@@ -132,6 +133,8 @@ def _print(made: Lowered, fit: Fit, boards: list[OnBoard]) -> None:
     print(
         f"RAM    {fit.ram_bytes:>12,} bytes   arena {proven_text(needs.arena, fit.arena_bound_bytes)}; {io}; stack ~{needs.stack:,}"
     )
+    for arena in program.arenas:
+        print(f"       {arena.bytes:>12,} bytes   of the arena in {arena.memory}")
     print(f"flash  {fit.flash_bytes:>12,} bytes   weights {needs.weights:,}; code ~{needs.code:,}")
     if fit.peak is not None:
         alive = ", ".join(f"{b.name} {b.bytes:,}" for b in fit.peak.alive[:_SHOWN])

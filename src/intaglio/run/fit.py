@@ -9,14 +9,15 @@ The arena and the weights are exact. Code, stack and time are estimates, from ni
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from intaglio.kernels.c_printer import print_kernel
 from intaglio.kernels.program import Program
 from intaglio.memory.ladder import Peak, Rung, ladder, peak_of
 from intaglio.memory.lifetimes import Buffer, find_storage
 from intaglio.memory.place import placed_buffers
-from intaglio.memory.regions import Room, rooms_of
+from intaglio.memory.planner import place_buffers
+from intaglio.memory.regions import Room, rooms_of, spread
 from intaglio.package.deployment import Deployment
 from intaglio.package.weights import plan_weights
 from intaglio.run.limits import Needs, elsewhere
@@ -85,6 +86,19 @@ def needs_of_program(program: Program, deployment: Deployment) -> Needs:
         code=_code_bytes(program),
         stack=STACK_BYTES,
     )
+
+
+def needs_on_board(program: Program, target: Target, board: Board) -> Needs:
+    """Of a program that was planned for the core alone: with its arena in several memories, where one does not suffice."""
+    on = Deployment(board)
+    needs = needs_of_program(program, on)
+    if program.arenas or sum(needs.main_ram.values()) <= board.ram_bytes:
+        return needs
+    storage = find_storage(program, target.alignment, slots=bool(program.slots))
+    plan = place_buffers(storage.buffers, target.alignment, search=False, apart=storage.apart)
+    rooms = arena_rooms(program, on, slots=bool(program.slots))
+    arenas = spread(program, storage, rooms, target.alignment, plan.bytes)
+    return replace(needs, arena=sum(a.bytes for a in arenas), elsewhere=elsewhere(arenas, on)) if arenas else needs
 
 
 def _code_bytes(program: Program) -> int:

@@ -93,13 +93,15 @@ class Chances:
     floats: bool = False
     shapes: bool = False
     peak: str = ""
+    bound: int = 0  # no plan of these buffers has a smaller arena
 
 
 def check_limits(
-    name: str, needs: Needs, deployment: Deployment, *, floats: bool = False, shapes: bool = False, peak: str = ""
+    name: str, needs: Needs, deployment: Deployment, *, floats: bool = False, shapes: bool = False, peak: str = "", bound: int = 0
 ) -> None:
     """Raise when RAM or flash is too small, or both."""
-    chances = Chances(floats, shapes, peak)
+    chances = Chances(floats, shapes, peak, bound)
+    _check_elsewhere(name, needs, deployment, chances)
     flash = dict(needs.flash)
     if deployment.weights_address is not None and deployment.board is not None and needs.weights:
         weights = flash.pop("weights")
@@ -114,6 +116,7 @@ def check_limits(
             continue
         least = "at least " if needs.code is None else ""
         whats.append(f"{least}{total:,} bytes of {kind}, {_who(kind, deployment)} {limit:,}: {total - limit:,} too many")
+        whats[-1] += _beside(deployment, needs) if kind == "RAM" else ""
         ordered = sorted(((n, part) for part, n in parts.items() if n), reverse=True)
         wheres.append(", ".join(f"{part} {n:,}" for n, part in ordered))
         hints.append(f"the largest part is `{ordered[0][1]}`{_advice(ordered[0][1], deployment, chances)}")
@@ -124,9 +127,34 @@ def check_limits(
         _check_weights_place(name, needs.weights, sum(needs.flash.values()) - needs.weights, deployment)
 
 
+def _check_elsewhere(name: str, needs: Needs, deployment: Deployment, chances: Chances) -> None:
+    """Arenas in other memories: planned ones fit, those of an edited IR file may not."""
+    sizes = {m.name: m.bytes for m in deployment.arena_memories}
+    for memory, used in needs.elsewhere:
+        if used > (room := sizes.get(memory, 0)):
+            what = f"`{name}` needs {used:,} bytes of RAM in `{memory}`, which has {room:,}: {used - room:,} too many"
+            hint = f"the arena there is all that it holds{_advice('arena', deployment, chances)}"
+            raise AnswerIsNo("does-not-fit", what, hint=hint)
+
+
+def _beside(deployment: Deployment, needs: Needs) -> str:
+    """The other memories, which do not help."""
+    main = deployment.main("ram")
+    others = [m for m in deployment.arena_memories if main is not None and m.name != main.name]
+    if not others or main is None:
+        return ""
+    told = ", ".join(f"`{m.name}` {m.bytes:,}" for m in others)
+    if needs.elsewhere:
+        return f" in `{main.name}`"
+    return f" for `{main.name}`, and what is alive at once does not fit into it together with {told} either"
+
+
 def _who(kind: str, deployment: Deployment) -> str:
     option = deployment.ram if kind == "RAM" else deployment.flash
     board = deployment.board
+    if deployment.memory_file and option is None:
+        memory = deployment.main(kind.lower())
+        return f"the memory `{memory.name if memory else ''}` has"
     size = None if board is None else board.ram_bytes if kind == "RAM" else board.flash_bytes
     if option is not None and (size is None or option <= size):
         return f"`--{kind.lower()}` allows"
@@ -139,6 +167,8 @@ def _advice(part: str, deployment: Deployment, chances: Chances) -> str:
         case "arena" | "inputs and outputs":
             if part == "arena" and chances.peak:
                 told.append(f"most of it is in use at layer `{chances.peak}`")
+            if part == "arena" and chances.bound:
+                told.append(f"no plan of its buffers is below {chances.bound:,} bytes")
             if chances.floats:
                 told.append("`--quantize int8` makes it about a quarter")
             if chances.shapes:
