@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from intaglio.errors import ModelError, OurFault
+from intaglio.errors import ModelError, OurFault, UserError
 from intaglio.ir.graph import Address, Graph
 from intaglio.ir.program import Arena
 from intaglio.ir.text import parse_graph, print_graph
@@ -18,6 +19,7 @@ from intaglio.memory import place
 from intaglio.memory.checker import check
 from intaglio.memory.lifetimes import Buffer, Storage, align
 from intaglio.memory.place import placed_buffers
+from intaglio.memory.plan_file import plan_text, read_plan
 from intaglio.memory.planner import place_buffers
 from intaglio.memory.regions import Room, rooms_of, spread
 from intaglio.targets.memories import Memory
@@ -172,3 +174,20 @@ def test_no_plan_is_above_a_memory_and_none_overlaps(rows: list[tuple[int, int, 
 def test_any_graph_has_a_sound_plan_in_two_memories(graph: Graph, fast: int, slow: int) -> None:
     program = placed(graph, fast, slow)  # checked inside
     assert all(a.bytes <= size for a in program.arenas for n, size in enumerate((fast, slow)) if a.memory == f"m{n}")
+
+
+def test_a_plan_of_several_memories_is_written_and_kept(tmp_path: Path) -> None:
+    program = placed(graph_of(_CHAIN), 512, 512)
+    text = plan_text(placed_buffers(program, TARGET))
+    assert text.startswith("buffer,bytes,first,last,offset,pinned,region\n") and ",arena:m1\n" in text
+    (tmp_path / "plan.csv").write_text(text.replace(",0,arena", ",1,arena"))
+    again = lower(graph_of(_CHAIN), TARGET)
+    rooms = [Room("m0", 512), Room("m1", 512)]
+    place(again, TARGET, slots=True, pinned=read_plan(tmp_path / "plan.csv"), rooms=rooms)
+    assert plan_text(placed_buffers(again, TARGET)) == text and again.arenas == program.arenas
+    (tmp_path / "plan.csv").write_text("buffer,offset,region\nb,0,arena:attic\n")
+    with pytest.raises(UserError, match="there is no region `arena:attic` for `b`: there is `arena`, `arena:m0`, `arena:m1`"):
+        place(lower(graph_of(_CHAIN), TARGET), TARGET, slots=True, pinned=read_plan(tmp_path / "plan.csv"), rooms=rooms)
+    (tmp_path / "plan.csv").write_text("buffer,offset,region\nb,64000,arena:m1\n")
+    with pytest.raises(UserError, match="no plan has room for all buffers with `b` in `arena:m1`"):
+        place(lower(graph_of(_CHAIN), TARGET), TARGET, slots=True, pinned=read_plan(tmp_path / "plan.csv"), rooms=rooms)

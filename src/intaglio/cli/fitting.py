@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
 from intaglio.cli.terminal import WIDTH, note, print_json, print_table, proven_text
@@ -166,6 +167,11 @@ def _place(made: Lowered) -> str:
 def _picture(made: Lowered, fit: Fit) -> Picture:
     program = made.program
     arena = proven_text(program.arena_bytes, program.lower_bound_bytes)
+    sizes = program.arena_sizes()
+    starts = dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))  # arenas one above the other
+    for buffer in fit.buffers:
+        buffer.offset += starts[buffer.region]
+    arena += "".join(f", {a.bytes:,} of it in {a.memory}" for a in program.arenas)
     return Picture(
         title=f"{program.graph.name} on {_place(made)}",
         subtitle=f"arena {arena}; {len(fit.buffers)} buffers over {len(program.layers)} layers",

@@ -15,7 +15,7 @@ from intaglio.memory.given import keep_given
 from intaglio.memory.lifetimes import Buffer, align, find_storage
 from intaglio.memory.plan_file import PlanFile, pin
 from intaglio.memory.planner import place_buffers
-from intaglio.memory.regions import Room, put, spread
+from intaglio.memory.regions import Room, put, region_of, spread
 from intaglio.targets import Target
 
 
@@ -29,7 +29,7 @@ def place(
     storage = find_storage(program, target.alignment, slots=slots)
     base = storage.state_bytes
     if pinned is not None:
-        pin(storage.buffers, pinned, base, target.alignment)
+        pin(storage.buffers, pinned, base, target.alignment, ["arena", *(region_of(room.memory) for room in rooms)])
     plan = place_buffers(storage.buffers, target.alignment)
     program.arenas = spread(program, storage, rooms, target.alignment, plan.bytes)
     for buffer in storage.buffers:

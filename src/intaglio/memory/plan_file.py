@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -21,6 +22,7 @@ from intaglio.errors import UserError, quoted
 from intaglio.memory.lifetimes import Buffer
 
 COLUMNS = ("buffer", "bytes", "first", "last", "offset", "pinned")
+REGION = "region"  # one more column, where there are several arenas
 _FARTHEST = 1 << 31
 _HINT = "`--export-plan` writes a plan of this model; a row without an offset is planned anew"
 
@@ -36,6 +38,7 @@ class Row:
     last: int | None
     offset: int | None
     pinned: bool = True
+    region: str = "arena"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,11 @@ def plan_text(buffers: list[Buffer], pinned: frozenset[str] = frozenset()) -> st
     """Rows in order of time, then of address."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for b in sorted(buffers, key=lambda b: (b.first, b.offset, b.name)):
-        writer.writerow([b.name, b.bytes, b.first, b.last, b.offset, int(b.name in pinned)])
+    several = any(b.region != "arena" for b in buffers)
+    writer.writerow((*COLUMNS, REGION) if several else COLUMNS)
+    for b in sorted(buffers, key=lambda b: (b.first, b.region, b.offset, b.name)):
+        row = [b.name, b.bytes, b.first, b.last, b.offset, int(b.name in pinned)]
+        writer.writerow([*row, b.region] if several else row)
     return text.getvalue()
 
 
@@ -73,7 +78,7 @@ def read_plan(path: Path) -> PlanFile:
     reader = csv.DictReader(io.StringIO(text), restkey="")
     names = [n.strip() for n in reader.fieldnames or ()]
     reader.fieldnames = names
-    if "buffer" not in names or "offset" not in names or not set(names) <= set(COLUMNS):
+    if "buffer" not in names or "offset" not in names or not set(names) <= {*COLUMNS, REGION}:
         raise plan.fault(None, f"the first line of a plan names its columns: `{','.join(COLUMNS)}`")
     try:
         rows = tuple(_row(plan, cells, reader.line_num) for cells in reader)
@@ -92,10 +97,11 @@ def _row(plan: PlanFile, cells: dict[str, str | None], line: int) -> Row:
         if text and not (text.isascii() and text.isdigit() and len(text) < 16):
             raise plan.fault(row, f"the {column} {quoted(text)} of {quoted(row.buffer)} is not a whole number from 0")
         numbers[column] = int(text) if text else None
-    return Row(line, row.buffer, numbers["bytes"], numbers["first"], numbers["last"], numbers["offset"], numbers["pinned"] != 0)
+    sizes = (numbers["bytes"], numbers["first"], numbers["last"], numbers["offset"])
+    return Row(line, row.buffer, *sizes, numbers["pinned"] != 0, (cells.get(REGION) or "").strip() or "arena")
 
 
-def pin(buffers: list[Buffer], plan: PlanFile, base: int, alignment: int) -> None:
+def pin(buffers: list[Buffer], plan: PlanFile, base: int, alignment: int, regions: Sequence[str] = ("arena",)) -> None:
     """Give buffers the offsets of the plan. Raises UserError, with the line, for one that cannot work."""
     known = {b.name: b for b in buffers}
     pinned: dict[str, tuple[Row, Buffer]] = {}
@@ -114,14 +120,18 @@ def pin(buffers: list[Buffer], plan: PlanFile, base: int, alignment: int) -> Non
             raise plan.fault(row, f"{quoted(row.buffer)} has an offset in line {pinned[row.buffer][0].line} already")
         if row.offset % alignment:
             raise plan.fault(row, f"{quoted(row.buffer)} cannot be at {row.offset}: offsets are multiples of {alignment}")
-        if row.offset < base:
+        if row.region not in regions:
+            known = ", ".join(f"`{region}`" for region in regions)
+            raise plan.fault(row, f"there is no region {quoted(row.region)} for {quoted(row.buffer)}: there is {known}")
+        start = base if row.region == "arena" else 0
+        if row.offset < start:
             raise plan.fault(row, f"{quoted(row.buffer)} cannot be at {row.offset}: the state takes the first {base} bytes")
         if row.offset + buffer.bytes > _FARTHEST:
             raise plan.fault(row, f"{quoted(row.buffer)} cannot be at {row.offset}: an arena has less than {_FARTHEST} bytes")
-        buffer.offset, buffer.pinned = row.offset - base, True
+        buffer.offset, buffer.pinned, buffer.region = row.offset - start, True, row.region
         pinned[row.buffer] = (row, buffer)
     for (above, a), (row, b) in combinations(pinned.values(), 2):
-        if a.meets(b) and a.offset < b.offset + b.bytes and b.offset < a.offset + a.bytes:
+        if a.meets(b) and a.region == b.region and a.offset < b.offset + b.bytes and b.offset < a.offset + a.bytes:
             layer = max(a.first, b.first)
             text = f"{quoted(b.name)} cannot be at {row.offset}: {quoted(a.name)} of line {above.line} is there in layer {layer}"
             raise plan.fault(row, text)

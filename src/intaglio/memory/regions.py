@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Value
 from intaglio.ir.program import Arena, K, Program
 from intaglio.memory.lifetimes import Buffer, Storage, align
@@ -51,7 +52,8 @@ def spread(program: Program[K], storage: Storage, rooms: Sequence[Room], alignme
         return ()
     base = storage.state_bytes
     whole = align(base + plan_bytes, alignment)
-    if whole <= rooms[0].bytes:
+    elsewhere = [b for b in storage.buffers if b.pinned and b.region != DEFAULT]
+    if whole <= rooms[0].bytes and not elsewhere:
         return (Arena(DEFAULT, whole, rooms[0].memory),)
     hot = traffic(program, storage)
     orders: list[Callable[[Buffer], tuple[float, ...]]] = [
@@ -66,6 +68,9 @@ def spread(program: Program[K], storage: Storage, rooms: Sequence[Room], alignme
             return _named(found, rooms, packing, base)
     for buffer, offset in zip(storage.buffers, alone, strict=True):
         buffer.offset = offset
+    if elsewhere:
+        what = f"no plan has room for all buffers with {quoted(elsewhere[0].name)} in `{elsewhere[0].region}`"
+        raise UserError("bad-plan", what, hint="give fewer buffers a place, or another one")
     return tuple(Arena(DEFAULT, whole, room.memory) for room in rooms if whole <= room.bytes)[:1]
 
 
@@ -108,7 +113,7 @@ def _fill(buffers: list[Buffer], rooms: Sequence[Room], packing: _Packing, base:
     rest = buffers
     for room in rooms:
         limit = room.bytes - (base if room is home else 0)
-        first = [b for b in rest if b.pinned] if room is home else []
+        first = [b for b in rest if b.pinned and b.region == (DEFAULT if room is home else region_of(room.memory))]
         if first and not packing.fits(first, limit):
             return None
         taken = packing.packed(first, [b for b in rest if not b.pinned], limit)
