@@ -22,6 +22,9 @@ class Machine:
     def _bytes(self, value: Value) -> Array:
         assert value.address is not None
         region, at = value.address.region, value.address.offset
+        if region.startswith("="):  # a part of an input or an output
+            whole = next(v for v in self.program.graph.values() if v.name == region[1:])
+            return self._bytes(whole)[at : at + value.type.bytes]
         if region in ("arena", "state"):
             return self.arena[at : at + value.type.bytes]
         return self.outside.setdefault((region, at), np.zeros(value.type.bytes, np.uint8))

@@ -26,6 +26,7 @@ from intaglio.memory.checker import check as check_memory
 from intaglio.memory.order import reorder
 from intaglio.memory.place import placed_buffers
 from intaglio.memory.plan_file import plan_text, read_plan
+from intaglio.memory.share import share_parts
 from intaglio.package.archive import check_archive, write_archive
 from intaglio.package.deployment import Deployment, deployment_of, target_of
 from intaglio.package.figures import write_figures
@@ -139,7 +140,9 @@ def plan_model(request: Request, watch: Watch) -> Lowered | Path:
 
     watch.stage("memory")
     slots = target.bare and request.device.io == "arena"
-    reorder(program, target, slots=slots)
+    moved = reorder(program, target, slots=slots)
+    if share_parts(program, target, slots=slots) or moved:
+        reorder(program, target, slots=slots)
     place(program, target, slots=slots, pinned=pinned, rooms=arena_rooms(program, deployment, slots=slots))
     check_memory(program)
     graph.stage = "memory"

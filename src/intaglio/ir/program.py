@@ -21,6 +21,7 @@ class KernelFacts(Protocol):
     in_place: bool  # may the output be the same memory as an operand of its shape?
     over: int  # which argument alone may be that; -1: any
     fallible: bool
+    used_by: list[str]  # nodes of the model
 
 
 K = TypeVar("K", bound=KernelFacts)

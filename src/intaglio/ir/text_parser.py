@@ -136,7 +136,10 @@ class Line:
 
     def address(self) -> tuple[str, int]:
         self.expect("@")
-        region = self.name()
+        part = self.peek("=")  # `@=y+64`: a part of an input or an output
+        if part:
+            self.expect("=")
+        region = "=" * part + self.name()
         if self.peek(":"):  # one of several arenas: `@arena:sram+64`
             self.expect(":")
             region += f":{self.name()}"

@@ -53,3 +53,41 @@ def starts_bytes(node: Node) -> tuple[int, ...] | None:
         return None
     at = node.op.overlay([None if v is None else v.type for v in node.inputs], node.output.type)
     return None if at is None else tuple(n * node.output.dtype.bytes for n in at)
+
+
+STEP_BYTES = 4  # kernels load words of small elements; they may be anywhere, but are fast here
+
+
+class ViewRules:
+    """Which further nodes can be views, of those that move data: a concat whose operands are made where they belong, a slice."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._parent: dict[Value, tuple[Value, int]] = {}
+        self._guarded = {out for node in graph.nodes if node.when is not None for out in node.outputs}
+        for node in graph.nodes:
+            if node.using == "view":
+                self.add(node)
+
+    def add(self, node: Node) -> None:
+        join(self._parent, node)
+
+    def allow(self, node: Node) -> bool:
+        """Memory of an input or an output is the caller's: a result that has to be there is made there, not elsewhere."""
+        at, graph, out = starts_bytes(node), self._graph, node.output
+        if at is None or node.when is not None or not out.type.bytes or out in self._parent:
+            return False
+        if any(n % max(STEP_BYTES, out.dtype.bytes) for n in at):
+            return False
+        operands = [v for v in node.inputs if v is not None]
+        if any(v.is_const or v in self._guarded for v in operands):
+            return False
+        homes = [find(self._parent, v) for v in operands]
+        outputs = {find(self._parent, v)[0] for v in graph.outputs}
+        following = {find(self._parent, s.output)[0] for s in graph.states}
+        if len(operands) == 1 and at[0] <= 0:
+            return out not in outputs and not (out in following and homes[0][0] in graph.inputs)
+        roots = [root for root, _ in homes]
+        whole = all(inside == 0 and root.type.bytes == v.type.bytes for (root, inside), v in zip(homes, operands, strict=True))
+        taken = {*graph.inputs, *outputs, *following, *self._guarded}
+        return whole and len(set(roots)) == len(roots) and not any(root in taken or root.is_const for root in roots)

@@ -9,6 +9,7 @@ import numpy as np
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.ir.views import ViewRules
 from intaglio.kernels.c_printer import Printer
 from intaglio.kernels.isa import ISAS
 from intaglio.kernels.loop import Kernel
@@ -65,7 +66,8 @@ def missing_kernels(nodes: list[Node], target: Target) -> list[tuple[Node, UserE
 
 
 def decide_views(graph: Graph) -> None:
-    """Mark the reshapes that are another name for the same memory (`using view`).
+    """Mark the reshapes that are another name for the same memory (`using view`). Other views, which the memory stage makes, are
+    kept when an IR file has them.
 
     A reshape needs memory of its own when it is guarded (its source may not exist), when its source is a constant, or when it is
     an output (or a state) and that memory is an input or is an output already."""
@@ -73,9 +75,12 @@ def decide_views(graph: Graph) -> None:
     roots: dict[Value, Value] = {}
     claimed = set(special)
     fed = set(graph.inputs)
+    asked: list[Node] = []
     for node in graph.nodes:
         if not isinstance(node.op, Reshape):
-            node.using = "" if node.using == "view" else node.using
+            if node.using == "view":
+                node.using = ""
+                asked.append(node)
             continue
         source, out = node.inputs[0], node.output
         assert source is not None
@@ -89,6 +94,11 @@ def decide_views(graph: Graph) -> None:
         node.using = "view"
         roots[out] = root
         claimed |= {out} & special
+    rules = ViewRules(graph)
+    for node in asked:
+        if rules.allow(node):
+            node.using = "view"
+            rules.add(node)
 
 
 def lower_node(node: Node, target: Target) -> Lowered:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Value
 from intaglio.ir.program import K, Layer, Program, ValueArg
+from intaglio.memory.check_views import Views
 
 _APART = 1 << 48  # no arena is as large
 
@@ -19,10 +20,8 @@ _APART = 1 << 48  # no arena is as large
 def check(program: Program[K]) -> None:
     """Raises OurFault on the first thing that is wrong."""
     owner: dict[Value, tuple[int, int]] = {}  # value -> its bytes, while they are its own
-    renamed: dict[Value, Value] = {}
-    for node in program.graph.nodes:
-        if node.using == "view" and node.inputs[0] is not None:
-            renamed[node.output] = renamed.get(node.inputs[0], node.inputs[0])
+    views = Views(program.graph)
+    renamed = views.renamed
     state = [(s.input.address.offset, s.input.type.bytes) for s in program.graph.states if s.input.address is not None]
     for n, value in enumerate(program.graph.inputs):
         if (offset := _slot(program, ("input", n))) is not None:
@@ -32,6 +31,7 @@ def check(program: Program[K]) -> None:
             owner[value] = (offset, value.type.bytes)
     fed = {value for n, value in enumerate(program.graph.inputs) if ("input", n) in program.slots}
     for index, layer in enumerate(program.layers):
+        views.join(owner, lambda value: _room(program, value))
         scratch, scratch_at = layer.scratch_bytes, _flat(program, layer.scratch_region, layer.scratch_offset)
         if scratch:
             _inside(program, scratch_at, scratch, f"scratch of layer {layer.name}")
@@ -57,10 +57,12 @@ def check(program: Program[K]) -> None:
                 raise OurFault("bad-plan", f"layer {index} `{layer.name}`: scratch and output overlap")
             _overwrite(owner, *place)
             owner[out] = place
+    views.join(owner, lambda value: _room(program, value))
     _check_outputs(program, owner, renamed, fed)
     for following in [renamed.get(s.output, s.output) for s in program.graph.states]:
         if not following.is_const and _has_room(program, following) and following.type.bytes and following not in owner:
             raise OurFault("bad-plan", f"the next state `{following.name}` is overwritten before the run ends")
+    views.check_addresses()
 
 
 def _check_outputs(program: Program[K], owner: dict[Value, tuple[int, int]], renamed: dict[Value, Value], fed: set[Value]) -> None:
@@ -93,6 +95,10 @@ def _room(program: Program[K], value: Value) -> int | None:
     """Where in the arena a value lies: its own address, or the room that an output has there."""
     if value.address is None:
         return None
+    if value.address.region.startswith("="):  # a part of an output
+        whole = next(v for v in program.graph.values() if v.name == value.address.region[1:])
+        at = _room(program, whole)
+        return None if at is None else at + value.address.offset
     if value.address.region == "output":
         return _slot(program, ("output", value.address.offset))
     in_arena = value.address.region.partition(":")[0] == "arena"

@@ -42,7 +42,7 @@ def ladder(program: Program[K], target: Target) -> tuple[Rung, ...]:
         return (*rungs, Rung("in-place", program.arena_bytes))
     storage = find_storage(given, target.alignment, slots=bool(program.slots))
     in_place = place_buffers(storage.buffers, target.alignment)
-    return (*rungs, Rung("in-place", storage.state_bytes + in_place.bytes), Rung("operator order", program.arena_bytes))
+    return (*rungs, Rung("in-place", storage.state_bytes + in_place.bytes), Rung("operator order, views", program.arena_bytes))
 
 
 def as_given(program: Program[K]) -> Program[K]:

@@ -75,7 +75,7 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, 
             if buffer is None:
                 buffer = buffers[root] = Buffer(root.name, root.type.bytes, index, index)
             elif root is out:
-                took[out.name] = buffer.values[-1].name
+                took[out.name] = buffer.values[-1].name if buffer.values else buffer.name
             if root is out:
                 buffer.values.append(out)
             buffer.last = max(buffer.last, index, last_read.get(root, index))
@@ -100,7 +100,10 @@ def _slots(
     """Room for inputs until they are read for the last time, and for outputs since they are written."""
     graph, end = program.graph, len(program.layers)
     kept = {roots.get(v, v) for v in [*graph.outputs, *(s.output for s in graph.states)]}
-    written = {out: n for n, layer in enumerate(program.layers) for out in layer.node.outputs}
+    written: dict[Value, int] = {}
+    for n, layer in enumerate(program.layers):
+        for out in layer.node.outputs:  # or the first part of it
+            written.setdefault(roots.get(out, out), n)
     found = []
     for n, value in enumerate(graph.inputs):
         if outside.get(value) == ("input", n):

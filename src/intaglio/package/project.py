@@ -251,18 +251,13 @@ def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
         """Reading a view reads the value that it is a view of."""
         return roots.get(value, value).name
 
-    alive = {value.name: (-1, -1) for value in program.graph.inputs}
+    made = dict.fromkeys(program.graph.inputs, -1)
+    last: dict[str, int] = {}
     for index, layer in enumerate(program.layers):
-        for value in layer.node.outputs:
-            alive[value.name] = (index, index)
-        for value in layer.node.operands():
-            if (name := owner(value)) in alive:
-                alive[name] = (alive[name][0], index)
-    end = len(program.layers)
-    for value in [*program.graph.outputs, *(s.output for s in program.graph.states)]:
-        if (name := owner(value)) in alive:
-            alive[name] = (alive[name][0], end)
-    return alive
+        made |= dict.fromkeys(layer.node.outputs, index)
+        last |= {owner(value): index for value in layer.node.operands()}
+    last |= {owner(value): len(program.layers) for value in [*program.graph.outputs, *(s.output for s in program.graph.states)]}
+    return {value.name: (first, max(first, last.get(owner(value), first))) for value, first in made.items()}
 
 
 def _places(program: Program) -> list[Place]:
