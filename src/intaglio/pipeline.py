@@ -23,6 +23,7 @@ from intaglio.kernels import lower
 from intaglio.kernels.program import Program
 from intaglio.memory import place
 from intaglio.memory.checker import check as check_memory
+from intaglio.memory.ladder import Rung
 from intaglio.memory.order import reorder
 from intaglio.memory.place import placed_buffers
 from intaglio.memory.plan_file import plan_text, read_plan
@@ -39,11 +40,12 @@ from intaglio.passes import optimise, prepare
 from intaglio.passes.absorb import absorb_quantisation
 from intaglio.quantize import name_outputs
 from intaglio.quantize.settings import Account, silent
+from intaglio.run.budget import RESERVE_BYTES, Budget, climb
 from intaglio.run.build import BuildOptions, build_project
 from intaglio.run.expect import expected_vectors, tool_versions
 from intaglio.run.firmware import build_package, check_placed
 from intaglio.run.firmware_tools import find_firmware_toolchain
-from intaglio.run.fit import arena_rooms
+from intaglio.run.fit import arena_budget, arena_rooms, place_weights
 from intaglio.run.limits import Needs, check_limits, elsewhere, has_floats, has_room_but_for_vectors, needs_of, peak_layer
 from intaglio.run.package import Package
 from intaglio.run.toolchains import find_toolchain
@@ -64,6 +66,7 @@ class Lowered:
     deployment: Deployment
     account: Account | None
     pinned: frozenset[str]  # buffers whose place the user chose
+    rungs: tuple[Rung, ...] = ()  # of the ladder, those that were needed to stay within a limit
 
 
 def compile_model(request: Request, watch: Watch) -> Package | Path:
@@ -82,7 +85,7 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         return _write_ir(graph, request)
 
     apart = elsewhere(program.arenas, made.deployment)
-    early = Needs(sum(c.data.nbytes for c in program.constants), program.arena_bytes, elsewhere=apart)
+    early = Needs(sum(c.data.nbytes for c in program.constants if not c.memory), program.arena_bytes, elsewhere=apart)
     flexible = bool(request.dims or request.shapes)
     check_limits(
         graph.name, early, made.deployment, floats=has_floats(graph), shapes=flexible, peak=peak_layer(program),
@@ -95,8 +98,8 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
     return _package(program, made.source, target, made.deployment, request, watch, made.account)
 
 
-def plan_model(request: Request, watch: Watch) -> Lowered | Path:
-    """The stages up to memory; or the IR file of the stage to stop after, if that is before it."""
+def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES) -> Lowered | Path:
+    """The stages up to memory; or the IR file of the stage to stop after, if that is before it. `reserve`: RAM for the stack."""
     last = stage_index(request.stop_after)
     deployment_of(target_of(request.device.board, request.target, "host"), **asdict(request.device))  # told before reading a model
     pinned = None if request.import_plan is None else read_plan(request.import_plan)
@@ -143,10 +146,17 @@ def plan_model(request: Request, watch: Watch) -> Lowered | Path:
     moved = reorder(program, target, slots=slots)
     if share_parts(program, target, slots=slots) or moved:
         reorder(program, target, slots=slots)
-    place(program, target, slots=slots, pinned=pinned, rooms=arena_rooms(program, deployment, slots=slots))
+    rooms = arena_rooms(program, deployment, slots=slots)
+    place(program, target, slots=slots, pinned=pinned, rooms=rooms)
+    rungs: tuple[Rung, ...] = ()
+    if pinned is None and len(rooms) < 2 and not graph.stripes and done < stage_index("memory"):
+        budget = Budget(arena_budget(program, deployment, reserve), request.feed_rows)
+        climbed = climb(program, target, budget, slots=slots, note=watch.note)
+        program, rungs = climbed.program, climbed.rungs
+    place_weights(program, deployment)
     check_memory(program)
     graph.stage = "memory"
-    return Lowered(program, source, target, deployment, account, pinned.pinned if pinned is not None else frozenset())
+    return Lowered(program, source, target, deployment, account, pinned.pinned if pinned is not None else frozenset(), rungs)
 
 
 def quantized(graph: Graph, target: Target, how: Quantization, watch: Watch) -> tuple[Graph, Account | None]:

@@ -80,6 +80,8 @@ class Request:
     quantize: Quantization | None = None
     export_plan: Path | None = None  # a CSV file of buffers and their offsets to write
     import_plan: Path | None = None  # one to keep: buffers that have an offset there are pinned
+    feed_rows: bool = False  # rows of the input come one by one
+    stream: int | None = None  # the axis of the input along which frames are pushed one by one
     library_only: bool = False  # neither application nor test vectors: for a call from this process
 
     def options(self) -> dict[str, str]:
@@ -91,6 +93,8 @@ class Request:
             "disabled": ",".join(sorted(self.disabled)),
             "quantize": self.quantize.told() if self.quantize is not None else "",
             "plan": "imported" if self.import_plan else "",
+            "feed_rows": "yes" if self.feed_rows else "",
+            "stream": "" if self.stream is None else str(self.stream),
             "template": "edited" if self.template else "",
             "cflags": " ".join(self.cflags),
             **self.device.told(),

@@ -78,6 +78,8 @@ class Words:
     state: list[str] | None
     name: str | None
     stop_after: str
+    feed_rows: bool
+    stream: int | None
     export_plan: Path | None
     import_plan: Path | None
     disable_pass: list[str] | None
@@ -188,6 +190,8 @@ def _request(words: Words) -> Request:
         states=options.pairs(words.state, "--state"),
         name=words.name,
         stop_after=words.stop_after,
+        feed_rows=words.feed_rows,
+        stream=words.stream,
         export_plan=words.export_plan,
         import_plan=words.import_plan,
         disabled=frozenset(words.disable_pass or []),
@@ -236,6 +240,8 @@ def _print_summary(package: Package, seconds: float, words: Words) -> None:
             f"RAM {f.ram_bytes:,} bytes: arena {m.memory.arena_bytes:,}, inputs and outputs {f.io_bytes:,}, "
             f"variables {f.static_bytes:,}, {stack}"
         )
+    if m.memory.weights_apart:
+        note("of the weights: " + ", ".join(f"{size:,} bytes in {memory}" for memory, size in m.memory.weights_apart))
     if m.memory.arenas:
         note("the arena: " + ", ".join(f"{a.bytes:,} bytes in {a.memory}" for a in m.memory.arenas))
     note(f"package: {package.folder}")

@@ -42,10 +42,10 @@ class OnBoard:
 
 
 def fit_model(
-    model: Path, target: str | None, device: Device, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], plot: Path | None,
-    json: bool,
+    model: Path, target: str | None, device: Device, dims: dict[str, int], shapes: dict[str, tuple[int, ...]],
+    feed_rows: bool, stream: int | None, plot: Path | None, json: bool,
 ) -> int:  # fmt: skip
-    request = Request(model, Path(), target, device, dims, shapes, stop_after="memory")
+    request = Request(model, Path(), target, device, dims, shapes, stop_after="memory", feed_rows=feed_rows, stream=stream)
     made = plan_model(request, Watch(note=lambda text: note(f"note: {text}")))
     assert isinstance(made, Lowered)
     fit = fit_of(made.program, made.target, made.deployment)
@@ -137,6 +137,8 @@ def _print(made: Lowered, fit: Fit, boards: list[OnBoard]) -> None:
     for arena in program.arenas:
         print(f"       {arena.bytes:>12,} bytes   of the arena in {arena.memory}")
     print(f"flash  {fit.flash_bytes:>12,} bytes   weights {needs.weights:,}; code ~{needs.code:,}")
+    for memory, size in needs.weights_elsewhere:
+        print(f"       {size:>12,} bytes   of weights in {memory}")
     if fit.peak is not None:
         alive = ", ".join(f"{b.name} {b.bytes:,}" for b in fit.peak.alive[:_SHOWN])
         more = f" and {len(fit.peak.alive) - _SHOWN} more" if len(fit.peak.alive) > _SHOWN else ""

@@ -33,6 +33,12 @@ DimOption = Annotated[Optional[list[str]], typer.Option("--dim", metavar="NAME=N
 ShapeOption = Annotated[Optional[list[str]], typer.Option("--shape", metavar="INPUT=1,3,224,224", help="Pin an input's shape.")]
 CcOption = Annotated[Optional[str], typer.Option("--cc", metavar="CC", help="C compiler: a command, or `zig`.")]
 EmulatorOption = Annotated[Optional[str], typer.Option("--emulator", metavar="E", help="For firmware: unicorn (default) or qemu.")]
+FeedRowsOption = Annotated[
+    bool, typer.Option("--feed-rows", help="Rows of the input picture come one by one: it is never in RAM as a whole.")
+]
+StreamOption = Annotated[
+    Optional[int], typer.Option(metavar="AXIS", help="Push frames along this axis of the input; layers keep what they need.")
+]
 MemoryOption = Annotated[
     Optional[str], typer.Option("--memory", metavar="M.toml", help="A file of memories: size, speed, what each may hold.")
 ]
@@ -67,6 +73,8 @@ def compile_command(
     stop_after: Annotated[
         str, typer.Option(metavar="STAGE", help="import, optimise, kernels, memory, package or build.")
     ] = "build",
+    feed_rows: FeedRowsOption = False,
+    stream: StreamOption = None,
     export_plan: Annotated[
         Optional[Path], typer.Option(metavar="P.csv", help="Write the memory plan: buffers, lifetimes, offsets.")
     ] = None,
@@ -111,7 +119,7 @@ def compile_command(
     on = device(board, ram, flash, arena, weights_section, weights_address, io, optimize, memory)
     words = Words(
         model, output, target, on, dim, shape, state, name,
-        stop_after, export_plan, import_plan, disable_pass, dump_ir, explain, archive_format if archive else None, force,
+        stop_after, feed_rows, stream, export_plan, import_plan, disable_pass, dump_ir, explain, archive_format if archive else None, force,
         template, cc, cflags, json,
         quantizing,
     )  # fmt: skip
@@ -143,6 +151,8 @@ def fit(
     memory: MemoryOption = None,
     dim: DimOption = None,
     shape: ShapeOption = None,
+    feed_rows: FeedRowsOption = False,
+    stream: StreamOption = None,
     plot: Annotated[Optional[Path], typer.Option(metavar="P.svg", help="Draw the memory plan: time across, addresses up.")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -151,7 +161,7 @@ def fit(
     from intaglio.cli.options import device, dims, shapes
 
     on = device(board, ram, flash, "static", None, None, "arena", "balanced", memory)
-    raise typer.Exit(fit_model(model, target, on, dims(dim), shapes(shape), plot, json))
+    raise typer.Exit(fit_model(model, target, on, dims(dim), shapes(shape), feed_rows, stream, plot, json))
 
 
 @app.command()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.ir.stripes import Stripe, Window
 from intaglio.ir.types import DType
 
 
@@ -63,10 +64,15 @@ class Layer(Generic[K]):
     macs: int
     scratch_offset: int = -1  # set by the memory stage when there is a ScratchArg
     scratch_region: str = "arena"
+    striped_scratch: int = 0  # the most that one of the kernels of a stripe needs
 
     @property
     def scratch_bytes(self) -> int:
-        return max((a.at + a.bytes for a in self.arguments if isinstance(a, ScratchArg)), default=0)
+        return max([self.striped_scratch, scratch_of(self.arguments)])
+
+
+def scratch_of(arguments: tuple[Argument, ...]) -> int:
+    return max((a.at + a.bytes for a in arguments if isinstance(a, ScratchArg)), default=0)
 
 
 @dataclass(slots=True)
@@ -74,6 +80,7 @@ class Constant:
     name: str
     data: Array
     dtype: DType
+    memory: str = ""  # which flash has it; "": that of the code
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,18 @@ class Program(Generic[K]):
     slots: dict[tuple[str, int], int] = field(default_factory=dict)  # input or output n -> room for it in the arena
     slot_regions: dict[tuple[str, int], str] = field(default_factory=dict)  # in which one, where it is not `arena`
     arenas: tuple[Arena, ...] = ()  # where they are, if not simply with the variables; the first has the state
+    stripes: list[Stripe[K, Argument]] = field(default_factory=list)  # layers that are made a few rows at a time, in order
+
+    def stripe_at(self, layer: int) -> Stripe[K, Argument] | None:
+        return next((s for s in self.stripes if s.first <= layer <= s.last), None)
+
+    def span(self, layer: int) -> tuple[int, int]:
+        """The layers that work together with this one: those of its stripe, or itself alone."""
+        stripe = self.stripe_at(layer)
+        return (layer, layer) if stripe is None else (stripe.first, stripe.last)
+
+    def window_of(self, value: Value) -> Window | None:
+        return next((s.windows[value] for s in self.stripes if value in s.windows), None)
 
     def arena_sizes(self) -> dict[str, int]:
         """Bytes by region."""

@@ -87,3 +87,13 @@ class Stripe(Generic[K, A]):
     apart: dict[tuple[Value, Value], int] = field(default_factory=dict)  # (lower, upper) whole values: least distance in bytes
     scratch: dict[int, int] = field(default_factory=dict)  # layer -> bytes of working memory
     moved_bytes: int = 0  # by rolling, in a run
+
+    @property
+    def counted(self) -> list[int]:
+        """Layers that read or write rows of something whole: C counts how often they were at work."""
+        return sorted({a.layer for a in self.actions if any(r.step for r in a.rows.values())})
+
+    @property
+    def feed_bytes(self) -> int:
+        """Where rows are fed: the step to do next and these counters, 32 bits each."""
+        return 4 * (1 + len(self.counted))

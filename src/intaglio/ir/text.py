@@ -27,7 +27,8 @@ import numpy as np
 from intaglio.errors import ModelError, quoted
 from intaglio.ir.graph import Address, Array, Graph, Node, State, Value
 from intaglio.ir.operator import REGISTRY, Op, Step
-from intaglio.ir.text_parser import Line, ParseError
+from intaglio.ir.stripes import StripeSpec
+from intaglio.ir.text_parser import Line, ParseError, whole
 from intaglio.ir.types import DType, TensorType
 from intaglio.ir.weights import INLINE_ELEMENTS, digest
 
@@ -51,6 +52,7 @@ def print_graph(graph: Graph) -> str:
         fill = f" fill {print_attribute(state.fill)}" if state.fill else ""
         lines.append(f"state {state.input.name} = {state.output.name}{fill}")
     lines += [_node(node) for node in graph.nodes]
+    lines += [str(spec) for spec in graph.stripes]
     for value, name in zip(graph.outputs, graph.output_names or [""] * len(graph.outputs), strict=True):
         lines.append(f"output {value.name}" + (f" {json.dumps(name)}" if name and name != _usual_name(value) else ""))
     return "\n".join(lines) + "\n"
@@ -182,6 +184,8 @@ class _Reader:
                 raise ParseError("the fill of a state is a number")
             self.states.append((fed, out, fill))
             line.end()
+        elif word == "stripe":
+            self._stripe(line)
         elif word == "output":
             line.name()
             value = self._known(line.name())
@@ -204,6 +208,23 @@ class _Reader:
                 self.graph.target = value
             else:
                 raise ParseError(f"`model` has no {quoted(key)}")
+
+    def _stripe(self, line: Line) -> None:
+        line.name()
+        line.expect("from")
+        first = self._known(line.name()).name
+        line.expect("to")
+        last = self._known(line.name()).name
+        line.expect("rows=")
+        rows = whole(line.token(r"\d+", "a number of rows"))
+        if rows < 1:
+            raise ParseError("a stripe has at least one row at a time")
+        flags = set()
+        while not line.at_end():
+            flags.add(flag := line.name())
+            if flag not in ("up", "fed"):
+                raise ParseError(f"`stripe` has no {quoted(flag)}")
+        self.graph.stripes.append(StripeSpec(first, last, rows, "up" in flags, "fed" in flags))
 
     def _declare(self, line: Line) -> Value:
         name = line.name()

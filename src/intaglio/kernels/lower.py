@@ -9,12 +9,14 @@ import numpy as np
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.ir.stripes import Stripe, StripeSpec
 from intaglio.ir.views import ViewRules
 from intaglio.kernels.c_printer import Printer
 from intaglio.kernels.isa import ISAS
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.program import Argument, Constant, ConstantArg, Layer, Program, ScratchArg, ValueArg
 from intaglio.kernels.registry import LOWERINGS, Job, Lowered, Packed, Scratch
+from intaglio.kernels.stripes.build import StripeBuilder, nodes_between
 from intaglio.ops import Reshape
 from intaglio.targets import Target
 
@@ -30,14 +32,21 @@ def lower(graph: Graph, target: Target) -> Program:
     asked = {node: node.using for node in graph.nodes}  # chosen before, or edited since
     decide_views(graph)
     build = _Build(graph, target)
+    striped = {nodes_between(graph, spec)[0]: spec for spec in graph.stripes}
+    skip: set[Node] = set()
     for node in graph.nodes:
         try:
-            build.add(node)
+            if node in striped:
+                skip |= set(nodes_between(graph, striped[node]))
+                build.add_stripe(striped[node])
+            if node not in skip:
+                build.add(node)
         except UserError as error:
             raise _placed(error, graph, node) from None
-        _need_what_was_asked(graph, node, asked.get(node, ""))
+        if node not in skip:
+            _need_what_was_asked(graph, node, asked.get(node, ""))
     graph.target, graph.stage = target.name, "memory" if graph.stage == "memory" else "kernels"
-    return Program(graph, build.layers, list(build.kernels.values()), build.constants, target.isa)
+    return Program(graph, build.layers, list(build.kernels.values()), build.constants, target.isa, stripes=build.stripes)
 
 
 def _need_what_was_asked(graph: Graph, node: Node, asked: str) -> None:
@@ -135,6 +144,21 @@ class _Build:
         self.constants: list[Constant] = []
         self._constant_names: dict[tuple[str, bytes], str] = {}
         self._names: dict[str, int] = {}
+        self.stripes: list[Stripe[Kernel, Argument]] = []
+
+    def add_stripe(self, spec: StripeSpec) -> None:
+        layers, stripe = StripeBuilder(self.graph, spec, len(self.layers), self._lower_rows).build()
+        self.layers += layers
+        self.stripes.append(stripe)
+
+    def _lower_rows(self, node: Node, originals: dict[Value, Value]) -> tuple[Kernel, tuple[Argument, ...], str]:
+        """A kernel for a few rows of a layer; its arguments are the values that the rows are of."""
+        lowered = lower_node(node, self.target)
+        kernel = self._shared(lowered.kernel)
+        kernel.used_by.append(node.source or node.output.name)
+        arguments = _apart([self._argument(a, node) for a in lowered.arguments])
+        whole = tuple(ValueArg(originals.get(a.value, a.value)) if isinstance(a, ValueArg) else a for a in arguments)
+        return kernel, whole, lowered.using
 
     def add(self, node: Node) -> None:
         if node.using == "view":

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Value
-from intaglio.ir.program import K, Layer, Program, ValueArg
+from intaglio.ir.program import Argument, K, Layer, Program, ValueArg
+from intaglio.ir.stripes import Stripe
+from intaglio.memory.check_stripes import Span, StripeCheck
 from intaglio.memory.check_views import Views
 
 _APART = 1 << 48  # no arena is as large
@@ -23,6 +25,9 @@ def check(program: Program[K]) -> None:
     views = Views(program.graph)
     renamed = views.renamed
     state = [(s.input.address.offset, s.input.type.bytes) for s in program.graph.states if s.input.address is not None]
+    for n, stripe in enumerate(program.stripes):  # where rows are fed, the position in the order outlives a call too
+        if (feed := _slot(program, ("feed", n))) is not None:
+            state.append((feed, stripe.feed_bytes))
     for n, value in enumerate(program.graph.inputs):
         if (offset := _slot(program, ("input", n))) is not None:
             _inside(program, offset, value.type.bytes, f"input `{value.name}`")
@@ -32,6 +37,10 @@ def check(program: Program[K]) -> None:
     fed = {value for n, value in enumerate(program.graph.inputs) if ("input", n) in program.slots}
     for index, layer in enumerate(program.layers):
         views.join(owner, lambda value: _room(program, value))
+        if (stripe := program.stripe_at(index)) is not None:
+            if index == stripe.first:
+                _check_stripe(program, stripe, owner, renamed, state)
+            continue
         scratch, scratch_at = layer.scratch_bytes, _flat(program, layer.scratch_region, layer.scratch_offset)
         if scratch:
             _inside(program, scratch_at, scratch, f"scratch of layer {layer.name}")
@@ -63,6 +72,31 @@ def check(program: Program[K]) -> None:
         if not following.is_const and _has_room(program, following) and following.type.bytes and following not in owner:
             raise OurFault("bad-plan", f"the next state `{following.name}` is overwritten before the run ends")
     views.check_addresses()
+
+
+def _check_stripe(
+    program: Program[K], stripe: Stripe[K, Argument], owner: dict[Value, tuple[int, int]], renamed: dict[Value, Value],
+    state: list[tuple[int, int]],
+) -> None:  # fmt: skip
+    """Its steps one by one; what they made is there afterwards."""
+    what = f"a step of the stripe from `{stripe.spec.first}`"
+
+    def where(value: Value) -> int | None:
+        if value in program.graph.inputs and value not in stripe.windows:
+            return _slot(program, ("input", program.graph.inputs.index(value)))
+        return _room(program, value)
+
+    def wrote(span: Span) -> None:
+        _inside(program, *span, what)
+        _clear_of_state(state, *span, what)
+        _overwrite(owner, *span)
+
+    def scratch(layer: Layer[K]) -> int:
+        return _flat(program, layer.scratch_region, layer.scratch_offset)
+
+    for value in StripeCheck(program, stripe, where, scratch, wrote, lambda value: renamed.get(value, value) in owner).run():
+        if (place := where(value)) is not None:
+            owner[value] = (place, value.type.bytes)
 
 
 def _check_outputs(program: Program[K], owner: dict[Value, tuple[int, int]], renamed: dict[Value, Value], fed: set[Value]) -> None:

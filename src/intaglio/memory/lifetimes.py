@@ -41,6 +41,7 @@ class Storage:
     outside: dict[Value, tuple[str, int]]  # input, output or state, and its index or offset; `=x` and an offset: a part of `x`
     state_bytes: int
     in_place: dict[str, str]
+    apart: dict[tuple[Buffer, Buffer], int] = field(default_factory=dict)  # (lower, upper), may overlap: least distance
 
 
 def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, slots: bool = False) -> Storage:
@@ -55,7 +56,7 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, 
         if value in fed:
             outside[value] = ("state", state_bytes)
             state_bytes += align(value.type.bytes, alignment)
-        else:
+        elif program.window_of(value) is None:
             outside[value] = ("input", n)
     for n, value in enumerate(graph.outputs):
         outside.setdefault(roots.get(value, value), ("output", n))
@@ -64,21 +65,29 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, 
     scratch: list[Buffer] = []
     took: dict[str, str] = {}
     last_read = _last_reads(program, roots)
+    for value in graph.inputs:  # rows of it come one by one
+        if (window := program.window_of(value)) is not None:
+            home[value] = buffers[value] = Buffer(value.name, window.bytes, window.first, window.last, [value])
     for index, layer in enumerate(program.layers):
+        start, end = program.span(index)
         if layer.scratch_bytes:
             scratch.append(Buffer(f"{layer.name}_scratch", layer.scratch_bytes, index, index, scratch_of=index))
         for out in layer.node.outputs:
             root = roots.get(out, out)
             if root in outside:
                 continue
-            buffer = _taken_over(layer, index, out, roots, home, last_read) if in_place and root is out else home.get(root)
+            if (window := program.window_of(out)) is not None:
+                home[out] = buffers[out] = Buffer(out.name, window.bytes, window.first, window.last, [out])
+                continue
+            alone = in_place and root is out and program.stripe_at(index) is None
+            buffer = _taken_over(layer, index, out, roots, home, last_read) if alone else home.get(root)
             if buffer is None:
-                buffer = buffers[root] = Buffer(root.name, root.type.bytes, index, index)
+                buffer = buffers[root] = Buffer(root.name, root.type.bytes, start, end)
             elif root is out:
                 took[out.name] = buffer.values[-1].name if buffer.values else buffer.name
             if root is out:
                 buffer.values.append(out)
-            buffer.last = max(buffer.last, index, last_read.get(root, index))
+            buffer.last = max(buffer.last, end, last_read.get(root, index))
             home[root] = buffer
     for view, (root, at) in places.items():
         if root in home:
@@ -91,7 +100,10 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, 
         if root not in buffer.values:
             buffer.values.insert(0, root)
     room = _slots(program, outside, roots, last_read) if slots else []
-    return Storage([b for b in [*buffers.values(), *scratch, *room] if b.bytes], outside, state_bytes, took)
+    end = len(program.layers)
+    room += [Buffer("rows_fed", s.feed_bytes, 0, end, slot=("feed", n)) for n, s in enumerate(program.stripes) if s.spec.fed]
+    every = [b for b in [*buffers.values(), *scratch, *room] if b.bytes]
+    return Storage(every, outside, state_bytes, took, _overlaps(program, home, room, roots, outside))
 
 
 def _slots(
@@ -103,7 +115,7 @@ def _slots(
     written: dict[Value, int] = {}
     for n, layer in enumerate(program.layers):
         for out in layer.node.outputs:  # or the first part of it
-            written.setdefault(roots.get(out, out), n)
+            written.setdefault(roots.get(out, out), program.span(n)[0])
     found = []
     for n, value in enumerate(graph.inputs):
         if outside.get(value) == ("input", n):
@@ -123,6 +135,30 @@ def _part(root: Value, home: tuple[str, int], view: Value, at: int) -> tuple[str
     return (f"={root.name}", at) if at or view.type.bytes != root.type.bytes else home
 
 
+def _overlaps(
+    program: Program[K], home: dict[Value, Buffer], room: list[Buffer], roots: dict[Value, Value],
+    outside: dict[Value, tuple[str, int]],
+) -> dict[tuple[Buffer, Buffer], int]:  # fmt: skip
+    """In a stripe, rows of a result may be written where rows of an operand were that nobody needs any more."""
+    slots = {b.slot: b for b in room}
+
+    def buffer_of(value: Value) -> Buffer | None:
+        root = roots.get(value, value)
+        found = home.get(root) or slots.get(outside.get(root))
+        return None if found is None or found.parts.get(value) or root.type.bytes != value.type.bytes else found
+
+    found = {}
+    for stripe in program.stripes:
+        for (lower, upper), distance in stripe.apart.items():
+            low, high = buffer_of(lower), buffer_of(upper)
+            if low is None or high is None or low is high:
+                continue
+            source, result = (low, high) if stripe.spec.up else (high, low)
+            if source.last == stripe.last and result.first == stripe.first:
+                found[low, high] = distance
+    return found
+
+
 def align(size: int, alignment: int) -> int:
     return -(-size // alignment) * alignment
 
@@ -133,7 +169,7 @@ def _last_reads(program: Program[K], roots: dict[Value, Value]) -> dict[Value, i
     for index, layer in enumerate(program.layers):
         for value in layer.node.operands():
             if not value.is_const:
-                last[roots.get(value, value)] = index
+                last[roots.get(value, value)] = program.span(index)[1]
     end = len(program.layers)
     for state in program.graph.states:
         last[roots.get(state.output, state.output)] = end

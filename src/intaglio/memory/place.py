@@ -20,17 +20,19 @@ from intaglio.targets import Target
 
 
 def place(
-    program: Program[K], target: Target, *, slots: bool = False, pinned: PlanFile | None = None, rooms: Sequence[Room] = ()
-) -> None:
+    program: Program[K], target: Target, *, slots: bool = False, pinned: PlanFile | None = None, rooms: Sequence[Room] = (),
+    search: bool = True,
+) -> None:  # fmt: skip
     """Addresses for everything; those of an edited IR file are kept if they can work. `slots`: the arena has room for inputs and
-    outputs too. `rooms`: the memories for it, where there are several."""
+    outputs too. `rooms`: the memories for it, where there are several. Without `search`, offsets are the best of a few
+    orders at once."""
     if pinned is None and keep_given(program, target, slots=slots, rooms=rooms):
         return
     storage = find_storage(program, target.alignment, slots=slots)
     base = storage.state_bytes
     if pinned is not None:
         pin(storage.buffers, pinned, base, target.alignment, ["arena", *(region_of(room.memory) for room in rooms)])
-    plan = place_buffers(storage.buffers, target.alignment)
+    plan = place_buffers(storage.buffers, target.alignment, search=search, apart=storage.apart)
     program.arenas = spread(program, storage, rooms, target.alignment, plan.bytes)
     for buffer in storage.buffers:
         at = buffer.offset + (base if buffer.region == "arena" else 0)

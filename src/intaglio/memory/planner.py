@@ -9,14 +9,17 @@ largest sum of sizes alive at once; what is still above it goes to `exact`, whic
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from intaglio.memory.exact import Block, best_offsets
 from intaglio.memory.lifetimes import Buffer, align
 
 _STARTS, _ROUNDS, _TRIES = 3, 6, 400
 _WORK = 20_000_000  # pairs of buffers looked at: some seconds
+
+Apart = Mapping[tuple[Buffer, Buffer], int]  # (lower, upper) -> how far apart they are at least, where they may overlap
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +34,29 @@ class Plan:
         return self.bytes == self.bound
 
 
-def lower_bound(buffers: list[Buffer], alignment: int) -> int:
-    """The largest sum alive at once."""
-    return max(_load(buffers, alignment).values(), default=0)
+def lower_bound(buffers: list[Buffer], alignment: int, apart: Apart = MappingProxyType({})) -> int:
+    """The largest sum alive at once, less what buffers that may overlap can share."""
+    load = _load(buffers, alignment)
+    for (lower, upper), distance in apart.items():
+        low, high = align(lower.bytes, alignment), align(upper.bytes, alignment)
+        shared = max(0, low + high - max(low, high, high + distance // alignment * alignment))
+        for layer in range(max(lower.first, upper.first), min(lower.last, upper.last) + 1):
+            load[layer] -= shared
+    return max(load.values(), default=0)
 
 
-def place_buffers(buffers: list[Buffer], alignment: int, *, search: bool = True) -> Plan:
+def place_buffers(buffers: list[Buffer], alignment: int, *, search: bool = True, apart: Apart = MappingProxyType({})) -> Plan:
     """Set every offset that is not pinned. Without `search` it is the best of the orders, at once."""
     if not buffers:
         return Plan(0, 0)
-    packing = _Packing(buffers, alignment)
-    bound = lower_bound(buffers, alignment) // alignment
+    packing = _Packing(buffers, alignment, apart)
+    bound = lower_bound(buffers, alignment, apart) // alignment
     goal = max([bound, *(packing.pinned[n] + packing.sizes[n] for n, b in enumerate(buffers) if b.pinned)])
     starts = sorted((packing.place(order) for order in _orders(buffers, alignment)), key=lambda found: found.top)
     best = starts[0]
     if search and best.top > goal:
         best = packing.climb(starts, goal)
-    if search and best.top > bound and not any(b.pinned for b in buffers):
+    if search and best.top > bound and not apart and not any(b.pinned for b in buffers):
         exact = best_offsets([Block(b.first, b.last, align(b.bytes, alignment) // alignment) for b in buffers], best.top, bound)
         bound = exact.bound
         if exact.offsets is not None:
@@ -67,10 +76,15 @@ class _Placed:
 class _Packing:
     """Buffers as numbers, in steps of the alignment: what is placed thousands of times has to be fast."""
 
-    def __init__(self, buffers: list[Buffer], alignment: int) -> None:
+    def __init__(self, buffers: list[Buffer], alignment: int, apart: Apart) -> None:
         self.sizes = [align(b.bytes, alignment) // alignment for b in buffers]
         self.pinned = [b.offset // alignment if b.pinned else -1 for b in buffers]
         self.meets = _neighbours(buffers)
+        number = {b: n for n, b in enumerate(buffers)}
+        self.above: list[dict[int, int]] = [{} for _ in buffers]  # how far above n the other has to be
+        self.below: list[dict[int, int]] = [{} for _ in buffers]
+        for (lower, upper), distance in apart.items():
+            self.above[number[lower]][number[upper]] = self.below[number[upper]][number[lower]] = -(-distance // alignment)
 
     def top(self, offsets: list[int]) -> int:
         return max(at + size for at, size in zip(offsets, self.sizes, strict=True))
@@ -81,8 +95,12 @@ class _Packing:
             if offsets[n] >= 0:
                 continue
             size, at = sizes[n], 0
-            for low, high in sorted([(offsets[m], offsets[m] + sizes[m]) for m in self.meets[n] if offsets[m] >= 0]):
-                if low - at >= size:
+            above, below = self.above[n], self.below[n]
+            taken = [  # offsets between these two are too close to m
+                (offsets[m] - above.get(m, size), offsets[m] + below.get(m, sizes[m])) for m in self.meets[n] if offsets[m] >= 0
+            ]
+            for low, high in sorted(taken):
+                if low >= at:
                     break
                 if high > at:
                     at = high

@@ -10,19 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intaglio.errors import OurFault, UserError
-from intaglio.ir.graph import Graph, State, Value
+from intaglio.errors import UserError
+from intaglio.ir.graph import State, Value
 from intaglio.ir.types import DType
 from intaglio.kernels.program import ConstantArg, Layer, Program, ScratchArg, ValueArg
 from intaglio.package.c_text import C_TYPES, comment, identifier
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a layer wrote: the hook gets to see it."""
-
-    pointer: str
-    size_bytes: int
+from intaglio.package.pointers import Pointers, Result, output_fields, wrapped
+from intaglio.package.striped_calls import StripeView, stripe_views
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +34,7 @@ class Call:
 class Block:
     guard: str  # a C condition, or ""
     calls: tuple[Call, ...]
+    stripe: StripeView | None = None  # instead of calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,85 +45,20 @@ class Copy:
     size_bytes: int
 
 
-class Pointers:
-    """C expressions for where things live."""
-
-    def __init__(self, program: Program) -> None:
-        graph = program.graph
-        self._name = identifier(graph.name)
-        self._values = {value.name: value for value in graph.values()}
-        self._constants = {constant.name for constant in program.constants}
-        self._inputs = graph.inputs
-        self._outputs = output_fields(graph)
-
-    def of(self, value: Value, dtype: DType, *, const: bool) -> str:
-        return self._typed(value, 0, dtype, const)
-
-    def _typed(self, value: Value, offset: int, dtype: DType, const: bool) -> str:
-        to = f"const {C_TYPES[dtype]} *" if const else f"{C_TYPES[dtype]} *"
-        address = value.address
-        if value.is_const:
-            return self.constant(raw_constant_name(value), dtype, offset)
-        if address is None:
-            raise OurFault("no-address", f"value `{value.name}` has no place in memory")
-        if address.region.startswith("="):
-            return self._typed(self._values[address.region[1:]], offset + address.offset, dtype, const)
-        if address.region in ("arena", "state"):
-            place = f"arena + AT_{identifier(value.name)}"
-            return f"({to})({place})" if offset == 0 else f"({to})({place} + {offset})"
-        match address.region:
-            case "input":
-                if not const:
-                    raise OurFault("writes-input", f"a layer writes into the input `{value.name}`")
-                base = f"in->{identifier(self._inputs[address.offset].name)}"
-            case "output":
-                base = f"out->{self._outputs[address.offset]}"
-            case region:
-                raise OurFault("no-address", f"value `{value.name}` lives in an unknown region `{region}`")
-        if offset:
-            step = "const unsigned char *" if const else "unsigned char *"
-            return f"({to})(({step}){base} + {offset})"
-        return base if C_TYPES[dtype] == C_TYPES[value.dtype] else f"({to}){base}"
-
-    def constant(self, name: str, dtype: DType, offset: int = 0) -> str:
-        if name not in self._constants:
-            raise OurFault("no-constant", f"constant `{name}` is not part of the program")
-        place = f"{self._name}_weights + W_{identifier(name)}"
-        return f"(const {C_TYPES[dtype]} *)({place})" if not offset else f"(const {C_TYPES[dtype]} *)({place} + {offset})"
-
-    def scratch(self, layer: Layer, dtype: DType, at: int) -> str:
-        if layer.scratch_offset < 0:
-            raise OurFault("no-address", f"layer `{layer.name}` has no place for its working memory")
-        place = f"arena + SCRATCH_{identifier(layer.name)}" + (f" + {at}" if at else "")
-        return f"({C_TYPES[dtype]} *)({place})"
-
-
-def raw_constant_name(value: Value) -> str:
-    """A constant in the order of its tensor; a kernel may have packed the same one under its plain name."""
-    return f"{value.name}_as_is"
-
-
-def output_fields(graph: Graph) -> list[str]:
-    """A field per output; the same tensor may be an output twice, and then needs two names."""
-    fields: list[str] = []
-    for value in graph.outputs:
-        stem = field = identifier(value.name)
-        n = 2
-        while field in fields:
-            field, n = f"{stem}_{n}", n + 1
-        fields.append(field)
-    return fields
-
-
 def blocks_of(program: Program) -> list[Block]:
     pointers = Pointers(program)
     blocks: list[Block] = []
     pending: list[Call] = []
     guard: Value | None = None
+    stripes = stripe_views(program)
     for index, layer in enumerate(program.layers):
-        if pending and layer.node.when is not guard:
+        if pending and (layer.node.when is not guard or index in stripes):
             blocks.append(_block(pointers, guard, pending))
             pending = []
+        if program.stripe_at(index) is not None:
+            if index in stripes:
+                blocks.append(Block("", (), stripes[index]))
+            continue
         guard = layer.node.when
         pending.append(_call(pointers, index, layer))
     if pending:
@@ -154,13 +84,8 @@ def _call(pointers: Pointers, index: int, layer: Layer) -> Call:
     op = layer.node.op.NAME
     source = f"{op}: {layer.node.source}" if layer.node.source else op
     results = tuple(Result(pointers.of(v, v.dtype, const=True), v.type.bytes) for v in layer.node.outputs if v.address)
-    text = _wrapped(f"{identifier(layer.kernel.name)}(", arguments)
+    text = wrapped(f"{identifier(layer.kernel.name)}(", arguments)
     return Call(index, comment(source), text, layer.kernel.fallible, results)
-
-
-def _wrapped(start: str, arguments: list[str], width: int = 110) -> str:
-    line = f"{start}{', '.join(arguments)})"
-    return line if len(line) <= width else start + "\n        " + ",\n        ".join(arguments) + ")"
 
 
 def output_copies(program: Program) -> list[Copy]:

@@ -21,7 +21,8 @@ from intaglio.package.arenas import arena_views
 from intaglio.package.c_text import is_identifier
 from intaglio.package.deployment import WEIGHTS_HEADER_BYTES
 from intaglio.package.manifest import Manifest, read_manifest
-from intaglio.package.project import ModelView, tensor_views
+from intaglio.package.project import ModelView, TensorView, tensor_views
+from intaglio.package.striped_calls import FeedView
 from intaglio.package.template import render_files, shipped_template
 from intaglio.targets.board import Board
 from intaglio.targets.target import Target, find_target
@@ -70,6 +71,9 @@ def read_packages(folders: list[Path]) -> list[Manifest]:
         if manifest.options.get("arena") != "caller":
             hint = f"compile it again: {again}"
             raise UserError("cannot-combine", f"{shown} has an arena of its own, which others cannot share", hint=hint)
+        if manifest.memory.weights_apart:
+            hint = "compile it again for one flash"
+            raise UserError("cannot-combine", f"{shown} has its weights in several memories", hint=hint)
         if len(manifest.memory.arenas) > 1:
             hint = f"compile it again with one RAM for the arena: `--memory` or `--ram`: {again}"
             raise UserError("cannot-combine", f"{shown} has arenas in several memories, which others cannot share", hint=hint)
@@ -143,7 +147,9 @@ def _view(manifest: Manifest) -> ModelView:
     memory, firmware = manifest.memory, manifest.firmware
     assert firmware is not None
     inputs, outputs = (
-        tensor_views([t.field for t in infos], [t.type for t in infos], [t.name for t in infos], [t.arena_address for t in infos], {})
+        tensor_views(
+            [t.field for t in infos], [t.type for t in infos], [t.name for t in infos], [t.arena_address for t in infos], {}
+        )
         for infos in (manifest.inputs, manifest.outputs)
     )
     return ModelView(
@@ -158,7 +164,15 @@ def _view(manifest: Manifest) -> ModelView:
         weights_section=manifest.options.get("weights_section", ""),
         weights_address=firmware.weights_address,
         arenas=arena_views((), memory.arena_bytes, ""),
+        weights_apart=(),
+        feed=_feed(manifest, inputs) if memory.fed_rows else None,
     )
+
+
+def _feed(manifest: Manifest, inputs: tuple[TensorView, ...]) -> FeedView:
+    """What an application needs to know of rows; the rest is the network's own matter."""
+    rows, view = manifest.memory.fed_rows, inputs[0]
+    return FeedView(view.field, view.c_type, rows, view.elements // rows, view.bytes // rows, "", "", "")
 
 
 def _board(manifest: Manifest) -> str | Board:

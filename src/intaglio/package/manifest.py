@@ -98,6 +98,8 @@ class MemoryInfo:
     weight_bytes: int
     optimal: bool = False  # proven: no plan of the same buffers has a smaller arena
     arenas: tuple[Arena, ...] = ()  # by memory, where they are not simply with the variables
+    weights_apart: tuple[tuple[str, int], ...] = ()  # of the weights, bytes in other memories than that of the code
+    fed_rows: int = 0  # rows of the input that come one by one; 0: it is there as a whole
 
     def arena_sizes(self) -> dict[str, int]:
         """Bytes by region."""
@@ -243,13 +245,18 @@ def _manifest(table: dict[str, object]) -> Manifest:
         inputs=tuple(_tensor(row) for row in inputs),
         outputs=tuple(_tensor(row) for row in outputs),
         states=tuple(StateInfo(**{**row, "shape": tuple(row["shape"])}) for row in states),
-        memory=MemoryInfo(**{**memory, "arenas": tuple(Arena(**row) for row in memory.get("arenas", ()))}),
+        memory=_memory(memory),
         layers=tuple(_layer(row) for row in layers),
         options=options,
         tools=tools,
         files=files,
         firmware=None if (firmware := t.get("firmware")) is None else _firmware(_object(firmware)),
     )
+
+
+def _memory(row: dict[str, Any]) -> MemoryInfo:
+    apart = tuple((str(memory), int(size)) for memory, size in row.get("weights_apart", ()))
+    return MemoryInfo(**{**row, "arenas": tuple(Arena(**a) for a in row.get("arenas", ())), "weights_apart": apart})
 
 
 def _firmware(row: dict[str, Any]) -> FirmwareInfo:

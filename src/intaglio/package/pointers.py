@@ -10,6 +10,7 @@ from intaglio.ir.types import DType
 from intaglio.kernels.program import Layer, Program
 from intaglio.package.arenas import arena_views
 from intaglio.package.c_text import C_TYPES, identifier
+from intaglio.package.weights import block_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,8 @@ class Pointers:
 
     def __init__(self, program: Program) -> None:
         graph = program.graph
-        self._name = identifier(graph.name)
         self._values = {value.name: value for value in graph.values()}
-        self._constants = {constant.name for constant in program.constants}
+        self._constants = {constant.name: block_name(graph.name, constant.memory) for constant in program.constants}
         self._inputs = graph.inputs
         self._outputs = output_fields(graph)
         self._bases = {view.region: view.base for view in arena_views(program.arenas, program.arena_bytes, "")}
@@ -71,8 +71,12 @@ class Pointers:
     def constant(self, name: str, dtype: DType, offset: int = 0) -> str:
         if name not in self._constants:
             raise OurFault("no-constant", f"constant `{name}` is not part of the program")
-        place = f"{self._name}_weights + W_{identifier(name)}"
+        place = f"{self._constants[name]} + W_{identifier(name)}"
         return f"(const {C_TYPES[dtype]} *)({place})" if not offset else f"(const {C_TYPES[dtype]} *)({place} + {offset})"
+
+    def slot(self, program: Program, slot: tuple[str, int]) -> str:
+        """Room in an arena that is not a value's."""
+        return f"{self._bases[program.slot_region(slot)]} + {program.slots[slot]}"
 
     def scratch(self, layer: Layer, dtype: DType, at: int) -> str:
         if layer.scratch_offset < 0:

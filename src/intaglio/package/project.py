@@ -11,8 +11,10 @@ from intaglio.ir.views import storage_roots
 from intaglio.kernels.program import Program, ScratchArg
 from intaglio.package.arenas import ArenaView, arena_views, parameter
 from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, unique_macros
-from intaglio.package.calls import Block, Copy, Fill, blocks_of, output_copies, output_fields, state_copies, state_fills
+from intaglio.package.calls import Block, Copy, Fill, blocks_of, output_copies, state_copies, state_fills
 from intaglio.package.deployment import Deployment
+from intaglio.package.pointers import output_fields
+from intaglio.package.striped_calls import FeedView, stripe_views
 from intaglio.package.weights import Weights
 from intaglio.targets.board import Board
 from intaglio.targets.target import LEVELS, Target
@@ -74,6 +76,8 @@ class ModelView:
     weights_section: str
     weights_address: int | None
     arenas: tuple[ArenaView, ...]
+    weights_apart: tuple[tuple[str, int], ...]
+    feed: FeedView | None
 
     @property
     def several(self) -> bool:
@@ -104,10 +108,12 @@ class Project:
     arenas: tuple[ArenaView, ...]
     alignment: int
     state_bytes: int  # at the start of the arena
+    feed: FeedView | None  # where rows of the input come one by one
     weight_bytes: int
     weights_as_text: bool
     weights_section: str  # "": where read-only data goes
     weights_address: int | None  # of a binary of their own
+    weights_apart: tuple[tuple[str, int], ...]  # bytes in other memories than that of the code
     places: tuple[Place, ...]
     blocks: tuple[Block, ...]
     copies: tuple[Copy, ...]
@@ -118,7 +124,9 @@ class Project:
 
     @property
     def fallible(self) -> bool:
-        return any(call.fallible for block in self.blocks for call in block.calls)
+        return any(call.fallible for block in self.blocks for call in block.calls) or any(
+            b.stripe and b.stripe.fallible for b in self.blocks
+        )
 
     @property
     def models(self) -> tuple[ModelView, ...]:
@@ -129,7 +137,11 @@ class Project:
         """What a template can name."""
         own = {f.name: getattr(self, f.name) for f in fields(self)}
         several = len(self.arenas) > 1
-        arena = {"several": several, "arena_parameter": parameter(self.arenas, self.name), "arena_word": "arenas" if several else "arena"}
+        arena = {
+            "several": several,
+            "arena_parameter": parameter(self.arenas, self.name),
+            "arena_word": "arenas" if several else "arena",
+        }
         return {**own, **arena, "fallible": self.fallible, "models": self.models}
 
 
@@ -167,17 +179,21 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
         board=deployment.board,
         flash_room=deployment.code_room(weights.size_bytes),
         ram_room=deployment.ram_bytes,
-        inputs=tensor_views([v.name for v in inputs], [v.type for v in inputs], [v.origin for v in inputs], input_slots(program), fields),
+        inputs=tensor_views(
+            [v.name for v in inputs], [v.type for v in inputs], [v.origin for v in inputs], input_slots(program), fields
+        ),
         outputs=tensor_views(output_fields(graph), [v.type for v in graph.outputs], origins, output_slots(program), fields),
         static_arena=deployment.static_arena,
         arena_bytes=program.arena_bytes,
         arenas=arenas,
         alignment=target.alignment,
         state_bytes=state_bytes(graph),
-        weight_bytes=weights.size_bytes,
+        feed=next((view.fed for view in stripe_views(program).values() if view.fed is not None), None),
+        weight_bytes=weights.total_bytes,
         weights_as_text=weights.as_text,
         weights_section=weights.section,
         weights_address=weights.address if weights.binary else None,
+        weights_apart=tuple((memory, block.size_bytes) for memory, block in weights.apart),
         places=tuple(_places(program)),
         blocks=tuple(blocks_of(program)),
         copies=tuple(output_copies(program)),

@@ -1,9 +1,9 @@
 """A stripe as C: a table of steps, and a switch with one call each.
 
-    case 3: /* 1 of 24 rows of dw_1 */
-        memmove(arena + AT_dw_1, arena + AT_dw_1 + 768, 1536);
-        net_depthwise_v2((const int8_t *)(arena + AT_conv_1), ..., (int8_t *)(arena + AT_dw_1 + 1536));
-        break;
+case 3: /* 1 of 24 rows of dw_1 */
+    memmove(arena + AT_dw_1, arena + AT_dw_1 + 768, 1536);
+    net_depthwise_v2((const int8_t *)(arena + AT_conv_1), ..., (int8_t *)(arena + AT_dw_1 + 1536));
+    break;
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from intaglio.ir.program import Argument
 from intaglio.ir.stripes import Action, Rows, Stripe
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.program import ConstantArg, Program, ScratchArg, ValueArg
-from intaglio.package.c_text import comment, identifier
+from intaglio.package.c_text import C_TYPES, comment, identifier
 from intaglio.package.pointers import Pointers, Result, wrapped
 
 NUMBERS_PER_LINE = 28
@@ -42,6 +42,20 @@ class StepView:
 
 
 @dataclass(frozen=True, slots=True)
+class FeedView:
+    """Rows of the input that come one by one."""
+
+    field: str
+    c_type: str
+    rows: int
+    row_elements: int
+    row_bytes: int
+    place: str  # of the position in the order
+    slot: str  # where the next row goes
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
 class StripeView:
     name: str
     comment: str
@@ -52,7 +66,7 @@ class StripeView:
     uses_out: bool
     fallible: bool
     results: tuple[tuple[int, Result], ...]  # layer, and what it made as a whole
-    fed: bool
+    fed: FeedView | None
 
 
 def stripe_views(program: Program) -> dict[int, StripeView]:
@@ -62,7 +76,7 @@ def stripe_views(program: Program) -> dict[int, StripeView]:
 
 def _view(program: Program, stripe: Stripe[Kernel, Argument], number: int) -> StripeView:
     pointers = Pointers(program)
-    counted = {a.layer for a in stripe.actions if any(r.step for r in a.rows.values())}
+    counted = set(stripe.counted)
     steps = tuple(_step(pointers, program, stripe, n, action, counted) for n, action in enumerate(stripe.actions))
     whole = [
         (n, Result(pointers.of(v, v.dtype, const=True), v.type.bytes))
@@ -77,14 +91,23 @@ def _view(program: Program, stripe: Stripe[Kernel, Argument], number: int) -> St
     return StripeView(
         f"stripe_{number}", comment(about), _lines(stripe.order), steps,
         tuple(f"n{layer}" for layer in sorted(counted)), "in->" in texts, "out->" in texts,
-        any(step.fallible for step in steps), tuple(whole), stripe.spec.fed,
+        any(step.fallible for step in steps), tuple(whole), _feed(program, stripe, pointers, number),
     )  # fmt: skip
 
 
+def _feed(program: Program, stripe: Stripe[Kernel, Argument], pointers: Pointers, number: int) -> FeedView | None:
+    if not stripe.spec.fed:
+        return None
+    value = next(v for v in stripe.windows if v in program.graph.inputs)
+    rows, size = value.shape[stripe.axis], stripe.windows[value].row_bytes
+    slot = pointers.bytes_of(value, _plus(next(a.rows[value] for a in stripe.actions if a.layer < 0), ""))
+    about = f"{value.dtype.value}[{','.join(map(str, value.shape[stripe.axis + 1 :]))}]"
+    place = pointers.slot(program, ("feed", number))
+    return FeedView(identifier(value.name), C_TYPES[value.dtype], rows, size // value.dtype.bytes, size, place, slot, about)
+
+
 def _lines(order: tuple[int, ...]) -> tuple[str, ...]:
-    return tuple(
-        ", ".join(map(str, order[at : at + NUMBERS_PER_LINE])) + "," for at in range(0, len(order), NUMBERS_PER_LINE)
-    )
+    return tuple(", ".join(map(str, order[at : at + NUMBERS_PER_LINE])) + "," for at in range(0, len(order), NUMBERS_PER_LINE))
 
 
 def _step(
@@ -103,7 +126,7 @@ def _step(
         return StepView(number, action.layer, comment(f"a row of {result.name} comes"), move, "", False, "", slot)
     layer = program.layers[action.layer]
     arguments = []
-    counter = f"n{action.layer}"
+    counter = f"feed->n{action.layer}" if stripe.spec.fed else f"n{action.layer}"
     for param, argument in zip(action.kernel.params, action.arguments, strict=True):
         match argument:
             case ValueArg(value):
@@ -116,7 +139,9 @@ def _step(
                 arguments.append(pointers.scratch(layer, param.dtype, argument.at))
     text = wrapped(f"{identifier(action.kernel.name)}(", arguments, indent=16)
     used = counter if action.layer in counted else ""
-    return StepView(number, action.layer, comment(f"{layer.node.op.NAME}: {action.about}"), move, text, action.kernel.fallible, used, "")
+    return StepView(
+        number, action.layer, comment(f"{layer.node.op.NAME}: {action.about}"), move, text, action.kernel.fallible, used, ""
+    )
 
 
 def _plus(rows: Rows, counter: str) -> str:

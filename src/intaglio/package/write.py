@@ -10,7 +10,6 @@ import numpy as np
 from intaglio.errors import printable
 from intaglio.ir.graph import Address, Value
 from intaglio.kernels.program import Constant, ConstantArg, Program
-from intaglio.package.calls import output_fields, raw_constant_name
 from intaglio.package.deployment import HOSTED, Deployment
 from intaglio.package.kernel_files import write_kernels
 from intaglio.package.manifest import (
@@ -23,6 +22,7 @@ from intaglio.package.manifest import (
     TensorInfo,
     tensor_info,
 )  # fmt: skip
+from intaglio.package.pointers import output_fields, raw_constant_name
 from intaglio.package.project import api_inputs, input_slots, lifetimes, output_slots, project_of, state_bytes
 from intaglio.package.template import render_template, shipped_template
 from intaglio.package.weights import plan_weights, write_weights
@@ -71,9 +71,11 @@ def write_project(
             lower_bound_bytes=program.lower_bound_bytes,
             alignment=target.alignment,
             state_bytes=state_bytes(graph),
-            weight_bytes=weights.size_bytes,
+            weight_bytes=weights.total_bytes,
             optimal=program.optimal,
+            fed_rows=next((v.shape[s.axis] for s in program.stripes if s.spec.fed for v in s.windows if v in graph.inputs), 0),
             arenas=program.arenas,
+            weights_apart=project.weights_apart,
         ),
         layers=_layers(program),
         options=origin.options,
@@ -100,8 +102,7 @@ def _outputs(program: Program) -> tuple[TensorInfo, ...]:
     names = graph.output_names or [v.origin or v.name for v in graph.outputs]
     slots = output_slots(program)
     return tuple(
-        slotted(tensor_info(n, f, v.type), slot)
-        for n, f, v, slot in zip(names, fields, graph.outputs, slots, strict=True)
+        slotted(tensor_info(n, f, v.type), slot) for n, f, v, slot in zip(names, fields, graph.outputs, slots, strict=True)
     )
 
 

@@ -105,7 +105,8 @@ def check_placed(elf: Path, board: Board) -> None:
 
 def _info(manifest: Manifest, board: Board, sizes: Sizes, depth: int | None) -> FirmwareInfo:
     memory = manifest.memory
-    io_bytes = sum(max(info.bytes, 1) for info in (*manifest.inputs, *manifest.outputs) if info.arena_offset is None)
+    given = () if memory.fed_rows else manifest.inputs
+    io_bytes = sum(max(info.bytes, 1) for info in (*given, *manifest.outputs) if info.arena_offset is None)
     static = sizes.data + sizes.bss - memory.arena_bytes - io_bytes
     address = manifest.options.get("weights_address")
     weights = sizes.weights or memory.weight_bytes
@@ -137,6 +138,7 @@ def sizes_of(elf: Path) -> Sizes:
         sections = {s.name: s["sh_size"] for s in allocated}
         arenas = [s.name for s in allocated if s.name.startswith(".intaglio_") and s["sh_flags"] & WRITABLE]
     weights, selftest, data, bss = (sections.pop(name, 0) for name in (".weights", ".selftest", ".data", ".bss"))
+    weights += sum(sections.pop(name) for name in list(sections) if name.startswith(".weights_"))
     bss += sum(sections.pop(name) for name in arenas)
     return Sizes(sum(sections.values()), weights, selftest, data, bss)
 

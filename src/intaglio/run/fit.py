@@ -18,6 +18,7 @@ from intaglio.memory.lifetimes import Buffer, find_storage
 from intaglio.memory.place import placed_buffers
 from intaglio.memory.planner import place_buffers
 from intaglio.memory.regions import Room, rooms_of, spread
+from intaglio.memory.weights import spread_weights
 from intaglio.package.deployment import Deployment
 from intaglio.package.weights import plan_weights
 from intaglio.run.limits import Needs, elsewhere
@@ -26,6 +27,7 @@ from intaglio.targets.target import Target
 
 STACK_BYTES = 512
 VARIABLES_BYTES = 256
+CODE_MARGIN, CODE_AROUND_BYTES = 1.5, 4096  # the estimate may be low; start-up code, memory and mathematics
 CODE_PER_FLOAT_CHARACTER, CODE_PER_INTEGER_CHARACTER = 0.35, 0.8
 
 
@@ -46,7 +48,7 @@ class Fit:
 
     @property
     def flash_bytes(self) -> int:
-        return sum(self.needs.flash.values())
+        return sum(self.needs.flash.values()) + sum(size for _, size in self.needs.weights_elsewhere)
 
     @property
     def lower_bound_bytes(self) -> int:
@@ -72,14 +74,34 @@ def arena_rooms(program: Program, deployment: Deployment, *, slots: bool) -> tup
     return rooms_of(deployment.arena_memories, deployment.main("ram"), reserved)
 
 
+def arena_budget(program: Program, deployment: Deployment, reserve: int) -> int | None:
+    """What the limits leave for the arena; `reserve` is for stack and variables."""
+    if deployment.ram_bytes is None:
+        return None
+    return deployment.ram_bytes - (needs_of_program(program, deployment).io + reserve if deployment.board is not None else 0)
+
+
+def place_weights(program: Program, deployment: Deployment) -> None:
+    """Where the flash of the code is too small for all weights, some go to others. Code is estimated, and given some room more."""
+    main, others = deployment.main("flash"), deployment.weights_memories
+    if main is None or not others:
+        return
+    code = round(_code_bytes(program) * CODE_MARGIN) + CODE_AROUND_BYTES if deployment.board is not None else 0
+    room = (deployment.flash_bytes or main.bytes) - code if main.may_hold("weights") else 0
+    spread_weights(program, room, [Room(m.name, m.bytes) for m in others])
+
+
 def needs_of_program(program: Program, deployment: Deployment) -> Needs:
     """Before it is built: code and stack are estimates."""
     graph = program.graph
     fed = {s.input for s in graph.states}
+    fed |= {v for stripe in program.stripes for v in stripe.windows}
     callers = [v for n, v in enumerate(graph.inputs) if v not in fed and ("input", n) not in program.slots]
     callers += [v for n, v in enumerate(graph.outputs) if ("output", n) not in program.slots]
+    weights = plan_weights(program.constants, deployment)
     return Needs(
-        weights=plan_weights(program.constants, deployment).size_bytes,
+        weights=weights.size_bytes,
+        weights_elsewhere=tuple((memory, block.size_bytes) for memory, block in weights.apart),
         arena=program.arena_bytes,
         elsewhere=elsewhere(program.arenas, deployment),
         io=sum(v.type.bytes for v in callers),

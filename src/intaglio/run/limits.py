@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from intaglio.errors import AnswerIsNo
 from intaglio.ir.graph import Graph
-from intaglio.kernels.program import Program
 from intaglio.ir.program import Arena
+from intaglio.kernels.program import Program
 from intaglio.package.deployment import HOSTED, WEIGHTS_HEADER_BYTES, Deployment
 from intaglio.package.manifest import FirmwareInfo, Manifest
 from intaglio.package.project import lifetimes
@@ -34,6 +34,7 @@ class Needs:
     static: int = 0
     stack: int | None = None
     elsewhere: tuple[tuple[str, int], ...] = ()  # of the arena, in memories other than that of the variables
+    weights_elsewhere: tuple[tuple[str, int], ...] = ()  # beside `weights`, in memories other than that of the code
 
     @property
     def main_ram(self) -> dict[str, int]:
@@ -57,10 +58,14 @@ def elsewhere(arenas: tuple[Arena, ...], deployment: Deployment) -> tuple[tuple[
 def needs_of(manifest: Manifest, info: FirmwareInfo | None, deployment: Deployment = HOSTED) -> Needs:
     memory = manifest.memory
     apart = elsewhere(memory.arenas, deployment)
+    weights = (info or memory).weight_bytes - sum(size for _, size in memory.weights_apart)
     if info is None:
-        return Needs(memory.weight_bytes, memory.arena_bytes, elsewhere=apart)
+        return Needs(weights, memory.arena_bytes, elsewhere=apart, weights_elsewhere=memory.weights_apart)
     static = info.ram_bytes - memory.arena_bytes - info.io_bytes - (info.stack_bytes or 0)
-    return Needs(info.weight_bytes, memory.arena_bytes, info.io_bytes, info.code_bytes, info.data_bytes, static, info.stack_bytes, apart)
+    return Needs(
+        weights, memory.arena_bytes, info.io_bytes, info.code_bytes, info.data_bytes, static, info.stack_bytes, apart,
+        memory.weights_apart,
+    )  # fmt: skip
 
 
 def has_floats(graph: Graph) -> bool:
@@ -130,6 +135,11 @@ def check_limits(
 def _check_elsewhere(name: str, needs: Needs, deployment: Deployment, chances: Chances) -> None:
     """Arenas in other memories: planned ones fit, those of an edited IR file may not."""
     sizes = {m.name: m.bytes for m in deployment.arena_memories}
+    flashes = {m.name: m.bytes for m in deployment.weights_memories}
+    for memory, used in needs.weights_elsewhere:
+        if used > (room := flashes.get(memory, 0)):
+            what = f"`{name}` has {used:,} bytes of weights for `{memory}`, which has {room:,}: {used - room:,} too many"
+            raise AnswerIsNo("does-not-fit", what, hint=f"its weights are{_advice('weights', deployment, chances)}")
     for memory, used in needs.elsewhere:
         if used > (room := sizes.get(memory, 0)):
             what = f"`{name}` needs {used:,} bytes of RAM in `{memory}`, which has {room:,}: {used - room:,} too many"

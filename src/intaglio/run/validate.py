@@ -220,6 +220,8 @@ def _check_layers(
     turn: dict[int, int] = {}
 
     def sink(layer: int, data: bytes) -> None:
+        if not data:  # some rows of a stripe
+            return
         which = turn.get(layer, 0)
         turn[layer] = which + 1
         shown = list(manifest.layers[layer].outputs)

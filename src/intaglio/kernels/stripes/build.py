@@ -38,7 +38,9 @@ class Cut:
 def nodes_between(graph: Graph, spec: StripeSpec) -> list[Node]:
     made = {out.name: n for n, node in enumerate(graph.nodes) for out in node.outputs}
     if spec.first not in made or spec.last not in made or made[spec.first] > made[spec.last]:
-        raise ModelError("bad-stripe", f"`{spec}` names no layers in order", where=graph.file, hint="delete the line, or name layers")
+        raise ModelError(
+            "bad-stripe", f"`{spec}` names no layers in order", where=graph.file, hint="name two layers by their results"
+        )
     return graph.nodes[made[spec.first] : made[spec.last] + 1]
 
 
@@ -139,7 +141,7 @@ class StripeBuilder:
             made = self.produced[value]
             total = rows_of(value, self.found.axis)
             at = made - (total - low) if self.found.up else self.found.windows[value] - (made - low)
-            assert 0 <= at and at + high - low <= self.found.windows[value]
+            assert at >= 0 and at + high - low <= self.found.windows[value]
             return Rows(value, at * size, 0, low, high - low)
         return self._whole(fired, value, low, high - low, stride)
 
@@ -174,7 +176,9 @@ class StripeBuilder:
             pads = (0, 0)
             for n, (value, wanted) in enumerate(zip(node.inputs, fired.needs, strict=True)):
                 if value is not None and wanted is not None:
-                    few = next((f for f, v in originals.items() if v is value and rows_of(f, axis) == wanted.high - wanted.low), None)
+                    few = next(
+                        (f for f, v in originals.items() if v is value and rows_of(f, axis) == wanted.high - wanted.low), None
+                    )
                     few = few or Value(value.name, with_rows(value.type, axis, wanted.high - wanted.low), value.origin)
                     originals[few] = value
                     inputs.append(few)

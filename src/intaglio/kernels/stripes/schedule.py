@@ -44,7 +44,9 @@ class Schedule:
         return sum(rows * row_bytes(v, self.axis) for v, rows in self.windows.items())
 
 
-def schedule(nodes: list[Node], kept: set[Value], rows: int, *, axis: int = 1, up: bool = False, fed: Value | None = None) -> Schedule:
+def schedule(
+    nodes: list[Node], kept: set[Value], rows: int, *, axis: int = 1, up: bool = False, fed: Value | None = None
+) -> Schedule:
     """`kept`: values that somebody else reads later. `fed`: the input whose rows come one by one. Raises NoRows."""
     return _Plan(nodes, kept, rows, axis, up, fed).made()
 

@@ -52,9 +52,7 @@ DEFAULT = EmulatorOptions()
 class Device:
     """One core that has booted; one sequence of inferences."""
 
-    def __init__(
-        self, folder: Path, manifest: Manifest, options: EmulatorOptions = DEFAULT, elf: Path | None = None
-    ) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, options: EmulatorOptions = DEFAULT, elf: Path | None = None) -> None:
         """`elf`: another one than the package's, such as one with the hook."""
         self.manifest = manifest
         target = find_target(manifest.target)
@@ -91,9 +89,13 @@ class Device:
     def run_into(self, inputs: list[Array], outputs: list[Array], sink: LayerSink | None = None) -> None:
         """`sink` hears of every layer, if the firmware was built with the hook."""
         name, core = self.manifest.name, self.core
-        for info, array in zip(self.manifest.inputs, inputs, strict=True):
-            core.write(self._place(info, "input"), array.tobytes())
-        stops = {}
+        stops: dict[int, Callable[[], None]] = {}
+        if rows := self.manifest.memory.fed_rows:
+            picture = inputs[0].reshape(rows, -1)
+            stops[core.image.address(f"{name}_app_row")] = lambda: core.write(core.argument(1), picture[core.argument(0)].tobytes())
+        else:
+            for info, array in zip(self.manifest.inputs, inputs, strict=True):
+                core.write(self._place(info, "input"), array.tobytes())
         if sink is not None:
             stops[core.image.address(f"{name}_hook")] = lambda: sink(*(core.argument(i) for i in range(3)))
         code = core.call(f"{name}_app_run", self._limit_bytes, stops)

@@ -10,7 +10,7 @@
 
 typedef uint32_t __attribute__((may_alias)) word;
 
-void *memcpy(void *restrict to, const void *restrict from, size_t count)
+__attribute__((noinline)) void *memcpy(void *restrict to, const void *restrict from, size_t count)
 {
     unsigned char *t = to;
     const unsigned char *f = from;
@@ -33,13 +33,25 @@ void *memcpy(void *restrict to, const void *restrict from, size_t count)
     return to;
 }
 
-void *memmove(void *to, const void *from, size_t count)
+__attribute__((noinline)) void *memmove(void *to, const void *from, size_t count)
 {
     unsigned char *t = to;
     const unsigned char *f = from;
 
     if ((uintptr_t)t - (uintptr_t)f >= count)
         return memcpy(to, from, count); /* the copy runs upwards, and `to` is not within what is still to be read */
+    if ((((uintptr_t)t ^ (uintptr_t)f) & 3u) == 0u) {
+        for (; ((uintptr_t)(t + count) & 3u) != 0u && count > 0u; count--)
+            t[count - 1u] = f[count - 1u];
+        for (; count >= 16u; count -= 16u) {
+            const word *g = (const word *)(f + count);
+            const word a = g[-1], b = g[-2], c = g[-3], d = g[-4];
+            ((word *)(t + count))[-1] = a;
+            ((word *)(t + count))[-2] = b;
+            ((word *)(t + count))[-3] = c;
+            ((word *)(t + count))[-4] = d;
+        }
+    }
     while (count-- > 0u)
         t[count] = f[count];
     return to;
@@ -74,3 +86,19 @@ int memcmp(const void *a, const void *b, size_t count)
             return *x < *y ? -1 : 1;
     return 0;
 }
+
+#if defined(__ARM_EABI__)
+/* Clang calls these names instead; the numbers say to how many bytes both sides are aligned. */
+#define EABI_COPY(name, function) \
+    void name(void *to, const void *from, size_t count); \
+    void name(void *to, const void *from, size_t count) \
+    { \
+        function(to, from, count); \
+    }
+EABI_COPY(__aeabi_memcpy, memcpy)
+EABI_COPY(__aeabi_memcpy4, memcpy)
+EABI_COPY(__aeabi_memcpy8, memcpy)
+EABI_COPY(__aeabi_memmove, memmove)
+EABI_COPY(__aeabi_memmove4, memmove)
+EABI_COPY(__aeabi_memmove8, memmove)
+#endif

@@ -1,0 +1,310 @@
+"""Stripes that make a program fit: which layers are made a few rows at a time, and how many rows.
+
+Every run of layers that can be a stripe has a peak (what is alive while it is at work) and a cost (calls and rows that move, in
+instructions). Over the layers in order, the cheapest way whose peaks all stay within the budget is a shortest path:
+
+    layer      0     1     2     3     4     5
+    whole      ok    no    no    no    ok    ok           0 -> [1..3] in stripes -> 4 -> 5
+    stripe     ----------------  fits, 3 % slower
+
+The plan itself is made by the same stages as always: lowered, placed, checked. Where offsets leave gaps, the budget is lowered a
+little and the path searched again; the direction of stripes and the number of rows are tried last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from intaglio.errors import ModelError, OurFault
+from intaglio.ir.graph import Graph, Node, Value
+from intaglio.ir.stripes import StripeSpec
+from intaglio.kernels import lower
+from intaglio.kernels.program import Program
+from intaglio.kernels.stripes.build import AXIS, schedule_of
+from intaglio.kernels.stripes.schedule import Schedule
+from intaglio.memory import place
+from intaglio.memory.lifetimes import Buffer, align, find_storage
+from intaglio.ops.rows import NoRows, access_of, row_bytes
+from intaglio.targets.target import Target
+
+LONGEST = 40  # layers in one stripe
+HEIGHTS = (2, 4)  # rows that are tried beside 1
+CALL, MOVED_BYTE = 70, 0.75  # instructions on a Cortex-M4: a step with its call, and a byte that moves
+MOST_TRIES = 6
+MOST_EVALUATIONS = 4000  # schedules looked at: some seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Layers `first` to `last` as one stripe: what is alive at most, and the instructions it costs."""
+
+    first: int
+    last: int
+    rows: int
+    peak: int
+    extra: float
+
+
+Choice = tuple[tuple[StripeSpec, ...], float]  # stripes, and the instructions they cost
+
+
+@dataclass(frozen=True, slots=True)
+class Squeezed:
+    """A program that is placed, with the stripes it has and the instructions they cost, about."""
+
+    program: Program
+    specs: tuple[StripeSpec, ...]
+    extra: float
+
+    @property
+    def arena_bytes(self) -> int:
+        return self.program.arena_bytes
+
+
+@dataclass(slots=True)
+class Squeeze:
+    """Looks for stripes of one graph. `program` is the one without any, placed. `fed`: rows of the input come one by one."""
+
+    program: Program
+    target: Target
+    slots: bool
+    fed: bool = False
+    _sections: dict[tuple[int, int], Section | None] = field(default_factory=dict)
+    _usings: dict[Node, str] = field(default_factory=dict)
+    _loads: list[int] = field(default_factory=list)
+    _buffers: list[Buffer] = field(default_factory=list)
+    _ready: list[bool] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        program, alignment = self.program, self.target.alignment
+        self._usings = {node: node.using for node in program.graph.nodes}
+        storage = find_storage(program, alignment, slots=self.slots)
+        self._loads = [
+            storage.state_bytes + sum(align(b.bytes, alignment) for b in storage.buffers if b.first <= n <= b.last)
+            for n in range(len(program.layers))
+        ]
+        self._buffers = find_storage(program, alignment, in_place=False, slots=self.slots).buffers
+        self._ready = [_has_rows(layer.node) for layer in program.layers]
+
+    # Answers ----------------------------------------------------------------------------------------------------------------
+
+    def within(self, budget: int) -> Squeezed | None:
+        """The cheapest program whose arena is at most `budget`; None if there is none."""
+        goal = budget
+        for _ in range(MOST_TRIES):
+            path = self._path(goal)
+            if path is None:
+                return None
+            found = self._fitting(path, budget)
+            if isinstance(found, Squeezed):
+                return found
+            goal -= found
+        return None
+
+    def _fitting(self, path: list[Section], budget: int) -> Squeezed | int:
+        """The program of a path, or by how many bytes it is too large."""
+        plain = self._choice(path)
+        for choice in dict.fromkeys((self._higher(plain, path, budget), self._turned(plain, budget), plain)):
+            found = self.program_with(*choice)
+            if found is not None and found.arena_bytes <= budget:
+                return found
+        return max(64, found.arena_bytes - budget if found is not None else 64)
+
+    def smallest(self) -> Squeezed | None:
+        """The least arena there is with stripes; None if no layer can be in one."""
+        low, high = 0, max(self._loads, default=0)
+        if self._path(high) is None:
+            return None
+        while high - low > max(64, high // 200):
+            middle = (low + high) // 2
+            if self._path(middle) is None:
+                low = middle
+            else:
+                high = middle
+        path = self._path(high)
+        assert path is not None
+        plain = self._choice(path)
+        turned = self._turned(plain, 0)
+        return self.program_with(*turned) or self.program_with(*plain)
+
+    def without(self) -> Program:
+        """The program as it was: nothing in stripes."""
+        plain = self.program_with((), 0.0)
+        assert plain is not None
+        return plain.program
+
+    # The path ---------------------------------------------------------------------------------------------------------------
+
+    def _path(self, budget: int) -> list[Section] | None:
+        """Sections in order; layers between them are made as a whole."""
+        count = len(self.program.layers)
+        best: list[tuple[float, list[Section]] | None] = [None] * (count + 1)
+        best[0] = (0.0, [])
+        start = self._first_reader() if self.fed else -1
+        for n in range(count):
+            here = best[n]
+            if here is None:
+                continue
+            if self._loads[n] <= budget and n != start:
+                _improve(best, n + 1, here)
+            if start >= 0 and n > start and not here[1]:
+                continue
+            for section in self._from(n, budget, always=n == start):
+                _improve(best, section.last + 1, (here[0] + section.extra, [*here[1], section]))
+        end = best[count]
+        return None if end is None else end[1]
+
+    def _first_reader(self) -> int:
+        given = set(self.program.graph.inputs)
+        return next((n for n, layer in enumerate(self.program.layers) if given & set(layer.node.operands())), 0)
+
+    def _from(self, first: int, budget: int, *, always: bool) -> Iterator[Section]:
+        """Stripes from this layer on that help: one of their layers is too large as a whole."""
+        hot = always
+        for last in range(first, min(first + LONGEST, len(self.program.layers))):
+            if not self._ready[last]:
+                return
+            hot = hot or self._loads[last] > budget
+            if not hot:
+                continue
+            section = self._section(first, last)
+            if section is not None and section.peak <= budget:
+                yield section
+
+    def _section(self, first: int, last: int) -> Section | None:
+        key = (first, last)
+        if key not in self._sections:
+            if len(self._sections) > MOST_EVALUATIONS:
+                return None
+            self._sections[key] = self._measured(first, last, 1)
+        return self._sections[key]
+
+    def _measured(self, first: int, last: int, rows: int) -> Section | None:
+        try:
+            found = schedule_of(self.program.graph, self._spec(first, last, rows))
+        except (NoRows, ModelError):
+            return None
+        extra = CALL * len(found.fired) + MOVED_BYTE * _moved(found)
+        return Section(first, last, rows, self._peak(first, last, found), extra)
+
+    def _spec(self, first: int, last: int, rows: int, *, up: bool = False) -> StripeSpec:
+        layers = self.program.layers
+        fed = self.fed and first == self._first_reader()
+        return StripeSpec(layers[first].node.output.name, layers[last].node.output.name, rows, up, fed)
+
+    def _peak(self, first: int, last: int, found: Schedule) -> int:
+        step = self.target.alignment
+        homes = {v: b for b in self._buffers for v in b.values}
+        slots = {b.slot: b for b in self._buffers if b.slot is not None}
+        for n, value in enumerate(self.program.graph.inputs):
+            if ("input", n) in slots:
+                homes[value] = slots["input", n]
+        fed = next((v for v in found.windows if v in self.program.graph.inputs), None)
+        base = self.program.graph.states and max(
+            (s.input.address.offset + s.input.type.bytes for s in self.program.graph.states if s.input.address), default=0
+        )
+        whole = int(base or 0)
+        for buffer in self._buffers:
+            begins = -1 if buffer.slot is not None and buffer.slot[0] == "input" else buffer.first
+            if buffer.scratch_of >= 0 or (fed is not None and homes.get(fed) is buffer):
+                continue
+            if (begins < first <= buffer.last) or (first <= begins <= last < buffer.last):
+                whole += align(buffer.bytes, step)
+        for (below, above), distance in found.apart.items():
+            low, high = homes.get(below), homes.get(above)
+            source = low if found.up else high
+            if low is not None and high is not None and source is not None and source.last <= last:
+                small, large = align(low.bytes, step), align(high.bytes, step)
+                whole -= max(0, small + large - max(small, large, large + align(distance, step)))
+        peaks = []
+        for n in range(last - first + 1):
+            windows = [
+                align(rows * row_bytes(v, AXIS), step)
+                for v, rows in found.windows.items()
+                if found.alive[v][0] <= n <= found.alive[v][1]
+            ]
+            peaks.append(whole + sum(windows) + align(self.program.layers[first + n].scratch_bytes, step))
+        return max(peaks)
+
+    # Programs ---------------------------------------------------------------------------------------------------------------
+
+    def _choice(self, path: list[Section]) -> Choice:
+        return tuple(self._spec(s.first, s.last, s.rows) for s in path), sum(s.extra for s in path)
+
+    def program_with(self, specs: tuple[StripeSpec, ...], extra: float, *, search: bool = True) -> Squeezed | None:
+        """The whole line again, with these stripes. Without `search`, offsets are a first guess."""
+        graph = self.program.graph
+        forget(graph, self._usings)
+        graph.stripes = list(specs)
+        try:
+            program = lower(graph, self.target)
+            place(program, self.target, slots=self.slots, search=search)
+        except (NoRows, ModelError, OurFault):  # a plan that its checker refuses is none
+            return None
+        return Squeezed(program, specs, extra)
+
+    def _turned(self, plain: Choice, budget: int) -> Choice:
+        """Some stripes from the bottom up, if that leaves smaller gaps: results may then lie above their operands."""
+        best, least = plain, self._arena(plain)
+        for n, spec in enumerate(plain[0]):
+            if least <= budget or spec.fed:
+                continue
+            trial = tuple(replace(s, up=not s.up) if m == n else s for m, s in enumerate(best[0])), best[1]
+            if (size := self._arena(trial)) < least:
+                best, least = trial, size
+        return best
+
+    def _higher(self, plain: Choice, path: list[Section], budget: int) -> Choice:
+        """More rows at a time, where there is room: fewer calls."""
+        best, now = plain, list(path)
+        for rows in HEIGHTS:
+            for n, section in enumerate(path):
+                more = self._measured(section.first, section.last, rows)
+                if more is None or more.extra >= now[n].extra or more.peak > budget:
+                    continue
+                specs = tuple(replace(s, rows=rows) if m == n else s for m, s in enumerate(best[0]))
+                trial = specs, best[1] - now[n].extra + more.extra
+                if self._arena(trial) <= budget:
+                    best, now[n] = trial, more
+        return best
+
+    def _arena(self, choice: Choice) -> float:
+        """A first guess of what it needs."""
+        found = self.program_with(*choice, search=False)
+        return math.inf if found is None else found.arena_bytes
+
+
+def _improve(best: list[tuple[float, list[Section]] | None], at: int, way: tuple[float, list[Section]]) -> None:
+    known = best[at]
+    if known is None or (way[0], len(way[1])) < (known[0], len(known[1])):
+        best[at] = way
+
+
+def _has_rows(node: Node) -> bool:
+    try:
+        access_of(node, AXIS)
+    except NoRows:
+        return False
+    return node.using != "view"
+
+
+def _moved(found: Schedule) -> float:
+    total = 0
+    makers: dict[int, Value] = {n: node.output for n, node in enumerate(found.nodes)}
+    for fired in found.fired:
+        value = makers.get(fired.node)
+        if value is not None and value in found.windows:
+            total += max(0, found.windows[value] - fired.count) * row_bytes(value, AXIS)
+    return total
+
+
+def forget(graph: Graph, usings: dict[Node, str]) -> None:
+    """Back to before kernels were chosen, but for those that a person asked for and for views."""
+    graph.stripes = []
+    graph.stage = "optimise"
+    for node in graph.nodes:
+        node.using = usings.get(node, "") if usings.get(node) == "view" else ""
+    for value in graph.values():
+        value.address = None
