@@ -307,7 +307,9 @@ def compile(
         model=Path(model),
         output=folder,
         target=target,
-        device=Device(board, ram, flash, arena, weights_section, weights_address, io, optimize, None if memory is None else str(memory)),
+        device=Device(
+            board, ram, flash, arena, weights_section, weights_address, io, optimize, None if memory is None else str(memory)
+        ),
         dims=dict(dims or {}),
         shapes={k: tuple(v) for k, v in (shapes or {}).items()},
         states=dict(states or {}),

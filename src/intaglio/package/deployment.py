@@ -8,7 +8,7 @@ from pathlib import Path
 
 from intaglio.errors import UserError, quoted
 from intaglio.targets.board import Board, find_board, generic_board
-from intaglio.targets.memories import Memory, main_memory, read_memories
+from intaglio.targets.memories import Memory, fastest_first, main_memory, read_memories
 from intaglio.targets.target import Target, find_target, optimized
 
 ARENAS = ("static", "caller")
@@ -57,6 +57,15 @@ class Deployment:
         if self.ram is not None and not self.memory_file:
             return (limited,) if main.may_hold("arena") else ()
         return tuple(limited if m is main else m for m in self.memories if m.may_hold("arena"))
+
+    @property
+    def weights_memories(self) -> tuple[Memory, ...]:
+        """Other flashes for weights, where the user has not said where they are. `--flash` limits all of flash, like `--ram`."""
+        main = self.main("flash")
+        if self.weights_section or self.weights_address is not None or (self.flash is not None and not self.memory_file):
+            return ()
+        others = [m for m in fastest_first(self.memories, "weights") if m.mapped and (main is None or m.name != main.name)]
+        return tuple(others)
 
     @property
     def weights_beside_code(self) -> bool:

@@ -4,6 +4,9 @@ Small blocks become a C array that any compiler reads. Larger ones stay binary: 
 assembler (`.incbin`), because a C compiler needs about a minute and 10 GB for 100 MB of numbers as text. Firmware has
 arrays up to some megabytes: the builders of Arduino and PlatformIO know nothing of files beside the sources.
 
+Weights in another flash (`memory/weights.py`) are a block of their own, `NAME_weights_QSPI`, in the section
+`.rodata.intaglio_QSPI`.
+
 With an address of their own, the weights are a binary that is written to flash apart from the code. It starts with a
 header that says for which code it was made; NAME_weights_check compares.
 
@@ -16,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -37,7 +40,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Where each constant lies in the block, and where the block lies."""
+    """Where each constant lies in its block, and where the block of the main flash lies."""
 
     offsets: dict[str, int]
     size_bytes: int
@@ -45,6 +48,11 @@ class Weights:
     as_text: bool = True
     section: str = ""
     address: int | None = None
+    apart: tuple[tuple[str, Weights], ...] = ()  # blocks in other memories
+
+    @property
+    def total_bytes(self) -> int:
+        return self.size_bytes + sum(block.size_bytes for _, block in self.apart)
 
     @property
     def binary(self) -> bool:
@@ -52,7 +60,21 @@ class Weights:
         return self.address is not None and self.size_bytes > 0
 
 
+def block_name(name: str, memory: str) -> str:
+    """The C array of the weights in a memory."""
+    return f"{identifier(name)}_weights" + (f"_{identifier(memory)}" if memory else "")
+
+
 def plan_weights(constants: list[Constant], deployment: Deployment) -> Weights:
+    own = [c for c in constants if not c.memory]
+    block = _plan(own, deployment, deployment.weights_section)
+    memories = dict.fromkeys(c.memory for c in constants if c.memory)
+    apart = {m: _plan([c for c in constants if c.memory == m], deployment, f".rodata.intaglio_{m}") for m in memories}
+    offsets = {**block.offsets, **{name: at for other in apart.values() for name, at in other.offsets.items()}}
+    return replace(block, offsets=offsets, address=deployment.weights_address, apart=tuple(apart.items()))
+
+
+def _plan(constants: list[Constant], deployment: Deployment, section: str) -> Weights:
     bare = deployment.board is not None
     alignment, limit = (FIRMWARE_ALIGNMENT, FIRMWARE_AS_TEXT_BELOW_BYTES) if bare else (ALIGNMENT, AS_TEXT_BELOW_BYTES)
     offsets: dict[str, int] = {}
@@ -63,7 +85,7 @@ def plan_weights(constants: list[Constant], deployment: Deployment) -> Weights:
         offsets[identifier(constant.name)] = start
         end = start + max(constant.data.nbytes, 1)  # an empty tensor too has an address
     block = max([alignment, *(constant.data.itemsize for constant in constants)])
-    return Weights(offsets, end, block, end < limit, deployment.weights_section, deployment.weights_address)
+    return Weights(offsets, end, block, end < limit, section)
 
 
 def write_weights(constants: list[Constant], weights: Weights, name: str, source_folder: Path) -> None:
@@ -73,14 +95,22 @@ def write_weights(constants: list[Constant], weights: Weights, name: str, source
     (source_folder / f"{name}_weights.h").write_text(_header(constants, weights, name), encoding="ascii")
     if weights.binary:
         _write_binary(constants, weights, name, source_folder)
-    elif weights.as_text:
-        (source_folder / f"{name}_weights.c").write_text(_c_array(constants, weights, name), encoding="ascii")
-    else:
-        with open(source_folder / f"{name}_weights.bin", "wb") as file:
-            _write_block(constants, weights, file)
-        section = weights.section or ".rodata"
-        text = _ASSEMBLY.replace("SECTION", section).replace("ALIGNMENT", str(weights.alignment)).replace("NAME", name)
-        (source_folder / f"{name}_weights.S").write_text(text, encoding="ascii")
+        return
+    for memory, block in (("", weights), *weights.apart):
+        inside = [c for c in constants if c.memory == memory]
+        if inside:
+            _write_linked(inside, block, name, block_name(name, memory), source_folder)
+
+
+def _write_linked(constants: list[Constant], weights: Weights, name: str, array: str, source_folder: Path) -> None:
+    if weights.as_text:
+        (source_folder / f"{array}.c").write_text(_c_array(constants, weights, name, array), encoding="ascii")
+        return
+    with open(source_folder / f"{array}.bin", "wb") as file:
+        _write_block(constants, weights, file)
+    section = weights.section or ".rodata"
+    text = _ASSEMBLY.replace("SECTION", section).replace("ALIGNMENT", str(weights.alignment)).replace("ARRAY", array)
+    (source_folder / f"{array}.S").write_text(text, encoding="ascii")
 
 
 def weights_file(name: str) -> str:
@@ -90,13 +120,14 @@ def weights_file(name: str) -> str:
 
 def _header(constants: list[Constant], weights: Weights, name: str) -> str:
     upper = name.upper()
-    block = f"extern const unsigned char {name}_weights[];"
+    arrays = [f"extern const unsigned char {block_name(name, memory)}[];" for memory, _ in weights.apart]
+    block = "\n".join([f"extern const unsigned char {name}_weights[];" if weights.size_bytes else "", *arrays]).strip()
     if weights.address is not None:
         start = weights.address + WEIGHTS_HEADER_BYTES
         block = f"#define {name}_weights ((const unsigned char *)(uintptr_t){start:#x}u) /* behind the header of the binary */"
     least = FIRMWARE_ALIGNMENT if weights.alignment < ALIGNMENT else ALIGNMENT
     lines = [
-        f"/* Weights of {name}: one block, {weights.size_bytes} bytes, each tensor at a multiple of {least}. */",
+        f"/* Weights of {name}: {_blocks_text(weights)}, each tensor at a multiple of {least}. */",
         f"#ifndef {upper}_WEIGHTS_H",
         f"#define {upper}_WEIGHTS_H",
         "",
@@ -109,8 +140,16 @@ def _header(constants: list[Constant], weights: Weights, name: str) -> str:
     for constant in constants:
         shape = ",".join(map(str, constant.data.shape))
         offset = weights.offsets[constant.name]
-        lines.append(f"#define W_{constant.name} ((size_t){offset}) /* {constant.dtype.value}[{shape}] */")
+        where = f", in {constant.memory}" if constant.memory else ""
+        lines.append(f"#define W_{constant.name} ((size_t){offset}) /* {constant.dtype.value}[{shape}]{where} */")
     return "\n".join([*lines, "", "#endif", ""])
+
+
+def _blocks_text(weights: Weights) -> str:
+    if not weights.apart:
+        return f"one block, {weights.size_bytes} bytes"
+    told = [f"{weights.size_bytes} bytes with the code", *(f"{b.size_bytes} bytes in {m}" for m, b in weights.apart)]
+    return f"{len(told)} blocks, {', '.join(told)}"
 
 
 def _write_block(constants: list[Constant], weights: Weights, file: BinaryIO) -> None:
@@ -126,7 +165,7 @@ def _write_block(constants: list[Constant], weights: Weights, file: BinaryIO) ->
     file.write(bytes(weights.size_bytes - end))
 
 
-def _c_array(constants: list[Constant], weights: Weights, name: str) -> str:
+def _c_array(constants: list[Constant], weights: Weights, name: str, array: str) -> str:
     block = BytesIO()
     _write_block(constants, weights, block)
     data = block.getvalue() or b"\0"
@@ -139,7 +178,7 @@ def _c_array(constants: list[Constant], weights: Weights, name: str) -> str:
         "#if defined(__GNUC__)\n"
         f"__attribute__((aligned({weights.alignment}){section}))\n"
         "#endif\n"
-        f"const unsigned char {name}_weights[] = {{\n    " + ",\n    ".join(rows) + ",\n};\n"
+        f"const unsigned char {array}[] = {{\n    " + ",\n    ".join(rows) + ",\n};\n"
     )
 
 
@@ -208,21 +247,21 @@ int NAME_weights_check(void)
 }
 """
 
-_ASSEMBLY = """/* The weights as they are: NAME_weights.bin, found through -I, placed in read-only memory. */
+_ASSEMBLY = """/* The weights as they are: ARRAY.bin, found through -I, placed in read-only memory. */
 #if defined(__APPLE__)
     .section __TEXT,__const
-    .globl _NAME_weights
+    .globl _ARRAY
     .p2align 6
-_NAME_weights:
-    .incbin "NAME_weights.bin"
+_ARRAY:
+    .incbin "ARRAY.bin"
 #else
     .section SECTION,"a",%progbits
-    .globl NAME_weights
-    .type NAME_weights, %object
+    .globl ARRAY
+    .type ARRAY, %object
     .balign ALIGNMENT
-NAME_weights:
-    .incbin "NAME_weights.bin"
-    .size NAME_weights, . - NAME_weights
+ARRAY:
+    .incbin "ARRAY.bin"
+    .size ARRAY, . - ARRAY
     .section .note.GNU-stack,"",%progbits
 #endif
 """

@@ -27,6 +27,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
+from intaglio.ir.names import is_clean
 
 HOLDS = {"ram": ("arena", "stack", "variables"), "flash": ("code", "weights")}
 NOWHERE = 1 << 32  # the address of a memory that has none: no 32-bit address lies in it
@@ -115,7 +116,7 @@ def check_fields(table: dict[str, object], known: list[Field[object]], whose: st
 def fault_of(memories: Sequence[Memory]) -> str:
     """Why there can be no such memories, or nothing."""
     for memory in memories:
-        if memory.kind not in HOLDS or not _NAME.fullmatch(memory.name):
+        if memory.kind not in HOLDS or not _NAME.fullmatch(memory.name) or not is_clean(memory.name):
             return "a memory has a `name` of letters and a `kind` that is flash or ram"
         if fault := _fault(memory):
             return fault
