@@ -32,12 +32,13 @@ from intaglio.package.archive import check_archive, write_archive
 from intaglio.package.deployment import Deployment, deployment_of, target_of
 from intaglio.package.figures import write_figures
 from intaglio.package.folder import check_output, fresh_folder, write_text, writing
-from intaglio.package.manifest import FirmwareInfo, Manifest, write_manifest
+from intaglio.package.manifest import FirmwareInfo, Manifest, StreamInfo, write_manifest
 from intaglio.package.selftest import write_selftest
 from intaglio.package.source import keep_model
 from intaglio.package.write import Origin, write_project
 from intaglio.passes import optimise, prepare
 from intaglio.passes.absorb import absorb_quantisation
+from intaglio.passes.stream import stream, told_stream
 from intaglio.quantize import name_outputs
 from intaglio.quantize.settings import Account, silent
 from intaglio.run.budget import RESERVE_BYTES, Budget, climb
@@ -66,6 +67,7 @@ class Lowered:
     deployment: Deployment
     account: Account | None
     pinned: frozenset[str]  # buffers whose place the user chose
+    stream: StreamInfo | None = None
     rungs: tuple[Rung, ...] = ()  # of the ladder, those that were needed to stay within a limit
 
 
@@ -95,7 +97,7 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         watch.note(f"`{graph.name}` computes in f64, which `{target.name}` does in software")
 
     watch.stage("package")
-    return _package(program, made.source, target, made.deployment, request, watch, made.account)
+    return _package(made, request, watch)
 
 
 def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES) -> Lowered | Path:
@@ -128,6 +130,15 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES) -> 
         graph.stage = "optimise"
         if request.quantize is not None:
             name_outputs(graph, names)
+    made_stream = None
+    if request.stream is not None:
+        if done >= stage_index("optimise"):
+            hint = "give `--stream` with the model, or an IR file of the stage `import`"
+            raise UserError("bad-option", f"`{request.model.name}` is past the stage `optimise`", hint=hint)
+        made_stream = stream(graph, request.stream)
+        graph = made_stream.graph
+        for text in told_stream(made_stream):
+            watch.note(text)
     if watch.explain is not None:
         from intaglio.passes.analysis import analyse
 
@@ -146,6 +157,10 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES) -> 
     moved = reorder(program, target, slots=slots)
     if share_parts(program, target, slots=slots) or moved:
         reorder(program, target, slots=slots)
+    info = None
+    if made_stream is not None:
+        m = made_stream
+        info = StreamInfo(m.axis, m.hop, m.window, m.outputs, bool(m.goes_on))
     rooms = arena_rooms(program, deployment, slots=slots)
     place(program, target, slots=slots, pinned=pinned, rooms=rooms)
     rungs: tuple[Rung, ...] = ()
@@ -156,7 +171,7 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES) -> 
     place_weights(program, deployment)
     check_memory(program)
     graph.stage = "memory"
-    return Lowered(program, source, target, deployment, account, pinned.pinned if pinned is not None else frozenset(), rungs)
+    return Lowered(program, source, target, deployment, account, pinned.pinned if pinned is not None else frozenset(), info, rungs)
 
 
 def quantized(graph: Graph, target: Target, how: Quantization, watch: Watch) -> tuple[Graph, Account | None]:
@@ -188,17 +203,15 @@ def quantized(graph: Graph, target: Target, how: Quantization, watch: Watch) -> 
     return made, account
 
 
-def _package(
-    program: Program, source: Source, target: Target, deployment: Deployment, request: Request, watch: Watch,
-    account: Account | None,
-) -> Package:  # fmt: skip
+def _package(made: Lowered, request: Request, watch: Watch) -> Package:
+    program, source, target, deployment, account = made.program, made.source, made.target, made.deployment, made.account
     graph = program.graph
     find = partial(find_firmware_toolchain, target=target) if target.bare else partial(find_toolchain, arch=target.arch)
     toolchain = find(request.cc) if request.stop_after == "build" else None
     with fresh_folder(request.output, force=request.force) as folder:
         model = keep_model(request.model, source.format, folder) if not request.library_only else None
         origin = Origin(request.model.name, source.sha256, model, __version__, request.options())
-        manifest = write_project(program, target, origin, folder, request.template, deployment)
+        manifest = replace(write_project(program, target, origin, folder, request.template, deployment), stream=made.stream)
         if not request.library_only:
             write_ir(graph, folder / "ir" / f"{graph.name}.ig")
             if account is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from intaglio.errors import ModelError, ToolError, UserError, quoted
 from intaglio.ir.files import read_ir
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.package.manifest import Manifest
+from intaglio.package.manifest import Manifest, StreamInfo, TensorInfo
 from intaglio.package.vectors import KINDS, random_inputs
 from intaglio.run.build import Progress
 from intaglio.run.compare import Comparison, compare
@@ -21,6 +21,7 @@ from intaglio.run.package import Package
 from intaglio.run.probe import watch_layers
 from intaglio.run.profile import stored_inputs
 from intaglio.run.reference import IrReference, Reference, has_bf16, model_reference, run_steps
+from intaglio.run.streaming import Windowed, comparable
 
 RANDOM_SAMPLES = 3
 
@@ -83,6 +84,8 @@ def validate(package: Package, options: ValidateOptions) -> Validation:
         results.append(package.run(step))
         if options.progress is not None:
             options.progress("running", len(results), len(steps))
+    if manifest.stream is not None and isinstance(reference, Windowed):
+        steps, expected, results = _of_whole_windows(manifest.stream, steps, expected, results)
     rows = []
     for info in manifest.outputs:
         got = np.stack([r[info.name] for r in results])
@@ -110,6 +113,21 @@ def validate(package: Package, options: ValidateOptions) -> Validation:
         random_inputs=options.inputs is None,
         against_float=float_rows,
     )
+
+
+Step = dict[str, Array]
+
+
+def _of_whole_windows(
+    info: StreamInfo, steps: list[Step], expected: list[Step], results: list[Step]
+) -> tuple[list[Step], list[Step], list[Step]]:
+    """The steps for which the model says what the result is."""
+    keep = comparable(info, len(steps))
+    if not keep:
+        need = -(-info.window // info.hop)
+        what = f"there are {len(steps)} steps; the model tells a result after {need}"
+        raise UserError("wrong-input", what, hint=f"give `--steps` with at least {need} of them")
+    return [steps[n] for n in keep], [expected[n] for n in keep], [results[n] for n in keep]
 
 
 def was_quantized(manifest: Manifest) -> bool:
@@ -154,12 +172,29 @@ def reference_of(package: Package, extra: tuple[str, ...] = ()) -> Reference:
     """The model inside the package, run by ONNX Runtime. The package's own IR where there is no model in it, or one
     that ONNX Runtime does not read (an opset that is newer, bf16): the result says which it was."""
     source = None if was_quantized(package.manifest) else package.manifest.model.source
+    if (info := package.manifest.stream) is not None:
+        return _stream_reference(package, source, info)
     if source is not None and (package.folder / source).is_file() and not has_bf16(package.manifest):
         try:
             return model_reference(package.folder / source, package.manifest, extra)
         except (ModelError, ToolError):
             return IrReference(read_ir(ir_path(package)))
     return IrReference(read_ir(ir_path(package)))
+
+
+def _stream_reference(package: Package, source: str | None, info: StreamInfo) -> Reference:
+    """The model on windows; the steps by their numpy references where the model is not there."""
+    if source is not None and (package.folder / source).is_file():
+        try:
+            whole = replace(package.manifest, inputs=(_windowed(package.manifest.inputs[0], info),))
+            return Windowed(model_reference(package.folder / source, whole), package.manifest, info)
+        except (ModelError, ToolError):
+            pass
+    return IrReference(read_ir(ir_path(package)))
+
+
+def _windowed(tensor: TensorInfo, info: StreamInfo) -> TensorInfo:
+    return replace(tensor, shape=(*tensor.shape[: info.axis], info.window, *tensor.shape[info.axis + 1 :]))
 
 
 def ir_path(package: Package) -> Path:
@@ -187,7 +222,8 @@ def _samples(
         if info.type.dtype.is_int and info.type.elements == 1
     }
     for kind in KINDS:
-        seeds = range(options.seed, options.seed + RANDOM_SAMPLES)
+        count = RANDOM_SAMPLES + (manifest.stream.window // manifest.stream.hop if manifest.stream else 0)
+        seeds = range(options.seed, options.seed + count)
         steps = [dict(zip(names, random_inputs(types, seed, kind), strict=True)) for seed in seeds]
         for step in steps:
             step.update(kept)

@@ -1,0 +1,253 @@
+"""A model over a sliding window becomes one that takes the next frames alone and keeps what it needs of those before.
+
+    y = conv(x, w)                     x: 30 frames, kernel 3, no padding         (28 rows, 27 of them as in the step before)
+
+    state kept = last                  kept: 2 frames
+    both = concat(kept, x)             x: 1 frame
+    y = conv(both, w)                  1 row, the newest one
+    last = slice(both)
+
+Every value along the axis holds the newest rows of a step, `hop` frames further; the last row is that of the window's end. A layer
+that needs the whole window (a dense layer, a mean over it) gets it from rows that are kept. What pads at the start of the window
+and nowhere else (causal), and what walks along time (RNNs), goes on from step to step instead: then the results are those of the
+model on everything since the reset.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from intaglio.errors import UserError, quoted
+from intaglio.ir.graph import Graph, Node, State, Value
+from intaglio.ir.operator import BadOperator
+from intaglio.ir.types import TensorType
+from intaglio.ops.move import Concat, Slice
+from intaglio.ops.recurrent import Recurrent
+from intaglio.passes.stream_rules import Along, NotAlong, along
+
+HINT = "streams take convolutions and pooling without padding along the axis, causal ones, RNNs, and layers that work on each frame"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The step graph. A result is that of a window once `warmup` steps have been taken; `goes_on` names the layers that remember
+    more than the window; `whole` the layer from which on everything is computed anew for each step, and why."""
+
+    graph: Graph
+    axis: int
+    hop: int  # frames in a step
+    window: int  # frames
+    goes_on: tuple[str, ...] = ()
+    whole: str = ""
+    outputs: tuple[int | None, ...] = ()  # the axis of frames in each output, where it has one
+
+    @property
+    def warmup(self) -> int:
+        return -(-self.window // self.hop)
+
+
+def stream(graph: Graph, axis: int) -> Stream:
+    """The graph for a step along this axis of its input."""
+    states = {s.input for s in graph.states}
+    given = [v for v in graph.inputs if v not in states]
+    if len(given) != 1:
+        raise UserError("bad-stream", f"`{graph.name}` has {len(given)} inputs; a stream has one", hint="leave `--stream` out")
+    source = given[0]
+    if not -source.type.rank <= axis < source.type.rank:
+        what = f"the input {quoted(source.name)} has {source.type.rank} axes, there is no axis {axis}"
+        raise UserError("bad-stream", what, hint=f"its shape is {list(source.shape)}; axes count from 0")
+    return _Steps(graph, source, axis % source.type.rank).made()
+
+
+@dataclass(slots=True)
+class _Steps:
+    graph: Graph
+    source: Value
+    axis: int
+    found: dict[Node, Along] = field(default_factory=dict)
+    axes: dict[Value, int] = field(default_factory=dict)
+    strides: dict[Value, int] = field(default_factory=dict)  # frames per row
+    new: dict[Value, Value] = field(default_factory=dict)  # in the step graph: the newest rows, or the value itself
+    windows: dict[Value, Value] = field(default_factory=dict)  # all rows of a window
+    unbounded: set[Value] = field(default_factory=set)  # after a causal layer or a RNN
+    goes_on: list[str] = field(default_factory=list)
+    whole: str = ""
+    hop: int = 1
+    out: Graph = field(default_factory=lambda: Graph("stream"))
+
+    def made(self) -> Stream:
+        self._find()
+        graph = self.graph
+        self.hop = math.lcm(*self.strides.values())
+        self.out = replace(
+            graph, inputs=[], outputs=[], nodes=[], states=[], names=set(graph.names), output_names=list(graph.output_names), stripes=[]
+        )
+        for value in graph.inputs:
+            copy = Value(value.name, self._few(value) if value is self.source else value.type, value.origin)
+            self.new[value] = copy
+            self.out.inputs.append(copy)
+        for node in graph.nodes:
+            self._step(node)
+        for state in graph.states:
+            self.out.states.append(State(self.new[state.input], self._all(state.output, None), state.fill))
+        self.out.outputs = [self.new[v] if v in self.axes else self._known(v) for v in graph.outputs]
+        axes = tuple(self.axes.get(v) for v in graph.outputs)
+        return Stream(self.out, self.axis, self.hop, self.source.shape[self.axis], tuple(self.goes_on), self.whole, axes)
+
+    # Which layers can ---------------------------------------------------------------------------------------------------------
+
+    def _find(self) -> None:
+        self.axes[self.source], self.strides[self.source] = self.axis, 1
+        first_reason = ""
+        for node in self.graph.nodes:
+            if not any(v in self.axes for v in node.operands()):
+                continue
+            try:
+                rule = along(node, self.axes)
+                self._same_pace(node)
+            except NotAlong as error:
+                first_reason = first_reason or f"`{node.op.NAME}` {node.source or node.output.name}: {error}"
+                continue
+            self.found[node] = rule
+            pace = max(self.strides[v] for v in node.operands() if v in self.axes) * rule.stride
+            for out, axis in zip(node.outputs, rule.axes, strict=True):
+                if axis is not None:
+                    self.axes[out], self.strides[out] = axis, pace
+            if rule.goes_on or any(v in self.unbounded for v in node.operands()):
+                self.unbounded |= set(node.outputs)
+            if rule.goes_on:
+                self.goes_on.append(node.source or node.output.name)
+        self.whole = first_reason
+        if not self.found:
+            what = f"`{self.graph.name}` cannot be streamed along axis {self.axis}: {first_reason or 'no layer reads the input'}"
+            raise UserError("bad-stream", what, hint=HINT)
+
+    def _same_pace(self, node: Node) -> None:
+        if len({self.strides[v] for v in node.operands() if v in self.axes}) != 1:
+            raise NotAlong("its operands have different numbers of frames per row")
+
+    # The step graph -----------------------------------------------------------------------------------------------------------
+
+    def _few(self, value: Value) -> TensorType:
+        axis = self.axes[value]
+        return _with_rows(value.type, axis, self.hop // self.strides[value])
+
+    def _known(self, value: Value) -> Value:
+        return value if value.is_const else self.new[value]
+
+    def _step(self, node: Node) -> None:
+        rule = self.found.get(node)
+        if rule is None:
+            inputs = [None if v is None else self._all(v, node) for v in node.inputs]
+            when = None if node.when is None else self._all(node.when, node)
+            outs = [Value(v.name, v.type, v.origin) for v in node.outputs]
+            self.out.nodes.append(Node(node.op, inputs, outs, node.source, when=when))
+            self.new.update(zip(node.outputs, outs, strict=True))
+            return
+        inputs = []
+        for n, value in enumerate(node.inputs):
+            if value is None or value not in self.axes:
+                inputs.append(None if value is None else self._known(value))
+            else:
+                inputs.append(self._rows(value, rule) if n == 0 else self._rows(value, replace(rule, extent=1, stride=1, behind=0)))
+        if isinstance(node.op, Recurrent):
+            self._remember(node, inputs)
+            return
+        op = rule.op_for(node, self.hop // self.strides[node.output]) if node.output in self.axes else node.op
+        self._add(node, op, inputs)
+
+    def _add(self, node: Node, op: object, inputs: list[Value | None]) -> None:
+        try:
+            types = op.infer(*[None if v is None else v.type for v in inputs])  # type: ignore[attr-defined]
+        except BadOperator as error:
+            raise UserError("bad-stream", f"{node!r} cannot be made for a step: {error.reason}", hint=HINT) from None
+        outs = []
+        for value, type_ in zip(node.outputs, types, strict=True):
+            outs.append(Value(value.name, replace(value.type, shape=type_.shape), value.origin))
+        self.out.nodes.append(Node(op, inputs, outs, node.source))  # type: ignore[arg-type]
+        self.new.update(zip(node.outputs, outs, strict=True))
+
+    def _remember(self, node: Node, inputs: list[Value | None]) -> None:
+        """A RNN starts a step from the state that the one before left."""
+        op = node.op
+        assert isinstance(op, Recurrent)
+        inputs += [None] * (10 - len(inputs))
+        finals = []
+        for n in range(op.STATES):
+            type_ = node.outputs[1 + n].type
+            start = inputs[5 + n]
+            fill = 0.0 if start is None or start.data is None else float(start.data.reshape(-1)[0])
+            kept = self.out.value(f"{node.output.name}_state", type_)
+            self.out.inputs.append(kept)
+            inputs[5 + n] = kept
+            finals.append((kept, fill))
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        self._add(node, op, inputs)
+        for (kept, fill), final in zip(finals, node.outputs[1:], strict=True):
+            self.out.states.append(State(kept, self.new[final], fill))
+
+    def _rows(self, value: Value, rule: Along) -> Value:
+        """The newest rows with those before them that a layer needs for its own newest rows."""
+        axis, rows = self.axes[value], self.hop // self.strides[value]
+        span = rule.extent - rule.stride + rows
+        kept = max(0, rule.extent - rule.stride + rule.behind)
+        if kept == 0 and span == rows:
+            return self.new[value]
+        both = self._with(value, kept, rule.fill) if kept else self.new[value]
+        first = kept - (rule.extent - rule.stride + rule.behind)
+        return both if first == 0 and span == both.shape[axis] else self._cut(both, axis, first, span)
+
+    def _all(self, value: Value, node: Node | None) -> Value:
+        """What a layer that needs the whole window reads."""
+        if value not in self.axes:
+            return self._known(value)
+        if value in self.unbounded and self.hop // self.strides[value] != value.shape[self.axes[value]]:
+            reader = "the end" if node is None else f"`{node.op.NAME}` {node.source or node.output.name}"
+            what = f"{reader} needs the whole window of {quoted(value.name)}, which remembers more than that ({', '.join(self.goes_on)})"
+            raise UserError("bad-stream", what, hint="such a model is not one over a sliding window; feed it frame by frame as it is")
+        if value not in self.windows:
+            rows = self.hop // self.strides[value]
+            kept = value.shape[self.axes[value]] - rows
+            self.windows[value] = self._with(value, kept, 0.0) if kept > 0 else self._newest(value, kept)
+        return self.windows[value]
+
+    def _newest(self, value: Value, kept: int) -> Value:
+        """A step that is longer than the window: its end."""
+        new = self.new[value]
+        return new if kept == 0 else self._cut(new, self.axes[value], -kept, value.shape[self.axes[value]])
+
+    def _with(self, value: Value, kept: int, fill: float) -> Value:
+        """Rows of the steps before, and the newest; the last of both are kept for the next step."""
+        axis, new = self.axes[value], self.new[value]
+        before = self.out.value(f"{value.name}_kept", _with_rows(new.type, axis, kept))
+        self.out.inputs.append(before)
+        both = self.out.value(f"{value.name}_both", _with_rows(new.type, axis, kept + new.shape[axis]))
+        self.out.nodes.append(Node(Concat(axis), [before, new], [both], value.origin))
+        last = self._cut(both, axis, new.shape[axis], kept)
+        self.out.states.append(State(before, last, fill))
+        return both
+
+    def _cut(self, value: Value, axis: int, first: int, count: int) -> Value:
+        rank = value.type.rank
+        type_ = _with_rows(value.type, axis, count)
+        starts = tuple(first if n == axis else 0 for n in range(rank))
+        cut = self.out.value(f"{value.name}_rows", type_)
+        self.out.nodes.append(Node(Slice(starts, (1,) * rank, type_.shape), [value], [cut], value.origin))
+        return cut
+
+
+def _with_rows(type_: TensorType, axis: int, rows: int) -> TensorType:
+    return replace(type_, shape=(*type_.shape[:axis], rows, *type_.shape[axis + 1 :]))
+
+
+def told_stream(made: Stream) -> list[str]:
+    frames = "a frame" if made.hop == 1 else f"{made.hop} frames"
+    told = [f"a step takes {frames}; results are those of a window of {made.window} frames from step {made.warmup} on"]
+    if made.goes_on:
+        names = ", ".join(made.goes_on[:3]) + (" ..." if len(made.goes_on) > 3 else "")
+        told = [f"a step takes {frames}; {names} goes on from step to step: results are those of all frames since the reset"]
+    if made.whole:
+        told.append(f"from here on the whole window is computed in each step: {made.whole}")
+    return told
