@@ -1,0 +1,180 @@
+"""Cheap tensors made twice: equal results, a lower peak, and no more work than is allowed."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from intaglio import ops
+from intaglio.ir.graph import Array, Graph
+from intaglio.ir.text import parse_graph, print_graph
+from intaglio.ir.types import DType, TensorType
+from intaglio.ir.verify import verify
+from intaglio.kernels import lower
+from intaglio.kernels.program import Program
+from intaglio.memory import place
+from intaglio.memory.lifetimes import find_storage
+from intaglio.memory.order import reorder
+from intaglio.memory.planner import lower_bound
+from intaglio.memory.recompute import recompute
+from intaglio.ops import evaluate_graph
+from intaglio.passes.clean import dead_code
+from ir_text import TARGET, graph_of, random_array
+from kernel_running import TARGETS
+from program_running import Machine
+
+PLAIN = TARGETS["scalar"]
+
+
+def peak(program: Program) -> int:
+    storage = find_storage(program, PLAIN.alignment)
+    return storage.state_bytes + lower_bound(storage.buffers, PLAIN.alignment)
+
+
+BROADCAST = """
+    input x: f32[1,64]
+    const w: f32[64,256] ...
+    const u: f32[256,64] ...
+    r: f32[1,64] = matmul(x, w2)
+    a: f32[64,64] = expand(r, shape=(64,64))
+    b: f32[64,256] = matmul(a, w)
+    v: f32[256,64] = reshape(b, shape=(256,64))
+    t: f32[64,256] = transpose(v, perm=(1,0))
+    c: f32[64,64] = matmul(t, u)
+    y: f32[64,64] = mul(c, a)
+    output y
+""".replace("    const u:", "    const w2: f32[64,64] ...\n    const u:")
+
+
+def test_a_broadcast_is_made_again_for_its_late_reader() -> None:
+    program = lower(graph_of(BROADCAST), PLAIN)
+    before = peak(program)
+    made = recompute(program, PLAIN, before - 1)
+    assert [(m.value, m.layer, m.reader) for m in made] == [("a", "a_again", "y")]
+    assert made[0].bytes_gained == before - peak(program) == 64 * 64 * 4 - 256
+    assert made[0].bytes_moved == 64 * 4 + 64 * 64 * 4
+    assert [layer.name for layer in program.layers] == ["r", "a", "b", "t", "c", "a_again", "y"]
+    verify(program.graph)
+
+
+def test_nothing_is_made_again_within_the_budget() -> None:
+    program = lower(graph_of(BROADCAST), PLAIN)
+    assert recompute(program, PLAIN, peak(program)) == []
+    assert [layer.name for layer in program.layers] == ["r", "a", "b", "t", "c", "y"]
+
+
+def test_what_it_is_made_from_is_made_again_too() -> None:
+    program = lower(graph_of(BROADCAST), PLAIN)
+    data = results(program.graph)
+    assert [(m.value, m.reader) for m in recompute(program, PLAIN, 0)] == [("a", "y"), ("r", "a_again")]
+    assert_right(program, *data)
+
+
+def test_what_is_dear_is_kept() -> None:
+    program = lower(graph_of(BROADCAST), PLAIN)
+    assert recompute(program, PLAIN, 0, most_extra=0.001) == []
+
+
+def test_a_view_is_made_again_with_its_source() -> None:
+    text = BROADCAST.replace("    c: f32", "    f: f32[4096] = reshape(a, shape=(4096))\n    c: f32").replace(
+        "    y: f32[64,64] = mul(c, a)", "    d: f32[4096] = reshape(c, shape=(4096))\n    y: f32[4096] = mul(d, f)"
+    )
+    program = lower(graph_of(text), PLAIN)
+    data = results(program.graph)
+    assert [m.value for m in recompute(program, PLAIN, peak(program) - 1)] == ["a"]
+    verify(program.graph)
+    names = [node.output.name for node in program.graph.nodes]
+    assert names == ["r", "a", "b", "v", "t", "c", "d", "a_again", "f_again", "y"]
+    assert_right(program, *data)
+
+
+def test_a_program_with_addresses_is_left_alone() -> None:
+    program = lower(graph_of(BROADCAST), TARGET)
+    place(program, TARGET)
+    assert recompute(program, TARGET, 0) == []
+
+
+def test_the_text_of_what_is_made_again_is_read_again() -> None:
+    program = lower(graph_of(BROADCAST), PLAIN)
+    recompute(program, PLAIN, 0)
+    place(program, PLAIN)
+    text = print_graph(program.graph)
+    again = lower(parse_graph(text, {v.name: v.data for v in program.graph.constants() if v.data is not None}), PLAIN)
+    place(again, PLAIN)
+    assert print_graph(again.graph) == text
+    assert again.arena_bytes == program.arena_bytes
+
+
+def results(graph: Graph) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Inputs, and what they give."""
+    inputs = {v.name: random_array(v.name, v.dtype, v.shape) for v in graph.inputs}
+    return inputs, evaluate_graph(graph, inputs)
+
+
+def assert_right(program: Program, inputs: dict[str, Array], wanted: dict[str, Array]) -> None:
+    place(program, PLAIN)
+    got = Machine(program).run(inputs)
+    for out in program.graph.outputs:
+        exact = wanted[out.name]
+        np.testing.assert_allclose(got[out.name], exact, rtol=0, atol=1e-4 * float(np.abs(exact).max(initial=1.0)))
+
+
+def tower(rng: random.Random, steps: int) -> Graph:
+    """Rows that are repeated into squares, squares that are reduced to rows, and what was made long ago is read again."""
+    graph = Graph("tower")
+    graph.inputs = [graph.value("x", TensorType(DType.F32, (1, 16)))]
+    values = [graph.add(ops.Neg(), [graph.inputs[0]], "r")]
+    for _ in range(steps):
+        x = rng.choice([values[-1], values[-1], rng.choice(values)])
+        same = [v for v in values if v.shape == x.shape]
+        match rng.choice(["one", "two", "two", "view", "wide", "wide"]):
+            case "wide" if x.shape == (1, 16):
+                made = graph.add(ops.Expand((16, 16)), [x], "e")
+            case "wide":
+                flat = graph.add(ops.Reshape((16, 16)), [x], "f") if x.shape == (256,) else x
+                made = graph.add(ops.Reduce("max", (0,)), [flat], "m")
+            case "view" if x.shape == (16, 16):
+                made = graph.add(ops.Reshape((256,)), [x], "v")
+            case "one":
+                made = graph.add(rng.choice([ops.Neg(), ops.Abs(), ops.Tanh()]), [x], "o")
+            case _:
+                made = graph.add(rng.choice([ops.Add(), ops.Max()]), [x, rng.choice(same)], "t")
+        values.append(made)
+    graph.outputs = [values[-1]]
+    graph.output_names = [values[-1].name]
+    return dead_code(graph, PLAIN)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(st.randoms(use_true_random=False), st.integers(6, 30))
+def test_results_are_equal_and_the_peak_is_lower(rng: random.Random, steps: int) -> None:
+    graph = tower(rng, steps)
+    data = results(graph)
+    program = lower(graph, PLAIN)
+    before, layers = peak(program), list(program.layers)
+    made = recompute(program, PLAIN, 0, most_extra=2.0)
+    verify(graph)
+    if not made:
+        assert program.layers == layers
+        return
+    assert peak(program) == before - sum(m.bytes_gained for m in made) < before
+    assert_right(program, *data)
+
+
+def test_such_towers_do_have_something_to_make_again() -> None:
+    """The property above is not empty."""
+    found = sum(bool(recompute(lower(tower(random.Random(n), 25), PLAIN), PLAIN, 0, most_extra=2.0)) for n in range(40))
+    assert found >= 5
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_the_order_afterwards_keeps_what_was_gained(slots: bool) -> None:
+    program = lower(graph_of(BROADCAST), PLAIN)
+    recompute(program, PLAIN, 0, slots=slots)
+    after = peak(program)
+    reorder(program, PLAIN, slots=slots)
+    assert peak(program) <= after
