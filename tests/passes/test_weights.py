@@ -199,6 +199,62 @@ def test_zeros_around_the_image_are_the_convolutions_own() -> None:
     )
 
 
+def test_zeros_behind_a_relu_are_no_maximum() -> None:
+    assert_rewrites(
+        fold_pad,
+        """
+        input x: f32[1,4,4,2] NHWC
+        r: f32[1,4,4,2] NHWC = relu(x)
+        a: f32[1,6,6,2] NHWC = pad(r, pads=(0,1,1,0,0,1,1,0))
+        y: f32[1,2,2,2] NHWC = max_pool(a, kernel=(3,3), strides=(2,2), layout=NHWC)
+        output y
+        """,
+        """
+        input x: f32[1,4,4,2] NHWC
+        r: f32[1,4,4,2] NHWC = relu(x)
+        y: f32[1,2,2,2] NHWC = max_pool(r, kernel=(3,3), strides=(2,2), pads=(1,1,1,1), layout=NHWC)
+        output y
+        """,
+    )
+
+
+def test_the_lowest_integer_is_no_maximum() -> None:
+    assert_rewrites(
+        fold_pad,
+        """
+        input x: i8[1,2,4,4]
+        a: i8[1,2,6,5] = pad(x, pads=(0,0,1,0,0,0,1,1), value=-128.0)
+        y: i8[1,2,4,3] = max_pool(a, kernel=(3,3))
+        output y
+        """,
+        """
+        input x: i8[1,2,4,4]
+        y: i8[1,2,4,3] = max_pool(x, kernel=(3,3), pads=(1,0,1,1))
+        output y
+        """,
+    )
+
+
+def test_padding_that_can_be_a_maximum_stays() -> None:
+    assert_unchanged(
+        fold_pad,
+        """
+        input x: f32[1,1,4,4]
+        input z: i8[1,1,4,4]
+        a: f32[1,1,6,6] = pad(x, pads=(0,0,1,1,0,0,1,1))
+        b: f32[1,1,4,4] = max_pool(a, kernel=(3,3))
+        c: i8[1,1,6,6] = pad(z, pads=(0,0,1,1,0,0,1,1), value=-127.0)
+        d: i8[1,1,4,4] = max_pool(c, kernel=(3,3))
+        r: f32[1,1,4,4] = relu(x)
+        e: f32[1,1,8,8] = pad(r, pads=(0,0,2,2,0,0,2,2))
+        f: f32[1,1,7,7] = max_pool(e, kernel=(2,2))
+        output b
+        output d
+        output f
+        """,
+    )
+
+
 def test_other_padding_stays() -> None:
     assert_unchanged(
         fold_pad,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.types import DType, Layout
-from intaglio.ops import Add, BatchNorm, Conv, ConvTranspose, MatMul, Mul, Pad, Sub
+from intaglio.ops import Add, BatchNorm, Clip, Conv, ConvTranspose, MatMul, MaxPool, Mul, Pad, Relu, Sub
+from intaglio.ops.numeric import int_range
 from intaglio.ops.quantised import QConv
 from intaglio.passes.rewriting import Editor, constant, count_readers
 from intaglio.targets import Target
@@ -155,29 +157,52 @@ def _scaled(producer: Node, weights: Array, numbers: Array) -> Array:
 
 
 def fold_pad(graph: Graph, target: Target) -> Graph:
-    """Zeros around the image are the convolution's own padding.
+    """Zeros around the image are the convolution's own padding, and what no maximum is made of is that of a max pool.
 
         a = pad(x, pads=(0,0,1,1,0,0,1,1))
         y = conv(a, w)                        ->     y = conv(x, w, pads=(1,1,1,1))
 
-    Skipped when batch or channels are padded too, or with another value than 0 (of integers: than the zero point)."""
+    Skipped when batch or channels are padded too, or with another value than 0 (of integers: than the zero point). A max pool may
+    have been given anything that is nowhere more than the image: the lowest number there is, or 0 behind a relu."""
     edit = Editor(graph)
     for node in graph.nodes:
         edit.take(node)
+        op = node.op
         source = node.inputs[0] if node.inputs else None
         before = edit.made.get(source) if source is not None else None
-        if isinstance(node.op, Conv | QConv) and before is not None and isinstance(before.op, Pad) and before.when is node.when:
+        if (
+            isinstance(op, Conv | QConv | MaxPool)
+            and before is not None
+            and isinstance(before.op, Pad)
+            and before.when is node.when
+        ):
             pad, rank = before.op, node.output.type.rank
-            first = 2 if isinstance(node.op, Conv) and node.op.layout is not Layout.NHWC else 1
-            zero = node.op.x_zero if isinstance(node.op, QConv) else 0
+            first = 2 if not isinstance(op, QConv) and op.layout is not Layout.NHWC else 1
             spatial = range(first, first + rank - 2)
             others = [a for a in range(rank) if a not in spatial]
             clear = all(pad.pads[a] == 0 == pad.pads[a + rank] for a in others)
-            if pad.mode == "constant" and pad.value == zero and clear:
-                begin = tuple(pad.pads[a] + node.op.pads[n] for n, a in enumerate(spatial))
-                end = tuple(pad.pads[a + rank] + node.op.pads[n + rank - 2] for n, a in enumerate(spatial))
-                node.op = replace(node.op, pads=begin + end)
+            if pad.mode == "constant" and clear and _adds_nothing(edit, op, before, spatial):
+                begin = tuple(pad.pads[a] + op.pads[n] for n, a in enumerate(spatial))
+                end = tuple(pad.pads[a + rank] + op.pads[n + rank - 2] for n, a in enumerate(spatial))
+                node.op = replace(op, pads=begin + end)
                 node.inputs[0] = before.inputs[0]
                 edit.changed = True
         edit.keep(node)
     return edit.finish()
+
+
+def _adds_nothing(edit: Editor, op: Conv | QConv | MaxPool, before: Node, spatial: range) -> bool:
+    """Is the value of a padding what the operator takes for its own?"""
+    pad, source = before.op, before.inputs[0]
+    assert isinstance(pad, Pad) and source is not None
+    if not isinstance(op, MaxPool):
+        return pad.value == (op.x_zero if isinstance(op, QConv) else 0)
+    rank = len(spatial) + 2
+    sides = [(pad.pads[a] + op.pads[n], pad.pads[a + rank] + op.pads[n + rank - 2]) for n, a in enumerate(spatial)]
+    if any(max(side) >= size for side, size in zip(sides, op.kernel, strict=True)) or max(op.dilations) > 1:
+        return False  # a window of padding alone
+    made = edit.made.get(source)
+    least = 0.0 if made and isinstance(made.op, Relu) else made.op.low if made and isinstance(made.op, Clip) else -math.inf
+    if not source.dtype.is_float:
+        least = int_range(source.dtype)[0]
+    return pad.value <= least
