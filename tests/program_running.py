@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from intaglio.ir.graph import Array, Value
+from intaglio.ir.stripes import Rows, Stripe
 from intaglio.kernels.interpret import interpret
+from intaglio.kernels.loop import Kernel
 from intaglio.kernels.program import Argument, ConstantArg, Layer, Program, ScratchArg, ValueArg
 
 
@@ -42,9 +46,14 @@ class Machine:
         graph = self.program.graph
         fed = {s.input for s in graph.states}
         for value in graph.inputs:
-            if value not in fed:
+            if value not in fed and self.program.window_of(value) is None:
                 self._bytes(value)[:] = np.ascontiguousarray(inputs[value.name]).reshape(-1).view(np.uint8)
-        for layer in self.program.layers:
+        for index, layer in enumerate(self.program.layers):
+            stripe = self.program.stripe_at(index)
+            if stripe is not None:
+                if index == stripe.first:
+                    self._run_stripe(stripe, inputs)
+                continue
             guard = layer.node.when
             if guard is not None and not bool((guard.data if guard.data is not None else self._bytes(guard)).any()):
                 continue
@@ -55,6 +64,45 @@ class Machine:
         for state, new in zip(graph.states, following, strict=True):
             self._bytes(state.input)[:] = new
         return results
+
+    def _run_stripe(self, stripe: Stripe[Kernel, Argument], inputs: dict[str, Array]) -> None:
+        times: dict[int, int] = {}
+        for number in stripe.order:
+            action = stripe.actions[number]
+            time = times.get(action.layer, 0)
+            times[action.layer] = time + 1
+            result = next(reversed(action.rows))  # rows that are read come first
+            if action.roll:
+                window = self._window(stripe, result)
+                kept = len(window) - action.roll
+                to, source = (action.roll, 0) if stripe.spec.up else (0, action.roll)
+                window[to : to + kept] = window[source : source + kept].copy()
+            if action.kernel is None:
+                rows = np.ascontiguousarray(inputs[result.name]).reshape(result.shape[stripe.axis], -1)
+                self._rows(stripe, result, action.rows[result], time)[:] = rows[time].view(np.uint8)
+                continue
+            layer, memory = self.program.layers[action.layer], []
+            for argument, param in zip(action.arguments, action.kernel.params, strict=True):
+                if isinstance(argument, ValueArg) and argument.value in action.rows:
+                    part = self._rows(stripe, argument.value, action.rows[argument.value], time)
+                    memory.append(part.view(argument.value.dtype.numpy))
+                elif isinstance(argument, ScratchArg):
+                    at = layer.scratch_offset + argument.at
+                    memory.append(self.arena[at : at + argument.bytes].view(param.dtype.numpy))
+                else:
+                    memory.append(self._memory(argument, layer, param.dtype.numpy))
+            assert interpret(action.kernel, memory) == 0
+
+    def _window(self, stripe: Stripe[Kernel, Argument], value: Value) -> Array:
+        assert value.address is not None
+        return self.arena[value.address.offset : value.address.offset + stripe.windows[value].bytes]
+
+    def _rows(self, stripe: Stripe[Kernel, Argument], value: Value, rows: Rows, time: int) -> Array:
+        whole = self._window(stripe, value) if value in stripe.windows else self._bytes(value)
+        at = rows.at + rows.step * time
+        size = rows.count * math.prod(value.shape[stripe.axis + 1 :]) * value.dtype.bytes
+        assert 0 <= at and at + size <= len(whole)
+        return whole[at : at + size]
 
     def _value(self, value: Value) -> Array:
         if value.data is not None:

@@ -57,8 +57,9 @@ class Rows:
     value: Value
     at: int
     step: int
-    low: int  # the same as rows, for the checker: of the first time
-    count: int
+    count: int  # rows
+    top: int = 0  # rows of padding that the kernel puts above and below them
+    bottom: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ class StripeCheck:
                 continue
             wanted = need(access, first, count, rows_of(value, self.stripe.axis))
             read = action.rows[value]
-            if wanted.high - wanted.low != read.count:
+            if (wanted.high - wanted.low, wanted.top, wanted.bottom) != (read.count, read.top, read.bottom):
                 raise OurFault("bad-plan", f"`{layer.name}` reads {read.count} rows of `{value.name}`, it needs others")
             if place is None or value not in self.stripe.windows:
                 self._position(read, wanted.low, time, value)

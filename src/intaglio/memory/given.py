@@ -34,9 +34,8 @@ def keep_given(program: Program[K], target: Target, *, slots: bool = False, room
     tops = [b.offset + b.bytes for b in storage.buffers]
     program.arenas = given_arenas(storage, rooms, target.alignment)
     program.arena_bytes = sum(a.bytes for a in program.arenas) or align(max([storage.state_bytes, *tops]), target.alignment)
-    program.lower_bound_bytes = storage.state_bytes + lower_bound(
-        find_storage(program, target.alignment, slots=slots).buffers, target.alignment
-    )
+    best = find_storage(program, target.alignment, slots=slots)
+    program.lower_bound_bytes = storage.state_bytes + lower_bound(best.buffers, target.alignment, best.apart)
     program.in_place = _shared(program)
     try:
         check(program)
@@ -82,7 +81,7 @@ def _place_scratch(program: Program[K], storage: Storage, alignment: int, rooms:
     home = given_arenas(storage, rooms, alignment)
     limits = {"arena": next((r.bytes for r in rooms if home and r.memory == home[0].memory), 0)}
     limits |= {region_of(r.memory): r.bytes for r in rooms if home and r.memory != home[0].memory}
-    for buffer in storage.buffers:
+    for buffer in sorted(storage.buffers, key=lambda b: (-b.bytes, b.first)):
         if buffer.values:
             continue
         places = [(region, _gap(storage, buffer, region, alignment)) for region in limits]
@@ -94,8 +93,10 @@ def _place_scratch(program: Program[K], storage: Storage, alignment: int, rooms:
 def _gap(storage: Storage, buffer: Buffer, region: str, alignment: int) -> int:
     at = storage.state_bytes if region == "arena" else 0
     alive = [b for b in storage.buffers if b.offset >= 0 and b.region == region and b.meets(buffer)]
-    for low, high in sorted((b.offset, b.offset + b.bytes) for b in alive):
-        if low - at >= buffer.bytes:
+    apart = storage.apart
+    taken = [(b.offset - apart.get((buffer, b), buffer.bytes), b.offset + apart.get((b, buffer), b.bytes)) for b in alive]
+    for low, high in sorted(taken):
+        if low >= at:
             break
         at = max(at, align(high, alignment))
     return at

@@ -18,7 +18,7 @@ from intaglio.ir.stripes import Action, Rows, Stripe, StripeSpec, Window
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.program import Layer
 from intaglio.kernels.stripes.schedule import TAKE, Fired, Schedule, schedule
-from intaglio.ops.rows import NoRows, access_of, cut, row_bytes, rows_of, with_rows
+from intaglio.ops.rows import Need, NoRows, access_of, cut, row_bytes, rows_of, with_rows
 
 AXIS = 1
 MOST_ACTIONS = 255
@@ -132,23 +132,24 @@ class StripeBuilder:
         for value, wanted, access in zip(node.inputs, fired.needs, access_of(node, self.found.axis), strict=True):
             if value is None or wanted is None or access is None:
                 continue
-            rows[value] = self._read(fired, value, wanted.low, wanted.high, access.stride)
+            rows[value] = self._read(fired, value, wanted, access.stride)
         return self._written(fired, node.output, kernel, arguments, rows)
 
-    def _read(self, fired: Fired, value: Value, low: int, high: int, stride: int) -> Rows:
+    def _read(self, fired: Fired, value: Value, wanted: Need, stride: int) -> Rows:
+        low, high = wanted.low, wanted.high
         size = row_bytes(value, self.found.axis)
         if value in self.found.windows:
             made = self.produced[value]
             total = rows_of(value, self.found.axis)
             at = made - (total - low) if self.found.up else self.found.windows[value] - (made - low)
             assert at >= 0 and at + high - low <= self.found.windows[value]
-            return Rows(value, at * size, 0, low, high - low)
-        return self._whole(fired, value, low, high - low, stride)
+            return Rows(value, at * size, 0, high - low, wanted.top, wanted.bottom)
+        return self._whole(fired, value, low, high - low, stride, wanted.top, wanted.bottom)
 
-    def _whole(self, fired: Fired, value: Value, low: int, count: int, stride: int) -> Rows:
+    def _whole(self, fired: Fired, value: Value, low: int, count: int, stride: int, top: int = 0, bottom: int = 0) -> Rows:
         size = row_bytes(value, self.found.axis)
         step = self.spec.rows * stride * size * (-1 if self.found.up else 1)
-        return Rows(value, low * size - step * self.times.get(fired.node, 0), step, low, count)
+        return Rows(value, low * size - step * self.times.get(fired.node, 0), step, count, top, bottom)
 
     def _written(
         self, fired: Fired, value: Value, kernel: Kernel | None, arguments: tuple[Argument, ...], rows: dict[Value, Rows]
@@ -157,7 +158,7 @@ class StripeBuilder:
         if value in self.found.windows:
             kept = self.found.windows[value]
             at = 0 if self.found.up else (kept - fired.count) * size
-            rows[value] = Rows(value, at, 0, fired.first, fired.count)
+            rows[value] = Rows(value, at, 0, fired.count)
             roll = fired.count * size if kept > fired.count else 0
             self.moved += (kept - fired.count) * size if roll else 0
             self.produced[value] = self.produced.get(value, 0) + fired.count
