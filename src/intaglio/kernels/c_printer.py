@@ -324,10 +324,13 @@ def _parameter(buffer: Buffer, restrict: str) -> str:
 
 
 def prototype(kernel: Kernel) -> str:
-    """The declaration, without the semicolon. Kernels that may run in place do not promise that pointers differ."""
-    restrict = "" if kernel.in_place else "restrict "
+    """The declaration, without the semicolon. Kernels that may run in place do not promise that pointers differ; where they may
+    write over one operand alone, all others still do."""
+    over = kernel.params[kernel.over] if kernel.over >= 0 else None
+    shared = [p for p in kernel.params if kernel.in_place and (over is None or p is over or not p.const)]
     result = "int" if kernel.fallible else "void"
-    return f"{result} {kernel.name}({', '.join(_parameter(p, restrict) for p in kernel.params)})"
+    parameters = [_parameter(p, "" if any(p is s for s in shared) else "restrict ") for p in kernel.params]
+    return f"{result} {kernel.name}({', '.join(parameters)})"
 
 
 def _header(kernel: Kernel) -> list[str]:

@@ -123,7 +123,7 @@ def conv_nhwc(job: Job) -> Lowered | None:
         f"weights packed [block][kh][kw][ic][{tile.vectors * e.lanes}]"
     )
     stem = f"conv{kh}x{kw}_{geo.channels}_{geo.out_channels}"
-    return job.done(stem, about, f"conv_nhwc(tile={tile})")
+    return job.done(stem, about, f"conv_nhwc(tile={tile})", over=epilogue.over)
 
 
 class TileWriter:

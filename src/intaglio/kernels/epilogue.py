@@ -49,6 +49,11 @@ class Epilogue:
     steps: tuple[Step, ...]
     extras: tuple[Extra, ...]
 
+    @property
+    def over(self) -> Buffer | None:
+        """What the result may be written over: each element is read right before the result takes its place, and never again."""
+        return next((extra.buffer for extra in self.extras if extra.kind == "full"), None)
+
     def finish(self, k: Builder, e: Lanes, acc: Expr, channel: Expr, place: Expr, count: int) -> Expr:
         """The value to store at `place`, whose first column is `channel`; `count` lanes are real."""
         operands = [acc]

@@ -117,7 +117,7 @@ def matmul_tiled(job: Job) -> Lowered | None:
         + f"\ntile {tile.rows} rows x {tile.vectors * e.lanes} columns, "
         + f"right side packed {'at compile time' if packed_now else 'into scratch'}"
     )
-    return job.done(f"matmul_{rows}_{depth}_{columns}", about, f"matmul(tile={tile})")
+    return job.done(f"matmul_{rows}_{depth}_{columns}", about, f"matmul(tile={tile})", over=epilogue.over)
 
 
 def _pack(job: Job, writer: TileWriter, source: Buffer, base: Expr, depth: int, columns: int, transposed: bool) -> None:

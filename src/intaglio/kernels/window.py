@@ -71,7 +71,7 @@ def depthwise(job: Job) -> Lowered | None:
         f"{geo.strides[0]}x{geo.strides[1]}" + "".join(f" + {s.op.NAME}" for s in op.epilogue)
         + f"\nNHWC, {columns} pixels x {job.isa.lanes} channels at a time, weights packed [kh][kw][c]"
     )  # fmt: skip
-    return job.done(f"depthwise{kh}x{kw}_{channels}", about, f"depthwise_nhwc(pixels={columns})")
+    return job.done(f"depthwise{kh}x{kw}_{channels}", about, f"depthwise_nhwc(pixels={columns})", over=epilogue.over)
 
 
 @lowering(MaxPool, AveragePool)

@@ -122,7 +122,8 @@ def _allowed(layer: Layer[K], shared: list[Value], renamed: dict[Value, Value]) 
     argument = layer.arguments[layer.kernel.over] if layer.kernel.over >= 0 else None
     if argument is None:
         return True
-    return isinstance(argument, ValueArg) and all(v is renamed.get(argument.value, argument.value) for v in shared)
+    touched = [a for a in layer.arguments if isinstance(a, ValueArg) and renamed.get(a.value, a.value) in shared]
+    return len(touched) == 1 and touched[0] is argument
 
 
 def _room(program: Program[K], value: Value) -> int | None:

@@ -199,7 +199,8 @@ def _taken_over(
         if value.shape != out.shape or value.dtype.bytes != out.dtype.bytes or buffer.bytes != out.type.bytes:
             continue
         others = [v for v in operands if v is not value and home.get(roots.get(v, v)) is buffer]
-        if all(v.shape == out.shape for v in others) and not (others and over >= 0):
+        alone = not others and operands.count(value) == 1
+        if all(v.shape == out.shape for v in others) and (alone or over < 0):
             return buffer
     return None
 

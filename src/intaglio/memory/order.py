@@ -49,7 +49,7 @@ def flow_of(program: Program[K], target: Target, *, slots: bool = False) -> Flow
     sizes: list[int] = []
     callers: set[int] = set()  # nothing is written over what a caller gave or gets
     for buffer in storage.buffers:
-        if buffer.scratch_of >= 0:
+        if buffer.scratch_of >= 0 or (buffer.slot is not None and buffer.slot[0] not in ("input", "output")):
             continue
         values = list(buffer.values)
         if buffer.slot is not None:
@@ -127,7 +127,8 @@ def _over(layer: Layer[K], roots: dict[Value, Value], room_of: dict[Value, int])
         if room is None or room == made or value.shape != out.shape or value.dtype.bytes != out.dtype.bytes:
             continue
         others = [v for v in operands if v is not value and roots.get(v, v) is root]
-        if root.type.bytes == out.type.bytes and all(v.shape == out.shape for v in others) and not (others and over >= 0):
+        alone = not others and operands.count(value) == 1
+        if root.type.bytes == out.type.bytes and all(v.shape == out.shape for v in others) and (alone or over < 0):
             found.append((room, made))
     return tuple(found)
 
