@@ -87,7 +87,8 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         return _write_ir(graph, request)
 
     apart = elsewhere(program.arenas, made.deployment)
-    early = Needs(sum(c.data.nbytes for c in program.constants if not c.memory), program.arena_bytes, elsewhere=apart)
+    linked = sum(c.data.nbytes for c in program.constants if not c.memory and graph.weights != "read")
+    early = Needs(linked, program.arena_bytes, elsewhere=apart)
     flexible = bool(request.dims or request.shapes)
     check_limits(
         graph.name, early, made.deployment, floats=has_floats(graph), shapes=flexible, peak=peak_layer(program),
@@ -104,6 +105,9 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES) -> 
     """The stages up to memory; or the IR file of the stage to stop after, if that is before it. `reserve`: RAM for the stack."""
     last = stage_index(request.stop_after)
     deployment_of(target_of(request.device.board, request.target, "host"), **asdict(request.device))  # told before reading a model
+    if request.feed_rows and request.device.weights == "read":
+        hint = "leave one of them out"
+        raise UserError("bad-option", "weights that are read are not kept between rows that are fed", hint=hint)
     pinned = None if request.import_plan is None else read_plan(request.import_plan)
     source = read_source(request.model, request.dims, request.shapes, request.name, request.states, watch.note, request.constants)
     graph, done = source.graph, stage_index(source.graph.stage)
@@ -146,6 +150,7 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES) -> 
     if request.stop_after == "optimise":
         return _write_ir(graph, request)
 
+    graph.weights = "read" if deployment.weights_read else graph.weights
     watch.stage("kernels")
     program = lower(graph, target)
     graph.stage, graph.target = max(graph.stage, "kernels", key=STAGES.index), target.name
@@ -296,6 +301,7 @@ def compile(
     io: str = "arena",
     optimize: str = "balanced",
     memory: str | Path | None = None,
+    weights: str = "mapped",
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     states: Mapping[str, str] | None = None,
@@ -321,8 +327,9 @@ def compile(
         output=folder,
         target=target,
         device=Device(
-            board, ram, flash, arena, weights_section, weights_address, io, optimize, None if memory is None else str(memory)
-        ),
+            board, ram, flash, arena, weights_section, weights_address, io, optimize, None if memory is None else str(memory),
+            weights,
+        ),  # fmt: skip
         dims=dict(dims or {}),
         shapes={k: tuple(v) for k, v in (shapes or {}).items()},
         states=dict(states or {}),

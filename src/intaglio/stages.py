@@ -43,6 +43,7 @@ class Device:
     io: str = "arena"
     optimize: str = "balanced"
     memory: str | None = None  # a file of memories
+    weights: str = "mapped"  # or read
 
     def told(self) -> dict[str, str]:
         return {
@@ -51,6 +52,7 @@ class Device:
             "flash": str(self.flash or ""),
             "arena": "" if self.arena == "static" else self.arena,
             "optimize": "" if self.optimize == "balanced" else self.optimize,
+            "weights": "" if self.weights == "mapped" else self.weights,
             "memory": (self.memory or "").replace("\\", "/").rsplit("/", 1)[-1],
             "io": "" if self.io == "arena" else self.io,
             "weights_section": self.weights_section or "",

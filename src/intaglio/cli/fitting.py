@@ -128,7 +128,7 @@ def _json(made: Lowered, fit: Fit, boards: list[OnBoard], enough: bool) -> dict[
 
 def _print(made: Lowered, fit: Fit, boards: list[OnBoard]) -> None:
     needs, program = fit.needs, made.program
-    io = "inputs and outputs inside" if program.slots else f"inputs and outputs {needs.io:,}"
+    io = "inputs and outputs inside" if program.has_slots else f"inputs and outputs {needs.io:,}"
     print(f"{program.graph.name} on {_place(made)}; ~ marks an estimate")
     print()
     print(
@@ -138,7 +138,7 @@ def _print(made: Lowered, fit: Fit, boards: list[OnBoard]) -> None:
         print(f"       {arena.bytes:>12,} bytes   of the arena in {arena.memory}")
     print(f"flash  {fit.flash_bytes:>12,} bytes   weights {needs.weights:,}; code ~{needs.code:,}")
     for memory, size in needs.weights_elsewhere:
-        print(f"       {size:>12,} bytes   of weights in {memory}")
+        print(f"       {size:>12,} bytes   of weights {f'in {memory}' if memory else 'in a file that is read'}")
     if fit.peak is not None:
         alive = ", ".join(f"{b.name} {b.bytes:,}" for b in fit.peak.alive[:_SHOWN])
         more = f" and {len(fit.peak.alive) - _SHOWN} more" if len(fit.peak.alive) > _SHOWN else ""

@@ -108,15 +108,18 @@ def compile_command(
     ] = None,
     keep_int16: Annotated[Optional[list[str]], typer.Option(metavar="LAYER", help="A layer with 16-bit activations.")] = None,
     integer_io: Annotated[bool, typer.Option("--integer-io", help="Inputs and outputs of the C API are integers too.")] = False,
-    weights: Annotated[Optional[str], typer.Option(metavar="W", help="fp16: store weights in half precision.")] = None,
+    weights: Annotated[
+        Optional[str], typer.Option(metavar="W", help="fp16: stored in half precision. read: by a callback, layer by layer.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Compile a model into a package: C sources, libraries, an application, tests."""
     from intaglio.cli.compiling import Quantizing, Words, compile_words
-    from intaglio.cli.options import device
+    from intaglio.cli.options import device, stored_weights
 
-    quantizing = Quantizing(quantize, weights, calibrate, labels, ranges, max_error, keep_float, keep_int16, integer_io)
-    on = device(board, ram, flash, arena, weights_section, weights_address, io, optimize, memory)
+    stored = stored_weights(weights)
+    quantizing = Quantizing(quantize, stored, calibrate, labels, ranges, max_error, keep_float, keep_int16, integer_io)
+    on = device(board, ram, flash, arena, weights_section, weights_address, io, optimize, memory, weights)
     words = Words(
         model, output, target, on, dim, shape, state, name,
         stop_after, feed_rows, stream, export_plan, import_plan, disable_pass, dump_ir, explain, archive_format if archive else None, force,
@@ -149,6 +152,7 @@ def fit(
     ram: Annotated[Optional[str], typer.Option(metavar="N", help="At most so much RAM, such as 64K.")] = None,
     flash: Annotated[Optional[str], typer.Option(metavar="N", help="At most so much flash, such as 1M.")] = None,
     memory: MemoryOption = None,
+    weights: Annotated[Optional[str], typer.Option(metavar="W", help="read: by a callback, layer by layer.")] = None,
     dim: DimOption = None,
     shape: ShapeOption = None,
     feed_rows: FeedRowsOption = False,
@@ -160,7 +164,7 @@ def fit(
     from intaglio.cli.fitting import fit_model
     from intaglio.cli.options import device, dims, shapes
 
-    on = device(board, ram, flash, "static", None, None, "arena", "balanced", memory)
+    on = device(board, ram, flash, "static", None, None, "arena", "balanced", memory, weights)
     raise typer.Exit(fit_model(model, target, on, dims(dim), shapes(shape), feed_rows, stream, plot, json))
 
 

@@ -45,10 +45,17 @@ def _size(text: str, word: str) -> int:
 
 def device(
     board: str | None, ram: str | None, flash: str | None, arena: str, section: str | None, address: str | None, io: str,
-    optimize: str, memory: str | None = None,
+    optimize: str, memory: str | None = None, weights: str | None = None,
 ) -> Device:  # fmt: skip
     sizes = size_bytes(ram, "--ram"), size_bytes(flash, "--flash")
-    return Device(board, *sizes, arena, section, _address(address), io, optimize, memory)
+    read = "read" if "read" in (weights or "").split(",") else "mapped"
+    return Device(board, *sizes, arena, section, _address(address), io, optimize, memory, read)
+
+
+def stored_weights(text: str | None) -> str | None:
+    """What `--weights` says of how they are stored, beside whether they are read: `fp16` of `fp16,read`."""
+    words = [word for word in (text or "").split(",") if word != "read"]
+    return ",".join(words) or None
 
 
 def size_bytes(text: str | None, option: str) -> int | None:

@@ -112,6 +112,7 @@ class Graph:
     file: str = ""  # the IR file it was read from, and the line of each value there
     lines: dict[str, int] = field(default_factory=dict)
     stripes: list[StripeSpec] = field(default_factory=list)  # layers that are made a few rows at a time
+    weights: str = ""  # `read`: they are not mapped, each layer's are read into the arena
 
     def new_name(self, stem: str) -> str:
         """A value name that is free, as close to `stem` (a clean identifier) as possible."""

@@ -99,6 +99,7 @@ class Program(Generic[K]):
     kernels: list[K]  # distinct, `kernel.name` is the C function's name
     constants: list[Constant]
     isa: str  # instruction set of the vector types, "scalar" where there is none
+    alignment: int = 64  # of tensors in memory
     arena_bytes: int = 0
     lower_bound_bytes: int = 0
     given_layers: list[Layer[K]] = field(default_factory=list)  # before the memory stage changed them; empty: it did not
@@ -122,6 +123,11 @@ class Program(Generic[K]):
     def arena_sizes(self) -> dict[str, int]:
         """Bytes by region."""
         return {a.region: a.bytes for a in self.arenas} or {"arena": self.arena_bytes}
+
+    @property
+    def has_slots(self) -> bool:
+        """Inputs and outputs have room in the arena."""
+        return any(kind in ("input", "output") for kind, _ in self.slots)
 
     def slot_region(self, slot: tuple[str, int]) -> str:
         return self.slot_regions.get(slot, "arena")

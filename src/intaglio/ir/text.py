@@ -42,7 +42,8 @@ _PLAIN_SOURCE = re.compile(r"[!-~]([ -~]*[!-~])?")
 def print_graph(graph: Graph) -> str:
     lines = [
         f"intaglio-ir {VERSION}",
-        f"model {graph.name} stage={graph.stage}" + (f" target={graph.target}" if graph.target else ""),
+        f"model {graph.name} stage={graph.stage}" + (f" target={graph.target}" if graph.target else "")
+        + (f" weights={graph.weights}" if graph.weights else ""),
     ]
     for value in graph.inputs:
         lines.append(f"input {_declaration(value)}")
@@ -206,6 +207,8 @@ class _Reader:
                 self.graph.stage = value
             elif key == "target":
                 self.graph.target = value
+            elif key == "weights" and value == "read":
+                self.graph.weights = value
             else:
                 raise ParseError(f"`model` has no {quoted(key)}")
 

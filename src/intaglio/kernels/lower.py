@@ -46,7 +46,8 @@ def lower(graph: Graph, target: Target) -> Program:
         if node not in skip:
             _need_what_was_asked(graph, node, asked.get(node, ""))
     graph.target, graph.stage = target.name, "memory" if graph.stage == "memory" else "kernels"
-    return Program(graph, build.layers, list(build.kernels.values()), build.constants, target.isa, stripes=build.stripes)
+    kernels = list(build.kernels.values())
+    return Program(graph, build.layers, kernels, build.constants, target.isa, target.alignment, stripes=build.stripes)
 
 
 def _need_what_was_asked(graph: Graph, node: Node, asked: str) -> None:

@@ -13,8 +13,10 @@ from intaglio.errors import OurFault
 from intaglio.ir.graph import Value
 from intaglio.ir.program import Argument, K, Layer, Program, ValueArg
 from intaglio.ir.stripes import Stripe
+from intaglio.memory.check_reads import check_reads
 from intaglio.memory.check_stripes import Span, StripeCheck
 from intaglio.memory.check_views import Views
+from intaglio.memory.weights_read import WeightsRead
 
 _APART = 1 << 48  # no arena is as large
 
@@ -72,6 +74,28 @@ def check(program: Program[K]) -> None:
         if not following.is_const and _has_room(program, following) and following.type.bytes and following not in owner:
             raise OurFault("bad-plan", f"the next state `{following.name}` is overwritten before the run ends")
     views.check_addresses()
+    _check_weights(program, state)
+
+
+def _check_weights(program: Program[K], state: list[tuple[int, int]]) -> None:
+    """Weights that are read into the arena."""
+
+    def where(value: Value) -> int | None:
+        slot = ("input", program.graph.inputs.index(value)) if value in program.graph.inputs else None
+        return _slot(program, slot) if slot is not None and program.window_of(value) is None else _room(program, value)
+
+    def place(read: WeightsRead) -> int:
+        at = _slot(program, read.slot)
+        if at is None:
+            raise OurFault("bad-plan", f"the weights of layer {read.layer} have no place")
+        return at
+
+    def scratch(index: int) -> int:
+        return _flat(program, program.layers[index].scratch_region, program.layers[index].scratch_offset)
+
+    for read, span in check_reads(program, place, where, scratch):
+        _inside(program, *span, f"the weights of layer {read.layer}")
+        _clear_of_state(state, *span, f"the weights of layer {read.layer}")
 
 
 def _check_stripe(

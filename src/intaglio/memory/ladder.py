@@ -31,7 +31,7 @@ class Peak:
 def ladder(program: Program[K], target: Target) -> tuple[Rung, ...]:
     """Of a program that has its addresses."""
     given = as_given(program)
-    storage = find_storage(given, target.alignment, in_place=False, slots=bool(program.slots))
+    storage = find_storage(given, target.alignment, in_place=False, slots=program.has_slots)
     heuristic = place_buffers(storage.buffers, target.alignment, search=False)
     best = place_buffers(storage.buffers, target.alignment)
     rungs = [
@@ -40,7 +40,7 @@ def ladder(program: Program[K], target: Target) -> tuple[Rung, ...]:
     ]
     if given is program:
         return (*rungs, Rung("in-place", program.arena_bytes))
-    storage = find_storage(given, target.alignment, slots=bool(program.slots))
+    storage = find_storage(given, target.alignment, slots=program.has_slots)
     in_place = place_buffers(storage.buffers, target.alignment)
     return (*rungs, Rung("in-place", storage.state_bytes + in_place.bytes), Rung("operator order, views", program.arena_bytes))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from intaglio.ir.graph import Value
 from intaglio.ir.program import K, Layer, Program, ValueArg
 from intaglio.ir.views import storage_places
+from intaglio.memory.weights_read import plan_reads
 
 
 @dataclass(slots=True, eq=False)
@@ -102,6 +103,8 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, 
     room = _slots(program, outside, roots, last_read) if slots else []
     end = len(program.layers)
     room += [Buffer("rows_fed", s.feed_bytes, 0, end, slot=("feed", n)) for n, s in enumerate(program.stripes) if s.spec.fed]
+    for read in plan_reads(program):
+        room.append(Buffer(f"{program.layers[read.layer].name}_weights", read.bytes, read.first, read.last, slot=read.slot))
     every = [b for b in [*buffers.values(), *scratch, *room] if b.bytes]
     return Storage(every, outside, state_bytes, took, _overlaps(program, home, room, roots, outside))
 

@@ -54,7 +54,7 @@ def place(
 
 def placed_buffers(program: Program[K], target: Target) -> list[Buffer]:
     """The buffers of a program that has its addresses, with their offsets from the start of the arena."""
-    slots = bool(program.slots)
+    slots = program.has_slots
     buffers = find_storage(program, target.alignment, slots=slots).buffers
     if not all(_together(b) for b in buffers):  # addresses by a person, who did without in-place
         buffers = find_storage(program, target.alignment, in_place=False, slots=slots).buffers

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from intaglio.ir.program import Argument, Constant, ConstantArg, K, Program
+from intaglio.ir.program import Constant, K, Program
 from intaglio.memory.lifetimes import align
 from intaglio.memory.regions import Room
+from intaglio.memory.weights_read import constants_of
 
 _STEP = 8  # a bound of what alignment costs each constant
 
@@ -49,15 +50,6 @@ def reads_per_byte(program: Program[K]) -> dict[str, float]:
         for name in names:
             found[name] = found.get(name, 0.0) + work / max(1, bytes_read)
     return found
-
-
-def constants_of(program: Program[K], index: int) -> list[str]:
-    """The constants that a layer reads, each once, in the order of its arguments; those of a stripe by its actions."""
-    arguments: list[Argument] = list(program.layers[index].arguments)
-    stripe = program.stripe_at(index)
-    if stripe is not None:
-        arguments += [a for action in stripe.actions if action.layer == index for a in action.arguments]
-    return list(dict.fromkeys(a.name for a in arguments if isinstance(a, ConstantArg)))
 
 
 def _size(constant: Constant) -> int:

@@ -15,7 +15,7 @@ from intaglio.ir.graph import State, Value
 from intaglio.ir.types import DType
 from intaglio.kernels.program import ConstantArg, Layer, Program, ScratchArg, ValueArg
 from intaglio.package.c_text import C_TYPES, comment, identifier
-from intaglio.package.pointers import Pointers, Result, output_fields, wrapped
+from intaglio.package.pointers import Pointers, Result, output_fields, raw_constant_name, wrapped
 from intaglio.package.striped_calls import StripeView, stripe_views
 
 
@@ -35,6 +35,7 @@ class Block:
     guard: str  # a C condition, or ""
     calls: tuple[Call, ...]
     stripe: StripeView | None = None  # instead of calls
+    before: tuple[str, ...] = ()  # statements that come first, whatever the guard says
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Copy:
     to: str
     source: str
     size_bytes: int
+    reads: bool = False  # `source` is where it is in the file of weights
 
 
 def blocks_of(program: Program) -> list[Block]:
@@ -52,12 +54,15 @@ def blocks_of(program: Program) -> list[Block]:
     guard: Value | None = None
     stripes = stripe_views(program)
     for index, layer in enumerate(program.layers):
-        if pending and (layer.node.when is not guard or index in stripes):
+        before = pointers.before(index)
+        if pending and (layer.node.when is not guard or index in stripes or before):
             blocks.append(_block(pointers, guard, pending))
             pending = []
+        if before and index not in stripes:
+            blocks.append(Block("", (), before=before))
         if program.stripe_at(index) is not None:
             if index in stripes:
-                blocks.append(Block("", (), stripes[index]))
+                blocks.append(Block("", (), stripes[index], before))
             continue
         guard = layer.node.when
         pending.append(_call(pointers, index, layer))
@@ -96,9 +101,14 @@ def output_copies(program: Program) -> list[Copy]:
         address = value.address
         if address is not None and address.region == "output" and address.offset == index:
             continue
-        source = pointers.of(value, value.dtype, const=True)
-        copies.append(Copy(f"output {field} is {value.name}", f"out->{field}", source, value.type.bytes))
+        copies.append(_copy(pointers, f"output {field} is {value.name}", f"out->{field}", value))
     return copies
+
+
+def _copy(pointers: Pointers, comment: str, to: str, value: Value) -> Copy:
+    if pointers.reading and value.is_const:
+        return Copy(comment, to, f"W_{identifier(raw_constant_name(value))}", value.type.bytes, reads=True)
+    return Copy(comment, to, pointers.of(value, value.dtype, const=True), value.type.bytes)
 
 
 def state_copies(program: Program) -> list[Copy]:
@@ -114,12 +124,7 @@ def state_copies(program: Program) -> list[Copy]:
         ordered += ready
         waiting = [s for s in waiting if s not in ready]
     return [
-        Copy(
-            f"state {s.input.name} of the next step",
-            pointers.of(s.input, s.input.dtype, const=False),
-            pointers.of(s.output, s.output.dtype, const=True),
-            s.input.type.bytes,
-        )
+        _copy(pointers, f"state {s.input.name} of the next step", pointers.of(s.input, s.input.dtype, const=False), s.output)
         for s in ordered
     ]
 

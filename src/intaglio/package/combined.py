@@ -71,6 +71,8 @@ def read_packages(folders: list[Path]) -> list[Manifest]:
         if manifest.options.get("arena") != "caller":
             hint = f"compile it again: {again}"
             raise UserError("cannot-combine", f"{shown} has an arena of its own, which others cannot share", hint=hint)
+        if manifest.options.get("weights") == "read":
+            raise UserError("cannot-combine", f"{shown} reads its weights", hint="compile it again without `--weights read`")
         if manifest.memory.weights_apart:
             hint = "compile it again for one flash"
             raise UserError("cannot-combine", f"{shown} has its weights in several memories", hint=hint)
@@ -165,6 +167,7 @@ def _view(manifest: Manifest) -> ModelView:
         weights_address=firmware.weights_address,
         arenas=arena_views((), memory.arena_bytes, ""),
         weights_apart=(),
+        weights_window=None,
         feed=_feed(manifest, inputs) if memory.fed_rows else None,
     )
 

@@ -13,7 +13,9 @@ from intaglio.targets.target import Target, find_target, optimized
 
 ARENAS = ("static", "caller")
 IO = ("arena", "caller")
+WEIGHTS = ("mapped", "read")
 WEIGHTS_HEADER_BYTES = 64
+WINDOW_BYTES = 256 << 20
 _SECTION = re.compile(r"[.A-Za-z_][.A-Za-z0-9_$-]{0,99}", re.ASCII)
 
 
@@ -28,6 +30,7 @@ class Deployment:
     ram: int | None = None
     flash: int | None = None
     memory_file: tuple[Memory, ...] = ()  # what the user says of memories; on a board they are its memories then
+    weights_read: bool = False  # they are not mapped: each layer's are read before it runs
 
     @property
     def memories(self) -> tuple[Memory, ...]:
@@ -59,10 +62,20 @@ class Deployment:
         return tuple(limited if m is main else m for m in self.memories if m.may_hold("arena"))
 
     @property
+    def window(self) -> int | None:
+        """Where emulators have the file of weights that are read, and the firmware's own reader finds it: memory of no board."""
+        if not self.weights_read or self.board is None:
+            return None
+        places = [0x60000000, 0xA0000000] if self.board.core == "cortex-m55" else [0xA0000000, 0xC0000000, 0x60000000]
+        free = [at for at in places if not any(m.address < at + WINDOW_BYTES and at < m.end for m in self.board.memories)]
+        return free[0] if free else None
+
+    @property
     def weights_memories(self) -> tuple[Memory, ...]:
         """Other flashes for weights, where the user has not said where they are. `--flash` limits all of flash, like `--ram`."""
         main = self.main("flash")
-        if self.weights_section or self.weights_address is not None or (self.flash is not None and not self.memory_file):
+        told = self.weights_read or self.weights_section or self.weights_address is not None
+        if told or (self.flash is not None and not self.memory_file):
             return ()
         others = [m for m in fastest_first(self.memories, "weights") if m.mapped and (main is None or m.name != main.name)]
         return tuple(others)
@@ -115,6 +128,7 @@ def deployment_of(
     flash: int | None = None,
     optimize: str = "balanced",
     memory: str | None = None,
+    weights: str = "mapped",
 ) -> Deployment:
     """Words about the device, checked."""
     optimized(target, optimize)
@@ -134,12 +148,17 @@ def deployment_of(
     elif weights_address is not None:
         hint = "`intaglio boards` lists boards; `--weights-section` works everywhere"
         raise UserError("bad-option", f"`--weights-address` needs a board, and `{target.name}` has an operating system", hint=hint)
+    if weights not in WEIGHTS:
+        raise UserError("bad-option", f"there are no weights {quoted(weights)}", hint="`--weights read`, or leave it out")
+    if weights == "read" and (weights_section is not None or weights_address is not None):
+        what = "`--weights read` is for weights that have no address, and no section"
+        raise UserError("bad-option", what, hint="leave `--weights-address` and `--weights-section` out")
     told = () if memory is None else read_memories(Path(memory), addresses=target.bare)
     if found is not None and told:
         found = replace(found, memories=told)
     if weights_address is not None and found is not None:
         _check_address(weights_address, found)
-    return Deployment(found, arena == "static", weights_section or "", weights_address, ram, flash, told)
+    return Deployment(found, arena == "static", weights_section or "", weights_address, ram, flash, told, weights == "read")
 
 
 def _check_address(address: int, board: Board) -> None:

@@ -8,8 +8,10 @@ from intaglio.errors import OurFault
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.types import DType
 from intaglio.kernels.program import Layer, Program
+from intaglio.memory.weights_read import WeightsRead
 from intaglio.package.arenas import arena_views
 from intaglio.package.c_text import C_TYPES, identifier
+from intaglio.package.reads import Reads
 from intaglio.package.weights import block_name
 
 
@@ -32,6 +34,19 @@ class Pointers:
         self._outputs = output_fields(graph)
         self._bases = {view.region: view.base for view in arena_views(program.arenas, program.arena_bytes, "")}
         self._bases["state"] = self._bases["arena"]
+        self._program = program
+        self._reads = Reads(program)
+        self._read: WeightsRead | None = None
+
+    def before(self, layer: int) -> tuple[str, ...]:
+        """C statements before a layer, or the stripe that starts with it: where weights are read, its own are waited for."""
+        self._read = self._reads.of(layer)
+        return self._reads.before(layer, self._bases)
+
+    @property
+    def reading(self) -> bool:
+        """Weights are not mapped."""
+        return bool(self._reads)
 
     def of(self, value: Value, dtype: DType, *, const: bool, plus: str = "") -> str:
         """`plus`: C text of what is added, in bytes, such as ` + n3 * 768`."""
@@ -72,6 +87,11 @@ class Pointers:
         if name not in self._constants:
             raise OurFault("no-constant", f"constant `{name}` is not part of the program")
         place = f"{self._constants[name]} + W_{identifier(name)}"
+        if self._reads:
+            if self._read is None or name not in self._read.places:
+                raise OurFault("no-constant", f"constant `{name}` is not read before it is used")
+            base, at = self._bases[self._program.slot_region(self._read.slot)], self._read.places[name]
+            place = f"{base} + {self._reads.macro(self._read)}" + (f" + {at}" if at else "")
         return f"(const {C_TYPES[dtype]} *)({place})" if not offset else f"(const {C_TYPES[dtype]} *)({place} + {offset})"
 
     def slot(self, program: Program, slot: tuple[str, int]) -> str:

@@ -14,6 +14,7 @@ from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, uni
 from intaglio.package.calls import Block, Copy, Fill, blocks_of, output_copies, state_copies, state_fills
 from intaglio.package.deployment import Deployment
 from intaglio.package.pointers import output_fields
+from intaglio.package.reads import Reads
 from intaglio.package.striped_calls import FeedView, stripe_views
 from intaglio.package.weights import Weights
 from intaglio.targets.board import Board
@@ -77,6 +78,7 @@ class ModelView:
     weights_address: int | None
     arenas: tuple[ArenaView, ...]
     weights_apart: tuple[tuple[str, int], ...]
+    weights_window: int | None  # where the firmware finds weights that are read
     feed: FeedView | None
 
     @property
@@ -114,6 +116,8 @@ class Project:
     weights_section: str  # "": where read-only data goes
     weights_address: int | None  # of a binary of their own
     weights_apart: tuple[tuple[str, int], ...]  # bytes in other memories than that of the code
+    weights_read: bool  # they are not mapped
+    weights_window: int | None
     places: tuple[Place, ...]
     blocks: tuple[Block, ...]
     copies: tuple[Copy, ...]
@@ -193,6 +197,8 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
         weights_as_text=weights.as_text,
         weights_section=weights.section,
         weights_address=weights.address if weights.binary else None,
+        weights_read=weights.read and weights.size_bytes > 0,
+        weights_window=deployment.window if weights.size_bytes else None,
         weights_apart=tuple((memory, block.size_bytes) for memory, block in weights.apart),
         places=tuple(_places(program)),
         blocks=tuple(blocks_of(program)),
@@ -295,4 +301,9 @@ def _places(program: Program) -> list[Place]:
         if any(isinstance(a, ScratchArg) for a in layer.arguments):
             about = f"{layer.scratch_bytes} bytes of working memory, layer {index}{where[layer.scratch_region]}"
             places.append(Place(f"SCRATCH_{identifier(layer.name)}", layer.scratch_offset, about))
+    reads = Reads(program)
+    for read in reads.plan():
+        about = f"{read.bytes} bytes of weights of layer {read.layer}, layers {read.first} to {read.last}"
+        about += where[program.slot_region(read.slot)]
+        places.append(Place(reads.macro(read), program.slots[read.slot], about))
     return places

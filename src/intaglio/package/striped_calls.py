@@ -76,6 +76,7 @@ def stripe_views(program: Program) -> dict[int, StripeView]:
 
 def _view(program: Program, stripe: Stripe[Kernel, Argument], number: int) -> StripeView:
     pointers = Pointers(program)
+    pointers.before(stripe.first)
     counted = set(stripe.counted)
     steps = tuple(_step(pointers, program, stripe, n, action, counted) for n, action in enumerate(stripe.actions))
     whole = [

@@ -26,7 +26,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from intaglio.kernels.program import Constant
+from intaglio.kernels.program import Constant, Program
+from intaglio.memory.weights_read import file_offsets
 from intaglio.package.c_text import identifier
 from intaglio.package.deployment import WEIGHTS_HEADER_BYTES, Deployment
 
@@ -49,6 +50,7 @@ class Weights:
     section: str = ""
     address: int | None = None
     apart: tuple[tuple[str, Weights], ...] = ()  # blocks in other memories
+    read: bool = False  # a file that nothing maps; offsets are those in the file
 
     @property
     def total_bytes(self) -> int:
@@ -56,8 +58,8 @@ class Weights:
 
     @property
     def binary(self) -> bool:
-        """Written to flash apart from the code."""
-        return self.address is not None and self.size_bytes > 0
+        """Written to flash, or to another memory, apart from the code."""
+        return (self.read or self.address is not None) and self.size_bytes > 0
 
 
 def block_name(name: str, memory: str) -> str:
@@ -72,6 +74,12 @@ def plan_weights(constants: list[Constant], deployment: Deployment) -> Weights:
     apart = {m: _plan([c for c in constants if c.memory == m], deployment, f".rodata.intaglio_{m}") for m in memories}
     offsets = {**block.offsets, **{name: at for other in apart.values() for name, at in other.offsets.items()}}
     return replace(block, offsets=offsets, address=deployment.weights_address, apart=tuple(apart.items()))
+
+
+def plan_file(program: Program) -> Weights:
+    """Weights that are read: the file has its header, then the constants in the order in which they are needed."""
+    offsets, end = file_offsets(program, WEIGHTS_HEADER_BYTES)
+    return Weights(offsets, end - WEIGHTS_HEADER_BYTES if program.constants else 0, program.alignment, False, read=True)
 
 
 def _plan(constants: list[Constant], deployment: Deployment, section: str) -> Weights:
@@ -121,6 +129,8 @@ def weights_file(name: str) -> str:
 def _header(constants: list[Constant], weights: Weights, name: str) -> str:
     upper = name.upper()
     arrays = [f"extern const unsigned char {block_name(name, memory)}[];" for memory, _ in weights.apart]
+    if weights.read:
+        return _file_header(constants, weights, name)
     block = "\n".join([f"extern const unsigned char {name}_weights[];" if weights.size_bytes else "", *arrays]).strip()
     if weights.address is not None:
         start = weights.address + WEIGHTS_HEADER_BYTES
@@ -145,6 +155,21 @@ def _header(constants: list[Constant], weights: Weights, name: str) -> str:
     return "\n".join([*lines, "", "#endif", ""])
 
 
+def _file_header(constants: list[Constant], weights: Weights, name: str) -> str:
+    lines = [
+        f"/* Where the weights of {name} are in {name}_weights.bin, which has {weights.size_bytes} bytes behind its header. */",
+        f"#ifndef {name.upper()}_WEIGHTS_H",
+        f"#define {name.upper()}_WEIGHTS_H",
+        "",
+        "#include <stddef.h>",
+        "",
+    ]
+    for constant in sorted(constants, key=lambda c: weights.offsets[c.name]):
+        shape = ",".join(map(str, constant.data.shape))
+        lines.append(f"#define W_{constant.name} ((size_t){weights.offsets[constant.name]}) /* {constant.dtype.value}[{shape}] */")
+    return "\n".join([*lines, "", "#endif", ""])
+
+
 def _blocks_text(weights: Weights) -> str:
     if not weights.apart:
         return f"one block, {weights.size_bytes} bytes"
@@ -153,8 +178,8 @@ def _blocks_text(weights: Weights) -> str:
 
 
 def _write_block(constants: list[Constant], weights: Weights, file: BinaryIO) -> None:
-    end = 0
-    for constant in constants:
+    begin = end = WEIGHTS_HEADER_BYTES if weights.read else 0
+    for constant in sorted(constants, key=lambda c: weights.offsets[c.name]):
         start = weights.offsets[constant.name]
         file.write(bytes(start - end))
         # Straight from the array's memory: a copy of the largest tensor would double the compiler's memory.
@@ -162,7 +187,7 @@ def _write_block(constants: list[Constant], weights: Weights, file: BinaryIO) ->
         if data.size:
             file.write(data.reshape(-1).view(np.uint8).data)
         end = start + data.nbytes
-    file.write(bytes(weights.size_bytes - end))
+    file.write(bytes(weights.size_bytes + begin - end))
 
 
 def _c_array(constants: list[Constant], weights: Weights, name: str, array: str) -> str:
@@ -196,7 +221,7 @@ def _write_binary(constants: list[Constant], weights: Weights, name: str, source
     path.write_bytes(head.ljust(WEIGHTS_HEADER_BYTES, b"\0") + data)
     expected = head[:16] + head[24:56]
     rows = ", ".join(f"0x{byte:02x}" for byte in expected)
-    text = _CHECK.replace("ROWS", rows).replace("SIZE", str(len(data))).replace("NAME", name)
+    text = (_CHECK_READ if weights.read else _CHECK).replace("ROWS", rows).replace("SIZE", str(len(data))).replace("NAME", name)
     (source_folder / f"{name}_weights.c").write_text(text, encoding="ascii")
 
 
@@ -208,6 +233,52 @@ def is_sound(binary: bytes) -> bool:
     data = binary[WEIGHTS_HEADER_BYTES:]
     return bool(form == FORMAT and size == len(data) and crc == zlib.crc32(data))
 
+
+_CHECK_READ = """#include "NAME.h"
+
+/* Format, size and digest of the file that this code was made with. */
+static const unsigned char expected[48] = {
+    ROWS,
+};
+
+static uint32_t word(const unsigned char *bytes)
+{
+    return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+}
+
+/* CRC-32 (IEEE 802.3), without a table: it runs once, at start-up. */
+static uint32_t checksum(uint32_t crc, const unsigned char *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        crc ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc >> 1) ^ (0xedb88320u & (0u - (crc & 1u)));
+    }
+    return crc;
+}
+
+int NAME_weights_check(void)
+{
+    unsigned char header[64];
+    unsigned char part[64];
+    uint32_t crc = 0xffffffffu;
+    if (NAME_read(0, header, sizeof header) != 0)
+        return 3;
+    for (size_t i = 0; i < 16; i++)
+        if (header[i] != expected[i])
+            return 1;
+    for (size_t i = 16; i < 48; i++)
+        if (header[i + 8] != expected[i])
+            return 1;
+    for (size_t at = 0; at < SIZE; at += sizeof part) {
+        const size_t count = SIZE - at < sizeof part ? SIZE - at : sizeof part;
+        if (NAME_read(sizeof header + at, part, count) != 0)
+            return 3;
+        crc = checksum(crc, part, count);
+    }
+    return ~crc == word(header + 16) ? 0 : 2;
+}
+"""
 
 _CHECK = """#include "NAME.h"
 #include "NAME_weights.h"

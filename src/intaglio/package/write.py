@@ -10,6 +10,7 @@ import numpy as np
 from intaglio.errors import printable
 from intaglio.ir.graph import Address, Value
 from intaglio.kernels.program import Constant, ConstantArg, Program
+from intaglio.memory.weights_read import plan_reads
 from intaglio.package.deployment import HOSTED, Deployment
 from intaglio.package.kernel_files import write_kernels
 from intaglio.package.manifest import (
@@ -25,7 +26,7 @@ from intaglio.package.manifest import (
 from intaglio.package.pointers import output_fields, raw_constant_name
 from intaglio.package.project import api_inputs, input_slots, lifetimes, output_slots, project_of, state_bytes
 from intaglio.package.template import render_template, shipped_template
-from intaglio.package.weights import plan_weights, write_weights
+from intaglio.package.weights import plan_file, plan_weights, write_weights
 from intaglio.targets.target import Target
 
 
@@ -46,7 +47,7 @@ def write_project(
     """Sources, header, build files. Returns the manifest, still without files and tools."""
     graph = program.graph
     _keep_constant_outputs(program)
-    weights = plan_weights(program.constants, deployment)
+    weights = plan_file(program) if graph.weights == "read" else plan_weights(program.constants, deployment)
     project = project_of(program, target, deployment, weights, version=origin.version, digest=origin.model_sha256)
     render_template((template,) if template else shipped_template(target.interface), project, folder)
     sources = folder / "src"
@@ -117,6 +118,7 @@ def _state_output(program: Program, value: Value) -> str:
 def _layers(program: Program) -> tuple[LayerInfo, ...]:
     alive = lifetimes(program)
     sizes = {constant.name: constant.data.nbytes for constant in program.constants}
+    read_for = {read.layer: read for read in plan_reads(program)}
     layers = []
     for index, layer in enumerate(program.layers):
         places = []
@@ -127,6 +129,9 @@ def _layers(program: Program) -> tuple[LayerInfo, ...]:
                 places.append(PlaceInfo(value.name, place.region, place.offset, value.type.bytes, first, last))
         if layer.scratch_bytes:
             places.append(PlaceInfo("scratch", layer.scratch_region, layer.scratch_offset, layer.scratch_bytes, index, index))
+        if (read := read_for.get(index)) is not None:
+            place = Address(program.slot_region(read.slot), program.slots[read.slot])
+            places.append(PlaceInfo("weights", place.region, place.offset, read.bytes, read.first, read.last))
         layers.append(
             LayerInfo(
                 index=index,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intaglio.errors import AnswerIsNo, UserError
+from intaglio.package.deployment import Deployment
 from intaglio.package.manifest import FirmwareInfo, Manifest
 from intaglio.package.weights import weights_file
 from intaglio.run.build import BuildOptions, Runner, check_whole, sources_in
@@ -62,7 +63,8 @@ def build_package(
         build.link_anyway(elf)
         depth = stack_bytes(elf, read_frames(Path(objects)), f"{name}_app_run")
     _write_stack(folder, name, depth)
-    return _info(manifest, board, sizes_of(elf), depth)
+    window = Deployment(board, weights_read=manifest.options.get("weights") == "read").window
+    return _info(manifest, board, sizes_of(elf), depth, window)
 
 
 def build_combined(
@@ -103,12 +105,12 @@ def check_placed(elf: Path, board: Board) -> None:
         raise AnswerIsNo("does-not-fit", what, hint="allow some bytes more, or `--optimize size`")
 
 
-def _info(manifest: Manifest, board: Board, sizes: Sizes, depth: int | None) -> FirmwareInfo:
+def _info(manifest: Manifest, board: Board, sizes: Sizes, depth: int | None, window: int | None) -> FirmwareInfo:
     memory = manifest.memory
     given = () if memory.fed_rows else manifest.inputs
     io_bytes = sum(max(info.bytes, 1) for info in (*given, *manifest.outputs) if info.arena_offset is None)
     static = sizes.data + sizes.bss - memory.arena_bytes - io_bytes
-    address = manifest.options.get("weights_address")
+    address = manifest.options.get("weights_address") or (hex(window) if window is not None else None)
     weights = sizes.weights or memory.weight_bytes
     riscv = find_target(manifest.target).arch.startswith("riscv")
     known = all_boards().get(board.name) if board.name else generic_board(board.core, riscv=riscv)

@@ -21,7 +21,7 @@ from intaglio.memory.regions import Room, rooms_of, spread
 from intaglio.memory.weights import spread_weights
 from intaglio.package.deployment import Deployment
 from intaglio.package.weights import plan_weights
-from intaglio.run.limits import Needs, elsewhere
+from intaglio.run.limits import Needs, elsewhere, weights_beside
 from intaglio.targets.board import Board
 from intaglio.targets.target import Target
 
@@ -100,8 +100,8 @@ def needs_of_program(program: Program, deployment: Deployment) -> Needs:
     callers += [v for n, v in enumerate(graph.outputs) if ("output", n) not in program.slots]
     weights = plan_weights(program.constants, deployment)
     return Needs(
-        weights=weights.size_bytes,
-        weights_elsewhere=tuple((memory, block.size_bytes) for memory, block in weights.apart),
+        weights=0 if deployment.weights_read else weights.size_bytes,
+        weights_elsewhere=weights_beside(weights.total_bytes, tuple((m, block.size_bytes) for m, block in weights.apart), deployment),
         arena=program.arena_bytes,
         elsewhere=elsewhere(program.arenas, deployment),
         io=sum(v.type.bytes for v in callers),
@@ -116,9 +116,9 @@ def needs_on_board(program: Program, target: Target, board: Board) -> Needs:
     needs = needs_of_program(program, on)
     if program.arenas or sum(needs.main_ram.values()) <= board.ram_bytes:
         return needs
-    storage = find_storage(program, target.alignment, slots=bool(program.slots))
+    storage = find_storage(program, target.alignment, slots=program.has_slots)
     plan = place_buffers(storage.buffers, target.alignment, search=False, apart=storage.apart)
-    rooms = arena_rooms(program, on, slots=bool(program.slots))
+    rooms = arena_rooms(program, on, slots=program.has_slots)
     arenas = spread(program, storage, rooms, target.alignment, plan.bytes)
     return replace(needs, arena=sum(a.bytes for a in arenas), elsewhere=elsewhere(arenas, on)) if arenas else needs
 

@@ -16,6 +16,7 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.ops.base import f32_to_bf16
 from intaglio.package.manifest import Manifest, TensorInfo
+from intaglio.package.weights import is_sound, weights_file
 
 ERROR_SLUGS = {1: "index-out-of-range", 2: "assertion-failed"}
 Sink = Callable[[int, bytes], None]  # layer, what it wrote
@@ -32,7 +33,8 @@ class Runner(Protocol):
 class Library:
     """One loaded library with one arena: one sequence of inferences."""
 
-    def __init__(self, path: Path, manifest: Manifest) -> None:
+    def __init__(self, path: Path, manifest: Manifest, folder: Path | None = None) -> None:
+        """`folder`: the package, where the library is not in it."""
         if not path.is_file():
             hint = "compile the model again, without `--stop-after`"
             raise UserError("not-built", f"the package has no library `{path.name}`", where=str(path), hint=hint)
@@ -52,12 +54,26 @@ class Library:
         self._error = getattr(self._library, f"{name}_error")
         self._error.restype = ctypes.c_char_p
         self._error.argtypes = [ctypes.c_int]
+        if manifest.options.get("weights") == "read" and manifest.memory.weight_bytes:
+            self._open_weights((folder or path.parent.parent) / weights_file(name))
         sizes = manifest.memory.arena_sizes()
         self._blocks = [_aligned(size, manifest.memory.alignment) for size in sizes.values()]
         self._starts = _pointers([arena for _, arena in self._blocks])  # a struct of them, where there are several
         self._arena = ctypes.addressof(self._starts) if len(sizes) > 1 else self._starts[0]
         self._sink: object = None  # a callback that C holds must stay alive here
         self.reset()
+
+    def _open_weights(self, path: Path) -> None:
+        if not path.is_file() or not is_sound(path.read_bytes()):
+            what = f"`{path.name}` is not there, or does not match its checksum"
+            raise UserError("weights-damaged", what, where=str(path), hint="compile the model again")
+        opened = getattr(self._library, f"{self.manifest.name}_weights_open")
+        opened.restype, opened.argtypes = ctypes.c_int, [ctypes.c_char_p]
+        check = getattr(self._library, f"{self.manifest.name}_weights_check")
+        check.restype = ctypes.c_int
+        if opened(str(path).encode()) != 0 or check() != 0:
+            what = f"`{path.name}` does not belong to this library"
+            raise UserError("weights-damaged", what, where=str(path), hint="compile the model again")
 
     def reset(self) -> None:
         """Start a new sequence."""

@@ -55,16 +55,22 @@ def elsewhere(arenas: tuple[Arena, ...], deployment: Deployment) -> tuple[tuple[
     return tuple((a.memory, a.bytes) for a in arenas if main is not None and a.memory not in ("", main.name))
 
 
+def weights_beside(total: int, apart: tuple[tuple[str, int], ...], deployment: Deployment) -> tuple[tuple[str, int], ...]:
+    """Weights that are not in the flash of the code: in others, or, where they are read, all of them."""
+    return (("", total),) if deployment.weights_read else apart
+
+
 def needs_of(manifest: Manifest, info: FirmwareInfo | None, deployment: Deployment = HOSTED) -> Needs:
     memory = manifest.memory
     apart = elsewhere(memory.arenas, deployment)
-    weights = (info or memory).weight_bytes - sum(size for _, size in memory.weights_apart)
+    beside = weights_beside(memory.weight_bytes, memory.weights_apart, deployment)
+    weights = (info or memory).weight_bytes - sum(size for _, size in beside)
     if info is None:
-        return Needs(weights, memory.arena_bytes, elsewhere=apart, weights_elsewhere=memory.weights_apart)
+        return Needs(weights, memory.arena_bytes, elsewhere=apart, weights_elsewhere=beside)
     static = info.ram_bytes - memory.arena_bytes - info.io_bytes - (info.stack_bytes or 0)
     return Needs(
         weights, memory.arena_bytes, info.io_bytes, info.code_bytes, info.data_bytes, static, info.stack_bytes, apart,
-        memory.weights_apart,
+        beside,
     )  # fmt: skip
 
 
@@ -108,6 +114,8 @@ def check_limits(
     chances = Chances(floats, shapes, peak, bound)
     _check_elsewhere(name, needs, deployment, chances)
     flash = dict(needs.flash)
+    if deployment.weights_read:
+        _check_file(name, sum(size for _, size in needs.weights_elsewhere), deployment)
     if deployment.weights_address is not None and deployment.board is not None and needs.weights:
         weights = flash.pop("weights")
         if deployment.weights_beside_code and deployment.flash is not None:
@@ -136,7 +144,7 @@ def _check_elsewhere(name: str, needs: Needs, deployment: Deployment, chances: C
     """Arenas in other memories: planned ones fit, those of an edited IR file may not."""
     sizes = {m.name: m.bytes for m in deployment.arena_memories}
     flashes = {m.name: m.bytes for m in deployment.weights_memories}
-    for memory, used in needs.weights_elsewhere:
+    for memory, used in needs.weights_elsewhere if not deployment.weights_read else ():
         if used > (room := flashes.get(memory, 0)):
             what = f"`{name}` has {used:,} bytes of weights for `{memory}`, which has {room:,}: {used - room:,} too many"
             raise AnswerIsNo("does-not-fit", what, hint=f"its weights are{_advice('weights', deployment, chances)}")
@@ -145,6 +153,16 @@ def _check_elsewhere(name: str, needs: Needs, deployment: Deployment, chances: C
             what = f"`{name}` needs {used:,} bytes of RAM in `{memory}`, which has {room:,}: {used - room:,} too many"
             hint = f"the arena there is all that it holds{_advice('arena', deployment, chances)}"
             raise AnswerIsNo("does-not-fit", what, hint=hint)
+
+
+def _check_file(name: str, weights: int, deployment: Deployment) -> None:
+    """Of the memories that are not mapped, if there are any, one is large enough for the file of weights."""
+    rooms = [m for m in deployment.memories if not m.mapped and m.may_hold("weights")]
+    size = weights + WEIGHTS_HEADER_BYTES
+    if rooms and size > max(m.bytes for m in rooms):
+        largest = max(rooms, key=lambda m: m.bytes)
+        what = f"the weights of `{name}` are a file of {size:,} bytes, `{largest.name}` has {largest.bytes:,}: {size - largest.bytes:,} too many"
+        raise AnswerIsNo("does-not-fit", what, hint="`--quantize int8` or `--quantize weights` makes them about a quarter")
 
 
 def _beside(deployment: Deployment, needs: Needs) -> str:
@@ -188,6 +206,7 @@ def _advice(part: str, deployment: Deployment, chances: Chances) -> str:
                 told.append("`--quantize int8` or `--quantize weights` makes them about a quarter")
             if deployment.board is not None and sum(m.kind == "flash" for m in deployment.board.memories) > 1:
                 told.append("`--weights-address` puts them into another flash")
+            told.append("`--weights read` reads them from a memory that is not mapped")
         case "code":
             told.append("`--optimize size` makes it smaller")
         case _:

@@ -43,7 +43,7 @@ class Probe:
             shutil.copyfile(package.folder / "src" / "app" / file, root / "src" / file)
         options = BuildOptions(cflags=(f"-D{name.upper()}_HOOK",), library_only=True)
         build_project(root, name, target_of(package.manifest), find_toolchain(cc), options)
-        self.library = Library(root / "lib" / f"lib{name}.so", package.manifest)
+        self.library = Library(root / "lib" / f"lib{name}.so", package.manifest, package.folder)
 
     def close(self) -> None:
         self._folder.cleanup()

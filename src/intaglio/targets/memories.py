@@ -80,7 +80,7 @@ def fastest_first(memories: Sequence[Memory], what: str) -> list[Memory]:
 def memory_of_table(table: dict[str, object], *, addresses: bool = True) -> Memory:
     """ValueError names the field that is at fault."""
     row = dict(table)
-    if row.get("address") == NOWHERE:
+    if addresses and row.get("address") == NOWHERE:
         raise ValueError("a memory: `address` is not within 32 bits")
     if not addresses or row.get("mapped") is False:
         row.setdefault("address", NOWHERE)

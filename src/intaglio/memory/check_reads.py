@@ -1,0 +1,74 @@
+"""A proof that weights which are read into the arena are safe there: from the start of the read until their layer is done, nothing
+else that is alive or written lies on them. It trusts addresses and the order of layers, like `checker`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from intaglio.errors import OurFault
+from intaglio.ir.graph import Value
+from intaglio.ir.program import K, Program
+from intaglio.memory.weights_read import WeightsRead, plan_reads
+
+Span = tuple[int, int]  # where it starts, bytes
+
+
+def check_reads(
+    program: Program[K], place: Callable[[WeightsRead], int], room: Callable[[Value], int | None], scratch: Callable[[int], int]
+) -> list[tuple[WeightsRead, Span]]:
+    """`place`, `room`, `scratch`: where weights, values and the working memory of layers are. Returns the spans of weights."""
+    reads = plan_reads(program)
+    spans = [(read, (place(read), read.bytes)) for read in reads]
+    alive = _lives(program, room)
+    for n, (read, span) in enumerate(spans):
+        what = f"the weights of layer {read.layer} `{program.layers[read.layer].name}`"
+        for value, (first, last) in alive.items():
+            at = room(value)
+            window = program.window_of(value)
+            size = value.type.bytes if window is None else window.bytes
+            if at is not None and size and first <= read.last and read.first <= last and _meet(span, (at, size)):
+                raise OurFault("bad-plan", f"{what} and `{value.name}` are in the same place")
+        for index in range(read.first, read.last + 1):
+            size = program.layers[index].scratch_bytes
+            if size and _meet(span, (scratch(index), size)):
+                raise OurFault("bad-plan", f"{what} and the scratch of layer {index} are in the same place")
+        for other, place_of_it in spans[:n]:
+            if other.first <= read.last and read.first <= other.last and _meet(span, place_of_it):
+                raise OurFault("bad-plan", f"{what} and those of layer {other.layer} are in the same place")
+    return spans
+
+
+def _lives(program: Program[K], room: Callable[[Value], int | None]) -> dict[Value, tuple[int, int]]:
+    """From the layer that writes a value to the last that touches it, or any other name of it; inputs are there from the start,
+    what leaves the network to the end."""
+    end = len(program.layers)
+    kept = set(program.graph.outputs)
+    alive: dict[Value, tuple[int, int]] = {value: (0, end if value in kept else 0) for value in program.graph.inputs}
+    views = [node for node in program.graph.nodes if node.using == "view"]
+    for index, layer in enumerate(program.layers):
+        first, last = program.span(index)
+        for value in layer.node.outputs:
+            alive[value] = (first, last)
+        for value in layer.node.operands():
+            before = alive.get(value, (first, last))
+            alive[value] = (before[0], max(before[1], last))
+    for value in [*program.graph.outputs, *(s.output for s in program.graph.states)]:
+        alive[value] = (alive[value][0] if value in alive else 0, end)
+    for value in [s.input for s in program.graph.states]:
+        alive[value] = (0, end)
+    for _ in views:  # other names of the same memory: each lives as long as the others
+        changed = False
+        for node in views:
+            names = [v for v in [*node.operands(), *node.outputs] if not v.is_const]
+            known = [alive[v] for v in names if v in alive]
+            span = (min(a for a, _ in known), max(b for _, b in known)) if known else (0, end)
+            for value in names:
+                changed |= alive.get(value) != span
+                alive[value] = span
+        if not changed:
+            break
+    return {value: life for value, life in alive.items() if not value.is_const and room(value) is not None}
+
+
+def _meet(a: Span, b: Span) -> bool:
+    return a[0] < b[0] + b[1] and b[0] < a[0] + a[1]
