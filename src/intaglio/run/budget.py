@@ -44,7 +44,7 @@ def climb(program: Program, target: Target, budget: Budget, *, slots: bool, note
     if not budget.fed and (budget.bytes is None or program.arena_bytes <= budget.bytes):
         return Climbed(program)
     whole, work = program.arena_bytes, instructions(program, target)
-    squeeze = Squeeze(program, target, slots, budget.fed)
+    squeeze = Squeeze(program, target, slots, budget.fed, work)
     found = squeeze.within(budget.bytes) if budget.bytes is not None else None
     if found is None:
         found = squeeze.smallest()

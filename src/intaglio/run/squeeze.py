@@ -23,7 +23,7 @@ from intaglio.ir.stripes import StripeSpec
 from intaglio.kernels import lower
 from intaglio.kernels.program import Program
 from intaglio.kernels.stripes.build import AXIS, schedule_of
-from intaglio.kernels.stripes.schedule import Schedule
+from intaglio.kernels.stripes.schedule import Geometry, Schedule
 from intaglio.memory import place
 from intaglio.memory.lifetimes import Buffer, align, find_storage
 from intaglio.ops.rows import NoRows, access_of, row_bytes
@@ -33,6 +33,7 @@ LONGEST = 40  # layers in one stripe
 HEIGHTS = (2, 4)  # rows that are tried beside 1
 CALL, MOVED_BYTE = 70, 0.75  # instructions on a Cortex-M4: a step with its call, and a byte that moves
 MOST_TRIES = 6
+WORTH = 0.02  # of all instructions: what stripes may cost before more rows at a time are tried
 MOST_EVALUATIONS = 4000  # schedules looked at: some seconds
 
 
@@ -71,11 +72,13 @@ class Squeeze:
     target: Target
     slots: bool
     fed: bool = False
+    work: float = 0.0  # instructions of a run, about
     _sections: dict[tuple[int, int], Section | None] = field(default_factory=dict)
     _usings: dict[Node, str] = field(default_factory=dict)
     _loads: list[int] = field(default_factory=list)
     _buffers: list[Buffer] = field(default_factory=list)
     _ready: list[bool] = field(default_factory=list)
+    _geometry: Geometry = field(default_factory=lambda: Geometry(AXIS))
 
     def __post_init__(self) -> None:
         program, alignment = self.program, self.target.alignment
@@ -106,11 +109,15 @@ class Squeeze:
     def _fitting(self, path: list[Section], budget: int) -> Squeezed | int:
         """The program of a path, or by how many bytes it is too large."""
         plain = self._choice(path)
-        for choice in dict.fromkeys((self._higher(plain, path, budget), self._turned(plain, budget), plain)):
-            found = self.program_with(*choice)
-            if found is not None and found.arena_bytes <= budget:
-                return found
-        return max(64, found.arena_bytes - budget if found is not None else 64)
+        found = self.program_with(*plain)
+        if found is not None and found.arena_bytes > budget and not found.program.optimal:
+            found = self.program_with(*self._turned(plain, budget))
+        if found is None or found.arena_bytes > budget:
+            return max(64, found.arena_bytes - budget if found is not None else 64)
+        if found.extra <= WORTH * self.work:
+            return found
+        better = self.program_with(*self._higher((found.specs, found.extra), path, budget))
+        return better if better is not None and better.arena_bytes <= budget else self.program_with(found.specs, found.extra) or 64
 
     def smallest(self) -> Squeezed | None:
         """The least arena there is with stripes; None if no layer can be in one."""
@@ -126,8 +133,10 @@ class Squeeze:
         path = self._path(high)
         assert path is not None
         plain = self._choice(path)
-        turned = self._turned(plain, 0)
-        return self.program_with(*turned) or self.program_with(*plain)
+        found = self.program_with(*plain)
+        if found is None or found.program.optimal:
+            return found
+        return self.program_with(*self._turned(plain, 0)) or self.program_with(*plain)
 
     def without(self) -> Program:
         """The program as it was: nothing in stripes."""
@@ -183,7 +192,7 @@ class Squeeze:
 
     def _measured(self, first: int, last: int, rows: int) -> Section | None:
         try:
-            found = schedule_of(self.program.graph, self._spec(first, last, rows))
+            found = schedule_of(self.program.graph, self._spec(first, last, rows), self._geometry)
         except (NoRows, ModelError):
             return None
         extra = CALL * len(found.fired) + MOVED_BYTE * _moved(found)

@@ -17,7 +17,7 @@ from intaglio.ir.program import Argument, ValueArg, scratch_of
 from intaglio.ir.stripes import Action, Rows, Stripe, StripeSpec, Window
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.program import Layer
-from intaglio.kernels.stripes.schedule import TAKE, Fired, Schedule, schedule
+from intaglio.kernels.stripes.schedule import TAKE, Fired, Geometry, Schedule, schedule
 from intaglio.ops.rows import Need, NoRows, access_of, cut, row_bytes, rows_of, with_rows
 
 AXIS = 1
@@ -52,13 +52,13 @@ def kept_values(graph: Graph, nodes: list[Node]) -> set[Value]:
     return {out for node in nodes for out in node.outputs if out in outside}
 
 
-def schedule_of(graph: Graph, spec: StripeSpec) -> Schedule:
+def schedule_of(graph: Graph, spec: StripeSpec, geometry: Geometry | None = None) -> Schedule:
     """Raises NoRows."""
     nodes = nodes_between(graph, spec)
     if any(node.using == "view" for node in nodes):
         raise NoRows("there is a view among its layers")
     fed = fed_input(graph, nodes) if spec.fed else None
-    return schedule(nodes, kept_values(graph, nodes), spec.rows, axis=AXIS, up=spec.up, fed=fed)
+    return schedule(nodes, kept_values(graph, nodes), spec.rows, axis=AXIS, up=spec.up, fed=fed, geometry=geometry)
 
 
 def fed_input(graph: Graph, nodes: list[Node]) -> Value:

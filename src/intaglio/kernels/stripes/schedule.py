@@ -44,18 +44,51 @@ class Schedule:
         return sum(rows * row_bytes(v, self.axis) for v, rows in self.windows.items())
 
 
+Needs = tuple[Need | None, ...]
+
+
+class Geometry:
+    """What each layer needs for its n-th rows: the same in every stripe, so it is found once."""
+
+    def __init__(self, axis: int) -> None:
+        self.axis = axis
+        self._accesses: dict[Node, tuple[Access | None, ...]] = {}
+        self._needs: dict[tuple[Node, int, bool], list[Needs]] = {}
+
+    def accesses(self, node: Node) -> tuple[Access | None, ...]:
+        if node not in self._accesses:
+            self._accesses[node] = access_of(node, self.axis)
+        return self._accesses[node]
+
+    def needs(self, node: Node, rows: int, up: bool) -> list[Needs]:
+        """For the first `rows` rows, the next ones, and so on, in rows as they are, whichever way it goes."""
+        key = (node, rows, up)
+        if key not in self._needs:
+            total = rows_of(node.output, self.axis)
+            found = []
+            for first in range(0, total, rows):
+                count = min(rows, total - first)
+                actual = total - first - count if up else first
+                pairs = zip(node.inputs, self.accesses(node), strict=True)
+                found.append(tuple(None if a is None or v is None else need(a, actual, count, rows_of(v, self.axis)) for v, a in pairs))
+            self._needs[key] = found
+        return self._needs[key]
+
+
 def schedule(
-    nodes: list[Node], kept: set[Value], rows: int, *, axis: int = 1, up: bool = False, fed: Value | None = None
-) -> Schedule:
+    nodes: list[Node], kept: set[Value], rows: int, *, axis: int = 1, up: bool = False, fed: Value | None = None,
+    geometry: Geometry | None = None,
+) -> Schedule:  # fmt: skip
     """`kept`: values that somebody else reads later. `fed`: the input whose rows come one by one. Raises NoRows."""
-    return _Plan(nodes, kept, rows, axis, up, fed).made()
+    return _Plan(nodes, kept, rows, up, fed, geometry or Geometry(axis)).made()
 
 
 class _Plan:
-    def __init__(self, nodes: list[Node], kept: set[Value], rows: int, axis: int, up: bool, fed: Value | None) -> None:
-        self.rows, self.axis, self.fed = rows, axis, fed
-        self.out = Schedule(nodes, axis, up)
-        self.accesses = [access_of(node, axis) for node in nodes]
+    def __init__(self, nodes: list[Node], kept: set[Value], rows: int, up: bool, fed: Value | None, geometry: Geometry) -> None:
+        self.rows, self.axis, self.fed = rows, geometry.axis, fed
+        self.out = Schedule(nodes, self.axis, up)
+        self.accesses = [geometry.accesses(node) for node in nodes]
+        self.needs = [geometry.needs(node, rows, up) for node in nodes]
         self.maker = {node.output: n for n, node in enumerate(nodes)}
         self.out.outs = [node.output for node in nodes if node.output in kept]
         self.readers: dict[Value, list[tuple[int, int]]] = {}
@@ -99,7 +132,7 @@ class _Plan:
         total = rows_of(node.output, self.axis)
         first = self.done[n]
         count = min(self.rows, total - first)
-        needs = self._needs(n, first, count)
+        needs = self.needs[n][first // self.rows]
         for value, wanted in zip(node.inputs, needs, strict=True):
             if value is None or wanted is None or (value not in self.maker and value is not self.fed):
                 continue
@@ -123,16 +156,6 @@ class _Plan:
             raise NoRows("it takes too many steps")
         self.out.fired.append(fired)
 
-    def _needs(self, n: int, first: int, count: int) -> tuple[Need | None, ...]:
-        """In rows as they are, whichever way the stripe goes."""
-        node = self.out.nodes[n]
-        actual = rows_of(node.output, self.axis) - first - count if self.out.up else first
-        found: list[Need | None] = []
-        for value, access in zip(node.inputs, self.accesses[n], strict=True):
-            assert value is not None or access is None
-            found.append(None if access is None or value is None else need(access, actual, count, rows_of(value, self.axis)))
-        return tuple(found)
-
     def _keep(self, value: Value, new: int) -> None:
         """After `new` rows came: how many rows, counted from the newest, are still needed?"""
         produced = self._produced(value)
@@ -147,7 +170,7 @@ class _Plan:
         first = self.done[n]
         if first >= total:
             return produced
-        wanted = self._needs(n, first, min(self.rows, total - first))[operand]
+        wanted = self.needs[n][first // self.rows][operand]
         assert wanted is not None
         return rows_of(value, self.axis) - wanted.high if self.out.up else wanted.low
 
@@ -155,28 +178,36 @@ class _Plan:
 
     def _find_alive(self) -> None:
         """A window matters from the time a row comes until the row is read for the last time."""
-        number = {node: n for n, node in enumerate(self.out.nodes)}
-        assert len(number) == len(self.out.nodes)
-        last_read: dict[Value, dict[int, int]] = {v: {} for v in self.rolling}
-        for time, fired in enumerate(self.out.fired):
-            if fired.node == TAKE:
-                continue
-            for value, wanted in zip(self.out.nodes[fired.node].inputs, fired.needs, strict=True):
-                if wanted is not None and value is not None and value in last_read:
-                    for row in range(wanted.low, wanted.high):
-                        last_read[value][row] = time
-        for value in self.rolling:
-            maker = TAKE if value is self.fed else self.maker[value]
-            low = high = max(maker, 0)
-            end = -1
-            for time, fired in enumerate(self.out.fired):
-                if fired.node == maker:
-                    rows = range(fired.first, fired.first + fired.count)
-                    end = max([end, *(last_read[value].get(row, time) for row in rows)])
-                    low, high = (0 if maker == TAKE else min(low, maker)), max(high, maker)
-                if time <= end and fired.node != TAKE:
-                    low, high = min(low, fired.node), max(high, fired.node)
-            self.out.alive[value] = (low, high)
+        fired, nodes = self.out.fired, self.out.nodes
+        last: dict[Value, dict[int, int]] = {v: {} for v in self.rolling}  # the last time that each row is read
+        for time in range(len(fired) - 1, -1, -1):
+            if fired[time].node != TAKE:
+                for value, wanted in zip(nodes[fired[time].node].inputs, fired[time].needs, strict=True):
+                    if wanted is not None and value in last:
+                        known = last[value]
+                        for row in range(wanted.low, wanted.high):
+                            known.setdefault(row, time)
+        makers = {(TAKE if v is self.fed else self.maker[v]): v for v in self.rolling}
+        end = dict.fromkeys(self.rolling, -1)
+        spans = {v: [max(maker, 0), max(maker, 0)] for maker, v in makers.items()}
+        live: set[Value] = set()
+        for time, each in enumerate(fired):
+            made = makers.get(each.node)
+            if made is not None:
+                known = last[made]
+                newest = max(known.get(row, time) for row in range(each.first, each.first + each.count))
+                end[made] = max(end[made], newest)
+                live.add(made)
+            if each.node != TAKE:
+                for value in live:
+                    span = spans[value]
+                    if each.node < span[0]:
+                        span[0] = each.node
+                    elif each.node > span[1]:
+                        span[1] = each.node
+            live = {v for v in live if end[v] > time}
+        for value, (low, high) in spans.items():
+            self.out.alive[value] = (0 if value is self.fed else low, high)
 
     def _find_overlaps(self) -> None:
         """How far below a whole operand a whole result may lie (going up: above), so that no row is overwritten that is needed."""
