@@ -38,6 +38,7 @@ from intaglio.package.source import keep_model
 from intaglio.package.write import Origin, write_project
 from intaglio.passes import optimise, prepare
 from intaglio.passes.absorb import absorb_quantisation
+from intaglio.passes.read_tiles import split_reads
 from intaglio.passes.stream import stream, told_stream
 from intaglio.quantize import name_outputs
 from intaglio.quantize.settings import Account, silent
@@ -151,6 +152,8 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES) -> 
         return _write_ir(graph, request)
 
     graph.weights = "read" if deployment.weights_read else graph.weights
+    if graph.weights == "read" and done < stage_index("kernels"):
+        graph = split_reads(graph)
     watch.stage("kernels")
     program = lower(graph, target)
     graph.stage, graph.target = max(graph.stage, "kernels", key=STAGES.index), target.name

@@ -236,3 +236,37 @@ def test_packages_that_read_are_not_combined(intaglio: Intaglio, tmp_path: Path)
         firmware(DIGITS, tmp_path / name, name=name, target="cortex-m4f", weights="read", arena="caller")
     said = intaglio("link", tmp_path / "first", tmp_path / "second", "-o", tmp_path / "both")
     assert said.code == 2 and "reads its weights" in said.err
+
+
+def dense_model(folder: Path) -> Path:
+    from onnx_models import model, node, saved, value
+
+    rng = np.random.default_rng(3)
+    constants = {"w": rng.normal(size=(96, 300)), "b": rng.normal(size=300), "u": rng.normal(size=(300, 10))}
+    nodes = [node("Gemm", "x w b", "a"), node("Relu", "a", "h"), node("MatMul", "h u", "y")]
+    proto = model(nodes, inputs=[value("x", [1, 96])], constants={n: a.astype(np.float32) for n, a in constants.items()})
+    return saved(proto, folder)
+
+
+@pytest.mark.parametrize("target", ["cortex-m4f", "cortex-m0+", None])
+def test_a_dense_layer_is_read_by_parts_and_computes_the_same(target: str | None, tmp_path: Path) -> None:
+    """115,200 bytes of weights, at most two parts of which are in memory."""
+    path = dense_model(tmp_path)
+    made = compile(path, output=tmp_path / "out", weights="read", name="net", cflags=STRICT, target=target)
+    mapped = compile(path, output=tmp_path / "mapped", name="net", cflags=STRICT, target=target)
+    sizes = [p.bytes for layer in made.manifest.layers for p in layer.memory if p.value == "weights"]
+    assert len(sizes) > 6 and max(sizes) <= 20480 and made.manifest.memory.arena_bytes < 40960
+    x = {"x": np.random.default_rng(0).normal(size=(1, 96)).astype(np.float32)}
+    assert made.run(x)["y"].tobytes() == mapped.run(x)["y"].tobytes()
+    assert made.validate().ok
+
+
+def test_a_dense_layer_of_bytes_is_read_by_parts(tmp_path: Path) -> None:
+    from firmware_running import integer_model
+
+    path = integer_model(tmp_path, 3000)
+    made = firmware(path, tmp_path / "out", target="cortex-m4f", weights="read", name="net")
+    mapped = firmware(path, tmp_path / "mapped", target="cortex-m4f", name="net")
+    x = {"in0": np.random.default_rng(0).integers(-128, 128, (1, 16)).astype(np.int8)}
+    found, wanted = (next(iter(p.run(x).values())) for p in (made, mapped))
+    assert len(made.manifest.layers) > 1 and found.tobytes() == wanted.tobytes() and made.validate().ok

@@ -101,7 +101,7 @@ def needs_of_program(program: Program, deployment: Deployment) -> Needs:
     weights = plan_weights(program.constants, deployment)
     return Needs(
         weights=0 if deployment.weights_read else weights.size_bytes,
-        weights_elsewhere=weights_beside(weights.total_bytes, tuple((m, block.size_bytes) for m, block in weights.apart), deployment),
+        weights_elsewhere=weights_beside(weights.total_bytes, tuple((m, b.size_bytes) for m, b in weights.apart), deployment),
         arena=program.arena_bytes,
         elsewhere=elsewhere(program.arenas, deployment),
         io=sum(v.type.bytes for v in callers),

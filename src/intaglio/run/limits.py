@@ -161,7 +161,8 @@ def _check_file(name: str, weights: int, deployment: Deployment) -> None:
     size = weights + WEIGHTS_HEADER_BYTES
     if rooms and size > max(m.bytes for m in rooms):
         largest = max(rooms, key=lambda m: m.bytes)
-        what = f"the weights of `{name}` are a file of {size:,} bytes, `{largest.name}` has {largest.bytes:,}: {size - largest.bytes:,} too many"
+        too_many = f"{size - largest.bytes:,} too many"
+        what = f"the weights of `{name}` are a file of {size:,} bytes, `{largest.name}` has {largest.bytes:,}: {too_many}"
         raise AnswerIsNo("does-not-fit", what, hint="`--quantize int8` or `--quantize weights` makes them about a quarter")
 
 
