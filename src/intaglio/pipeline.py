@@ -153,7 +153,7 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES) -> 
 
     graph.weights = "read" if deployment.weights_read else graph.weights
     if graph.weights == "read" and done < stage_index("kernels"):
-        graph = split_reads(graph)
+        graph = split_reads(graph, target)
     watch.stage("kernels")
     program = lower(graph, target)
     graph.stage, graph.target = max(graph.stage, "kernels", key=STAGES.index), target.name

@@ -270,3 +270,20 @@ def test_a_dense_layer_of_bytes_is_read_by_parts(tmp_path: Path) -> None:
     x = {"in0": np.random.default_rng(0).integers(-128, 128, (1, 16)).astype(np.int8)}
     found, wanted = (next(iter(p.run(x).values())) for p in (made, mapped))
     assert len(made.manifest.layers) > 1 and found.tobytes() == wanted.tobytes() and made.validate().ok
+
+
+def test_an_output_that_is_put_together_of_parts(tmp_path: Path) -> None:
+    """Its parts are written where they belong, by layers that come after the first weights have been read."""
+    from onnx_models import model, node, saved, value
+
+    rng = np.random.default_rng(5)
+    constants = {f"w{n}": rng.normal(size=(32, 32)).astype(np.float32) for n in range(3)}
+    nodes = [
+        node("MatMul", "x w0", "a"),
+        node("MatMul", "a w1", "b"),
+        node("MatMul", "a w2", "c"),
+        node("Concat", "b c", "y", axis=1),
+    ]
+    path = saved(model(nodes, inputs=[value("x", [1, 32])], constants=constants), tmp_path)
+    made = firmware(path, tmp_path / "out", target="cortex-m4f", weights="read", name="net")
+    assert made.validate().ok

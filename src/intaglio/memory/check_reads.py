@@ -53,7 +53,7 @@ def _lives(program: Program[K], room: Callable[[Value], int | None]) -> dict[Val
             before = alive.get(value, (first, last))
             alive[value] = (before[0], max(before[1], last))
     for value in [*program.graph.outputs, *(s.output for s in program.graph.states)]:
-        alive[value] = (alive[value][0] if value in alive else 0, end)
+        alive[value] = (alive[value][0] if value in alive else end, end)  # another name for what some layer writes: see below
     for value in [s.input for s in program.graph.states]:
         alive[value] = (0, end)
     for _ in views:  # other names of the same memory: each lives as long as the others

@@ -21,28 +21,29 @@ from intaglio.ops.hybrid import HybridMatMul
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.move import Concat
 from intaglio.ops.quantised import QMatMul
+from intaglio.targets.target import Target
 
 TILE_BYTES = 16384
 MOST_TILES = 64
-STEP = 16  # outputs: kernels make as many at a time
 
 
-def split_reads(graph: Graph, tile_bytes: int = TILE_BYTES) -> Graph:
+def split_reads(graph: Graph, target: Target, tile_bytes: int = TILE_BYTES) -> Graph:
     nodes: list[Node] = []
+    step = 4 if target.bare else 16  # outputs: kernels make as many at a time
     for node in graph.nodes:
-        nodes += _split(graph, node, tile_bytes)
+        nodes += _split(graph, node, tile_bytes, step)
     graph.nodes = nodes
     return graph
 
 
-def _split(graph: Graph, node: Node, tile_bytes: int) -> list[Node]:
+def _split(graph: Graph, node: Node, tile_bytes: int, step: int) -> list[Node]:
     columns = _columns(node)
     weights = node.inputs[1] if len(node.inputs) > 1 else None
     if columns is None or weights is None or weights.data is None:
         return [node]
     count = node.output.shape[-1]
     most = max(tile_bytes, -(-weights.data.nbytes // MOST_TILES))
-    each = max(STEP, most // max(1, weights.data.nbytes // count) // STEP * STEP)
+    each = max(step, most // max(1, weights.data.nbytes // count) // step * step)
     if weights.data.nbytes <= tile_bytes or each >= count:
         return [node]
     parts: list[Node] = []
