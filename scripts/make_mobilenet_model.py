@@ -2,8 +2,9 @@
 
     .venv/bin/python scripts/make_mobilenet_model.py build/mobilenet_v2.onnx --width 0.35 --size 144
 
-The input is rows of pixels, [1, rows, columns, 3], as cameras give them. Channels are rounded to multiples of 8 as in the paper (arXiv:1801.04381), batch norms are folded already. Weights are drawn so
-that activations keep their range through the network, which makes quantisation to int8 a real case.
+The input is rows of pixels, [1, rows, columns, 3], as cameras give them. Channels are rounded to multiples of 8 as in the paper
+(arXiv:1801.04381), batch norms are folded already. Weights are drawn so that activations keep their range through the network,
+which makes quantisation to int8 a real case.
 """
 
 from __future__ import annotations
@@ -32,15 +33,18 @@ class Net:
         self.weights: list[onnx.TensorProto] = []
         self.random = np.random.default_rng(seed)
 
-    def conv(self, x: str, inputs: int, outputs: int, kernel: int, stride: int, *, depthwise: bool = False, relu: bool = True) -> str:
+    def conv(
+        self, x: str, inputs: int, outputs: int, kernel: int, stride: int, *, depthwise: bool = False, relu: bool = True
+    ) -> str:
         n = len(self.nodes)
         depth = 1 if depthwise else inputs
         spread = np.sqrt(2.0 / (depth * kernel * kernel))
         self._weight(f"w{n}", (self.random.standard_normal((outputs, depth, kernel, kernel)) * spread).astype(np.float32))
         self._weight(f"b{n}", (self.random.standard_normal(outputs) * 0.1).astype(np.float32))
         pad = kernel // 2
-        attributes = {"strides": [stride] * 2, "pads": [pad] * 4, "group": inputs if depthwise else 1, "kernel_shape": [kernel] * 2}
-        self.nodes.append(helper.make_node("Conv", [x, f"w{n}", f"b{n}"], [f"c{n}"], **attributes))
+        group = inputs if depthwise else 1
+        node = helper.make_node("Conv", [x, f"w{n}", f"b{n}"], [f"c{n}"], strides=[stride] * 2, pads=[pad] * 4, group=group)
+        self.nodes.append(node)
         return self._clip(f"c{n}") if relu else f"c{n}"
 
     def add(self, a: str, b: str) -> str:

@@ -20,12 +20,15 @@ class IntegerNet:
         self.rng = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.graph = Graph("net")
-        shape = (1, rows or self.rng.randint(5, 14), columns or self.rng.randint(2, 7), channels or self.rng.choice([1, 3, 4, 8]))
+        some = (self.rng.randint(5, 14), self.rng.randint(2, 7), self.rng.choice([1, 3, 4, 8]))
+        shape = (1, rows or some[0], columns or some[1], channels or some[2])
         self.input = Value("x", TensorType(DType.I8, shape, Layout.NHWC))
         self.graph.names.add("x")
         self.graph.inputs.append(self.input)
 
-    def conv(self, x: Value, *, kernel: int, stride: int, pads: tuple[int, int, int, int], outs: int = 0, dilation: int = 1) -> Value:
+    def conv(
+        self, x: Value, *, kernel: int, stride: int, pads: tuple[int, int, int, int], outs: int = 0, dilation: int = 1
+    ) -> Value:
         """Without `outs` it is depthwise."""
         channels = x.shape[3]
         group, made = (1, outs) if outs else (channels, channels)
@@ -36,9 +39,8 @@ class IntegerNet:
         factors = [quantize_multiplier(float(spread * s)) for s in rng.uniform(0.5, 2.0, made)]
         multiplier = graph.constant("m", np.array([m for m, _ in factors], np.int32))
         shift = graph.constant("s", np.array([s for _, s in factors], np.int32))
-        op = ops.QConv(
-            (stride, stride), pads, (dilation, dilation), group, x_zero=self.rng.randint(-128, 127), y_zero=self.rng.randint(-60, 60)
-        )
+        x_zero, y_zero = self.rng.randint(-128, 127), self.rng.randint(-60, 60)
+        op = ops.QConv((stride, stride), pads, (dilation, dilation), group, x_zero=x_zero, y_zero=y_zero)
         return graph.add(op, [x, weights, bias, multiplier, shift], "c", "/conv")
 
     def pool(self, x: Value, kernel: int, stride: int, pads: tuple[int, int, int, int]) -> Value:

@@ -101,7 +101,7 @@ class Machine:
         whole = self._window(stripe, value) if value in stripe.windows else self._bytes(value)
         at = rows.at + rows.step * time
         size = rows.count * math.prod(value.shape[stripe.axis + 1 :]) * value.dtype.bytes
-        assert 0 <= at and at + size <= len(whole)
+        assert at >= 0 and at + size <= len(whole)
         return whole[at : at + size]
 
     def _value(self, value: Value) -> Array:

@@ -21,13 +21,8 @@ from intaglio.ir.text import print_graph
 from intaglio.ir.types import DType
 from intaglio.kernels import lower
 from intaglio.kernels.program import Program
-from intaglio.memory import place
-from intaglio.memory.checker import check as check_memory
-from intaglio.memory.ladder import Rung
-from intaglio.memory.order import reorder
 from intaglio.memory.place import placed_buffers
 from intaglio.memory.plan_file import plan_text, read_plan
-from intaglio.memory.share import share_parts
 from intaglio.package.archive import check_archive, write_archive
 from intaglio.package.deployment import Deployment, deployment_of, target_of
 from intaglio.package.figures import write_figures
@@ -39,37 +34,51 @@ from intaglio.package.write import Origin, write_project
 from intaglio.passes import optimise, prepare
 from intaglio.passes.absorb import absorb_quantisation
 from intaglio.passes.read_tiles import split_reads
-from intaglio.passes.stream import stream, told_stream
+from intaglio.passes.stream import Stream, told_stream
+from intaglio.passes.stream import stream as stream_along
 from intaglio.quantize import name_outputs
 from intaglio.quantize.settings import Account, silent
-from intaglio.run.budget import RESERVE_BYTES, Budget, climb
+from intaglio.run.budget import RESERVE_BYTES, Climbed
 from intaglio.run.build import BuildOptions, build_project
 from intaglio.run.expect import expected_vectors, tool_versions
 from intaglio.run.firmware import build_package, check_placed
 from intaglio.run.firmware_tools import find_firmware_toolchain
-from intaglio.run.fit import arena_budget, arena_rooms, place_weights
-from intaglio.run.limits import Needs, check_limits, elsewhere, has_floats, has_room_but_for_vectors, needs_of, peak_layer
+from intaglio.run.limits import (
+    Chances,
+    Needs,
+    ShortOfRam,
+    chances_of,
+    check_limits,
+    elsewhere,
+    has_room_but_for_vectors,
+    needs_of,
+)
 from intaglio.run.package import Package
+from intaglio.run.plan import Wishes, plan_memory
 from intaglio.run.toolchains import find_toolchain
 from intaglio.stages import STAGES, WEIGHT_SCHEMES, Device, Quantization, Request, Watch, stage_index
 from intaglio.targets.target import Target, optimized
 from intaglio.version import __version__
 
 MOST_VECTOR_BYTES = 128 << 20
+MOST_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """A model as far as its program: kernels and, after the memory stage, addresses."""
 
-    program: Program
+    planned: Climbed  # with the rungs of the ladder that were needed to stay within a limit
     source: Source
     target: Target
     deployment: Deployment
     account: Account | None
     pinned: frozenset[str]  # buffers whose place the user chose
     stream: StreamInfo | None = None
-    rungs: tuple[Rung, ...] = ()  # of the ladder, those that were needed to stay within a limit
+
+    @property
+    def program(self) -> Program:
+        return self.planned.program
 
 
 def compile_model(request: Request, watch: Watch) -> Package | Path:
@@ -78,9 +87,22 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         check_output(request.output, force=request.force)
         if request.archive:
             check_archive(request.output, request.archive, force=request.force)
-    made = plan_model(request, watch)
-    if isinstance(made, Path):
-        return made
+    reserve = RESERVE_BYTES
+    for _ in range(MOST_ATTEMPTS):
+        made = plan_model(request, watch, reserve)
+        if isinstance(made, Path):
+            return made
+        try:
+            return _made(made, request, watch)
+        except ShortOfRam as short:  # stack and variables were not known before: the arena has to be smaller by that much
+            last = short
+            if not made.planned.rungs or not made.planned.reached:  # it is as small as it gets
+                break
+            reserve += short.missing_bytes
+    raise last
+
+
+def _made(made: Lowered, request: Request, watch: Watch) -> Package | Path:
     program, graph, target = made.program, made.program.graph, made.target
     if request.export_plan is not None:
         write_text(request.export_plan, plan_text(placed_buffers(program, target), made.pinned))
@@ -90,11 +112,7 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
     apart = elsewhere(program.arenas, made.deployment)
     linked = sum(c.data.nbytes for c in program.constants if not c.memory and graph.weights != "read")
     early = Needs(linked, program.arena_bytes, elsewhere=apart)
-    flexible = bool(request.dims or request.shapes)
-    check_limits(
-        graph.name, early, made.deployment, floats=has_floats(graph), shapes=flexible, peak=peak_layer(program),
-        bound=program.lower_bound_bytes,
-    )  # fmt: skip
+    check_limits(graph.name, early, made.deployment, _chances(made, request))
     if target.fpu != "double" and any(v.dtype is DType.F64 for v in graph.values()):
         watch.note(f"`{graph.name}` computes in f64, which `{target.name}` does in software")
 
@@ -102,8 +120,13 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
     return _package(made, request, watch)
 
 
-def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES) -> Lowered | Path:
-    """The stages up to memory; or the IR file of the stage to stop after, if that is before it. `reserve`: RAM for the stack."""
+def _chances(made: Lowered, request: Request) -> Chances:
+    return chances_of(made.program, shapes=bool(request.dims or request.shapes), fed=request.feed_rows)
+
+
+def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, climbing: bool = True) -> Lowered | Path:
+    """The stages up to memory; or the IR file of the stage to stop after, if that is before it. `reserve`: RAM for the stack;
+    without `climbing`, no limit makes layers slower."""
     last = stage_index(request.stop_after)
     deployment_of(target_of(request.device.board, request.target, "host"), **asdict(request.device))  # told before reading a model
     if request.feed_rows and request.device.weights == "read":
@@ -140,7 +163,7 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES) -> 
         if done >= stage_index("optimise"):
             hint = "give `--stream` with the model, or an IR file of the stage `import`"
             raise UserError("bad-option", f"`{request.model.name}` is past the stage `optimise`", hint=hint)
-        made_stream = stream(graph, request.stream)
+        made_stream = stream_along(graph, request.stream)
         graph = made_stream.graph
         for text in told_stream(made_stream):
             watch.note(text)
@@ -161,25 +184,14 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES) -> 
         return _write_ir(graph, request)
 
     watch.stage("memory")
-    slots = target.bare and request.device.io == "arena"
-    moved = reorder(program, target, slots=slots)
-    if share_parts(program, target, slots=slots) or moved:
-        reorder(program, target, slots=slots)
-    info = None
-    if made_stream is not None:
-        m = made_stream
-        info = StreamInfo(m.axis, m.hop, m.window, m.outputs, bool(m.goes_on))
-    rooms = arena_rooms(program, deployment, slots=slots)
-    place(program, target, slots=slots, pinned=pinned, rooms=rooms)
-    rungs: tuple[Rung, ...] = ()
-    if pinned is None and len(rooms) < 2 and not graph.stripes and done < stage_index("memory"):
-        budget = Budget(arena_budget(program, deployment, reserve), request.feed_rows)
-        climbed = climb(program, target, budget, slots=slots, note=watch.note)
-        program, rungs = climbed.program, climbed.rungs
-    place_weights(program, deployment)
-    check_memory(program)
-    graph.stage = "memory"
-    return Lowered(program, source, target, deployment, account, pinned.pinned if pinned is not None else frozenset(), info, rungs)
+    wishes = Wishes(target.bare and request.device.io == "arena", pinned, request.feed_rows, reserve, climbing)
+    planned = plan_memory(program, target, deployment, wishes, watch.note)
+    kept = pinned.pinned if pinned is not None else frozenset()
+    return Lowered(planned, source, target, deployment, account, kept, _stream_info(made_stream))
+
+
+def _stream_info(made: Stream | None) -> StreamInfo | None:
+    return None if made is None else StreamInfo(made.axis, made.hop, made.window, made.outputs, bool(made.goes_on))
 
 
 def quantized(graph: Graph, target: Target, how: Quantization, watch: Watch) -> tuple[Graph, Account | None]:
@@ -238,12 +250,7 @@ def _package(made: Lowered, request: Request, watch: Watch) -> Package:
             else:
                 build = partial(build_package, folder, manifest, target, deployment.board, toolchain, options)
                 manifest = _with_firmware(build, folder, manifest, deployment, watch)
-        flexible = bool(request.dims or request.shapes)
-        needs = needs_of(manifest, manifest.firmware, deployment)
-        check_limits(
-            graph.name, needs, deployment, floats=has_floats(graph), shapes=flexible, peak=peak_layer(program),
-            bound=program.lower_bound_bytes,
-        )  # fmt: skip
+        check_limits(graph.name, needs_of(manifest, manifest.firmware, deployment), deployment, _chances(made, request))
         if manifest.firmware is not None and deployment.board is not None:
             check_placed(folder / manifest.firmware.elf, deployment.board)
         manifest.tools.update(tool_versions(toolchain))
@@ -305,6 +312,8 @@ def compile(
     optimize: str = "balanced",
     memory: str | Path | None = None,
     weights: str = "mapped",
+    feed_rows: bool = False,
+    stream: int | None = None,
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     states: Mapping[str, str] | None = None,
@@ -325,14 +334,15 @@ def compile(
     `intaglio.quantize.Settings` (ranges, keep_float, max_error, integer_io, ...)."""
     temporary = None if output is not None else tempfile.TemporaryDirectory(prefix="intaglio-")
     folder = Path(output) if output is not None else Path(temporary.name if temporary else "") / "package"
+    memories = None if memory is None else str(memory)
+    device = Device(board, ram, flash, arena, weights_section, weights_address, io, optimize, memories, weights)
     request = Request(
         model=Path(model),
         output=folder,
         target=target,
-        device=Device(
-            board, ram, flash, arena, weights_section, weights_address, io, optimize, None if memory is None else str(memory),
-            weights,
-        ),  # fmt: skip
+        device=device,
+        feed_rows=feed_rows,
+        stream=stream,
         dims=dict(dims or {}),
         shapes={k: tuple(v) for k, v in (shapes or {}).items()},
         states=dict(states or {}),

@@ -36,18 +36,18 @@ def peak(program: Program) -> int:
 
 
 BROADCAST = """
-    input x: f32[1,64]
-    const w: f32[64,256] ...
-    const u: f32[256,64] ...
-    r: f32[1,64] = matmul(x, w2)
-    a: f32[64,64] = expand(r, shape=(64,64))
-    b: f32[64,256] = matmul(a, w)
-    v: f32[256,64] = reshape(b, shape=(256,64))
-    t: f32[64,256] = transpose(v, perm=(1,0))
-    c: f32[64,64] = matmul(t, u)
-    y: f32[64,64] = mul(c, a)
+    input x: f32[1,16]
+    const w: f32[16,64] ...
+    const u: f32[64,16] ...
+    r: f32[1,16] = matmul(x, w2)
+    a: f32[16,16] = expand(r, shape=(16,16))
+    b: f32[16,64] = matmul(a, w)
+    v: f32[64,16] = reshape(b, shape=(64,16))
+    t: f32[16,64] = transpose(v, perm=(1,0))
+    c: f32[16,16] = matmul(t, u)
+    y: f32[16,16] = mul(c, a)
     output y
-""".replace("    const u:", "    const w2: f32[64,64] ...\n    const u:")
+""".replace("    const u:", "    const w2: f32[16,16] ...\n    const u:")
 
 
 def test_a_broadcast_is_made_again_for_its_late_reader() -> None:
@@ -55,8 +55,8 @@ def test_a_broadcast_is_made_again_for_its_late_reader() -> None:
     before = peak(program)
     made = recompute(program, PLAIN, before - 1)
     assert [(m.value, m.layer, m.reader) for m in made] == [("a", "a_again", "y")]
-    assert made[0].bytes_gained == before - peak(program) == 64 * 64 * 4 - 256
-    assert made[0].bytes_moved == 64 * 4 + 64 * 64 * 4
+    assert made[0].bytes_gained == before - peak(program) == 16 * 16 * 4 - 64
+    assert made[0].bytes_moved == 16 * 4 + 16 * 16 * 4
     assert [layer.name for layer in program.layers] == ["r", "a", "b", "t", "c", "a_again", "y"]
     verify(program.graph)
 
@@ -80,8 +80,8 @@ def test_what_is_dear_is_kept() -> None:
 
 
 def test_a_view_is_made_again_with_its_source() -> None:
-    text = BROADCAST.replace("    c: f32", "    f: f32[4096] = reshape(a, shape=(4096))\n    c: f32").replace(
-        "    y: f32[64,64] = mul(c, a)", "    d: f32[4096] = reshape(c, shape=(4096))\n    y: f32[4096] = mul(d, f)"
+    text = BROADCAST.replace("    c: f32", "    f: f32[256] = reshape(a, shape=(256))\n    c: f32").replace(
+        "    y: f32[16,16] = mul(c, a)", "    d: f32[256] = reshape(c, shape=(256))\n    y: f32[256] = mul(d, f)"
     )
     program = lower(graph_of(text), PLAIN)
     data = results(program.graph)

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from intaglio.cli.terminal import WIDTH, note, print_json, print_table, proven_text
 from intaglio.errors import AnswerIsNo, UserError
+from intaglio.memory.ladder import Rung
 from intaglio.memory.picture import Picture, draw
 from intaglio.package.folder import write_text
 from intaglio.pipeline import Lowered, plan_model
+from intaglio.run.budget import smallest
 from intaglio.run.fit import Fit, fit_of, fits, needs_on_board, time_ms
-from intaglio.run.limits import Needs, check_limits, has_floats
+from intaglio.run.limits import Needs, chances_of, check_limits, has_floats
 from intaglio.stages import Device, Request, Watch
 from intaglio.targets.board import Board, all_boards
 
@@ -27,15 +29,26 @@ class OnBoard:
     board: Board
     needs: Needs | None
     time_ms: float | None
+    small: Rung | None = None  # the least that the ladder can do, on the core that was asked about
+
+    @property
+    def whole(self) -> bool:
+        """By what costs nothing."""
+        return self.needs is not None and fits(self.needs, self.board.ram_bytes, self.board.flash_bytes)
 
     @property
     def fits(self) -> bool:
-        return self.needs is not None and fits(self.needs, self.board.ram_bytes, self.board.flash_bytes)
+        if self.whole or self.needs is None or self.small is None:
+            return self.whole
+        less = replace(self.needs, arena=min(self.needs.arena, self.small.arena_bytes), elsewhere=())
+        return fits(less, self.board.ram_bytes, self.board.flash_bytes)
 
     def told(self) -> str:
         """`yes`, or what is missing: `RAM 12,345 too many`."""
         if self.needs is None:
             return "not supported"
+        if self.fits and not self.whole and self.small is not None:
+            return f"yes, {self.small.name}"
         parts = (("RAM", self.needs.main_ram, self.board.ram_bytes), ("flash", self.needs.flash, self.board.flash_bytes))
         over = [f"{kind} {sum(n.values()) - limit:,} too many" for kind, n, limit in parts if sum(n.values()) > limit]
         return ", ".join(over) or "yes"
@@ -46,26 +59,80 @@ def fit_model(
     feed_rows: bool, stream: int | None, plot: Path | None, json: bool,
 ) -> int:  # fmt: skip
     request = Request(model, Path(), target, device, dims, shapes, stop_after="memory", feed_rows=feed_rows, stream=stream)
-    made = plan_model(request, Watch(note=lambda text: note(f"note: {text}")))
-    assert isinstance(made, Lowered)
+    hear = Watch(note=lambda text: note(f"note: {text}"))
+    made = _planned(replace(request, feed_rows=False), hear)
     fit = fit_of(made.program, made.target, made.deployment)
+    boards = _on_boards(request, made)
+    if feed_rows or not fits(fit.needs, made.deployment.ram_bytes, made.deployment.flash_bytes):
+        limited = plan_model(request, hear)
+        assert isinstance(limited, Lowered)
+        more = limited.planned.rungs
+        made, fit = limited, replace(fit_of(limited.program, limited.target, limited.deployment), rungs=(*fit.rungs, *more))
     if plot is not None:
         write_text(plot, draw(_picture(made, fit)))
-    boards = _on_boards(request, made)
     enough = fits(fit.needs, made.deployment.ram_bytes, made.deployment.flash_bytes)
+    answer = Answer(made, fit, [], enough)
+    text = None if enough else _refusal(answer)
+    answer.small = _smallest(request, fit)
+    answer.boards = [replace(on, small=answer.least) for on in boards]
     if json:
-        print_json(_json(made, fit, boards, enough))
+        print_json(_json(answer))
     else:
-        _print(made, fit, boards)
+        _print(answer)
     if plot is not None:
         note(f"picture: {plot}")
-    if not enough:
-        try:
-            check_limits(made.program.graph.name, fit.needs, made.deployment, floats=has_floats(made.program.graph))
-        except AnswerIsNo as no:
-            note(f"{no}")
-            note(f"\nthe lower bound is {fit.lower_bound_bytes:,} bytes of RAM, set by layer `{_peak_name(made, fit)}`")
+    if text is not None:
+        note(text)
     return 0 if enough else 1
+
+
+@dataclass(slots=True)
+class Answer:
+    """What is printed. `small`: rungs that are there beside those that the plan uses."""
+
+    made: Lowered
+    fit: Fit
+    boards: list[OnBoard]
+    enough: bool
+    small: tuple[Rung, ...] = ()
+
+    @property
+    def rungs(self) -> tuple[Rung, ...]:
+        return (*self.fit.rungs, *self.small)
+
+    @property
+    def least(self) -> Rung:
+        """Without what is only offered."""
+        return min((r for r in self.rungs if "~" not in r.name), key=lambda r: r.arena_bytes)
+
+
+def _refusal(answer: Answer) -> str:
+    made, fit = answer.made, answer.fit
+    try:
+        check_limits(made.program.graph.name, fit.needs, made.deployment, chances_of(made.program))
+    except AnswerIsNo as no:
+        bound = f"the lower bound is {fit.lower_bound_bytes:,} bytes of RAM, set by layer `{_peak_name(made, fit)}`"
+        return f"{no}\n\n{bound}"
+    return ""
+
+
+def _smallest(request: Request, fit: Fit) -> tuple[Rung, ...]:
+    """What the ladder could still do, on a plan of its own; int8 is offered where there are floats."""
+    made = _planned(replace(request, feed_rows=False, device=replace(request.device, ram=None)), Watch())
+    program, target = made.program, made.target
+    floats = has_floats(program.graph)
+    rungs = smallest(program, target, slots=program.has_slots)
+    known = {(r.name, r.arena_bytes) for r in fit.rungs}
+    least = min([program.arena_bytes, *(r.arena_bytes for r in rungs)])
+    if floats and target.cycles_per_mac_float:
+        rungs.append(Rung("int8 (--quantize), ~", -(-least // 4), target.cycles_per_mac_int / target.cycles_per_mac_float))
+    return tuple(r for r in rungs if (r.name, r.arena_bytes) not in known)
+
+
+def _planned(request: Request, watch: Watch) -> Lowered:
+    made = plan_model(request, watch, climbing=False)
+    assert isinstance(made, Lowered)
+    return made
 
 
 def _on_boards(request: Request, made: Lowered) -> list[OnBoard]:
@@ -74,7 +141,7 @@ def _on_boards(request: Request, made: Lowered) -> list[OnBoard]:
     found = []
     for board in all_boards().values():
         if board.core not in cores:
-            cores[board.core] = _planned(replace(request, target=board.core, device=Device()))
+            cores[board.core] = _on_core(replace(request, target=board.core, device=Device(), feed_rows=False))
         if (on := cores[board.core]) is None:
             found.append(OnBoard(board, None, None))
         else:
@@ -82,14 +149,12 @@ def _on_boards(request: Request, made: Lowered) -> list[OnBoard]:
     return found
 
 
-def _planned(request: Request) -> Lowered | None:
+def _on_core(request: Request) -> Lowered | None:
     """None when the model is not supported there."""
     try:
-        made = plan_model(request, Watch())
+        return _planned(request, Watch())
     except UserError:
         return None
-    assert isinstance(made, Lowered)
-    return made
 
 
 def _peak_name(made: Lowered, fit: Fit) -> str | None:
@@ -99,8 +164,9 @@ def _peak_name(made: Lowered, fit: Fit) -> str | None:
     return layers[min(fit.peak.layer, len(layers) - 1)].name if layers else None
 
 
-def _json(made: Lowered, fit: Fit, boards: list[OnBoard], enough: bool) -> dict[str, object]:
-    needs = fit.needs
+def _json(answer: Answer) -> dict[str, object]:
+    made, fit, boards, enough = answer.made, answer.fit, answer.boards, answer.enough
+    needs, least = fit.needs, answer.least
     return {
         "fits": enough,
         "target": made.target.name,
@@ -112,8 +178,10 @@ def _json(made: Lowered, fit: Fit, boards: list[OnBoard], enough: bool) -> dict[
         "peak_tensors": [{"name": b.name, "bytes": b.bytes} for b in fit.peak.alive] if fit.peak else [],
         "ladder": [
             {"rung": r.name, "ram_bytes": fit.ram_with(r.arena_bytes), "flash_bytes": fit.flash_bytes, "cost_ratio": r.cost_ratio}
-            for r in fit.rungs
+            for r in answer.rungs
         ],
+        "smallest": {"rung": least.name, "ram_bytes": fit.ram_with(least.arena_bytes), "cost_ratio": least.cost_ratio},
+        "stripes": [str(spec) for spec in made.program.graph.stripes],
         "boards": [{"name": b.board.name, "fits": b.fits, "time_ms": b.time_ms} for b in boards],
         "parts": {
             "arena_bytes": needs.arena,
@@ -126,7 +194,8 @@ def _json(made: Lowered, fit: Fit, boards: list[OnBoard], enough: bool) -> dict[
     }
 
 
-def _print(made: Lowered, fit: Fit, boards: list[OnBoard]) -> None:
+def _print(answer: Answer) -> None:
+    made, fit, boards = answer.made, answer.fit, answer.boards
     needs, program = fit.needs, made.program
     io = "inputs and outputs inside" if program.has_slots else f"inputs and outputs {needs.io:,}"
     print(f"{program.graph.name} on {_place(made)}; ~ marks an estimate")
@@ -145,10 +214,13 @@ def _print(made: Lowered, fit: Fit, boards: list[OnBoard]) -> None:
         state = f", state {fit.state_bytes:,}" if fit.state_bytes else ""
         print(f"peak   {fit.state_bytes + fit.peak.bytes:>12,} bytes   alive in layer {fit.peak.layer}, {_peak_name(made, fit)}:")
         print(textwrap.fill(f"{alive}{more}{state}", WIDTH, initial_indent=" " * 28, subsequent_indent=" " * 28))
+    least = answer.least
+    cost = f", about {100 * (least.cost_ratio - 1):.1f} % more instructions" if least.cost_ratio > 1 else ""
+    print(f"least  {fit.ram_with(least.arena_bytes):>12,} bytes   the smallest RAM that the ladder finds: {least.name}{cost}")
     print()
     before = fit.rungs[0].arena_bytes
     rows = []
-    for rung in fit.rungs:
+    for rung in answer.rungs:
         rows.append([rung.name, f"{fit.ram_with(rung.arena_bytes):,}", f"{before - rung.arena_bytes:,}", f"{rung.cost_ratio:.2f}"])
         before = rung.arena_bytes
     print_table(["ladder", ">RAM", ">gained", ">time"], rows)

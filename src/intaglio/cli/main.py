@@ -122,8 +122,8 @@ def compile_command(
     on = device(board, ram, flash, arena, weights_section, weights_address, io, optimize, memory, weights)
     words = Words(
         model, output, target, on, dim, shape, state, name,
-        stop_after, feed_rows, stream, export_plan, import_plan, disable_pass, dump_ir, explain, archive_format if archive else None, force,
-        template, cc, cflags, json,
+        stop_after, feed_rows, stream, export_plan, import_plan, disable_pass, dump_ir, explain,
+        archive_format if archive else None, force, template, cc, cflags, json,
         quantizing,
     )  # fmt: skip
     compile_words(words)

@@ -117,6 +117,10 @@ class Program(Generic[K]):
         stripe = self.stripe_at(layer)
         return (layer, layer) if stripe is None else (stripe.first, stripe.last)
 
+    @property
+    def stripes_fed(self) -> bool:
+        return any(stripe.spec.fed for stripe in self.stripes)
+
     def window_of(self, value: Value) -> Window | None:
         return next((s.windows[value] for s in self.stripes if value in s.windows), None)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic
 
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Value
@@ -24,13 +25,13 @@ def meet(a: Span, b: Span) -> bool:
 
 
 @dataclass(slots=True)
-class StripeCheck:
+class StripeCheck(Generic[K]):
     """`where` says where a value is; `wrote` is told of every span that is written, `held` of values that are there at the end."""
 
-    program: Program[K]  # type: ignore[valid-type]
-    stripe: Stripe[K, Argument]  # type: ignore[valid-type]
+    program: Program[K]
+    stripe: Stripe[K, Argument]
     where: Where
-    scratch: Callable[[Layer[K]], int]  # type: ignore[valid-type]
+    scratch: Callable[[Layer[K]], int]
     wrote: Callable[[Span], None]
     holds: Callable[[Value], bool]
 

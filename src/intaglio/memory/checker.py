@@ -39,9 +39,9 @@ def check(program: Program[K]) -> None:
     fed = {value for n, value in enumerate(program.graph.inputs) if ("input", n) in program.slots}
     for index, layer in enumerate(program.layers):
         views.join(owner, lambda value: _room(program, value))
-        if (stripe := program.stripe_at(index)) is not None:
-            if index == stripe.first:
-                _check_stripe(program, stripe, owner, renamed, state)
+        if (inside := program.stripe_at(index)) is not None:
+            if index == inside.first:
+                _check_stripe(program, inside, owner, renamed, state)
             continue
         scratch, scratch_at = layer.scratch_bytes, _flat(program, layer.scratch_region, layer.scratch_offset)
         if scratch:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from intaglio.ir.program import K, Program
 from intaglio.memory.lifetimes import Buffer, align, find_storage
-from intaglio.memory.planner import place_buffers
+from intaglio.memory.planner import Apart, place_buffers, shared_bytes
 from intaglio.targets import Target
 
 
@@ -54,12 +55,14 @@ def as_given(program: Program[K]) -> Program[K]:
     return replace(program, graph=replace(program.graph, nodes=nodes), layers=program.given_layers)
 
 
-def peak_of(buffers: list[Buffer], alignment: int) -> Peak | None:
-    """None when nothing is alive at all."""
+def peak_of(buffers: list[Buffer], alignment: int, apart: Apart = MappingProxyType({})) -> Peak | None:
+    """None when nothing is alive at all. `apart`: pairs that may overlap, so that both need less."""
     best: Peak | None = None
     for layer in sorted({b.first for b in buffers}):  # between starts, buffers only end
         alive = sorted((b for b in buffers if b.first <= layer <= b.last), key=lambda b: (-b.bytes, b.name))
+        here = set(alive)
         total = sum(align(b.bytes, alignment) for b in alive)
+        total -= sum(shared_bytes(*pair, distance, alignment) for pair, distance in apart.items() if here.issuperset(pair))
         if best is None or total > best.bytes:
             best = Peak(layer, total, tuple(alive))
     return best

@@ -121,8 +121,8 @@ def pin(buffers: list[Buffer], plan: PlanFile, base: int, alignment: int, region
         if row.offset % alignment:
             raise plan.fault(row, f"{quoted(row.buffer)} cannot be at {row.offset}: offsets are multiples of {alignment}")
         if row.region not in regions:
-            known = ", ".join(f"`{region}`" for region in regions)
-            raise plan.fault(row, f"there is no region {quoted(row.region)} for {quoted(row.buffer)}: there is {known}")
+            there = ", ".join(f"`{region}`" for region in regions)
+            raise plan.fault(row, f"there is no region {quoted(row.region)} for {quoted(row.buffer)}: there is {there}")
         start = base if row.region == "arena" else 0
         if row.offset < start:
             raise plan.fault(row, f"{quoted(row.buffer)} cannot be at {row.offset}: the state takes the first {base} bytes")

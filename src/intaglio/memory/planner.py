@@ -38,11 +38,16 @@ def lower_bound(buffers: list[Buffer], alignment: int, apart: Apart = MappingPro
     """The largest sum alive at once, less what buffers that may overlap can share."""
     load = _load(buffers, alignment)
     for (lower, upper), distance in apart.items():
-        low, high = align(lower.bytes, alignment), align(upper.bytes, alignment)
-        shared = max(0, low + high - max(low, high, high + distance // alignment * alignment))
+        shared = shared_bytes(lower, upper, distance, alignment)
         for layer in range(max(lower.first, upper.first), min(lower.last, upper.last) + 1):
             load[layer] -= shared
     return max(load.values(), default=0)
+
+
+def shared_bytes(lower: Buffer, upper: Buffer, distance: int, alignment: int) -> int:
+    """How much two buffers can share that are at least so far apart."""
+    low, high = align(lower.bytes, alignment), align(upper.bytes, alignment)
+    return max(0, low + high - max(low, high, high + distance // alignment * alignment))
 
 
 def place_buffers(buffers: list[Buffer], alignment: int, *, search: bool = True, apart: Apart = MappingProxyType({})) -> Plan:

@@ -93,6 +93,10 @@ def access_of(node: Node, axis: int) -> tuple[Access | None, ...]:
             raise NoRows("rows of its operand are not runs of memory")
     if not any(found):
         raise NoRows("it reads no rows")
+    ways: dict[Value, Access | None] = {}
+    for value, access in zip(node.inputs, found, strict=True):
+        if value is not None and ways.setdefault(value, access) != access:
+            raise NoRows(f"it reads `{value.name}` in two ways")
     return found
 
 

@@ -138,6 +138,17 @@ class ModelInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """A package that takes the next frames alone. Results are those of a window after its first `window / hop` steps."""
+
+    axis: int  # of the input, in the model too
+    hop: int  # frames in a step
+    window: int  # frames
+    outputs: tuple[int | None, ...]  # the axis of frames in each output, where it has one
+    goes_on: bool = False  # it remembers more than a window
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     name: str
     target: str
@@ -152,6 +163,7 @@ class Manifest:
     tools: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     firmware: FirmwareInfo | None = None
+    stream: StreamInfo | None = None
     format: int = FORMAT
 
 
@@ -251,12 +263,19 @@ def _manifest(table: dict[str, object]) -> Manifest:
         tools=tools,
         files=files,
         firmware=None if (firmware := t.get("firmware")) is None else _firmware(_object(firmware)),
+        stream=None if (stream := t.get("stream")) is None else _stream(_object(stream)),
     )
 
 
 def _memory(row: dict[str, Any]) -> MemoryInfo:
     apart = tuple((str(memory), int(size)) for memory, size in row.get("weights_apart", ()))
     return MemoryInfo(**{**row, "arenas": tuple(Arena(**a) for a in row.get("arenas", ())), "weights_apart": apart})
+
+
+def _stream(row: dict[str, Any]) -> StreamInfo:
+    info = StreamInfo(**{**row, "outputs": tuple(row["outputs"])})
+    assert all(type(n) is int and n >= 0 for n in (info.axis, info.hop, info.window)) and info.hop > 0
+    return info
 
 
 def _firmware(row: dict[str, Any]) -> FirmwareInfo:

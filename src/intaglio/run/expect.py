@@ -37,7 +37,12 @@ def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Calla
 
 def _references(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[str], None]) -> list[Reference]:
     found: list[Reference] = []
-    if manifest.stream is None and manifest.model.source is not None and not has_bf16(manifest) and not manifest.options.get("quantize"):
+    if (
+        manifest.stream is None
+        and manifest.model.source is not None
+        and not has_bf16(manifest)
+        and not manifest.options.get("quantize")
+    ):
         try:
             found.append(model_reference(folder / manifest.model.source, manifest))
         except IntaglioError as error:

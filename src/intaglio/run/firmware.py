@@ -25,7 +25,7 @@ from intaglio.targets.board import Board, all_boards, generic_board
 from intaglio.targets.target import Target, find_target
 
 _UNDEFINED = re.compile(r"undefined (symbol|reference)")
-_OVERFLOW = re.compile(r"will not fit in region|overflowed by")
+_OVERFLOW = re.compile(r"will not fit in region|overflowed by|no room for the stack")
 _STACK = re.compile(r"__stack_bytes = \d+\)")
 _LENGTH = re.compile(r"LENGTH = \d+")
 ALLOCATED, WRITABLE = 2, 1  # SHF_ALLOC, SHF_WRITE

@@ -131,12 +131,13 @@ def _code_bytes(program: Program) -> int:
 
 def fit_of(program: Program, target: Target, deployment: Deployment) -> Fit:
     buffers = placed_buffers(program, target)
+    storage = find_storage(program, target.alignment, slots=program.has_slots)
     return Fit(
         needs=needs_of_program(program, deployment),
         arena_bound_bytes=program.lower_bound_bytes,
-        state_bytes=find_storage(program, target.alignment).state_bytes,
+        state_bytes=storage.state_bytes,
         buffers=tuple(buffers),
-        peak=peak_of(buffers, target.alignment),
+        peak=peak_of(storage.buffers, target.alignment, storage.apart),
         rungs=ladder(program, target),
     )
 

@@ -16,9 +16,11 @@ from intaglio.errors import AnswerIsNo
 from intaglio.ir.graph import Graph
 from intaglio.ir.program import Arena
 from intaglio.kernels.program import Program
+from intaglio.memory.ladder import peak_of
+from intaglio.memory.lifetimes import find_storage
+from intaglio.ops.rows import NoRows, access_of
 from intaglio.package.deployment import HOSTED, WEIGHTS_HEADER_BYTES, Deployment
 from intaglio.package.manifest import FirmwareInfo, Manifest
-from intaglio.package.project import lifetimes
 from intaglio.targets.board import Board, all_boards
 
 
@@ -81,14 +83,10 @@ def has_floats(graph: Graph) -> bool:
 
 def peak_layer(program: Program) -> str:
     """The layer that has most of the arena alive."""
-    alive = lifetimes(program)
-    sizes = {value.name: value.type.bytes for value in program.graph.values()}
-
-    def used(index: int) -> int:
-        held = sum(sizes[name] for name, (first, last) in alive.items() if first <= index <= last)
-        return held + program.layers[index].scratch_bytes
-
-    return program.layers[max(range(len(program.layers)), key=used)].name if program.layers else ""
+    storage = find_storage(program, 1, slots=program.has_slots)
+    peak = peak_of(storage.buffers, 1, storage.apart)
+    layers = program.layers
+    return "" if peak is None or not layers else layers[min(peak.layer, len(layers) - 1)].name
 
 
 def has_room_but_for_vectors(info: FirmwareInfo, deployment: Deployment) -> bool:
@@ -105,13 +103,41 @@ class Chances:
     shapes: bool = False
     peak: str = ""
     bound: int = 0  # no plan of these buffers has a smaller arena
+    rows: bool = False  # of the input, which could be fed one by one
+    striped: bool = False  # already
 
 
-def check_limits(
-    name: str, needs: Needs, deployment: Deployment, *, floats: bool = False, shapes: bool = False, peak: str = "", bound: int = 0
-) -> None:
+NO_CHANCES = Chances()
+
+
+def chances_of(program: Program, *, shapes: bool = False, fed: bool = False) -> Chances:
+    graph = program.graph
+    rows = not fed and not program.stripes_fed and _could_be_fed(program)
+    return Chances(has_floats(graph), shapes, peak_layer(program), program.lower_bound_bytes, rows, bool(program.stripes))
+
+
+def _could_be_fed(program: Program) -> bool:
+    states = {s.input for s in program.graph.states}
+    given = [v for v in program.graph.inputs if v not in states]
+    first = next((layer.node for layer in program.layers if any(v in given for v in layer.node.operands())), None)
+    if len(given) != 1 or first is None or given[0].type.rank < 2 or given[0].shape[1] < 2:
+        return False
+    try:
+        access_of(first, 1)
+    except NoRows:
+        return False
+    return True
+
+
+class ShortOfRam(AnswerIsNo):
+    """Only RAM is missing, and so much of it."""
+
+    missing_bytes: int
+    needs: Needs
+
+
+def check_limits(name: str, needs: Needs, deployment: Deployment, chances: Chances = NO_CHANCES) -> None:
     """Raise when RAM or flash is too small, or both."""
-    chances = Chances(floats, shapes, peak, bound)
     _check_elsewhere(name, needs, deployment, chances)
     flash = dict(needs.flash)
     if deployment.weights_read:
@@ -135,7 +161,13 @@ def check_limits(
         hints.append(f"the largest part is `{ordered[0][1]}`{_advice(ordered[0][1], deployment, chances)}")
     if whats:
         hint = "; of flash, ".join(hints) + _boards(needs, deployment)
-        raise AnswerIsNo("does-not-fit", f"`{name}` needs {'; and '.join(whats)}", where="; ".join(wheres), hint=hint)
+        text, where = f"`{name}` needs {'; and '.join(whats)}", "; ".join(wheres)
+        ram = sum(needs.main_ram.values()) - (deployment.ram_bytes or 0)
+        if len(whats) > 1 or ram <= 0:
+            raise AnswerIsNo("does-not-fit", text, where=where, hint=hint)
+        short = ShortOfRam("does-not-fit", text, where=where, hint=hint)
+        short.missing_bytes, short.needs = ram, needs
+        raise short
     if deployment.weights_beside_code and deployment.flash is not None and needs.weights:
         _check_weights_place(name, needs.weights, sum(needs.flash.values()) - needs.weights, deployment)
 
@@ -197,11 +229,17 @@ def _advice(part: str, deployment: Deployment, chances: Chances) -> str:
             if part == "arena" and chances.peak:
                 told.append(f"most of it is in use at layer `{chances.peak}`")
             if part == "arena" and chances.bound:
-                told.append(f"no plan of its buffers is below {chances.bound:,} bytes")
+                told.append(
+                    f"no plan of its buffers is below {chances.bound:,} bytes{', stripes included' if chances.striped else ''}"
+                )
+            if chances.rows:
+                told.append("`--feed-rows` takes the input row by row")
             if chances.floats:
                 told.append("`--quantize int8` makes it about a quarter")
             if chances.shapes:
                 told.append("a smaller input (`--dim` or `--shape`) makes it smaller")
+            if not (chances.floats or chances.shapes or chances.rows):
+                told.append("a network with a smaller input or fewer channels there needs less")
         case "weights":
             if chances.floats:
                 told.append("`--quantize int8` or `--quantize weights` makes them about a quarter")

@@ -48,7 +48,9 @@ def link_packages(folders: list[Path], output: Path, *, cc: str | None = None, f
         write_combined(folders, manifests, target, board, name, folder)
         sizes, depth = build_combined(folder, name, [m.name for m in manifests], target, toolchain, BuildOptions())
         apart = sum(m.memory.weight_bytes for m in manifests if m.firmware and m.firmware.weights_address is not None)
-        given = [info for m in manifests if not m.memory.fed_rows for info in m.inputs] + [info for m in manifests for info in m.outputs]
+        given = [info for m in manifests if not m.memory.fed_rows for info in m.inputs] + [
+            info for m in manifests for info in m.outputs
+        ]
         io_bytes = sum(info.bytes for info in given if info.arena_offset is None)
         arena = shared_arena_bytes(manifests)
         linked = Linked(

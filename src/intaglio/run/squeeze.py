@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from intaglio.errors import ModelError, OurFault
+from intaglio.errors import OurFault, UserError
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.stripes import StripeSpec
 from intaglio.kernels import lower
@@ -34,7 +34,7 @@ HEIGHTS = (2, 4)  # rows that are tried beside 1
 CALL, MOVED_BYTE = 70, 0.75  # instructions on a Cortex-M4: a step with its call, and a byte that moves
 MOST_TRIES = 6
 WORTH = 0.02  # of all instructions: what stripes may cost before more rows at a time are tried
-MOST_EVALUATIONS = 4000  # schedules looked at: some seconds
+MOST_STEPS = 600_000  # of all schedules that are looked at: some seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,7 @@ class Squeeze:
     fed: bool = False
     work: float = 0.0  # instructions of a run, about
     _sections: dict[tuple[int, int], Section | None] = field(default_factory=dict)
+    _looked: int = 0
     _usings: dict[Node, str] = field(default_factory=dict)
     _loads: list[int] = field(default_factory=list)
     _buffers: list[Buffer] = field(default_factory=list)
@@ -185,7 +186,7 @@ class Squeeze:
     def _section(self, first: int, last: int) -> Section | None:
         key = (first, last)
         if key not in self._sections:
-            if len(self._sections) > MOST_EVALUATIONS:
+            if self._looked > MOST_STEPS:
                 return None
             self._sections[key] = self._measured(first, last, 1)
         return self._sections[key]
@@ -193,8 +194,9 @@ class Squeeze:
     def _measured(self, first: int, last: int, rows: int) -> Section | None:
         try:
             found = schedule_of(self.program.graph, self._spec(first, last, rows), self._geometry)
-        except (NoRows, ModelError):
+        except (NoRows, UserError):
             return None
+        self._looked += len(found.fired)
         extra = CALL * len(found.fired) + MOVED_BYTE * _moved(found)
         return Section(first, last, rows, self._peak(first, last, found), extra)
 
@@ -211,10 +213,8 @@ class Squeeze:
             if ("input", n) in slots:
                 homes[value] = slots["input", n]
         fed = next((v for v in found.windows if v in self.program.graph.inputs), None)
-        base = self.program.graph.states and max(
-            (s.input.address.offset + s.input.type.bytes for s in self.program.graph.states if s.input.address), default=0
-        )
-        whole = int(base or 0)
+        states = [s.input for s in self.program.graph.states]
+        whole = max((v.address.offset + v.type.bytes for v in states if v.address is not None), default=0)
         for buffer in self._buffers:
             begins = -1 if buffer.slot is not None and buffer.slot[0] == "input" else buffer.first
             if buffer.scratch_of >= 0 or (fed is not None and homes.get(fed) is buffer):
@@ -250,7 +250,7 @@ class Squeeze:
         try:
             program = lower(graph, self.target)
             place(program, self.target, slots=self.slots, search=search)
-        except (NoRows, ModelError, OurFault):  # a plan that its checker refuses is none
+        except (NoRows, UserError, OurFault):  # a plan that its checker refuses is none
             return None
         return Squeezed(program, specs, extra)
 

@@ -124,8 +124,8 @@ class StripeBuilder:
     def _action(self, fired: Fired) -> tuple[tuple[object, ...], Action[Kernel, Argument]]:
         if fired.node == TAKE:
             assert self.found.up is False or self.spec.fed
-            value = next(v for v in self.found.windows if v not in {node.output for node in self.found.nodes})
-            return self._written(fired, value, None, (), {})
+            taken = next(v for v in self.found.windows if v not in {node.output for node in self.found.nodes})
+            return self._written(fired, taken, None, (), {})
         node = self.found.nodes[fired.node]
         kernel, arguments, _ = self._kernel(fired)
         rows: dict[Value, Rows] = {}

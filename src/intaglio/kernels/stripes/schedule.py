@@ -70,7 +70,8 @@ class Geometry:
                 count = min(rows, total - first)
                 actual = total - first - count if up else first
                 pairs = zip(node.inputs, self.accesses(node), strict=True)
-                found.append(tuple(None if a is None or v is None else need(a, actual, count, rows_of(v, self.axis)) for v, a in pairs))
+                here = [None if a is None or v is None else need(a, actual, count, rows_of(v, self.axis)) for v, a in pairs]
+                found.append(tuple(here))
             self._needs[key] = found
         return self._needs[key]
 

@@ -1,0 +1,68 @@
+"""The memory stage as a whole: order of layers, views, addresses, the ladder, the places of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from intaglio.kernels.program import Program
+from intaglio.memory import place
+from intaglio.memory.checker import check
+from intaglio.memory.ladder import Rung
+from intaglio.memory.order import reorder
+from intaglio.memory.plan_file import PlanFile
+from intaglio.memory.regions import Room
+from intaglio.memory.share import share_parts
+from intaglio.package.deployment import Deployment
+from intaglio.run.budget import RESERVE_BYTES, Budget, Climbed, climb
+from intaglio.run.fit import arena_budget, arena_rooms, place_weights
+from intaglio.targets.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user says about memory. `reserve`: RAM for stack and variables; without `climbing`, limits are left for later."""
+
+    slots: bool
+    pinned: PlanFile | None = None
+    feed_rows: bool = False
+    reserve: int = RESERVE_BYTES
+    climbing: bool = True
+
+
+def plan_memory(
+    program: Program, target: Target, deployment: Deployment, wishes: Wishes, note: Callable[[str], None]
+) -> Climbed:
+    """The program with its addresses, and the rungs of the ladder that its limits made necessary."""
+    slots, graph = wishes.slots, program.graph
+    given = graph.stage == "memory" or bool(graph.stripes)  # an IR file says it
+    moved = reorder(program, target, slots=slots)
+    if share_parts(program, target, slots=slots) or moved:
+        reorder(program, target, slots=slots)
+    rooms = arena_rooms(program, deployment, slots=slots)
+    place(program, target, slots=slots, pinned=wishes.pinned, rooms=rooms)
+    rungs: tuple[Rung, ...] = ()
+    reached = True
+    if wishes.climbing and wishes.pinned is None and not given:
+        for limit in _limits(program, deployment, rooms, wishes):
+            climbed = climb(program, target, Budget(limit, wishes.feed_rows and not rungs), slots=slots, note=note)
+            program, rungs, reached = climbed.program, climbed.rungs or rungs, climbed.reached
+            if not rooms:
+                break
+            graph.stage = "kernels"
+            place(program, target, slots=slots, rooms=rooms)
+            if program.arenas:
+                break
+    place_weights(program, deployment)
+    check(program)
+    graph.stage = "memory"
+    return Climbed(program, rungs, reached)
+
+
+def _limits(program: Program, deployment: Deployment, rooms: Sequence[Room], wishes: Wishes) -> list[int | None]:
+    """What arenas may be, to be tried in order. Of several memories: all of them together, then as little as there is."""
+    if not rooms:
+        return [arena_budget(program, deployment, wishes.reserve)]
+    if program.arenas:
+        return [None] if wishes.feed_rows else []
+    return [sum(room.bytes for room in rooms), max(room.bytes for room in rooms), 0]
