@@ -16,7 +16,6 @@ from intaglio.package.deployment import Deployment
 from intaglio.package.pointers import output_fields
 from intaglio.package.reads import Reads
 from intaglio.package.striped_calls import FeedView, stripe_views
-from intaglio.package.reads import Reads
 from intaglio.package.weights import Weights
 from intaglio.targets.board import Board
 from intaglio.targets.target import LEVELS, Target
