@@ -10,7 +10,8 @@
 Every value along the axis holds the newest rows of a step, `hop` frames further; the last row is that of the window's end. A layer
 that needs the whole window (a dense layer, a mean over it) gets it from rows that are kept. What pads at the start of the window
 and nowhere else (causal), and what walks along time (RNNs), goes on from step to step instead: then the results are those of the
-model on everything since the reset.
+model on everything since the reset. Where layers in front of it need some frames for their first row, it starts after these: steps
+are counted until then.
 """
 
 from __future__ import annotations
@@ -18,15 +19,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Graph, Node, State, Value
 from intaglio.ir.operator import BadOperator
-from intaglio.ir.types import TensorType
-from intaglio.ops.move import Concat, Slice
+from intaglio.ir.types import DType, TensorType
+from intaglio.ops.base import Elementwise
+from intaglio.ops.binary import Add, GreaterEqual, Min, Where
+from intaglio.ops.control import Copy
+from intaglio.ops.move import Concat, Pad, Reshape, Slice, Transpose
+from intaglio.ops.quantised import Lookup
 from intaglio.ops.recurrent import Recurrent
 from intaglio.passes.stream_rules import Along, NotAlong, along
 
 HINT = "streams take convolutions and pooling without padding along the axis, causal ones, RNNs, and layers that work on each frame"
+LIGHT = (Elementwise, Copy, Lookup, Concat, Pad, Reshape, Slice, Transpose)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +82,27 @@ class _Steps:
     goes_on: list[str] = field(default_factory=list)
     whole: str = ""
     hop: int = 1
+    taken: Value | None = None  # the number of steps before this one, as far as it is needed
+    waits: int = 0  # how far that is
     out: Graph = field(default_factory=lambda: Graph("stream"))
 
     def made(self) -> Stream:
         self._find()
         graph = self.graph
         self.hop = math.lcm(*self.strides.values())
+        if self.goes_on and self.source.shape[self.axis] % self.hop:
+            what = f"a step takes {self.hop} frames, and the model {self.source.shape[self.axis]}: no whole number of steps"
+            hint = f"`{self.goes_on[0]}` goes on from step to step, so that the model has to begin where a step does"
+            raise UserError("bad-stream", what, hint=hint)
         self.out = replace(
-            graph, inputs=[], outputs=[], nodes=[], states=[], names=set(graph.names), output_names=list(graph.output_names), stripes=[]
+            graph,
+            inputs=[],
+            outputs=[],
+            nodes=[],
+            states=[],
+            names=set(graph.names),
+            output_names=list(graph.output_names),
+            stripes=[],
         )
         for value in graph.inputs:
             copy = Value(value.name, self._few(value) if value is self.source else value.type, value.origin)
@@ -89,6 +110,7 @@ class _Steps:
             self.out.inputs.append(copy)
         for node in graph.nodes:
             self._step(node)
+        self._count()
         for state in graph.states:
             self.out.states.append(State(self.new[state.input], self._all(state.output, None), state.fill))
         self.out.outputs = [self.new[v] if v in self.axes else self._known(v) for v in graph.outputs]
@@ -119,7 +141,7 @@ class _Steps:
             if rule.goes_on:
                 self.goes_on.append(node.source or node.output.name)
         self.whole = first_reason
-        if not self.found:
+        if not self.found or (first_reason and all(isinstance(n.op, LIGHT) for n in self.found)):  # nothing is saved
             what = f"`{self.graph.name}` cannot be streamed along axis {self.axis}: {first_reason or 'no layer reads the input'}"
             raise UserError("bad-stream", what, hint=HINT)
 
@@ -150,7 +172,7 @@ class _Steps:
             if value is None or value not in self.axes:
                 inputs.append(None if value is None else self._known(value))
             else:
-                inputs.append(self._rows(value, rule) if n == 0 else self._rows(value, replace(rule, extent=1, stride=1, behind=0)))
+                inputs.append(self._rows(value, rule if n == 0 else Along(rule.axes)))
         if isinstance(node.op, Recurrent):
             self._remember(node, inputs)
             return
@@ -185,8 +207,47 @@ class _Steps:
         while inputs and inputs[-1] is None:
             inputs.pop()
         self._add(node, op, inputs)
+        x = node.inputs[0]
+        assert x is not None
+        if self._late(x) % (self.hop // self.strides[x]):
+            name = f"`{op.NAME}` {node.source or node.output.name}"
+            what = f"the first row for {name} comes in the middle of a step of {self.hop} frames"
+            raise UserError("bad-stream", what, hint=HINT)
         for (kept, fill), final in zip(finals, node.outputs[1:], strict=True):
-            self.out.states.append(State(kept, self.new[final], fill))
+            last = self.new[final]
+            if self._late(x):
+                last = self._unless_late(last, self._ready(x, (1,) * last.type.rank), fill)
+            self.out.states.append(State(kept, last, fill))
+
+    # Layers that start later than the stream ------------------------------------------------------------------------------------
+
+    def _late(self, value: Value) -> int:
+        """Rows that come before the first of the model: what they are made of is not there yet."""
+        return self.source.shape[self.axis] // self.strides[value] - value.shape[self.axes[value]]
+
+    def _ready(self, value: Value, shape: tuple[int, ...]) -> Value:
+        """Is this row one of the model's? For each row of a step, or for all of them."""
+        rows, late = self.hop // self.strides[value], self._late(value)
+        if self.taken is None:
+            self.taken = self.out.value("steps_taken", TensorType(DType.I32, (1,)))
+            self.out.inputs.append(self.taken)
+        steps = np.array([-(-(late - row) // rows) for row in range(rows)], np.int32)
+        self.waits = max(self.waits, int(steps.max()))
+        after = self.out.constant("after", (steps[:1] if math.prod(shape) == 1 else steps).reshape(shape))
+        return self.out.add(GreaterEqual(), [self.taken, after], "ready", value.origin)
+
+    def _unless_late(self, value: Value, ready: Value, fill: float) -> Value:
+        nothing = self.out.constant("nothing", np.full((1,) * value.type.rank, fill, value.dtype.numpy), value.dtype)
+        return self.out.add(Where(), [ready, value, nothing], f"{value.name}_held", value.origin)
+
+    def _count(self) -> None:
+        if self.taken is None:
+            return
+        one, most = (self.out.constant("count", np.array([n], np.int32)) for n in (1, self.waits))
+        after = self.out.add(Add(), [self.taken, one], "steps")
+        self.out.states.append(State(self.taken, self.out.add(Min(), [after, most], "steps"), 0.0))
+
+    # Rows of the steps before ---------------------------------------------------------------------------------------------------
 
     def _rows(self, value: Value, rule: Along) -> Value:
         """The newest rows with those before them that a layer needs for its own newest rows."""
@@ -195,7 +256,11 @@ class _Steps:
         kept = max(0, rule.extent - rule.stride + rule.behind)
         if kept == 0 and span == rows:
             return self.new[value]
-        both = self._with(value, kept, rule.fill) if kept else self.new[value]
+        new = self.new[value]
+        if rule.goes_on and self._late(value):
+            each = tuple(rows if n == axis else 1 for n in range(new.type.rank))
+            new = self._unless_late(new, self._ready(value, each), rule.fill)
+        both = self._with(value, new, kept, rule.fill) if kept else new
         first = kept - (rule.extent - rule.stride + rule.behind)
         return both if first == 0 and span == both.shape[axis] else self._cut(both, axis, first, span)
 
@@ -205,12 +270,14 @@ class _Steps:
             return self._known(value)
         if value in self.unbounded and self.hop // self.strides[value] != value.shape[self.axes[value]]:
             reader = "the end" if node is None else f"`{node.op.NAME}` {node.source or node.output.name}"
-            what = f"{reader} needs the whole window of {quoted(value.name)}, which remembers more than that ({', '.join(self.goes_on)})"
-            raise UserError("bad-stream", what, hint="such a model is not one over a sliding window; feed it frame by frame as it is")
+            more = ", ".join(self.goes_on)
+            what = f"{reader} needs the whole window of {quoted(value.name)}, which remembers more than that ({more})"
+            hint = "such a model is not one over a sliding window; feed it frame by frame as it is"
+            raise UserError("bad-stream", what, hint=hint)
         if value not in self.windows:
             rows = self.hop // self.strides[value]
             kept = value.shape[self.axes[value]] - rows
-            self.windows[value] = self._with(value, kept, 0.0) if kept > 0 else self._newest(value, kept)
+            self.windows[value] = self._with(value, self.new[value], kept, 0.0) if kept > 0 else self._newest(value, kept)
         return self.windows[value]
 
     def _newest(self, value: Value, kept: int) -> Value:
@@ -218,9 +285,9 @@ class _Steps:
         new = self.new[value]
         return new if kept == 0 else self._cut(new, self.axes[value], -kept, value.shape[self.axes[value]])
 
-    def _with(self, value: Value, kept: int, fill: float) -> Value:
+    def _with(self, value: Value, new: Value, kept: int, fill: float) -> Value:
         """Rows of the steps before, and the newest; the last of both are kept for the next step."""
-        axis, new = self.axes[value], self.new[value]
+        axis = self.axes[value]
         before = self.out.value(f"{value.name}_kept", _with_rows(new.type, axis, kept))
         self.out.inputs.append(before)
         both = self.out.value(f"{value.name}_both", _with_rows(new.type, axis, kept + new.shape[axis]))

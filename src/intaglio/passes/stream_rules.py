@@ -45,7 +45,9 @@ class Along:
         if self.spatial >= 0 and isinstance(op, (Conv, QConv, Pool, QAveragePool)):
             half = len(op.pads) // 2
             pads = tuple(0 if n % half == self.spatial else p for n, p in enumerate(op.pads))
-            return replace(op, pads=pads, counted_pads=()) if isinstance(op, AveragePool) else replace(op, pads=pads)
+            strides = tuple(self.stride if n == self.spatial else s for n, s in enumerate(op.strides))
+            op = replace(op, pads=pads, strides=strides)
+            return replace(op, counted_pads=()) if isinstance(op, AveragePool) else op
         if isinstance(op, (Reshape, Slice)):
             axis = self.axes[0]
             assert axis is not None
@@ -102,8 +104,12 @@ def along(node: Node, axes: dict[Value, int]) -> Along:
     raise NotAlong("it has no way to take frames one by one")
 
 
-def _window(size: int, stride: int, dilation: int, before: int, after: int, rows: int, fill: float, axis: int, spatial: int) -> Along:
+def _window(
+    size: int, stride: int, dilation: int, before: int, after: int, rows: int, fill: float, axis: int, spatial: int
+) -> Along:
     extent = (size - 1) * dilation + 1
+    if not before and not after and rows - extent < stride:  # one row for the window: no stride is seen
+        return Along((axis,), extent, 1, rows - extent, spatial=spatial)
     if not before and not after:
         return Along((axis,), extent, stride, (rows - extent) % stride, spatial=spatial)
     if before == extent - 1 and not after and stride == 1:  # causal: as many frames as results
@@ -131,10 +137,9 @@ def _convolution(op: Conv | QConv, node: Node, axes: dict[Value, int]) -> Along:
     for extra in node.inputs[5 if isinstance(op, QConv) else 3 :]:
         if extra is not None and not (extra in axes and axes[extra] == axis) and not _flat(extra, node.output, axis):
             raise NotAlong("what is added to it has frames of its own")
-    found = _window(
+    return _window(
         w.shape[2 + at], op.strides[at], op.dilations[at], op.pads[at], op.pads[half + at], x.shape[axis], fill, axis, at
     )
-    return found
 
 
 def _flat(value: Value, out: Value, axis: int) -> bool:
@@ -180,7 +185,7 @@ def _joined(op: Concat, node: Node, axes: dict[Value, int]) -> Along:
 
 def _kept_axis(before: tuple[int, ...], after: tuple[int, ...], axis: int) -> int:
     lead, size = math.prod(before[:axis]), before[axis]
-    for n, other in enumerate(after):
+    for n, other in sorted(enumerate(after), key=lambda at: at[0] != axis):  # where it was, if that is possible
         if other == size and math.prod(after[:n]) == lead:
             return n
     raise NotAlong("it mixes frames with another axis")

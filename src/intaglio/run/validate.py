@@ -21,7 +21,7 @@ from intaglio.run.package import Package
 from intaglio.run.probe import watch_layers
 from intaglio.run.profile import stored_inputs
 from intaglio.run.reference import IrReference, Reference, has_bf16, model_reference, run_steps
-from intaglio.run.streaming import Windowed, comparable
+from intaglio.run.streaming import Windowed
 
 RANDOM_SAMPLES = 3
 
@@ -85,7 +85,7 @@ def validate(package: Package, options: ValidateOptions) -> Validation:
         if options.progress is not None:
             options.progress("running", len(results), len(steps))
     if manifest.stream is not None and isinstance(reference, Windowed):
-        steps, expected, results = _of_whole_windows(manifest.stream, steps, expected, results)
+        steps, expected, results = _of_whole_windows(reference, manifest.stream, steps, expected, results)
     rows = []
     for info in manifest.outputs:
         got = np.stack([r[info.name] for r in results])
@@ -119,10 +119,10 @@ Step = dict[str, Array]
 
 
 def _of_whole_windows(
-    info: StreamInfo, steps: list[Step], expected: list[Step], results: list[Step]
+    reference: Windowed, info: StreamInfo, steps: list[Step], expected: list[Step], results: list[Step]
 ) -> tuple[list[Step], list[Step], list[Step]]:
     """The steps for which the model says what the result is."""
-    keep = comparable(info, len(steps))
+    keep = reference.comparable(len(steps))
     if not keep:
         need = -(-info.window // info.hop)
         what = f"there are {len(steps)} steps; the model tells a result after {need}"
