@@ -25,7 +25,7 @@ def test_ram_that_is_too_small(intaglio: Intaglio, tmp_path: Path) -> None:
     assert "error[does-not-fit]: `net` needs at least " in said and "`--ram` allows 1,024: " in said
     assert "too many\n  --> arena " in said and "--shape" not in said
     assert "hint: the largest part is `arena`: most of it is in use at layer `" in said
-    assert "`, `--quantize int8` makes it about a quarter" in said
+    assert ", no plan of its buffers is below " in said and ", `--quantize int8` makes it about a quarter" in said
 
 
 def test_both_memories_that_are_too_small_are_told(intaglio: Intaglio, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import Intaglio
+from commands import DIGITS, Intaglio
 from firmware_running import STRICT, firmware, integer_model, package_selftest
 from intaglio import compile
 from intaglio.run.firmware_tools import compile_flags, find_firmware_toolchain
@@ -36,10 +36,42 @@ static inline void delay(uint32_t) {}
 needs_gcc = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="there is no arm-none-eabi-gcc here")
 
 
-@pytest.fixture(scope="module", params=["static", "caller"])
+SEVERAL = """
+[[memory]]
+name = "flash"
+kind = "flash"
+address = 0
+bytes = 65536
+[[memory]]
+name = "fast"
+kind = "ram"
+address = 0x20000000
+bytes = 2048
+bytes_per_cycle = 8
+holds = ["arena"]
+[[memory]]
+name = "slow"
+kind = "ram"
+address = 0x20010000
+bytes = 65536
+"""
+
+
+@pytest.fixture(scope="module", params=["static", "caller", "several static", "several caller", "read static"])
 def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Package:
     folder = tmp_path_factory.mktemp("packages")
-    return firmware(integer_model(folder), folder / "out", name="net", board="mps2-an386", arena=request.param)
+    arena = request.param.split()[-1]
+    if arena == request.param:
+        return firmware(integer_model(folder), folder / "out", name="net", board="mps2-an386", arena=arena)
+    (folder / "several.toml").write_text(SEVERAL)
+    weights = "read" if request.param.startswith("read") else "mapped"
+    words = {"name": "net", "board": "mps2-an386", "arena": arena, "weights": weights, "memory": folder / "several.toml"}
+    return firmware(DIGITS, folder / "out", **words)
+
+
+def source_of(package: Package) -> Path:
+    """The model inside."""
+    return package.folder / str(package.manifest.model.source)
 
 
 def test_an_arduino_sketch_finds_headers_and_sources_in_src_alone(package: Package, tmp_path: Path) -> None:
@@ -119,7 +151,7 @@ def test_the_firmware_builds_without_us(tool: str, package: Package, tmp_path: P
 
 def test_a_package_with_a_profile_prints_cycles_of_each_layer(package: Package) -> None:
     made = compile(
-        package.folder / "ir" / "source.tflite", name="net", board="mps2-an386", cflags=(*STRICT, "-DNET_HOOK"),
+        source_of(package), name="net", board="mps2-an386", cflags=(*STRICT, "-DNET_HOOK"),
         arena="caller" if "net_run(" not in (package.folder / "include" / "net.h").read_text() else "static",
     )  # fmt: skip
     code, said = package_selftest(made)
@@ -129,7 +161,7 @@ def test_a_package_with_a_profile_prints_cycles_of_each_layer(package: Package) 
 
 
 def test_a_board_s_own_counter_of_cycles(package: Package) -> None:
-    made = compile(package.folder / "ir" / "source.tflite", name="net", board="esp32-c3", cflags=(*STRICT, "-DNET_HOOK"))
+    made = compile(source_of(package), name="net", board="esp32-c3", cflags=(*STRICT, "-DNET_HOOK"))
     text = (made.folder / "src" / "net_profile.c").read_text()
     assert '"csrwi 0x7e0, 1' in text and '"csrr %0, 0x7e2' in text and "mcycle\\n" not in text and ", mcycle" not in text
     assert package_selftest(made)[0] == 0  # on an emulator without it, too
@@ -137,7 +169,7 @@ def test_a_board_s_own_counter_of_cycles(package: Package) -> None:
 
 @pytest.mark.parametrize(("optimize", "level"), [("speed", "-O3"), ("balanced", "-O2"), ("size", "-Os")])
 def test_platformio_keeps_the_level_that_it_is_given(package: Package, optimize: str, level: str) -> None:
-    made = compile(package.folder / "ir" / "source.tflite", name="net", board="rp2040", optimize=optimize)
+    made = compile(source_of(package), name="net", board="rp2040", optimize=optimize)
     build = json.loads((made.folder / "library.json").read_text())["build"]
     assert level in build["flags"] and level not in build["unflags"] and {"-Os", "-O2", "-O3"} <= {level, *build["unflags"]}
 

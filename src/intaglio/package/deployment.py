@@ -15,7 +15,7 @@ ARENAS = ("static", "caller")
 IO = ("arena", "caller")
 WEIGHTS = ("mapped", "read")
 WEIGHTS_HEADER_BYTES = 64
-WINDOW_BYTES = 256 << 20
+WINDOW_BYTES = 64 << 20
 _SECTION = re.compile(r"[.A-Za-z_][.A-Za-z0-9_$-]{0,99}", re.ASCII)
 
 
@@ -66,7 +66,9 @@ class Deployment:
         """Where emulators have the file of weights that are read, and the firmware's own reader finds it: memory of no board."""
         if not self.weights_read or self.board is None:
             return None
-        places = [0x60000000, 0xA0000000] if self.board.core == "cortex-m55" else [0xA0000000, 0xC0000000, 0x60000000]
+        places = [0xA0000000, 0xC0000000, 0x60000000]
+        if self.board.core == "cortex-m55":  # QEMU has memory here
+            places = [0x60000000, 0x64000000, 0x68000000, *places]
         free = [at for at in places if not any(m.address < at + WINDOW_BYTES and at < m.end for m in self.board.memories)]
         return free[0] if free else None
 
