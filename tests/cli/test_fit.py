@@ -31,7 +31,10 @@ def test_json_is_as_the_contract_says(intaglio: Intaglio) -> None:
     assert told["flash_bytes"] == told["parts"]["weight_bytes"] + told["parts"]["code_bytes_estimate"]
     assert isinstance(told["peak_layer"], str)
     assert [set(rung) for rung in told["ladder"]] == [{"rung", "ram_bytes", "flash_bytes", "cost_ratio"}] * len(told["ladder"])
-    assert told["ladder"][-1]["ram_bytes"] == told["ram_bytes"]
+    rungs = {rung["rung"]: rung for rung in told["ladder"]}
+    assert rungs["in-place"]["ram_bytes"] == told["ram_bytes"], "without a limit nothing is used that costs time"
+    assert rungs["stripes"]["ram_bytes"] < told["ram_bytes"] and rungs["stripes"]["cost_ratio"] > 1
+    assert told["smallest"]["ram_bytes"] == min(rung["ram_bytes"] for name, rung in rungs.items() if "int8" not in name)
     assert [b["name"] for b in told["boards"]] == ["nucleo-l4r5zi", "stm32f4-discovery", "rp2040"]
     assert all(set(b) == {"name", "fits", "time_ms"} and b["fits"] and b["time_ms"] > 0 for b in told["boards"])
 
@@ -49,11 +52,13 @@ def test_rungs_never_cost_memory(intaglio: Intaglio) -> None:
 
 
 def test_what_does_not_fit_says_the_bound_the_layer_and_what_would_help(intaglio: Intaglio) -> None:
-    said = intaglio("fit", DIGITS, *BOARD, "--ram", "2K")
+    assert intaglio("fit", DIGITS, *BOARD, "--ram", "2K").code == 0, "in stripes"
+    said = intaglio("fit", DIGITS, *BOARD, "--ram", "1K")
     assert said.code == 1
     assert "error[does-not-fit]" in said.err
-    assert "hint: the largest part is `arena`: `--quantize int8`" in said.err
-    assert re.search(r"the lower bound is 3,072 bytes of RAM, set by layer `pool1", said.err)
+    assert "hint: the largest part is `arena`: most of it is in use at layer `" in said.err
+    assert "`--quantize int8`" in said.err
+    assert re.search(r"the lower bound is [\d,]+ bytes of RAM, set by layer `", said.err)
     assert intaglio("fit", DIGITS, *BOARD, "--flash", "4K", "--json").json["fits"] is False
 
 
