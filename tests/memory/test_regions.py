@@ -191,3 +191,12 @@ def test_a_plan_of_several_memories_is_written_and_kept(tmp_path: Path) -> None:
     (tmp_path / "plan.csv").write_text("buffer,offset,region\nb,64000,arena:m1\n")
     with pytest.raises(UserError, match="no plan has room for all buffers with `b` in `arena:m1`"):
         place(lower(graph_of(_CHAIN), TARGET), TARGET, slots=True, pinned=read_plan(tmp_path / "plan.csv"), rooms=rooms)
+
+
+def test_a_second_plan_forgets_the_first() -> None:
+    program = placed(graph_of(_CHAIN), 512, 512)
+    assert "arena:m1" in program.slot_regions.values() or "arena:m1" in {b.region for b in placed_buffers(program, TARGET)}
+    for value in program.graph.values():
+        value.address = None
+    place(program, TARGET, slots=True, rooms=[Room("m0", 65536), Room("m1", 512)])
+    assert program.slot_regions == {} and [a.memory for a in program.arenas] == ["m0"]

@@ -144,6 +144,7 @@ def put(program: Program[K], buffer: Buffer, at: int) -> None:
         layer.scratch_offset, layer.scratch_region = at, buffer.region
     if buffer.slot is not None:
         program.slots[buffer.slot] = at
+        program.slot_regions.pop(buffer.slot, None)  # of a plan before this one
         if buffer.region != DEFAULT:
             program.slot_regions[buffer.slot] = buffer.region
 
