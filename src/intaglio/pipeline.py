@@ -34,6 +34,7 @@ from intaglio.package.write import Origin, write_project
 from intaglio.passes import optimise, prepare
 from intaglio.passes.absorb import absorb_quantisation
 from intaglio.passes.read_tiles import split_reads
+from intaglio.passes.rows_input import rows_of_pixels
 from intaglio.passes.stream import Stream, told_stream
 from intaglio.passes.stream import stream as stream_along
 from intaglio.quantize import name_outputs
@@ -75,6 +76,7 @@ class Lowered:
     account: Account | None
     pinned: frozenset[str]  # buffers whose place the user chose
     stream: StreamInfo | None = None
+    turned: bool = False  # rows of the input are rows of pixels, where the model has planes
 
     @property
     def program(self) -> Program:
@@ -167,6 +169,9 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
         graph = made_stream.graph
         for text in told_stream(made_stream):
             watch.note(text)
+    turned = request.feed_rows and done < stage_index("optimise") and rows_of_pixels(graph)
+    if turned:
+        watch.note("rows of the input are rows of pixels: [columns, channels]")
     if watch.explain is not None:
         from intaglio.passes.analysis import analyse
 
@@ -187,7 +192,7 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     wishes = Wishes(target.bare and request.device.io == "arena", pinned, request.feed_rows, reserve, climbing)
     planned = plan_memory(program, target, deployment, wishes, watch.note)
     kept = pinned.pinned if pinned is not None else frozenset()
-    return Lowered(planned, source, target, deployment, account, kept, _stream_info(made_stream))
+    return Lowered(planned, source, target, deployment, account, kept, _stream_info(made_stream), turned)
 
 
 def _stream_info(made: Stream | None) -> StreamInfo | None:
@@ -232,6 +237,8 @@ def _package(made: Lowered, request: Request, watch: Watch) -> Package:
         model = keep_model(request.model, source.format, folder) if not request.library_only else None
         origin = Origin(request.model.name, source.sha256, model, __version__, request.options())
         manifest = replace(write_project(program, target, origin, folder, request.template, deployment), stream=made.stream)
+        if made.turned:
+            manifest = replace(manifest, inputs=tuple(replace(info, turned=True) for info in manifest.inputs))
         if not request.library_only:
             write_ir(graph, folder / "ir" / f"{graph.name}.ig")
             if account is not None:

@@ -42,6 +42,12 @@ class TensorInfo:
     bytes: int
     arena_offset: int | None = None  # where the arena has room for it
     arena_region: str = "arena"
+    turned: bool = False  # rows of pixels, where the model has planes: [n, h, w, c] instead of [n, c, h, w]
+
+    @property
+    def shape_in_model(self) -> tuple[int, ...]:
+        n, *rest = self.shape
+        return (n, rest[-1], *rest[:-1]) if self.turned else self.shape
 
     @property
     def arena_address(self) -> Address | None:
@@ -315,7 +321,8 @@ def _tensor(row: dict[str, object]) -> TensorInfo:
     assert slot is None or isinstance(slot, int)
     name, field_name, dtype, layout = (str(row[key]) for key in ("name", "field", "dtype", "layout"))
     region = str(row.get("arena_region", "arena"))
-    return TensorInfo(name, field_name, DType(dtype).value, tuple(int(n) for n in shape), layout, told, size, slot, region)
+    turned = bool(row.get("turned", False))
+    return TensorInfo(name, field_name, DType(dtype).value, tuple(int(n) for n in shape), layout, told, size, slot, region, turned)
 
 
 def _layer(row: dict[str, object]) -> LayerInfo:

@@ -192,6 +192,9 @@ def fitted(array: Array, info: TensorInfo, *, steps: bool = False) -> Array:
         what = f"input {quoted(info.name)} has type `{array.dtype}`, the model takes `{wants}`"
         raise UserError("wrong-input", what, hint=hint)
     shape = tuple(array.shape[1:] if steps and array.ndim else array.shape)
+    if info.turned and shape == info.shape_in_model:
+        array = np.moveaxis(array, -3, -1)
+        shape = info.shape
     if (steps and array.ndim == 0) or _without_ones(shape) != _without_ones(info.shape):
         got = ",".join(map(str, array.shape))
         more = " after the leading axis of steps" if steps else ""

@@ -17,6 +17,8 @@ from intaglio.package.manifest import Manifest
 class LiteRt:
     """The model in the package, run by the reference kernels; inputs and outputs go by position. `extra` names tensors to see."""
 
+    of_model = True
+
     def __init__(self, path: Path, manifest: Manifest, extra: tuple[str, ...] = ()) -> None:
         try:
             from ai_edge_litert.interpreter import Interpreter, OpResolverType

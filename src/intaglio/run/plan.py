@@ -62,7 +62,8 @@ def plan_memory(
 def _limits(program: Program, deployment: Deployment, rooms: Sequence[Room], wishes: Wishes) -> list[int | None]:
     """What arenas may be, to be tried in order. Of several memories: all of them together, then as little as there is."""
     if not rooms:
-        return [arena_budget(program, deployment, wishes.reserve)]
+        asked = deployment.ram is not None or not wishes.feed_rows  # who feeds rows wants little RAM, whatever the board has
+        return [arena_budget(program, deployment, wishes.reserve) if asked else None]
     if program.arenas:
         return [None] if wishes.feed_rows else []
     return [sum(room.bytes for room in rooms), max(room.bytes for room in rooms), 0]

@@ -18,6 +18,7 @@ class Reference(Protocol):
     """Arrays by the names of the model, in and out."""
 
     about: str
+    of_model: bool  # it runs the model file; otherwise, the package's own IR
 
     def fresh(self) -> None: ...
 
@@ -26,6 +27,8 @@ class Reference(Protocol):
 
 class OnnxRuntime:
     """`extra` names intermediate tensors to see as well; those that ONNX Runtime cannot show are left out."""
+
+    of_model = True
 
     def __init__(self, path: Path, extra: tuple[str, ...] = ()) -> None:
         try:
@@ -63,6 +66,8 @@ class OnnxRuntime:
 class IrReference:
     """The graph itself, by the numpy references of its operators. Slow, and the definition of the integer result."""
 
+    of_model = False
+
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self.about = "numpy references of the operators"
@@ -91,12 +96,19 @@ def run_steps(reference: Reference, manifest: Manifest, steps: list[dict[str, Ar
     results = []
     reference.fresh()
     for inputs in steps:
-        outputs = reference.run({**inputs, **state})
+        given = as_in_model(inputs, manifest) if reference.of_model else inputs
+        outputs = reference.run({**given, **state})
         for s in manifest.states:
             if s.output in outputs:  # LiteRT keeps its variables itself
                 state[s.input] = np.asarray(outputs[s.output])
         results.append(dict(outputs))
     return results
+
+
+def as_in_model(inputs: Mapping[str, Array], manifest: Manifest) -> dict[str, Array]:
+    """Arrays with their axes where the model has them."""
+    turned = {info.name for info in manifest.inputs if info.turned}
+    return {name: np.moveaxis(array, -1, -3) if name in turned else array for name, array in inputs.items()}
 
 
 def has_bf16(manifest: Manifest) -> bool:

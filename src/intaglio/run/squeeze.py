@@ -100,12 +100,13 @@ class Squeeze:
         for _ in range(MOST_TRIES):
             path = self._path(goal)
             if path is None:
-                return None
+                break
             found = self._fitting(path, budget)
             if isinstance(found, Squeezed):
                 return found
             goal -= found
-        return None
+        least = self.smallest()
+        return least if least is not None and least.arena_bytes <= budget else None
 
     def _fitting(self, path: list[Section], budget: int) -> Squeezed | int:
         """The program of a path, or by how many bytes it is too large."""

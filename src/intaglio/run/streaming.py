@@ -18,6 +18,8 @@ from intaglio.run.reference import Reference
 class Windowed:
     """A reference for whole windows, fed like a stream."""
 
+    of_model = True
+
     def __init__(self, whole: Reference, manifest: Manifest, info: StreamInfo) -> None:
         self._whole, self._manifest, self._info = whole, manifest, info
         self._past: Array | None = None
