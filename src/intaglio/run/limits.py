@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from intaglio.errors import AnswerIsNo
 from intaglio.ir.graph import Graph
 from intaglio.ir.program import Arena
-from intaglio.kernels.program import Program
+from intaglio.kernels.program import ConstantArg, Program
 from intaglio.memory.ladder import peak_of
 from intaglio.memory.lifetimes import find_storage
 from intaglio.ops.rows import NoRows, access_of
@@ -105,6 +105,8 @@ class Chances:
     bound: int = 0  # no plan of these buffers has a smaller arena
     rows: bool = False  # of the input, which could be fed one by one
     striped: bool = False  # already
+    weights: int = 0  # bytes, and the layer that has most of them
+    heaviest: str = ""
 
 
 NO_CHANCES = Chances()
@@ -113,7 +115,19 @@ NO_CHANCES = Chances()
 def chances_of(program: Program, *, shapes: bool = False, fed: bool = False) -> Chances:
     graph = program.graph
     rows = not fed and not program.stripes_fed and _could_be_fed(program)
-    return Chances(has_floats(graph), shapes, peak_layer(program), program.lower_bound_bytes, rows, bool(program.stripes))
+    weights, heaviest = _weights(program)
+    return Chances(
+        has_floats(graph), shapes, peak_layer(program), program.lower_bound_bytes, rows, bool(program.stripes), weights, heaviest
+    )
+
+
+def _weights(program: Program) -> tuple[int, str]:
+    """Bytes of all weights, and the layer that has most of them."""
+    sizes = {c.name: c.data.nbytes for c in program.constants}
+    layers = {
+        layer.name: sum(sizes.get(a.name, 0) for a in layer.arguments if isinstance(a, ConstantArg)) for layer in program.layers
+    }
+    return sum(sizes.values()), max(layers, key=lambda name: layers[name], default="")
 
 
 def _could_be_fed(program: Program) -> bool:
@@ -159,6 +173,9 @@ def check_limits(name: str, needs: Needs, deployment: Deployment, chances: Chanc
         ordered = sorted(((n, part) for part, n in parts.items() if n), reverse=True)
         wheres.append(", ".join(f"{part} {n:,}" for n, part in ordered))
         hints.append(f"the largest part is `{ordered[0][1]}`{_advice(ordered[0][1], deployment, chances)}")
+        for part in ("arena", "weights"):  # whatever is the largest: what the model itself has
+            if parts.get(part) and ordered[0][1] != part:
+                hints[-1] += f"; of the {part}{_advice(part, deployment, chances)}"
     if whats:
         hint = "; of flash, ".join(hints) + _boards(needs, deployment)
         text, where = f"`{name}` needs {'; and '.join(whats)}", "; ".join(wheres)
@@ -241,6 +258,8 @@ def _advice(part: str, deployment: Deployment, chances: Chances) -> str:
             if not (chances.floats or chances.shapes or chances.rows):
                 told.append("a network with a smaller input or fewer channels there needs less")
         case "weights":
+            if chances.heaviest:
+                told.append(f"they are {chances.weights:,} bytes as they are, most of them of layer `{chances.heaviest}`")
             if chances.floats:
                 told.append("`--quantize int8` or `--quantize weights` makes them about a quarter")
             if deployment.board is not None and sum(m.kind == "flash" for m in deployment.board.memories) > 1:
