@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,7 +24,15 @@ from intaglio.targets import Target
 SCRATCH_STEP = 16
 
 
-def lower(graph: Graph, target: Target) -> Program:
+@dataclass(slots=True)
+class Memo:
+    """What was built before of the same nodes for the same target, for those who lower a graph again and again."""
+
+    lowered: dict[object, tuple[Lowered, str, dict[Value, Value]]] = field(default_factory=dict)
+    digests: dict[int, tuple[Array, bytes]] = field(default_factory=dict)  # by id; the array is kept, so that it stays its own
+
+
+def lower(graph: Graph, target: Target, memo: Memo | None = None) -> Program:
     """Choose and build a kernel for each node, and note the choice on it (`using`). Views need none."""
     if graph.target != target.name:  # choices and addresses for another target do not count
         graph.stage = "kernels"
@@ -31,7 +40,7 @@ def lower(graph: Graph, target: Target) -> Program:
             node.using = ""
     asked = {node: node.using for node in graph.nodes}  # chosen before, or edited since
     decide_views(graph)
-    build = _Build(graph, target)
+    build = _Build(graph, target, memo)
     striped = {nodes_between(graph, spec)[0]: spec for spec in graph.stripes}
     skip: set[Node] = set()
     for node in graph.nodes:
@@ -137,9 +146,15 @@ def _apart(arguments: list[Argument]) -> tuple[Argument, ...]:
     return tuple(out)
 
 
+def _text_of(kernel: Kernel) -> str:
+    """Kernels of the same text are one."""
+    params = ",".join(f"{p.name}:{p.dtype.value}:{p.const}" for p in kernel.params)
+    return f"{params}|{kernel.in_place}|{kernel.over}|" + "\n".join(Printer(ISAS[kernel.isa]).stmts(kernel.body, 1))
+
+
 class _Build:
-    def __init__(self, graph: Graph, target: Target) -> None:
-        self.graph, self.target = graph, target
+    def __init__(self, graph: Graph, target: Target, memo: Memo | None) -> None:
+        self.graph, self.target, self.memo = graph, target, memo
         self.layers: list[Layer] = []
         self.kernels: dict[str, Kernel] = {}  # by the text of their body
         self.constants: list[Constant] = []
@@ -152,11 +167,23 @@ class _Build:
         self.layers += layers
         self.stripes.append(stripe)
 
-    def _lower_rows(self, node: Node, originals: dict[Value, Value]) -> tuple[Kernel, tuple[Argument, ...], str]:
-        """A kernel for a few rows of a layer; its arguments are the values that the rows are of."""
-        lowered = lower_node(node, self.target)
-        kernel = self._shared(lowered.kernel)
+    def _lowered(self, node: Node, key: object, originals: dict[Value, Value]) -> tuple[Lowered, Kernel, dict[Value, Value]]:
+        known = None if self.memo is None else self.memo.lowered.get(key)
+        if known is None:
+            lowered = lower_node(node, self.target)
+            known = (lowered, _text_of(lowered.kernel), originals)
+            if self.memo is not None:
+                self.memo.lowered[key] = known
+        lowered, text, originals = known
+        kernel = self._shared(lowered.kernel if self.memo is None else replace(lowered.kernel, used_by=[]), text)
         kernel.used_by.append(node.source or node.output.name)
+        return lowered, kernel, originals
+
+    def _lower_rows(
+        self, node: Node, originals: dict[Value, Value], key: object
+    ) -> tuple[Kernel, tuple[Argument, ...], str]:
+        """A kernel for a few rows of a layer; its arguments are the values that the rows are of."""
+        lowered, kernel, originals = self._lowered(node, key, originals)
         arguments = _apart([self._argument(a, node) for a in lowered.arguments])
         whole = tuple(ValueArg(originals.get(a.value, a.value)) if isinstance(a, ValueArg) else a for a in arguments)
         return kernel, whole, lowered.using
@@ -164,18 +191,13 @@ class _Build:
     def add(self, node: Node) -> None:
         if node.using == "view":
             return
-        lowered = lower_node(node, self.target)
+        lowered, kernel, _ = self._lowered(node, (node, node.using), {})
         node.using = lowered.using
-        kernel = self._shared(lowered.kernel)
-        kernel.used_by.append(node.source or node.output.name)
         arguments = _apart([self._argument(a, node) for a in lowered.arguments])
         types = [None if v is None else v.type for v in node.inputs]
         self.layers.append(Layer(node.output.name, node, kernel, arguments, node.op.macs(types, node.output.type)))
 
-    def _shared(self, kernel: Kernel) -> Kernel:
-        printer = Printer(ISAS[kernel.isa])
-        params = ",".join(f"{p.name}:{p.dtype.value}:{p.const}" for p in kernel.params)
-        key = f"{params}|{kernel.in_place}|{kernel.over}|" + "\n".join(printer.stmts(kernel.body, 1))
+    def _shared(self, kernel: Kernel, key: str) -> Kernel:
         if key not in self.kernels:
             stem = re.sub(r"\W+", "_", kernel.stem)[:40]
             n = self._names.get(stem, 0)
@@ -201,7 +223,7 @@ class _Build:
 
     def _constant(self, stem: str, data: Array, kind: str, constant: Constant) -> str:
         stored = np.ascontiguousarray(data)
-        raw = hashlib.sha256(stored.reshape(-1).view(np.uint8).data).digest()
+        raw = self._digest(data, stored)
         key = (f"{kind}{stored.shape if stored.ndim == 0 else stored.size}", raw)
         if key not in self._constant_names:
             name, n = f"w_{stem}", 1
@@ -212,6 +234,14 @@ class _Build:
             constant.name, constant.data = name, stored
             self.constants.append(constant)
         return self._constant_names[key]
+
+    def _digest(self, data: Array, stored: Array) -> bytes:
+        if self.memo is not None and (known := self.memo.digests.get(id(data))) is not None:
+            return known[1]
+        raw = hashlib.sha256(stored.reshape(-1).view(np.uint8).data).digest()
+        if self.memo is not None:
+            self.memo.digests[id(data)] = (data, raw)
+        return raw
 
     def _taken(self) -> set[str]:
         return set(self._constant_names.values())

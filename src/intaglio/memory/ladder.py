@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from intaglio.ir.program import K, Program
 from intaglio.memory.lifetimes import Buffer, align, find_storage
-from intaglio.memory.planner import Apart, place_buffers, shared_bytes
+from intaglio.memory.planner import Apart, place_buffers, sharing
 from intaglio.targets import Target
 
 
@@ -58,11 +58,10 @@ def as_given(program: Program[K]) -> Program[K]:
 def peak_of(buffers: list[Buffer], alignment: int, apart: Apart = MappingProxyType({})) -> Peak | None:
     """None when nothing is alive at all. `apart`: pairs that may overlap, so that both need less."""
     best: Peak | None = None
+    shared = sharing(apart, alignment)
     for layer in sorted({b.first for b in buffers}):  # between starts, buffers only end
         alive = sorted((b for b in buffers if b.first <= layer <= b.last), key=lambda b: (-b.bytes, b.name))
-        here = set(alive)
-        total = sum(align(b.bytes, alignment) for b in alive)
-        total -= sum(shared_bytes(*pair, distance, alignment) for pair, distance in apart.items() if here.issuperset(pair))
+        total = sum(align(b.bytes, alignment) for b in alive) - shared.get(layer, 0)
         if best is None or total > best.bytes:
             best = Peak(layer, total, tuple(alive))
     return best

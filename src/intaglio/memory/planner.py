@@ -37,11 +37,24 @@ class Plan:
 def lower_bound(buffers: list[Buffer], alignment: int, apart: Apart = MappingProxyType({})) -> int:
     """The largest sum alive at once, less what buffers that may overlap can share."""
     load = _load(buffers, alignment)
+    for layer, shared in sharing(apart, alignment).items():
+        load[layer] -= shared
+    return max(load.values(), default=0)
+
+
+def sharing(apart: Apart, alignment: int) -> dict[int, int]:
+    """How much less each layer needs because a result may lie over an operand. Of several results of one operand, which are alive
+    together, only one lies over it."""
+    best: dict[tuple[Buffer, int], int] = {}
     for (lower, upper), distance in apart.items():
+        source = min(lower, upper, key=lambda b: b.first)
         shared = shared_bytes(lower, upper, distance, alignment)
         for layer in range(max(lower.first, upper.first), min(lower.last, upper.last) + 1):
-            load[layer] -= shared
-    return max(load.values(), default=0)
+            best[source, layer] = max(best.get((source, layer), 0), shared)
+    total: dict[int, int] = {}
+    for (_, layer), shared in best.items():
+        total[layer] = total.get(layer, 0) + shared
+    return total
 
 
 def shared_bytes(lower: Buffer, upper: Buffer, distance: int, alignment: int) -> int:

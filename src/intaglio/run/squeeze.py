@@ -20,12 +20,13 @@ from dataclasses import dataclass, field, replace
 from intaglio.errors import OurFault, UserError
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.stripes import StripeSpec
-from intaglio.kernels import lower
+from intaglio.kernels.lower import Memo, lower
 from intaglio.kernels.program import Program
 from intaglio.kernels.stripes.build import AXIS, schedule_of
 from intaglio.kernels.stripes.schedule import Geometry, Schedule
 from intaglio.memory import place
 from intaglio.memory.lifetimes import Buffer, align, find_storage
+from intaglio.memory.planner import shared_bytes
 from intaglio.ops.rows import NoRows, access_of, row_bytes
 from intaglio.targets.target import Target
 
@@ -75,6 +76,7 @@ class Squeeze:
     work: float = 0.0  # instructions of a run, about
     _sections: dict[tuple[int, int], Section | None] = field(default_factory=dict)
     _looked: int = 0
+    _memo: Memo = field(default_factory=Memo)
     _usings: dict[Node, str] = field(default_factory=dict)
     _loads: list[int] = field(default_factory=list)
     _buffers: list[Buffer] = field(default_factory=list)
@@ -222,12 +224,13 @@ class Squeeze:
                 continue
             if (begins < first <= buffer.last) or (first <= begins <= last < buffer.last):
                 whole += align(buffer.bytes, step)
+        shared: dict[Buffer, int] = {}  # of several results of one operand, only one lies over it
         for (below, above), distance in found.apart.items():
             low, high = homes.get(below), homes.get(above)
             source = low if found.up else high
             if low is not None and high is not None and source is not None and source.last <= last:
-                small, large = align(low.bytes, step), align(high.bytes, step)
-                whole -= max(0, small + large - max(small, large, large + align(distance, step)))
+                shared[source] = max(shared.get(source, 0), shared_bytes(low, high, align(distance, step), step))
+        whole -= sum(shared.values())
         peaks = []
         for n in range(last - first + 1):
             windows = [
@@ -241,7 +244,14 @@ class Squeeze:
     # Programs ---------------------------------------------------------------------------------------------------------------
 
     def _choice(self, path: list[Section]) -> Choice:
-        return tuple(self._spec(s.first, s.last, s.rows) for s in path), sum(s.extra for s in path)
+        """Stripes that follow on each other go down and up in turn: then each result can take the memory of its operand, and
+        they do not creep away."""
+        specs: list[StripeSpec] = []
+        for n, section in enumerate(path):
+            after = n > 0 and path[n - 1].last + 1 == section.first
+            up = after and not specs[-1].up
+            specs.append(self._spec(section.first, section.last, section.rows, up=up))
+        return tuple(specs), sum(s.extra for s in path)
 
     def program_with(self, specs: tuple[StripeSpec, ...], extra: float, *, search: bool = True) -> Squeezed | None:
         """The whole line again, with these stripes. Without `search`, offsets are a first guess."""
@@ -249,7 +259,7 @@ class Squeeze:
         forget(graph, self._usings)
         graph.stripes = list(specs)
         try:
-            program = lower(graph, self.target)
+            program = lower(graph, self.target, self._memo)
             place(program, self.target, slots=self.slots, search=search)
         except (NoRows, UserError, OurFault):  # a plan that its checker refuses is none
             return None

@@ -23,7 +23,7 @@ from intaglio.ops.rows import Need, NoRows, access_of, cut, row_bytes, rows_of, 
 AXIS = 1
 MOST_ACTIONS = 255
 
-Lower = Callable[[Node, dict[Value, Value]], tuple[Kernel, tuple[Argument, ...], str]]
+Lower = Callable[[Node, dict[Value, Value], object], tuple[Kernel, tuple[Argument, ...], str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class StripeBuilder:
             out = Value(node.output.name, with_rows(node.output.type, axis, fired.count), node.output.origin)
             originals[out] = node.output
             op = cut(node.op, axis, fired.count, *pads)
-            self.kernels[key] = self.lower(Node(op, inputs, [out], node.source), originals)
+            self.kernels[key] = self.lower(Node(op, inputs, [out], node.source), originals, (node, key.count, key.needs))
         self.uses[key] = self.uses.get(key, 0) + 1
         return self.kernels[key]
 
