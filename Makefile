@@ -33,6 +33,9 @@ bench: $(STAMP)
 bench-mcu: $(STAMP)
 	$(BIN)/python benchmarks/mcu.py
 
+bench-memory: $(STAMP)
+	$(BIN)/python benchmarks/memory.py
+
 # SANITIZE=1 builds every test with ASan and UBSan (needs gcc).
 conformance: $(STAMP)
 	$(BIN)/python tools/conformance.py --jobs $(JOBS) $(if $(SANITIZE),--sanitize)
@@ -41,4 +44,4 @@ clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: all demo lint test test-all bench bench-mcu conformance clean
+.PHONY: all demo lint test test-all bench bench-mcu bench-memory conformance clean
