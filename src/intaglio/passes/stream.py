@@ -129,7 +129,7 @@ class _Steps:
                 rule = along(node, self.axes)
                 self._same_pace(node)
             except NotAlong as error:
-                first_reason = first_reason or f"`{node.op.NAME}` {node.source or node.output.name}: {error}"
+                first_reason = first_reason or f"{_name(node)}: {error}"
                 continue
             self.found[node] = rule
             pace = max(self.strides[v] for v in node.operands() if v in self.axes) * rule.stride
@@ -139,7 +139,7 @@ class _Steps:
             if rule.goes_on or any(v in self.unbounded for v in node.operands()):
                 self.unbounded |= set(node.outputs)
             if rule.goes_on:
-                self.goes_on.append(node.source or node.output.name)
+                self.goes_on.append(_short(node))
         self.whole = first_reason
         if not self.found or (first_reason and all(isinstance(n.op, LIGHT) for n in self.found)):  # nothing is saved
             what = f"`{self.graph.name}` cannot be streamed along axis {self.axis}: {first_reason or 'no layer reads the input'}"
@@ -210,8 +210,7 @@ class _Steps:
         x = node.inputs[0]
         assert x is not None
         if self._late(x) % (self.hop // self.strides[x]):
-            name = f"`{op.NAME}` {node.source or node.output.name}"
-            what = f"the first row for {name} comes in the middle of a step of {self.hop} frames"
+            what = f"the first row for {_name(node)} comes in the middle of a step of {self.hop} frames"
             raise UserError("bad-stream", what, hint=HINT)
         for (kept, fill), final in zip(finals, node.outputs[1:], strict=True):
             last = self.new[final]
@@ -269,7 +268,7 @@ class _Steps:
         if value not in self.axes:
             return self._known(value)
         if value in self.unbounded and self.hop // self.strides[value] != value.shape[self.axes[value]]:
-            reader = "the end" if node is None else f"`{node.op.NAME}` {node.source or node.output.name}"
+            reader = "the end" if node is None else _name(node)
             more = ", ".join(self.goes_on)
             what = f"{reader} needs the whole window of {quoted(value.name)}, which remembers more than that ({more})"
             hint = "such a model is not one over a sliding window; feed it frame by frame as it is"
@@ -303,6 +302,15 @@ class _Steps:
         cut = self.out.value(f"{value.name}_rows", type_)
         self.out.nodes.append(Node(Slice(starts, (1,) * rank, type_.shape), [value], [cut], value.origin))
         return cut
+
+
+def _short(node: Node) -> str:
+    """TFLite joins the names of all that became one layer."""
+    return (node.source or node.output.name).split(";")[0]
+
+
+def _name(node: Node) -> str:
+    return f"`{node.op.NAME}` {_short(node)}"
 
 
 def _with_rows(type_: TensorType, axis: int, rows: int) -> TensorType:
