@@ -276,10 +276,12 @@ def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
     made = dict.fromkeys(program.graph.inputs, -1)
     last: dict[str, int] = {}
     for index, layer in enumerate(program.layers):
-        made |= dict.fromkeys(layer.node.outputs, index)
-        last |= {owner(value): index for value in layer.node.operands()}
+        start, end = program.span(index)  # what a stripe reads or makes as a whole is there for all of it
+        made |= dict.fromkeys(layer.node.outputs, start)
+        last |= {owner(value): end for value in layer.node.operands()}
     last |= {owner(value): len(program.layers) for value in [*program.graph.outputs, *(s.output for s in program.graph.states)]}
-    return {value.name: (first, max(first, last.get(owner(value), first))) for value, first in made.items()}
+    found = {value.name: (first, max(first, last.get(owner(value), first))) for value, first in made.items()}
+    return found | {value.name: (w.first, w.last) for stripe in program.stripes for value, w in stripe.windows.items()}
 
 
 def _places(program: Program) -> list[Place]:
@@ -294,11 +296,13 @@ def _places(program: Program) -> list[Place]:
         about = f"{value.type}, {'state' if address.region == 'state' else 'a view'}"
         if value.name in alive and address.region in where:
             first, last = alive[value.name]
-            about = f"{value.type}, layers {first} to {last}"
+            window = program.window_of(value)
+            rows = "" if window is None else f", a window of {window.rows} row{'s' if window.rows > 1 else ''}"
+            about = f"{value.type}{rows}, layers {first} to {last}"
         about += where["arena" if address.region == "state" else address.region]
         places.append(Place(f"AT_{identifier(value.name)}", address.offset, comment(about)))
     for index, layer in enumerate(program.layers):
-        if any(isinstance(a, ScratchArg) for a in layer.arguments):
+        if layer.scratch_bytes or any(isinstance(a, ScratchArg) for a in layer.arguments):
             about = f"{layer.scratch_bytes} bytes of working memory, layer {index}{where[layer.scratch_region]}"
             places.append(Place(f"SCRATCH_{identifier(layer.name)}", layer.scratch_offset, about))
     reads = Reads(program)

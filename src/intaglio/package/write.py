@@ -126,7 +126,9 @@ def _layers(program: Program) -> tuple[LayerInfo, ...]:
             if value.address is not None:
                 first, last = alive[value.name]
                 place = value.address
-                places.append(PlaceInfo(value.name, place.region, place.offset, value.type.bytes, first, last))
+                window = program.window_of(value)  # the rows of it that are there at once
+                size = value.type.bytes if window is None else window.bytes
+                places.append(PlaceInfo(value.name, place.region, place.offset, size, first, last))
         if layer.scratch_bytes:
             places.append(PlaceInfo("scratch", layer.scratch_region, layer.scratch_offset, layer.scratch_bytes, index, index))
         if (read := read_for.get(index)) is not None:
