@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from commands import Intaglio
 from intaglio import ops
 from intaglio.errors import UserError
-from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.ir.graph import Array, Graph, Node, State, Value
 from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ir.verify import verify
 from intaglio.ops.evaluate import evaluate_graph
@@ -89,7 +89,8 @@ def assert_goes_on(graph: Graph, axis: int, seed: int = 0) -> Stream:
     made = stream(graph, axis)
     assert made.goes_on
     frames = frames_for(graph, axis, window, seed)
-    expected = evaluate_graph(graph, {graph.inputs[0].name: frames})
+    start = {s.input.name: np.full(s.input.shape, s.fill, s.input.dtype.numpy) for s in graph.states}
+    expected = evaluate_graph(graph, {graph.inputs[0].name: frames, **start})
     results = steps_of(made, frames)
     for n, (out, along) in enumerate(zip(graph.outputs, made.outputs, strict=True)):
         want = expected[out.name]
@@ -256,7 +257,7 @@ def test_the_step_graph_keeps_the_frames_that_are_still_needed() -> None:
         output y
     """)
     made = assert_equals_windows(graph, 1)
-    assert [(s.input.name, s.input.shape) for s in made.graph.states] == [("x_kept", (1, 2, 1, 3))]
+    assert [s.input.name for s in made.graph.states] == ["x_kept"]
     assert made.graph.inputs[0].shape == (1, 1, 1, 3) and made.graph.outputs[0].shape == (1, 1, 1, 2)
     assert (made.hop, made.warmup, made.whole) == (1, 8, "")
 
@@ -305,7 +306,13 @@ def test_a_causal_layer_behind_one_that_needs_frames_waits_for_its_first_row(str
 
 
 def recurrent(
-    kind: type[Recurrent], *, batch_first: bool = False, direction: str = "forward", front: int = 1, start: float = 0.0
+    kind: type[Recurrent],
+    *,
+    batch_first: bool = False,
+    direction: str = "forward",
+    front: int = 1,
+    start: float = 0.0,
+    carried: bool = False,
 ) -> Graph:
     """[a convolution of `front` frames], a RNN over 10 steps, and a dense layer on what it ends with."""
     rng = np.random.default_rng(3)
@@ -322,10 +329,18 @@ def recurrent(
     shapes = ((sides, gates * hidden, 3), (sides, gates * hidden, hidden), (sides, 2 * gates * hidden))
     given: list[Value | None] = [turned, *[graph.constant("w", rng.standard_normal(s).astype(F)) for s in shapes], None]
     state = (1, sides, hidden) if batch_first else (sides, 1, hidden)
-    given += [graph.constant("start", np.full(state, start, F)) for _ in range(kind.STATES)]
+    starts = [graph.constant("start", np.full(state, start, F)) for _ in range(kind.STATES)]
+    if carried:  # as TFLite has it: variables that outlive a run, without the axis of directions
+        kept = [graph.value("kept", TensorType(DType.F32, (1, hidden))) for _ in range(kind.STATES)]
+        graph.inputs += kept
+        starts = [graph.add(ops.Reshape(state), [v], "start", "/start") for v in kept]
+    given += starts
     types = op.infer(*[None if v is None else v.type for v in given])
     outs = [graph.value("r", t) for t in types]
     graph.nodes.append(Node(op, given, outs, "/rnn"))
+    if carried:
+        ends = [graph.add(ops.Reshape((1, hidden)), [v], "last", "/last") for v in outs[1:]]
+        graph.states = [State(v, last, start) for v, last in zip(kept, ends, strict=True)]
     graph.outputs = [outs[0], graph.add(ops.Tanh(), [outs[1]], "end", "/end")]
     graph.output_names = [v.name for v in graph.outputs]
     verify(graph)
@@ -339,6 +354,32 @@ def test_a_rnn_goes_on(kind: type[Recurrent], batch_first: bool, front: int) -> 
     """Behind a convolution that needs four frames it starts with the fourth."""
     made = assert_goes_on(recurrent(kind, batch_first=batch_first, front=front, start=0.25), 2)
     assert made.goes_on == ("/rnn",) and made.hop == 1
+
+
+@pytest.mark.parametrize("front", [1, 4])
+@pytest.mark.parametrize("kind", [ops.Lstm, ops.Gru])
+def test_a_rnn_with_a_state_of_its_own_keeps_that(kind: type[Recurrent], front: int) -> None:
+    graph = recurrent(kind, front=front, start=0.25, carried=True)
+    made = assert_goes_on(graph, 2)
+    assert {s.input.name for s in graph.states} <= {s.input.name for s in made.graph.states}
+    assert not [s for s in made.graph.states if s.input.name.endswith("_state")]
+
+
+def test_a_lstm_of_integers_goes_on() -> None:
+    rng = np.random.default_rng(2)
+    graph, hidden = Graph("qlstm"), 3
+    x = graph.value("x", TensorType(DType.I8, (1, 7, 2)))
+    kept = [graph.value("h", TensorType(DType.I8, (1, hidden))), graph.value("c", TensorType(DType.I16, (1, hidden)))]
+    graph.inputs = [x, *kept]
+    shapes = (((12, 2), np.int8), ((12, hidden), np.int8), ((12,), np.int32), ((12,), np.int32))
+    weights = [graph.constant("w", rng.integers(-100, 100, s).astype(t)) for s, t in shapes]
+    op = ops.QLstm((2**30,) * 4, (-4,) * 4, (2**30,) * 4, (-4,) * 4, 2**30, -6, -3)
+    given: list[Value | None] = [x, *weights, *kept]
+    outs = [graph.value("y", t) for t in op.infer(*[v.type for v in given if v is not None])]
+    graph.nodes.append(Node(op, given, outs, "/qlstm"))
+    graph.states = [State(v, out, fill) for v, out, fill in zip(kept, outs[1:], (-3.0, 0.0), strict=True)]
+    graph.outputs, graph.output_names = outs[:1], ["y"]
+    assert assert_goes_on(graph, 1).hop == 1
 
 
 # What cannot ------------------------------------------------------------------------------------------------------------------

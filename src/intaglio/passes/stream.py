@@ -30,6 +30,7 @@ from intaglio.ops.binary import Add, GreaterEqual, Min, Where
 from intaglio.ops.control import Copy
 from intaglio.ops.move import Concat, Pad, Reshape, Slice, Transpose
 from intaglio.ops.quantised import Lookup
+from intaglio.ops.quantised_recurrent import QLstm
 from intaglio.ops.recurrent import Recurrent
 from intaglio.passes.stream_rules import Along, NotAlong, along
 
@@ -122,11 +123,12 @@ class _Steps:
     def _find(self) -> None:
         self.axes[self.source], self.strides[self.source] = self.axis, 1
         first_reason = ""
+        carried = _carried(self.graph)
         for node in self.graph.nodes:
             if not any(v in self.axes for v in node.operands()):
                 continue
             try:
-                rule = along(node, self.axes)
+                rule = along(node, self.axes, carried)
                 self._same_pace(node)
             except NotAlong as error:
                 first_reason = first_reason or f"{_name(node)}: {error}"
@@ -173,7 +175,7 @@ class _Steps:
                 inputs.append(None if value is None else self._known(value))
             else:
                 inputs.append(self._rows(value, rule if n == 0 else Along(rule.axes)))
-        if isinstance(node.op, Recurrent):
+        if isinstance(node.op, (Recurrent, QLstm)):
             self._remember(node, inputs)
             return
         op = rule.op_for(node, self.hop // self.strides[node.output]) if node.output in self.axes else node.op
@@ -192,31 +194,32 @@ class _Steps:
 
     def _remember(self, node: Node, inputs: list[Value | None]) -> None:
         """A RNN starts a step from the state that the one before left."""
-        op = node.op
-        assert isinstance(op, Recurrent)
-        inputs += [None] * (10 - len(inputs))
-        finals = []
-        for n in range(op.STATES):
-            type_ = node.outputs[1 + n].type
-            start = inputs[5 + n]
-            fill = 0.0 if start is None or start.data is None else float(start.data.reshape(-1)[0])
-            kept = self.out.value(f"{node.output.name}_state", type_)
-            self.out.inputs.append(kept)
-            inputs[5 + n] = kept
-            finals.append((kept, fill))
-        while inputs and inputs[-1] is None:
-            inputs.pop()
-        self._add(node, op, inputs)
         x = node.inputs[0]
         assert x is not None
         if self._late(x) % (self.hop // self.strides[x]):
             what = f"the first row for {_name(node)} comes in the middle of a step of {self.hop} frames"
             raise UserError("bad-stream", what, hint=HINT)
-        for (kept, fill), final in zip(finals, node.outputs[1:], strict=True):
-            last = self.new[final]
+        inputs += [None] * (10 - len(inputs))
+        made: list[tuple[Value, float]] = []
+        for n, final in enumerate(node.outputs[1:], 5):
+            start = inputs[n]
+            if start is not None and start.data is None:  # the model has a state for it
+                continue
+            fill = 0.0 if start is None or start.data is None else float(start.data.reshape(-1)[0])
+            inputs[n] = kept = self.out.value(f"{node.output.name}_state", final.type)
+            self.out.inputs.append(kept)
+            made.append((kept, fill))
+        starts = inputs[5 : 4 + len(node.outputs)]
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        self._add(node, node.op, inputs)
+        for start, final in zip(starts, node.outputs[1:], strict=True):
+            assert start is not None
             if self._late(x):
-                last = self._unless_late(last, self._ready(x, (1,) * last.type.rank), fill)
-            self.out.states.append(State(kept, last, fill))
+                ready = self._ready(x, (1,) * final.type.rank)
+                self.new[final] = self.out.add(Where(), [ready, self.new[final], start], f"{final.name}_held", final.origin)
+        for kept, fill in made:
+            self.out.states.append(State(kept, self.new[node.outputs[1 + starts.index(kept)]], fill))
 
     # Layers that start later than the stream ------------------------------------------------------------------------------------
 
@@ -302,6 +305,24 @@ class _Steps:
         cut = self.out.value(f"{value.name}_rows", type_)
         self.out.nodes.append(Node(Slice(starts, (1,) * rank, type_.shape), [value], [cut], value.origin))
         return cut
+
+
+def _carried(graph: Graph) -> set[Value]:
+    """Where RNNs start from a state of the model and leave it for the next run, whatever reshapes are between."""
+    makers = graph.producers()
+
+    def origin(value: Value) -> Value:
+        while value in makers and isinstance(makers[value].op, (Reshape, Transpose, Copy)):
+            value = next(makers[value].operands())
+        return value
+
+    ends = {state.input: origin(state.output) for state in graph.states}
+    found = set()
+    for node in graph.nodes:
+        for start, final in zip(node.inputs[5:], node.outputs[1:], strict=False):
+            if start is not None and ends.get(origin(start)) is final:
+                found.add(start)
+    return found
 
 
 def _short(node: Node) -> str:

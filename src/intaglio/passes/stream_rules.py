@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass, replace
 
 from intaglio.ir.graph import Node, Value
@@ -16,6 +17,7 @@ from intaglio.ops.move import Concat, Pad, Reshape, Slice, Transpose
 from intaglio.ops.norm import LayerNorm
 from intaglio.ops.pool import AveragePool, LpPool, MaxPool, Pool
 from intaglio.ops.quantised import Lookup, QConv, QMatMul
+from intaglio.ops.quantised_recurrent import QLstm
 from intaglio.ops.quantised_rows import QAveragePool, QMean, QSoftmax
 from intaglio.ops.quantised_tables import Lookup16, QSoftmax16, Squash16
 from intaglio.ops.recurrent import Recurrent
@@ -58,8 +60,8 @@ class Along:
         return op
 
 
-def along(node: Node, axes: dict[Value, int]) -> Along:
-    """Raises NotAlong."""
+def along(node: Node, axes: dict[Value, int], carried: Container[Value] = ()) -> Along:
+    """Raises NotAlong. `carried`: what starts from a state of the model, and leaves it where it was."""
     op, out = node.op, node.output
     if node.when is not None:
         raise NotAlong("it is guarded")
@@ -100,7 +102,11 @@ def along(node: Node, axes: dict[Value, int]) -> Along:
         case MatMul() | QMatMul():
             return _product(op, node, axis)
         case Recurrent():
-            return _recurrent(op, node, axis)
+            return _recurrent(op, node, axis, carried)
+        case QLstm():
+            if axis != (0 if op.time_major else 1) or not all(start in carried for start in node.inputs[5:7]):
+                raise NotAlong("its time is another axis, or it has no state of its own")
+            return Along((axis, None, None), goes_on=True)
     raise NotAlong("it has no way to take frames one by one")
 
 
@@ -224,12 +230,14 @@ def _product(op: MatMul | QMatMul, node: Node, axis: int) -> Along:
     return Along((axis,))
 
 
-def _recurrent(op: Recurrent, node: Node, axis: int) -> Along:
+def _recurrent(op: Recurrent, node: Node, axis: int, carried: Container[Value]) -> Along:
     if op.direction != "forward":
         raise NotAlong(f"it is {op.direction}: it needs the last frame first")
     if axis != (1 if op.layout_batch_first else 0) or (len(node.inputs) > 4 and node.inputs[4] is not None):
         raise NotAlong("its time is another axis, or has a length of its own")
     for start in node.inputs[5 : 5 + op.STATES]:
+        if start is not None and start in carried:
+            continue
         if start is not None and (start.data is None or start.data.size == 0 or (start.data != start.data.reshape(-1)[0]).any()):
             raise NotAlong("it starts from a state that is computed or not uniform")
     return Along((axis, *[None] * op.STATES), goes_on=True)

@@ -47,6 +47,7 @@ class Windowed:
         first = np.take(self._past, range(min(self._past.shape[info.axis], info.window)), axis=info.axis)
         missing = info.window - first.shape[info.axis]
         padding = [(0, missing if n == info.axis else 0) for n in range(first.ndim)]
+        self._whole.fresh()
         made = dict(self._whole.run({name: np.pad(first, padding)}))
         for out, axis in self._with_frames(made):
             whole, rows = np.asarray(made[out.name]), out.shape[axis]
