@@ -94,3 +94,24 @@ def test_a_step_may_have_more_rows_than_the_window(intaglio: Intaglio, tmp_path:
 def saved_steps(folder: Path, count: int) -> Path:
     np.savez(folder / "steps.npz", x=np.zeros((count, 1, 3, 2), np.float32))
     return folder / "steps.npz"
+
+
+def test_a_stream_that_was_quantised_is_also_compared_with_the_float_model(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    constants = {"v": rng.standard_normal((4, 3, 3)).astype(np.float32), "w": rng.standard_normal((4, 4, 3)).astype(np.float32)}
+    nodes = [node("Conv", "x v", "a"), node("Conv", "a w", "y")]
+    path = saved(model(nodes, [value("x", [1, 3, 8])], constants=constants), tmp_path)
+    data = {"x": rng.standard_normal((16, 1, 3, 8)).astype(np.float32)}
+    package = compiler.compile(path, output=tmp_path / "out", stream=2, quantize="int8", calibrate=data, sensitivity=False)
+    told = package.validate()
+    assert told.ok and len(told.against_float) == 1 and told.against_float[0].cosine > 0.98
+
+
+def test_a_model_with_a_state_of_its_own_is_compared_step_by_step(tmp_path: Path) -> None:
+    constants = {"w": np.ones((2, 3, 3), np.float32), "one": np.ones((1, 2), np.float32)}
+    nodes = [node("Conv", "x w", "y"), node("Add", "s one", "t")]
+    inputs, outputs = [value("x", [1, 3, 8]), value("s", [1, 2])], [value("y", None), value("t", None)]
+    path = saved(model(nodes, inputs, outputs, constants), tmp_path)
+    package = compiler.compile(path, output=tmp_path / "out", stream=2, states={"s": "t"})
+    told = package.validate()
+    assert told.ok and told.reference.startswith("numpy")

@@ -98,7 +98,9 @@ def validate(package: Package, options: ValidateOptions) -> Validation:
     baseline = expected
     if was_quantized(manifest) and (source := float_reference(package)) is not None:
         baseline = run_steps(source, manifest, [_as_floats(manifest, step) for step in steps])
-        float_rows = _against_floats(manifest, results, baseline)
+        keep = source.comparable(len(steps)) if isinstance(source, Windowed) else range(len(steps))
+        if keep:
+            float_rows = _against_floats(manifest, [results[n] for n in keep], [baseline[n] for n in keep])
     if options.labels is not None:
         accuracy = _accuracy(manifest, results, baseline, options.labels)
     return Validation(
@@ -140,6 +142,8 @@ def float_reference(package: Package) -> Reference | None:
     if source is None or not (package.folder / source).is_file():
         return None
     try:
+        if (info := package.manifest.stream) is not None:
+            return _on_windows(package, source, info)
         return model_reference(package.folder / source, package.manifest)
     except (ModelError, ToolError):
         return None
@@ -183,14 +187,18 @@ def reference_of(package: Package, extra: tuple[str, ...] = ()) -> Reference:
 
 
 def _stream_reference(package: Package, source: str | None, info: StreamInfo) -> Reference:
-    """The model on windows; the steps by their numpy references where the model is not there."""
-    if source is not None and (package.folder / source).is_file():
+    """The model on windows; the steps by their numpy references where the model is not there, or has states that are inputs."""
+    if source is not None and (package.folder / source).is_file() and not package.manifest.options.get("states"):
         try:
-            whole = replace(package.manifest, inputs=(_windowed(package.manifest.inputs[0], info),))
-            return Windowed(model_reference(package.folder / source, whole), package.manifest, info)
+            return _on_windows(package, source, info)
         except (ModelError, ToolError):
             pass
     return IrReference(read_ir(ir_path(package)))
+
+
+def _on_windows(package: Package, source: str, info: StreamInfo) -> Windowed:
+    whole = replace(package.manifest, inputs=(_windowed(package.manifest.inputs[0], info),))
+    return Windowed(model_reference(package.folder / source, whole), package.manifest, info)
 
 
 def _windowed(tensor: TensorInfo, info: StreamInfo) -> TensorInfo:
