@@ -105,3 +105,30 @@ def test_in_place_is_only_for_all_of_the_operand() -> None:
     values["d"].address = Address("arena", _at(values["b"]) + 64)
     with pytest.raises(OurFault, match=r"writes over what it reads|memory was given away"):
         check(program)
+
+
+ROLLED = """
+    input x: f32[1,1,4]
+    input k: f32[1,3,4]
+    state k = b
+    b: f32[1,3,4] = roll(k, x, axis=1)
+    y: f32[1,3,4] = exp(b)
+    output y
+"""
+
+
+def test_a_state_that_rolls_stays_where_it_is() -> None:
+    program = lower(graph_of(ROLLED), TARGET)
+    place(program, TARGET)
+    values = {v.name: v for v in program.graph.values()}
+    assert values["b"].address == values["k"].address == Address("state", 0)
+
+
+def test_a_state_that_is_read_later_is_not_overwritten() -> None:
+    program = lower(graph_of(ROLLED.replace("exp(b)", "add(b, k)")), TARGET)
+    place(program, TARGET)
+    values = {v.name: v for v in program.graph.values()}
+    assert values["b"].address != values["k"].address
+    values["b"].address = values["k"].address
+    with pytest.raises(OurFault, match="writes into the state"):
+        check(program)

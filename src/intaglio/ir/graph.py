@@ -116,6 +116,7 @@ class Graph:
 
     def new_name(self, stem: str) -> str:
         """A value name that is free, as close to `stem` (a clean identifier) as possible."""
+        stem = "value" if stem == "_" else stem  # which is an absent operand in the text
         name, n = stem, 1
         while name in self.names:
             name, n = f"{stem}_{n}", n + 1

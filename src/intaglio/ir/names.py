@@ -37,4 +37,4 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 def is_clean(name: str) -> bool:
     """May it be part of a name in C? Compared without case, because macros are made of it."""
-    return _IDENTIFIER.fullmatch(name) is not None and len(name) <= MAX_LENGTH and name.lower() not in KEYWORDS
+    return _IDENTIFIER.fullmatch(name) is not None and len(name) <= MAX_LENGTH and name.lower() not in KEYWORDS and name != "_"

@@ -12,7 +12,7 @@ from intaglio.ir.types import DType, Shape, strides_of
 from intaglio.kernels.elementwise import broadcast_strides, merge_axes, offset_of
 from intaglio.kernels.loop import ASSERTION_FAILED, Buffer, Builder, Expr, Load, Num, Type, cast, idx, imax, imin
 from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.ops import AssertTrue, Concat, Copy, Expand, Pad, Reshape, Select, Slice, Tile, Transpose, Trilu
+from intaglio.ops import AssertTrue, Concat, Copy, Expand, Pad, Reshape, Roll, Select, Slice, Tile, Transpose, Trilu
 
 _BLOCK = 8
 
@@ -133,6 +133,23 @@ def concat(job: Job) -> Lowered:
         strided_copy(job.k, y, idx(at * to[axis]), buffer, idx(0), value.shape, to, strides_of(value.shape))
         at += value.shape[axis]
     return job.done("concat", _about(job, f"axis {axis}"))
+
+
+@lowering(Roll)
+def roll(job: Job) -> Lowered:
+    """Row by row upwards, so that the result may be where the rows were."""
+    op, k = job.node.op, job.k
+    assert isinstance(op, Roll)
+    kept, new = job.type(0), job.type(1)
+    axis = op.axis % kept.rank
+    lead, row = math.prod(kept.shape[:axis]), math.prod(kept.shape[axis + 1 :])
+    rows, more = kept.shape[axis], new.shape[axis]
+    x, n, y = job.operand(0, "kept"), job.operand(1, "new"), job.writes()
+    with k.loop("lead", 0, lead) as at:
+        with k.loop("r", 0, rows - more) as r:
+            k.copy(y, (at * rows + r) * row, x, (at * rows + r + more) * row, row)
+        k.copy(y, (at * rows + (rows - more)) * row, n, at * (more * row), more * row)
+    return job.done("roll", _about(job, f"axis {axis}"), over=x)
 
 
 @lowering(Select)

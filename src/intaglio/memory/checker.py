@@ -54,6 +54,8 @@ def check(program: Program[K]) -> None:
                 raise OurFault("bad-plan", f"layer {index} `{layer.name}` reads `{value.name}`, whose memory was given away")
         reads = [renamed.get(v, v) for v in layer.node.operands()]
         for out in layer.node.outputs:
+            if out.address is not None and out.address.region == "state":
+                _check_rolled(program, index, out)
             at = _room(program, out)
             if at is None or not out.type.bytes:
                 continue
@@ -96,6 +98,17 @@ def _check_weights(program: Program[K], state: list[tuple[int, int]]) -> None:
     for read, span in check_reads(program, place, where, scratch):
         _inside(program, *span, f"the weights of layer {read.layer}")
         _clear_of_state(state, *span, f"the weights of layer {read.layer}")
+
+
+def _check_rolled(program: Program[K], index: int, out: Value) -> None:
+    """A result in the state: the kernel may work in place there, and nobody reads the old state from now on."""
+    layer = program.layers[index]
+    old = layer.node.inputs[0]
+    whose = [s for s in program.graph.states if s.output is out]
+    sound = layer.kernel.over == 0 and old is not None and old.address == out.address and len(whose) == 1 and whose[0].input is old
+    late = [other for other in program.layers[index + 1 :] if any(v is old for v in other.node.operands())]
+    if not sound or late or any(v is old for v in layer.node.inputs[1:]) or out in program.graph.outputs:
+        raise OurFault("bad-plan", f"layer {index} `{layer.name}` writes into the state")
 
 
 def _check_stripe(

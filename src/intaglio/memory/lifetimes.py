@@ -12,6 +12,7 @@ from intaglio.ir.graph import Value
 from intaglio.ir.program import K, Layer, Program, ValueArg
 from intaglio.ir.views import storage_places
 from intaglio.memory.weights_read import plan_reads
+from intaglio.ops.move import Roll
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +62,8 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, 
             outside[value] = ("input", n)
     for n, value in enumerate(graph.outputs):
         outside.setdefault(roots.get(value, value), ("output", n))
+    for value, state in rolled_states(program).items():
+        outside.setdefault(value, outside[state])
     buffers: dict[Value, Buffer] = {}
     home: dict[Value, Buffer] = {}
     scratch: list[Buffer] = []
@@ -136,6 +139,24 @@ def _part(root: Value, home: tuple[str, int], view: Value, at: int) -> tuple[str
     if region == "state":
         return region, place + at
     return (f"={root.name}", at) if at or view.type.bytes != root.type.bytes else home
+
+
+def rolled_states(program: Program[K]) -> dict[Value, Value]:
+    """Results that are the next state and are made in the memory of the state itself, which nobody else reads."""
+    following = {s.output: s.input for s in program.graph.states}
+    readers: dict[Value, int] = {}
+    for node in program.graph.nodes:
+        for value in node.operands():
+            readers[value] = readers.get(value, 0) + 1
+    found = {}
+    for layer in program.layers:
+        out, first = layer.node.output, layer.node.inputs[0] if layer.node.inputs else None
+        if not isinstance(layer.node.op, Roll) or first is None or layer.node.when is not None:
+            continue
+        kept = out in program.graph.outputs or first in program.graph.outputs
+        if following.get(out) is first and readers[first] == 1 and not kept:
+            found[out] = first
+    return found
 
 
 def _overlaps(

@@ -148,6 +148,29 @@ class Concat(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class Roll(Op):
+    """roll(kept, new): what is kept moves up along the axis, the oldest falls out, the new comes in at the end.
+
+    Where `kept` is a state that becomes the result, it happens in its own memory."""
+
+    NAME: ClassVar[str] = "roll"
+    axis: int = 0
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        kept, new = need(self.NAME, types, 2, 2)
+        axis = normal_axis(self.axis, kept.rank)
+        same = [kept.shape[i] == new.shape[i] for i in range(kept.rank) if i != axis] if new.rank == kept.rank else [False]
+        if kept.dtype is not new.dtype or not all(same) or new.shape[axis] > kept.shape[axis]:
+            raise BadOperator(f"`roll` of {new} into {kept}")
+        return (kept,)
+
+    def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
+        kept, new = arrays
+        assert kept is not None and new is not None
+        return (np.concatenate([np.delete(kept, range(new.shape[self.axis]), self.axis), new], axis=self.axis),)
+
+
+@dataclass(frozen=True, slots=True)
 class Pad(Op):
     """`pads` are (begin..., end...), never negative. `wrap` repeats the axis as often as needed."""
 

@@ -2,10 +2,9 @@
 
     y = conv(x, w)                     x: 30 frames, kernel 3, no padding         (28 rows, 27 of them as in the step before)
 
-    state kept = last                  kept: 2 frames
-    both = concat(kept, x)             x: 1 frame
+    state kept = both                  kept: 3 frames
+    both = roll(kept, x)               x: 1 frame, which comes in where the oldest falls out
     y = conv(both, w)                  1 row, the newest one
-    last = slice(both)
 
 Every value along the axis holds the newest rows of a step, `hop` frames further; the last row is that of the window's end. A layer
 that needs the whole window (a dense layer, a mean over it) gets it from rows that are kept. What pads at the start of the window
@@ -28,7 +27,7 @@ from intaglio.ir.types import DType, TensorType
 from intaglio.ops.base import Elementwise
 from intaglio.ops.binary import Add, GreaterEqual, Min, Where
 from intaglio.ops.control import Copy
-from intaglio.ops.move import Concat, Pad, Reshape, Slice, Transpose
+from intaglio.ops.move import Concat, Pad, Reshape, Roll, Slice, Transpose
 from intaglio.ops.quantised import Lookup
 from intaglio.ops.quantised_recurrent import QLstm
 from intaglio.ops.recurrent import Recurrent
@@ -288,14 +287,14 @@ class _Steps:
         return new if kept == 0 else self._cut(new, self.axes[value], -kept, value.shape[self.axes[value]])
 
     def _with(self, value: Value, new: Value, kept: int, fill: float) -> Value:
-        """Rows of the steps before, and the newest; the last of both are kept for the next step."""
+        """Rows of the steps before, and the newest. They stay where they are and move up in each step."""
         axis = self.axes[value]
-        before = self.out.value(f"{value.name}_kept", _with_rows(new.type, axis, kept))
+        all_rows = _with_rows(new.type, axis, kept + new.shape[axis])
+        before = self.out.value(f"{value.name}_kept", all_rows)
         self.out.inputs.append(before)
-        both = self.out.value(f"{value.name}_both", _with_rows(new.type, axis, kept + new.shape[axis]))
-        self.out.nodes.append(Node(Concat(axis), [before, new], [both], value.origin))
-        last = self._cut(both, axis, new.shape[axis], kept)
-        self.out.states.append(State(before, last, fill))
+        both = self.out.value(f"{value.name}_both", all_rows)
+        self.out.nodes.append(Node(Roll(axis), [before, new], [both], value.origin))
+        self.out.states.append(State(before, both, fill))
         return both
 
     def _cut(self, value: Value, axis: int, first: int, count: int) -> Value:
