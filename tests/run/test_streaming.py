@@ -68,6 +68,7 @@ def test_a_frame_costs_a_tenth_of_a_window_on_a_core(tmp_path: Path) -> None:
     whole = compiler.compile(WAKE_WORD, output=tmp_path / "whole", board="nucleo-l4r5zi")
     frame, window = package.profile().total.instructions, whole.profile().total.instructions
     assert frame and window and frame <= 0.1 * window
+    assert package.manifest.memory.arena_bytes < whole.manifest.memory.arena_bytes
 
 
 @shared
