@@ -131,6 +131,9 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     without `climbing`, no limit makes layers slower."""
     last = stage_index(request.stop_after)
     deployment_of(target_of(request.device.board, request.target, "host"), **asdict(request.device))  # told before reading a model
+    if request.feed_rows and request.stream is not None:
+        hint = "`--stream` for frames that never end, `--feed-rows` for the rows of one picture after the other"
+        raise UserError("bad-option", "`--feed-rows` and `--stream` exclude each other", hint=hint)
     if request.feed_rows and request.device.weights == "read":
         hint = "leave one of them out"
         raise UserError("bad-option", "weights that are read are not kept between rows that are fed", hint=hint)

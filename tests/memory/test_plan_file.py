@@ -87,3 +87,12 @@ def test_nothing_is_pinned_into_the_state() -> None:
     plan = PlanFile(Path("p.csv"), (Row(2, "a", None, None, None, 32),))
     with pytest.raises(UserError, match="`a` cannot be at 32: the state takes the first 64 bytes"):
         pin([Buffer("a", 8, 0, 1)], plan, base=64, alignment=8)
+
+
+def test_a_plan_of_stripes_is_read_again(intaglio: Intaglio, tmp_path: Path) -> None:
+    """Windows have their names in it, and a result that lies over its operand is no mistake."""
+    words = ("compile", DIGITS, "--target", "cortex-m4f", "--ram", "2K", "--stop-after", "package")
+    first = intaglio(*words, "-o", tmp_path / "a", "--export-plan", tmp_path / "p.csv")
+    again = intaglio(*words, "-o", tmp_path / "b", "--import-plan", tmp_path / "p.csv")
+    assert first.code == again.code == 0 and "stripes make the arena" in again.err
+    assert (tmp_path / "a" / "src" / "digits.c").read_text() == (tmp_path / "b" / "src" / "digits.c").read_text()

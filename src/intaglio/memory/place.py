@@ -31,7 +31,8 @@ def place(
     storage = find_storage(program, target.alignment, slots=slots)
     base = storage.state_bytes
     if pinned is not None:
-        pin(storage.buffers, pinned, base, target.alignment, ["arena", *(region_of(room.memory) for room in rooms)])
+        regions = ["arena", *(region_of(room.memory) for room in rooms)]
+        pin(storage.buffers, pinned, base, target.alignment, regions, storage.apart)
     plan = place_buffers(storage.buffers, target.alignment, search=search, apart=storage.apart)
     program.arenas = spread(program, storage, rooms, target.alignment, plan.bytes)
     for buffer in storage.buffers:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from types import MappingProxyType
 
 from intaglio.errors import UserError, quoted
 from intaglio.memory.lifetimes import Buffer
@@ -101,8 +102,12 @@ def _row(plan: PlanFile, cells: dict[str, str | None], line: int) -> Row:
     return Row(line, row.buffer, *sizes, numbers["pinned"] != 0, (cells.get(REGION) or "").strip() or "arena")
 
 
-def pin(buffers: list[Buffer], plan: PlanFile, base: int, alignment: int, regions: Sequence[str] = ("arena",)) -> None:
-    """Give buffers the offsets of the plan. Raises UserError, with the line, for one that cannot work."""
+def pin(
+    buffers: list[Buffer], plan: PlanFile, base: int, alignment: int, regions: Sequence[str] = ("arena",),
+    apart: Mapping[tuple[Buffer, Buffer], int] = MappingProxyType({}),
+) -> None:  # fmt: skip
+    """Give buffers the offsets of the plan. Raises UserError, with the line, for one that cannot work. `apart`: pairs that may
+    overlap, (lower, upper), and how far they are apart at least."""
     known = {b.name: b for b in buffers}
     pinned: dict[str, tuple[Row, Buffer]] = {}
     for row in plan.rows:
@@ -131,7 +136,8 @@ def pin(buffers: list[Buffer], plan: PlanFile, base: int, alignment: int, region
         buffer.offset, buffer.pinned, buffer.region = row.offset - start, True, row.region
         pinned[row.buffer] = (row, buffer)
     for (above, a), (row, b) in combinations(pinned.values(), 2):
-        if a.meets(b) and a.region == b.region and a.offset < b.offset + b.bytes and b.offset < a.offset + a.bytes:
+        below, above_it = apart.get((b, a), b.bytes), apart.get((a, b), a.bytes)
+        if a.meets(b) and a.region == b.region and a.offset < b.offset + below and b.offset < a.offset + above_it:
             layer = max(a.first, b.first)
             text = f"{quoted(b.name)} cannot be at {row.offset}: {quoted(a.name)} of line {above.line} is there in layer {layer}"
             raise plan.fault(row, text)

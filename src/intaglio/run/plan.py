@@ -40,10 +40,10 @@ def plan_memory(
     if share_parts(program, target, slots=slots) or moved:
         reorder(program, target, slots=slots)
     rooms = arena_rooms(program, deployment, slots=slots)
-    place(program, target, slots=slots, pinned=wishes.pinned, rooms=rooms)
+    place(program, target, slots=slots, rooms=rooms)
     rungs: tuple[Rung, ...] = ()
     reached = True
-    if wishes.climbing and wishes.pinned is None and not given:
+    if wishes.climbing and not given:
         for limit in _limits(program, deployment, rooms, wishes):
             climbed = climb(program, target, Budget(limit, wishes.feed_rows and not rungs), slots=slots, note=note)
             program, rungs, reached = climbed.program, climbed.rungs or rungs, climbed.reached
@@ -53,6 +53,9 @@ def plan_memory(
             place(program, target, slots=slots, rooms=rooms)
             if program.arenas:
                 break
+    if wishes.pinned is not None:  # of the plan as it is now: windows of stripes have their names too
+        graph.stage = "kernels"
+        place(program, target, slots=slots, pinned=wishes.pinned, rooms=rooms)
     place_weights(program, deployment)
     check(program)
     graph.stage = "memory"
