@@ -27,12 +27,15 @@ from intaglio.kernels.stripes.schedule import Geometry, Schedule
 from intaglio.memory import place
 from intaglio.memory.lifetimes import Buffer, align, find_storage
 from intaglio.memory.planner import shared_bytes
+from intaglio.ops.conv import Conv
+from intaglio.ops.quantised import QConv
 from intaglio.ops.rows import NoRows, access_of, row_bytes
 from intaglio.targets.target import Target
 
 LONGEST = 40  # layers in one stripe
 HEIGHTS = (2, 4)  # rows that are tried beside 1
 CALL, MOVED_BYTE = 70, 0.75  # instructions on a Cortex-M4: a step with its call, and a byte that moves
+COLUMNS, LEFT_OVER = 4, 0.3  # kernels make so many columns at once; instructions for a multiply-add of one that is not there
 MOST_TRIES = 6
 WORTH = 0.02  # of all instructions: what stripes may cost before more rows at a time are tried
 MOST_STEPS = 600_000  # of all schedules that are looked at: some seconds
@@ -200,7 +203,7 @@ class Squeeze:
         except (NoRows, UserError):
             return None
         self._looked += len(found.fired)
-        extra = CALL * len(found.fired) + MOVED_BYTE * _moved(found)
+        extra = CALL * len(found.fired) + MOVED_BYTE * _moved(found) + LEFT_OVER * _left_over(found)
         return Section(first, last, rows, self._peak(first, last, found), extra)
 
     def _spec(self, first: int, last: int, rows: int, *, up: bool = False) -> StripeSpec:
@@ -308,6 +311,27 @@ def _has_rows(node: Node) -> bool:
     except NoRows:
         return False
     return node.using != "view"
+
+
+def _left_over(found: Schedule) -> float:
+    """Multiply-adds of columns that tiles have and few rows have not: 5 columns take the time of 8."""
+    total, known = 0.0, {}
+    for fired in found.fired:
+        key = (fired.node, fired.count)
+        if key not in known:
+            known[key] = 0.0 if fired.node < 0 else _wasted(found.nodes[fired.node], fired.count)
+        total += known[key]
+    return total
+
+
+def _wasted(node: Node, rows: int) -> float:
+    op, out = node.op, node.output
+    if not isinstance(op, (Conv, QConv)) or op.group != 1:
+        return 0.0
+    columns = math.prod(out.shape[AXIS + 1 : -1]) * rows
+    whole = math.prod(out.shape[:-1])
+    macs = op.macs([None if v is None else v.type for v in node.inputs], out.type)
+    return macs / max(1, whole) * (-columns % COLUMNS)
 
 
 def _moved(found: Schedule) -> float:
