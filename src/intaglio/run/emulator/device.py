@@ -92,7 +92,7 @@ class Device:
         stops: dict[int, Callable[[], None]] = {}
         if rows := self.manifest.memory.fed_rows:
             picture = inputs[0].reshape(rows, -1)
-            stops[core.image.address(f"{name}_app_row")] = lambda: core.write(core.argument(1), picture[core.argument(0)].tobytes())
+            stops[core.image.address(f"{name}_app_row")] = lambda: self._row(picture)
         else:
             for info, array in zip(self.manifest.inputs, inputs, strict=True):
                 core.write(self._place(info, "input"), array.tobytes())
@@ -107,6 +107,10 @@ class Device:
         for info, array in zip(self.manifest.outputs, outputs, strict=True):
             data = core.read(self._place(info, "output"), array.nbytes)
             array[...] = np.frombuffer(data, array.dtype).reshape(array.shape)
+
+    def _row(self, picture: Array) -> None:
+        """The application asks for a row: its number, and where it goes."""
+        self.core.write(self.core.argument(1) & 0xFFFFFFFF, picture[self.core.argument(0)].tobytes())
 
     def _place(self, info: TensorInfo, kind: str) -> int:
         """A buffer of the application, or the room that the arena has for this tensor."""
