@@ -275,7 +275,7 @@ def _with_firmware(
 ) -> Manifest:
     """Firmware, built again without test vectors where these alone are too much for the flash."""
     firmware = build()
-    if has_room_but_for_vectors(firmware, deployment):
+    if has_room_but_for_vectors(firmware, deployment, sum(size for _, size in manifest.memory.weights_apart)):
         watch.note(f"{write_selftest(manifest, folder, without=True)}: there is no self-test on the device")
         firmware = build()
     write_figures(folder, manifest, firmware)

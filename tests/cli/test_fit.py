@@ -58,7 +58,7 @@ def test_what_does_not_fit_says_the_bound_the_layer_and_what_would_help(intaglio
     assert "error[does-not-fit]" in said.err
     assert "hint: the largest part is `arena`: most of it is in use at layer `" in said.err
     assert "`--quantize int8`" in said.err
-    assert re.search(r"the lower bound is [\d,]+ bytes of RAM, set by layer `", said.err)
+    assert re.search(r"the lower bound of the arena is [\d,]+ bytes, set by layer `", said.err)
     assert intaglio("fit", DIGITS, *BOARD, "--flash", "4K", "--json").json["fits"] is False
 
 

@@ -14,7 +14,7 @@ from intaglio.memory.picture import Picture, draw
 from intaglio.package.folder import write_text
 from intaglio.pipeline import Lowered, plan_model
 from intaglio.run.budget import smallest
-from intaglio.run.fit import Fit, fit_of, fits, needs_on_board, time_ms
+from intaglio.run.fit import STACK_BYTES, Fit, fit_of, fits, needs_on_board, time_ms
 from intaglio.run.limits import Needs, chances_of, check_limits, has_floats
 from intaglio.stages import Device, Request, Watch
 from intaglio.targets.board import Board, all_boards
@@ -64,7 +64,7 @@ def fit_model(
     fit = fit_of(made.program, made.target, made.deployment)
     boards = _on_boards(request, made)
     if feed_rows or not fits(fit.needs, made.deployment.ram_bytes, made.deployment.flash_bytes):
-        limited = plan_model(request, hear)
+        limited = plan_model(request, hear, STACK_BYTES)
         assert isinstance(limited, Lowered)
         more = limited.planned.rungs
         made, fit = limited, replace(fit_of(limited.program, limited.target, limited.deployment), rungs=(*fit.rungs, *more))
@@ -111,7 +111,10 @@ def _refusal(answer: Answer) -> str:
     try:
         check_limits(made.program.graph.name, fit.needs, made.deployment, chances_of(made.program))
     except AnswerIsNo as no:
-        bound = f"the lower bound is {fit.lower_bound_bytes:,} bytes of RAM, set by layer `{_peak_name(made, fit)}`"
+        bound = (
+            f"the lower bound of the arena is {fit.arena_bound_bytes:,} bytes, set by layer `{_peak_name(made, fit)}`; "
+            "the stack is an estimate here, `compile` measures it"
+        )
         return f"{no}\n\n{bound}"
     return ""
 
@@ -122,11 +125,13 @@ def _smallest(request: Request, fit: Fit) -> tuple[Rung, ...]:
     program, target = made.program, made.target
     floats = has_floats(program.graph)
     rungs = smallest(program, target, slots=program.has_slots)
-    known = {(r.name, r.arena_bytes) for r in fit.rungs}
+    used = min(r.arena_bytes for r in fit.rungs)
     least = min([program.arena_bytes, *(r.arena_bytes for r in rungs)])
+    names = {r.name for r in fit.rungs}
+    rungs = [replace(r, name=f"more {r.name}" if r.name in names else r.name) for r in rungs if r.arena_bytes < used]
     if floats and target.cycles_per_mac_float:
         rungs.append(Rung("int8 (--quantize), ~", -(-least // 4), target.cycles_per_mac_int / target.cycles_per_mac_float))
-    return tuple(r for r in rungs if (r.name, r.arena_bytes) not in known)
+    return tuple(rungs)
 
 
 def _planned(request: Request, watch: Watch) -> Lowered:
@@ -200,9 +205,10 @@ def _print(answer: Answer) -> None:
     io = "inputs and outputs inside" if program.has_slots else f"inputs and outputs {needs.io:,}"
     print(f"{program.graph.name} on {_place(made)}; ~ marks an estimate")
     print()
-    print(
-        f"RAM    {fit.ram_bytes:>12,} bytes   arena {proven_text(needs.arena, fit.arena_bound_bytes)}; {io}; stack ~{needs.stack:,}"
+    proven = (
+        proven_text(needs.arena, fit.arena_bound_bytes) if len(program.arenas) < 2 else f"{needs.arena:,} bytes in several memories"
     )
+    print(f"RAM    {fit.ram_bytes:>12,} bytes   arena {proven}; {io}; stack ~{needs.stack:,}")
     for arena in program.arenas:
         print(f"       {arena.bytes:>12,} bytes   of the arena in {arena.memory}")
     print(f"flash  {fit.flash_bytes:>12,} bytes   weights {needs.weights:,}; code ~{needs.code:,}")
@@ -213,7 +219,8 @@ def _print(answer: Answer) -> None:
         more = f" and {len(fit.peak.alive) - _SHOWN} more" if len(fit.peak.alive) > _SHOWN else ""
         state = f", state {fit.state_bytes:,}" if fit.state_bytes else ""
         print(f"peak   {fit.state_bytes + fit.peak.bytes:>12,} bytes   alive in layer {fit.peak.layer}, {_peak_name(made, fit)}:")
-        print(textwrap.fill(f"{alive}{more}{state}", WIDTH, initial_indent=" " * 28, subsequent_indent=" " * 28))
+        over = "; results lie over operands" if sum(b.bytes for b in fit.peak.alive) > fit.peak.bytes else ""
+        print(textwrap.fill(f"{alive}{more}{state}{over}", WIDTH, initial_indent=" " * 28, subsequent_indent=" " * 28))
     least = answer.least
     cost = f", about {100 * (least.cost_ratio - 1):.1f} % more instructions" if least.cost_ratio > 1 else ""
     print(f"least  {fit.ram_with(least.arena_bytes):>12,} bytes   the smallest RAM that the ladder finds: {least.name}{cost}")

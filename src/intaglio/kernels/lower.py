@@ -17,7 +17,7 @@ from intaglio.kernels.isa import ISAS
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.program import Argument, Constant, ConstantArg, Layer, Program, ScratchArg, ValueArg
 from intaglio.kernels.registry import LOWERINGS, Job, Lowered, Packed, Scratch
-from intaglio.kernels.stripes.build import StripeBuilder, nodes_between
+from intaglio.kernels.stripes.build import StripeBuilder, check_apart, nodes_between
 from intaglio.ops import Reshape
 from intaglio.targets import Target
 
@@ -41,7 +41,7 @@ def lower(graph: Graph, target: Target, memo: Memo | None = None) -> Program:
     asked = {node: node.using for node in graph.nodes}  # chosen before, or edited since
     decide_views(graph)
     build = _Build(graph, target, memo)
-    striped = {nodes_between(graph, spec)[0]: spec for spec in graph.stripes}
+    striped = {nodes_between(graph, spec)[0]: spec for spec in check_apart(graph)}
     skip: set[Node] = set()
     for node in graph.nodes:
         try:

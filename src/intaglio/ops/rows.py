@@ -81,8 +81,10 @@ def need(access: Access, first: int, count: int, rows: int) -> Need:
 def access_of(node: Node, axis: int) -> tuple[Access | None, ...]:
     """For each operand; None where it is needed as a whole. Raises NoRows."""
     op, out = node.op, node.output
-    if node.when is not None or len(node.outputs) != 1:
-        raise NoRows("it is guarded, or has several results")
+    if node.when is not None:
+        raise NoRows("it is made under a condition only")
+    if len(node.outputs) != 1:
+        raise NoRows("it has several results")
     if out.type.rank <= axis or math.prod(out.shape[:axis]) != 1:
         raise NoRows("rows of its result are not runs of memory")
     found = _accesses(op, node, axis)
@@ -176,7 +178,7 @@ def _product(op: MatMul | QMatMul, node: Node, axis: int) -> tuple[Access | None
     a, b = node.inputs[0], node.inputs[1]
     assert a is not None and b is not None
     if not b.is_const or a.type.rank < axis + 2 or a.type.rank != node.output.type.rank or b.type.rank != 2:
-        raise NoRows("it is no product with a matrix of weights")
+        raise NoRows("it is a dense layer over all of its input, or a product of two tensors")
     if getattr(op, "transpose_a", False):
         raise NoRows("it needs all rows at once")
     first = 5 if isinstance(op, QMatMul) else 3

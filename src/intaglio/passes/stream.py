@@ -65,6 +65,9 @@ def stream(graph: Graph, axis: int) -> Stream:
     if not -source.type.rank <= axis < source.type.rank:
         what = f"the input {quoted(source.name)} has {source.type.rank} axes, there is no axis {axis}"
         raise UserError("bad-stream", what, hint=f"its shape is {list(source.shape)}; axes count from 0")
+    if source.shape[axis] < 2:
+        what = f"axis {axis} of the input {quoted(source.name)} has one frame: there is no window to slide"
+        raise UserError("bad-stream", what, hint=f"its shape is {list(source.shape)}; axes count from 0")
     return _Steps(graph, source, axis % source.type.rank).made()
 
 

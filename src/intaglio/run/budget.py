@@ -66,7 +66,7 @@ def climb(program: Program, target: Target, budget: Budget, *, slots: bool, note
             found = squeeze.within(budget.bytes)
     before = program.arena_bytes
     if found is None:
-        found = squeeze.smallest()
+        found = squeeze.fed_alone() if budget.bytes is None else squeeze.smallest()
         if found is None and budget.fed:
             raise no_rows_to_feed(program)
         if found is None or (not budget.fed and found.arena_bytes >= before):
@@ -74,7 +74,8 @@ def climb(program: Program, target: Target, budget: Budget, *, slots: bool, note
     ratio = 1 + (found.extra + extra) / max(work, 1)
     note(told(found, before, ratio))
     reached = budget.bytes is None or found.arena_bytes <= budget.bytes
-    return Climbed(found.program, (*rungs, Rung("stripes", found.arena_bytes, ratio)), reached)
+    name = "stripes, rows fed" if budget.fed else "stripes"
+    return Climbed(found.program, (*rungs, Rung(name, found.arena_bytes, ratio)), reached)
 
 
 def _made_again(program: Program, target: Target, budget: int, *, slots: bool) -> list[Again]:
@@ -111,6 +112,9 @@ def no_rows_to_feed(program: Program) -> UserError:
     reason, where = "", ""
     if len(given) != 1:
         reason = f"it has {len(given)} inputs"
+    views = [node for node in graph.nodes if node.using == "view" and not reason and given[0] in node.operands()]
+    if views:
+        reason = f"it is first seen as {list(views[0].output.shape)}, which are other rows"
     for n, layer in enumerate(program.layers if not reason else []):
         if given[0] not in layer.node.operands():
             continue

@@ -89,10 +89,12 @@ def peak_layer(program: Program) -> str:
     return "" if peak is None or not layers else layers[min(peak.layer, len(layers) - 1)].name
 
 
-def has_room_but_for_vectors(info: FirmwareInfo, deployment: Deployment) -> bool:
+def has_room_but_for_vectors(info: FirmwareInfo, deployment: Deployment, weights_elsewhere: int = 0) -> bool:
+    """`weights_elsewhere`: bytes of weights in other memories than the main flash."""
     apart = info.weight_bytes if info.weights_address is not None else 0
     room = deployment.code_room(apart)
-    return room is not None and info.flash_bytes - apart <= room < info.flash_bytes - apart + info.selftest_bytes
+    beside = info.flash_bytes - (apart or weights_elsewhere)
+    return room is not None and beside <= room < beside + info.selftest_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,10 @@ def plan_memory(
     rungs: tuple[Rung, ...] = ()
     reached = True
     if wishes.climbing and not given:
+        said: list[str] = []
         for limit in _limits(program, deployment, rooms, wishes):
-            climbed = climb(program, target, Budget(limit, wishes.feed_rows and not rungs), slots=slots, note=note)
+            said.clear()  # of several attempts, the last counts
+            climbed = climb(program, target, Budget(limit, wishes.feed_rows and not rungs), slots=slots, note=said.append)
             program, rungs, reached = climbed.program, climbed.rungs or rungs, climbed.reached
             if not rooms:
                 break
@@ -53,6 +55,8 @@ def plan_memory(
             place(program, target, slots=slots, rooms=rooms)
             if program.arenas:
                 break
+        for text in said:
+            note(text)
     if wishes.pinned is not None:  # of the plan as it is now: windows of stripes have their names too
         graph.stage = "kernels"
         place(program, target, slots=slots, pinned=wishes.pinned, rooms=rooms)

@@ -145,6 +145,17 @@ class Squeeze:
             return found
         return self.program_with(*self._turned(plain, 0)) or self.program_with(*plain)
 
+    def fed_alone(self) -> Squeezed | None:
+        """Rows of the input fed to the stripe with which least is alive, everything else as a whole."""
+        start = self._first_reader()
+        best: tuple[int, int, Section] | None = None
+        for section in self._from(start, 1 << 62, always=True):
+            others = [load for n, load in enumerate(self._loads) if not section.first <= n <= section.last]
+            peak = max([section.peak, *others])
+            if best is None or (peak, section.last) < best[:2]:
+                best = (peak, section.last, section)
+        return None if best is None else self.program_with(*self._choice([best[2]]))
+
     def without(self) -> Program:
         """The program as it was: nothing in stripes."""
         plain = self.program_with((), 0.0)

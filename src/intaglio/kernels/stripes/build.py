@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from intaglio.errors import ModelError
+from intaglio.errors import ModelError, quoted
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.program import Argument, ValueArg, scratch_of
 from intaglio.ir.stripes import Action, Rows, Stripe, StripeSpec, Window
@@ -44,6 +44,18 @@ def nodes_between(graph: Graph, spec: StripeSpec) -> list[Node]:
     return graph.nodes[made[spec.first] : made[spec.last] + 1]
 
 
+def check_apart(graph: Graph) -> list[StripeSpec]:
+    """The stripes of a graph, each layer in at most one of them."""
+    taken: dict[Node, StripeSpec] = {}
+    for spec in graph.stripes:
+        for node in nodes_between(graph, spec):
+            if node in taken:
+                text = f"{quoted(node.output.name)} is in two stripes: `{taken[node]}` and `{spec}`"
+                raise ModelError("bad-stripe", text, where=graph.file, hint="delete one of the lines, or let them end earlier")
+            taken[node] = spec
+    return graph.stripes
+
+
 def kept_values(graph: Graph, nodes: list[Node]) -> set[Value]:
     """What is made here and read elsewhere."""
     inside = set(nodes)
@@ -55,6 +67,9 @@ def kept_values(graph: Graph, nodes: list[Node]) -> set[Value]:
 def schedule_of(graph: Graph, spec: StripeSpec, geometry: Geometry | None = None) -> Schedule:
     """Raises NoRows."""
     nodes = nodes_between(graph, spec)
+    most = max((node.output.shape[AXIS] for node in nodes if node.output.type.rank > AXIS), default=0)
+    if spec.rows > most:
+        raise NoRows(f"{spec.rows} rows at a time, where layers have at most {most}")
     if any(node.using == "view" for node in nodes):
         raise NoRows("there is a view among its layers")
     fed = fed_input(graph, nodes) if spec.fed else None
