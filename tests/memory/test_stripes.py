@@ -29,7 +29,7 @@ from kernel_running import TARGETS
 from program_running import Machine
 
 PLAIN, SMALL = TARGETS["scalar"], find_target("cortex-m4f")
-QUICK = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+QUICK = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def striped(graph: Graph, target: Target, *specs: StripeSpec, slots: bool = True) -> Program | None:
