@@ -30,10 +30,11 @@ def test_paths_that_a_page_names_are_there(page: Path) -> None:
             assert (ROOT / path).exists(), path
 
 
-RUN = ["README.md", "docs/guides/first-model.md", "docs/guides/emulate.md", "docs/guides/memory.md"]
+RUN = ["README.md", "docs/guides/memory.md"]
+LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("docs/guides/first-model.md", "docs/guides/emulate.md")]
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", [*RUN, *LONG])
 def test_commands_of_a_page_run_one_after_the_other(name: str, tmp_path: Path) -> None:
     page = ROOT / name
     if page.name == "emulate.md":

@@ -132,7 +132,7 @@ def test_zephyr_s_cmake_takes_every_source(package: Package, tmp_path: Path) -> 
 
 
 @needs_gcc
-@pytest.mark.parametrize("tool", ["make", "cmake"])
+@pytest.mark.parametrize("tool", ["make", pytest.param("cmake", marks=pytest.mark.slow)])
 def test_the_firmware_builds_without_us(tool: str, package: Package, tmp_path: Path) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"there is no {tool} here")
