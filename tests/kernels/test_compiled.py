@@ -65,6 +65,7 @@ def test_no_kernel_reads_outside_or_is_undefined(isa: str, tmp_path: Path) -> No
 _SLOW = [pytest.param(i, marks=pytest.mark.slow) for i in ("neon_dot", "avx2", "avx2_vnni", "sse2", "scalar")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ["neon", *_SLOW])
 def test_clang_has_no_complaints(isa: str, tmp_path: Path) -> None:
     write_c([prepare(c, TARGETS[isa]) for c in ALL.values()], isa, tmp_path / "kernels.c")
