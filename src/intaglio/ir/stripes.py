@@ -86,7 +86,6 @@ class Stripe(Generic[K, A]):
     actions: tuple[Action[K, A], ...]
     order: tuple[int, ...]  # numbers of actions
     apart: dict[tuple[Value, Value], int] = field(default_factory=dict)  # (lower, upper) whole values: least distance in bytes
-    scratch: dict[int, int] = field(default_factory=dict)  # layer -> bytes of working memory
     moved_bytes: int = 0  # by rolling, in a run
 
     @property

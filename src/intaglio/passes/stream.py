@@ -22,7 +22,7 @@ import numpy as np
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Graph, Node, State, Value
-from intaglio.ir.operator import BadOperator
+from intaglio.ir.operator import BadOperator, Op
 from intaglio.ir.types import DType, TensorType
 from intaglio.ops.base import Elementwise
 from intaglio.ops.binary import Add, GreaterEqual, Min, Where
@@ -183,15 +183,15 @@ class _Steps:
         op = rule.op_for(node, self.hop // self.strides[node.output]) if node.output in self.axes else node.op
         self._add(node, op, inputs)
 
-    def _add(self, node: Node, op: object, inputs: list[Value | None]) -> None:
+    def _add(self, node: Node, op: Op, inputs: list[Value | None]) -> None:
         try:
-            types = op.infer(*[None if v is None else v.type for v in inputs])  # type: ignore[attr-defined]
+            types = op.infer(*[None if v is None else v.type for v in inputs])
         except BadOperator as error:
             raise UserError("bad-stream", f"{node!r} cannot be made for a step: {error.reason}", hint=HINT) from None
         outs = []
         for value, type_ in zip(node.outputs, types, strict=True):
             outs.append(Value(value.name, replace(value.type, shape=type_.shape), value.origin))
-        self.out.nodes.append(Node(op, inputs, outs, node.source))  # type: ignore[arg-type]
+        self.out.nodes.append(Node(op, inputs, outs, node.source))
         self.new.update(zip(node.outputs, outs, strict=True))
 
     def _remember(self, node: Node, inputs: list[Value | None]) -> None:

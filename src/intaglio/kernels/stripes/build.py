@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from intaglio.errors import ModelError, quoted
 from intaglio.ir.graph import Graph, Node, Value
-from intaglio.ir.program import Argument, ValueArg, scratch_of
+from intaglio.ir.program import Argument, scratch_of
 from intaglio.ir.stripes import Action, Rows, Stripe, StripeSpec, Window
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.program import Layer
@@ -123,7 +123,7 @@ class StripeBuilder:
         }
         stripe: Stripe[Kernel, Argument] = Stripe(
             self.spec, self.base, self.base + len(layers) - 1, axis, windows, tuple(self.actions.values()), tuple(self.order),
-            found.apart, {self.base + n: layer.striped_scratch for n, layer in enumerate(layers)}, self.moved,
+            found.apart, self.moved,
         )  # fmt: skip
         return layers, stripe
 
@@ -215,8 +215,3 @@ def _cut(fired: Fired) -> Cut:
 
 def _about(fired: Fired, value: Value, axis: int) -> str:
     return f"{fired.count} of {rows_of(value, axis)} rows of {value.name}"
-
-
-def rows_argument(argument: Argument, rows: dict[Value, Rows]) -> Rows | None:
-    """The rows that an argument of an action is, if it is some."""
-    return rows.get(argument.value) if isinstance(argument, ValueArg) else None

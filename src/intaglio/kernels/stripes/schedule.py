@@ -8,7 +8,6 @@ counts them in the order in which they are made.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from intaglio.ir.graph import Node, Value
 from intaglio.ops.rows import Access, Need, NoRows, access_of, need, row_bytes, rows_of
@@ -237,14 +236,6 @@ class _Plan:
             else:
                 found = max(found, (fired.first + fired.count) * made - edge * size)
         return found
-
-
-def check_order(found: Schedule) -> None:
-    """Rows of each layer come one after the other."""
-    for n in range(len(found.nodes)):
-        mine = [f for f in found.fired if f.node == n]
-        steps = [(b.first + b.count == a.first) if found.up else (a.first + a.count == b.first) for a, b in pairwise(mine)]
-        assert all(steps)
 
 
 __all__ = ["TAKE", "Access", "Fired", "Schedule", "schedule"]
