@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from intaglio.errors import UserError, quoted
+from intaglio.frontends.objects import save_object
 from intaglio.frontends.reading import Source, read_source
 from intaglio.ir.files import write_ir
 from intaglio.ir.graph import Array, Graph
@@ -140,7 +141,7 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     pinned = None if request.import_plan is None else read_plan(request.import_plan)
     source = read_source(request.model, request.dims, request.shapes, request.name, request.states, watch.note, request.constants)
     graph, done = source.graph, stage_index(source.graph.stage)
-    if source.format == "onnx":
+    if source.format in ("onnx", "torch"):
         graph, notes = absorb_quantisation(graph)
         for text in notes:
             watch.note(text)
@@ -308,8 +309,9 @@ class _dumper:
 
 
 def compile(
-    model: str | Path,
+    model: str | Path | object,
     *,
+    example_inputs: tuple[object, ...] | None = None,
     output: str | Path | None = None,
     target: str | None = None,
     board: str | None = None,
@@ -338,8 +340,9 @@ def compile(
     calibrate: str | Path | Mapping[str, Array] | None = None,
     **quantization: Any,
 ) -> Package:
-    """Compile a model file into a package; without `output`, into a temporary one that lives as long as the result.
+    """Compile a model into a package; without `output`, into a temporary one that lives as long as the result.
 
+    `model` is a file, a PyTorch module with `example_inputs` (a tuple of tensors), an exported program or a Keras model.
     `quantize` is int8, int16x8 or weights; `calibrate` is a file, a folder or arrays by input; further words are the fields of
     `intaglio.quantize.Settings` (ranges, keep_float, max_error, integer_io, ...)."""
     temporary = None if output is not None else tempfile.TemporaryDirectory(prefix="intaglio-")
@@ -347,7 +350,7 @@ def compile(
     memories = None if memory is None else str(memory)
     device = Device(board, ram, flash, arena, weights_section, weights_address, io, optimize, memories, weights)
     request = Request(
-        model=Path(model),
+        model=Path(),
         output=folder,
         target=target,
         device=device,
@@ -365,7 +368,9 @@ def compile(
         library_only=library_only,
         quantize=None if quantize is None else quantization_of(quantize, calibrate, **quantization),
     )
-    compile_model(request, Watch())
+    with tempfile.TemporaryDirectory(prefix="intaglio-") as place:
+        path = Path(model) if isinstance(model, (str, Path)) else save_object(model, example_inputs, Path(place))
+        compile_model(replace(request, model=path), Watch())
     return Package(folder, temporary)
 
 

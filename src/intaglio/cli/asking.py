@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from intaglio.cli.terminal import bytes_text, note, print_json, print_table
 from intaglio.errors import UserError, quoted
-from intaglio.frontends.reading import kind_of, read_source
+from intaglio.frontends.reading import front_end, kind_of, read_source
 from intaglio.targets.memories import HOLDS, Memory
 
 if TYPE_CHECKING:
@@ -26,12 +26,11 @@ def check_model(path: Path, target: str | None, dims: dict[str, int], shapes: di
     wanted = find_target(target or "host")
     problems: list[Problem] = []
     nodes: list[Node] = []
-    if kind_of(path) == "onnx":
+    kind = kind_of(path)
+    if kind == "onnx":
         problems, nodes = survey(path, dims=dims, shapes=shapes)
-    elif kind_of(path) == "tflite":
-        from intaglio.frontends.tflite import check as check_tflite
-
-        problems = check_tflite(path, dims=dims, shapes=shapes)
+    elif kind != "ir":
+        problems = front_end(kind).check(path, dims=dims, shapes=shapes)
     if not problems:  # the whole of it: what the passes make needs kernels too
         source = read_source(path, dims, shapes, None, {}, lambda text: note(f"note: {text}"))
         nodes = optimise(source.graph, wanted, disabled=frozenset(), observe=None).nodes

@@ -6,20 +6,35 @@ import hashlib
 import importlib
 import os
 import stat
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
 
 from intaglio.errors import ModelError, UserError, quoted
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.names import is_clean
+
+if TYPE_CHECKING:
+    from intaglio.frontends.onnx.faults import Problem
+
+
+class FrontEnd(Protocol):
+    """What the module `intaglio.frontends.KIND` offers."""
+
+    def load(
+        self, path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], name: str | None = None
+    ) -> tuple[Graph, list[str]]: ...
+
+    def check(self, path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]) -> list[Problem]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     graph: Graph
     sha256: str  # of the model file
-    format: str  # onnx, tflite or ir
+    format: str  # onnx, tflite, torch, keras or ir
 
 
 def read_source(
@@ -47,26 +62,30 @@ def read_source(
         return Source(graph, _digest(path), format="ir")
     if name:
         _clean_name(name)
-    if kind == "tflite":
-        from intaglio.frontends.tflite import load as load_tflite
+    if kind == "onnx":
+        from intaglio.frontends.onnx import load
 
+        graph, notes = load(path, dims=dims, shapes=shapes, name=name, states=list(states.items()), constants=constants)
+    else:
         if states or constants:
-            hint = "a TFLite model says itself what its state is"
+            hint = f"a {TITLES[kind]} model says itself what its state is"
             raise UserError("bad-option", "`--state` is for ONNX models", hint=hint)
-        graph, notes = load_tflite(path, dims=dims, shapes=shapes, name=name)
-        for text in notes:
-            note(text)
-        return Source(graph, _digest(path), format="tflite")
-    from intaglio.frontends.onnx import load
-
-    graph, notes = load(path, dims=dims, shapes=shapes, name=name, states=list(states.items()), constants=constants)
+        graph, notes = front_end(kind).load(path, dims=dims, shapes=shapes, name=name)
     for text in notes:
         note(text)
-    return Source(graph, _digest(path), format="onnx")
+    return Source(graph, _digest(path), format=kind)
+
+
+TITLES = {"tflite": "TFLite", "torch": "PyTorch", "keras": "Keras"}
+
+
+def front_end(kind: str) -> FrontEnd:
+    """The module that reads models of a kind; what it needs is imported now."""
+    return cast(FrontEnd, importlib.import_module(f"intaglio.frontends.{kind}"))
 
 
 def kind_of(path: Path) -> str:
-    """`ir`, `tflite` or `onnx`; everything else is an error that says what it is."""
+    """`ir`, `tflite`, `torch`, `keras` or `onnx`; everything else is an error that says what it is."""
     shown = quoted(str(path), 200)
     try:
         mode = os.stat(path).st_mode
@@ -85,25 +104,26 @@ def kind_of(path: Path) -> str:
         return "ir"
     if start[4:8] == b"TFL3" or path.suffix == ".tflite":
         return "tflite"
-    foreign = _foreign(path, start)
-    if foreign:
-        hint = "export the model to ONNX; ONNX and TFLite models and IR files are read now"
-        raise ModelError("unsupported-format", f"{shown} is {foreign}, which is not supported yet", hint=hint)
+    if start.startswith(b"PK\x03\x04"):
+        return "keras" if path.suffix == ".keras" or _is_keras_zip(path) else "torch"
+    if start.startswith(b"\x89HDF") or path.suffix in (".h5", ".hdf5", ".keras"):
+        return "keras"
+    if path.suffix in (".pt", ".pth", ".pt2"):
+        return "torch"
+    if path.suffix == ".safetensors":
+        hint = "give the model itself: a `.pt2`, `.keras`, `.onnx` or `.tflite` file"
+        raise ModelError("unsupported-format", f"{shown} is a weights file without a model", hint=hint)
     if path.suffix == ".ig":
         raise ModelError("not-ir", f"{shown} does not start with `intaglio-ir 1`", hint="is it an IR file?")
     return "onnx"
 
 
-def _foreign(path: Path, start: bytes) -> str:
-    if start.startswith(b"PK\x03\x04"):
-        return "a Keras model" if path.suffix == ".keras" else "a PyTorch or other zip archive"
-    if start.startswith(b"\x89HDF") or path.suffix in (".h5", ".keras"):
-        return "a Keras model"
-    if path.suffix in (".pt", ".pth", ".pt2"):
-        return "a PyTorch file"
-    if path.suffix == ".safetensors":
-        return "a weights file without a model"
-    return ""
+def _is_keras_zip(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {"config.json", "metadata.json"} <= set(archive.namelist()[:100])
+    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, EOFError):
+        return False
 
 
 def _clean_name(name: str) -> str:

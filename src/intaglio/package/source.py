@@ -15,13 +15,19 @@ MOST_ITEMS = 50_000  # beyond this ONNX Runtime takes minutes to load it
 
 def keep_model(path: Path, format: str, folder: Path) -> str | None:
     """The model as one file inside the package; None when there is none to keep (IR files) or it is too large."""
-    if format == "tflite":
+    if format in ("tflite", "torch", "keras"):
+        suffix = _keras_suffix(path) if format == "keras" else {"tflite": ".tflite", "torch": ".pt2"}[format]
         (folder / "ir").mkdir(exist_ok=True)
-        shutil.copyfile(path, folder / "ir" / "source.tflite")
-        return "ir/source.tflite"
+        shutil.copyfile(path, folder / "ir" / f"source{suffix}")
+        return f"ir/source{suffix}"
     if format == "onnx" and copy_model(path, folder / "ir" / "source.onnx"):
         return "ir/source.onnx"
     return None
+
+
+def _keras_suffix(path: Path) -> str:
+    with open(path, "rb") as file:
+        return ".h5" if file.read(4) == b"\x89HDF" else ".keras"
 
 
 def copy_model(path: Path, target: Path) -> bool:

@@ -148,4 +148,12 @@ def model_reference(path: Path, manifest: Manifest, extra: tuple[str, ...] = ())
         from intaglio.run.litert import LiteRt
 
         return LiteRt(path, manifest, extra)
+    if path.suffix == ".pt2":
+        from intaglio.run.eager import Eager
+
+        return Eager(path, manifest, extra)
+    if path.suffix in (".keras", ".h5"):
+        from intaglio.run.keras_model import KerasModel
+
+        return KerasModel(path, manifest, extra)
     return OnnxRuntime(path, extra)

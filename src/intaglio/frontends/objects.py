@@ -1,0 +1,37 @@
+"""Models that are objects of a framework: saved to a file, so that there is one way in for files and objects."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from intaglio.errors import UserError, quoted
+from intaglio.ir.names import is_clean
+
+
+def save_object(model: object, example_inputs: tuple[object, ...] | None, folder: Path) -> Path:
+    """The model as a file in the folder. The framework is imported already: the object came from it."""
+    name = type(model).__name__.lower()
+    stem = name if is_clean(name) and len(name) <= 40 else "model"
+    match _framework(model):
+        case "torch":
+            path = folder / f"{stem}.pt2"
+            _module("intaglio.frontends.torch").save_object(model, example_inputs, path)
+        case "keras":
+            path = folder / f"{stem}.keras"
+            _module("intaglio.frontends.keras").save_object(model, path)
+        case _:
+            hint = "give a path, a PyTorch module, an exported program or a Keras model"
+            raise UserError("not-a-model", f"{quoted(repr(model))} is not a model", hint=hint)
+    return path
+
+
+def _framework(model: object) -> str:
+    """Told by the classes it derives from, without an import."""
+    homes = {cls.__module__.split(".")[0] for cls in type(model).__mro__}
+    return "torch" if "torch" in homes else "keras" if "keras" in homes else ""
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(name)
