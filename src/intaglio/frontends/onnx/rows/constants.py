@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
+from intaglio.frontends.emitting import FOLDING_BYTES, MAX_FOLDED_BYTES
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.tensors import dtype_of, tensor_value
-from intaglio.frontends.onnx.walk import FOLDING_BYTES, MAX_FOLDED_BYTES
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import narrow
@@ -131,7 +131,7 @@ def unique(call: Call) -> Answer:
 
 @importer("Compress")
 def compress(call: Call) -> Answer:
-    from intaglio.frontends.onnx.rows.build import reshape
+    from intaglio.frontends.building import reshape
     from intaglio.ops import Gather
 
     x = call.value(0)

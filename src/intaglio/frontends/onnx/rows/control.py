@@ -8,9 +8,9 @@ import numpy as np
 
 from intaglio import ops
 from intaglio.errors import ModelError, printable, quoted
+from intaglio.frontends.building import reshape
 from intaglio.frontends.onnx.call import Answer, Call, Item, Unknown, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.onnx.rows.build import reshape
 from intaglio.ir.graph import Value
 from intaglio.ops.base import BadOperator
 

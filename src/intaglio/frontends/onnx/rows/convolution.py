@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from intaglio import ops
+from intaglio.frontends.building import padded
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.onnx.rows.shaping import padded
 from intaglio.ir.graph import Value
 
 LIMIT = 2**31

@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from intaglio import ops
+from intaglio.frontends.building import cast, reshape
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.onnx.rows.build import cast, reshape
 from intaglio.frontends.onnx.tensors import dtype_of
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType

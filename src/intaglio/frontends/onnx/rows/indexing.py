@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio import ops
+from intaglio.frontends.building import cast, part, reshape
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.onnx.rows.build import cast, part, reshape
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 

@@ -7,12 +7,12 @@ import math
 import numpy as np
 
 from intaglio import ops
+from intaglio.frontends.building import cast, part, reshape, rms_norm, transpose
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.onnx.rows.build import cast, part, reshape, transpose
 from intaglio.frontends.onnx.rows.convolution import conv
 from intaglio.frontends.onnx.rows.elementwise import UNARY
-from intaglio.frontends.onnx.rows.normalise import layer_norm, rms_norm
+from intaglio.frontends.onnx.rows.normalise import layer_norm
 from intaglio.frontends.onnx.rows.products import gemm_by, scaled
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType

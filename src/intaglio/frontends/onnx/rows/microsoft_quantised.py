@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from intaglio import ops
+from intaglio.frontends.building import cast, concat, reshape, transpose
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.onnx.rows.build import cast, concat, reshape, transpose
 from intaglio.frontends.onnx.rows.pooling import pool_window
 from intaglio.frontends.onnx.rows.quantised import check_scale, dequantised, product_sums, requantised_to, uniform, zero_of
 from intaglio.ir.graph import Value

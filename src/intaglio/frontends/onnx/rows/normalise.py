@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from intaglio import ops
+from intaglio.frontends.building import cast, per_channel, reshape, rms_norm
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.onnx.rows.build import cast, reshape
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 
@@ -78,15 +78,6 @@ def _fitting(call: Call, x: Value, axis: int, *extra: Value | None) -> list[Valu
     return out
 
 
-def rms_norm(call: Call, x: Value, scale: Value | None, axis: int, epsilon: float) -> Value:
-    axes = tuple(range(axis, len(x.shape)))
-    wide = cast(call, x, DType.F32) if x.dtype in (DType.F16, DType.BF16) else x
-    square = call.emit(ops.Reduce("mean", axes, True), call.emit(ops.Mul(), wide, wide))
-    root = call.emit(ops.Sqrt(), call.emit(ops.Add(), square, call.like(epsilon, square)))
-    y = cast(call, call.emit(ops.Div(), wide, root), x.dtype)
-    return y if scale is None else call.emit(ops.Mul(), y, cast(call, scale, x.dtype))
-
-
 @importer("RMSNormalization")
 def rms_norm_row(call: Call) -> Answer:
     x = call.value(0)
@@ -100,13 +91,7 @@ def instance_norm(call: Call) -> Answer:
         raise Fault("shape-mismatch", f"`InstanceNormalization` of {list(x.shape)}")
     flat = reshape(call, x, (x.shape[0], x.shape[1], math.prod(x.shape[2:])))
     y = reshape(call, call.emit(ops.LayerNorm(2, call.real("epsilon", 1e-5)), flat), x.shape)
-    return _per_channel(call, y, scale, bias)
-
-
-def _per_channel(call: Call, y: Value, scale: Value, bias: Value) -> Value:
-    tail = (1,) * (len(y.shape) - 2)
-    y = call.emit(ops.Mul(), y, reshape(call, scale, (*scale.shape, *tail)))
-    return call.emit(ops.Add(), y, reshape(call, bias, (*bias.shape, *tail)))
+    return per_channel(call, y, scale, bias)
 
 
 @importer("GroupNormalization")
@@ -120,8 +105,8 @@ def group_norm(call: Call) -> Answer:
     y = call.emit(ops.LayerNorm(2, call.real("epsilon", 1e-5)), flat)
     if scale.shape == (groups,) and call.version < 21:
         y = reshape(call, y, (x.shape[0], groups, each, *x.shape[2:]))
-        return reshape(call, _per_channel(call, y, scale, bias), x.shape)
-    return _per_channel(call, reshape(call, y, x.shape), scale, bias)
+        return reshape(call, per_channel(call, y, scale, bias), x.shape)
+    return per_channel(call, reshape(call, y, x.shape), scale, bias)
 
 
 @importer("LpNormalization")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from intaglio import ops
+from intaglio.frontends.building import padded
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.onnx.rows.convolution import auto_pad, same_pads, window
-from intaglio.frontends.onnx.rows.shaping import padded
 from intaglio.ir.graph import Value
 
 

@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from intaglio import ops
+from intaglio.frontends.building import cast, matmul, reshape, transpose
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.onnx.rows.build import cast, reshape, transpose
 from intaglio.frontends.onnx.rows.convolution import conv, conv_window
-from intaglio.frontends.onnx.rows.products import matmul
 from intaglio.frontends.onnx.tensors import PACKED, dtype_of
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType

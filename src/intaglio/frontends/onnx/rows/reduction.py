@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from intaglio import ops
+from intaglio.frontends.building import concat, part, reshape
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.onnx.rows.build import concat, part, reshape
 from intaglio.ir.graph import Value
 
 KINDS = {

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from intaglio import ops
+from intaglio.frontends.building import concat, part, reshape, unsqueeze
 from intaglio.frontends.onnx.call import Answer, Call, Item, Items, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.onnx.rows.build import concat, part, reshape, unsqueeze
 from intaglio.frontends.onnx.rows.control import guard
 from intaglio.frontends.onnx.tensors import dtype_of
 from intaglio.ir.graph import Value

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from intaglio.frontends.building import concat, part, reshape, unsqueeze
 from intaglio.frontends.onnx.call import Absent, Answer, Call, Items, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.onnx.rows.build import concat, part, reshape, unsqueeze
 from intaglio.frontends.onnx.tensors import dtype_of
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType

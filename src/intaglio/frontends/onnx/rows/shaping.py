@@ -7,10 +7,9 @@ import math
 import numpy as np
 
 from intaglio import ops
+from intaglio.frontends.building import expand, padded, part, reshape, resolved_shape, transpose
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.onnx.rows.build import expand, part, reshape, resolved_shape, transpose
-from intaglio.ir.graph import Value
 from intaglio.ir.types import broadcast_shapes
 
 
@@ -180,21 +179,6 @@ def pad(call: Call) -> Answer:
     if len(pads) != 2 * rank:
         raise Fault("bad-attribute", f"`Pad` has {len(pads)} pads for rank {rank}")
     return padded(call, x, pads, mode, value)
-
-
-def padded(call: Call, x: Value, pads: list[int], mode: str = "constant", value: float = 0.0) -> Value:
-    """Pads that may be negative: those cut."""
-    rank = len(x.shape)
-    if any(abs(p) > 2**31 for p in pads):
-        raise Fault("bad-attribute", f"pads {pads} are out of range")
-    if min(pads, default=0) < 0:
-        starts = [max(0, -pads[i]) for i in range(rank)]
-        shape = [n - starts[i] - max(0, -pads[i + rank]) for i, n in enumerate(x.shape)]
-        if min(shape) < 0:
-            raise Fault("bad-attribute", f"pads {pads} cut more than there is of {list(x.shape)}")
-        x = call.emit(ops.Slice(tuple(starts), (1,) * rank, tuple(shape)), x)
-        pads = [max(0, p) for p in pads]
-    return x if not any(pads) else call.emit(ops.Pad(tuple(pads), mode, value), x)
 
 
 @importer("DepthToSpace")

@@ -1,0 +1,119 @@
+"""Small steps that many rows of many front ends take. Each returns its operand when there is nothing to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from intaglio import ops
+from intaglio.frontends.emitting import Emits
+from intaglio.frontends.onnx.faults import Fault
+from intaglio.ir.graph import Value
+from intaglio.ir.types import DType
+from intaglio.ops import Cast, Concat, Expand, Reshape, Slice, Transpose
+
+
+def reshape(call: Emits, x: Value, shape: Sequence[int]) -> Value:
+    target = tuple(shape)
+    return x if x.shape == target else call.emit(Reshape(target), x)
+
+
+def transpose(call: Emits, x: Value, perm: Sequence[int]) -> Value:
+    return x if list(perm) == list(range(len(x.shape))) else call.emit(Transpose(tuple(perm)), x)
+
+
+def cast(call: Emits, x: Value, to: DType) -> Value:
+    return x if x.dtype is to else call.emit(Cast(to), x)
+
+
+def expand(call: Emits, x: Value, shape: Sequence[int]) -> Value:
+    target = tuple(shape)
+    return x if x.shape == target else call.emit(Expand(target), x)
+
+
+def concat(call: Emits, values: Sequence[Value], axis: int) -> Value:
+    return values[0] if len(values) == 1 else call.emit(Concat(axis), *values)
+
+
+def part(call: Emits, x: Value, axis: int, start: int, count: int) -> Value:
+    """`count` elements along one axis."""
+    if start == 0 and count == x.shape[axis]:
+        return x
+    starts = [0] * len(x.shape)
+    starts[axis] = start
+    shape = list(x.shape)
+    shape[axis] = count
+    return call.emit(Slice(tuple(starts), (1,) * len(shape), tuple(shape)), x)
+
+
+def unsqueeze(call: Emits, x: Value, axis: int) -> Value:
+    return reshape(call, x, (*x.shape[:axis], 1, *x.shape[axis:]))
+
+
+def resolved_shape(call: Emits, x: Value, wanted: Sequence[int], allow_zero: bool) -> tuple[int, ...]:
+    """A Reshape target: 0 copies a dimension, one -1 is what is left."""
+    shape = []
+    for i, d in enumerate(wanted):
+        if d == 0 and not allow_zero:
+            if i >= len(x.shape):
+                raise Fault("bad-attribute", f"the shape {list(wanted)} copies dimension {i} of {list(x.shape)}")
+            d = x.shape[i]
+        if d < -1:
+            raise Fault("bad-attribute", f"the shape {list(wanted)} has a negative dimension")
+        shape.append(d)
+    if shape.count(-1) > 1:
+        raise Fault("bad-attribute", f"the shape {list(wanted)} has two -1")
+    if -1 in shape:
+        rest = math.prod(d for d in shape if d != -1)
+        if rest == 0 or x.type.elements % rest:
+            if not (rest == 0 and x.type.elements == 0):
+                raise Fault("shape-mismatch", f"cannot reshape {list(x.shape)} into {list(wanted)}")
+            shape[shape.index(-1)] = 0
+        else:
+            shape[shape.index(-1)] = x.type.elements // rest
+    return tuple(shape)
+
+
+def padded(call: Emits, x: Value, pads: list[int], mode: str = "constant", value: float = 0.0) -> Value:
+    """Pads that may be negative: those cut."""
+    rank = len(x.shape)
+    if any(abs(p) > 2**31 for p in pads):
+        raise Fault("bad-attribute", f"pads {pads} are out of range")
+    if min(pads, default=0) < 0:
+        starts = [max(0, -pads[i]) for i in range(rank)]
+        shape = [n - starts[i] - max(0, -pads[i + rank]) for i, n in enumerate(x.shape)]
+        if min(shape) < 0:
+            raise Fault("bad-attribute", f"pads {pads} cut more than there is of {list(x.shape)}")
+        x = call.emit(ops.Slice(tuple(starts), (1,) * rank, tuple(shape)), x)
+        pads = [max(0, p) for p in pads]
+    return x if not any(pads) else call.emit(ops.Pad(tuple(pads), mode, value), x)
+
+
+def matmul(call: Emits, a: Value, b: Value) -> Value:
+    """numpy's rule for vectors: a missing axis is added and taken away again."""
+    if not a.shape or not b.shape:
+        raise Fault("shape-mismatch", "`MatMul` of a scalar")
+    left = reshape(call, a, (1, *a.shape)) if len(a.shape) == 1 else a
+    right = reshape(call, b, (*b.shape, 1)) if len(b.shape) == 1 else b
+    y = call.emit(ops.MatMul(), left, right)
+    shape = list(y.shape)
+    if len(b.shape) == 1:
+        del shape[-1]
+    if len(a.shape) == 1:
+        del shape[-1 if len(b.shape) == 1 else -2]
+    return reshape(call, y, shape)
+
+
+def rms_norm(call: Emits, x: Value, scale: Value | None, axis: int, epsilon: float) -> Value:
+    axes = tuple(range(axis, len(x.shape)))
+    wide = cast(call, x, DType.F32) if x.dtype in (DType.F16, DType.BF16) else x
+    square = call.emit(ops.Reduce("mean", axes, True), call.emit(ops.Mul(), wide, wide))
+    root = call.emit(ops.Sqrt(), call.emit(ops.Add(), square, call.like(epsilon, square)))
+    y = cast(call, call.emit(ops.Div(), wide, root), x.dtype)
+    return y if scale is None else call.emit(ops.Mul(), y, cast(call, scale, x.dtype))
+
+
+def per_channel(call: Emits, y: Value, scale: Value, bias: Value) -> Value:
+    tail = (1,) * (len(y.shape) - 2)
+    y = call.emit(ops.Mul(), y, reshape(call, scale, (*scale.shape, *tail)))
+    return call.emit(ops.Add(), y, reshape(call, bias, (*bias.shape, *tail)))

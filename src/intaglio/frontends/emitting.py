@@ -1,0 +1,99 @@
+"""How operators come into a graph: by a new node, or folded into a constant when everything about them is known."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from intaglio.frontends.onnx.faults import Fault
+from intaglio.ir.graph import Array, Node, Value
+from intaglio.ir.types import MAX_RANK, DType, TensorType
+from intaglio.ops import Dequantize, Reshape, Transpose
+from intaglio.ops.base import Op, narrow
+
+MAX_ELEMENTS = 2**31 - 1
+MAX_FOLDED_BYTES = 64 << 20
+# Of all folding together: a model of a kilobyte must become neither a gigabyte nor an hour of work in the compiler.
+FOLDING_BYTES = 256 << 20  # and three times the weights
+FOLDING_MACS = 2_000_000_000
+MAX_NODES = 50_000
+
+
+class Emits(Protocol):
+    """What the steps that front ends share need of a call."""
+
+    def constant(self, data: Array | float | int | bool | list[int], dtype: DType | None = None) -> Value: ...
+
+    def like(self, number: float, value: Value) -> Value: ...
+
+    def emit(self, op: Op, *operands: Value | None) -> Value: ...
+
+    def emit_all(self, op: Op, *operands: Value | None) -> tuple[Value, ...]: ...
+
+
+class Emitter:
+    """The nodes of one import, in order."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.notes: list[str] = []
+        self.when: Value | None = None
+        self.source = ""
+        self.folded_bytes = self.folded_macs = self.weight_bytes = 0
+        self.dequantised: dict[Value, list[Value]] = {}  # floats that were folded: the integers, scale and zero point
+
+    def constant(self, data: Array, dtype: DType | None = None, origin: str = "") -> Value:
+        return Value("", TensorType(dtype or DType.of(data), data.shape), origin, data)
+
+    def scalar(self, number: float, dtype: DType) -> Value:
+        wide = np.asarray(number, np.float32 if dtype in (DType.F16, DType.BF16) else dtype.numpy)
+        return self.constant(narrow(wide, dtype), dtype)
+
+    def emit(self, op: Op, operands: list[Value | None]) -> tuple[Value, ...]:
+        """The results of an operator: computed now when all operands are constants, else by a new node."""
+        types = [None if v is None else v.type for v in operands]
+        outs = op.infer(*types)
+        for out in outs:
+            if out.rank > MAX_RANK:
+                raise Fault("bad-tensor", f"`{self.source}` gives rank {out.rank}; at most {MAX_RANK} is supported")
+            if out.elements > MAX_ELEMENTS:
+                raise Fault("too-large", f"a result of shape {list(out.shape)} is too large")
+        known = [v.data for v in operands if v is not None and v.data is not None]
+        constant = len(known) == sum(v is not None for v in operands) and not op.EFFECT
+        if constant and self._worth_folding(op, known, types, outs):
+            results = op.evaluate([None if v is None else v.data for v in operands], types)
+            folded = tuple(self.constant(r, t.dtype) for r, t in zip(results, outs, strict=True))
+            self._remember(op, operands, folded[0])
+            return folded
+        if len(self.nodes) >= MAX_NODES:
+            raise Fault("too-large", f"the model unrolls into more than {MAX_NODES} operators")
+        values = [Value("", t) for t in outs]
+        self.nodes.append(Node(op, operands, values, self.source, when=self.when))
+        return tuple(values)
+
+    def _remember(self, op: Op, operands: list[Value | None], folded: Value) -> None:
+        """Which integers a constant was dequantised from, also when it was turned around since."""
+        first = operands[0] if operands else None
+        if isinstance(op, Dequantize) and folded.type.elements > 1:
+            self.dequantised[folded] = [v for v in operands if v is not None]
+        elif first in self.dequantised and first is not None and isinstance(op, (Reshape, Transpose)):
+            stored, scale, zero = self.dequantised[first]
+            parameters: list[Value] = []
+            for parameter in (scale, zero):
+                if parameter.type.elements > 1:
+                    if not isinstance(op, Transpose) or parameter.type.rank != first.type.rank:
+                        return
+                    parameter = self.emit(op, [parameter])[0]
+                parameters.append(parameter)
+            self.dequantised[folded] = [self.emit(op, [stored])[0], *parameters]
+
+    def _worth_folding(self, op: Op, known: list[Array], types: list[TensorType | None], outs: tuple[TensorType, ...]) -> bool:
+        size, macs = sum(t.bytes for t in outs), sum(op.macs(types, t) for t in outs[:1])
+        if size > max(MAX_FOLDED_BYTES, 2 * sum(a.nbytes for a in known)):
+            return False
+        if self.folded_bytes + size > FOLDING_BYTES + 3 * self.weight_bytes or self.folded_macs + macs > FOLDING_MACS:
+            return False
+        self.folded_bytes += size
+        self.folded_macs += macs
+        return True
