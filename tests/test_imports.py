@@ -23,7 +23,7 @@ LAYERS = [
     {"report"},
     {"stages"},
     {"pipeline"},
-    {"onnx_backend"},
+    {"onnx_backend", "accelerator"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intaglio.errors import UserError, quoted
 from intaglio.frontends.objects import save_object
@@ -24,6 +24,7 @@ from intaglio.kernels import lower
 from intaglio.kernels.program import Program
 from intaglio.memory.place import placed_buffers
 from intaglio.memory.plan_file import plan_text, read_plan
+from intaglio.package.accelerators import accelerators_of, aligned, check_reach
 from intaglio.package.archive import check_archive, write_archive
 from intaglio.package.deployment import Deployment, deployment_of, target_of
 from intaglio.package.figures import write_figures
@@ -61,6 +62,9 @@ from intaglio.run.toolchains import find_toolchain
 from intaglio.stages import STAGES, WEIGHT_SCHEMES, Device, Quantization, Request, Watch, stage_index
 from intaglio.targets.target import Target, optimized
 from intaglio.version import __version__
+
+if TYPE_CHECKING:
+    from intaglio.passes.offload import Offloaded
 
 MOST_VECTOR_BYTES = 128 << 20
 MOST_ATTEMPTS = 3
@@ -176,6 +180,9 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     turned = request.feed_rows and done < stage_index("optimise") and rows_of_pixels(graph)
     if turned:
         watch.note("rows of the input are rows of pixels: [columns, channels]")
+    if request.accelerators:
+        watch.offloaded(_offloaded(graph, target, deployment, request))
+    target = aligned(graph, target)
     if watch.explain is not None:
         from intaglio.passes.analysis import analyse
 
@@ -196,7 +203,24 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     wishes = Wishes(target.bare and request.device.io == "arena", pinned, request.feed_rows, reserve, climbing)
     planned = plan_memory(program, target, deployment, wishes, watch.note)
     kept = pinned.pinned if pinned is not None else frozenset()
+    check_reach(planned.program, deployment)
     return Lowered(planned, source, target, deployment, account, kept, _stream_info(made_stream), turned)
+
+
+def _offloaded(graph: Graph, target: Target, deployment: Deployment, request: Request) -> Offloaded:
+    """Regions of the graph go to accelerators."""
+    from intaglio.passes.offload import offload
+    from intaglio.targets.plugins import find_accelerator
+
+    if accelerators_of(graph):
+        hint = "leave `--accelerator` out to keep what it says after `on`, or remove these from the file"
+        raise UserError("bad-option", f"{quoted(request.model.name)} says already what accelerators compute", hint=hint)
+    if deployment.weights_read:
+        hint = "leave one of them out"
+        raise UserError("bad-option", "weights that are read are not given to accelerators", hint=hint)
+    plugins = [find_accelerator(name) for name in dict.fromkeys(request.accelerators)]
+    clock = deployment.board.clock_mhz if deployment.board is not None else None
+    return offload(graph, target, plugins, clock_mhz=clock or None, only=request.accelerator_only)
 
 
 def _stream_info(made: Stream | None) -> StreamInfo | None:
@@ -326,6 +350,8 @@ def compile(
     weights: str = "mapped",
     feed_rows: bool = False,
     stream: int | None = None,
+    accelerators: Sequence[str] = (),
+    accelerator_only: Sequence[str] = (),
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     states: Mapping[str, str] | None = None,
@@ -356,6 +382,8 @@ def compile(
         device=device,
         feed_rows=feed_rows,
         stream=stream,
+        accelerators=tuple(accelerators),
+        accelerator_only=frozenset(accelerator_only),
         dims=dict(dims or {}),
         shapes={k: tuple(v) for k, v in (shapes or {}).items()},
         states=dict(states or {}),

@@ -11,6 +11,7 @@ from intaglio.errors import UserError, quoted
 
 if TYPE_CHECKING:
     from intaglio.ir.graph import Array
+    from intaglio.passes.offload import Offloaded
     from intaglio.quantize.settings import Account, Settings
 
 WEIGHT_SCHEMES = ("weights", "fp16")  # weights are stored small, arithmetic stays in floats
@@ -84,6 +85,8 @@ class Request:
     import_plan: Path | None = None  # one to keep: buffers that have an offset there are pinned
     feed_rows: bool = False  # rows of the input come one by one
     stream: int | None = None  # the axis of the input along which frames are pushed one by one
+    accelerators: tuple[str, ...] = ()  # plug-ins that may compute parts of it
+    accelerator_only: frozenset[str] = frozenset()  # operators that must go there, and no others
     library_only: bool = False  # neither application nor test vectors: for a call from this process
 
     def options(self) -> dict[str, str]:
@@ -97,6 +100,8 @@ class Request:
             "plan": "imported" if self.import_plan else "",
             "feed_rows": "yes" if self.feed_rows else "",
             "stream": "" if self.stream is None else str(self.stream),
+            "accelerators": ",".join(self.accelerators),
+            "accelerator_only": ",".join(sorted(self.accelerator_only)),
             "template": "edited" if self.template else "",
             "cflags": " ".join(self.cflags),
             **self.device.told(),
@@ -131,6 +136,7 @@ class Watch:
     progress: Callable[[str, int, int], None] | None = None
     explain: Callable[[list[CostRow]], None] | None = None
     account: Callable[[Account], None] = lambda _: None
+    offloaded: Callable[[Offloaded], None] = lambda _: None
 
 
 def stage_index(stage: str) -> int:

@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from intaglio.cli import options
+from intaglio.cli.offloading import offloaded_json, print_offloaded
 from intaglio.cli.quantizing import print_account
 from intaglio.cli.terminal import bytes_text, count_text, note, print_json, print_table, progress_bar, proven_text
 from intaglio.errors import AnswerIsNo, UserError, quoted
 from intaglio.ir.graph import Array
 from intaglio.package.archive import FORMATS
 from intaglio.passes import PASSES
+from intaglio.passes.offload import Offloaded
 from intaglio.pipeline import compile_model, quantization_of
 from intaglio.quantize.settings import Account
 from intaglio.run.package import Package
@@ -80,6 +82,8 @@ class Words:
     stop_after: str
     feed_rows: bool
     stream: int | None
+    accelerators: list[str] | None
+    accelerator_only: str | None
     export_plan: Path | None
     import_plan: Path | None
     disable_pass: list[str] | None
@@ -99,6 +103,7 @@ def compile_words(words: Words) -> None:
     labels = _labels(words.quantizing)
     rows: list[CostRow] = []
     accounts: list[Account] = []
+    sent: list[Offloaded] = []
     start = time.perf_counter()
     with progress_bar() as progress:
         watch = Watch(
@@ -106,6 +111,7 @@ def compile_words(words: Words) -> None:
             progress=progress,
             explain=rows.extend if words.explain else None,
             account=lambda account: accounts.append(_fitting(account, labels)),
+            offloaded=sent.append,
         )
         try:
             result = compile_model(request, watch)
@@ -115,6 +121,8 @@ def compile_words(words: Words) -> None:
             raise
     if rows:
         _print_explanation(rows, words.json)
+    if sent and not words.json:
+        print_offloaded(sent[-1], explain=words.explain, stderr=False)
     if accounts and not words.json:
         print_account(accounts[0])
     if isinstance(result, Path):
@@ -122,7 +130,8 @@ def compile_words(words: Words) -> None:
         return
     accuracy = _accuracy(result, words, labels) if labels is not None else None
     if words.json:
-        told = {"quantization": accounts[0].as_json()} if accounts else {}
+        told: dict[str, object] = {"quantization": accounts[0].as_json()} if accounts else {}
+        told |= {"accelerators": offloaded_json(sent[-1])} if sent else {}
         print_json({**_summary(result, words), **told, **({"accuracy": accuracy} if accuracy else {})})
     else:
         _print_summary(result, time.perf_counter() - start, words)
@@ -192,6 +201,8 @@ def _request(words: Words) -> Request:
         stop_after=words.stop_after,
         feed_rows=words.feed_rows,
         stream=words.stream,
+        accelerators=tuple(words.accelerators or ()),
+        accelerator_only=_only(words),
         export_plan=words.export_plan,
         import_plan=words.import_plan,
         disabled=frozenset(words.disable_pass or []),
@@ -203,6 +214,14 @@ def _request(words: Words) -> Request:
         cflags=cflags,
         quantize=words.quantizing.request(),
     )
+
+
+def _only(words: Words) -> frozenset[str]:
+    named = frozenset(filter(None, (words.accelerator_only or "").replace(" ", "").split(",")))
+    if words.accelerator_only is not None and (not named or not words.accelerators):
+        hint = "`--accelerator NAME --accelerator-only qconv,qmatmul`"
+        raise UserError("bad-option", "`--accelerator-only` names operators for an accelerator", hint=hint)
+    return named
 
 
 def _summary(package: Package, words: Words) -> dict[str, object]:

@@ -75,6 +75,12 @@ def compile_command(
     ] = "build",
     feed_rows: FeedRowsOption = False,
     stream: StreamOption = None,
+    accelerator: Annotated[
+        Optional[list[str]], typer.Option(metavar="A", help="A plug-in that may compute parts: `intaglio accelerators`.")
+    ] = None,
+    accelerator_only: Annotated[
+        Optional[str], typer.Option(metavar="OPS", help="These operators go to accelerators, whatever it costs; no others.")
+    ] = None,
     export_plan: Annotated[
         Optional[Path], typer.Option(metavar="P.csv", help="Write the memory plan: buffers, lifetimes, offsets.")
     ] = None,
@@ -122,7 +128,7 @@ def compile_command(
     on = device(board, ram, flash, arena, weights_section, weights_address, io, optimize, memory, weights)
     words = Words(
         model, output, target, on, dim, shape, state, name,
-        stop_after, feed_rows, stream, export_plan, import_plan, disable_pass, dump_ir, explain,
+        stop_after, feed_rows, stream, accelerator, accelerator_only, export_plan, import_plan, disable_pass, dump_ir, explain,
         archive_format if archive else None, force, template, cc, cflags, json,
         quantizing,
     )  # fmt: skip

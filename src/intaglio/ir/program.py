@@ -14,6 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.stripes import Stripe, Window
 from intaglio.ir.types import DType
+from intaglio.ir.views import storage_roots
 
 
 class KernelFacts(Protocol):
@@ -23,6 +24,9 @@ class KernelFacts(Protocol):
     over: int  # which argument alone may be that; -1: any
     fallible: bool
     used_by: list[str]  # nodes of the model
+
+    @property
+    def wait(self) -> KernelFacts | None: ...  # it only starts the work of an accelerator; this one waits for the results
 
 
 K = TypeVar("K", bound=KernelFacts)
@@ -108,12 +112,45 @@ class Program(Generic[K]):
     slot_regions: dict[tuple[str, int], str] = field(default_factory=dict)  # in which one, where it is not `arena`
     arenas: tuple[Arena, ...] = ()  # where they are, if not simply with the variables; the first has the state
     stripes: list[Stripe[K, Argument]] = field(default_factory=list)  # layers that are made a few rows at a time, in order
+    asynchronous: bool = False  # some layers only start an accelerator
+    _waits: tuple[list[Layer[K]], dict[int, int]] = field(default=([], {}), init=False)
 
     def stripe_at(self, layer: int) -> Stripe[K, Argument] | None:
         return next((s for s in self.stripes if s.first <= layer <= s.last), None)
 
     def span(self, layer: int) -> tuple[int, int]:
-        """The layers that work together with this one: those of its stripe, or itself alone."""
+        """The layers that work together with this one: those of its stripe, those beside an accelerator, or itself alone."""
+        if self.asynchronous and layer in (waits := self.waits()):
+            return (layer, waits[layer])
+        return self._striped(layer)
+
+    def waits(self) -> dict[int, int]:
+        """Layers that only start an accelerator, and the layer before which their results are waited for: one that reads them, or
+        that the same accelerator computes; the number of layers stands for the end of the run."""
+        if not self.asynchronous:
+            return {}
+        if self._waits[0] != self.layers:
+            self._waits = (list(self.layers), self._find_waits())
+        return self._waits[1]
+
+    def _find_waits(self) -> dict[int, int]:
+        roots = storage_roots(self.graph)
+        found: dict[int, int] = {}
+        for index, layer in enumerate(self.layers):
+            if layer.kernel.wait is None:
+                continue
+            made = {roots.get(v, v) for v in layer.node.outputs}
+            unit = getattr(layer.node.op, "accelerator", "")
+            found[index] = len(self.layers)
+            for later in range(index + 1, len(self.layers)):
+                node = self.layers[later].node
+                same = unit == getattr(node.op, "accelerator", None)
+                if same or any(roots.get(v, v) in made for v in [*node.operands(), *node.outputs]):
+                    found[index] = self._striped(later)[0]
+                    break
+        return found
+
+    def _striped(self, layer: int) -> tuple[int, int]:
         stripe = self.stripe_at(layer)
         return (layer, layer) if stripe is None else (stripe.first, stripe.last)
 

@@ -9,7 +9,8 @@
     output h "probabilities"
 
 One line a value; each stage adds to the same line. After `#`: the node of the model it comes from. `_` is an absent operand.
-`when c` guards a node. Attributes are the fields of the operator's dataclass that differ from their defaults.
+`when c` guards a node. `on npu.0` says which accelerator computes it, and in which region. Attributes are the fields of the
+operator's dataclass that differ from their defaults.
 The grammar is in docs/reference/ir.md.
 """
 
@@ -26,6 +27,7 @@ import numpy as np
 
 from intaglio.errors import ModelError, quoted
 from intaglio.ir.graph import Address, Array, Graph, Node, State, Value
+from intaglio.ir.offload import Offload, gather
 from intaglio.ir.operator import REGISTRY, Op, Step
 from intaglio.ir.stripes import StripeSpec
 from intaglio.ir.text_parser import Line, ParseError, whole
@@ -52,7 +54,9 @@ def print_graph(graph: Graph) -> str:
     for state in graph.states:
         fill = f" fill {print_attribute(state.fill)}" if state.fill else ""
         lines.append(f"state {state.input.name} = {state.output.name}{fill}")
-    lines += [_node(node) for node in graph.nodes]
+    for node in graph.nodes:
+        inside = node.op if isinstance(node.op, Offload) else None
+        lines += [_node(node)] if inside is None else [_node(each, inside.place) for each in inside.body]
     lines += [str(spec) for spec in graph.stripes]
     for value, name in zip(graph.outputs, graph.output_names or [""] * len(graph.outputs), strict=True):
         lines.append(f"output {value.name}" + (f" {json.dumps(name)}" if name and name != _usual_name(value) else ""))
@@ -78,10 +82,12 @@ def _contents(value: Value) -> str:
     return f"= {flat[0]}" if value.data.shape == () else f"= [{', '.join(flat)}]"
 
 
-def _node(node: Node) -> str:
+def _node(node: Node, place: str = "") -> str:
     outs = ", ".join(_declaration(v) for v in node.outputs)
     args = ["_" if v is None else v.name for v in node.inputs]
     text = f"{outs} = {node.op.NAME}({', '.join(args + print_fields(node.op))})"
+    if place:
+        text += f" on {place}"
     if node.using:
         text += f" using {node.using}"
     if node.when is not None:
@@ -160,6 +166,7 @@ class _Reader:
         self.arrays = arrays
         self.values: dict[str, Value] = {}
         self.states: list[tuple[str, str, float]] = []
+        self.places: dict[Node, tuple[str, int]] = {}
         self.number = 0
 
     def line(self, line: Line) -> None:
@@ -275,14 +282,25 @@ class _Reader:
                 node.using = line.using()
             elif word == "when":
                 node.when = self._known(line.name())
+            elif word == "on":
+                accelerator = line.name()
+                line.expect(".")
+                self.places[node] = (accelerator, whole(line.token(r"\d+", "the number of a region")))
             else:
-                raise ParseError(f"expected `using` or `when`, found {quoted(word)}")
+                raise ParseError(f"expected `using`, `on` or `when`, found {quoted(word)}")
         node.source = line.comment
         self.graph.nodes.append(node)
 
     def finish(self) -> None:
         for fed, out, fill in self.states:
             self.graph.states.append(State(self._known(fed), self._known(out), fill))
+        for node in self.places:
+            if node.when is not None:
+                raise ParseError(f"{quoted(node.output.name)} is guarded: no accelerator computes it")
+        try:
+            gather(self.graph, self.places)
+        except ValueError as error:
+            raise ParseError(f"{error}: split one of them, by another number after `on`") from None
 
 
 def _array(literal: object, type: TensorType) -> Array:

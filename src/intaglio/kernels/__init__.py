@@ -16,6 +16,7 @@ from intaglio.kernels import (
     movement,
     mve,
     normalize,
+    offload,
     quantised,
     quantised_expressions,
     quantised_real,
@@ -36,4 +37,5 @@ _BUILDERS = (  # importing registers; the fast path of an operator stands before
     dsp, mve, window, conv, window_general, matmul, elementwise, movement, reduce, normalize, index, resample, integer_conv,
     integer_elementwise, integer_pool, integer_window, quantised, quantised_real, quantised_recurrent, quantised_rows,
     quantised_expressions, detection, hybrid, sample, recurrent, contract,
+    offload,
 )  # fmt: skip

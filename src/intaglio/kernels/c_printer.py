@@ -33,6 +33,7 @@ from intaglio.kernels.loop import (
     Store,
     Type,
     Var,
+    Verbatim,
     While,
 )
 from intaglio.kernels.math import NEEDS, vector_function
@@ -293,6 +294,8 @@ class Printer:
                 lines.append(f"{pad}ig_{stmt.name}({', '.join(places)});")
             case Fail():
                 lines.append(f"{pad}return {stmt.code};")
+            case Verbatim():
+                lines += [f"{pad}{line}" if line else "" for line in stmt.lines]
 
     def _assignment(self, stmt: Assign) -> str:
         name, value = stmt.var.name, stmt.value
@@ -374,10 +377,12 @@ def prelude(program: Program, kernels: Sequence[Kernel] | None = None) -> str:
     """What these kernels (or all) need above them: headers, vector types, the inline functions that are used."""
     isa = ISAS[program.isa]
     printer = Printer(isa)
+    own: dict[str, None] = {}
     for kernel in program.kernels if kernels is None else kernels:
         printer.stmts(kernel.body, 1)
+        own |= dict.fromkeys(f'\n#include "{name}"' for name in kernel.includes)
     parts = [
-        "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>",
+        "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>" + ("\n" if own else "") + "".join(own),
         "#define IG_INLINE static inline __attribute__((unused))",
     ]
     if isa.prelude and printer.vectors:

@@ -32,6 +32,7 @@ from intaglio.kernels.loop import (
     Store,
     Type,
     Var,
+    Verbatim,
     While,
 )
 from intaglio.kernels.math import FUNCTION_MEANING, vector_function
@@ -132,6 +133,8 @@ class _Machine:
                     raise _Failed(stmt.code)
                 case Comment():
                     pass
+                case Verbatim():
+                    raise AssertionError("C of a plug-in is not interpreted: ask its `emulate`")
 
     def place(self, place: Place) -> Array:
         array, at = self.memory[place.buffer], self.index(place.index)

@@ -299,13 +299,20 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Verbatim:
+    """Lines of C that an accelerator's plug-in wrote. They name the kernel's parameters; the interpreter does not know them."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Fail:
     """Leave the kernel with an error code: an index that points outside."""
 
     code: int
 
 
-Stmt = Union[Let, Assign, Store, For, While, If, Block, Comment, CopyRun, Call, Fail]
+Stmt = Union[Let, Assign, Store, For, While, If, Block, Comment, CopyRun, Call, Fail, Verbatim]
 
 
 @dataclass(slots=True)
@@ -322,6 +329,8 @@ class Kernel:
     name: str = ""
     used_by: list[str] = field(default_factory=list)
     isa: str = "scalar"
+    includes: tuple[str, ...] = ()  # headers of an accelerator
+    wait: Kernel | None = None  # then this one only starts the work, on the same arguments
 
 
 INDEX_OUT_OF_RANGE = 1

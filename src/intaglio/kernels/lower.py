@@ -56,7 +56,10 @@ def lower(graph: Graph, target: Target, memo: Memo | None = None) -> Program:
             _need_what_was_asked(graph, node, asked.get(node, ""))
     graph.target, graph.stage = target.name, "memory" if graph.stage == "memory" else "kernels"
     kernels = list(build.kernels.values())
-    return Program(graph, build.layers, kernels, build.constants, target.isa, target.alignment, stripes=build.stripes)
+    waits = any(layer.kernel.wait is not None for layer in build.layers)
+    return Program(
+        graph, build.layers, kernels, build.constants, target.isa, target.alignment, stripes=build.stripes, asynchronous=waits
+    )
 
 
 def _need_what_was_asked(graph: Graph, node: Node, asked: str) -> None:
@@ -149,7 +152,8 @@ def _apart(arguments: list[Argument]) -> tuple[Argument, ...]:
 def _text_of(kernel: Kernel) -> str:
     """Kernels of the same text are one."""
     params = ",".join(f"{p.name}:{p.dtype.value}:{p.const}" for p in kernel.params)
-    return f"{params}|{kernel.in_place}|{kernel.over}|" + "\n".join(Printer(ISAS[kernel.isa]).stmts(kernel.body, 1))
+    text = f"{params}|{kernel.in_place}|{kernel.over}|" + "\n".join(Printer(ISAS[kernel.isa]).stmts(kernel.body, 1))
+    return text if kernel.wait is None else f"{text}|{_text_of(kernel.wait)}"
 
 
 class _Build:
@@ -204,6 +208,9 @@ class _Build:
             self._names[stem] = n + 1
             kernel.name = f"{self.graph.name}_{stem}" + (f"_v{n + 1}" if n else "")
             self.kernels[key] = kernel
+            if kernel.wait is not None:
+                kernel.wait.name = f"{kernel.name}_wait"
+                self.kernels[f"{key}|wait"] = kernel.wait
         return self.kernels[key]
 
     def _argument(self, source: Value | Packed | Scratch, node: Node) -> Argument:

@@ -27,6 +27,7 @@ from intaglio.kernels.loop import (
     Stmt,
     Store,
     Var,
+    Verbatim,
     While,
 )
 
@@ -88,5 +89,5 @@ def _statement(stmt: Stmt) -> tuple[Stmt, set[str]]:
         case Block():
             inner, used = _body(stmt.body)
             return replace(stmt, body=inner), used
-        case Comment() | Fail():
+        case Comment() | Fail() | Verbatim():
             return stmt, set()

@@ -16,6 +16,7 @@ from intaglio.ir.stripes import Stripe
 from intaglio.memory.check_reads import check_reads
 from intaglio.memory.check_stripes import Span, StripeCheck
 from intaglio.memory.check_views import Views
+from intaglio.memory.check_waits import check_waits
 from intaglio.memory.weights_read import WeightsRead
 
 _APART = 1 << 48  # no arena is as large
@@ -77,14 +78,22 @@ def check(program: Program[K]) -> None:
             raise OurFault("bad-plan", f"the next state `{following.name}` is overwritten before the run ends")
     views.check_addresses()
     _check_weights(program, state)
+    if program.asynchronous:
+        check_waits(
+            program, lambda value: _place(program, value),
+            lambda n: _flat(program, program.layers[n].scratch_region, program.layers[n].scratch_offset),
+        )  # fmt: skip
+
+
+def _place(program: Program[K], value: Value) -> int | None:
+    """Of a value, or of an input that has room in the arena."""
+    if value in program.graph.inputs and program.window_of(value) is None:
+        return _slot(program, ("input", program.graph.inputs.index(value)))
+    return _room(program, value)
 
 
 def _check_weights(program: Program[K], state: list[tuple[int, int]]) -> None:
     """Weights that are read into the arena."""
-
-    def where(value: Value) -> int | None:
-        slot = ("input", program.graph.inputs.index(value)) if value in program.graph.inputs else None
-        return _slot(program, slot) if slot is not None and program.window_of(value) is None else _room(program, value)
 
     def place(read: WeightsRead) -> int:
         at = _slot(program, read.slot)
@@ -95,7 +104,7 @@ def _check_weights(program: Program[K], state: list[tuple[int, int]]) -> None:
     def scratch(index: int) -> int:
         return _flat(program, program.layers[index].scratch_region, program.layers[index].scratch_offset)
 
-    for read, span in check_reads(program, place, where, scratch):
+    for read, span in check_reads(program, place, lambda value: _place(program, value), scratch):
         _inside(program, *span, f"the weights of layer {read.layer}")
         _clear_of_state(state, *span, f"the weights of layer {read.layer}")
 

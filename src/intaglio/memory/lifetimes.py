@@ -75,7 +75,8 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, 
     for index, layer in enumerate(program.layers):
         start, end = program.span(index)
         if layer.scratch_bytes:
-            scratch.append(Buffer(f"{layer.name}_scratch", layer.scratch_bytes, index, index, scratch_of=index))
+            until = program.waits().get(index, index)
+            scratch.append(Buffer(f"{layer.name}_scratch", layer.scratch_bytes, index, until, scratch_of=index))
         for out in layer.node.outputs:
             root = roots.get(out, out)
             if root in outside:

@@ -21,8 +21,8 @@ from intaglio.targets import Target
 
 def reorder(program: Program[K], target: Target, *, slots: bool = False) -> bool:
     """Whether there was a better order. `program.layers` and `graph.nodes` are in it then."""
-    if has_addresses(program):
-        return False
+    if has_addresses(program) or any(after > index + 1 for index, after in program.waits().items()):
+        return False  # a person decided, or the core and an accelerator work at the same time in this order
     flow = flow_of(program, target, slots=slots)
     given = list(range(len(flow.tasks)))
     order = best_order(flow)

@@ -8,12 +8,14 @@ A block is a run of layers under one guard (a branch of an `If`), or under none:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from intaglio.errors import UserError
 from intaglio.ir.graph import State, Value
 from intaglio.ir.types import DType
 from intaglio.kernels.program import ConstantArg, Layer, Program, ScratchArg, ValueArg
+from intaglio.package.accelerators import NOTHING, Around, accelerator_of
 from intaglio.package.c_text import C_TYPES, comment, identifier
 from intaglio.package.pointers import Pointers, Result, output_fields, raw_constant_name, wrapped
 from intaglio.package.striped_calls import StripeView, stripe_views
@@ -28,6 +30,7 @@ class Call:
     text: str
     fallible: bool
     results: tuple[Result, ...]
+    failure: str = "error"  # what the run returns where the call failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +50,15 @@ class Copy:
     reads: bool = False  # `source` is where it is in the file of weights
 
 
-def blocks_of(program: Program) -> list[Block]:
+def blocks_of(program: Program, around: Around = NOTHING) -> list[Block]:
     pointers = Pointers(program)
+    beside = _Beside(program, pointers, around)
     blocks: list[Block] = []
     pending: list[Call] = []
     guard: Value | None = None
     stripes = stripe_views(program)
     for index, layer in enumerate(program.layers):
-        before = pointers.before(index)
+        before = (*beside.before(index), *pointers.before(index))
         if pending and (layer.node.when is not guard or index in stripes or before):
             blocks.append(_block(pointers, guard, pending))
             pending = []
@@ -65,10 +69,53 @@ def blocks_of(program: Program) -> list[Block]:
                 blocks.append(Block("", (), stripes[index], before))
             continue
         guard = layer.node.when
-        pending.append(_call(pointers, index, layer))
+        pending.append(_call(pointers, index, layer, program.graph.name))
     if pending:
         blocks.append(_block(pointers, guard, pending))
+    if last := beside.before(len(program.layers)):
+        blocks.append(Block("", (), before=last))
     return blocks
+
+
+class _Beside:
+    """What accelerators need between the calls: to be set up before their first region, and to be waited for."""
+
+    def __init__(self, program: Program, pointers: Pointers, around: Around) -> None:
+        self._program, self._pointers = program, pointers
+        self._leave = leave(program.graph.name, around)
+        self._waits: dict[int, list[int]] = {}
+        for index, until in program.waits().items():
+            self._waits.setdefault(until, []).append(index)
+        self._setup: dict[int, tuple[str, ...]] = {}
+        met: set[str] = set()
+        for index, layer in enumerate(program.layers):
+            name = accelerator_of(layer.node.op)
+            if name and name not in met:
+                met.add(name)
+                self._setup[index] = around.setup.get(name, ())
+
+    def before(self, index: int) -> tuple[str, ...]:
+        lines: list[str] = []
+        for started in self._waits.get(index, []):
+            lines += self._wait(started)
+        return (*lines, *self._setup.get(index, ()))
+
+    def _wait(self, index: int) -> list[str]:
+        layer = self._program.layers[index]
+        assert layer.kernel.wait is not None
+        call = wrapped(f"{identifier(layer.kernel.wait.name)}(", _arguments(self._pointers, layer))
+        lines = [f"    /* {index} is waited for */"]
+        if layer.kernel.fallible:
+            failed = self._leave(f"{identifier(self._program.graph.name).upper()}_ACCELERATOR_FAILED")
+            lines += [f"    error = {call};", "    if (error != 0)", f"        return {failed};"]
+        else:
+            lines.append(f"    {call};")
+        return lines + [f"    HOOK({index}, {r.pointer}, {r.size_bytes});" for r in _results(self._pointers, layer)]
+
+
+def leave(name: str, around: Around) -> Callable[[str], str]:
+    """How a run ends with an error: what was set up is torn down."""
+    return (lambda code: f"{identifier(name)}_stop({code})") if around.teardown else (lambda code: code)
 
 
 def _block(pointers: Pointers, guard: Value | None, calls: list[Call]) -> Block:
@@ -76,7 +123,7 @@ def _block(pointers: Pointers, guard: Value | None, calls: list[Call]) -> Block:
     return Block(condition, tuple(calls))
 
 
-def _call(pointers: Pointers, index: int, layer: Layer) -> Call:
+def _arguments(pointers: Pointers, layer: Layer) -> list[str]:
     arguments = []
     for param, argument in zip(layer.kernel.params, layer.arguments, strict=True):
         match argument:
@@ -86,11 +133,21 @@ def _call(pointers: Pointers, index: int, layer: Layer) -> Call:
                 arguments.append(pointers.constant(name, param.dtype))
             case ScratchArg():
                 arguments.append(pointers.scratch(layer, param.dtype, argument.at))
-    op = layer.node.op.NAME
+    return arguments
+
+
+def _results(pointers: Pointers, layer: Layer) -> tuple[Result, ...]:
+    return tuple(Result(pointers.of(v, v.dtype, const=True), v.type.bytes) for v in layer.node.outputs if v.address)
+
+
+def _call(pointers: Pointers, index: int, layer: Layer, name: str) -> Call:
+    unit = accelerator_of(layer.node.op)
+    op = unit or layer.node.op.NAME
     source = f"{op}: {layer.node.source}" if layer.node.source else op
-    results = tuple(Result(pointers.of(v, v.dtype, const=True), v.type.bytes) for v in layer.node.outputs if v.address)
-    text = wrapped(f"{identifier(layer.kernel.name)}(", arguments)
-    return Call(index, comment(source), text, layer.kernel.fallible, results)
+    results = _results(pointers, layer) if layer.kernel.wait is None else (Result("NULL", 0),)
+    text = wrapped(f"{identifier(layer.kernel.name)}(", _arguments(pointers, layer))
+    failure = f"{identifier(name).upper()}_ACCELERATOR_FAILED" if unit else "error"
+    return Call(index, comment(source), text, layer.kernel.fallible, results, failure)
 
 
 def output_copies(program: Program) -> list[Copy]:

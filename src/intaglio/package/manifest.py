@@ -93,6 +93,7 @@ class LayerInfo:
     weight_bytes: int = 0  # of the constants that it reads
     guarded: bool = False  # runs only where a condition in the data holds
     memory: tuple[PlaceInfo, ...] = ()
+    accelerator: str = ""  # that computes it, if not the core
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,11 @@ class Manifest:
     firmware: FirmwareInfo | None = None
     stream: StreamInfo | None = None
     format: int = FORMAT
+
+    @property
+    def accelerators(self) -> tuple[str, ...]:
+        """In order of first use."""
+        return tuple(dict.fromkeys(layer.accelerator for layer in self.layers if layer.accelerator))
 
 
 def tensor_info(name: str, field: str, type: TensorType) -> TensorInfo:

@@ -9,6 +9,7 @@ from intaglio.ir.graph import Address, Graph, Value
 from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ir.views import storage_roots
 from intaglio.kernels.program import Program, ScratchArg
+from intaglio.package.accelerators import Around, accelerator_of, accelerators_of, around
 from intaglio.package.arenas import ArenaView, arena_views, parameter
 from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, unique_macros
 from intaglio.package.calls import Block, Copy, Fill, blocks_of, output_copies, state_copies, state_fills
@@ -120,6 +121,8 @@ class Project:
     weights_window: int | None
     places: tuple[Place, ...]
     blocks: tuple[Block, ...]
+    around: Around
+    accelerators: tuple[str, ...]
     copies: tuple[Copy, ...]
     state_copies: tuple[Copy, ...]
     state_fills: tuple[Fill, ...]
@@ -128,6 +131,8 @@ class Project:
 
     @property
     def fallible(self) -> bool:
+        if self.accelerators and any("    error = " in line for block in self.blocks for line in block.before):
+            return True
         return any(call.fallible for block in self.blocks for call in block.calls) or any(
             b.stripe and b.stripe.fallible for b in self.blocks
         )
@@ -168,6 +173,7 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
     main = deployment.main("ram")
     arenas = arena_views(program.arenas, program.arena_bytes, main.name if main is not None else "")
     fields = {a.region: a.field for a in arenas} if len(arenas) > 1 else {}
+    beside = around(program, target)
     return Project(
         name=name,
         NAME=name.upper(),
@@ -201,12 +207,17 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
         weights_window=deployment.window if weights.size_bytes else None,
         weights_apart=tuple((memory, block.size_bytes) for memory, block in weights.apart),
         places=tuple(_places(program)),
-        blocks=tuple(blocks_of(program)),
+        blocks=tuple(blocks_of(program, beside)),
+        around=beside,
+        accelerators=tuple(accelerators_of(graph)),
         copies=tuple(output_copies(program)),
         state_copies=tuple(state_copies(program)),
         state_fills=tuple(state_fills(program)),
         layers=tuple(
-            LayerView(i, identifier(layer.name), layer.node.op.NAME, layer.kernel.name, layer.macs, comment(layer.node.source))
+            LayerView(
+                i, identifier(layer.name), accelerator_of(layer.node.op) or layer.node.op.NAME, layer.kernel.name, layer.macs,
+                comment(layer.node.source),
+            )
             for i, layer in enumerate(program.layers)
         ),
         macs=sum(layer.macs for layer in program.layers),

@@ -9,8 +9,10 @@ import numpy as np
 
 from intaglio.errors import printable
 from intaglio.ir.graph import Address, Value
+from intaglio.ir.offload import flat_nodes
 from intaglio.kernels.program import Constant, ConstantArg, Program
 from intaglio.memory.weights_read import plan_reads
+from intaglio.package.accelerators import accelerator_of, write_accelerators
 from intaglio.package.deployment import HOSTED, Deployment
 from intaglio.package.kernel_files import write_kernels
 from intaglio.package.manifest import (
@@ -52,6 +54,7 @@ def write_project(
     render_template((template,) if template else shipped_template(target.interface), project, folder)
     sources = folder / "src"
     write_kernels(program, graph.name, sources)
+    write_accelerators(program, target, sources)
     write_weights(program.constants, weights, graph.name, sources)
     return Manifest(
         name=graph.name,
@@ -138,7 +141,8 @@ def _layers(program: Program) -> tuple[LayerInfo, ...]:
             LayerInfo(
                 index=index,
                 name=layer.name,
-                op=layer.node.op.NAME,
+                op="+".join(dict.fromkeys(n.op.NAME for n in flat_nodes([layer.node]))),
+                accelerator=accelerator_of(layer.node.op),
                 kernel=layer.node.using or layer.kernel.name,
                 macs=layer.macs,
                 source=printable(layer.node.source, 200),

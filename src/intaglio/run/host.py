@@ -18,7 +18,7 @@ from intaglio.ops.base import f32_to_bf16
 from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.package.weights import is_sound, weights_file
 
-ERROR_SLUGS = {1: "index-out-of-range", 2: "assertion-failed"}
+ERROR_SLUGS = {1: "index-out-of-range", 2: "assertion-failed", 21: "accelerator-failed"}
 Sink = Callable[[int, bytes], None]  # layer, what it wrote
 
 

@@ -28,7 +28,8 @@ from intaglio.targets.target import Target, find_target
 EMULATORS = ("unicorn", "qemu")
 LEAST_LIMIT = 1 << 32  # bytes of code in one run, before it is taken for a runaway
 LIMIT_PER_WORK = 4000  # and for each MAC and each byte that a layer writes: exp() without a FPU needs a thousand instructions
-ERRORS = {1: "an index in the data points outside of its tensor", 2: "the data contradicts what the model was compiled for"}
+ERRORS = {1: "an index in the data points outside of its tensor", 2: "the data contradicts what the model was compiled for",
+          21: "an accelerator reports an error"}  # fmt: skip
 LayerSink = Callable[[int, int, int], None]  # layer, address, bytes; layer -1 at the start of a run
 
 

@@ -1,0 +1,59 @@
+"""What went to accelerators and why, for `compile --explain`."""
+
+from __future__ import annotations
+
+from intaglio.cli.terminal import bytes_text, note, print_table
+from intaglio.passes.offload import Offloaded
+
+
+def print_offloaded(made: Offloaded, *, explain: bool, stderr: bool) -> None:
+    if explain:
+        rows = []
+        for sent in made.sent:
+            cost = sent.cost
+            rows.append(
+                [
+                    sent.place, ", ".join(sent.layers)[:36], "+".join(dict.fromkeys(sent.patterns))[:20], f"{cost.cycles:,.0f}",
+                    f"{cost.transfer_cycles:,.0f}", f"{cost.launch_cycles:,.0f}", bytes_text(cost.bytes),
+                    f"{sent.core_cycles:,.0f}",
+                ]
+            )  # fmt: skip
+        headings = ["where", "layers", "as", ">cycles", ">transfer", ">launch", ">moved", ">on the core"]
+        print_table(headings, rows, stderr=stderr)
+        kept = [[k.layer[:36], k.op[:16], f"{k.cycles:,.0f}", "; ".join(k.reasons)[:72]] for k in made.kept if k.cycles]
+        if kept:
+            print_table(["stays on the core", "op", ">cycles", "because"], kept, stderr=stderr)
+    names = ", ".join(sorted({sent.place.rsplit(".", 1)[0] for sent in made.sent})) or "no accelerator"
+    layers = sum(len(sent.ops) for sent in made.sent)
+    proof = "" if made.proven else ", not proven to be the least"
+    note(
+        f"{names}: {layers} of {layers + len(made.kept)} operators in {len(made.sent)} regions; an estimate of "
+        f"{made.overlapped_cycles:,.0f} cycles, {made.core_cycles:,.0f} without{proof}"
+    )
+    hidden = made.cycles - made.overlapped_cycles
+    if hidden > 0.005 * made.cycles:
+        note(f"of these, {hidden:,.0f} cycles of the core pass while an accelerator works")
+
+
+def offloaded_json(made: Offloaded) -> dict[str, object]:
+    return {
+        "cycles": made.overlapped_cycles,
+        "core_cycles": made.core_cycles,
+        "proven": made.proven,
+        "seconds": round(made.seconds, 3),
+        "regions": [
+            {
+                "place": s.place,
+                "layers": list(s.layers),
+                "ops": list(s.ops),
+                "patterns": list(s.patterns),
+                "cycles": s.cost.cycles,
+                "transfer_cycles": s.cost.transfer_cycles,
+                "launch_cycles": s.cost.launch_cycles,
+                "bytes": s.cost.bytes,
+                "core_cycles": s.core_cycles,
+            }
+            for s in made.sent
+        ],
+        "core": [{"layer": k.layer, "op": k.op, "cycles": k.cycles, "reasons": list(k.reasons)} for k in made.kept],
+    }
