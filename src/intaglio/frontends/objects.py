@@ -30,7 +30,7 @@ def save_object(model: object, example_inputs: tuple[object, ...] | None, folder
 def _framework(model: object) -> str:
     """Told by the classes it derives from, without an import."""
     homes = {cls.__module__.split(".")[0] for cls in type(model).__mro__}
-    return "torch" if "torch" in homes else "keras" if "keras" in homes else ""
+    return "keras" if "keras" in homes else "torch" if "torch" in homes else ""  # Keras's on PyTorch are modules too
 
 
 def _module(name: str) -> Any:

@@ -1,26 +1,115 @@
-"""Keras models as graphs."""
+"""Keras models as graphs: files of Keras 2 and 3, without Keras; objects by saving them first."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from intaglio.errors import ModelError, quoted
-from intaglio.frontends.onnx.faults import Problem
-from intaglio.ir.graph import Graph
+from intaglio.frontends.finishing import finish
+from intaglio.frontends.keras.config import Layer, Model, read_config
+from intaglio.frontends.keras.container import KerasFile, read_model
+from intaglio.frontends.keras.objects import save_object
+from intaglio.frontends.keras.walk import DTYPES, Walk
+from intaglio.frontends.keras.weights import Weights
+from intaglio.frontends.onnx.faults import Fault, Problem
+from intaglio.frontends.onnx.pinning import Declared, pin
+from intaglio.ir.graph import Graph, Value
+from intaglio.ir.types import DType, TensorType
+
+__all__ = ["check", "load", "save_object"]
 
 
 def load(
     path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], name: str | None = None
 ) -> tuple[Graph, list[str]]:
-    hint = "export the model to ONNX; ONNX and TFLite models and IR files are read now"
-    raise ModelError("unsupported-format", f"{quoted(str(path), 200)} is a Keras model, which is not supported yet", hint=hint)
+    source = read_model(path)
+    try:
+        graph, notes, _ = _graph(source, dims, shapes, name or path.stem, collect=False)
+    finally:
+        source.store.close()
+    assert graph is not None
+    return graph, notes
 
 
 def check(path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]) -> list[Problem]:
-    load(path, dims=dims, shapes=shapes)
-    return []
+    source = read_model(path)
+    try:
+        return _graph(source, dims, shapes, path.stem, collect=True)[2]
+    finally:
+        source.store.close()
 
 
-def save_object(model: object, path: Path) -> None:
-    """The object as a file that `load` reads."""
-    raise ModelError("unsupported-format", "Keras models are not supported yet")
+def _graph(
+    source: KerasFile, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], name: str, *, collect: bool
+) -> tuple[Graph | None, list[str], list[Problem]]:
+    try:
+        model = read_config(source.config)
+        declared = _inputs(model)
+        pinned, notes = pin(declared, dims, shapes, source.file)
+        inputs = [Value("", TensorType(d.dtype, s), d.name) for d, s in zip(declared, pinned, strict=True)]
+        walk = Walk(source.file, Weights(source, model), source.version, collect=collect)
+        results = walk.run(model, inputs)
+    except Fault as fault:
+        raise ModelError(fault.slug, fault.reason, where=source.file, hint=fault.hint or "save the model again") from None
+    if walk.problems or any(r is None for r in results):
+        return None, notes, walk.problems
+    names = model.output_names or _sequence_names(model, len(results))
+    outputs = [(label, value) for label, value in zip(names, results, strict=True) if value is not None]
+    inputs += [s.input for s in walk.states]
+    return finish(walk.emitter, inputs, outputs, name, walk.states), [*notes, *walk.emitter.notes], []
+
+
+def _sequence_names(model: Model, count: int) -> list[str]:
+    last = model.layers[-1].name
+    return [last if n == 0 else f"{last}_{n}" for n in range(count)]
+
+
+def _inputs(model: Model) -> list[Declared]:
+    """The inputs of the model as it declares them; the first axis is the batch."""
+    if model.sequential:
+        return [_sequence_input(model)]
+    by_name = {layer.name: layer for layer in model.layers}
+    found = []
+    for ref in model.inputs:
+        layer = by_name.get(ref.layer)
+        if layer is None or layer.kind != "InputLayer":
+            raise Fault("bad-graph", f"the input {quoted(ref.layer)} is not an input layer")
+        found.append(_declared(layer.name, layer.config.get("batch_shape", layer.config.get("batch_input_shape")), layer))
+    if len({d.name for d in found}) != len(found):
+        raise Fault("bad-graph", "an input is listed twice")
+    return found
+
+
+def _sequence_input(model: Model) -> Declared:
+    first = model.layers[0]
+    if first.model is not None:
+        inner = _inputs(first.model)
+        if len(inner) == 1:
+            return inner[0]
+    if model.shape is None:
+        reason = f"the model {quoted(model.name)} does not say the shape of its input"
+        raise Fault("dynamic-dimension", reason, "call the model once, or give it a `keras.Input`, and save it again")
+    name = first.name if first.kind == "InputLayer" else f"{first.name}_input"
+    return _declared(name, model.shape, first)
+
+
+def _declared(name: str, shape: Any, layer: Layer) -> Declared:
+    if not isinstance(shape, list) or not shape or len(shape) > 8:
+        raise Fault("bad-tensor", f"the input {quoted(name)} has the shape {quoted(str(shape))}")
+    if any(d is not None and (type(d) is not int or d < 0) for d in shape):
+        raise Fault("bad-tensor", f"the input {quoted(name)} has the shape {quoted(str(shape))}")
+    if layer.config.get("sparse") or layer.config.get("ragged"):
+        raise Fault("unsupported-type", f"the input {quoted(name)} is a sparse or ragged tensor", "give it plain tensors")
+    return Declared(name, _input_dtype(name, layer), ("batch" if shape[0] is None else shape[0], *shape[1:]))
+
+
+def _input_dtype(name: str, layer: Layer) -> DType:
+    told = layer.config.get("dtype") or "float32"
+    if isinstance(told, dict):
+        told = (told.get("config") or {}).get("name") if isinstance(told.get("config"), dict) else None
+    if layer.kind == "Embedding":
+        told = "int32"
+    if not isinstance(told, str) or told not in DTYPES:
+        raise Fault("unsupported-type", f"the input {quoted(name)} is of the type {quoted(str(told))}", "give it numbers")
+    return DTYPES[told]

@@ -1,0 +1,221 @@
+"""Activations: the functions by their names, the layers, and those of `keras.ops`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from intaglio import ops
+from intaglio.errors import quoted
+from intaglio.frontends.building import cast, part
+from intaglio.frontends.keras.config import Config
+from intaglio.frontends.keras.walk import Call, Result, function, layer
+from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.ir.graph import Value
+from intaglio.ir.types import DType
+from intaglio.ops.base import Op, normal_axis
+
+_PLAIN: dict[str, Op] = {
+    "relu": ops.Relu(), "relu6": ops.Clip(0.0, 6.0), "selu": ops.Selu(), "softplus": ops.Softplus(), "softsign": ops.Softsign(),
+    "silu": ops.Silu(), "swish": ops.Silu(), "tanh": ops.Tanh(), "sigmoid": ops.Sigmoid(), "exponential": ops.Exp(),
+    "hard_silu": ops.HardSwish(), "hard_swish": ops.HardSwish(), "hard_tanh": ops.Clip(-1.0, 1.0), "mish": ops.Mish(),
+    "sparse_sigmoid": ops.HardSigmoid(0.5, 0.5),
+}  # fmt: skip
+
+
+def hard_sigmoid(version: tuple[int, ...]) -> tuple[float, float]:
+    """Slope and offset. Keras 3 took those of PyTorch; files of Keras 2 were trained with the old ones."""
+    return (1 / 6, 0.5) if version >= (3,) else (0.2, 0.5)
+
+
+def activation_name(told: Any) -> tuple[str, Config]:
+    """A function as a file names it: a text, or an object with the text inside. Nothing is looked up by module."""
+    if told is None:
+        return "linear", {}
+    if isinstance(told, str):
+        return told.rpartition(">")[2] if told.startswith("keras") else told, {}
+    if isinstance(told, dict):
+        kind, config = told.get("class_name"), told.get("config")
+        if kind == "function" and isinstance(config, str):
+            module = told.get("module")
+            if module in (None, "builtins", "keras.activations") or str(module).startswith("keras.src.activations"):
+                return config, {}
+            raise unsupported(f"its activation {quoted(config)} is of the module {quoted(str(module))}, which is not Keras's")
+        if isinstance(kind, str) and isinstance(config, dict):
+            return kind, config
+    raise unsupported(f"its activation {quoted(str(told))} is not one of Keras's", "use an activation that Keras has")
+
+
+def activate(call: Call, x: Value, told: Any) -> Value:
+    """The activation that the options of a layer name."""
+    name, config = activation_name(told)
+    layers = {"ReLU": relu_layer, "LeakyReLU": leaky, "ELU": elu, "Softmax": softmax}
+    if name in layers:
+        return _inner(call, name, config, x, layers[name])
+    return by_name(call, x, name, config)
+
+
+def _inner(call: Call, name: str, config: Config, x: Value, row: Any) -> Value:
+    """A layer that is given as an activation."""
+    inner = Call(call.walk, call.layer, [x], {})
+    inner.config = config
+    result = row(inner)
+    assert isinstance(result, Value), name
+    return result
+
+
+def by_name(call: Call, x: Value, name: str, config: Config | None = None) -> Value:
+    """An activation function with its arguments, or their defaults."""
+    given = config or {}
+
+    def told(key: str, default: float) -> float:
+        value = given.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise Fault("bad-attribute", f"`{key}` is {quoted(str(value))}, not a number")
+        return float(value)
+
+    if name == "linear":
+        return x
+    if not x.dtype.is_float and name != "relu":
+        x = cast(call, x, DType.F32)
+    if name in _PLAIN:
+        return call.emit(_PLAIN[name], x)
+    axis = given.get("axis", -1)
+    match name:
+        case "hard_sigmoid":
+            return call.emit(ops.HardSigmoid(*hard_sigmoid(call.walk.version)), x)
+        case "softmax":
+            return call.emit(ops.Softmax(normal_axis(int(axis), x.type.rank)), x)
+        case "log_softmax":
+            return call.emit(ops.LogSoftmax(normal_axis(int(axis), x.type.rank)), x)
+        case "leaky_relu":
+            return call.emit(ops.LeakyRelu(told("negative_slope", 0.2)), x)
+        case "elu":
+            return call.emit(ops.Elu(told("alpha", 1.0)), x)
+        case "celu":
+            return call.emit(ops.Celu(told("alpha", 1.0)), x)
+        case "gelu":
+            return call.emit(ops.Gelu(bool(given.get("approximate", False))), x)
+        case "soft_shrink":
+            limit = told("threshold", 0.5)
+            return call.emit(ops.Shrink(limit, limit), x)
+        case "hard_shrink":
+            return call.emit(ops.Shrink(0.0, told("threshold", 0.5)), x)
+        case "tanh_shrink":
+            return call.emit(ops.Sub(), x, call.emit(ops.Tanh(), x))
+        case "log_sigmoid":
+            return call.emit(ops.Neg(), call.emit(ops.Softplus(), call.emit(ops.Neg(), x)))
+        case "squareplus":
+            square = call.emit(ops.Add(), call.emit(ops.Mul(), x, x), call.like(told("b", 4.0), x))
+            return call.emit(ops.Mul(), call.emit(ops.Add(), x, call.emit(ops.Sqrt(), square)), call.like(0.5, x))
+        case "sparse_plus":
+            near = call.emit(ops.Add(), call.emit(ops.Clip(-1.0, 1.0), x), call.like(1.0, x))
+            curve = call.emit(ops.Mul(), call.emit(ops.Mul(), near, near), call.like(0.25, x))
+            return call.emit(ops.Add(), curve, call.emit(ops.Relu(), call.emit(ops.Sub(), x, call.like(1.0, x))))
+        case "threshold":
+            over = call.emit(ops.Greater(), x, call.like(told("threshold", math.nan), x))
+            return call.emit(ops.Where(), over, x, call.like(told("default_value", math.nan), x))
+        case "glu":
+            return _glu(call, x, normal_axis(int(axis), x.type.rank))
+        case "sparsemax":
+            return _sparsemax(call, x, normal_axis(int(axis), x.type.rank))
+    raise unsupported(f"its activation {quoted(name)} is not one of Keras's", "use an activation that Keras has")
+
+
+def _glu(call: Call, x: Value, axis: int) -> Value:
+    half = x.shape[axis] // 2
+    if half * 2 != x.shape[axis]:
+        raise Fault("shape-mismatch", f"`glu` halves an axis of {x.shape[axis]}")
+    return call.emit(ops.Mul(), part(call, x, axis, 0, half), call.emit(ops.Sigmoid(), part(call, x, axis, half, half)))
+
+
+def _sparsemax(call: Call, x: Value, axis: int) -> Value:
+    """Martins and Astudillo 2016: the projection on the simplex, by the largest k whose sum allows it."""
+    count = x.shape[axis]
+    ordered, _ = call.emit_all(ops.TopK(count, axis, True, True), x)
+    sums = call.emit(ops.Cumsum(axis), ordered)
+    shape = [1] * x.type.rank
+    shape[axis] = count
+    places = call.constant(np.arange(1, count + 1, dtype=np.float32), x.dtype)
+    ranks = call.emit(ops.Reshape(tuple(shape)), places)
+    inside = call.emit(ops.Greater(), call.emit(ops.Add(), call.emit(ops.Mul(), ordered, ranks), call.like(1.0, x)), sums)
+    kept = cast(call, inside, x.dtype)
+    number = call.emit(ops.Reduce("sum", (axis,), True), kept)
+    total = call.emit(ops.Reduce("sum", (axis,), True), call.emit(ops.Mul(), ordered, kept))
+    tau = call.emit(ops.Div(), call.emit(ops.Sub(), total, call.like(1.0, x)), number)
+    return call.emit(ops.Relu(), call.emit(ops.Sub(), x, tau))
+
+
+@layer("Activation")
+def activation_layer(call: Call) -> Result:
+    return activate(call, call.x, call.option("activation"))
+
+
+@layer("ReLU", "ThresholdedReLU")
+@function("ReLU")
+def relu_layer(call: Call) -> Value:
+    """max(x, 0) up to `max_value`; below `threshold`, `negative_slope` times the distance to it."""
+    x = call.x
+    if call.layer.kind == "ThresholdedReLU":
+        return call.emit(ops.ThresholdedRelu(call.number("theta", 1.0)), x)
+    slope = 0.0 if call.option("negative_slope") is None else call.number("negative_slope", 0.0)
+    threshold = 0.0 if call.option("threshold") is None else call.number("threshold", 0.0)
+    highest = math.inf if call.option("max_value") is None else call.number("max_value", math.inf)
+    if threshold == 0.0:
+        y = call.emit(ops.LeakyRelu(slope), x) if slope else x
+        if slope:
+            return y if highest == math.inf else call.emit(ops.Clip(-math.inf, highest), y)
+        return call.emit(ops.Relu(), x) if highest == math.inf else call.emit(ops.Clip(0.0, highest), x)
+    limit = call.like(threshold, x)
+    low = call.emit(ops.Mul(), call.emit(ops.Sub(), x, limit), call.like(slope, x))
+    y = call.emit(ops.Where(), call.emit(ops.GreaterEqual(), x, limit), x, low)
+    return y if highest == math.inf else call.emit(ops.Clip(-math.inf, highest), y)
+
+
+@layer("LeakyReLU")
+def leaky(call: Call) -> Value:
+    old = call.number("alpha", 0.3)
+    return call.emit(ops.LeakyRelu(call.number("negative_slope", old)), call.x)
+
+
+@layer("ELU")
+def elu(call: Call) -> Value:
+    return call.emit(ops.Elu(call.number("alpha", 1.0)), call.x)
+
+
+@layer("PReLU")
+def prelu(call: Call) -> Value:
+    x = call.x
+    shape = list(x.shape[1:])
+    shared = call.option("shared_axes") or []
+    for axis in shared if isinstance(shared, list) else [shared]:
+        shape[int(axis) - 1] = 1
+    return call.emit(ops.Prelu(), x, call.weight("alpha", *shape))
+
+
+@layer("Softmax")
+def softmax(call: Call) -> Value:
+    x, axis = call.x, call.option("axis", -1)
+    if len(call.tensors()) > 1 or call.kwargs.get("mask") is not None:
+        raise unsupported("a mask is not supported")
+    axes = [axis] if isinstance(axis, int) else axis
+    if len(axes) != 1:
+        raise unsupported(f"`axis` is {quoted(str(axis))}: over several axes it is not supported")
+    return call.emit(ops.Softmax(normal_axis(int(axes[0]), x.type.rank)), x)
+
+
+_FUNCTIONS = {
+    "Relu": "relu", "Relu6": "relu6", "Sigmoid": "sigmoid", "SparseSigmoid": "sparse_sigmoid", "Softplus": "softplus",
+    "Softsign": "softsign", "SoftShrink": "soft_shrink", "SparsePlus": "sparse_plus", "Silu": "silu", "Squareplus": "squareplus",
+    "LogSigmoid": "log_sigmoid", "LeakyRelu": "leaky_relu", "HardSigmoid": "hard_sigmoid", "HardSilu": "hard_silu", "Elu": "elu",
+    "Selu": "selu", "Gelu": "gelu", "Celu": "celu", "Glu": "glu", "TanhShrink": "tanh_shrink", "HardTanh": "hard_tanh",
+    "HardShrink": "hard_shrink", "Threshold": "threshold", "Softmax": "softmax", "LogSoftmax": "log_softmax",
+    "Sparsemax": "sparsemax", "Mish": "mish", "Tanh": "tanh", "Exp": "exponential",
+}  # fmt: skip
+
+
+@function(*_FUNCTIONS)
+def activation_function(call: Call) -> Result:
+    return by_name(call, call.x, _FUNCTIONS[call.layer.kind], call.config)

@@ -1,0 +1,87 @@
+"""Dense, embeddings, and layers that do nothing when a model is used."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intaglio import ops
+from intaglio.errors import quoted
+from intaglio.frontends.building import cast
+from intaglio.frontends.einsum import einsum
+from intaglio.frontends.keras.rows.activation import activate
+from intaglio.frontends.keras.walk import Call, Result, layer
+from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.ir.types import DType
+
+
+@layer("Dense")
+def dense(call: Call) -> Result:
+    x, units = call.x, call.whole("units")
+    if x.type.rank < 2:
+        raise Fault("shape-mismatch", f"it takes at least two axes, got {list(x.shape)}")
+    if call.option("lora_rank"):
+        call.walk.emitter.notes.append(f"the layer {quoted(call.layer.name)} has LoRA: Keras has merged it into the kernel")
+    w = call.weight("kernel", x.shape[-1], units)
+    bias = call.weight("bias", units) if call.flag("use_bias", True) else None
+    return activate(call, call.emit(ops.MatMul(), x, w, bias), call.option("activation"))
+
+
+@layer("EinsumDense")
+def einsum_dense(call: Call) -> Result:
+    x, equation = call.x, call.option("equation")
+    if not isinstance(equation, str):
+        raise Fault("bad-attribute", "it has no equation")
+    w = call.weight("kernel", *call.walk.weights.shape(call.layer, "kernel"))
+    y = einsum(call, equation, [x, w])
+    if call.option("bias_axes"):
+        y = call.emit(ops.Add(), y, call.weight("bias", *call.walk.weights.shape(call.layer, "bias")))
+    return activate(call, y, call.option("activation"))
+
+
+@layer("Embedding")
+def embedding(call: Call) -> Result:
+    x = call.x
+    table = call.weight("embeddings", call.whole("input_dim"), call.whole("output_dim"))
+    index = x if x.dtype in (DType.I32, DType.I64) else cast(call, x, DType.I32)
+    y = call.emit(ops.Gather(0), table, index)
+    if call.flag("mask_zero"):
+        call.walk.masked.add(y)
+    return y
+
+
+@layer("Masking")
+def masking(call: Call) -> Result:
+    """Steps whose features are all `mask_value` become zeros; the mask itself is refused where a layer reads it."""
+    x = call.x
+    same = call.emit(ops.Equal(), x, call.like(call.number("mask_value", 0.0), x))
+    other = cast(call, call.emit(ops.LogicalNot(), same), x.dtype)
+    y = call.emit(ops.Mul(), x, call.emit(ops.Reduce("max", (x.type.rank - 1,), True), other))
+    call.walk.masked.add(y)
+    return y
+
+
+@layer(
+    "Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "GaussianDropout", "GaussianNoise", "AlphaDropout",
+    "ActivityRegularization", "Identity", "InputLayer", "RandomFlip", "RandomRotation", "RandomZoom", "RandomTranslation",
+    "RandomContrast", "RandomBrightness", "RandomCrop",
+)  # fmt: skip
+def nothing(call: Call) -> Result:
+    """Only training makes a difference."""
+    if call.layer.kind == "RandomCrop":
+        raise unsupported("it resizes its input when the model is used, which is not supported")
+    if call.kwargs.get("training") is True and call.layer.kind not in ("Identity", "InputLayer", "ActivityRegularization"):
+        raise unsupported("it is called with `training=True`, so its result is random", "call it without `training`")
+    return call.x
+
+
+@layer("Rescaling")
+def rescaling(call: Call) -> Result:
+    x = cast(call, call.x, call.dtype)
+    for option, op, neutral in (("scale", ops.Mul(), 1.0), ("offset", ops.Add(), 0.0)):
+        told = call.option(option, neutral)
+        array = np.asarray(told, np.float32)
+        if array.ndim > 1:
+            raise Fault("bad-attribute", f"`{option}` is {quoted(str(told))}")
+        if np.any(array != neutral):
+            x = call.emit(op, x, call.constant(array, call.dtype))
+    return x

@@ -1,0 +1,81 @@
+"""Layers of several tensors."""
+
+from __future__ import annotations
+
+from intaglio import ops
+from intaglio.frontends.building import concat, reshape, transpose
+from intaglio.frontends.keras.walk import Call, Result, layer
+from intaglio.frontends.onnx.faults import Fault
+from intaglio.ir.graph import Value
+from intaglio.ops.base import normal_axis
+
+_PAIRS = {
+    "Add": ops.Add(),
+    "Subtract": ops.Sub(),
+    "Multiply": ops.Mul(),
+    "Maximum": ops.Max(),
+    "Minimum": ops.Min(),
+    "Average": ops.Add(),
+}
+
+
+def _aligned(call: Call, values: list[Value]) -> list[Value]:
+    """Tensors of fewer axes get theirs after the batch, as Keras does it."""
+    rank = max(v.type.rank for v in values)
+    return [reshape(call, v, (*v.shape[:1], *(1,) * (rank - v.type.rank), *v.shape[1:])) for v in values]
+
+
+@layer(*_PAIRS)
+def merge(call: Call) -> Result:
+    values = _aligned(call, call.tensors())
+    kind = call.layer.kind
+    if len(values) < 2 or (kind == "Subtract" and len(values) != 2):
+        raise Fault("bad-graph", f"it is called with {len(values)} tensors")
+    y = values[0]
+    for value in values[1:]:
+        y = call.emit(_PAIRS[kind], y, value)
+    return call.emit(ops.Mul(), y, call.like(1 / len(values), y)) if kind == "Average" else y
+
+
+@layer("Concatenate")
+def concatenate(call: Call) -> Result:
+    values = call.tensors()
+    return concat(call, values, normal_axis(call.whole("axis", -1), values[0].type.rank))
+
+
+@layer("Dot")
+def dot(call: Call) -> Result:
+    """A product of matrices for each sample, over one axis of both."""
+    x, y = call.tensors()
+    told = call.option("axes")
+    axes = [told, told] if type(told) is int else told
+    if not isinstance(axes, list) or len(axes) != 2 or min(x.type.rank, y.type.rank) < 2:
+        raise Fault("bad-attribute", f"`axes` is {told}")
+    a, b = normal_axis(int(axes[0]), x.type.rank), normal_axis(int(axes[1]), y.type.rank)
+    if 0 in (a, b):
+        raise Fault("bad-attribute", "the axis of the batch cannot be summed over")
+    if call.flag("normalize"):
+        x, y = unit(call, x, (a,)), unit(call, y, (b,))
+    left = [n for n in range(1, x.type.rank) if n != a]
+    right = [n for n in range(1, y.type.rank) if n != b]
+    rows = transpose(call, x, [0, *left, a])
+    columns = transpose(call, y, [0, b, *right])
+    first = reshape(call, rows, (x.shape[0], _size(x, left), x.shape[a]))
+    second = reshape(call, columns, (y.shape[0], y.shape[b], _size(y, right)))
+    z = call.emit(ops.MatMul(), first, second)
+    shape = (x.shape[0], *[x.shape[n] for n in left], *[y.shape[n] for n in right])
+    return reshape(call, z, shape if len(shape) > 1 else (x.shape[0], 1))
+
+
+def _size(x: Value, axes: list[int]) -> int:
+    size = 1
+    for axis in axes:
+        size *= x.shape[axis]
+    return size
+
+
+def unit(call: Call, x: Value, axes: tuple[int, ...], epsilon: float = 1e-12) -> Value:
+    """Divided by its length along the axes."""
+    square = call.emit(ops.Reduce("sum", axes, True), call.emit(ops.Mul(), x, x))
+    length = call.emit(ops.Sqrt(), call.emit(ops.Max(), square, call.like(epsilon, square)))
+    return call.emit(ops.Div(), x, length)

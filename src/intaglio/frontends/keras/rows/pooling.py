@@ -1,0 +1,43 @@
+"""Poolings."""
+
+from __future__ import annotations
+
+from intaglio import ops
+from intaglio.frontends.keras.rows.convolution import flat, on_planes, spatial, window_pads
+from intaglio.frontends.keras.walk import Call, Result, layer
+from intaglio.ir.graph import Value
+from intaglio.ir.types import Layout
+
+
+@layer(
+    "MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "MaxPool1D", "MaxPool2D", "MaxPool3D",
+    "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "AvgPool1D", "AvgPool2D", "AvgPool3D",
+)  # fmt: skip
+def pooling(call: Call) -> Result:
+    count = int(call.layer.kind[-2])
+    x = call.x
+    size = call.wholes("pool_size", count, 2)
+    strides = size if call.option("strides") is None else call.wholes("strides", count)
+    pads = window_pads(call, spatial(call, x, count), size, strides, (1,) * count)
+    kind = ops.MaxPool if call.layer.kind.startswith("Max") else ops.AveragePool
+
+    def made(image: Value, layout: Layout) -> Value:
+        if flat(call, layout, count):
+            return call.emit(kind((1, *size), (1, *strides), (0, pads[0], 0, pads[1]), (1, 1), layout), image)
+        return call.emit(kind(size, strides, pads, (1,) * count, layout), image)
+
+    return on_planes(call, x, count, made)
+
+
+@layer(
+    "GlobalMaxPooling1D", "GlobalMaxPooling2D", "GlobalMaxPooling3D", "GlobalMaxPool1D", "GlobalMaxPool2D", "GlobalMaxPool3D",
+    "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalAveragePooling3D", "GlobalAvgPool1D", "GlobalAvgPool2D",
+    "GlobalAvgPool3D",
+)  # fmt: skip
+def whole_pooling(call: Call) -> Result:
+    count = int(call.layer.kind[-2])
+    x = call.x
+    spatial(call, x, count)
+    first = 2 if call.channels_first else 1
+    kind = "max" if "Max" in call.layer.kind else "mean"
+    return call.emit(ops.Reduce(kind, tuple(range(first, first + count)), call.flag("keepdims")), x)

@@ -1,0 +1,205 @@
+"""Recurrent layers and the wrappers around layers. Gates come in another order than in ONNX, which the operators have."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from intaglio import ops
+from intaglio.errors import quoted
+from intaglio.frontends.building import part, reshape
+from intaglio.frontends.keras.config import Layer
+from intaglio.frontends.keras.rows.activation import activation_name, hard_sigmoid
+from intaglio.frontends.keras.walk import Call, Result, layer
+from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.ir.graph import Array, Value
+from intaglio.ops.recurrent import Recurrent
+
+_NAMES = {
+    "tanh": ("Tanh", 0.0, 0.0), "sigmoid": ("Sigmoid", 0.0, 0.0), "relu": ("Relu", 0.0, 0.0), "linear": ("Affine", 1.0, 0.0),
+    "softsign": ("Softsign", 0.0, 0.0), "softplus": ("Softplus", 0.0, 0.0), "elu": ("Elu", 1.0, 0.0),
+    "leaky_relu": ("LeakyRelu", 0.2, 0.0),
+}  # fmt: skip
+_LSTM_GATES = (0, 3, 1, 2)  # Keras has input, forget, cell, output; the operator input, output, forget, cell
+
+
+def _activation(call: Call, option: str, default: str) -> tuple[str, float, float]:
+    name, config = activation_name(call.option(option, default))
+    if name == "hard_sigmoid":
+        return ("HardSigmoid", *hard_sigmoid(call.walk.version))
+    if name not in _NAMES or config:
+        reason = f"`{option}` is {quoted(name)}, which recurrent layers do not have here"
+        raise unsupported(reason, f"use one of {', '.join(sorted(_NAMES))}")
+    return _NAMES[name]
+
+
+def _weights(call: Call, gates: int, features: int, order: tuple[int, ...]) -> tuple[Array, Array, Array]:
+    """[gates*units, features], [gates*units, units] and both biases, one after the other."""
+    units = call.whole("units")
+    if units < 1:
+        raise Fault("bad-attribute", f"it has {units} units")
+
+    def turned(array: Array) -> Array:
+        blocks = array.T.reshape(gates, units, -1)
+        return blocks[list(order)].reshape(gates * units, -1)
+
+    kernel = turned(call.array("kernel", features, gates * units))
+    recurrent = turned(call.array("recurrent_kernel", units, gates * units))
+    both = np.zeros((2, gates * units), kernel.dtype)
+    if call.flag("use_bias", True):
+        double = call.layer.kind == "GRU" and _reset_after(call)
+        bias = call.array("bias", 2, gates * units) if double else call.array("bias", gates * units)[None]
+        for n, row in enumerate(bias):
+            both[n] = row.reshape(gates, units)[list(order)].reshape(-1)
+    return kernel, recurrent, both.reshape(-1)
+
+
+def _reset_after(call: Call) -> bool:
+    return call.flag("reset_after", call.walk.version >= (3,))
+
+
+def _operator(call: Call, direction: str) -> tuple[Recurrent, int, tuple[int, ...]]:
+    """The operator of one direction, the number of its gates and their order."""
+    units = call.whole("units")
+    main = _activation(call, "activation", "tanh")
+    gate = _activation(call, "recurrent_activation", "sigmoid") if call.layer.kind != "SimpleRNN" else main
+    match call.layer.kind:
+        case "LSTM":
+            return _made(ops.Lstm, units, direction, (gate, main, main)), 4, _LSTM_GATES
+        case "GRU":
+            op = _made(ops.Gru, units, direction, (gate, main), linear_before_reset=_reset_after(call))
+            return op, 3, (0, 1, 2)
+        case _:
+            return _made(ops.Rnn, units, direction, (main,)), 1, (0,)
+
+
+def _made(kind: Any, units: int, direction: str, acts: tuple[tuple[str, float, float], ...], **more: Any) -> Recurrent:
+    names, alphas, betas = (tuple(a[n] for a in acts) for n in range(3))
+    op: Recurrent = kind(units, direction, names, alphas, betas, math.inf, True, **more)
+    return op
+
+
+def _starts(call: Call, x: Value, units: int, count: int) -> tuple[list[Value | None], list[Value]]:
+    """The first states: given, kept from the run before, or none (zeros). Kept ones come a second time, as entries."""
+    told = call.kwargs.get("initial_state")
+    told = told if isinstance(told, list) else [told] if isinstance(told, Value) else []
+    given = call.tensors()[1:] + [v for v in told if isinstance(v, Value)]
+    shape = (x.shape[0], units)
+    entries: list[Value] = []
+    if not given and call.flag("stateful"):
+        if call.layer in call.walk.stateful:
+            raise unsupported("a stateful layer that is called twice is not supported")
+        call.walk.stateful.add(call.layer)
+        given = entries = [call.state(("h", "c")[n], shape) for n in range(count)]
+    if given and (len(given) != count or any(v.shape != shape for v in given)):
+        raise Fault("shape-mismatch", f"it has {count} states of {list(shape)}, got {[list(v.shape) for v in given]}")
+    return [reshape(call, v, (x.shape[0], 1, units)) for v in given] or [None] * count, entries
+
+
+def run_one(call: Call, *, in_order: bool) -> tuple[Value, list[Value]]:
+    """[batch, time, units] and the last states. `in_order`: a layer that runs backwards gives its results by time all the same."""
+    x = call.x
+    if call.option("time_major"):
+        raise unsupported("`time_major` is not supported", "put the batch first")
+    if x.type.rank != 3:
+        raise Fault("shape-mismatch", f"it takes [batch, time, features], got {list(x.shape)}")
+    backwards = call.flag("go_backwards")
+    op, gates, order = _operator(call, "reverse" if backwards else "forward")
+    w, r, b = _weights(call, gates, x.shape[2], order)
+    starts, entries = _starts(call, x, op.hidden, op.STATES)
+    weights = [call.constant(a[None], call.dtype, n) for a, n in ((w, "kernel"), (r, "recurrent_kernel"), (b, "bias"))]
+    y, *ends = call.emit_all(op, x, *weights, None, *starts)
+    states = [reshape(call, end, (x.shape[0], op.hidden)) for end in ends]
+    for entry, after in zip(entries, states, strict=False):
+        call.keep(entry, after)
+    y = reshape(call, y, (x.shape[0], x.shape[1], op.hidden))
+    if backwards and not in_order and call.flag("return_sequences") and x.shape[1] > 1:
+        y = call.emit(ops.Slice((0, x.shape[1] - 1, 0), (1, -1, 1), y.shape), y)
+    return y, states
+
+
+@layer("LSTM", "GRU", "SimpleRNN")
+def recurrent(call: Call) -> Result:
+    y, states = run_one(call, in_order=False)
+    first = y if call.flag("return_sequences") else states[0]
+    return [first, *states] if call.flag("return_state") else first
+
+
+@layer("Bidirectional")
+def bidirectional(call: Call) -> Result:
+    forward, backward = call.layer.inner
+    for side in (forward, backward):
+        if side.foreign or side.kind not in ("LSTM", "GRU", "SimpleRNN"):
+            raise unsupported(side.foreign or f"a layer of class {quoted(side.kind)} in both directions is not supported")
+    merge = call.option("merge_mode", "concat")
+    calls = [Call(call.walk, side, call.args, {}) for side in (forward, backward)]
+    given = call.kwargs.get("initial_state") or call.tensors()[1:]
+    if given:
+        half = len(given) // 2
+        for n, one in enumerate(calls):
+            one.args, one.kwargs = [call.x], {"initial_state": given[n * half : (n + 1) * half]}
+    x, whole = call.x, calls[0].flag("return_sequences")
+    alike = forward.kind == backward.kind and forward.config.get("units") == backward.config.get("units")
+    stateful = any(one.flag("stateful") for one in calls)
+    straight = not calls[0].flag("go_backwards") and calls[1].flag("go_backwards")
+    if alike and straight and not given and not stateful and x.type.rank == 3:
+        sides, ends = _together(call, calls, x)
+    else:
+        runs = [run_one(one, in_order=True) for one in calls]
+        sides, ends = [r[0] for r in runs], [r[1] for r in runs]
+    if not whole:
+        sides = [e[0] for e in ends]
+    states = [s for e in ends for s in e] if calls[0].flag("return_state") else []
+    match merge:
+        case "concat":
+            merged = [call.emit(ops.Concat(sides[0].type.rank - 1), *sides)]
+        case "sum":
+            merged = [call.emit(ops.Add(), *sides)]
+        case "mul":
+            merged = [call.emit(ops.Mul(), *sides)]
+        case "ave":
+            total = call.emit(ops.Add(), *sides)
+            merged = [call.emit(ops.Mul(), total, call.like(0.5, total))]
+        case None:
+            merged = list(sides)
+        case _:
+            raise Fault("bad-attribute", f"`merge_mode` is {quoted(str(merge))}")
+    return [*merged, *states]
+
+
+def _together(call: Call, calls: list[Call], x: Value) -> tuple[list[Value], list[list[Value]]]:
+    """Both directions by one operator."""
+    ops_made = [_operator(one, "bidirectional") for one in calls]
+    op, gates, order = ops_made[0]
+    second = ops_made[1][0]
+    both = (op.activations + second.activations, op.alphas + second.alphas, op.betas + second.betas)
+    flags = {"linear_before_reset": op.linear_before_reset} if isinstance(op, ops.Gru) else {}
+    if isinstance(op, ops.Gru) and isinstance(second, ops.Gru) and op.linear_before_reset != second.linear_before_reset:
+        raise unsupported("`reset_after` differs between the directions")
+    kind: Any = type(op)
+    joined: Recurrent = kind(op.hidden, "bidirectional", *both, math.inf, True, **flags)
+    found = [_weights(one, gates, x.shape[2], order) for one in calls]
+    names = ("kernel", "recurrent_kernel", "bias")
+    weights = [call.constant(np.stack([f[n] for f in found]), call.dtype, name) for n, name in enumerate(names)]
+    y, *ends = call.emit_all(joined, x, *weights, None, *[None] * op.STATES)
+    batch, time, h = x.shape[0], x.shape[1], op.hidden
+    sides = [reshape(call, part(call, y, 2, n, 1), (batch, time, h)) for n in (0, 1)]
+    states = [[reshape(call, part(call, end, 1, n, 1), (batch, h)) for end in ends] for n in (0, 1)]
+    return sides, states
+
+
+@layer("TimeDistributed")
+def time_distributed(call: Call) -> Result:
+    """Time becomes part of the batch."""
+    inner: Layer = call.layer.inner[0]
+    x = call.x
+    if x.type.rank < 3:
+        raise Fault("shape-mismatch", f"it takes at least three axes, got {list(x.shape)}")
+    batch, time = x.shape[:2]
+    source = call.walk.emitter.source
+    results = call.walk.apply(inner, [reshape(call, x, (batch * time, *x.shape[2:]))], {}, source)
+    if results is None:
+        raise unsupported("what is inside of it is not supported")
+    return [reshape(call, y, (batch, time, *y.shape[1:])) for y in results]

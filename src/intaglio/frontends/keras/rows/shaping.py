@@ -1,0 +1,122 @@
+"""Layers that move data: flatten, reshape, pad, crop, upsample."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from intaglio import ops
+from intaglio.errors import quoted
+from intaglio.frontends.building import expand, padded, reshape, resolved_shape, transpose
+from intaglio.frontends.keras.rows.convolution import spatial
+from intaglio.frontends.keras.walk import Call, Result, layer
+from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.ir.graph import Value
+
+
+@layer("Flatten")
+def flatten(call: Call) -> Result:
+    x = call.x
+    if call.channels_first and x.type.rank > 2:
+        x = transpose(call, x, (0, *range(2, x.type.rank), 1))
+    return reshape(call, x, (x.shape[0], math.prod(x.shape[1:])))
+
+
+@layer("Reshape")
+def reshape_layer(call: Call) -> Result:
+    target = call.option("target_shape")
+    if not isinstance(target, list) or not all(type(n) is int or n is None for n in target):
+        raise Fault("bad-attribute", f"`target_shape` is {quoted(str(target))}")
+    x = call.x
+    wanted = [-1 if n is None else n for n in target]
+    return reshape(call, x, resolved_shape(call, x, [x.shape[0], *wanted], True))
+
+
+@layer("Permute")
+def permute(call: Call) -> Result:
+    dims, x = call.option("dims"), call.x
+    if not isinstance(dims, list) or sorted(dims) != list(range(1, x.type.rank)):
+        raise Fault("bad-attribute", f"`dims` is {quoted(str(dims))} for {x.type.rank - 1} axes")
+    return transpose(call, x, (0, *dims))
+
+
+@layer("RepeatVector")
+def repeat_vector(call: Call) -> Result:
+    x, count = call.x, call.whole("n")
+    if x.type.rank != 2 or count < 1:
+        raise Fault("shape-mismatch", f"{count} times {list(x.shape)}")
+    return expand(call, reshape(call, x, (x.shape[0], 1, x.shape[1])), (x.shape[0], count, x.shape[1]))
+
+
+def _sides(call: Call, name: str, count: int) -> list[tuple[int, int]]:
+    """`padding` and `cropping`: one number, one per axis, or two per axis."""
+    told: Any = call.option(name, 1)
+    if type(told) is int:
+        told = [[told, told]] * count
+    elif count == 1:
+        told = [told]
+    sides = []
+    for side in told:
+        pair = [side, side] if type(side) is int else side
+        if len(pair) != 2 or not all(type(n) is int and 0 <= n < 2**31 for n in pair):
+            raise Fault("bad-attribute", f"`{name}` is {quoted(str(told))}")
+        sides.append((pair[0], pair[1]))
+    if len(sides) != count:
+        raise Fault("bad-attribute", f"`{name}` is {quoted(str(told))} for {count} axes")
+    return sides
+
+
+def _edges(call: Call, x: Value, sides: list[tuple[int, int]], sign: int) -> Value:
+    spatial(call, x, len(sides))
+    first = 2 if call.channels_first else 1
+    pads = [0] * (2 * x.type.rank)
+    for n, (before, after) in enumerate(sides):
+        pads[first + n], pads[x.type.rank + first + n] = sign * before, sign * after
+    return padded(call, x, pads)
+
+
+@layer("ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D")
+def zero_padding(call: Call) -> Result:
+    return _edges(call, call.x, _sides(call, "padding", int(call.layer.kind[-2])), 1)
+
+
+@layer("Cropping1D", "Cropping2D", "Cropping3D")
+def cropping(call: Call) -> Result:
+    return _edges(call, call.x, _sides(call, "cropping", int(call.layer.kind[-2])), -1)
+
+
+def resized(call: Call, x: Value, sizes: tuple[int, ...], mode: str, antialias: bool = False) -> Value:
+    first = 2 if call.channels_first else 1
+    shape = list(x.shape)
+    for n, size in enumerate(sizes):
+        if size < 1 or size >= 2**31:
+            raise Fault("bad-attribute", f"it would be {size} wide or high")
+        shape[first + n] = size
+    scales = tuple(new / old for new, old in zip(shape, x.shape, strict=True))
+    match mode:
+        case "nearest":
+            op = ops.Resize(tuple(shape), scales, (), "nearest", "half_pixel", "round_prefer_ceil")
+        case "bilinear":
+            op = ops.Resize(tuple(shape), scales, (), "linear", "half_pixel", antialias=antialias)
+        case _:
+            reason = f"the interpolation {quoted(str(mode))} is not supported (its kernel differs between the backends of Keras)"
+            raise unsupported(reason, "use `nearest` or `bilinear`")
+    return x if tuple(shape) == x.shape else call.emit(op, x)
+
+
+@layer("UpSampling1D", "UpSampling2D", "UpSampling3D")
+def upsampling(call: Call) -> Result:
+    count, x = int(call.layer.kind[-2]), call.x
+    factors = call.wholes("size", count, 2)
+    sizes = tuple(n * f for n, f in zip(spatial(call, x, count), factors, strict=True))
+    return resized(call, x, sizes, call.option("interpolation", "nearest"))
+
+
+@layer("Resizing")
+def resizing(call: Call) -> Result:
+    x = call.x
+    spatial(call, x, 2)
+    if call.flag("crop_to_aspect_ratio") or call.flag("pad_to_aspect_ratio"):
+        raise unsupported("keeping the aspect ratio is not supported", "resize by crop or padding layers")
+    sizes = (call.whole("height"), call.whole("width"))
+    return resized(call, x, sizes, call.option("interpolation", "bilinear"), call.flag("antialias"))

@@ -1,0 +1,385 @@
+"""From layers and their calls to nodes.
+
+Rows (`rows/`) turn one call of a layer into nodes: `@layer("Dense")`, or `@function("Add")` for `keras.ops`. What a row
+does not know of, and what the file says wrongly, it raises as a `Fault`; the walk adds the name of the layer.
+"""
+
+from __future__ import annotations
+
+import heapq
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from intaglio.errors import ModelError, quoted
+from intaglio.frontends.building import cast
+from intaglio.frontends.emitting import Emitter
+from intaglio.frontends.keras.config import Config, Invocation, Layer, Model, Ref
+from intaglio.frontends.keras.weights import Weights
+from intaglio.frontends.onnx.faults import Fault, Problem, unsupported
+from intaglio.ir.graph import Array, State, Value
+from intaglio.ir.types import DType, TensorType
+from intaglio.ops.base import BadOperator, Op, narrow
+
+Result = Value | list[Value]
+Row = Callable[["Call"], Result]
+LAYERS: dict[str, Row] = {}
+FUNCTIONS: dict[str, Row] = {}
+# What Python and numpy say of options that a damaged file gives a row.
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError)
+_MOST_CALLS = 100_000
+DTYPES = {
+    "float32": DType.F32, "float64": DType.F64, "float16": DType.F16, "bfloat16": DType.BF16, "mixed_float16": DType.F16,
+    "mixed_bfloat16": DType.BF16, "int8": DType.I8, "int16": DType.I16, "int32": DType.I32, "int64": DType.I64, "uint8": DType.U8,
+    "uint16": DType.U16, "uint32": DType.U32, "uint64": DType.U64, "bool": DType.BOOL,
+}  # fmt: skip
+# Layers that a mask goes through, and layers whose result depends on it.
+_PASS_MASKS = {
+    "Activation", "ReLU", "LeakyReLU", "PReLU", "ELU", "Softmax", "Dense", "Identity", "Dropout", "GaussianDropout",
+    "GaussianNoise", "AlphaDropout", "ActivityRegularization",
+    "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "LayerNormalization",
+    "BatchNormalization", "GroupNormalization", "UnitNormalization", "Rescaling", "Normalization", "Add", "Subtract", "Multiply",
+    "Average", "Maximum", "Minimum", "Concatenate", "Masking", "TimeDistributed",
+}  # fmt: skip
+_READ_MASKS = {
+    "LSTM", "GRU", "SimpleRNN", "Bidirectional", "RNN", "MultiHeadAttention", "Attention", "AdditiveAttention",
+    "GlobalAveragePooling1D", "Softmax",
+}  # fmt: skip
+
+
+def layer(*names: str) -> Callable[[Row], Row]:
+    def register(row: Row) -> Row:
+        for name in names:
+            LAYERS[name] = row
+        return row
+
+    return register
+
+
+def function(*names: str) -> Callable[[Row], Row]:
+    def register(row: Row) -> Row:
+        for name in names:
+            FUNCTIONS[name] = row
+        return row
+
+    return register
+
+
+def fill_tables() -> None:
+    importlib.import_module("intaglio.frontends.keras.rows").fill_tables()
+
+
+def policy(config: Config) -> DType:
+    """The type that a layer computes in."""
+    told = config.get("dtype") or "float32"
+    if isinstance(told, dict):
+        kind, inner = told.get("class_name"), told.get("config")
+        name = inner.get("name") if isinstance(inner, dict) else None
+        if kind in ("QuantizedDTypePolicy", "QuantizedFloat8DTypePolicy", "DTypePolicyMap", "GPTQDTypePolicy", "AWQDTypePolicy"):
+            told = str(name or kind)
+        else:
+            told = name
+    if not isinstance(told, str) or told not in DTYPES:
+        hint = "save the model before it is quantised; `--quantize int8 --calibrate DATA` does it here"
+        raise Fault("unsupported-type", f"its dtype policy {quoted(str(told))} is not supported", hint)
+    return DTYPES[told]
+
+
+class Walk:
+    def __init__(self, file: str, weights: Weights, version: tuple[int, ...], *, collect: bool = False) -> None:
+        self.file = file
+        self.weights = weights
+        self.version = version
+        self.emitter = Emitter()
+        self.emitter.weight_bytes = 1 << 30
+        self.problems: list[Problem] = []
+        self.collect = collect
+        self.states: list[State] = []
+        self.stateful: set[Layer] = set()
+        self.masked: set[Value] = set()
+        self.calls = 0
+        fill_tables()
+
+    def run(self, model: Model, inputs: list[Value], prefix: str = "") -> list[Value | None]:
+        """The results of a model; None for one that a problem kept from being computed."""
+        if model.sequential:
+            return self._sequence(model, inputs, prefix)
+        if len(inputs) != len(model.inputs):
+            raise Fault("bad-graph", f"the model {quoted(model.name)} takes {len(model.inputs)} tensors, got {len(inputs)}")
+        made: dict[tuple[str, int], list[Value] | None] = {}
+        for ref, value in zip(model.inputs, inputs, strict=True):
+            made[ref.layer, ref.call] = [value]
+        by_name = {item.name: item for item in model.layers}
+        tasks: list[tuple[Layer, int, Invocation]] = []
+        waiting: dict[tuple[str, int], list[int]] = {}
+        missing: list[int] = []
+        ready: list[int] = []
+        for item in model.layers:
+            if (item.name, 0) in made:
+                continue
+            for number, call in enumerate(item.calls):
+                needs = {(r.layer, r.call) for r in _refs([call.args, call.kwargs])}
+                for key in needs:
+                    if key not in made and (key[0] not in by_name or key[1] >= len(by_name[key[0]].calls)):
+                        text = f"the layer {quoted(item.name)} reads a tensor of {quoted(key[0])} that is not there"
+                        raise Fault("bad-graph", text, "save the model again")
+                needs -= set(made)
+                for key in needs:
+                    waiting.setdefault(key, []).append(len(tasks))
+                if not needs:
+                    ready.append(len(tasks))
+                missing.append(len(needs))
+                tasks.append((item, number, call))
+        heapq.heapify(ready)
+        done = 0
+        while ready:
+            item, number, call = tasks[heapq.heappop(ready)]
+            done += 1
+            args, kwargs = _filled(call.args, made), _filled(call.kwargs, made)
+            made[item.name, number] = self.invoke(item, args, kwargs, prefix, number)
+            for other in waiting.get((item.name, number), ()):
+                missing[other] -= 1
+                if missing[other] == 0:
+                    heapq.heappush(ready, other)
+        if done < len(tasks):
+            stuck = next(t for n, t in enumerate(tasks) if missing[n])
+            raise Fault("bad-graph", f"the layer {quoted(stuck[0].name)} depends on its own result", "the graph has a cycle")
+        return [_filled(ref, made) for ref in model.outputs]
+
+    def _sequence(self, model: Model, inputs: list[Value], prefix: str) -> list[Value | None]:
+        if len(inputs) != 1:
+            raise Fault("bad-graph", f"the model {quoted(model.name)} takes one tensor, got {len(inputs)}")
+        results: list[Value] | None = list(inputs)
+        for item in model.layers:
+            if item.kind == "InputLayer":
+                continue
+            given: Any = None if results is None else results[0] if len(results) == 1 else results
+            results = self.invoke(item, [given], {}, prefix, 0)
+        return [None] if results is None else list(results)
+
+    def invoke(self, item: Layer, args: list[Any], kwargs: dict[str, Any], prefix: str, number: int) -> list[Value] | None:
+        """One call of a layer. None: a problem was noted, or its operands are not there because of one."""
+        path = f"{prefix}{item.name}"
+        self.calls += 1
+        if self.calls > _MOST_CALLS:
+            raise Fault("too-large", f"the layers of the model are called more than {_MOST_CALLS} times")
+        outer = self.emitter.source
+        try:
+            results = self.apply(item, args, kwargs, path)
+            for n, value in enumerate(results or []):
+                if not value.is_const and not value.origin:
+                    value.origin = path + (f":{number}" if number else "") + (f"#{n}" if n else "")
+            return results
+        except (Fault, BadOperator, *_DAMAGE) as error:
+            slug, hint, reason = "bad-graph", "the file is damaged", f"its options do not fit ({str(error)[:200]})"
+            if isinstance(error, (Fault, BadOperator)):
+                slug = error.slug if isinstance(error, Fault) else "shape-mismatch"
+                reason, hint = error.reason, error.hint
+            self.report(slug, path, item.kind, reason, hint)
+            return None
+        finally:
+            self.emitter.source = outer
+
+    def apply(self, item: Layer, args: list[Any], kwargs: dict[str, Any], path: str) -> list[Value] | None:
+        """The results of a layer, by its row or by its own layers."""
+        row = row_of(item)
+        operands = _values([args, kwargs])
+        if any(v is None for v in operands):
+            return None
+        if item.kind in _READ_MASKS and not item.is_op and any(v in self.masked for v in operands):
+            hint = "train and save it without `mask_zero` and `Masking`, or pad by repeating instead of masking"
+            raise unsupported("it reads a mask (of `mask_zero` or `Masking`), which is not supported", hint)
+        self.emitter.source = path
+        if item.model is not None:
+            found = self.run(item.model, [v for v in operands if v is not None], f"{path}/")
+            return None if any(r is None for r in found) else [r for r in found if r is not None]
+        result = row(Call(self, item, args, kwargs))
+        values = result if isinstance(result, list) else [result]
+        masked = [v in self.masked for v in operands]
+        if item.kind in _PASS_MASKS and not item.is_op and any(masked) and (all(masked) or item.kind == "Concatenate"):
+            self.masked.update(values)
+        return values
+
+    def report(self, slug: str, name: str, kind: str, reason: str, hint: str) -> None:
+        if not self.collect:
+            hint = hint or "`intaglio check MODEL` lists everything that is unsupported"
+            text = f"{quoted(kind)} layer {quoted(name)}: {reason}"
+            raise ModelError(slug, text, where=self.file, hint=hint)
+        self.problems.append(Problem(name, kind, reason, hint, slug, self.file))
+
+
+def row_of(item: Layer) -> Row:
+    """The row of a layer; a Fault where there is none."""
+    if item.foreign:
+        hint = "replace it by layers of Keras, or compile the model object: `intaglio.compile(model)`"
+        raise unsupported(item.foreign, hint)
+    if item.model is not None:
+        return _no_row
+    table = FUNCTIONS if item.is_op else LAYERS
+    if item.kind in table:
+        return table[item.kind]
+    if item.kind in ("Lambda", "__lambda__"):
+        hint = "write it with layers or `keras.ops` and save the model again"
+        raise unsupported("it holds Python code, which is never run", hint)
+    what = "function" if item.is_op else "layer"
+    raise unsupported(f"this {what} is not supported", "replace it by others, or cut the model before it")
+
+
+def _no_row(call: Call) -> Result:
+    raise AssertionError(call.layer.kind)
+
+
+def _refs(item: Any) -> list[Ref]:
+    if isinstance(item, Ref):
+        return [item]
+    inside = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+    return [r for part in inside for r in _refs(part)]
+
+
+class _Gone:
+    """A tensor that a problem kept from being computed."""
+
+
+GONE = _Gone()
+
+
+def _filled(item: Any, made: dict[tuple[str, int], list[Value] | None]) -> Any:
+    """Arguments with values in place of references."""
+    if isinstance(item, Ref):
+        results = made.get((item.layer, item.call), [])
+        if results is None:
+            return GONE
+        if item.result >= len(results):
+            raise Fault("bad-graph", f"the layer {quoted(item.layer)} has {len(results)} results; number {item.result} is read")
+        return results[item.result]
+    if isinstance(item, list):
+        return [_filled(i, made) for i in item]
+    if isinstance(item, dict):
+        return {k: _filled(v, made) for k, v in item.items()}
+    return item
+
+
+def _values(item: Any) -> list[Value | None]:
+    """The tensors among arguments, in order; None for one that is not there."""
+    if isinstance(item, Value):
+        return [item]
+    if isinstance(item, _Gone):
+        return [None]
+    inside = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+    return [v for part in inside for v in _values(part)]
+
+
+class Call:
+    """One call of a layer being imported."""
+
+    def __init__(self, walk: Walk, item: Layer, args: list[Any], kwargs: dict[str, Any]) -> None:
+        self.walk = walk
+        self.layer = item
+        self.config = item.config
+        self.kwargs = kwargs
+        self.args = args
+        self.dtype = DType.F32
+        if not item.is_op:
+            self.dtype = policy(item.config)
+            if self.dtype.is_float:
+                self.args = self._auto(args)
+                self.kwargs = self._auto(kwargs)
+
+    def _auto(self, item: Any) -> Any:
+        """Keras casts tensors of real numbers to the type that a layer computes in."""
+        if isinstance(item, Value):
+            return cast(self, item, self.dtype) if item.dtype.is_float else item
+        if isinstance(item, list):
+            return [self._auto(i) for i in item]
+        return {k: self._auto(v) for k, v in item.items()} if isinstance(item, dict) else item
+
+    # Operands and options ---------------------------------------------------------------------------------------------
+
+    @property
+    def x(self) -> Value:
+        found = self.tensors()
+        if not found:
+            raise Fault("bad-graph", "it is called without a tensor")
+        return found[0]
+
+    def tensors(self) -> list[Value]:
+        return [v for v in _values(self.args) if v is not None]
+
+    def option(self, name: str, default: Any = None) -> Any:
+        return self.config.get(name, default)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        value = self.config.get(name, default)
+        return default if value is None else bool(value)
+
+    def number(self, name: str, default: float) -> float:
+        value = self.config.get(name, default)
+        if isinstance(value, dict):  # Keras 2 wrote some as arrays of no dimension
+            value = (value.get("config") or {}).get("value", value.get("value"))
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise Fault("bad-attribute", f"`{name}` is {quoted(str(value))}, not a number")
+        return float(value)
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        value = self.config.get(name, default)
+        if type(value) is not int:
+            raise Fault("bad-attribute", f"`{name}` is {quoted(str(value))}, not a whole number")
+        if abs(value) >= 2**31:
+            raise Fault("bad-attribute", f"`{name}` is {value}, which is out of range")
+        return value
+
+    def wholes(self, name: str, count: int, default: int = 1, least: int = 1) -> tuple[int, ...]:
+        """One whole number for each spatial axis."""
+        value = self.config.get(name, default)
+        value = default if value is None else value
+        found: Any = [value] * count if type(value) is int else value
+        fits = isinstance(found, list) and len(found) == count and all(type(n) is int and least <= n < 2**31 for n in found)
+        if not fits:
+            raise Fault("bad-attribute", f"`{name}` is {quoted(str(value))}; it takes {count} whole numbers of at least {least}")
+        return tuple(found)
+
+    @property
+    def channels_first(self) -> bool:
+        told = self.config.get("data_format") or "channels_last"
+        if told not in ("channels_first", "channels_last"):
+            raise Fault("bad-attribute", f"`data_format` is {quoted(str(told))}")
+        return bool(told == "channels_first")
+
+    def weight(self, role: str, *shape: int) -> Value:
+        """A weight of the layer, in the type that it computes in."""
+        return self.constant(self.array(role, *shape), self.dtype, role)
+
+    def array(self, role: str, *shape: int) -> Array:
+        """Its shape is checked before it is read."""
+        stored = self.walk.weights.shape(self.layer, role)
+        if stored != shape:
+            text = f"its {role} is {list(stored)} in the file, its options ask for {list(shape)}"
+            raise Fault("shape-mismatch", text, "the weights are not of this model; save it again")
+        return self.walk.weights.read(self.layer, role).astype(np.float32 if self.dtype is not DType.F64 else np.float64)
+
+    # Writing nodes ----------------------------------------------------------------------------------------------------
+
+    def constant(self, data: Array | float | int | bool | list[int], dtype: DType | None = None, origin: str = "") -> Value:
+        array = np.asarray(data)
+        to = dtype or DType.of(array)
+        wide = array.astype(np.float32) if to in (DType.F16, DType.BF16) else array
+        name = f"{self.walk.emitter.source}/{origin}" if origin else ""
+        return self.walk.emitter.constant(np.ascontiguousarray(narrow(wide, to)).reshape(array.shape), to, name)
+
+    def like(self, number: float, value: Value) -> Value:
+        return self.walk.emitter.scalar(number, value.dtype)
+
+    def emit(self, op: Op, *operands: Value | None) -> Value:
+        return self.emit_all(op, *operands)[0]
+
+    def emit_all(self, op: Op, *operands: Value | None) -> tuple[Value, ...]:
+        return self.walk.emitter.emit(op, list(operands))
+
+    def state(self, name: str, shape: tuple[int, ...]) -> Value:
+        """A state that lives on from run to run; `keep` says what it is next."""
+        return Value("", TensorType(self.dtype, shape), f"{self.walk.emitter.source}/{name}")
+
+    def keep(self, entry: Value, after: Value) -> None:
+        self.walk.states.append(State(entry, after))

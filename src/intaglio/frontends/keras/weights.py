@@ -1,0 +1,138 @@
+"""Which weights a layer has, in the order in which Keras creates them, and where a file keeps them.
+
+`.keras` has a group per layer, by its class (`layers/conv2d_1/vars/0`); `.h5` has a list per layer of the outermost model, all that
+can be trained first (`_legacy_weights` of Keras). Both are described by one list of leaves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intaglio.errors import quoted
+from intaglio.frontends.keras.config import Config, Layer, Model
+from intaglio.frontends.keras.container import KerasFile
+from intaglio.frontends.keras.hdf5 import Hdf5
+from intaglio.frontends.onnx.faults import Fault
+from intaglio.ir.graph import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    role: str
+    path: str  # below the group of the layer
+    trainable: bool = True
+
+
+RNN = ("LSTM", "GRU", "SimpleRNN")
+_KERNELS = (
+    "Dense", "Conv1D", "Conv2D", "Conv3D", "Convolution1D", "Convolution2D", "Convolution3D", "Conv1DTranspose", "Conv2DTranspose",
+    "Conv3DTranspose", "Convolution2DTranspose", "DepthwiseConv1D", "DepthwiseConv2D",
+)  # fmt: skip
+_SEPARABLE = ("SeparableConv1D", "SeparableConv2D", "SeparableConvolution1D", "SeparableConvolution2D")
+
+
+def roles(kind: str, config: Config) -> list[tuple[str, bool]]:
+    """The layer's own variables: what each is, and whether it is trained."""
+    bias = [("bias", True)] if config.get("use_bias", True) else []
+    scale = [("gamma", True)] if config.get("scale", True) else []
+    center = [("beta", True)] if config.get("center", True) else []
+    if kind in _KERNELS or kind == "LocallyConnected1D":
+        return [("kernel", True), *bias]
+    if kind in _SEPARABLE:
+        return [("depthwise_kernel", True), ("pointwise_kernel", True), *bias]
+    if kind in RNN:
+        return [("kernel", True), ("recurrent_kernel", True), *bias]
+    match kind:
+        case "EinsumDense":
+            return [("kernel", True), *([("bias", True)] if config.get("bias_axes") else [])]
+        case "BatchNormalization" | "SyncBatchNormalization":
+            return [*scale, *center, ("moving_mean", False), ("moving_variance", False)]
+        case "LayerNormalization" if config.get("rms_scaling"):
+            return [("gamma", True)]
+        case "LayerNormalization" | "GroupNormalization":
+            return [*scale, *center]
+        case "RMSNormalization":
+            return [("scale", True)]
+        case "PReLU":
+            return [("alpha", True)]
+        case "Embedding":
+            return [("embeddings", True)]
+        case "Normalization" if config.get("mean") is None:
+            return [("mean", False), ("variance", False), ("count", False)]
+        case "Attention":
+            concat = [("concat_score_weight", True)] if config.get("score_mode") == "concat" else []
+            return [*([("scale", True)] if config.get("use_scale") else []), *concat]
+        case "AdditiveAttention" if config.get("use_scale", True):
+            return [("scale", True)]
+    return []
+
+
+def leaves(layer: Layer) -> list[Leaf]:
+    if layer.kind == "MultiHeadAttention":
+        names = ("kernel", "bias") if layer.config.get("use_bias", True) else ("kernel",)
+        parts = ("query", "key", "value", "output")
+        return [Leaf(f"{part}_{name}", f"{part}_dense/vars/{n}") for part in parts for n, name in enumerate(names)]
+    folder = "cell/vars" if layer.kind in RNN else "vars"
+    return [Leaf(role, f"{folder}/{n}", trained) for n, (role, trained) in enumerate(roles(layer.kind, layer.config))]
+
+
+class Weights:
+    """The arrays of every layer, found by layer and role and read when they are asked for."""
+
+    def __init__(self, source: KerasFile, model: Model) -> None:
+        self.store: Hdf5 = source.store
+        self._legacy = source.legacy
+        self._paths: dict[tuple[Layer, str], str] = {}
+        self._faults: dict[Layer, Fault] = {}
+        if source.legacy:
+            for layer in model.layers:
+                self._bind(layer)
+
+    def read(self, layer: Layer, role: str) -> Array:
+        return self.store.array(self._path(layer, role))
+
+    def shape(self, layer: Layer, role: str) -> tuple[int, ...]:
+        path = self._path(layer, role)
+        shape = self.store.shape(path)
+        if shape is None:
+            hint = "save the model again after it was built"
+            raise Fault("bad-tensor", f"its weights {quoted(role)} are missing from the file", hint)
+        return shape
+
+    def _path(self, layer: Layer, role: str) -> str:
+        if layer in self._faults:
+            raise self._faults[layer]
+        if self._legacy:
+            return self._paths.get((layer, role), "/missing")
+        leaf = next(leaf for leaf in leaves(layer) if leaf.role == role)
+        path = f"{layer.group}/{leaf.path}".lstrip("/")
+        older = path.replace("layers/", "_layer_checkpoint_dependencies/")  # Keras 2.12 to 2.15
+        private = "/".join(f"_{p}" if p.endswith("_dense") else p for p in path.split("/"))
+        for option in (path, older, private):
+            if self.store.shape(option) is not None:
+                return option
+        return path
+
+    def _bind(self, layer: Layer) -> None:
+        """The list of a layer in a `.h5` file, by order; layers inside of it share the list."""
+        wanted = _tree(layer, True)
+        if not wanted or layer.is_op:
+            return
+        order = [w for w in wanted if w[2]] + [w for w in wanted if not w[2]]
+        folder = f"model_weights/{layer.name}"
+        names = self.store.texts(folder, "weight_names") or []
+        if len(names) != len(order):
+            reason = f"the file has {len(names)} arrays for it, its options ask for {len(order)}"
+            for owner in {w[0] for w in wanted}:
+                self._faults[owner] = Fault("bad-tensor", reason, "save the whole model again")
+            return
+        for (owner, role, _), name in zip(order, names, strict=True):
+            self._paths[owner, role] = f"{folder}/{name}"
+
+
+def _tree(layer: Layer, trainable: bool) -> list[tuple[Layer, str, bool]]:
+    """All variables of a layer and of what is inside of it."""
+    trained = trainable and layer.trainable
+    inside = layer.model.layers if layer.model is not None else layer.inner
+    own = [(layer, leaf.role, trained and leaf.trainable) for leaf in leaves(layer)]
+    return own + [found for part in inside for found in _tree(part, trained)]
