@@ -96,8 +96,8 @@ def _layer(data: Any, group: str, depth: int) -> Layer:
         raise Fault("bad-graph", f"a layer of class `{kind[:80]}` has a name that is not a text")
     module = data.get("module")
     is_op = isinstance(module, str) and _OPERATION.match(module) is not None
-    if module is None and "trainable" not in config and "dtype" not in config and "layers" not in config:
-        is_op = kind not in ("InputLayer", "Lambda")
+    if module is None and "trainable" not in config and "layers" not in config:  # .h5 has no modules
+        is_op = not kind.startswith(("InputLayer", "Lambda", "SpatialDropout"))
     layer = Layer(name, kind, config, is_op=is_op, group=group)
     if isinstance(data.get("build_config"), dict):
         layer.build = data["build_config"]
@@ -170,15 +170,15 @@ def _model(layer: Layer, group: str, depth: int) -> Model:
             raise Fault("bad-graph", f"the calls of the layer `{made.name[:80]}` are not a list")
         dictionaries = dictionaries or any(isinstance(n, dict) for n in nodes)
         made.calls = [_invocation(node) for node in nodes]
-    by_name = {made.name: made for made in layers}
-    base = 1  # Keras counts a model's own first call, in its outputs always, in calls before Keras 3
-    model.inputs = [_based(r, by_name, base) for _, r in _refs(config.get("input_layers"))]
+    # Keras 2 counts the call that made an inner model, everywhere; Keras 3 in the outputs and for functional models only.
+    counted = {made.name for made in layers if made.model is not None and not (dictionaries and made.model.sequential)}
+    model.inputs = [r for _, r in _refs(config.get("input_layers"))]
     outputs = _refs(config.get("output_layers"))
-    model.outputs = [_based(r, by_name, base) for _, r in outputs]
+    model.outputs = [_based(r, counted) for _, r in outputs]
     model.output_names = _distinct([key or r.layer for key, r in outputs])
     if not dictionaries:
         for made in layers:
-            made.calls = [Invocation(_rebased(c.args, by_name), _rebased(c.kwargs, by_name)) for c in made.calls]
+            made.calls = [Invocation(_based(c.args, counted), _based(c.kwargs, counted)) for c in made.calls]
     if not model.outputs:
         raise Fault("bad-graph", f"the model `{layer.name[:80]}` has no outputs")
     return model
@@ -194,18 +194,14 @@ def _distinct(names: list[str]) -> list[str]:
     return out
 
 
-def _based(ref: Ref, layers: dict[str, Layer], base: int) -> Ref:
-    layer = layers.get(ref.layer)
-    return Ref(ref.layer, max(ref.call - base, 0), ref.result) if layer is not None and layer.model is not None else ref
-
-
-def _rebased(item: Any, layers: dict[str, Layer]) -> Any:
+def _based(item: Any, counted: set[str]) -> Any:
+    """The same with calls counted from 0."""
     if isinstance(item, Ref):
-        return _based(item, layers, 1)
+        return Ref(item.layer, max(item.call - 1, 0), item.result) if item.layer in counted else item
     if isinstance(item, list):
-        return [_rebased(i, layers) for i in item]
+        return [_based(i, counted) for i in item]
     if isinstance(item, dict):
-        return {k: _rebased(v, layers) for k, v in item.items()}
+        return {k: _based(v, counted) for k, v in item.items()}
     return item
 
 

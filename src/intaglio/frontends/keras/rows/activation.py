@@ -132,18 +132,17 @@ def _glu(call: Call, x: Value, axis: int) -> Value:
 
 
 def _sparsemax(call: Call, x: Value, axis: int) -> Value:
-    """Martins and Astudillo 2016: the projection on the simplex, by the largest k whose sum allows it."""
+    """As Keras computes it: with the sum of the running sums, where Martins and Astudillo (2016) have the last of them."""
     count = x.shape[axis]
     ordered, _ = call.emit_all(ops.TopK(count, axis, True, True), x)
     sums = call.emit(ops.Cumsum(axis), ordered)
     shape = [1] * x.type.rank
     shape[axis] = count
-    places = call.constant(np.arange(1, count + 1, dtype=np.float32), x.dtype)
-    ranks = call.emit(ops.Reshape(tuple(shape)), places)
+    ranks = call.constant(np.arange(1, count + 1, dtype=np.float32).reshape(shape), x.dtype)
     inside = call.emit(ops.Greater(), call.emit(ops.Add(), call.emit(ops.Mul(), ordered, ranks), call.like(1.0, x)), sums)
     kept = cast(call, inside, x.dtype)
     number = call.emit(ops.Reduce("sum", (axis,), True), kept)
-    total = call.emit(ops.Reduce("sum", (axis,), True), call.emit(ops.Mul(), ordered, kept))
+    total = call.emit(ops.Reduce("sum", (axis,), True), call.emit(ops.Mul(), sums, kept))
     tau = call.emit(ops.Div(), call.emit(ops.Sub(), total, call.like(1.0, x)), number)
     return call.emit(ops.Relu(), call.emit(ops.Sub(), x, tau))
 
