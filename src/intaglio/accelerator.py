@@ -3,6 +3,7 @@
 from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.operator import Op, Step
 from intaglio.ir.types import DType, Layout, TensorType
+from intaglio.run.emulator.native import host_library
 from intaglio.targets.accelerator import (
     Accelerator,
     Bus,
@@ -20,5 +21,5 @@ from intaglio.targets.target import Target
 
 __all__ = [
     "Accelerator", "Array", "Bus", "Code", "Cost", "DType", "Device", "Facts", "Is", "Layout", "Node", "Op", "Pad", "Pattern",
-    "Region", "Step", "Target", "TensorType", "Value", "chain",
+    "Region", "Step", "Target", "TensorType", "Value", "chain", "host_library",
 ]  # fmt: skip

@@ -340,6 +340,7 @@ def _layer(row: dict[str, object]) -> LayerInfo:
     assert isinstance(weights, int)
     return LayerInfo(
         index=index,
+        accelerator=str(row.get("accelerator", "")),
         name=str(row["name"]),
         op=str(row["op"]),
         kernel=str(row["kernel"]),

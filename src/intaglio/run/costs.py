@@ -100,7 +100,7 @@ class Coster:
             cycles += cost.cycles * times.ran + cost.taken_cycles * times.taken
             waits += times.taken
         waits = (waits + counts.flash_reads) * self._wait_states
-        return Sum(instructions, round(cycles * self._costs.dual_issue) + waits)
+        return Sum(instructions, round(cycles * self._costs.dual_issue) + waits + counts.stalls)
 
     def _block(self, block: Block) -> BlockCost:
         code = self._read(block.address, block.size_bytes)

@@ -189,6 +189,9 @@ def _line_of(error: BaseException) -> str:
     return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
 
 
+_LOADED: dict[tuple[str, str], Plugin] = {}
+
+
 # Finding them ---------------------------------------------------------------------------------------------------------------
 
 
@@ -203,7 +206,10 @@ def find_accelerator(name: str) -> Plugin:
         known = ", ".join(f"`{n}`" for n in found) or "none is installed"
         hint = f"installed: {known}; `intaglio new-accelerator {name if is_clean(name) else 'NAME'}` writes one"
         raise UserError("unknown-accelerator", f"there is no accelerator {quoted(name)}", hint=hint)
-    return load(found[name])
+    point = found[name]
+    if (point.name, point.value) not in _LOADED:  # one of each: they may remember what they have computed
+        _LOADED[point.name, point.value] = load(point)
+    return _LOADED[point.name, point.value]
 
 
 def load(point: metadata.EntryPoint) -> Plugin:

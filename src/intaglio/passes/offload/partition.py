@@ -141,10 +141,10 @@ def _path(core: Sequence[float], group: Sequence[Candidate]) -> tuple[float, tup
         for done, (cost, _, _) in here.items():
             steps: list[tuple[int, float, Candidate | None]] = [(1 << n, core[n], None)]
             steps += [(c.nodes, c.cost, c) for c in ways[n] if not c.nodes & done]
-            for nodes, more, candidate in steps:
+            for nodes, more, way in steps:
                 new = done | nodes
                 if new not in states or cost + more < states[new][0]:
-                    states[new] = (cost + more, candidate, done)
+                    states[new] = (cost + more, way, done)
     cost = states[every][0]
     chosen: list[Candidate] = []
     made: dict[int, tuple[float, Candidate | None, int]] = {every: states[every]}

@@ -12,6 +12,7 @@ from intaglio.errors import OurFault
 from intaglio.run.emulator.counting import Counts
 from intaglio.run.emulator.image import Image
 from intaglio.run.firmware import ROOM_BYTES
+from intaglio.targets.accelerator import Device
 from intaglio.targets.board import Board, Memory
 
 Stops = Mapping[int, Callable[[], None]]  # address of a function: what to do when it is called
@@ -39,6 +40,13 @@ class Core(Protocol):
 
     def stack_pointer(self) -> int: ...
     def counts(self) -> Counts | None: ...
+
+    def attach(self, device: Device) -> None:
+        """Registers of an accelerator, in the address space from now on."""
+
+    def stall(self, cycles: int) -> None:
+        """The core waits for a device, in the access that it makes now."""
+
     def close(self) -> None: ...
 
 

@@ -40,13 +40,14 @@ class Counts:
 
     blocks: Mapping[Block, Times] = field(default_factory=dict)
     flash_reads: int = 0
+    stalls: int = 0  # cycles in which the core waited for a device
 
     def plus(self, other: Counts) -> Counts:
         both = dict(self.blocks)
         for block, more in other.blocks.items():
             have = both.get(block, Times())
             both[block] = Times(have.ran + more.ran, have.taken + more.taken)
-        return Counts(both, self.flash_reads + other.flash_reads)
+        return Counts(both, self.flash_reads + other.flash_reads, self.stalls + other.stalls)
 
     def since(self, earlier: Counts) -> Counts:
         changed = {}
@@ -54,7 +55,7 @@ class Counts:
             then = earlier.blocks.get(block, Times())
             if now != then:
                 changed[block] = Times(now.ran - then.ran, now.taken - then.taken)
-        return Counts(changed, self.flash_reads - earlier.flash_reads)
+        return Counts(changed, self.flash_reads - earlier.flash_reads, self.stalls - earlier.stalls)
 
 
 class State(ctypes.Structure):

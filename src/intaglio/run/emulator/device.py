@@ -21,6 +21,7 @@ from intaglio.package.weights import is_sound
 from intaglio.run.emulator.core import Core, Stack
 from intaglio.run.emulator.counting import Counts
 from intaglio.run.emulator.image import Image, Part, read_image
+from intaglio.run.emulator.peripherals import attach_accelerators
 from intaglio.run.host import ERROR_SLUGS
 from intaglio.targets.board import Board
 from intaglio.targets.target import Target, find_target
@@ -59,6 +60,7 @@ class Device:
         target = find_target(manifest.target)
         image = read_image(elf or folder / "bin" / f"{manifest.name}.elf", _flashed_apart(folder, manifest))
         self.core = start(image, board_of(manifest, target), target, options)
+        attach_accelerators(self.core, manifest, target.core)
         self._stack = Stack(self.core)
         self._bounded = elf is None  # the bound is that of the package's own firmware
         work = sum(layer.macs + sum(o.bytes for o in layer.outputs) for layer in manifest.layers)

@@ -117,7 +117,7 @@ def _layer_counts(device: Device, inputs: list[Array], layers: int) -> list[Coun
 def _without_hook(device: Device, counts: Counts) -> Counts:
     own = (f"{device.manifest.name}_hook", f"{device.manifest.name}_cycles")
     inside = {block for block in counts.blocks if (f := device.core.image.function(block.address)) and f.name in own}
-    return Counts({b: t for b, t in counts.blocks.items() if b not in inside}, counts.flash_reads)
+    return Counts({b: t for b, t in counts.blocks.items() if b not in inside}, counts.flash_reads, counts.stalls)
 
 
 def _outputs(manifest: Manifest) -> list[Array]:

@@ -23,6 +23,7 @@ from intaglio.run.emulator.gdb import Closed, Debugger
 from intaglio.run.emulator.image import Image
 from intaglio.run.emulator.machines import machine_of, missing, what_runs
 from intaglio.run.emulator.native import compiled
+from intaglio.targets.accelerator import Device
 from intaglio.targets.board import Board
 
 SP, LR, PC, XPSR = 13, 14, 15, 25
@@ -207,6 +208,13 @@ class QemuCore:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def attach(self, device: Device) -> None:
+        hint = "leave `--emulator qemu` out: Unicorn has the accelerator's registers"
+        raise ToolError("no-emulator", "QEMU does not know the registers of a plug-in", hint=hint)
+
+    def stall(self, cycles: int) -> None:
+        """There are no devices."""
 
     def close(self) -> None:
         self._end()

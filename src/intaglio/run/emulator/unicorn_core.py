@@ -10,15 +10,16 @@ import ctypes
 import functools
 import operator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from intaglio.errors import OurFault, ToolError
+from intaglio.errors import IntaglioError, OurFault, ToolError
 from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault, memory_of, reach, roomy
 from intaglio.run.emulator.counting import OUT_OF_BYTES, Counts, NativeCounter, PythonCounter, native_library
 from intaglio.run.emulator.image import Image
 from intaglio.run.emulator.machines import runs_on_qemu
+from intaglio.targets.accelerator import Device
 from intaglio.targets.board import Board
 from intaglio.targets.memories import NOWHERE
 
@@ -37,7 +38,8 @@ class UnicornCore:
         self.about = f"Unicorn {unicorn.__version__}"
         self.image, self.board = image, roomy(board, image)
         self._unicorn = unicorn
-        self._trouble: OurFault | None = None
+        self._trouble: IntaglioError | None = None
+        self._stalls = 0
         self._engine = _engine(unicorn, image, core)
         self._registers = _registers(unicorn, image.riscv)
         self._map()
@@ -206,7 +208,35 @@ class UnicornCore:
         return counter
 
     def counts(self) -> Counts:
-        return self._counter.counts()
+        return replace(self._counter.counts(), stalls=self._stalls)
+
+    # Devices ----------------------------------------------------------------------------------------------------------
+
+    def attach(self, device: Device) -> None:
+        def load(_: object, offset: int, size: int, __: object) -> int:
+            try:
+                return device.load(offset, size)
+            except IntaglioError as error:
+                return self._gone_wrong(error)
+
+        def store(_: object, offset: int, size: int, value: int, __: object) -> None:
+            try:
+                device.store(offset, size, value)
+            except IntaglioError as error:
+                self._gone_wrong(error)
+
+        if memory_of(self.board, device.address) is not None or device.address % PAGE or device.bytes % PAGE:
+            what = f"the registers of a device cannot be at {device.address:#010x}: there is memory, or it is no whole page"
+            raise ToolError("plugin-garbage", what, hint="give whole pages of 4096 bytes where the board has nothing")
+        self._engine.mmio_map(device.address, device.bytes, load, None, store, None)
+
+    def _gone_wrong(self, error: IntaglioError) -> int:
+        self._trouble = self._trouble or error
+        self._engine.emu_stop()
+        return 0
+
+    def stall(self, cycles: int) -> None:
+        self._stalls += max(0, cycles)
 
     def close(self) -> None:
         self._engine = None
