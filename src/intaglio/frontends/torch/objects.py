@@ -1,0 +1,70 @@
+"""Modules and exported programs of a running torch, saved as `.pt2`, so that there is one way in."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from intaglio.errors import ModelError, ToolError, UserError, quoted
+from intaglio.frontends.torch.program import read_program
+from intaglio.frontends.torch.walk import fill_table, row_of
+
+
+def save_object(model: object, example_inputs: tuple[object, ...] | None, path: Path) -> None:
+    """The object as a file that `load` reads. Operators without a row are decomposed by torch first."""
+    torch = _torch()
+    program = model if isinstance(model, torch.export.ExportedProgram) else _exported(torch, model, example_inputs)
+    _save(torch, program, path)
+    if _missing(path):
+        try:
+            _save(torch, program.run_decompositions(), path)
+        except UserError:
+            raise
+        except Exception as error:  # whatever a decomposition raises
+            raise ModelError("cannot-export", f"torch does not decompose the model: {_told(error)}") from None
+
+
+def _torch() -> Any:
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "export"):
+        hint = "`pip install 'intaglio[torch]'`"
+        raise ToolError("no-framework", "torch 2.8 or newer is needed to export a module", hint=hint)
+
+    return torch
+
+
+def _exported(torch: Any, model: Any, example_inputs: tuple[object, ...] | None) -> Any:
+    if not isinstance(model, torch.nn.Module):
+        hint = "give a `torch.nn.Module` with `example_inputs=`, or what `torch.export.export` returns"
+        raise UserError("not-a-model", f"{quoted(type(model).__name__)} is neither a module nor an exported program", hint=hint)
+    if example_inputs is None:
+        hint = "for instance `intaglio.compile(model, example_inputs=(torch.zeros(1, 3, 224, 224),))`"
+        raise UserError("no-example", "a module needs `example_inputs`, which say the shapes of its inputs", hint=hint)
+    inputs = tuple(example_inputs) if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
+    training = [module for module in model.modules() if module.training]
+    try:
+        return torch.export.export(model.eval(), inputs)
+    except Exception as error:  # torch raises of many kinds, user code of any
+        hint = "`torch.export.export(model, example_inputs)` says more; see PyTorch's guide to torch.export"
+        raise ModelError("cannot-export", f"torch does not export the model: {_told(error)}", hint=hint) from None
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _save(torch: Any, program: Any, path: Path) -> None:
+    try:
+        torch.export.save(program, str(path))
+    except Exception as error:
+        raise ModelError("cannot-export", f"torch does not save the exported program: {_told(error)}") from None
+
+
+def _missing(path: Path) -> bool:
+    fill_table()
+    return any(row_of(record.target) is None for record in read_program(path).graph.calls)
+
+
+def _told(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return quoted(lines[0] if lines else type(error).__name__, 300)

@@ -1,0 +1,1 @@
+"""What each ATen operator means, a file per family. Importing one fills the table."""

@@ -1,0 +1,130 @@
+"""Arithmetic of sizes, which are numbers here; graphs within the graph; and what only checks."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+
+from intaglio import ops
+from intaglio.frontends.building import cast
+from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.torch.call import Answer, Call, Item, row
+from intaglio.frontends.torch.program import GraphRecord
+from intaglio.ir.graph import Value
+from intaglio.ir.types import DType
+from intaglio.ops.base import widen
+
+PYTHON: dict[str, Callable[..., Item]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "truediv": operator.truediv,
+    "mod": operator.mod, "neg": operator.neg, "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le,
+    "gt": operator.gt, "ge": operator.ge, "and_": operator.and_, "or_": operator.or_, "not_": operator.not_, "pos": operator.pos,
+    "sym_not": operator.not_, "sym_max": max, "sym_min": min, "sym_int": int, "sym_float": float, "sym_sum": sum, "abs": abs,
+    "trunc": math.trunc, "ceil": math.ceil, "floor": math.floor, "round": round, "_sym_sqrt": math.sqrt, "sqrt": math.sqrt,
+    "sym_ite": lambda b, t, f: t if b else f,
+}  # fmt: skip
+
+
+@row(*PYTHON, namespace="python")
+def python(call: Call) -> Answer:
+    items = list(call.arguments.values())
+    if not all(isinstance(i, (int, float)) or (isinstance(i, list) and all(isinstance(v, int) for v in i)) for i in items):
+        raise unsupported(f"`{call.op}` of a number that depends on data", "make it a constant when exporting")
+    result = PYTHON[call.op](*items)
+    if isinstance(result, int) and abs(result) > 2**63:
+        raise Fault("bad-attribute", f"`{call.op}` gives a number that is too large")
+    return result
+
+
+@row("pow", namespace="python")
+def power(call: Call) -> Answer:
+    a, b = call.arguments.values()
+    if not isinstance(a, (int, float)) or not isinstance(b, (int, float)) or abs(b) > 64 or abs(a) > 2**31:
+        raise Fault("bad-attribute", f"`pow` of {a!r} and {b!r}")
+    return a**b
+
+
+@row("getitem", namespace="python")
+def getitem(call: Call) -> Answer:
+    items, index = call.arguments.values()
+    if not isinstance(items, list) or not isinstance(index, int):
+        raise unsupported("an element of something that is no list")
+    return items[index]
+
+
+@row("sym_size")
+def sym_size(call: Call) -> Answer:
+    x = call.first()
+    return list(x.shape) if call.get("dim") is None else x.shape[call.dim("dim", len(x.shape))]
+
+
+@row("sym_numel", "numel")
+def numel(call: Call) -> Answer:
+    return call.first().type.elements
+
+
+@row("item", "_local_scalar_dense")
+def item(call: Call) -> Answer:
+    x = call.first()
+    if x.data is None or x.type.elements != 1:
+        raise unsupported("a number that depends on data decides about the graph", "make it a constant when exporting")
+    return widen(x.data, x.dtype).reshape(-1)[0].item()
+
+
+@row("_assert_async", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size", "_assert_tensor_metadata",
+     "_functional_assert_async", "_functional_assert_scalar", "_print", "_functional_sym_constrain_range",
+     "_functional_sym_constrain_range_for_size", "_assert_scalar_msg")  # fmt: skip
+def checks(call: Call) -> Answer:
+    return None
+
+
+# Graphs within the graph --------------------------------------------------------------------------------------------------
+
+
+WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "hints_wrapper", "wrap", "strict_mode", "checkpoint")
+
+
+@row(*WRAPPERS, namespace="higher_order")
+def wrapped(call: Call) -> Answer:
+    """Only says how to compute: the body in place of the call."""
+    return _inlined(call, *_body(call.arguments))
+
+
+def _body(arguments: dict[str, Item]) -> tuple[GraphRecord, list[Item]]:
+    items = [v for k, v in arguments.items() if k != "_scope"]
+    for n, found in enumerate(items):
+        if isinstance(found, GraphRecord):
+            rest: list[Item] = []
+            for given in items[n + 1 :]:
+                rest += given if isinstance(given, list) else [given]
+            return found, rest
+    raise Fault("bad-graph", "a call without a body", "export the model again")
+
+
+def _inlined(call: Call, body: GraphRecord, operands: list[Item]) -> list[Item]:
+    from intaglio.frontends.torch.walk import Scope, Storage, Tensor
+
+    given = operands[-len(body.inputs) :] if body.inputs else []
+    if len(given) != len(body.inputs):
+        raise Fault("bad-graph", f"a body takes {len(body.inputs)} inputs, got {len(operands)}")
+    scope = Scope()
+    for name, value in zip(body.inputs, given, strict=True):
+        scope.items[name] = Tensor(Storage(value), (), value) if isinstance(value, Value) else value
+    return call.walk.run(body, scope, nested=True)
+
+
+@row("cond", namespace="higher_order")
+def cond(call: Call) -> Answer:
+    """One branch when the condition is known; else both are computed and one is chosen."""
+    items = [v for k, v in call.arguments.items() if k != "_scope"]
+    graphs = [v for v in items if isinstance(v, GraphRecord)]
+    if len(graphs) != 2:
+        raise Fault("bad-graph", "`cond` without two branches")
+    test, operands = items[0], items[-1] if isinstance(items[-1], list) else []
+    if isinstance(test, Value) and test.data is not None:
+        test = bool(test.data.reshape(-1)[0])
+    if not isinstance(test, Value):
+        return _inlined(call, graphs[0 if test else 1], operands)
+    yes, no = (_inlined(call, graph, operands) for graph in graphs)
+    test = cast(call, call.emit(ops.Reshape(()), test) if test.shape else test, DType.BOOL)
+    return [call.emit(ops.Where(), test, a, b) if isinstance(a, Value) else a for a, b in zip(yes, no, strict=True)]

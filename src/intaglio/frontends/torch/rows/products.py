@@ -1,0 +1,118 @@
+"""Matrix products: linear, mm, bmm, matmul, addmm, baddbmm, einsum, outer products, distances."""
+
+from __future__ import annotations
+
+from intaglio import ops
+from intaglio.frontends.building import cast, matmul, reshape
+from intaglio.frontends.einsum import einsum
+from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.torch.call import Answer, Call, Number, row
+from intaglio.ir.graph import Value
+
+
+@row("linear")
+def linear(call: Call) -> Answer:
+    """By rows, as one matrix: [..., k] is [rows, k] to the kernel."""
+    x, w, bias = call.tensor("input"), call.tensor("weight"), call.maybe("bias")
+    if len(w.shape) == 1:
+        y = matmul(call, x, w)
+        return y if bias is None else call.emit(ops.Add(), y, bias)
+    rows = reshape(call, x, (1, *x.shape)) if len(x.shape) == 1 else x
+    y = call.emit(ops.MatMul(transpose_b=True), rows, w, bias)
+    return reshape(call, y, (*x.shape[:-1], w.shape[0]))
+
+
+@row("matmul", "mm", "bmm", "mv", "dot", "vdot", "linalg_matmul")
+def matmul_row(call: Call) -> Answer:
+    operands = [v for v in call.arguments.values() if isinstance(v, Value)]
+    if len(operands) != 2:
+        raise Fault("bad-graph", f"`{call.op}` of {len(operands)} tensors")
+    return matmul(call, *operands)
+
+
+def _scaled(call: Call, x: Value, factor: Number) -> Value:
+    return x if factor == 1 else call.emit(ops.Mul(), x, call.like(factor, x))
+
+
+@row("addmm", "baddbmm", "addbmm", "addmv", "addr", "_addmm_activation")
+def addmm(call: Call) -> Answer:
+    x = call.tensor("self")
+    names = {"addmm": ("mat1", "mat2"), "_addmm_activation": ("mat1", "mat2"), "addmv": ("mat", "vec"), "addr": ("vec1", "vec2")}
+    a, b = (call.tensor(name) for name in names.get(call.op, ("batch1", "batch2")))
+    alpha, beta = call.number("alpha", 1), call.number("beta", 1)
+    if call.op == "addr":
+        a, b = reshape(call, a, (*a.shape, 1)), reshape(call, b, (1, *b.shape))
+    if call.op in ("addmm", "baddbmm", "_addmm_activation") and alpha == 1 and beta == 1:
+        y = call.emit(ops.MatMul(), a, b, cast(call, x, a.dtype))
+    else:
+        y = matmul(call, a, b)
+        if call.op == "addbmm":
+            y = call.emit(ops.Reduce("sum", (0,), False), y)
+        y = _scaled(call, y, alpha)
+        y = y if beta == 0 else call.emit(ops.Add(), _scaled(call, x, beta), y)
+    if call.op == "_addmm_activation":
+        return call.emit(ops.Gelu(True) if call.flag("use_gelu") else ops.Relu(), y)
+    return y
+
+
+@row("outer", "ger", "kron")
+def outer(call: Call) -> Answer:
+    a, b = [v for v in call.arguments.values() if isinstance(v, Value)]
+    if call.op == "kron":
+        rank = max(len(a.shape), len(b.shape))
+        a, b = (reshape(call, v, (*(1,) * (rank - len(v.shape)), *v.shape)) for v in (a, b))
+        left = reshape(call, a, [n for size in a.shape for n in (size, 1)])
+        right = reshape(call, b, [n for size in b.shape for n in (1, size)])
+        y = call.emit(ops.Mul(), left, right)
+        return reshape(call, y, [m * n for m, n in zip(a.shape, b.shape, strict=True)])
+    return call.emit(ops.Mul(), reshape(call, a, (*a.shape, 1)), reshape(call, b, (1, *b.shape)))
+
+
+@row("einsum")
+def einsum_row(call: Call) -> Answer:
+    return einsum(call, call.text("equation").replace(" ", ""), call.tensors("tensors"))
+
+
+@row("bilinear")
+def bilinear(call: Call) -> Answer:
+    y = einsum(call, "...i,oij,...j->...o", [call.tensor("input1"), call.tensor("weight"), call.tensor("input2")])
+    bias = call.maybe("bias")
+    return y if bias is None else call.emit(ops.Add(), y, bias)
+
+
+@row("cosine_similarity")
+def cosine_similarity(call: Call) -> Answer:
+    a, b = call.operands("x1", "x2")
+    rank = max(len(a.shape), len(b.shape))
+    axis, eps = call.dim("dim", rank, 1), call.real("eps", 1e-8)
+
+    def total(x: Value, y: Value) -> Value:
+        product = call.emit(ops.Mul(), x, y)
+        return call.emit(ops.Reduce("sum", (axis,), False), product)
+
+    lengths = [call.emit(ops.Clip(low=eps), call.emit(ops.Sqrt(), total(v, v))) for v in (a, b)]
+    return call.emit(ops.Div(), total(a, b), call.emit(ops.Mul(), *lengths))
+
+
+@row("cross", "linalg_cross")
+def cross(call: Call) -> Answer:
+    a, b = call.operands("self", "other")
+    axis = call.dim("dim", len(a.shape), -1)
+    turn = [call.constant([1, 2, 0]), call.constant([2, 0, 1])]
+    one = call.emit(ops.Mul(), call.emit(ops.Gather(axis), a, turn[0]), call.emit(ops.Gather(axis), b, turn[1]))
+    two = call.emit(ops.Mul(), call.emit(ops.Gather(axis), a, turn[1]), call.emit(ops.Gather(axis), b, turn[0]))
+    return call.emit(ops.Sub(), one, two)
+
+
+@row("cdist", "_cdist_forward")
+def cdist(call: Call) -> Answer:
+    a, b = call.tensor("x1"), call.tensor("x2")
+    left = reshape(call, a, (*a.shape[:-1], 1, a.shape[-1]))
+    right = reshape(call, b, (*b.shape[:-2], 1, *b.shape[-2:]))
+    apart = call.emit(ops.Sub(), left, right)
+    p = call.real("p", 2.0)
+    last = (len(apart.shape) - 1,)
+    if p in (1.0, 2.0):
+        return call.emit(ops.Reduce("l1" if p == 1 else "l2", last, False), apart)
+    powered = call.emit(ops.Pow(), call.emit(ops.Abs(), apart), call.like(p, apart))
+    return call.emit(ops.Pow(), call.emit(ops.Reduce("sum", last, False), powered), call.like(1 / p, apart))

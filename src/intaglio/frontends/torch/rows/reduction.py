@@ -1,0 +1,166 @@
+"""Sums and their like, softmax, cumulative sums."""
+
+from __future__ import annotations
+
+import math
+
+from intaglio import ops
+from intaglio.frontends.building import cast, concat, part, reshape
+from intaglio.frontends.onnx.faults import unsupported
+from intaglio.frontends.torch.call import Answer, Call, row
+from intaglio.ir.graph import Value
+from intaglio.ir.types import DType, Shape
+
+KINDS = {"sum": "sum", "nansum": "sum", "mean": "mean", "prod": "prod", "amax": "max", "amin": "min", "logsumexp": "log_sum_exp",
+         "special_logsumexp": "log_sum_exp"}  # fmt: skip
+
+
+def reduced(call: Call, kind: str, x: Value, axes: Shape, keep: bool) -> Value:
+    return call.emit(ops.Reduce(kind, axes, keep), x) if x.shape else x
+
+
+@row(*KINDS)
+def reduce(call: Call) -> Answer:
+    x = call.first()
+    dtype = call.dtype()
+    if dtype is None and call.op in ("sum", "prod") and not x.dtype.is_float:
+        dtype = DType.I64
+    x = x if dtype is None else cast(call, x, dtype)
+    if call.op in ("logsumexp", "mean"):
+        x = call.floats(x)
+    return reduced(call, KINDS[call.op], x, call.dims("dim", len(x.shape)), call.flag("keepdim"))
+
+
+@row("max", "min")
+def extreme(call: Call) -> Answer:
+    x = call.first()
+    if "other" in call.arguments:
+        return call.emit(ops.Max() if call.op == "max" else ops.Min(), *call.operands("self", "other"))
+    if "dim" not in call.arguments:
+        return reduced(call, call.op, x, tuple(range(len(x.shape))), False)
+    axis, keep = call.dim("dim", len(x.shape)), call.flag("keepdim")
+    if not x.shape:
+        return [x, call.constant(0, DType.I64)]
+    return [reduced(call, call.op, x, (axis,), keep), call.emit(ops.ArgReduce(call.op, axis, keep), x)]
+
+
+@row("aminmax")
+def aminmax(call: Call) -> Answer:
+    x = call.first()
+    axes = call.dims("dim", len(x.shape))
+    return [reduced(call, kind, x, axes, call.flag("keepdim")) for kind in ("min", "max")]
+
+
+@row("argmax", "argmin")
+def arg(call: Call) -> Answer:
+    x = call.first()
+    keep, rank = call.flag("keepdim"), len(x.shape)
+    kind = call.op[3:]
+    if call.get("dim") is None:
+        flat = reshape(call, x, (x.type.elements,))
+        return reshape(call, call.emit(ops.ArgReduce(kind, 0, False), flat), (1,) * rank if keep else ())
+    return call.emit(ops.ArgReduce(kind, call.dim("dim", rank), keep), x)
+
+
+@row("any", "all")
+def truth(call: Call) -> Answer:
+    x = cast(call, call.first(), DType.BOOL)
+    return reduced(call, call.op, x, call.dims("dim", len(x.shape)), call.flag("keepdim"))
+
+
+@row("count_nonzero")
+def count_nonzero(call: Call) -> Answer:
+    x = cast(call, cast(call, call.first(), DType.BOOL), DType.I64)
+    return reduced(call, "sum", x, call.dims("dim", len(x.shape)), False)
+
+
+@row("var", "std", "var_mean", "std_mean")
+def variance(call: Call) -> Answer:
+    x = call.first()
+    axes = call.dims("dim", len(x.shape))
+    keep = call.flag("keepdim")
+    less = call.number("correction", 1 if call.flag("unbiased", True) else 0)
+    mean = reduced(call, "mean", x, axes, True)
+    centred = call.emit(ops.Sub(), x, mean)
+    square = call.emit(ops.Mul(), centred, centred)
+    count = math.prod(x.shape[a] for a in axes)
+    if less == 0:
+        y = reduced(call, "mean", square, axes, keep)
+    else:
+        total = reduced(call, "sum", square, axes, keep)
+        y = call.emit(ops.Div(), total, call.like(max(count - less, 0), x))
+    y = call.emit(ops.Sqrt(), y) if call.op.startswith("std") else y
+    if not call.op.endswith("mean"):
+        return y
+    return [y, mean if keep else reshape(call, mean, y.shape)]
+
+
+@row("norm", "linalg_vector_norm", "frobenius_norm")
+def norm(call: Call) -> Answer:
+    x = call.floats(call.first())
+    dtype = call.dtype()
+    x = x if dtype is None else cast(call, x, dtype)
+    name = "ord" if call.op == "linalg_vector_norm" else "p"
+    p = call.get(name, 2)
+    if isinstance(p, str) and p != "fro":
+        raise unsupported(f"`{call.op}` of the order {p!r}")
+    p = 2.0 if p is None or isinstance(p, str) else call.real(name, 2)
+    axes, keep = call.dims("dim", len(x.shape)), call.flag("keepdim")
+    if p in (1.0, 2.0):
+        return reduced(call, "l1" if p == 1 else "l2", x, axes, keep)
+    size = call.emit(ops.Abs(), x)
+    if math.isinf(p):
+        return reduced(call, "max" if p > 0 else "min", size, axes, keep)
+    if p == 0:
+        return reduced(call, "sum", cast(call, cast(call, x, DType.BOOL), x.dtype), axes, keep)
+    powered = reduced(call, "sum", call.emit(ops.Pow(), size, call.like(p, x)), axes, keep)
+    return call.emit(ops.Pow(), powered, call.like(1 / p, x))
+
+
+@row("softmax", "_softmax", "special_softmax", "log_softmax", "_log_softmax", "_safe_softmax", "softmin")
+def softmax(call: Call) -> Answer:
+    x = call.first()
+    dtype = call.dtype() or (DType.F32 if call.flag("half_to_float") else None)
+    x = call.floats(x) if dtype is None else cast(call, x, dtype)
+    if not x.shape:
+        return call.like(0 if "log" in call.op else 1, x)
+    axis = call.dim("dim", len(x.shape))
+    return call.emit(ops.LogSoftmax(axis) if "log" in call.op else ops.Softmax(axis), x)
+
+
+@row("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
+def cumulative(call: Call) -> Answer:
+    x = call.first()
+    dtype = call.dtype() or (DType.I64 if not x.dtype.is_float and call.op in ("cumsum", "cumprod") else None)
+    x = x if dtype is None else cast(call, x, dtype)
+    axis = call.dim("dim", len(x.shape))
+    if call.op == "cumsum":
+        return call.emit(ops.Cumsum(axis), x) if x.shape else x
+    size = x.shape[axis] if x.shape else 1
+    if call.op != "cumprod" or size > 256:
+        raise unsupported(f"`{call.op}` of {size} elements")
+    steps = [part(call, x, axis, 0, 1)]
+    for n in range(1, size):
+        steps.append(call.emit(ops.Mul(), steps[-1], part(call, x, axis, n, 1)))
+    return concat(call, steps, axis)
+
+
+@row("diff")
+def diff(call: Call) -> Answer:
+    x = call.first()
+    axis = call.dim("dim", len(x.shape), -1)
+    for _ in range(call.integer("n", 1)):
+        n = x.shape[axis]
+        x = call.emit(ops.Sub(), part(call, x, axis, 1, n - 1), part(call, x, axis, 0, n - 1))
+    return x
+
+
+@row("median", "nanmedian")
+def median(call: Call) -> Answer:
+    """The lower of the two in the middle."""
+    x = call.first()
+    if "dim" not in call.arguments:
+        flat = reshape(call, x, (x.type.elements,))
+        return reshape(call, call.again("kthvalue", self=flat, k=(x.type.elements + 1) // 2, dim=0)[0], ())
+    axis = call.dim("dim", len(x.shape))
+    return call.again("kthvalue", self=x, k=(x.shape[axis] + 1) // 2, dim=axis, keepdim=call.flag("keepdim"))
