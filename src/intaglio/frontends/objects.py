@@ -19,8 +19,8 @@ def save_object(model: object, example_inputs: tuple[object, ...] | None, folder
             path = folder / f"{stem}.pt2"
             _module("intaglio.frontends.torch").save_object(model, example_inputs, path)
         case "keras":
-            path = folder / f"{stem}.keras"
-            _module("intaglio.frontends.keras").save_object(model, path)
+            found: Path = _module("intaglio.frontends.keras").save_object(model, example_inputs, folder / f"{stem}.keras")
+            return found
         case _:
             hint = "give a path, a PyTorch module, an exported program or a Keras model"
             raise UserError("not-a-model", f"{quoted(repr(model))} is not a model", hint=hint)

@@ -34,7 +34,7 @@ class FrontEnd(Protocol):
 class Source:
     graph: Graph
     sha256: str  # of the model file
-    format: str  # onnx, tflite, torch, keras or ir
+    format: str  # onnx, tflite, torch, keras, saved_model or ir
 
 
 def read_source(
@@ -76,7 +76,7 @@ def read_source(
     return Source(graph, _digest(path), format=kind)
 
 
-TITLES = {"tflite": "TFLite", "torch": "PyTorch", "keras": "Keras"}
+TITLES = {"tflite": "TFLite", "torch": "PyTorch", "keras": "Keras", "saved_model": "SavedModel"}
 
 
 def front_end(kind: str) -> FrontEnd:
@@ -85,11 +85,13 @@ def front_end(kind: str) -> FrontEnd:
 
 
 def kind_of(path: Path) -> str:
-    """`ir`, `tflite`, `torch`, `keras` or `onnx`; everything else is an error that says what it is."""
+    """`ir`, `tflite`, `torch`, `keras`, `saved_model` (a folder) or `onnx`; everything else is an error that says what it is."""
     shown = quoted(str(path), 200)
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
+            if (path / "saved_model.pb").is_file():
+                return "saved_model"
             hint = "give a model file; a package is given to `run`, `validate` and `profile`"
             raise ModelError("not-a-model", f"{shown} is a folder", hint=hint)
         if not stat.S_ISREG(mode):
@@ -134,5 +136,6 @@ def _clean_name(name: str) -> str:
 
 
 def _digest(path: Path) -> str:
+    path = path / "saved_model.pb" if path.is_dir() else path
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -280,7 +280,9 @@ def _check_layers(
             if info.name not in seen or info.name not in expected[0]:
                 continue
             want = np.asarray(expected[0][info.name])
-            layout = "" if (manifest.model.source or "").endswith(".tflite") else info.layout  # there it is NHWC in the model too
+            source = Path(manifest.model.source or "").suffix
+            as_stored = source == ".tflite" or (source in (".keras", ".h5") and seen[info.name].shape == want.shape)
+            layout = "" if as_stored else info.layout  # these have NHWC in the model too
             got = _as_in_model(seen[info.name], layout, want.shape)
             if got is None:
                 continue

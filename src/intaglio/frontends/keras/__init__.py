@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.finishing import finish
+from intaglio.frontends.keras import objects
 from intaglio.frontends.keras.config import Layer, Model, read_config
 from intaglio.frontends.keras.container import KerasFile, read_model
-from intaglio.frontends.keras.objects import save_object
 from intaglio.frontends.keras.walk import DTYPES, Walk
 from intaglio.frontends.keras.weights import Weights
 from intaglio.frontends.onnx.faults import Fault, Problem
@@ -17,7 +18,19 @@ from intaglio.frontends.onnx.pinning import Declared, pin
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.types import DType, TensorType
 
-__all__ = ["check", "load", "save_object"]
+__all__ = ["Opened", "accepted", "check", "load", "save_object"]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A file that the reader has accepted, for those who look closer at it."""
+
+    source: KerasFile
+    model: Model
+    weights: Weights
+    inputs: list[Declared]
+    outputs: list[str]
+    differences: list[str]
 
 
 def load(
@@ -25,39 +38,62 @@ def load(
 ) -> tuple[Graph, list[str]]:
     source = read_model(path)
     try:
-        graph, notes, _ = _graph(source, dims, shapes, name or path.stem, collect=False)
+        graph, notes = _graph(_walked(source, dims, shapes, collect=False), name or path.stem)
     finally:
         source.store.close()
-    assert graph is not None
     return graph, notes
 
 
 def check(path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]) -> list[Problem]:
     source = read_model(path)
     try:
-        return _graph(source, dims, shapes, path.stem, collect=True)[2]
+        return _walked(source, dims, shapes, collect=True).walk.problems
     finally:
         source.store.close()
 
 
-def _graph(
-    source: KerasFile, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], name: str, *, collect: bool
-) -> tuple[Graph | None, list[str], list[Problem]]:
+def save_object(model: object, example_inputs: tuple[object, ...] | None, path: Path) -> Path:
+    """The object as a file; its kind is told by its name."""
+    return objects.save_object(model, example_inputs, path, lambda saved: check(saved, dims={}, shapes={}))
+
+
+def accepted(path: Path, shapes: dict[str, tuple[int, ...]]) -> Opened:
+    """A model that can be imported; whoever asks closes the store."""
+    source = read_model(path)
+    done = _walked(source, {}, shapes, collect=False)
+    return Opened(source, done.model, done.walk.weights, done.declared, done.names(), done.walk.differences)
+
+
+@dataclass(frozen=True, slots=True)
+class _Walked:
+    model: Model
+    walk: Walk
+    declared: list[Declared]
+    inputs: list[Value]
+    results: list[Value | None]
+    notes: list[str]
+
+    def names(self) -> list[str]:
+        return self.model.output_names or _sequence_names(self.model, len(self.results))
+
+
+def _walked(source: KerasFile, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], *, collect: bool) -> _Walked:
     try:
         model = read_config(source.config)
         declared = _inputs(model)
         pinned, notes = pin(declared, dims, shapes, source.file)
         inputs = [Value("", TensorType(d.dtype, s), d.name) for d, s in zip(declared, pinned, strict=True)]
         walk = Walk(source.file, Weights(source, model), source.version, collect=collect)
-        results = walk.run(model, inputs)
+        return _Walked(model, walk, declared, inputs, walk.run(model, inputs), notes)
     except Fault as fault:
         raise ModelError(fault.slug, fault.reason, where=source.file, hint=fault.hint or "save the model again") from None
-    if walk.problems or any(r is None for r in results):
-        return None, notes, walk.problems
-    names = model.output_names or _sequence_names(model, len(results))
-    outputs = [(label, value) for label, value in zip(names, results, strict=True) if value is not None]
-    inputs += [s.input for s in walk.states]
-    return finish(walk.emitter, inputs, outputs, name, walk.states), [*notes, *walk.emitter.notes], []
+
+
+def _graph(done: _Walked, name: str) -> tuple[Graph, list[str]]:
+    walk = done.walk
+    outputs = [(label, value) for label, value in zip(done.names(), done.results, strict=True) if value is not None]
+    inputs = [*done.inputs, *[s.input for s in walk.states]]
+    return finish(walk.emitter, inputs, outputs, name, walk.states), [*done.notes, *walk.emitter.notes]
 
 
 def _sequence_names(model: Model, count: int) -> list[str]:

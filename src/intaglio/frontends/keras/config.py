@@ -77,7 +77,8 @@ def read_config(config: Config) -> Model:
     if top.model is None:
         if top.foreign:
             raise Fault("unsupported-operator", top.foreign, "compile the model object itself: `intaglio.compile(model)`")
-        raise Fault("not-a-model", f"the file describes a layer of class `{top.kind[:80]}`, not a model", "save the whole model")
+        hint = "compile the model object itself: `intaglio.compile(model, example_inputs=(...))`"
+        raise Fault("unsupported-operator", f"the model is of the class `{top.kind[:80]}`, which is not one of Keras's", hint)
     return top.model
 
 

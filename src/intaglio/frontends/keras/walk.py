@@ -99,6 +99,7 @@ class Walk:
         self.states: list[State] = []
         self.stateful: set[Layer] = set()
         self.masked: set[Value] = set()
+        self.differences: list[str] = []  # where a file of Keras 2, or another backend, is not what Keras on PyTorch computes
         self.calls = 0
         fill_tables()
 
@@ -166,11 +167,12 @@ class Walk:
         if self.calls > _MOST_CALLS:
             raise Fault("too-large", f"the layers of the model are called more than {_MOST_CALLS} times")
         outer = self.emitter.source
+        label = f"{path}:{number}" if number else path  # a layer that is called twice has results of two names
         try:
-            results = self.apply(item, args, kwargs, path)
+            results = self.apply(item, args, kwargs, label)
             for n, value in enumerate(results or []):
                 if not value.is_const and not value.origin:
-                    value.origin = path + (f":{number}" if number else "") + (f"#{n}" if n else "")
+                    value.origin = f"{label}#{n}" if n else label
             return results
         except (Fault, BadOperator, *_DAMAGE) as error:
             slug, hint, reason = "bad-graph", "the file is damaged", f"its options do not fit ({str(error)[:200]})"

@@ -115,7 +115,7 @@ class Weights:
 
     def _bind(self, layer: Layer) -> None:
         """The list of a layer in a `.h5` file, by order; layers inside of it share the list."""
-        wanted = _tree(layer, True)
+        wanted = tree(layer, True)
         if not wanted or layer.is_op:
             return
         order = [w for w in wanted if w[2]] + [w for w in wanted if not w[2]]
@@ -130,9 +130,9 @@ class Weights:
             self._paths[owner, role] = f"{folder}/{name}"
 
 
-def _tree(layer: Layer, trainable: bool) -> list[tuple[Layer, str, bool]]:
+def tree(layer: Layer, trainable: bool) -> list[tuple[Layer, str, bool]]:
     """All variables of a layer and of what is inside of it."""
     trained = trainable and layer.trainable
     inside = layer.model.layers if layer.model is not None else layer.inner
     own = [(layer, leaf.role, trained and leaf.trainable) for leaf in leaves(layer)]
-    return own + [found for part in inside for found in _tree(part, trained)]
+    return own + [found for part in inside for found in tree(part, trained)]

@@ -25,9 +25,12 @@ _PLAIN: dict[str, Op] = {
 }  # fmt: skip
 
 
-def hard_sigmoid(version: tuple[int, ...]) -> tuple[float, float]:
+def hard_sigmoid(call: Call) -> tuple[float, float]:
     """Slope and offset. Keras 3 took those of PyTorch; files of Keras 2 were trained with the old ones."""
-    return (1 / 6, 0.5) if version >= (3,) else (0.2, 0.5)
+    if call.walk.version >= (3,):
+        return 1 / 6, 0.5
+    call.walk.differences.append("`hard_sigmoid` of Keras 2 has another slope than that of Keras 3")
+    return 0.2, 0.5
 
 
 def activation_name(told: Any) -> tuple[str, Config]:
@@ -85,7 +88,7 @@ def by_name(call: Call, x: Value, name: str, config: Config | None = None) -> Va
     axis = given.get("axis", -1)
     match name:
         case "hard_sigmoid":
-            return call.emit(ops.HardSigmoid(*hard_sigmoid(call.walk.version)), x)
+            return call.emit(ops.HardSigmoid(*hard_sigmoid(call)), x)
         case "softmax":
             return call.emit(ops.Softmax(normal_axis(int(axis), x.type.rank)), x)
         case "log_softmax":

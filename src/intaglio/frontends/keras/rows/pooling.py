@@ -19,6 +19,9 @@ def pooling(call: Call) -> Result:
     size = call.wholes("pool_size", count, 2)
     strides = size if call.option("strides") is None else call.wholes("strides", count)
     pads = window_pads(call, spatial(call, x, count), size, strides, (1,) * count)
+    if "Max" not in call.layer.kind and pads[:count] != pads[count:]:
+        # https://github.com/keras-team/keras: `_apply_same_padding` of the backend; TensorFlow and JAX leave the border out.
+        call.walk.differences.append(f"on PyTorch, average pooling repeats the border ({call.layer.name})")
     kind = ops.MaxPool if call.layer.kind.startswith("Max") else ops.AveragePool
 
     def made(image: Value, layout: Layout) -> Value:

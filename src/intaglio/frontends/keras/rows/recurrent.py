@@ -28,7 +28,7 @@ _LSTM_GATES = (0, 3, 1, 2)  # Keras has input, forget, cell, output; the operato
 def _activation(call: Call, option: str, default: str) -> tuple[str, float, float]:
     name, config = activation_name(call.option(option, default))
     if name == "hard_sigmoid":
-        return ("HardSigmoid", *hard_sigmoid(call.walk.version))
+        return ("HardSigmoid", *hard_sigmoid(call))
     if name not in _NAMES or config:
         reason = f"`{option}` is {quoted(name)}, which recurrent layers do not have here"
         raise unsupported(reason, f"use one of {', '.join(sorted(_NAMES))}")
@@ -145,7 +145,12 @@ def bidirectional(call: Call) -> Result:
     stateful = any(one.flag("stateful") for one in calls)
     straight = not calls[0].flag("go_backwards") and calls[1].flag("go_backwards")
     if alike and straight and not given and not stateful and x.type.rank == 3:
-        sides, ends = _together(call, calls, x)
+        y, *last = _together(call, calls, x)
+        h = y.shape[-1]
+        if merge == "concat" and not calls[0].flag("return_state"):  # as they lie
+            return reshape(call, y if whole else last[0], (*x.shape[: 1 + whole], 2 * h))
+        sides = [reshape(call, part(call, y, 2, n, 1), (*x.shape[:2], h)) for n in (0, 1)]
+        ends = [[reshape(call, part(call, end, 1, n, 1), (x.shape[0], h)) for end in last] for n in (0, 1)]
     else:
         runs = [run_one(one, in_order=True) for one in calls]
         sides, ends = [r[0] for r in runs], [r[1] for r in runs]
@@ -169,8 +174,8 @@ def bidirectional(call: Call) -> Result:
     return [*merged, *states]
 
 
-def _together(call: Call, calls: list[Call], x: Value) -> tuple[list[Value], list[list[Value]]]:
-    """Both directions by one operator."""
+def _together(call: Call, calls: list[Call], x: Value) -> tuple[Value, ...]:
+    """Both directions by one operator: [batch, time, 2, units], and the last states, [batch, 2, units]."""
     ops_made = [_operator(one, "bidirectional") for one in calls]
     op, gates, order = ops_made[0]
     second = ops_made[1][0]
@@ -183,11 +188,7 @@ def _together(call: Call, calls: list[Call], x: Value) -> tuple[list[Value], lis
     found = [_weights(one, gates, x.shape[2], order) for one in calls]
     names = ("kernel", "recurrent_kernel", "bias")
     weights = [call.constant(np.stack([f[n] for f in found]), call.dtype, name) for n, name in enumerate(names)]
-    y, *ends = call.emit_all(joined, x, *weights, None, *[None] * op.STATES)
-    batch, time, h = x.shape[0], x.shape[1], op.hidden
-    sides = [reshape(call, part(call, y, 2, n, 1), (batch, time, h)) for n in (0, 1)]
-    states = [[reshape(call, part(call, end, 1, n, 1), (batch, h)) for end in ends] for n in (0, 1)]
-    return sides, states
+    return call.emit_all(joined, x, *weights, None, *[None] * op.STATES)
 
 
 @layer("TimeDistributed")
