@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from intaglio.errors import UserError, quoted
 from intaglio.frontends.objects import save_object
@@ -24,7 +24,7 @@ from intaglio.kernels import lower
 from intaglio.kernels.program import Program
 from intaglio.memory.place import placed_buffers
 from intaglio.memory.plan_file import plan_text, read_plan
-from intaglio.package.accelerators import accelerators_of, aligned, check_reach
+from intaglio.package.accelerators import aligned, check_reach
 from intaglio.package.archive import check_archive, write_archive
 from intaglio.package.deployment import Deployment, deployment_of, target_of
 from intaglio.package.figures import write_figures
@@ -62,9 +62,6 @@ from intaglio.run.toolchains import find_toolchain
 from intaglio.stages import STAGES, WEIGHT_SCHEMES, Device, Quantization, Request, Watch, stage_index
 from intaglio.targets.target import Target, optimized
 from intaglio.version import __version__
-
-if TYPE_CHECKING:
-    from intaglio.passes.offload import Offloaded
 
 MOST_VECTOR_BYTES = 128 << 20
 MOST_ATTEMPTS = 3
@@ -142,6 +139,9 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     if request.feed_rows and request.device.weights == "read":
         hint = "leave one of them out"
         raise UserError("bad-option", "weights that are read are not kept between rows that are fed", hint=hint)
+    if request.accelerators and (request.feed_rows or request.stream is not None or request.device.weights == "read"):
+        other = "--weights read" if request.device.weights == "read" else "--feed-rows" if request.feed_rows else "--stream"
+        raise UserError("bad-option", f"`--accelerator` and `{other}` exclude each other", hint="leave one of them out")
     pinned = None if request.import_plan is None else read_plan(request.import_plan)
     source = read_source(request.model, request.dims, request.shapes, request.name, request.states, watch.note, request.constants)
     graph, done = source.graph, stage_index(source.graph.stage)
@@ -164,10 +164,14 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
         watch.stage("optimise")
         dump = _dumper(request)
         dump("import", graph)
-        graph = optimise(graph, target, disabled=request.disabled, observe=dump)
+        give = partial(_offload, target=target, deployment=deployment, request=request, watch=watch)
+        graph = optimise(graph, target, disabled=request.disabled, observe=dump, before_fusion=give)
         graph.stage = "optimise"
         if request.quantize is not None:
             name_outputs(graph, names)
+    elif request.accelerators:
+        hint = "give `--accelerator` with the model, or an IR file of the stage `import`; lines with `on` stay what they are"
+        raise UserError("bad-option", f"`{request.model.name}` is past the stage `optimise`", hint=hint)
     made_stream = None
     if request.stream is not None:
         if done >= stage_index("optimise"):
@@ -180,8 +184,6 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     turned = request.feed_rows and done < stage_index("optimise") and rows_of_pixels(graph)
     if turned:
         watch.note("rows of the input are rows of pixels: [columns, channels]")
-    if request.accelerators:
-        watch.offloaded(_offloaded(graph, target, deployment, request))
     target = aligned(graph, target)
     if watch.explain is not None:
         from intaglio.passes.analysis import analyse
@@ -207,20 +209,16 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     return Lowered(planned, source, target, deployment, account, kept, _stream_info(made_stream), turned)
 
 
-def _offloaded(graph: Graph, target: Target, deployment: Deployment, request: Request) -> Offloaded:
-    """Regions of the graph go to accelerators."""
+def _offload(graph: Graph, target: Target, deployment: Deployment, request: Request, watch: Watch) -> None:
+    """Regions of the graph go to accelerators, where some are asked for."""
+    if not request.accelerators:
+        return
     from intaglio.passes.offload import offload
     from intaglio.targets.plugins import find_accelerator
 
-    if accelerators_of(graph):
-        hint = "leave `--accelerator` out to keep what it says after `on`, or remove these from the file"
-        raise UserError("bad-option", f"{quoted(request.model.name)} says already what accelerators compute", hint=hint)
-    if deployment.weights_read:
-        hint = "leave one of them out"
-        raise UserError("bad-option", "weights that are read are not given to accelerators", hint=hint)
-    plugins = [find_accelerator(name) for name in dict.fromkeys(request.accelerators)]
     clock = deployment.board.clock_mhz if deployment.board is not None else None
-    return offload(graph, target, plugins, clock_mhz=clock or None, only=request.accelerator_only)
+    plugins = [find_accelerator(name) for name in dict.fromkeys(request.accelerators)]
+    watch.offloaded(offload(graph, target, plugins, clock_mhz=clock or None, only=request.accelerator_only))
 
 
 def _stream_info(made: Stream | None) -> StreamInfo | None:

@@ -91,13 +91,16 @@ def optimise(
     *,
     disabled: frozenset[str] = frozenset(),
     observe: Callable[[str, Graph], None] | None = None,
+    before_fusion: Callable[[Graph], None] | None = None,
 ) -> Graph:
-    """Run every pass that is not switched off. `observe` sees the graph after each."""
+    """Run every pass that is not switched off. `observe` sees the graph after each; `before_fusion` may give parts of it away."""
     names = {p.name for p in PASSES}
     for name in sorted(disabled):
         if name not in names:
             raise UserError("unknown-pass", f"there is no pass {quoted(name)}", hint="passes: " + ", ".join(sorted(names)))
-    for step in PIPELINE:
+    for number, step in enumerate(PIPELINE):
+        if number == len(PREPARE) and before_fusion is not None:
+            before_fusion(graph)
         if step.name not in disabled:
             graph = step.run(graph, target)
             if observe is not None:

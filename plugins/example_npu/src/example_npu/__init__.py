@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+
 from example_npu import model
 from example_npu.hardware import SCRATCHPAD_BYTES, encode
-from example_npu.layers import layer_of, refusal
+from example_npu.layers import added, layer_of, product_of, refusal
 from example_npu.tiling import Job, best_job
-
 from intaglio.accelerator import Accelerator, Array, Bus, Code, Cost, Device, Facts, Is, Layout, Node, Pad, Pattern, Region, Target
-from intaglio.ops import QConv, QMatMul
+from intaglio.ops import QAdd, QConv, QMatMul
 
 MOST_JOBS = 4096  # that are remembered, since cost and code of a region are asked for one after the other
 LAUNCH_CYCLES = 60  # of the core: seven registers to write, one to read, calls around them
@@ -34,10 +34,15 @@ class ExampleNpu(Accelerator):
         memories=(Pad("scratchpad", SCRATCHPAD_BYTES),),
         overlaps=True,
     )
-    patterns = (Pattern("conv", Is(QConv), refusal), Pattern("dense", Is(QMatMul), refusal))
+    patterns = (
+        Pattern("conv", Is(QConv), refusal),
+        Pattern("dense", Is(QMatMul), refusal),
+        Pattern("conv+add", Is(QAdd, (Is(QConv), None)), refusal),
+        Pattern("add+conv", Is(QAdd, (None, Is(QConv))), refusal),
+    )
 
     def __init__(self) -> None:
-        self._jobs: dict[Node, Job] = {}
+        self._jobs: dict[tuple[Node, ...], Job] = {}
 
     def cost(self, region: Region, target: Target) -> Cost:
         job = self._job(region)
@@ -75,18 +80,18 @@ class ExampleNpu(Accelerator):
         return target.bare
 
     def _job(self, region: Region) -> Job:
-        if region.node not in self._jobs:
+        if region.nodes not in self._jobs:
             if len(self._jobs) >= MOST_JOBS:
                 self._jobs.clear()
-            self._jobs[region.node] = best_job(layer_of(region))
-        return self._jobs[region.node]
+            self._jobs[region.nodes] = best_job(layer_of(region))
+        return self._jobs[region.nodes]
 
 
 def _operands(region: Region) -> tuple[int, int | None]:
     """Which inputs of the region the image and what is added to the result are."""
-    given = [v for v in (region.node.inputs[0], *region.node.inputs[5:]) if v is not None]
-    first, *second = [region.inputs.index(v) for v in given]
-    return first, second[0] if second else None
+    image, other = product_of(region).inputs[0], added(region)
+    assert image is not None
+    return region.inputs.index(image), None if other is None else region.inputs.index(other)
 
 
 _SOFTWARE = ["example_npu_software.c", "example_npu_model.c", "example_npu_model.h"]

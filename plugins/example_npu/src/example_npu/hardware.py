@@ -45,11 +45,24 @@ def packed(*numbers: int) -> int:
     return sum((n & 255) << 8 * i for i, n in enumerate(numbers))
 
 
-def transfer(kind: int, base: int, offset: int, pad: int, planes: int, plane_stride: int, rows: int, row_stride: int,
-             size: int) -> Command:  # fmt: skip
-    span = ((pad, planes * rows * size),)
-    cycles = 24 + planes * rows * (1 + (size + 7) // 8)
-    words = (kind, base, offset, pad, planes, plane_stride, rows, row_stride, size)
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Runs of bytes: how many, how far apart in memory (stride) and in the scratchpad (pitch)."""
+
+    size: int
+    rows: int = 1
+    row_stride: int = 0
+    row_pitch: int = 0
+    planes: int = 1
+    plane_stride: int = 0
+    plane_pitch: int = 0
+
+
+def transfer(kind: int, base: int, offset: int, pad: int, block: Block) -> Command:
+    b = block
+    span = ((pad, (b.planes - 1) * b.plane_pitch + (b.rows - 1) * b.row_pitch + b.size),)
+    cycles = 24 + b.planes * b.rows * (1 + (b.size + 7) // 8)
+    words = (kind, base, offset, pad, b.planes, b.plane_stride, b.rows, b.row_stride, b.size, b.plane_pitch, b.row_pitch)
     return Command(words, () if kind == LOAD else span, span if kind == LOAD else (), cycles)
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from example_npu.hardware import BANK_BYTES, LANES, PARAMETER_BYTES, SCRATCHPAD_BYTES
 
-from intaglio.accelerator import Array, DType, Region, Step, Value
+from example_npu.hardware import BANK_BYTES, LANES, PARAMETER_BYTES, SCRATCHPAD_BYTES
+from intaglio.accelerator import Array, DType, Node, Region, Value
 from intaglio.ops import QAdd, QConv, QMatMul
 
 MODES = {"twice": 0, "once": 1, "float": 2}
@@ -56,14 +56,14 @@ class Layer:
 
 def refusal(region: Region) -> str | None:
     """Why the NPU does not take the region, in words for the user."""
-    op = region.node.op
-    if not isinstance(op, (QConv, QMatMul)):
-        return "it computes convolutions and fully connected layers"
-    x, w, bias, multiplier = (region.node.inputs[i] for i in range(4))
+    node = product_of(region)
+    op = node.op
+    assert isinstance(op, (QConv, QMatMul))
+    x, w, bias, multiplier = (node.inputs[i] for i in range(4))
     if x is None or w is None or multiplier is None:
         return "its sums are not scaled"
-    if x.dtype is not DType.I8 or region.node.output.dtype is not DType.I8:
-        return f"it computes in i8, not in {x.dtype.value} to {region.node.output.dtype.value}"
+    if x.dtype is not DType.I8 or node.output.dtype is not DType.I8:
+        return f"it computes in i8, not in {x.dtype.value} to {node.output.dtype.value}"
     if w.data is None or w.dtype is not DType.I8:
         return "its weights are not i8 constants"
     if op.scaling not in MODES:
@@ -75,13 +75,26 @@ def refusal(region: Region) -> str | None:
         return f"its bias is {bias.dtype.value}"
     if (op.w_zero if isinstance(op, QConv) else op.b_zero) != 0:
         return "its weights have a zero point"
-    shift = region.node.inputs[4]
+    shift = node.inputs[4]
     if shift is not None and (shift.data is None or int(shift.data.min()) < -31 or int(shift.data.max()) > 30):
         return "its shifts are beyond 30 bits"
-    return _conv_refusal(region, op, x, w) if isinstance(op, QConv) else _dense_refusal(region, op, x, w)
+    if (reason := _conv_refusal(op, x, w) if isinstance(op, QConv) else _dense_refusal(w)) is not None:
+        return reason
+    return _sum_refusal(region) or _room(region)
 
 
-def _conv_refusal(region: Region, op: QConv, x: Value, w: Value) -> str | None:
+def product_of(region: Region) -> Node:
+    """The convolution or fully connected layer of a region; a sum may come after it."""
+    return next(node for node in region.nodes if isinstance(node.op, (QConv, QMatMul)))
+
+
+def added(region: Region) -> Value | None:
+    """What is added to the result of the convolution."""
+    made = product_of(region).output
+    return None if region.node is product_of(region) else next((v for v in region.node.inputs if v is not made), None)
+
+
+def _conv_refusal(op: QConv, x: Value, w: Value) -> str | None:
     depthwise = op.group == x.shape[3] and op.group > 1
     if op.group != 1 and not depthwise:
         return f"it has {op.group} groups: 1, or one per channel"
@@ -91,30 +104,22 @@ def _conv_refusal(region: Region, op: QConv, x: Value, w: Value) -> str | None:
         return f"its batch is {x.shape[0]}, not 1"
     if any(n > 255 for n in (*w.shape[2:], *op.strides, *op.dilations)):
         return "kernel, strides or dilations are beyond 255"
-    if op.epilogue and _sum_of(op.epilogue) is None:
-        return f"it cannot do `{op.epilogue[0].op.NAME}` behind a convolution"
-    if op.epilogue and (op.epilogue[0].op, region.node.inputs[5]) and not _plain_sum(region):
+    return f"it cannot do `{op.epilogue[0].op.NAME}` behind a convolution" if op.epilogue else None
+
+
+def _dense_refusal(w: Value) -> str | None:
+    return "its weights are not one matrix" if w.type.rank != 2 else None
+
+
+def _sum_refusal(region: Region) -> str | None:
+    if not isinstance(region.node.op, QAdd):
+        return None
+    other, out = added(region), region.node.output
+    if other is None or other.is_const:
+        return "what is added is the result itself, or a constant"
+    if other.shape != out.shape or other.dtype is not DType.I8 or out.dtype is not DType.I8:
         return "what is added has another shape or type"
-    return _room(region)
-
-
-def _dense_refusal(region: Region, op: QMatMul, x: Value, w: Value) -> str | None:
-    if w.type.rank != 2:
-        return "its weights are not one matrix"
-    return _room(region)
-
-
-def _sum_of(epilogue: tuple[Step, ...]) -> tuple[QAdd, bool] | None:
-    """A sum with another tensor, and whether the convolution's result is its first operand."""
-    if len(epilogue) == 1 and isinstance(epilogue[0].op, QAdd) and sorted(epilogue[0].args) == [0, 1]:
-        return epilogue[0].op, epilogue[0].args[0] == 0
     return None
-
-
-def _plain_sum(region: Region) -> bool:
-    extra = region.node.inputs[5:]
-    out = region.node.output
-    return len(extra) == 1 and extra[0] is not None and extra[0].shape == out.shape and extra[0].dtype is DType.I8 and not extra[0].is_const
 
 
 def _room(region: Region) -> str | None:
@@ -133,39 +138,39 @@ def _banked(size: int) -> int:
 
 
 def layer_of(region: Region) -> Layer:
-    node = region.node
+    node = product_of(region)
     op = node.op
     x, w = node.inputs[0], node.inputs[1]
     assert x is not None and w is not None and w.data is not None
-    parameters = _parameters(region, w)
+    parameters = _parameters(node, w)
     if isinstance(op, QMatMul):
         weights = w.data if op.transpose_b else w.data.T
         rows = x.type.elements // x.shape[-1]
         return Layer(
-            1, rows, x.shape[-1], 1, rows, weights.shape[0], (1, 1), (1, 1), (1, 1), (0, 0), False, _mode(region),
+            1, rows, x.shape[-1], 1, rows, weights.shape[0], (1, 1), (1, 1), (1, 1), (0, 0), False, _mode(node),
             (op.a_zero, op.y_zero), (op.low, op.high), weights.reshape(weights.shape[0], 1, 1, -1), parameters,
         )  # fmt: skip
     assert isinstance(op, QConv)
     depthwise = op.group > 1
-    summed = _sum_of(op.epilogue) if op.epilogue else None
+    summed = region.node.op if isinstance(region.node.op, QAdd) else None
     _, out_rows, out_columns, outputs = node.output.shape
     kh, kw = w.shape[2:]
     return Layer(
         x.shape[1], x.shape[2], x.shape[3], out_rows, out_columns, outputs, (kh, kw), (op.strides[0], op.strides[1]),
-        (op.dilations[0], op.dilations[1]), (op.pads[0], op.pads[1]), depthwise, _mode(region), (op.x_zero, op.y_zero),
-        (op.low, op.high), w.data.transpose(0, 2, 3, 1), parameters, summed[0] if summed else None, summed[1] if summed else True,
+        (op.dilations[0], op.dilations[1]), (op.pads[0], op.pads[1]), depthwise, _mode(node), (op.x_zero, op.y_zero),
+        (op.low, op.high), w.data.transpose(0, 2, 3, 1), parameters, summed, region.node.inputs[0] is node.output,
     )  # fmt: skip
 
 
-def _mode(region: Region) -> int:
-    op, bias = region.node.op, region.node.inputs[2]
+def _mode(node: Node) -> int:
+    op, bias = node.op, node.inputs[2]
     assert isinstance(op, (QConv, QMatMul))
     return 3 if bias is not None and bias.dtype is DType.F32 else MODES[op.scaling]
 
 
-def _parameters(region: Region, w: Value) -> Array:
-    bias, multiplier, shift = region.node.inputs[2:5]
-    op = region.node.op
+def _parameters(node: Node, w: Value) -> Array:
+    bias, multiplier, shift = node.inputs[2:5]
+    op = node.op
     outputs = w.shape[-2] if isinstance(op, QMatMul) and op.transpose_b else w.shape[-1] if isinstance(op, QMatMul) else w.shape[0]
     table = np.zeros((3, outputs), np.int32)
     for row, value in zip(table, (bias, multiplier, shift), strict=True):

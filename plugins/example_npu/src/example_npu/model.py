@@ -5,17 +5,38 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 from importlib import resources
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from example_npu.hardware import MAGIC, REGISTERS, SCRATCHPAD_BYTES, WORDS, Words
 
+from example_npu.hardware import MAGIC, REGISTERS, WORDS, Words
 from intaglio.accelerator import Array, Bus, host_library
 
-MOVE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, *[ctypes.c_uint32] * 7, ctypes.POINTER(ctypes.c_uint8))
 ID, CONTROL, STATUS, PROGRAM, BASES, CYCLES, WAIT = 0, 4, 8, 12, 16, 32, 36
 BUSY, FAILED = 1, 2
 MOST_COMMANDS = 1 << 20
+
+
+class Block(ctypes.Structure):
+    """`npu_block` of example_npu_model.h."""
+
+    base: int
+    offset: int
+    planes: int
+    plane_stride: int
+    plane_pitch: int
+    rows: int
+    row_stride: int
+    row_pitch: int
+    size: int
+    _fields_ = tuple(
+        (name, ctypes.c_uint32)
+        for name in ("base", "offset", "planes", "plane_stride", "plane_pitch", "rows", "row_stride", "row_pitch", "size")
+    )
+
+
+MOVE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(Block), ctypes.c_void_p)
 
 
 class Memory(ctypes.Structure):
@@ -100,26 +121,23 @@ class Registers:
         self._cycles = cycles.value
         self._until = self._bus.now() + cycles.value
 
-    def _move(
-        self, _: object, out: int, base: int, offset: int, planes: int, plane: int, rows: int, row: int, size: int, pad: object
-    ) -> int:
+    def _move(self, _: object, out: int, block: Any, pad: int) -> int:
         """DMA: runs of bytes between memory and the scratchpad."""
-        total = planes * rows * size
-        if total > SCRATCHPAD_BYTES or base > 3 or not total:
-            return 0 if not total else 1
-        view = np.ctypeslib.as_array(ctypes.cast(pad, ctypes.POINTER(ctypes.c_uint8)), (planes * rows, size))  # type: ignore[arg-type]
-        start = self._bases[base] + offset
-        places = [start + p * plane + r * row for p in range(planes) for r in range(rows)]
+        b = block.contents
+        start = self._bases[b.base & 3] + b.offset
+        runs = [
+            (p * b.plane_stride + r * b.row_stride, p * b.plane_pitch + r * b.row_pitch)
+            for p in range(b.planes)
+            for r in range(b.rows)
+        ]
         try:
             if out:
-                for line, at in zip(view, places, strict=True):
-                    self._bus.write(at, line.tobytes())
-            elif len(places) == 1:
-                view[0] = np.frombuffer(self._bus.read(start, size), np.uint8)
-            else:
-                block = np.frombuffer(self._bus.read(start, places[-1] + size - start), np.uint8)
-                for line, at in zip(view, places, strict=True):
-                    line[:] = block[at - start : at - start + size]
+                for there, here in runs:
+                    self._bus.write(start + there, ctypes.string_at(pad + here, b.size))
+                return 0
+            data = self._bus.read(start, max(there for there, _ in runs) + b.size)
+            for there, here in runs:
+                ctypes.memmove(pad + here, data[there : there + b.size], b.size)
         except Exception:  # no memory there: the bus says so to the NPU
             return 1
         return 0

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from example_npu.hardware import (
     ADD,
     BANK_BYTES,
@@ -27,6 +28,7 @@ from example_npu.hardware import (
     SCRATCHPAD_BYTES,
     SECOND,
     STORE,
+    Block,
     Command,
     fill,
     packed,
@@ -150,7 +152,7 @@ def _job(layer: Layer, tile: Tile) -> Job:
         blob = repacked(layer, first, outputs)
         weights = pads.weights[group % 2]
         constants.append(blob)
-        commands.append(transfer(LOAD, CONSTANTS, offset, weights, 1, 0, 1, 0, len(blob)))
+        commands.append(transfer(LOAD, CONSTANTS, offset, weights, Block(len(blob))))
         offset += len(blob)
         for top in range(0, layer.out_rows, tile.rows):
             for left in range(0, layer.out_columns, tile.columns):
@@ -196,27 +198,22 @@ def _load(layer: Layer, part: Part, pad: int) -> list[Command]:
     if inner_rows <= 0 or inner_columns <= 0:
         return commands
     start = ((top + above) * layer.columns + left + before) * layer.channels + (part.first if layer.depthwise else 0)
-    row_bytes = layer.columns * layer.channels
-    if channels == layer.channels and inner_columns == columns:
-        commands.append(transfer(LOAD, FIRST, start, pad + above * columns * channels, 1, 0, inner_rows, row_bytes, columns * channels))
-        return commands
-    for row in range(inner_rows):  # rows of the pad are longer than what is loaded: one command each
-        at = pad + ((above + row) * columns + before) * channels
-        runs, size = (1, inner_columns * channels) if channels == layer.channels else (inner_columns, channels)
-        commands.append(transfer(LOAD, FIRST, start + row * row_bytes, at, 1, 0, runs, layer.channels, size))
-    if inner_columns == columns and channels != layer.channels:  # nothing between the rows of the pad: one command for all
-        at = pad + above * columns * channels
-        commands[-inner_rows:] = [transfer(LOAD, FIRST, start, at, inner_rows, row_bytes, columns, layer.channels, channels)]
-    return commands
+    at = pad + (above * columns + before) * channels
+    row_bytes, pitch = layer.columns * layer.channels, columns * channels
+    block = Block(inner_columns * channels, inner_rows, row_bytes, pitch)
+    if channels != layer.channels:
+        block = Block(channels, inner_columns, layer.channels, channels, inner_rows, row_bytes, pitch)
+    return [*commands, transfer(LOAD, FIRST, start, at, block)]
 
 
 def _outside(kind: int, base: int, layer: Layer, part: Part, pad: int) -> Command:
     """A part of the output (or of what is added to it) in memory."""
     start = (part.top * layer.out_columns + part.left) * layer.outputs + part.first
-    row_bytes = layer.out_columns * layer.outputs
-    if part.outputs == layer.outputs:
-        return transfer(kind, base, start, pad, 1, 0, part.rows, row_bytes, part.columns * part.outputs)
-    return transfer(kind, base, start, pad, part.rows, row_bytes, part.columns, layer.outputs, part.outputs)
+    row_bytes, pitch = layer.out_columns * layer.outputs, part.columns * part.outputs
+    block = Block(pitch, part.rows, row_bytes, pitch)
+    if part.outputs != layer.outputs:
+        block = Block(part.outputs, part.columns, layer.outputs, part.outputs, part.rows, row_bytes, pitch)
+    return transfer(kind, base, start, pad, block)
 
 
 def _compute(layer: Layer, part: Part, pads: Pads, given: int, weights: int, blob: int, turn: int) -> list[Command]:

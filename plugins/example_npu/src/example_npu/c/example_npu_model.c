@@ -143,11 +143,14 @@ static uint64_t add(const uint32_t *c)
     return 8 + (c[4] + NPU_LANES - 1) / NPU_LANES;
 }
 
-/* 1 base, 2 offset, 3 in the scratchpad, 4 planes, 5 their stride, 6 rows, 7 their stride, 8 bytes of a row. */
+/* 1 base, 2 offset, 3 in the scratchpad, 4 planes, 5 their stride, 6 rows, 7 their stride, 8 bytes of a row, 9 and 10 how far
+ * apart planes and rows are in the scratchpad. */
 static int transfer(const uint32_t *c, const npu_memory *memory, uint64_t *cycles)
 {
+    const npu_block block = {c[1], c[2], c[4], c[5], c[9], c[6], c[7], c[10], c[8]};
+
     *cycles = 24 + (uint64_t)c[4] * c[6] * (1 + (c[8] + 7) / 8);
-    return memory->move(memory->context, c[0] == NPU_STORE, c[1], c[2], c[4], c[5], c[6], c[7], c[8], scratchpad + c[3]) == 0 ? NPU_OK : NPU_BAD_ADDRESS;
+    return memory->move(memory->context, c[0] == NPU_STORE, &block, scratchpad + c[3]) == 0 ? NPU_OK : NPU_BAD_ADDRESS;
 }
 
 typedef struct {
@@ -191,7 +194,9 @@ static int spans_of(const uint32_t *c, span *reads, span *writes)
     switch (c[0]) {
     case NPU_LOAD:
     case NPU_STORE:
-        taken = (uint64_t)c[4] * c[6] * c[8];
+        if (c[4] == 0 || c[6] == 0)
+            return NPU_BAD_PROGRAM;
+        taken = (c[4] - 1ull) * c[9] + (c[6] - 1ull) * c[10] + c[8];
         *(c[0] == NPU_LOAD ? writes : reads) = (span){c[3], (uint32_t)taken};
         break;
     case NPU_FILL:
@@ -285,21 +290,20 @@ typedef struct {
     uint8_t *write;
 } pointers;
 
-static int move(void *context, int to_memory, uint32_t base, uint32_t offset, uint32_t planes, uint32_t plane_stride, uint32_t rows,
-                uint32_t row_stride, uint32_t bytes, uint8_t *pad)
+static int move(void *context, int to_memory, const npu_block *b, uint8_t *pad)
 {
     const pointers *const at = (const pointers *)context;
 
-    if (to_memory ? base != 3 : base > 2 || at->read[base] == NULL)
+    if (to_memory ? b->base != 3 : b->base > 2 || at->read[b->base] == NULL)
         return 1;
-    for (uint32_t p = 0; p < planes; p++)
-        for (uint32_t r = 0; r < rows; r++, pad += bytes) {
-            const uint32_t there = offset + p * plane_stride + r * row_stride;
+    for (uint32_t p = 0; p < b->planes; p++)
+        for (uint32_t r = 0; r < b->rows; r++) {
+            const uint32_t there = b->offset + p * b->plane_stride + r * b->row_stride, here = p * b->plane_pitch + r * b->row_pitch;
 
             if (to_memory)
-                memcpy(at->write + there, pad, bytes);
+                memcpy(at->write + there, pad + here, b->bytes);
             else
-                memcpy(pad, at->read[base] + there, bytes);
+                memcpy(pad + here, at->read[b->base] + there, b->bytes);
         }
     return 0;
 }

@@ -17,11 +17,18 @@
 enum { NPU_LOAD = 1, NPU_STORE = 2, NPU_FILL = 3, NPU_CONV = 4, NPU_DEPTHWISE = 5, NPU_ADD = 6 };
 enum { NPU_OK = 0, NPU_BAD_PROGRAM = 1, NPU_BAD_ADDRESS = 2 };
 
-/* How the NPU reaches memory: `planes` x `rows` runs of `bytes`, in memory `plane_stride` and `row_stride` apart, one after the
- * other in the scratchpad. `base` is 0 for constants, 1 and 2 for inputs, 3 for the output. 0, or anything else if it fails. */
+/* A transfer: `planes` x `rows` runs of `bytes`, so far apart in memory and in the scratchpad. `base` is 0 for constants, 1 and 2
+ * for inputs, 3 for the output. */
 typedef struct {
-    int (*move)(void *context, int to_memory, uint32_t base, uint32_t offset, uint32_t planes, uint32_t plane_stride, uint32_t rows,
-                uint32_t row_stride, uint32_t bytes, uint8_t *scratchpad);
+    uint32_t base, offset;
+    uint32_t planes, plane_stride, plane_pitch; /* stride in memory, pitch in the scratchpad */
+    uint32_t rows, row_stride, row_pitch;
+    uint32_t bytes;
+} npu_block;
+
+/* How the NPU reaches memory. `move` returns 0, or anything else if it fails. */
+typedef struct {
+    int (*move)(void *context, int to_memory, const npu_block *block, uint8_t *scratchpad);
     void *context;
 } npu_memory;
 
