@@ -156,7 +156,7 @@ class Walk:
         for item in model.layers:
             if item.kind == "InputLayer":
                 continue
-            given: Any = None if results is None else results[0] if len(results) == 1 else results
+            given: Any = GONE if results is None else results[0] if len(results) == 1 else results
             results = self.invoke(item, [given], {}, prefix, 0)
         return [None] if results is None else list(results)
 
@@ -189,6 +189,7 @@ class Walk:
         row = row_of(item)
         operands = _values([args, kwargs])
         if any(v is None for v in operands):
+            self._survey(item, path)
             return None
         if item.kind in _READ_MASKS and not item.is_op and any(v in self.masked for v in operands):
             hint = "train and save it without `mask_zero` and `Masking`, or pad by repeating instead of masking"
@@ -203,6 +204,15 @@ class Walk:
         if item.kind in _PASS_MASKS and not item.is_op and any(masked) and (all(masked) or item.kind == "Concatenate"):
             self.masked.update(values)
         return values
+
+    def _survey(self, item: Layer, path: str) -> None:
+        """What cannot be known to work because its input is not there may still be known not to work."""
+        for inner in [*item.inner, *(item.model.layers if item.model is not None else [])]:
+            try:
+                row_of(inner)
+                self._survey(inner, f"{path}/{inner.name}")
+            except Fault as fault:
+                self.report(fault.slug, f"{path}/{inner.name}", inner.kind, fault.reason, fault.hint)
 
     def report(self, slug: str, name: str, kind: str, reason: str, hint: str) -> None:
         if not self.collect:
