@@ -213,7 +213,7 @@ class Call:
     def emit_all(self, op: Op, *operands: Value | None) -> tuple[Value, ...]:
         return self.walk.emit(op, list(operands))
 
-    def again(self, op: str, **arguments: Item) -> Answer:
+    def again(self, op: str, /, **arguments: Item) -> Answer:
         """The row of another operator."""
         return TABLE[f"aten.{op}"](Call(op, "", arguments, self.record, self.walk))
 

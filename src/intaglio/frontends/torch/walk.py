@@ -252,9 +252,11 @@ class Walk(Emitter):
         if writes and isinstance(base, Tensor):
             if not isinstance(answer, Value):
                 raise unsupported(f"`{record.target}` in place")
+            names = _flat(record.outputs)
+            if names and not answer.origin and answer.data is None:
+                answer.origin = self.labels.get(names[0], names[0])
             self._write(call, base, answer)
-            for name in _flat(record.outputs):
-                scope.items[name] = base
+            scope.items.update(dict.fromkeys(names, base))
             return
         self._bind(record, graph, answer, scope)
         if op in VIEWS and isinstance(base, Tensor) and isinstance(first, Ref):

@@ -96,16 +96,18 @@ def derived(call: Call) -> Answer:
 
 
 @row("leaky_relu", "elu", "selu", "celu", "gelu", "hardsigmoid", "softplus", "softsign", "relu6", "hardtanh", "log_sigmoid",
-     "log_sigmoid_forward", "softshrink", "hardshrink", "tanhshrink", "threshold", "rrelu")  # fmt: skip
+     "log_sigmoid_forward", "softshrink", "hardshrink", "tanhshrink", "threshold", "rrelu", "rrelu_with_noise",
+     "rrelu_with_noise_functional")  # fmt: skip
 def activation(call: Call) -> Answer:
     x = call.first()
     match call.op:
         case "leaky_relu":
             return call.emit(ops.LeakyRelu(call.real("negative_slope", 0.01)), x)
-        case "rrelu":
+        case "rrelu" | "rrelu_with_noise" | "rrelu_with_noise_functional":
             if call.flag("training"):
                 raise unsupported("`rrelu` in training", "export with `model.eval()`")
-            return call.emit(ops.LeakyRelu((call.real("lower", 0.125) + call.real("upper", 1 / 3)) / 2), x)
+            y = call.emit(ops.LeakyRelu((call.real("lower", 0.125) + call.real("upper", 1 / 3)) / 2), x)
+            return [y, None] if call.op.endswith("functional") else y
         case "elu":
             return _elu(call, x)
         case "selu":

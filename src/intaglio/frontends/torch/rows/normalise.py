@@ -19,8 +19,14 @@ from intaglio.ir.types import DType
 def batch_norm(call: Call) -> Answer:
     x = call.tensor("input")
     mean, var = call.maybe("running_mean"), call.maybe("running_var")
-    if call.flag("training") or call.op == "_batch_norm_with_update" or mean is None or var is None:
-        raise unsupported("a batch normalisation in training, or without running statistics", "export with `model.eval()`")
+    if (call.flag("training") or call.op == "_batch_norm_with_update") and mean is not None:
+        raise unsupported("a batch normalisation in training", "export with `model.eval()`")
+    if mean is None or var is None:  # by the statistics of the input itself
+        axes = tuple(i for i in range(len(x.shape)) if i != 1)
+        centre = call.emit(ops.Reduce("mean", axes, True), x)
+        apart = call.emit(ops.Sub(), x, centre)
+        mean = reshape(call, centre, (x.shape[1],))
+        var = reshape(call, call.emit(ops.Reduce("mean", axes, True), call.emit(ops.Mul(), apart, apart)), (x.shape[1],))
     channels = x.shape[1] if len(x.shape) > 1 else x.shape[0]
     scale, bias = call.maybe("weight"), call.maybe("bias")
     one = scale if scale is not None else call.constant(np.ones(channels), x.dtype)

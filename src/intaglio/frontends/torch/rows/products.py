@@ -80,6 +80,38 @@ def bilinear(call: Call) -> Answer:
     return y if bias is None else call.emit(ops.Add(), y, bias)
 
 
+@row("_trilinear")
+def trilinear(call: Call) -> Answer:
+    """The sum of a product of three, each expanded along some axes."""
+    total: Value | None = None
+    rank = len(call.tensor("i1").shape) + len(call.ints("expand1"))
+    for n in ("1", "2", "3"):
+        x, new = call.tensor(f"i{n}"), call.ints(f"expand{n}")
+        rest = iter(x.shape)
+        x = reshape(call, x, [1 if axis in new else next(rest) for axis in range(rank)])
+        total = x if total is None else call.emit(ops.Mul(), total, x)
+    assert total is not None
+    return call.emit(ops.Reduce("sum", tuple(call.ints("sumdim")), False), total)
+
+
+@row("tensordot")
+def tensordot(call: Call) -> Answer:
+    a, b = call.tensor("self"), call.tensor("other")
+    left, right = ([call.axis(d, len(x.shape)) for d in call.ints(n)] for x, n in ((a, "dims_self"), (b, "dims_other")))
+    letters = iter("abcdefghijklmnopqrstuvwxyz")
+    first = [next(letters) for _ in a.shape]
+    second = [first[left[right.index(i)]] if i in right else next(letters) for i in range(len(b.shape))]
+    out = [c for i, c in enumerate(first) if i not in left] + [c for i, c in enumerate(second) if i not in right]
+    return einsum(call, f"{''.join(first)},{''.join(second)}->{''.join(out)}", [a, b])
+
+
+@row("pairwise_distance")
+def pairwise_distance(call: Call) -> Answer:
+    a, b = call.operands("x1", "x2")
+    apart = call.emit(ops.Add(), call.emit(ops.Sub(), a, b), call.like(call.real("eps", 1e-6), a))
+    return call.again("norm", self=apart, p=call.real("p", 2.0), dim=[-1], keepdim=call.flag("keepdim"))
+
+
 @row("cosine_similarity")
 def cosine_similarity(call: Call) -> Answer:
     a, b = call.operands("x1", "x2")

@@ -269,9 +269,31 @@ def slice_scatter(call: Call) -> Answer:
 def flip(call: Call) -> Answer:
     x = call.first()
     rank = len(x.shape)
-    axes = {"fliplr": (1,), "flipud": (0,)}.get(call.op) or call.dims("dims", rank)
+    axes = {"fliplr": (1,), "flipud": (0,)}.get(call.op) or (call.dims("dims", rank) if call.maybe_ints("dims") else ())
+    return _flipped(call, x, axes)
+
+
+def _flipped(call: Call, x: Value, axes: tuple[int, ...]) -> Value:
+    rank = len(x.shape)
     starts = tuple(n - 1 if i in axes and n else 0 for i, n in enumerate(x.shape))
     return call.emit(ops.Slice(starts, tuple(-1 if i in axes else 1 for i in range(rank)), x.shape), x)
+
+
+@row("rot90")
+def rot90(call: Call) -> Answer:
+    x = call.first()
+    a, b = (call.axis(d, len(x.shape)) for d in call.ints("dims", [0, 1]))
+    order = list(range(len(x.shape)))
+    order[a], order[b] = b, a
+    match call.integer("k", 1) % 4:
+        case 1:
+            return transpose(call, _flipped(call, x, (b,)), order)
+        case 2:
+            return _flipped(call, x, (a, b))
+        case 3:
+            return _flipped(call, transpose(call, x, order), (b,))
+        case _:
+            return x
 
 
 @row("roll")
