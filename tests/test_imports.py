@@ -23,7 +23,7 @@ LAYERS = [
     {"report"},
     {"stages"},
     {"pipeline"},
-    {"onnx_backend", "accelerator"},
+    {"onnx_backend", "accelerator", "conformance"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

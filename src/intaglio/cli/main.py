@@ -23,6 +23,8 @@ app = typer.Typer(
 )
 template_app = typer.Typer(help="Network templates: the C around the generated layers.", no_args_is_help=True)
 app.add_typer(template_app, name="template")
+accelerators_app = typer.Typer(help="Accelerators that are installed, and tests for them.", invoke_without_command=True)
+app.add_typer(accelerators_app, name="accelerators")
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx or .tflite model, or an .ig IR file.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A package.")]
@@ -269,6 +271,41 @@ def boards(json: JsonOption = False) -> None:
     from intaglio.cli.asking import list_boards
 
     list_boards(json)
+
+
+@accelerators_app.callback()
+def accelerators(context: typer.Context, json: JsonOption = False) -> None:
+    """The accelerators that are installed, with what they take. `test NAME` checks one."""
+    if context.invoked_subcommand is None:
+        from intaglio.cli.accelerating import list_accelerators
+
+        list_accelerators(json)
+
+
+@accelerators_app.command("test")
+def accelerators_test(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An accelerator that is installed.")],
+    cc: CcOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Check that emulation, generated C and reference agree, on shapes and numbers at the edges. Exit code 1 when not."""
+    from intaglio.cli.accelerating import test_accelerator
+
+    raise typer.Exit(test_accelerator(name, cc=cc, json=json))
+
+
+@app.command("new-accelerator")
+def new_accelerator_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, in Python and in C.")],
+    output: Annotated[Optional[Path], typer.Option("--output", "-o", metavar="DIR", help="Default: a folder of that name.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the files of a skeleton that is there.")] = False,
+) -> None:
+    """Write a plug-in that works, with its tests: change it into yours."""
+    from intaglio.cli.accelerating import new_accelerator
+    from intaglio.cli.terminal import note
+
+    folder = new_accelerator(name, output, force=force)
+    note(f"wrote {folder}; `pip install -e {folder}`, then `intaglio accelerators test {name}`")
 
 
 @app.command()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from intaglio.cli.terminal import bytes_text, note, print_table
+from intaglio.cli.terminal import bytes_text, count_text, note, print_table
 from intaglio.passes.offload import Offloaded
+
+
+def short(text: str, most: int) -> str:
+    """The end of a long name says more than its start."""
+    return text if len(text) <= most else "…" + text[-(most - 1) :]
 
 
 def print_offloaded(made: Offloaded, *, explain: bool, stderr: bool) -> None:
@@ -11,16 +16,12 @@ def print_offloaded(made: Offloaded, *, explain: bool, stderr: bool) -> None:
         rows = []
         for sent in made.sent:
             cost = sent.cost
-            rows.append(
-                [
-                    sent.place, ", ".join(sent.layers)[:36], "+".join(dict.fromkeys(sent.patterns))[:20], f"{cost.cycles:,.0f}",
-                    f"{cost.transfer_cycles:,.0f}", f"{cost.launch_cycles:,.0f}", bytes_text(cost.bytes),
-                    f"{sent.core_cycles:,.0f}",
-                ]
-            )  # fmt: skip
-        headings = ["where", "layers", "as", ">cycles", ">transfer", ">launch", ">moved", ">on the core"]
-        print_table(headings, rows, stderr=stderr)
-        kept = [[k.layer[:36], k.op[:16], f"{k.cycles:,.0f}", "; ".join(k.reasons)[:72]] for k in made.kept if k.cycles]
+            parts = f"{count_text(int(cost.cycles))}+{count_text(int(cost.transfer_cycles))}+{count_text(int(cost.launch_cycles))}"
+            what = f"{'+'.join(dict.fromkeys(sent.patterns))}: {short(', '.join(sent.layers), 24)}"
+            rows.append([sent.place, what, parts, bytes_text(cost.bytes), count_text(int(sent.core_cycles))])
+        headings = ["where", "what", ">compute+transfer+launch", ">moved", ">on the core"]
+        print_table(headings, rows, stderr=stderr, title="cycles of accelerators, beside what the core would need")
+        kept = [[short(k.layer, 24), k.op[:14], count_text(int(k.cycles)), "; ".join(k.reasons)] for k in made.kept if k.cycles]
         if kept:
             print_table(["stays on the core", "op", ">cycles", "because"], kept, stderr=stderr)
     names = ", ".join(sorted({sent.place.rsplit(".", 1)[0] for sent in made.sent})) or "no accelerator"

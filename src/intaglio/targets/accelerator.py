@@ -95,7 +95,8 @@ class Pad:
 @dataclass(frozen=True, slots=True)
 class Facts:
     """`alignment` of tensors and constants; `layouts` of images that it takes; `reaches`: the memories of a board that it can
-    read and write, None for all; `merges`: how many matches one region may have; `overlaps`: the core may go on meanwhile."""
+    read and write, None for all; `merges`: how many matches one region may have; `overlaps`: the core may go on meanwhile;
+    `tolerance`: how far floats may be from the reference, of their largest. Integers are exact."""
 
     about: str
     clock_mhz: float | None = None  # None: as fast as the core
@@ -105,6 +106,7 @@ class Facts:
     reaches: tuple[str, ...] | None = None
     merges: int = 1
     overlaps: bool = False
+    tolerance: float = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
