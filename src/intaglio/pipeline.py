@@ -277,7 +277,8 @@ def _package(made: Lowered, request: Request, watch: Watch) -> Package:
             watch.note(f"{reason}: there is no self-test on the device")
         if toolchain is not None:
             watch.stage("build")
-            options = BuildOptions(request.cflags, request.library_only, request.template is not None, watch.progress)
+            edited = request.template is not None
+            options = BuildOptions(request.cflags, request.library_only, edited, watch.progress, manifest.accelerators)
             if deployment.board is None:
                 build_project(folder, graph.name, target, toolchain, options)
             else:

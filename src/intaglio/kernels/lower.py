@@ -73,7 +73,7 @@ def _need_what_was_asked(graph: Graph, node: Node, asked: str) -> None:
 
 def _placed(error: UserError, graph: Graph, node: Node) -> UserError:
     where = error.where or graph.where(node.output.name)
-    return UserError(error.slug, error.message, where=where, hint=error.hint)
+    return type(error)(error.slug, error.message, where=where, hint=error.hint)
 
 
 def missing_kernels(nodes: list[Node], target: Target) -> list[tuple[Node, UserError]]:

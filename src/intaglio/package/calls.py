@@ -104,7 +104,7 @@ class _Beside:
         layer = self._program.layers[index]
         assert layer.kernel.wait is not None
         call = wrapped(f"{identifier(layer.kernel.wait.name)}(", _arguments(self._pointers, layer))
-        lines = [f"    /* {index} is waited for */"]
+        lines = [f"    /* layer {index}, on {accelerator_of(layer.node.op)}, is waited for */"]
         if layer.kernel.fallible:
             failed = self._leave(f"{identifier(self._program.graph.name).upper()}_ACCELERATOR_FAILED")
             lines += [f"    error = {call};", "    if (error != 0)", f"        return {failed};"]

@@ -30,6 +30,7 @@ class BuildOptions:
     library_only: bool = False  # the shared library alone, for a call from this process
     edited_template: bool = False  # then a compiler error is about the user's C
     progress: Progress | None = None
+    accelerators: tuple[str, ...] = ()  # plug-ins that wrote parts of the C
 
 
 def build_project(folder: Path, name: str, target: Target, toolchain: Toolchain, options: BuildOptions) -> None:
@@ -152,6 +153,10 @@ class Runner:
         first = f"the C compiler failed: {errors[0].strip()[:300]}"
         if self._options.edited_template:
             return UserError("compiler-failed", first, where=log.name, hint="the template's C is at fault; see the log")
+        if self._options.accelerators:
+            names = ", ".join(f"`{name}`" for name in self._options.accelerators)
+            hint = f"the C of the accelerator {names} is part of it: is that at fault? The log has all of it"
+            return ToolError("plugin-garbage", first, where=log.name, hint=hint)
         if self._toolchain.kind == "cc" or self._options.cflags:
             return ToolError("compiler-failed", first, where=log.name, hint="try another compiler with `--cc`")
         return OurFault("compiler-failed", first, where=log.name, hint="this is a bug in Intaglio: please send the log")

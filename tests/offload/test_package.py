@@ -1,0 +1,153 @@
+"""Regions in packages: C of plug-ins beside ours, started and waited for, with memory that is left alone meanwhile."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import intaglio
+from intaglio.errors import AnswerIsNo, OurFault, UserError
+from intaglio.ir.files import write_ir
+from intaglio.ir.graph import Address
+from intaglio.kernels import lower
+from intaglio.memory.check_waits import check_waits
+from intaglio.memory.checker import check
+from intaglio.memory.place import place
+from intaglio.ops import evaluate_graph
+from intaglio.targets.target import find_target
+from ir_text import graph_of
+from toy_accelerators import toys  # noqa: F401 (a fixture)
+
+pytestmark = pytest.mark.usefixtures("toys")
+STRICT = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
+TEXT = """
+    input x: f32[16384]
+    input z: f32[16384]
+    a: f32[16384] = add(x, z)
+    b: f32[16384] = exp(x)
+    c: f32[16384] = mul(b, z)
+    d: f32[16384] = tanh(c)
+    e: f32[16384] = add(a, d)
+    y: f32[16384] = sigmoid(e)
+    output y
+    """
+
+
+def model(folder: Path, text: str = TEXT) -> Path:
+    path = folder / "m.ig"
+    write_ir(graph_of(text), path)
+    return path
+
+
+def inputs() -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
+    rng = np.random.default_rng(3)
+    return {name: rng.normal(0, 1, 16384).astype(np.float32) for name in ("x", "z")}
+
+
+def test_two_accelerators_and_the_core_in_one_package(tmp_path: Path) -> None:
+    path = model(tmp_path)
+    package = intaglio.compile(path, output=tmp_path / "p", accelerators=["sums", "chains"], cflags=STRICT)
+    wanted = evaluate_graph(graph_of(TEXT), inputs())["y"]
+    for _ in range(2):  # it is switched off after a run, and on again
+        assert np.allclose(package.run(inputs())["y"], wanted, atol=1e-6)
+    manifest = package.manifest
+    assert manifest.accelerators == ("sums", "chains")
+    assert [(layer.op, layer.accelerator) for layer in manifest.layers if layer.accelerator] == [
+        ("add", "sums"), ("mul+tanh", "chains"), ("add", "sums"),
+    ]  # fmt: skip
+    assert manifest.options["accelerators"] == "sums,chains"
+    assert (package.folder / "src" / "toy.c").is_file()
+
+
+def test_the_core_works_between_start_and_wait(tmp_path: Path) -> None:
+    """`a` is started first; what does not need it runs beside it, and then it is waited for."""
+    package = intaglio.compile(model(tmp_path), output=tmp_path / "p", name="m", accelerators=["sums"])
+    text = (package.folder / "src" / "m.c").read_text()
+    order = re.findall(r"(m_sums_0\(|m_sums_0_wait\(|toy_on = 1|_stop\(M_OK\))", text)  # equal regions share their functions
+    assert order == ["toy_on = 1", "m_sums_0(", "m_sums_0_wait(", "m_sums_0(", "m_sums_0_wait(", "_stop(M_OK)"]
+    between = text[text.index("m_sums_0(") : text.index("m_sums_0_wait(")]
+    assert "exp" in between
+    assert "HOOK(0, NULL, 0)" in text
+
+
+def test_an_accelerator_that_reports_an_error_ends_the_run(tmp_path: Path) -> None:
+    package = intaglio.compile(model(tmp_path), output=tmp_path / "p", name="m", accelerators=["failing"])
+    with pytest.raises(AnswerIsNo, match="an accelerator reports an error") as caught:
+        package.run(inputs())
+    assert caught.value.slug == "accelerator-failed"
+    assert "return m_stop(M_ACCELERATOR_FAILED);" in (package.folder / "src" / "m.c").read_text()
+
+
+def test_a_stage_can_be_written_edited_and_resumed(tmp_path: Path) -> None:
+    from intaglio.pipeline import compile_model
+    from intaglio.stages import Request, Watch
+
+    request = Request(model(tmp_path), tmp_path / "o.ig", accelerators=("sums",), stop_after="optimise")
+    compile_model(request, Watch())
+    text = (tmp_path / "o.ig").read_text()
+    assert "on sums.0" in text and "on sums.1" in text
+    (tmp_path / "o.ig").write_text(text.replace(" on sums.1", ""))  # a person keeps one of them on the core
+    package = intaglio.compile(tmp_path / "o.ig", output=tmp_path / "p")
+    assert [layer.accelerator for layer in package.manifest.layers].count("sums") == 1
+    assert np.allclose(package.run(inputs())["y"], evaluate_graph(graph_of(TEXT), inputs())["y"], atol=1e-6)
+    assert package.validate().ok
+
+
+def test_every_later_stage_resumes_too(tmp_path: Path) -> None:
+    from intaglio.pipeline import compile_model
+    from intaglio.stages import Request, Watch
+
+    wanted = evaluate_graph(graph_of(TEXT), inputs())["y"]
+    for stage in ("kernels", "memory"):
+        request = Request(model(tmp_path), tmp_path / f"{stage}.ig", accelerators=("sums", "chains"), stop_after=stage)
+        compile_model(request, Watch())
+        package = intaglio.compile(tmp_path / f"{stage}.ig", output=tmp_path / stage)
+        assert package.manifest.accelerators == ("sums", "chains")
+        assert np.allclose(package.run(inputs())["y"], wanted, atol=1e-6)
+
+
+def test_alignment_of_the_accelerator_is_that_of_the_package(tmp_path: Path) -> None:
+    package = intaglio.compile(model(tmp_path), output=tmp_path / "p", accelerators=["sums"], target="generic")
+    assert package.manifest.memory.alignment >= 32
+
+
+def test_memory_is_left_alone_while_an_accelerator_works() -> None:
+    graph = graph_of(TEXT.replace("a: f32[16384] = add(x, z)", "a: f32[16384] = add(x, z) on sums.0"))
+    target = find_target("cortex-m4f")
+    program = lower(graph, target)
+    assert program.waits() == {0: 4}
+    place(program, target)
+    check(program)
+    meanwhile = program.layers[1].node.output
+    meanwhile.address = Address("arena", program.layers[0].scratch_offset)
+    with pytest.raises(OurFault, match="which is still at work"):
+        check_waits(
+            program,
+            lambda v: v.address.offset if v.address is not None and v.address.region == "arena" else None,
+            lambda n: program.layers[n].scratch_offset,
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"accelerators": ["nobody"]}, "there is no accelerator `nobody`"),
+        ({"accelerators": ["sums"], "stream": 0}, "exclude each other"),
+        ({"accelerators": ["sums"], "feed_rows": True}, "exclude each other"),
+        ({"accelerators": ["sums"], "weights": "read"}, "exclude each other"),
+    ],
+)
+def test_what_does_not_go_together(tmp_path: Path, words: dict[str, object], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        intaglio.compile(model(tmp_path), output=tmp_path / "p", **words)  # type: ignore[arg-type]
+    assert not (tmp_path / "p").exists()
+
+
+def test_an_ir_file_past_optimise_takes_no_accelerators(tmp_path: Path) -> None:
+    path = model(tmp_path)
+    path.write_text(path.read_text().replace("stage=import", "stage=optimise"))
+    with pytest.raises(UserError, match="past the stage `optimise`"):
+        intaglio.compile(path, output=tmp_path / "p", accelerators=["sums"])
