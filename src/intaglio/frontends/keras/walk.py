@@ -295,6 +295,8 @@ class Call:
         self.dtype = DType.F32
         if not item.is_op:
             self.dtype = policy(item.config)
+            if self.dtype in (DType.F16, DType.BF16) and not walk.differences:
+                walk.differences.append("half precision is rounded at other places")
             if self.dtype.is_float:
                 self.args = self._auto(args)
                 self.kwargs = self._auto(kwargs)
