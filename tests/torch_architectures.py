@@ -14,7 +14,9 @@ Case = tuple[Callable[[], nn.Module], Callable[[], tuple[Any, ...]]]
 ARCHITECTURES: dict[str, Case] = {}
 
 
-def architecture(name: str, *shapes: tuple[int, ...], whole: int = 0) -> Callable[[Callable[[], nn.Module]], Callable[[], nn.Module]]:
+def architecture(
+    name: str, *shapes: tuple[int, ...], whole: int = 0
+) -> Callable[[Callable[[], nn.Module]], Callable[[], nn.Module]]:
     """`whole`: inputs are whole numbers below it."""
 
     def register(make: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
@@ -69,8 +71,8 @@ class Block(nn.Module):
 
 @architecture("resnet", (1, 3, 16, 16))
 def resnet() -> nn.Module:
-    return nn.Sequential(conv_bn(3, 4), nn.MaxPool2d(3, 2, 1), Block(4, 4, 1), Block(4, 8, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                         nn.Linear(8, 3))  # fmt: skip
+    return nn.Sequential(conv_bn(3, 4), nn.MaxPool2d(3, 2, 1), Block(4, 4, 1), Block(4, 8, 2), nn.AdaptiveAvgPool2d(1),
+                         nn.Flatten(), nn.Linear(8, 3))  # fmt: skip
 
 
 class Squeeze(nn.Module):
@@ -274,7 +276,9 @@ class Mean(nn.Module):
 
 @architecture("transformer encoder", (1, 5, 8))
 def encoder() -> nn.Module:
-    return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu"), 2, enable_nested_tensor=False)
+    return nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu"), 2, enable_nested_tensor=False
+    )
 
 
 @architecture("transformer decoder", (4, 1, 8), (3, 1, 8))

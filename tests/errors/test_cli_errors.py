@@ -134,7 +134,8 @@ def test_a_mistyped_command(intaglio: Intaglio, words: list[str]) -> None:
     [
         ("model.tflite", b"\x1c\0\0\0TFL3", "truncated-model"),
         ("model.onnx", b"\x1c\0\0\0TFL3", "truncated-model"),
-        ("model.pt2", b"PK\x03\x04", "unsupported-format"),
+        ("model.pt2", b"PK\x03\x04", "truncated-model"),
+        ("model.pt", b"\x80\x02}q\x00.", "unsupported-format"),
         ("model.keras", b"PK\x03\x04", "unsupported-format"),
         ("model.h5", b"\x89HDF\r\n", "unsupported-format"),
         ("model.ig", b"hello", "not-ir"),

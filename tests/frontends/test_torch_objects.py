@@ -1,0 +1,197 @@
+"""Modules and exported programs themselves; buffers that change; open dimensions; what `validate` compares with."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from commands import Intaglio
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import intaglio as package_api  # noqa: E402
+from intaglio.errors import ModelError, UserError  # noqa: E402
+from intaglio.frontends.torch import load  # noqa: E402
+from intaglio.run.validate import ValidateOptions, validate  # noqa: E402
+from torch_architectures import conv_bn  # noqa: E402
+from torch_running import computed, eager, exported, graph_of, shaken  # noqa: E402
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(conv_bn(3, 4), nn.Conv2d(4, 4, 1))
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(torch.relu_(self.body(x)).mean((2, 3)))
+
+
+def test_layers_are_named_after_modules_and_validate_compares_each(tmp_path: Path) -> None:
+    module = shaken(Net())
+    module.train()
+    package = package_api.compile(module, example_inputs=(torch.zeros(1, 3, 6, 6),), output=tmp_path / "p")
+    assert module.training  # it is left as it was
+    assert package.manifest.model.source == "ir/source.pt2"
+    sources = {layer.source for layer in package.manifest.layers}
+    assert {"body.0.0", "body.1", "head"} <= sources
+    found = validate(package, ValidateOptions(layers=True))
+    assert found.ok
+    assert found.reference.startswith("torch ")
+    assert {"body.0.2", "relu_"} <= {check.tensor for check in found.layers}
+    assert all(check.comparison.ok for check in found.layers)
+
+
+def test_an_exported_program_is_a_model_too(tmp_path: Path) -> None:
+    module = nn.Linear(4, 2)
+    program = torch.export.export(module, (torch.zeros(1, 4),))
+    package = package_api.compile(program, output=tmp_path / "p", library_only=True)
+    x = torch.ones(1, 4)
+    assert np.allclose(package.run({"in0": x.numpy()})["linear"], eager(module, (x,))[0], atol=1e-6)
+
+
+def test_an_operator_without_a_row_is_decomposed_by_torch(tmp_path: Path) -> None:
+    class Odd(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.special.entr(x.abs() + 0.1) + nn.functional.huber_loss(x, x * 0.5)
+
+    module, x = Odd(), torch.randn(2, 3)
+    with pytest.raises(ModelError, match=r"huber_loss|entr"):
+        graph_of(exported(module, (x,), tmp_path / "m.pt2"))
+    package = package_api.compile(module, example_inputs=(x,), output=tmp_path / "p", library_only=True)
+    assert np.allclose(next(iter(package.run({"in0": x.numpy()}).values())), eager(module, (x,))[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "slug"),
+    [(nn.Linear(2, 2), "no-example"), (torch.zeros(3), "not-a-model"), (3, "not-a-model"), ({"a": 1}, "not-a-model")],
+)
+def test_objects_that_cannot_be_compiled(model: object, slug: str) -> None:
+    with pytest.raises(UserError) as caught:
+        package_api.compile(model)
+    assert caught.value.slug == slug
+
+
+def test_a_module_that_torch_does_not_export() -> None:
+    class Branches(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(ModelError) as caught:
+        package_api.compile(Branches(), example_inputs=(torch.zeros(3),))
+    assert caught.value.slug == "cannot-export"
+
+
+# State --------------------------------------------------------------------------------------------------------------------
+
+
+class Remembers(nn.Module):
+    """A recurrent state, the last three inputs, and a counter that does not start at one number everywhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.register_buffer("h", torch.full((1, 4), 0.5))
+        self.register_buffer("past", torch.zeros(1, 3, 4))
+        self.register_buffer("count", torch.tensor([1.0, 2.0]), persistent=False)
+
+    def forward(self, x: Any) -> Any:
+        self.h.copy_(torch.tanh(self.fc(x) + self.h))
+        self.past[:, :2] = self.past[:, 1:].clone()
+        self.past[:, 2] = x
+        self.count += 1
+        return self.h * 2, self.past.mean(1), self.count * 1
+
+
+@pytest.mark.parametrize("core", [False, True], ids=["changed in place", "functional"])
+def test_buffers_that_change_are_states(core: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = Remembers()
+    x = torch.randn(4, 1, 4)
+    path = exported(module, (x[0],), tmp_path / "m.pt2", core=core)
+    package = package_api.compile(path, output=tmp_path / "p")
+    assert {state.input for state in package.manifest.states} == {"h", "past", "count", "started"}
+    for step in x:
+        got = package.run({"x": step.numpy()})
+        for result, want in zip(got.values(), eager(module, (step,)), strict=True):
+            assert np.allclose(result, want, atol=1e-6)
+    assert package.validate().ok
+
+
+# Shapes -------------------------------------------------------------------------------------------------------------------
+
+
+class Open(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x.reshape(x.shape[0] * 2, -1) + torch.arange(x.shape[1] // 2)
+
+
+@pytest.fixture(name="open_file")
+def _open_file(tmp_path: Path) -> Path:
+    program = torch.export.export(
+        Open(), (torch.zeros(3, 8),), dynamic_shapes=({0: torch.export.Dim("n"), 1: 2 * torch.export.Dim("half", min=2)},)
+    )
+    torch.export.save(program, str(tmp_path / "m.pt2"))
+    return tmp_path / "m.pt2"
+
+
+def test_open_dimensions_are_as_in_the_example_and_said(open_file: Path) -> None:
+    graph, notes = load(open_file, dims={}, shapes={})
+    assert graph.inputs[0].shape == (3, 8)
+    assert "as in the example" in notes[0]
+
+
+def test_open_dimensions_are_pinned(open_file: Path) -> None:
+    graph, notes = load(open_file, dims={}, shapes={"in0": (5, 12)})
+    assert notes == []
+    x = torch.randn(5, 12)
+    assert np.allclose(computed(graph, (x,))[0], eager(Open(), (x,))[0])
+
+
+def test_a_fixed_dimension_cannot_be_pinned(tmp_path: Path) -> None:
+    path = exported(nn.Linear(4, 2), (torch.zeros(1, 4),), tmp_path / "m.pt2")
+    with pytest.raises(ModelError) as caught:
+        load(path, dims={}, shapes={"in0": (2, 4)})
+    assert caught.value.slug == "shape-mismatch"
+
+
+# Commands -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_float_model_is_quantised_here(intaglio: Intaglio, tmp_path: Path) -> None:
+    module = shaken(Net())
+    path = exported(module, (torch.zeros(1, 3, 6, 6),), tmp_path / "m.pt2")
+    np.savez(tmp_path / "x.npz", in0=np.random.default_rng(0).standard_normal((8, 1, 3, 6, 6)).astype(np.float32))
+    said = intaglio("compile", path, "-o", tmp_path / "p", "--quantize", "int8", "--calibrate", tmp_path / "x.npz")
+    assert said.code == 0, said.err
+    told = intaglio("validate", tmp_path / "p")
+    assert told.code == 0
+    assert "against the float model" in told.out + told.err
+
+
+def test_complex_numbers_and_numbers_as_inputs_are_refused(tmp_path: Path) -> None:
+    class Spectrum(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.fft.fft(x).abs()
+
+    with pytest.raises(ModelError) as caught:
+        graph_of(exported(Spectrum(), (torch.zeros(8),), tmp_path / "m.pt2"))
+    assert caught.value.slug == "unsupported-operator"
+
+
+def test_attention_is_exported_without_gradients_too(tmp_path: Path) -> None:
+    """Where nothing is trained, torch takes a fused operator for a whole layer."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    for parameter in layer.parameters():
+        parameter.requires_grad_(False)
+    x = torch.randn(1, 5, 8)
+    with torch.no_grad():
+        graph = graph_of(exported(layer, (x,), tmp_path / "m.pt2"))
+    assert np.allclose(computed(graph, (x,))[0], eager(layer, (x,))[0], atol=1e-5)
+    assert math.isfinite(float(computed(graph, (x,))[0].sum()))
