@@ -176,3 +176,16 @@ def test_open_axes_are_pinned_by_shapes_and_the_batch_by_its_name(tmp_path: Path
     assert graph.outputs[0].shape == (5, 2)
     _, notes = load(tmp_path / "n.keras", dims={}, shapes={})
     assert notes == ["the batch dimension `batch` of input `x` is taken as 1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["MobileNetV2", "MobileNetV3Small", "EfficientNetB0", "EfficientNetV2B0", "DenseNet121", "Xception", "ConvNeXtTiny"]
+)
+def test_a_network_of_keras_applications(name: str, tmp_path: Path) -> None:
+    model = getattr(keras.applications, name)(weights=None, input_shape=(64, 64, 3), classes=10)
+    rng = np.random.default_rng(1)
+    for weight in model.weights:
+        if any(part in weight.path for part in ("moving_mean", "beta", "bias")):
+            weight.assign(rng.normal(0, 0.1, weight.shape))
+    assert_like_keras(model, tmp_path)

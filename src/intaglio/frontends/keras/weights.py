@@ -53,6 +53,8 @@ def roles(kind: str, config: Config) -> list[tuple[str, bool]]:
             return [*scale, *center]
         case "RMSNormalization":
             return [("scale", True)]
+        case "LayerScale":  # of keras.applications
+            return [("gamma", True)]
         case "PReLU":
             return [("alpha", True)]
         case "Embedding":

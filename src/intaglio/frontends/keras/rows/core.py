@@ -63,7 +63,7 @@ def masking(call: Call) -> Result:
 @layer(
     "Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "GaussianDropout", "GaussianNoise", "AlphaDropout",
     "ActivityRegularization", "Identity", "InputLayer", "RandomFlip", "RandomRotation", "RandomZoom", "RandomTranslation",
-    "RandomContrast", "RandomBrightness", "RandomCrop",
+    "RandomContrast", "RandomBrightness", "RandomCrop", "StochasticDepth",
 )  # fmt: skip
 def nothing(call: Call) -> Result:
     """Only training makes a difference."""
@@ -85,3 +85,16 @@ def rescaling(call: Call) -> Result:
         if np.any(array != neutral):
             x = call.emit(op, x, call.constant(array, call.dtype))
     return x
+
+
+@layer("LayerScale")
+def layer_scale(call: Call) -> Result:
+    """Of keras.applications (ConvNeXt): a factor per channel."""
+    return call.emit(ops.Mul(), call.x, call.weight("gamma", call.whole("projection_dim")))
+
+
+@layer("CustomScaleLayer")
+def scaled_sum(call: Call) -> Result:
+    """Of keras.applications (Inception-ResNet): the second tensor is scaled and added."""
+    x, y = call.tensors()
+    return call.emit(ops.Add(), x, call.emit(ops.Mul(), y, call.like(call.number("scale", 1.0), y)))
