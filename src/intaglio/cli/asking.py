@@ -113,15 +113,16 @@ def _memory_row(board: str, memory: Memory) -> list[str]:
 
 
 def list_ops(json: bool) -> None:
-    from intaglio.cli.operators import ir_operators, onnx_operators, tflite_operators
+    from intaglio.cli.operators import ir_operators, onnx_operators, tflite_operators, torch_operators
 
-    onnx_names, tflite_names, fields = onnx_operators(), tflite_operators(), ir_operators()
+    onnx_names, tflite_names, torch_names, fields = onnx_operators(), tflite_operators(), torch_operators(), ir_operators()
     if json:
-        print_json({"onnx": onnx_names, "tflite": tflite_names, "ir": list(fields), "ir_fields": fields})
+        print_json({"onnx": onnx_names, "tflite": tflite_names, "torch": torch_names, "ir": list(fields), "ir_fields": fields})
         return
     with_fields = [name for op, own in fields.items() for name in _wrapped(op, own)]
     for title, names in (
-        ("ONNX operators", onnx_names), ("TFLite operators", tflite_names), ("IR operators and their fields", with_fields),
+        ("ONNX operators", onnx_names), ("TFLite operators", tflite_names), ("PyTorch operators", torch_names),
+        ("IR operators and their fields", with_fields),
     ):  # fmt: skip
         print(f"{title} ({len(names)}):")
         line = " "

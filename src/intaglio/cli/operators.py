@@ -32,6 +32,14 @@ def tflite_operators() -> list[str]:
     return sorted(ROWS)
 
 
+def torch_operators() -> list[str]:
+    from intaglio.frontends.torch.call import TABLE
+    from intaglio.frontends.torch.walk import fill_table
+
+    fill_table()
+    return sorted(name.removeprefix("aten.") for name in TABLE if not name.startswith(("python.", "higher_order.")))
+
+
 def ir_operators() -> dict[str, list[str]]:
     """Each operator with its fields."""
     import intaglio.ops  # noqa: F401  importing registers

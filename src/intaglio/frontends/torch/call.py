@@ -46,6 +46,7 @@ def row(*names: str, namespace: str = "aten") -> Callable[[Row], Row]:
 
 
 _MISSING = object()
+MOST_PLACES = 1 << 24
 
 
 @dataclass(slots=True)
@@ -177,6 +178,11 @@ class Call:
         if not isinstance(kind, Kind) or kind.dtype is None:
             raise Fault("unsupported-type", f"`{self.op}` with an element type that is not supported")
         return kind.dtype
+
+    def bounded(self, count: float) -> None:
+        """Places and masks are made at compile time: a file must not ask for gigabytes of them."""
+        if count > MOST_PLACES:
+            raise Fault("too-large", f"`{self.op}` would need a table of {int(count)} elements")
 
     # Types -------------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ def sdpa(call: Call) -> Answer:
         places = call.constant(np.repeat(np.arange(k.shape[-3]), times).astype(np.int64))
         k, v = (call.emit(ops.Gather(len(t.shape) - 3), t, places) for t in (k, v))
     if call.flag("is_causal"):
+        call.bounded(q.shape[-2] * k.shape[-2])
         mask = call.constant(np.tril(np.ones((q.shape[-2], k.shape[-2]), np.bool_)))
     scale = call.real("scale", 1 / math.sqrt(max(q.shape[-1], 1)))
     y, weights = attention(call, q, k, v, mask, scale)

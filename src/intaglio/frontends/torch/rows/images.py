@@ -35,6 +35,7 @@ def _resized(call: Call, x: Value, rank: int) -> Value:
         if any(s is None for s in given):
             raise Fault("bad-attribute", f"`{call.op}` has neither sizes nor scales")
         sizes = [math.floor(n * float(s or 1)) for n, s in zip(spatial, given, strict=True)]
+    call.bounded(sum(sizes))
     if len(sizes) != rank or min(sizes) < 1 or min(spatial) < 1:
         raise Fault("bad-attribute", f"`{call.op}` of {list(spatial)} to {sizes}")
     scales = [1.0, 1.0]

@@ -128,6 +128,7 @@ def repeat_interleave(call: Call) -> Answer:
     counts = times.data.reshape(-1) if isinstance(times, Value) and times.data is not None else times
     if isinstance(counts, Value):
         raise unsupported("`repeat_interleave` by counts that depend on data")
+    call.bounded(x.shape[axis] * counts if isinstance(counts, int) else float(np.abs(counts).sum()))
     places = np.repeat(np.arange(x.shape[axis]), counts)
     return call.emit(ops.Gather(axis), x, call.constant(places.astype(np.int64)))
 
@@ -255,6 +256,7 @@ def slice_scatter(call: Call) -> Answer:
         places = _range(call, size)
         new = expand(call, new, (*x.shape[:axis], len(places), *x.shape[axis + 1 :]))
     if places.step != 1 and len(places) > 1:
+        call.bounded(size)
         order = np.arange(size)
         order[places.start : places.stop : places.step] = size + np.arange(len(places))
         return call.emit(ops.Gather(axis), concat(call, [x, new], axis), call.constant(order.astype(np.int64)))
@@ -379,6 +381,7 @@ def diagonal(call: Call) -> Answer:
     rank, offset = len(x.shape), call.integer("offset", call.integer("diagonal", 0))
     if rank == 1:
         size = x.shape[0] + abs(offset)
+        call.bounded(size * size)
         at = np.zeros((size, size), np.int64)
         rows = np.arange(x.shape[0])
         at[rows + max(-offset, 0), rows + max(offset, 0)] = rows + 1
@@ -389,6 +392,7 @@ def diagonal(call: Call) -> Answer:
     y = transpose(call, x, [*rest, a, b])
     m, n = y.shape[-2:]
     count = max(min(m - max(-offset, 0), n - max(offset, 0)), 0)
+    call.bounded(count)
     places = (np.arange(count) + max(-offset, 0)) * n + np.arange(count) + max(offset, 0)
     flat = reshape(call, y, (*y.shape[:-2], m * n))
     y = call.emit(ops.Gather(len(rest)), flat, call.constant(places.astype(np.int64)))
@@ -405,6 +409,7 @@ def unfold(call: Call) -> Answer:
     size, step = call.integer("size"), call.integer("step")
     if step < 1 or not 0 <= size <= x.shape[axis]:
         raise Fault("bad-attribute", f"`unfold` of {x.shape[axis]} by {size} with the step {step}")
+    call.bounded(((x.shape[axis] - size) // step + 1) * size)
     places = np.arange(0, x.shape[axis] - size + 1, step)[:, None] + np.arange(size)[None, :]
     y = call.emit(ops.Gather(axis), x, call.constant(places.astype(np.int64)))
     return transpose(call, y, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
@@ -427,6 +432,7 @@ def im2col(call: Call) -> Answer:
     spans = []
     for i, length in enumerate((h, w)):
         count = (length + 2 * pads[i] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1
+        call.bounded(count * kernel[i])
         spans.append(np.arange(kernel[i])[:, None] * dilation[i] + np.arange(count)[None, :] * stride[i])
     x = call.emit(ops.Gather(2), x, call.constant(spans[0].astype(np.int64)))
     x = call.emit(ops.Gather(4), x, call.constant(spans[1].astype(np.int64)))  # [n, c, kh, oh, kw, ow]

@@ -103,6 +103,7 @@ def max_pool(call: Call) -> Answer:
             y = call.emit(ops.MaxPool(kernel, strides, pads, dilations), x)
             return [y, y] if call.op.endswith("indices") else y
         y, at = call.emit_all(ops.MaxPoolIndices(kernel, strides, pads, dilations), x)
+        call.bounded(math.prod(x.shape[:2]))
         planes = np.arange(math.prod(x.shape[:2])).reshape(*x.shape[:2], *(1,) * rank) * math.prod(x.shape[2:])
         return [y, call.emit(ops.Sub(), at, call.constant(planes.astype(np.int64)))]
 
@@ -156,7 +157,7 @@ def adaptive_pool(call: Call) -> Answer:
         size = call.get("output_size")
         sizes = [size] * rank if not isinstance(size, list) else size
         out = [x.shape[2 + i] if n is None else int(n) for i, n in enumerate(sizes)]
-        if len(out) != rank or min(out) < 1:
+        if len(out) != rank or min(out) < 1 or max(out) > 1 << 16:
             raise Fault("bad-attribute", f"`{call.op}` to {out}")
         return _adapted(call, x, out, highest)
 
@@ -184,6 +185,7 @@ def _adapted(call: Call, x: Value, out: Sequence[int], highest: bool) -> Value:
         if highest:
             x = concat(call, [call.emit(ops.Reduce("max", (axis,), True), part(call, x, axis, a, b - a)) for a, b in spans], axis)
             continue
+        call.bounded(n * count)
         weights = np.zeros((n, count))
         for k, (a, b) in enumerate(spans):
             weights[a:b, k] = 1 / (b - a)
@@ -199,7 +201,8 @@ def max_unpool(call: Call) -> Answer:
     """Indices count within a plane in torch, within the whole tensor in the IR."""
     x, at = call.first(), call.tensor("indices")
     size = call.ints("output_size")
-    planes = np.arange(math.prod(x.shape[:-len(size)])).reshape(*x.shape[: -len(size)], *(1,) * len(size)) * math.prod(size)
+    call.bounded(math.prod(x.shape[: -len(size)]))
+    planes = np.arange(math.prod(x.shape[: -len(size)])).reshape(*x.shape[: -len(size)], *(1,) * len(size)) * math.prod(size)
     whole = call.emit(ops.Add(), at, call.constant(planes.astype(np.int64)))
     return call.emit(ops.MaxUnpool((*x.shape[: -len(size)], *size)), x, whole)
 
