@@ -18,7 +18,7 @@ demo: $(STAMP)
 	$(BIN)/intaglio demo
 
 lint: $(STAMP)
-	$(BIN)/ruff check src tests tools scripts benchmarks
+	$(BIN)/ruff check src tests tools scripts benchmarks plugins
 	$(BIN)/mypy
 
 test: lint

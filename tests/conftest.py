@@ -7,6 +7,7 @@ import pytest
 pytest.register_assert_rewrite("ir_text", "kernel_running")
 
 from commands import DIGITS, Intaglio  # noqa: E402
+from outside import outside, plugin_site  # noqa: E402, F401 (fixtures)
 
 
 @pytest.fixture

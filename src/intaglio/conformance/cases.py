@@ -258,10 +258,10 @@ MAKERS: dict[type[Op], Maker] = {
 VARIANTS = 18  # of each: every window plain and depthwise
 
 
-def cases(pattern: Pattern) -> Iterator[Case]:
+def cases(pattern: Pattern, variants: int = VARIANTS) -> Iterator[Case]:
     """Every variant that can be made; none where an operator of the pattern has no maker."""
     for choice in _choices(pattern.root):
-        for salt in range(VARIANTS):
+        for salt in range(variants):
             bench = Bench(Graph("case"), np.random.default_rng(salt), salt)
             try:
                 out = _made(bench, choice)

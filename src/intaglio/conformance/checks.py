@@ -24,12 +24,14 @@ from intaglio.ir.offload import gather
 from intaglio.passes.offload.match import Claim, Flow, claims
 from intaglio.pipeline import compile_model
 from intaglio.run.package import Package
-from intaglio.stages import Request, Watch
+from intaglio.stages import Device, Request, Watch
+from intaglio.targets.accelerator import Is, Pattern
 from intaglio.targets.plugins import Plugin
 from intaglio.targets.target import Target, find_target
 
 STRICT = ("-Wall", "-Wextra", "-Werror")
 TARGETS = ("host", "cortex-m4f")
+PAIR_VARIANTS = 3  # of two matches in one region: there are many pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,8 @@ class Taken:
 def check_accelerator(plugin: Plugin, *, cc: str | None = None) -> Iterator[Result]:
     """Every check, as it is done."""
     taken: list[Taken] = []
-    for pattern in plugin.patterns:
-        made = list(cases(pattern))
+    for pattern in (*plugin.patterns, *_pairs(plugin)):
+        made = list(cases(pattern) if pattern in plugin.patterns else cases(pattern, PAIR_VARIANTS))
         if missing := unmade(pattern):
             names = ", ".join(f"`{name}`" for name in missing)
             yield Result("cases", pattern.name, refused=f"there are no cases for {names}: test this pattern yourself")
@@ -67,10 +69,22 @@ def check_accelerator(plugin: Plugin, *, cc: str | None = None) -> Iterator[Resu
                 yield from _check_emulation(plugin, one)
             else:
                 yield one
-        if made and not found:
+        if made and not found and pattern in plugin.patterns:
             yield Result("claims", pattern.name, f"none of {len(made)} cases is taken: is the check of the pattern right?")
     if taken:
         yield from _check_code(plugin, taken, cc)
+
+
+def _pairs(plugin: Plugin) -> list[Pattern]:
+    """One match after another, where a region may have several."""
+    if plugin.facts.merges < 2:
+        return []
+    return [
+        Pattern(f"{first.name}, then {second.name}", Is(second.root.op, (first.root, *second.root.operands[1:])))
+        for first in plugin.patterns
+        for second in plugin.patterns
+        if not any(second.root.operands[:1])
+    ]
 
 
 def _taken(plugin: Plugin, case: Case) -> Taken | Result:
@@ -80,7 +94,7 @@ def _taken(plugin: Plugin, case: Case) -> Taken | Result:
         found, refusals = claims(flow, plugin)
     except IntaglioError as error:
         return Result("claims", case.name, error.message)
-    whole = [c for c in found if case.pattern in c.region.patterns and len(c.region.nodes) == len(case.graph.nodes)]
+    whole = [c for c in found if len(c.region.nodes) == len(case.graph.nodes)]
     if not whole:
         last = case.graph.nodes[-1]
         reason = next((r.reason for r in refusals if r.node is last), "another pattern takes it")
@@ -172,7 +186,8 @@ def _built(plugin: Plugin, taken: list[Taken], target: Target, folder: Path, cc:
         _copy_into(graph, one, number, plugin.name, places)
     gather(graph, places)
     write_ir(graph, folder / "cases.ig")
-    request = Request(folder / "cases.ig", folder / "package", target=target.name, cc=cc, cflags=STRICT)
+    device = Device(io="caller")  # room for so many in- and outputs in one arena takes long to plan
+    request = Request(folder / "cases.ig", folder / "package", target=target.name, device=device, cc=cc, cflags=STRICT)
     compile_model(request, Watch())
     return Package(folder / "package")
 

@@ -189,7 +189,7 @@ def _line_of(error: BaseException) -> str:
     return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
 
 
-_LOADED: dict[tuple[str, str], Plugin] = {}
+_LOADED: dict[str, Plugin] = {}
 
 
 # Finding them ---------------------------------------------------------------------------------------------------------------
@@ -201,15 +201,15 @@ def installed() -> dict[str, metadata.EntryPoint]:
 
 
 def find_accelerator(name: str) -> Plugin:
+    if name in _LOADED:  # one of each: they may remember what they have computed
+        return _LOADED[name]
     found = installed()
     if name not in found:
         known = ", ".join(f"`{n}`" for n in found) or "none is installed"
         hint = f"installed: {known}; `intaglio new-accelerator {name if is_clean(name) else 'NAME'}` writes one"
         raise UserError("unknown-accelerator", f"there is no accelerator {quoted(name)}", hint=hint)
-    point = found[name]
-    if (point.name, point.value) not in _LOADED:  # one of each: they may remember what they have computed
-        _LOADED[point.name, point.value] = load(point)
-    return _LOADED[point.name, point.value]
+    _LOADED[name] = load(found[name])
+    return _LOADED[name]
 
 
 def load(point: metadata.EntryPoint) -> Plugin:
