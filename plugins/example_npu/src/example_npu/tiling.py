@@ -238,10 +238,10 @@ def _compute(layer: Layer, part: Part, pads: Pads, given: int, weights: int, blo
         other = pads.added[turn % 2]
         commands.insert(0, _outside(LOAD, SECOND, layer, part, other))
         first, second = (made, other) if layer.add_first else (other, made)
-        words = (
+        sum_words = (
             ADD, first, second, other, size, op.a_multiplier, op.b_multiplier, op.multiplier,
             packed(op.a_shift, op.b_shift, op.shift), packed(op.lift, int(op.subtract)), packed(op.a_zero, op.b_zero, op.y_zero),
             packed(op.low, op.high),
         )  # fmt: skip
-        commands.append(Command(words, ((made, size), (other, size)), ((other, size),), 8 + -(-size // LANES)))
+        commands.append(Command(sum_words, ((made, size), (other, size)), ((other, size),), 8 + -(-size // LANES)))
     return commands
