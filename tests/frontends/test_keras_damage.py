@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import marshal
+import re
 import zipfile
 from base64 import b64encode
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from commands import Intaglio
+from intaglio import compile as intaglio_compile
 from intaglio.errors import UserError
 from intaglio.frontends.keras import check, load
 
@@ -305,3 +307,35 @@ def test_a_mask_that_would_change_the_result_is_refused(tmp_path: Path) -> None:
     error = refused(path)
     assert "mask" in error.message
     assert "`l`" in error.message
+
+
+HOSTILE = [
+    "*/ int evil(void) { return 1; } /*",
+    'a"\n#error b',
+    "../../x",
+    "main",
+    "%s%n",
+    "\\",
+    "int",
+    "\u202ereversed",
+    "",
+    "x" * 100_000,
+]
+
+
+def sources(folder: Path, first: str, last: str) -> dict[str, str]:
+    """The C of a network of two layers, without comments and texts."""
+    layers = [called(entry([None, 4])), called(dense(first), "x"), called(dense(last), first)]
+    kernels = [(f"layers/dense{n}/vars/{i}", s) for n, c in (("", 4), ("_1", 3)) for i, s in ((0, (c, 3)), (1, (3,)))]
+    folder.mkdir()
+    path = archive(folder / "m.keras", functional(*layers, outputs=[[last, 0, 0]]), weights(*kernels))
+    made = intaglio_compile(path, output=folder / "out", name="m", library_only=True).folder.rglob("*.[ch]")
+    hidden = re.compile(r"/\*.*?\*/|//[^\n]*|\"(\\.|[^\"\\])*\"", re.S)
+    return {p.name: hidden.sub(" ", p.read_text()) for p in made}
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_name_does_not_become_code(name: str, tmp_path: Path) -> None:
+    made = sources(tmp_path / "a", name, "last")
+    assert len(made) > 2
+    assert not any(part in text for text in made.values() for part in ("evil(void)", "#error b", "%n"))

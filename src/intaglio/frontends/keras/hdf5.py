@@ -87,6 +87,7 @@ class Hdf5:
             else:
                 with open(source, "rb") as opened:
                     self._data = self._map = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+            self.size = len(self._data)
             self._root = self._superblock()
 
     def close(self) -> None:

@@ -93,7 +93,7 @@ class Walk:
         self.weights = weights
         self.version = version
         self.emitter = Emitter()
-        self.emitter.weight_bytes = 1 << 30
+        self.emitter.weight_bytes = weights.store.size
         self.problems: list[Problem] = []
         self.collect = collect
         self.states: list[State] = []
