@@ -445,6 +445,22 @@ WRITING: dict[str, Row] = {
     "setitem": lambda x: torch.zeros(4).index_put_((torch.tensor([1, 2]),), x[0, 0, :2]),
 }
 
+SPECTRA: dict[str, Row] = {
+    "stft": lambda x: torch.stft(x, 16, 4, 12, torch.hann_window(12), return_complex=True).abs(),
+    "stft_plain": lambda x: torch.view_as_real(
+        torch.stft(x, 16, window=torch.ones(16), normalized=True, center=False, return_complex=True)
+    ),
+    "power": lambda x: torch.stft(x, 8, 8, window=torch.ones(8), return_complex=True).abs().pow(2).mT,
+    "rfft": lambda x: torch.fft.rfft(x).real,
+    "rfft_axis": lambda x: torch.fft.rfft(x, dim=0, norm="ortho").imag,
+    "fft": lambda x: torch.fft.fft(x).abs(),
+    "angle": lambda x: torch.angle(torch.fft.rfft(x)[:, 1:5]),
+    "filtered": lambda x: torch.fft.irfft(torch.fft.rfft(x) * torch.linspace(1, 0, 33)),
+    "rotary": lambda x: torch.view_as_real(
+        torch.view_as_complex(x.view(2, 32, 2)) * torch.polar(torch.ones(32), torch.arange(32.0))
+    ),
+}
+
 FAMILIES: dict[str, tuple[dict[str, Row], tuple[Any, ...]]] = {
     "unary": (UNARY, tensors(A)),
     "binary": (BINARY, tensors(A, B)),
@@ -454,6 +470,7 @@ FAMILIES: dict[str, tuple[dict[str, Row], tuple[Any, ...]]] = {
     "products": (PRODUCTS, tensors(A, B)),
     "windows": (WINDOWS, tensors((1, 4, 7, 6))),
     "writing": (WRITING, tensors(A)),
+    "spectra": (SPECTRA, tensors((2, 64))),
 }
 
 

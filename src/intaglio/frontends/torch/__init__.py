@@ -128,8 +128,11 @@ def _outputs(walk: Walk, scope: Scope) -> list[tuple[str, Value]]:
         if isinstance(item, (bool, int, float)):
             walk.notes.append(f"the output {quoted(name)} is always {item}: it is left out")
             continue
-        if not isinstance(item, Value):
+        if item is None:
             continue
+        if not isinstance(item, Value):
+            raise Fault("unsupported-type", f"the output {quoted(name)} is not a tensor of real numbers",
+                        "return its magnitude, or real and imaginary parts")  # fmt: skip
         fresh, n = name, 1
         while fresh in taken:
             n += 1

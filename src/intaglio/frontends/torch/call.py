@@ -27,8 +27,16 @@ if TYPE_CHECKING:
     from intaglio.frontends.torch.walk import Walk
 
 
+@dataclass(frozen=True, slots=True)
+class Complex:
+    """A tensor of complex numbers, as two of real ones."""
+
+    re: Value
+    im: Value
+
+
 Number = int | float | bool
-Item = Any  # Value, number, text, Kind, GraphRecord, None, or a list of these
+Item = Any  # Value, Complex, number, text, Kind, GraphRecord, None, or a list of these
 Answer = Item
 Row = Callable[["Call"], Answer]
 TABLE: dict[str, Row] = {}
@@ -79,6 +87,8 @@ class Call:
             return item
         if isinstance(item, (bool, int, float)):
             return self.constant(np.asarray(item), _wrapped(item))
+        if isinstance(item, Complex):
+            raise unsupported(f"`{self.op}` of complex numbers", "take the magnitude, or real and imaginary parts, before")
         raise Fault("bad-graph", f"{what} of `{self.op}` is not a tensor", "export the model again")
 
     def maybe(self, name: str) -> Value | None:

@@ -29,7 +29,7 @@ def _torch() -> Any:
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "export"):
         hint = "`pip install 'intaglio[torch]'`"
-        raise ToolError("no-framework", "torch 2.8 or newer is needed to export a module", hint=hint)
+        raise ToolError("no-framework", "torch 2.9 or newer is needed to export a module", hint=hint)
 
     return torch
 

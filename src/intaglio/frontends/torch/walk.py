@@ -17,7 +17,7 @@ from intaglio.errors import ModelError, printable, quoted
 from intaglio.frontends.building import cast, expand, part, reshape
 from intaglio.frontends.emitting import MAX_FOLDED_BYTES, MAX_NODES, Emitter
 from intaglio.frontends.onnx.faults import Fault, Problem, unsupported
-from intaglio.frontends.torch.call import TABLE, Answer, Call, Item
+from intaglio.frontends.torch.call import TABLE, Answer, Call, Complex, Item
 from intaglio.frontends.torch.labels import labels_of
 from intaglio.frontends.torch.program import Argument, GraphRecord, Meta, NodeRecord, Program, Ref
 from intaglio.ir.graph import Array, State, Value
@@ -27,7 +27,7 @@ from intaglio.ops.base import BadOperator
 
 Step = Callable[[Value], Value]
 ROWS = ("elementwise", "products", "shaping", "indexing", "making", "reduction", "normalise", "windows", "images",
-        "recurrent", "attention", "numbers", "quantised")  # fmt: skip
+        "recurrent", "attention", "numbers", "quantised", "spectrum")  # fmt: skip
 VIEWS = {
     "view", "reshape", "flatten", "squeeze", "unsqueeze", "unflatten", "permute", "transpose", "t", "slice", "select", "narrow",
     "split", "split_with_sizes", "chunk", "tensor_split", "unbind", "expand", "expand_as", "view_as", "contiguous", "alias",
@@ -245,6 +245,11 @@ class Walk(Emitter):
         call = Call(op, overload, arguments, record, self)
         if key.startswith("higher_order."):
             self._bind(record, graph, TABLE[key](replace(call, arguments={**arguments, "_scope": scope})), scope)
+            return
+        if any(isinstance(i, Complex) for i in _leaves(arguments.values())):
+            from intaglio.frontends.torch.rows.spectrum import complex_answer
+
+            self._bind(record, graph, complex_answer(call), scope)
             return
         answer = TABLE[key](call)
         first = next(iter(record.arguments.values()), None)

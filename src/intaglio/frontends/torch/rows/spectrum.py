@@ -1,0 +1,218 @@
+"""Spectra: a complex tensor is a pair of real ones, and a transform is a product with a constant matrix.
+
+The IR has no complex numbers, so a model may use them inside and must come back to real ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from intaglio import ops
+from intaglio.frontends.building import concat, part, reshape, transpose
+from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.torch.call import TABLE, Answer, Call, Complex, Item, row
+from intaglio.ir.graph import Array, Value
+from intaglio.ir.types import DType
+
+MOVING = {
+    "view", "reshape", "flatten", "squeeze", "unsqueeze", "unflatten", "permute", "transpose", "t", "slice", "select", "narrow",
+    "split", "split_with_sizes", "chunk", "unbind", "expand", "contiguous", "clone", "alias", "detach", "cat", "stack", "neg",
+    "movedim", "swapaxes", "mT", "flip", "roll", "mean", "sum", "repeat", "_unsafe_view", "constant_pad_nd", "pad", "index",
+}  # fmt: skip
+
+
+def complex_answer(call: Call) -> Answer:
+    """An operator one of whose operands is complex."""
+    if call.op in MATHS:
+        return MATHS[call.op](call)
+    if call.op not in MOVING:
+        raise unsupported(f"`{call.op}` of complex numbers", "take the magnitude, or real and imaginary parts, before")
+    return _joined(*[TABLE[f"aten.{call.op}"](_with(call, side)) for side in ("re", "im")])
+
+
+def _with(call: Call, side: str) -> Call:
+    def half(item: Item) -> Item:
+        if isinstance(item, list):
+            return [half(i) for i in item]
+        return getattr(item, side) if isinstance(item, Complex) else item
+
+    return Call(call.op, call.overload, {name: half(item) for name, item in call.arguments.items()}, call.record, call.walk)
+
+
+def _joined(re: Answer, im: Answer) -> Answer:
+    if isinstance(re, (list, tuple)):
+        return [_joined(a, b) for a, b in zip(re, im, strict=True)]
+    return Complex(re, im)
+
+
+def _first(call: Call) -> Complex:
+    item = next(iter(call.arguments.values()))
+    assert isinstance(item, Complex)
+    return item
+
+
+def _abs(call: Call) -> Answer:
+    x = _first(call)
+    squares = [call.emit(ops.Mul(), v, v) for v in (x.re, x.im)]
+    return call.emit(ops.Sqrt(), call.emit(ops.Add(), *squares))
+
+
+def _pairs(call: Call) -> Answer:
+    x = _first(call)
+    return concat(call, [reshape(call, v, (*v.shape, 1)) for v in (x.re, x.im)], len(x.re.shape))
+
+
+def _product(call: Call) -> Answer:
+    a, b = (call.get(name) for name in ("self", "other"))
+    if not isinstance(a, Complex) or not isinstance(b, Complex):
+        x, factor = (a, b) if isinstance(a, Complex) else (b, a)
+        scale = [call.typed(factor, v.dtype) for v in (x.re, x.im)]
+        op: ops.Op = ops.Div() if call.op == "div" else ops.Mul()
+        if call.op == "div" and x is b:
+            raise unsupported("a division by complex numbers")
+        return Complex(call.emit(op, x.re, scale[0]), call.emit(op, x.im, scale[1]))
+    if call.op == "div":
+        raise unsupported("a division by complex numbers")
+
+    def times(x: Value, y: Value) -> Value:
+        return call.emit(ops.Mul(), x, y)
+
+    re = call.emit(ops.Sub(), times(a.re, b.re), times(a.im, b.im))
+    return Complex(re, call.emit(ops.Add(), times(a.re, b.im), times(a.im, b.re)))
+
+
+def _sum(call: Call) -> Answer:
+    a, b = (call.get(name) for name in ("self", "other"))
+    if not isinstance(a, Complex) or not isinstance(b, Complex) or call.number("alpha", 1) != 1:
+        raise unsupported("a sum of real and complex numbers")
+    op: ops.Op = ops.Add() if call.op == "add" else ops.Sub()
+    return Complex(call.emit(op, a.re, b.re), call.emit(op, a.im, b.im))
+
+
+def _conj(call: Call) -> Answer:
+    x = _first(call)
+    return Complex(x.re, call.emit(ops.Neg(), x.im))
+
+
+MATHS: dict[str, Callable[[Call], Answer]] = {
+    "abs": _abs, "view_as_real": _pairs, "real": lambda call: _first(call).re, "imag": lambda call: _first(call).im,
+    "angle": lambda call: call.again("atan2", self=_first(call).im, other=_first(call).re), "mul": _product, "div": _product,
+    "add": _sum, "sub": _sum, "conj": _conj, "_conj": _conj, "conj_physical": _conj, "_conj_physical": _conj,
+    "resolve_conj": _first, "resolve_neg": _first, "fft_irfft": lambda call: inverse(call), "_fft_c2r": lambda call: inverse(call),
+}  # fmt: skip
+
+
+@row("view_as_real", "imag", "angle", "conj_physical", "_conj_physical")
+def of_reals(call: Call) -> Answer:
+    raise unsupported(f"`{call.op}` of real numbers")
+
+
+@row("complex", "polar", "view_as_complex")
+def made(call: Call) -> Answer:
+    if call.op == "complex":
+        return Complex(call.tensor("real"), call.tensor("imag"))
+    if call.op == "polar":
+        size, angle = call.tensor("abs"), call.tensor("angle")
+        return Complex(*[call.emit(ops.Mul(), size, call.emit(turn, angle)) for turn in (ops.Cos(), ops.Sin())])
+    x = call.first()
+    last = len(x.shape) - 1
+    return Complex(*[reshape(call, part(call, x, last, n, 1), x.shape[:-1]) for n in (0, 1)])
+
+
+# Transforms -------------------------------------------------------------------------------------------------------------
+
+
+def _waves(call: Call, n: int, bins: int) -> Array:
+    """[2 * bins, n]: cosines, then negative sines."""
+    call.bounded(2 * n * bins)
+    angle = 2 * math.pi * ((np.arange(bins)[:, None] * np.arange(n)[None, :]) % n) / n
+    return np.concatenate([np.cos(angle), -np.sin(angle)])
+
+
+def _factor(call: Call, n: int, *, back: bool = False) -> float:
+    """`normalization` by number, or `norm` by name."""
+    norm = call.text("norm")
+    kind = call.integer("normalization", 2 if back else 0)
+    if norm or "normalization" not in call.arguments:
+        kind = {"ortho": 1, "": 2 if back else 0, "backward": 2 if back else 0, "forward": 0 if back else 2}[norm]
+    return {0: 1.0, 1: 1 / math.sqrt(n), 2: 1 / n}[kind]
+
+
+def _axis(call: Call, rank: int) -> int:
+    dims = call.maybe_ints("dim") or [-1]
+    if len(dims) != 1:
+        raise unsupported(f"`{call.op}` along several axes")
+    return call.axis(dims[0], rank)
+
+
+@row("fft_rfft", "fft_fft", "_fft_r2c")
+def forward(call: Call) -> Answer:
+    x = call.floats(call.first())
+    rank = len(x.shape)
+    axis = _axis(call, rank)
+    n = call.integer("n", x.shape[axis])
+    if n < 1:
+        raise Fault("bad-attribute", f"`{call.op}` of {n} elements")
+    if n > x.shape[axis]:
+        raise unsupported(f"`{call.op}` of {n} elements out of {x.shape[axis]}", "pad it before")
+    x = part(call, x, axis, 0, n)
+    bins = n if call.op == "fft_fft" or not call.flag("onesided", True) else n // 2 + 1
+    order = [*[a for a in range(rank) if a != axis], axis]
+    waves = call.constant(_waves(call, n, bins) * _factor(call, n), x.dtype)
+    y = call.emit(ops.MatMul(transpose_b=True), _matrix(call, transpose(call, x, order)), waves)
+    y = reshape(call, y, (*[x.shape[a] for a in order[:-1]], 2 * bins))
+    back = [order.index(a) for a in range(rank)]
+    return Complex(*[transpose(call, part(call, y, rank - 1, k * bins, bins), back) for k in (0, 1)])
+
+
+def _matrix(call: Call, x: Value) -> Value:
+    return reshape(call, x, (1, *x.shape)) if len(x.shape) == 1 else x
+
+
+@row("fft_irfft", "_fft_c2r")
+def inverse(call: Call) -> Answer:
+    x = _first(call)
+    rank = len(x.re.shape)
+    axis = _axis(call, rank)
+    bins = x.re.shape[axis]
+    n = call.integer("last_dim_size", 2 * (bins - 1)) if call.op == "_fft_c2r" else call.integer("n", 2 * (bins - 1))
+    if n // 2 + 1 != bins:
+        raise unsupported(f"`{call.op}` of {bins} bins to {n} elements")
+    twice = np.full(bins, 2.0)
+    twice[0] = 1
+    if n % 2 == 0:
+        twice[-1] = 1
+    waves = _waves(call, n, bins) * np.tile(twice, 2)[:, None] * _factor(call, n, back=True)
+    order = [*[a for a in range(rank) if a != axis], axis]
+    both = concat(call, [transpose(call, v, order) for v in (x.re, x.im)], rank - 1)
+    y = call.emit(ops.MatMul(), _matrix(call, both), call.constant(waves, x.re.dtype))
+    y = reshape(call, y, (*[x.re.shape[a] for a in order[:-1]], n))
+    return transpose(call, y, [order.index(a) for a in range(rank)])
+
+
+@row("stft")
+def stft(call: Call) -> Answer:
+    """A convolution: its kernels are the waves times the window, its stride the hop."""
+    x, window = call.first(), call.maybe("window")
+    n = call.integer("n_fft")
+    hop, length = call.integer("hop_length", max(n // 4, 1)), call.integer("win_length", n)
+    if n < 1 or hop < 1 or not 1 <= length <= n or (window is not None and window.shape != (length,)):
+        raise Fault("bad-attribute", f"`stft` of {n} elements with the hop {hop} and a window of {length}")
+    if window is not None and window.data is None:
+        raise unsupported("`stft` with a window that depends on data")
+    if call.flag("center") or x.dtype is not DType.F32:
+        raise unsupported("`stft` that pads by itself, or of other than f32")
+    bins = n // 2 + 1 if call.flag("onesided", True) else n
+    shape = np.zeros(n)
+    start = (n - length) // 2
+    shape[start : start + length] = 1.0 if window is None or window.data is None else window.data
+    kernels = _waves(call, n, bins) * shape * (1 / math.sqrt(n) if call.flag("normalized") else 1.0)
+    batch = x.shape[:-1]
+    rows = reshape(call, x, (math.prod(batch), 1, x.shape[-1]))
+    y = call.emit(ops.Conv((hop,), (0, 0), (1,), 1), rows, call.constant(kernels[:, None, :], x.dtype))
+    made = [reshape(call, part(call, y, 1, k * bins, bins), (*batch, bins, y.shape[2])) for k in (0, 1)]
+    if call.flag("return_complex", True):
+        return Complex(*made)
+    return concat(call, [reshape(call, v, (*v.shape, 1)) for v in made], len(made[0].shape))
