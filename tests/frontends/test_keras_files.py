@@ -217,6 +217,17 @@ def test_layers_of_the_users_own_go_by_the_backend(tmp_path: Path) -> None:
     np.testing.assert_allclose(got, keras.ops.convert_to_numpy(model(given)), atol=1e-4)
 
 
+@pytest.mark.slow
+def test_a_model_with_masks_goes_by_the_backend(tmp_path: Path) -> None:
+    layers = [L.Embedding(9, 4, mask_zero=True), L.LSTM(3)]
+    model = fill(keras.Sequential([keras.Input((4,), dtype="int32"), *layers]))
+    package = compile(model, output=tmp_path / "package")
+    for ids in ([3, 0, 5, 0], [0, 0, 1, 2]):
+        given = np.array([ids], np.int32)
+        (got,) = package.run({package.manifest.inputs[0].name: given}).values()
+        np.testing.assert_allclose(got, keras.ops.convert_to_numpy(model(given)), atol=1e-5)
+
+
 def test_a_subclassed_model_asks_for_examples() -> None:
     class Own(keras.Model):  # type: ignore[misc]
         def call(self, x: Any) -> Any:

@@ -192,8 +192,8 @@ class Walk:
             self._survey(item, path)
             return None
         if item.kind in _READ_MASKS and not item.is_op and any(v in self.masked for v in operands):
-            hint = "train and save it without `mask_zero` and `Masking`, or pad by repeating instead of masking"
-            raise unsupported("it reads a mask (of `mask_zero` or `Masking`), which is not supported", hint)
+            hint = "give the model object, with Keras on PyTorch (`intaglio.compile(model)`), or save it without masks"
+            raise unsupported("it reads a mask (of `mask_zero` or `Masking`), which is not supported in files", hint)
         self.emitter.source = path
         if item.model is not None:
             found = self.run(item.model, [v for v in operands if v is not None], f"{path}/")
