@@ -175,6 +175,19 @@ def test_a_float_model_is_quantised_here(intaglio: Intaglio, tmp_path: Path) -> 
     assert "against the float model" in told.out + told.err
 
 
+def test_validate_runs_a_decomposed_program_too(tmp_path: Path) -> None:
+    """Core ATen has views that depend on the order in memory, which `clone` sets before."""
+
+    class Turned(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.permute(0, 2, 1).reshape(2, -1)
+
+    package = package_api.compile(exported(Turned(), (torch.zeros(2, 3, 4),), tmp_path / "m.pt2", core=True), output=tmp_path / "p")
+    result = package.validate()
+    assert result.ok
+    assert result.reference.startswith("torch ")
+
+
 def test_complex_outputs_are_refused(tmp_path: Path) -> None:
     class Spectrum(nn.Module):
         def forward(self, x: Any) -> Any:

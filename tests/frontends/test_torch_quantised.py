@@ -75,7 +75,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], set[str]]] =
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("per_channel", [True, False], ids=["per channel", "per tensor"])
+@pytest.mark.parametrize("per_channel", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["per channel", "per tensor"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_integers_are_within_one_step_of_eager(name: str, per_channel: bool, tmp_path: Path) -> None:
     make, shape, wanted = NETWORKS[name]

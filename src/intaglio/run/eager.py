@@ -24,6 +24,7 @@ DTYPES = {
     1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64", 12: "bool", 13: "bfloat16",
     28: "uint16", 34: "uint32", 35: "uint64",
 }  # fmt: skip
+FORMATS = {1: "contiguous_format", 2: "channels_last", 3: "channels_last_3d", 4: "preserve_format"}
 SPACES = ("aten", "quantized_decomposed", "torchao", "python", "higher_order")
 
 
@@ -130,12 +131,15 @@ class Eager:
             return [self._resolve(a, scope) for a in argument]
         if isinstance(argument, Kind):
             return getattr(self._torch, DTYPES[argument.code])
-        return self._torch.device("cpu") if isinstance(argument, Aside) else argument
+        if isinstance(argument, Aside):
+            return self._torch.device("cpu") if argument.about == "as_device" else getattr(self._torch, FORMATS[argument.code])
+        return argument
 
 
 def _is_aside(name: str, argument: object) -> bool:
-    """Where and how it is stored: all is on the CPU here, in whatever order."""
-    return name in ("layout", "memory_format", "pin_memory") or (isinstance(argument, Aside) and argument.about != "as_device")
+    """Where it is stored: all is on the CPU here. The order in memory counts, since views depend on it."""
+    kinds = ("as_device", "as_memory_format")
+    return name in ("layout", "pin_memory") or (isinstance(argument, Aside) and argument.about not in kinds)
 
 
 def _refuse_unknown(graph: GraphRecord, file: str) -> None:

@@ -49,6 +49,7 @@ class Aside:
     """An argument that says where or how something is stored, which changes no result: device, layout, memory format."""
 
     about: str
+    code: int = 0  # of a memory format
 
 
 Argument = Any  # Ref, Kind, Aside, GraphRecord, number, text, None, or a list of these
@@ -270,7 +271,9 @@ def _argument(data: Any, depth: int) -> Argument:
             return [[_real(v) if kind == "as_float_lists" else _plain(v, "as_int") for v in _sequence(row)] for row in body]
         case "as_scalar_type":
             return Kind(_plain(body, "as_int"))
-        case "as_device" | "as_layout" | "as_memory_format":
+        case "as_memory_format":
+            return Aside(kind, _plain(body, "as_int"))
+        case "as_device" | "as_layout":
             return Aside(kind)
         case "as_graph":
             return _graph(_mapping(body["graph"]), depth + 1)
