@@ -68,6 +68,48 @@ def test_an_operator_without_a_row_is_decomposed_by_torch(tmp_path: Path) -> Non
     assert np.allclose(next(iter(package.run({"in0": x.numpy()}).values())), eager(module, (x,))[0], atol=1e-6)
 
 
+def test_what_a_row_refuses_is_decomposed_too(tmp_path: Path) -> None:
+    class Projected(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.LSTM(4, 6, proj_size=3)
+
+        def forward(self, x: Any) -> Any:
+            return self.rnn(x)[0]
+
+    module, x = Projected(), torch.randn(3, 1, 4)
+    package = package_api.compile(module, example_inputs=(x,), output=tmp_path / "p", library_only=True)
+    assert np.allclose(next(iter(package.run({"in0": x.numpy()}).values())), eager(module, (x,))[0], atol=1e-5)
+
+
+class Writes(nn.Module):
+    def __init__(self, whole: bool) -> None:
+        super().__init__()
+        self.whole = whole
+
+    def forward(self, x: Any) -> Any:
+        if self.whole:
+            return x.sub_(1).relu_() * 2
+        x[0] = 1
+        return x * 2
+
+
+def test_an_input_that_is_overwritten_is_left_alone_with_a_note(tmp_path: Path) -> None:
+    path = exported(Writes(True), (torch.zeros(3),), tmp_path / "m.pt2")
+    graph, notes = load(path, dims={}, shapes={})
+    assert "changes its input `x`" in notes[0]
+    assert computed(graph, (torch.tensor([0.0, 2.0, 3.0]),))[0].tolist() == [0.0, 2.0, 4.0]
+
+
+def test_an_input_that_is_used_as_a_state_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError) as caught:
+        graph_of(exported(Writes(False), (torch.zeros(3),), tmp_path / "m.pt2"))
+    assert "looks like a state" in caught.value.message
+    with pytest.raises(ModelError) as caught:
+        graph_of(exported(Writes(True), (torch.zeros(3),), tmp_path / "m.pt2", core=True))
+    assert "changes its input" in caught.value.message
+
+
 @pytest.mark.parametrize(
     ("model", "slug"),
     [(nn.Linear(2, 2), "no-example"), (torch.zeros(3), "not-a-model"), (3, "not-a-model"), ({"a": 1}, "not-a-model")],

@@ -7,22 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from intaglio.errors import ModelError, ToolError, UserError, quoted
-from intaglio.frontends.torch.program import read_program
-from intaglio.frontends.torch.walk import fill_table, row_of
 
 
 def save_object(model: object, example_inputs: tuple[object, ...] | None, path: Path) -> None:
-    """The object as a file that `load` reads. Operators without a row are decomposed by torch first."""
+    """The object as a file that `load` reads. What has no row is decomposed by torch first."""
     torch = _torch()
     program = model if isinstance(model, torch.export.ExportedProgram) else _exported(torch, model, example_inputs)
     _save(torch, program, path)
-    if _missing(path):
+    before = _problems(path)
+    if before:
+        other = path.with_name(f"{path.stem}.core.pt2")
         try:
-            _save(torch, program.run_decompositions(), path)
+            _save(torch, program.run_decompositions(), other)
         except UserError:
             raise
         except Exception as error:  # whatever a decomposition raises
             raise ModelError("cannot-export", f"torch does not decompose the model: {_told(error)}") from None
+        if _problems(other) < before:
+            other.replace(path)
 
 
 def _torch() -> Any:
@@ -60,9 +62,14 @@ def _save(torch: Any, program: Any, path: Path) -> None:
         raise ModelError("cannot-export", f"torch does not save the exported program: {_told(error)}") from None
 
 
-def _missing(path: Path) -> bool:
-    fill_table()
-    return any(row_of(record.target) is None for record in read_program(path).graph.calls)
+def _problems(path: Path) -> int:
+    """How many; a file that cannot be read at all has one."""
+    from intaglio.frontends.torch import check
+
+    try:
+        return len(check(path, dims={}, shapes={}))
+    except ModelError:
+        return 1
 
 
 def _told(error: Exception) -> str:

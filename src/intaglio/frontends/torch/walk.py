@@ -244,7 +244,7 @@ class Walk(Emitter):
         op = op[:-1] if writes and key.endswith(f".{op[:-1]}") else op
         call = Call(op, overload, arguments, record, self)
         if key.startswith("higher_order."):
-            self._bind(record, graph, TABLE[key](replace(call, arguments={**arguments, "_scope": scope})), scope)
+            self._bind(record, graph, TABLE[key](call), scope)
             return
         if any(isinstance(i, Complex) for i in _leaves(arguments.values())):
             from intaglio.frontends.torch.rows.spectrum import complex_answer
@@ -326,6 +326,9 @@ class Walk(Emitter):
         if kind == "parameter":
             raise unsupported("a parameter is changed", "make it a buffer, or export with `model.eval()`")
         if storage.buffer and not kind:
+            if view.path or call.op in ("copy", "index_put", "scatter", "index_copy", "fill"):
+                hint = "make it a buffer, which becomes a state, or return the new value"
+                raise unsupported(f"the input {quoted(storage.buffer)} is written to, which looks like a state", hint)
             note = f"the model changes its input {quoted(storage.buffer)}; what is compiled leaves it as it is"
             if note not in self.notes:
                 self.notes.append(note)

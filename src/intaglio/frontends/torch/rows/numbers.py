@@ -87,11 +87,13 @@ WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "hints_wrapper",
 @row(*WRAPPERS, namespace="higher_order")
 def wrapped(call: Call) -> Answer:
     """Only says how to compute: the body in place of the call."""
+    if call.op == "wrap_with_autocast" and list(call.arguments.values())[2:3] == [True]:
+        raise unsupported("`autocast` chooses element types as it runs", "export with `.run_decompositions()`, or without it")
     return _inlined(call, *_body(call.arguments))
 
 
 def _body(arguments: dict[str, Item]) -> tuple[GraphRecord, list[Item]]:
-    items = [v for k, v in arguments.items() if k != "_scope"]
+    items = list(arguments.values())
     for n, found in enumerate(items):
         if isinstance(found, GraphRecord):
             rest: list[Item] = []
@@ -116,7 +118,7 @@ def _inlined(call: Call, body: GraphRecord, operands: list[Item]) -> list[Item]:
 @row("cond", namespace="higher_order")
 def cond(call: Call) -> Answer:
     """One branch when the condition is known; else both are computed and one is chosen."""
-    items = [v for k, v in call.arguments.items() if k != "_scope"]
+    items = list(call.arguments.values())
     graphs = [v for v in items if isinstance(v, GraphRecord)]
     if len(graphs) != 2:
         raise Fault("bad-graph", "`cond` without two branches")

@@ -72,7 +72,7 @@ def recurrent(call: Call) -> Answer:
     weights = call.tensors("params")
     hx = call.tensors("hx") if isinstance(call.get("hx"), list) else [call.tensor("hx")]
     if layers * directions * each != len(weights):
-        raise unsupported(f"`{call.op}` with {len(weights)} weights (a projection?)", "use `proj_size=0`")
+        raise unsupported(f"`{call.op}` with {len(weights)} weights (a projection?)", "export with `.run_decompositions()`")
     if call.flag("batch_first"):
         x = transpose(call, x, (1, 0, 2))
     last: list[list[Value]] = [[] for _ in hx]
