@@ -3,22 +3,47 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO := $(VENV)/.installed-for-demo
+PLUGINS := $(VENV)/.installed-plugins
 JOBS ?= 2
 
 all: test
 
-$(STAMP): pyproject.toml
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: Intaglio needs Python 3.11 or newer; name one with \`make PYTHON=python3.12\`" >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(PYTHON) -m venv $(VENV)
+
+# With what the tests compare with: PyTorch, Keras and LiteRT among them.
+$(STAMP): pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[dev]'
+	@touch $@ $(DEMO)
+
+$(DEMO): pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[emulator]'
 	@touch $@
 
-demo: $(STAMP)
+# The NPU of plugins/, as anybody would install it.
+$(PLUGINS): $(STAMP) $(shell find plugins/example_npu -name '*.py' -o -name '*.[ch]' -o -name '*.toml')
+	$(PIP) --no-deps --force-reinstall ./plugins/example_npu
+	@rm -rf plugins/example_npu/build
+	@touch $@
+
+demo: $(DEMO)
 	$(BIN)/intaglio demo
 
+# Train a network on gestures, compile it for a microcontroller with and without an NPU, run it in the emulator; and live.
+example-gesture: $(PLUGINS)
+	$(BIN)/python examples/gesture/gesture.py
+
+example-gesture-live: $(PLUGINS)
+	@test -f build/gesture/core/bin/gesture_live.elf || $(BIN)/python examples/gesture/gesture.py
+	$(BIN)/python examples/gesture/live.py
+
 lint: $(STAMP)
-	$(BIN)/ruff check src tests tools scripts benchmarks plugins
+	$(BIN)/ruff check src tests tools scripts benchmarks plugins examples
 	$(BIN)/mypy
 
 test: lint
@@ -44,4 +69,4 @@ clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: all demo lint test test-all bench bench-mcu bench-memory conformance clean
+.PHONY: all demo example-gesture example-gesture-live lint test test-all bench bench-mcu bench-memory conformance clean

@@ -41,7 +41,7 @@ FAULTS = {
     "a name that is not ASCII": ("y: f32[2] = relu(é)", "expected an operand, found `é)`"),
     "a number that is not ASCII": ("y: f32[2] = chain(x, steps=[relu(٣)])", "expected an operand, found `٣)])`"),
     "a strange operand": ("y: f32[2] = relu(+)", "expected an operand, found `+)`"),
-    "a strange end": ("y: f32[2] = relu(x) usign view", "expected `using` or `when`, found `usign`"),
+    "a strange end": ("y: f32[2] = relu(x) usign view", "expected `using`, `on` or `when`, found `usign`"),
     "a strange end of an input": ("input z: f32[2] fast", "did not expect `fast`"),
     "an address without offset": ("y: f32[2] @arena = relu(x)", "expected `+`, found `= relu(x)`"),
     "an offset that is none": ("y: f32[2] @arena+x = relu(x)", "expected an offset, found `x = relu(x)`"),

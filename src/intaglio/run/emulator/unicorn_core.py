@@ -12,7 +12,7 @@ import operator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 from intaglio.errors import IntaglioError, OurFault, ToolError
 from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault, memory_of, reach, roomy
@@ -26,10 +26,23 @@ from intaglio.targets.memories import NOWHERE
 PAGE = 4096
 PRIVATE_BUS = (0xE0000000, 0x100000)
 RISCV_ILLEGAL = 2
+BREAKPOINT = 7
+SYS_WRITEC, SYS_READC, SYS_EXIT, APPLICATION_EXIT = 0x03, 0x07, 0x18, 0x20026
+NOWHERE_TO_RETURN = 0xFFFFFFFE
+CONSOLE_BYTES = 1 << 62  # of code: firmware that talks to a person may run as long as it likes
 UNDEFINED = "runs an instruction that this core does not have"
 ARM_MODELS = {  # Unicorn has no M0+: for programs it is an M0
     "cortex-m0+": "M0", "cortex-m3": "M3", "cortex-m4": "M4", "cortex-m7": "M7", "cortex-m33": "M33",
 }  # fmt: skip
+
+
+class Host(Protocol):
+    """Who is at the other end of semihosting."""
+
+    def read(self) -> bytes:
+        """The next byte; none at the end."""
+
+    def write(self, data: bytes) -> None: ...
 
 
 class UnicornCore:
@@ -40,6 +53,8 @@ class UnicornCore:
         self._unicorn = unicorn
         self._trouble: IntaglioError | None = None
         self._stalls = 0
+        self._host: Host | None = None
+        self._ended: int | None = None
         self._engine = _engine(unicorn, image, core)
         self._registers = _registers(unicorn, image.riscv)
         self._map()
@@ -106,12 +121,13 @@ class UnicornCore:
             raise fault(self, f"does not give back its stack after `{function}`", self._main)
         return self._signed(self._registers["result"])
 
-    def _go(self, address: int, limit_bytes: int) -> None:
-        """Until `main` is reached: at boot from its caller, later as the return address of what is called."""
+    def _go(self, address: int, limit_bytes: int, leave: int | None = None) -> None:
+        """Until `main` is reached: at boot from its caller, later as the return address of what is called. With `leave`: until that
+        address, or the end that the firmware makes itself."""
         self._trouble = None
         self._counter.start(limit_bytes)
         try:
-            self._emulate(address if self.image.riscv else address | 1)
+            self._emulate(address if self.image.riscv else address | 1, self._main if leave is None else leave)
         except self._unicorn.UcError as error:
             if self._trouble is None:
                 invalid = error.errno == self._unicorn.UC_ERR_INSN_INVALID
@@ -120,13 +136,13 @@ class UnicornCore:
             raise self._trouble
         if self._counter.stopped == OUT_OF_BYTES:
             raise fault(self, f"does not come to an end: more than {limit_bytes // 4:,} instructions", self._pc())
-        if self._counter.stopped or self._pc() != self._main:
+        if self._counter.stopped or (leave is None and self._pc() != self._main):
             raise fault(self, "stopped for no known reason", self._pc())
 
-    def _emulate(self, start: int) -> None:
+    def _emulate(self, start: int, end: int) -> None:
         """In a thread of its own: Python hears of Ctrl-C only when its main thread is not inside of native code."""
         with ThreadPoolExecutor(max_workers=1) as pool:
-            running = pool.submit(self._engine.emu_start, start, self._main)
+            running = pool.submit(self._engine.emu_start, start, end)
             try:
                 running.result()
             except BaseException:
@@ -161,7 +177,35 @@ class UnicornCore:
         self._trouble = fault(self, what, caller if verb == "jumps to" else self._pc())
         return False
 
+    def serve(self, host: Host, limit_bytes: int = CONSOLE_BYTES) -> int:
+        """Run `main`, with `host` at the other end of semihosting, until the firmware ends itself; what it says of its success."""
+        self._host, self._ended = host, None
+        try:
+            self._go(self._main, limit_bytes, leave=NOWHERE_TO_RETURN)
+        finally:
+            self._host = None
+        return self._ended if self._ended is not None else 1
+
+    def _semihosting(self, engine: Any) -> bool:
+        """`bkpt 0xab`: the operation is in r0, its argument in r1, the answer goes to r0."""
+        pc = self._pc()
+        if self._host is None or self.image.riscv or self.read(pc & ~1, 2) != b"\xab\xbe":
+            return False
+        operation, argument = (self.argument(i) & 0xFFFFFFFF for i in range(2))
+        if operation == SYS_EXIT:
+            self._ended = 0 if argument == APPLICATION_EXIT else 1
+            engine.emu_stop()
+        elif operation == SYS_WRITEC:
+            self._host.write(self.read(argument, 1))
+        elif operation == SYS_READC:
+            got = self._host.read()
+            self._engine.reg_write(self._registers["result"], got[0] if got else 0xFFFFFFFF)
+        self._engine.reg_write(self._registers["pc"], (pc + 2) | 1)
+        return True
+
     def _exception(self, engine: Any, number: int, _: object) -> None:
+        if number == BREAKPOINT and self._semihosting(engine):
+            return
         if self.image.riscv and number == RISCV_ILLEGAL and self._skip_register():
             return
         if self._trouble is None:

@@ -6,6 +6,9 @@ extern volatile unsigned char semihosting_absent; /* set when the first call was
 
 void semihosting_putchar(int c);
 
+/* The next byte that the debugger or emulator has; -1 at the end of what there is. */
+int semihosting_getchar(void);
+
 /* Ends an emulator with success or failure; returns where nobody listens. */
 void semihosting_exit(int failed);
 
