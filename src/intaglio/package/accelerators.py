@@ -43,8 +43,9 @@ def around(program: Program, target: Target) -> Around:
     plugins = [find_accelerator(name) for name in names]
     setup = {p.name: lines for p in plugins if (lines := _lines(p.text("setup", target)))}
     teardown = tuple(line for p in reversed(plugins) for line in _lines(p.text("teardown", target)))
-    used = dict.fromkeys(name for kernel in program.kernels for name in kernel.includes)
-    return Around(setup, teardown, tuple(used) if setup or teardown else ())
+    needing = [p for p in plugins if p.text("setup", target) or p.text("teardown", target)]
+    headers = [file for p in needing for file in p.files(target) if file.endswith(".h") and "/" not in file]
+    return Around(setup, teardown, tuple(dict.fromkeys(headers)))
 
 
 def aligned(graph: Graph, target: Target) -> Target:
