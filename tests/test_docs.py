@@ -34,6 +34,7 @@ RUN = ["README.md", "docs/guides/memory.md"]
 LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("docs/guides/first-model.md", "docs/guides/emulate.md")]
 
 
+@pytest.mark.usefixtures("outside")  # `pip install ./plugins/example_npu`
 @pytest.mark.parametrize("name", [*RUN, *LONG])
 def test_commands_of_a_page_run_one_after_the_other(name: str, tmp_path: Path) -> None:
     page = ROOT / name

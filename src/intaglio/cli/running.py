@@ -154,17 +154,19 @@ def print_emulated(result: Profile, emulation: Emulation) -> None:
     """A row per layer in 100 columns, then what the whole firmware needs."""
     t, clock = result.total, emulation.clock_mhz
     rows = []
+    several = any(layer.accelerator for layer in result.layers)  # then it matters where more than how many instructions a MAC takes
     for layer in result.layers:
         share = 100 * (layer.instructions or 0) / (t.instructions or 1)
+        where = (layer.accelerator or "core")[:12] if several else _ratio(layer.instructions_per_mac)
         rows.append(
             [
                 ending(layer.name, 20), layer.op[:10], count_text(layer.macs).replace(" ", ""), _whole(layer.instructions),
-                _ratio(layer.instructions_per_mac), "?" if layer.cycles is None else count_text(layer.cycles),
+                where, "?" if layer.cycles is None else count_text(layer.cycles),
                 _ms(layer.time_ms) if clock else f"{share:.1f}", str(layer.weight_bytes or ""), str(layer.ram_bytes or ""),
             ]
         )  # fmt: skip
     last = "~ms" if clock else "%"
-    print_table(["layer", "op", ">MACs", ">instr.", ">/MAC", ">~cycles", f">{last}", ">weights", ">RAM"], rows)
+    print_table(["layer", "op", ">MACs", ">instr.", "on" if several else ">/MAC", ">~cycles", f">{last}", ">weights", ">RAM"], rows)
     print(f"instructions: {_whole(t.instructions)}, {_ratio(t.instructions_per_mac)} per MAC (exact, {emulation.emulator})")
     at = f" = {_ms(t.time_ms)} ms at {clock:g} MHz" if clock else ""
     waits = f"{emulation.wait_states} wait states of flash" if emulation.wait_states else "zero wait states"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intaglio.ir.graph import Graph
+from intaglio.ir.offload import Offload
 from intaglio.targets import Target
 
 
@@ -35,5 +36,6 @@ def analyse(graph: Graph, target: Target) -> list[Row]:
         compute_us = 2 * macs / (target.gflops * 1e3)
         memory_us = moved / (target.gbytes_per_s * 1e3)
         bound = "compute" if compute_us > memory_us else "memory"
-        rows.append(Row(node.source or node.output.name, node.op.NAME, macs, moved, max(compute_us, memory_us), bound))
+        op = node.op.place if isinstance(node.op, Offload) else node.op.NAME
+        rows.append(Row(node.source or node.output.name, op, macs, moved, max(compute_us, memory_us), bound))
     return rows

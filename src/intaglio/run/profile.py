@@ -48,6 +48,7 @@ class LayerTime:
     instructions_per_mac: float | None = None
     weight_bytes: int | None = None  # in flash
     ram_bytes: int | None = None  # of the arena, alive while it runs
+    accelerator: str = ""  # that computes it, if not the core
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,9 @@ def profile(package: Package, runs: int = 20, cc: str | None = None, wait_states
         weight_bytes=memory.weight_bytes,
     )
     layers = tuple(
-        LayerTime(layer.name, layer.op, layer.macs, None, None, us / 1000, layer.kernel, layer.source)
+        LayerTime(
+            layer.name, layer.op, layer.macs, None, None, us / 1000, layer.kernel, layer.source, accelerator=layer.accelerator
+        )
         for layer, us in zip(manifest.layers, best, strict=True)
     )
     return Profile(manifest.target, total, layers)

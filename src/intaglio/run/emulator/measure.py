@@ -139,6 +139,7 @@ def _layer(manifest: Manifest, layer: LayerInfo, found: Sum | None, clock_mhz: f
         None if found is None or not layer.macs else found.instructions / layer.macs,
         weight_bytes=layer.weight_bytes,
         ram_bytes=sum(size for _, _, size in alive),
+        accelerator=layer.accelerator,
     )
 
 
