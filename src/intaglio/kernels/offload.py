@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import textwrap
 
+from intaglio.errors import OurFault
 from intaglio.ir.offload import Offload
 from intaglio.ir.types import DType
 from intaglio.kernels.loop import Kernel, Verbatim
 from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.targets.accelerator import Code, Region
+from intaglio.targets.accelerator import Region
 from intaglio.targets.plugins import find_accelerator
-
-PATTERNS_SHOWN = 4
 
 
 def region_of(op: Offload) -> Region:
@@ -32,6 +31,8 @@ def region_of(op: Offload) -> Region:
 def offload(job: Job) -> Lowered:
     op = job.node.op
     assert isinstance(op, Offload)
+    if list(op.inputs) != job.node.inputs or list(op.outputs) != job.node.outputs:
+        raise OurFault("bad-graph", f"a pass has changed the values of {op.place} and not those of the nodes inside")
     region = region_of(op)
     code = find_accelerator(op.accelerator).compile(region, job.target)
     for n, value in enumerate(region.inputs):
@@ -46,16 +47,10 @@ def offload(job: Job) -> Lowered:
     stem = f"{op.accelerator}_{op.number}"
     about = code.about or f"{op.accelerator}: {', '.join(node.op.NAME for node in op.body)}"
     wait = None if not code.wait else Kernel(stem, params, _verbatim(code.wait), f"Waits for {about}", fallible=code.fallible)
-    kernel = Kernel(
-        stem, params, _verbatim(code.body), about, fallible=code.fallible, includes=code.includes, wait=wait
-    )
+    kernel = Kernel(stem, params, _verbatim(code.body), about, fallible=code.fallible, includes=code.includes, wait=wait)
     if wait is not None:
         wait.includes = code.includes
-    return Lowered(kernel, job.arguments, _using(op, code))
-
-
-def _using(op: Offload, code: Code) -> str:
-    return f"{op.accelerator}(region={op.number})"
+    return Lowered(kernel, job.arguments, f"{op.accelerator}(region={op.number})")
 
 
 def _verbatim(text: str) -> tuple[Verbatim, ...]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Generic
 
 from intaglio.ir.graph import Node, Value
+from intaglio.ir.offload import Offload
 from intaglio.ir.program import Argument, ConstantArg, K, Layer, Program, ValueArg
 from intaglio.ir.views import storage_roots
 from intaglio.memory.lifetimes import align, find_storage
@@ -120,6 +121,8 @@ def _candidates(program: Program[K], now: _Moment) -> list[_Late[K]]:
     for layer in program.layers[:peak]:
         node, value = layer.node, layer.node.output
         if len(node.outputs) != 1 or node.when is not None or node.op.EFFECT or layer.kernel.fallible or value in tied:
+            continue
+        if isinstance(node.op, Offload):  # its values are those of the nodes inside
             continue
         late = [n for n in readers.get(value, []) if n > peak]
         if not late or peak in readers[value] or any(program.layers[n].node.when is not None for n in late):

@@ -82,6 +82,12 @@ def read_packages(folders: list[Path]) -> list[Manifest]:
         if (manifest.target, _board(manifest)) != (first.target, _board(first)):
             what = f"{shown} is for {_place(manifest)}, {quoted(str(folders[0]), 200)} for {_place(first)}"
             raise UserError("cannot-combine", what, hint="compile both for one board")
+    for index, manifest in enumerate(manifests):
+        for other in manifests[:index]:
+            if shared := set(manifest.accelerators) & set(other.accelerators):
+                what = f"`{manifest.name}` and `{other.name}` both bring the C of the accelerator {quoted(min(shared))}"
+                hint = "compile one of them again without `--accelerator`"
+                raise UserError("cannot-combine", what, hint=hint)
     names = [m.name.lower() for m in manifests]
     for index, name in enumerate(names):
         if name in names[:index]:

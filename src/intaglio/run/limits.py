@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from intaglio.errors import AnswerIsNo
 from intaglio.ir.graph import Graph
+from intaglio.ir.offload import Offload
 from intaglio.ir.program import Arena
 from intaglio.kernels.program import ConstantArg, Program
 from intaglio.memory.ladder import peak_of
@@ -109,6 +110,7 @@ class Chances:
     striped: bool = False  # already
     weights: int = 0  # bytes, and the layer that has most of them
     heaviest: str = ""
+    offloaded: bool = False  # layers are with an accelerator, which computes them as a whole
 
 
 NO_CHANCES = Chances()
@@ -119,8 +121,9 @@ def chances_of(program: Program, *, shapes: bool = False, fed: bool = False) -> 
     rows = not fed and not program.stripes_fed and _could_be_fed(program)
     weights, heaviest = _weights(program)
     return Chances(
-        has_floats(graph), shapes, peak_layer(program), program.lower_bound_bytes, rows, bool(program.stripes), weights, heaviest
-    )
+        has_floats(graph), shapes, peak_layer(program), program.lower_bound_bytes, rows, bool(program.stripes), weights, heaviest,
+        any(isinstance(node.op, Offload) for node in graph.nodes),
+    )  # fmt: skip
 
 
 def _weights(program: Program) -> tuple[int, str]:
@@ -251,13 +254,15 @@ def _advice(part: str, deployment: Deployment, chances: Chances) -> str:
                 told.append(
                     f"no plan of its buffers is below {chances.bound:,} bytes{', stripes included' if chances.striped else ''}"
                 )
-            if chances.rows:
+            if chances.offloaded:
+                told.append("without `--accelerator` layers can be made a few rows at a time")
+            elif chances.rows:
                 told.append("`--feed-rows` takes the input row by row")
             if chances.floats:
                 told.append("`--quantize int8` makes it about a quarter")
             if chances.shapes:
                 told.append("a smaller input (`--dim` or `--shape`) makes it smaller")
-            if not (chances.floats or chances.shapes or chances.rows):
+            if not (chances.floats or chances.shapes or chances.rows or chances.offloaded):
                 told.append("a network with a smaller input or fewer channels there needs less")
         case "weights":
             if chances.heaviest:
