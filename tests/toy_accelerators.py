@@ -51,7 +51,8 @@ class Sums(Accelerator):
         n = region.elements
         copy = f"for (int32_t i = 0; i < {4 * n}; i++)\n    scratch[i] = 1;"
         started = f"toy_add(in0, {second}, out0, {n});\n{copy}"
-        return Code(started, scratch_bytes=4 * n, wait="if (scratch[0] != 1)\n    return 1;", fallible=True, includes=("toy.h",))
+        wait = "if (scratch[0] != 1)\n    return 1;"
+        return Code(started, scratch_bytes=4 * n, wait=wait, fallible=True, includes=("toy.h",), over=0)
 
     def files(self, target: Target) -> Mapping[str, str]:
         return {"toy.h": HEADER, "toy.c": SOURCE}

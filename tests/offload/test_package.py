@@ -114,6 +114,21 @@ def test_alignment_of_the_accelerator_is_that_of_the_package(tmp_path: Path) -> 
     assert package.manifest.memory.alignment >= 32
 
 
+def test_a_result_is_written_over_an_operand_that_nobody_else_needs() -> None:
+    target = find_target("cortex-m4f")
+    text = TEXT.replace("e: f32[16384] = add(a, d)", "e: f32[16384] = add(a, d) on sums.0")
+    program = lower(graph_of(text), target)
+    place(program, target)
+    check(program)
+    values = {v.name: v.address for v in program.graph.values()}
+    assert values["e"] == values["a"]
+    later = lower(graph_of(text.replace("y: f32[16384] = sigmoid(e)", "f: f32[16384] = exp(a)\n    y: f32[16384] = mul(e, f)")), target)
+    place(later, target)
+    check(later)
+    values = {v.name: v.address for v in later.graph.values()}
+    assert values["e"] != values["a"]  # `f` reads it while the accelerator works
+
+
 def test_memory_is_left_alone_while_an_accelerator_works() -> None:
     graph = graph_of(TEXT.replace("a: f32[16384] = add(x, z)", "a: f32[16384] = add(x, z) on sums.0"))
     target = find_target("cortex-m4f")

@@ -48,8 +48,10 @@ def offload(job: Job) -> Lowered:
     about = code.about or f"{op.accelerator}: {', '.join(node.op.NAME for node in op.body)}"
     wait = None if not code.wait else Kernel(stem, params, _verbatim(code.wait), f"Waits for {about}", fallible=code.fallible)
     kernel = Kernel(stem, params, _verbatim(code.body), about, fallible=code.fallible, includes=code.includes, wait=wait)
+    if code.over is not None:  # inputs are the first parameters, in their order
+        kernel.in_place, kernel.over = True, code.over
     if wait is not None:
-        wait.includes = code.includes
+        wait.includes, wait.in_place, wait.over = code.includes, kernel.in_place, kernel.over
     return Lowered(kernel, job.arguments, f"{op.accelerator}(region={op.number})")
 
 

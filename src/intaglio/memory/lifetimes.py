@@ -84,8 +84,8 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, 
             if (window := program.window_of(out)) is not None:
                 home[out] = buffers[out] = Buffer(out.name, window.bytes, window.first, window.last, [out])
                 continue
-            alone = in_place and root is out and program.stripe_at(index) is None
-            buffer = _taken_over(layer, index, out, roots, home, last_read) if alone else home.get(root)
+            alone = in_place and root is out and program.stripe_at(index) is None and _reads_last(program, index, end)
+            buffer = _taken_over(layer, (index, end), out, roots, home, last_read) if alone else home.get(root)
             if buffer is None:
                 buffer = buffers[root] = Buffer(root.name, root.type.bytes, start, end)
             elif root is out:
@@ -194,23 +194,31 @@ def _last_reads(program: Program[K], roots: dict[Value, Value]) -> dict[Value, i
     for index, layer in enumerate(program.layers):
         for value in layer.node.operands():
             if not value.is_const:
-                last[roots.get(value, value)] = program.span(index)[1]
+                root = roots.get(value, value)
+                last[root] = max(last.get(root, -1), program.span(index)[1])
     end = len(program.layers)
     for state in program.graph.states:
         last[roots.get(state.output, state.output)] = end
     return last
 
 
+def _reads_last(program: Program[K], index: int, end: int) -> bool:
+    """Nobody reads what this layer reads while an accelerator is at work on it: it may be written over."""
+    mine = set(program.layers[index].node.operands())
+    return not any(v in mine for layer in program.layers[index + 1 : end + 1] for v in layer.node.operands())
+
+
 def _taken_over(
     layer: Layer[K],
-    index: int,
+    span: tuple[int, int],
     out: Value,
     roots: dict[Value, Value],
     home: dict[Value, Buffer],
     last_read: dict[Value, int],
 ) -> Buffer | None:
     """The buffer of an operand that dies here and has the shape of the output. Elements are read before they are written, so
-    the operand must be walked like the output, and no other operand may lie in the same memory."""
+    the operand must be walked like the output, and no other operand may lie in the same memory. `span`: the layer, and the one
+    before which it is done."""
     if not layer.kernel.in_place or layer.node.when is not None or len(layer.node.outputs) != 1:
         return None
     over = layer.kernel.over
@@ -219,7 +227,7 @@ def _taken_over(
     for value in wanted:
         root = roots.get(value, value)
         buffer = home.get(root)
-        if buffer is None or buffer.last != index or last_read.get(root) != index:
+        if buffer is None or buffer.last != span[1] or last_read.get(root) != span[1]:
             continue
         if value.shape != out.shape or value.dtype.bytes != out.dtype.bytes or buffer.bytes != out.type.bytes:
             continue

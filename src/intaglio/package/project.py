@@ -289,7 +289,8 @@ def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
     for index, layer in enumerate(program.layers):
         start, end = program.span(index)  # what a stripe reads or makes as a whole is there for all of it
         made |= dict.fromkeys(layer.node.outputs, start)
-        last |= {owner(value): end for value in layer.node.operands()}
+        for value in layer.node.operands():
+            last[owner(value)] = max(last.get(owner(value), -1), end)
     last |= {owner(value): len(program.layers) for value in [*program.graph.outputs, *(s.output for s in program.graph.states)]}
     found = {value.name: (first, max(first, last.get(owner(value), first))) for value, first in made.items()}
     return found | {value.name: (w.first, w.last) for stripe in program.stripes for value, w in stripe.windows.items()}

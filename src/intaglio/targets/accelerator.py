@@ -126,7 +126,8 @@ class Code:
     """C statements that compute a region: in0, in1, ..., out0, ..., the names of `constants` and `scratch` are pointers there.
 
     With `wait`, `body` only starts the accelerator and `wait` comes before the results are needed; it sees the same names. A body
-    that can fail (`fallible`) returns a number that is not 0."""
+    that can fail (`fallible`) returns a number that is not 0. `over`: the input that out0 may be written over, element by element,
+    where nobody else needs it."""
 
     body: str
     constants: Mapping[str, Array] = field(default_factory=dict)
@@ -134,6 +135,7 @@ class Code:
     wait: str = ""
     includes: tuple[str, ...] = ()
     fallible: bool = False
+    over: int | None = None
     about: str = ""  # a line for the comment above the function
 
 

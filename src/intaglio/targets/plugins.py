@@ -77,6 +77,8 @@ class Plugin:
             raise self._garbage("compile", "a number of `scratch_bytes`", code.scratch_bytes, where)
         if not all(isinstance(i, str) and FILE_NAME.fullmatch(i) for i in code.includes):
             raise self._garbage("compile", "names of headers in `includes`", code.includes, where)
+        if code.over is not None and (not isinstance(code.over, int) or not 0 <= code.over < len(region.inputs)):
+            raise self._garbage("compile", "the number of an input in `over`", code.over, where)
         taken = {"scratch"} | {f"{k}{n}" for k, vs in (("in", region.inputs), ("out", region.outputs)) for n in range(len(vs))}
         for name, data in code.constants.items():
             if not isinstance(name, str) or not is_clean(name) or name in taken:

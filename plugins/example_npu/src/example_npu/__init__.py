@@ -57,6 +57,7 @@ class ExampleNpu(Accelerator):
             wait="if (example_npu_wait() != 0)\n    return 1;",
             includes=("example_npu.h",),
             fallible=True,
+            over=_operands(region)[1],  # a tile of what is added is read before that tile of the sum is written
             about=f"example_npu: {', '.join(n.op.NAME for n in region.nodes)} in tiles of {job.tile}, "
             f"{len(job.commands)} commands, {job.cycles:,} cycles",
         )
