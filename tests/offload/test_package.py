@@ -122,7 +122,8 @@ def test_a_result_is_written_over_an_operand_that_nobody_else_needs() -> None:
     check(program)
     values = {v.name: v.address for v in program.graph.values()}
     assert values["e"] == values["a"]
-    later = lower(graph_of(text.replace("y: f32[16384] = sigmoid(e)", "f: f32[16384] = exp(a)\n    y: f32[16384] = mul(e, f)")), target)
+    more = "f: f32[16384] = exp(a)\n    y: f32[16384] = mul(e, f)"
+    later = lower(graph_of(text.replace("y: f32[16384] = sigmoid(e)", more)), target)
     place(later, target)
     check(later)
     values = {v.name: v.address for v in later.graph.values()}
