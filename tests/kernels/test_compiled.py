@@ -27,7 +27,8 @@ HERE = RUNNABLE.get(host_target().isa, ["scalar"])
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("isa", [pytest.param(i, marks=pytest.mark.slow) if i in ("vec4", "sse2") else i for i in HERE])
+# Whatever else is compiled for this machine has the vectors of HERE[0]: in `make test` the plain ones are compared here.
+@pytest.mark.parametrize("isa", [i if i == "scalar" else pytest.param(i, marks=pytest.mark.slow) for i in HERE])
 def test_compiled_kernels_equal_the_reference(isa: str, tmp_path: Path) -> None:
     calls = {name: prepare(c, TARGETS[isa]) for name, c in ALL.items()}
     write_c(list(calls.values()), isa, tmp_path / "kernels.c")

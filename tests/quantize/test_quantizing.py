@@ -71,11 +71,11 @@ def test_gestures_trained_here_lose_less_than_a_point(intaglio: Intaglio, tmp_pa
     assert said.json["accuracy"]["reference"] == pytest.approx(reached)
 
 
-_SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("mlperf_vww_f32", "tmx_mbnet96_0.25_f")]
+NETWORKS = [pytest.param(name, marks=pytest.mark.slow) for name in ("mlperf_ic_f32", "mlperf_vww_f32", "tmx_mbnet96_0.25_f")]
 
 
 @needs_shared
-@pytest.mark.parametrize("name", ["mlperf_ic_f32", *_SLOW])
+@pytest.mark.parametrize("name", NETWORKS)
 def test_networks_of_others_stay_close(name: str, intaglio: Intaglio, tmp_path: Path) -> None:
     reference = np.load(SHARED / "ref" / f"{name}.npz")
     np.savez(tmp_path / "x.npz", in0=reference["in0"])
