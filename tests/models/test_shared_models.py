@@ -16,7 +16,8 @@ MODELS: list[dict[str, Any]] = []
 if (FOLDER / "manifest.json").exists():
     MODELS = [m for m in json.loads((FOLDER / "manifest.json").read_text()) if m["format"] == "onnx"]
 SLOW = {
-    "basicpitch_onnx", "swift_f0", "ultraface_rfb320_simpl", "ppocr_cls", "fastestdet", "gtcrn_simple", "yunet_n_320", "tract_qlstm",
+    "basicpitch_onnx", "swift_f0", "ultraface_rfb320_simpl", "ppocr_cls", "fastestdet", "gtcrn_simple", "yunet_n_320",
+    "tract_qlstm",
 }  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not MODELS, reason="the shared models are not there")
