@@ -1,7 +1,7 @@
 """What functions of CMSIS-NN cost on a core, in its cycles.
 
-Fitted to `intaglio profile` of single layers (CMSIS-NN of July 2026, arm-none-eabi-gcc 12, -O2; -O3 is within 6 %) on emulated cores:
-a Cortex-M4F stands for those with DSP instructions, a Cortex-M55 for those with MVE, a Cortex-M3 for all others.
+Fitted to `intaglio profile` of single layers (CMSIS-NN of July 2026, arm-none-eabi-gcc 12, -O2; -O3 is within 6 %) on emulated
+cores: a Cortex-M4F stands for those with DSP instructions, a Cortex-M55 for those with MVE, a Cortex-M3 for all others.
 """
 
 from __future__ import annotations
