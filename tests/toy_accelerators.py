@@ -69,7 +69,7 @@ class Chains(Accelerator):
 
     name = "chains"
     facts = Facts("multiplies", merges=3, layouts=(Layout.NONE,))
-    patterns = (
+    patterns: tuple[Pattern, ...] = (
         Pattern("mul+relu", chain(Mul, Relu), same_shapes),
         Pattern("mul", Is(Mul), same_shapes),
         Pattern("tanh", Is(Tanh)),
@@ -80,7 +80,7 @@ class Chains(Accelerator):
         return "one result alone" if len(region.outputs) != 1 else None
 
     def cost(self, region: Region, target: Target) -> Cost:
-        return Cost(region.elements / 8, launch_cycles=self.launch, bytes=region.elements)
+        return Cost(region.elements / 64, launch_cycles=self.launch, bytes=region.elements)
 
     def compile(self, region: Region, target: Target) -> Code:
         names = {v: f"in{n}[i]" for n, v in enumerate(region.inputs)}

@@ -59,7 +59,7 @@ class VectorUnit(Accelerator):
     def cost(self, region: Region, target: Target) -> Cost:
         elements = region.node.output.type.elements
         moved = 4 * elements * (len(region.inputs) + len(region.outputs))
-        return Cost(len(region.nodes) * (elements / LANES + COMMAND_CYCLES), LAUNCH_CYCLES, moved)
+        return Cost(len(region.nodes) * (elements / LANES + COMMAND_CYCLES), LAUNCH_CYCLES, moved, transfer_cycles=moved / 8)
 
     def compile(self, region: Region, target: Target) -> Code:
         count = region.node.output.type.elements

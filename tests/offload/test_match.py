@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from intaglio.accelerator import Accelerator, Facts, Layout
+from intaglio.accelerator import Accelerator, Cost, Facts, Is, Layout, Pattern, Region, Target
 from intaglio.errors import UserError
 from intaglio.ir.graph import Graph
 from intaglio.ir.offload import Offload
+from intaglio.ops import Relu
 from intaglio.passes.offload import Offloaded, offload
 from intaglio.passes.offload.match import Flow, claims
 from intaglio.targets.target import find_target
@@ -141,6 +142,32 @@ def test_a_launch_that_costs_more_than_it_saves_is_not_done() -> None:
     assert not made.sent
     assert "the core is cheaper" in made.kept[0].reasons[0]
     assert not any(isinstance(n.op, Offload) for n in graph.nodes)
+
+
+def test_an_activation_stays_with_the_product_that_the_core_computes() -> None:
+    """Alone it would cost the core more than the accelerator; behind the product it costs next to nothing."""
+
+    class Relus(Chains):
+        name = "relus"
+        patterns = (Pattern("relu", Is(Relu)),)
+
+        def cost(self, region: Region, target: Target) -> Cost:
+            return Cost(3 * region.elements)
+
+    text = """
+        input x: f32[64,8]
+        const w: f32[8,8] ...
+        a: f32[64,8] = matmul(x, w)
+        y: f32[64,8] = relu(a)
+        output y
+        """
+    _, made = chosen(text, [Relus()])
+    assert not made.sent
+    alone = text.replace("a: f32[64,8] = matmul(x, w)", "a: f32[64,8] = transpose(z, perm=(1,0))").replace(
+        "const w: f32[8,8] ...", "input z: f32[8,64]"
+    )
+    _, made = chosen(alone, [Relus()])
+    assert [sent.layers for sent in made.sent] == [("y",)]
 
 
 def test_two_accelerators_and_the_core() -> None:

@@ -31,7 +31,7 @@ TEXT = """
     c: f32[16384] = mul(b, z)
     d: f32[16384] = tanh(c)
     e: f32[16384] = add(a, d)
-    y: f32[16384] = sigmoid(e)
+    y: f32[16384] = softmax(e)
     output y
     """
 
@@ -123,7 +123,7 @@ def test_a_result_is_written_over_an_operand_that_nobody_else_needs() -> None:
     values = {v.name: v.address for v in program.graph.values()}
     assert values["e"] == values["a"]
     more = "f: f32[16384] = exp(a)\n    y: f32[16384] = mul(e, f)"
-    later = lower(graph_of(text.replace("y: f32[16384] = sigmoid(e)", more)), target)
+    later = lower(graph_of(text.replace("y: f32[16384] = softmax(e)", more)), target)
     place(later, target)
     check(later)
     values = {v.name: v.address for v in later.graph.values()}

@@ -18,6 +18,7 @@ from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Graph, Node
 from intaglio.ir.offload import Offload, gather
 from intaglio.passes.offload.costs import core_cycles, region_cycles
+from intaglio.passes.offload.fused import chains
 from intaglio.passes.offload.match import Claim, Flow, Refusal, claims
 from intaglio.passes.offload.overlap import Task, best_order, makespan, needs_of
 from intaglio.passes.offload.partition import Candidate, choose
@@ -89,9 +90,17 @@ def offload(
     covered = 0
     for claim in found:
         covered |= claim.nodes
-    asked = [FORCED if only and covered >> n & 1 else cost for n, cost in enumerate(core)]
-    choice = choose(asked, flow.needs, [Candidate(c.nodes, cost, n) for n, (c, cost) in enumerate(zip(found, cycles, strict=True))])
-    chosen = sorted((c.key for c in choice.regions), key=lambda key: found[key].nodes & -found[key].nodes)
+    forced = covered if only else 0
+    asked = [FORCED if forced >> n & 1 else cost for n, cost in enumerate(core)]
+    alone, every = list(core), chains(flow, core, target)
+    together = [chain for chain in every if not chain.nodes & forced]
+    candidates = [Candidate(c.nodes, cost, n) for n, (c, cost) in enumerate(zip(found, cycles, strict=True))]
+    candidates += [Candidate(chain.nodes, chain.cost, len(found) + n) for n, chain in enumerate(together)]
+    choice = choose(asked, flow.needs, candidates)
+    for key in (c.key - len(found) for c in choice.regions):
+        for n, cost in together[key].cycles.items() if key >= 0 else ():
+            core[n] = cost
+    chosen = sorted((c.key for c in choice.regions if c.key < len(found)), key=lambda key: found[key].nodes & -found[key].nodes)
     taken = 0
     for key in chosen:
         taken |= found[key].nodes
@@ -103,9 +112,10 @@ def offload(
         places |= dict.fromkeys(claim.region.nodes, (claim.plugin.name, number))
         sent.append(_sent(claim, number, costs[key], cycles[key], sum(core[flow.place[n]] for n in claim.region.nodes)))
     gather(graph, places)
-    overlapped = _overlap(graph, target, plugins, {s.place: s for s in sent})
+    overlapped = _overlap(graph, plugins, {s.place: s for s in sent}, {node: core[n] for node, n in flow.place.items()})
     total = sum(s.cycles for s in sent) + sum(k.cycles for k in kept)
-    return Offloaded(tuple(sent), kept, total, sum(core), overlapped, choice.proven, time.perf_counter() - begun)
+    without = choose(alone, flow.needs, [Candidate(c.nodes, c.cost, n) for n, c in enumerate(every)]).cost
+    return Offloaded(tuple(sent), kept, total, without, overlapped, choice.proven, time.perf_counter() - begun)
 
 
 def _need_all(graph: Graph, only: frozenset[str], found: list[Claim], refused: list[Refusal]) -> None:
@@ -145,14 +155,14 @@ def _kept(
     return tuple(rows)
 
 
-def _overlap(graph: Graph, target: Target, plugins: Sequence[Plugin], sent: dict[str, Sent]) -> float:
+def _overlap(graph: Graph, plugins: Sequence[Plugin], sent: dict[str, Sent], core: dict[Node, float]) -> float:
     """Put the nodes in an order in which core and accelerators work at once; how long that takes."""
     beside = {plugin.name for plugin in plugins if plugin.facts.overlaps}
     tasks = []
     for node in graph.nodes:
         region = sent.get(node.op.place) if isinstance(node.op, Offload) else None
         if region is None or not isinstance(node.op, Offload):
-            tasks.append(Task(core_cycles(node, target)))
+            tasks.append(Task(core.get(node, 0.0)))
         elif node.op.accelerator in beside:
             launch = min(region.cost.launch_cycles, region.cycles)
             tasks.append(Task(launch, region.cycles - launch, node.op.accelerator))
