@@ -118,6 +118,9 @@ def main() -> int:
     words = parser.parse_args()
     from tables import print_tables, write_page
 
+    if words.data is not None and words.data != DATA and not (words.data / "train").is_dir():
+        print(f"there is no folder `train` in {words.data}", file=sys.stderr)
+        return 2
     made = experiment(load(words.data))
     print_tables(made)
     if words.page:

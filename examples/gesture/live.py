@@ -76,9 +76,14 @@ def played(recordings: Floats, names: list[str], *, quiet: bool = False) -> Iter
 
 
 def heard(port: int) -> Iterator[Floats]:
-    """Samples from a socket, one line each, until it is closed."""
-    with socket.create_server(("127.0.0.1", port)) as server:
-        print(f"listening on port {port}: a line of six numbers per sample", file=sys.stderr)
+    """Samples from a socket of this machine, one line each, until it is closed."""
+    server = socket.create_server(("127.0.0.1", port))
+    print(f"listening on port {port}: a line of six numbers per sample", file=sys.stderr)
+    return _lines(server)
+
+
+def _lines(server: socket.socket) -> Iterator[Floats]:
+    with server:
         connection, _ = server.accept()
         with connection, connection.makefile("r", encoding="ascii", errors="replace") as lines:
             for line in lines:
@@ -86,7 +91,7 @@ def heard(port: int) -> Iterator[Floats]:
                     numbers = [float(word) for word in line.replace(",", " ").split()]
                 except ValueError:
                     numbers = []
-                if len(numbers) != AXES or not np.isfinite(numbers).all():
+                if len(numbers) != AXES or not (np.abs(numbers) < 1e6).all():
                     print(f"not a sample: {line.strip()[:60]}", file=sys.stderr)
                     continue
                 yield np.asarray(numbers, np.float32) / RANGES
@@ -96,8 +101,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Samples into the emulated device, gestures out.")
     parser.add_argument("--npu", action="store_true", help="the device that has the NPU")
     parser.add_argument("--fast", action="store_true", help="do not wait between samples")
-    parser.add_argument("--listen", type=int, metavar="PORT", help="take samples from a socket on this machine")
-    parser.add_argument("--recordings", type=int, default=10, metavar="N", help="how many of the test recordings to play")
+    parser.add_argument("--listen", type=int, metavar="PORT", choices=range(1, 65536), help="take samples from a socket")
+    parser.add_argument("--recordings", type=int, choices=range(1, 26), default=10, metavar="N", help="how many to play, up to 25")
     parser.add_argument("--data", type=Path, default=DATA)
     words = parser.parse_args()
     folder = WORK / ("npu" if words.npu else "core")
@@ -106,9 +111,17 @@ def main() -> int:
         return 2
     package = Package(folder)
     if words.listen is not None:
-        wand = Wand(heard(words.listen), pace=False)
+        try:
+            wand = Wand(heard(words.listen), pace=False)
+        except OSError as error:
+            print(f"cannot listen on port {words.listen}: {error.strerror}", file=sys.stderr)
+            return 2
+    elif words.data != DATA and not (words.data / "train").is_dir():
+        print(f"there is no folder `train` in {words.data}", file=sys.stderr)
+        return 2
     else:
         data = load(words.data)
+        print(data.about, file=sys.stderr)
         order = np.random.default_rng(2).permutation(len(data.test))[: words.recordings]
         names = [data.names[data.test_labels[n]] for n in order]
         wand = Wand(played(data.test[order], names), pace=not words.fast)

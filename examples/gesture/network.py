@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import torch
 from recordings import SAMPLES, Floats, Labels, Recordings
@@ -35,7 +37,9 @@ def trained(data: Recordings, seed: int = 1) -> Gesture:
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=EPOCHS * BATCHES)
     model.train()
-    for _ in range(EPOCHS):
+    for epoch in range(EPOCHS):
+        if epoch % 50 == 0:
+            print(f"  epoch {epoch} of {EPOCHS}", file=sys.stderr, flush=True)
         for batch in np.array_split(rng.permutation(len(data.train)), BATCHES):
             varied = torch.from_numpy(_varied(data.train[batch], rng))
             loss = nn.functional.cross_entropy(model(varied), torch.from_numpy(data.train_labels[batch]), label_smoothing=0.05)

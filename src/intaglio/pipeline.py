@@ -24,7 +24,7 @@ from intaglio.kernels import lower
 from intaglio.kernels.program import Program
 from intaglio.memory.place import placed_buffers
 from intaglio.memory.plan_file import plan_text, read_plan
-from intaglio.package.accelerators import aligned, check_reach
+from intaglio.package.accelerators import accelerators_of, aligned, check_reach
 from intaglio.package.archive import check_archive, write_archive
 from intaglio.package.deployment import Deployment, deployment_of, target_of
 from intaglio.package.figures import write_figures
@@ -184,6 +184,10 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     turned = request.feed_rows and done < stage_index("optimise") and rows_of_pixels(graph)
     if turned:
         watch.note("rows of the input are rows of pixels: [columns, channels]")
+    if source.format == "ir" and accelerators_of(graph):
+        from intaglio.passes.offload import check_given
+
+        check_given(graph)
     target = aligned(graph, target)
     if watch.explain is not None:
         from intaglio.passes.analysis import analyse

@@ -184,6 +184,11 @@ def test_operators_can_be_forced_and_only_those() -> None:
     assert [sent.layers for sent in made.sent] == [("a",), ("c",)]
 
 
+def test_what_is_not_forced_stays_for_that_reason() -> None:
+    _, made = chosen(CHAIN, [Chains()], only=frozenset({"tanh"}))
+    assert {kept.layer: kept.reasons for kept in made.kept}["a"] == ("`--accelerator-only` does not name it",)
+
+
 def test_what_is_forced_must_be_there_and_be_taken() -> None:
     with pytest.raises(UserError, match="has no operator `conv`"):
         chosen(CHAIN, [Chains()], only=frozenset({"conv"}))

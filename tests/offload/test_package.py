@@ -162,6 +162,24 @@ def test_what_does_not_go_together(tmp_path: Path, words: dict[str, object], sai
     assert not (tmp_path / "p").exists()
 
 
+def test_lines_that_a_person_gave_to_an_accelerator_are_checked(tmp_path: Path) -> None:
+    from intaglio.pipeline import compile_model
+    from intaglio.stages import Request, Watch
+
+    apart = frozenset({"fuse_elementwise"})
+    compile_model(Request(model(tmp_path), tmp_path / "o.ig", stop_after="optimise", disabled=apart), Watch())
+    text = (tmp_path / "o.ig").read_text()
+    edited = tmp_path / "o.ig"
+    edited.write_text(text.replace("= exp(x)", "= exp(x) on sums.3"))
+    with pytest.raises(UserError, match=r"`sums` does not take `b` \(exp\): it has no pattern for `exp`") as caught:
+        intaglio.compile(edited, output=tmp_path / "p")
+    assert "o.ig, line 6" in caught.value.where
+    edited.write_text(text.replace("= add(x, z)", "= add(x, z) on sums.0").replace("= add(a, d)", "= add(a, d) on sums.1"))
+    assert intaglio.compile(edited, output=tmp_path / "p").manifest.accelerators == ("sums",)
+    edited.write_text(text.replace("= mul(b, z)", "= mul(b, z) on chains.0").replace("= tanh(c)", "= tanh(c) on chains.0"))
+    assert [x.op for x in intaglio.compile(edited, output=tmp_path / "q").manifest.layers if x.accelerator] == ["mul+tanh"]
+
+
 def test_an_ir_file_past_optimise_takes_no_accelerators(tmp_path: Path) -> None:
     path = model(tmp_path)
     path.write_text(path.read_text().replace("stage=import", "stage=optimise"))

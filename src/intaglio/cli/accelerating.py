@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections import Counter
 from importlib import resources
 from pathlib import Path
@@ -92,6 +94,9 @@ def new_accelerator(name: str, output: Path | None, *, force: bool) -> Path:
     if not is_clean(name) or len(name) > 30 or name != name.lower():
         hint = "it is the name of a Python package and of C functions: small letters, digits and `_`"
         raise UserError("bad-name", f"{quoted(name)} cannot be the name of an accelerator", hint=hint)
+    if name in sys.stdlib_module_names or (importlib.util.find_spec(name) is not None and not _is_accelerator(name)):
+        hint = "it would be the name of a Python package too: choose one that is free"
+        raise UserError("bad-name", f"there is a Python module {quoted(name)} already", hint=hint)
     folder = output or Path(name)
     if folder.exists():
         if not force:
@@ -111,6 +116,13 @@ def new_accelerator(name: str, output: Path | None, *, force: bool) -> Path:
         path.write_text(text.replace("my_accelerator", name), encoding="utf-8")
     (folder / "src" / name / "py.typed").touch()
     return folder
+
+
+def _is_accelerator(name: str) -> bool:
+    """One that was written and installed before."""
+    from intaglio.targets.plugins import installed
+
+    return name in installed()
 
 
 def _place(file: str, name: str) -> Path:

@@ -377,6 +377,11 @@ def _end(signum: int, _: object) -> None:
 
 def main() -> None:
     """Exit codes: 0 done, 1 the answer is no, 2 the request is at fault, 3 our fault; 128 + N: ended by signal N."""
+    from intaglio.cli.guarding import in_child
+
+    ended_as = in_child(sys.argv[1:])
+    if ended_as is not None:
+        sys.exit(ended_as)
     try:
         for signum, usual in (
             (signal.SIGTERM, signal.SIG_DFL),

@@ -47,6 +47,9 @@ class Bench:
     def floats(self, *shape: int) -> Value:
         return self.graph.constant("w", self.rng.normal(0, 0.5, shape).astype(np.float32))
 
+    def constant(self, dtype: DType, shape: tuple[int, ...]) -> Value:
+        return self.bytes_of(shape) if dtype is DType.I8 else self.floats(*shape)
+
     def add(self, op: Op, inputs: list[Value | None]) -> Value:
         types = op.infer(*[None if v is None else v.type for v in inputs])
         outputs = [self.graph.value("y", t) for t in types]
@@ -162,8 +165,13 @@ def _pair(bench: Bench, given: list[Value | None], dtype: DType) -> tuple[Value,
     shape = known.shape if known is not None else shapes[bench.salt % len(shapes)]
     layout = Layout.NHWC if len(shape) == 4 and known is None else Layout.NONE
     sides = [given[i] if len(given) > i else None for i in range(2)]
+    kind = "" if known is not None else {6: "twice the same", 7: "and a constant", 8: "a constant first"}.get(bench.salt, "")
     made = [v if v is not None else bench.image(dtype, shape, layout) for v in sides]
-    bench.said.append(f"{list(made[0].shape)} and {list(made[1].shape)}")
+    if kind:
+        bench.graph.inputs.remove(made[0 if bench.salt == 8 else 1])
+        other = made[0] if bench.salt == 6 else bench.constant(dtype, shape)
+        made = [other, made[1]] if bench.salt == 8 else [made[0], other]
+    bench.said.append(f"{list(made[0].shape)} and {list(made[1].shape)}{', ' + kind if kind else ''}")
     return made[0], made[1]
 
 

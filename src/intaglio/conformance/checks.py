@@ -25,6 +25,7 @@ from intaglio.passes.offload.match import Claim, Flow, claims
 from intaglio.pipeline import compile_model
 from intaglio.run.package import Package
 from intaglio.stages import Device, Request, Watch
+from intaglio.targets import black_box
 from intaglio.targets.accelerator import Is, Pattern
 from intaglio.targets.plugins import Plugin
 from intaglio.targets.target import Target, find_target
@@ -55,6 +56,8 @@ class Taken:
 def check_accelerator(plugin: Plugin, *, cc: str | None = None) -> Iterator[Result]:
     """Every check, as it is done."""
     taken: list[Taken] = []
+    if not plugin.has_emulation:
+        yield Result("emulation", "all", refused="it has no `emulate` of its own: the reference stands in for it")
     for pattern in (*plugin.patterns, *_pairs(plugin)):
         made = list(cases(pattern) if pattern in plugin.patterns else cases(pattern, PAIR_VARIANTS))
         if missing := unmade(pattern):
@@ -66,7 +69,7 @@ def check_accelerator(plugin: Plugin, *, cc: str | None = None) -> Iterator[Resu
             if isinstance(one, Taken):
                 found += 1
                 taken.append(one)
-                yield from _check_emulation(plugin, one)
+                yield from _check_emulation(plugin, one) if plugin.has_emulation else _check_cost(plugin, one)
             else:
                 yield one
         if made and not found and pattern in plugin.patterns:
@@ -117,6 +120,15 @@ def _numbers(value: Value, seed: int) -> Array:
     return made
 
 
+def _check_cost(plugin: Plugin, taken: Taken) -> Iterator[Result]:
+    try:
+        plugin.cost(taken.claim.region, find_target("cortex-m4f"))
+    except IntaglioError as error:
+        yield Result("cost", taken.case.name, error.message)
+        return
+    yield Result("cost", taken.case.name)
+
+
 def _check_emulation(plugin: Plugin, taken: Taken) -> Iterator[Result]:
     region, name = taken.claim.region, taken.case.name
     try:
@@ -163,7 +175,9 @@ def _check_code(plugin: Plugin, taken: list[Taken], cc: str | None) -> Iterator[
         try:
             with tempfile.TemporaryDirectory(prefix="intaglio-conformance-") as folder:
                 package = _built(plugin, taken, target, Path(folder), cc)
-                results = package.run({key: array for n, one in enumerate(taken) for key, array in _named(one, n, one.inputs, "x")})
+                given = {key: array for n, one in enumerate(taken) for key, array in _named(one, n, one.inputs, "x")}
+                with black_box.during(f"{plugin.name} ({plugin.origin})", f"its C on {name}"):
+                    results = package.run(given)
         except IntaglioError as error:
             yield Result(f"C on {name}", "all", error.message + (f" ({error.where})" if error.where else ""))
             continue

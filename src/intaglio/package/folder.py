@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from intaglio.errors import ToolError, UserError, quoted
+from intaglio.targets import black_box
 
 MANIFEST = "manifest.json"
 # What a system says when it does not let us write; anything else is a bug of ours.
@@ -36,6 +37,7 @@ def fresh_folder(output: Path, *, force: bool) -> Iterator[Path]:
         except FileNotFoundError:  # a folder that takes no folders, such as /proc
             hint = "give an output in an ordinary folder, with `-o`"
             raise ToolError("cannot-write", f"no folder can be made in {quoted(str(parent), 200)}", hint=hint) from None
+    black_box.writing_to(str(staging.resolve()))
     try:
         with writing(output):
             staging.chmod(0o777 & ~_umask())
@@ -44,6 +46,7 @@ def fresh_folder(output: Path, *, force: bool) -> Iterator[Path]:
             _swap(staging, output, force=force)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+        black_box.writing_to("")
 
 
 @contextmanager

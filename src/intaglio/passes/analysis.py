@@ -36,6 +36,8 @@ def analyse(graph: Graph, target: Target) -> list[Row]:
         compute_us = 2 * macs / (target.gflops * 1e3)
         memory_us = moved / (target.gbytes_per_s * 1e3)
         bound = "compute" if compute_us > memory_us else "memory"
-        op = node.op.place if isinstance(node.op, Offload) else node.op.NAME
-        rows.append(Row(node.source or node.output.name, op, macs, moved, max(compute_us, memory_us), bound))
+        if isinstance(node.op, Offload):  # its plug-in knows; `--explain` has a table of its own for these
+            rows.append(Row(node.source or node.output.name, node.op.place, macs, moved, 0.0, "accelerator"))
+            continue
+        rows.append(Row(node.source or node.output.name, node.op.NAME, macs, moved, max(compute_us, memory_us), bound))
     return rows

@@ -26,11 +26,11 @@ class Package:
     Firmware runs on an emulated core: `emulator` is `unicorn` (the default, except for the Cortex-M55) or `qemu`."""
 
     def __init__(
-        self, folder: Path, temporary: tempfile.TemporaryDirectory[str] | None = None, emulator: str | None = None
+        self, folder: str | Path, temporary: tempfile.TemporaryDirectory[str] | None = None, emulator: str | None = None
     ) -> None:
-        self.folder = folder
+        self.folder = Path(folder)
         self.emulator = emulator
-        self.manifest: Manifest = read_manifest(folder)
+        self.manifest: Manifest = read_manifest(self.folder)
         self._temporary = temporary
         self._library: Runner | None = None
 

@@ -289,7 +289,7 @@ def _check_layers(
 ) -> tuple[LayerCheck, ...]:
     """The first step again, with the hook: every tensor that both sides have under one name."""
     manifest = package.manifest
-    seen: dict[str, Array] = {}
+    seen: dict[tuple[int, int], Array] = {}  # by layer and output: two may have one name in the model, in different layouts
     turn: dict[int, int] = {}
 
     def sink(layer: int, data: bytes) -> None:
@@ -300,19 +300,19 @@ def _check_layers(
         shown = list(manifest.layers[layer].outputs)
         if which < len(shown) and shown[which].name and len(data) == shown[which].bytes:
             info = shown[which]
-            seen[info.name] = np.frombuffer(data, info.type.dtype.numpy).reshape(info.shape)
+            seen[layer, which] = np.frombuffer(data, info.type.dtype.numpy).reshape(info.shape)
 
     watch_layers(package, ordered_inputs(manifest, steps[0]), sink, options.cc)
     checks = []
     for layer in manifest.layers:
-        for info in layer.outputs:
-            if info.name not in seen or info.name not in expected[0]:
+        for which, info in enumerate(layer.outputs):
+            if (array := seen.get((layer.index, which))) is None or info.name not in expected[0]:
                 continue
             want = np.asarray(expected[0][info.name])
             source = Path(manifest.model.source or "").suffix
-            as_stored = source == ".tflite" or (source in (".keras", ".h5") and seen[info.name].shape == want.shape)
+            as_stored = source == ".tflite" or (source in (".keras", ".h5") and array.shape == want.shape)
             layout = "" if as_stored else info.layout  # these have NHWC in the model too
-            got = _as_in_model(seen[info.name], layout, want.shape)
+            got = _as_in_model(array, layout, want.shape)
             if got is None:
                 continue
             row = compare(info.name, got, _stored(want, DType(info.dtype)), DType(info.dtype), options.tolerance)

@@ -22,6 +22,7 @@ from intaglio.errors import ToolError, UserError, quoted
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.names import is_clean
 from intaglio.ir.types import DType
+from intaglio.targets import black_box
 from intaglio.targets.accelerator import Accelerator, Bus, Code, Cost, Device, Facts, Is, Pattern, Region
 from intaglio.targets.target import Target
 
@@ -87,12 +88,18 @@ class Plugin:
         return code
 
     def emulate(self, region: Region, inputs: Sequence[Array]) -> list[Array]:
-        made = self._call("emulate", lambda: list(self.accelerator.emulate(region, inputs)), str(region))
-        if len(made) != len(region.outputs):
-            raise self._garbage("emulate", f"{len(region.outputs)} arrays", len(made), str(region))
+        made = self._call("emulate", lambda: self.accelerator.emulate(region, inputs), str(region))
+        if not isinstance(made, (list, tuple)) or len(made) != len(region.outputs):
+            raise self._garbage("emulate", f"a list of {len(region.outputs)} arrays", made, str(region))
+        made = list(made)
         for out, array in zip(region.outputs, made, strict=True):
             self._check_array("emulate", quoted(out.name), array, str(region), out)
         return made
+
+    @property
+    def has_emulation(self) -> bool:
+        """Its own; not the reference that stands in for one."""
+        return type(self.accelerator).emulate is not Accelerator.emulate
 
     def files(self, target: Target) -> dict[str, str]:
         files = self._call("files", lambda: self.accelerator.files(target))
@@ -136,7 +143,8 @@ class Plugin:
 
         def run() -> None:
             try:
-                result.append(call())
+                with black_box.during(f"{self.name} ({self.origin})", _word(what)):
+                    result.append(call())
             except BaseException as error:
                 trouble.append(error)
 
@@ -145,6 +153,8 @@ class Plugin:
         thread.start()
         thread.join(seconds)
         hint = f"it is a bug in the plug-in; `intaglio accelerators test {self.name}` looks for such"
+        if what == "its import":
+            hint = "is it installed with all that it needs? `python -c 'import ...'` of its module says more"
         if thread.is_alive():
             text = f"the accelerator {quoted(self.name)} ({self.origin}) did not return from {_word(what)} in {seconds:g} s"
             raise ToolError("plugin-hangs", text, where=where, hint=hint)

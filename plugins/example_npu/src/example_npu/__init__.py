@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -102,6 +103,7 @@ class ExampleNpuModel(ExampleNpu):
     """The same in software, everywhere."""
 
     name = "example_npu_model"
+    facts = replace(ExampleNpu.facts, about="the same in software: its model is linked into the firmware, for chips without an NPU")
 
     def on_bus(self, target: Target) -> bool:
         return False

@@ -16,7 +16,7 @@ import numpy as np
 
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.operator import BadOperator
-from intaglio.ops import Copy, Dequantize, Quantize
+from intaglio.ops import Conv, Copy, Dequantize, MatMul, Quantize
 from intaglio.passes.absorb import moving, pooling, products, tables
 from intaglio.passes.absorb.real import Absorber, Grid, grid_of, real_of_node
 
@@ -105,10 +105,17 @@ def report(graph: Graph) -> list[str]:
     """What stays in floating point between integers."""
     made = graph.producers()
     left: Counter[str] = Counter()
+    seen: set[Node] = set()
     for node in graph.nodes:
         producer = made.get(node.inputs[0]) if isinstance(node.op, Quantize) and node.inputs[0] is not None else None
         if producer is not None and any(v in made and isinstance(made[v].op, Dequantize) for v in producer.operands()):
             left[producer.op.NAME] += 1
+            seen.add(producer)
+    for node in graph.nodes:  # products of integers whose result is not quantised: sums that are added in floats, for one
+        first = node.inputs[0] if node.inputs else None
+        widened = made.get(first) if first is not None else None
+        if isinstance(node.op, Conv | MatMul) and node not in seen and widened is not None and isinstance(widened.op, Dequantize):
+            left[node.op.NAME] += 1
     if not left:
         return []
     named = ", ".join(f"{count} `{name}`" if count > 1 else f"`{name}`" for name, count in sorted(left.items()))

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Graph, Node
-from intaglio.ir.offload import Offload, gather
+from intaglio.ir.offload import Offload, flat_nodes, gather
 from intaglio.passes.offload.costs import core_cycles, region_cycles
 from intaglio.passes.offload.fused import chains
 from intaglio.passes.offload.match import Claim, Flow, Refusal, claims
 from intaglio.passes.offload.overlap import Task, best_order, makespan, needs_of
 from intaglio.passes.offload.partition import Candidate, choose
 from intaglio.targets.accelerator import Cost
-from intaglio.targets.plugins import Plugin
+from intaglio.targets.plugins import Plugin, find_accelerator
 from intaglio.targets.target import Target
 
 FORCED = 1e18  # what the core costs where it must not
@@ -104,7 +104,7 @@ def offload(
     taken = 0
     for key in chosen:
         taken |= found[key].nodes
-    kept = _kept(graph, flow, core, taken, found, cycles, refused)
+    kept = _kept(graph, flow, core, taken, found, cycles, refused, only)
     places: dict[Node, tuple[str, int]] = {}
     sent = []
     for number, key in enumerate(chosen):
@@ -139,18 +139,19 @@ def _sent(claim: Claim, number: int, cost: Cost, cycles: float, core: float) -> 
 
 
 def _kept(
-    graph: Graph, flow: Flow, core: list[float], taken: int, found: list[Claim], cycles: list[float], refused: list[Refusal]
-) -> tuple[Kept, ...]:
+    graph: Graph, flow: Flow, core: list[float], taken: int, found: list[Claim], cycles: list[float], refused: list[Refusal],
+    only: frozenset[str],
+) -> tuple[Kept, ...]:  # fmt: skip
     rows = []
     for n, node in enumerate(graph.nodes):
         if taken >> n & 1 or isinstance(node.op, Offload):
             continue
         reasons = [f"{r.accelerator}: {r.reason}" for r in refused if r.node is node]
-        if not reasons:
-            offers = [(cost, c) for c, cost in zip(found, cycles, strict=True) if c.nodes >> n & 1]
-            if offers:
-                cost, claim = min(offers, key=lambda offer: offer[0] / offer[1].nodes.bit_count())
-                reasons = [f"{claim.plugin.name}: the core is cheaper, {core[n]:,.0f} cycles against {cost:,.0f}"]
+        if only and node.op.NAME not in only:
+            reasons = ["`--accelerator-only` does not name it"]
+        elif offers := [(cost, c) for c, cost in zip(found, cycles, strict=True) if c.nodes >> n & 1]:
+            cost, claim = min(offers, key=lambda offer: offer[0] / offer[1].nodes.bit_count())
+            reasons = [f"{claim.plugin.name}: the core is cheaper, {core[n]:,.0f} cycles against {cost:,.0f}"]
         rows.append(Kept(node.source or node.output.name, node.op.NAME, core[n], tuple(reasons)))
     return tuple(rows)
 
@@ -174,6 +175,20 @@ def _overlap(graph: Graph, plugins: Sequence[Plugin], sent: dict[str, Sent], cor
     return makespan(order, tasks, needs)
 
 
-def accelerators_of(graph: Graph) -> list[str]:
-    """The names of those that the graph uses."""
-    return sorted({node.op.accelerator for node in graph.nodes if isinstance(node.op, Offload)})
+def check_given(graph: Graph) -> None:
+    """Regions of an IR file, which a person may have edited: does the accelerator take each of them?"""
+    given = [node.op for node in graph.nodes if isinstance(node.op, Offload)]
+    flow = Flow.of(replace(graph, nodes=flat_nodes(graph.nodes)))
+    for name in sorted({op.accelerator for op in given}):
+        found, refused = claims(flow, find_accelerator(name))
+        masks = {claim.nodes for claim in found}
+        for op in given:
+            if op.accelerator == name and flow.mask(op.body) not in masks:
+                why = next((r.reason for r in refused if r.node in op.body), "")
+                several = "these together are none of its regions: give them different numbers after `on`"
+                what = f"{quoted(name)} does not take {_listed(op)}: {why or several}"
+                raise UserError("not-taken", what, where=graph.where(op.body[0].output.name), hint=f"remove `on {op.place}`")
+
+
+def _listed(op: Offload) -> str:
+    return ", ".join(f"`{node.output.name}` ({node.op.NAME})" for node in op.body)

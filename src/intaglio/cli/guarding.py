@@ -1,0 +1,58 @@
+"""A plug-in that takes the process down is named: what calls plug-ins runs in a child, and the parent says how it ended."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from intaglio.errors import ToolError, quoted
+from intaglio.targets import black_box
+
+FATAL = {signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL} | ({signal.SIGBUS} if hasattr(signal, "SIGBUS") else set())
+
+
+def calls_plugins(words: Sequence[str]) -> bool:
+    """May this command call a plug-in?"""
+    if any(word.startswith("--accelerator") for word in words) or list(words[:2]) == ["accelerators", "test"]:
+        return True
+    if words[:1] == ["compile"] and any(word.endswith(".ig") for word in words):
+        return True
+    return words[:1] in (["run"], ["validate"], ["profile"]) and any(_has_accelerators(Path(word)) for word in words[1:])
+
+
+def _has_accelerators(folder: Path) -> bool:
+    try:
+        return bool(re.search(r'"accelerator": "\w', (folder / "manifest.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return False
+
+
+def in_child(words: Sequence[str]) -> int | None:
+    """None in the child, which goes on; in the parent, the exit code. There is no child where there is no need for one, or output
+    goes elsewhere than to that of the process (in tests)."""
+    if not hasattr(os, "fork") or sys.stdout is not sys.__stdout__ or not calls_plugins(words):
+        return None
+    page = black_box.open_page()
+    child = os.fork()
+    if child == 0:
+        return None
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal tells both of us
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status):
+        return os.WEXITSTATUS(status)
+    ended = signal.Signals(os.WTERMSIG(status))
+    who, what, folder = black_box.found(page)
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
+    if who and ended in FATAL:
+        text = f"the accelerator {quoted(who)} took the process down in {what} ({ended.name})"
+        hint = "a wrong pointer or an assertion in its C; nothing was left behind"
+        print(ToolError("plugin-crashed", text, hint=hint), file=sys.stderr)
+        return 2
+    return 128 + ended
