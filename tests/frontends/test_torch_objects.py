@@ -250,3 +250,32 @@ def test_attention_is_exported_without_gradients_too(tmp_path: Path) -> None:
         graph = graph_of(exported(layer, (x,), tmp_path / "m.pt2"))
     assert np.allclose(computed(graph, (x,))[0], eager(layer, (x,))[0], atol=1e-5)
     assert math.isfinite(float(computed(graph, (x,))[0].sum()))
+
+
+def test_outputs_of_a_dictionary_have_its_keys(tmp_path: Path) -> None:
+    class Both(nn.Module):
+        def forward(self, x: Any) -> dict[str, Any]:
+            return {"feat": torch.relu(x), "mean": x.mean(1)}
+
+    package = package_api.compile(Both(), example_inputs=(torch.ones(2, 3),), output=tmp_path / "p", library_only=True)
+    assert [info.name for info in package.manifest.outputs] == ["feat", "mean"]
+    got = package.run({"in0": np.asarray([[1, -2, 4], [0, 0, 3]], np.float32)})
+    assert got["feat"].tolist() == [[1, 0, 4], [0, 0, 3]] and got["mean"].tolist() == [1, 1]
+
+
+def test_a_layer_before_a_change_of_layout_is_compared_in_its_own(tmp_path: Path) -> None:
+    """The last sum of a residual network and its turned copy have one name in the model."""
+
+    class Residual(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = (nn.Conv2d(n, 8, 3, padding=1) for n in (3, 8))
+
+        def forward(self, x: Any) -> Any:
+            x = self.a(x)
+            return torch.relu(x + self.b(x))
+
+    package = package_api.compile(Residual().eval(), example_inputs=(torch.randn(1, 3, 8, 8),), output=tmp_path / "p")
+    result = package.validate(layers=True)
+    assert result.ok and result.first_bad_layer is None
+    assert len(result.layers) >= 3

@@ -160,7 +160,8 @@ def print_emulated(result: Profile, emulation: Emulation) -> None:
         where = (layer.accelerator or "core")[:12] if several else _ratio(layer.instructions_per_mac)
         rows.append(
             [
-                ending(layer.name, 20), layer.op[:10], count_text(layer.macs).replace(" ", ""), _whole(layer.instructions),
+                ending(layer.name, 16 if several else 20), layer.op[:10], count_text(layer.macs).replace(" ", ""),
+                _whole(layer.instructions),
                 where, "?" if layer.cycles is None else count_text(layer.cycles),
                 _ms(layer.time_ms) if clock else f"{share:.1f}", str(layer.weight_bytes or ""), str(layer.ram_bytes or ""),
             ]

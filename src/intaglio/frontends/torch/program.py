@@ -4,6 +4,7 @@ A reader of our own, so that no torch is needed, files of other torch versions a
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import dataclass, field
@@ -171,13 +172,14 @@ def _program(archive: Archive, data: Any) -> Program:
             case _:
                 raise archive.fault("unsupported-operator", f"the program holds an object of a class ({quoted(kind)})",
                                     "objects of custom classes are pickled; register their tensors as buffers")  # fmt: skip
+    keys = _output_keys(module)
     for spec in _sequence(signature["output_specs"]):
         kind, body = _union(spec)
         match kind:
             case "user_output":
-                argument = _argument(body["arg"], 0)
-                name = argument.name if isinstance(argument, Ref) else f"out{len(program.outputs)}"
-                program.outputs.append((name, argument))
+                argument, position = _argument(body["arg"], 0), len(program.outputs)
+                name = argument.name if isinstance(argument, Ref) else f"out{position}"
+                program.outputs.append((keys[position] if position < len(keys) else name, argument))
             case "buffer_mutation":
                 program.mutations.append((placed[_text(body["buffer_name"])], _name(body["arg"])))
             case "user_input_mutation":
@@ -190,6 +192,20 @@ def _program(archive: Archive, data: Any) -> Program:
                 raise archive.fault("unsupported-operator", f"the program is for training ({quoted(kind)})",
                                     "export it with `model.eval()`, without a loss")  # fmt: skip
     return program
+
+
+def _output_keys(module: dict[str, Any]) -> list[str]:
+    """The keys of a model that returns a dictionary of tensors; none for others."""
+    calls = module.get("module_call_graph") or [{}]
+    signature = calls[0].get("signature") if isinstance(calls[0], dict) else None
+    try:
+        _, spec = json.loads(signature["out_spec"]) if signature else (0, {})
+        if spec.get("type") == "builtins.dict" and not any(child["children_spec"] for child in spec["children_spec"]):
+            keys = json.loads(spec["context"])
+            return keys if isinstance(keys, list) and all(isinstance(key, str) and key for key in keys) else []
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass  # names are a courtesy: the nodes have their own
+    return []
 
 
 def _graph(data: dict[str, Any], depth: int) -> GraphRecord:
