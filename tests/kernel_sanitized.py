@@ -21,13 +21,13 @@ def main(path: str, isa: str) -> None:
     library = ctypes.CDLL(path)
     cases = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **NARROW}
     order = json.loads(Path(path).with_suffix(".json").read_text())  # the names of the cases, k0 first
-    assert order == list(cases), "the cases changed since the library was built"
+    assert set(order) <= set(cases), "the cases changed since the library was built"
     for n, name in enumerate(order):
         call = prepare(cases[name], TARGETS[isa])
         call.lowered.kernel.name = f"k{n}"
         print(name, flush=True)
         assert call_compiled(library, call) == 0, name
-    print(f"{len(cases)} kernels")
+    print(f"{len(order)} kernels")
 
 
 if __name__ == "__main__":

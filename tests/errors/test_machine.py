@@ -133,7 +133,10 @@ def test_an_archive_that_exists_needs_force(intaglio: Intaglio, tmp_path: Path) 
     assert "is a folder" in intaglio(*words, "--force").err
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+SIGNALS = [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
+
+
+@pytest.mark.parametrize(("signum", "code"), [*(pytest.param(*s, marks=pytest.mark.slow) for s in SIGNALS[:2]), SIGNALS[2]])
 def test_a_signal_leaves_nothing(signum: signal.Signals, code: int, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "tmp").mkdir()

@@ -13,6 +13,7 @@ from commands import DIGITS, Intaglio
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "microcontrollers.md"
 
 
+@pytest.mark.slow
 def test_commands_of_the_guide_run(intaglio: Intaglio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("unicorn")
     monkeypatch.chdir(tmp_path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intaglio.ir.graph import Array
@@ -65,6 +65,7 @@ def value_of(expr: Expr, at: tuple[int, int, int]) -> int:
 
 
 @given(trees(), st.tuples(*[st.integers(0, 50)] * 3))
+@settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine
 def test_a_folded_expression_means_what_was_written(tree: Tree, at: tuple[int, int, int]) -> None:
     assert value_of(folded(tree), at) == value_of(plain(tree), at)
 

@@ -55,6 +55,7 @@ def shown_digits(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @needs_shared
 def test_gestures_trained_here_lose_less_than_a_point(intaglio: Intaglio, tmp_path: Path) -> None:
     script = Path(__file__).parents[2] / "scripts" / "make_gesture_model.py"
@@ -136,6 +137,7 @@ def test_most_of_what_small_networks_have(scheme: str, intaglio: Intaglio, tmp_p
     assert intaglio("validate", tmp_path / "p").code == 0
 
 
+@pytest.mark.slow
 def test_layers_stay_as_wide_as_it_takes(intaglio: Intaglio, tmp_path: Path) -> None:
     path, data = small(tmp_path), tmp_path / "data.npz"
     plain = intaglio("compile", path, "-o", tmp_path / "a", "--quantize", "int8", "--calibrate", data, "--json").json[
