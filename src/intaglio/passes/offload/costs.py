@@ -20,8 +20,8 @@ def core_cycles(node: Node, target: Target) -> float:
         return 0.0
     types = [None if v is None else v.type for v in node.inputs]
     macs = node.op.macs(types, node.output.type)
-    moved = sum(t.bytes for t in types if t is not None) + sum(o.type.bytes for o in node.outputs)
     if not target.bare:
+        moved = sum(t.bytes for t in types if t is not None) + sum(o.type.bytes for o in node.outputs)
         return HOST_MHZ * max(2 * macs / (target.gflops * 1e3), moved / (target.gbytes_per_s * 1e3))
     per_mac = target.cycles_per_mac_float if node.output.dtype.is_float else target.cycles_per_mac_int
     if getattr(node.op, "group", 1) > 1:

@@ -118,7 +118,7 @@ def claims(flow: Flow, plugin: Plugin) -> tuple[list[Claim], list[Refusal]]:
     return [*found.values(), *merged], reasons
 
 
-def _matched(flow: Flow, pattern: Is, node: Node, inner: bool = False) -> list[Node] | None:
+def _matched(flow: Flow, pattern: Is, node: Node) -> list[Node] | None:
     kinds = pattern.op if isinstance(pattern.op, tuple) else (pattern.op,)
     if not isinstance(node.op, kinds) or node.using == "view":
         return None
@@ -129,7 +129,7 @@ def _matched(flow: Flow, pattern: Is, node: Node, inner: bool = False) -> list[N
         maker = None if value is None else flow.made.get(value)
         if maker is None or value in flow.ends or any(r is not node for o in maker.outputs for r in flow.readers.get(o, [])):
             return None
-        below = _matched(flow, wanted, maker, inner=True)
+        below = _matched(flow, wanted, maker)
         if below is None:
             return None
         found += [n for n in below if n not in found]
