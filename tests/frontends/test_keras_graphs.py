@@ -183,7 +183,7 @@ def test_open_axes_are_pinned_by_shapes_and_the_batch_by_its_name(tmp_path: Path
     "name", ["MobileNetV2", "MobileNetV3Small", "EfficientNetB0", "EfficientNetV2B0", "DenseNet121", "Xception", "ConvNeXtTiny"]
 )
 def test_a_network_of_keras_applications(name: str, tmp_path: Path) -> None:
-    model = getattr(keras.applications, name)(weights=None, input_shape=(64, 64, 3), classes=10)
+    model = getattr(keras.applications, name)(weights=None, input_shape=(72, 72, 3), classes=10)
     rng = np.random.default_rng(1)
     for weight in model.weights:
         if any(part in weight.path for part in ("moving_mean", "beta", "bias")):
