@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import intaglio  # noqa: E402
+import torch_attention  # noqa: E402, F401 (registers them)
 from torch_architectures import ARCHITECTURES  # noqa: E402
 from torch_operators import FAMILIES, Family  # noqa: E402
 from torch_running import computed, difference, eager, exported, graph_of, shaken  # noqa: E402

@@ -108,7 +108,8 @@ class Call:
         if isinstance(item, Value) and item.type.elements == 1:
             if item.data is None:
                 raise unsupported(f"`{name}` of `{self.op}` depends on data", "make it a constant when exporting")
-            return widen(item.data, item.dtype).reshape(-1)[0].item()  # type: ignore[no-any-return]
+            only: Number = widen(item.data, item.dtype).reshape(-1)[0].item()
+            return only
         if not isinstance(item, (bool, int, float)):
             raise Fault("bad-attribute", f"`{name}` of `{self.op}` is missing or not a number")
         return item

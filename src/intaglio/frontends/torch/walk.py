@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -425,9 +425,9 @@ def changed_names(graph: GraphRecord) -> set[str]:
     return found
 
 
-def _refs(arguments: object) -> list[Ref]:
+def _refs(arguments: Iterable[object]) -> list[Ref]:
     found: list[Ref] = []
-    for argument in arguments:  # type: ignore[attr-defined]
+    for argument in arguments:
         if isinstance(argument, Ref):
             found.append(argument)
         elif isinstance(argument, list):
@@ -435,9 +435,9 @@ def _refs(arguments: object) -> list[Ref]:
     return found
 
 
-def _leaves(items: object) -> list[Item]:
+def _leaves(items: Iterable[Item]) -> list[Item]:
     found: list[Item] = []
-    for item in items:  # type: ignore[attr-defined]
+    for item in items:
         found += _leaves(item) if isinstance(item, list) else [item]
     return found
 

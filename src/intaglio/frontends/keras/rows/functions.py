@@ -215,7 +215,8 @@ def transpose_function(call: Call) -> Result:
             a, b = normal_axis(call.whole("axis1"), rank), normal_axis(call.whole("axis2"), rank)
             order[a], order[b] = b, a
         case _:
-            order = np.moveaxis(np.empty(tuple(range(rank))), call.option("source"), call.option("destination")).shape  # type: ignore[assignment]
+            moved = np.moveaxis(np.empty(tuple(range(rank))), call.option("source"), call.option("destination"))
+            order = list(moved.shape)
     if sorted(order) != list(range(rank)):
         raise Fault("bad-attribute", f"the axes {order} of {rank}")
     return transpose(call, x, list(order))
