@@ -88,6 +88,7 @@ def test_a_firmware_is_not_a_package(packages: tuple[Path, Path], intaglio: Inta
     assert intaglio("link", *packages, "-o", tmp_path / "both", "--force").code == 0
 
 
+@pytest.mark.slow
 def test_static_libraries_of_two_packages_link_into_one_program(
     packages: tuple[Path, Path], intaglio: Intaglio, tmp_path: Path
 ) -> None:

@@ -292,6 +292,7 @@ def test_a_sum_that_is_kept_in_floats_is_one(intaglio: Intaglio, tmp_path: Path)
     assert "qadd" not in ops
 
 
+@pytest.mark.slow
 def test_outputs_keep_their_names(intaglio: Intaglio, tmp_path: Path) -> None:
     path, data = small(tmp_path), tmp_path / "data.npz"
     for name, more in (("a", []), ("b", ["--integer-io"])):

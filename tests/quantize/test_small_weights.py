@@ -42,6 +42,7 @@ def weight_bytes(package: Path) -> int:
     return int(json.loads((package / "manifest.json").read_text())["memory"]["weight_bytes"])
 
 
+@pytest.mark.slow
 def test_packages_shrink_and_stay_near(intaglio: Intaglio, mixed: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", i=np.arange(12).reshape(1, 12) * 7)
     outs = {}
@@ -58,7 +59,7 @@ def test_packages_shrink_and_stay_near(intaglio: Intaglio, mixed: Path, tmp_path
         assert bound < cosine < 1.0
 
 
-@pytest.mark.parametrize("kind", ["i8", "f16"])
+@pytest.mark.parametrize("kind", ["i8", pytest.param("f16", marks=pytest.mark.slow)])
 def test_a_package_validates_against_its_own_weights(intaglio: Intaglio, mixed: Path, tmp_path: Path, kind: str) -> None:
     np.savez(tmp_path / "x.npz", i=np.arange(12).reshape(1, 12))
     assert intaglio("compile", mixed, "-o", tmp_path / "p", *OPTIONS[kind]).code == 0
