@@ -1,0 +1,135 @@
+"""A program cache on disk: read, and replaced in one step while a lock is held. A package's code in C does it with the same files.
+
+    PATH               the cache
+    PATH.lock          held (flock) by who writes
+    PATH.tmp.PID       what is being written; renamed when it is complete and on disk
+    PATH.loading.KEY   a binary of the cache is with the driver, for the first time; left behind by a process that died of it
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from intaglio.errors import ToolError, UserError, quoted
+from intaglio.run.opencl.cache_file import CacheFile, Record, dump, parse
+
+try:
+    import fcntl
+except ImportError:  # Windows: no lock; the replacement is atomic there too
+    fcntl = None  # type: ignore[assignment]
+
+LOCK_SECONDS = 10.0
+LARGEST_BYTES = 1 << 30
+
+
+def read_cache(path: Path) -> CacheFile:
+    """Whatever its bytes are; UserError where there is no file that can be read."""
+    shown = quoted(str(path), 200)
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))  # a FIFO must not hold us
+        with os.fdopen(handle, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise UserError("not-a-cache", f"{shown} is not a file", hint="give a .clbin file, or a package that has one")
+            if status.st_size > LARGEST_BYTES:
+                raise UserError("not-a-cache", f"{shown} is larger than {LARGEST_BYTES >> 20} MB: no program cache is")
+            return parse(file.read())
+    except FileNotFoundError:
+        raise UserError("no-file", f"there is no {shown}", hint="a package's application writes it with `--warm`") from None
+    except IsADirectoryError:
+        raise UserError("not-a-cache", f"{shown} is a folder", hint="give a .clbin file, or a package that has one") from None
+    except OSError as error:
+        raise UserError("cannot-read", f"{shown} cannot be read: {error.strerror}") from error
+
+
+def unsafe(path: Path) -> str:
+    """Why a package would not use the file: others could have written into it. Empty where all is well."""
+    if not hasattr(os, "geteuid"):
+        return ""
+    for place, what in ((path, "the file"), (path.parent if str(path.parent) else Path("."), "its folder")):
+        try:
+            status = place.stat()
+        except OSError as error:
+            return f"{what} cannot be looked at: {error.strerror}"
+        if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
+            continue  # such as /tmp: there one can only remove what is one's own
+        if status.st_uid not in (0, os.geteuid()):
+            return f"{what} belongs to another user"
+        if status.st_mode & stat.S_IWOTH:
+            return f"everybody may write to {what}"
+        if status.st_mode & stat.S_IWGRP and status.st_gid != os.getegid():
+            return f"another group may write to {what}"
+    return ""
+
+
+def update_cache(path: Path, change: Callable[[CacheFile], Sequence[Record]]) -> CacheFile:
+    """Replace the records by what `change` makes of those that are there when the lock is held. Nothing is written where nothing
+    changes. A file that is not there is empty; one that is nothing of ours is never overwritten."""
+    with locked(path):
+        old = read_cache(path) if os.path.lexists(path) else CacheFile()
+        if old.foreign:
+            hint = "choose another name; it is left as it is"
+            raise UserError("not-a-cache", f"{quoted(str(path), 200)} is no program cache: {old.problem}", hint=hint)
+        records = tuple(change(old))
+        if records != old.records or not old.sound:
+            _replace(path, dump(records))
+        return CacheFile(records)
+
+
+@contextlib.contextmanager
+def locked(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0), 0o644)
+    except OSError as error:
+        raise ToolError("cannot-write", f"{quoted(str(lock), 200)} cannot be made: {error.strerror}") from error
+    try:
+        end = time.monotonic() + seconds
+        while fcntl is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if time.monotonic() >= end:
+                    hint = "another process writes to the cache; try again when it has ended"
+                    raise ToolError("cache-busy", f"{quoted(str(lock), 200)} is held for {seconds:g} s", hint=hint) from error
+                time.sleep(0.02)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    fresh = path.with_name(f"{path.name}.tmp.{os.getpid()}")
+    try:
+        for left in path.parent.glob(f"{_literal(path.name)}.tmp.*"):  # under the lock: whoever made it has died
+            left.unlink(missing_ok=True)
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+            with os.fdopen(os.open(fresh, flags, mode), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, path)
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
+        if os.name == "posix":
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except OSError as error:
+        hint = "it is as it was; is there room, and may you write to its folder?"
+        raise ToolError("cannot-write", f"{quoted(str(path), 200)} cannot be written: {error.strerror}", hint=hint) from error
+
+
+def _literal(name: str) -> str:
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
