@@ -10,6 +10,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from intaglio.cli.caching import cache_app
 from intaglio.errors import IntaglioError, UserError
 
 app = typer.Typer(
@@ -25,6 +26,7 @@ template_app = typer.Typer(help="Network templates: the C around the generated l
 app.add_typer(template_app, name="template")
 accelerators_app = typer.Typer(help="Accelerators that are installed, and tests for them.", invoke_without_command=True)
 app.add_typer(accelerators_app, name="accelerators")
+app.add_typer(cache_app, name="cache")
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx or .tflite model, or an .ig IR file.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A package.")]

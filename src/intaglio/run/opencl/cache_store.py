@@ -133,3 +133,20 @@ def _replace(path: Path, data: bytes) -> None:
 
 def _literal(name: str) -> str:
     return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
+def sentinel(path: Path, key: bytes) -> str:
+    """`loading`: a living process has just given this entry to the driver. `died`: one did, and is no more. Else empty."""
+    place = path.with_name(f"{path.name}.loading.{key.hex()[:16]}")
+    try:
+        handle = os.open(place, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+    except OSError:
+        return ""
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return "loading"
+    finally:
+        os.close(handle)
+    return "died"
