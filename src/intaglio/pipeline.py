@@ -206,7 +206,7 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
         return _write_ir(graph, request)
 
     watch.stage("memory")
-    wishes = Wishes(target.bare and request.device.io == "arena", pinned, request.feed_rows, reserve, climbing)
+    wishes = Wishes(bool(target.device) or (target.bare and request.device.io == "arena"), pinned, request.feed_rows, reserve, climbing)
     planned = plan_memory(program, target, deployment, wishes, watch.note)
     kept = pinned.pinned if pinned is not None else frozenset()
     check_reach(planned.program, deployment)

@@ -384,5 +384,6 @@ _ALL = (
     NEON.with_integers(NEON_DOT_INTEGERS, "neon_dot"),
     SSE2,
     MVE,
+    replace(SCALAR, name="opencl", fused=True),  # one lane here; `kernels/opencl` has vectors
 )
 ISAS: Mapping[str, Isa] = {isa.name: isa for isa in _ALL}

@@ -15,9 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Union
+from typing import TYPE_CHECKING, Union
 
 from intaglio.ir.types import DType
+
+if TYPE_CHECKING:
+    from intaglio.kernels.opencl.launch import Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,12 @@ def type_of(dtype: DType) -> Type:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A pointer parameter of the kernel."""
+    """A pointer parameter of the kernel; or an array of the work-group (`local`) or of one work-item (`private`) inside of it."""
 
     name: str
     dtype: DType
     const: bool = True
+    space: str = ""
 
 
 # Expressions ------------------------------------------------------------------------------------------------------------
@@ -312,7 +316,20 @@ class Fail:
     code: int
 
 
-Stmt = Union[Let, Assign, Store, For, While, If, Block, Comment, CopyRun, Call, Fail, Verbatim]
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Declares a `local` or `private` buffer (kernels/opencl)."""
+
+    buffer: Buffer
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """All work-items of a group get here, and see what the others wrote, before one goes on (kernels/opencl)."""
+
+
+Stmt = Union[Let, Assign, Store, For, While, If, Block, Comment, CopyRun, Call, Fail, Verbatim, Array, Barrier]
 
 
 @dataclass(slots=True)
@@ -331,6 +348,7 @@ class Kernel:
     isa: str = "scalar"
     includes: tuple[str, ...] = ()  # headers of an accelerator
     wait: Kernel | None = None  # then this one only starts the work, on the same arguments
+    variants: tuple[Variant, ...] = ()  # ways to compute it on an OpenCL device; it runs there then, and has no body
 
 
 INDEX_OUT_OF_RANGE = 1

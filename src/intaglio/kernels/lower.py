@@ -15,6 +15,7 @@ from intaglio.ir.views import ViewRules
 from intaglio.kernels.c_printer import Printer
 from intaglio.kernels.isa import ISAS
 from intaglio.kernels.loop import Kernel
+from intaglio.kernels.opencl.lowering import device_text, lower_on_device
 from intaglio.kernels.program import Argument, Constant, ConstantArg, Layer, Program, ScratchArg, ValueArg
 from intaglio.kernels.registry import LOWERINGS, Job, Lowered, Packed, Scratch
 from intaglio.kernels.stripes.build import StripeBuilder, check_apart, nodes_between
@@ -125,6 +126,8 @@ def decide_views(graph: Graph) -> None:
 
 def lower_node(node: Node, target: Target) -> Lowered:
     """The first builder that takes the node; an edited `using` is tried before the compiler's own choice."""
+    if target.device and (made := lower_on_device(node, target)) is not None:
+        return made
     builders = LOWERINGS.get(type(node.op), [])
     for builder in builders:
         lowered = builder(Job(node, target, node.using))
@@ -137,13 +140,13 @@ def lower_node(node: Node, target: Target) -> Lowered:
     )
 
 
-def _apart(arguments: list[Argument]) -> tuple[Argument, ...]:
+def _apart(arguments: list[Argument], step: int) -> tuple[Argument, ...]:
     """Pieces of working memory one after the other."""
     out: list[Argument] = []
     end = 0
     for argument in arguments:
         if isinstance(argument, ScratchArg):
-            argument = ScratchArg(argument.bytes, -(-end // SCRATCH_STEP) * SCRATCH_STEP)
+            argument = ScratchArg(argument.bytes, -(-end // step) * step)
             end = argument.at + argument.bytes
         out.append(argument)
     return tuple(out)
@@ -153,6 +156,8 @@ def _text_of(kernel: Kernel) -> str:
     """Kernels of the same text are one."""
     params = ",".join(f"{p.name}:{p.dtype.value}:{p.const}" for p in kernel.params)
     text = f"{params}|{kernel.in_place}|{kernel.over}|" + "\n".join(Printer(ISAS[kernel.isa]).stmts(kernel.body, 1))
+    if kernel.variants:
+        text += device_text(kernel)
     return text if kernel.wait is None else f"{text}|{_text_of(kernel.wait)}"
 
 
@@ -165,6 +170,7 @@ class _Build:
         self._constant_names: dict[tuple[str, bytes], str] = {}
         self._names: dict[str, int] = {}
         self.stripes: list[Stripe[Kernel, Argument]] = []
+        self.scratch_step = target.alignment if target.device else SCRATCH_STEP  # parts of a buffer on a device are aligned
 
     def add_stripe(self, spec: StripeSpec) -> None:
         layers, stripe = StripeBuilder(self.graph, spec, len(self.layers), self._lower_rows).build()
@@ -188,7 +194,7 @@ class _Build:
     ) -> tuple[Kernel, tuple[Argument, ...], str]:
         """A kernel for a few rows of a layer; its arguments are the values that the rows are of."""
         lowered, kernel, originals = self._lowered(node, key, originals)
-        arguments = _apart([self._argument(a, node) for a in lowered.arguments])
+        arguments = _apart([self._argument(a, node) for a in lowered.arguments], self.scratch_step)
         whole = tuple(ValueArg(originals.get(a.value, a.value)) if isinstance(a, ValueArg) else a for a in arguments)
         return kernel, whole, lowered.using
 
@@ -197,7 +203,7 @@ class _Build:
             return
         lowered, kernel, _ = self._lowered(node, (node, node.using), {})
         node.using = lowered.using
-        arguments = _apart([self._argument(a, node) for a in lowered.arguments])
+        arguments = _apart([self._argument(a, node) for a in lowered.arguments], self.scratch_step)
         types = [None if v is None else v.type for v in node.inputs]
         self.layers.append(Layer(node.output.name, node, kernel, arguments, node.op.macs(types, node.output.type)))
 

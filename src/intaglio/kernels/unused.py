@@ -11,7 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from intaglio.kernels.loop import (
+    Array,
     Assign,
+    Barrier,
     Block,
     Call,
     Comment,
@@ -89,5 +91,5 @@ def _statement(stmt: Stmt) -> tuple[Stmt, set[str]]:
         case Block():
             inner, used = _body(stmt.body)
             return replace(stmt, body=inner), used
-        case Comment() | Fail() | Verbatim():
+        case Comment() | Fail() | Verbatim() | Array() | Barrier():
             return stmt, set()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from intaglio.errors import UserError
-from intaglio.ir.graph import State, Value
+from intaglio.ir.graph import Graph, State, Value
 from intaglio.ir.types import DType
 from intaglio.kernels.program import ConstantArg, Layer, Program, ScratchArg, ValueArg
 from intaglio.package.accelerators import NOTHING, Around, accelerator_of
@@ -169,9 +169,17 @@ def _copy(pointers: Pointers, comment: str, to: str, value: Value) -> Copy:
 
 
 def state_copies(program: Program) -> list[Copy]:
-    """What this step leaves for the next one. A state that another state reads is copied before it is overwritten."""
+    """What this step leaves for the next one."""
     pointers = Pointers(program)
-    waiting = [s for s in program.graph.states if s.output.address is None or s.output.address != s.input.address]
+    return [
+        _copy(pointers, f"state {s.input.name} of the next step", pointers.of(s.input, s.input.dtype, const=False), s.output)
+        for s in state_order(program.graph)
+    ]
+
+
+def state_order(graph: Graph) -> list[State]:
+    """States in the order in which they are copied: one that another state reads, before it is overwritten."""
+    waiting = [s for s in graph.states if s.output.address is None or s.output.address != s.input.address]
     ordered: list[State] = []
     while waiting:
         ready = [s for s in waiting if not any(other.output is s.input for other in waiting if other is not s)]
@@ -180,10 +188,7 @@ def state_copies(program: Program) -> list[Copy]:
             raise UserError("state-cycle", f"the states {names} exchange their values within one step")
         ordered += ready
         waiting = [s for s in waiting if s not in ready]
-    return [
-        _copy(pointers, f"state {s.input.name} of the next step", pointers.of(s.input, s.input.dtype, const=False), s.output)
-        for s in ordered
-    ]
+    return ordered
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ class Deployment:
     flash: int | None = None
     memory_file: tuple[Memory, ...] = ()  # what the user says of memories; on a board they are its memories then
     weights_read: bool = False  # they are not mapped: each layer's are read before it runs
+    limit_ms: float = 0.0  # kernels of a device that take longer are split; 0: no limit
 
     @property
     def memories(self) -> tuple[Memory, ...]:

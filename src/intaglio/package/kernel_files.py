@@ -14,18 +14,20 @@ FILE_BYTES = 24_000  # below this, starting another compiler costs more than it 
 
 
 def write_kernels(program: Program, name: str, source_folder: Path) -> None:
-    (source_folder / f"{name}_kernels.h").write_text(_header(program, name), encoding="ascii")
-    for number, group in enumerate(_groups([(kernel, print_kernel(kernel)) for kernel in program.kernels])):
+    """Those of this processor; what a device runs is elsewhere (`opencl.py`)."""
+    kernels = [kernel for kernel in program.kernels if not kernel.variants]
+    (source_folder / f"{name}_kernels.h").write_text(_header(kernels, name), encoding="ascii")
+    for number, group in enumerate(_groups([(kernel, print_kernel(kernel)) for kernel in kernels])):
         top = prelude(program, [kernel for kernel, _ in group])
         body = "\n\n".join(text.strip() for _, text in group)
         text = f'{top.rstrip()}\n\n#include "{name}_kernels.h"\n\n{body}\n'
         (source_folder / f"{name}_kernels_{number}.c").write_text(text, encoding="ascii")
 
 
-def _header(program: Program, name: str) -> str:
+def _header(kernels: list[Kernel], name: str) -> str:
     upper = name.upper()
     prototypes = []
-    for kernel in program.kernels:
+    for kernel in kernels:
         identifier(kernel.name)
         prototypes.append(prototype(kernel).strip() + ";")
     return "\n".join(

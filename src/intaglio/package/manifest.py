@@ -156,6 +156,33 @@ class StreamInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramInfo:
+    """What a driver gets to build: one entry of the program cache."""
+
+    number: int
+    kind: str  # of the device, gpu or cpu: what it starts with, before tuning
+    source: str  # SHA-256
+    options: str  # before those that depend on the device
+
+
+@dataclass(frozen=True, slots=True)
+class OpenclInfo:
+    """Which layers are on the device, and what that takes."""
+
+    precision: str
+    pool_bytes: int
+    mirror_bytes: int  # on the host, for layers that are there
+    device_layers: int
+    host_layers: tuple[int, ...]
+    device_macs: int
+    macs: int
+    transfers: int  # a run, between host and device, beside inputs and outputs
+    transferred_bytes: int
+    limit_ms: float
+    programs: tuple[ProgramInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     name: str
     target: str
@@ -171,6 +198,7 @@ class Manifest:
     files: dict[str, str] = field(default_factory=dict)
     firmware: FirmwareInfo | None = None
     stream: StreamInfo | None = None
+    opencl: OpenclInfo | None = None
     format: int = FORMAT
 
     @property
@@ -231,7 +259,7 @@ def _checked(manifest: Manifest) -> Manifest:
     m = manifest.memory
     sizes = (m.arena_bytes, m.lower_bound_bytes, m.state_bytes, m.weight_bytes, m.alignment)
     assert all(type(n) is int and n >= 0 for n in sizes)
-    assert m.alignment in (1, 2, 4, 8, 16, 32, 64, 128, 256)
+    assert m.alignment in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
     rooms = m.arena_sizes()
     assert m.state_bytes <= rooms["arena"]
     assert all(type(n) is int and n >= 0 for n in rooms.values())
@@ -276,7 +304,13 @@ def _manifest(table: dict[str, object]) -> Manifest:
         files=files,
         firmware=None if (firmware := t.get("firmware")) is None else _firmware(_object(firmware)),
         stream=None if (stream := t.get("stream")) is None else _stream(_object(stream)),
+        opencl=None if (opencl := t.get("opencl")) is None else _opencl(_object(opencl)),
     )
+
+
+def _opencl(row: dict[str, Any]) -> OpenclInfo:
+    programs = tuple(ProgramInfo(**p) for p in row["programs"])
+    return OpenclInfo(**{**row, "host_layers": tuple(row["host_layers"]), "programs": programs})
 
 
 def _memory(row: dict[str, Any]) -> MemoryInfo:

@@ -25,6 +25,7 @@ from intaglio.package.manifest import (
     TensorInfo,
     tensor_info,
 )  # fmt: skip
+from intaglio.package.opencl import write_opencl
 from intaglio.package.pointers import output_fields, raw_constant_name
 from intaglio.package.project import api_inputs, input_slots, lifetimes, output_slots, project_of, state_bytes
 from intaglio.package.template import render_template, shipped_template
@@ -56,6 +57,7 @@ def write_project(
     write_kernels(program, graph.name, sources)
     write_accelerators(program, target, sources)
     write_weights(program.constants, weights, graph.name, sources)
+    opencl = write_opencl(program, target, folder, deployment.limit_ms) if target.device else None
     return Manifest(
         name=graph.name,
         target=target.name,
@@ -83,6 +85,7 @@ def write_project(
         ),
         layers=_layers(program),
         options=origin.options,
+        opencl=opencl,
     )
 
 
@@ -142,7 +145,7 @@ def _layers(program: Program) -> tuple[LayerInfo, ...]:
                 index=index,
                 name=layer.name,
                 op="+".join(dict.fromkeys(n.op.NAME for n in flat_nodes([layer.node]))),
-                accelerator=accelerator_of(layer.node.op),
+                accelerator=accelerator_of(layer.node.op) or ("opencl" if layer.kernel.variants else ""),
                 kernel=layer.node.using or layer.kernel.name,
                 macs=layer.macs,
                 source=printable(layer.node.source, 200),

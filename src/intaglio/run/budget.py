@@ -47,6 +47,8 @@ def climb(program: Program, target: Target, budget: Budget, *, slots: bool, note
     """Of a program that is placed, by every rung that is free. What does not fit in the end is as small as it gets."""
     if not budget.fed and (budget.bytes is None or program.arena_bytes <= budget.bytes):
         return Climbed(program)
+    if target.device:  # its kernels make whole tensors
+        return Climbed(program, reached=False)
     whole, work = program.arena_bytes, instructions(program, target)
     squeeze = Squeeze(program, target, slots, budget.fed, work)
     found = squeeze.within(budget.bytes) if budget.bytes is not None else None

@@ -37,7 +37,7 @@ def plan_memory(
     slots, graph = wishes.slots, program.graph
     given = graph.stage == "memory" or bool(graph.stripes)  # an IR file says it
     moved = reorder(program, target, slots=slots)
-    if share_parts(program, target, slots=slots) or moved:
+    if (not target.device and share_parts(program, target, slots=slots)) or moved:
         reorder(program, target, slots=slots)
     rooms = arena_rooms(program, deployment, slots=slots)
     place(program, target, slots=slots, rooms=rooms)

@@ -48,6 +48,8 @@ class Target:
     fpu: str = "double"
     cycles_per_mac_int: float = 0.0  # 0: not known
     cycles_per_mac_float: float = 0.0
+    device: str = ""  # `opencl`: layers run on such a device, the rest on this processor
+    precision: str = "fp32"  # of floats on the device; not in files
     optimize: str = "balanced"  # not in files: what the user wants, speed, size or balanced
 
     @property
@@ -76,11 +78,27 @@ def _from_toml(name: str, text: str) -> Target:
 def find_target(name: str) -> Target:
     if name == "host":
         return host_target()
+    if name == "opencl":
+        return opencl_target(host_target())
     targets = all_targets()
+    if name.startswith(OPENCL) and name.removeprefix(OPENCL) in targets and not targets[name.removeprefix(OPENCL)].bare:
+        return replace(opencl_target(targets[name.removeprefix(OPENCL)]), name=name)
     if name not in targets:
-        known = ", ".join(f"`{n}`" for n in ["host", *targets])
+        known = ", ".join(f"`{n}`" for n in ["host", "opencl", *targets])
         raise UserError("unknown-target", f"there is no target {quoted(name)}", hint=f"known targets: {known}")
     return targets[name]
+
+
+OPENCL = "opencl-"  # and the processor beside the device: `opencl-aarch64`
+POOL_ALIGNMENT = 512  # of tensors on a device: sub-buffers start where every known device allows it
+
+
+def opencl_target(processor: Target) -> Target:
+    """An OpenCL device, and this processor for what does not run there."""
+    about = f"an OpenCL device beside {processor.description}"
+    return replace(
+        processor, name="opencl", description=about, interface="opencl", device="opencl", alignment=POOL_ALIGNMENT
+    )
 
 
 LEVELS = {"speed": "-O3", "balanced": "-O2", "size": "-Os"}  # for a C compiler, without an operating system

@@ -1,0 +1,155 @@
+"""Convolution on a device, NHWC: a work-item computes neighbouring pixels of some channels in registers.
+
+    gpu   neighbouring items are neighbouring channels: they read the same pixels and consecutive weights
+    cpu   neighbouring items are neighbouring pixels: a block of weights stays in the cache
+    1x1   a matrix product (`matmul.py`), with local memory as one of the variants
+
+Tiles that touch the border go through a second loop in which taps outside are zeros; the others test nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intaglio.ir.types import DType, Layout
+from intaglio.kernels.conv import Geometry, geometry
+from intaglio.kernels.epilogue import Epilogue, epilogue_of
+from intaglio.kernels.loop import Buffer, Builder, Expr, both, idx, imax, imin
+from intaglio.kernels.opencl.launch import Launch, Variant, global_id, group_for
+from intaglio.kernels.opencl.matmul import Product, product_variants
+from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
+from intaglio.kernels.opencl.tiles import Accumulators, Tile, block_width, loaded, pack_blocks, pad_to, store_tile, tiles_for
+from intaglio.kernels.registry import Job, Lowered
+from intaglio.ops.conv import Conv
+
+FLOATS = (DType.F32, DType.F16)
+
+
+def takes(job: Job, op: Conv) -> bool:
+    weights, bias = job.node.inputs[1], job.optional(2)
+    if op.layout is not Layout.NHWC or job.type(0).rank != 4 or job.node.output.type.elements == 0:
+        return False
+    if any(t not in FLOATS for t in (job.type(0).dtype, job.node.output.dtype)):
+        return False
+    return weights is not None and weights.data is not None and weights.dtype in FLOATS and (bias is None or bias.data is not None)
+
+
+def packed_bias(job: Job, op: Conv, wide: int) -> Buffer | None:
+    bias = job.optional(2)
+    if bias is None or bias.data is None:
+        return None
+    parts = [pad_to(part.astype(np.float32), wide) for part in np.split(bias.data.reshape(-1), op.group)]
+    return job.packed(np.concatenate(parts), "b")
+
+
+@on_device(Conv)
+def conv(job: Job) -> Lowered | None:
+    op, node = job.node.op, job.node
+    assert isinstance(op, Conv)
+    if not takes(job, op) or (op.group > 1 and op.group == job.type(0).shape[-1] == node.output.shape[-1]):
+        return None
+    weights = node.inputs[1]
+    assert weights is not None and weights.data is not None
+    geo = geometry(job, op)
+    wide = block_width(geo.columns)
+    x = job.operand(0, "x")
+    matrices = [
+        np.ascontiguousarray(part.transpose(2, 3, 1, 0)).reshape(-1, geo.columns) for part in np.split(weights.data, geo.group)
+    ]
+    w = job.packed(np.concatenate([pack_blocks(m, wide) for m in matrices]), "w", weights.dtype)
+    b = packed_bias(job, op, wide)
+    epilogue = epilogue_of(job, op.epilogue, [v for v in node.inputs[3:] if v is not None], node.output.shape)
+    y = job.writes()
+    kh, kw = geo.kernel
+    about = (
+        f"conv {kh}x{kw}, {geo.channels} -> {geo.out_channels} channels, {geo.height}x{geo.width} -> "
+        f"{geo.out_height}x{geo.out_width}, stride {geo.strides[0]}x{geo.strides[1]}, group {geo.group}"
+        + "".join(f" + {s.op.NAME}" for s in op.epilogue)
+    )
+    if geo.kernel == (1, 1) and geo.strides == (1, 1) and not any(op.pads) and geo.group == 1:
+        rows = geo.batch * geo.out_height * geo.out_width
+        product = Product(rows, geo.channels, geo.out_channels, x, w, b, y, epilogue)
+        variants = product_variants(job, product, about)
+    else:
+        variants = []
+        for tile in tiles_for(geo.out_width, geo.columns):
+            made = _image(job, geo, tile, x, w, b, y, epilogue, f"{about}\n{tile.rows} pixels x {tile.width} channels")
+            variants.append(Variant(str(tile), (made,), tile.cpu))
+    return device_kernel(job, f"conv{kh}x{kw}_{geo.channels}_{geo.out_channels}", about, variants, epilogue.over)
+
+
+def _image(
+    job: Job, geo: Geometry, tile: Tile, x: Buffer, w: Buffer, b: Buffer | None, y: Buffer, epilogue: Epilogue, about: str
+) -> Launch:
+    k = Builder()
+    k.reserve(*(p.name for p in job.params))
+    wide = block_width(geo.columns)
+    per_group = -(-geo.columns // tile.width)
+    tiles = -(-geo.out_width // tile.rows)
+    blocks, lines = per_group * geo.group, geo.batch * geo.out_height
+    size = (tiles, lines, blocks) if tile.cpu else (blocks, tiles, lines)
+    order = (2, 0, 1) if tile.cpu else (0, 1, 2)
+    block, t, line = (k.let(name, global_id(d)) for name, d in zip(("block", "tile", "line"), order, strict=True))
+    with k.when(both(both(block.compare("lt", blocks), t.compare("lt", tiles)), line.compare("lt", lines))):
+        _tile(k, geo, tile, wide, per_group, block, t, line, x, w, b, y, epilogue)
+    params = list(job.params)
+    gpu = group_for(size, 64, 16)
+    cpu = (min(16, tiles), 1, 1) if tile.cpu else group_for(size, 64, 16)
+    return launch_of(k, f"conv{geo.kernel[0]}x{geo.kernel[1]}_{tile}", params, size, gpu, cpu, about=about)
+
+
+def _tile(
+    k: Builder, geo: Geometry, tile: Tile, wide: int, per_group: int, block: Expr, t: Expr, line: Expr, x: Buffer, w: Buffer,
+    b: Buffer | None, y: Buffer, epilogue: Epilogue,
+) -> None:  # fmt: skip
+    taps = geo.kernel[0] * geo.kernel[1] * geo.depth
+    stored = -(-geo.columns // wide) * wide
+    g = k.let("g", block // per_group) if geo.group > 1 else idx(0)
+    column = k.let("column", (block % per_group if geo.group > 1 else block) * tile.width)
+    ow = k.let("ow", t * tile.rows)
+    oh = k.let("oh", line % geo.out_height)
+    n = k.let("n", line // geo.out_height)
+    top, left = k.let("top", oh * geo.strides[0] - geo.pads[0]), k.let("left", ow * geo.strides[1] - geo.pads[1])
+    panel = k.let("panel", g * (stored * taps) + (column // wide) * (wide * taps) + column % wide)
+    acc = Accumulators(k, tile, b, g * stored + column)
+    step = geo.dilations[0]
+    low, high = idx(0), idx(geo.kernel[0])
+    if geo.pads[0]:
+        low = k.let("kh_first", imax(0, (0 - top + (step - 1)) // step))
+    if (geo.out_height - 1) * geo.strides[0] - geo.pads[0] + (geo.kernel[0] - 1) * step >= geo.height:
+        high = k.let("kh_last", imin(geo.kernel[0], (idx(geo.height + step - 1) - top) // step))
+    base = k.let("base", (n * geo.height + top) * (geo.width * geo.channels) + g * geo.depth)
+    span = (tile.rows - 1) * geo.strides[1] + (geo.kernel[1] - 1) * geo.dilations[1]
+    tested = geo.pads[1] > 0 or (geo.out_width + tile.rows - 1) // tile.rows * tile.rows > geo.out_width or _overhangs(geo)
+
+    def taps_of(checked: bool) -> None:
+        with k.loop("kh", low, high) as kh, k.loop("kw", 0, geo.kernel[1]) as kw:
+            at = k.let("at", base + kh * (step * geo.width * geo.channels))
+            firsts = [k.let(f"i{r}", left + r * geo.strides[1] + kw * geo.dilations[1]) for r in range(tile.rows)]
+            inside: list[Expr | None] = [None] * tile.rows
+            if checked:
+                inside = [both(f.compare("ge", 0), f.compare("lt", geo.width)) for f in firsts]
+            places = [k.let(f"p{r}", at + f * geo.channels) for r, f in enumerate(firsts)]
+            from_ = k.let("wat", panel + (kh * geo.kernel[1] + kw) * (geo.depth * wide))
+            lanes = 4 if geo.depth % 4 == 0 and not tile.cpu else 1
+            with k.loop("j", 0, geo.depth, lanes) as j:
+                values = loaded(k, x, [p + j for p in places], lanes, inside)
+                acc.step(w, from_ + j * wide, values, wide)
+
+    if tested:
+        with k.when(both(left.compare("ge", 0), left.compare("lt", geo.width - span))):
+            taps_of(False)
+        with k.otherwise():
+            taps_of(True)
+    else:
+        taps_of(False)
+    channel = k.let("channel", g * geo.columns + column)
+    out = k.let("out", (line * geo.out_width + ow) * geo.out_channels + channel)
+    ragged = geo.out_width % tile.rows != 0
+    real = [(ow + r).compare("lt", geo.out_width) if ragged and r else None for r in range(tile.rows)]
+    store_tile(k, acc, epilogue, y, geo.columns, column, channel, [out + r * geo.out_channels for r in range(tile.rows)], real)
+
+
+def _overhangs(geo: Geometry) -> bool:
+    """Do windows of real pixels reach over the right border?"""
+    return (geo.out_width - 1) * geo.strides[1] - geo.pads[1] + (geo.kernel[1] - 1) * geo.dilations[1] >= geo.width

@@ -1,0 +1,130 @@
+"""A node on the device: its own builder, or its loops for one core spread over work-items; None: it stays on the CPU."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from intaglio.ir.graph import Node, Value
+from intaglio.ir.types import DType
+from intaglio.kernels.loop import Buffer, For, Kernel, Num, Stmt, While
+from intaglio.kernels.opencl import conv, depthwise, matmul, movement, rows, winograd
+from intaglio.kernels.opencl.accesses import everything, inner_of
+from intaglio.kernels.opencl.launch import Launch, Variant
+from intaglio.kernels.opencl.printer import CLPrinter, NoOpenCL, common, print_launch
+from intaglio.kernels.opencl.registry import BUILDERS
+from intaglio.kernels.opencl.spread import spread
+from intaglio.kernels.registry import LOWERINGS, Job, Lowered
+from intaglio.targets import Target
+
+MOST_ELEMENTS = 2**31 - 1  # indices are ints there
+MOST_IN_ORDER = 1 << 14  # rounds that a single work-item may do before the CPU is the better place
+PREFIX = "cl_"
+
+_BUILDERS = (winograd, conv, depthwise, matmul, movement, rows)  # importing registers
+
+
+def lower_on_device(node: Node, target: Target) -> Lowered | None:
+    if node.using and not node.using.startswith(PREFIX):
+        return None  # an edited IR file wants it on the CPU
+    values = [v for v in (*node.inputs, *node.outputs) if v is not None]
+    if any(v.dtype is DType.F64 or v.type.elements > MOST_ELEMENTS for v in values):
+        return None
+    device = replace(target, isa="opencl")
+    for builder in BUILDERS.get(type(node.op), []):
+        made = builder(Job(node, device, node.using))
+        if made is not None and _printable(made.kernel):
+            return made
+    for general in LOWERINGS.get(type(node.op), []):
+        lowered = general(Job(node, device))
+        if lowered is not None:
+            return _spread(lowered, node)
+    return None
+
+
+def _spread(lowered: Lowered, node: Node) -> Lowered | None:
+    kernel = lowered.kernel
+    if kernel.wait is not None:
+        return None
+    launches, in_place = spread(kernel, _same(lowered, node)), kernel.in_place
+    if in_place and launches is not None:  # more goes at once when the result has memory of its own
+        apart = spread(kernel, {})
+        if apart is not None and _width(apart) > _width(launches):
+            launches, in_place = apart, False
+    if launches is None or any(_long(launch) for launch in launches):
+        return None
+    for number, launch in enumerate(launches):
+        launch.about = kernel.about if len(launches) == 1 else f"{kernel.about}\npart {number + 1} of {len(launches)}"
+    made = replace(
+        kernel, body=(), isa="opencl", variants=(Variant("spread", launches, cpu=True),), in_place=in_place,
+        over=kernel.over if in_place else -1, fallible=False, used_by=[],
+    )  # fmt: skip
+    if not _printable(made):
+        return None
+    return Lowered(made, lowered.arguments, PREFIX + lowered.using)
+
+
+def _same(lowered: Lowered, node: Node) -> dict[Buffer, Buffer]:
+    """Operands that may share the memory of the result."""
+    kernel = lowered.kernel
+    if not kernel.in_place:
+        return {}
+    results = [p for p, a in zip(kernel.params, lowered.arguments, strict=True) if isinstance(a, Value) and a in node.outputs]
+    if not results:
+        return {}
+    room = node.output.type.bytes
+    found: dict[Buffer, Buffer] = {}
+    for n, (param, source) in enumerate(zip(kernel.params, lowered.arguments, strict=True)):
+        fits = isinstance(source, Value) and source.data is None and source.type.bytes == room and param.const
+        if fits and kernel.over in (-1, n):
+            found[param] = results[0]
+    return found
+
+
+def _width(launches: tuple[Launch, ...]) -> int:
+    return min((math.prod(launch.size) for launch in launches), default=1)
+
+
+def _long(launch: Launch) -> bool:
+    """One work-item, and a long way to go."""
+    return math.prod(launch.size) == 1 and _rounds(launch.body) > MOST_IN_ORDER
+
+
+def _rounds(body: tuple[Stmt, ...]) -> int:
+    total = 1
+    for stmt in body:
+        inner = sum(_rounds(part) for part in inner_of(stmt))
+        if isinstance(stmt, For):
+            known = isinstance(stmt.start, Num) and isinstance(stmt.stop, Num)
+            times = -(-(int(stmt.stop.value) - int(stmt.start.value)) // stmt.step) if known else 64  # type: ignore[union-attr]
+            inner *= max(1, times)
+        elif isinstance(stmt, While):
+            inner *= 64
+        total += inner
+    return total
+
+
+def _printable(kernel: Kernel) -> bool:
+    printer = CLPrinter()
+    try:
+        for variant in kernel.variants:
+            for launch in variant.launches:
+                print_launch(launch, kernel, printer, "k")
+        common(printer)
+    except NoOpenCL:
+        return False
+    return True
+
+
+def device_text(kernel: Kernel) -> str:
+    """What tells one kernel from another."""
+    printer = CLPrinter()
+    parts = []
+    for variant in kernel.variants:
+        for launch in variant.launches:
+            sizes = f"{launch.size}{launch.gpu}{launch.cpu}"
+            parts.append(f"{variant.label}{sizes}{print_launch(replace(launch, about='x'), kernel, printer, 'k')}")
+    return "\n".join(parts)
+
+
+__all__ = ["device_text", "everything", "lower_on_device"]

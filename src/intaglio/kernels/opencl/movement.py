@@ -1,0 +1,121 @@
+"""Data movement on a device where the loops for one core would be many launches: concat and pad by where each output comes from.
+
+Transposes that turn rows into columns go through local memory, so that both sides are read and written in runs.
+"""
+
+from __future__ import annotations
+
+import math
+
+from intaglio.ir.types import DType, strides_of
+from intaglio.kernels.elementwise import merge_axes, offset_of
+from intaglio.kernels.loop import Array, Barrier, Buffer, Expr, Load, Num, Op, Type, both, cast, idx
+from intaglio.kernels.opencl.launch import Variant, global_id, group_for, local_id
+from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
+from intaglio.kernels.registry import Job, Lowered
+from intaglio.ops import Concat, Pad, Transpose
+
+SIDE = 16  # of a tile that is turned
+
+
+@on_device(Concat)
+def concat(job: Job) -> Lowered | None:
+    """One item per element of the output; which operand it is from is a chain of comparisons along the axis."""
+    op, node, k = job.node.op, job.node, job.k
+    assert isinstance(op, Concat)
+    values = [v for v in node.inputs if v is not None]
+    if len(values) > 16 or node.output.type.elements == 0:
+        return None
+    axis = op.axis % node.output.type.rank
+    inner = math.prod(node.output.shape[axis + 1 :])
+    outer = math.prod(node.output.shape[:axis])
+    buffers = [job.reads(v, f"x{n}") for n, v in enumerate(values)]
+    y = job.writes()
+    long = node.output.shape[axis] * inner
+    i, o = k.let("i", global_id(0)), k.let("o", global_id(1))
+    kind = Type(y.dtype.value)
+    with k.when(both(i.compare("lt", long), o.compare("lt", outer))):
+        value: Expr | None = None
+        first = long
+        for buffer, source in reversed(list(zip(buffers, values, strict=True))):
+            run = source.shape[axis] * inner
+            first -= run
+            loaded = Load(buffer, o * run + i - first, kind)
+            value = loaded if value is None else Op("select", (i.compare("lt", first + run), loaded, value), kind)
+        assert value is not None
+        k.store(y, o * long + i, value)
+    about = f"concat of {len(values)} along axis {axis} -> {y.dtype.value}{list(node.output.shape)}"
+    size = (long, outer)
+    launch = launch_of(k, "concat", list(job.params), size, group_for(size, 64, 64), group_for(size, 256, 256), about=about)
+    return device_kernel(job, "concat", about, [Variant("elements", (launch,), cpu=True)])
+
+
+@on_device(Pad)
+def pad(job: Job) -> Lowered | None:
+    op, k, node = job.node.op, job.k, job.node
+    assert isinstance(op, Pad)
+    shape, out = job.type(0).shape, node.output.shape
+    if op.mode != "constant" or node.output.type.elements == 0 or job.type(0).elements == 0 or node.output.dtype is DType.F64:
+        return None
+    x, y = job.operand(0, "x"), job.writes()
+    rank = len(shape)
+    to, source = strides_of(out), strides_of(shape)
+    kind = "f32" if y.dtype.is_float else y.dtype.value
+    filler = cast(Num(float(op.value) if y.dtype.is_float else int(op.value), Type(kind)), Type(y.dtype.value))
+    total = node.output.type.elements
+    i = k.let("i", global_id(0))
+    with k.when(i.compare("lt", total)):
+        inside: Expr | None = None
+        place: Expr = idx(0)
+        for n in range(rank):
+            at = k.let(f"i{n}", (i // to[n]) % out[n] if n else i // to[0])
+            if out[n] != shape[n] or op.pads[n]:
+                at = k.let(f"a{n}", at - op.pads[n])
+                test = both(at.compare("ge", 0), at.compare("lt", shape[n]))
+                inside = test if inside is None else both(inside, test)
+            place = place + at * source[n]
+        value: Expr = Load(x, place, Type(x.dtype.value))
+        k.store(y, i, value if inside is None else Op("select", (inside, value, filler), value.type))
+    about = f"pad {list(op.pads)} with {op.value}, {x.dtype.value}{list(shape)} -> {list(out)}"
+    size = (total,)
+    launch = launch_of(k, "pad", list(job.params), size, (64,), group_for(size, 256, 256), about=about)
+    return device_kernel(job, "pad", about, [Variant("elements", (launch,), cpu=True)])
+
+
+@on_device(Transpose)
+def transpose(job: Job) -> Lowered | None:
+    """Where the last axis of the output is not that of the input: tiles of SIDE x SIDE through local memory."""
+    op, k, node = job.node.op, job.k, job.node
+    assert isinstance(op, Transpose)
+    shape, out = job.type(0).shape, node.output.shape
+    strides = strides_of(shape)
+    sizes, (to, source) = merge_axes(out, [strides_of(out), tuple(strides[p] for p in op.perm)])
+    fast = next((n for n, s in enumerate(source) if s == 1), None)
+    if fast is None or fast == len(sizes) - 1 or min(sizes[fast], sizes[-1]) < SIDE or node.output.dtype is DType.F64:
+        return None
+    x, y = job.operand(0, "x"), job.writes()
+    tile = Buffer("turned", y.dtype, False, "local")
+    k.reserve("turned")
+    k.emit(Array(tile, SIDE * (SIDE + 1)))
+    lx, ly = k.let("lx", local_id(0)), k.let("ly", local_id(1))
+    gx, gy = k.let("gx", global_id(0) - lx), k.let("gy", global_id(1) - ly)  # first of the group: along sizes[-1] and sizes[fast]
+    rest = [n for n in range(len(sizes) - 1) if n != fast]
+    left: Expr = global_id(2)
+    at: list[Expr] = []
+    for n in reversed(rest):
+        at.insert(0, left % sizes[n] if n != rest[0] else left)
+        left = left // sizes[n]
+    base_in = k.let("from", offset_of(at, [source[n] for n in rest]))
+    base_out = k.let("to", offset_of(at, [to[n] for n in rest]))
+    kind = Type(y.dtype.value)
+    i, j = k.let("i", gy + lx), k.let("j", gx + ly)  # read along the input's rows
+    with k.when(both(i.compare("lt", sizes[fast]), j.compare("lt", sizes[-1]))):
+        k.store(tile, ly * (SIDE + 1) + lx, Load(x, base_in + i + j * source[-1], kind))
+    k.emit(Barrier())
+    i, j = k.let("i", gy + ly), k.let("j", gx + lx)
+    with k.when(both(i.compare("lt", sizes[fast]), j.compare("lt", sizes[-1]))):
+        k.store(y, base_out + i * to[fast] + j, Load(tile, lx * (SIDE + 1) + ly, kind))
+    about = f"transpose perm {list(op.perm)}, {x.dtype.value}{list(shape)} -> {list(out)}"
+    size = (-(-sizes[-1] // SIDE) * SIDE, -(-sizes[fast] // SIDE) * SIDE, math.prod(sizes[n] for n in rest))
+    launch = launch_of(k, "transpose", list(job.params), size, (SIDE, SIDE, 1), (SIDE, SIDE, 1), fixed=True, about=about)
+    return device_kernel(job, "transpose", about, [Variant("local", (launch,), cpu=True)])

@@ -1,0 +1,289 @@
+"""Launches as OpenCL C 1.2. Scalars are written as the C printer writes them, with the language's names for types and functions."""
+
+from __future__ import annotations
+
+import re
+
+from intaglio.kernels.c_functions import function_text
+from intaglio.kernels.c_printer import Printer, comment_text
+from intaglio.kernels.loop import (
+    Array,
+    Barrier,
+    Buffer,
+    CopyRun,
+    Expr,
+    Fail,
+    For,
+    Kernel,
+    Let,
+    Load,
+    Num,
+    Op,
+    Stmt,
+    Store,
+    Type,
+)
+from intaglio.kernels.opencl.accesses import everything
+from intaglio.kernels.opencl.isa import FUNCTIONS, OPERATORS, TABLE, opencl
+from intaglio.kernels.opencl.launch import Launch
+
+TYPES = {
+    "idx": "int", "f32": "float", "f16": "ushort", "bf16": "ushort", "i8": "char", "i16": "short", "i32": "int", "i64": "long",
+    "u8": "uchar", "u16": "ushort", "u32": "uint", "u64": "ulong", "bool": "uchar",
+}  # fmt: skip
+KEYWORDS = frozenset(
+    "kernel global local constant private half bool uchar ushort uint ulong image event sampler pipe generic read_only write_only "
+    "read_write float2 float4 float8 float16 int2 int4 int8 int16".split()
+)
+STATUS = "ig_status"
+_C_WORDS = {
+    "uint8_t": "uchar", "uint16_t": "ushort", "uint32_t": "uint", "uint64_t": "ulong", "int8_t": "char", "int16_t": "short",
+    "int32_t": "int", "int64_t": "long", "ptrdiff_t": "int", "INT8_MIN": "CHAR_MIN", "INT8_MAX": "CHAR_MAX", "INT16_MIN": "SHRT_MIN",
+    "INT16_MAX": "SHRT_MAX", "INT32_MIN": "INT_MIN", "INT32_MAX": "INT_MAX", "INT64_MIN": "LONG_MIN", "INT64_MAX": "LONG_MAX",
+    "UINT8_MAX": "UCHAR_MAX", "UINT16_MAX": "USHRT_MAX", "UINT32_MAX": "UINT_MAX", "UINT64_MAX": "ULONG_MAX", "expf": "exp",
+    "fabsf": "fabs", "rintf": "rint", "sqrtf": "sqrt", "IG_INLINE": "static inline",
+}  # fmt: skip
+_OWN = {
+    "ig_f16_to_f32": "static inline float ig_f16_to_f32(ushort bits)\n{\n    return vload_half(0, (const half *)&bits);\n}",
+    "ig_f32_to_f16": (
+        "static inline ushort ig_f32_to_f16(float value)\n{\n    ushort bits;\n    vstore_half_rte(value, 0, (half *)&bits);\n"
+        "    return bits;\n}"
+    ),
+    "ig_bf16_to_f32": "static inline float ig_bf16_to_f32(ushort bits)\n{\n    return as_float((uint)bits << 16);\n}",
+}
+
+
+class NoOpenCL(Exception):
+    """Something of the kernel has no text here: it stays on the CPU."""
+
+
+def translated(text: str) -> str:
+    """An inline function of the C printer in OpenCL C."""
+    text = re.sub(r"memcpy\(&(\w+), &(\w+), sizeof \w+\);", r"\1 = as_@(\2);", text)
+    for name, kind in re.findall(r"(\w+) = as_@", text) and [(n, _declared(text, n)) for n in re.findall(r"(\w+) = as_@", text)]:
+        text = text.replace(f"{name} = as_@(", f"{name} = as_{kind}(", 1)
+    text = re.sub(r"\bU?INT64_C\((\w+)\)", lambda m: f"{m[1]}{'UL' if m[0].startswith('U') else 'L'}", text)
+    text = re.sub(r"static const (\w+) (\w+)\[", r"const \1 \2[", text)
+    text = re.sub(r"\b[A-Za-z_]\w*\b", lambda m: _C_WORDS.get(m[0], m[0]), text)
+    if "double" in text or "memcpy" in text:
+        raise NoOpenCL
+    return text
+
+
+def _declared(text: str, name: str) -> str:
+    found = re.search(rf"\b(\w+) {name}[;,]", text) or re.search(rf"\b(\w+) {name} =", text)
+    return _C_WORDS.get(found[1], found[1]) if found else "int"
+
+
+class CLPrinter(Printer):
+    def __init__(self) -> None:
+        super().__init__(opencl())
+        self.helpers: dict[str, str] = {}
+
+    def ctype(self, type: Type) -> str:
+        if type.kind not in (*TYPES, "mask"):
+            raise NoOpenCL
+        name = "int" if type.kind == "mask" else TYPES[type.kind]
+        return name if type.lanes == 1 else f"{name}{type.lanes}"
+
+    def _expr(self, expr: Expr) -> tuple[str, int]:
+        if isinstance(expr, Load):
+            return self._load(expr)
+        text, level = super()._expr(expr)
+        return (f"{text}_", level) if text in KEYWORDS else (text, level)
+
+    def _load(self, load: Load) -> tuple[str, int]:
+        at = self.expr(load.index)
+        name = spelled(load.buffer.name)
+        if load.type.lanes == 1:
+            self.ctype(load.type)
+            return f"{name}[{at}]", 20
+        if load.count:
+            kind = self.ctype(load.type)
+            parts = [f"{name}[{self.expr(load.index + n)}]" if n < load.count else "0.0f" for n in range(load.type.lanes)]
+            return f"({kind})({', '.join(parts)})", 20
+        return f"vload{load.type.lanes}(0, {place(name, at)})", 20
+
+    def _number(self, num: Num) -> tuple[str, int]:
+        if num.type.kind == "f64":
+            raise NoOpenCL
+        if num.type.kind in ("i64", "u64"):
+            text = f"{int(num.value)}{'L' if num.type.kind == 'i64' else 'UL'}"
+            return (text, 20 if num.value >= 0 else 14) if int(num.value) > -(2**63) else ("LONG_MIN", 20)
+        text, level = super()._number(num)
+        return ("INT_MIN", 20) if text == "INT32_MIN" else (text, level)
+
+    def _op(self, op: Op) -> tuple[str, int]:
+        name, args = op.op, op.args
+        if name in ("global_id", "local_id", "local_size"):
+            return f"(int)get_{name}({self.expr(args[0])})", 14
+        if any(a.type.kind == "f64" for a in (op, *args)):
+            raise NoOpenCL
+        if op.type.lanes > 1 or (args and args[0].type.lanes > 1):
+            return self._vector(op)
+        if name == "fma":
+            return f"{self.expr(args[0], 13)} * {self.expr(args[1], 14)} + {self.expr(args[2], 13)}", 12
+        if name.startswith("fn_") and name[3:] in FUNCTIONS and args[0].type.kind == "f32":
+            return f"{name[3:]}({', '.join(self.expr(a) for a in args)})", 20
+        if name in ("min", "max") and args[0].type.kind == "idx":
+            return f"{name}({', '.join(self.expr(a) for a in args)})", 20
+        return super()._op(op)
+
+    def _cast(self, value: Expr, to: Type) -> tuple[str, int]:
+        text, level = super()._cast(value, to)
+        return re.sub(r"^\((\w+)\)", lambda m: f"({_C_WORDS.get(m[1], m[1])})", text), level
+
+    def _vector(self, op: Op) -> tuple[str, int]:
+        name, lanes = op.op, op.type.lanes if op.type.lanes > 1 else op.args[0].type.lanes
+        if name == "cast":
+            return self._widened(op)
+        if name == "select":
+            return f"{self.expr(op.args[0], 4)} ? {self.expr(op.args[1], 4)} : {self.expr(op.args[2], 4)}", 3
+        if name == "vector":
+            return f"({self.ctype(op.type)})({', '.join(self.expr(a) for a in op.args)})", 20
+        if name == "lane":
+            assert isinstance(op.args[1], Num)
+            return f"{self.expr(op.args[0], 19)}.s{int(op.args[1].value):x}", 20
+        if name == "hsum":
+            return self._sum(op.args[0])
+        if name in TABLE:
+            infix = name in OPERATORS
+            if name in ("vmin", "vmax"):
+                self.helpers.setdefault(f"ig_{name}{lanes}", _extreme(name, lanes))
+            text = TABLE[name].format(*[self.expr(a, 15 if infix else 0) for a in op.args], n=lanes)
+            return text, 3 if infix else 20
+        if name.startswith("fn_") and name[3:] in FUNCTIONS:
+            return f"{name[3:]}({', '.join(self.expr(a) for a in op.args)})", 20
+        if name == "fn_sigmoid":
+            self.helpers.setdefault(f"ig_vsigmoid{lanes}", _sigmoid(lanes))
+            return f"ig_vsigmoid{lanes}({self.expr(op.args[0])})", 20
+        raise AssertionError(f"no vector instruction {name}")
+
+    def _widened(self, op: Op) -> tuple[str, int]:
+        load, lanes = op.args[0], op.type.lanes
+        assert isinstance(load, Load), f"no vector cast of {load.type}"
+        at, name = self.expr(load.index), spelled(load.buffer.name)
+        kind = load.type.kind
+        if load.count:
+            each = [self.expr(Op("cast", (Load(load.buffer, load.index + n, Type(kind)),), Type("f32"))) for n in range(load.count)]
+            return f"(float{lanes})({', '.join([*each, *['0.0f'] * (lanes - load.count)])})", 20
+        if kind == "f16":
+            space = "__local" if load.buffer.space == "local" else "__global"
+            return f"vload_half{lanes}(0, ({space} const half *){place(name, at)})", 20
+        return f"convert_float{lanes}(vload{lanes}(0, {place(name, at)}))", 20
+
+    def _sum(self, value: Expr) -> tuple[str, int]:
+        lanes = value.type.lanes
+        self.helpers.setdefault(f"ig_hsum{lanes}", _horizontal(lanes))
+        return f"ig_hsum{lanes}({self.expr(value)})", 20
+
+    def _stmt(self, stmt: Stmt, pad: str, depth: int, lines: list[str]) -> None:
+        match stmt:
+            case Store() if stmt.value.type.lanes > 1:
+                self._store(stmt, pad, lines)
+            case For():
+                name = spelled(stmt.var.name)
+                advance = f"{name}++" if stmt.step == 1 else f"{name} += {stmt.step}"
+                lines.append(f"{pad}for (int {name} = {self.expr(stmt.start)}; {name} < {self.expr(stmt.stop, 11)}; {advance}) {{")
+                lines += self.stmts(stmt.body, depth + 1)
+                lines.append(f"{pad}}}")
+            case Let():
+                const = "" if stmt.mutable else "const "
+                kind = self.ctype(stmt.var.type)
+                lines.append(f"{pad}{const}{kind} {spelled(stmt.var.name)} = {self._as(stmt.value, stmt.var.type)};")
+            case CopyRun():
+                raise NoOpenCL
+            case Array():
+                space = "__local " if stmt.buffer.space == "local" else ""
+                lines.append(f"{pad}{space}{TYPES[stmt.buffer.dtype.value]} {stmt.buffer.name}[{stmt.size}];")
+            case Barrier():
+                lines.append(f"{pad}barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);")
+            case Fail():
+                lines.append(f"{pad}*{STATUS} = {stmt.code};")
+                lines.append(f"{pad}return;")
+            case _:
+                super()._stmt(stmt, pad, depth, lines)
+
+    def _store(self, stmt: Store, pad: str, lines: list[str]) -> None:
+        lanes, name, at = stmt.value.type.lanes, spelled(stmt.buffer.name), self.expr(stmt.index)
+        value = self.expr(stmt.value)
+        narrow = stmt.buffer.dtype.value == "f16"
+        if stmt.count:
+            kind = self.ctype(stmt.value.type)
+            if not re.fullmatch(r"\w+", value):
+                lines.append(f"{pad}const {kind} part = {value};")
+                value = "part"
+            for n in range(stmt.count):
+                lane = f"{value}.s{n:x}"
+                if narrow:
+                    self.used.setdefault("ig_f32_to_f16")
+                    lane = f"ig_f32_to_f16({lane})"
+                lines.append(f"{pad}{name}[{self.expr(stmt.index + n)}] = {lane};")
+        elif narrow:
+            lines.append(f"{pad}vstore_half{lanes}_rte({value}, 0, (__global half *){place(name, at)});")
+        else:
+            lines.append(f"{pad}vstore{lanes}({value}, 0, {place(name, at)});")
+
+
+def spelled(name: str) -> str:
+    return f"{name}_" if name in KEYWORDS else name
+
+
+def place(name: str, at: str) -> str:
+    return f"({name} + {at})" if at != "0" else name
+
+
+def _extreme(name: str, lanes: int) -> str:
+    sign = "<" if name == "vmin" else ">"
+    kind = f"float{lanes}"
+    return f"static inline {kind} ig_{name}{lanes}({kind} a, {kind} b)\n{{\n    return select(b, a, a {sign} b);\n}}"
+
+
+def _sigmoid(lanes: int) -> str:
+    kind = f"float{lanes}"
+    return f"static inline {kind} ig_vsigmoid{lanes}({kind} x)\n{{\n    return 1.0f / (1.0f + exp(-x));\n}}"
+
+
+def _horizontal(lanes: int) -> str:
+    terms = " + ".join(f"v.s{n:x}" for n in range(lanes))
+    return f"static inline float ig_hsum{lanes}(float{lanes} v)\n{{\n    return {terms};\n}}"
+
+
+def _parameter(buffer: Buffer, restrict: bool) -> str:
+    const = "const " if buffer.const else ""
+    return f"__global {const}{TYPES[buffer.dtype.value]} *{'restrict ' if restrict else ''}{spelled(buffer.name)}"
+
+
+def fails(launch: Launch) -> bool:
+    return any(isinstance(s, Fail) for s in everything(launch.body))
+
+
+def print_launch(launch: Launch, kernel: Kernel, printer: CLPrinter, name: str) -> str:
+    """A complete __kernel function. Pointers that may be the same memory do not promise to differ."""
+    body = printer.stmts(launch.body, 1)
+    if not any(p.dtype.is_int for p in kernel.params):
+        body.insert(0, "#pragma OPENCL FP_CONTRACT ON")
+    shared = {p for n, p in enumerate(kernel.params) if kernel.in_place and (kernel.over in (-1, n) or not p.const)}
+    for p in launch.params:
+        if p.dtype.value not in TYPES:
+            raise NoOpenCL
+    parameters = [_parameter(p, p not in shared) for p in launch.params]
+    if fails(launch):
+        parameters.append(f"__global int *{STATUS}")
+    required = ""
+    if launch.fixed:
+        sizes = ", ".join(str(n) for n in (*launch.gpu, *[1] * (3 - len(launch.gpu))))
+        required = f"__attribute__((reqd_work_group_size({sizes})))\n"
+    about = "\n".join(f" * {comment_text(line)}" for line in (launch.about or kernel.about).splitlines())
+    head = f"__kernel {required}void {name}({', '.join(parameters)})"
+    return "\n".join([f"/*\n{about}\n */", head, "{", *body, "}"]) + "\n"
+
+
+def common(printer: CLPrinter) -> str:
+    """What stands above the functions that this printer has written: contraction off, so that integers scaled by floats are exact."""
+    parts = ["#pragma OPENCL FP_CONTRACT OFF", *printer.helpers.values()]
+    seen: dict[str, None] = {}
+    for name in printer.used:
+        for text in [_OWN[name]] if name in _OWN else function_text(name):
+            seen.setdefault(translated(text))
+    return "\n\n".join([*parts, *seen]) + "\n"
