@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from intaglio.run.opencl.answers import Device
 from intaglio.run.opencl.cache_file import (
     CHECKED,
     DISTRUSTED,
@@ -22,7 +20,6 @@ from intaglio.run.opencl.cache_file import (
     program_record,
     tuning_record,
 )
-from intaglio.run.opencl.matching import device_fields
 
 SOURCE = hashlib.sha256(b"__kernel void k() {}").hexdigest()
 MALI = ("Arm Platform", "OpenCL 3.0 v1.r32", "Mali-G78", "Arm", "OpenCL 3.0", "3.0 r32p1", "64")
@@ -34,10 +31,6 @@ def program(name: str = "k", binary: bytes = b"\x7fELF binary", of: Iterable[str
     fields = dict(zip(FIELDS, (source, "-cl-std=CL1.2", *of), strict=True)) | {k.replace("_", " "): v for k, v in changed.items()}
     tests = ((name, hashlib.sha256(binary).digest()),)
     return program_record(Program(tuple(fields.values()), "memory: 8 GB\n", tests, binary), NOVEMBER)
-
-
-def program_of(device: Device, name: str = "k", **changed: str) -> Record:
-    return program(name, of=device_fields(device), **changed)
 
 
 def tuning(device: str = "Mali-G78", variant: int = 1) -> Record:
@@ -60,9 +53,5 @@ def unknown(body: bytes = b"of a later version") -> Record:
 def written(path: Path, *records: Record) -> Path:
     path.write_bytes(dump(records))
     return path
-
-
-def driver_updated(device: Device) -> Device:
-    return dataclasses.replace(device, driver_version=f"{device.driver_version}.1")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
@@ -47,19 +48,12 @@ def list_command(cache: Cache, json: JsonOption = False) -> None:
         if entry.mark is not None:
             continue  # it shows as the state of its program
         fields = _about(entry)
-        rows.append(
-            [
-                entry.record.key.hex()[:8],
-                KINDS.get(entry.record.kind, f"kind {entry.record.kind}"),
-                _cut(fields.get("device name", ""), 20),
-                _cut(fields.get("driver version", ""), 12),
-                bytes_text(len(entry.record.body)),
-                _date(entry.record.written),
-                entry.state,
-            ]
-        )
+        device, driver = _cut(fields.get("device name", ""), 17), _cut(fields.get("driver version", ""), 11)
+        kind = KINDS.get(entry.record.kind, f"kind {entry.record.kind}")
+        size, date = bytes_text(len(entry.record.body)), _date(entry.record.written)
+        rows.append([entry.record.key.hex()[:8], device, driver, size, date, entry.state or kind])
     if rows:
-        print_table(["key", "kind", "device", "driver", ">size", "written", "state"], rows)
+        print_table(["key", "device", "driver", ">size", "written", "state"], rows)
     _remarks(path, found)
     note(f"{path.name}: {_summary(listed)}")
 
@@ -93,7 +87,7 @@ def explain_command(cache: Cache, device: DeviceOption = None, json: JsonOption 
         if entry.state == "malformed":
             print(f"\n{KINDS[entry.record.kind]} {entry.record.key.hex()[:8]}: not used: {entry.reason}")
     if any(m.fields[0].equal is None for m in matches):
-        print("\nsource and options: a package tells whether they are its own (`intaglio cache explain DIR`)")
+        print("\nwhether source and options are a package's: `intaglio cache explain DIR`")
     print()
     _remarks(path, found)
     note(f"{path.name}: {sum(m.usable for m in matches)} of {len(matches)} programs would be used on this device")
@@ -158,7 +152,7 @@ def prune_command(
     old, stays = seen[0], {id(record) for record in kept}
     dropped = [entry for entry in entries(old.records) if id(entry.record) not in stays]
     after = len(dump(kept)) if dry_run else path.stat().st_size
-    reasons = [entry.state if entry.state in NEVER_USED else why(entry) or "of a program that goes" for entry in dropped]
+    reasons = [entry.state if entry.state in NEVER_USED else "its program goes" if entry.mark else why(entry) for entry in dropped]
     if json:
         rows = [{**_entry(entry), "why": reason} for entry, reason in zip(dropped, reasons, strict=True)]
         told = {"file": str(path), "dry_run": dry_run, "dropped": rows, "damage": [_damage(d) for d in old.damage]}
@@ -326,15 +320,15 @@ def _print_match(m: Match, loading: str) -> None:
     entry = m.entry
     size = bytes_text(len(entry.record.body))
     print(f"program {entry.record.key.hex()[:8]}, {size}, written {_date(entry.record.written)}: {_verdict(m)}")
-    for field in m.fields:
+    for field in m.fields if entry.counts else ():
         word = {True: "same", False: "differs", None: ""}[field.equal]
-        _print_field(field.name, word, field.entry)
+        _print_field(field.name, word, field.entry if field.name != "source" else f"{field.entry[:16]}…")
         if field.equal is False and field.here is not None:
             _print_field("", "here", field.here)
     tests = len(entry.program.self_tests) if entry.program is not None else 0
     said = {
         "checked": "the digests are right, the self-test passed",
-        "unchecked": f"the digests are right; the self-test ({tests} kernels) runs when it is loaded for the first time",
+        "unchecked": f"the digests are right; its self-test ({tests} kernel(s)) runs when it is loaded for the first time",
         "distrusted": f"the digests are right; distrusted: {entry.reason or 'no reason given'}",
         "superseded": "a later record of this cache has the same key",
     }
@@ -354,9 +348,7 @@ def _verdict(m: Match) -> str:
 
 def _print_field(name: str, word: str, text: str) -> None:
     """In columns; a long text goes on in its own, uncut: what differs may be its end."""
-    room = WIDTH - 28
-    shown = printable(text) or "(empty)"
-    pieces = [shown[at : at + room] for at in range(0, len(shown), room)]
+    pieces = textwrap.wrap(printable(text), WIDTH - 28, break_on_hyphens=False) or ["(empty)"]
     print(f"  {name:<17} {word:<7} {pieces[0]}")
     for piece in pieces[1:]:
         print(f"{'':28}{piece}")

@@ -36,16 +36,14 @@ class Entry:
 
 
 def entries(records: Sequence[Record]) -> tuple[Entry, ...]:
-    """Of several records with one kind and key the last counts. A mark counts for the program records before it, and `distrusted`
-    more than `checked`: to build once more costs seconds, a bad binary costs more."""
+    """Of several records with one kind and key the last counts. A mark counts for the program records before it."""
     programs = {record.key: n for n, record in enumerate(records) if isinstance(record.content, Program)}
     tunings = {record.key: n for n, record in enumerate(records) if isinstance(record.content, Tuning)}
-    marks: dict[bytes, int] = {}
-    for n, record in enumerate(records):
-        if isinstance(record.content, Mark) and n > programs.get(record.key, -1):
-            old = records[marks[record.key]] if record.key in marks else None
-            if old is None or not _distrusts(old) or _distrusts(record):
-                marks[record.key] = n
+    marks = {
+        record.key: n
+        for n, record in enumerate(records)
+        if isinstance(record.content, Mark) and n > programs.get(record.key, -1)
+    }
 
     def state_of(n: int, record: Record) -> tuple[str, str]:
         match record.content:

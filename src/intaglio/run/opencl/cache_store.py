@@ -56,13 +56,13 @@ def unsafe(path: Path) -> str:
             status = place.stat()
         except OSError as error:
             return f"{what} cannot be looked at: {error.strerror}"
-        if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
-            continue  # such as /tmp: there one can only remove what is one's own
         if status.st_uid not in (0, os.geteuid()):
             return f"{what} belongs to another user"
+        if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
+            continue  # such as /tmp: there one can only remove what is one's own
         if status.st_mode & stat.S_IWOTH:
             return f"everybody may write to {what}"
-        if status.st_mode & stat.S_IWGRP and status.st_gid != os.getegid():
+        if status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid()):
             return f"another group may write to {what}"
     return ""
 
@@ -85,7 +85,7 @@ def update_cache(path: Path, change: Callable[[CacheFile], Sequence[Record]]) ->
 def locked(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     lock = path.with_name(f"{path.name}.lock")
     try:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0), 0o644)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0), 0o600)
     except OSError as error:
         raise ToolError("cannot-write", f"{quoted(str(lock), 200)} cannot be made: {error.strerror}") from error
     try:
@@ -136,13 +136,18 @@ def _literal(name: str) -> str:
 
 
 def sentinel(path: Path, key: bytes) -> str:
-    """`loading`: a living process has just given this entry to the driver. `died`: one did, and is no more. Else empty."""
+    """`loading`: a living process has just given this entry to the driver. `died`: one did, and is no more. Else empty.
+
+    There is a letter in it: L while its owner loads, D when somebody found that the owner died; none when the owner is done."""
     place = path.with_name(f"{path.name}.loading.{key.hex()[:16]}")
     try:
         handle = os.open(place, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
     except OSError:
         return ""
     try:
+        letter = os.read(handle, 1)
+        if letter == b"D" or not letter:
+            return "died" if letter else ""
         if fcntl is not None:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
