@@ -171,7 +171,7 @@ def test_the_last_program_of_a_key_counts_and_marks_only_for_those_before() -> N
     assert states(new, checked(new)) == ["checked", ""]
     assert states(old, checked(old), distrusted(old)) == ["distrusted", "superseded", ""]
     assert states(old, distrusted(old), checked(old)) == ["checked", "superseded", ""]
-    assert states(old, distrusted(old), new, checked(new)) == ["superseded", "superseded", "checked", ""]
+    assert states(old, distrusted(old), new, checked(new)) == ["superseded", "earlier", "checked", ""]
     assert states(tuning(variant=0), tuning(variant=1)) == ["superseded", ""]
 
 
@@ -188,6 +188,16 @@ def test_prune_takes_the_checked_mark_with_its_program() -> None:
     good, other = program("a"), program("b")
     cache = CacheFile((good, other, checked(good), checked(other)))
     assert prune(cache, lambda entry: entry.record.key == good.key) == (other, checked(other))
+
+
+def test_it_is_remembered_that_an_earlier_binary_failed() -> None:
+    """A package lets a child process try the next one: prune and merge must not forget it."""
+    old, new = program(binary=b"old"), program(binary=b"new")
+    cache = CacheFile((old, distrusted(old), new, checked(new)))
+    kept = (distrusted(old), new, checked(new))
+    assert prune(cache, lambda entry: False) == kept
+    assert merge([cache, CacheFile((tuning(),))]) == (distrusted(old), new, tuning(), checked(new))
+    assert prune(CacheFile((*kept, distrusted(new, "again"))), lambda entry: False) == (distrusted(new, "again"),)
 
 
 @settings(max_examples=60, deadline=None)

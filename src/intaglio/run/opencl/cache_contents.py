@@ -15,7 +15,7 @@ class Entry:
     """A record, and what the others say about it."""
 
     record: Record
-    state: str  # "superseded", "malformed"; of a program that counts "checked", "unchecked", "distrusted"; else ""
+    state: str  # "superseded", "malformed"; of a program that counts "checked", "unchecked", "distrusted"; of a mark "earlier"
     reason: str = ""  # a mark's, or what is malformed
 
     @property
@@ -36,14 +36,15 @@ class Entry:
 
 
 def entries(records: Sequence[Record]) -> tuple[Entry, ...]:
-    """Of several records with one kind and key the last counts. A mark counts for the program records before it."""
+    """Of several records with one kind and key the last counts. A mark counts for the program records before it.
+
+    A mark `distrusted` before a program is the memory that an earlier one of this key failed: a package lets a child process try
+    the new one first. It is `earlier`."""
     programs = {record.key: n for n, record in enumerate(records) if isinstance(record.content, Program)}
     tunings = {record.key: n for n, record in enumerate(records) if isinstance(record.content, Tuning)}
-    marks = {
-        record.key: n
-        for n, record in enumerate(records)
-        if isinstance(record.content, Mark) and n > programs.get(record.key, -1)
-    }
+    said = [(n, record) for n, record in enumerate(records) if isinstance(record.content, Mark)]
+    marks = {record.key: n for n, record in said if n > programs.get(record.key, -1)}
+    before = {record.key: n for n, record in said if n < programs.get(record.key, -1)}
 
     def state_of(n: int, record: Record) -> tuple[str, str]:
         match record.content:
@@ -54,6 +55,8 @@ def entries(records: Sequence[Record]) -> tuple[Entry, ...]:
                 return "", ""
             case Mark() if marks.get(record.key) == n:
                 return "", ""
+            case Mark() if before.get(record.key) == n and _distrusts(record):
+                return "earlier", ""
             case None:
                 return ("malformed", record.problem) if record.problem else ("", "")
         return "superseded", ""
@@ -71,14 +74,22 @@ def prune(cache: CacheFile, drop: Callable[[Entry], bool]) -> tuple[Record, ...]
     A mark `distrusted` stays when its program goes: the same binary may be in the cache that is shipped with the application."""
     kept: list[Entry] = []
     gone: set[bytes] = set()
+    again: set[bytes] = set()  # distrusted, the latest too: one mark is enough
     for entry in entries(cache.records):
         if not entry.counts or (entry.tuning is not None and drop(entry)):
             continue
         if entry.program is not None and (entry.state == "distrusted" or drop(entry)):
             gone.add(entry.record.key)
+            again |= {entry.record.key} if entry.state == "distrusted" else set()
         else:
             kept.append(entry)
-    return tuple(e.record for e in kept if e.mark is None or e.mark.what == DISTRUSTED or e.record.key not in gone)
+
+    def stays(entry: Entry) -> bool:
+        if entry.state == "earlier":
+            return entry.record.key not in again
+        return entry.mark is None or entry.mark.what == DISTRUSTED or entry.record.key not in gone
+
+    return tuple(entry.record for entry in kept if stays(entry))
 
 
 def merge(caches: Sequence[CacheFile]) -> tuple[Record, ...]:
@@ -102,13 +113,15 @@ def merge(caches: Sequence[CacheFile]) -> tuple[Record, ...]:
     tunings = {entry.record.key: entry.record for entry in found if entry.tuning is not None}
     unknown = dict.fromkeys(entry.record for entry in found if entry.record.content is None)
     marks: dict[bytes, Record] = {}
+    earlier = {entry.record.key: entry.record for entry in found if entry.state == "earlier"}
+    earlier = {key: record for key, record in earlier.items() if rank(best[key]) != DISTRUSTED_RANK}
     for entry in found:
-        key, mark = entry.record.key, entry.mark
+        key, mark = entry.record.key, entry.mark if entry.state != "earlier" else None
         wanted = MARK_OF_RANK.get(rank(best[key])) if key in best else None
         fits = mark is not None and (key not in best or mark.what == wanted)
         if fits and not (key in marks and _distrusts(marks[key])):
             marks[key] = entry.record
-    return (*(entry.record for entry in best.values()), *tunings.values(), *unknown, *marks.values())
+    return (*earlier.values(), *(entry.record for entry in best.values()), *tunings.values(), *unknown, *marks.values())
 
 
 DISTRUSTED_RANK, UNCHECKED_RANK, CHECKED_RANK = range(3)
