@@ -80,6 +80,9 @@ def _find(_: tuple[str | None, ...]) -> Loader:
         raise ToolError("no-opencl", text, hint=f"unset it, or give the path of an OpenCL loader or driver; {HINT}")
     if all(answer.problem for _, answer in seen):
         raise ToolError("no-opencl", f"there is no OpenCL loader ({quoted(SYSTEM)}) on this machine", hint=HINT)
+    if asked:
+        text = f"the OpenCL loader {quoted(asked)}, of ${VARIABLE}, finds no driver"
+        raise ToolError("no-opencl-platform", text, hint=f"unset it; {HINT}")
     raise ToolError("no-opencl-platform", "there is an OpenCL loader on this machine, and no driver", hint=HINT)
 
 
@@ -87,7 +90,7 @@ def _candidates(asked: str | None) -> Iterator[tuple[str, dict[str, str]]]:
     drivers = pip_drivers()
     bundled = pip_loader()
     if asked:
-        yield asked, _pip_environment(drivers, asked) if bundled and Path(asked) == bundled else {}
+        yield asked, _pip_environment(drivers, asked) if Path(asked).match("libOpenCL-*") else {}  # pyopencl's, of whatever folder
         return
     yield SYSTEM, {}
     more = system_drivers()
