@@ -42,15 +42,9 @@ _C_WORDS = {
     "INT16_MAX": "SHRT_MAX", "INT32_MIN": "INT_MIN", "INT32_MAX": "INT_MAX", "INT64_MIN": "LONG_MIN", "INT64_MAX": "LONG_MAX",
     "UINT8_MAX": "UCHAR_MAX", "UINT16_MAX": "USHRT_MAX", "UINT32_MAX": "UINT_MAX", "UINT64_MAX": "ULONG_MAX", "expf": "exp",
     "fabsf": "fabs", "rintf": "rint", "sqrtf": "sqrt", "IG_INLINE": "static inline",
+    "half": "half_",
 }  # fmt: skip
-_OWN = {
-    "ig_f16_to_f32": "static inline float ig_f16_to_f32(ushort bits)\n{\n    return vload_half(0, (const half *)&bits);\n}",
-    "ig_f32_to_f16": (
-        "static inline ushort ig_f32_to_f16(float value)\n{\n    ushort bits;\n    vstore_half_rte(value, 0, (half *)&bits);\n"
-        "    return bits;\n}"
-    ),
-    "ig_bf16_to_f32": "static inline float ig_bf16_to_f32(ushort bits)\n{\n    return as_float((uint)bits << 16);\n}",
-}
+_TYPE_WORDS = re.compile(r"\bu?int(?:8|16|32|64)_t\b")
 
 
 class NoOpenCL(Exception):
@@ -130,6 +124,8 @@ class CLPrinter(Printer):
         return super()._op(op)
 
     def _cast(self, value: Expr, to: Type) -> tuple[str, int]:
+        if isinstance(value, Load) and value.type.kind == "f16" and to.kind == "f32" and not value.buffer.space:
+            return f"vload_half({self.expr(value.index)}, (__global const half *){spelled(value.buffer.name)})", 20
         text, level = super()._cast(value, to)
         return re.sub(r"^\((\w+)\)", lambda m: f"({_C_WORDS.get(m[1], m[1])})", text), level
 
@@ -276,7 +272,8 @@ def print_launch(launch: Launch, kernel: Kernel, printer: CLPrinter, name: str) 
         required = f"__attribute__((reqd_work_group_size({sizes})))\n"
     about = "\n".join(f" * {comment_text(line)}" for line in (launch.about or kernel.about).splitlines())
     head = f"__kernel {required}void {name}({', '.join(parameters)})"
-    return "\n".join([f"/*\n{about}\n */", head, "{", *body, "}"]) + "\n"
+    lines = [_TYPE_WORDS.sub(lambda m: _C_WORDS[m[0]], line) for line in body]
+    return "\n".join([f"/*\n{about}\n */", head, "{", *lines, "}"]) + "\n"
 
 
 def common(printer: CLPrinter) -> str:
@@ -284,6 +281,6 @@ def common(printer: CLPrinter) -> str:
     parts = ["#pragma OPENCL FP_CONTRACT OFF", *printer.helpers.values()]
     seen: dict[str, None] = {}
     for name in printer.used:
-        for text in [_OWN[name]] if name in _OWN else function_text(name):
+        for text in function_text(name):
             seen.setdefault(translated(text))
     return "\n\n".join([*parts, *seen]) + "\n"

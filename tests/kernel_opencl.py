@@ -1,0 +1,99 @@
+"""Kernels for a device: as the interpreter runs them, and as PoCL (or another driver) does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.kernels.loop import Kernel
+from intaglio.kernels.opencl.interpret import run_variant
+from intaglio.kernels.opencl.launch import Launch, Variant
+from intaglio.kernels.opencl.lowering import lower_on_device
+from intaglio.kernels.opencl.printer import CLPrinter, common, fails, print_launch
+from intaglio.targets.target import find_target
+from kernel_running import Call, Case, prepare
+
+OPENCL = find_target("opencl-generic")
+
+
+def has_device_code(case: Case) -> bool:
+    return lower_on_device(replace(case, using="").node(), OPENCL) is not None
+
+
+def on_device(case: Case) -> Call | None:
+    """The kernel and fresh memory; None where it stays on the CPU."""
+    call = prepare(replace(case, using=""), OPENCL)
+    return call if call.lowered.kernel.variants else None
+
+
+def results_of(case: Case, call: Call) -> list[Array]:
+    shapes = [o.shape for o in case.node().outputs]
+    return [call.arrays[n].reshape(s) for n, s in zip(call.outputs, shapes, strict=True)]
+
+
+def interpreted_on_device(case: Case, variant: int, *, cpu: bool) -> tuple[int, list[Array]]:
+    call = on_device(case)
+    assert call is not None
+    kernel = call.lowered.kernel
+    code = run_variant(kernel, kernel.variants[variant], call.arrays, cpu=cpu)
+    return code, results_of(case, call)
+
+
+@dataclass
+class Built:
+    """Functions of many kernels as one text."""
+
+    text: str
+    names: dict[int, str]  # by launch
+
+
+def source_of(kernels: list[Kernel]) -> Built:
+    printer, names, texts = CLPrinter(), {}, []
+    for kernel in kernels:
+        for variant in kernel.variants:
+            for launch in variant.launches:
+                if id(launch) not in names:
+                    names[id(launch)] = f"k{len(names)}"
+                    texts.append(print_launch(launch, kernel, printer, names[id(launch)]))
+    return Built("\n".join([common(printer), *texts]), names)
+
+
+class Driver:
+    """A device of pyopencl."""
+
+    def __init__(self) -> None:
+        import pyopencl as cl
+
+        self.cl = cl
+        platform = next(p for p in cl.get_platforms() if p.get_devices())
+        self.context = cl.Context(platform.get_devices()[:1])
+        self.queue = cl.CommandQueue(self.context)
+
+    def build(self, text: str) -> object:
+        return self.cl.Program(self.context, text).build(["-cl-std=CL1.2"], cache_dir=False)
+
+    def run(self, program: object, built: Built, call: Call, variant: Variant, *, cpu: bool) -> int:
+        cl, flags = self.cl, self.cl.mem_flags
+        kernel = call.lowered.kernel
+        buffers = {}
+        for param, array in zip(kernel.params, call.arrays, strict=True):
+            host = array if array.size else np.zeros(1, array.dtype)
+            buffers[param] = cl.Buffer(self.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=host)
+        status = np.zeros(1, np.int32)
+        told = cl.Buffer(self.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=status)
+        for launch in variant.launches:
+            function = cl.Kernel(program, built.names[id(launch)])
+            function.set_args(*[buffers[p] for p in launch.params], *([told] if fails(launch) else []))
+            group = launch.cpu if cpu else launch.gpu
+            size = tuple(-(-n // g) * g for n, g in zip(launch.size, group, strict=True))
+            cl.enqueue_nd_range_kernel(self.queue, function, size, group)
+        for param, array in zip(kernel.params, call.arrays, strict=True):
+            if array.size and not param.const:
+                cl.enqueue_copy(self.queue, array, buffers[param])
+        cl.enqueue_copy(self.queue, status, told)
+        return int(status[0])
+
+
+__all__ = ["Built", "Driver", "Launch", "has_device_code", "interpreted_on_device", "on_device", "results_of", "source_of"]
