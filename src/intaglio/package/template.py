@@ -23,7 +23,12 @@ from intaglio.errors import UserError, quoted
 from intaglio.package.folder import fresh_folder, writing
 from intaglio.package.project import Project
 
-SHARED = {"posix": ("_network",), "baremetal": ("_network", "_firmware"), "_combined": ("_firmware",)}
+SHARED = {
+    "posix": ("_network",),
+    "opencl": ("posix", "_network"),
+    "baremetal": ("_network", "_firmware"),
+    "_combined": ("_firmware",),
+}
 REQUIRED = ("include/NAME.h.j2", "src/NAME.c.j2")
 
 
