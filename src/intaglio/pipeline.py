@@ -21,6 +21,7 @@ from intaglio.ir.graph import Array, Graph
 from intaglio.ir.text import print_graph
 from intaglio.ir.types import DType
 from intaglio.kernels import lower
+from intaglio.kernels.opencl.half import store_halves
 from intaglio.kernels.program import Program
 from intaglio.memory.place import placed_buffers
 from intaglio.memory.plan_file import plan_text, read_plan
@@ -166,6 +167,8 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
         dump("import", graph)
         give = partial(_offload, target=target, deployment=deployment, request=request, watch=watch)
         graph = optimise(graph, target, disabled=request.disabled, observe=dump, before_fusion=give)
+        if target.precision != "fp32":
+            graph = store_halves(graph, target)
         graph.stage = "optimise"
         if request.quantize is not None:
             name_outputs(graph, names)
