@@ -65,7 +65,8 @@ def build_into(
     parts = [str(made[source]) for source in library]
     link = (*toolchain.compiler, *toolchain.target_flags(target), *_link_flags(options.cflags))
     shared = output / "lib" / f"lib{name}.so"
-    run((*link, "-shared", "-o", str(shared), *parts, "-lm"))
+    libraries = ("-lm", "-ldl") if target.device else ("-lm",)  # the OpenCL loader is opened by `dlopen`
+    run((*link, "-shared", "-o", str(shared), *parts, *libraries))
     if options.library_only:
         return
     static = output / "lib" / f"lib{name}.a"
@@ -73,7 +74,7 @@ def build_into(
     (output / "bin").mkdir(exist_ok=True)
     app_parts = [str(made[source]) for source in application]
     if app_parts:
-        run((*link, "-o", str(output / "bin" / name), *app_parts, *parts, "-lm"))
+        run((*link, "-o", str(output / "bin" / name), *app_parts, *parts, *libraries))
 
 
 def check_whole(folder: Path, *parts: str) -> None:

@@ -35,15 +35,7 @@ class Library:
 
     def __init__(self, path: Path, manifest: Manifest, folder: Path | None = None) -> None:
         """`folder`: the package, where the library is not in it."""
-        if not path.is_file():
-            hint = "compile the model again, without `--stop-after`"
-            raise UserError("not-built", f"the package has no library `{path.name}`", where=str(path), hint=hint)
-        try:
-            _need_whole(path)
-            self._library = _loaded(path)
-        except OSError as error:
-            hint = f"it was built for `{manifest.target}`; compile again with `--target host`"
-            raise ToolError("cannot-load", f"this machine cannot load `{path.name}`: {error}", hint=hint) from None
+        self._library = open_library(path, manifest)
         self.manifest = manifest
         name = manifest.name
         if not hasattr(self._library, f"{name}_run_in"):
@@ -58,7 +50,7 @@ class Library:
             self._open_weights((folder or path.parent.parent) / weights_file(name))
         sizes = manifest.memory.arena_sizes()
         self._blocks = [_aligned(size, manifest.memory.alignment) for size in sizes.values()]
-        self._starts = _pointers([arena for _, arena in self._blocks])  # a struct of them, where there are several
+        self._starts = pointers([arena for _, arena in self._blocks])  # a struct of them, where there are several
         self._arena = ctypes.addressof(self._starts) if len(sizes) > 1 else self._starts[0]
         self._sink: object = None  # a callback that C holds must stay alive here
         self.reset()
@@ -89,8 +81,8 @@ class Library:
         return outputs
 
     def run_into(self, inputs: list[Array], outputs: list[Array]) -> None:
-        given = _pointers(inputs)
-        taken = _pointers(outputs)
+        given = pointers(inputs)
+        taken = pointers(outputs)
         code = self._run(self._arena, ctypes.addressof(given), ctypes.addressof(taken))
         if code != 0:
             said = (self._error(code) or b"").decode("ascii", "replace")
@@ -116,6 +108,19 @@ class Library:
         return list(times)[: len(self.manifest.layers)]
 
 
+def open_library(path: Path, manifest: Manifest) -> ctypes.CDLL:
+    if not path.is_file():
+        hint = "compile the model again, without `--stop-after`"
+        raise UserError("not-built", f"the package has no library `{path.name}`", where=str(path), hint=hint)
+    try:
+        _need_whole(path)
+        return _loaded(path)
+    except OSError as error:
+        machine = "opencl" if manifest.opencl is not None else "host"
+        hint = f"it was built for `{manifest.target}`; compile again with `--target {machine}`"
+        raise ToolError("cannot-load", f"this machine cannot load `{path.name}`: {error}", hint=hint) from None
+
+
 def _loaded(path: Path) -> ctypes.CDLL:
     """The library that is at this path now. The loader takes a path it has seen for the library it has, so a package that was
     compiled again in the same process would go on running its old code: each load gets a name of its own."""
@@ -138,7 +143,7 @@ def _need_whole(path: Path) -> None:
                 raise OSError("the file is cut short")
 
 
-def _pointers(arrays: list[Array]) -> ctypes.Array[ctypes.c_void_p]:
+def pointers(arrays: list[Array]) -> ctypes.Array[ctypes.c_void_p]:
     """A C struct of pointers is laid out as an array of them."""
     # Empty arrays may have no memory of their own; C checks for NULL.
     return (ctypes.c_void_p * max(1, len(arrays)))(*[array.ctypes.data or 1 for array in arrays])

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from intaglio.errors import OurFault
+from intaglio.errors import OurFault, UserError
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import Manifest, read_manifest, target_of
 from intaglio.run.build import Progress
 from intaglio.run.host import Library, Runner, ordered_inputs
+from intaglio.run.opencl.library import DEFAULT, DeviceOptions, OpenclLibrary
 
 if TYPE_CHECKING:
     from intaglio.run.profile import Profile
@@ -23,20 +24,31 @@ if TYPE_CHECKING:
 class Package:
     """`Package.load(folder)`; `compile()` returns one. Holds its temporary folder, if it has one.
 
-    Firmware runs on an emulated core: `emulator` is `unicorn` (the default, except for the Cortex-M55) or `qemu`."""
+    Firmware runs on an emulated core: `emulator` is `unicorn` (the default, except for the Cortex-M55) or `qemu`.
+    Packages for OpenCL run on the `device`: `gpu`, `cpu`, numbers such as `0.0`, or a part of its name."""
 
     def __init__(
-        self, folder: str | Path, temporary: tempfile.TemporaryDirectory[str] | None = None, emulator: str | None = None
+        self,
+        folder: str | Path,
+        temporary: tempfile.TemporaryDirectory[str] | None = None,
+        emulator: str | None = None,
+        device: DeviceOptions = DEFAULT,
     ) -> None:
         self.folder = Path(folder)
         self.emulator = emulator
+        self.device = device
         self.manifest: Manifest = read_manifest(self.folder)
         self._temporary = temporary
         self._library: Runner | None = None
 
     @staticmethod
-    def load(folder: str | Path, *, emulator: str | None = None) -> Package:
-        return Package(Path(folder), emulator=emulator)
+    def load(folder: str | Path, *, emulator: str | None = None, device: str | DeviceOptions | None = None) -> Package:
+        on = device if isinstance(device, DeviceOptions) else DeviceOptions(device)
+        package = Package(Path(folder), emulator=emulator, device=on)
+        if package.manifest.opencl is None and on != DEFAULT:
+            what = f"`{package.name}` was compiled for `{package.manifest.target}`: it has no OpenCL device, and no cache of programs"
+            raise UserError("bad-option", what, hint="compile it with `--target opencl`, or leave these options out")
+        return package
 
     @property
     def name(self) -> str:
@@ -54,8 +66,17 @@ class Package:
                 from intaglio.run.emulator.device import Device, EmulatorOptions
 
                 self._library = Device(self.folder, self.manifest, EmulatorOptions(self.emulator))
+            elif self.manifest.opencl is not None:
+                self._library = self.opencl_library
             else:
                 self._library = Library(self.folder / "lib" / f"lib{self.name}.so", self.manifest)
+        return self._library
+
+    @property
+    def opencl_library(self) -> OpenclLibrary:
+        """The library of a package for OpenCL, which can say more."""
+        if not isinstance(self._library, OpenclLibrary):
+            self._library = OpenclLibrary(self.folder / "lib" / f"lib{self.name}.so", self.manifest, options=self.device)
         return self._library
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -10,6 +10,7 @@ from intaglio.ir.graph import Array
 from intaglio.package.manifest import target_of
 from intaglio.run.build import BuildOptions, build_project, check_whole
 from intaglio.run.host import Library, Sink
+from intaglio.run.opencl.library import OpenclLibrary
 from intaglio.run.package import Package
 from intaglio.run.toolchains import find_toolchain
 
@@ -43,7 +44,11 @@ class Probe:
             shutil.copyfile(package.folder / "src" / "app" / file, root / "src" / file)
         options = BuildOptions(cflags=(f"-D{name.upper()}_HOOK",), library_only=True)
         build_project(root, name, target_of(package.manifest), find_toolchain(cc), options)
-        self.library = Library(root / "lib" / f"lib{name}.so", package.manifest, package.folder)
+        path = root / "lib" / f"lib{name}.so"
+        if package.manifest.opencl is None:
+            self.library = Library(path, package.manifest, package.folder)
+        else:
+            self.library = OpenclLibrary(path, package.manifest, package.folder, package.device)
 
     def close(self) -> None:
         self._folder.cleanup()

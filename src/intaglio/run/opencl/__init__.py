@@ -7,5 +7,6 @@
     cache_file      NAME.clbin: program binaries for several devices and drivers (docs/reference/program-cache.md)
     cache_store     such a file on disk: lock, atomic replacement, who may write to it
     cache_contents  which records count; merge, prune
+    library         the built library of a package, called in this process
     matching        field by field: would this device use this entry?
 """
