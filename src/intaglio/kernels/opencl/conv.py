@@ -75,7 +75,7 @@ def conv(job: Job) -> Lowered | None:
         for tile in tiles_for(geo.out_width, geo.columns):
             made = _image(job, geo, tile, x, w, b, y, epilogue, f"{about}\n{tile.rows} pixels x {tile.width} channels")
             variants.append(Variant(str(tile), (made,), tile.cpu))
-    return device_kernel(job, f"conv{kh}x{kw}_{geo.channels}_{geo.out_channels}", about, variants, epilogue.over)
+    return device_kernel(job, f"conv{kh}x{kw}_{geo.channels}_{geo.out_channels}", about, variants, epilogue.over, halves=True)
 
 
 def _image(

@@ -64,7 +64,7 @@ def depthwise(job: Job) -> Lowered | None:
         f"{geo.strides[0]}x{geo.strides[1]}" + "".join(f" + {s.op.NAME}" for s in op.epilogue)
     )
     window = _Window("depthwise", x, y, w, b, None, 1.0, epilogue, pitch)
-    return device_kernel(job, f"depthwise{kh}x{kw}_{channels}", about, _variants(job, geo, window, about), epilogue.over)
+    return device_kernel(job, f"depthwise{kh}x{kw}_{channels}", about, _variants(job, geo, window, about), epilogue.over, halves=True)
 
 
 @on_device(MaxPool, AveragePool)
@@ -92,7 +92,7 @@ def pool(job: Job) -> Lowered | None:
     kind = "average" if isinstance(op, AveragePool) else "max"
     about = f"{kind} pool {geo.kernel[0]}x{geo.kernel[1]}, {c} channels, {h}x{w} -> {oh}x{ow}, stride {geo.strides[0]}x{geo.strides[1]}"
     window = _Window(kind, x, y, None, None, reciprocals, scale, Epilogue((), ()))
-    return device_kernel(job, f"{kind}_pool{geo.kernel[0]}x{geo.kernel[1]}_{c}", about, _variants(job, geo, window, about))
+    return device_kernel(job, f"{kind}_pool{geo.kernel[0]}x{geo.kernel[1]}_{c}", about, _variants(job, geo, window, about), halves=True)
 
 
 def _variants(job: Job, geo: Geometry, window: _Window, about: str) -> list[Variant]:

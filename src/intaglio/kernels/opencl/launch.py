@@ -26,7 +26,7 @@ class Launch:
     cpu: Size  # and on a CPU
     fixed: bool = False  # the body was written for that group
     about: str = ""
-    name: str = ""  # of the function, when the program is put together
+    half: bool = False  # arithmetic in halves, where the device has it
 
 
 @dataclass(frozen=True, slots=True)

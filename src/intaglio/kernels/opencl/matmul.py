@@ -246,7 +246,7 @@ def matmul(job: Job) -> Lowered | None:
             rows, depth, columns, x, w, b, y, epilogue, batch, x_walk, w_walk, raw=not constant, turned=op.transpose_b and not constant
         )
     variants = product_variants(job, product, about)
-    return device_kernel(job, f"matmul_{rows}_{depth}_{columns}", about, variants, epilogue.over if shared else None)
+    return device_kernel(job, f"matmul_{rows}_{depth}_{columns}", about, variants, epilogue.over if shared else None, halves=True)
 
 
 __all__ = ["Product", "Var", "matmul", "product_variants", "strides_of"]

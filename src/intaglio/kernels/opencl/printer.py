@@ -256,7 +256,12 @@ def fails(launch: Launch) -> bool:
 
 def print_launch(launch: Launch, kernel: Kernel, printer: CLPrinter, name: str) -> str:
     """A complete __kernel function. Pointers that may be the same memory do not promise to differ."""
-    body = printer.stmts(launch.body, 1)
+    if launch.half:
+        from intaglio.kernels.opencl.half_printer import HalfPrinter
+
+        body = HalfPrinter(printer).stmts(launch.body, 1)
+    else:
+        body = printer.stmts(launch.body, 1)
     if not any(p.dtype.is_int for p in kernel.params):
         body.insert(0, "#pragma OPENCL FP_CONTRACT ON")
     shared = {p for n, p in enumerate(kernel.params) if kernel.in_place and (kernel.over in (-1, n) or not p.const)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from intaglio.ir.types import DType
 from intaglio.kernels.loop import Buffer, Builder, Kernel
 from intaglio.kernels.opencl.launch import Launch, Size, Variant
 from intaglio.kernels.registry import Job, Lowered
@@ -32,9 +33,13 @@ def launch_of(
 
 
 def device_kernel(
-    job: Job, stem: str, about: str, variants: list[Variant], over: Buffer | None = None, *, in_place: bool = False
-) -> Lowered:
+    job: Job, stem: str, about: str, variants: list[Variant], over: Buffer | None = None, *,
+    in_place: bool = False, halves: bool = False,
+) -> Lowered:  # fmt: skip
     """All parameters of the job are the kernel's; each launch names those that it takes."""
+    if halves and job.target.precision == "fp16" and any(p.dtype is DType.F16 for p in job.params):
+        for launch in {id(launch): launch for variant in variants for launch in variant.launches}.values():
+            launch.half = True
     kernel = Kernel(
         stem, tuple(job.params), (), about, in_place=in_place or over is not None,
         over=-1 if over is None else job.params.index(over), isa="opencl", variants=tuple(variants),
