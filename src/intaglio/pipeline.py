@@ -57,11 +57,14 @@ from intaglio.run.limits import (
     has_room_but_for_vectors,
     needs_of,
 )
+from intaglio.run.opencl.application import fill_cache
+from intaglio.run.opencl.devices import find_device
+from intaglio.run.opencl.library import DeviceOptions
 from intaglio.run.package import Package
 from intaglio.run.plan import Wishes, plan_memory
 from intaglio.run.toolchains import find_toolchain
-from intaglio.stages import STAGES, WEIGHT_SCHEMES, Device, Quantization, Request, Watch, stage_index
-from intaglio.targets.target import Target, optimized
+from intaglio.stages import STAGES, WEIGHT_SCHEMES, Device, Quantization, Request, Watch, check_device, stage_index
+from intaglio.targets.target import Target, optimized, precise
 from intaglio.version import __version__
 
 MOST_VECTOR_BYTES = 128 << 20
@@ -116,7 +119,7 @@ def _made(made: Lowered, request: Request, watch: Watch) -> Package | Path:
 
     apart = elsewhere(program.arenas, made.deployment)
     linked = sum(c.data.nbytes for c in program.constants if not c.memory and graph.weights != "read")
-    early = Needs(linked, program.arena_bytes, elsewhere=apart)
+    early = Needs(linked, program.arena_bytes, elsewhere=apart, on_device=bool(target.device))
     check_limits(graph.name, early, made.deployment, _chances(made, request))
     if target.fpu != "double" and any(v.dtype is DType.F64 for v in graph.values()):
         watch.note(f"`{graph.name}` computes in f64, which `{target.name}` does in software")
@@ -133,7 +136,11 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     """The stages up to memory; or the IR file of the stage to stop after, if that is before it. `reserve`: RAM for the stack;
     without `climbing`, no limit makes layers slower."""
     last = stage_index(request.stop_after)
-    deployment_of(target_of(request.device.board, request.target, "host"), **asdict(request.device))  # told before reading a model
+    asked = target_of(request.device.board, request.target, "host")
+    deployment_of(asked, **asdict(request.device))  # told before reading a model
+    check_device(request, asked)
+    for word in request.devices:
+        find_device(word)
     if request.feed_rows and request.stream is not None:
         hint = "`--stream` for frames that never end, `--feed-rows` for the rows of one picture after the other"
         raise UserError("bad-option", "`--feed-rows` and `--stream` exclude each other", hint=hint)
@@ -151,6 +158,8 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
         for text in notes:
             watch.note(text)
     target = optimized(target_of(request.device.board, request.target, graph.target or "host"), request.device.optimize)
+    target = precise(target, request.device.precision)
+    check_device(request, target)
     deployment = deployment_of(target, **asdict(request.device))
     account, names = None, [v.name for v in graph.outputs]
     if request.quantize is not None:
@@ -209,7 +218,8 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
         return _write_ir(graph, request)
 
     watch.stage("memory")
-    wishes = Wishes(bool(target.device) or (target.bare and request.device.io == "arena"), pinned, request.feed_rows, reserve, climbing)
+    slots = bool(target.device) or (target.bare and request.device.io == "arena")
+    wishes = Wishes(slots, pinned, request.feed_rows, reserve, climbing)
     planned = plan_memory(program, target, deployment, wishes, watch.note)
     kept = pinned.pinned if pinned is not None else frozenset()
     check_reach(planned.program, deployment)
@@ -291,6 +301,8 @@ def _package(made: Lowered, request: Request, watch: Watch) -> Package:
             else:
                 build = partial(build_package, folder, manifest, target, deployment.board, toolchain, options)
                 manifest = _with_firmware(build, folder, manifest, deployment, watch)
+        for word in request.devices:
+            fill_cache(folder, graph.name, word, watch.note)
         check_limits(graph.name, needs_of(manifest, manifest.firmware, deployment), deployment, _chances(made, request))
         if manifest.firmware is not None and deployment.board is not None:
             check_placed(folder / manifest.firmware.elf, deployment.board)
@@ -354,6 +366,9 @@ def compile(
     optimize: str = "balanced",
     memory: str | Path | None = None,
     weights: str = "mapped",
+    device: str | Sequence[str] | None = None,
+    precision: str | None = None,
+    limit_kernel_time: float | None = None,
     feed_rows: bool = False,
     stream: int | None = None,
     accelerators: Sequence[str] = (),
@@ -375,17 +390,20 @@ def compile(
     """Compile a model into a package; without `output`, into a temporary one that lives as long as the result.
 
     `model` is a file, a PyTorch module with `example_inputs` (a tuple of tensors), an exported program or a Keras model.
+    `device` names one or several OpenCL devices of this machine whose programs go into the package; the package runs on the first.
     `quantize` is int8, int16x8 or weights; `calibrate` is a file, a folder or arrays by input; further words are the fields of
     `intaglio.quantize.Settings` (ranges, keep_float, max_error, integer_io, ...)."""
     temporary = None if output is not None else tempfile.TemporaryDirectory(prefix="intaglio-")
     folder = Path(output) if output is not None else Path(temporary.name if temporary else "") / "package"
     memories = None if memory is None else str(memory)
-    device = Device(board, ram, flash, arena, weights_section, weights_address, io, optimize, memories, weights)
+    where = (board, ram, flash, arena, weights_section, weights_address, io, optimize, memories, weights)
+    devices = (device,) if isinstance(device, str) else tuple(device or ())
     request = Request(
         model=Path(),
         output=folder,
         target=target,
-        device=device,
+        device=Device(*where, precision, limit_kernel_time),
+        devices=devices,
         feed_rows=feed_rows,
         stream=stream,
         accelerators=tuple(accelerators),
@@ -405,7 +423,7 @@ def compile(
     with tempfile.TemporaryDirectory(prefix="intaglio-") as place:
         path = Path(model) if isinstance(model, (str, Path)) else save_object(model, example_inputs, Path(place))
         compile_model(replace(request, model=path), Watch())
-    return Package(folder, temporary)
+    return Package(folder, temporary, device=DeviceOptions(next(iter(devices), None)))
 
 
 def quantization_of(scheme: str, calibrate: str | Path | Mapping[str, Array] | None, **settings: Any) -> Quantization:

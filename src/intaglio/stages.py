@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from intaglio.errors import UserError, quoted
+from intaglio.targets.target import Target, host_target, opencl_target
 
 if TYPE_CHECKING:
     from intaglio.ir.graph import Array
@@ -45,6 +46,8 @@ class Device:
     optimize: str = "balanced"
     memory: str | None = None  # a file of memories
     weights: str = "mapped"  # or read
+    precision: str | None = None  # of floats on an OpenCL device: fp32, mixed or fp16
+    limit_ms: float | None = None  # kernels of an OpenCL device that take longer are split
 
     def told(self) -> dict[str, str]:
         return {
@@ -58,6 +61,8 @@ class Device:
             "io": "" if self.io == "arena" else self.io,
             "weights_section": self.weights_section or "",
             "weights_address": "" if self.weights_address is None else hex(self.weights_address),
+            "precision": "" if self.precision in (None, "fp32") else self.precision or "",
+            "limit_kernel_time": "" if self.limit_ms is None else f"{self.limit_ms:g}",
         }
 
 
@@ -88,6 +93,7 @@ class Request:
     accelerators: tuple[str, ...] = ()  # plug-ins that may compute parts of it
     accelerator_only: frozenset[str] = frozenset()  # operators that must go there, and no others
     library_only: bool = False  # neither application nor test vectors: for a call from this process
+    devices: tuple[str, ...] = ()  # OpenCL devices of this machine whose programs go into the package
 
     def options(self) -> dict[str, str]:
         """What the manifest says about how the package was made."""
@@ -101,6 +107,7 @@ class Request:
             "feed_rows": "yes" if self.feed_rows else "",
             "stream": "" if self.stream is None else str(self.stream),
             "accelerators": ",".join(self.accelerators),
+            "devices": ",".join(self.devices),
             "accelerator_only": ",".join(sorted(self.accelerator_only)),
             "template": "edited" if self.template else "",
             "cflags": " ".join(self.cflags),
@@ -137,6 +144,29 @@ class Watch:
     explain: Callable[[list[CostRow]], None] | None = None
     account: Callable[[Account], None] = lambda _: None
     offloaded: Callable[[Offloaded], None] = lambda _: None
+
+
+def check_device(request: Request, target: Target) -> None:
+    """What does not go together with a device that is not the processor, told before a model is read."""
+    if not target.device:
+        if request.devices:
+            hint = "`--target opencl`; `--board` names a microcontroller's board"
+            raise UserError("bad-option", f"`--device` is for OpenCL devices, and `{target.name}` has none", hint=hint)
+        return
+    words = {
+        "--stream": request.stream is not None,
+        "--feed-rows": request.feed_rows,
+        "--accelerator": bool(request.accelerators),
+    }
+    for word in (word for word, given in words.items() if given):
+        hint = f"leave `{word}` out, or compile for the processor alone"
+        raise UserError("bad-option", f"`{word}` does not go together with an OpenCL device (`{target.name}`)", hint=hint)
+    if request.devices and request.stop_after != "build":
+        raise UserError("bad-option", "`--device` takes a package that is built", hint="leave `--device` or `--stop-after` out")
+    if request.devices and target.arch != opencl_target(host_target()).arch:
+        what = f"`--device` means a device of this machine, where a package for `{target.name}` does not run"
+        hint = "compile without it; on the device, `bin/NAME --warm --cache NAME.clbin` fills the cache"
+        raise UserError("bad-option", what, hint=hint)
 
 
 def stage_index(stage: str) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from intaglio.cli import options
 from intaglio.cli.offloading import offloaded_json, print_offloaded
+from intaglio.cli.opencl import placed_json, placed_lines
 from intaglio.cli.quantizing import print_account
 from intaglio.cli.terminal import bytes_text, count_text, note, print_json, print_table, progress_bar, proven_text
 from intaglio.errors import AnswerIsNo, UserError, quoted
@@ -75,6 +76,7 @@ class Words:
     output: Path
     target: str | None
     device: Device
+    devices: list[str] | None
     dim: list[str] | None
     shape: list[str] | None
     state: list[str] | None
@@ -194,6 +196,7 @@ def _request(words: Words) -> Request:
         output=words.output,
         target=words.target,
         device=words.device,
+        devices=tuple(dict.fromkeys(words.devices or ())),
         dims=options.dims(words.dim),
         shapes=options.shapes(words.shape),
         states=options.pairs(words.state, "--state"),
@@ -240,6 +243,8 @@ def _summary(package: Package, words: Words) -> dict[str, object]:
     }
     if m.firmware is not None:
         told["firmware"] = asdict(m.firmware)
+    if m.opencl is not None:
+        told["opencl"] = placed_json(m)
     if words.archive:
         told["archive"] = f"{package.folder}.{words.archive}"
     return told
@@ -259,6 +264,9 @@ def _print_summary(package: Package, seconds: float, words: Words) -> None:
             f"RAM {f.ram_bytes:,} bytes: arena {m.memory.arena_bytes:,}, inputs and outputs {f.io_bytes:,}, "
             f"variables {f.static_bytes:,}, {stack}"
         )
+    if m.opencl is not None:
+        for line in placed_lines(m, words.devices or []):
+            note(line)
     if m.memory.weights_apart:
         note("of the weights: " + ", ".join(f"{size:,} bytes in {memory}" for memory, size in m.memory.weights_apart))
     if m.memory.arenas:

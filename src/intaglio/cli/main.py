@@ -46,6 +46,16 @@ StreamOption = Annotated[
 MemoryOption = Annotated[
     Optional[str], typer.Option("--memory", metavar="M.toml", help="A file of memories: size, speed, what each may hold.")
 ]
+DeviceOption = Annotated[
+    Optional[str], typer.Option("--device", metavar="D", help="For OpenCL: gpu, cpu, numbers such as 0.0, or a part of a name.")
+]
+DevicesOption = Annotated[
+    Optional[list[str]], typer.Option("--device", metavar="D", help="An OpenCL device of this machine: its programs come along.")
+]
+CheckOption = Annotated[
+    str, typer.Option("--cache-check", metavar="C", help="For OpenCL: test cached programs always, first (time here) or never.")
+]
+NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="For OpenCL: build programs from source, and do not keep them.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -66,6 +76,13 @@ def compile_command(
     ] = None,
     weights_address: Annotated[
         Optional[str], typer.Option(metavar="ADDR", help="Weights as a binary of their own, at this address of flash.")
+    ] = None,
+    device: DevicesOption = None,
+    precision: Annotated[
+        Optional[str], typer.Option(metavar="P", help="Of floats on an OpenCL device: fp32, mixed (stored in 16 bits) or fp16.")
+    ] = None,
+    limit_kernel_time: Annotated[
+        Optional[float], typer.Option(metavar="MS", help="OpenCL kernels that take longer are split: screens stay smooth.")
     ] = None,
     dim: DimOption = None,
     shape: ShapeOption = None,
@@ -124,14 +141,15 @@ def compile_command(
     json: JsonOption = False,
 ) -> None:
     """Compile a model into a package: C sources, libraries, an application, tests."""
+    from intaglio.cli import options
     from intaglio.cli.compiling import Quantizing, Words, compile_words
-    from intaglio.cli.options import device, stored_weights
 
-    stored = stored_weights(weights)
+    stored = options.stored_weights(weights)
     quantizing = Quantizing(quantize, stored, calibrate, labels, ranges, max_error, keep_float, keep_int16, integer_io)
-    on = device(board, ram, flash, arena, weights_section, weights_address, io, optimize, memory, weights)
+    where = (board, ram, flash, arena, weights_section, weights_address, io, optimize, memory, weights)
+    on = options.device(*where, precision, limit_kernel_time)
     words = Words(
-        model, output, target, on, dim, shape, state, name,
+        model, output, target, on, device, dim, shape, state, name,
         stop_after, feed_rows, stream, accelerator, accelerator_only, export_plan, import_plan, disable_pass, dump_ir, explain,
         archive_format if archive else None, force, template, cc, cflags, json,
         quantizing,

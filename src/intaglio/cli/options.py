@@ -45,11 +45,12 @@ def _size(text: str, word: str) -> int:
 
 def device(
     board: str | None, ram: str | None, flash: str | None, arena: str, section: str | None, address: str | None, io: str,
-    optimize: str, memory: str | None = None, weights: str | None = None,
+    optimize: str, memory: str | None = None, weights: str | None = None, precision: str | None = None,
+    limit_ms: float | None = None,
 ) -> Device:  # fmt: skip
     sizes = size_bytes(ram, "--ram"), size_bytes(flash, "--flash")
     read = "read" if "read" in (weights or "").split(",") else "mapped"
-    return Device(board, *sizes, arena, section, _address(address), io, optimize, memory, read)
+    return Device(board, *sizes, arena, section, _address(address), io, optimize, memory, read, precision, limit_ms)
 
 
 def stored_weights(text: str | None) -> str | None:

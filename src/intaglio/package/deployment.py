@@ -9,7 +9,7 @@ from pathlib import Path
 from intaglio.errors import UserError, quoted
 from intaglio.targets.board import Board, find_board, generic_board
 from intaglio.targets.memories import Memory, fastest_first, main_memory, read_memories
-from intaglio.targets.target import Target, find_target, optimized
+from intaglio.targets.target import Target, find_target, optimized, precise
 
 ARENAS = ("static", "caller")
 IO = ("arena", "caller")
@@ -32,6 +32,7 @@ class Deployment:
     memory_file: tuple[Memory, ...] = ()  # what the user says of memories; on a board they are its memories then
     weights_read: bool = False  # they are not mapped: each layer's are read before it runs
     limit_ms: float = 0.0  # kernels of a device that take longer are split; 0: no limit
+    device: str = ""  # `opencl`: arena and weights are in its memory
 
     @property
     def memories(self) -> tuple[Memory, ...]:
@@ -132,9 +133,12 @@ def deployment_of(
     optimize: str = "balanced",
     memory: str | None = None,
     weights: str = "mapped",
+    precision: str | None = None,
+    limit_ms: float | None = None,
 ) -> Deployment:
     """Words about the device, checked."""
-    optimized(target, optimize)
+    precise(optimized(target, optimize), precision)
+    _check_opencl(target, arena, weights, memory, limit_ms)
     if arena not in ARENAS:
         raise UserError("bad-option", f"there is no arena {quoted(arena)}", hint="`--arena static` or `--arena caller`")
     if io not in IO:
@@ -161,7 +165,23 @@ def deployment_of(
         found = replace(found, memories=told)
     if weights_address is not None and found is not None:
         _check_address(weights_address, found)
-    return Deployment(found, arena == "static", weights_section or "", weights_address, ram, flash, told, weights == "read")
+    return Deployment(
+        found, arena == "static", weights_section or "", weights_address, ram, flash, told, weights == "read", limit_ms or 0.0,
+        target.device,
+    )  # fmt: skip
+
+
+def _check_opencl(target: Target, arena: str, weights: str, memory: str | None, limit_ms: float | None) -> None:
+    """Words that are for such a device alone, and words that are not for it."""
+    if limit_ms is not None and not target.device:
+        what = f"`--limit-kernel-time` is for OpenCL devices, and `{target.name}` has none"
+        raise UserError("bad-option", what, hint="`--target opencl`, or leave it out")
+    if limit_ms is not None and not 0 < limit_ms < 1e6:
+        raise UserError("bad-option", f"`--limit-kernel-time {limit_ms:g}` is no time", hint="milliseconds, such as 8")
+    words = {"--arena caller": arena == "caller", "--weights read": weights == "read", "--memory": memory is not None}
+    for word in (word for word, given in words.items() if given and target.device):
+        hint = "leave it out: an OpenCL device has one memory, and the package allocates there what it needs (`--ram` limits it)"
+        raise UserError("bad-option", f"`{word}` does not go together with an OpenCL device (`{target.name}`)", hint=hint)
 
 
 def _check_address(address: int, board: Board) -> None:

@@ -16,7 +16,7 @@ from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.package.folder import MANIFEST
 from intaglio.targets.board import Board, find_board, generic_board
 from intaglio.targets.memories import memory_of_table
-from intaglio.targets.target import Target, find_target, optimized
+from intaglio.targets.target import Target, find_target, optimized, precise
 
 FORMAT = 1
 COMBINED_FORMAT = "combined 1"  # of what `intaglio link` writes
@@ -215,7 +215,8 @@ def tensor_info(name: str, field: str, type: TensorType) -> TensorInfo:
 
 def target_of(manifest: Manifest) -> Target:
     """What the package was compiled for, with the wish it was compiled with."""
-    return optimized(find_target(manifest.target), manifest.options.get("optimize", "balanced"))
+    target = optimized(find_target(manifest.target), manifest.options.get("optimize", "balanced"))
+    return precise(target, manifest.options.get("precision"))
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:

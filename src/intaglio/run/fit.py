@@ -107,6 +107,7 @@ def needs_of_program(program: Program, deployment: Deployment) -> Needs:
         io=sum(v.type.bytes for v in callers),
         code=_code_bytes(program),
         stack=STACK_BYTES,
+        on_device=bool(deployment.device),
     )
 
 

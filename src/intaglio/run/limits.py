@@ -38,6 +38,7 @@ class Needs:
     stack: int | None = None
     elsewhere: tuple[tuple[str, int], ...] = ()  # of the arena, in memories other than that of the variables
     weights_elsewhere: tuple[tuple[str, int], ...] = ()  # beside `weights`, in memories other than that of the code
+    on_device: bool = False  # an OpenCL device: arena and weights are in its memory
 
     @property
     def main_ram(self) -> dict[str, int]:
@@ -46,6 +47,8 @@ class Needs:
 
     @property
     def ram(self) -> dict[str, int]:
+        if self.on_device:
+            return {"arena": self.arena, "weights": self.weights}
         return {"arena": self.arena, "inputs and outputs": self.io, "stack": self.stack or 0, "variables": self.static}
 
     @property
@@ -69,7 +72,8 @@ def needs_of(manifest: Manifest, info: FirmwareInfo | None, deployment: Deployme
     beside = weights_beside(memory.weight_bytes, memory.weights_apart, deployment)
     weights = (info or memory).weight_bytes - sum(size for _, size in beside)
     if info is None:
-        return Needs(weights, memory.arena_bytes, elsewhere=apart, weights_elsewhere=beside)
+        on_device = manifest.opencl is not None
+        return Needs(weights, memory.arena_bytes, elsewhere=apart, weights_elsewhere=beside, on_device=on_device)
     static = info.ram_bytes - memory.arena_bytes - info.io_bytes - (info.stack_bytes or 0)
     return Needs(
         weights, memory.arena_bytes, info.io_bytes, info.code_bytes, info.data_bytes, static, info.stack_bytes, apart,
@@ -173,7 +177,8 @@ def check_limits(name: str, needs: Needs, deployment: Deployment, chances: Chanc
         if limit is None or total <= limit:
             continue
         least = "at least " if needs.code is None else ""
-        whats.append(f"{least}{total:,} bytes of {kind}, {_who(kind, deployment)} {limit:,}: {total - limit:,} too many")
+        memory = "device memory" if needs.on_device and kind == "RAM" else kind
+        whats.append(f"{least}{total:,} bytes of {memory}, {_who(kind, deployment)} {limit:,}: {total - limit:,} too many")
         whats[-1] += _beside(deployment, needs) if kind == "RAM" else ""
         ordered = sorted(((n, part) for part, n in parts.items() if n), reverse=True)
         wheres.append(", ".join(f"{part} {n:,}" for n, part in ordered))
@@ -256,8 +261,10 @@ def _advice(part: str, deployment: Deployment, chances: Chances) -> str:
                 )
             if chances.offloaded:
                 told.append("without `--accelerator` layers can be made a few rows at a time")
-            elif chances.rows:
+            elif chances.rows and not deployment.device:
                 told.append("`--feed-rows` takes the input row by row")
+            if chances.floats and deployment.device:
+                told.append("`--precision mixed` or `fp16` makes it about half")
             if chances.floats:
                 told.append("`--quantize int8` makes it about a quarter")
             if chances.shapes:
@@ -271,12 +278,18 @@ def _advice(part: str, deployment: Deployment, chances: Chances) -> str:
                 told.append("`--quantize int8` or `--quantize weights` makes them about a quarter")
             if deployment.board is not None and sum(m.kind == "flash" for m in deployment.board.memories) > 1:
                 told.append("`--weights-address` puts them into another flash")
-            told.append("`--weights read` reads them from a memory that is not mapped")
+            told.append(_OTHER_WEIGHTS[bool(deployment.device)])
         case "code":
             told.append("`--optimize size` makes it smaller")
         case _:
             told.append("it comes with the code")
     return f": {', '.join(told)}" if told else ""
+
+
+_OTHER_WEIGHTS = {
+    False: "`--weights read` reads them from a memory that is not mapped",
+    True: "`--precision mixed` or `fp16` makes those of float layers half",
+}
 
 
 def _boards(needs: Needs, deployment: Deployment) -> str:

@@ -46,7 +46,7 @@ class Package:
         on = device if isinstance(device, DeviceOptions) else DeviceOptions(device)
         package = Package(Path(folder), emulator=emulator, device=on)
         if package.manifest.opencl is None and on != DEFAULT:
-            what = f"`{package.name}` was compiled for `{package.manifest.target}`: it has no OpenCL device, and no cache of programs"
+            what = f"`{package.name}` was compiled for `{package.manifest.target}`: it has no OpenCL device, and no program cache"
             raise UserError("bad-option", what, hint="compile it with `--target opencl`, or leave these options out")
         return package
 

@@ -113,6 +113,21 @@ def optimized(target: Target, word: str) -> Target:
     return replace(target, optimize=word, registers=registers)
 
 
+PRECISIONS = ("fp32", "mixed", "fp16")
+
+
+def precise(target: Target, word: str | None) -> Target:
+    """The target with the floats that the user wants on the device: stored in half the bits (mixed), computed so too (fp16)."""
+    if word is None:
+        return target
+    if not target.device:
+        hint = "`--target opencl`; elsewhere `--weights fp16` stores weights in half the bytes, `--quantize` makes integers"
+        raise UserError("bad-option", f"`--precision` is for OpenCL devices, and `{target.name}` has none", hint=hint)
+    if word not in PRECISIONS:
+        raise UserError("bad-option", f"there is no precision {quoted(word)}", hint="`--precision fp32`, `mixed` or `fp16`")
+    return replace(target, precision=word)
+
+
 def host_target() -> Target:
     """The best target that this machine can run."""
     machine = platform.machine().lower()

@@ -9,6 +9,7 @@ to call and with which environment (`loader`), which device is meant, and where 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -57,7 +58,7 @@ class DeviceOptions:
     def __post_init__(self) -> None:
         if self.check not in CHECKS:
             hint = "`always`, `first` (on this device and driver) or `never`"
-            raise UserError("bad-option", f"`--cache-check {quoted(self.check)[1:-1]}` is no time to check cached programs", hint=hint)
+            raise UserError("bad-option", f"cached programs are not checked {quoted(self.check)}", hint=hint)
 
 
 DEFAULT = DeviceOptions()
@@ -83,7 +84,8 @@ class StartReport:
 
 class _Report(ctypes.Structure):
     _fields_ = [  # NAME_cache_report
-        *((name, ctypes.c_uint) for name in ("programs", "from_process", "from_writable", "from_shipped", "from_source", "refused")),
+        *((name, ctypes.c_uint) for name in ("programs", "from_process", "from_writable", "from_shipped")),
+        *((name, ctypes.c_uint) for name in ("from_source", "refused")),
         *((name, ctypes.c_double) for name in ("init_ms", "build_ms", "first_run_ms")),
         *((name, ctypes.c_int) for name in ("self_tests", "saved", "tuned")),
     ]
@@ -207,10 +209,8 @@ def writable_cache(name: str) -> Path | None:
     else:
         path = None
     if path is not None:
-        try:
+        with contextlib.suppress(OSError):  # told by the runtime, when it writes the file
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError:
-            pass  # told by the runtime, when it writes the file
     return path
 
 
