@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from intaglio.ir.graph import Array
+from intaglio.ir.types import DType
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.opencl.interpret import run_variant
 from intaglio.kernels.opencl.launch import Launch, Variant
 from intaglio.kernels.opencl.lowering import lower_on_device
 from intaglio.kernels.opencl.printer import CLPrinter, common, fails, print_launch
-from intaglio.targets.target import find_target
+from intaglio.ops.base import BadOperator
+from intaglio.targets.target import Target, find_target
 from kernel_running import Call, Case, prepare
 
 OPENCL = find_target("opencl-generic")
@@ -22,10 +24,21 @@ def has_device_code(case: Case) -> bool:
     return lower_on_device(replace(case, using="").node(), OPENCL) is not None
 
 
-def on_device(case: Case) -> Call | None:
+def on_device(case: Case, target: Target = OPENCL) -> Call | None:
     """The kernel and fresh memory; None where it stays on the CPU."""
-    call = prepare(replace(case, using=""), OPENCL)
+    call = prepare(replace(case, using=""), target)
     return call if call.lowered.kernel.variants else None
+
+
+def halves_of(case: Case) -> Case | None:
+    """The same with all floats in 16 bits, where the operator takes that."""
+    operands = tuple(a.astype(np.float16) if a is not None and a.dtype == np.float32 else a for a in case.operands)
+    made = replace(case, operands=operands, bound=2e-2)
+    try:
+        node = made.node()
+    except (BadOperator, AssertionError, ValueError):
+        return None
+    return made if node.output.dtype is DType.F16 else None
 
 
 def results_of(case: Case, call: Call) -> list[Array]:
@@ -96,4 +109,4 @@ class Driver:
         return int(status[0])
 
 
-__all__ = ["Built", "Driver", "Launch", "has_device_code", "interpreted_on_device", "on_device", "results_of", "source_of"]
+__all__ = ["Built", "Driver", "Launch", "halves_of", "has_device_code", "interpreted_on_device", "on_device", "results_of", "source_of"]

@@ -181,27 +181,27 @@ def may_run_at_once(loop: For, scope: Scope, same: dict[Buffer, Buffer]) -> bool
     written = {same.get(a.buffer, a.buffer) for a in found if a.writes} - arrays
     known = frozenset(scope.loops) | _atoms(scope)
     for buffer in written:
-        touching = _that_meet([a for a in found if same.get(a.buffer, a.buffer) == buffer])
+        touching = _that_meet([a for a in found if same.get(a.buffer, a.buffer) == buffer], known)
         forms = [(a.form, a.count) for a in touching if a.form is not None]
         if len(forms) < len(touching) or not disjoint(forms, atom, known):
             return False
     return True
 
 
-def _that_meet(found: list[Access]) -> list[Access]:
-    """Without reads of a part of the buffer that is not written here."""
+def _that_meet(found: list[Access], known: frozenset[Atom]) -> list[Access]:
+    """Without reads of a part of the buffer that is not written here. Where all depend on the outer loops alike, that is left out."""
     if any(a.form is None for a in found if a.writes):
         return found
-    written = [(a.form.range(), a.count) for a in found if a.writes and a.form is not None]
-    low, high = min(r[0] for r, _ in written), max(r[1] + n - 1 for r, n in written)
-
-    def apart(access: Access) -> bool:
-        if access.writes or access.form is None:
-            return False
-        first, last = access.form.range()
-        return last + access.count - 1 < low or first > high
-
-    return [a for a in found if not apart(a)]
+    outer = {tuple(t for t in a.form.terms if t[0] in known) for a in found if a.form is not None}
+    ranges: dict[int, tuple[int, int]] = {}
+    for n, a in enumerate(found):
+        if a.form is not None:
+            inner = Form(a.form.const, tuple(t for t in a.form.terms if t[0] not in known)) if len(outer) == 1 else a.form
+            low, high = inner.range()
+            ranges[n] = (low, high + a.count - 1)
+    low = min(ranges[n][0] for n, a in enumerate(found) if a.writes)
+    high = max(ranges[n][1] for n, a in enumerate(found) if a.writes)
+    return [a for n, a in enumerate(found) if a.writes or n not in ranges or not (ranges[n][1] < low or ranges[n][0] > high)]
 
 
 def _atoms(scope: Scope) -> frozenset[Atom]:

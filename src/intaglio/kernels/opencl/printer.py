@@ -188,7 +188,11 @@ class CLPrinter(Printer):
                 kind = self.ctype(stmt.var.type)
                 lines.append(f"{pad}{const}{kind} {spelled(stmt.var.name)} = {self._as(stmt.value, stmt.var.type)};")
             case CopyRun():
-                raise NoOpenCL
+                to, source = self.expr(stmt.to_index, 13), self.expr(stmt.source_index, 13)
+                left, right = f"{spelled(stmt.to.name)}[{to} + run]", f"{spelled(stmt.source.name)}[{source} + run]"
+                lines.append(f"{pad}for (int run = 0; run < {stmt.count}; run++) {{")
+                lines.append(f"{pad}    {left} = {right};")
+                lines.append(f"{pad}}}")
             case Array():
                 space = "__local " if stmt.buffer.space == "local" else ""
                 lines.append(f"{pad}{space}{TYPES[stmt.buffer.dtype.value]} {stmt.buffer.name}[{stmt.size}];")

@@ -1,0 +1,196 @@
+"""Kernels of OpenCL devices: what the interpreter says, what PoCL computes, what a compiler for another device accepts."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from intaglio.ir.types import DType
+from intaglio.kernels.interpret import interpret
+from intaglio.kernels.loop import Buffer, Builder, Expr, For, Kernel, Load, Type, idx
+from intaglio.kernels.opencl.accesses import may_run_at_once
+from intaglio.kernels.opencl.forms import Scope
+from intaglio.kernels.opencl.interpret import run_variant
+from intaglio.kernels.opencl.launch import Variant
+from intaglio.kernels.opencl.spread import spread
+from intaglio.run.toolchains import find_toolchain
+from kernel_cases import CASES
+from kernel_integer_tiles import INTEGER_TILES
+from kernel_narrow import NARROW
+from kernel_opencl import OPENCL, Driver, halves_of, interpreted_on_device, on_device, results_of, source_of
+from kernel_quantised import QUANTISED
+from kernel_running import Case, assert_close
+from kernel_tiles import TILED
+
+ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **NARROW}
+QUICK = 40  # a driver takes about 50 ms a kernel: every so-manieth case in `make test`, all in `make test-all`
+PER_PROGRAM = 24
+
+
+# What the drivers' headers declare; a bare compiler has the functions alone.
+_VECTORS = "".join(
+    f"typedef {kind} {kind.split()[-1] if ' ' not in kind else 'u' + kind.split()[-1]}{n} __attribute__((ext_vector_type({n})));\n"
+    for kind in ("float", "int", "short")
+    for n in (4, 8)
+)
+LANGUAGE = (
+    "typedef unsigned char uchar;\ntypedef unsigned short ushort;\ntypedef unsigned int uint;\ntypedef unsigned long ulong;\n"
+    "typedef __SIZE_TYPE__ size_t;\ntypedef uint cl_mem_fence_flags;\n"
+    + _VECTORS
+    + "#ifdef IG_FP16\n#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n"
+    + "".join(f"typedef half half{n} __attribute__((ext_vector_type({n})));\n" for n in (4, 8))
+    + "#endif\n#define CLK_LOCAL_MEM_FENCE 1\n#define CLK_GLOBAL_MEM_FENCE 2\n#define INFINITY __builtin_inff()\n"
+    + "#define NAN __builtin_nanf(\"\")\n#define INT_MIN (-2147483647 - 1)\n#define INT_MAX 2147483647\n"
+    + "#define CHAR_MIN (-128)\n#define CHAR_MAX 127\n#define SHRT_MIN (-32768)\n#define SHRT_MAX 32767\n#define UCHAR_MAX 255\n"
+    + "#define USHRT_MAX 65535\n#define UINT_MAX 0xffffffffU\n#define LONG_MAX 0x7fffffffffffffffL\n"
+    + "#define LONG_MIN (-LONG_MAX - 1L)\n#define ULONG_MAX 0xffffffffffffffffUL\n"
+    + "#define as_int(x) __builtin_astype((x), int)\n#define as_uint(x) __builtin_astype((x), uint)\n"
+    + "#define as_float(x) __builtin_astype((x), float)\n"
+)
+
+
+def some(step: int) -> dict[str, Case]:
+    return {name: ALL[name] for name in list(ALL)[::step]}
+
+
+def test_what_needs_doubles_stays_on_the_cpu() -> None:
+    """Not every device has them. Everything else has code for it."""
+    there = {case.op.NAME for case in some(3).values() if on_device(case) is not None}
+    only_here = {case.op.NAME for case in ALL.values() if case.op.NAME not in there and on_device(case) is None}
+    only_here -= {case.op.NAME for case in ALL.values() if case.op.NAME in only_here and on_device(case) is not None}
+    assert only_here == {"det", "grid_sample", "qdense", "roi_align"}
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
+    pytest.importorskip("pyopencl", reason="pyopencl is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POCL_CACHE_DIR", str(tmp_path_factory.mktemp("pocl")))
+        return Driver()
+
+
+@pytest.mark.parametrize("step", [QUICK, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_driver_computes_what_the_reference_says(driver: Driver, step: int) -> None:
+    calls = {name: call for name, case in some(step).items() if (call := on_device(case)) is not None}
+    names, wrong = list(calls), []
+    for first in range(0, len(names), PER_PROGRAM):
+        part = names[first : first + PER_PROGRAM]
+        built = source_of([calls[n].lowered.kernel for n in part])
+        program = driver.build(built.text)
+        for name in part:
+            call = calls[name]
+            fresh = [a.copy() for a in call.arrays]
+            for variant in call.lowered.kernel.variants:
+                for array, value in zip(call.arrays, fresh, strict=True):
+                    array[...] = value
+                code = driver.run(program, built, call, variant, cpu=variant.cpu)
+                try:
+                    assert code == 0
+                    assert_close(ALL[name], results_of(ALL[name], call), ALL[name].expected())
+                except AssertionError as error:
+                    wrong.append(f"{name}, {variant.label}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+SMALL = [n for n in list(ALL)[::9] if sum(a.size for a in ALL[n].operands if a is not None) < 600]
+_REST = [pytest.param(n, marks=pytest.mark.slow) for n in ALL if n not in SMALL]
+
+
+@pytest.mark.parametrize("name", [*SMALL, *_REST])
+def test_the_launches_mean_what_the_reference_says(name: str) -> None:
+    call = on_device(ALL[name])
+    if call is None:
+        pytest.skip("it stays on the CPU")
+    for n, variant in enumerate(call.lowered.kernel.variants):
+        code, results = interpreted_on_device(ALL[name], n, cpu=variant.cpu)
+        assert code == 0
+        assert_close(ALL[name], results, ALL[name].expected())
+
+
+@pytest.mark.parametrize("define", [(), ("-DIG_FP16",)], ids=["floats", "halves"])
+def test_a_compiler_for_spirv_accepts_every_kernel(define: tuple[str, ...], tmp_path: Path) -> None:
+    """The language itself, without the extras of one driver: every kernel of fp32, and those of halves."""
+    zig = find_toolchain("zig")
+    target = replace(OPENCL, precision="fp16") if define else OPENCL
+    cases = {n: h for n, c in TILED.items() if (h := halves_of(c)) is not None} if define else some(3)
+    calls = [call for case in cases.values() if (call := on_device(case, target)) is not None]
+    assert len(calls) > 20
+    (tmp_path / "all.cl").write_text(LANGUAGE + source_of([c.lowered.kernel for c in calls]).text)
+    flags = ["-cc1", "-triple", "spirv64-unknown-unknown", "-cl-std=CL1.2", "-fdeclare-opencl-builtins", "-fsyntax-only"]
+    includes = ["-D__opencl_c_named_address_space_builtins=1", "-Wall", "-Wno-unused-function", "-Wno-unused-const-variable", *define]
+    command = [*zig.compiler[:-1], "clang", *flags, *includes, "all.cl"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=zig.environment())
+    assert done.returncode == 0, done.stderr[:4000]
+    assert "error" not in done.stderr
+
+
+# Independence is proven, never guessed ------------------------------------------------------------------------------------
+
+COEFFICIENTS = st.integers(-9, 9)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    rounds=st.tuples(*[st.integers(1, 5)] * 3),
+    write=st.tuples(*[COEFFICIENTS] * 3),
+    read=st.one_of(st.none(), st.tuples(*[COEFFICIENTS] * 3)),
+    shift=st.integers(-3, 3),
+    step=st.integers(1, 3),
+)
+def test_rounds_that_run_at_once_never_meet(
+    rounds: tuple[int, ...], write: tuple[int, ...], read: tuple[int, ...] | None, shift: int, step: int
+) -> None:
+    """y[a i + b j + c k] = y[d i + e j + f k + shift]: what the proof allows is true by trying all pairs."""
+    k, y = Builder(), Buffer("y", DType.F32, const=False)
+
+    def at(coefficients: tuple[int, ...], indices: list[Expr], more: int) -> Expr:
+        total: Expr = idx(200 + more)
+        for c, i in zip(coefficients, indices, strict=True):
+            total = total + i * c
+        return total
+
+    with k.loop("i", 0, rounds[0] * step + 1, step) as i, k.loop("j", 0, rounds[1] + 1) as j, k.loop("l", 0, rounds[2] + 1) as inner:
+        source = read if read is not None else write
+        k.store(y, at(write, [i, j, inner], 0), Load(y, at(source, [i, j, inner], shift if read is not None else 0), Type("f32")))
+    loop = k.body()[0]
+    assert isinstance(loop, For)
+    if not may_run_at_once(loop, Scope(), {}):
+        return
+    touched: list[set[int]] = []
+    written: list[set[int]] = []
+    for i_ in range(0, rounds[0] * step + 1, step):
+        pairs = list(itertools.product(range(rounds[1] + 1), range(rounds[2] + 1)))
+        w = {sum(c * v for c, v in zip(write, (i_, *p), strict=True)) for p in pairs}
+        r = {sum(c * v for c, v in zip(source, (i_, *p), strict=True)) + (shift if read is not None else 0) for p in pairs}
+        written.append(w)
+        touched.append(w | r)
+    for a, b in itertools.permutations(range(len(written)), 2):
+        assert not written[a] & touched[b]
+
+
+def test_time_goes_in_order_and_the_rest_at_once() -> None:
+    """h[t + 1, u] depends on all of h[t]: one group, whose items share u."""
+    k = Builder()
+    x, h = Buffer("x", DType.F32), Buffer("h", DType.F32, const=False)
+    with k.loop("t", 0, 5) as t, k.loop("u", 0, 40) as u:
+        total = k.var("total", Load(x, u, Type("f32")))
+        with k.loop("j", 0, 40) as j:
+            k.assign(total, total + Load(h, t * 40 + j, Type("f32")))
+        k.store(h, (t + 1) * 40 + u, total * 0.01)
+    kernel = Kernel("recurrence", (x, h), k.body(), "about")
+    launches = spread(kernel, {})
+    assert launches is not None
+    assert [(launch.size, launch.fixed) for launch in launches] == [((64,), True)]
+    rng = np.random.default_rng(1)
+    values = rng.standard_normal(40).astype(np.float32)
+    wanted, got = np.zeros(240, np.float32), np.zeros(240, np.float32)
+    interpret(kernel, [values, wanted])
+    run_variant(kernel, Variant("spread", launches), [values, got])
+    np.testing.assert_allclose(got, wanted, rtol=1e-6)
