@@ -205,12 +205,15 @@ def run(
     output: Annotated[Optional[Path], typer.Option("--output", metavar="Y.npz", help="Where outputs go.")] = None,
     steps: Annotated[bool, typer.Option("--steps", help="Arrays have a leading axis of steps, run in order.")] = False,
     emulator: EmulatorOption = None,
+    device: DeviceOption = None,
+    cache_check: CheckOption = "first",
+    no_cache: NoCacheOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Run a package: on this machine, or its firmware on an emulated core."""
-    from intaglio.cli.running import run_package
+    """Run a package: on this machine, on its OpenCL device, or its firmware on an emulated core."""
+    from intaglio.cli.running import Place, run_package
 
-    run_package(package, input, output, steps, emulator, json)
+    run_package(package, input, output, steps, Place(emulator, device, cache_check, no_cache), json)
 
 
 @app.command()
@@ -223,15 +226,22 @@ def validate(
     tolerance: Annotated[
         Optional[float], typer.Option(metavar="T", help="Of the largest reference value. Default: 1e-4 for f32.")
     ] = None,
+    threshold: Annotated[
+        Optional[float], typer.Option(metavar="X", help="A cosine that is enough. OpenCL: 0.999 CPU, 0.995 GPU, 0.98 int8.")
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of the random inputs.", min=0)] = 1,
     cc: CcOption = None,
     emulator: EmulatorOption = None,
+    device: DeviceOption = None,
+    cache_check: CheckOption = "first",
+    no_cache: NoCacheOption = False,
     json: JsonOption = False,
 ) -> None:
     """Compare a package with the reference runtime. Exit code 1 when they differ."""
-    from intaglio.cli.running import validate_package
+    from intaglio.cli.running import Limits, Place, validate_package
 
-    raise typer.Exit(validate_package(package, inputs, steps, labels, layers, tolerance, seed, cc, emulator, json))
+    place, limits = Place(emulator, device, cache_check, no_cache), Limits(tolerance, threshold)
+    raise typer.Exit(validate_package(package, inputs, steps, labels, layers, limits, seed, cc, place, json))
 
 
 @app.command()
@@ -243,12 +253,31 @@ def profile(
     wait_states: Annotated[
         Optional[str], typer.Option(metavar="N", help="Of flash, for estimated cycles: a number, or `board`. Default: 0.")
     ] = None,
+    device: DeviceOption = None,
+    cache_check: CheckOption = "first",
+    no_cache: NoCacheOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Time per layer on this machine; for firmware, instructions and estimated cycles on an emulated core."""
-    from intaglio.cli.running import profile_package
+    """Time per layer on this machine or its OpenCL device; for firmware, instructions and estimated cycles on an emulated core."""
+    from intaglio.cli.running import Place, profile_package
 
-    profile_package(package, runs, cc, emulator, wait_states, json)
+    profile_package(package, runs, cc, Place(emulator, device, cache_check, no_cache), wait_states, json)
+
+
+@app.command()
+def tune(
+    package: Folder,
+    target: Annotated[Optional[str], typer.Option("--target", metavar="T", help="opencl, as the package says itself.")] = None,
+    device: Annotated[
+        Optional[list[str]], typer.Option("--device", metavar="D", help="Default: as for `run`. May be given several times.")
+    ] = None,
+    limit_kernel_time: Annotated[Optional[float], typer.Option(metavar="MS", help="Kernels that take longer are split.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Search kernels and work-group sizes on an OpenCL device; what is found stays in the package and is used from then on."""
+    from intaglio.cli.tuning import tune_package
+
+    tune_package(package, target, device or [], limit_kernel_time, json)
 
 
 @app.command()

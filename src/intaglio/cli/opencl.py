@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from intaglio.cli.terminal import bytes_text, count_text
+from intaglio.cli.terminal import bytes_text, count_text, ending, print_table
 from intaglio.package.manifest import Manifest
+from intaglio.run.opencl.library import StartReport
+from intaglio.run.opencl.measure import OnDevice
+from intaglio.run.profile import Profile
 
 
 def placed_json(manifest: Manifest) -> dict[str, object]:
@@ -48,3 +51,43 @@ def placed_lines(manifest: Manifest, devices: Sequence[str]) -> list[str]:
     if devices:
         lines.append(f"programs for {', '.join(f'`{d}`' for d in devices)} are in `{manifest.name}.clbin`")
     return lines
+
+
+def print_on_device(result: Profile, on: OnDevice) -> None:
+    """A row per layer and one for transfers, the whole run, then starts."""
+    total = sum(layer.time_ms or 0 for layer in result.layers) + on.transfers_ms or 1.0
+    rows = []
+    for layer in result.layers:
+        ms = layer.time_ms or 0.0
+        speed = f"{2 * layer.macs / ms / 1e6:.1f}" if layer.macs and ms else ""
+        where = "device" if layer.accelerator else "cpu"
+        rows.append(
+            [ending(layer.name, 28), layer.op[:18], where, count_text(layer.macs), f"{ms:.4f}", f"{100 * ms / total:.1f}", speed]
+        )
+    rows.append(["transfers", "", "", "", f"{on.transfers_ms:.4f}", f"{100 * on.transfers_ms / total:.1f}", ""])
+    print_table(["layer", "op", "on", ">MACs", ">ms", ">%", ">GFLOP/s"], rows)
+    t = result.total
+    print(f"{on.device} ({on.kind}, {on.platform}, driver {on.driver}), {on.precision}: {t.time_ms:.3f} ms a run")
+    print(f"on the device: {on.device_layers} of {len(result.layers)} layers; {on.transfers} transfers to and from the CPU, "
+          f"{on.transferred_bytes:,} bytes, beside inputs and outputs")  # fmt: skip
+    print(f"device memory: {t.ram_bytes:,} bytes: buffers {t.arena_bytes:,}, weights {t.weight_bytes:,}")
+    print(f"this start: {told_start(on.start)}")
+    if on.cold is not None and on.warm is not None:
+        print(f"cold start: {told_start(on.cold)}")
+        print(f"warm start: {told_start(on.warm)}")
+
+
+def told_start(report: StartReport) -> str:
+    """`init 1,520.1 ms, first run 2,381.1 ms; 3 programs: 2 from the shipped cache, 1 from source; tuned`"""
+    sources = {
+        "of this process": report.from_process,
+        "from the writable cache": report.from_writable,
+        "from the shipped cache": report.from_shipped,
+        "from source": report.from_source,
+    }
+    told = ", ".join(f"{n} {where}" for where, n in sources.items() if n)
+    more = [f"{report.refused} refused"] if report.refused else []
+    more += [f"{report.self_tests} kernels tested"] if report.self_tests else []
+    more += ["tuned"] if report.tuned else []
+    ends = f"init {report.init_ms:,.1f} ms, first run {report.first_run_ms:,.1f} ms"
+    return "; ".join([ends, f"{report.programs} program{'' if report.programs == 1 else 's'}: {told or 'none'}", *more])

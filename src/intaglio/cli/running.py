@@ -3,23 +3,56 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from intaglio.cli.opencl import print_on_device
 from intaglio.cli.terminal import bytes_text, count_text, ending, note, print_json, print_table, progress_bar
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import board_of
+from intaglio.run.compare import Comparison
 from intaglio.run.data import read_arrays, write_arrays
+from intaglio.run.opencl.library import DeviceOptions
 from intaglio.run.package import Package
 from intaglio.run.profile import Emulation, Profile, profile
 from intaglio.run.validate import LayerCheck, ValidateOptions, Validation, validate
 from intaglio.targets.target import find_target
 
 
-def run_package(folder: Path, input: Path | None, output: Path | None, steps: bool, emulator: str | None, json: bool) -> None:
-    package = Package.load(folder, emulator=emulator)
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a package runs, as typed."""
+
+    emulator: str | None = None
+    device: str | None = None
+    cache_check: str = "first"
+    no_cache: bool = False
+
+    def load(self, folder: Path) -> Package:
+        on = DeviceOptions(self.device, self.cache_check, not self.no_cache)
+        return Package.load(folder, emulator=self.emulator, device=on)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far an output may be from its reference."""
+
+    tolerance: float | None = None
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        t, x = self.tolerance, self.threshold
+        if t is not None and not math.isfinite(t):  # with NaN nothing compares, with infinity everything does
+            raise UserError("bad-option", f"`--tolerance {t}` is not a tolerance", hint="a number, such as 1e-4")
+        if x is not None and not 0 < x <= 1:
+            raise UserError("bad-option", f"`--threshold {x}` is not a cosine", hint="a number up to 1, such as 0.995")
+
+
+def run_package(folder: Path, input: Path | None, output: Path | None, steps: bool, place: Place, json: bool) -> None:
+    package = place.load(folder)
     if input is not None:
         given = read_arrays(input)
     elif not package.manifest.inputs:
@@ -44,15 +77,13 @@ def run_package(folder: Path, input: Path | None, output: Path | None, steps: bo
 
 def validate_package(
     folder: Path, inputs: Path | None, steps: bool, labels: Path | None, layers: bool,
-    tolerance: float | None, seed: int, cc: str | None, emulator: str | None, json: bool,
+    limits: Limits, seed: int, cc: str | None, place: Place, json: bool,
 ) -> int:  # fmt: skip
-    if tolerance is not None and not math.isfinite(tolerance):  # with NaN nothing compares, with infinity everything does
-        raise UserError("bad-option", f"`--tolerance {tolerance}` is not a tolerance", hint="a number, such as 1e-4")
-    package = Package.load(folder, emulator=emulator)
+    package = place.load(folder)
     told = None if inputs is None else read_arrays(inputs)
     classes = None if labels is None else read_labels(labels)
     with progress_bar("running") as progress:
-        options = ValidateOptions(told, steps, classes, layers, tolerance, seed, cc, progress)
+        options = ValidateOptions(told, steps, classes, layers, limits.tolerance, limits.threshold, seed, cc, progress)
         result = validate(package, options)
     if json:
         print_json(result)
@@ -78,11 +109,15 @@ def _difference(check: LayerCheck) -> str:
     return f"{c.max_abs:.0f} LSB" if check.whole else f"{c.max_rel:.1e}"
 
 
+def _verdict(c: Comparison) -> str:
+    return "by cosine" if c.by_cosine else "ok" if c.ok else "OFF"
+
+
 def print_validation(result: Validation) -> None:
     if result.layers:
         rows = []
         for one in result.layers:
-            verdict = "ok" if one.comparison.ok else "OFF"
+            verdict = _verdict(one.comparison)
             rows.append([ending(one.layer, 28), one.op[:20], one.tensor[:30], _difference(one), verdict])
         print_table(["layer", "op", "tensor in the model", ">largest difference", ""], rows)
         compared = len({c.layer for c in result.layers})
@@ -92,7 +127,7 @@ def print_validation(result: Validation) -> None:
         sqnr = "exact" if c.sqnr_db is None else f"{c.sqnr_db:.0f} dB"
         top = "" if c.top1 is None else f"{100 * c.top1:.0f} %"
         wrong = str(c.mismatches) if c.mismatches else ""
-        verdict = "ok" if c.ok else "OFF"
+        verdict = _verdict(c)
         rows.append([c.name[:30], f"{c.max_abs:.2e}", f"{c.max_rel:.2e}", f"{c.cosine:.6f}", sqnr, top, wrong, verdict])
     print_table(["output", ">max abs", ">max rel", ">cosine", ">SQNR", ">top-1", ">differ", ""], rows)
     if result.accuracy is not None:
@@ -106,17 +141,22 @@ def print_validation(result: Validation) -> None:
         print(f"against the float model: {quoted(c.name)} cosine {c.cosine:.6f}, SQNR {sqnr}, largest difference {c.max_abs:.3g}")
     if result.against_float and result.random_inputs:
         print("(on random inputs, which may lie outside of the calibrated ranges: judge by real ones, `--inputs x.npz --steps`)")
+    if result.threshold is not None and any(c.by_cosine or not c.ok for c in result.outputs):
+        whose = f", the threshold of the backend `{result.backend}`" if result.backend else ""
+        print(f"outside of the tolerance a cosine from {result.threshold:g} on is enough{whose}")
     verdict = "matches" if result.ok else "DOES NOT match"
     print(f"{verdict} {result.reference}, {result.samples} sample(s)")
 
 
-def profile_package(folder: Path, runs: int, cc: str | None, emulator: str | None, wait_states: str | None, json: bool) -> None:
-    package = Package.load(folder, emulator=emulator)
+def profile_package(folder: Path, runs: int, cc: str | None, place: Place, wait_states: str | None, json: bool) -> None:
+    package = place.load(folder)
     result = profile(package, runs, cc, _wait_states(package, wait_states))
     if json:
         print_json(result)
     elif result.emulation is not None:
         print_emulated(result, result.emulation)
+    elif result.opencl is not None:
+        print_on_device(result, result.opencl)
     else:
         print_timed(result)
 

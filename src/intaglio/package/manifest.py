@@ -225,6 +225,14 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps(asdict(complete), indent=1) + "\n", encoding="utf-8")
 
 
+def write_digest(folder: Path, name: str) -> None:
+    """After that file alone was changed on purpose: what is said of the others stays."""
+    manifest = read_manifest(folder)
+    files = {**manifest.files, name: file_digest(folder / name)}
+    complete = replace(manifest, files=dict(sorted(files.items())))
+    (folder / MANIFEST).write_text(json.dumps(asdict(complete), indent=1) + "\n", encoding="utf-8")
+
+
 def digests(folder: Path) -> dict[str, str]:
     files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST)
     return {p.relative_to(folder).as_posix(): file_digest(p) for p in files}

@@ -24,10 +24,15 @@ class Comparison:
     top1: float | None  # share of rows whose largest element is at the same place
     mismatches: int  # elements of an integer output that differ
     ok: bool
+    by_cosine: bool = False  # outside of the tolerance, and ok by its cosine
 
 
-def compare(name: str, got: Array, want: Array, dtype: DType, tolerance: float | None = None) -> Comparison:
-    """Within `tolerance` of the largest reference value + 1e-6; integers exactly. NaN equals NaN, infinity itself."""
+def compare(
+    name: str, got: Array, want: Array, dtype: DType, tolerance: float | None = None, threshold: float | None = None
+) -> Comparison:
+    """Within `tolerance` of the largest reference value + 1e-6; integers exactly. NaN equals NaN, infinity itself.
+
+    With a `threshold`, a cosine from there on is enough too; not of a single number, whose cosine says nothing."""
     if got.size != want.size:
         return Comparison(name, float("inf"), float("inf"), 0.0, None, 0.0, max(got.size, want.size), False)
     got = got.reshape(want.shape)
@@ -44,7 +49,9 @@ def compare(name: str, got: Array, want: Array, dtype: DType, tolerance: float |
     share = SELFTEST_TOLERANCE.get(dtype, 0.0) if tolerance is None else tolerance
     ok = mismatches == 0 if exact else worst <= share * largest + ABSOLUTE
     relative = worst / largest if largest > 0 else (0.0 if worst == 0 else float("inf"))
-    return Comparison(name, worst, relative, _cosine(a, b, finite), _sqnr(b, error, finite), _top1(a, b), mismatches, ok)
+    cosine = _cosine(a, b, finite)
+    by_cosine = not ok and threshold is not None and got.size > 1 and not broken and cosine >= threshold
+    return Comparison(name, worst, relative, cosine, _sqnr(b, error, finite), _top1(a, b), mismatches, ok or by_cosine, by_cosine)
 
 
 def _cosine(a: Array, b: Array, finite: Array) -> float:

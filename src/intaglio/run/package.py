@@ -100,10 +100,12 @@ class Package:
         """Start a new sequence: states are zero again."""
         self.library.reset()
 
-    def validate(self, inputs: Mapping[str, Array] | None = None, *, layers: bool = False) -> Validation:
+    def validate(
+        self, inputs: Mapping[str, Array] | None = None, *, layers: bool = False, threshold: float | None = None
+    ) -> Validation:
         from intaglio.run.validate import ValidateOptions, validate
 
-        return validate(self, ValidateOptions(inputs=inputs, layers=layers))
+        return validate(self, ValidateOptions(inputs=inputs, layers=layers, threshold=threshold))
 
     def profile(self, runs: int = 20) -> Profile:
         from intaglio.run.profile import profile

@@ -1,12 +1,13 @@
 """Time per layer on this machine, measured by the hook; the least of several runs, since noise only adds.
 
-Packages for other cores are counted on an emulated one: `emulator/measure.py`."""
+Packages for other cores are counted on an emulated one: `emulator/measure.py`; those for OpenCL: `opencl/measure.py`."""
 
 from __future__ import annotations
 
 import struct
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from intaglio.package.vectors import random_inputs
 from intaglio.run.host import fitted
 from intaglio.run.package import Package
 from intaglio.run.probe import Probe
+
+if TYPE_CHECKING:
+    from intaglio.run.opencl.measure import OnDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class Profile:
     total: Total
     layers: tuple[LayerTime, ...]
     emulation: Emulation | None = None
+    opencl: OnDevice | None = None
 
 
 def profile(package: Package, runs: int = 20, cc: str | None = None, wait_states: int | None = None) -> Profile:
@@ -78,6 +83,10 @@ def profile(package: Package, runs: int = 20, cc: str | None = None, wait_states
 
         return measure(package, stored_inputs(package), cc, wait_states or 0)
     manifest = package.manifest
+    if manifest.opencl is not None:
+        from intaglio.run.opencl.measure import measure as measure_on_device
+
+        return measure_on_device(package, runs)
     inputs = stored_inputs(package)
     probe = Probe(package, cc)
     best = [float("inf")] * len(manifest.layers)

@@ -14,6 +14,7 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.ops import Copy, Dequantize, Reshape, Transpose
 from intaglio.package.manifest import Manifest, StreamInfo, TensorInfo
+from intaglio.package.project import DEVICE_TOLERANCE, SELFTEST_TOLERANCE
 from intaglio.package.vectors import KINDS, random_inputs
 from intaglio.run.build import Progress
 from intaglio.run.compare import Comparison, compare
@@ -34,6 +35,7 @@ class ValidateOptions:
     labels: Array | None = None
     layers: bool = False
     tolerance: float | None = None
+    threshold: float | None = None  # a cosine that is enough; None: by backend
     seed: int = 1
     cc: str | None = None
     progress: Progress | None = None
@@ -69,6 +71,8 @@ class Validation:
     layer_count: int = 0
     random_inputs: bool = False
     against_float: tuple[Comparison, ...] = ()  # of a package that was quantised here: how far it is from the float model
+    threshold: float | None = None  # a cosine that is enough, where the tolerance alone does not decide
+    backend: str = ""  # cpu, gpu or quantised, where the threshold is the backend's
 
 
 def validate(package: Package, options: ValidateOptions) -> Validation:
@@ -87,14 +91,15 @@ def validate(package: Package, options: ValidateOptions) -> Validation:
             options.progress("running", len(results), len(steps))
     if manifest.stream is not None and isinstance(reference, Windowed):
         steps, expected, results = _of_whole_windows(reference, manifest.stream, steps, expected, results)
+    backend, rule = rule_of(package, options)
     rows = []
     steps_allowed = quantised_steps(package) if reference.of_model and options.tolerance is None else {}
     for info in manifest.outputs:
         got = np.stack([r[info.name] for r in results])
         want = np.stack([np.asarray(e[info.name]).reshape(info.shape) for e in expected])
-        tolerance = options.tolerance if info.name not in steps_allowed else _one_step(want, steps_allowed[info.name])
-        rows.append(compare(info.name, got, _stored(want, DType(info.dtype)), DType(info.dtype), tolerance))
-    checks = _check_layers(package, steps[:1], expected[:1], options) if options.layers else ()
+        one = rule if info.name not in steps_allowed else replace(rule, tolerance=_one_step(want, steps_allowed[info.name]))
+        rows.append(one.compare(info, got, _stored(want, DType(info.dtype))))
+    checks = _check_layers(package, steps[:1], expected[:1], options, rule) if options.layers else ()
     bad = next((check.layer for check in checks if not check.comparison.ok), None)
     accuracy: Accuracy | None = None
     float_rows: tuple[Comparison, ...] = ()
@@ -117,7 +122,41 @@ def validate(package: Package, options: ValidateOptions) -> Validation:
         layer_count=len(manifest.layers),
         random_inputs=options.inputs is None,
         against_float=float_rows,
+        threshold=rule.threshold,
+        backend=backend,
     )
+
+
+THRESHOLDS = {"cpu": 0.999, "gpu": 0.995, "quantised": 0.98}  # cosines that are enough, by what computes
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What an output has to be: within a tolerance; where there is a threshold, its cosine is enough too."""
+
+    tolerance: float | None = None
+    threshold: float | None = None
+    allowance: float = 0.0  # of the device: the least tolerance of floats
+
+    def compare(self, info: TensorInfo, got: Array, want: Array) -> Comparison:
+        dtype = DType(info.dtype)
+        tolerance = self.tolerance
+        if tolerance is None and dtype.is_float and self.allowance:
+            tolerance = max(SELFTEST_TOLERANCE.get(dtype, 0.0), self.allowance)
+        whole = dtype.is_int and info.quant is None  # an index, a length: it is right or wrong
+        return compare(info.name, got, want, dtype, tolerance, None if whole or dtype is DType.BOOL else self.threshold)
+
+
+def rule_of(package: Package, options: ValidateOptions) -> tuple[str, Rule]:
+    """The processor computes as the reference does. OpenCL devices round in their own ways: there a cosine is enough."""
+    if (info := package.manifest.opencl) is None:
+        return "", Rule(options.tolerance, options.threshold)
+    integers = any(o.quant is not None for layer in package.manifest.layers for o in layer.outputs)
+    kind = package.opencl_library.device.kind
+    backend = "quantised" if was_quantized(package.manifest) or integers else "cpu" if kind == "cpu" else "gpu"
+    if options.threshold is not None:
+        return "", Rule(options.tolerance, options.threshold, DEVICE_TOLERANCE[info.precision])
+    return backend, Rule(options.tolerance, THRESHOLDS[backend], DEVICE_TOLERANCE[info.precision])
 
 
 def _of_torch(manifest: Manifest) -> bool:
@@ -285,7 +324,7 @@ def _stored(array: Array, dtype: DType) -> Array:
 
 
 def _check_layers(
-    package: Package, steps: list[dict[str, Array]], expected: list[dict[str, Array]], options: ValidateOptions
+    package: Package, steps: list[dict[str, Array]], expected: list[dict[str, Array]], options: ValidateOptions, rule: Rule
 ) -> tuple[LayerCheck, ...]:
     """The first step again, with the hook: every tensor that both sides have under one name."""
     manifest = package.manifest
@@ -315,7 +354,7 @@ def _check_layers(
             got = _as_in_model(array, layout, want.shape)
             if got is None:
                 continue
-            row = compare(info.name, got, _stored(want, DType(info.dtype)), DType(info.dtype), options.tolerance)
+            row = rule.compare(info, got, _stored(want, DType(info.dtype)))
             if _of_torch(manifest) and DType(info.dtype).is_int and info.quant is not None and row.max_abs <= 1:
                 row = replace(row, ok=True)
             checks.append(LayerCheck(layer.name, layer.op, layer.source, info.name, row, DType(info.dtype).is_int))

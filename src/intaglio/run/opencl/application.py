@@ -24,8 +24,7 @@ from intaglio.run.opencl.library import StartReport
 from intaglio.run.opencl.loader import find_loader
 
 Note = Callable[[str], None]
-MOST_SECONDS = 4 * 3600  # tuning a large network on a slow device
-RUNS = 20  # of `--profile`, in the application
+Progress = Callable[[str, int, int], None]  # what, done, of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Tuned:
     device: Device
     before: LayerTimes
     after: LayerTimes
-    chosen: tuple[str, ...]  # what the application says of each layer
+    chosen: dict[int, str]  # the kernel of the layer with that number, counted among those on the device
 
 
 def fill_cache(folder: Path, name: str, which: str, note: Note) -> None:
@@ -57,21 +56,28 @@ def fill_cache(folder: Path, name: str, which: str, note: Note) -> None:
         _run(folder, name, device, note, "--warm", "--cache", str(cache), "--shipped", "none")
 
 
-def tune(folder: Path, name: str, which: str | None, note: Note, limit_ms: float | None = None) -> Tuned:
+def tune(
+    folder: Path, name: str, which: str | None, note: Note, limit_ms: float | None = None, progress: Progress | None = None
+) -> Tuned:
     """Kernels and work-group sizes are searched on that device, and kept in NAME.clbin of the package with its programs."""
     device = find_device(which)
     limit = () if limit_ms is None else ("--limit-kernel-time", str(limit_ms))
     with _copied(folder, name) as cache:
         where = ("--cache", str(cache), "--shipped", "none", *limit)
         before = _times(_run(folder, name, device, note, "--profile", *where))
-        chosen: list[str] = []
+        chosen: dict[int, str] = {}
 
         def hear(text: str) -> None:
-            chosen.append(text.removeprefix("tuned ")) if text.startswith("tuned ") else note(text)
+            if (found := re.match(r"tuned layer (\d+) of (\d+), `.*`: `(.*)`", text)) is None:
+                note(text)
+                return
+            chosen[int(found[1]) - 1] = found[3]
+            if progress is not None:
+                progress("tuning", int(found[1]), int(found[2]))
 
         _run(folder, name, device, hear, "--tune", "--warm", *where)
         after = _times(_run(folder, name, device, note, "--profile", *where))
-    return Tuned(device, before, after, tuple(chosen))
+    return Tuned(device, before, after, chosen)
 
 
 def start_times(folder: Path, name: str, device: Device, note: Note) -> tuple[StartReport, StartReport]:
@@ -112,29 +118,42 @@ def _run(folder: Path, name: str, device: Device, note: Note, *words: str, extra
         raise UserError("not-built", what, where=str(folder), hint="compile the model again")
     environment = {**find_loader().child_environment(), **(extra or {})}
     command = [str(program), *words, "--device", device.place]
-    try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, stdin=subprocess.DEVNULL, timeout=MOST_SECONDS, text=True,
-            errors="replace",
-        )  # fmt: skip
-    except OSError as error:
-        raise ToolError("cannot-run", f"cannot start `bin/{name}`: {error.strerror}", where=str(program)) from None
-    except subprocess.TimeoutExpired:
-        raise ToolError("device-failed", f"`bin/{name}` did not end within {MOST_SECONDS // 3600} hours") from None
-    if done.returncode in (-signal.SIGINT, -signal.SIGTERM):
+    said: list[str] = []
+    with tempfile.TemporaryFile("w+", errors="replace") as out:
+        try:
+            child = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, text=True, errors="replace"
+            )
+        except OSError as error:
+            raise ToolError("cannot-run", f"cannot start `bin/{name}`: {error.strerror}", where=str(program)) from None
+        with child:
+            try:
+                for line in child.stderr or ():
+                    said.append(line.rstrip("\n"))
+                    if not line.startswith(("error:", "hint:")) and line.strip():
+                        note(said[-1].removeprefix(f"{name}: "))
+            except BaseException:
+                child.kill()
+                raise
+        out.seek(0)
+        told = out.read()
+    if child.returncode in (-signal.SIGINT, -signal.SIGTERM):
         raise KeyboardInterrupt
-    if done.returncode < 0:
-        text = f"the driver of `{device.name}` took `bin/{name}` down ({signal.Signals(-done.returncode).name})"
+    if child.returncode < 0:
+        text = f"the driver of `{device.name}` took `bin/{name}` down ({signal.Signals(-child.returncode).name})"
         raise ToolError("opencl-crashed", text, hint="another device (`--device`), or another version of the driver")
-    if done.returncode != 0:
-        said, _, hint = done.stderr.partition("\n\nhint: ")
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
-        text = "; ".join(lines).removeprefix("error: ") or f"exit code {done.returncode}"
-        raise ToolError("device-failed", f"on `{device.name}`: {text}", hint=hint.strip())
-    for line in done.stderr.splitlines():
-        if line.strip():
-            note(line.removeprefix(f"{name}: "))
-    return done.stdout
+    if child.returncode != 0:
+        raise _failure(said, child.returncode, device)
+    return told
+
+
+def _failure(said: list[str], code: int, device: Device) -> ToolError:
+    """Of the application's own words: `error: NAME stopped: WHAT`, more about it, an empty line, `hint: ...`."""
+    at = next((n for n, line in enumerate(said) if line.startswith("error:")), 0)
+    lines = [line.strip() for line in said[at:] if line.strip()]
+    hint = next((line.removeprefix("hint: ") for line in lines if line.startswith("hint: ")), "")
+    text = "; ".join(line for line in lines if not line.startswith("hint: ")).removeprefix("error: ")
+    return ToolError("device-failed", f"on `{device.name}`: {text or f'exit code {code}'}", hint=hint)
 
 
 def _times(text: str) -> LayerTimes:

@@ -1,0 +1,89 @@
+"""`intaglio tune`: the fastest kernels for an OpenCL device, kept in the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from intaglio.cli.terminal import ending, note, print_json, print_table, progress_bar
+from intaglio.errors import UserError, quoted
+from intaglio.package.folder import writing
+from intaglio.package.manifest import Manifest, write_digest
+from intaglio.run.opencl.application import Tuned, tune
+from intaglio.run.opencl.devices import find_device
+from intaglio.run.package import Package
+from intaglio.targets.target import find_target
+
+
+def tune_package(folder: Path, target: str | None, devices: list[str], limit_ms: float | None, json: bool) -> None:
+    package = _package(folder, target)
+    if limit_ms is not None and not 0 < limit_ms < 1e6:
+        raise UserError("bad-option", f"`--limit-kernel-time {limit_ms:g}` is no time", hint="milliseconds, such as 8")
+    words: list[str | None] = [*devices] or [None]
+    places = dict.fromkeys(find_device(word).place for word in words)
+    found = []
+    for place in places:
+        with writing(folder), progress_bar("tuning") as progress:
+            found.append(tune(folder, package.name, place, note, limit_ms, progress))
+            write_digest(folder, f"{package.name}.clbin")
+        if not json:
+            print_tuned(package.manifest, found[-1])
+    if json:
+        rows = [_told(package.manifest, one) for one in found]
+        print_json({"package": str(folder), "cache": f"{package.name}.clbin", "devices": rows})
+    else:
+        note(f"kept in {folder / package.name}.clbin")
+
+
+def _package(folder: Path, target: str | None) -> Package:
+    if folder.is_file():
+        hint = f"`intaglio compile {folder.name} --target opencl -o DIR`, then `intaglio tune DIR`"
+        raise UserError("not-a-package", f"{quoted(str(folder), 200)} is a file; a package is tuned", hint=hint)
+    package = Package.load(folder)
+    if package.manifest.opencl is None:
+        what = f"`{package.name}` was compiled for `{package.manifest.target}`: there is nothing to tune on a device"
+        raise UserError("bad-option", what, hint="compile it with `--target opencl`")
+    if target is not None and not find_target(target).device:
+        what = f"`{package.name}` was compiled for `{package.manifest.target}`, not for {quoted(target)}"
+        raise UserError("bad-option", what, hint="leave `--target` out: the package says what it is for")
+    return package
+
+
+def print_tuned(manifest: Manifest, tuned: Tuned) -> None:
+    before, after = tuned.before, tuned.after
+    rows, kernels = [], _kernels(manifest, tuned)
+    for layer, was, now in zip(manifest.layers, before.layers, after.layers, strict=True):
+        where, how = "device" if layer.accelerator else "cpu", kernels.get(layer.index, "")
+        rows.append([ending(layer.name, 28), layer.op[:16], where, f"{was / 1000:.4f}", f"{now / 1000:.4f}", _times(was, now), how])
+    rows.append(["transfers", "", "", f"{before.transfers / 1000:.4f}", f"{after.transfers / 1000:.4f}", "", ""])
+    rows.append(["total", "", "", f"{before.total / 1000:.4f}", f"{after.total / 1000:.4f}", _times(before.total, after.total), ""])
+    print_table(["layer", "op", "on", ">ms before", ">ms after", ">times", "kernel"], rows, title=tuned.device.name)
+
+
+def _kernels(manifest: Manifest, tuned: Tuned) -> dict[int, str]:
+    """By layer."""
+    on_device = [layer.index for layer in manifest.layers if layer.accelerator]
+    return {on_device[n]: kernel for n, kernel in tuned.chosen.items()}
+
+
+def _times(was: float, now: float) -> str:
+    return f"{was / now:.2f}" if now else ""
+
+
+def _told(manifest: Manifest, tuned: Tuned) -> dict[str, object]:
+    rows, kernels = zip(manifest.layers, tuned.before.layers, tuned.after.layers, strict=True), _kernels(manifest, tuned)
+    return {
+        "device": tuned.device.name,
+        "place": tuned.device.place,
+        "driver": tuned.device.driver_version,
+        "transfers_before_ms": tuned.before.transfers / 1000,
+        "transfers_after_ms": tuned.after.transfers / 1000,
+        "before_ms": tuned.before.total / 1000,
+        "after_ms": tuned.after.total / 1000,
+        "layers": [
+            {
+                "name": layer.name, "op": layer.op, "on": "device" if layer.accelerator else "cpu", "before_ms": was / 1000,
+                "after_ms": now / 1000, "kernel": kernels.get(layer.index),
+            }
+            for layer, was, now in rows
+        ],
+    }  # fmt: skip
