@@ -61,6 +61,9 @@ bench-mcu: $(STAMP)
 bench-memory: $(STAMP)
 	$(BIN)/python benchmarks/memory.py
 
+bench-opencl: $(STAMP)
+	$(BIN)/python benchmarks/opencl.py
+
 # SANITIZE=1 builds every test with ASan and UBSan (needs gcc).
 conformance: $(STAMP)
 	$(BIN)/python tools/conformance.py --jobs $(JOBS) $(if $(SANITIZE),--sanitize)
@@ -69,4 +72,4 @@ clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: all demo example-gesture example-gesture-live lint test test-all bench bench-mcu bench-memory conformance clean
+.PHONY: all demo example-gesture example-gesture-live lint test test-all bench bench-mcu bench-memory bench-opencl conformance clean

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 import intaglio
-from intaglio.run.host import Library, _pointers
+from intaglio.run.host import Library, pointers
 
 Call = Callable[[], None]
 FLAGS = ("-O3", "-march=x86-64-v3", "-fPIC", "-shared", "-fno-math-errno")
@@ -36,8 +36,8 @@ def ours(work: Work, folder: Path) -> tuple[Call, Callable[[], list[np.ndarray]]
     library = Library(folder / "lib" / f"lib{package.name}.so", package.manifest)
     arrays = [np.ascontiguousarray(a) for a in work.inputs]
     outputs = [np.empty(o.shape, o.type.dtype.numpy) for o in package.manifest.outputs]
-    given, taken = _pointers(arrays), _pointers(outputs)
-    run, arena = library._run, library._arena.ctypes.data
+    given, taken = pointers(arrays), pointers(outputs)
+    run, arena = library._run, library._arena
     first, second = ctypes.addressof(given), ctypes.addressof(taken)
     keep = (library, arrays, outputs, given, taken)
 
