@@ -91,7 +91,7 @@ class HalfPrinter(CLPrinter):
             return f"({REAL}{lanes})({self.expr(op.args[0])})", 20
         if op.op in ("vmin", "vmax"):
             sign, kind, name = "<" if op.op == "vmin" else ">", f"{REAL}{lanes}", f"ig_half_{op.op}{lanes}"
-            text = f"static inline {kind} {name}({kind} a, {kind} b)\n{{\n    return select(b, a, a {sign} b);\n}}"
+            text = f"static inline {kind} {name}({kind} a, {kind} b)\n{{\n    return a {sign} b ? a : b;\n}}"
             self.helpers.setdefault(name, text)
             return f"{name}({', '.join(self.expr(a) for a in op.args)})", 20
         if op.op == "fn_sigmoid":

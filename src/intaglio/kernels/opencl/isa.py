@@ -26,7 +26,7 @@ TABLE = {
     "vge": "{0} >= {1}",
     "veq": "{0} == {1}",
     "vne": "{0} != {1}",
-    "vblend": "select({2}, {1}, {0})",
+    "vblend": "{0} ? {1} : {2}",
 }
 OPERATORS = frozenset(name for name, text in TABLE.items() if not text.endswith(")"))
 FUNCTIONS = {  # of the language, on vectors too

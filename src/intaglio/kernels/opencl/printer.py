@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from intaglio.kernels.c_functions import function_text
@@ -22,6 +23,7 @@ from intaglio.kernels.loop import (
     Stmt,
     Store,
     Type,
+    Var,
 )
 from intaglio.kernels.opencl.accesses import everything
 from intaglio.kernels.opencl.isa import FUNCTIONS, OPERATORS, TABLE, opencl
@@ -73,6 +75,7 @@ class CLPrinter(Printer):
     def __init__(self) -> None:
         super().__init__(opencl())
         self.helpers: dict[str, str] = {}
+        self.divisors = Divisors()
 
     def ctype(self, type: Type) -> str:
         if type.kind not in (*TYPES, "mask"):
@@ -96,7 +99,14 @@ class CLPrinter(Printer):
             kind = self.ctype(load.type)
             parts = [f"{name}[{self.expr(load.index + n)}]" if n < load.count else "0.0f" for n in range(load.type.lanes)]
             return f"({kind})({', '.join(parts)})", 20
+        if self._aligned(load.buffer, load.index, load.type.lanes):
+            return f"*(__global const {self.ctype(load.type)} *){place(name, at)}", 14
         return f"vload{load.type.lanes}(0, {place(name, at)})", 20
+
+    def _aligned(self, buffer: Buffer, index: Expr, lanes: int) -> bool:
+        """A vector that starts at a multiple of its size is read as what it is: some drivers call a function for `vload`.
+        Buffers start at multiples of more than that."""
+        return not buffer.space and self.divisors.of(index) % lanes == 0
 
     def _number(self, num: Num) -> tuple[str, int]:
         if num.type.kind == "f64":
@@ -119,8 +129,6 @@ class CLPrinter(Printer):
             return f"{self.expr(args[0], 13)} * {self.expr(args[1], 14)} + {self.expr(args[2], 13)}", 12
         if name.startswith("fn_") and name[3:] in FUNCTIONS and args[0].type.kind == "f32":
             return f"{name[3:]}({', '.join(self.expr(a) for a in args)})", 20
-        if name in ("min", "max") and args[0].type.kind == "idx":
-            return f"{name}({', '.join(self.expr(a) for a in args)})", 20
         return super()._op(op)
 
     def _cast(self, value: Expr, to: Type) -> tuple[str, int]:
@@ -178,12 +186,14 @@ class CLPrinter(Printer):
             case Store() if stmt.value.type.lanes > 1:
                 self._store(stmt, pad, lines)
             case For():
+                self.divisors.enter(stmt)
                 name = spelled(stmt.var.name)
                 advance = f"{name}++" if stmt.step == 1 else f"{name} += {stmt.step}"
                 lines.append(f"{pad}for (int {name} = {self.expr(stmt.start)}; {name} < {self.expr(stmt.stop, 11)}; {advance}) {{")
                 lines += self.stmts(stmt.body, depth + 1)
                 lines.append(f"{pad}}}")
             case Let():
+                self.divisors.name(stmt)
                 const = "" if stmt.mutable else "const "
                 kind = self.ctype(stmt.var.type)
                 lines.append(f"{pad}{const}{kind} {spelled(stmt.var.name)} = {self._as(stmt.value, stmt.var.type)};")
@@ -221,8 +231,39 @@ class CLPrinter(Printer):
                 lines.append(f"{pad}{name}[{self.expr(stmt.index + n)}] = {lane};")
         elif narrow:
             lines.append(f"{pad}vstore_half{lanes}_rte({value}, 0, (__global half *){place(name, at)});")
+        elif self._aligned(stmt.buffer, stmt.index, lanes):
+            lines.append(f"{pad}*(__global {self.ctype(stmt.value.type)} *){place(name, at)} = {value};")
         else:
             lines.append(f"{pad}vstore{lanes}({value}, 0, {place(name, at)});")
+
+
+class Divisors:
+    """Powers of two that divide indices."""
+
+    MOST = 16
+
+    def __init__(self) -> None:
+        self._names: dict[str, int] = {}
+
+    def name(self, let: Let) -> None:
+        self._names[let.var.name] = 1 if let.mutable or let.var.type.kind != "idx" else self.of(let.value)
+
+    def enter(self, loop: For) -> None:
+        self._names[loop.var.name] = math.gcd(self.of(loop.start), loop.step)
+
+    def of(self, expr: Expr) -> int:
+        match expr:
+            case Num():
+                return math.gcd(int(expr.value), self.MOST) or self.MOST
+            case Var():
+                return self._names.get(expr.name, 1)
+            case Op(op="mul"):
+                return math.gcd(self.of(expr.args[0]) * self.of(expr.args[1]), self.MOST)
+            case Op(op="add" | "sub" | "min" | "max" | "mod"):
+                return math.gcd(self.of(expr.args[0]), self.of(expr.args[1]))
+            case Op(op="select"):
+                return math.gcd(self.of(expr.args[1]), self.of(expr.args[2]))
+        return 1
 
 
 def spelled(name: str) -> str:
@@ -236,7 +277,7 @@ def place(name: str, at: str) -> str:
 def _extreme(name: str, lanes: int) -> str:
     sign = "<" if name == "vmin" else ">"
     kind = f"float{lanes}"
-    return f"static inline {kind} ig_{name}{lanes}({kind} a, {kind} b)\n{{\n    return select(b, a, a {sign} b);\n}}"
+    return f"static inline {kind} ig_{name}{lanes}({kind} a, {kind} b)\n{{\n    return a {sign} b ? a : b;\n}}"
 
 
 def _sigmoid(lanes: int) -> str:

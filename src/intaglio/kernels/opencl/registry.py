@@ -15,12 +15,13 @@ DeviceBuilder = Callable[[Job], "Lowered | None"]
 BUILDERS: dict[type[Op], list[DeviceBuilder]] = {}
 
 
-def on_device(*ops: type[Op]) -> Callable[[DeviceBuilder], DeviceBuilder]:
+def on_device(*ops: type[Op], first: bool = False) -> Callable[[DeviceBuilder], DeviceBuilder]:
     """Builders of one operator are tried in order; one that does not apply returns None."""
 
     def register(fn: DeviceBuilder) -> DeviceBuilder:
         for op in ops:
-            BUILDERS.setdefault(op, []).append(fn)
+            known = BUILDERS.setdefault(op, [])
+            known.insert(0 if first else len(known), fn)
         return fn
 
     return register

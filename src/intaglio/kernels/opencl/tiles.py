@@ -45,7 +45,9 @@ def tiles_for(rows: int, columns: int) -> list[Tile]:
         found.append(Tile(high, 4, 2))
     if wide == 16 and rows >= 8:
         found.append(Tile(8, 4, 1))
-    found.append(Tile(min(6 if wide == 16 else 8, rows), min(8, wide), 2 if wide == 16 else 1, cpu=True))
+    most = 6 if wide == 16 else 8  # with the weights, 15 registers of 8 floats
+    even = -(-rows // -(-rows // most))  # tiles of about the same height
+    found.append(Tile(most if rows > 8 * most else even, min(8, wide), 2 if wide == 16 else 1, cpu=True))
     if rows > 2:
         found.append(Tile(2, min(8, wide), 2 if wide == 16 else 1, cpu=True))
     return found

@@ -30,7 +30,7 @@ _G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 _LANES = 4
 
 
-@on_device(Conv)
+@on_device(Conv, first=True)
 def winograd(job: Job) -> Lowered | None:
     op, node = job.node.op, job.node
     assert isinstance(op, Conv)
