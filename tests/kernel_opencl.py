@@ -10,7 +10,7 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.opencl.interpret import run_variant
-from intaglio.kernels.opencl.launch import Launch, Variant
+from intaglio.kernels.opencl.launch import Variant
 from intaglio.kernels.opencl.lowering import lower_on_device
 from intaglio.kernels.opencl.printer import CLPrinter, common, fails, print_launch
 from intaglio.ops.base import BadOperator
@@ -63,7 +63,8 @@ class Built:
 
 
 def source_of(kernels: list[Kernel]) -> Built:
-    printer, names, texts = CLPrinter(), {}, []
+    printer, texts = CLPrinter(), []
+    names: dict[int, str] = {}
     for kernel in kernels:
         for variant in kernel.variants:
             for launch in variant.launches:
@@ -85,7 +86,7 @@ class Driver:
         self.queue = cl.CommandQueue(self.context)
 
     def build(self, text: str) -> object:
-        return self.cl.Program(self.context, text).build(["-cl-std=CL1.2"], cache_dir=False)
+        return self.cl.Program(self.context, text).build(["-cl-std=CL1.2"])
 
     def run(self, program: object, built: Built, call: Call, variant: Variant, *, cpu: bool) -> int:
         cl, flags = self.cl, self.cl.mem_flags
@@ -107,6 +108,3 @@ class Driver:
                 cl.enqueue_copy(self.queue, array, buffers[param])
         cl.enqueue_copy(self.queue, status, told)
         return int(status[0])
-
-
-__all__ = ["Built", "Driver", "Launch", "halves_of", "has_device_code", "interpreted_on_device", "on_device", "results_of", "source_of"]

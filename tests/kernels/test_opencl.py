@@ -47,7 +47,7 @@ LANGUAGE = (
     + "#ifdef IG_FP16\n#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n"
     + "".join(f"typedef half half{n} __attribute__((ext_vector_type({n})));\n" for n in (4, 8))
     + "#endif\n#define CLK_LOCAL_MEM_FENCE 1\n#define CLK_GLOBAL_MEM_FENCE 2\n#define INFINITY __builtin_inff()\n"
-    + "#define NAN __builtin_nanf(\"\")\n#define INT_MIN (-2147483647 - 1)\n#define INT_MAX 2147483647\n"
+    + '#define NAN __builtin_nanf("")\n#define INT_MIN (-2147483647 - 1)\n#define INT_MAX 2147483647\n'
     + "#define CHAR_MIN (-128)\n#define CHAR_MAX 127\n#define SHRT_MIN (-32768)\n#define SHRT_MAX 32767\n#define UCHAR_MAX 255\n"
     + "#define USHRT_MAX 65535\n#define UINT_MAX 0xffffffffU\n#define LONG_MAX 0x7fffffffffffffffL\n"
     + "#define LONG_MIN (-LONG_MAX - 1L)\n#define ULONG_MAX 0xffffffffffffffffUL\n"
@@ -124,8 +124,8 @@ def test_a_compiler_for_spirv_accepts_every_kernel(define: tuple[str, ...], tmp_
     assert len(calls) > 20
     (tmp_path / "all.cl").write_text(LANGUAGE + source_of([c.lowered.kernel for c in calls]).text)
     flags = ["-cc1", "-triple", "spirv64-unknown-unknown", "-cl-std=CL1.2", "-fdeclare-opencl-builtins", "-fsyntax-only"]
-    includes = ["-D__opencl_c_named_address_space_builtins=1", "-Wall", "-Wno-unused-function", "-Wno-unused-const-variable", *define]
-    command = [*zig.compiler[:-1], "clang", *flags, *includes, "all.cl"]
+    flags += ["-D__opencl_c_named_address_space_builtins=1", "-Wall", "-Wno-unused-function", "-Wno-unused-const-variable"]
+    command = [*zig.compiler[:-1], "clang", *flags, *define, "all.cl"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=zig.environment())
     assert done.returncode == 0, done.stderr[:4000]
     assert "error" not in done.stderr
@@ -156,7 +156,11 @@ def test_rounds_that_run_at_once_never_meet(
             total = total + i * c
         return total
 
-    with k.loop("i", 0, rounds[0] * step + 1, step) as i, k.loop("j", 0, rounds[1] + 1) as j, k.loop("l", 0, rounds[2] + 1) as inner:
+    with (
+        k.loop("i", 0, rounds[0] * step + 1, step) as i,
+        k.loop("j", 0, rounds[1] + 1) as j,
+        k.loop("l", 0, rounds[2] + 1) as inner,
+    ):
         source = read if read is not None else write
         k.store(y, at(write, [i, j, inner], 0), Load(y, at(source, [i, j, inner], shift if read is not None else 0), Type("f32")))
     loop = k.body()[0]

@@ -8,7 +8,6 @@ planned here, one for each value that crosses.
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -205,7 +204,9 @@ class _Writer:
 
     def _function(self, kernel: Kernel, label: str, launch: Launch) -> str:
         if id(launch) not in self.named:
-            stem = name = identifier(f"{kernel.name}_{launch.stem.split('_', 1)[-1] if launch.stem.startswith('winograd') else label}")
+            stem = name = identifier(
+                f"{kernel.name}_{launch.stem.split('_', 1)[-1] if launch.stem.startswith('winograd') else label}"
+            )
             n = 2
             while name in self.t.functions:
                 name, n = f"{stem}_{n}", n + 1
@@ -335,17 +336,22 @@ def _c_file(program: Program, target: Target, t: Tables, limit_ms: float) -> str
     sizes = {c.name: c.data.nbytes for c in program.constants}
     constants = [f'{{{t.name}_weights + W_{identifier(n)}, {sizes[n]}, "{n}"}}' for n in t.constants]
     functions = [f'{{"{n}",\n{_literal(text, "     ")}}}' for n, text in t.functions.items()]
-    steps = [
-        f"{{{upper}_STEP_{s.kind}, {s.layer}, {s.index}, {s.place}, {s.guard}}}, /* {comment(s.about)} */".replace("}, /*", "}, /*")
-        for s in t.steps
-    ]
+    steps = [f"{{{upper}_STEP_{s.kind}, {s.layer}, {s.index}, {s.place}, {s.guard}}}, /* {comment(s.about)} */" for s in t.steps]
     args = [f"{{{upper}_{row[1:]}" for row in t.args]
-    count = {
-        "functions": len(functions), "args": len(args), "places": len(places), "constants": len(constants),
-        "launches": len(t.launches), "variants": len(t.variants), "layers": len(t.layers), "steps": len(steps), "hosts": len(t.hosts),
-        "results": len(t.results), "resets": len(t.resets),
-    }  # fmt: skip
-    programs = -(-len({*[number for number, _ in t.sources]}) // 1)
+    count: dict[str, int] = {
+        "functions": len(functions),
+        "args": len(args),
+        "places": len(places),
+        "constants": len(constants),
+        "launches": len(t.launches),
+        "variants": len(t.variants),
+        "layers": len(t.layers),
+        "steps": len(steps),
+        "hosts": len(t.hosts),
+        "results": len(t.results),
+        "resets": len(t.resets),
+    }
+    programs = len({number for number, _ in t.sources})
     fields = "\n".join(f"    {plural}, {n}," for plural, n in count.items())
     host_rows = [f"host_{n}" for n in range(len(t.hosts))]
     parts = [
@@ -381,6 +387,3 @@ def _c_file(program: Program, target: Target, t: Tables, limit_ms: float) -> str
 def _steps(t: Tables, rows: list[str]) -> str:
     body = "\n".join(f"    {row}" for row in rows) if rows else "    {0, -1, 0, 0, -1},"
     return f"/* kind, layer, index, place, guard */\nstatic const {t.name}_cl_step steps[] = {{\n{body}\n}};"
-
-
-__all__ = ["OpenclInfo", "Tables", "math", "write_opencl"]

@@ -159,9 +159,9 @@ def changes_outer_variables(body: tuple[Stmt, ...], own: frozenset[str] = frozen
     for stmt in body:
         if isinstance(stmt, Let):
             own = own | {stmt.var.name}
-        elif isinstance(stmt, Assign) and stmt.var.name not in own:
-            return True
-        elif any(changes_outer_variables(inner, own) for inner in inner_of(stmt)):
+        elif (isinstance(stmt, Assign) and stmt.var.name not in own) or any(
+            changes_outer_variables(inner, own) for inner in inner_of(stmt)
+        ):
             return True
     return False
 
@@ -189,7 +189,7 @@ def may_run_at_once(loop: For, scope: Scope, same: dict[Buffer, Buffer]) -> bool
 
 
 def _that_meet(found: list[Access], known: frozenset[Atom]) -> list[Access]:
-    """Without reads of a part of the buffer that is not written here. Where all depend on the outer loops alike, that is left out."""
+    """Without reads of a part of the buffer that is not written here. What all depend on alike, the outer loops, is left out."""
     if any(a.form is None for a in found if a.writes):
         return found
     outer = {tuple(t for t in a.form.terms if t[0] in known) for a in found if a.form is not None}

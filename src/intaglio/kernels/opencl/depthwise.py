@@ -64,7 +64,9 @@ def depthwise(job: Job) -> Lowered | None:
         f"{geo.strides[0]}x{geo.strides[1]}" + "".join(f" + {s.op.NAME}" for s in op.epilogue)
     )
     window = _Window("depthwise", x, y, w, b, None, 1.0, epilogue, pitch)
-    return device_kernel(job, f"depthwise{kh}x{kw}_{channels}", about, _variants(job, geo, window, about), epilogue.over, halves=True)
+    return device_kernel(
+        job, f"depthwise{kh}x{kw}_{channels}", about, _variants(job, geo, window, about), epilogue.over, halves=True
+    )
 
 
 @on_device(MaxPool, AveragePool)
@@ -90,14 +92,18 @@ def pool(job: Job) -> Lowered | None:
             reciprocals = job.packed((1.0 / np.maximum(counts, 1)).astype(np.float32).reshape(-1), "r")
     y = job.writes()
     kind = "average" if isinstance(op, AveragePool) else "max"
-    about = f"{kind} pool {geo.kernel[0]}x{geo.kernel[1]}, {c} channels, {h}x{w} -> {oh}x{ow}, stride {geo.strides[0]}x{geo.strides[1]}"
+    about = (
+        f"{kind} pool {geo.kernel[0]}x{geo.kernel[1]}, {c} channels, {h}x{w} -> {oh}x{ow}, stride {geo.strides[0]}x{geo.strides[1]}"
+    )
     window = _Window(kind, x, y, None, None, reciprocals, scale, Epilogue((), ()))
-    return device_kernel(job, f"{kind}_pool{geo.kernel[0]}x{geo.kernel[1]}_{c}", about, _variants(job, geo, window, about), halves=True)
+    return device_kernel(
+        job, f"{kind}_pool{geo.kernel[0]}x{geo.kernel[1]}_{c}", about, _variants(job, geo, window, about), halves=True
+    )
 
 
 def _variants(job: Job, geo: Geometry, window: _Window, about: str) -> list[Variant]:
     lanes = (4,) if geo.channels < 8 else (4, 8)
-    found = []
+    found: list[Variant] = []
     for n in lanes:
         for pixels in (4, 1) if geo.out_width >= 4 and geo.kernel[1] <= 7 else (1,):
             about_it = f"{about}\n{pixels} pixels x {n} channels"
@@ -130,9 +136,7 @@ def _launch(job: Job, geo: Geometry, window: _Window, pixels: int, lanes: int, a
     )  # fmt: skip
 
 
-def _pixels(
-    k: Builder, geo: Geometry, window: _Window, pixels: int, lanes: int, some: int, c: Expr, ow: Expr, line: Expr
-) -> None:
+def _pixels(k: Builder, geo: Geometry, window: _Window, pixels: int, lanes: int, some: int, c: Expr, ow: Expr, line: Expr) -> None:
     """`some`: only so many channels are real."""
     e = vector(lanes)
     oh, n = k.let("oh", line % geo.out_height), k.let("n", line // geo.out_height)

@@ -9,7 +9,7 @@ enough to prove that two rounds of a loop never touch the same element:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from intaglio.kernels.loop import Expr, Num, Op, Var
@@ -80,7 +80,9 @@ class Scope:
 
     def _of(self, op: Op) -> Form | None:
         if op.op == "select":
-            return self._opaque(op, [self.form(a) for a in op.args[1:]], lambda r: (min(r[0][0], r[1][0]), max(r[0][1], r[1][1])), None)
+            return self._opaque(
+                op, [self.form(a) for a in op.args[1:]], lambda r: (min(r[0][0], r[1][0]), max(r[0][1], r[1][1])), None
+            )
         parts = [self.form(a) for a in op.args]
         if op.op == "cast" or any(p is None for p in parts):
             return None
@@ -158,6 +160,3 @@ def disjoint(forms: list[tuple[Form, int]], loop: Atom, known: frozenset[Atom]) 
                 return False
             total += coefficient * (extent - 1)
     return True
-
-
-Forms = Mapping[str, Form]

@@ -18,15 +18,14 @@ class _Item(_Machine):
 
     def __init__(self, memory: dict[Buffer, Data], place: tuple[int, ...], inside: tuple[int, ...], group: tuple[int, ...]) -> None:
         super().__init__(memory)
-        self.place, self.inside, self.group = place, inside, group
+        self.numbers = {"global_id": place, "local_id": inside, "local_size": group}
 
     def apply(self, op: Op, args: list[Scalar]) -> Scalar:
-        numbers = {"global_id": self.place, "local_id": self.inside, "local_size": self.group}
-        if op.op in numbers:
-            known = numbers[op.op]
+        if op.op in self.numbers:
+            known = self.numbers[op.op]
             return known[int(args[0])] if int(args[0]) < len(known) else (1 if op.op == "local_size" else 0)
         if op.op == "lane":
-            return np.asarray(args[0])[int(args[1])]
+            return np.asarray(np.asarray(args[0])[int(args[1])])[()]
         if op.op == "vector":
             return np.array(args, numpy_type(op.type))
         if op.op == "cast" and op.type.lanes > 1:
@@ -69,8 +68,8 @@ def run_launch(launch: Launch, memory: dict[Buffer, Data], group: tuple[int, ...
         items = []
         for inside in itertools.product(*(range(g) for g in reversed(group))):
             own = tuple(reversed(inside))
-            item = _Item(dict(local), tuple(f + i for f, i in zip(first, own, strict=True)), own, group)
-            items.append(item.steps(launch.body))
+            one = _Item(dict(local), tuple(f + i for f, i in zip(first, own, strict=True)), own, group)
+            items.append(one.steps(launch.body))
         while items:
             alive = []
             for item in items:

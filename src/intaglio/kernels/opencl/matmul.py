@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intaglio.ir.types import DType, strides_of
+from intaglio.ir.types import DType
 from intaglio.kernels.elementwise import broadcast_strides, offset_of
 from intaglio.kernels.epilogue import Epilogue, epilogue_of, operand_kind
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Op, Var, both, idx, imin
+from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Op, both, idx, imin
 from intaglio.kernels.matmul import _with_bias
 from intaglio.kernels.opencl.isa import vector
-from intaglio.kernels.opencl.launch import Launch, Variant, global_id, group_for, local_id
+from intaglio.kernels.opencl.launch import Launch, Size, Variant, global_id, group_for, local_id
 from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
 from intaglio.kernels.opencl.tiles import Accumulators, Tile, block_width, loaded, pack_blocks, pad_to, store_tile, tiles_for
 from intaglio.kernels.registry import Job, Lowered
@@ -67,7 +67,8 @@ def _bases(k: Builder, p: Product, batch: Expr) -> tuple[Expr, Expr, Expr]:
     """Where this batch starts in x, w and y."""
     if p.batches == 1:
         return idx(0), idx(0), idx(0)
-    at, left = [], batch
+    at: list[Expr] = []
+    left = batch
     for n in reversed(p.batch[1:]):
         at.insert(0, left % n)
         left = left // n
@@ -84,7 +85,7 @@ def _in_registers(job: Job, p: Product, tile: Tile, about: str) -> Launch:
     k.reserve(*(q.name for q in job.params))
     wide = block_width(p.columns)
     tiles, blocks = -(-p.rows // tile.rows), -(-p.columns // tile.width)
-    size = (tiles, blocks, p.batches) if tile.cpu else (blocks, tiles, p.batches)
+    size: Size = (tiles, blocks, p.batches) if tile.cpu else (blocks, tiles, p.batches)
     first, second, third = (global_id(d) for d in range(3))
     t, block = (k.let("tile", first), k.let("block", second)) if tile.cpu else (k.let("tile", second), k.let("block", first))
     batch = k.let("batch", third) if p.batches > 1 else idx(0)
@@ -122,11 +123,12 @@ def _raw(k: Builder, p: Product, tile: Tile, acc: Accumulators, rows: list[Expr]
         for v in range(tile.vectors):
             count = max(0, min(tile.lanes, width - v * tile.lanes))
             if p.turned or 0 < count < tile.lanes:
+                first = column + v * tile.lanes
                 each = [
-                    one.load(p.w, w_at + ((column + v * tile.lanes + n) * p.depth + j if p.turned else j * p.columns + column + v * tile.lanes + n))
+                    one.load(p.w, w_at + ((first + n) * p.depth + j if p.turned else j * p.columns + first + n))
                     for n in range(count)
                 ]
-                out.append(k.let("w", Op("vector", tuple([*each, *[one.const(0.0)] * (tile.lanes - count)]), e.type)))
+                out.append(k.let("w", Op("vector", (*each, *[one.const(0.0)] * (tile.lanes - count)), e.type)))
             elif count == 0:
                 out.append(e.const(0.0))
             else:
@@ -236,17 +238,28 @@ def matmul(job: Job) -> Lowered | None:
         b = job.packed(pad_to(bias.data.astype(np.float32), wide), "b")
     epilogue = epilogue_of(job, steps, extras, out.shape)
     y = job.writes()
-    about = f"matmul {list(left.shape)} x {list(right.shape)} -> {list(out.shape)}" + "".join(f" + {s.op.NAME}" for s in op.epilogue)
+    about = f"matmul {list(left.shape)} x {list(right.shape)} -> {list(out.shape)}" + "".join(
+        f" + {s.op.NAME}" for s in op.epilogue
+    )
     if shared:
         product = Product(rows, depth, columns, x, w, b, y, epilogue, raw=not constant, turned=op.transpose_b and not constant)
     else:
         x_walk = tuple(s * rows * depth for s in broadcast_strides(left.shape[:-2], batch))
         w_walk = tuple(s * stored for s in broadcast_strides(right.shape[:-2], batch))
         product = Product(
-            rows, depth, columns, x, w, b, y, epilogue, batch, x_walk, w_walk, raw=not constant, turned=op.transpose_b and not constant
+            rows,
+            depth,
+            columns,
+            x,
+            w,
+            b,
+            y,
+            epilogue,
+            batch,
+            x_walk,
+            w_walk,
+            raw=not constant,
+            turned=op.transpose_b and not constant,
         )
     variants = product_variants(job, product, about)
     return device_kernel(job, f"matmul_{rows}_{depth}_{columns}", about, variants, epilogue.over if shared else None, halves=True)
-
-
-__all__ = ["Product", "Var", "matmul", "product_variants", "strides_of"]

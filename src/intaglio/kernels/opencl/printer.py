@@ -34,14 +34,41 @@ TYPES = {
     "u8": "uchar", "u16": "ushort", "u32": "uint", "u64": "ulong", "bool": "uchar",
 }  # fmt: skip
 KEYWORDS = frozenset(
-    "kernel global local constant private half bool uchar ushort uint ulong image event sampler pipe generic read_only write_only "
-    "read_write float2 float4 float8 float16 int2 int4 int8 int16".split()
+    [
+        "kernel",
+        "global",
+        "local",
+        "constant",
+        "private",
+        "half",
+        "bool",
+        "uchar",
+        "ushort",
+        "uint",
+        "ulong",
+        "image",
+        "event",
+        "sampler",
+        "pipe",
+        "generic",
+        "read_only",
+        "write_only",
+        "read_write",
+        "float2",
+        "float4",
+        "float8",
+        "float16",
+        "int2",
+        "int4",
+        "int8",
+        "int16",
+    ]
 )
 STATUS = "ig_status"
 _C_WORDS = {
     "uint8_t": "uchar", "uint16_t": "ushort", "uint32_t": "uint", "uint64_t": "ulong", "int8_t": "char", "int16_t": "short",
-    "int32_t": "int", "int64_t": "long", "ptrdiff_t": "int", "INT8_MIN": "CHAR_MIN", "INT8_MAX": "CHAR_MAX", "INT16_MIN": "SHRT_MIN",
-    "INT16_MAX": "SHRT_MAX", "INT32_MIN": "INT_MIN", "INT32_MAX": "INT_MAX", "INT64_MIN": "LONG_MIN", "INT64_MAX": "LONG_MAX",
+    "int32_t": "int", "int64_t": "long", "ptrdiff_t": "int", "INT8_MIN": "CHAR_MIN", "INT8_MAX": "CHAR_MAX",
+    "INT16_MIN": "SHRT_MIN", "INT16_MAX": "SHRT_MAX", "INT32_MIN": "INT_MIN", "INT32_MAX": "INT_MAX", "INT64_MIN": "LONG_MIN", "INT64_MAX": "LONG_MAX",
     "UINT8_MAX": "UCHAR_MAX", "UINT16_MAX": "USHRT_MAX", "UINT32_MAX": "UINT_MAX", "UINT64_MAX": "ULONG_MAX", "expf": "exp",
     "fabsf": "fabs", "rintf": "rint", "sqrtf": "sqrt", "IG_INLINE": "static inline",
     "half": "half_",
@@ -327,7 +354,7 @@ def print_launch(launch: Launch, kernel: Kernel, printer: CLPrinter, name: str) 
 
 
 def common(printer: CLPrinter) -> str:
-    """What stands above the functions that this printer has written: contraction off, so that integers scaled by floats are exact."""
+    """What stands above the functions of this printer: contraction is off, so that integers scaled by floats are exact."""
     parts = ["#pragma OPENCL FP_CONTRACT OFF", *printer.helpers.values()]
     seen: dict[str, None] = {}
     for name in printer.used:

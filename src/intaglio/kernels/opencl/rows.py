@@ -12,7 +12,7 @@ from collections.abc import Callable
 from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.elementwise import offset_of
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Num, Type, cast, idx
+from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Type, cast
 from intaglio.kernels.normalize import _entry, _per_element
 from intaglio.kernels.opencl.launch import Variant, global_id, local_id
 from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
@@ -83,12 +83,14 @@ def softmax(job: Job) -> Lowered | None:
     total = group.fold("sum", size, lambda j: e.call("exp", e.sub(at(j), top)))
     if isinstance(op, LogSoftmax):
         shift = k.let("shift", e.add(e.call("log", total), top))
-        final: Callable[[Expr], Expr] = lambda j: e.sub(at(j), shift)  # noqa: E731
+        final: Callable[[Expr], Expr] = lambda j: e.sub(at(j), shift)
     else:
         factor = k.let("factor", e.div(e.const(1.0), total))
-        final = lambda j: e.mul(e.call("exp", e.sub(at(j), top)), factor)  # noqa: E731
+        final = lambda j: e.mul(e.call("exp", e.sub(at(j), top)), factor)
     group.each(size, lambda j: k.store(y, base + j * inner, cast(final(j), Type(y.dtype.value))))
-    return _done(job, k, op.NAME, outer * inner, f"{op.NAME} along axis {op.axis} of {out.dtype.value}{list(out.shape)}", in_place=True)
+    return _done(
+        job, k, op.NAME, outer * inner, f"{op.NAME} along axis {op.axis} of {out.dtype.value}{list(out.shape)}", in_place=True
+    )
 
 
 @on_device(LayerNorm)
@@ -167,6 +169,3 @@ def _digits(number: Expr, sizes: list[int]) -> list[Expr]:
         whole = number // stride
         out.append(whole if n == 0 else whole % size)
     return out
-
-
-__all__ = ["Num", "idx", "layer_norm", "reduce", "softmax"]

@@ -225,16 +225,14 @@ class _Split:
         rounds_of.insert(0, left)
         inner: tuple[Stmt, ...] = body
         for (step, rounds), at in zip(reversed(nest), reversed(rounds_of), strict=True):
-            checked: tuple[Stmt, ...] = (If(step.var.compare("lt", step.stop), inner),) if _varies(step, rounds) else inner
+            checked: tuple[Stmt, ...] = (If(step.var.compare("lt", step.stop), inner),) if _varies(step) else inner
             inner = (Let(step.var, step.start + at * step.step), *checked)
         return [For(turn, local_id(0), Num(total), GROUP, inner)]
 
 
-def _varies(loop: For, rounds: int) -> bool:
+def _varies(loop: For) -> bool:
     """Does the loop go round less often sometimes?"""
-    if isinstance(loop.start, Num) and isinstance(loop.stop, Num):
-        return False
-    return True
+    return not (isinstance(loop.start, Num) and isinstance(loop.stop, Num))
 
 
 # An index space -----------------------------------------------------------------------------------------------------------
@@ -262,7 +260,9 @@ def _collapsed(loops: list[_Loop], dimension: int) -> list[Expr]:
     return out
 
 
-def _nested(before: tuple[Let | _Loop, ...], body: tuple[Stmt, ...], rounds: dict[int, Expr], checked: set[int]) -> tuple[Stmt, ...]:
+def _nested(
+    before: tuple[Let | _Loop, ...], body: tuple[Stmt, ...], rounds: dict[int, Expr], checked: set[int]
+) -> tuple[Stmt, ...]:
     for step in reversed(before):
         if isinstance(step, Let):
             body = (step, *body)

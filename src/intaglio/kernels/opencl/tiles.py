@@ -13,7 +13,7 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.kernels.epilogue import Epilogue
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Type, Var
+from intaglio.kernels.loop import Buffer, Builder, Expr, Num, Op, Type, Var
 from intaglio.kernels.opencl.isa import vector
 
 
@@ -145,6 +145,3 @@ def _row(k: Builder, acc: Accumulators, epilogue: Epilogue, y: Buffer, r: int, p
         value = epilogue.finish(k, e, acc.at[r][v], channel + v * tile.lanes, at, count) if epilogue.steps else acc.at[r][v]
         with k.block():
             k.store(y, at, value, count)
-
-
-__all__ = ["Accumulators", "Load", "Tile", "block_width", "lane", "loaded", "pack_blocks", "pad_to", "store_tile", "tiles_for"]

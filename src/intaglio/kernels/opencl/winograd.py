@@ -99,7 +99,8 @@ def _input(job: Job, geo: Geometry, x: Buffer, v: Buffer, high: int, across: int
             for j in range(4):
                 spot = column0 + j
                 inside = both(
-                    both(row.compare("ge", 0), row.compare("lt", geo.height)), both(spot.compare("ge", 0), spot.compare("lt", geo.width))
+                    both(row.compare("ge", 0), row.compare("lt", geo.height)),
+                    both(spot.compare("ge", 0), spot.compare("lt", geo.width)),
                 )
                 value = e.load(x, ((n * geo.height + row) * geo.width + spot) * geo.channels + c)
                 line.append(k.let(f"d{i}{j}", Op("select", (inside, value, e.const(0.0)), value.type)))
@@ -133,7 +134,9 @@ def _output(
     e = vector(_LANES)
     with k.when(both(part.compare("lt", parts), tile.compare("lt", tiles))):
         c = k.let("c", part * _LANES)
-        at = [[k.let(f"m{i}{j}", e.load(m, ((4 * i + j) * tiles + tile) * geo.out_channels + c)) for j in range(4)] for i in range(4)]
+        at = [
+            [k.let(f"m{i}{j}", e.load(m, ((4 * i + j) * tiles + tile) * geo.out_channels + c)) for j in range(4)] for i in range(4)
+        ]
         columns = [_back(k, e, [at[i][j] for i in range(4)], f"t{j}_") for j in range(4)]
         left, top = _corner(k, tile, high, across)
         n = k.let("n", tile // (high * across))
