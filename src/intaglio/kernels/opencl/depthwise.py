@@ -18,7 +18,7 @@ from intaglio.kernels.opencl.conv import FLOATS, takes
 from intaglio.kernels.opencl.isa import vector
 from intaglio.kernels.opencl.launch import Launch, Variant, global_id, group_for
 from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
-from intaglio.kernels.opencl.tiles import pad_to
+from intaglio.kernels.opencl.tiles import pad_to, store_part
 from intaglio.kernels.registry import Job, Lowered
 from intaglio.ops import AveragePool, Conv, MaxPool
 from intaglio.ops.pool import Pool
@@ -193,8 +193,7 @@ def _finish(
         value = e.mul(value, scale)
     if window.epilogue.steps:
         value = window.epilogue.finish(k, e, value, c, place, some or e.lanes)
-    with k.block():
-        k.store(window.y, place, value, some)
+    store_part(k, window.y, place, value, some)
 
 
 def _combine(e: Lanes, kind: str, acc: Expr, x: Expr, weight: Expr | None) -> Expr:

@@ -68,7 +68,8 @@ STATUS = "ig_status"
 _C_WORDS = {
     "uint8_t": "uchar", "uint16_t": "ushort", "uint32_t": "uint", "uint64_t": "ulong", "int8_t": "char", "int16_t": "short",
     "int32_t": "int", "int64_t": "long", "ptrdiff_t": "int", "INT8_MIN": "CHAR_MIN", "INT8_MAX": "CHAR_MAX",
-    "INT16_MIN": "SHRT_MIN", "INT16_MAX": "SHRT_MAX", "INT32_MIN": "INT_MIN", "INT32_MAX": "INT_MAX", "INT64_MIN": "LONG_MIN", "INT64_MAX": "LONG_MAX",
+    "INT16_MIN": "SHRT_MIN", "INT16_MAX": "SHRT_MAX", "INT32_MIN": "INT_MIN", "INT32_MAX": "INT_MAX",
+    "INT64_MIN": "LONG_MIN", "INT64_MAX": "LONG_MAX",
     "UINT8_MAX": "UCHAR_MAX", "UINT16_MAX": "USHRT_MAX", "UINT32_MAX": "UINT_MAX", "UINT64_MAX": "ULONG_MAX", "expf": "exp",
     "fabsf": "fabs", "rintf": "rint", "sqrtf": "sqrt", "IG_INLINE": "static inline",
     "half": "half_",

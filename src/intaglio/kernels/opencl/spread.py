@@ -224,7 +224,7 @@ class _Split:
             left = left // rounds
         rounds_of.insert(0, left)
         inner: tuple[Stmt, ...] = body
-        for (step, rounds), at in zip(reversed(nest), reversed(rounds_of), strict=True):
+        for (step, _), at in zip(reversed(nest), reversed(rounds_of), strict=True):
             checked: tuple[Stmt, ...] = (If(step.var.compare("lt", step.stop), inner),) if _varies(step) else inner
             inner = (Let(step.var, step.start + at * step.step), *checked)
         return [For(turn, local_id(0), Num(total), GROUP, inner)]

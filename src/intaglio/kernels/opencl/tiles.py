@@ -143,5 +143,13 @@ def _row(k: Builder, acc: Accumulators, epilogue: Epilogue, y: Buffer, r: int, p
             break
         at = k.let("to", place + v * tile.lanes)
         value = epilogue.finish(k, e, acc.at[r][v], channel + v * tile.lanes, at, count) if epilogue.steps else acc.at[r][v]
-        with k.block():
-            k.store(y, at, value, count)
+        store_part(k, y, at, value, count)
+
+
+def store_part(k: Builder, y: Buffer, at: Expr, value: Expr, count: int) -> None:
+    """All lanes or the first `count`; these go one by one, from a name in a scope of its own."""
+    if count == value.type.lanes or not count:
+        k.store(y, at, value)
+        return
+    with k.block():
+        k.store(y, at, value, count)
