@@ -47,3 +47,16 @@ def test_sizes_that_differ_are_wrong() -> None:
 
 def test_empty_outputs_are_the_same() -> None:
     assert compare("y", floats(), floats(), F32).ok
+
+
+def test_a_cosine_is_enough_where_there_is_a_threshold() -> None:
+    got, want = floats(1, 2, 3.03), floats(1, 2, 3)
+    row = compare("y", got, want, F32, threshold=0.995)
+    assert row.ok and row.by_cosine and not compare("y", got, want, F32).ok
+    assert not compare("y", floats(3, 2, 1), want, F32, threshold=0.995).ok
+    assert compare("y", want, want, F32, threshold=0.995).ok and not compare("y", want, want, F32, threshold=0.995).by_cosine
+
+
+def test_the_cosine_of_one_number_says_nothing() -> None:
+    assert not compare("y", floats(5), floats(1), F32, threshold=0.5).ok
+    assert not compare("y", floats(1, np.nan), floats(1, 1), F32, threshold=0.5).ok

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Mapping
@@ -108,25 +109,26 @@ class Library:
         return list(times)[: len(self.manifest.layers)]
 
 
-def open_library(path: Path, manifest: Manifest) -> ctypes.CDLL:
+def open_library(path: Path, manifest: Manifest, *, copied: bool = False) -> ctypes.CDLL:
     if not path.is_file():
         hint = "compile the model again, without `--stop-after`"
         raise UserError("not-built", f"the package has no library `{path.name}`", where=str(path), hint=hint)
     try:
         _need_whole(path)
-        return _loaded(path)
+        return _loaded(path, copied)
     except OSError as error:
         machine = "opencl" if manifest.opencl is not None else "host"
         hint = f"it was built for `{manifest.target}`; compile again with `--target {machine}`"
         raise ToolError("cannot-load", f"this machine cannot load `{path.name}`: {error}", hint=hint) from None
 
 
-def _loaded(path: Path) -> ctypes.CDLL:
+def _loaded(path: Path, copied: bool) -> ctypes.CDLL:
     """The library that is at this path now. The loader takes a path it has seen for the library it has, so a package that was
-    compiled again in the same process would go on running its old code: each load gets a name of its own."""
+    compiled again in the same process would go on running its old code: each load gets a name of its own. The same file stays the
+    same library with the same variables; a copy has its own."""
     with tempfile.TemporaryDirectory(prefix="intaglio-load-") as folder:
         link = Path(folder) / path.name
-        link.symlink_to(path.resolve())
+        shutil.copyfile(path, link) if copied else link.symlink_to(path.resolve())
         return ctypes.CDLL(str(link))
 
 

@@ -102,7 +102,7 @@ class OpenclLibrary(Library):
         loader = find_loader()
         self.device: Device = find_device(options.device)
         loader.apply()
-        self._library = open_library(path, manifest)
+        self._library = open_library(path, manifest, copied=_in_use(path, self))
         self.manifest = manifest
         if not hasattr(self._library, f"{manifest.name}_set_device"):
             raise UserError("not-built", f"`{path.name}` is not the library of `{manifest.name}`", hint="compile the model again")
@@ -126,6 +126,7 @@ class OpenclLibrary(Library):
         path = writable_cache(self.manifest.name) if options.cache else None
         self._call("set_cache_path", None if path is None else os.fsencode(path))
         shipped = folder / f"{self.manifest.name}.clbin"
+        self._call("set_cache", None, ctypes.c_size_t(0))
         if options.cache and shipped.is_file() and shipped.stat().st_size < MOST_CACHE_BYTES:
             try:
                 self._shipped = shipped.read_bytes()
@@ -180,6 +181,17 @@ class OpenclLibrary(Library):
         self._call("get_cache_report", ctypes.byref(told))
         values = {field[0]: getattr(told, field[0]) for field in _Report._fields_}
         return StartReport(**{**values, "tuned": bool(told.tuned)})
+
+
+_users: weakref.WeakValueDictionary[tuple[int, int], OpenclLibrary] = weakref.WeakValueDictionary()
+
+
+def _in_use(path: Path, user: OpenclLibrary) -> bool:
+    """Its device and programs are variables of a library: whoever comes second needs one of its own."""
+    if not path.is_file():
+        return False
+    file = path.stat().st_dev, path.stat().st_ino
+    return _users.setdefault(file, user) is not user
 
 
 def _close(close: Callable[[], object], *_: object) -> None:
