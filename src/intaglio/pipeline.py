@@ -221,9 +221,30 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     slots = bool(target.device) or (target.bare and request.device.io == "arena")
     wishes = Wishes(slots, pinned, request.feed_rows, reserve, climbing)
     planned = plan_memory(program, target, deployment, wishes, watch.note)
+    if target.device and done < stage_index("kernels") and _too_large(planned.program, deployment):
+        planned = _without_working_memory(graph, target, deployment, wishes, watch)
     kept = pinned.pinned if pinned is not None else frozenset()
     check_reach(planned.program, deployment)
     return Lowered(planned, source, target, deployment, account, kept, _stream_info(made_stream), turned)
+
+
+def _too_large(program: Program, deployment: Deployment) -> bool:
+    """For the memory of a device, which has the weights too."""
+    need = program.arena_bytes + sum(c.data.nbytes for c in program.constants)
+    return deployment.ram is not None and need > deployment.ram
+
+
+def _without_working_memory(graph: Graph, target: Target, deployment: Deployment, wishes: Wishes, watch: Watch) -> Climbed:
+    """Kernels of the device that are quick by working memory and larger weights (Winograd) give way to plain ones."""
+    for node in graph.nodes:
+        node.using = ""
+    for value in graph.values():
+        value.address = None
+    graph.stage = "kernels"
+    planned = plan_memory(lower(graph, optimized(target, "size")), target, deployment, wishes, watch.note)
+    if not _too_large(planned.program, deployment):
+        watch.note("within `--ram`, convolutions are computed without Winograd's working memory")
+    return planned
 
 
 def _offload(graph: Graph, target: Target, deployment: Deployment, request: Request, watch: Watch) -> None:
