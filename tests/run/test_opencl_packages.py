@@ -175,6 +175,8 @@ def test_tuning_stays_in_the_package(package: Package, tmp_path: Path, intaglio:
     path = folder / "doubles.clbin"
     assert read_manifest(folder).files["doubles.clbin"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert len(programs(path)) >= len(before)  # of the other device too
+    info = read_manifest(folder).opencl
+    assert info is not None and {p.field("source") for p in programs(path)} <= {p.source for p in info.programs}
     tuned = Package.load(folder, device="pthread")
     np.testing.assert_allclose(tuned.run({"x": X})["y"], expected(X), rtol=1e-4)
     assert tuned.opencl_library.start_report().tuned

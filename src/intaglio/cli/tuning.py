@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from intaglio.cli.terminal import ending, note, print_json, print_table, progress_bar
 from intaglio.errors import UserError, quoted
 from intaglio.package.folder import writing
-from intaglio.package.manifest import Manifest, write_digest
+from intaglio.package.manifest import Manifest, ProgramInfo, write_digest
 from intaglio.run.opencl.application import Tuned, tune
+from intaglio.run.opencl.cache_file import Program
+from intaglio.run.opencl.cache_store import read_cache
 from intaglio.run.opencl.devices import find_device
 from intaglio.run.package import Package
 from intaglio.targets.target import find_target
@@ -20,18 +23,30 @@ def tune_package(folder: Path, target: str | None, devices: list[str], limit_ms:
         raise UserError("bad-option", f"`--limit-kernel-time {limit_ms:g}` is no time", hint="milliseconds, such as 8")
     words: list[str | None] = [*devices] or [None]
     places = dict.fromkeys(find_device(word).place for word in words)
-    found = []
+    manifest, found = package.manifest, []
     for place in places:
         with writing(folder), progress_bar("tuning") as progress:
             found.append(tune(folder, package.name, place, note, limit_ms, progress))
-            write_digest(folder, f"{package.name}.clbin")
+            manifest = _with_programs(manifest, folder)
+            write_digest(manifest, folder, f"{package.name}.clbin")
         if not json:
-            print_tuned(package.manifest, found[-1])
+            print_tuned(manifest, found[-1])
     if json:
-        rows = [_told(package.manifest, one) for one in found]
+        rows = [_told(manifest, one) for one in found]
         print_json({"package": str(folder), "cache": f"{package.name}.clbin", "devices": rows})
     else:
         note(f"kept in {folder / package.name}.clbin")
+
+
+def _with_programs(manifest: Manifest, folder: Path) -> Manifest:
+    """The manifest with tuned programs too, for `intaglio cache explain`: other kernels make other programs."""
+    info = manifest.opencl
+    assert info is not None
+    known = {program.source: program for program in info.programs}
+    for record in read_cache(folder / f"{manifest.name}.clbin").records:
+        if isinstance(record.content, Program) and (source := record.content.field("source")) not in known:
+            known[source] = ProgramInfo(len(known), "tuned", source, next(iter(known.values())).options)
+    return replace(manifest, opencl=replace(info, programs=tuple(known.values())))
 
 
 def _package(folder: Path, target: str | None) -> Package:

@@ -160,7 +160,7 @@ class ProgramInfo:
     """What a driver gets to build: one entry of the program cache."""
 
     number: int
-    kind: str  # of the device, gpu or cpu: what it starts with, before tuning
+    kind: str  # of the device, gpu or cpu: what it starts with; `tuned`: what it has after tuning
     source: str  # SHA-256
     options: str  # before those that depend on the device
 
@@ -225,9 +225,8 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps(asdict(complete), indent=1) + "\n", encoding="utf-8")
 
 
-def write_digest(folder: Path, name: str) -> None:
+def write_digest(manifest: Manifest, folder: Path, name: str) -> None:
     """After that file alone was changed on purpose: what is said of the others stays."""
-    manifest = read_manifest(folder)
     files = {**manifest.files, name: file_digest(folder / name)}
     complete = replace(manifest, files=dict(sorted(files.items())))
     (folder / MANIFEST).write_text(json.dumps(asdict(complete), indent=1) + "\n", encoding="utf-8")
