@@ -15,7 +15,7 @@ from intaglio.ir.views import ViewRules
 from intaglio.kernels.c_printer import Printer
 from intaglio.kernels.isa import ISAS
 from intaglio.kernels.loop import Kernel
-from intaglio.kernels.opencl.lowering import device_text, lower_on_device
+from intaglio.kernels.opencl.lowering import ON_CPU, PREFIX, device_text, lower_on_device
 from intaglio.kernels.program import Argument, Constant, ConstantArg, Layer, Program, ScratchArg, ValueArg
 from intaglio.kernels.registry import LOWERINGS, Job, Lowered, Packed, Scratch
 from intaglio.kernels.stripes.build import StripeBuilder, check_apart, nodes_between
@@ -65,7 +65,7 @@ def lower(graph: Graph, target: Target, memo: Memo | None = None) -> Program:
 
 def _need_what_was_asked(graph: Graph, node: Node, asked: str) -> None:
     """An edited `using` either counts or is an error; it is never passed over."""
-    if asked and asked != node.using:
+    if asked and asked != node.using and not (asked == ON_CPU and not node.using.startswith(PREFIX)):
         kernel = quoted(node.op.NAME)
         hint = f"its kernel here is {quoted(node.using)}; remove `using` to leave the choice to the compiler"
         error = UserError("bad-kernel", f"{kernel} of {quoted(node.output.name)} has no kernel {quoted(asked)}", hint=hint)

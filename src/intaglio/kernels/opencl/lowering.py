@@ -19,7 +19,8 @@ from intaglio.targets import Target
 
 MOST_ELEMENTS = 2**31 - 1  # indices are ints there
 MOST_IN_ORDER = 1 << 14  # rounds that a single work-item may do before the CPU is the better place
-PREFIX = "cl_"
+PREFIX = "cl_"  # of kernels of a device, in IR files
+ON_CPU = "cpu"  # `using cpu`: this layer stays there
 
 _BUILDERS = (winograd, conv, depthwise, matmul, movement, rows)  # importing registers
 
