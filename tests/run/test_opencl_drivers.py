@@ -1,6 +1,6 @@
 """Every OpenCL driver of this machine gives the same results, and never gets what another one compiled.
 
-PoCL is part of the development set-up; Intel's CPU runtime takes part where it is installed (intel-opencl-rt with intel-cmplr-lib-rt).
+PoCL is part of the development set-up; Intel's CPU runtime takes part where it is installed (intel-opencl-rt).
 """
 
 from __future__ import annotations
