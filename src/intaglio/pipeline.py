@@ -136,9 +136,10 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     """The stages up to memory; or the IR file of the stage to stop after, if that is before it. `reserve`: RAM for the stack;
     without `climbing`, no limit makes layers slower."""
     last = stage_index(request.stop_after)
-    asked = target_of(request.device.board, request.target, "host")
-    deployment_of(asked, **asdict(request.device))  # told before reading a model
-    check_device(request, asked)
+    if request.target or request.device.board or request.model.suffix != ".ig":  # else the file says its target
+        asked = target_of(request.device.board, request.target, "host")
+        deployment_of(asked, **asdict(request.device))  # told before reading a model
+        check_device(request, asked)
     for word in request.devices:
         find_device(word)
     if request.feed_rows and request.stream is not None:

@@ -287,3 +287,24 @@ def test_codes_of_the_runtime_are_errors_with_words(code: int, kind: type[Except
     assert type(error) is kind and error.slug == slug and error.hint
     if code > 30:
         assert error.message == "`net` stopped: what it means: line one; line two"
+
+
+def test_devices_are_targets(intaglio: Intaglio) -> None:
+    names = [target["name"] for target in intaglio("targets", "--json").json["targets"]]
+    assert "opencl" in names and "opencl-aarch64" in names and "opencl-cortex-m4f" not in names
+
+
+def test_fit_counts_device_memory(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("fit", with_doubles(tmp_path), "--target", "opencl", "--ram", "7K")
+    assert said.code == 1 and "device        7,808 bytes   buffers 6,144 bytes" in said.out
+    assert "stack" not in said.out + said.err
+
+
+def test_an_ir_file_says_that_it_is_for_a_device(intaglio: Intaglio, tmp_path: Path) -> None:
+    ir = tmp_path / "net.ig"
+    assert intaglio("compile", with_doubles(tmp_path), "--target", "opencl", "--stop-after", "optimise", "-o", ir).code == 0
+    assert "target opencl" not in ir.read_text()  # not before kernels are chosen
+    assert intaglio("compile", with_doubles(tmp_path), "--target", "opencl", "--stop-after", "memory", "-o", ir).code == 0
+    said = intaglio("compile", ir, "--limit-kernel-time", "8", "--stop-after", "package", "-o", tmp_path / "p", "--json")
+    assert said.code == 0 and said.json["target"] == "opencl" and said.json["opencl"]["limit_ms"] == 8
+    assert said.json["opencl"]["transfers"] == 2 and said.json["opencl"]["host_layers"] == ["e_1", "f_1"]

@@ -75,15 +75,17 @@ def view_model(path: Path, output: Path | None, json: bool) -> None:
 
 
 def list_targets(json: bool) -> None:
-    from intaglio.targets.target import all_targets, host_target
+    from intaglio.targets.target import all_targets, find_target, host_target
 
     here = host_target().name
+    cores = all_targets().values()
+    devices = [find_target(name) for name in ("opencl", *(f"opencl-{t.name}" for t in cores if not t.bare))]
     if json:
-        print_json({"host": here, "targets": [asdict(t) for t in all_targets().values()]})
+        print_json({"host": here, "targets": [asdict(t) for t in (*cores, *devices)]})
         return
-    rows = [
-        [t.name, t.isa, t.interface, t.description + (" (this machine)" if t.name == here else "")] for t in all_targets().values()
-    ]
+    rows = [[t.name, t.isa, t.interface, t.description + (" (this machine)" if t.name == here else "")] for t in cores]
+    rows += [["opencl", "", "opencl", "an OpenCL 1.2 device, and this machine's processor beside it"]]
+    rows += [[t.name, t.isa, t.interface, "the same beside that processor"] for t in devices[1:]]
     print_table(["target", "vectors", "interface", "what it is"], rows)
 
 

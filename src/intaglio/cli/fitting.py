@@ -111,10 +111,9 @@ def _refusal(answer: Answer) -> str:
     try:
         check_limits(made.program.graph.name, fit.needs, made.deployment, chances_of(made.program))
     except AnswerIsNo as no:
-        bound = (
-            f"the lower bound of the arena is {fit.arena_bound_bytes:,} bytes, set by layer `{_peak_name(made, fit)}`; "
-            "the stack is an estimate here, `compile` measures it"
-        )
+        bound = f"the lower bound of the arena is {fit.arena_bound_bytes:,} bytes, set by layer `{_peak_name(made, fit)}`"
+        if not fit.needs.on_device:
+            bound += "; the stack is an estimate here, `compile` measures it"
         return f"{no}\n\n{bound}"
     return ""
 
@@ -208,7 +207,10 @@ def _print(answer: Answer) -> None:
     proven = (
         proven_text(needs.arena, fit.arena_bound_bytes) if len(program.arenas) < 2 else f"{needs.arena:,} bytes in several memories"
     )
-    print(f"RAM    {fit.ram_bytes:>12,} bytes   arena {proven}; {io}; stack ~{needs.stack:,}")
+    if needs.on_device:
+        print(f"device {fit.ram_bytes:>12,} bytes   buffers {proven}; {io}; weights {needs.weights:,}")
+    else:
+        print(f"RAM    {fit.ram_bytes:>12,} bytes   arena {proven}; {io}; stack ~{needs.stack:,}")
     for arena in program.arenas:
         print(f"       {arena.bytes:>12,} bytes   of the arena in {arena.memory}")
     print(f"flash  {fit.flash_bytes:>12,} bytes   weights {needs.weights:,}; code ~{needs.code:,}")

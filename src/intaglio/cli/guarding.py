@@ -1,4 +1,4 @@
-"""A plug-in that takes the process down is named: what calls plug-ins runs in a child, and the parent says how it ended."""
+"""A plug-in or driver that takes the process down is named: what calls it runs in a child, and the parent says how it ended."""
 
 from __future__ import annotations
 
@@ -32,6 +32,13 @@ def _has_accelerators(folder: Path) -> bool:
         return False
 
 
+def _on_opencl(folder: Path) -> bool:
+    try:
+        return '"accelerator": "opencl"' in (folder / "manifest.json").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+
+
 def in_child(words: Sequence[str]) -> int | None:
     """None in the child, which goes on; in the parent, the exit code. There is no child where there is no need for one, or output
     goes elsewhere than to that of the process (in tests)."""
@@ -54,5 +61,10 @@ def in_child(words: Sequence[str]) -> int | None:
         text = f"the accelerator {quoted(who)} took the process down in {what} ({ended.name})"
         hint = "a wrong pointer or an assertion in its C; nothing was left behind"
         print(ToolError("plugin-crashed", text, hint=hint), file=sys.stderr)
+        return 2
+    if ended in FATAL and any(_on_opencl(Path(word)) for word in words[1:]):
+        text = f"the OpenCL driver took the process down ({ended.name})"
+        hint = "run it again: cached programs that were in use are not trusted any more; or `--no-cache`, another `--device`"
+        print(ToolError("opencl-crashed", text, hint=hint), file=sys.stderr)
         return 2
     return 128 + ended
