@@ -93,7 +93,7 @@ class _Writer:
         if address.region.startswith("="):
             return self.offset(self.values[address.region[1:]]) + address.offset
         if address.region in ("input", "output"):
-            return self.program.slots[(address.region, address.offset)]
+            return self.program.slots.get((address.region, address.offset), 0)  # nothing is kept of what is empty
         return address.offset
 
     def place(self, offset: int, size: int, kind: str, about: str) -> int:
@@ -119,8 +119,9 @@ class _Writer:
             if value in fed:
                 self.on_device.add(value)
                 continue
-            place = self.place(self.program.slots[("input", n)], value.type.bytes, KINDS[value.dtype], value.name)
-            t.steps.append(Step("INPUT", index=number, place=place, about=value.name))
+            if value.type.bytes:
+                place = self.place(self.program.slots[("input", n)], value.type.bytes, KINDS[value.dtype], value.name)
+                t.steps.append(Step("INPUT", index=number, place=place, about=value.name))
             self.on_device.add(value)
             number += 1
         for index, layer in enumerate(self.program.layers):
@@ -129,6 +130,8 @@ class _Writer:
             self._need(state.output, device=True)
             t.steps.append(Step("COPY", index=self.of(state.output), place=self.of(state.input), about=f"state {state.input.name}"))
         for n, value in enumerate(graph.outputs):
+            if not value.type.bytes:
+                continue
             if value.data is not None:
                 t.steps.append(Step("OUTPUT_CONSTANT", index=n, place=self.constant(raw_constant_name(value)), about=value.name))
                 continue
@@ -147,10 +150,11 @@ class _Writer:
             return
         if root not in there:
             raise OurFault("no-value", f"`{root.name}` is read before it is written")
-        self.t.steps.append(Step("UPLOAD" if device else "DOWNLOAD", place=self.of(root), about=root.name))
-        self.t.transferred += root.type.bytes
-        self.t.transfers += 1
         here.add(root)
+        if root.type.bytes:
+            self.t.steps.append(Step("UPLOAD" if device else "DOWNLOAD", place=self.of(root), about=root.name))
+            self.t.transferred += root.type.bytes
+            self.t.transfers += 1
 
     def _layer(self, index: int, layer: Layer) -> None:
         device = bool(layer.kernel.variants)
