@@ -9,45 +9,62 @@ import math
 
 from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.elementwise import merge_axes, offset_of
-from intaglio.kernels.loop import Array, Barrier, Buffer, Expr, Load, Num, Op, Type, both, cast, idx
-from intaglio.kernels.opencl.launch import Variant, global_id, group_for, local_id
+from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Load, Num, Op, Type, both, cast, idx
+from intaglio.kernels.opencl.launch import Launch, Variant, global_id, group_for, local_id
 from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
 from intaglio.kernels.registry import Job, Lowered
 from intaglio.ops import Concat, Pad, Transpose
 
-SIDE = 16  # of a tile that is turned
+SIDE = 8  # of a tile that is turned
+TOGETHER = 12  # operands of a concat in one launch
 
 
 @on_device(Concat)
 def concat(job: Job) -> Lowered | None:
-    """One item per element of the output; which operand it is from is a chain of comparisons along the axis."""
-    op, node, k = job.node.op, job.node, job.k
+    """One item per element of the output; which operand it is from is a chain of comparisons along the axis. Many operands are
+    taken a few at a time."""
+    op, node = job.node.op, job.node
     assert isinstance(op, Concat)
     values = [v for v in node.inputs if v is not None]
-    if len(values) > 16 or node.output.type.elements == 0:
+    if node.output.type.elements == 0:
         return None
     axis = op.axis % node.output.type.rank
     inner = math.prod(node.output.shape[axis + 1 :])
     outer = math.prod(node.output.shape[:axis])
-    buffers = [job.reads(v, f"x{n}") for n, v in enumerate(values)]
+    parts = [(job.reads(v, f"x{n}"), v.shape[axis] * inner) for n, v in enumerate(values)]
     y = job.writes()
     long = node.output.shape[axis] * inner
-    i, o = k.let("i", global_id(0)), k.let("o", global_id(1))
-    kind = Type(y.dtype.value)
-    with k.when(both(i.compare("lt", long), o.compare("lt", outer))):
-        value: Expr | None = None
-        first = long
-        for buffer, source in reversed(list(zip(buffers, values, strict=True))):
-            run = source.shape[axis] * inner
-            first -= run
-            loaded = Load(buffer, o * run + i - first, kind)
-            value = loaded if value is None else Op("select", (i.compare("lt", first + run), loaded, value), kind)
-        assert value is not None
-        k.store(y, o * long + i, value)
     about = f"concat of {len(values)} along axis {axis} -> {y.dtype.value}{list(node.output.shape)}"
-    size = (long, outer)
-    launch = launch_of(k, "concat", list(job.params), size, group_for(size, 64, 64), group_for(size, 256, 256), about=about)
-    return device_kernel(job, "concat", about, [Variant("elements", (launch,), cpu=True)])
+    launches = []
+    first = 0
+    for n in range(0, len(parts), TOGETHER):
+        some = parts[n : n + TOGETHER]
+        run = sum(count for _, count in some)
+        if run:
+            launches.append(_joined(some, y, first, long, outer, about))
+        first += run
+    return device_kernel(job, "concat", about, [Variant("elements", tuple(launches), cpu=True)])
+
+
+def _joined(parts: list[tuple[Buffer, int]], y: Buffer, start: int, long: int, outer: int, about: str) -> Launch:
+    """Operands with as many elements a row, one after the other from `start` on."""
+    k = Builder()
+    k.reserve(y.name, *(buffer.name for buffer, _ in parts))
+    run = sum(count for _, count in parts)
+    kind = Type(y.dtype.value)
+    i, o = k.let("i", global_id(0)), k.let("o", global_id(1))
+    with k.when(both(i.compare("lt", run), o.compare("lt", outer))):
+        value: Expr | None = None
+        first = run
+        for buffer, count in reversed(parts):
+            first -= count
+            loaded = Load(buffer, o * count + i - first, kind)
+            value = loaded if value is None else Op("select", (i.compare("lt", first + count), loaded, value), kind)
+        assert value is not None
+        k.store(y, o * long + i + start, value)
+    size = (run, outer)
+    params = [*(buffer for buffer, _ in parts), y]
+    return launch_of(k, "concat", params, size, group_for(size, 64, 64), group_for(size, 256, 256), about=about)
 
 
 @on_device(Pad)
