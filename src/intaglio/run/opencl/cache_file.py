@@ -257,6 +257,8 @@ def _decode(kind: int, key: bytes, body: bytes) -> Content | None:
         digest, binary = reader.take(32), reader.take(size)
         if hashlib.sha256(binary).digest() != digest:
             raise Malformed("the digest of the binary is wrong")
+        if not binary:
+            raise Malformed("there is no binary in it")
         content, right = Program(fields, report, tests, binary), program_key(fields)
     elif kind == TUNING:
         fields = reader.fields(TUNING_FIELDS)
