@@ -32,7 +32,7 @@ from intaglio.run.opencl.cache_file import (
 from intaglio.run.opencl.cache_store import locked, read_cache, sentinel, unsafe, update_cache
 from program_caches import checked, distrusted, program, tuning, unknown, written
 
-KEPT = (program("conv"), program("pool", b""), tuning(), checked(program("conv")), unknown())
+KEPT = (program("conv"), program("pool", b"b"), tuning(), checked(program("conv")), unknown())
 FILE = dump(KEPT)
 
 
@@ -41,6 +41,11 @@ def states(*records: Record) -> list[str]:
 
 
 # The format
+
+
+def test_a_program_without_a_binary_is_none() -> None:
+    (record,) = parse(dump([program("pool", b"")])).records
+    assert record.content is None and record.problem == "there is no binary in it"
 
 
 def test_what_is_written_is_read() -> None:
