@@ -8,7 +8,7 @@ planned here, one for each value that crosses.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from intaglio.errors import OurFault, printable
@@ -214,9 +214,22 @@ class _Writer:
             n = 2
             while name in self.t.functions:
                 name, n = f"{stem}_{n}", n + 1
-            self.t.functions[name] = print_launch(launch, kernel, self.printer, name)
+            about = "\n".join([launch.about or kernel.about, *self._told(kernel, label)])
+            self.t.functions[name] = print_launch(replace(launch, about=about), kernel, self.printer, name)
             self.named[id(launch)] = name
         return self.named[id(launch)]
+
+    def _told(self, kernel: Kernel, label: str) -> list[str]:
+        """Who uses a function, and which device starts with it."""
+        shown = [printable(source, 60) for source in dict.fromkeys(kernel.used_by)]
+        more = f" and {len(shown) - 4} more" if len(shown) > 4 else ""
+        lines = [f"Used by: {', '.join(shown[:4])}{more}"] if shown else []
+        if len(kernel.variants) > 1:
+            cpu = next((v.label for v in kernel.variants if v.cpu), kernel.variants[0].label)
+            first = [kind for kind, chosen in (("a GPU", kernel.variants[0].label), ("a CPU", cpu)) if chosen == label]
+            choice = f"first choice on {' and '.join(first)}" if first else "where tuning finds it faster"
+            lines.append(f"Variant {label}: {choice}")
+        return lines
 
     def _launch(self, layer: Layer, launch: Launch, name: str) -> None:
         t, kernel = self.t, layer.kernel
@@ -243,7 +256,9 @@ class _Writer:
         function = list(t.functions).index(name)
         sizes = ", ".join(_triple(size) for size in (launch.size, launch.gpu, launch.cpu))
         dims = len(launch.size)
-        t.launches.append(f"{{{function}, {first}, {len(t.args) - first}, {dims}, {sizes}, {int(launch.fixed)}, {writes}}}")
+        t.launches.append(
+            f"{{{function}, {first}, {len(t.args) - first}, {dims}, {sizes}, {int(launch.fixed)}, {writes}}} /* {name} */"
+        )
 
     # On the host --------------------------------------------------------------------------------------------------------
 
@@ -292,7 +307,12 @@ def write_opencl(program: Program, target: Target, folder: Path, limit_ms: float
     name = tables.name
     (folder / "src" / f"{name}_program.c").write_text(_c_file(program, target, tables, limit_ms), encoding="ascii")
     (folder / "opencl").mkdir(exist_ok=True)
-    everything = "\n".join([tables.head, *tables.functions.values()])
+    head = (
+        f"/* {name}: what an OpenCL device computes, written by Intaglio for {target.name}, {target.precision}.\n"
+        f" * Built with {OPTIONS} and what the device adds. The runtime puts programs of up to {PER_PROGRAM} kernels\n"
+        f" * together from these texts, which are in src/{name}_program.c: this copy is for reading. */"
+    )
+    everything = "\n".join([head, tables.head, *tables.functions.values()])
     (folder / "opencl" / f"{name}.cl").write_text(everything, encoding="ascii")
     macs = sum(layer.macs for layer in program.layers)
     at_host = set(tables.host_layers)

@@ -136,7 +136,9 @@ def _tile(
                 values = loaded(k, x, [p + j for p in places], lanes, inside)
                 acc.step(w, from_ + j * wide, values, wide)
 
-    if tested:
+    if span >= geo.width:  # no tile is inside with all of its taps
+        taps_of(True)
+    elif tested:
         with k.when(both(left.compare("ge", 0), left.compare("lt", geo.width - span))):
             taps_of(False)
         with k.otherwise():
