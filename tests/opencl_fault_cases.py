@@ -21,6 +21,7 @@ from intaglio.run.opencl.cache_file import (
     MAGIC,
     MARK,
     NO_HEADER,
+    NO_MAGIC,
     PROGRAM,
     START,
     TUNING,
@@ -38,7 +39,7 @@ from opencl_faults import PROGRAMS, Bench, World, digests
 DAMAGED = "is damaged or of another version"
 ENTRY = "an entry of the writable cache is damaged"
 LIES = "an entry of the writable cache is not what its key says"
-FOREIGN = "it is another kind of file, which stays as it is"
+FOREIGN = "it is another kind of file and stays as it is: remove it, or name another"
 REFUSED = "the driver refused it"
 DIED = "a process ended while it was loaded"
 DIFFERS = "it does not compute what it computed when it was stored"
@@ -59,7 +60,7 @@ Records = Callable[[World], Sequence[Record]]
 
 
 def check_file(bench: Bench, data: bytes) -> None:
-    world, before = bench.world, parse(data)
+    world, before = bench.world, parse(data, ours=True)
     bench.cache.write_bytes(data)
     first = bench.start()
     assert first.right, first
@@ -69,10 +70,7 @@ def check_file(bench: Bench, data: bytes) -> None:
     expected = told_about(before, data, world)
     assert [sum(text in line for line in first.told) for text in expected] == [1] * len(expected), (expected, first.told)
     assert len(first.told) == len(expected), (expected, first.told)
-    if before.foreign:
-        assert bench.cache.read_bytes() == data and len(list(bench.folder.iterdir())) == 1
-        return
-    bodies = [damage for damage in before.damage if damage.reason != NO_HEADER]
+    bodies = [damage for damage in before.damage if damage.reason not in (NO_HEADER, NO_MAGIC)]
     if bodies and good == world.keys:  # nobody had to look at them: they go when something is added
         assert bench.start(variables={"DRIVER": "9.9"}).right
     bench.heals()
@@ -89,11 +87,9 @@ def usable(cache: CacheFile) -> frozenset[bytes]:
 
 def told_about(cache: CacheFile, data: bytes, world: World) -> list[str]:
     """The whole file, where headers are damaged; our own entries by themselves. Others' bodies are nobody's business."""
-    if cache.foreign:
-        return [FOREIGN]
     if cache.problem:
         return [DAMAGED] if data else []
-    lost = [damage for damage in cache.damage if damage.reason.startswith((NO_HEADER, "the file ends"))]
+    lost = [damage for damage in cache.damage if damage.reason.startswith((NO_HEADER, NO_MAGIC, "the file ends"))]
     wrong = [damage.offset for damage in cache.damage if damage not in lost]
     kinds = [HEADER.unpack_from(data, at)[1:4:2] for at in wrong]
     entry = [ENTRY] * any(kind == PROGRAM and key in world.keys and not _good(cache, key) for kind, key in kinds)
@@ -198,6 +194,9 @@ def damaged_files() -> Iterator[tuple[str, Bytes]]:
     yield "zeros", lambda world: bytes(4096)
     yield "text", lambda world: b"What is this?\n" * 40
     yield "another magic", lambda world: b"IGCLBOX\0" + dump(world.records)[8:]
+    yield "zeros before the records", lambda world: bytes(16) + dump(world.records)[16:]
+    yield "no first bytes", lambda world: dump(world.records)[16:]
+    yield "a first page of zeros", lambda world: bytes(4096) + dump(world.records)[4096:]
     for name, version in {"another": 2, "no": 0, "the largest": 0xFFFFFFFF}.items():
         yield f"{name} version", partial(_version, version)
     yield "garbage after the end", lambda world: dump(world.records) + random.Random(2).randbytes(999)
@@ -460,6 +459,7 @@ def files() -> Iterator[Case]:
 
 
 QUICK = {
+    "zeros", "zeros before the records",
     "flip file-magic", "flip first key", "flip first header-digest", "flip second binary-middle", "flip first binary-size",
     "flip mali size", "flip earlier-driver header-digest", "cut to 0 bytes", "cut to 12 bytes", "cut in second at middle",
     "garbage", "another version", "garbage after the end", "a body that overflows", "other driver version under our key",

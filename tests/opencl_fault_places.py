@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from intaglio.run.opencl.cache_file import DISTRUSTED, MARK, Mark, dump, parse
-from opencl_fault_cases import DAMAGED, DIED, Case
+from opencl_fault_cases import DAMAGED, DIED, FOREIGN, Case
 from opencl_faults import PROGRAMS, Bench, Started
 
 Check = Callable[[Bench], None]
@@ -288,6 +288,25 @@ def sentinel_of(number: int, *, there: bool) -> Check:
     return check
 
 
+def another_kind_of_file(bench: Bench) -> None:
+    diary = bench.folder / "diary.txt"
+    diary.write_text("my diary")
+    first = bench.start(cache=diary)
+    assert first.right and len(first.told) == 1 and FOREIGN in first.told[0], first
+    assert bench.start("--warm", cache=diary).code == 2
+    assert diary.read_text() == "my diary" and len(list(bench.folder.iterdir())) <= 2
+
+
+def named_otherwise(bench: Bench) -> None:
+    """A file of any name is ours when it begins as ours do."""
+    cache = bench.folder / "programs.bin"
+    cache.write_bytes(dump(bench.world.records)[:-300])
+    first = bench.start(cache=cache)
+    assert first.right and len(first.told) == 1 and DAMAGED in first.told[0], first
+    again = bench.start(cache=cache)
+    assert again.right and not again.told and again.counts["writable"] == PROGRAMS, again
+
+
 def sentinel_is_a_folder(bench: Bench) -> None:
     bench.write(*bench.world.records)
     sentinel(bench, bench.world.programs[0].key).mkdir()
@@ -305,6 +324,8 @@ TABLE: Sequence[tuple[str, Check]] = (
     ("a pipe instead of the file", instead(os.mkfifo, "it is not a file")),
     ("a device instead of the file", instead(lambda path: path.symlink_to("/dev/null"), "it is not a file")),
     ("a link to itself instead of the file", instead(lambda path: path.symlink_to(path), "symbolic links")),
+    ("another kind of file", another_kind_of_file),
+    ("a damaged cache of another name", named_otherwise),
     ("a link to the file", link_to_a_file),
     ("a link to nothing", link_to_nothing),
     ("a name with blanks and quotes", named("a b'c\"d\n$e.clbin")),
@@ -335,7 +356,9 @@ TABLE: Sequence[tuple[str, Check]] = (
     ("a sentinel of nothing", sentinel_of(0, there=False)),
     ("a folder for a sentinel", sentinel_is_a_folder),
 )
-QUICK = {"a folder instead of the file", "a file that everybody may write", "a read-only folder", "a sentinel of a dead process"}
+QUICK = {
+    "another kind of file", "a folder instead of the file", "a file that everybody may write", "a read-only folder", "a sentinel of a dead process",
+}  # fmt: skip
 
 
 def around() -> Iterator[Case]:

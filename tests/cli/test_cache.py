@@ -202,9 +202,12 @@ def test_merge_does_not_overwrite_what_is_none_of_them(intaglio: Intaglio, tmp_p
     assert said.code == 2 and "error[output-exists]" in said.err and read_cache(there).records == (OTHER,)
     assert intaglio("cache", "merge", one, "-o", there, "--force").code == 0
     assert read_cache(there).records == (USED,)
-    there.write_text("my diary")
-    said = intaglio("cache", "merge", one, "-o", there, "--force")
-    assert said.code == 2 and there.read_text() == "my diary"
+    there.write_text("damaged from its first byte on")
+    assert intaglio("cache", "merge", one, "-o", there, "--force").code == 0 and read_cache(there).records == (USED,)
+    diary = tmp_path / "diary.txt"
+    diary.write_text("my diary")
+    said = intaglio("cache", "merge", one, "-o", diary, "--force")
+    assert said.code == 2 and diary.read_text() == "my diary"
 
 
 @pytest.mark.parametrize("command", ["list", "explain", "prune", "merge"])
@@ -218,6 +221,7 @@ def test_what_is_no_cache_is_an_error(command: str, there: str, slug: str, intag
     elif there == "fifo":
         os.mkfifo(path)
     elif there == "foreign":
+        path = tmp_path / "diary.txt"
         path.write_text("my diary")
     more: list[str | Path] = ["-o", tmp_path / "out.clbin"] if command == "merge" else []
     said = intaglio("cache", command, path, *more)

@@ -167,6 +167,30 @@ def test_what_is_no_cache_says_why(data: bytes, foreign: bool, said: str) -> Non
     assert said in found.problem and found.foreign is foreign and not found.records
 
 
+@pytest.mark.parametrize("start", [b"", bytes(16), b"IGCLBOX\0" + FILE[8:16], bytes(4096)])
+def test_records_are_found_where_only_the_first_bytes_are_damaged(start: bytes) -> None:
+    found = parse(start + FILE[16:], ours=True)
+    assert found.records == parse(FILE).records and not found.foreign and not found.sound and len(found.damage) == 1
+
+
+def test_a_damaged_file_with_the_name_of_a_cache_is_written_anew(tmp_path: Path) -> None:
+    path = tmp_path / "m.clbin"
+    path.write_bytes(bytes(16) + FILE[16:])
+    update_cache(path, lambda old: old.records)
+    assert path.read_bytes() == FILE
+    path.write_bytes(b"What is this?")
+    update_cache(path, lambda old: old.records)
+    assert read_cache(path).sound
+
+
+def test_another_kind_of_file_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "diary.txt"
+    path.write_text("my diary")
+    with pytest.raises(UserError, match="another kind of file and stays as it is"):
+        update_cache(path, lambda old: old.records)
+    assert path.read_text() == "my diary"
+
+
 # Which records count
 
 
@@ -238,14 +262,6 @@ def test_a_change_replaces_the_file_and_cleans_up(tmp_path: Path) -> None:
     update_cache(path, lambda old: [*old.records, program("b")])
     assert read_cache(path).records == (program("a"), program("b"))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.clbin", "m.clbin.lock"]
-
-
-def test_a_file_of_somebody_else_is_never_overwritten(tmp_path: Path) -> None:
-    path = tmp_path / "m.clbin"
-    path.write_text("my diary")
-    with pytest.raises(UserError, match="no program cache"):
-        update_cache(path, lambda old: [])
-    assert path.read_text() == "my diary"
 
 
 def test_what_cannot_be_written_leaves_all_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,20 +126,24 @@ class CacheFile:
         return not self.damage and not self.problem and not any(record.problem for record in self.records)
 
 
-def parse(data: bytes) -> CacheFile:
+def parse(data: bytes, ours: bool = False) -> CacheFile:
+    """`ours`: by its name it is a program cache; where its first bytes are wrong they are damaged, and records are looked for."""
     if not data:
         return CacheFile(problem="it is empty")
-    if not data.startswith(MAGIC):
-        cut = MAGIC.startswith(data)  # nothing in it but a part of our name
-        return CacheFile(problem="it is cut short" if cut else "it does not begin as a program cache does", foreign=not cut)
-    if len(data) < START.size:
-        return CacheFile(problem="it is cut short")
-    _, version, _ = START.unpack_from(data)
-    if version != FORMAT:
-        return CacheFile(problem=f"it has format {version}, this version of Intaglio knows {FORMAT}")
+    if MAGIC.startswith(data) or (data.startswith(MAGIC) and len(data) < START.size):
+        return CacheFile(problem="it is cut short")  # nothing in it but a part of our first bytes
     records: list[Record] = []
     damage: list[Damage] = []
     at, bad_from, reason = START.size, -1, ""
+    if not data.startswith(MAGIC):
+        if not ours:
+            return CacheFile(problem=NO_MAGIC, foreign=True)
+        at, bad_from, reason = _next_header(data, 0), 0, NO_MAGIC
+        if at == 0:
+            damage.append(Damage(0, 0, NO_MAGIC))
+            bad_from = -1
+    elif (version := START.unpack_from(data)[1]) != FORMAT:
+        return CacheFile(problem=f"it has format {version}, this version of Intaglio knows {FORMAT}")
     while at < len(data):
         found, size_bytes, why = _record(data, at)
         if why:
@@ -161,6 +165,7 @@ def parse(data: bytes) -> CacheFile:
 
 
 NO_HEADER = "no valid record header"
+NO_MAGIC = "it does not begin as a program cache does"
 
 
 def _record(data: bytes, at: int) -> tuple[Record | None, int, str]:

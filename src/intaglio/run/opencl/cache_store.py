@@ -38,7 +38,7 @@ def read_cache(path: Path) -> CacheFile:
                 raise UserError("not-a-cache", f"{shown} is not a file", hint="give a .clbin file, or a package that has one")
             if status.st_size > LARGEST_BYTES:
                 raise UserError("not-a-cache", f"{shown} is larger than {LARGEST_BYTES >> 20} MB: no program cache is")
-            return parse(file.read())
+            return parse(file.read(), ours=path.name.endswith(".clbin"))  # after a crash there may be anything in it
     except FileNotFoundError:
         raise UserError("no-file", f"there is no {shown}", hint="a package's application writes it with `--warm`") from None
     except IsADirectoryError:
@@ -69,12 +69,13 @@ def unsafe(path: Path) -> str:
 
 def update_cache(path: Path, change: Callable[[CacheFile], Sequence[Record]]) -> CacheFile:
     """Replace the records by what `change` makes of those that are there when the lock is held. Nothing is written where nothing
-    changes. A file that is not there is empty; one that is nothing of ours is never overwritten."""
+    changes. A file that is not there is empty; one that is nothing of ours, by name or content, is never overwritten."""
     with locked(path):
         old = read_cache(path) if os.path.lexists(path) else CacheFile()
         if old.foreign:
-            hint = "choose another name; it is left as it is"
-            raise UserError("not-a-cache", f"{quoted(str(path), 200)} is no program cache: {old.problem}", hint=hint)
+            hint = "remove it, or name another; a file whose name ends in `.clbin` is ours, and written anew where it is damaged"
+            text = f"{quoted(str(path), 200)} is another kind of file and stays as it is: {old.problem}"
+            raise UserError("not-a-cache", text, hint=hint)
         records = tuple(change(old))
         if records != old.records or not old.sound:
             _replace(path, dump(records))
