@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -171,6 +172,21 @@ def test_prune_for_a_device_that_the_cache_does_not_have_drops_nothing(intaglio:
     said = intaglio("cache", "prune", cache, "--keep-device", "powervr")
     assert said.code == 2 and "error[no-such-device]" in said.err and "`Adreno 740`, `Mali-G78`" in said.err
     assert cache.read_bytes() == before
+
+
+def test_prune_of_a_package_drops_programs_of_sources_that_it_has_no_more(intaglio: Intaglio, tmp_path: Path) -> None:
+    now, tuned, former = program("now"), program("tuned"), program("former")
+    adreno = program("chosen there", device_name="Adreno 740")  # tuned elsewhere, and merged: the manifest does not know it
+    there = tuning("Adreno 740")
+    path = written(tmp_path / "m.clbin", now, tuned, former, checked(former), adreno, tuning(), there)
+    digests = {kind: hashlib.sha256(name.encode()).hexdigest() for name, kind in (("now", "gpu"), ("tuned", "tuned"))}
+    rows = [{"source": digest, "options": "-cl-std=CL1.2", "kind": kind} for kind, digest in digests.items()]
+    (tmp_path / "manifest.json").write_text(json.dumps({"opencl": {"programs": rows}}), encoding="utf-8")
+    assert "not used: another source" in intaglio("cache", "explain", tmp_path).out
+    assert "0 record(s) dropped" in intaglio("cache", "prune", path).err
+    said = intaglio("cache", "prune", tmp_path)
+    assert "2 record(s) dropped, 5 kept" in said.err and "another source" in said.out
+    assert former not in read_cache(path).records and adreno in read_cache(path).records
 
 
 def test_prune_drops_what_is_damaged(intaglio: Intaglio, tmp_path: Path) -> None:

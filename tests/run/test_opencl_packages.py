@@ -183,6 +183,13 @@ def test_tuning_stays_in_the_package(package: Package, tmp_path: Path, intaglio:
     tuned = Package.load(folder, device="pthread")
     np.testing.assert_allclose(tuned.run({"x": X})["y"], expected(X), rtol=1e-4)
     assert tuned.opencl_library.start_report().tuned
+    count = len(programs(path))
+    for _ in range(2):  # what an earlier search chose goes, in the file and in the manifest
+        assert intaglio("tune", folder, "--device", "pthread", "--json").code == 0
+    info = read_manifest(folder).opencl
+    assert info is not None and len(programs(path)) <= count + 1
+    of_device = {p.field("source") for p in programs(path) if p.field("device name").startswith("pthread")}
+    assert len(of_device) <= 2 and {p.source for p in info.programs if p.kind == "tuned"} <= of_device
 
 
 @needs_pocl

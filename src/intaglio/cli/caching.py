@@ -131,7 +131,8 @@ def prune_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Drop records that no device can use: superseded, damaged, distrusted. Never, without being told, what a device needs."""
+    """Drop records that no device can use: superseded, damaged, distrusted; of a package also programs of sources that it has no
+    more. Never, without being told, what a device needs."""
     from intaglio.cli.terminal import bytes_text, note, print_json, print_table
     from intaglio.run.opencl.cache_contents import entries, prune
     from intaglio.run.opencl.cache_file import dump
@@ -139,7 +140,7 @@ def prune_command(
 
     path, found = _read(cache)
     _known(path, found)
-    why = _reasons(found, other_drivers, older_than, keep_device)
+    why = _reasons(found, other_drivers, older_than, keep_device, cache if cache.is_dir() else None)
     seen: list[CacheFile] = []
 
     def change(old: CacheFile) -> Sequence[Record]:
@@ -249,12 +250,13 @@ def _known(path: Path, found: CacheFile) -> None:
 
 
 def _reasons(
-    found: CacheFile, other_drivers: bool, older_than: float | None, keep_device: list[str] | None
+    found: CacheFile, other_drivers: bool, older_than: float | None, keep_device: list[str] | None, folder: Path | None
 ) -> Callable[[Entry], str]:
     """Why an entry goes that could be used somewhere; empty where it stays."""
     from intaglio.run.opencl.cache_contents import entries
-    from intaglio.run.opencl.matching import is_former_driver
+    from intaglio.run.opencl.matching import is_former_driver, is_left_over, package_programs
 
+    package = package_programs(folder) if folder is not None else None
     devices: Sequence[Device] = ()
     if other_drivers:
         from intaglio.run.opencl.devices import list_devices
@@ -263,6 +265,8 @@ def _reasons(
     now = time.time()
     listed = [entry for entry in entries(found.records) if entry.program is not None or entry.tuning is not None]
     there = sorted({_about(entry)["device name"] for entry in listed})
+    programs = [entry.program for entry in listed if entry.program is not None]
+    tunings = [entry.tuning for entry in listed if entry.tuning is not None]
     for wanted in keep_device or ():
         if not any(_is_of(entry, wanted) for entry in listed):
             names = ", ".join(map(quoted, there)) or "none"
@@ -276,6 +280,8 @@ def _reasons(
             return f"older than {older_than:g} days"
         if entry.program is not None and is_former_driver(entry.program, devices):
             return "of a former driver"
+        if entry.program is not None and package and is_left_over(entry.program, package, tunings, programs):
+            return "of another source than the package's"
         return ""
 
     return why
@@ -341,6 +347,8 @@ def _print_match(m: Match, loading: str) -> None:
 def _verdict(m: Match) -> str:
     if m.entry.state == "superseded":
         return "not used, superseded"
+    if "source" in m.other:
+        return "not used: another source"
     if m.other:
         return f"not used, {len(m.other)} field(s) differ"
     return "not used, distrusted" if m.entry.state == "distrusted" else "would be used"

@@ -12,7 +12,8 @@ from intaglio.package.manifest import Manifest, ProgramInfo, write_digest
 from intaglio.run.opencl.application import Tuned, tune
 from intaglio.run.opencl.cache_file import Program
 from intaglio.run.opencl.cache_store import read_cache
-from intaglio.run.opencl.devices import find_device
+from intaglio.run.opencl.devices import Device, find_device
+from intaglio.run.opencl.matching import is_of_device
 from intaglio.run.package import Package
 from intaglio.targets.target import find_target
 
@@ -26,8 +27,8 @@ def tune_package(folder: Path, target: str | None, devices: list[str], limit_ms:
     manifest, found = package.manifest, []
     for place in places:
         with writing(folder), progress_bar("tuning") as progress:
-            found.append(tune(folder, package.name, place, note, limit_ms, progress))
-            manifest = _with_programs(manifest, folder)
+            found.append(tune(folder, package.name, place, _first(manifest), note, limit_ms, progress))
+            manifest = _with_programs(manifest, folder, found[-1].device)
             write_digest(manifest, folder, f"{package.name}.clbin")
         if not json:
             print_tuned(manifest, found[-1])
@@ -38,14 +39,25 @@ def tune_package(folder: Path, target: str | None, devices: list[str], limit_ms:
         note(f"kept in {folder / package.name}.clbin")
 
 
-def _with_programs(manifest: Manifest, folder: Path) -> Manifest:
-    """The manifest with tuned programs too, for `intaglio cache explain`: other kernels make other programs."""
+def _first(manifest: Manifest) -> frozenset[str]:
+    """Sources that the package starts with, before any tuning."""
+    programs = manifest.opencl.programs if manifest.opencl is not None else ()
+    return frozenset(program.source for program in programs if program.kind != "tuned")
+
+
+def _with_programs(manifest: Manifest, folder: Path, device: Device) -> Manifest:
+    """The manifest with tuned programs too, for `intaglio cache explain`: other kernels make other programs. What was tuned before
+    and is in the cache no more, goes."""
     info = manifest.opencl
     assert info is not None
-    known = {program.source: program for program in info.programs}
+    options, former = info.programs[0].options, {p.source for p in info.programs}
+    known = {program.source: program for program in info.programs if program.kind != "tuned"}
     for record in read_cache(folder / f"{manifest.name}.clbin").records:
-        if isinstance(record.content, Program) and (source := record.content.field("source")) not in known:
-            known[source] = ProgramInfo(len(known), "tuned", source, next(iter(known.values())).options)
+        program = record.content
+        if not isinstance(program, Program) or (source := program.field("source")) in known:
+            continue
+        if source in former or is_of_device(program, device):
+            known[source] = ProgramInfo(len(known), "tuned", source, options)
     return replace(manifest, opencl=replace(info, programs=tuple(known.values())))
 
 

@@ -12,16 +12,20 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from intaglio.errors import ToolError, UserError
 from intaglio.run.opencl.answers import Device
+from intaglio.run.opencl.cache_contents import Entry, prune
+from intaglio.run.opencl.cache_file import CacheFile, Record
+from intaglio.run.opencl.cache_store import update_cache
 from intaglio.run.opencl.devices import find_device
 from intaglio.run.opencl.library import StartReport
 from intaglio.run.opencl.loader import find_loader
+from intaglio.run.opencl.matching import is_of_device, is_tuning_of
 
 Note = Callable[[str], None]
 Progress = Callable[[str, int, int], None]  # what, done, of
@@ -57,9 +61,12 @@ def fill_cache(folder: Path, name: str, which: str, note: Note) -> None:
 
 
 def tune(
-    folder: Path, name: str, which: str | None, note: Note, limit_ms: float | None = None, progress: Progress | None = None
-) -> Tuned:
-    """Kernels and work-group sizes are searched on that device, and kept in NAME.clbin of the package with its programs."""
+    folder: Path, name: str, which: str | None, first: Collection[str], note: Note, limit_ms: float | None = None,
+    progress: Progress | None = None,
+) -> Tuned:  # fmt: skip
+    """Kernels and work-group sizes are searched on that device, and kept in NAME.clbin of the package with its programs.
+
+    `first`: the sources that a package starts with. Other programs of this device come from earlier searches, and go."""
     device = find_device(which)
     limit = () if limit_ms is None else ("--limit-kernel-time", str(limit_ms))
     with _copied(folder, name) as cache:
@@ -75,9 +82,22 @@ def tune(
             if progress is not None:
                 progress("tuning", int(found[1]), int(found[2]))
 
+        if cache.is_file():
+            update_cache(cache, lambda old: _without_search(old, device, first))
         _run(folder, name, device, hear, "--tune", "--warm", *where)
         after = _times(_run(folder, name, device, note, "--profile", *where))
     return Tuned(device, before, after, chosen)
+
+
+def _without_search(cache: CacheFile, device: Device, first: Collection[str]) -> Sequence[Record]:
+    """Without the tuning of the device, and the programs that it chose."""
+
+    def found_earlier(entry: Entry) -> bool:
+        if entry.program is not None:
+            return is_of_device(entry.program, device) and entry.program.field("source") not in first
+        return entry.tuning is not None and is_tuning_of(entry.tuning, device)
+
+    return prune(cache, found_earlier)
 
 
 def start_times(folder: Path, name: str, device: Device, note: Note) -> tuple[StartReport, StartReport]:

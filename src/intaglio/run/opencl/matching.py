@@ -9,7 +9,7 @@ from pathlib import Path
 
 from intaglio.run.opencl.answers import Device
 from intaglio.run.opencl.cache_contents import Entry
-from intaglio.run.opencl.cache_file import FIELDS, Program
+from intaglio.run.opencl.cache_file import FIELDS, TUNING_FIELDS, Program, Tuning
 
 OF_THE_DEVICE = FIELDS[2:]
 
@@ -20,6 +20,7 @@ class PackageProgram:
 
     source: str
     options: str
+    kind: str = ""  # `tuned`: what a search chose for a device
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,32 @@ def _of_package(program: Program, package: Sequence[PackageProgram] | None) -> t
     return Compared("source", source, source, True), Compared("options", options, (fits or same)[0].options, bool(fits))
 
 
+def is_of_device(program: Program, device: Device) -> bool:
+    """Of this very device and driver."""
+    return tuple(program.field(name) for name in OF_THE_DEVICE) == device_fields(device)
+
+
+def is_tuning_of(tuning: Tuning, device: Device) -> bool:
+    """Whatever the driver: a tuning outlives it."""
+    return tuning.fields[1:] == (device.platform_name, device.name, device.vendor)
+
+
+def is_left_over(
+    program: Program, package: Sequence[PackageProgram], tunings: Sequence[Tuning], programs: Sequence[Program]
+) -> bool:
+    """Of a source that is none of the package's. Not so where the device was tuned elsewhere, and its programs came with
+    `intaglio cache merge`: the manifest does not know what the tuning chose."""
+    sources = {p.source: p.kind for p in package}
+    if program.field("source") in sources:
+        return False
+    device = tuple(program.field(name) for name in TUNING_FIELDS[1:])
+    known = any(
+        sources.get(other.field("source")) == "tuned" and tuple(other.field(name) for name in TUNING_FIELDS[1:]) == device
+        for other in programs
+    )
+    return known or not any(tuning.fields[1:] == device for tuning in tunings)
+
+
 def is_former_driver(program: Program, devices: Sequence[Device]) -> bool:
     """Of a device that is here, and of a driver that no device here has any more."""
     of = ("platform name", "device name", "device vendor")
@@ -92,7 +119,7 @@ def package_programs(folder: Path) -> tuple[PackageProgram, ...] | None:
     if not isinstance(listed, list):
         return None
     return tuple(
-        PackageProgram(program["source"], program["options"] if isinstance(program.get("options"), str) else "")
+        PackageProgram(program["source"], *(program[f] if isinstance(program.get(f), str) else "" for f in ("options", "kind")))
         for program in listed
         if isinstance(program, dict) and isinstance(program.get("source"), str)
     )
