@@ -162,6 +162,8 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     target = precise(target, request.device.precision)
     check_device(request, target)
     deployment = deployment_of(target, **asdict(request.device))
+    if target.device and done >= stage_index("optimise"):
+        target = replace(target, precision=_precision_there(graph, request))
     account, names = None, [v.name for v in graph.outputs]
     if request.quantize is not None:
         if done > stage_index("import"):
@@ -227,6 +229,17 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     kept = pinned.pinned if pinned is not None else frozenset()
     check_reach(planned.program, deployment)
     return Lowered(planned, source, target, deployment, account, kept, _stream_info(made_stream), turned)
+
+
+def _precision_there(graph: Graph, request: Request) -> str:
+    """Of a graph that is past the stage in which values become halves."""
+    asked, halves = request.device.precision, any(v.dtype is DType.F16 for node in graph.nodes for v in node.outputs)
+    if asked is None or (asked != "fp32") == halves:
+        return asked or ("mixed" if halves else "fp32")
+    hint = "give `--precision` with the model, or an IR file of the stage `import`; values in a later one stay what they are"
+    stored = "in 16 bits" if halves else "in 32 bits"
+    what = f"`{request.model.name}` is past the stage `optimise`, with values {stored}: `--precision {asked}` comes too late"
+    raise UserError("bad-option", what, hint=hint)
 
 
 def _too_large(program: Program, deployment: Deployment) -> bool:
@@ -300,7 +313,8 @@ def _package(made: Lowered, request: Request, watch: Watch) -> Package:
     toolchain = find(request.cc) if request.stop_after == "build" else None
     with fresh_folder(request.output, force=request.force) as folder:
         model = keep_model(request.model, source.format, folder) if not request.library_only else None
-        origin = Origin(request.model.name, source.sha256, model, __version__, request.options())
+        told = request.options() if target.precision == "fp32" else {**request.options(), "precision": target.precision}
+        origin = Origin(request.model.name, source.sha256, model, __version__, told)
         manifest = replace(write_project(program, target, origin, folder, request.template, deployment), stream=made.stream)
         if made.turned:
             manifest = replace(manifest, inputs=tuple(replace(info, turned=True) for info in manifest.inputs))
@@ -323,7 +337,7 @@ def _package(made: Lowered, request: Request, watch: Watch) -> Package:
             else:
                 build = partial(build_package, folder, manifest, target, deployment.board, toolchain, options)
                 manifest = _with_firmware(build, folder, manifest, deployment, watch)
-        for word in request.devices:
+        for word in dict.fromkeys(request.devices):
             fill_cache(folder, graph.name, word, watch.note)
         check_limits(graph.name, needs_of(manifest, manifest.firmware, deployment), deployment, _chances(made, request))
         if manifest.firmware is not None and deployment.board is not None:

@@ -276,6 +276,20 @@ def test_words_for_a_device_need_one(words: tuple[str, ...], intaglio: Intaglio,
     assert told.code == 2 and f"`{words[0]}` is for OpenCL devices" in told.err
 
 
+def test_a_precision_that_comes_too_late_is_an_error(intaglio: Intaglio, tmp_path: Path) -> None:
+    for name, words in (("wide", ()), ("half", ("--precision", "fp16"))):
+        made = tmp_path / f"{name}.ig"
+        assert intaglio("compile", DIGITS, "-o", made, "--target", "opencl", "--stop-after", "optimise", *words).code == 0
+    late = ("compile", "-o", tmp_path / "p", "--target", "opencl", "--stop-after", "package")
+    for name, word in (("wide", "mixed"), ("wide", "fp16"), ("half", "fp32")):
+        said = intaglio(*late, tmp_path / f"{name}.ig", "--precision", word)
+        assert said.code == 2 and "error[bad-option]" in said.err and f"`--precision {word}` comes too late" in said.err
+    for name, words, told in (("wide", (), "fp32"), ("half", (), "mixed"), ("half", ("--precision", "fp16"), "fp16")):
+        assert intaglio(*late, tmp_path / f"{name}.ig", "--force", *words).code == 0
+        info = read_manifest(tmp_path / "p").opencl
+        assert info is not None and info.precision == told
+
+
 def test_a_limit_counts_buffers_and_weights(intaglio: Intaglio, tmp_path: Path) -> None:
     told = intaglio("compile", with_doubles(tmp_path), "-o", tmp_path / "p", "--target", "opencl", "--ram", "7K")
     assert told.code == 1 and "bytes of device memory, `--ram` allows 7,168" in told.err

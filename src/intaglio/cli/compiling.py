@@ -265,7 +265,7 @@ def _print_summary(package: Package, seconds: float, words: Words) -> None:
             f"variables {f.static_bytes:,}, {stack}"
         )
     if m.opencl is not None:
-        for line in placed_lines(m, words.devices or []):
+        for line in placed_lines(m, list(dict.fromkeys(words.devices or []))):
             note(line)
     if m.memory.weights_apart:
         note("of the weights: " + ", ".join(f"{size:,} bytes in {memory}" for memory, size in m.memory.weights_apart))

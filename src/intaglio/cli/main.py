@@ -50,7 +50,7 @@ DeviceOption = Annotated[
     Optional[str], typer.Option("--device", metavar="D", help="For OpenCL: gpu, cpu, numbers such as 0.0, or a part of a name.")
 ]
 DevicesOption = Annotated[
-    Optional[list[str]], typer.Option("--device", metavar="D", help="An OpenCL device of this machine: its programs come along.")
+    Optional[list[str]], typer.Option("--device", metavar="D", help="An OpenCL device here: its programs come along. May be repeated.")
 ]
 CheckOption = Annotated[
     str, typer.Option("--cache-check", metavar="C", help="For OpenCL: test cached programs always, first (time here) or never.")
