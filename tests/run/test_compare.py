@@ -60,3 +60,9 @@ def test_a_cosine_is_enough_where_there_is_a_threshold() -> None:
 def test_the_cosine_of_one_number_says_nothing() -> None:
     assert not compare("y", floats(5), floats(1), F32, threshold=0.5).ok
     assert not compare("y", floats(1, np.nan), floats(1, 1), F32, threshold=0.5).ok
+
+
+def test_a_threshold_alone_decides_by_the_cosine_and_both_have_to_hold_together() -> None:
+    got, want = floats(1, 2, 3.03), floats(1, 2, 3)
+    assert compare("y", got, want, F32, 1e-4, 0.995, "cosine").ok and not compare("y", got, want, F32, 1e-4, 0.995, "both").ok
+    assert not compare("y", got, want, F32, 1, 0.99999, "cosine").ok and not compare("y", got, want, F32, 1, 0.99999, "both").ok

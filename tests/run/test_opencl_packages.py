@@ -149,8 +149,24 @@ def test_validate_goes_layer_by_layer(package: Package, intaglio: Intaglio) -> N
     assert len(said.json["layers"]) == 5
     assert said.json["threshold"] == 0.999 and said.json["backend"] == "cpu"
     assert said.json["outputs"][0]["cosine"] > 0.9999 and not said.json["outputs"][0]["by_cosine"]
-    said = intaglio("validate", package.folder, "--tolerance", "1e-30", "--threshold", "0.9")
-    assert said.code == 0 and "by cosine" in said.out and "a cosine from 0.9 on is enough" in said.out
+    assert said.json["rule"] == "within 0.001 of the largest value (fp32) + 1e-06, or cosine >= 0.999 (cpu)"
+
+
+@needs_pocl
+@pytest.mark.parametrize(
+    ("words", "code", "rule"),
+    [
+        (("--threshold", "0.9"), 0, "cosine >= 0.9"),
+        (("--tolerance", "0.01"), 0, "within 0.01 of the largest value + 1e-06"),
+        (("--tolerance", "-1"), 1, "within -1 of the largest value + 1e-06"),
+        (("--tolerance", "-1", "--threshold", "0.9"), 1, "within -1 of the largest value + 1e-06, and cosine >= 0.9"),
+    ],
+)
+def test_what_is_asked_of_outputs_is_all_that_counts(
+    words: tuple[str, ...], code: int, rule: str, package: Package, intaglio: Intaglio
+) -> None:
+    said = intaglio("validate", package.folder, *words)
+    assert (said.code, f"ok is: {rule}\n" in said.out) == (code, True), said.out
 
 
 @needs_pocl

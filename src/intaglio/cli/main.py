@@ -50,7 +50,8 @@ DeviceOption = Annotated[
     Optional[str], typer.Option("--device", metavar="D", help="For OpenCL: gpu, cpu, numbers such as 0.0, or a part of a name.")
 ]
 DevicesOption = Annotated[
-    Optional[list[str]], typer.Option("--device", metavar="D", help="An OpenCL device here: its programs come along. May be repeated.")
+    Optional[list[str]],
+    typer.Option("--device", metavar="D", help="An OpenCL device here: its programs come along. May be repeated."),
 ]
 CheckOption = Annotated[
     str, typer.Option("--cache-check", metavar="C", help="For OpenCL: test cached programs always, first (time here) or never.")
@@ -224,10 +225,10 @@ def validate(
     labels: Annotated[Optional[Path], typer.Option(metavar="L.npy", help="Classes: prints the accuracy of both.")] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Layer by layer; names the first that is off.")] = False,
     tolerance: Annotated[
-        Optional[float], typer.Option(metavar="T", help="Of the largest reference value. Default: 1e-4 for f32.")
+        Optional[float], typer.Option(metavar="T", help="Outputs have to be within T of the largest value. Default: 1e-4 for f32.")
     ] = None,
     threshold: Annotated[
-        Optional[float], typer.Option(metavar="X", help="A cosine that is enough. OpenCL: 0.999 CPU, 0.995 GPU, 0.98 int8.")
+        Optional[float], typer.Option(metavar="X", help="Outputs have to have a cosine of X or more; else the tolerance decides.")
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of the random inputs.", min=0)] = 1,
     cc: CcOption = None,

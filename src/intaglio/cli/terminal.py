@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH = 100
+PAGE = 80  # of tables that people paste into mails and issues
 
 
 class Progress(Protocol):
@@ -115,3 +116,14 @@ def count_text(count: int) -> str:
 def ending(name: str, width: int) -> str:
     """The last characters of a name: the end of a path tells more than its start."""
     return name if len(name) <= width else f"…{name[1 - width :]}"
+
+
+def beginning(name: str, width: int) -> str:
+    return name if len(name) <= width else f"{name[: width - 1]}…"
+
+
+def fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], least: int = 10) -> list[list[str]]:
+    """Rows whose first cells, names, are shortened so that the table has at most 80 columns."""
+    widths = [max(map(len, (columns[n].removeprefix(">"), *(row[n] for row in rows)))) for n in range(1, len(columns))]
+    room = max(least, PAGE - sum(widths) - 3 * len(widths))
+    return [[ending(row[0], room), *row[1:]] for row in rows]

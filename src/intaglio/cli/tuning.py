@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from intaglio.cli.terminal import ending, note, print_json, print_table, progress_bar
+from intaglio.cli.terminal import beginning, fitted, note, print_json, print_table, progress_bar
 from intaglio.errors import UserError, quoted
 from intaglio.package.folder import writing
 from intaglio.package.manifest import Manifest, ProgramInfo, write_digest
@@ -80,10 +80,12 @@ def print_tuned(manifest: Manifest, tuned: Tuned) -> None:
     rows, kernels = [], _kernels(manifest, tuned)
     for layer, was, now in zip(manifest.layers, before.layers, after.layers, strict=True):
         where, how = "device" if layer.accelerator else "cpu", kernels.get(layer.index, "")
-        rows.append([ending(layer.name, 28), layer.op[:16], where, f"{was / 1000:.4f}", f"{now / 1000:.4f}", _times(was, now), how])
+        op, how = beginning(layer.op, 14), beginning(how, 16)
+        rows.append([layer.name, op, where, f"{was / 1000:.4f}", f"{now / 1000:.4f}", _times(was, now), how])
     rows.append(["transfers", "", "", f"{before.transfers / 1000:.4f}", f"{after.transfers / 1000:.4f}", "", ""])
     rows.append(["total", "", "", f"{before.total / 1000:.4f}", f"{after.total / 1000:.4f}", _times(before.total, after.total), ""])
-    print_table(["layer", "op", "on", ">ms before", ">ms after", ">times", "kernel"], rows, title=tuned.device.name)
+    columns = ["layer", "op", "on", ">before, ms", ">after", ">times", "kernel"]
+    print_table(columns, fitted(columns, rows), title=tuned.device.name)
 
 
 def _kernels(manifest: Manifest, tuned: Tuned) -> dict[int, str]:

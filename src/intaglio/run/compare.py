@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from intaglio.ops.base import widen
 from intaglio.package.project import SELFTEST_TOLERANCE
 
 ABSOLUTE = 1e-6
+Decides: TypeAlias = Literal["either", "cosine", "both"]  # of tolerance and cosine, where there is a threshold for the latter
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +30,13 @@ class Comparison:
 
 
 def compare(
-    name: str, got: Array, want: Array, dtype: DType, tolerance: float | None = None, threshold: float | None = None
-) -> Comparison:
+    name: str, got: Array, want: Array, dtype: DType, tolerance: float | None = None, threshold: float | None = None,
+    decides: Decides = "either",
+) -> Comparison:  # fmt: skip
     """Within `tolerance` of the largest reference value + 1e-6; integers exactly. NaN equals NaN, infinity itself.
 
-    With a `threshold`, a cosine from there on is enough too; not of a single number, whose cosine says nothing."""
+    With a `threshold`, a cosine from there on is enough too, is all that counts, or has to be as well; not of a single number,
+    whose cosine says nothing."""
     if got.size != want.size:
         return Comparison(name, float("inf"), float("inf"), 0.0, None, 0.0, max(got.size, want.size), False)
     got = got.reshape(want.shape)
@@ -47,11 +51,14 @@ def compare(
     largest = float(np.max(np.abs(b[np.isfinite(b)]), initial=0.0))
     worst = float("inf") if broken else float(np.max(error, initial=0.0))
     share = SELFTEST_TOLERANCE.get(dtype, 0.0) if tolerance is None else tolerance
-    ok = mismatches == 0 if exact else worst <= share * largest + ABSOLUTE
+    near = mismatches == 0 if exact else worst <= share * largest + ABSOLUTE
     relative = worst / largest if largest > 0 else (0.0 if worst == 0 else float("inf"))
     cosine = _cosine(a, b, finite)
-    by_cosine = not ok and threshold is not None and got.size > 1 and not broken and cosine >= threshold
-    return Comparison(name, worst, relative, cosine, _sqnr(b, error, finite), _top1(a, b), mismatches, ok or by_cosine, by_cosine)
+    ok = near
+    if threshold is not None and got.size > 1:
+        alike = not broken and cosine >= threshold
+        ok = near or alike if decides == "either" else alike and (near or decides == "cosine")
+    return Comparison(name, worst, relative, cosine, _sqnr(b, error, finite), _top1(a, b), mismatches, ok, ok and not near)
 
 
 def _cosine(a: Array, b: Array, finite: Array) -> float:

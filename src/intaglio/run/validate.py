@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from intaglio.package.manifest import Manifest, StreamInfo, TensorInfo
 from intaglio.package.project import DEVICE_TOLERANCE, SELFTEST_TOLERANCE
 from intaglio.package.vectors import KINDS, random_inputs
 from intaglio.run.build import Progress
-from intaglio.run.compare import Comparison, compare
+from intaglio.run.compare import ABSOLUTE, Comparison, Decides, compare
 from intaglio.run.host import ordered_inputs
 from intaglio.run.package import Package
 from intaglio.run.probe import watch_layers
@@ -35,7 +35,7 @@ class ValidateOptions:
     labels: Array | None = None
     layers: bool = False
     tolerance: float | None = None
-    threshold: float | None = None  # a cosine that is enough; None: by backend
+    threshold: float | None = None  # a cosine, which alone decides then; None: by backend, and the tolerance is enough too
     seed: int = 1
     cc: str | None = None
     progress: Progress | None = None
@@ -71,8 +71,10 @@ class Validation:
     layer_count: int = 0
     random_inputs: bool = False
     against_float: tuple[Comparison, ...] = ()  # of a package that was quantised here: how far it is from the float model
-    threshold: float | None = None  # a cosine that is enough, where the tolerance alone does not decide
+    threshold: float | None = None  # of the cosine, where the tolerance alone does not decide
     backend: str = ""  # cpu, gpu or quantised, where the threshold is the backend's
+    rule: str = ""  # what an output has to be, in words
+    no_layers: str = ""  # why there is no layer to compare, where that was asked for
 
 
 def validate(package: Package, options: ValidateOptions) -> Validation:
@@ -94,6 +96,9 @@ def validate(package: Package, options: ValidateOptions) -> Validation:
     backend, rule = rule_of(package, options)
     rows = []
     steps_allowed = quantised_steps(package) if reference.of_model and options.tolerance is None else {}
+    words = rule.told(manifest.outputs, manifest.opencl.precision if manifest.opencl is not None else "", backend)
+    if steps_allowed and options.threshold is None:
+        words += "; dequantised integers within one step"
     for info in manifest.outputs:
         got = np.stack([r[info.name] for r in results])
         want = np.stack([np.asarray(e[info.name]).reshape(info.shape) for e in expected])
@@ -124,7 +129,19 @@ def validate(package: Package, options: ValidateOptions) -> Validation:
         against_float=float_rows,
         threshold=rule.threshold,
         backend=backend,
+        rule=words,
+        no_layers=_why_no_layers(package, reference) if options.layers and not checks else "",
     )
+
+
+def _why_no_layers(package: Package, reference: Reference) -> str:
+    if was_quantized(package.manifest):
+        return "it was quantised here, so that the model in it has no tensors with the values of its layers"
+    if package.manifest.model.source is None or package.manifest.model.source.endswith(".ig"):
+        return "it was made from an IR file, so that there is no model in it whose tensors could be compared"
+    if not reference.of_model:
+        return f"the reference ({reference.about}) tells its outputs alone"
+    return "no layer writes a tensor that is in the model under the same name: all are fused or rearranged"
 
 
 THRESHOLDS = {"cpu": 0.999, "gpu": 0.995, "quantised": 0.98}  # cosines that are enough, by what computes
@@ -132,31 +149,57 @@ THRESHOLDS = {"cpu": 0.999, "gpu": 0.995, "quantised": 0.98}  # cosines that are
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What an output has to be: within a tolerance; where there is a threshold, its cosine is enough too."""
+    """What an output has to be: within a tolerance; where there is a threshold, its cosine is enough too, or decides."""
 
     tolerance: float | None = None
     threshold: float | None = None
     allowance: float = 0.0  # of the device: the least tolerance of floats
+    decides: Decides = "either"
 
     def compare(self, info: TensorInfo, got: Array, want: Array) -> Comparison:
         dtype = DType(info.dtype)
-        tolerance = self.tolerance
-        if tolerance is None and dtype.is_float and self.allowance:
-            tolerance = max(SELFTEST_TOLERANCE.get(dtype, 0.0), self.allowance)
-        whole = dtype.is_int and info.quant is None  # an index, a length: it is right or wrong
-        return compare(info.name, got, want, dtype, tolerance, None if whole or dtype is DType.BOOL else self.threshold)
+        threshold = None if _is_exact(info) else self.threshold
+        return compare(info.name, got, want, dtype, self._tolerance(dtype), threshold, self.decides)
+
+    def _tolerance(self, dtype: DType) -> float | None:
+        if self.tolerance is None and dtype.is_float and self.allowance:
+            return max(SELFTEST_TOLERANCE.get(dtype, 0.0), self.allowance)
+        return self.tolerance
+
+    def told(self, outputs: Sequence[TensorInfo], precision: str, backend: str) -> str:
+        """`within 3e-02 of the largest value (mixed) + 1e-06, or cosine >= 0.995 (gpu)`"""
+        whose = f" ({precision})" if precision and self.tolerance is None else ""
+        floats = dict.fromkeys(DType(info.dtype) for info in outputs if DType(info.dtype).is_float)
+        shares = dict.fromkeys(SELFTEST_TOLERANCE.get(d, 0.0) if (t := self._tolerance(d)) is None else t for d in floats)
+        near = [f"within {share:.3g} of the largest value{whose} + {ABSOLUTE:g}" for share in shares]
+        near += ["equal (integers)"] if any(not DType(i.dtype).is_float and not _is_exact(i) for i in outputs) else []
+        parts = [" or ".join(near)] if near else []
+        if self.threshold is not None and near:
+            cosine = f"cosine >= {self.threshold:g}" + (f" ({backend})" if backend else "")
+            parts = {"either": [f"{parts[0]}, or {cosine}"], "cosine": [cosine], "both": [f"{parts[0]}, and {cosine}"]}[
+                self.decides
+            ]
+        return "; ".join([*parts, *(["whole numbers equal"] if any(map(_is_exact, outputs)) else [])])
+
+
+def _is_exact(info: TensorInfo) -> bool:
+    """An index, a length: it is right or wrong."""
+    return DType(info.dtype) is DType.BOOL or (DType(info.dtype).is_int and info.quant is None)
 
 
 def rule_of(package: Package, options: ValidateOptions) -> tuple[str, Rule]:
-    """The processor computes as the reference does. OpenCL devices round in their own ways: there a cosine is enough."""
-    if (info := package.manifest.opencl) is None:
-        return "", Rule(options.tolerance, options.threshold)
+    """The processor computes as the reference does. OpenCL devices round in their own ways: there a cosine is enough. What the user
+    gives, tolerance or threshold or both, is all that counts."""
+    info, given = package.manifest.opencl, options.tolerance
+    allowance = 0.0 if info is None else DEVICE_TOLERANCE[info.precision]
+    if options.threshold is not None:
+        return "", Rule(given, options.threshold, allowance, "cosine" if given is None else "both")
+    if info is None or given is not None:
+        return "", Rule(given)
     integers = any(o.quant is not None for layer in package.manifest.layers for o in layer.outputs)
     kind = package.opencl_library.device.kind
     backend = "quantised" if was_quantized(package.manifest) or integers else "cpu" if kind == "cpu" else "gpu"
-    if options.threshold is not None:
-        return "", Rule(options.tolerance, options.threshold, DEVICE_TOLERANCE[info.precision])
-    return backend, Rule(options.tolerance, THRESHOLDS[backend], DEVICE_TOLERANCE[info.precision])
+    return backend, Rule(None, THRESHOLDS[backend], allowance)
 
 
 def _of_torch(manifest: Manifest) -> bool:
