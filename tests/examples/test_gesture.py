@@ -20,6 +20,7 @@ def example(outside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(gesture, "WORK", tmp_path / "work")
 
 
+@pytest.mark.slow
 def test_samples_go_in_one_by_one_and_gestures_come_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The live application says what the same firmware says of the recordings one by one, with and without the NPU."""
     import gesture

@@ -163,7 +163,7 @@ def test_run_and_validate_take_the_whole_picture(whole: Package, fed: Package, i
     assert intaglio("validate", fed.folder).code == 0
 
 
-@pytest.mark.parametrize(("rows", "first"), [(25, 2), (24, 5), (2, 1)])
+@pytest.mark.parametrize(("rows", "first"), [pytest.param(25, 2, marks=pytest.mark.slow), (24, 5), (2, 1)])
 def test_every_row_is_asked_for_whatever_the_windows_are(rows: int, first: int, tmp_path: Path) -> None:
     """Also a last row that no layer reads."""
     path = pixels(tmp_path, rows, first=first)
@@ -188,7 +188,11 @@ def test_stripes_under_a_limit_are_clean_under_sanitizers(whole: Package, tmp_pa
 # As firmware ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [{}, {"arena": "caller"}, {"io": "caller"}, {"io": "caller", "arena": "caller"}], ids=str)
+_ALONE = [pytest.param(words, marks=pytest.mark.slow) for words in ({"arena": "caller"}, {"io": "caller"})]
+WORDS = [{}, *_ALONE, {"io": "caller", "arena": "caller"}]
+
+
+@pytest.mark.parametrize("words", WORDS, ids=str)
 def test_firmware_without_the_picture_in_ram(words: dict[str, str], whole: Package, tmp_path: Path) -> None:
     made = firmware(pixels(tmp_path), tmp_path / "out", feed_rows=True, ram=LITTLE, **INT8, **words)
     for seed in (1, 2, 1):

@@ -73,6 +73,7 @@ def test_a_striped_program_computes_the_same(seed: int) -> None:
             assert np.array_equal(got[value.name], array)
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.integers(0, 10**6))
 def test_the_search_stays_within_its_budget_and_computes_the_same(seed: int) -> None:

@@ -86,7 +86,7 @@ def test_what_does_not_fit_the_scratchpad_is_refused_with_its_size() -> None:
 
 
 @pytest.mark.skipif(not MODELS.is_dir(), reason="the shared models are not beside the project")
-@pytest.mark.parametrize("name", ["mlperf_ic_int8", "mlperf_vww_int8"])
+@pytest.mark.parametrize("name", ["mlperf_ic_int8", pytest.param("mlperf_vww_int8", marks=pytest.mark.slow)])
 def test_five_times_fewer_instructions_and_the_same_bits(name: str, tmp_path: Path) -> None:
     path = MODELS / "models" / f"{name}.tflite"
     alone = intaglio.compile(path, output=tmp_path / "core", board="nucleo-l4r5zi")

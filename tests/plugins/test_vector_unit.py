@@ -12,6 +12,7 @@ from intaglio.targets.plugins import find_accelerator
 SOURCE = Path(__file__).parents[2] / "plugins" / "vector_unit" / "vector_unit.py"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("outside")
 def test_it_conforms_with_several_operators_in_a_region() -> None:
     results = list(check_accelerator(find_accelerator("vector_unit")))

@@ -124,7 +124,7 @@ def small(folder: Path) -> Path:
     return saved(proto, folder)
 
 
-@pytest.mark.parametrize("scheme", ["int8", "int16x8"])
+@pytest.mark.parametrize("scheme", ["int8", pytest.param("int16x8", marks=pytest.mark.slow)])
 def test_most_of_what_small_networks_have(scheme: str, intaglio: Intaglio, tmp_path: Path) -> None:
     path = small(tmp_path)
     said = intaglio("compile", path, "-o", tmp_path / "p", "--quantize", scheme, "--calibrate", tmp_path / "data.npz", "--json")
