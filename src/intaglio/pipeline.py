@@ -33,6 +33,7 @@ from intaglio.package.folder import check_output, fresh_folder, write_text, writ
 from intaglio.package.manifest import FirmwareInfo, Manifest, StreamInfo, write_manifest
 from intaglio.package.selftest import write_selftest
 from intaglio.package.source import keep_model
+from intaglio.package.weights import plan_weights
 from intaglio.package.write import Origin, write_project
 from intaglio.passes import optimise, prepare
 from intaglio.passes.absorb import absorb_quantisation
@@ -118,7 +119,7 @@ def _made(made: Lowered, request: Request, watch: Watch) -> Package | Path:
         return _write_ir(graph, request)
 
     apart = elsewhere(program.arenas, made.deployment)
-    linked = sum(c.data.nbytes for c in program.constants if not c.memory and graph.weights != "read")
+    linked = 0 if graph.weights == "read" else plan_weights(program.constants, made.deployment).size_bytes
     early = Needs(linked, program.arena_bytes, elsewhere=apart, on_device=bool(target.device))
     check_limits(graph.name, early, made.deployment, _chances(made, request))
     if target.fpu != "double" and any(v.dtype is DType.F64 for v in graph.values()):
@@ -129,7 +130,9 @@ def _made(made: Lowered, request: Request, watch: Watch) -> Package | Path:
 
 
 def _chances(made: Lowered, request: Request) -> Chances:
-    return chances_of(made.program, shapes=bool(request.dims or request.shapes), fed=request.feed_rows)
+    found = chances_of(made.program, shapes=bool(request.dims or request.shapes), fed=request.feed_rows)
+    stored = plan_weights(made.program.constants, made.deployment).size_bytes if made.target.device else found.weights
+    return replace(found, weights=stored)
 
 
 def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, climbing: bool = True) -> Lowered | Path:
@@ -244,7 +247,7 @@ def _precision_there(graph: Graph, request: Request) -> str:
 
 def _too_large(program: Program, deployment: Deployment) -> bool:
     """For the memory of a device, which has the weights too."""
-    need = program.arena_bytes + sum(c.data.nbytes for c in program.constants)
+    need = program.arena_bytes + plan_weights(program.constants, deployment).size_bytes
     return deployment.ram is not None and need > deployment.ram
 
 

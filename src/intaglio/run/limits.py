@@ -13,9 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intaglio.errors import AnswerIsNo
-from intaglio.ir.graph import Graph
+from intaglio.ir.graph import Graph, Value
 from intaglio.ir.offload import Offload
 from intaglio.ir.program import Arena
+from intaglio.ir.types import DType
 from intaglio.kernels.program import ConstantArg, Program
 from intaglio.memory.ladder import peak_of
 from intaglio.memory.lifetimes import find_storage
@@ -86,6 +87,11 @@ def has_floats(graph: Graph) -> bool:
     return any(value.dtype.is_float for node in graph.nodes for value in node.outputs)
 
 
+def _between(graph: Graph) -> list[Value]:
+    """Values between layers: those of inputs and outputs stay as they are in the model."""
+    return [value for node in graph.nodes for value in node.outputs if value not in graph.outputs]
+
+
 def peak_layer(program: Program) -> str:
     """The layer that has most of the arena alive."""
     storage = find_storage(program, 1, slots=program.has_slots)
@@ -115,6 +121,7 @@ class Chances:
     weights: int = 0  # bytes, and the layer that has most of them
     heaviest: str = ""
     offloaded: bool = False  # layers are with an accelerator, which computes them as a whole
+    wide: bool = False  # floats of 32 bits, which a device could store in 16
 
 
 NO_CHANCES = Chances()
@@ -127,6 +134,7 @@ def chances_of(program: Program, *, shapes: bool = False, fed: bool = False) -> 
     return Chances(
         has_floats(graph), shapes, peak_layer(program), program.lower_bound_bytes, rows, bool(program.stripes), weights, heaviest,
         any(isinstance(node.op, Offload) for node in graph.nodes),
+        any(value.dtype is DType.F32 for value in _between(graph)),
     )  # fmt: skip
 
 
@@ -176,7 +184,7 @@ def check_limits(name: str, needs: Needs, deployment: Deployment, chances: Chanc
         total = sum(parts.values())
         if limit is None or total <= limit:
             continue
-        least = "at least " if needs.code is None else ""
+        least = "at least " if needs.code is None and not needs.on_device else ""
         memory = "device memory" if needs.on_device and kind == "RAM" else kind
         whats.append(f"{least}{total:,} bytes of {memory}, {_who(kind, deployment)} {limit:,}: {total - limit:,} too many")
         whats[-1] += _beside(deployment, needs) if kind == "RAM" else ""
@@ -263,8 +271,8 @@ def _advice(part: str, deployment: Deployment, chances: Chances) -> str:
                 told.append("without `--accelerator` layers can be made a few rows at a time")
             elif chances.rows and not deployment.device:
                 told.append("`--feed-rows` takes the input row by row")
-            if chances.floats and deployment.device:
-                told.append("`--precision mixed` or `fp16` makes it about half")
+            if chances.wide and deployment.device:
+                told.append("`--precision mixed` or `fp16` may make it about half")
             if chances.floats:
                 told.append("`--quantize int8` makes it about a quarter")
             if chances.shapes:
@@ -278,18 +286,15 @@ def _advice(part: str, deployment: Deployment, chances: Chances) -> str:
                 told.append("`--quantize int8` or `--quantize weights` makes them about a quarter")
             if deployment.board is not None and sum(m.kind == "flash" for m in deployment.board.memories) > 1:
                 told.append("`--weights-address` puts them into another flash")
-            told.append(_OTHER_WEIGHTS[bool(deployment.device)])
+            if not deployment.device:
+                told.append("`--weights read` reads them from a memory that is not mapped")
+            elif chances.wide:
+                told.append("`--precision mixed` or `fp16` may make those of float layers half")
         case "code":
             told.append("`--optimize size` makes it smaller")
         case _:
             told.append("it comes with the code")
     return f": {', '.join(told)}" if told else ""
-
-
-_OTHER_WEIGHTS = {
-    False: "`--weights read` reads them from a memory that is not mapped",
-    True: "`--precision mixed` or `fp16` makes those of float layers half",
-}
 
 
 def _boards(needs: Needs, deployment: Deployment) -> str:
