@@ -68,6 +68,8 @@ def _need_what_was_asked(graph: Graph, node: Node, asked: str) -> None:
     if asked and asked != node.using and not (asked == ON_CPU and not node.using.startswith(PREFIX)):
         kernel = quoted(node.op.NAME)
         hint = f"its kernel here is {quoted(node.using)}; remove `using` to leave the choice to the compiler"
+        if node.using.startswith(PREFIX):
+            hint += "; `using cpu` keeps the layer off the device"
         error = UserError("bad-kernel", f"{kernel} of {quoted(node.output.name)} has no kernel {quoted(asked)}", hint=hint)
         raise _placed(error, graph, node)
 

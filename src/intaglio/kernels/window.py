@@ -24,7 +24,7 @@ from intaglio.ops.pool import Pool
 
 
 @dataclass(frozen=True, slots=True)
-class _Window:
+class Window:
     """How a window is reduced: `kind` is depthwise, max or average."""
 
     kind: str
@@ -64,7 +64,7 @@ def depthwise(job: Job) -> Lowered | None:
     epilogue = epilogue_of(job, op.epilogue, [v for v in node.inputs[3:] if v is not None], node.output.shape)
     y = job.writes()
     columns = _columns(job, geo)
-    _write(job, geo, _Window("depthwise", x, y, w, b, None, 1.0, epilogue, pitch), columns)
+    _write(job, geo, Window("depthwise", x, y, w, b, None, 1.0, epilogue, pitch), columns)
     kh, kw = geo.kernel
     about = (
         f"depthwise conv {kh}x{kw}, {channels} channels, {geo.height}x{geo.width} -> {geo.out_height}x{geo.out_width}, stride "
@@ -103,7 +103,7 @@ def pool_nhwc(job: Job) -> Lowered | None:
     y = job.writes()
     kind = "average" if isinstance(op, AveragePool) else "max"
     columns = _columns(job, geo)
-    _write(job, geo, _Window(kind, x, y, None, None, reciprocals, scale, Epilogue((), ())), columns)
+    _write(job, geo, Window(kind, x, y, None, None, reciprocals, scale, Epilogue((), ())), columns)
     kh, kw = geo.kernel
     about = (
         f"{kind} pool {kh}x{kw}, {c} channels, {h}x{w} -> {oh}x{ow}, stride {geo.strides[0]}x{geo.strides[1]}\n"
@@ -121,7 +121,7 @@ def _columns(job: Job, geo: Geometry) -> int:
     return 1
 
 
-def _write(job: Job, geo: Geometry, window: _Window, columns: int) -> None:
+def _write(job: Job, geo: Geometry, window: Window, columns: int) -> None:
     k = job.k
     with k.loop("n", 0, geo.batch) as n, k.loop("oh", 0, geo.out_height) as oh:
         top = k.let("top", oh * geo.strides[0] - geo.pads[0])
@@ -146,7 +146,7 @@ def _write(job: Job, geo: Geometry, window: _Window, columns: int) -> None:
 
 
 def _pixels(
-    job: Job, geo: Geometry, window: _Window, ow: Expr, count: int, edge: int | None, low: Expr, high: Expr, line: Expr, out: Expr,
+    job: Job, geo: Geometry, window: Window, ow: Expr, count: int, edge: int | None, low: Expr, high: Expr, line: Expr, out: Expr,
     oh: Expr,
 ) -> None:  # fmt: skip
     k, lanes = job.k, job.isa.lanes
@@ -159,7 +159,7 @@ def _pixels(
 
 
 def _vector(
-    k: Builder, e: Lanes, geo: Geometry, window: _Window, ow: Expr, count: int, edge: int | None, low: Expr, high: Expr, line: Expr,
+    k: Builder, e: Lanes, geo: Geometry, window: Window, ow: Expr, count: int, edge: int | None, low: Expr, high: Expr, line: Expr,
     out: Expr, oh: Expr, c: Expr, lanes: int,
 ) -> None:  # fmt: skip
     part = lanes if e.vector else 0
@@ -185,7 +185,7 @@ def _vector(
                 at = p * geo.strides[1] + kw * geo.dilations[1]
                 if at not in loaded:
                     loaded[at] = k.let(f"x{at}", e.load(window.x, start + at * geo.channels, part))
-                k.assign(acc[p], _combine(e, window.kind, acc[p], loaded[at], weight))
+                k.assign(acc[p], combine(e, window.kind, acc[p], loaded[at], weight))
     for p in range(count):
         value: Expr = acc[p]
         place = out + (ow + p) * geo.channels + c
@@ -199,7 +199,7 @@ def _vector(
         k.store(window.y, place, value, part)
 
 
-def _combine(e: Lanes, kind: str, acc: Var, x: Expr, weight: Expr | None) -> Expr:
+def combine(e: Lanes, kind: str, acc: Var, x: Expr, weight: Expr | None) -> Expr:
     if weight is not None:
         return e.fma(x, weight, acc)
     return e.highest(acc, x) if kind == "max" else e.add(acc, x)

@@ -5,40 +5,24 @@ Each column of the input is loaded once and used in every window that covers it;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from intaglio.ir.types import Layout
 from intaglio.kernels.conv import Geometry, geometry
 from intaglio.kernels.epilogue import Epilogue, epilogue_of
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Expr, Op, both, idx, imax, imin
+from intaglio.kernels.loop import Builder, Expr, Op, both, idx, imax, imin
 from intaglio.kernels.opencl.conv import FLOATS, takes
 from intaglio.kernels.opencl.isa import vector
 from intaglio.kernels.opencl.launch import Launch, Variant, global_id, group_for
 from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
 from intaglio.kernels.opencl.tiles import pad_to, store_part
 from intaglio.kernels.registry import Job, Lowered
+from intaglio.kernels.window import Window, combine
 from intaglio.ops import AveragePool, Conv, MaxPool
 from intaglio.ops.pool import Pool
 
 WIDE = 16  # weights and biases are padded to whole vectors of any size
-
-
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """How a window is reduced: `kind` is depthwise, max or average."""
-
-    kind: str
-    x: Buffer
-    y: Buffer
-    weights: Buffer | None
-    bias: Buffer | None
-    reciprocals: Buffer | None
-    scale: float
-    epilogue: Epilogue
-    pitch: int = 0
 
 
 @on_device(Conv)
@@ -63,7 +47,7 @@ def depthwise(job: Job) -> Lowered | None:
         f"depthwise conv {kh}x{kw}, {channels} channels, {geo.height}x{geo.width} -> {geo.out_height}x{geo.out_width}, stride "
         f"{geo.strides[0]}x{geo.strides[1]}" + "".join(f" + {s.op.NAME}" for s in op.epilogue)
     )
-    window = _Window("depthwise", x, y, w, b, None, 1.0, epilogue, pitch)
+    window = Window("depthwise", x, y, w, b, None, 1.0, epilogue, pitch)
     return device_kernel(
         job, f"depthwise{kh}x{kw}_{channels}", about, _variants(job, geo, window, about), epilogue.over, halves=True
     )
@@ -95,13 +79,13 @@ def pool(job: Job) -> Lowered | None:
     about = (
         f"{kind} pool {geo.kernel[0]}x{geo.kernel[1]}, {c} channels, {h}x{w} -> {oh}x{ow}, stride {geo.strides[0]}x{geo.strides[1]}"
     )
-    window = _Window(kind, x, y, None, None, reciprocals, scale, Epilogue((), ()))
+    window = Window(kind, x, y, None, None, reciprocals, scale, Epilogue((), ()))
     return device_kernel(
         job, f"{kind}_pool{geo.kernel[0]}x{geo.kernel[1]}_{c}", about, _variants(job, geo, window, about), halves=True
     )
 
 
-def _variants(job: Job, geo: Geometry, window: _Window, about: str) -> list[Variant]:
+def _variants(job: Job, geo: Geometry, window: Window, about: str) -> list[Variant]:
     lanes = (4,) if geo.channels < 8 else (4, 8)
     found: list[Variant] = []
     for n in lanes:
@@ -112,7 +96,7 @@ def _variants(job: Job, geo: Geometry, window: _Window, about: str) -> list[Vari
     return found
 
 
-def _launch(job: Job, geo: Geometry, window: _Window, pixels: int, lanes: int, about: str) -> Launch:
+def _launch(job: Job, geo: Geometry, window: Window, pixels: int, lanes: int, about: str) -> Launch:
     k = Builder()
     k.reserve(*(p.name for p in job.params))
     vectors, tiles, lines = -(-geo.channels // lanes), -(-geo.out_width // pixels), geo.batch * geo.out_height
@@ -136,7 +120,7 @@ def _launch(job: Job, geo: Geometry, window: _Window, pixels: int, lanes: int, a
     )  # fmt: skip
 
 
-def _pixels(k: Builder, geo: Geometry, window: _Window, pixels: int, lanes: int, some: int, c: Expr, ow: Expr, line: Expr) -> None:
+def _pixels(k: Builder, geo: Geometry, window: Window, pixels: int, lanes: int, some: int, c: Expr, ow: Expr, line: Expr) -> None:
     """`some`: only so many channels are real."""
     e = vector(lanes)
     oh, n = k.let("oh", line % geo.out_height), k.let("n", line // geo.out_height)
@@ -171,7 +155,7 @@ def _pixels(k: Builder, geo: Geometry, window: _Window, pixels: int, lanes: int,
                         empty = e.const(float("-inf") if window.kind == "max" else 0.0)
                         value = Op("select", (inside[at], value, empty), value.type)
                     columns[at] = k.let("x", value)
-                k.assign(acc[p], _combine(e, window.kind, acc[p], columns[at], weight))
+                k.assign(acc[p], combine(e, window.kind, acc[p], columns[at], weight))
     ragged = geo.out_width % pixels != 0
     for p in range(pixels):
         place = k.let("to", (line * geo.out_width + ow + p) * geo.channels + c)
@@ -183,7 +167,7 @@ def _pixels(k: Builder, geo: Geometry, window: _Window, pixels: int, lanes: int,
 
 
 def _finish(
-    k: Builder, e: Lanes, geo: Geometry, window: _Window, acc: Expr, oh: Expr, ow: Expr, c: Expr, place: Expr, some: int
+    k: Builder, e: Lanes, geo: Geometry, window: Window, acc: Expr, oh: Expr, ow: Expr, c: Expr, place: Expr, some: int
 ) -> None:
     value = acc
     if window.kind == "average":
@@ -194,9 +178,3 @@ def _finish(
     if window.epilogue.steps:
         value = window.epilogue.finish(k, e, value, c, place, some or e.lanes)
     store_part(k, window.y, place, value, some)
-
-
-def _combine(e: Lanes, kind: str, acc: Expr, x: Expr, weight: Expr | None) -> Expr:
-    if weight is not None:
-        return e.fma(x, weight, acc)
-    return e.highest(acc, x) if kind == "max" else e.add(acc, x)
