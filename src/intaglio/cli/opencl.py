@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from intaglio.cli.terminal import bytes_text, count_text, ending, print_table
+from intaglio.cli.terminal import beginning, bytes_text, count_text, fitted, print_table
 from intaglio.package.manifest import Manifest
 from intaglio.run.opencl.library import StartReport
-from intaglio.run.opencl.measure import OnDevice
+from intaglio.run.opencl.measure import OnDevice, computes_in
 from intaglio.run.profile import Profile
 
 
@@ -39,7 +39,7 @@ def placed_lines(manifest: Manifest, devices: Sequence[str]) -> list[str]:
     share = 100 * info.device_macs / info.macs if info.macs else 100.0
     lines = [
         f"on the device: {info.device_layers} of {len(manifest.layers)} layers, {count_text(info.device_macs)} multiply-adds "
-        f"({share:.1f} %), in {info.precision}"
+        f"({share:.1f} %), in {computes_in(manifest)}"
     ]
     if info.host_layers:
         found = Counter(manifest.layers[n].op for n in info.host_layers)
@@ -55,23 +55,27 @@ def placed_lines(manifest: Manifest, devices: Sequence[str]) -> list[str]:
 
 def print_on_device(result: Profile, on: OnDevice) -> None:
     """A row per layer and one for transfers, the whole run, then starts."""
-    total = sum(layer.time_ms or 0 for layer in result.layers) + on.transfers_ms or 1.0
+    t = result.total
+    busy = sum(layer.time_ms or 0 for layer in result.layers) + on.transfers_ms
+    waiting = max(0.0, (t.time_ms or 0.0) - busy)
+    total = busy + waiting or 1.0
     rows = []
     for layer in result.layers:
         ms = layer.time_ms or 0.0
         speed = f"{2 * layer.macs / ms / 1e6:.1f}" if layer.macs and ms else ""
-        where = "device" if layer.accelerator else "cpu"
-        rows.append(
-            [ending(layer.name, 28), layer.op[:18], where, count_text(layer.macs), f"{ms:.4f}", f"{100 * ms / total:.1f}", speed]
-        )
+        where, op = "device" if layer.accelerator else "cpu", beginning(layer.op, 16)
+        rows.append([layer.name, op, where, count_text(layer.macs), f"{ms:.4f}", f"{100 * ms / total:.1f}", speed])
     rows.append(["transfers", "", "", "", f"{on.transfers_ms:.4f}", f"{100 * on.transfers_ms / total:.1f}", ""])
-    print_table(["layer", "op", "on", ">MACs", ">ms", ">%", ">GFLOP/s"], rows)
-    t = result.total
-    print(f"{on.device} ({on.kind}, {on.platform}, driver {on.driver}), {on.precision}: {t.time_ms:.3f} ms a run")
+    rows.append(["launching and waiting", "", "", "", f"{waiting:.4f}", f"{100 * waiting / total:.1f}", ""])
+    columns = ["layer", "op", "on", ">MACs", ">ms", ">%", ">GFLOP/s"]
+    print_table(columns, fitted(columns, rows, 21))
+    print(f"{on.device} ({on.kind}, {on.platform}, driver {on.driver}), {on.computes_in}: {t.time_ms:.3f} ms a run")
     print(f"on the device: {on.device_layers} of {len(result.layers)} layers; {on.transfers} transfers to and from the CPU, "
           f"{on.transferred_bytes:,} bytes, beside inputs and outputs")  # fmt: skip
     print(f"device memory: {t.ram_bytes:,} bytes: buffers {t.arena_bytes:,}, weights {t.weight_bytes:,}")
     print(f"this start: {told_start(on.start)}")
+    if not on.cached:
+        print("(without Intaglio's cache; the driver's own cache may have helped)")
     if on.cold is not None and on.warm is not None:
         print(f"cold start: {told_start(on.cold)}")
         print(f"warm start: {told_start(on.warm)}")

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from intaglio.ir.types import DType
+from intaglio.package.manifest import Manifest
 from intaglio.run.opencl.application import start_times
 from intaglio.run.opencl.library import StartReport
 from intaglio.run.package import Package
 from intaglio.run.profile import LayerTime, Profile, Total, code_bytes, least_ms, stored_inputs
+
+
+def computes_in(manifest: Manifest) -> str:
+    """`fp32`; `int8`, or `int8 and fp32`, where layers of the device compute in integers."""
+    info = manifest.opencl
+    assert info is not None
+    made = [(layer.op, DType(o.dtype), o.quant) for layer in manifest.layers if layer.accelerator for o in layer.outputs]
+    names = dict.fromkeys(dtype.numpy.name for _, dtype, quant in made if quant is not None and dtype.is_int)
+    if not names:
+        return info.precision
+    whole = next(iter(names)) if len(names) == 1 else "integers"
+    floats = any(dtype.is_float and op != "dequantize" for op, dtype, _ in made)  # that makes the outputs of a quantised model
+    return f"{whole} and {info.precision}" if floats else whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +41,8 @@ class OnDevice:
     start: StartReport
     cold: StartReport | None
     warm: StartReport | None
+    computes_in: str = ""  # the precision, or the integers of a quantised model
+    cached: bool = True  # programs could come from Intaglio's caches
 
 
 def measure(package: Package, runs: int) -> Profile:
@@ -69,6 +86,6 @@ def measure(package: Package, runs: int) -> Profile:
     on = library.device
     about = OnDevice(
         on.name, on.kind, on.platform_name, on.driver_version, info.precision, info.device_layers, info.transfers,
-        info.transferred_bytes, moved / 1000, start, cold, warm,
+        info.transferred_bytes, moved / 1000, start, cold, warm, computes_in(manifest), package.device.cache,
     )  # fmt: skip
     return Profile(manifest.target, total, layers, opencl=about)
