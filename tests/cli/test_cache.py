@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commands import Intaglio
-from intaglio.run.opencl import devices
+from intaglio.run.opencl import devices, loader
 from intaglio.run.opencl.answers import Answer, Device, Platform
 from intaglio.run.opencl.cache_file import Program, dump
 from intaglio.run.opencl.cache_store import read_cache
@@ -251,3 +251,23 @@ def test_a_cache_of_a_later_version_is_left_as_it_is(command: str, intaglio: Int
     more: list[str | Path] = ["-o", path] if command == "merge" else []
     said = intaglio("cache", command, path, *more)
     assert said.code == 2 and "format 2" in said.err and len(path.read_bytes()) == 16
+
+
+def test_a_file_with_marks_alone_shows_them(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("cache", "list", written(tmp_path / "m.clbin", distrusted(BAD)))
+    assert said.code == 0 and "mark: distrusted" in said.out
+
+
+def test_explain_of_a_file_says_what_was_not_compared(intaglio: Intaglio, cache: Path) -> None:
+    said = intaglio("cache", "explain", cache)
+    assert "source and options were not compared" in said.out and "if source and options are those of the package" in said.err
+
+
+def test_env_prints_what_a_shell_needs(intaglio: Intaglio, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Loader("libOpenCL.so", {"OCL_ICD_VENDORS": "/it's here", "PATH": "/a:/b"}, Answer(()))
+    monkeypatch.setattr(loader, "find_loader", lambda: found)
+    said = intaglio("cache", "env")
+    assert said.out.splitlines() == ["export OCL_ICD_VENDORS='/it'\\''s here'", "export PATH='/a:/b'"]
+    monkeypatch.setattr(loader, "find_loader", lambda: Loader("libOpenCL.so.1", {}, Answer(())))
+    said = intaglio("cache", "env")
+    assert said.code == 0 and not said.out and "nothing to set" in said.err

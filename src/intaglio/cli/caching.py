@@ -1,4 +1,4 @@
-"""`intaglio cache list | explain | verify | prune | merge`: program caches (NAME.clbin) of OpenCL packages."""
+"""`intaglio cache list | explain | verify | prune | merge | env`: program caches (NAME.clbin) of OpenCL packages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WIDTH = 80
 def list_command(cache: Cache, json: JsonOption = False) -> None:
     """The entries of a cache: device, driver, size, and whether they count."""
     from intaglio.cli.terminal import bytes_text, note, print_json, print_table
-    from intaglio.run.opencl.cache_contents import entries
+    from intaglio.run.opencl.cache_contents import STATES, entries
     from intaglio.run.opencl.cache_store import unsafe
 
     path, found = _read(cache)
@@ -43,13 +43,15 @@ def list_command(cache: Cache, json: JsonOption = False) -> None:
         told = {"file": str(path), "problem": found.problem, "unsafe": unsafe(path), "damage": [_damage(d) for d in found.damage]}
         print_json({**told, "entries": [_entry(entry) for entry in listed]})
         return
-    rows = []
+    rows, programs = [], {entry.record.key for entry in listed if entry.program is not None}
     for entry in listed:
-        if entry.mark is not None:
+        if entry.mark is not None and entry.record.key in programs:
             continue  # it shows as the state of its program
         fields = _about(entry)
         device, driver = _cut(fields.get("device name", ""), 17), _cut(fields.get("driver version", ""), 11)
         kind = KINDS.get(entry.record.kind, f"kind {entry.record.kind}")
+        if entry.mark is not None:  # of a program in another file: the one that is shipped
+            kind = f"mark: {STATES.get(entry.mark.what, entry.mark.what)}"
         size, date = bytes_text(len(entry.record.body)), _date(entry.record.written)
         rows.append([entry.record.key.hex()[:8], device, driver, size, date, entry.state or kind])
     if rows:
@@ -86,11 +88,13 @@ def explain_command(cache: Cache, device: DeviceOption = None, json: JsonOption 
     for entry in listed:
         if entry.state == "malformed":
             print(f"\n{KINDS[entry.record.kind]} {entry.record.key.hex()[:8]}: not used: {entry.reason}")
-    if any(m.fields[0].equal is None for m in matches):
-        print("\nwhether source and options are a package's: `intaglio cache explain DIR`")
+    alone = any(m.fields[0].equal is None for m in matches)
+    if alone:
+        print("\nsource and options were not compared: `intaglio cache explain DIR`, does that")
     print()
     _remarks(path, found)
-    note(f"{path.name}: {sum(m.usable for m in matches)} of {len(matches)} programs would be used on this device")
+    used = f"{sum(m.usable for m in matches)} of {len(matches)} programs would be used on this device"
+    note(f"{path.name}: {used}{', if source and options are those of the package' if alone else ''}")
 
 
 @cache_app.command("verify")
@@ -209,6 +213,23 @@ def merge_command(
     note(f"wrote {target}: {_summary(listed)}; {bytes_text(target.stat().st_size)}")
 
 
+@cache_app.command("env")
+def env_command(json: JsonOption = False) -> None:
+    """Variables of the OpenCL loader that Intaglio uses: after `eval "$(intaglio cache env)"`, `bin/NAME` finds it too."""
+    from intaglio.cli.terminal import note, print_json
+    from intaglio.run.opencl.loader import find_loader
+
+    found = find_loader()
+    if json:
+        print_json({"library": found.library, "environment": found.environment})
+        return
+    for name, value in found.environment.items():
+        quote = value.replace("'", "'\\''")
+        print(f"export {name}='{quote}'")
+    if not found.environment:
+        note(f"nothing to set: {found.library} is found as it is")
+
+
 NEVER_USED = ("superseded", "malformed", "distrusted")
 
 
@@ -223,12 +244,25 @@ def _place(cache: Path) -> Path:
         found = [path for path in found if path.stem == read_manifest(cache).name] or found
     shown = quoted(str(cache), 200)
     if not found:
+        if (target := _processor_of(cache)) is not None:
+            what = f"{shown} is a package for `{target}`, which has no program cache"
+            raise UserError("no-cache", what, hint="compile the model with `--target opencl` for one that has")
         hint = "`bin/NAME --warm` of an OpenCL package writes one; or give the file itself"
         raise UserError("no-cache", f"there is no program cache (NAME.clbin) in {shown}", hint=hint)
     if len(found) > 1:
         names = ", ".join(quoted(path.name) for path in found)
         raise UserError("no-cache", f"there are several program caches in {shown}: {names}", hint="give the file itself")
     return found[0]
+
+
+def _processor_of(folder: Path) -> str | None:
+    """The target of a package that is not for an OpenCL device."""
+    if not (folder / "manifest.json").is_file():
+        return None
+    from intaglio.package.manifest import read_manifest
+
+    manifest = read_manifest(folder)
+    return manifest.target if manifest.opencl is None else None
 
 
 def _read(cache: Path) -> tuple[Path, CacheFile]:
