@@ -357,7 +357,8 @@ TABLE: Sequence[tuple[str, Check]] = (
     ("a folder for a sentinel", sentinel_is_a_folder),
 )
 QUICK = {
-    "another kind of file", "a folder instead of the file", "a file that everybody may write", "a read-only folder", "a sentinel of a dead process",
+    "another kind of file", "a folder instead of the file", "a file that everybody may write", "a read-only folder",
+    "a sentinel of a dead process",
 }  # fmt: skip
 
 
