@@ -225,10 +225,12 @@ def validate(
     labels: Annotated[Optional[Path], typer.Option(metavar="L.npy", help="Classes: prints the accuracy of both.")] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Layer by layer; names the first that is off.")] = False,
     tolerance: Annotated[
-        Optional[float], typer.Option(metavar="T", help="Outputs have to be within T of the largest value. Default: 1e-4 for f32.")
+        Optional[float],
+        typer.Option(metavar="T", help="Outputs within T of their largest value are ok. Default: 1e-4 for f32, 1e-3 OpenCL."),
     ] = None,
     threshold: Annotated[
-        Optional[float], typer.Option(metavar="X", help="Outputs have to have a cosine of X or more; else the tolerance decides.")
+        Optional[float],
+        typer.Option(metavar="X", help="Outputs with a cosine >= X are ok. Default, for OpenCL beside T: 0.999, 0.995, 0.98."),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of the random inputs.", min=0)] = 1,
     cc: CcOption = None,
