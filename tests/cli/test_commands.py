@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from commands import DIGITS, DIGITS_DATA, Intaglio
+from intaglio.cli.terminal import fitted
 from intaglio.package.manifest import digests, read_manifest
 from intaglio.stages import STAGES
 
@@ -214,3 +215,10 @@ def test_view_reads_an_ir_file(intaglio: Intaglio, tmp_path: Path) -> None:
     assert intaglio("compile", DIGITS, "-o", tmp_path / "x.ig", "--stop-after", "import").code == 0
     assert intaglio("view", tmp_path / "x.ig", "-o", tmp_path / "x.onnx").code == 0
     assert (tmp_path / "x.onnx").stat().st_size > 1000
+
+
+def test_names_are_shortened_until_a_table_fits_eighty_columns() -> None:
+    columns = ["layer", "op", ">ms"]
+    (row,) = fitted(columns, [["/model/" + "block/" * 20 + "conv", "conv", "0.1234"]])
+    assert len(row[0]) + len(row[1]) + len(row[2]) + 6 == 80 and row[0].startswith("…") and row[0].endswith("/conv")
+    assert fitted(columns, [["conv", "conv", "0.1234"]]) == [["conv", "conv", "0.1234"]]

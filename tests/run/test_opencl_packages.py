@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -306,10 +307,28 @@ def test_a_precision_that_comes_too_late_is_an_error(intaglio: Intaglio, tmp_pat
         assert info is not None and info.precision == told
 
 
+def test_an_unknown_kernel_is_told_with_the_way_to_the_cpu(intaglio: Intaglio, tmp_path: Path) -> None:
+    path = tmp_path / "m.ig"
+    assert intaglio("compile", DIGITS, "-o", path, "--target", "opencl", "--stop-after", "kernels").code == 0
+    text = path.read_text(encoding="utf-8")
+    path.write_text(re.sub(r"using cl_\S+", "using quick", text, count=1), encoding="utf-8")
+    said = intaglio("compile", path, "-o", tmp_path / "p", "--stop-after", "package")
+    assert said.code == 2 and "has no kernel `quick`" in said.err and "`using cpu` keeps the layer off it" in said.err
+
+
+def test_a_quantised_model_is_told_as_integers(intaglio: Intaglio, tmp_path: Path) -> None:
+    words = ("--target", "opencl", "--stop-after", "package", "--quantize", "int8")
+    assert ", in int8\n" in intaglio("compile", DIGITS, "-o", tmp_path / "p", *words).err
+
+
 def test_a_limit_counts_buffers_and_weights(intaglio: Intaglio, tmp_path: Path) -> None:
     told = intaglio("compile", with_doubles(tmp_path), "-o", tmp_path / "p", "--target", "opencl", "--ram", "7K")
     assert told.code == 1 and "bytes of device memory, `--ram` allows 7,168" in told.err
     assert "--> arena 6,144, weights 1,664" in told.err and "`--precision mixed` or `fp16`" in told.err
+    need = 6144 + 1664  # what is told first is enough, and a byte less is not
+    assert f"needs {need:,} bytes" in told.err
+    words = ("compile", with_doubles(tmp_path), "-o", tmp_path / "p", "--target", "opencl", "--stop-after", "package", "--ram")
+    assert [intaglio(*words, str(need + more)).code for more in (-1, 0)] == [1, 0]
 
 
 @pytest.mark.parametrize(

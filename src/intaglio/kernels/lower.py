@@ -54,7 +54,7 @@ def lower(graph: Graph, target: Target, memo: Memo | None = None) -> Program:
         except UserError as error:
             raise _placed(error, graph, node) from None
         if node not in skip:
-            _need_what_was_asked(graph, node, asked.get(node, ""))
+            _need_what_was_asked(graph, node, asked.get(node, ""), target)
     graph.target, graph.stage = target.name, "memory" if graph.stage == "memory" else "kernels"
     kernels = list(build.kernels.values())
     waits = any(layer.kernel.wait is not None for layer in build.layers)
@@ -63,13 +63,13 @@ def lower(graph: Graph, target: Target, memo: Memo | None = None) -> Program:
     )
 
 
-def _need_what_was_asked(graph: Graph, node: Node, asked: str) -> None:
+def _need_what_was_asked(graph: Graph, node: Node, asked: str, target: Target) -> None:
     """An edited `using` either counts or is an error; it is never passed over."""
     if asked and asked != node.using and not (asked == ON_CPU and not node.using.startswith(PREFIX)):
         kernel = quoted(node.op.NAME)
         hint = f"its kernel here is {quoted(node.using)}; remove `using` to leave the choice to the compiler"
-        if node.using.startswith(PREFIX):
-            hint += "; `using cpu` keeps the layer off the device"
+        if target.device:
+            hint += f"; kernels of the device start with `{PREFIX}`, and `using cpu` keeps the layer off it"
         error = UserError("bad-kernel", f"{kernel} of {quoted(node.output.name)} has no kernel {quoted(asked)}", hint=hint)
         raise _placed(error, graph, node)
 
