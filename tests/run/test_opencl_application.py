@@ -1,4 +1,4 @@
-"""The application of a package for OpenCL devices, and the functions of its header: requests are served, or refused with a reason."""
+"""A package for OpenCL devices, its application and the functions of its header: requests are served, or refused with a reason."""
 
 from __future__ import annotations
 
