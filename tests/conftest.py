@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("ir_text", "kernel_running")
+pytest.register_assert_rewrite("support")
 
-from commands import DIGITS, Intaglio  # noqa: E402
-from outside import outside, plugin_site  # noqa: E402, F401 (fixtures)
+from support.commands import DIGITS, Intaglio  # noqa: E402
+from support.outside import outside, plugin_site  # noqa: E402, F401 (fixtures)
 
 
 @pytest.fixture

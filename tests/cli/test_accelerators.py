@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from commands import Intaglio
 from intaglio.ir.files import write_ir
-from ir_text import graph_of
-from outside import install
-from toy_accelerators import toys  # noqa: F401 (a fixture)
+from support.commands import Intaglio
+from support.ir_text import graph_of
+from support.outside import install
+from support.toy_accelerators import toys  # noqa: F401 (a fixture)
 
 TEXT = """
     input x: f32[16384]
@@ -89,7 +89,7 @@ def test_the_suite_finds_what_is_wrong(intaglio: Intaglio, monkeypatch: pytest.M
     import numpy as np
 
     from intaglio.accelerator import Code
-    from toy_accelerators import Garbage
+    from support.toy_accelerators import Garbage
 
     assert intaglio("accelerators", "test", "chains", "--json").json["ok"]
     monkeypatch.setattr(Garbage, "gives", {"compile": Code("out0[0] = in0[0];")})

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from commands import Intaglio
 from intaglio.run.opencl import devices, loader
 from intaglio.run.opencl.answers import Answer, Device, Platform
 from intaglio.run.opencl.cache_file import Program, dump
 from intaglio.run.opencl.cache_store import read_cache
 from intaglio.run.opencl.loader import Loader
-from program_caches import MALI, NOVEMBER, checked, distrusted, program, tuning, unknown, written
+from support.commands import Intaglio
+from support.program_caches import MALI, NOVEMBER, checked, distrusted, program, tuning, unknown, written
 
 HERE = Device(
     place="0.0", platform_name=MALI[0], platform_version=MALI[1], name=MALI[2], vendor=MALI[3], version=MALI[4],

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import DIGITS, DIGITS_DATA, Intaglio
 from intaglio.cli.terminal import fitted
 from intaglio.package.manifest import digests, read_manifest
 from intaglio.stages import STAGES
+from support.commands import DIGITS, DIGITS_DATA, Intaglio
 
 
 def test_compile_says_where_the_package_is(intaglio: Intaglio, tmp_path: Path) -> None:

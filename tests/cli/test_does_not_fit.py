@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from commands import DIGITS, Intaglio
 from intaglio.targets.board import all_boards
-from row_models import dense, pixels
+from support.commands import DIGITS, Intaglio
+from support.row_models import dense, pixels
 
 TARGET = ("--target", "cortex-m4f")
 

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from commands import DIGITS, Intaglio
 from intaglio.package.manifest import read_manifest
 from intaglio.targets.board import all_boards
+from support.commands import DIGITS, Intaglio
 
 BOARD = ("--board", "nucleo-l4r5zi")
 

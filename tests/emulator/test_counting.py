@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bare_programs import LIMIT, core_with, program
 from intaglio.run.costs import Coster
 from intaglio.run.emulator.core import Core
 from intaglio.run.emulator.counting import Counts
 from intaglio.run.emulator.qemu_core import QemuCore
 from intaglio.targets.board import generic_board
 from intaglio.targets.target import find_target
+from support.bare_programs import LIMIT, core_with, program
 
 pytest.importorskip("unicorn")
 ARM_LOOP = 'NAKED(loop, "movs r0, #250\\n 1: nop\\n subs r0, #1\\n bne 1b\\n bx lr")'

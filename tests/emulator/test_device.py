@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import Intaglio
 from intaglio import compile
 from intaglio.errors import AnswerIsNo, OurFault, ToolError, UserError
 from intaglio.package.manifest import write_manifest
 from intaglio.run.package import Package
-from onnx_models import INT64, ints, model, node, saved, value
-from tflite_models import Tensor, numbers, one_operator
+from support.commands import Intaglio
+from support.onnx_models import INT64, ints, model, node, saved, value
+from support.tflite_models import Tensor, numbers, one_operator
 
 pytest.importorskip("unicorn")
 pytest.importorskip("ai_edge_litert")  # writes the small models

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bare_programs import LIMIT, core_with, program
 from intaglio.errors import OurFault, UserError
 from intaglio.run.emulator.core import Stack
 from intaglio.run.emulator.image import read_image
+from support.bare_programs import LIMIT, core_with, program
 
 pytest.importorskip("unicorn")
 ASTRAY = """

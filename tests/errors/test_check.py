@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from commands import Intaglio
 from intaglio.kernels.registry import LOWERINGS
 from intaglio.ops import Softmax, Tanh
-from onnx_models import INT64, model, node, saved, value
+from support.commands import Intaglio
+from support.onnx_models import INT64, model, node, saved, value
 
 NODES = [
     helper.make_node("Frobnicate", ["x"], ["a"], name="/one"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import DIGITS, Intaglio
+from support.commands import DIGITS, Intaglio
 
 
 def test_output_folder_not_empty(intaglio: Intaglio, tmp_path: Path) -> None:

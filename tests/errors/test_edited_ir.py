@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import DIGITS, Intaglio
 from intaglio import compile
 from intaglio.pipeline import compile_model
 from intaglio.run.data import read_arrays
 from intaglio.stages import Request, Watch
+from support.commands import DIGITS, Intaglio
 
 
 @pytest.fixture(scope="module")

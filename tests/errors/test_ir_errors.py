@@ -10,7 +10,7 @@ import pytest
 from intaglio.errors import IntaglioError, ModelError, ToolError
 from intaglio.ir.files import read_ir, write_ir
 from intaglio.ir.text import parse_graph
-from ir_text import graph_of
+from support.ir_text import graph_of
 
 HEAD = "intaglio-ir 1\nmodel t stage=import\ninput x: f32[2]\n"  # what follows is line 4
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from commands import DIGITS, Intaglio
 from intaglio.errors import UserError
 from intaglio.package.folder import fresh_file, fresh_folder
+from support.commands import DIGITS, Intaglio
 
 
 @contextmanager

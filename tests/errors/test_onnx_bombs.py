@@ -14,7 +14,7 @@ from onnx import helper
 from intaglio.errors import ModelError
 from intaglio.frontends.onnx import load
 from intaglio.package.source import copy_model
-from onnx_models import BOOL, INT64, ints, model, node, saved, value
+from support.onnx_models import BOOL, INT64, ints, model, node, saved, value
 
 
 def slug_of(path: Path) -> str:

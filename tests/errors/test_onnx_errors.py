@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from intaglio.errors import ModelError
 from intaglio.frontends.onnx import check, load
-from onnx_models import BOOL, FLOAT, INT64, ints, model, node, saved, value
+from support.onnx_models import BOOL, FLOAT, INT64, ints, model, node, saved, value
 
 
 def error_of(proto: Any, folder: Path, **options: Any) -> ModelError:

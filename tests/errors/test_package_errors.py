@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commands import Intaglio
+from support.commands import Intaglio
 
 IMAGE = np.zeros((1, 1, 8, 8), np.float32)
 

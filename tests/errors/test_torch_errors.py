@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import Intaglio
 from intaglio.errors import ModelError, UserError
 from intaglio.frontends.torch import check, load
 from intaglio.ops.evaluate import evaluate_graph
-from pt2_files import LONG, Pt2, meta, node, tensor
+from support.commands import Intaglio
+from support.pt2_files import LONG, Pt2, meta, node, tensor
 
 
 def fault(path: Path) -> ModelError:

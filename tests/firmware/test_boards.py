@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from commands import Intaglio
-from firmware_running import firmware, integer_model
 from intaglio.targets.board import Board, all_boards
+from support.commands import Intaglio
+from support.firmware_running import firmware, integer_model
 
 MINE = """
 description = "A board of mine"

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import intaglio as compiler
-from building import needs_gcc
-from commands import Intaglio
-from firmware_running import booted, firmware, selftest
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import read_manifest
 from intaglio.run.package import Package
 from intaglio.targets.target import find_target
-from row_models import dense, pixels
+from support.building import needs_gcc
+from support.commands import Intaglio
+from support.firmware_running import booted, firmware, selftest
+from support.row_models import dense, pixels
 
 INT8 = {"quantize": "int8", "integer_io": True, "ranges": "minmax", "equalize": False, "correct_bias": False, "sensitivity": False}
 ROWS, COLUMNS = 24, 16

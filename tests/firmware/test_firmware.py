@@ -11,11 +11,11 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from commands import DIGITS, Intaglio
-from firmware_running import CORES, STRICT, firmware, integer_model, package_selftest
 from intaglio import compile
 from intaglio.run.package import Package
 from intaglio.targets.board import find_board
+from support.commands import DIGITS, Intaglio
+from support.firmware_running import CORES, STRICT, firmware, integer_model, package_selftest
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_helium_s_core_is_built(tmp_path: Path) -> None:
 
 
 def test_large_vectors_stay_out_of_the_device(intaglio: Intaglio, tmp_path: Path) -> None:
-    from onnx_models import model, node, saved, value
+    from support.onnx_models import model, node, saved, value
 
     path = saved(model([node("Relu", "x", "y")], inputs=[value("x", [1, 20000])]), tmp_path)
     said = intaglio("compile", path, "--board", "nucleo-u575zi", "-o", tmp_path / "out", "--name", "net")
@@ -118,7 +118,7 @@ def test_large_vectors_stay_out_of_the_device(intaglio: Intaglio, tmp_path: Path
 def test_doubles_without_a_unit_are_told_of(intaglio: Intaglio, tmp_path: Path) -> None:
     from onnx import TensorProto
 
-    from onnx_models import model, node, saved, value
+    from support.onnx_models import model, node, saved, value
 
     inputs, outputs = [value("x", [1, 4], TensorProto.DOUBLE)], [value("y", [1, 4], TensorProto.DOUBLE)]
     path = saved(model([node("Exp", "x", "y")], inputs=inputs, outputs=outputs), tmp_path)

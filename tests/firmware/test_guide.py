@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import DIGITS, Intaglio
+from support.commands import DIGITS, Intaglio
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "microcontrollers.md"
 

@@ -11,7 +11,7 @@ import pytest
 from intaglio.pipeline import compile_model
 from intaglio.stages import Device, Request, Watch
 from models.test_hostile_names import NAMES, assert_same_but_for_identifiers, made
-from onnx_models import saved
+from support.onnx_models import saved
 
 READ_BY_TOOLS = (".c", ".h", ".ino", ".ld", ".json", ".yml", ".properties", ".cmake", ".txt", "")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from commands import DIGITS, Intaglio
-from firmware_running import integer_model
 from intaglio.package.manifest import read_manifest
+from support.commands import DIGITS, Intaglio
+from support.firmware_running import integer_model
 
 
 def compiled(intaglio: Intaglio, tmp_path: Path, *words: str, model: Path = DIGITS) -> tuple[int, str]:
@@ -56,7 +56,7 @@ def test_flash_that_is_too_small_only_with_the_code(intaglio: Intaglio, tmp_path
 
 
 def test_a_board_that_is_too_small(intaglio: Intaglio, tmp_path: Path) -> None:
-    from onnx_models import model, node, saved, value
+    from support.onnx_models import model, node, saved, value
 
     path = saved(model([node("Relu", "x", "a"), node("Exp", "a", "y")], inputs=[value("x", [1, 100000])]), tmp_path)
     code, said = compiled(intaglio, tmp_path, "--board", "rp2040", model=path)

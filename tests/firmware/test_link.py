@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from commands import DIGITS, Intaglio
-from firmware_running import booted, firmware, integer_model, selftest
 from intaglio.package.manifest import read_manifest
 from intaglio.run.firmware_tools import compile_flags, find_firmware_toolchain, link_command, runtime
 from intaglio.targets.target import find_target
+from support.commands import DIGITS, Intaglio
+from support.firmware_running import booted, firmware, integer_model, selftest
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_networks_share_one_arena_and_do_not_meet(packages: tuple[Path, Path], i
 
 
 def test_state_is_not_shared(packages: tuple[Path, Path], intaglio: Intaglio, tmp_path: Path) -> None:
-    from onnx_models import model, node, saved, value
+    from support.onnx_models import model, node, saved, value
 
     nodes, outputs = [node("Add", "x s", "y"), node("Identity", "y", "t")], [value("y", [1, 4]), value("t", [1, 4])]
     path = saved(model(nodes, inputs=[value("x", [1, 4]), value("s", [1, 4])], outputs=outputs), tmp_path)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from commands import DIGITS, Intaglio
-from firmware_running import STRICT, firmware, integer_model, package_selftest
 from intaglio import compile
 from intaglio.run.firmware_tools import compile_flags, find_firmware_toolchain
 from intaglio.run.package import Package
 from intaglio.targets.target import find_target
+from support.commands import DIGITS, Intaglio
+from support.firmware_running import STRICT, firmware, integer_model, package_selftest
 
 ARDUINO = """#pragma once
 #include <stddef.h>

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from commands import DIGITS, DIGITS_DATA, Intaglio
-from firmware_running import firmware, package_selftest
 from intaglio import compile
 from intaglio.package.manifest import read_manifest
-from onnx_models import model, node, saved, value
+from support.commands import DIGITS, DIGITS_DATA, Intaglio
+from support.firmware_running import firmware, package_selftest
+from support.onnx_models import model, node, saved, value
 
 FAST, SLOW = 0x20000000, 0x24000000
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from commands import Intaglio
-from firmware_running import firmware, integer_model, package_selftest
 from intaglio.package.manifest import board_of
 from intaglio.run.emulator.device import DEFAULT, start
 from intaglio.run.emulator.image import Part, read_image
 from intaglio.run.package import Package
 from intaglio.targets.target import find_target
+from support.commands import Intaglio
+from support.firmware_running import firmware, integer_model, package_selftest
 
 ADDRESS = 0x00200000
 

@@ -10,8 +10,6 @@ from elftools.elf.elffile import ELFFile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from commands import DIGITS, Intaglio
-from firmware_running import firmware, package_selftest
 from intaglio import compile
 from intaglio.ir.types import DType
 from intaglio.kernels.program import Constant, Program
@@ -20,7 +18,9 @@ from intaglio.memory.weights import spread_weights
 from intaglio.package.deployment import deployment_of
 from intaglio.package.weights import plan_weights
 from intaglio.targets.target import find_target
-from ir_text import graph_of
+from support.commands import DIGITS, Intaglio
+from support.firmware_running import firmware, package_selftest
+from support.ir_text import graph_of
 
 QSPI = 0x90000000
 

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from commands import DIGITS, DIGITS_DATA, Intaglio
-from firmware_running import firmware, package_selftest
 from intaglio import compile
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Graph
@@ -23,8 +21,10 @@ from intaglio.memory.regions import Room
 from intaglio.memory.weights_read import file_offsets, plan_reads
 from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import find_target
-from ir_text import graph_of
-from random_graphs import graphs
+from support.commands import DIGITS, DIGITS_DATA, Intaglio
+from support.firmware_running import firmware, package_selftest
+from support.ir_text import graph_of
+from support.random_graphs import graphs
 
 TARGET = find_target("cortex-m4f")
 STRICT = ("-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Werror")
@@ -195,7 +195,7 @@ def test_where_there_is_an_operating_system(intaglio: Intaglio, tmp_path: Path) 
 
 
 def test_an_output_that_is_a_constant_is_read_too(tmp_path: Path) -> None:
-    from onnx_models import model, node, saved, value
+    from support.onnx_models import model, node, saved, value
 
     constant = np.arange(4, dtype=np.float32)
     proto = model(
@@ -239,7 +239,7 @@ def test_packages_that_read_are_not_combined(intaglio: Intaglio, tmp_path: Path)
 
 
 def dense_model(folder: Path) -> Path:
-    from onnx_models import model, node, saved, value
+    from support.onnx_models import model, node, saved, value
 
     rng = np.random.default_rng(3)
     constants = {"w": rng.normal(size=(96, 300)), "b": rng.normal(size=300), "u": rng.normal(size=(300, 10))}
@@ -262,7 +262,7 @@ def test_a_dense_layer_is_read_by_parts_and_computes_the_same(target: str | None
 
 
 def test_a_dense_layer_of_bytes_is_read_by_parts(tmp_path: Path) -> None:
-    from firmware_running import integer_model
+    from support.firmware_running import integer_model
 
     path = integer_model(tmp_path, 3000)
     made = firmware(path, tmp_path / "out", target="cortex-m4f", weights="read", name="net")
@@ -274,7 +274,7 @@ def test_a_dense_layer_of_bytes_is_read_by_parts(tmp_path: Path) -> None:
 
 def test_an_output_that_is_put_together_of_parts(tmp_path: Path) -> None:
     """Its parts are written where they belong, by layers that come after the first weights have been read."""
-    from onnx_models import model, node, saved, value
+    from support.onnx_models import model, node, saved, value
 
     rng = np.random.default_rng(5)
     constants = {f"w{n}": rng.normal(size=(32, 32)).astype(np.float32) for n in range(3)}

@@ -12,7 +12,7 @@ from onnx import helper
 from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Array, Graph
 from intaglio.ops import AssertTrue, BadOperator, evaluate_graph
-from onnx_models import BOOL, INT64, ints, model, node, saved, value
+from support.onnx_models import BOOL, INT64, ints, model, node, saved, value
 
 
 def imported(proto: Any, folder: Path, **options: Any) -> Graph:

@@ -14,7 +14,7 @@ from intaglio.frontends.onnx import load
 from intaglio.frontends.onnx.names import Names, identifier
 from intaglio.ir.graph import Array, Graph
 from intaglio.ops import Copy, evaluate_graph
-from onnx_models import INT64, ints, model, node, onnx, saved, value
+from support.onnx_models import INT64, ints, model, node, onnx, saved, value
 
 
 def imported(proto: Any, folder: Path, **options: Any) -> Graph:

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commands import Intaglio
 from intaglio import compile as intaglio_compile
 from intaglio.errors import UserError
 from intaglio.frontends.keras import check, load
+from support.commands import Intaglio
 
 h5py: Any = pytest.importorskip("h5py", reason="h5py is not installed")
 

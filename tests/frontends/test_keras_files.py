@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commands import Intaglio
 from intaglio import compile
 from intaglio.errors import UserError
 from intaglio.frontends.keras import load
 from intaglio.frontends.keras.hdf5 import Hdf5
 from intaglio.ir.graph import Array
 from intaglio.ops import evaluate_graph
-from keras_models import fill, keras
-from tflite_models import one_operator, tensor
+from support.commands import Intaglio
+from support.keras_models import fill, keras
+from support.tflite_models import one_operator, tensor
 
 h5py: Any = pytest.importorskip("h5py", reason="h5py is not installed")
 L = keras.layers

@@ -10,7 +10,7 @@ import pytest
 
 from intaglio.frontends.keras import load
 from intaglio.ops import evaluate_graph
-from keras_models import assert_like_keras, fill, keras
+from support.keras_models import assert_like_keras, fill, keras
 
 L, ops, Model, Input, Sequential = keras.layers, keras.ops, keras.Model, keras.Input, keras.Sequential
 

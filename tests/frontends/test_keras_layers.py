@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from keras_models import assert_like_keras, fill, keras
+from support.keras_models import assert_like_keras, fill, keras
 
 L, ops, Model, Input, Sequential = keras.layers, keras.ops, keras.Model, keras.Input, keras.Sequential
 LAST, FIRST = {"data_format": "channels_last"}, {"data_format": "channels_first"}

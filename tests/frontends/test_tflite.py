@@ -14,7 +14,7 @@ from intaglio.frontends.tflite import check, load
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.verify import verify
 from intaglio.ops.evaluate import evaluate_graph
-from tflite_models import Tensor, one_operator
+from support.tflite_models import Tensor, one_operator
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "models"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared is not here")

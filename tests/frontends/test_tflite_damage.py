@@ -13,7 +13,7 @@ import pytest
 
 from intaglio.errors import ModelError, UserError
 from intaglio.frontends.tflite import load
-from tflite_models import ModelWriter, Tensor, numbers, one_operator, tensor
+from support.tflite_models import ModelWriter, Tensor, numbers, one_operator, tensor
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 CONV: dict[str, object] = {"padding": 0, "strideH": 1, "strideW": 1, "dilationHFactor": 1, "dilationWFactor": 1}

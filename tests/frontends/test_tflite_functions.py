@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tflite_models import KINDS, ZERO, Tensor, assert_like_litert, numbers, one_operator, tensor
+from support.tflite_models import KINDS, ZERO, Tensor, assert_like_litert, numbers, one_operator, tensor
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 S = (1, 4, 6, 8)

@@ -12,7 +12,7 @@ from intaglio.errors import ModelError, UserError
 from intaglio.frontends.tflite import load
 from intaglio.ir.graph import Array
 from intaglio.ops.evaluate import evaluate_graph
-from tflite_models import ModelWriter, Tensor, assert_like_litert, one_operator
+from support.tflite_models import ModelWriter, Tensor, assert_like_litert, one_operator
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 F4 = Tensor((4,), "float32")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from intaglio.ir.graph import Array
-from tflite_models import Tensor, assert_like_litert, numbers, one_operator, tensor
+from support.tflite_models import Tensor, assert_like_litert, numbers, one_operator, tensor
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 S = (1, 4, 6, 8)

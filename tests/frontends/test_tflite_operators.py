@@ -10,7 +10,7 @@ import pytest
 from intaglio.frontends.tflite import load
 from intaglio.ir.graph import Array
 from intaglio.ops.evaluate import evaluate_graph
-from tflite_models import Tensor, by_litert, one_operator
+from support.tflite_models import Tensor, by_litert, one_operator
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 ZERO = {"int8": -5, "uint8": 120}

@@ -10,7 +10,7 @@ import pytest
 from intaglio.errors import ModelError
 from intaglio.frontends.tflite import load
 from intaglio.ir.graph import Array
-from tflite_models import Tensor, assert_like_litert, one_operator
+from support.tflite_models import Tensor, assert_like_litert, one_operator
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 T, N, X, H = 3, 2, 5, 8

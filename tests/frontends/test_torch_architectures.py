@@ -11,10 +11,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import intaglio  # noqa: E402
-import torch_attention  # noqa: E402, F401 (registers them)
-from torch_architectures import ARCHITECTURES  # noqa: E402
-from torch_operators import FAMILIES, Family  # noqa: E402
-from torch_running import computed, difference, eager, exported, graph_of, shaken  # noqa: E402
+import support.torch_attention  # noqa: E402, F401 (registers them)
+from support.torch_architectures import ARCHITECTURES  # noqa: E402
+from support.torch_operators import FAMILIES, Family  # noqa: E402
+from support.torch_running import computed, difference, eager, exported, graph_of, shaken  # noqa: E402
 
 TOLERANCE = 1e-5
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commands import Intaglio
+from support.commands import Intaglio
 
 torch = pytest.importorskip("torch")
 
@@ -19,8 +19,8 @@ import intaglio as package_api  # noqa: E402
 from intaglio.errors import ModelError, UserError  # noqa: E402
 from intaglio.frontends.torch import load  # noqa: E402
 from intaglio.run.validate import ValidateOptions, validate  # noqa: E402
-from torch_architectures import conv_bn  # noqa: E402
-from torch_running import computed, eager, exported, graph_of, shaken  # noqa: E402
+from support.torch_architectures import conv_bn  # noqa: E402
+from support.torch_running import computed, eager, exported, graph_of, shaken  # noqa: E402
 
 
 class Net(nn.Module):

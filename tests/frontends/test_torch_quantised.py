@@ -19,8 +19,8 @@ from torch import nn  # noqa: E402
 
 import intaglio  # noqa: E402
 from intaglio.passes.absorb import absorb_quantisation  # noqa: E402
-from torch_architectures import Block, conv_bn  # noqa: E402
-from torch_running import computed, graph_of, shaken  # noqa: E402
+from support.torch_architectures import Block, conv_bn  # noqa: E402
+from support.torch_running import computed, graph_of, shaken  # noqa: E402
 
 
 def quantised(module: Any, inputs: tuple[Any, ...], path: Path, *, per_channel: bool = True) -> tuple[Any, float]:

@@ -25,8 +25,8 @@ from intaglio.memory import place
 from intaglio.ops import REGISTRY, Op, Step, evaluate_graph
 from intaglio.passes import optimise
 from intaglio.targets.target import host_target
-from ir_text import random_array
-from random_graphs import graphs
+from support.ir_text import random_array
+from support.random_graphs import graphs
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "models"
 MODELS: list[dict[str, Any]] = []

@@ -12,7 +12,7 @@ from intaglio.ir.graph import Graph
 from intaglio.ir.types import DType, TensorType
 from intaglio.ir.verify import RULES, problems, verify
 from intaglio.ops import MatMul
-from ir_text import graph_of
+from support.ir_text import graph_of
 
 TEXT = """
     input x: f32[2,3]

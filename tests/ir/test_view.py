@@ -13,7 +13,7 @@ from intaglio.errors import ToolError
 from intaglio.ir.view import export_onnx
 from intaglio.kernels import lower
 from intaglio.memory import place
-from ir_text import TARGET, graph_of
+from support.ir_text import TARGET, graph_of
 
 TEXT = """
     input x: f32[1,3]

@@ -14,12 +14,12 @@ import pytest
 
 from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import host_target
-from kernel_cases import CASES
-from kernel_integer_tiles import INTEGER_TILES
-from kernel_narrow import NARROW
-from kernel_quantised import QUANTISED
-from kernel_running import TARGETS, Case, assert_close, call_compiled, compile_c, prepare, write_c
-from kernel_tiles import TILED
+from support.kernel_cases import CASES
+from support.kernel_integer_tiles import INTEGER_TILES
+from support.kernel_narrow import NARROW
+from support.kernel_quantised import QUANTISED
+from support.kernel_running import TARGETS, Case, assert_close, call_compiled, compile_c, prepare, write_c
+from support.kernel_tiles import TILED
 
 ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **NARROW}
 RUNNABLE = {"avx2": ["avx2", "sse2", "vec4", "scalar"], "sse2": ["sse2", "vec4", "scalar"], "neon": ["neon", "vec4", "scalar"]}
@@ -65,8 +65,8 @@ def test_no_kernel_reads_outside_or_is_undefined(isa: str, step: int, tmp_path: 
     compile_c(find_toolchain("gcc"), TARGETS[isa], tmp_path / "kernels.c", tmp_path / "kernels.so", *flags)
     (tmp_path / "kernels.json").write_text(json.dumps(list(cases)))
     found = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
-    environment = {**os.environ, "LD_PRELOAD": found.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": str(TESTS)}
-    command = [sys.executable, str(TESTS / "kernel_sanitized.py"), str(tmp_path / "kernels.so"), isa]
+    environment = {**os.environ, "LD_PRELOAD": found.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, str(TESTS / "support" / "kernel_sanitized.py"), str(tmp_path / "kernels.so"), isa]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stdout[-300:] + done.stderr[:4000]
     assert done.stdout.splitlines()[-1] == f"{len(cases)} kernels"

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from intaglio.kernels.c_printer import print_kernel
-from kernel_cases import real
-from kernel_running import TARGETS, Case, assert_close, interpreted, prepare
-from kernel_tiles import conv, matmul
+from support.kernel_cases import real
+from support.kernel_running import TARGETS, Case, assert_close, interpreted, prepare
+from support.kernel_tiles import conv, matmul
 
 CASES: dict[str, tuple[Case, str]] = {
     "long rows go in chunks": (conv((1, 3, 64, 4), 11, (3, 3), pads=(1, 1, 1, 1)), "chunk_end"),

@@ -7,9 +7,9 @@ import pytest
 
 from intaglio import ops
 from intaglio.kernels.loop import ASSERTION_FAILED, INDEX_OUT_OF_RANGE
-from kernel_cases import F, ints, real
-from kernel_running import TARGETS, Case, case, interpreted
-from kernel_tiles import recurrent
+from support.kernel_cases import F, ints, real
+from support.kernel_running import TARGETS, Case, case, interpreted
+from support.kernel_tiles import recurrent
 
 _LSTM = recurrent(ops.Lstm, lens=True)
 

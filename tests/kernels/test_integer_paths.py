@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from intaglio.kernels.c_printer import print_kernel
-from kernel_integer_tiles import INTEGER_TILES, conv, dense
-from kernel_running import TARGETS, Case, assert_close, interpreted, prepare
+from support.kernel_integer_tiles import INTEGER_TILES, conv, dense
+from support.kernel_running import TARGETS, Case, assert_close, interpreted, prepare
 
 PLAIN = {"lanes of a sum with a factor over one": "elementwise", "bytes pooled with windows of padding": "pool_general"}
 

@@ -9,12 +9,12 @@ from intaglio.kernels.expressions import ROWS
 from intaglio.kernels.registry import LOWERINGS
 from intaglio.ops import REGISTRY
 from intaglio.ops.base import Chain, Elementwise
-from kernel_cases import CASES
-from kernel_integer_tiles import INTEGER_TILES
-from kernel_narrow import NARROW
-from kernel_quantised import QUANTISED
-from kernel_running import TARGETS, assert_close, interpreted
-from kernel_tiles import TILED
+from support.kernel_cases import CASES
+from support.kernel_integer_tiles import INTEGER_TILES
+from support.kernel_narrow import NARROW
+from support.kernel_quantised import QUANTISED
+from support.kernel_running import TARGETS, assert_close, interpreted
+from support.kernel_tiles import TILED
 
 ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **NARROW}
 

@@ -21,13 +21,13 @@ from intaglio.kernels.opencl.interpret import run_variant
 from intaglio.kernels.opencl.launch import Variant
 from intaglio.kernels.opencl.spread import spread
 from intaglio.run.toolchains import find_toolchain
-from kernel_cases import CASES
-from kernel_integer_tiles import INTEGER_TILES
-from kernel_narrow import NARROW
-from kernel_opencl import OPENCL, Driver, halves_of, interpreted_on_device, on_device, results_of, source_of
-from kernel_quantised import QUANTISED
-from kernel_running import Case, assert_close
-from kernel_tiles import TILED
+from support.kernel_cases import CASES
+from support.kernel_integer_tiles import INTEGER_TILES
+from support.kernel_narrow import NARROW
+from support.kernel_opencl import OPENCL, Driver, halves_of, interpreted_on_device, on_device, results_of, source_of
+from support.kernel_quantised import QUANTISED
+from support.kernel_running import Case, assert_close
+from support.kernel_tiles import TILED
 
 ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **NARROW}
 QUICK = 60  # a driver takes about 50 ms a kernel: every so-manieth case in `make test`, all in `make test-all`

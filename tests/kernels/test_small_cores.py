@@ -18,9 +18,9 @@ from intaglio.kernels.program import Program
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import Target, find_target, host_target
-from kernel_integer_tiles import INTEGER_TILES
-from kernel_running import Call, Case, assert_close, call_compiled, compile_c, interpreted, prepare, write_c
-from kernel_small_cores import SMALL_CORES
+from support.kernel_integer_tiles import INTEGER_TILES
+from support.kernel_running import Call, Case, assert_close, call_compiled, compile_c, interpreted, prepare, write_c
+from support.kernel_small_cores import SMALL_CORES
 
 LIBC = Path(intaglio.package.__file__).parent / "templates" / "_firmware" / "firmware" / "libc"
 LARGE = ("in stripes", "in chunks", "large window")  # for caches that these cores do not have
@@ -105,7 +105,7 @@ def _program(cases: dict[str, Case], target: Target) -> tuple[str, dict[str, Cal
 @pytest.mark.parametrize("core", ["cortex-m4f", "cortex-m4f for speed", "cortex-m33", "cortex-m4"])
 def test_the_emulated_core_gives_the_same(core: str, tmp_path: Path) -> None:
     pytest.importorskip("unicorn")
-    from bare_programs import core_with, program
+    from support.bare_programs import core_with, program
 
     target = CORES.get(core) or find_target(core)
     whole = {n: c for n, c in ALL.items() if not _needs_floats(c)}

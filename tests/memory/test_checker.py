@@ -12,7 +12,7 @@ from intaglio.kernels import lower
 from intaglio.kernels.program import Program
 from intaglio.memory import place
 from intaglio.memory.checker import check
-from ir_text import TARGET, graph_of
+from support.ir_text import TARGET, graph_of
 
 TEXT = """
     input x: f32[1,64]

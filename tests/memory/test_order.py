@@ -22,10 +22,10 @@ from intaglio.memory.planner import lower_bound
 from intaglio.memory.schedule import Flow, Room, Task, best_order, peak_of
 from intaglio.ops import evaluate_graph
 from intaglio.passes import optimise
-from ir_text import TARGET, graph_of, random_array
-from kernel_running import TARGETS
-from program_running import Machine
-from random_graphs import graphs
+from support.ir_text import TARGET, graph_of, random_array
+from support.kernel_running import TARGETS
+from support.program_running import Machine
+from support.random_graphs import graphs
 
 
 def random_flow(rng: random.Random, count: int) -> Flow:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from commands import DIGITS, Intaglio
 from intaglio.errors import UserError
 from intaglio.memory.lifetimes import Buffer
 from intaglio.memory.plan_file import PlanFile, Row, pin
+from support.commands import DIGITS, Intaglio
 
 BOARD = ("--board", "nucleo-l4r5zi")
 

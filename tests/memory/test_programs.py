@@ -17,10 +17,10 @@ from intaglio.memory import place
 from intaglio.ops import evaluate_graph
 from intaglio.passes import optimise
 from intaglio.targets.target import host_target
-from ir_text import TARGET, graph_of, random_array
-from kernel_running import TARGETS
-from program_running import Machine
-from random_graphs import graphs
+from support.ir_text import TARGET, graph_of, random_array
+from support.kernel_running import TARGETS
+from support.program_running import Machine
+from support.random_graphs import graphs
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "models"
 MODELS: list[dict[str, Any]] = []

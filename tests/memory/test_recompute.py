@@ -23,9 +23,9 @@ from intaglio.memory.planner import lower_bound
 from intaglio.memory.recompute import recompute
 from intaglio.ops import evaluate_graph
 from intaglio.passes.clean import dead_code
-from ir_text import TARGET, graph_of, random_array
-from kernel_running import TARGETS
-from program_running import Machine
+from support.ir_text import TARGET, graph_of, random_array
+from support.kernel_running import TARGETS
+from support.program_running import Machine
 
 PLAIN = TARGETS["scalar"]
 

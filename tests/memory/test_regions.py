@@ -24,8 +24,8 @@ from intaglio.memory.planner import place_buffers
 from intaglio.memory.regions import Room, rooms_of, spread
 from intaglio.targets.memories import Memory
 from intaglio.targets.target import find_target
-from ir_text import graph_of
-from random_graphs import graphs
+from support.ir_text import graph_of
+from support.random_graphs import graphs
 
 TARGET = find_target("cortex-m4f")
 _CHAIN = """

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from commands import Intaglio
 from intaglio import ops
 from intaglio.errors import OurFault, UserError
 from intaglio.ir.graph import Address, Graph, State, Value
@@ -29,9 +28,10 @@ from intaglio.memory.share import share_parts
 from intaglio.ops import evaluate_graph
 from intaglio.pipeline import Lowered, plan_model
 from intaglio.stages import Request, Watch
-from ir_text import TARGET, graph_of, random_array
-from kernel_running import TARGETS
-from program_running import Machine
+from support.commands import Intaglio
+from support.ir_text import TARGET, graph_of, random_array
+from support.kernel_running import TARGETS
+from support.program_running import Machine
 
 PLAIN = TARGETS["scalar"]
 

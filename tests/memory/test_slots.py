@@ -12,8 +12,8 @@ from intaglio.kernels.program import Program
 from intaglio.memory import place
 from intaglio.memory.checker import check
 from intaglio.targets.target import find_target
-from ir_text import graph_of
-from random_graphs import graphs
+from support.ir_text import graph_of
+from support.random_graphs import graphs
 
 TARGET = find_target("cortex-m4f")
 _CHAIN = """

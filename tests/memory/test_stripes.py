@@ -24,9 +24,9 @@ from intaglio.ops import evaluate_graph
 from intaglio.passes.residual import fuse_sum
 from intaglio.run.squeeze import Squeeze
 from intaglio.targets.target import Target, find_target
-from integer_graphs import IntegerNet, integer_net, picture
-from kernel_running import TARGETS
-from program_running import Machine
+from support.integer_graphs import IntegerNet, integer_net, picture
+from support.kernel_running import TARGETS
+from support.program_running import Machine
 
 PLAIN, SMALL = TARGETS["scalar"], find_target("cortex-m4f")
 QUICK = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -14,7 +14,7 @@ from onnx import helper
 import intaglio
 from intaglio.pipeline import compile_model
 from intaglio.stages import Request, Watch
-from onnx_models import model, node, saved, value
+from support.onnx_models import model, node, saved, value
 
 # The catalogue of hostile names: comment ends, line ends, trigraphs, formats, keywords, libc, macros, clashes, paths, sizes.
 NAMES = {

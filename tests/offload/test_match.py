@@ -12,8 +12,8 @@ from intaglio.ops import Relu
 from intaglio.passes.offload import Offloaded, offload
 from intaglio.passes.offload.match import Flow, claims
 from intaglio.targets.target import find_target
-from ir_text import graph_of
-from toy_accelerators import Chains, Sums, Wide, plugin
+from support.ir_text import graph_of
+from support.toy_accelerators import Chains, Sums, Wide, plugin
 
 
 def regions(text: str, accelerator: Accelerator) -> list[list[str]]:

@@ -14,8 +14,8 @@ from intaglio.ir.files import write_ir
 from intaglio.passes.offload.match import Flow, claims
 from intaglio.targets.plugins import checked, find_accelerator
 from intaglio.targets.target import find_target
-from ir_text import graph_of
-from toy_accelerators import Garbage, Sums, plugin, toys  # noqa: F401 (a fixture)
+from support.ir_text import graph_of
+from support.toy_accelerators import Garbage, Sums, plugin, toys  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.usefixtures("toys")
 TEXT = """

@@ -18,8 +18,8 @@ from intaglio.memory.checker import check
 from intaglio.memory.place import place
 from intaglio.ops import evaluate_graph
 from intaglio.targets.target import find_target
-from ir_text import graph_of
-from toy_accelerators import toys  # noqa: F401 (a fixture)
+from support.ir_text import graph_of
+from support.toy_accelerators import toys  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.usefixtures("toys")
 STRICT = ("-Wall", "-Wextra", "-Wconversion", "-Werror")

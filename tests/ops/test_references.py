@@ -14,7 +14,7 @@ from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Array
 from intaglio.ops import evaluate_graph
 from intaglio.ops.numeric import numeric
-from onnx_models import ints, model, node, saved, value
+from support.onnx_models import ints, model, node, saved, value
 
 SMOOTH = """
 Abs Relu Sigmoid Tanh Exp Neg Floor Ceil Round Sign Sin Cos Tan Atan Sinh Cosh Asinh Erf Softplus Softsign Mish

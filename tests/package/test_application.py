@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from building import build, needs_gcc, square_of_sum, store_vectors
 from intaglio.ir.graph import Array
 from intaglio.run.package import Package
-from programs import add_then_square
+from support.building import build, needs_gcc, square_of_sum, store_vectors
+from support.programs import add_then_square
 
 X = np.arange(8, dtype=np.float32).reshape(1, 8)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from building import build
 from intaglio.package.archive import write_archive
 from intaglio.package.manifest import digests, read_manifest
 from intaglio.run.package import Package
-from programs import add_then_square
+from support.building import build
+from support.programs import add_then_square
 
 
 @pytest.fixture(scope="module")

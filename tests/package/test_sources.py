@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from building import STRICT, build, needs_gcc, square_of_sum, write_sources
 from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import find_target
-from programs import add_then_square, constant_output, running_sum
+from support.building import STRICT, build, needs_gcc, square_of_sum, write_sources
+from support.programs import add_then_square, constant_output, running_sum
 
 COMPILERS = [pytest.param("gcc", marks=needs_gcc), pytest.param("zig", marks=pytest.mark.slow)]
 HOSTILE = ["*/ int f(void) { return 1; } /*", "end\\", "line\nbreak", "??/", "%s%n", '"', "\u202e", "x" * 100_000]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from building import write_sources
 from intaglio.errors import UserError
 from intaglio.package.template import export_template, template_names
-from programs import add_then_square
+from support.building import write_sources
+from support.programs import add_then_square
 
 
 @pytest.fixture

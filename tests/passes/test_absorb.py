@@ -15,7 +15,7 @@ from intaglio.ir.graph import Array, Graph
 from intaglio.ir.verify import verify
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes.absorb import absorb_quantisation
-from onnx_models import model, node, saved, value
+from support.onnx_models import model, node, saved, value
 
 ort = pytest.importorskip("onnxruntime")
 RNG = np.random.default_rng(7)

@@ -11,8 +11,8 @@ from intaglio.errors import UserError
 from intaglio.ir.graph import Graph
 from intaglio.ir.verify import verify
 from intaglio.passes import PASSES, PIPELINE, Pass, optimise
-from ir_text import TARGET, assert_same_results, graph_of, results
-from random_graphs import graphs
+from support.ir_text import TARGET, assert_same_results, graph_of, results
+from support.random_graphs import graphs
 
 SOURCES = "".join(p.read_text() for p in Path(__file__).parent.glob("test_*.py"))
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

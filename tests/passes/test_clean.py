@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.passes.clean import common_subexpressions, dead_code, fold_constants, remove_identities
-from ir_text import assert_rewrites, assert_unchanged
+from support.ir_text import assert_rewrites, assert_unchanged
 
 
 def test_what_does_not_depend_on_the_input_is_computed_now() -> None:

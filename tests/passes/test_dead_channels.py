@@ -20,7 +20,7 @@ from intaglio.ops.quantised_rows import QAveragePool, QMean, mean_factor
 from intaglio.passes.clean import dead_code
 from intaglio.passes.dead_channels import drop_dead_channels
 from intaglio.targets.target import host_target
-from ir_text import assert_unchanged, rewritten
+from support.ir_text import assert_unchanged, rewritten
 
 
 class Maker:

@@ -9,7 +9,7 @@ from intaglio.kernels.epilogue import operand_kind
 from intaglio.kernels.expressions import ROWS
 from intaglio.ops.vectors import VECTOR_OPERATORS
 from intaglio.passes.fusion import fits_epilogue, fuse_elementwise, fuse_epilogue
-from ir_text import assert_rewrites, assert_unchanged
+from support.ir_text import assert_rewrites, assert_unchanged
 
 
 def test_every_operator_for_vectors_has_a_row_that_computes_it() -> None:

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from intaglio.passes.layout import choose_layout, expand_conv_transpose, flatten_one_dimension, lay_flat, store_wide_padding
-from ir_text import assert_rewrites, assert_unchanged, graph_of, rewritten
+from support.ir_text import assert_rewrites, assert_unchanged, graph_of, rewritten
 
 
 def test_a_convolution_over_one_axis_is_one_over_a_flat_image() -> None:

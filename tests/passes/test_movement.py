@@ -7,7 +7,7 @@ import pytest
 from intaglio.passes.movement import join_movement
 from intaglio.passes.reshapes import move_reshapes
 from intaglio.passes.transposes import fold_into_matmul, move_transposes
-from ir_text import assert_rewrites, assert_unchanged, rewritten
+from support.ir_text import assert_rewrites, assert_unchanged, rewritten
 
 
 def test_a_transpose_sinks_through_elementwise_work() -> None:

@@ -10,7 +10,7 @@ from intaglio.ir.verify import verify
 from intaglio.passes import optimise
 from intaglio.passes.fold_weights import fold_scale
 from intaglio.passes.weights import narrow_weights
-from ir_text import TARGET, assert_unchanged, graph_of, results, shown, wanted
+from support.ir_text import TARGET, assert_unchanged, graph_of, results, shown, wanted
 
 CONV = """
     input x: f32[1,8,8,4]

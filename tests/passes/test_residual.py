@@ -6,7 +6,7 @@ from intaglio.ir.graph import Graph
 from intaglio.passes.residual import fuse_sum
 from intaglio.targets import Target
 from intaglio.targets.target import find_target
-from ir_text import assert_rewrites, assert_unchanged
+from support.ir_text import assert_rewrites, assert_unchanged
 
 _SUM = "a_multiplier=1073741824, b_multiplier=1500000000, b_shift=-1, multiplier=1500000000, shift=-18"
 _TOP = """

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from commands import Intaglio
 from intaglio import ops
 from intaglio.errors import UserError
 from intaglio.ir.graph import Array, Graph, Node, State, Value
@@ -19,9 +18,10 @@ from intaglio.ir.verify import verify
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.ops.recurrent import Recurrent
 from intaglio.passes.stream import Stream, stream
-from integer_graphs import IntegerNet
-from ir_text import graph_of
-from onnx_models import model, node, saved, value
+from support.commands import Intaglio
+from support.integer_graphs import IntegerNet
+from support.ir_text import graph_of
+from support.onnx_models import model, node, saved, value
 
 QUICK = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 F = np.float32

@@ -6,7 +6,7 @@ import pytest
 
 from intaglio.passes.recognise import recognise_layer_norm
 from intaglio.passes.strength import reduce_strength
-from ir_text import assert_rewrites, assert_unchanged
+from support.ir_text import assert_rewrites, assert_unchanged
 
 HEAD = """
 input x: f32[2,3]

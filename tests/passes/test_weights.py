@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intaglio.passes.fold_weights import fold_pad, fold_scale, split_batch_norm
-from ir_text import assert_rewrites, assert_unchanged, rewritten
+from support.ir_text import assert_rewrites, assert_unchanged, rewritten
 
 
 def test_a_batch_norm_is_a_product_and_a_sum() -> None:

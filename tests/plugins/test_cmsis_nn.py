@@ -16,7 +16,7 @@ from intaglio.ir.files import write_ir
 from intaglio.passes.offload.match import Flow, claims
 from intaglio.targets.plugins import Plugin, find_accelerator
 from intaglio.targets.target import find_target
-from ir_text import graph_of
+from support.ir_text import graph_of
 
 STAND_IN = Path(__file__).parents[2] / "plugins" / "cmsis_nn" / "tests" / "stand_in"
 MODELS = Path(__file__).parents[3] / "shared" / "models"

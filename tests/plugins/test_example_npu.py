@@ -67,7 +67,7 @@ def test_dma_works_while_the_array_does() -> None:
 
 
 def test_what_does_not_fit_the_scratchpad_is_refused_with_its_size() -> None:
-    from ir_text import graph_of
+    from support.ir_text import graph_of
 
     graph = graph_of(
         """
@@ -107,7 +107,7 @@ def test_five_times_fewer_instructions_and_the_same_bits(name: str, tmp_path: Pa
 def test_the_core_goes_on_beside_it_and_waits_only_for_what_is_left(tmp_path: Path) -> None:
     """Two branches: while the NPU convolves one, the core pools the other; the cycles of the run are less than both."""
     from intaglio.ir.files import write_ir
-    from ir_text import graph_of
+    from support.ir_text import graph_of
 
     text = """
         input x: i8[1,24,24,16] NHWC

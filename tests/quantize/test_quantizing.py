@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from commands import DIGITS, DIGITS_DATA, Intaglio
 from intaglio.ir.graph import Array
-from onnx_models import model, node, saved, value
+from support.commands import DIGITS, DIGITS_DATA, Intaglio
+from support.onnx_models import model, node, saved, value
 
 SHARED = Path(__file__).parents[3] / "shared" / "models"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared models are not beside the project")

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import DIGITS, Intaglio
 from intaglio.ir.graph import Array
-from onnx_models import INT64, model, node, saved, value
+from support.commands import DIGITS, Intaglio
+from support.onnx_models import INT64, model, node, saved, value
 
 OPTIONS = {"f32": [], "i8": ["--quantize", "weights"], "f16": ["--weights", "fp16"]}
 _RNG = np.random.default_rng(3)

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from building import build, square_of_sum
 from intaglio.errors import AnswerIsNo, UserError
 from intaglio.ir.graph import Array
 from intaglio.run.package import Package
-from programs import add_then_square
+from support.building import build, square_of_sum
+from support.programs import add_then_square
 
 X = np.ones((1, 8), np.float32)
 

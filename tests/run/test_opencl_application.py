@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from building import needs_gcc
-from opencl_faults import Bench, World, make_world, needs_pocl
+from support.building import needs_gcc
+from support.opencl_faults import Bench, World, make_world, needs_pocl
 
 pytestmark = needs_pocl
 

@@ -19,7 +19,7 @@ from intaglio.run.opencl.devices import Device, list_devices
 from intaglio.run.opencl.library import DeviceOptions, OpenclLibrary
 from intaglio.run.package import Package
 from intaglio.run.toolchains import cache_root
-from onnx_models import model, node, saved, value
+from support.onnx_models import model, node, saved, value
 
 RANDOM = np.random.default_rng(3)
 W = RANDOM.standard_normal((24, 16, 3, 3)).astype(np.float32) / 12

@@ -18,15 +18,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from building import needs_gcc
 from intaglio.run.opencl import loader
 from intaglio.run.opencl.cache_file import Program, Record, dump, parse
 from intaglio.run.opencl.cache_store import update_cache
 from intaglio.run.toolchains import pip_zig
-from opencl_fault_cases import Case, check_file, damaged_files, files
-from opencl_fault_drivers import drivers
-from opencl_fault_places import around
-from opencl_faults import COUNTS, PROGRAMS, Bench, World, expected, make_world, needs_pocl
+from support.building import needs_gcc
+from support.opencl_fault_cases import Case, check_file, damaged_files, files
+from support.opencl_fault_drivers import drivers
+from support.opencl_fault_places import around
+from support.opencl_faults import COUNTS, PROGRAMS, Bench, World, expected, make_world, needs_pocl
 
 CASES = [*files(), *around(), *drivers()]
 KILLS = 50

@@ -14,7 +14,6 @@ import pytest
 from onnx import TensorProto
 
 import intaglio as api
-from commands import DIGITS, Intaglio
 from intaglio.cli.opencl import placed_lines
 from intaglio.errors import AnswerIsNo, ToolError, UserError
 from intaglio.ir.graph import Array
@@ -26,7 +25,8 @@ from intaglio.run.opencl.library import DeviceOptions, OpenclLibrary, failure, w
 from intaglio.run.opencl.loader import pip_drivers
 from intaglio.run.package import Package
 from intaglio.run.toolchains import cache_root
-from onnx_models import model, node, saved, value
+from support.commands import DIGITS, Intaglio
+from support.onnx_models import model, node, saved, value
 
 needs_pocl = pytest.mark.skipif(
     not any("pocl" in driver for driver in pip_drivers()), reason="PoCL is not installed: pip install 'intaglio[opencl]'"

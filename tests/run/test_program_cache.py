@@ -30,7 +30,7 @@ from intaglio.run.opencl.cache_file import (
     tuning_record,
 )
 from intaglio.run.opencl.cache_store import locked, read_cache, sentinel, unsafe, update_cache
-from program_caches import checked, distrusted, program, tuning, unknown, written
+from support.program_caches import checked, distrusted, program, tuning, unknown, written
 
 KEPT = (program("conv"), program("pool", b"b"), tuning(), checked(program("conv")), unknown())
 FILE = dump(KEPT)

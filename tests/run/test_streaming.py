@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import intaglio as compiler
-from commands import Intaglio
 from intaglio.ir.graph import Array
 from intaglio.run.package import Package
-from onnx_models import model, node, saved, value
+from support.commands import Intaglio
+from support.onnx_models import model, node, saved, value
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "models"
 WAKE_WORD, RECORDINGS = SHARED / "models" / "mlperf_sww_int8.tflite", SHARED / "data" / "sww_calib.npz"

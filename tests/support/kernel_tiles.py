@@ -9,8 +9,8 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import Layout
 from intaglio.kernels.tiles import candidates
 from intaglio.ops import Step
-from kernel_cases import D, F, H, real, whole
-from kernel_running import TARGETS, Case, case
+from support.kernel_cases import D, F, H, real, whole
+from support.kernel_running import TARGETS, Case, case
 
 TILED: dict[str, Case] = {}
 _NHWC = Layout.NHWC

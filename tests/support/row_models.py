@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from onnx_models import model, node, saved, value
+from support.onnx_models import model, node, saved, value
 
 F = np.float32
 

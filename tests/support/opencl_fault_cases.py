@@ -34,7 +34,7 @@ from intaglio.run.opencl.cache_file import (
     parse,
     program_record,
 )
-from opencl_faults import PROGRAMS, Bench, World, digests
+from support.opencl_faults import PROGRAMS, Bench, World, digests
 
 DAMAGED = "is damaged or of another version"
 ENTRY = "an entry of the writable cache is damaged"

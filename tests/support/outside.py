@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-PLUGINS = Path(__file__).parents[1] / "plugins"
+PLUGINS = Path(__file__).parents[2] / "plugins"
 
 
 def install(sources: list[Path], site: Path) -> None:

@@ -12,8 +12,8 @@ from intaglio.ops.base import Step
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 from intaglio.ops.quantised import QAdd, QConv, QMul, sum_factors
 from intaglio.ops.quantised_rows import QAveragePool
-from kernel_integer_tiles import conv, dense, numbers
-from kernel_running import Case, case
+from support.kernel_integer_tiles import conv, dense, numbers
+from support.kernel_running import Case, case
 
 _SAME = (1, 1, 1, 1)
 _RANDOM = np.random.default_rng(11)

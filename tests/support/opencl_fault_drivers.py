@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from intaglio.run.opencl.cache_file import DISTRUSTED, MARK, TUNING, Mark, Program, Record, dump, mark_record, parse
-from opencl_fault_cases import DAMAGED, DIFFERS, REFUSED, Case, flipped, offsets, with_binary
-from opencl_faults import PROGRAMS, Bench
+from support.opencl_fault_cases import DAMAGED, DIFFERS, REFUSED, Case, flipped, offsets, with_binary
+from support.opencl_faults import PROGRAMS, Bench
 
 Check = Callable[[Bench], None]
 SHIPPED = "the cache that came with the application is damaged, empty or of another version"

@@ -179,6 +179,6 @@ def plugin(accelerator: Accelerator) -> Plugin:
 @pytest.fixture
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them, as if they were installed."""
-    points = {c.name: metadata.EntryPoint(c.name, f"toy_accelerators:{c.__name__}", plugins.GROUP) for c in ALL}
+    points = {c.name: metadata.EntryPoint(c.name, f"support.toy_accelerators:{c.__name__}", plugins.GROUP) for c in ALL}
     monkeypatch.setattr(plugins, "installed", lambda: points)
     monkeypatch.setattr(plugins, "_LOADED", {})

@@ -8,9 +8,9 @@ import numpy as np
 
 from intaglio import ops
 from intaglio.ops.recurrent import OPERANDS, Recurrent
-from kernel_cases import F, H
-from kernel_running import Case, case
-from kernel_tiles import TILED
+from support.kernel_cases import F, H
+from support.kernel_running import Case, case
+from support.kernel_tiles import TILED
 
 NARROW: dict[str, Case] = {}
 _TILES = ("1x4", "6x2")

@@ -32,8 +32,8 @@ from intaglio.run.opencl.cache_file import MARK, PROGRAM, CacheFile, Program, Re
 from intaglio.run.opencl.cache_store import read_cache
 from intaglio.run.opencl.loader import find_loader, pip_drivers, pip_loader
 from intaglio.run.toolchains import find_toolchain
-from onnx_models import model, node, saved, value
-from program_caches import checked, program, tuning, unknown
+from support.onnx_models import model, node, saved, value
+from support.program_caches import checked, program, tuning, unknown
 
 needs_pocl = pytest.mark.skipif(
     not any("pocl" in driver for driver in pip_drivers()), reason="PoCL is not installed: pip install 'intaglio[opencl]'"

@@ -14,7 +14,7 @@ from intaglio.run.emulator.device import DEFAULT, Device, start
 from intaglio.run.emulator.image import read_image
 from intaglio.run.package import Package
 from intaglio.targets.target import find_target
-from tflite_models import Tensor, one_operator
+from support.tflite_models import Tensor, one_operator
 
 STRICT = ("-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Werror")
 CORES = ("cortex-m0+", "cortex-m3", "cortex-m4", "cortex-m4f", "cortex-m7", "cortex-m33", "rv32imc", "rv32imafc")

@@ -9,12 +9,12 @@ import json
 import sys
 from pathlib import Path
 
-from kernel_cases import CASES
-from kernel_integer_tiles import INTEGER_TILES
-from kernel_narrow import NARROW
-from kernel_quantised import QUANTISED
-from kernel_running import TARGETS, call_compiled, prepare
-from kernel_tiles import TILED
+from support.kernel_cases import CASES
+from support.kernel_integer_tiles import INTEGER_TILES
+from support.kernel_narrow import NARROW
+from support.kernel_quantised import QUANTISED
+from support.kernel_running import TARGETS, call_compiled, prepare
+from support.kernel_tiles import TILED
 
 
 def main(path: str, isa: str) -> None:

@@ -15,7 +15,7 @@ from intaglio.kernels.opencl.lowering import lower_on_device
 from intaglio.kernels.opencl.printer import CLPrinter, common, fails, print_launch
 from intaglio.ops.base import BadOperator
 from intaglio.targets.target import Target, find_target
-from kernel_running import Call, Case, prepare
+from support.kernel_running import Call, Case, prepare
 
 OPENCL = find_target("opencl-generic")
 

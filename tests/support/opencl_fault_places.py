@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from intaglio.run.opencl.cache_file import DISTRUSTED, MARK, Mark, dump, parse
-from opencl_fault_cases import DAMAGED, DIED, FOREIGN, Case
-from opencl_faults import PROGRAMS, Bench, Started
+from support.opencl_fault_cases import DAMAGED, DIED, FOREIGN, Case
+from support.opencl_faults import PROGRAMS, Bench, Started
 
 Check = Callable[[Bench], None]
 ROOT = os.geteuid() == 0

@@ -14,7 +14,7 @@ from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.kernels.expressions import ROWS
 from intaglio.ops import REGISTRY, Step
 from intaglio.ops.base import BadOperator, Chain, Elementwise, f32_to_bf16
-from kernel_running import Case, case
+from support.kernel_running import Case, case
 
 F, D, H = np.float32, np.float64, np.float16
 _RNG = np.random.default_rng(7)

@@ -17,8 +17,8 @@ from intaglio.ops.quantised_real import QRealMean
 from intaglio.ops.quantised_recurrent import QLstm
 from intaglio.ops.quantised_rows import QAveragePool, QMean, QResize, QSoftmax, mean_factor
 from intaglio.ops.quantised_tables import Lookup16, QSoftmax16, ResizeBytes, Squash16
-from kernel_cases import real, whole
-from kernel_running import Case, case
+from support.kernel_cases import real, whole
+from support.kernel_running import Case, case
 
 _M, _S = quantize_multiplier(0.0123)
 _BIG, _UP = quantize_multiplier(1.7)

@@ -10,7 +10,7 @@ from intaglio.ops import MaxPool
 from intaglio.ops.fixed_point import quantize_multiplier
 from intaglio.ops.quantised import QAdd, QConv, QMatMul, QMul, Requantize
 from intaglio.ops.quantised_rows import QAveragePool, QMean, mean_factor
-from kernel_running import Case, case
+from support.kernel_running import Case, case
 
 _RANDOM = np.random.default_rng(7)
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from torch_architectures import architecture
+from support.torch_architectures import architecture
 
 
 @architecture("transformer encoder", (1, 5, 8))
