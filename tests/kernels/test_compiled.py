@@ -65,7 +65,9 @@ def test_no_kernel_reads_outside_or_is_undefined(isa: str, step: int, tmp_path: 
     compile_c(find_toolchain("gcc"), TARGETS[isa], tmp_path / "kernels.c", tmp_path / "kernels.so", *flags)
     (tmp_path / "kernels.json").write_text(json.dumps(list(cases)))
     found = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
-    environment = {**os.environ, "LD_PRELOAD": found.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    preload = {"LD_PRELOAD": found.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": paths}
+    environment = {**os.environ, **preload}
     command = [sys.executable, str(TESTS / "support" / "kernel_sanitized.py"), str(tmp_path / "kernels.so"), isa]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stdout[-300:] + done.stderr[:4000]
