@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from intaglio.accelerator import Accelerator, Array, Code, Cost, DType, Facts, Is, Pattern, Region, Target
-from intaglio.ops import Add, Mul, Relu, Sub
+from intaglio.ops.activation import Relu
+from intaglio.ops.binary import Add, Mul, Sub
 
 COMMANDS = {"add": "a[i] + b[i]", "sub": "a[i] - b[i]", "mul": "a[i] * b[i]", "relu": "a[i] > 0.0f ? a[i] : 0.0f"}
 LANES, LAUNCH_CYCLES, COMMAND_CYCLES = 8, 50, 12

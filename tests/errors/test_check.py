@@ -9,7 +9,8 @@ import pytest
 from onnx import helper
 
 from intaglio.kernels.registry import LOWERINGS
-from intaglio.ops import Softmax, Tanh
+from intaglio.ops.activation import Tanh
+from intaglio.ops.reduce import Softmax
 from support.commands import Intaglio
 from support.onnx_models import INT64, model, node, saved, value
 

@@ -11,7 +11,9 @@ from onnx import helper
 
 from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Array, Graph
-from intaglio.ops import AssertTrue, BadOperator, evaluate_graph
+from intaglio.ops.base import BadOperator
+from intaglio.ops.control import AssertTrue
+from intaglio.ops.evaluate import evaluate_graph
 from support.onnx_models import BOOL, INT64, ints, model, node, saved, value
 
 

@@ -13,7 +13,8 @@ import pytest
 from intaglio.frontends.onnx import load
 from intaglio.frontends.onnx.names import Names, identifier
 from intaglio.ir.graph import Array, Graph
-from intaglio.ops import Copy, evaluate_graph
+from intaglio.ops.control import Copy
+from intaglio.ops.evaluate import evaluate_graph
 from support.onnx_models import INT64, ints, model, node, onnx, saved, value
 
 

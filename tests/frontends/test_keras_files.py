@@ -16,7 +16,7 @@ from intaglio.errors import UserError
 from intaglio.frontends.keras import load
 from intaglio.frontends.keras.hdf5 import Hdf5
 from intaglio.ir.graph import Array
-from intaglio.ops import evaluate_graph
+from intaglio.ops.evaluate import evaluate_graph
 from support.commands import Intaglio
 from support.keras_models import fill, keras
 from support.tflite_models import one_operator, tensor

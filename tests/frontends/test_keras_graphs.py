@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from intaglio.frontends.keras import load
-from intaglio.ops import evaluate_graph
+from intaglio.ops.evaluate import evaluate_graph
 from support.keras_models import assert_like_keras, fill, keras
 
 L, ops, Model, Input, Sequential = keras.layers, keras.ops, keras.Model, keras.Input, keras.Sequential

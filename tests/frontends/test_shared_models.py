@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from intaglio.frontends.onnx import check, load
-from intaglio.ops import evaluate_graph
+from intaglio.ops.evaluate import evaluate_graph
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "models"
 MODELS: list[dict[str, Any]] = []

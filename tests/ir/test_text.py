@@ -22,7 +22,8 @@ from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.ir.verify import verify
 from intaglio.kernels import lower
 from intaglio.memory import place
-from intaglio.ops import REGISTRY, Op, Step, evaluate_graph
+from intaglio.ops.base import REGISTRY, Op, Step
+from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes import optimise
 from intaglio.targets.target import host_target
 from support.ir_text import random_array

@@ -11,7 +11,7 @@ from intaglio.errors import OurFault
 from intaglio.ir.graph import Graph
 from intaglio.ir.types import DType, TensorType
 from intaglio.ir.verify import RULES, problems, verify
-from intaglio.ops import MatMul
+from intaglio.ops.matmul import MatMul
 from support.ir_text import graph_of
 
 TEXT = """

@@ -7,8 +7,7 @@ import pytest
 from intaglio.ir.offload import Offload
 from intaglio.kernels.expressions import ROWS
 from intaglio.kernels.registry import LOWERINGS
-from intaglio.ops import REGISTRY
-from intaglio.ops.base import Chain, Elementwise
+from intaglio.ops.base import REGISTRY, Chain, Elementwise
 from support.kernel_cases import CASES
 from support.kernel_integer_tiles import INTEGER_TILES
 from support.kernel_narrow import NARROW

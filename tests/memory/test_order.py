@@ -20,7 +20,7 @@ from intaglio.memory.lifetimes import find_storage
 from intaglio.memory.order import flow_of, reorder
 from intaglio.memory.planner import lower_bound
 from intaglio.memory.schedule import Flow, Room, Task, best_order, peak_of
-from intaglio.ops import evaluate_graph
+from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes import optimise
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS

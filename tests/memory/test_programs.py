@@ -14,7 +14,7 @@ from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Graph
 from intaglio.kernels import lower
 from intaglio.memory import place
-from intaglio.ops import evaluate_graph
+from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes import optimise
 from intaglio.targets.target import host_target
 from support.ir_text import TARGET, graph_of, random_array

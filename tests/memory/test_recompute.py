@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from intaglio import ops
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.text import parse_graph, print_graph
 from intaglio.ir.types import DType, TensorType
@@ -21,7 +20,12 @@ from intaglio.memory.lifetimes import find_storage
 from intaglio.memory.order import reorder
 from intaglio.memory.planner import lower_bound
 from intaglio.memory.recompute import recompute
-from intaglio.ops import evaluate_graph
+from intaglio.ops.activation import Tanh
+from intaglio.ops.binary import Add, Max
+from intaglio.ops.evaluate import evaluate_graph
+from intaglio.ops.move import Expand, Reshape
+from intaglio.ops.reduce import Reduce
+from intaglio.ops.unary import Abs, Neg
 from intaglio.passes.clean import dead_code
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
@@ -127,22 +131,22 @@ def tower(rng: random.Random, steps: int) -> Graph:
     """Rows that are repeated into squares, squares that are reduced to rows, and what was made long ago is read again."""
     graph = Graph("tower")
     graph.inputs = [graph.value("x", TensorType(DType.F32, (1, 16)))]
-    values = [graph.add(ops.Neg(), [graph.inputs[0]], "r")]
+    values = [graph.add(Neg(), [graph.inputs[0]], "r")]
     for _ in range(steps):
         x = rng.choice([values[-1], values[-1], rng.choice(values)])
         same = [v for v in values if v.shape == x.shape]
         match rng.choice(["one", "two", "two", "view", "wide", "wide"]):
             case "wide" if x.shape == (1, 16):
-                made = graph.add(ops.Expand((16, 16)), [x], "e")
+                made = graph.add(Expand((16, 16)), [x], "e")
             case "wide":
-                flat = graph.add(ops.Reshape((16, 16)), [x], "f") if x.shape == (256,) else x
-                made = graph.add(ops.Reduce("max", (0,)), [flat], "m")
+                flat = graph.add(Reshape((16, 16)), [x], "f") if x.shape == (256,) else x
+                made = graph.add(Reduce("max", (0,)), [flat], "m")
             case "view" if x.shape == (16, 16):
-                made = graph.add(ops.Reshape((256,)), [x], "v")
+                made = graph.add(Reshape((256,)), [x], "v")
             case "one":
-                made = graph.add(rng.choice([ops.Neg(), ops.Abs(), ops.Tanh()]), [x], "o")
+                made = graph.add(rng.choice([Neg(), Abs(), Tanh()]), [x], "o")
             case _:
-                made = graph.add(rng.choice([ops.Add(), ops.Max()]), [x, rng.choice(same)], "t")
+                made = graph.add(rng.choice([Add(), Max()]), [x, rng.choice(same)], "t")
         values.append(made)
     graph.outputs = [values[-1]]
     graph.output_names = [values[-1].name]

@@ -11,7 +11,7 @@ from intaglio.kernels.c_printer import prototype
 from intaglio.kernels.program import Program
 from intaglio.memory import place
 from intaglio.memory.checker import check
-from intaglio.ops import evaluate_graph
+from intaglio.ops.evaluate import evaluate_graph
 from support.ir_text import graph_of, random_array
 from support.kernel_running import TARGETS
 from support.program_running import Machine

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from intaglio import ops
 from intaglio.errors import OurFault, UserError
 from intaglio.ir.graph import Address, Graph, State, Value
 from intaglio.ir.text import parse_graph, print_graph
@@ -25,7 +24,10 @@ from intaglio.memory.lifetimes import find_storage
 from intaglio.memory.order import reorder
 from intaglio.memory.planner import lower_bound
 from intaglio.memory.share import share_parts
-from intaglio.ops import evaluate_graph
+from intaglio.ops.binary import Add, Max
+from intaglio.ops.evaluate import evaluate_graph
+from intaglio.ops.move import Concat, Reshape, Slice, Transpose
+from intaglio.ops.unary import Abs, Neg
 from intaglio.pipeline import Lowered, plan_model
 from intaglio.stages import Request, Watch
 from support.commands import Intaglio
@@ -211,25 +213,25 @@ def tangle(rng: random.Random, steps: int) -> Graph:
         match rng.choice(["concat", "concat", "slice", "slice", "reshape", "one", "one", "two", "turn"]):
             case "concat":
                 others = [rng.choice(same) for _ in range(rng.randrange(1, 3))]
-                made = graph.add(ops.Concat(axis), [x, *others], "c")
+                made = graph.add(Concat(axis), [x, *others], "c")
             case "slice":
                 count = rng.randrange(1, x.shape[axis] + 1)
                 start = rng.randrange(x.shape[axis] - count + 1)
                 starts = tuple(start if n == axis else 0 for n in range(x.type.rank))
                 sizes = tuple(count if n == axis else d for n, d in enumerate(x.shape))
-                made = graph.add(ops.Slice(starts, (1,) * x.type.rank, sizes), [x], "s")
+                made = graph.add(Slice(starts, (1,) * x.type.rank, sizes), [x], "s")
             case "reshape":
-                made = graph.add(ops.Reshape(rng.choice([(x.type.elements,), (1, *x.shape[::-1]), (x.type.elements, 1)])), [x], "r")
+                made = graph.add(Reshape(rng.choice([(x.type.elements,), (1, *x.shape[::-1]), (x.type.elements, 1)])), [x], "r")
             case "two":
                 equal = [v for v in values if v.shape == x.shape]
-                made = graph.add(rng.choice([ops.Add(), ops.Max()]), [x, rng.choice(equal)], "t")
+                made = graph.add(rng.choice([Add(), Max()]), [x, rng.choice(equal)], "t")
             case "turn":
-                made = graph.add(ops.Transpose(tuple(range(x.type.rank))[::-1]), [x], "u")
+                made = graph.add(Transpose(tuple(range(x.type.rank))[::-1]), [x], "u")
             case _:
-                made = graph.add(rng.choice([ops.Neg(), ops.Abs()]), [x], "o")
+                made = graph.add(rng.choice([Neg(), Abs()]), [x], "o")
         if made.type.elements <= 200 and made.type.rank <= 4:
             values.append(made)
-    own = [v for v in values if v not in graph.inputs] or [graph.add(ops.Neg(), [graph.inputs[0]], "o")]
+    own = [v for v in values if v not in graph.inputs] or [graph.add(Neg(), [graph.inputs[0]], "o")]
     graph.outputs = list(dict.fromkeys([own[-1], *(v for v in own if rng.random() < 0.1)]))
     graph.output_names = [v.name for v in graph.outputs]
     follow = [v for v in own if v.type == graph.inputs[1].type]

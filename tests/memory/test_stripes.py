@@ -20,7 +20,7 @@ from intaglio.memory import place
 from intaglio.memory.checker import check
 from intaglio.memory.lifetimes import find_storage
 from intaglio.memory.place import placed_buffers
-from intaglio.ops import evaluate_graph
+from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes.residual import fuse_sum
 from intaglio.run.squeeze import Squeeze
 from intaglio.targets.target import Target, find_target

@@ -8,7 +8,7 @@ import pytest
 from intaglio.errors import ModelError
 from intaglio.ir.offload import Offload
 from intaglio.ir.text import parse_graph, print_graph
-from intaglio.ops import evaluate_graph
+from intaglio.ops.evaluate import evaluate_graph
 
 TEXT = """intaglio-ir 1
 model m stage=optimise

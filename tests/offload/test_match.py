@@ -8,7 +8,7 @@ from intaglio.accelerator import Accelerator, Cost, Facts, Is, Layout, Pattern, 
 from intaglio.errors import UserError
 from intaglio.ir.graph import Graph
 from intaglio.ir.offload import Offload
-from intaglio.ops import Relu
+from intaglio.ops.activation import Relu
 from intaglio.passes.offload import Offloaded, offload
 from intaglio.passes.offload.match import Flow, claims
 from intaglio.targets.target import find_target

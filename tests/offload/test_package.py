@@ -16,7 +16,7 @@ from intaglio.kernels import lower
 from intaglio.memory.check_waits import check_waits
 from intaglio.memory.checker import check
 from intaglio.memory.place import place
-from intaglio.ops import evaluate_graph
+from intaglio.ops.evaluate import evaluate_graph
 from intaglio.targets.target import find_target
 from support.ir_text import graph_of
 from support.toy_accelerators import toys  # noqa: F401 (a fixture)

@@ -12,7 +12,7 @@ from onnx import TensorProto, ValueInfoProto
 
 from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Array
-from intaglio.ops import evaluate_graph
+from intaglio.ops.evaluate import evaluate_graph
 from intaglio.ops.numeric import numeric
 from support.onnx_models import ints, model, node, saved, value
 

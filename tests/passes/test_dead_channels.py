@@ -9,12 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intaglio import ops
 from intaglio.ir.graph import Array, Graph, Value
 from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ir.verify import verify
+from intaglio.ops.activation import Relu
+from intaglio.ops.base import Op
+from intaglio.ops.conv import Conv
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.ops.fixed_point import quantize_multipliers
+from intaglio.ops.move import Reshape
+from intaglio.ops.pool import MaxPool
 from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul
 from intaglio.ops.quantised_rows import QAveragePool, QMean, mean_factor
 from intaglio.passes.clean import dead_code
@@ -50,7 +54,7 @@ class Maker:
         saturated = self.numbers.random(count) < 0.2
         return np.where(saturated, self.numbers.choice([-(10**6), 10**6], count), b).astype(np.int32)
 
-    def add(self, op: ops.Op, *inputs: Value | None) -> Value:
+    def add(self, op: Op, *inputs: Value | None) -> Value:
         return self.graph.add(op, list(inputs), "v", f"/{op.NAME}")
 
     def conv(self, x: Value, outs: int, kernel: int, *, depthwise: bool = False) -> Value:
@@ -73,7 +77,7 @@ class Maker:
         if rng.random() < 0.7:
             y = self.add(QMean((1, 2), False, 3, *mean_factor(1.1, y.shape[1] * y.shape[2]), -4), y)
         else:
-            y = self.add(ops.Reshape((1, y.type.elements)), y)
+            y = self.add(Reshape((1, y.type.elements)), y)
         if rng.random() < 0.8:
             k = self.graph.constant("k", self.weights(5, y.shape[-1]))
             m, s = (self.graph.constant("k", d) for d in self.scales(5))
@@ -89,7 +93,7 @@ class Maker:
             case 1 if min(y.shape[1:3]) >= 3:
                 return self.conv(y, 0, 3, depthwise=True)
             case 2 if min(y.shape[1:3]) >= 2:
-                return self.add(ops.MaxPool((2, 2), (1, 1), (0, 0, 0, 0), (1, 1), Layout.NHWC), y)
+                return self.add(MaxPool((2, 2), (1, 1), (0, 0, 0, 0), (1, 1), Layout.NHWC), y)
             case 3 if min(y.shape[1:3]) >= 2:
                 return self.add(QAveragePool((2, 2), (1, 1), (1, 0, 0, 1)), y)
             case 4:
@@ -135,9 +139,9 @@ def test_zero_filters_of_a_float_model_go() -> None:
     w = rng.standard_normal((6, 2, 3, 3)).astype(np.float32)
     w[[1, 4]] = 0
     bias = np.array([0.1, -0.5, 0.2, 0.3, 0.7, 0.1], np.float32)
-    op = ops.Conv((1, 1), (1, 1, 1, 1), (1, 1), 1, Layout.NHWC)
+    op = Conv((1, 1), (1, 1, 1, 1), (1, 1), 1, Layout.NHWC)
     a = graph.add(op, [x, graph.constant("w", w), graph.constant("b", bias)], "a")
-    r = graph.add(ops.Relu(), [a], "r")  # channel 1 is 0 now, channel 4 is 0.7
+    r = graph.add(Relu(), [a], "r")  # channel 1 is 0 now, channel 4 is 0.7
     v = graph.constant("v", rng.standard_normal((3, 6, 3, 3)).astype(np.float32))
     graph.outputs = [graph.add(op, [r, v, None], "y")]
     data = {"x": rng.standard_normal((1, 4, 4, 2)).astype(np.float32)}

@@ -10,13 +10,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from intaglio import ops
 from intaglio.errors import UserError
 from intaglio.ir.graph import Array, Graph, Node, State, Value
 from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ir.verify import verify
+from intaglio.ops.activation import Clip, Tanh
+from intaglio.ops.binary import Add, Max
+from intaglio.ops.conv import Conv
 from intaglio.ops.evaluate import evaluate_graph
-from intaglio.ops.recurrent import Recurrent
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.move import Reshape, Slice, Transpose
+from intaglio.ops.pool import AveragePool, MaxPool
+from intaglio.ops.quantised import QConv
+from intaglio.ops.quantised_recurrent import QLstm
+from intaglio.ops.quantised_rows import QAveragePool
+from intaglio.ops.recurrent import Gru, Lstm, Recurrent, Rnn
+from intaglio.ops.reduce import Reduce
 from intaglio.passes.stream import Stream, stream
 from support.commands import Intaglio
 from support.integer_graphs import IntegerNet
@@ -147,7 +156,7 @@ class Net:
         graph = self.graph
         if not self.integers:
             w = graph.constant("w", (weights / 64 / np.sqrt(weights[0].size)).astype(F))
-            op = ops.Conv(strides, pads, dilations, group, layout=Layout.NHWC if self.nhwc else Layout.NCHW)
+            op = Conv(strides, pads, dilations, group, layout=Layout.NHWC if self.nhwc else Layout.NCHW)
             bias = graph.constant("b", self.numbers.standard_normal(outs).astype(F))
             return graph.add(op, [x, w, bias], "c", "/conv")
         w = graph.constant("w", weights.astype(np.int8))
@@ -155,21 +164,21 @@ class Net:
         shifts = np.full(outs, -8 - int(np.log2(weights[0].size) // 2), np.int32)
         given = [x, w, graph.constant("b", self.numbers.integers(-2000, 2000, outs).astype(np.int32))]
         given += [graph.constant("m", factors), graph.constant("s", shifts)]
-        qop = ops.QConv(strides, pads, dilations, group, x_zero=rng.randint(-128, 127), y_zero=rng.randint(-60, 60))
+        qop = QConv(strides, pads, dilations, group, x_zero=rng.randint(-128, 127), y_zero=rng.randint(-60, 60))
         return graph.add(qop, [*given], "c", "/conv")
 
     def pool(self, x: Value, size: int, stride: int) -> Value:
         mean = self.rng.random() < 0.5
         window = (self.pair(size, 1), self.pair(stride, 1), (0, 0, 0, 0))
         if self.integers and mean:
-            return self.graph.add(ops.QAveragePool(*window), [x], "p", "/pool")
-        kind = ops.AveragePool if mean else ops.MaxPool
+            return self.graph.add(QAveragePool(*window), [x], "p", "/pool")
+        kind = AveragePool if mean else MaxPool
         return self.graph.add(kind(*window, (1, 1), Layout.NHWC if self.nhwc else Layout.NCHW), [x], "p", "/pool")
 
     def cropped(self, x: Value, first: int, count: int) -> Value:
         shape = (*x.shape[: self.axis], count, *x.shape[self.axis + 1 :])
         starts = tuple(first if n == self.axis else 0 for n in range(4))
-        return self.graph.add(ops.Slice(starts, (1, 1, 1, 1), shape), [x], "cut", "/cut")
+        return self.graph.add(Slice(starts, (1, 1, 1, 1), shape), [x], "cut", "/cut")
 
     def block(self, x: Value) -> Value:
         """A depthwise layer and the sum with a part of what it read."""
@@ -180,13 +189,13 @@ class Net:
         part = self.cropped(x, self.rng.randint(0, size - 1), self.frames(y))
         if part.shape != y.shape:
             return y
-        return self.net.sum(y, part) if self.integers else self.graph.add(ops.Add(), [y, part], "s", "/sum")
+        return self.net.sum(y, part) if self.integers else self.graph.add(Add(), [y, part], "s", "/sum")
 
     def grow(self, x: Value) -> Value:
         rng, have = self.rng, self.frames(x)
         what = rng.choice(["conv", "conv", "depthwise", "pool", "block", "one"])
         if what == "one":
-            op = ops.Clip(-20.0, 30.0) if not self.integers else ops.Max()
+            op = Clip(-20.0, 30.0) if not self.integers else Max()
             more = [] if not self.integers else [self.graph.constant("k", np.asarray(rng.randint(-30, 0), np.int8))]
             return self.graph.add(op, [x, *more], "e", "/one")
         if what == "block":
@@ -200,17 +209,17 @@ class Net:
     def tail(self, x: Value) -> Value:
         graph, kind = self.graph, self.rng.choice(["none", "none", "mean", "dense", "top"])
         if kind == "dense":
-            flat = graph.add(ops.Reshape((1, x.type.elements)), [x], "flat", "/flat")
+            flat = graph.add(Reshape((1, x.type.elements)), [x], "flat", "/flat")
             if self.integers:
-                return graph.add(ops.Max(), [flat, graph.constant("k", np.asarray(-20, np.int8))], "d", "/dense")
+                return graph.add(Max(), [flat, graph.constant("k", np.asarray(-20, np.int8))], "d", "/dense")
             w = graph.constant("w", self.numbers.standard_normal((x.type.elements, 3)).astype(F))
-            return graph.add(ops.MatMul(), [flat, w], "d", "/dense")
+            return graph.add(MatMul(), [flat, w], "d", "/dense")
         if kind == "mean" and not self.integers:
-            return graph.add(ops.Reduce("mean", (self.axis,), self.rng.random() < 0.5), [x], "m", "/mean")
+            return graph.add(Reduce("mean", (self.axis,), self.rng.random() < 0.5), [x], "m", "/mean")
         if kind == "mean":
             return self.pool(x, self.frames(x), self.frames(x))
         if kind == "top":
-            return graph.add(ops.Reduce("max", (3 if self.nhwc else 1,), self.rng.random() < 0.5), [x], "m", "/top")
+            return graph.add(Reduce("max", (3 if self.nhwc else 1,), self.rng.random() < 0.5), [x], "m", "/top")
         return x
 
     def finish(self, outputs: list[Value]) -> Graph:
@@ -286,7 +295,7 @@ def test_causal_layers_of_integers_are_padded_with_their_zero_point() -> None:
     graph = net.graph
     w = graph.constant("w", np.random.default_rng(1).integers(-127, 128, (4, 4, 3, 1)).astype(np.int8))
     rest = [graph.constant(n, np.full(4, v, np.int32)) for n, v in (("b", 50), ("m", 2**30), ("s", -7))]
-    op = ops.QConv((1, 1), (2, 0, 0, 0), (1, 1), 1, x_zero=-77, y_zero=3)
+    op = QConv((1, 1), (2, 0, 0, 0), (1, 1), 1, x_zero=-77, y_zero=3)
     assert_goes_on(net.finish(graph.add(op, [a, w, *rest], "y", "/causal")), 1)
 
 
@@ -321,8 +330,8 @@ def recurrent(
     graph.inputs.append(x)
     sides = 2 if direction == "bidirectional" else 1
     weights = graph.constant("front", rng.standard_normal((3, 3, front)).astype(F))
-    y = graph.add(ops.Conv((1,), (0, 0), (1,), 1), [x, weights], "c", "/front") if front else x
-    turned = graph.add(ops.Transpose((0, 2, 1) if batch_first else (2, 0, 1)), [y], "t", "/turn")
+    y = graph.add(Conv((1,), (0, 0), (1,), 1), [x, weights], "c", "/front") if front else x
+    turned = graph.add(Transpose((0, 2, 1) if batch_first else (2, 0, 1)), [y], "t", "/turn")
     names = {1: ("Tanh",), 2: ("Sigmoid", "Tanh"), 3: ("Sigmoid", "Tanh", "Tanh")}[kind.FUNCTIONS] * sides
     zeros = (0.0,) * len(names)
     op = kind(hidden, direction, names, zeros, zeros, layout_batch_first=batch_first)
@@ -333,15 +342,15 @@ def recurrent(
     if carried:  # as TFLite has it: variables that outlive a run, without the axis of directions
         kept = [graph.value("kept", TensorType(DType.F32, (1, hidden))) for _ in range(kind.STATES)]
         graph.inputs += kept
-        starts = [graph.add(ops.Reshape(state), [v], "start", "/start") for v in kept]
+        starts = [graph.add(Reshape(state), [v], "start", "/start") for v in kept]
     given += starts
     types = op.infer(*[None if v is None else v.type for v in given])
     outs = [graph.value("r", t) for t in types]
     graph.nodes.append(Node(op, given, outs, "/rnn"))
     if carried:
-        ends = [graph.add(ops.Reshape((1, hidden)), [v], "last", "/last") for v in outs[1:]]
+        ends = [graph.add(Reshape((1, hidden)), [v], "last", "/last") for v in outs[1:]]
         graph.states = [State(v, last, start) for v, last in zip(kept, ends, strict=True)]
-    graph.outputs = [outs[0], graph.add(ops.Tanh(), [outs[1]], "end", "/end")]
+    graph.outputs = [outs[0], graph.add(Tanh(), [outs[1]], "end", "/end")]
     graph.output_names = [v.name for v in graph.outputs]
     verify(graph)
     return graph
@@ -349,7 +358,7 @@ def recurrent(
 
 @pytest.mark.parametrize("front", [1, 4])
 @pytest.mark.parametrize("batch_first", [False, True])
-@pytest.mark.parametrize("kind", [ops.Lstm, ops.Gru, ops.Rnn])
+@pytest.mark.parametrize("kind", [Lstm, Gru, Rnn])
 def test_a_rnn_goes_on(kind: type[Recurrent], batch_first: bool, front: int) -> None:
     """Behind a convolution that needs four frames it starts with the fourth."""
     made = assert_goes_on(recurrent(kind, batch_first=batch_first, front=front, start=0.25), 2)
@@ -357,7 +366,7 @@ def test_a_rnn_goes_on(kind: type[Recurrent], batch_first: bool, front: int) -> 
 
 
 @pytest.mark.parametrize("front", [1, 4])
-@pytest.mark.parametrize("kind", [ops.Lstm, ops.Gru])
+@pytest.mark.parametrize("kind", [Lstm, Gru])
 def test_a_rnn_with_a_state_of_its_own_keeps_that(kind: type[Recurrent], front: int) -> None:
     graph = recurrent(kind, front=front, start=0.25, carried=True)
     made = assert_goes_on(graph, 2)
@@ -373,7 +382,7 @@ def test_a_lstm_of_integers_goes_on() -> None:
     graph.inputs = [x, *kept]
     shapes = (((12, 2), np.int8), ((12, hidden), np.int8), ((12,), np.int32), ((12,), np.int32))
     weights = [graph.constant("w", rng.integers(-100, 100, s).astype(t)) for s, t in shapes]
-    op = ops.QLstm((2**30,) * 4, (-4,) * 4, (2**30,) * 4, (-4,) * 4, 2**30, -6, -3)
+    op = QLstm((2**30,) * 4, (-4,) * 4, (2**30,) * 4, (-4,) * 4, 2**30, -6, -3)
     given: list[Value | None] = [x, *weights, *kept]
     outs = [graph.value("y", t) for t in op.infer(*[v.type for v in given if v is not None])]
     graph.nodes.append(Node(op, given, outs, "/qlstm"))
@@ -401,7 +410,7 @@ def padded(pads: str, tail: str = "output y") -> str:
         (graph_of(padded("(1, 0, 1, 0)")), 3, "the axis is that of batches or channels"),
         (graph_of(padded("(1, 0, 1, 0)")), 4, "has 4 axes, there is no axis 4"),
         (graph_of("input x: f32[1,4]\ninput z: f32[1,4]\ny: f32[1,4] = add(x, z)\noutput y"), 1, "has 2 inputs; a stream has one"),
-        (recurrent(ops.Lstm, direction="bidirectional", front=0), 2, "`lstm` /rnn: it is bidirectional: it needs"),
+        (recurrent(Lstm, direction="bidirectional", front=0), 2, "`lstm` /rnn: it is bidirectional: it needs"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_streamed_says_why(graph: Graph, axis: int, why: str) -> None:

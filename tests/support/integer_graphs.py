@@ -6,11 +6,12 @@ import random
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ops.fixed_point import quantize_multiplier
-from intaglio.ops.quantised import sum_factors
+from intaglio.ops.pool import MaxPool
+from intaglio.ops.quantised import QAdd, QConv, sum_factors
+from intaglio.ops.quantised_rows import QAveragePool
 
 
 class IntegerNet:
@@ -40,18 +41,18 @@ class IntegerNet:
         multiplier = graph.constant("m", np.array([m for m, _ in factors], np.int32))
         shift = graph.constant("s", np.array([s for _, s in factors], np.int32))
         x_zero, y_zero = self.rng.randint(-128, 127), self.rng.randint(-60, 60)
-        op = ops.QConv((stride, stride), pads, (dilation, dilation), group, x_zero=x_zero, y_zero=y_zero)
+        op = QConv((stride, stride), pads, (dilation, dilation), group, x_zero=x_zero, y_zero=y_zero)
         return graph.add(op, [x, weights, bias, multiplier, shift], "c", "/conv")
 
     def pool(self, x: Value, kernel: int, stride: int, pads: tuple[int, int, int, int]) -> Value:
         kind = self.rng.choice(["mean", "max"])
         window = ((kernel, kernel), (stride, stride), pads)
-        op = ops.QAveragePool(*window) if kind == "mean" else ops.MaxPool(*window, (1, 1), Layout.NHWC)
+        op = QAveragePool(*window) if kind == "mean" else MaxPool(*window, (1, 1), Layout.NHWC)
         return self.graph.add(op, [x], "p", "/pool")
 
     def sum(self, a: Value, b: Value) -> Value:
         left, right, lift, whole = sum_factors(0.02, 0.03, 0.04, DType.I8)
-        op = ops.QAdd(3, *left, -5, *right, lift, False, *whole, 7)
+        op = QAdd(3, *left, -5, *right, lift, False, *whole, 7)
         return self.graph.add(op, [a, b], "s", "/sum")
 
     def grow(self, x: Value) -> Value:

@@ -16,7 +16,7 @@ from intaglio.ir.text import parse_graph, print_graph
 from intaglio.ir.types import DType
 from intaglio.ir.verify import verify
 from intaglio.ir.weights import digest
-from intaglio.ops import evaluate_graph
+from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes.clean import dead_code
 from intaglio.targets import Target
 from intaglio.targets.target import all_targets

@@ -13,7 +13,7 @@ import pytest
 from intaglio.frontends.keras import load
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.verify import verify
-from intaglio.ops import evaluate_graph
+from intaglio.ops.evaluate import evaluate_graph
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
 pytest.importorskip("h5py", reason="h5py is not installed")

@@ -8,12 +8,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.kernels.expressions import ROWS
-from intaglio.ops import REGISTRY, Step
-from intaglio.ops.base import BadOperator, Chain, Elementwise, f32_to_bf16
+from intaglio.ops.activation import Celu, Clip, Elu, Gelu, HardSigmoid, LeakyRelu, Relu, Selu, Shrink, ThresholdedRelu
+from intaglio.ops.base import REGISTRY, BadOperator, Chain, Elementwise, Step, f32_to_bf16
+from intaglio.ops.binary import Add, Greater, Less, Mod, Mul, Pow, Where
+from intaglio.ops.control import AssertTrue, Copy, Select
+from intaglio.ops.convert import Cast, Dequantize, Quantize
+from intaglio.ops.index import Gather, GatherElements, GatherNd, OneHot, ScatterElements, ScatterNd
+from intaglio.ops.matmul import Det, Einsum
+from intaglio.ops.move import Concat, Expand, Pad, Reshape, ReverseSequence, Roll, Slice, Tile, Transpose, Trilu
+from intaglio.ops.norm import BatchNorm, LayerNorm, Lrn
+from intaglio.ops.pool import AveragePool, LpPool, MaxPool, MaxPoolIndices
+from intaglio.ops.reduce import ArgReduce, Cumsum, LogSoftmax, Reduce, Softmax, TopK
+from intaglio.ops.resize import Resize
+from intaglio.ops.sample import Col2Im, GridSample, MaxUnpool, RoiAlign
+from intaglio.ops.unary import Abs, IsInf, Neg, Sqrt
 from support.kernel_running import Case, case
 
 F, D, H = np.float32, np.float64, np.float16
@@ -56,13 +67,13 @@ POSITIVE = np.abs(real(3, 19)) + F(0.1)
 _INSIDE = np.tanh(real(3, 19))
 _DOMAIN = {"log": POSITIVE, "sqrt": POSITIVE, "acosh": POSITIVE + F(1), "acos": _INSIDE, "asin": _INSIDE, "atanh": _INSIDE * F(0.9)}
 _WITH_FIELDS = {
-    "clip": ops.Clip(-0.5, 0.75),
-    "elu": ops.Elu(0.7),
-    "celu": ops.Celu(1.3),
-    "leaky_relu": ops.LeakyRelu(0.2),
-    "shrink": ops.Shrink(0.1, 0.4),
-    "thresholded_relu": ops.ThresholdedRelu(0.3),
-    "hard_sigmoid": ops.HardSigmoid(0.3, 0.4),
+    "clip": Clip(-0.5, 0.75),
+    "elu": Elu(0.7),
+    "celu": Celu(1.3),
+    "leaky_relu": LeakyRelu(0.2),
+    "shrink": Shrink(0.1, 0.4),
+    "thresholded_relu": ThresholdedRelu(0.3),
+    "hard_sigmoid": HardSigmoid(0.3, 0.4),
 }
 _LOGIC = ("logical_and", "logical_or", "logical_xor", "logical_not")
 _BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right")
@@ -106,191 +117,191 @@ for _name in ("add", "mul", "div", "exp", "tanh", "gelu", "sigmoid", "less"):
     _stored = [f32_to_bf16(a.astype(F)) for a in _many]
     CASES[f"{_name} bf16"] = Case(REGISTRY[_name](), tuple(_stored), dtypes=tuple((n, DType.BF16) for n in range(len(_many))))
 CASES |= {
-    "fmod": case(ops.Mod(fmod=True), real(20) * F(5), real(20)),
-    "fmod of integers": case(ops.Mod(fmod=True), whole(20), whole(20, low=1)),
-    "add of one number": case(ops.Add(), real(), real()),
-    "add of a column": case(ops.Add(), real(4, 17), real(4, 1)),
-    "add of a row of seven": case(ops.Add(), real(2, 3, 7), real(7)),
-    "add of nothing": case(ops.Add(), real(0, 3), real(3)),
-    "pow": case(ops.Pow(), np.abs(real(3, 7)), real(3, 7)),
-    "pow by an integer": case(ops.Pow(), real(3, 7), whole(3, 7, low=0, high=4, dtype=np.int64)),
-    "pow of integers": case(ops.Pow(), whole(12, dtype=np.int64), whole(12, low=0, high=5, dtype=np.int64)),
-    "pow of an integer by a float": case(ops.Pow(), whole(12, low=1, dtype=np.int32), np.full(12, 0.5, F)),
-    "where": case(ops.Where(), truth(3, 1), real(3, 9), real(9)),
-    "where of integers": case(ops.Where(), truth(9), whole(9), whole(9)),
-    "where of a truth": case(ops.Where(), truth(9), truth(9), truth(9)),
-    "is_inf positive": case(ops.IsInf(negative=False), ODD),
-    "is_inf never": case(ops.IsInf(False, False), ODD),
-    "selu in vectors": case(ops.Selu(), real(40)),
-    "gelu by tanh": case(ops.Gelu(approximate=True), real(3, 9)),
-    "clip of integers": case(ops.Clip(-3.0, 4.0), whole(20)),
-    "shrink of integers": case(ops.Shrink(1.5, 2.0), whole(20)),
-    "quantize": case(ops.Quantize(DType.I8, -128, 127), real(4, 9) * F(50), np.array(0.5, F), np.array(3, np.int8)),
-    "quantize odd numbers": case(ops.Quantize(DType.U8, 0, 255), ODD, np.array(0.5, F), np.array(3, np.uint8)),
+    "fmod": case(Mod(fmod=True), real(20) * F(5), real(20)),
+    "fmod of integers": case(Mod(fmod=True), whole(20), whole(20, low=1)),
+    "add of one number": case(Add(), real(), real()),
+    "add of a column": case(Add(), real(4, 17), real(4, 1)),
+    "add of a row of seven": case(Add(), real(2, 3, 7), real(7)),
+    "add of nothing": case(Add(), real(0, 3), real(3)),
+    "pow": case(Pow(), np.abs(real(3, 7)), real(3, 7)),
+    "pow by an integer": case(Pow(), real(3, 7), whole(3, 7, low=0, high=4, dtype=np.int64)),
+    "pow of integers": case(Pow(), whole(12, dtype=np.int64), whole(12, low=0, high=5, dtype=np.int64)),
+    "pow of an integer by a float": case(Pow(), whole(12, low=1, dtype=np.int32), np.full(12, 0.5, F)),
+    "where": case(Where(), truth(3, 1), real(3, 9), real(9)),
+    "where of integers": case(Where(), truth(9), whole(9), whole(9)),
+    "where of a truth": case(Where(), truth(9), truth(9), truth(9)),
+    "is_inf positive": case(IsInf(negative=False), ODD),
+    "is_inf never": case(IsInf(False, False), ODD),
+    "selu in vectors": case(Selu(), real(40)),
+    "gelu by tanh": case(Gelu(approximate=True), real(3, 9)),
+    "clip of integers": case(Clip(-3.0, 4.0), whole(20)),
+    "shrink of integers": case(Shrink(1.5, 2.0), whole(20)),
+    "quantize": case(Quantize(DType.I8, -128, 127), real(4, 9) * F(50), np.array(0.5, F), np.array(3, np.int8)),
+    "quantize odd numbers": case(Quantize(DType.U8, 0, 255), ODD, np.array(0.5, F), np.array(3, np.uint8)),
     "quantize per channel": case(
-        ops.Quantize(DType.U8, 0, 255), real(2, 4, 3), POSITIVE[0, :4, None], whole(4, 1, low=0, dtype=np.uint8)
+        Quantize(DType.U8, 0, 255), real(2, 4, 3), POSITIVE[0, :4, None], whole(4, 1, low=0, dtype=np.uint8)
     ),
-    "dequantize": case(ops.Dequantize(), whole(4, 9, dtype=np.int8), np.array(0.5, F), np.array(3, np.int8)),
-    "dequantize to f16": case(ops.Dequantize(DType.F16), whole(9, dtype=np.int32), np.array(0.5, H), np.array(0, np.int32)),
+    "dequantize": case(Dequantize(), whole(4, 9, dtype=np.int8), np.array(0.5, F), np.array(3, np.int8)),
+    "dequantize to f16": case(Dequantize(DType.F16), whole(9, dtype=np.int32), np.array(0.5, H), np.array(0, np.int32)),
     "chain": case(
-        Chain((Step(ops.Mul(), (0, 1)), Step(ops.Add(), (3, 2)), Step(ops.Relu(), (4,)))), real(2, 3, 11), real(3, 1), real(11)
+        Chain((Step(Mul(), (0, 1)), Step(Add(), (3, 2)), Step(Relu(), (4,)))), real(2, 3, 11), real(3, 1), real(11)
     ),
     "chain with a condition": case(
-        Chain((Step(ops.Less(), (0, 1)), Step(ops.Neg(), (0,)), Step(ops.Where(), (2, 3, 1)))), real(2, 11), real(2, 11)
+        Chain((Step(Less(), (0, 1)), Step(Neg(), (0,)), Step(Where(), (2, 3, 1)))), real(2, 11), real(2, 11)
     ),
     "chain of types": case(
-        Chain((Step(ops.Cast(DType.F32), (0,)), Step(ops.Sqrt(), (1,)), Step(ops.Cast(DType.I32), (2,)))), whole(20, low=0)
+        Chain((Step(Cast(DType.F32), (0,)), Step(Sqrt(), (1,)), Step(Cast(DType.I32), (2,)))), whole(20, low=0)
     ),
-    "chain to a truth": case(Chain((Step(ops.Abs(), (0,)), Step(ops.Greater(), (2, 1)))), real(20), real(20)),
+    "chain to a truth": case(Chain((Step(Abs(), (0,)), Step(Greater(), (2, 1)))), real(20), real(20)),
 }  # fmt: skip
 _WIDE = np.array([0.0, -1.0, 1.5, -1.5, 2.5, 127.4, 255.0, 1e10, -1e10, 65504.0, 1e-5], F)
 for _to in DType:
-    CASES[f"cast f32 to {_to.value}"] = case(ops.Cast(_to), _WIDE[:6] if _to in (DType.U16, DType.U32, DType.U64) else _WIDE)
-    CASES[f"cast i16 to {_to.value}"] = case(ops.Cast(_to), np.array([0, 1, 2, 300, 32767], np.int16))
-    CASES[f"cast i64 to {_to.value}"] = case(ops.Cast(_to), ints(0, 1, 2, 100))
-    CASES[f"cast bool to {_to.value}"] = case(ops.Cast(_to), truth(9))
-    CASES[f"cast bf16 to {_to.value}"] = Case(ops.Cast(_to), (f32_to_bf16(_WIDE[:5]),), dtypes=((0, DType.BF16),))
-    CASES[f"cast f16 to {_to.value}"] = case(ops.Cast(_to), np.array([0, 1.5, 6e-8, 6e-5, 100], H))
+    CASES[f"cast f32 to {_to.value}"] = case(Cast(_to), _WIDE[:6] if _to in (DType.U16, DType.U32, DType.U64) else _WIDE)
+    CASES[f"cast i16 to {_to.value}"] = case(Cast(_to), np.array([0, 1, 2, 300, 32767], np.int16))
+    CASES[f"cast i64 to {_to.value}"] = case(Cast(_to), ints(0, 1, 2, 100))
+    CASES[f"cast bool to {_to.value}"] = case(Cast(_to), truth(9))
+    CASES[f"cast bf16 to {_to.value}"] = Case(Cast(_to), (f32_to_bf16(_WIDE[:5]),), dtypes=((0, DType.BF16),))
+    CASES[f"cast f16 to {_to.value}"] = case(Cast(_to), np.array([0, 1.5, 6e-8, 6e-5, 100], H))
 
 # Movement ----------------------------------------------------------------------------------------------------------------
 
-_PAD = ops.Pad((0, 1, 2, 0, 2, 1))
+_PAD = Pad((0, 1, 2, 0, 2, 1))
 CASES |= {
-    "transpose": case(ops.Transpose((2, 0, 1)), real(2, 3, 4)),
-    "transpose in blocks": case(ops.Transpose((0, 2, 1)), real(2, 19, 11)),
-    "transpose of integers": case(ops.Transpose((1, 0)), whole(3, 4, dtype=np.int8)),
-    "slice": case(ops.Slice((1, 0), (1, 2), (2, 3)), real(4, 6)),
-    "slice backwards": case(ops.Slice((3, 5), (-1, -2), (3, 3)), real(4, 6)),
-    "slice of nothing": case(ops.Slice((0, 0), (1, 1), (0, 6)), real(4, 6)),
-    "expand": case(ops.Expand((2, 3, 4)), real(3, 1)),
-    "tile": case(ops.Tile((2, 1, 3)), real(2, 3, 4)),
-    "copy": case(ops.Copy(), real(5)),
-    "copy of one": case(ops.Copy(), real(1)),
-    "reshape": case(ops.Reshape((4, 3)), real(3, 4)),
-    "concat": case(ops.Concat(1), real(2, 3, 4), real(2, 1, 4), real(2, 0, 4)),
-    "concat of the last axis": case(ops.Concat(-1), real(2, 3), real(2, 1)),
-    "roll": case(ops.Roll(1), real(1, 5, 3), real(1, 2, 3)),
-    "roll behind another axis": case(ops.Roll(1), real(2, 3, 4), real(2, 1, 4)),
-    "roll that replaces all": case(ops.Roll(0), real(2, 4), real(2, 4)),
-    "select": case(ops.Select(), np.array(True), real(3, 4), real(3, 4)),
-    "select the other": case(ops.Select(), np.array(False), real(3, 4), real(3, 4)),
-    "assert_true": case(ops.AssertTrue("is it?"), np.array(True)),
+    "transpose": case(Transpose((2, 0, 1)), real(2, 3, 4)),
+    "transpose in blocks": case(Transpose((0, 2, 1)), real(2, 19, 11)),
+    "transpose of integers": case(Transpose((1, 0)), whole(3, 4, dtype=np.int8)),
+    "slice": case(Slice((1, 0), (1, 2), (2, 3)), real(4, 6)),
+    "slice backwards": case(Slice((3, 5), (-1, -2), (3, 3)), real(4, 6)),
+    "slice of nothing": case(Slice((0, 0), (1, 1), (0, 6)), real(4, 6)),
+    "expand": case(Expand((2, 3, 4)), real(3, 1)),
+    "tile": case(Tile((2, 1, 3)), real(2, 3, 4)),
+    "copy": case(Copy(), real(5)),
+    "copy of one": case(Copy(), real(1)),
+    "reshape": case(Reshape((4, 3)), real(3, 4)),
+    "concat": case(Concat(1), real(2, 3, 4), real(2, 1, 4), real(2, 0, 4)),
+    "concat of the last axis": case(Concat(-1), real(2, 3), real(2, 1)),
+    "roll": case(Roll(1), real(1, 5, 3), real(1, 2, 3)),
+    "roll behind another axis": case(Roll(1), real(2, 3, 4), real(2, 1, 4)),
+    "roll that replaces all": case(Roll(0), real(2, 4), real(2, 4)),
+    "select": case(Select(), np.array(True), real(3, 4), real(3, 4)),
+    "select the other": case(Select(), np.array(False), real(3, 4), real(3, 4)),
+    "assert_true": case(AssertTrue("is it?"), np.array(True)),
     "pad": case(_PAD, real(2, 3, 4)),
     "pad with a number": case(replace(_PAD, value=2.5), real(2, 3, 4)),
     "pad of integers": case(replace(_PAD, value=-2.0), whole(2, 3, 4, dtype=np.int8)),
     "pad f16": case(replace(_PAD, value=0.1), real(2, 3, 4).astype(H)),
     "pad reflected": case(replace(_PAD, mode="reflect"), real(2, 3, 4)),
-    "pad reflected far": case(ops.Pad((2, 2), "reflect"), real(3)),
-    "pad of one, at the edge": case(ops.Pad((2, 2), "edge"), real(1)),
+    "pad reflected far": case(Pad((2, 2), "reflect"), real(3)),
+    "pad of one, at the edge": case(Pad((2, 2), "edge"), real(1)),
     "pad edge": case(replace(_PAD, mode="edge"), real(2, 3, 4)),
     "pad wrapped": case(replace(_PAD, mode="wrap"), real(2, 3, 4)),
-    "trilu": case(ops.Trilu(), real(2, 4, 5)),
-    "trilu lower": case(ops.Trilu(upper=False, k=1), whole(4, 5)),
-    "trilu f16": case(ops.Trilu(k=-1), real(4, 5).astype(H)),
+    "trilu": case(Trilu(), real(2, 4, 5)),
+    "trilu lower": case(Trilu(upper=False, k=1), whole(4, 5)),
+    "trilu f16": case(Trilu(k=-1), real(4, 5).astype(H)),
 }
 
 # Reductions and norms ----------------------------------------------------------------------------------------------------
 
 for _kind in ("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum", "log_sum_exp"):
     _x = POSITIVE[:, :].reshape(3, 19) if _kind.startswith("log_sum") else real(3, 19)
-    CASES[f"reduce {_kind}"] = case(ops.Reduce(_kind, (1,)), _x)
-    CASES[f"reduce {_kind} of rows"] = case(ops.Reduce(_kind, (0,), keepdims=False), _x)
-    CASES[f"reduce {_kind} of the middle"] = case(ops.Reduce(_kind, (1,)), POSITIVE[:, :18].reshape(3, 3, 6))
-    CASES[f"reduce {_kind} of all"] = case(ops.Reduce(_kind, (0, 1), keepdims=False), POSITIVE)
-    CASES[f"reduce {_kind} f64"] = case(ops.Reduce(_kind, (0,)), POSITIVE.astype(D))
-    CASES[f"reduce {_kind} f16"] = case(ops.Reduce(_kind, (0,)), POSITIVE.astype(H))
+    CASES[f"reduce {_kind}"] = case(Reduce(_kind, (1,)), _x)
+    CASES[f"reduce {_kind} of rows"] = case(Reduce(_kind, (0,), keepdims=False), _x)
+    CASES[f"reduce {_kind} of the middle"] = case(Reduce(_kind, (1,)), POSITIVE[:, :18].reshape(3, 3, 6))
+    CASES[f"reduce {_kind} of all"] = case(Reduce(_kind, (0, 1), keepdims=False), POSITIVE)
+    CASES[f"reduce {_kind} f64"] = case(Reduce(_kind, (0,)), POSITIVE.astype(D))
+    CASES[f"reduce {_kind} f16"] = case(Reduce(_kind, (0,)), POSITIVE.astype(H))
     if _kind not in ("max", "min", "mean"):
-        CASES[f"reduce {_kind} of nothing"] = case(ops.Reduce(_kind, (0,)), real(0, 3))
+        CASES[f"reduce {_kind} of nothing"] = case(Reduce(_kind, (0,)), real(0, 3))
     if _kind not in ("log_sum", "log_sum_exp"):
-        CASES[f"reduce {_kind} of integers"] = case(ops.Reduce(_kind, (1,)), whole(3, 5))
+        CASES[f"reduce {_kind} of integers"] = case(Reduce(_kind, (1,)), whole(3, 5))
 CASES |= {
-    "reduce max long": case(ops.Reduce("max", (1,)), real(2, 77)),
-    "reduce sum long": case(ops.Reduce("sum", (1,)), real(2, 77)),
-    "reduce max with NaN": case(ops.Reduce("max", (0,)), ODD.reshape(-1, 1)),
-    "reduce min with NaN": case(ops.Reduce("min", (1,)), np.concatenate([ODD, ODD]).reshape(1, -1)),
-    "reduce max of i8": case(ops.Reduce("max", (0,)), whole(9, 2, low=-128, high=-100, dtype=np.int8)),
-    "reduce any": case(ops.Reduce("any", (1,)), truth(4, 5)),
-    "reduce all": case(ops.Reduce("all", (0,)), truth(4, 5)),
-    "arg_reduce": case(ops.ArgReduce("max", 1), whole(4, 9)),
-    "arg_reduce min last": case(ops.ArgReduce("min", 0, keepdims=False, select_last=True), whole(9, 4, low=0, high=3)),
-    "arg_reduce with NaN": case(ops.ArgReduce("max", 0), ODD),
-    "cumsum": case(ops.Cumsum(1), real(2, 7, 3)),
-    "cumsum exclusive": case(ops.Cumsum(1, exclusive=True), whole(2, 7)),
-    "cumsum backwards": case(ops.Cumsum(-1, True, True), real(2, 7).astype(D)),
-    "softmax": case(ops.Softmax(), real(3, 19)),
-    "softmax of a middle axis": case(ops.Softmax(1), real(2, 5, 3)),
-    "softmax f64": case(ops.Softmax(), real(3, 5).astype(D)),
-    "softmax f16": case(ops.Softmax(), real(3, 19).astype(H)),
-    "softmax of large numbers": case(ops.Softmax(), real(3, 19) * F(1000)),
-    "log_softmax": case(ops.LogSoftmax(), real(3, 19)),
-    "log_softmax of the first axis": case(ops.LogSoftmax(0), real(5, 3)),
-    "layer_norm": case(ops.LayerNorm(), real(3, 19)),
-    "layer_norm with scale": case(ops.LayerNorm(-1, 1e-3), real(3, 19), real(19), real(19)),
-    "layer_norm of two axes": case(ops.LayerNorm(1), real(2, 3, 7), real(3, 7), real(1), constant=[1, 2]),
-    "layer_norm with one number": case(ops.LayerNorm(), real(2, 9), real(1), real(1)),
-    "layer_norm f16": case(ops.LayerNorm(), real(2, 9).astype(H), real(9).astype(H), real(9).astype(H)),
-    "batch_norm": case(ops.BatchNorm(), real(2, 3, 4), real(3), real(3), real(3), np.abs(real(3))),
-    "batch_norm f64": case(ops.BatchNorm(), *[np.abs(real(2, 3)).astype(D), *[np.abs(real(3)).astype(D) for _ in range(4)]]),
-    "lrn": case(ops.Lrn(3, 0.1, 0.75, 1.5), real(1, 5, 2, 3)),
-    "lrn even": case(ops.Lrn(4, 0.1), real(1, 5, 2, 1)),
+    "reduce max long": case(Reduce("max", (1,)), real(2, 77)),
+    "reduce sum long": case(Reduce("sum", (1,)), real(2, 77)),
+    "reduce max with NaN": case(Reduce("max", (0,)), ODD.reshape(-1, 1)),
+    "reduce min with NaN": case(Reduce("min", (1,)), np.concatenate([ODD, ODD]).reshape(1, -1)),
+    "reduce max of i8": case(Reduce("max", (0,)), whole(9, 2, low=-128, high=-100, dtype=np.int8)),
+    "reduce any": case(Reduce("any", (1,)), truth(4, 5)),
+    "reduce all": case(Reduce("all", (0,)), truth(4, 5)),
+    "arg_reduce": case(ArgReduce("max", 1), whole(4, 9)),
+    "arg_reduce min last": case(ArgReduce("min", 0, keepdims=False, select_last=True), whole(9, 4, low=0, high=3)),
+    "arg_reduce with NaN": case(ArgReduce("max", 0), ODD),
+    "cumsum": case(Cumsum(1), real(2, 7, 3)),
+    "cumsum exclusive": case(Cumsum(1, exclusive=True), whole(2, 7)),
+    "cumsum backwards": case(Cumsum(-1, True, True), real(2, 7).astype(D)),
+    "softmax": case(Softmax(), real(3, 19)),
+    "softmax of a middle axis": case(Softmax(1), real(2, 5, 3)),
+    "softmax f64": case(Softmax(), real(3, 5).astype(D)),
+    "softmax f16": case(Softmax(), real(3, 19).astype(H)),
+    "softmax of large numbers": case(Softmax(), real(3, 19) * F(1000)),
+    "log_softmax": case(LogSoftmax(), real(3, 19)),
+    "log_softmax of the first axis": case(LogSoftmax(0), real(5, 3)),
+    "layer_norm": case(LayerNorm(), real(3, 19)),
+    "layer_norm with scale": case(LayerNorm(-1, 1e-3), real(3, 19), real(19), real(19)),
+    "layer_norm of two axes": case(LayerNorm(1), real(2, 3, 7), real(3, 7), real(1), constant=[1, 2]),
+    "layer_norm with one number": case(LayerNorm(), real(2, 9), real(1), real(1)),
+    "layer_norm f16": case(LayerNorm(), real(2, 9).astype(H), real(9).astype(H), real(9).astype(H)),
+    "batch_norm": case(BatchNorm(), real(2, 3, 4), real(3), real(3), real(3), np.abs(real(3))),
+    "batch_norm f64": case(BatchNorm(), *[np.abs(real(2, 3)).astype(D), *[np.abs(real(3)).astype(D) for _ in range(4)]]),
+    "lrn": case(Lrn(3, 0.1, 0.75, 1.5), real(1, 5, 2, 3)),
+    "lrn even": case(Lrn(4, 0.1), real(1, 5, 2, 1)),
 }  # fmt: skip
 
 # Indices, sampling, contractions -------------------------------------------------------------------------------------------
 
 CASES |= {
-    "gather": case(ops.Gather(1), real(2, 5, 3), ints(4, 0, -1)),
-    "gather of constant indices": case(ops.Gather(0), real(5), np.array([[4, 0], [2, 2]], np.int32), constant=[1]),
-    "gather of negative constants": case(ops.Gather(0), real(5, 2), ints(-1, -5), constant=[1]),
-    "gather by a scalar": case(ops.Gather(0), whole(5, 2), np.array(3, np.int64)),
-    "gather_elements": case(ops.GatherElements(1), real(3, 4), whole(2, 3, low=-4, high=4, dtype=np.int64)),
-    "gather_nd": case(ops.GatherNd(), real(3, 4, 2), np.array([[0, 1], [-1, 3]])),
-    "gather_nd with batches": case(ops.GatherNd(1), real(2, 3, 4), np.array([[1], [2]])),
-    "scatter_nd": case(ops.ScatterNd(), real(4, 3), np.array([[1], [-1]]), real(2, 3)),
-    "scatter_elements": case(ops.ScatterElements(1), real(3, 4), np.array([[0, -1]]), real(1, 2)),
-    "one_hot": case(ops.OneHot(4), ints(0, 3, -1, 9), np.array([0.5, 2.0], F)),
-    "one_hot in front": case(ops.OneHot(3, 0), whole(2, 2, low=0, high=3), np.array([0, 1], np.int8)),
-    "reverse_sequence": case(ops.ReverseSequence(), real(4, 3, 2), ints(4, 1, 2)),
-    "reverse_sequence by batch": case(ops.ReverseSequence(0, 1), real(3, 4), ints(4, 1, 0)),
-    "max_unpool": case(ops.MaxUnpool((1, 1, 4, 4)), real(1, 1, 2, 2), ints(0, 3, 9, 15).reshape(1, 1, 2, 2)),
-    "topk": case(ops.TopK(3), np.array([[3, 1, 2, 3, 0, 5], [1, 1, 1, 2, 2, 0]], F)),
-    "topk smallest": case(ops.TopK(2, 0, largest=False), whole(5, 3)),
-    "col2im": case(ops.Col2Im((5, 4), (3, 2), (2, 1), (1, 0, 1, 1), (1, 1)), real(1, 12, 12)),
-    "col2im dilated": case(ops.Col2Im((6,), (2,), (1,), (1, 1), (2,)), real(2, 4, 6)),
-    "det": case(ops.Det(), real(2, 4, 4)),
-    "det of nothing singular": case(ops.Det(), np.array([[0, 1, 0], [1, 0, 0], [0, 0, 2]], D)),
-    "einsum": case(ops.Einsum("bij,bjk->bik"), real(2, 3, 4), real(2, 4, 5)),
-    "einsum of three": case(ops.Einsum("i,ij,j->"), real(3), real(3, 4), real(4)),
-    "einsum with dots": case(ops.Einsum("...ij,...j->...i"), real(2, 1, 3, 4), real(3, 4)),
-    "einsum diagonal": case(ops.Einsum("ii->i"), whole(3, 3)),
-    "roi_align": case(ops.RoiAlign(2, 3, 2, 0.5), real(2, 3, 6, 7), real(4, 4) * F(6), ints(0, 1, 1, 0)),
+    "gather": case(Gather(1), real(2, 5, 3), ints(4, 0, -1)),
+    "gather of constant indices": case(Gather(0), real(5), np.array([[4, 0], [2, 2]], np.int32), constant=[1]),
+    "gather of negative constants": case(Gather(0), real(5, 2), ints(-1, -5), constant=[1]),
+    "gather by a scalar": case(Gather(0), whole(5, 2), np.array(3, np.int64)),
+    "gather_elements": case(GatherElements(1), real(3, 4), whole(2, 3, low=-4, high=4, dtype=np.int64)),
+    "gather_nd": case(GatherNd(), real(3, 4, 2), np.array([[0, 1], [-1, 3]])),
+    "gather_nd with batches": case(GatherNd(1), real(2, 3, 4), np.array([[1], [2]])),
+    "scatter_nd": case(ScatterNd(), real(4, 3), np.array([[1], [-1]]), real(2, 3)),
+    "scatter_elements": case(ScatterElements(1), real(3, 4), np.array([[0, -1]]), real(1, 2)),
+    "one_hot": case(OneHot(4), ints(0, 3, -1, 9), np.array([0.5, 2.0], F)),
+    "one_hot in front": case(OneHot(3, 0), whole(2, 2, low=0, high=3), np.array([0, 1], np.int8)),
+    "reverse_sequence": case(ReverseSequence(), real(4, 3, 2), ints(4, 1, 2)),
+    "reverse_sequence by batch": case(ReverseSequence(0, 1), real(3, 4), ints(4, 1, 0)),
+    "max_unpool": case(MaxUnpool((1, 1, 4, 4)), real(1, 1, 2, 2), ints(0, 3, 9, 15).reshape(1, 1, 2, 2)),
+    "topk": case(TopK(3), np.array([[3, 1, 2, 3, 0, 5], [1, 1, 1, 2, 2, 0]], F)),
+    "topk smallest": case(TopK(2, 0, largest=False), whole(5, 3)),
+    "col2im": case(Col2Im((5, 4), (3, 2), (2, 1), (1, 0, 1, 1), (1, 1)), real(1, 12, 12)),
+    "col2im dilated": case(Col2Im((6,), (2,), (1,), (1, 1), (2,)), real(2, 4, 6)),
+    "det": case(Det(), real(2, 4, 4)),
+    "det of nothing singular": case(Det(), np.array([[0, 1, 0], [1, 0, 0], [0, 0, 2]], D)),
+    "einsum": case(Einsum("bij,bjk->bik"), real(2, 3, 4), real(2, 4, 5)),
+    "einsum of three": case(Einsum("i,ij,j->"), real(3), real(3, 4), real(4)),
+    "einsum with dots": case(Einsum("...ij,...j->...i"), real(2, 1, 3, 4), real(3, 4)),
+    "einsum diagonal": case(Einsum("ii->i"), whole(3, 3)),
+    "roi_align": case(RoiAlign(2, 3, 2, 0.5), real(2, 3, 6, 7), real(4, 4) * F(6), ints(0, 1, 1, 0)),
 }  # fmt: skip
 for _how in ("add", "mul", "max", "min"):
-    CASES[f"scatter_nd {_how}"] = case(ops.ScatterNd(_how), real(4, 3), np.array([[1], [1]]), real(2, 3))
-    CASES[f"scatter_elements {_how}"] = case(ops.ScatterElements(0, _how), whole(3, 4), np.array([[0, 2, 0, 1]]), whole(1, 4))
+    CASES[f"scatter_nd {_how}"] = case(ScatterNd(_how), real(4, 3), np.array([[1], [1]]), real(2, 3))
+    CASES[f"scatter_elements {_how}"] = case(ScatterElements(0, _how), whole(3, 4), np.array([[0, 2, 0, 1]]), whole(1, 4))
 _GRID = np.concatenate([real(1, 3, 4, 2), np.array([-1, -1, 1, 1, 0, 0, 3, -3], F).reshape(1, 1, 4, 2)], 1)
 for _mode in ("nearest", "linear", "cubic"):
     for _pad in ("zeros", "border", "reflection"):
         for _align in (False, True):
             CASES[f"grid_sample {_mode} {_pad}{' aligned' if _align else ''}"] = case(
-                ops.GridSample(_mode, _pad, _align), real(1, 2, 5, 3), _GRID
+                GridSample(_mode, _pad, _align), real(1, 2, 5, 3), _GRID
             )
 CASES |= {
-    "grid_sample of a volume": case(ops.GridSample(padding_mode="border"), real(2, 1, 3, 4, 2), real(2, 2, 1, 3, 3)),
-    "grid_sample of odd places": case(ops.GridSample(), real(1, 2, 4, 4), np.repeat(ODD, 2).reshape(1, 1, 17, 2)),
+    "grid_sample of a volume": case(GridSample(padding_mode="border"), real(2, 1, 3, 4, 2), real(2, 2, 1, 3, 3)),
+    "grid_sample of odd places": case(GridSample(), real(1, 2, 4, 4), np.repeat(ODD, 2).reshape(1, 1, 17, 2)),
     "grid_sample of odd places, nearest": case(
-        ops.GridSample("nearest", "reflection"), real(1, 2, 4, 4), np.repeat(ODD, 2).reshape(1, 1, 17, 2)
+        GridSample("nearest", "reflection"), real(1, 2, 4, 4), np.repeat(ODD, 2).reshape(1, 1, 17, 2)
     ),
     "grid_sample of odd places, cubic": case(
-        ops.GridSample("cubic", "border"), real(1, 2, 4, 4), np.repeat(ODD, 2).reshape(1, 1, 17, 2), bound=1e-5
+        GridSample("cubic", "border"), real(1, 2, 4, 4), np.repeat(ODD, 2).reshape(1, 1, 17, 2), bound=1e-5
     ),
-    "grid_sample f16": case(ops.GridSample(), real(1, 1, 4, 4).astype(H), _GRID.astype(H)),
-    "grid_sample of one pixel": case(ops.GridSample("linear", "reflection", True), real(1, 1, 1, 1), _GRID),
-    "roi_align max": case(ops.RoiAlign(2, 2, 0, 1.0, "max"), real(1, 2, 6, 7), real(3, 4) * F(5), ints(0, 0, 0)),
+    "grid_sample f16": case(GridSample(), real(1, 1, 4, 4).astype(H), _GRID.astype(H)),
+    "grid_sample of one pixel": case(GridSample("linear", "reflection", True), real(1, 1, 1, 1), _GRID),
+    "roi_align max": case(RoiAlign(2, 2, 0, 1.0, "max"), real(1, 2, 6, 7), real(3, 4) * F(5), ints(0, 0, 0)),
     "roi_align without half pixels": case(
-        ops.RoiAlign(3, 2, 0, 0.7, half_pixel=False), real(1, 2, 6, 7), np.array([[0, 0, 6, 5], [5, 5, 1, 1], [2, 1, 9, 12]], F),
+        RoiAlign(3, 2, 0, 0.7, half_pixel=False), real(1, 2, 6, 7), np.array([[0, 0, 6, 5], [5, 5, 1, 1], [2, 1, 9, 12]], F),
         np.zeros(3, np.int32),
     ),
-    "roi_align f64": case(ops.RoiAlign(1, 1, 0), real(1, 1, 5, 5).astype(D), np.array([[0, 0, 4, 4.0]]), ints(0)),
+    "roi_align f64": case(RoiAlign(1, 1, 0), real(1, 1, 5, 5).astype(D), np.array([[0, 0, 4, 4.0]]), ints(0)),
 }  # fmt: skip
 
 # Resize ------------------------------------------------------------------------------------------------------------------
@@ -298,29 +309,29 @@ CASES |= {
 for _mode in ("nearest", "linear", "cubic"):
     for _where in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"):
         CASES[f"resize {_mode} {_where}"] = case(
-            ops.Resize((1, 2, 7, 4), (1.0, 1.0, 7 / 5, 4 / 6), (), _mode, _where), real(1, 2, 5, 6)
+            Resize((1, 2, 7, 4), (1.0, 1.0, 7 / 5, 4 / 6), (), _mode, _where), real(1, 2, 5, 6)
         )
 CASES |= {
-    "resize nhwc": case(ops.Resize((1, 6, 7, 11), (1.0, 2.0, 7 / 4, 1.0), (), "linear"), real(1, 3, 4, 11)),
-    "resize nhwc nearest": case(ops.Resize((1, 6, 8, 11), (1.0, 2.0, 2.0, 1.0)), real(1, 3, 4, 11)),
-    "resize of integers": case(ops.Resize((1, 7), (1.0, 1.75), (), "linear"), whole(1, 4, dtype=np.int8)),
-    "resize f64": case(ops.Resize((1, 7), (1.0, 1.75), (), "cubic"), real(1, 4).astype(D)),
-    "resize f16": case(ops.Resize((1, 7), (1.0, 1.75), (), "linear"), real(1, 4).astype(H)),
+    "resize nhwc": case(Resize((1, 6, 7, 11), (1.0, 2.0, 7 / 4, 1.0), (), "linear"), real(1, 3, 4, 11)),
+    "resize nhwc nearest": case(Resize((1, 6, 8, 11), (1.0, 2.0, 2.0, 1.0)), real(1, 3, 4, 11)),
+    "resize of integers": case(Resize((1, 7), (1.0, 1.75), (), "linear"), whole(1, 4, dtype=np.int8)),
+    "resize f64": case(Resize((1, 7), (1.0, 1.75), (), "cubic"), real(1, 4).astype(D)),
+    "resize f16": case(Resize((1, 7), (1.0, 1.75), (), "linear"), real(1, 4).astype(H)),
     "resize cropped": case(
-        ops.Resize((1, 5), (1.0, 1.0), (0.0, 0.2, 1.0, 1.4), "linear", "tf_crop_and_resize", extrapolation_value=9.0), real(1, 5)
+        Resize((1, 5), (1.0, 1.0), (0.0, 0.2, 1.0, 1.4), "linear", "tf_crop_and_resize", extrapolation_value=9.0), real(1, 5)
     ),
     "resize cropped nearest": case(
-        ops.Resize((1, 5), (1.0, 1.0), (0.0, 0.2, 1.0, 1.4), "nearest", "tf_crop_and_resize", extrapolation_value=9.0), real(1, 5)
+        Resize((1, 5), (1.0, 1.0), (0.0, 0.2, 1.0, 1.4), "nearest", "tf_crop_and_resize", extrapolation_value=9.0), real(1, 5)
     ),
-    "resize antialiased": case(ops.Resize((1, 3), (1.0, 0.5), (), "cubic", antialias=True), real(1, 6)),
-    "resize to nothing": case(ops.Resize((0, 6), (1.0, 1.0)), real(0, 3)),
-    "resize without change": case(ops.Resize((2, 3), (1.0, 1.0), (), "linear"), real(2, 3)),
+    "resize antialiased": case(Resize((1, 3), (1.0, 0.5), (), "cubic", antialias=True), real(1, 6)),
+    "resize to nothing": case(Resize((0, 6), (1.0, 1.0)), real(0, 3)),
+    "resize without change": case(Resize((2, 3), (1.0, 1.0), (), "linear"), real(2, 3)),
 }  # fmt: skip
 
 # Pooling -----------------------------------------------------------------------------------------------------------------
 
 _NHWC = Layout.NHWC
-for _cls in (ops.MaxPool, ops.AveragePool, ops.LpPool):
+for _cls in (MaxPool, AveragePool, LpPool):
     for _layout, _shape in ((Layout.NCHW, (2, 3, 6, 7)), (_NHWC, (2, 6, 7, 11)), (_NHWC, (1, 4, 13, 8)), (_NHWC, (1, 5, 5, 3))):
         for _text, _fields in {
             "2x2": ((2, 2), (2, 2), (0, 0, 0, 0), (1, 1)),
@@ -329,15 +340,15 @@ for _cls in (ops.MaxPool, ops.AveragePool, ops.LpPool):
         }.items():
             CASES[f"{_cls.NAME} {_text} {_layout.value} {_shape[-1]}"] = case(_cls(*_fields, _layout), real(*_shape))
 CASES |= {
-    "average_pool with pads": case(ops.AveragePool((3, 3), (2, 2), (1, 1, 1, 1), (1, 1), _NHWC, True), real(1, 7, 7, 9)),
+    "average_pool with pads": case(AveragePool((3, 3), (2, 2), (1, 1, 1, 1), (1, 1), _NHWC, True), real(1, 7, 7, 9)),
     "average_pool with counted pads": case(
-        ops.AveragePool((3, 3), (2, 2), (1, 1, 2, 2), (1, 1), Layout.NCHW, True, (1, 1, 1, 1)), real(1, 2, 6, 6)
+        AveragePool((3, 3), (2, 2), (1, 1, 2, 2), (1, 1), Layout.NCHW, True, (1, 1, 1, 1)), real(1, 2, 6, 6)
     ),
-    "lp_pool of 3": case(ops.LpPool((2,), (1,), (1, 0), (1,), Layout.NCHW, 3), real(1, 2, 6)),
-    "lp_pool of 1": case(ops.LpPool((2,), (1,), (1, 0), (1,), Layout.NCHW, 1), real(1, 2, 6)),
-    "max_pool of integers": case(ops.MaxPool((2, 2), (1, 1), (1, 1, 0, 0)), whole(1, 2, 4, 5, dtype=np.int8)),
-    "max_pool of a volume": case(ops.MaxPool((2, 2, 2), (1, 2, 1), (0,) * 6, (1, 1, 1)), real(1, 2, 3, 4, 5)),
-    "max_pool f16": case(ops.MaxPool((2, 2), (2, 2), (0,) * 4, (1, 1), _NHWC), real(1, 4, 4, 9).astype(H)),
-    "max_pool_indices": case(ops.MaxPoolIndices((2, 2), (1, 1), (1, 0, 0, 1)), real(1, 2, 4, 5)),
-    "max_pool_indices by column": case(ops.MaxPoolIndices((2, 2), (2, 2), storage_order=1), real(2, 2, 4, 6)),
+    "lp_pool of 3": case(LpPool((2,), (1,), (1, 0), (1,), Layout.NCHW, 3), real(1, 2, 6)),
+    "lp_pool of 1": case(LpPool((2,), (1,), (1, 0), (1,), Layout.NCHW, 1), real(1, 2, 6)),
+    "max_pool of integers": case(MaxPool((2, 2), (1, 1), (1, 1, 0, 0)), whole(1, 2, 4, 5, dtype=np.int8)),
+    "max_pool of a volume": case(MaxPool((2, 2, 2), (1, 2, 1), (0,) * 6, (1, 1, 1)), real(1, 2, 3, 4, 5)),
+    "max_pool f16": case(MaxPool((2, 2), (2, 2), (0,) * 4, (1, 1), _NHWC), real(1, 4, 4, 9).astype(H)),
+    "max_pool_indices": case(MaxPoolIndices((2, 2), (1, 1), (1, 0, 0, 1)), real(1, 2, 4, 5)),
+    "max_pool_indices by column": case(MaxPoolIndices((2, 2), (2, 2), storage_order=1), real(2, 2, 4, 6)),
 }  # fmt: skip

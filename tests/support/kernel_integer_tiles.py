@@ -6,8 +6,8 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType, Layout
-from intaglio.ops import MaxPool
 from intaglio.ops.fixed_point import quantize_multiplier
+from intaglio.ops.pool import MaxPool
 from intaglio.ops.quantised import QAdd, QConv, QMatMul, QMul, Requantize
 from intaglio.ops.quantised_rows import QAveragePool, QMean, mean_factor
 from support.kernel_running import Case, case

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from intaglio import ops
+from intaglio.ops.conv import Conv, ConvTranspose
+from intaglio.ops.matmul import MatMul
 from intaglio.ops.recurrent import OPERANDS, Recurrent
 from support.kernel_cases import F, H
 from support.kernel_running import Case, case
@@ -23,7 +24,7 @@ _RECURRENT = (
 
 def _chosen(name: str, like: Case) -> bool:
     """One of each way through a kernel: tiles of a few sizes, recurrent layers in their main forms."""
-    if not isinstance(like.op, (ops.Conv, ops.ConvTranspose, ops.MatMul, Recurrent)):
+    if not isinstance(like.op, (Conv, ConvTranspose, MatMul, Recurrent)):
         return False
     x, weights = like.operands[:2]
     if x is None or weights is None or x.dtype != F or weights.size == 0:
@@ -69,5 +70,5 @@ for _name, _like in TILED.items():
 _ODD = np.array([0.0, -0.0, 6e-8, -5.9e-5, 6.11e-5, 65504.0, -65504.0, 1.0, 0.1, -2.5, 1e-7, 3e-5], H)
 _ENDS = np.array([-128, 127, -1, 0, 1, -127, 64, -64, 3, 100, -100, 7], np.int8)
 for _kind, _weights in (("f16", _ODD), ("i8", _ENDS)):  # every number by itself: exact
-    NARROW[f"matmul by odd numbers of {_kind}"] = case(ops.MatMul(), np.ones((1, 1), F), _weights.reshape(1, -1), constant=[1])
-NARROW["matmul by infinities of f16"] = case(ops.MatMul(), np.ones((1, 1), F), np.full((1, 8), -np.inf, H), constant=[1])
+    NARROW[f"matmul by odd numbers of {_kind}"] = case(MatMul(), np.ones((1, 1), F), _weights.reshape(1, -1), constant=[1])
+NARROW["matmul by infinities of f16"] = case(MatMul(), np.ones((1, 1), F), np.full((1, 8), -np.inf, H), constant=[1])

@@ -17,8 +17,7 @@ from intaglio.kernels.interpret import interpret
 from intaglio.kernels.lower import lower_node
 from intaglio.kernels.program import Program
 from intaglio.kernels.registry import Lowered, Packed, Scratch
-from intaglio.ops import Op
-from intaglio.ops.base import widen
+from intaglio.ops.base import Op, widen
 from intaglio.run.toolchains import Toolchain
 from intaglio.targets import Target
 from intaglio.targets.target import all_targets

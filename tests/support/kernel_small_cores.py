@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from intaglio.ir.types import DType, Layout
-from intaglio.ops import MaxPool
 from intaglio.ops.base import Step
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
+from intaglio.ops.pool import MaxPool
 from intaglio.ops.quantised import QAdd, QConv, QMul, sum_factors
 from intaglio.ops.quantised_rows import QAveragePool
 from support.kernel_integer_tiles import conv, dense, numbers

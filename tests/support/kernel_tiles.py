@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.ir.graph import Array
 from intaglio.ir.types import Layout
 from intaglio.kernels.tiles import candidates
-from intaglio.ops import Step
+from intaglio.ops.activation import Relu, Sigmoid
+from intaglio.ops.base import Step
+from intaglio.ops.binary import Add, Mul, Sub
+from intaglio.ops.conv import Conv, ConvTranspose
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.recurrent import Gru, Lstm, Rnn
 from support.kernel_cases import D, F, H, real, whole
 from support.kernel_running import TARGETS, Case, case
 
@@ -26,7 +30,7 @@ def conv(
 ) -> Case:  # fmt: skip
     """NHWC, constant weights."""
     weights = real(out, shape[-1] // group, *kernel)
-    op = ops.Conv(strides, pads, dilations, group, _NHWC)
+    op = Conv(strides, pads, dilations, group, _NHWC)
     return case(op, real(*shape), weights, real(out) if bias else None, constant=[1, 2], using=using)
 
 
@@ -54,43 +58,43 @@ TILED |= {
     "depthwise dilated": conv((1, 9, 9, 5), 5, (3, 3), dilations=(2, 2), pads=(2, 2, 2, 2), group=5),
     "depthwise wide": conv((1, 3, 20, 9), 9, (1, 9), pads=(0, 4, 0, 4), group=9, bias=False),
     "depthwise strided and dilated": conv((1, 9, 13, 3), 3, (2, 3), (3, 2), (1, 2, 1, 2), (2, 3), group=3),
-    "conv NCHW": case(ops.Conv((2, 1), (1, 0, 0, 1), (1, 2)), real(1, 3, 6, 7), real(4, 3, 3, 2), real(4)),
-    "conv of one axis": case(ops.Conv((2,), (1, 2), (1,)), real(2, 3, 9), real(4, 3, 3)),
-    "conv of three axes": case(ops.Conv((1, 1, 2), (1, 0, 0, 0, 1, 1), (1, 1, 1)), real(1, 2, 3, 4, 5), real(3, 2, 2, 2, 2)),
-    "conv of computed weights": case(ops.Conv(layout=_NHWC), real(1, 5, 5, 4), real(4, 4, 3, 3), real(4)),
-    "conv f64": case(ops.Conv(), real(1, 2, 4, 4).astype(D), real(3, 2, 2, 2).astype(D), real(3).astype(D)),
-    "conv f16": case(ops.Conv(layout=_NHWC), real(1, 4, 4, 2).astype(H), real(3, 2, 2, 2).astype(H), constant=[1]),
-    "conv of integers": case(ops.Conv(), whole(1, 2, 4, 4), whole(3, 2, 2, 2)),
-    "conv_transpose": case(ops.ConvTranspose((2, 3), (1, 0, 0, 1)), real(1, 3, 4, 5), real(3, 2, 3, 3), real(2)),
+    "conv NCHW": case(Conv((2, 1), (1, 0, 0, 1), (1, 2)), real(1, 3, 6, 7), real(4, 3, 3, 2), real(4)),
+    "conv of one axis": case(Conv((2,), (1, 2), (1,)), real(2, 3, 9), real(4, 3, 3)),
+    "conv of three axes": case(Conv((1, 1, 2), (1, 0, 0, 0, 1, 1), (1, 1, 1)), real(1, 2, 3, 4, 5), real(3, 2, 2, 2, 2)),
+    "conv of computed weights": case(Conv(layout=_NHWC), real(1, 5, 5, 4), real(4, 4, 3, 3), real(4)),
+    "conv f64": case(Conv(), real(1, 2, 4, 4).astype(D), real(3, 2, 2, 2).astype(D), real(3).astype(D)),
+    "conv f16": case(Conv(layout=_NHWC), real(1, 4, 4, 2).astype(H), real(3, 2, 2, 2).astype(H), constant=[1]),
+    "conv of integers": case(Conv(), whole(1, 2, 4, 4), whole(3, 2, 2, 2)),
+    "conv_transpose": case(ConvTranspose((2, 3), (1, 0, 0, 1)), real(1, 3, 4, 5), real(3, 2, 3, 3), real(2)),
     "conv_transpose grouped": case(
-        ops.ConvTranspose((2, 2), (1, 1, 1, 1), (2, 1), 2, (1, 0), _NHWC), real(1, 4, 5, 4), real(4, 3, 3, 2), constant=[1]
+        ConvTranspose((2, 2), (1, 1, 1, 1), (2, 1), 2, (1, 0), _NHWC), real(1, 4, 5, 4), real(4, 3, 3, 2), constant=[1]
     ),
-    "conv_transpose of one axis": case(ops.ConvTranspose((2,), (0, 0), (1,), 1, (1,)), real(1, 3, 5), real(3, 2, 3)),
+    "conv_transpose of one axis": case(ConvTranspose((2,), (0, 0), (1,), 1, (1,)), real(1, 3, 5), real(3, 2, 3)),
 }  # fmt: skip
 for _tile in candidates(TARGETS["avx2"]):
     TILED[f"conv in tiles {_tile}"] = conv((1, 2, 11, 3), 19, (1, 2), pads=(0, 1, 0, 0), using=f"conv_nhwc(tile={_tile})")
 _STEPS = (
-    Step(ops.Add(), (0, 1)), Step(ops.Mul(), (4, 2)), Step(ops.Relu(), (5,)), Step(ops.Sub(), (6, 3)), Step(ops.Sigmoid(), (7,))
+    Step(Add(), (0, 1)), Step(Mul(), (4, 2)), Step(Relu(), (5,)), Step(Sub(), (6, 3)), Step(Sigmoid(), (7,))
 )  # fmt: skip
 for _text, _op, _shape, _weights in (
-    ("conv", ops.Conv((1, 1), (1, 1, 1, 1), (1, 1), 1, _NHWC, _STEPS), (1, 5, 7, 3), (11, 3, 3, 3)),
-    ("conv 1x1", ops.Conv((1, 1), (0, 0, 0, 0), (1, 1), 1, _NHWC, _STEPS), (1, 5, 7, 3), (11, 3, 1, 1)),
-    ("conv grouped", ops.Conv((1, 1), (1, 1, 1, 1), (1, 1), 2, _NHWC, _STEPS), (1, 5, 7, 4), (22, 2, 3, 3)),
-    ("depthwise", ops.Conv((1, 1), (1, 1, 1, 1), (1, 1), 11, _NHWC, _STEPS), (1, 5, 7, 11), (11, 1, 3, 3)),
+    ("conv", Conv((1, 1), (1, 1, 1, 1), (1, 1), 1, _NHWC, _STEPS), (1, 5, 7, 3), (11, 3, 3, 3)),
+    ("conv 1x1", Conv((1, 1), (0, 0, 0, 0), (1, 1), 1, _NHWC, _STEPS), (1, 5, 7, 3), (11, 3, 1, 1)),
+    ("conv grouped", Conv((1, 1), (1, 1, 1, 1), (1, 1), 2, _NHWC, _STEPS), (1, 5, 7, 4), (22, 2, 3, 3)),
+    ("depthwise", Conv((1, 1), (1, 1, 1, 1), (1, 1), 11, _NHWC, _STEPS), (1, 5, 7, 11), (11, 1, 3, 3)),
 ):
     _out = (1, 5, 7, _weights[0])
     TILED[f"{_text} with an epilogue"] = case(
         _op, real(*_shape), real(*_weights), real(_weights[0]), real(*_out), real(_weights[0]), real(1), constant=[1, 2, 4]
     )
 TILED["conv NCHW with an epilogue"] = case(
-    ops.Conv(epilogue=(Step(ops.Add(), (0, 1)), Step(ops.Relu(), (2,)))), real(1, 2, 4, 4), real(3, 2, 2, 2), None, real(3, 1, 1)
+    Conv(epilogue=(Step(Add(), (0, 1)), Step(Relu(), (2,)))), real(1, 2, 4, 4), real(3, 2, 2, 2), None, real(3, 1, 1)
 )
 
 # Matrix products -----------------------------------------------------------------------------------------------------------
 
 
 def matmul(a: Array, b: Array, *more: Array | None, transposed: bool = False, constant: bool = True, using: str = "") -> Case:
-    return case(ops.MatMul(transpose_b=transposed), a, b, *more, constant=[1, 2] if constant else [], using=using)
+    return case(MatMul(transpose_b=transposed), a, b, *more, constant=[1, 2] if constant else [], using=using)
 
 
 TILED |= {
@@ -112,25 +116,25 @@ TILED |= {
     "matmul with one number": matmul(real(7, 5), real(5, 19), real(1)),
     "matmul with a full bias": matmul(real(7, 5), real(5, 19), real(7, 19)),
     "matmul with a bias per row": matmul(real(7, 5), real(5, 19), real(7, 1)),
-    "matmul with a computed bias": case(ops.MatMul(), real(7, 5), real(5, 19), real(19), constant=[1]),
+    "matmul with a computed bias": case(MatMul(), real(7, 5), real(5, 19), real(19), constant=[1]),
     "matmul with a computed bias in batches": matmul(real(2, 3, 5), real(2, 5, 9), real(9), constant=False),
-    "matmul of a turned left side": case(ops.MatMul(transpose_a=True, transpose_b=True), real(5, 7), real(19, 5), real(19)),
-    "matmul f64": case(ops.MatMul(), real(2, 3, 4).astype(D), real(4, 5).astype(D)),
-    "matmul f16": case(ops.MatMul(), real(3, 4).astype(H), real(4, 5).astype(H), real(5).astype(H)),
-    "matmul of integers": case(ops.MatMul(), whole(3, 4), whole(4, 5)),
-    "matmul of depth nothing": case(ops.MatMul(), real(3, 0), real(0, 5)),
-    "matmul of nothing": case(ops.MatMul(), real(0, 3), real(3, 5), constant=[1]),
+    "matmul of a turned left side": case(MatMul(transpose_a=True, transpose_b=True), real(5, 7), real(19, 5), real(19)),
+    "matmul f64": case(MatMul(), real(2, 3, 4).astype(D), real(4, 5).astype(D)),
+    "matmul f16": case(MatMul(), real(3, 4).astype(H), real(4, 5).astype(H), real(5).astype(H)),
+    "matmul of integers": case(MatMul(), whole(3, 4), whole(4, 5)),
+    "matmul of depth nothing": case(MatMul(), real(3, 0), real(0, 5)),
+    "matmul of nothing": case(MatMul(), real(0, 3), real(3, 5), constant=[1]),
     "matmul with an epilogue": case(
-        ops.MatMul(epilogue=_STEPS), real(6, 5), real(5, 19), real(19), real(6, 19), real(19), real(1), constant=[1, 2]
+        MatMul(epilogue=_STEPS), real(6, 5), real(5, 19), real(19), real(6, 19), real(19), real(1), constant=[1, 2]
     ),
     "matmul with a computed bias and an epilogue": case(
-        ops.MatMul(epilogue=_STEPS), real(6, 5), real(5, 19), real(19), real(6, 19), real(19), real(1)
+        MatMul(epilogue=_STEPS), real(6, 5), real(5, 19), real(19), real(6, 19), real(19), real(1)
     ),
     "matmul in batches with an epilogue": case(
-        ops.MatMul(epilogue=_STEPS), real(2, 3, 5), real(2, 5, 11), real(11), real(2, 3, 11), real(11), real(1)
+        MatMul(epilogue=_STEPS), real(2, 3, 5), real(2, 5, 11), real(11), real(2, 3, 11), real(11), real(1)
     ),
     "matmul of a turned left side with an epilogue": case(
-        ops.MatMul(True, epilogue=_STEPS), real(5, 6), real(5, 19), real(19), real(6, 19), real(19), real(1)
+        MatMul(True, epilogue=_STEPS), real(5, 6), real(5, 19), real(19), real(6, 19), real(19), real(1)
     ),
 }  # fmt: skip
 for _tile in candidates(TARGETS["avx2"]):
@@ -143,7 +147,7 @@ _FUNCTIONS = {"lstm": ("Sigmoid", "Tanh", "Tanh"), "gru": ("Sigmoid", "Tanh"), "
 
 
 def recurrent(
-    kind: type[ops.Lstm] | type[ops.Gru] | type[ops.Rnn], hidden: int = 3, direction: str = "forward", *, time: int = 4,
+    kind: type[Lstm] | type[Gru] | type[Rnn], hidden: int = 3, direction: str = "forward", *, time: int = 4,
     batch: int = 2, features: int = 5, bias: bool = True, lens: bool = False, starts: bool = False, peep: bool = False,
     constant: bool = True, dtype: type = np.float32, activations: tuple[str, ...] = (), **fields: float | bool,
 ) -> Case:  # fmt: skip
@@ -157,14 +161,14 @@ def recurrent(
         real(d, g * hidden, hidden), real(d, 2 * g * hidden) if bias else None,
         np.array([time, 1], np.int32)[:batch] if lens else None, real(*state) if starts else None,
     ]  # fmt: skip
-    if kind is ops.Lstm:
+    if kind is Lstm:
         arrays += [real(*state) if starts else None, real(d, 3 * hidden) if peep else None]
     arrays = [a if a is None or a.dtype != F else a.astype(dtype) for a in arrays]
     op = kind(hidden, direction, names, (0.6,) * len(names), (0.4,) * len(names), **fields)  # type: ignore[arg-type]
     return case(op, *arrays, constant=[1, 2, 3] if constant else [])
 
 
-for _kind in (ops.Lstm, ops.Gru, ops.Rnn):
+for _kind in (Lstm, Gru, Rnn):
     for _text, _given in {
         "": {}, "long": {"hidden": 11, "time": 3}, "of one": {"hidden": 8, "batch": 1, "time": 1}, "without bias": {"bias": False},
         "reverse": {"direction": "reverse"}, "both ways": {"direction": "bidirectional", "starts": True},
@@ -176,15 +180,15 @@ for _kind in (ops.Lstm, ops.Gru, ops.Rnn):
     }.items():  # fmt: skip
         TILED[f"{_kind.NAME} {_text}".strip()] = recurrent(_kind, **_given)  # type: ignore[arg-type]
 for _name in ("Relu", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu", "Softsign", "Softplus"):
-    TILED[f"rnn with {_name}"] = recurrent(ops.Rnn, 9, activations=(_name,))
+    TILED[f"rnn with {_name}"] = recurrent(Rnn, 9, activations=(_name,))
 TILED |= {
-    "lstm with peepholes": recurrent(ops.Lstm, 9, peep=True, starts=True),
-    "lstm with peepholes, both ways": recurrent(ops.Lstm, 3, "bidirectional", peep=True, starts=True, constant=False),
-    "lstm coupled": recurrent(ops.Lstm, 9, input_forget=True),
-    "lstm clipped with peepholes": recurrent(ops.Lstm, 3, peep=True, clip=0.2),
-    "gru linear before reset": recurrent(ops.Gru, 9, starts=True, linear_before_reset=True),
-    "gru linear before reset, both ways": recurrent(ops.Gru, 3, "bidirectional", linear_before_reset=True, lens=True),
-    "gru linear before reset, computed": recurrent(ops.Gru, 3, "bidirectional", linear_before_reset=True, constant=False),
-    "gru linear before reset without bias": recurrent(ops.Gru, 3, bias=False, linear_before_reset=True),
-    "gru linear before reset, computed, no bias": recurrent(ops.Gru, 3, bias=False, linear_before_reset=True, constant=False),
+    "lstm with peepholes": recurrent(Lstm, 9, peep=True, starts=True),
+    "lstm with peepholes, both ways": recurrent(Lstm, 3, "bidirectional", peep=True, starts=True, constant=False),
+    "lstm coupled": recurrent(Lstm, 9, input_forget=True),
+    "lstm clipped with peepholes": recurrent(Lstm, 3, peep=True, clip=0.2),
+    "gru linear before reset": recurrent(Gru, 9, starts=True, linear_before_reset=True),
+    "gru linear before reset, both ways": recurrent(Gru, 3, "bidirectional", linear_before_reset=True, lens=True),
+    "gru linear before reset, computed": recurrent(Gru, 3, "bidirectional", linear_before_reset=True, constant=False),
+    "gru linear before reset without bias": recurrent(Gru, 3, bias=False, linear_before_reset=True),
+    "gru linear before reset, computed, no bias": recurrent(Gru, 3, bias=False, linear_before_reset=True, constant=False),
 }

@@ -10,7 +10,9 @@ from types import MappingProxyType
 import pytest
 
 from intaglio.accelerator import Accelerator, Array, Bus, Code, Cost, Device, Facts, Is, Layout, Pattern, Region, Target, chain
-from intaglio.ops import Add, MatMul, Mul, Relu, Sigmoid, Tanh
+from intaglio.ops.activation import Relu, Sigmoid, Tanh
+from intaglio.ops.binary import Add, Mul
+from intaglio.ops.matmul import MatMul
 from intaglio.targets import plugins
 from intaglio.targets.plugins import Plugin, checked
 

@@ -11,12 +11,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.operator import BadOperator, Op
 from intaglio.ir.types import DType, Layout, TensorType
+from intaglio.ops.activation import Elu, Gelu, HardSwish, Relu, Sigmoid, Silu, Tanh
+from intaglio.ops.binary import Add, Div, Max, Min, Mul, Sub
+from intaglio.ops.conv import Conv
 from intaglio.ops.fixed_point import quantize_multiplier
-from intaglio.ops.quantised import sum_factors
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.pool import AveragePool, MaxPool
+from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul, QMul, sum_factors
+from intaglio.ops.quantised_rows import QAveragePool, QSoftmax
 from intaglio.targets.accelerator import Is, Pattern
 
 
@@ -139,7 +144,7 @@ def qconv(bench: Bench, given: list[Value | None]) -> Value:
     scaling = "once" if bench.salt % 5 == 4 else "twice"
     multiplier, shift = _factors(bench, made, e.spread)
     bias = None if bench.salt % 4 == 3 else bench.graph.constant("b", bench.rng.integers(-3000, 3000, made).astype(np.int32))
-    op = ops.QConv(w.strides, w.pads, w.dilations, group, e.x_zero, 0, e.y_zero, e.low, e.high, scaling=scaling)
+    op = QConv(w.strides, w.pads, w.dilations, group, e.x_zero, 0, e.y_zero, e.low, e.high, scaling=scaling)
     said = f"{'depthwise ' if depthwise else ''}{w}, {channels} to {made} channels"
     bench.said.append(f"{said}, zero points {e.x_zero} and {e.y_zero}, limits {e.low} to {e.high}, {scaling}")
     return bench.add(op, [x, bench.bytes_of((made, channels // group, *w.kernel)), bias, multiplier, shift])
@@ -154,7 +159,7 @@ def qmatmul(bench: Bench, given: list[Value | None]) -> Value:
     multiplier, shift = _factors(bench, outs, e.spread)
     bias = bench.graph.constant("b", bench.rng.integers(-3000, 3000, outs).astype(np.int32))
     scaling = ("once", "twice")[bench.salt % 2]
-    op = ops.QMatMul(turned, e.x_zero, 0, e.y_zero, e.low, e.high, scaling=scaling)
+    op = QMatMul(turned, e.x_zero, 0, e.y_zero, e.low, e.high, scaling=scaling)
     bench.said.append(f"{list(x.shape)} by {depth}x{outs}{', transposed' if turned else ''}, zero points {e.x_zero} and {e.y_zero}")
     return bench.add(op, [x, bench.bytes_of((outs, depth) if turned else (depth, outs)), bias, multiplier, shift])
 
@@ -181,14 +186,14 @@ def qadd(bench: Bench, given: list[Value | None]) -> Value:
     scales = ((0.02, 0.03, 0.04), (0.5, 0.001, 0.5), (0.01, 0.01, 0.0101), (1.0, 2.0, 0.1))[bench.salt % 4]
     left, right, lift, whole = sum_factors(*scales, DType.I8)
     subtract = bench.salt % 3 == 2
-    op = ops.QAdd(e.x_zero, *left, -e.x_zero // 2, *right, lift, subtract, *whole, e.y_zero, e.low, e.high)
+    op = QAdd(e.x_zero, *left, -e.x_zero // 2, *right, lift, subtract, *whole, e.y_zero, e.low, e.high)
     return bench.add(op, [a, b])
 
 
 def qmul(bench: Bench, given: list[Value | None]) -> Value:
     a, b = _pair(bench, given, DType.I8)
     e = _extreme(bench)
-    return bench.add(ops.QMul(e.x_zero, -e.x_zero // 2, *quantize_multiplier(e.spread), e.y_zero, e.low, e.high), [a, b])
+    return bench.add(QMul(e.x_zero, -e.x_zero // 2, *quantize_multiplier(e.spread), e.y_zero, e.low, e.high), [a, b])
 
 
 def conv(bench: Bench, given: list[Value | None]) -> Value:
@@ -197,7 +202,7 @@ def conv(bench: Bench, given: list[Value | None]) -> Value:
     layout = x.type.layout if x.type.layout is not Layout.NONE else layout
     channels = x.shape[3] if layout is Layout.NHWC else x.shape[1]
     group, made = (channels, channels) if (bench.salt // len(WINDOWS)) % 2 else (1, w.outputs)
-    op = ops.Conv(w.strides, w.pads, w.dilations, group, layout)
+    op = Conv(w.strides, w.pads, w.dilations, group, layout)
     bench.said.append(f"{layout.value}, {w}, {channels} to {made} channels")
     return bench.add(op, [x, bench.floats(made, channels // group, *w.kernel), bench.floats(made) if bench.salt % 3 else None])
 
@@ -206,7 +211,7 @@ def matmul(bench: Bench, given: list[Value | None]) -> Value:
     rows, depth, outs = ((1, 64, 10), (3, 17, 5), (1, 1, 1), (16, 16, 16), (5, 7, 33))[bench.salt % 5]
     x = given[0] if given and given[0] is not None else bench.image(DType.F32, (rows, depth))
     bench.said.append(f"{list(x.shape)} by {x.shape[-1]}x{outs}")
-    return bench.add(ops.MatMul(), [x, bench.floats(x.shape[-1], outs), bench.floats(outs)])
+    return bench.add(MatMul(), [x, bench.floats(x.shape[-1], outs), bench.floats(outs)])
 
 
 def _pool(kind: Callable[[Window, tuple[int, ...]], Op], dtype: DType) -> Maker:
@@ -240,28 +245,28 @@ def _binary(op: Op) -> Maker:
 def lookup(bench: Bench, given: list[Value | None]) -> Value:
     x = given[0] if given and given[0] is not None else bench.image(DType.I8, ((1, 4, 4, 8), (1, 33))[bench.salt % 2])
     bench.said.append(str(list(x.shape)))
-    return bench.add(ops.Lookup(), [x, bench.bytes_of((256,))])
+    return bench.add(Lookup(), [x, bench.bytes_of((256,))])
 
 
 MAKERS: dict[type[Op], Maker] = {
-    ops.QConv: qconv,
-    ops.QMatMul: qmatmul,
-    ops.QAdd: qadd,
-    ops.QMul: qmul,
-    ops.QAveragePool: _pool(lambda w, pads: ops.QAveragePool(w.kernel, w.strides, pads), DType.I8),
-    ops.QSoftmax: _unary(ops.QSoftmax(0.05), DType.I8),
-    ops.Lookup: lookup,
-    ops.Conv: conv,
-    ops.MatMul: matmul,
-    ops.MaxPool: _pool(lambda w, pads: ops.MaxPool(w.kernel, w.strides, pads, (1, 1), Layout.NHWC), DType.I8),
-    ops.AveragePool: _pool(lambda w, pads: ops.AveragePool(w.kernel, w.strides, pads, (1, 1), Layout.NHWC), DType.F32),
-    ops.Add: _binary(ops.Add()),
-    ops.Sub: _binary(ops.Sub()),
-    ops.Mul: _binary(ops.Mul()),
-    ops.Div: _binary(ops.Div()),
-    ops.Max: _binary(ops.Max()),
-    ops.Min: _binary(ops.Min()),
-    **{type(op): _unary(op) for op in (ops.Relu(), ops.Sigmoid(), ops.Tanh(), ops.Silu(), ops.HardSwish(), ops.Elu(), ops.Gelu())},
+    QConv: qconv,
+    QMatMul: qmatmul,
+    QAdd: qadd,
+    QMul: qmul,
+    QAveragePool: _pool(lambda w, pads: QAveragePool(w.kernel, w.strides, pads), DType.I8),
+    QSoftmax: _unary(QSoftmax(0.05), DType.I8),
+    Lookup: lookup,
+    Conv: conv,
+    MatMul: matmul,
+    MaxPool: _pool(lambda w, pads: MaxPool(w.kernel, w.strides, pads, (1, 1), Layout.NHWC), DType.I8),
+    AveragePool: _pool(lambda w, pads: AveragePool(w.kernel, w.strides, pads, (1, 1), Layout.NHWC), DType.F32),
+    Add: _binary(Add()),
+    Sub: _binary(Sub()),
+    Mul: _binary(Mul()),
+    Div: _binary(Div()),
+    Max: _binary(Max()),
+    Min: _binary(Min()),
+    **{type(op): _unary(op) for op in (Relu(), Sigmoid(), Tanh(), Silu(), HardSwish(), Elu(), Gelu())},
 }
 VARIANTS = 18  # of each: every window plain and depthwise
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from intaglio import ops
 from intaglio.frontends.emitting import Emits
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
-from intaglio.ops import Cast, Concat, Expand, Reshape, Slice, Transpose
+from intaglio.ops.binary import Add, Div, Mul
+from intaglio.ops.convert import Cast
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.move import Concat, Expand, Pad, Reshape, Slice, Transpose
+from intaglio.ops.reduce import Reduce
+from intaglio.ops.unary import Sqrt
 
 
 def reshape(call: Emits, x: Value, shape: Sequence[int]) -> Value:
@@ -84,9 +88,9 @@ def padded(call: Emits, x: Value, pads: list[int], mode: str = "constant", value
         shape = [n - starts[i] - max(0, -pads[i + rank]) for i, n in enumerate(x.shape)]
         if min(shape) < 0:
             raise Fault("bad-attribute", f"pads {pads} cut more than there is of {list(x.shape)}")
-        x = call.emit(ops.Slice(tuple(starts), (1,) * rank, tuple(shape)), x)
+        x = call.emit(Slice(tuple(starts), (1,) * rank, tuple(shape)), x)
         pads = [max(0, p) for p in pads]
-    return x if not any(pads) else call.emit(ops.Pad(tuple(pads), mode, value), x)
+    return x if not any(pads) else call.emit(Pad(tuple(pads), mode, value), x)
 
 
 def matmul(call: Emits, a: Value, b: Value) -> Value:
@@ -95,7 +99,7 @@ def matmul(call: Emits, a: Value, b: Value) -> Value:
         raise Fault("shape-mismatch", "`MatMul` of a scalar")
     left = reshape(call, a, (1, *a.shape)) if len(a.shape) == 1 else a
     right = reshape(call, b, (*b.shape, 1)) if len(b.shape) == 1 else b
-    y = call.emit(ops.MatMul(), left, right)
+    y = call.emit(MatMul(), left, right)
     shape = list(y.shape)
     if len(b.shape) == 1:
         del shape[-1]
@@ -107,13 +111,13 @@ def matmul(call: Emits, a: Value, b: Value) -> Value:
 def rms_norm(call: Emits, x: Value, scale: Value | None, axis: int, epsilon: float) -> Value:
     axes = tuple(range(axis, len(x.shape)))
     wide = cast(call, x, DType.F32) if x.dtype in (DType.F16, DType.BF16) else x
-    square = call.emit(ops.Reduce("mean", axes, True), call.emit(ops.Mul(), wide, wide))
-    root = call.emit(ops.Sqrt(), call.emit(ops.Add(), square, call.like(epsilon, square)))
-    y = cast(call, call.emit(ops.Div(), wide, root), x.dtype)
-    return y if scale is None else call.emit(ops.Mul(), y, cast(call, scale, x.dtype))
+    square = call.emit(Reduce("mean", axes, True), call.emit(Mul(), wide, wide))
+    root = call.emit(Sqrt(), call.emit(Add(), square, call.like(epsilon, square)))
+    y = cast(call, call.emit(Div(), wide, root), x.dtype)
+    return y if scale is None else call.emit(Mul(), y, cast(call, scale, x.dtype))
 
 
 def per_channel(call: Emits, y: Value, scale: Value, bias: Value) -> Value:
     tail = (1,) * (len(y.shape) - 2)
-    y = call.emit(ops.Mul(), y, reshape(call, scale, (*scale.shape, *tail)))
-    return call.emit(ops.Add(), y, reshape(call, bias, (*bias.shape, *tail)))
+    y = call.emit(Mul(), y, reshape(call, scale, (*scale.shape, *tail)))
+    return call.emit(Add(), y, reshape(call, bias, (*bias.shape, *tail)))

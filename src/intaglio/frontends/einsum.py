@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
-from intaglio import ops
 from intaglio.frontends.building import reshape, transpose
 from intaglio.frontends.emitting import Emits
 from intaglio.ir.graph import Value
-from intaglio.ops.matmul import einsum_terms
+from intaglio.ops.matmul import Einsum, MatMul, einsum_terms
+from intaglio.ops.reduce import Reduce
 
 
 def einsum(call: Emits, equation: str, operands: list[Value]) -> Value:
     """Pairs of operands by transpose, reshape and matmul; a diagonal or a broadcast letter by the general operator."""
-    op = ops.Einsum(equation)
+    op = Einsum(equation)
     op.infer(*[v.type for v in operands])
     terms, result = einsum_terms(equation, len(operands))
     sizes, dots = op.sizes([v.type for v in operands])
@@ -41,7 +41,7 @@ def _summed(call: Emits, text: str, value: Value, keep: set[str]) -> tuple[str, 
     axes = tuple(i for i, c in enumerate(text) if c not in keep)
     if not axes:
         return text, value
-    return "".join(c for c in text if c in keep), call.emit(ops.Reduce("sum", axes, False), value)
+    return "".join(c for c in text if c in keep), call.emit(Reduce("sum", axes, False), value)
 
 
 def _pair(call: Emits, a: str, x: Value, b: str, y: Value, later: set[str], sizes: dict[str, int]) -> tuple[str, Value]:
@@ -59,6 +59,6 @@ def _pair(call: Emits, a: str, x: Value, b: str, y: Value, later: set[str], size
     y = transpose(call, y, [b.index(c) for c in batch + inner + right])
     x = reshape(call, x, (size(batch), size(left), size(inner)))
     y = reshape(call, y, (size(batch), size(inner), size(right)))
-    z = call.emit(ops.MatMul(), x, y)
+    z = call.emit(MatMul(), x, y)
     out = batch + left + right
     return "".join(out), reshape(call, z, [sizes[c] for c in out])

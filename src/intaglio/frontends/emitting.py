@@ -9,8 +9,9 @@ import numpy as np
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.types import MAX_RANK, DType, TensorType
-from intaglio.ops import Dequantize, Reshape, Transpose
 from intaglio.ops.base import Op, narrow
+from intaglio.ops.convert import Dequantize
+from intaglio.ops.move import Reshape, Transpose
 
 MAX_ELEMENTS = 2**31 - 1
 MAX_FOLDED_BYTES = 64 << 20

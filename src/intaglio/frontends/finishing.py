@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from intaglio.frontends.emitting import Emitter
 from intaglio.frontends.onnx.names import Names, identifier
 from intaglio.ir.graph import Graph, Node, State, Value
-from intaglio.ops import Dequantize
 from intaglio.ops.control import Copy
+from intaglio.ops.convert import Dequantize
 
 
 def finish(

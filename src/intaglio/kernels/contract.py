@@ -10,8 +10,8 @@ from intaglio.kernels.expressions import computed_in
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Expr, Load, Type, both, cast, idx
 from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.ops import Col2Im, Det, Einsum
-from intaglio.ops.matmul import einsum_terms
+from intaglio.ops.matmul import Det, Einsum, einsum_terms
+from intaglio.ops.sample import Col2Im
 
 
 def _letters(term: str, rank: int, dots: int) -> list[str]:

@@ -14,8 +14,7 @@ from intaglio.kernels.expressions import apply, vectorizable
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Type, cast, idx
 from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.ops import REGISTRY
-from intaglio.ops.base import Chain, Elementwise, Step
+from intaglio.ops.base import REGISTRY, Chain, Elementwise, Step
 
 
 def broadcast_strides(shape: Shape, out: Shape) -> tuple[int, ...]:

@@ -27,18 +27,11 @@ from intaglio.kernels.loop import (
 )
 from intaglio.kernels.reduce import split_axis
 from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.ops import (
-    Gather,
-    GatherElements,
-    GatherNd,
-    MaxUnpool,
-    OneHot,
-    ReverseSequence,
-    ScatterElements,
-    ScatterNd,
-    TopK,
-)
 from intaglio.ops.base import normal_axis
+from intaglio.ops.index import Gather, GatherElements, GatherNd, OneHot, ScatterElements, ScatterNd
+from intaglio.ops.move import ReverseSequence
+from intaglio.ops.reduce import TopK
+from intaglio.ops.sample import MaxUnpool
 
 
 def _about(job: Job) -> str:

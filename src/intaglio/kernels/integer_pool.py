@@ -20,8 +20,8 @@ from intaglio.kernels.integer_conv import BYTES, size_of
 from intaglio.kernels.integer_scaling import Bytes, factor_of, i16, i32, splat, vector
 from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, Var, cast, idx, imax, imin
 from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.ops import MaxPool
 from intaglio.ops.base import normal_axes
+from intaglio.ops.pool import MaxPool
 from intaglio.ops.quantised_rows import QAveragePool, QMean
 
 MOST_PIXELS = 1 << 13  # of an averaged window: its sum is exact as a float

@@ -19,7 +19,7 @@ from intaglio.kernels.opencl.lowering import ON_CPU, PREFIX, device_text, lower_
 from intaglio.kernels.program import Argument, Constant, ConstantArg, Layer, Program, ScratchArg, ValueArg
 from intaglio.kernels.registry import LOWERINGS, Job, Lowered, Packed, Scratch
 from intaglio.kernels.stripes.build import StripeBuilder, check_apart, nodes_between
-from intaglio.ops import Reshape
+from intaglio.ops.move import Reshape
 from intaglio.targets import Target
 
 SCRATCH_STEP = 16

@@ -21,8 +21,9 @@ from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Expr, Load, Num, Type, cast, idx
 from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.kernels.tiles import blocks_of, choose_tile, pack_columns, pad_vector, parse_tile
-from intaglio.ops import Add, MatMul
 from intaglio.ops.base import Step
+from intaglio.ops.binary import Add
+from intaglio.ops.matmul import MatMul
 
 
 def matrix_geometry(rows: int, depth: int, columns: int) -> Geometry:

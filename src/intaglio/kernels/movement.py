@@ -12,7 +12,8 @@ from intaglio.ir.types import DType, Shape, strides_of
 from intaglio.kernels.elementwise import broadcast_strides, merge_axes, offset_of
 from intaglio.kernels.loop import ASSERTION_FAILED, Buffer, Builder, Expr, Load, Num, Type, cast, idx, imax, imin
 from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.ops import AssertTrue, Concat, Copy, Expand, Pad, Reshape, Roll, Select, Slice, Tile, Transpose, Trilu
+from intaglio.ops.control import AssertTrue, Copy, Select
+from intaglio.ops.move import Concat, Expand, Pad, Reshape, Roll, Slice, Tile, Transpose, Trilu
 
 _BLOCK = 8
 

@@ -13,7 +13,8 @@ from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr, Type, cast, idx, imax, imin
 from intaglio.kernels.reduce import across, fold, split_axis, start_value
 from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.ops import BatchNorm, LayerNorm, LogSoftmax, Lrn, Softmax
+from intaglio.ops.norm import BatchNorm, LayerNorm, Lrn
+from intaglio.ops.reduce import LogSoftmax, Softmax
 
 
 class Row:

@@ -27,9 +27,10 @@ from intaglio.kernels.loop import INDEX_OUT_OF_RANGE, Buffer, Builder, Expr, Loa
 from intaglio.kernels.matmul import matrix_geometry
 from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.kernels.tiles import Accumulators, Tile, blocks_of, choose_tile, pack_columns, pad_vector
-from intaglio.ops import Add, Elu, Gru, HardSigmoid, LeakyRelu, Lstm, Mul, Relu, Rnn, Softplus, Softsign, ThresholdedRelu
+from intaglio.ops.activation import Elu, HardSigmoid, LeakyRelu, Relu, Softplus, Softsign, ThresholdedRelu
 from intaglio.ops.base import Step
-from intaglio.ops.recurrent import OPERANDS, Recurrent
+from intaglio.ops.binary import Add, Mul
+from intaglio.ops.recurrent import OPERANDS, Gru, Lstm, Recurrent, Rnn
 
 _SCALED = (Step(Mul(), (0, 1)), Step(Add(), (3, 2)))  # sum * scale + bias
 

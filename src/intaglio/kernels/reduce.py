@@ -17,8 +17,8 @@ from intaglio.kernels.expressions import computed_in
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import BOOL, Buffer, Builder, Expr, Load, Num, Op, Type, Var, both, cast, either, idx
 from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.ops import ArgReduce, Cumsum, Reduce
 from intaglio.ops.base import normal_axes
+from intaglio.ops.reduce import ArgReduce, Cumsum, Reduce
 
 _VECTOR_KINDS = frozenset({"sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum"})
 

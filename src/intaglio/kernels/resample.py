@@ -15,8 +15,7 @@ from intaglio.kernels.expressions import computed_in
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import BOOL, IDX, Buffer, Expr, Load, Num, Op, Type, cast, idx
 from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.ops import Resize
-from intaglio.ops.resize import Taps
+from intaglio.ops.resize import Resize, Taps
 
 
 @lowering(Resize)

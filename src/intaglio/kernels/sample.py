@@ -34,8 +34,7 @@ from intaglio.kernels.loop import (
 )
 from intaglio.kernels.reduce import fold
 from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.ops import GridSample, RoiAlign
-from intaglio.ops.sample import CUBIC
+from intaglio.ops.sample import CUBIC, GridSample, RoiAlign
 
 _REAL = Lanes.scalar("f64")
 _LARGEST_REGION = 65536.0  # pixels from the origin

@@ -19,8 +19,8 @@ from intaglio.kernels.epilogue import Epilogue, epilogue_of
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr, Var, idx, imax, imin
 from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.ops import AveragePool, Conv, MaxPool
-from intaglio.ops.pool import Pool
+from intaglio.ops.conv import Conv
+from intaglio.ops.pool import AveragePool, MaxPool, Pool
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from intaglio.kernels.expressions import apply, computed_in
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import BOOL, Buffer, Builder, Expr, Num, Type, Var, both, cast, either, idx
 from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.ops import AveragePool, Conv, ConvTranspose, LpPool, MaxPool, MaxPoolIndices
-from intaglio.ops.pool import Pool
+from intaglio.ops.conv import Conv, ConvTranspose
+from intaglio.ops.pool import AveragePool, LpPool, MaxPool, MaxPoolIndices, Pool
 
 
 class _Image:

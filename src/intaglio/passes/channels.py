@@ -13,7 +13,10 @@ import numpy as np
 
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.types import DType, Layout
-from intaglio.ops import Clip, Conv, MaxPool, Pad, Relu, Reshape
+from intaglio.ops.activation import Clip, Relu
+from intaglio.ops.conv import Conv
+from intaglio.ops.move import Pad, Reshape
+from intaglio.ops.pool import MaxPool
 from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul, QMul, Requantize, rescale, wide_scaling
 from intaglio.ops.quantised_real import QRealMean
 from intaglio.ops.quantised_rows import QAveragePool, QMean

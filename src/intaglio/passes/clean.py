@@ -9,24 +9,13 @@ import numpy as np
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.text import print_fields
 from intaglio.ir.types import DType
-from intaglio.ops import (
-    Add,
-    Cast,
-    Clip,
-    Concat,
-    Copy,
-    Div,
-    Expand,
-    Mul,
-    Pad,
-    Reshape,
-    Resize,
-    Slice,
-    Sub,
-    Tile,
-    Transpose,
-)
+from intaglio.ops.activation import Clip
 from intaglio.ops.base import Op
+from intaglio.ops.binary import Add, Div, Mul, Sub
+from intaglio.ops.control import Copy
+from intaglio.ops.convert import Cast
+from intaglio.ops.move import Concat, Expand, Pad, Reshape, Slice, Tile, Transpose
+from intaglio.ops.resize import Resize
 from intaglio.passes.rewriting import Editor, scalar_of
 from intaglio.targets import Target
 

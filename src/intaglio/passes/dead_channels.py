@@ -8,7 +8,8 @@ import numpy as np
 
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.types import DType, Layout, TensorType
-from intaglio.ops import Conv, Reshape
+from intaglio.ops.conv import Conv
+from intaglio.ops.move import Reshape
 from intaglio.ops.quantised import Lookup, QConv, QMatMul
 from intaglio.passes.channels import Span, keeps_channels, repeats, spans
 from intaglio.passes.rewriting import constant

@@ -9,8 +9,14 @@ import numpy as np
 
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.types import DType, Layout
-from intaglio.ops import Add, BatchNorm, Clip, Conv, ConvTranspose, MatMul, MaxPool, Mul, Pad, Relu, Sub
+from intaglio.ops.activation import Clip, Relu
+from intaglio.ops.binary import Add, Mul, Sub
+from intaglio.ops.conv import Conv, ConvTranspose
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.move import Pad
+from intaglio.ops.norm import BatchNorm
 from intaglio.ops.numeric import int_range
+from intaglio.ops.pool import MaxPool
 from intaglio.ops.quantised import QConv
 from intaglio.passes.rewriting import Editor, constant, count_readers
 from intaglio.targets import Target

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import DType, Layout, Shape
-from intaglio.ops import Cast, Conv, MatMul
 from intaglio.ops.base import Chain, Elementwise, Step
+from intaglio.ops.conv import Conv
+from intaglio.ops.convert import Cast
+from intaglio.ops.matmul import MatMul
 from intaglio.ops.vectors import VECTOR_OPERATORS
 from intaglio.passes.rewriting import Editor, count_readers
 from intaglio.targets import Target

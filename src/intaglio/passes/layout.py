@@ -8,7 +8,9 @@ import numpy as np
 
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import DType, Layout
-from intaglio.ops import AveragePool, Conv, ConvTranspose, MaxPool, Pad, Reshape, Slice, Transpose
+from intaglio.ops.conv import Conv, ConvTranspose
+from intaglio.ops.move import Pad, Reshape, Slice, Transpose
+from intaglio.ops.pool import AveragePool, MaxPool
 from intaglio.passes.rewriting import Editor, constant
 from intaglio.targets import Target
 

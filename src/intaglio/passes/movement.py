@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intaglio.ir.graph import Graph, Node, Value
-from intaglio.ops import Reshape, Transpose
+from intaglio.ops.move import Reshape, Transpose
 from intaglio.passes.rewriting import Editor, count_readers
 from intaglio.targets import Target
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import DType
-from intaglio.ops import Add, Div, LayerNorm, Mul, Reciprocal, Reduce, Sqrt, Sub
 from intaglio.ops.base import normal_axes
+from intaglio.ops.binary import Add, Div, Mul, Sub
+from intaglio.ops.norm import LayerNorm
+from intaglio.ops.reduce import Reduce
+from intaglio.ops.unary import Reciprocal, Sqrt
 from intaglio.passes.rewriting import Editor, scalar_of
 from intaglio.targets import Target
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import Shape
-from intaglio.ops import Reshape
 from intaglio.ops.base import Elementwise
+from intaglio.ops.move import Reshape
 from intaglio.passes.rewriting import Editor, constant
 from intaglio.targets import Target
 

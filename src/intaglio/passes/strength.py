@@ -8,26 +8,11 @@ import numpy as np
 
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import DType
-from intaglio.ops import (
-    Add,
-    Clip,
-    Div,
-    Expand,
-    HardSigmoid,
-    HardSwish,
-    Max,
-    Min,
-    Mul,
-    Pow,
-    Reciprocal,
-    Relu,
-    Sigmoid,
-    Silu,
-    Sqrt,
-    Tile,
-    Transpose,
-)
-from intaglio.ops import Reshape as ReshapeOp
+from intaglio.ops.activation import Clip, HardSigmoid, HardSwish, Relu, Sigmoid, Silu
+from intaglio.ops.binary import Add, Div, Max, Min, Mul, Pow
+from intaglio.ops.move import Expand, Tile, Transpose
+from intaglio.ops.move import Reshape as ReshapeOp
+from intaglio.ops.unary import Reciprocal, Sqrt
 from intaglio.passes.rewriting import Editor, constant, scalar_of
 from intaglio.targets import Target
 

@@ -8,24 +8,13 @@ import numpy as np
 
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import Layout
-from intaglio.ops import (
-    ArgReduce,
-    Concat,
-    Copy,
-    Cumsum,
-    Gather,
-    LogSoftmax,
-    MatMul,
-    Pad,
-    Reduce,
-    Reshape,
-    Resize,
-    Slice,
-    Softmax,
-    Tile,
-    Transpose,
-)
 from intaglio.ops.base import Elementwise, Op, normal_axes
+from intaglio.ops.control import Copy
+from intaglio.ops.index import Gather
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.move import Concat, Pad, Reshape, Slice, Tile, Transpose
+from intaglio.ops.reduce import ArgReduce, Cumsum, LogSoftmax, Reduce, Softmax
+from intaglio.ops.resize import Resize
 from intaglio.passes.rewriting import Editor, constant, count_readers
 from intaglio.targets import Target
 

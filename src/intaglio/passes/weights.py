@@ -25,7 +25,11 @@ import numpy as np
 from intaglio.errors import quoted
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.types import DType, Layout, Shape
-from intaglio.ops import Add, Cast, Conv, ConvTranspose, Gather, MatMul, Mul
+from intaglio.ops.binary import Add, Mul
+from intaglio.ops.conv import Conv, ConvTranspose
+from intaglio.ops.convert import Cast
+from intaglio.ops.index import Gather
+from intaglio.ops.matmul import MatMul
 from intaglio.ops.recurrent import OPERANDS, Recurrent
 from intaglio.passes.rewriting import Editor, constant
 

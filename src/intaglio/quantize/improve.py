@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.ir.graph import Array, Graph, Node, Value
-from intaglio.ops import AveragePool, Conv, MatMul, MaxPool, Relu
+from intaglio.ops.activation import Relu
+from intaglio.ops.conv import Conv
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.pool import AveragePool, MaxPool
 from intaglio.quantize.insert import FLOAT, Plan, quantised_weights
 from intaglio.quantize.layers import Scheme
 from intaglio.quantize.statistics import Statistics

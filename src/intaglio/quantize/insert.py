@@ -8,7 +8,10 @@ import numpy as np
 
 from intaglio.ir.graph import Array, Graph, Node, State, Value
 from intaglio.ir.types import DType, Quant, TensorType
-from intaglio.ops import Conv, Dequantize, MatMul, Quantize, Softmax
+from intaglio.ops.conv import Conv
+from intaglio.ops.convert import Dequantize, Quantize
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.reduce import Softmax
 from intaglio.quantize.layers import Scheme, is_real, keeps_grid
 from intaglio.quantize.ranges import grid, range_of
 from intaglio.quantize.statistics import Statistics

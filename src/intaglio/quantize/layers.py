@@ -12,29 +12,16 @@ from fnmatch import fnmatchcase
 
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import DType
-from intaglio.ops import (
-    Add,
-    AveragePool,
-    Clip,
-    Concat,
-    Conv,
-    Expand,
-    Gather,
-    MatMul,
-    MaxPool,
-    Mul,
-    Pad,
-    Reduce,
-    Relu,
-    Reshape,
-    Resize,
-    Slice,
-    Softmax,
-    Sub,
-    Tile,
-    Transpose,
-)
+from intaglio.ops.activation import Clip, Relu
 from intaglio.ops.base import Elementwise
+from intaglio.ops.binary import Add, Mul, Sub
+from intaglio.ops.conv import Conv
+from intaglio.ops.index import Gather
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.move import Concat, Expand, Pad, Reshape, Slice, Tile, Transpose
+from intaglio.ops.pool import AveragePool, MaxPool
+from intaglio.ops.reduce import Reduce, Softmax
+from intaglio.ops.resize import Resize
 
 _PRODUCTS = (Conv, MatMul)
 _SAME_GRID = (Reshape, Transpose, Slice, Expand, Tile, MaxPool, AveragePool, Pad, Concat)

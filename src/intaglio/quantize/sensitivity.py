@@ -6,7 +6,8 @@ import numpy as np
 
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.types import DType
-from intaglio.ops import Conv, MatMul
+from intaglio.ops.conv import Conv
+from intaglio.ops.matmul import MatMul
 from intaglio.quantize.insert import FLOAT, Plan, choose_grids, quantised_weights, with_quantisation
 from intaglio.quantize.layers import Scheme
 from intaglio.quantize.ranges import rounded

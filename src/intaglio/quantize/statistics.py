@@ -9,8 +9,9 @@ import numpy as np
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array, Graph, Value
-from intaglio.ops import Conv, MatMul
+from intaglio.ops.conv import Conv
 from intaglio.ops.evaluate import evaluate_graph
+from intaglio.ops.matmul import MatMul
 from intaglio.quantize.settings import Progress
 
 _KEPT = 1 << 15  # numbers of one tensor that are looked at

@@ -12,7 +12,9 @@ from intaglio.errors import ModelError, ToolError, UserError, quoted
 from intaglio.ir.files import read_ir
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.ops import Copy, Dequantize, Reshape, Transpose
+from intaglio.ops.control import Copy
+from intaglio.ops.convert import Dequantize
+from intaglio.ops.move import Reshape, Transpose
 from intaglio.package.manifest import Manifest, StreamInfo, TensorInfo
 from intaglio.package.project import DEVICE_TOLERANCE, SELFTEST_TOLERANCE
 from intaglio.package.vectors import KINDS, random_inputs

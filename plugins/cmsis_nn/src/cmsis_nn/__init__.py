@@ -17,7 +17,9 @@ from cmsis_nn.cost import cost_of
 from cmsis_nn.library import find_library
 from cmsis_nn.scratch import kind_of
 from intaglio.accelerator import Accelerator, Code, Cost, Facts, Is, Layout, Pattern, Region, Target
-from intaglio.ops import MaxPool, QAdd, QAveragePool, QConv, QMatMul, QSoftmax
+from intaglio.ops.pool import MaxPool
+from intaglio.ops.quantised import QAdd, QConv, QMatMul
+from intaglio.ops.quantised_rows import QAveragePool, QSoftmax
 
 
 class CmsisNn(Accelerator):

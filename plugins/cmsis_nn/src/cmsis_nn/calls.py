@@ -10,7 +10,9 @@ from cmsis_nn import scratch
 from cmsis_nn.checks import convolution_function, geometry, one_factor
 from cmsis_nn.library import CALLS
 from intaglio.accelerator import Array, Code, Node, Region
-from intaglio.ops import MaxPool, QAdd, QAveragePool, QConv, QMatMul, QSoftmax
+from intaglio.ops.pool import MaxPool
+from intaglio.ops.quantised import QAdd, QConv, QMatMul
+from intaglio.ops.quantised_rows import QAveragePool, QSoftmax
 
 
 def code_of(region: Region, kind: str) -> Code:

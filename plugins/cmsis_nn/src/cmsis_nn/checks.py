@@ -13,7 +13,9 @@ import numpy.typing as npt
 from cmsis_nn.library import SINGLE, Library, find_library, rounding
 from cmsis_nn.scratch import Geometry, is_three_by_three, row_is_right
 from intaglio.accelerator import DType, Layout, Node, Region, Value
-from intaglio.ops import MaxPool, QAdd, QAveragePool, QConv, QMatMul, QSoftmax
+from intaglio.ops.pool import MaxPool
+from intaglio.ops.quantised import QAdd, QConv, QMatMul
+from intaglio.ops.quantised_rows import QAveragePool, QSoftmax
 
 Longs = npt.NDArray[np.int64]
 MOST = 65535  # sizes that it keeps in 16 bits

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from cmsis_nn.checks import geometry
 from cmsis_nn.scratch import is_three_by_three
 from intaglio.accelerator import Cost, Node, Region
-from intaglio.ops import MaxPool, QAdd, QAveragePool, QConv, QMatMul
+from intaglio.ops.pool import MaxPool
+from intaglio.ops.quantised import QAdd, QConv, QMatMul
+from intaglio.ops.quantised_rows import QAveragePool
 
 LAUNCH_CYCLES = 60  # structs filled, the wrapper's questions
 

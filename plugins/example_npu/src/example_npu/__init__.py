@@ -20,7 +20,7 @@ from example_npu.hardware import SCRATCHPAD_BYTES, encode
 from example_npu.layers import added, layer_of, product_of, refusal
 from example_npu.tiling import Job, best_job
 from intaglio.accelerator import Accelerator, Array, Bus, Code, Cost, Device, Facts, Is, Layout, Node, Pad, Pattern, Region, Target
-from intaglio.ops import QAdd, QConv, QMatMul
+from intaglio.ops.quantised import QAdd, QConv, QMatMul
 
 MOST_JOBS = 4096  # that are remembered, since cost and code of a region are asked for one after the other
 LAUNCH_CYCLES = 60  # of the core: seven registers to write, one to read, calls around them

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from example_npu.hardware import BANK_BYTES, LANES, PARAMETER_BYTES, SCRATCHPAD_BYTES
 from intaglio.accelerator import Array, DType, Node, Region, Value
-from intaglio.ops import QAdd, QConv, QMatMul
+from intaglio.ops.quantised import QAdd, QConv, QMatMul
 
 MODES = {"twice": 0, "once": 1, "float": 2}
 

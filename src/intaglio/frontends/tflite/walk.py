@@ -211,7 +211,7 @@ class Call:
         tensor = self.out(i)
         declared = not tensor.open_axes and not self.walk.pinned
         if declared and tensor.shape != value.shape and math.prod(tensor.shape) == math.prod(value.shape):
-            from intaglio.ops import Reshape
+            from intaglio.ops.move import Reshape
 
             value = self.emit(Reshape(tensor.shape), value)
         if not value.is_const:

@@ -22,8 +22,10 @@ from intaglio.frontends.torch.labels import labels_of
 from intaglio.frontends.torch.program import Argument, GraphRecord, Meta, NodeRecord, Program, Ref
 from intaglio.ir.graph import Array, State, Value
 from intaglio.ir.types import DType, TensorType
-from intaglio.ops import Concat, Gather, Where
 from intaglio.ops.base import BadOperator
+from intaglio.ops.binary import Where
+from intaglio.ops.index import Gather
+from intaglio.ops.move import Concat
 
 Step = Callable[[Value], Value]
 ROWS = ("elementwise", "products", "shaping", "indexing", "making", "reduction", "normalise", "windows", "images",

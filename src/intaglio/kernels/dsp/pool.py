@@ -21,7 +21,7 @@ from intaglio.kernels.integer_pool import all_inside, pool_windows
 from intaglio.kernels.loop import Expr, Place
 from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.kernels.routines import Routine, family
-from intaglio.ops import MaxPool
+from intaglio.ops.pool import MaxPool
 from intaglio.ops.quantised_rows import QAveragePool
 
 MOST_PIXELS = 256

@@ -19,8 +19,8 @@ from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
 from intaglio.kernels.opencl.tiles import pad_to, store_part
 from intaglio.kernels.registry import Job, Lowered
 from intaglio.kernels.window import Window, combine
-from intaglio.ops import AveragePool, Conv, MaxPool
-from intaglio.ops.pool import Pool
+from intaglio.ops.conv import Conv
+from intaglio.ops.pool import AveragePool, MaxPool, Pool
 
 WIDE = 16  # weights and biases are padded to whole vectors of any size
 

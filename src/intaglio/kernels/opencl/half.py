@@ -16,8 +16,8 @@ from intaglio.errors import UserError
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import DType, TensorType
 from intaglio.kernels.opencl.lowering import lower_on_device
-from intaglio.ops import Cast, Dequantize, Quantize
 from intaglio.ops.base import BadOperator, Chain
+from intaglio.ops.convert import Cast, Dequantize, Quantize
 from intaglio.targets import Target
 
 LARGEST = 65504.0

@@ -24,7 +24,7 @@ from intaglio.kernels.opencl.launch import Launch, Size, Variant, global_id, gro
 from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
 from intaglio.kernels.opencl.tiles import Accumulators, Tile, block_width, loaded, pack_blocks, pad_to, store_tile, tiles_for
 from intaglio.kernels.registry import Job, Lowered
-from intaglio.ops import MatMul
+from intaglio.ops.matmul import MatMul
 
 FLOATS = (DType.F32, DType.F16)
 SIDE, DEEP = 8, 16  # items of a group along both axes, reduction indices in local memory at once

@@ -13,7 +13,7 @@ from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Load, N
 from intaglio.kernels.opencl.launch import Launch, Variant, global_id, group_for, local_id
 from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
 from intaglio.kernels.registry import Job, Lowered
-from intaglio.ops import Concat, Pad, Transpose
+from intaglio.ops.move import Concat, Pad, Transpose
 
 SIDE = 8  # of a tile that is turned
 TOGETHER = 12  # operands of a concat in one launch

@@ -18,8 +18,9 @@ from intaglio.kernels.opencl.launch import Variant, global_id, local_id
 from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
 from intaglio.kernels.reduce import _axes, _finish, fold, split_axis, start_value
 from intaglio.kernels.registry import Job, Lowered
-from intaglio.ops import LayerNorm, LogSoftmax, Reduce, Softmax
 from intaglio.ops.base import normal_axes
+from intaglio.ops.norm import LayerNorm
+from intaglio.ops.reduce import LogSoftmax, Reduce, Softmax
 
 GROUP = 64
 LEAST = 64  # elements of a row

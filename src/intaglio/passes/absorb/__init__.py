@@ -16,7 +16,10 @@ import numpy as np
 
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.operator import BadOperator
-from intaglio.ops import Conv, Copy, Dequantize, MatMul, Quantize
+from intaglio.ops.control import Copy
+from intaglio.ops.conv import Conv
+from intaglio.ops.convert import Dequantize, Quantize
+from intaglio.ops.matmul import MatMul
 from intaglio.passes.absorb import moving, pooling, products, tables
 from intaglio.passes.absorb.real import Absorber, Grid, grid_of, real_of_node
 

@@ -8,21 +8,12 @@ import numpy as np
 
 from intaglio.ir.graph import Node, Value
 from intaglio.ir.types import DType
-from intaglio.ops import (
-    Concat,
-    Dequantize,
-    Expand,
-    Gather,
-    MaxPool,
-    Pad,
-    Quantize,
-    Reduce,
-    Reshape,
-    Resize,
-    Slice,
-    Tile,
-    Transpose,
-)
+from intaglio.ops.convert import Dequantize, Quantize
+from intaglio.ops.index import Gather
+from intaglio.ops.move import Concat, Expand, Pad, Reshape, Slice, Tile, Transpose
+from intaglio.ops.pool import MaxPool
+from intaglio.ops.reduce import Reduce
+from intaglio.ops.resize import Resize
 from intaglio.passes.absorb.real import Absorber, Grid, Real
 from intaglio.passes.absorb.tables import table_between
 

@@ -8,10 +8,12 @@ import numpy as np
 
 from intaglio.ir.graph import Node, Value
 from intaglio.ir.types import DType, Layout
-from intaglio.ops import AveragePool, Reduce, Reshape, Softmax, Transpose
 from intaglio.ops.base import normal_axes
+from intaglio.ops.move import Reshape, Transpose
+from intaglio.ops.pool import AveragePool
 from intaglio.ops.quantised_real import QRealMean
 from intaglio.ops.quantised_rows import QAveragePool, QMean, QSoftmax, mean_factor
+from intaglio.ops.reduce import Reduce, Softmax
 from intaglio.passes.absorb.products import Body, body_of
 from intaglio.passes.absorb.real import Absorber, Grid, Real
 

@@ -9,8 +9,12 @@ import numpy as np
 
 from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.types import DType, Layout
-from intaglio.ops import Add, Clip, Conv, MatMul, Mul, Relu, Reshape, Sub, Transpose
+from intaglio.ops.activation import Clip, Relu
+from intaglio.ops.binary import Add, Mul, Sub
+from intaglio.ops.conv import Conv
 from intaglio.ops.fixed_point import quantize_multiplier, quantize_multipliers
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.move import Reshape, Transpose
 from intaglio.ops.quantised import QAdd, QConv, QMatMul, QMul, sum_factors
 from intaglio.passes.absorb.real import Absorber, Grid, Real
 

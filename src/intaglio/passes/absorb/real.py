@@ -9,7 +9,7 @@ import numpy as np
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.operator import Op
 from intaglio.ir.types import DType, Quant
-from intaglio.ops import Dequantize, Quantize
+from intaglio.ops.convert import Dequantize, Quantize
 from intaglio.passes.rewriting import Editor, count_readers
 
 

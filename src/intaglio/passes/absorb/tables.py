@@ -6,8 +6,8 @@ import numpy as np
 
 from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.types import DType
-from intaglio.ops import Quantize
 from intaglio.ops.base import Elementwise
+from intaglio.ops.convert import Quantize
 from intaglio.ops.quantised import Lookup
 from intaglio.passes.absorb.real import Absorber, Grid, Real
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.errors import quoted
 from intaglio.frontends.building import cast, part
 from intaglio.frontends.keras.config import Config
@@ -15,13 +14,35 @@ from intaglio.frontends.keras.walk import Call, Result, function, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.activation import (
+    Celu,
+    Clip,
+    Elu,
+    Gelu,
+    HardSigmoid,
+    HardSwish,
+    LeakyRelu,
+    Mish,
+    Relu,
+    Selu,
+    Shrink,
+    Sigmoid,
+    Silu,
+    Softplus,
+    Softsign,
+    Tanh,
+    ThresholdedRelu,
+)
 from intaglio.ops.base import Op, normal_axis
+from intaglio.ops.binary import Add, Div, Greater, GreaterEqual, Mul, Prelu, Sub, Where
+from intaglio.ops.reduce import Cumsum, LogSoftmax, Reduce, Softmax, TopK
+from intaglio.ops.unary import Exp, Neg, Sqrt
 
 _PLAIN: dict[str, Op] = {
-    "relu": ops.Relu(), "relu6": ops.Clip(0.0, 6.0), "selu": ops.Selu(), "softplus": ops.Softplus(), "softsign": ops.Softsign(),
-    "silu": ops.Silu(), "swish": ops.Silu(), "tanh": ops.Tanh(), "sigmoid": ops.Sigmoid(), "exponential": ops.Exp(),
-    "hard_silu": ops.HardSwish(), "hard_swish": ops.HardSwish(), "hard_tanh": ops.Clip(-1.0, 1.0), "mish": ops.Mish(),
-    "sparse_sigmoid": ops.HardSigmoid(0.5, 0.5),
+    "relu": Relu(), "relu6": Clip(0.0, 6.0), "selu": Selu(), "softplus": Softplus(), "softsign": Softsign(),
+    "silu": Silu(), "swish": Silu(), "tanh": Tanh(), "sigmoid": Sigmoid(), "exponential": Exp(),
+    "hard_silu": HardSwish(), "hard_swish": HardSwish(), "hard_tanh": Clip(-1.0, 1.0), "mish": Mish(),
+    "sparse_sigmoid": HardSigmoid(0.5, 0.5),
 }  # fmt: skip
 
 
@@ -88,38 +109,38 @@ def by_name(call: Call, x: Value, name: str, config: Config | None = None) -> Va
     axis = given.get("axis", -1)
     match name:
         case "hard_sigmoid":
-            return call.emit(ops.HardSigmoid(*hard_sigmoid(call)), x)
+            return call.emit(HardSigmoid(*hard_sigmoid(call)), x)
         case "softmax":
-            return call.emit(ops.Softmax(normal_axis(int(axis), x.type.rank)), x)
+            return call.emit(Softmax(normal_axis(int(axis), x.type.rank)), x)
         case "log_softmax":
-            return call.emit(ops.LogSoftmax(normal_axis(int(axis), x.type.rank)), x)
+            return call.emit(LogSoftmax(normal_axis(int(axis), x.type.rank)), x)
         case "leaky_relu":
-            return call.emit(ops.LeakyRelu(told("negative_slope", 0.2)), x)
+            return call.emit(LeakyRelu(told("negative_slope", 0.2)), x)
         case "elu":
-            return call.emit(ops.Elu(told("alpha", 1.0)), x)
+            return call.emit(Elu(told("alpha", 1.0)), x)
         case "celu":
-            return call.emit(ops.Celu(told("alpha", 1.0)), x)
+            return call.emit(Celu(told("alpha", 1.0)), x)
         case "gelu":
-            return call.emit(ops.Gelu(bool(given.get("approximate", False))), x)
+            return call.emit(Gelu(bool(given.get("approximate", False))), x)
         case "soft_shrink":
             limit = told("threshold", 0.5)
-            return call.emit(ops.Shrink(limit, limit), x)
+            return call.emit(Shrink(limit, limit), x)
         case "hard_shrink":
-            return call.emit(ops.Shrink(0.0, told("threshold", 0.5)), x)
+            return call.emit(Shrink(0.0, told("threshold", 0.5)), x)
         case "tanh_shrink":
-            return call.emit(ops.Sub(), x, call.emit(ops.Tanh(), x))
+            return call.emit(Sub(), x, call.emit(Tanh(), x))
         case "log_sigmoid":
-            return call.emit(ops.Neg(), call.emit(ops.Softplus(), call.emit(ops.Neg(), x)))
+            return call.emit(Neg(), call.emit(Softplus(), call.emit(Neg(), x)))
         case "squareplus":
-            square = call.emit(ops.Add(), call.emit(ops.Mul(), x, x), call.like(told("b", 4.0), x))
-            return call.emit(ops.Mul(), call.emit(ops.Add(), x, call.emit(ops.Sqrt(), square)), call.like(0.5, x))
+            square = call.emit(Add(), call.emit(Mul(), x, x), call.like(told("b", 4.0), x))
+            return call.emit(Mul(), call.emit(Add(), x, call.emit(Sqrt(), square)), call.like(0.5, x))
         case "sparse_plus":
-            near = call.emit(ops.Add(), call.emit(ops.Clip(-1.0, 1.0), x), call.like(1.0, x))
-            curve = call.emit(ops.Mul(), call.emit(ops.Mul(), near, near), call.like(0.25, x))
-            return call.emit(ops.Add(), curve, call.emit(ops.Relu(), call.emit(ops.Sub(), x, call.like(1.0, x))))
+            near = call.emit(Add(), call.emit(Clip(-1.0, 1.0), x), call.like(1.0, x))
+            curve = call.emit(Mul(), call.emit(Mul(), near, near), call.like(0.25, x))
+            return call.emit(Add(), curve, call.emit(Relu(), call.emit(Sub(), x, call.like(1.0, x))))
         case "threshold":
-            over = call.emit(ops.Greater(), x, call.like(told("threshold", math.nan), x))
-            return call.emit(ops.Where(), over, x, call.like(told("default_value", math.nan), x))
+            over = call.emit(Greater(), x, call.like(told("threshold", math.nan), x))
+            return call.emit(Where(), over, x, call.like(told("default_value", math.nan), x))
         case "glu":
             return _glu(call, x, normal_axis(int(axis), x.type.rank))
         case "sparsemax":
@@ -131,23 +152,23 @@ def _glu(call: Call, x: Value, axis: int) -> Value:
     half = x.shape[axis] // 2
     if half * 2 != x.shape[axis]:
         raise Fault("shape-mismatch", f"`glu` halves an axis of {x.shape[axis]}")
-    return call.emit(ops.Mul(), part(call, x, axis, 0, half), call.emit(ops.Sigmoid(), part(call, x, axis, half, half)))
+    return call.emit(Mul(), part(call, x, axis, 0, half), call.emit(Sigmoid(), part(call, x, axis, half, half)))
 
 
 def _sparsemax(call: Call, x: Value, axis: int) -> Value:
     """As Keras computes it: with the sum of the running sums, where Martins and Astudillo (2016) have the last of them."""
     count = x.shape[axis]
-    ordered, _ = call.emit_all(ops.TopK(count, axis, True, True), x)
-    sums = call.emit(ops.Cumsum(axis), ordered)
+    ordered, _ = call.emit_all(TopK(count, axis, True, True), x)
+    sums = call.emit(Cumsum(axis), ordered)
     shape = [1] * x.type.rank
     shape[axis] = count
     ranks = call.constant(np.arange(1, count + 1, dtype=np.float32).reshape(shape), x.dtype)
-    inside = call.emit(ops.Greater(), call.emit(ops.Add(), call.emit(ops.Mul(), ordered, ranks), call.like(1.0, x)), sums)
+    inside = call.emit(Greater(), call.emit(Add(), call.emit(Mul(), ordered, ranks), call.like(1.0, x)), sums)
     kept = cast(call, inside, x.dtype)
-    number = call.emit(ops.Reduce("sum", (axis,), True), kept)
-    total = call.emit(ops.Reduce("sum", (axis,), True), call.emit(ops.Mul(), sums, kept))
-    tau = call.emit(ops.Div(), call.emit(ops.Sub(), total, call.like(1.0, x)), number)
-    return call.emit(ops.Relu(), call.emit(ops.Sub(), x, tau))
+    number = call.emit(Reduce("sum", (axis,), True), kept)
+    total = call.emit(Reduce("sum", (axis,), True), call.emit(Mul(), sums, kept))
+    tau = call.emit(Div(), call.emit(Sub(), total, call.like(1.0, x)), number)
+    return call.emit(Relu(), call.emit(Sub(), x, tau))
 
 
 @layer("Activation")
@@ -161,30 +182,30 @@ def relu_layer(call: Call) -> Value:
     """max(x, 0) up to `max_value`; below `threshold`, `negative_slope` times the distance to it."""
     x = call.x
     if call.layer.kind == "ThresholdedReLU":
-        return call.emit(ops.ThresholdedRelu(call.number("theta", 1.0)), x)
+        return call.emit(ThresholdedRelu(call.number("theta", 1.0)), x)
     slope = 0.0 if call.option("negative_slope") is None else call.number("negative_slope", 0.0)
     threshold = 0.0 if call.option("threshold") is None else call.number("threshold", 0.0)
     highest = math.inf if call.option("max_value") is None else call.number("max_value", math.inf)
     if threshold == 0.0:
-        y = call.emit(ops.LeakyRelu(slope), x) if slope else x
+        y = call.emit(LeakyRelu(slope), x) if slope else x
         if slope:
-            return y if highest == math.inf else call.emit(ops.Clip(-math.inf, highest), y)
-        return call.emit(ops.Relu(), x) if highest == math.inf else call.emit(ops.Clip(0.0, highest), x)
+            return y if highest == math.inf else call.emit(Clip(-math.inf, highest), y)
+        return call.emit(Relu(), x) if highest == math.inf else call.emit(Clip(0.0, highest), x)
     limit = call.like(threshold, x)
-    low = call.emit(ops.Mul(), call.emit(ops.Sub(), x, limit), call.like(slope, x))
-    y = call.emit(ops.Where(), call.emit(ops.GreaterEqual(), x, limit), x, low)
-    return y if highest == math.inf else call.emit(ops.Clip(-math.inf, highest), y)
+    low = call.emit(Mul(), call.emit(Sub(), x, limit), call.like(slope, x))
+    y = call.emit(Where(), call.emit(GreaterEqual(), x, limit), x, low)
+    return y if highest == math.inf else call.emit(Clip(-math.inf, highest), y)
 
 
 @layer("LeakyReLU")
 def leaky(call: Call) -> Value:
     old = call.number("alpha", 0.3)
-    return call.emit(ops.LeakyRelu(call.number("negative_slope", old)), call.x)
+    return call.emit(LeakyRelu(call.number("negative_slope", old)), call.x)
 
 
 @layer("ELU")
 def elu(call: Call) -> Value:
-    return call.emit(ops.Elu(call.number("alpha", 1.0)), call.x)
+    return call.emit(Elu(call.number("alpha", 1.0)), call.x)
 
 
 @layer("PReLU")
@@ -194,7 +215,7 @@ def prelu(call: Call) -> Value:
     shared = call.option("shared_axes") or []
     for axis in shared if isinstance(shared, list) else [shared]:
         shape[int(axis) - 1] = 1
-    return call.emit(ops.Prelu(), x, call.weight("alpha", *shape))
+    return call.emit(Prelu(), x, call.weight("alpha", *shape))
 
 
 @layer("Softmax")
@@ -205,7 +226,7 @@ def softmax(call: Call) -> Value:
     axes = [axis] if isinstance(axis, int) else axis
     if len(axes) != 1:
         raise unsupported(f"`axis` is {quoted(str(axis))}: over several axes it is not supported")
-    return call.emit(ops.Softmax(normal_axis(int(axes[0]), x.type.rank)), x)
+    return call.emit(Softmax(normal_axis(int(axes[0]), x.type.rank)), x)
 
 
 _FUNCTIONS = {

@@ -6,13 +6,16 @@ import math
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.errors import quoted
 from intaglio.frontends.building import cast, reshape, transpose
 from intaglio.frontends.keras.walk import Call, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.activation import Tanh
+from intaglio.ops.binary import Add, Mul, Where
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.reduce import Reduce, Softmax
 
 _FAR = -1e9  # what Keras adds where attention may not look; less than a half can hold
 _FAR_HALF = -3e4
@@ -29,12 +32,12 @@ def _hidden(call: Call, scores: Value, causal: bool, window: int | None, mask: V
             seen &= at >= 0
         if window is not None:
             seen &= np.abs(at) < window
-        scores = call.emit(ops.Add(), scores, call.constant(np.where(seen, 0.0, far).astype(np.float32), scores.dtype))
+        scores = call.emit(Add(), scores, call.constant(np.where(seen, 0.0, far).astype(np.float32), scores.dtype))
     if mask is not None:
         seen_there = mask if mask.dtype is DType.BOOL else cast(call, mask, DType.BOOL)
         if scores.type.rank == 4 and mask.type.rank == 3:  # a mask for all heads
             seen_there = reshape(call, seen_there, (mask.shape[0], 1, *mask.shape[1:]))
-        scores = call.emit(ops.Where(), seen_there, scores, call.like(far, scores))
+        scores = call.emit(Where(), seen_there, scores, call.like(far, scores))
     return scores
 
 
@@ -62,10 +65,10 @@ def multi_head(call: Call) -> Result:
     q = _heads(call, query, "query", heads, width)
     k = _heads(call, key, "key", heads, width)
     v = _heads(call, value, "value", heads, wide)
-    scores = call.emit(ops.MatMul(transpose_b=True), call.emit(ops.Mul(), q, call.like(1 / math.sqrt(width), q)), k)
+    scores = call.emit(MatMul(transpose_b=True), call.emit(Mul(), q, call.like(1 / math.sqrt(width), q)), k)
     scores = _hidden(call, scores, bool(call.kwargs.get("use_causal_mask")), window, mask if isinstance(mask, Value) else None)
-    shares = call.emit(ops.Softmax(3), scores)
-    mixed = transpose(call, call.emit(ops.MatMul(), shares, v), (0, 2, 1, 3))
+    shares = call.emit(Softmax(3), scores)
+    mixed = transpose(call, call.emit(MatMul(), shares, v), (0, 2, 1, 3))
     flat = reshape(call, mixed, (*query.shape[:2], heads * wide))
     told = call.option("output_shape")
     shape = [query.shape[-1]] if not told else [told] if type(told) is int else told
@@ -73,7 +76,7 @@ def multi_head(call: Call) -> Result:
         raise unsupported(f"`output_shape` is {quoted(str(told))}: only one axis is supported")
     w = reshape(call, call.weight("output_kernel", heads, wide, shape[0]), (heads * wide, shape[0]))
     bias = call.weight("output_bias", shape[0]) if call.flag("use_bias", True) else None
-    y = call.emit(ops.MatMul(), flat, w, bias)
+    y = call.emit(MatMul(), flat, w, bias)
     return [y, shares] if call.kwargs.get("return_attention_scores") else y
 
 
@@ -82,7 +85,7 @@ def _heads(call: Call, x: Value, role: str, heads: int, width: int) -> Value:
     w = reshape(call, call.weight(f"{role}_kernel", x.shape[-1], heads, width), (x.shape[-1], heads * width))
     bias = call.weight(f"{role}_bias", heads, width) if call.flag("use_bias", True) else None
     bias = None if bias is None else reshape(call, bias, (heads * width,))
-    y = call.emit(ops.MatMul(), x, w, bias)
+    y = call.emit(MatMul(), x, w, bias)
     return transpose(call, reshape(call, y, (*x.shape[:2], heads, width)), (0, 2, 1, 3))
 
 
@@ -97,25 +100,25 @@ def attention(call: Call) -> Result:
         raise Fault("shape-mismatch", f"it takes [batch, time, features], got {list(query.shape)} and {list(key.shape)}")
     additive = call.layer.kind == "AdditiveAttention"
     if not additive and call.option("score_mode", "dot") == "dot":
-        scores = call.emit(ops.MatMul(transpose_b=True), query, key)
+        scores = call.emit(MatMul(transpose_b=True), query, key)
         if call.flag("use_scale"):
-            scores = call.emit(ops.Mul(), scores, call.weight("scale"))
+            scores = call.emit(Mul(), scores, call.weight("scale"))
     else:
         scores = _added(call, query, key, additive)
     scores = _hidden(call, scores, bool(call.kwargs.get("use_causal_mask")), None, None)
-    shares = call.emit(ops.Softmax(2), scores)
-    y = call.emit(ops.MatMul(), shares, value)
+    shares = call.emit(Softmax(2), scores)
+    y = call.emit(MatMul(), shares, value)
     return [y, shares] if call.kwargs.get("return_attention_scores") else y
 
 
 def _added(call: Call, query: Value, key: Value, additive: bool) -> Value:
     """The sum over features of tanh(query + key)."""
     b, t, d = query.shape
-    sums = call.emit(ops.Add(), reshape(call, query, (b, t, 1, d)), reshape(call, key, (b, 1, *key.shape[1:])))
+    sums = call.emit(Add(), reshape(call, query, (b, t, 1, d)), reshape(call, key, (b, 1, *key.shape[1:])))
     if not additive and call.flag("use_scale"):
-        sums = call.emit(ops.Mul(), sums, call.weight("scale"))
-    bent = call.emit(ops.Tanh(), sums)
+        sums = call.emit(Mul(), sums, call.weight("scale"))
+    bent = call.emit(Tanh(), sums)
     if additive and call.flag("use_scale", True):
-        bent = call.emit(ops.Mul(), bent, call.weight("scale", d))
-    total = call.emit(ops.Reduce("sum", (3,), False), bent)
-    return total if additive else call.emit(ops.Mul(), total, call.weight("concat_score_weight"))
+        bent = call.emit(Mul(), bent, call.weight("scale", d))
+    total = call.emit(Reduce("sum", (3,), False), bent)
+    return total if additive else call.emit(Mul(), total, call.weight("concat_score_weight"))

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.errors import quoted
 from intaglio.frontends.building import padded, reshape, transpose
 from intaglio.frontends.keras.rows.activation import activate
@@ -15,6 +14,8 @@ from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.rows.convolution import same_pads
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import Layout
+from intaglio.ops.binary import Add
+from intaglio.ops.conv import Conv, ConvTranspose
 
 Plane = Callable[[Value, Layout], Value]
 
@@ -86,7 +87,7 @@ def _convolve(
             weights = w[:, :, None]
             options = ((1, *strides), (0, pads[0], 0, pads[1]), (1, *dilations))
         value = call.constant(np.ascontiguousarray(weights), call.dtype, name)
-        return call.emit(ops.Conv(*options, group, layout), image, value, bias)
+        return call.emit(Conv(*options, group, layout), image, value, bias)
 
     return on_planes(call, x, count, made)
 
@@ -130,7 +131,7 @@ def depthwise(call: Call) -> Result:
 
 def _add_bias(call: Call, y: Value, bias: Value) -> Value:
     shape = (*bias.shape, *(1,) * (y.type.rank - 2)) if call.channels_first else bias.shape
-    return call.emit(ops.Add(), y, reshape(call, bias, shape))
+    return call.emit(Add(), y, reshape(call, bias, shape))
 
 
 def _depthwise(call: Call, x: Value, count: int, role: str) -> Value:
@@ -178,7 +179,7 @@ def transposed(call: Call) -> Result:
             weights = w[:, :, None]
             options = ((1, *strides), (0, pads[0], 0, pads[1]), (1, *dilations), 1, (0, *more))
         value = call.constant(np.ascontiguousarray(weights), call.dtype, "kernel")
-        y = call.emit(ops.ConvTranspose(*options, layout), image, value, None if outside else bias)
+        y = call.emit(ConvTranspose(*options, layout), image, value, None if outside else bias)
         if not outside:
             return y
         begin = [max(-a, 0) for a in ahead]

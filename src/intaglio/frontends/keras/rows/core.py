@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.errors import quoted
 from intaglio.frontends.building import cast
 from intaglio.frontends.einsum import einsum
@@ -12,6 +11,11 @@ from intaglio.frontends.keras.rows.activation import activate
 from intaglio.frontends.keras.walk import Call, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.types import DType
+from intaglio.ops.binary import Add, Equal, Mul
+from intaglio.ops.index import Gather
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.reduce import Reduce
+from intaglio.ops.unary import LogicalNot
 
 
 @layer("Dense")
@@ -23,7 +27,7 @@ def dense(call: Call) -> Result:
         call.walk.emitter.notes.append(f"the layer {quoted(call.layer.name)} has LoRA: Keras has merged it into the kernel")
     w = call.weight("kernel", x.shape[-1], units)
     bias = call.weight("bias", units) if call.flag("use_bias", True) else None
-    return activate(call, call.emit(ops.MatMul(), x, w, bias), call.option("activation"))
+    return activate(call, call.emit(MatMul(), x, w, bias), call.option("activation"))
 
 
 @layer("EinsumDense")
@@ -34,7 +38,7 @@ def einsum_dense(call: Call) -> Result:
     w = call.weight("kernel", *call.walk.weights.shape(call.layer, "kernel"))
     y = einsum(call, equation, [x, w])
     if call.option("bias_axes"):
-        y = call.emit(ops.Add(), y, call.weight("bias", *call.walk.weights.shape(call.layer, "bias")))
+        y = call.emit(Add(), y, call.weight("bias", *call.walk.weights.shape(call.layer, "bias")))
     return activate(call, y, call.option("activation"))
 
 
@@ -43,7 +47,7 @@ def embedding(call: Call) -> Result:
     x = call.x
     table = call.weight("embeddings", call.whole("input_dim"), call.whole("output_dim"))
     index = x if x.dtype in (DType.I32, DType.I64) else cast(call, x, DType.I32)
-    y = call.emit(ops.Gather(0), table, index)
+    y = call.emit(Gather(0), table, index)
     if call.flag("mask_zero"):
         call.walk.masked.add(y)
     return y
@@ -53,9 +57,9 @@ def embedding(call: Call) -> Result:
 def masking(call: Call) -> Result:
     """Steps whose features are all `mask_value` become zeros; the mask itself is refused where a layer reads it."""
     x = call.x
-    same = call.emit(ops.Equal(), x, call.like(call.number("mask_value", 0.0), x))
-    other = cast(call, call.emit(ops.LogicalNot(), same), x.dtype)
-    y = call.emit(ops.Mul(), x, call.emit(ops.Reduce("max", (x.type.rank - 1,), True), other))
+    same = call.emit(Equal(), x, call.like(call.number("mask_value", 0.0), x))
+    other = cast(call, call.emit(LogicalNot(), same), x.dtype)
+    y = call.emit(Mul(), x, call.emit(Reduce("max", (x.type.rank - 1,), True), other))
     call.walk.masked.add(y)
     return y
 
@@ -77,7 +81,7 @@ def nothing(call: Call) -> Result:
 @layer("Rescaling")
 def rescaling(call: Call) -> Result:
     x = cast(call, call.x, call.dtype)
-    for option, op, neutral in (("scale", ops.Mul(), 1.0), ("offset", ops.Add(), 0.0)):
+    for option, op, neutral in (("scale", Mul(), 1.0), ("offset", Add(), 0.0)):
         told = call.option(option, neutral)
         array = np.asarray(told, np.float32)
         if array.ndim > 1:
@@ -90,11 +94,11 @@ def rescaling(call: Call) -> Result:
 @layer("LayerScale")
 def layer_scale(call: Call) -> Result:
     """Of keras.applications (ConvNeXt): a factor per channel."""
-    return call.emit(ops.Mul(), call.x, call.weight("gamma", call.whole("projection_dim")))
+    return call.emit(Mul(), call.x, call.weight("gamma", call.whole("projection_dim")))
 
 
 @layer("CustomScaleLayer")
 def scaled_sum(call: Call) -> Result:
     """Of keras.applications (Inception-ResNet): the second tensor is scaled and added."""
     x, y = call.tensors()
-    return call.emit(ops.Add(), x, call.emit(ops.Mul(), y, call.like(call.number("scale", 1.0), y)))
+    return call.emit(Add(), x, call.emit(Mul(), y, call.like(call.number("scale", 1.0), y)))

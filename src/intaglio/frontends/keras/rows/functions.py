@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.errors import quoted
 from intaglio.frontends.building import cast, concat, expand, matmul, part, reshape, resolved_shape, transpose, unsqueeze
 from intaglio.frontends.einsum import einsum as einsum_of
@@ -17,25 +16,73 @@ from intaglio.frontends.keras.walk import DTYPES, Call, Result, function
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.activation import Clip
 from intaglio.ops.base import Op, normal_axes, normal_axis
+from intaglio.ops.binary import (
+    Add,
+    Div,
+    Equal,
+    Greater,
+    GreaterEqual,
+    Less,
+    LessEqual,
+    LogicalAnd,
+    LogicalOr,
+    LogicalXor,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Pow,
+    Sub,
+    Where,
+)
+from intaglio.ops.index import Gather, OneHot
+from intaglio.ops.move import Pad, Slice, Tile
+from intaglio.ops.reduce import ArgReduce, Reduce
+from intaglio.ops.unary import (
+    Abs,
+    Acos,
+    Acosh,
+    Asin,
+    Asinh,
+    Atan,
+    Atanh,
+    Ceil,
+    Cos,
+    Cosh,
+    Erf,
+    Exp,
+    Floor,
+    Log,
+    LogicalNot,
+    Neg,
+    Reciprocal,
+    Round,
+    Sign,
+    Sin,
+    Sinh,
+    Sqrt,
+    Tan,
+)
 
 _PAIRS: dict[str, Op] = {
-    "Add": ops.Add(), "Subtract": ops.Sub(), "Multiply": ops.Mul(), "Maximum": ops.Max(), "Minimum": ops.Min(), "Power": ops.Pow(),
-    "Mod": ops.Mod(), "Equal": ops.Equal(), "Greater": ops.Greater(), "GreaterEqual": ops.GreaterEqual(), "Less": ops.Less(),
-    "LessEqual": ops.LessEqual(), "LogicalAnd": ops.LogicalAnd(), "LogicalOr": ops.LogicalOr(), "LogicalXor": ops.LogicalXor(),
+    "Add": Add(), "Subtract": Sub(), "Multiply": Mul(), "Maximum": Max(), "Minimum": Min(), "Power": Pow(),
+    "Mod": Mod(), "Equal": Equal(), "Greater": Greater(), "GreaterEqual": GreaterEqual(), "Less": Less(),
+    "LessEqual": LessEqual(), "LogicalAnd": LogicalAnd(), "LogicalOr": LogicalOr(), "LogicalXor": LogicalXor(),
 }  # fmt: skip
 _ONES: dict[str, Op] = {
-    "Log": ops.Log(), "Sqrt": ops.Sqrt(), "Sin": ops.Sin(), "Cos": ops.Cos(), "Tan": ops.Tan(), "Arcsin": ops.Asin(),
-    "Arccos": ops.Acos(), "Arctan": ops.Atan(), "Sinh": ops.Sinh(), "Cosh": ops.Cosh(), "Arcsinh": ops.Asinh(),
-    "Arccosh": ops.Acosh(), "Arctanh": ops.Atanh(), "Reciprocal": ops.Reciprocal(), "Erf": ops.Erf(), "Floor": ops.Floor(),
-    "Ceil": ops.Ceil(),
+    "Log": Log(), "Sqrt": Sqrt(), "Sin": Sin(), "Cos": Cos(), "Tan": Tan(), "Arcsin": Asin(),
+    "Arccos": Acos(), "Arctan": Atan(), "Sinh": Sinh(), "Cosh": Cosh(), "Arcsinh": Asinh(),
+    "Arccosh": Acosh(), "Arctanh": Atanh(), "Reciprocal": Reciprocal(), "Erf": Erf(), "Floor": Floor(),
+    "Ceil": Ceil(),
 }  # fmt: skip
 _ANY: dict[str, Op] = {
-    "Absolute": ops.Abs(),
-    "Abs": ops.Abs(),
-    "Negative": ops.Neg(),
-    "Sign": ops.Sign(),
-    "LogicalNot": ops.LogicalNot(),
+    "Absolute": Abs(),
+    "Abs": Abs(),
+    "Negative": Neg(),
+    "Sign": Sign(),
+    "LogicalNot": LogicalNot(),
 }
 _ORDER = [DType.F32, DType.F64]
 
@@ -84,14 +131,14 @@ def pair(call: Call) -> Result:
     if kind.startswith("Logical"):
         a, b = cast(call, a, DType.BOOL), cast(call, b, DType.BOOL)
     if kind == "NotEqual":
-        return call.emit(ops.LogicalNot(), call.emit(ops.Equal(), a, b))
+        return call.emit(LogicalNot(), call.emit(Equal(), a, b))
     if kind in ("Divide", "TrueDivide", "FloorDivide"):
         if not a.dtype.is_float:
             if kind == "FloorDivide":
                 raise unsupported("a division of whole numbers is not supported", "cast to float before")
             a, b = cast(call, a, DType.F32), cast(call, b, DType.F32)
-        y = call.emit(ops.Div(), a, b)
-        return call.emit(ops.Floor(), y) if kind == "FloorDivide" else y
+        y = call.emit(Div(), a, b)
+        return call.emit(Floor(), y) if kind == "FloorDivide" else y
     return call.emit(_PAIRS[kind], a, b)
 
 
@@ -115,19 +162,19 @@ def few(call: Call) -> Result:
     if kind in ("StopGradient", "Copy"):
         return x
     if kind == "Square":
-        return call.emit(ops.Mul(), x, x)
+        return call.emit(Mul(), x, x)
     x = real(call, x)
     match kind:
         case "Rsqrt":
-            return call.emit(ops.Reciprocal(), call.emit(ops.Sqrt(), x))
+            return call.emit(Reciprocal(), call.emit(Sqrt(), x))
         case "Log1p":
-            return call.emit(ops.Log(), call.emit(ops.Add(), x, call.like(1.0, x)))
+            return call.emit(Log(), call.emit(Add(), x, call.like(1.0, x)))
         case "Expm1":
-            return call.emit(ops.Sub(), call.emit(ops.Exp(), x), call.like(1.0, x))
+            return call.emit(Sub(), call.emit(Exp(), x), call.like(1.0, x))
         case "Log2" | "Log10":
-            return call.emit(ops.Mul(), call.emit(ops.Log(), x), call.like(1 / math.log(2 if kind == "Log2" else 10), x))
+            return call.emit(Mul(), call.emit(Log(), x), call.like(1 / math.log(2 if kind == "Log2" else 10), x))
         case "Round" if call.option("decimals", 0) == 0:
-            return call.emit(ops.Round(), x)
+            return call.emit(Round(), x)
     raise unsupported("this function is not supported")
 
 
@@ -137,7 +184,7 @@ def clip(call: Call) -> Result:
     low, high = (math.inf * s if b is None else b for b, s in zip(bounds, (-1, 1), strict=True))
     if isinstance(low, Value) or isinstance(high, Value):
         raise unsupported("bounds that are tensors are not supported")
-    return call.emit(ops.Clip(float(low), float(high)), call.x)
+    return call.emit(Clip(float(low), float(high)), call.x)
 
 
 def axes_of(call: Call, rank: int) -> tuple[int, ...]:
@@ -157,23 +204,23 @@ def reduction(call: Call) -> Result:
     if call.option("initial") is not None or call.option("dtype") is not None:
         raise unsupported("`initial` and `dtype` are not supported")
     if kind in ("Any", "All"):
-        y = call.emit(ops.Reduce("max" if kind == "Any" else "min", axes, keep), cast(call, cast(call, x, DType.BOOL), DType.I32))
+        y = call.emit(Reduce("max" if kind == "Any" else "min", axes, keep), cast(call, cast(call, x, DType.BOOL), DType.I32))
         return cast(call, y, DType.BOOL)
     if kind in ("Max", "Min", "Amax", "Amin"):
-        return call.emit(ops.Reduce(kind.lower().removeprefix("a"), axes, keep), x)
+        return call.emit(Reduce(kind.lower().removeprefix("a"), axes, keep), x)
     if kind in ("Sum", "Prod"):
-        return call.emit(ops.Reduce(kind.lower(), axes, keep), x if x.dtype is not DType.BOOL else cast(call, x, DType.I32))
+        return call.emit(Reduce(kind.lower(), axes, keep), x if x.dtype is not DType.BOOL else cast(call, x, DType.I32))
     x = real(call, x)
     if kind == "Mean":
-        return call.emit(ops.Reduce("mean", axes, keep), x)
+        return call.emit(Reduce("mean", axes, keep), x)
     if kind == "Logsumexp":
-        top = call.emit(ops.Reduce("max", axes, True), x)
-        total = call.emit(ops.Reduce("sum", axes, True), call.emit(ops.Exp(), call.emit(ops.Sub(), x, top)))
-        y = call.emit(ops.Add(), call.emit(ops.Log(), total), top)
+        top = call.emit(Reduce("max", axes, True), x)
+        total = call.emit(Reduce("sum", axes, True), call.emit(Exp(), call.emit(Sub(), x, top)))
+        y = call.emit(Add(), call.emit(Log(), total), top)
         return y if keep else _dropped(call, y, axes)
-    away = call.emit(ops.Sub(), x, call.emit(ops.Reduce("mean", axes, True), x))
-    variance = call.emit(ops.Reduce("mean", axes, keep), call.emit(ops.Mul(), away, away))
-    return variance if kind == "Var" else call.emit(ops.Sqrt(), variance)
+    away = call.emit(Sub(), x, call.emit(Reduce("mean", axes, True), x))
+    variance = call.emit(Reduce("mean", axes, keep), call.emit(Mul(), away, away))
+    return variance if kind == "Var" else call.emit(Sqrt(), variance)
 
 
 def _dropped(call: Call, x: Value, axes: tuple[int, ...]) -> Value:
@@ -185,7 +232,7 @@ def place(call: Call) -> Result:
     x, axis = call.x, call.option("axis")
     x = reshape(call, x, (x.type.elements,)) if axis is None else x
     where = normal_axis(0 if axis is None else call.whole("axis"), x.type.rank)
-    y = call.emit(ops.ArgReduce(call.layer.kind[-3:], where, call.flag("keepdims")), x)
+    y = call.emit(ArgReduce(call.layer.kind[-3:], where, call.flag("keepdims")), x)
     return cast(call, y, DType.I32)
 
 
@@ -293,7 +340,7 @@ def einsum_function(call: Call) -> Result:
 def where(call: Call) -> Result:
     condition = cast(call, call.x, DType.BOOL)
     a, b = common(call, [_argument(call, 1, "x1"), _argument(call, 2, "x2")])
-    return call.emit(ops.Where(), condition, a, b)
+    return call.emit(Where(), condition, a, b)
 
 
 @function("Normalize")
@@ -313,7 +360,7 @@ def moved(call: Call) -> Result:
         case "Flip":
             axes = axes_of(call, rank)
             starts = tuple(n - 1 if a in axes else 0 for a, n in enumerate(x.shape))
-            return call.emit(ops.Slice(starts, tuple(-1 if a in axes else 1 for a in range(rank)), x.shape), x)
+            return call.emit(Slice(starts, tuple(-1 if a in axes else 1 for a in range(rank)), x.shape), x)
         case "Repeat":
             axis, times = normal_axis(call.whole("axis"), rank), call.whole("repeats")
             wide = expand(call, unsqueeze(call, x, axis + 1), (*x.shape[: axis + 1], times, *x.shape[axis + 1 :]))
@@ -322,7 +369,7 @@ def moved(call: Call) -> Result:
             told = call.option("repeats")
             repeats = [told] if type(told) is int else told
             rows = reshape(call, x, ((1,) * (len(repeats) - rank) + x.shape))
-            return call.emit(ops.Tile((1,) * (rank - len(repeats)) + tuple(int(n) for n in repeats)), rows)
+            return call.emit(Tile((1,) * (rank - len(repeats)) + tuple(int(n) for n in repeats)), rows)
         case "BroadcastTo":
             return expand(call, x, tuple(int(n) for n in call.option("shape")))
         case "Pad":
@@ -330,17 +377,17 @@ def moved(call: Call) -> Result:
                 raise unsupported("only padding by a constant is supported")
             widths = np.broadcast_to(np.asarray(call.option("pad_width"), np.int64), (rank, 2))
             value = _argument(call, 1, "constant_values")
-            return call.emit(ops.Pad((*map(int, widths[:, 0]), *map(int, widths[:, 1])), "constant", float(value or 0)), x)
+            return call.emit(Pad((*map(int, widths[:, 0]), *map(int, widths[:, 1])), "constant", float(value or 0)), x)
         case "Take":
             index = _argument(call, 1, "indices")
             at = index if isinstance(index, Value) else call.constant(np.asarray(index, np.int32))
             at = at if at.dtype in (DType.I32, DType.I64) else cast(call, at, DType.I32)
             source = reshape(call, x, (x.type.elements,)) if call.option("axis") is None else x
-            return call.emit(ops.Gather(normal_axis(call.option("axis") or 0, source.type.rank)), source, at)
+            return call.emit(Gather(normal_axis(call.option("axis") or 0, source.type.rank)), source, at)
         case "OneHot":
             to = DTYPES.get(call.option("dtype") or "float32", DType.F32)
             values = call.constant(np.asarray([0, 1], _wide(to)), to)
-            return call.emit(ops.OneHot(call.whole("num_classes"), call.whole("axis", -1)), x, values)
+            return call.emit(OneHot(call.whole("num_classes"), call.whole("axis", -1)), x, values)
         case kind:
             return expand(call, call.like(1.0 if kind == "OnesLike" else 0.0, x), x.shape)
 
@@ -380,5 +427,5 @@ def get_item(call: Call) -> Result:
             raise unsupported(f"an index that is {quoted(str(item))} is not supported")
         axis += 1
     if tuple(shape) != x.shape or any(s != 1 for s in steps):
-        x = call.emit(ops.Slice(tuple(starts), tuple(steps), tuple(shape)), x)
+        x = call.emit(Slice(tuple(starts), tuple(steps), tuple(shape)), x)
     return reshape(call, x, final)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from intaglio import ops
 from intaglio.frontends.building import concat, reshape, transpose
 from intaglio.frontends.keras.walk import Call, Result, layer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
 from intaglio.ops.base import normal_axis
+from intaglio.ops.binary import Add, Div, Max, Min, Mul, Sub
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.reduce import Reduce
+from intaglio.ops.unary import Sqrt
 
 _PAIRS = {
-    "Add": ops.Add(),
-    "Subtract": ops.Sub(),
-    "Multiply": ops.Mul(),
-    "Maximum": ops.Max(),
-    "Minimum": ops.Min(),
-    "Average": ops.Add(),
+    "Add": Add(),
+    "Subtract": Sub(),
+    "Multiply": Mul(),
+    "Maximum": Max(),
+    "Minimum": Min(),
+    "Average": Add(),
 }
 
 
@@ -34,7 +37,7 @@ def merge(call: Call) -> Result:
     y = values[0]
     for value in values[1:]:
         y = call.emit(_PAIRS[kind], y, value)
-    return call.emit(ops.Mul(), y, call.like(1 / len(values), y)) if kind == "Average" else y
+    return call.emit(Mul(), y, call.like(1 / len(values), y)) if kind == "Average" else y
 
 
 @layer("Concatenate")
@@ -62,7 +65,7 @@ def dot(call: Call) -> Result:
     columns = transpose(call, y, [0, b, *right])
     first = reshape(call, rows, (x.shape[0], _size(x, left), x.shape[a]))
     second = reshape(call, columns, (y.shape[0], y.shape[b], _size(y, right)))
-    z = call.emit(ops.MatMul(), first, second)
+    z = call.emit(MatMul(), first, second)
     shape = (x.shape[0], *[x.shape[n] for n in left], *[y.shape[n] for n in right])
     return reshape(call, z, shape if len(shape) > 1 else (x.shape[0], 1))
 
@@ -76,6 +79,6 @@ def _size(x: Value, axes: list[int]) -> int:
 
 def unit(call: Call, x: Value, axes: tuple[int, ...], epsilon: float = 1e-12) -> Value:
     """Divided by its length along the axes."""
-    square = call.emit(ops.Reduce("sum", axes, True), call.emit(ops.Mul(), x, x))
-    length = call.emit(ops.Sqrt(), call.emit(ops.Max(), square, call.like(epsilon, square)))
-    return call.emit(ops.Div(), x, length)
+    square = call.emit(Reduce("sum", axes, True), call.emit(Mul(), x, x))
+    length = call.emit(Sqrt(), call.emit(Max(), square, call.like(epsilon, square)))
+    return call.emit(Div(), x, length)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.errors import quoted
 from intaglio.frontends.building import cast, reshape, rms_norm, transpose
 from intaglio.frontends.keras.rows.merging import unit
@@ -13,6 +12,10 @@ from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import normal_axes
+from intaglio.ops.binary import Add, Div, Mul, Sub
+from intaglio.ops.norm import BatchNorm, LayerNorm
+from intaglio.ops.reduce import Reduce
+from intaglio.ops.unary import Sqrt
 
 
 def _axes(call: Call, rank: int, default: int = -1) -> tuple[int, ...]:
@@ -32,7 +35,7 @@ def batch_norm(call: Call) -> Result:
     gamma = call.weight("gamma", size) if call.flag("scale", True) else call.constant(one, call.dtype)
     beta = call.weight("beta", size) if call.flag("center", True) else call.constant(zero, call.dtype)
     mean, variance = call.weight("moving_mean", size), call.weight("moving_variance", size)
-    return call.emit(ops.BatchNorm(call.number("epsilon", 1e-3), axis), x, gamma, beta, mean, variance)
+    return call.emit(BatchNorm(call.number("epsilon", 1e-3), axis), x, gamma, beta, mean, variance)
 
 
 @layer("LayerNormalization")
@@ -50,16 +53,16 @@ def layer_norm(call: Call) -> Result:
     if rms:  # Keras divides by the standard deviation, of which the mean is taken away, without centring
         y = _by_deviation(call, turned, gamma, tuple(range(first, rank)), epsilon)
     else:
-        y = call.emit(ops.LayerNorm(first, epsilon), turned, gamma, beta)
+        y = call.emit(LayerNorm(first, epsilon), turned, gamma, beta)
     return transpose(call, y, [order.index(n) for n in range(rank)])
 
 
 def _by_deviation(call: Call, x: Value, gamma: Value | None, axes: tuple[int, ...], epsilon: float) -> Value:
-    mean = call.emit(ops.Reduce("mean", axes, True), x)
-    away = call.emit(ops.Sub(), x, mean)
-    variance = call.emit(ops.Reduce("mean", axes, True), call.emit(ops.Mul(), away, away))
-    y = call.emit(ops.Div(), x, call.emit(ops.Sqrt(), call.emit(ops.Add(), variance, call.like(epsilon, variance))))
-    return y if gamma is None else call.emit(ops.Mul(), y, gamma)
+    mean = call.emit(Reduce("mean", axes, True), x)
+    away = call.emit(Sub(), x, mean)
+    variance = call.emit(Reduce("mean", axes, True), call.emit(Mul(), away, away))
+    y = call.emit(Div(), x, call.emit(Sqrt(), call.emit(Add(), variance, call.like(epsilon, variance))))
+    return y if gamma is None else call.emit(Mul(), y, gamma)
 
 
 @layer("GroupNormalization")
@@ -74,12 +77,12 @@ def group_norm(call: Call) -> Result:
     order = [0, axis, *[n for n in range(1, rank) if n != axis]]
     turned = transpose(call, x, order)
     cut = reshape(call, turned, (x.shape[0], groups, turned.type.elements // (x.shape[0] * groups)))
-    y = reshape(call, call.emit(ops.LayerNorm(2, call.number("epsilon", 1e-3)), cut), turned.shape)
+    y = reshape(call, call.emit(LayerNorm(2, call.number("epsilon", 1e-3)), cut), turned.shape)
     tail = (1,) * (rank - 2)
     if call.flag("scale", True):
-        y = call.emit(ops.Mul(), y, reshape(call, call.weight("gamma", size), (size, *tail)))
+        y = call.emit(Mul(), y, reshape(call, call.weight("gamma", size), (size, *tail)))
     if call.flag("center", True):
-        y = call.emit(ops.Add(), y, reshape(call, call.weight("beta", size), (size, *tail)))
+        y = call.emit(Add(), y, reshape(call, call.weight("beta", size), (size, *tail)))
     return transpose(call, y, [order.index(n) for n in range(rank)])
 
 
@@ -118,7 +121,7 @@ def normalization(call: Call) -> Result:
     deviation = np.maximum(np.sqrt(variance), 1e-7).reshape(shape)
     middle = mean.reshape(shape)
     if call.flag("invert"):
-        scaled = call.emit(ops.Mul(), x, call.constant(deviation, x.dtype, "deviation"))
-        return call.emit(ops.Add(), scaled, call.constant(middle, x.dtype, "mean"))
-    away = call.emit(ops.Sub(), x, call.constant(middle, x.dtype, "mean"))
-    return call.emit(ops.Div(), away, call.constant(deviation, x.dtype, "deviation"))
+        scaled = call.emit(Mul(), x, call.constant(deviation, x.dtype, "deviation"))
+        return call.emit(Add(), scaled, call.constant(middle, x.dtype, "mean"))
+    away = call.emit(Sub(), x, call.constant(middle, x.dtype, "mean"))
+    return call.emit(Div(), away, call.constant(deviation, x.dtype, "deviation"))

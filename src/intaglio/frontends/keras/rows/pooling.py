@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from intaglio import ops
 from intaglio.frontends.keras.rows.convolution import flat, on_planes, spatial, window_pads
 from intaglio.frontends.keras.walk import Call, Result, layer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import Layout
+from intaglio.ops.pool import AveragePool, MaxPool
+from intaglio.ops.reduce import Reduce
 
 
 @layer(
@@ -22,7 +23,7 @@ def pooling(call: Call) -> Result:
     if "Max" not in call.layer.kind and pads[:count] != pads[count:]:
         # https://github.com/keras-team/keras: `_apply_same_padding` of the backend; TensorFlow and JAX leave the border out.
         call.walk.differences.append(f"on PyTorch, average pooling repeats the border ({call.layer.name})")
-    kind = ops.MaxPool if call.layer.kind.startswith("Max") else ops.AveragePool
+    kind = MaxPool if call.layer.kind.startswith("Max") else AveragePool
 
     def made(image: Value, layout: Layout) -> Value:
         if flat(call, layout, count):
@@ -43,4 +44,4 @@ def whole_pooling(call: Call) -> Result:
     spatial(call, x, count)
     first = 2 if call.channels_first else 1
     kind = "max" if "Max" in call.layer.kind else "mean"
-    return call.emit(ops.Reduce(kind, tuple(range(first, first + count)), call.flag("keepdims")), x)
+    return call.emit(Reduce(kind, tuple(range(first, first + count)), call.flag("keepdims")), x)

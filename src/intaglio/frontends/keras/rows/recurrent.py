@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.errors import quoted
 from intaglio.frontends.building import part, reshape
 from intaglio.frontends.keras.config import Layer
@@ -15,7 +14,9 @@ from intaglio.frontends.keras.rows.activation import activation_name, hard_sigmo
 from intaglio.frontends.keras.walk import Call, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Array, Value
-from intaglio.ops.recurrent import Recurrent
+from intaglio.ops.binary import Add, Mul
+from intaglio.ops.move import Concat, Slice
+from intaglio.ops.recurrent import Gru, Lstm, Recurrent, Rnn
 
 _NAMES = {
     "tanh": ("Tanh", 0.0, 0.0), "sigmoid": ("Sigmoid", 0.0, 0.0), "relu": ("Relu", 0.0, 0.0), "linear": ("Affine", 1.0, 0.0),
@@ -67,12 +68,12 @@ def _operator(call: Call, direction: str) -> tuple[Recurrent, int, tuple[int, ..
     gate = _activation(call, "recurrent_activation", "sigmoid") if call.layer.kind != "SimpleRNN" else main
     match call.layer.kind:
         case "LSTM":
-            return _made(ops.Lstm, units, direction, (gate, main, main)), 4, _LSTM_GATES
+            return _made(Lstm, units, direction, (gate, main, main)), 4, _LSTM_GATES
         case "GRU":
-            op = _made(ops.Gru, units, direction, (gate, main), linear_before_reset=_reset_after(call))
+            op = _made(Gru, units, direction, (gate, main), linear_before_reset=_reset_after(call))
             return op, 3, (0, 1, 2)
         case _:
-            return _made(ops.Rnn, units, direction, (main,)), 1, (0,)
+            return _made(Rnn, units, direction, (main,)), 1, (0,)
 
 
 def _made(kind: Any, units: int, direction: str, acts: tuple[tuple[str, float, float], ...], **more: Any) -> Recurrent:
@@ -116,7 +117,7 @@ def run_one(call: Call, *, in_order: bool) -> tuple[Value, list[Value]]:
         call.keep(entry, after)
     y = reshape(call, y, (x.shape[0], x.shape[1], op.hidden))
     if backwards and not in_order and call.flag("return_sequences") and x.shape[1] > 1:
-        y = call.emit(ops.Slice((0, x.shape[1] - 1, 0), (1, -1, 1), y.shape), y)
+        y = call.emit(Slice((0, x.shape[1] - 1, 0), (1, -1, 1), y.shape), y)
     return y, states
 
 
@@ -159,14 +160,14 @@ def bidirectional(call: Call) -> Result:
     states = [s for e in ends for s in e] if calls[0].flag("return_state") else []
     match merge:
         case "concat":
-            merged = [call.emit(ops.Concat(sides[0].type.rank - 1), *sides)]
+            merged = [call.emit(Concat(sides[0].type.rank - 1), *sides)]
         case "sum":
-            merged = [call.emit(ops.Add(), *sides)]
+            merged = [call.emit(Add(), *sides)]
         case "mul":
-            merged = [call.emit(ops.Mul(), *sides)]
+            merged = [call.emit(Mul(), *sides)]
         case "ave":
-            total = call.emit(ops.Add(), *sides)
-            merged = [call.emit(ops.Mul(), total, call.like(0.5, total))]
+            total = call.emit(Add(), *sides)
+            merged = [call.emit(Mul(), total, call.like(0.5, total))]
         case None:
             merged = list(sides)
         case _:
@@ -180,8 +181,8 @@ def _together(call: Call, calls: list[Call], x: Value) -> tuple[Value, ...]:
     op, gates, order = ops_made[0]
     second = ops_made[1][0]
     both = (op.activations + second.activations, op.alphas + second.alphas, op.betas + second.betas)
-    flags = {"linear_before_reset": op.linear_before_reset} if isinstance(op, ops.Gru) else {}
-    if isinstance(op, ops.Gru) and isinstance(second, ops.Gru) and op.linear_before_reset != second.linear_before_reset:
+    flags = {"linear_before_reset": op.linear_before_reset} if isinstance(op, Gru) else {}
+    if isinstance(op, Gru) and isinstance(second, Gru) and op.linear_before_reset != second.linear_before_reset:
         raise unsupported("`reset_after` differs between the directions")
     kind: Any = type(op)
     joined: Recurrent = kind(op.hidden, "bidirectional", *both, math.inf, True, **flags)

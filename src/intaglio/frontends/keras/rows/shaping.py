@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from intaglio import ops
 from intaglio.errors import quoted
 from intaglio.frontends.building import expand, padded, reshape, resolved_shape, transpose
 from intaglio.frontends.keras.rows.convolution import spatial
 from intaglio.frontends.keras.walk import Call, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
+from intaglio.ops.resize import Resize
 
 
 @layer("Flatten")
@@ -95,9 +95,9 @@ def resized(call: Call, x: Value, sizes: tuple[int, ...], mode: str, antialias: 
     scales = tuple(new / old for new, old in zip(shape, x.shape, strict=True))
     match mode:
         case "nearest":
-            op = ops.Resize(tuple(shape), scales, (), "nearest", "half_pixel", "round_prefer_ceil")
+            op = Resize(tuple(shape), scales, (), "nearest", "half_pixel", "round_prefer_ceil")
         case "bilinear":
-            op = ops.Resize(tuple(shape), scales, (), "linear", "half_pixel", antialias=antialias)
+            op = Resize(tuple(shape), scales, (), "linear", "half_pixel", antialias=antialias)
         case _:
             reason = f"the interpolation {quoted(str(mode))} is not supported (its kernel differs between the backends of Keras)"
             raise unsupported(reason, "use `nearest` or `bilinear`")

@@ -132,7 +132,7 @@ def unique(call: Call) -> Answer:
 @importer("Compress")
 def compress(call: Call) -> Answer:
     from intaglio.frontends.building import reshape
-    from intaglio.ops import Gather
+    from intaglio.ops.index import Gather
 
     x = call.value(0)
     chosen = np.nonzero(call.numbers(1, "condition").reshape(-1))[0].astype(np.int64)

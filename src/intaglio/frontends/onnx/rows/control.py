@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.errors import ModelError, printable, quoted
 from intaglio.frontends.building import reshape
 from intaglio.frontends.onnx.call import Answer, Call, Item, Unknown, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ops.base import BadOperator
+from intaglio.ops.control import AssertTrue, Select
+from intaglio.ops.unary import LogicalNot
 
 
 @importer("If")
@@ -41,14 +42,14 @@ def guard(call: Call, outer: Value | None, condition: Value) -> Value:
         return condition
     walk = call.walk
     walk.when = None
-    joined = call.emit(ops.Select(), outer, condition, call.constant(np.asarray(False)))
+    joined = call.emit(Select(), outer, condition, call.constant(np.asarray(False)))
     walk.when = outer
     return joined
 
 
 def _both(call: Call, condition: Value) -> Answer:
     walk, outer = call.walk, call.walk.when
-    inverse = call.emit(ops.LogicalNot(), condition)
+    inverse = call.emit(LogicalNot(), condition)
     results: list[list[Item | None] | None] = []
     failures: list[str] = []
     for name, flag in (("then_branch", condition), ("else_branch", inverse)):
@@ -90,7 +91,7 @@ def _only(
     source = quoted(walk.source)
     walk.notes.append(f"the {left}-branch of {source} is left out ({reason}); a run that would take it fails")
     message = f"the {left}-branch of {printable(walk.source, 80)} was left out at compile time"
-    walk.emit(ops.AssertTrue(message), [flag])
+    walk.emit(AssertTrue(message), [flag])
     return _ungated(call, kept or [], flag)
 
 
@@ -129,4 +130,4 @@ def _joined(call: Call, condition: Value, a: Item | None, b: Item | None) -> Ite
         return Unknown()
     if not isinstance(a, Value) or not isinstance(b, Value):
         raise unsupported("the branches of `If` give sequences or optionals, and its condition depends on data")
-    return call.emit(ops.Select(), condition, a, b)
+    return call.emit(Select(), condition, a, b)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from intaglio import ops
 from intaglio.frontends.building import padded
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
+from intaglio.ops.conv import Conv, ConvTranspose
 
 LIMIT = 2**31
 
@@ -44,7 +44,7 @@ def auto_pad(call: Call) -> str:
     return mode
 
 
-def conv_window(call: Call, x: Value, w: Value) -> tuple[Value, ops.Conv]:
+def conv_window(call: Call, x: Value, w: Value) -> tuple[Value, Conv]:
     """The window by the attributes of the node, and the image, cut where padding is negative."""
     kernel = list(w.shape[2:])
     spatial = x.shape[2:]
@@ -66,7 +66,7 @@ def conv_window(call: Call, x: Value, w: Value) -> tuple[Value, ops.Conv]:
     group = call.integer("group", 1)
     if group < 1:
         raise Fault("bad-attribute", f"the group of `{call.op}` must be at least 1, got {group}")
-    return x, ops.Conv(tuple(strides), tuple(pads), tuple(dilations), group)
+    return x, Conv(tuple(strides), tuple(pads), tuple(dilations), group)
 
 
 def conv(call: Call, x: Value, w: Value, b: Value | None) -> Value:
@@ -124,5 +124,5 @@ def conv_transpose(call: Call) -> Answer:
     group = call.integer("group", 1)
     if group < 1:
         raise Fault("bad-attribute", f"the group of `ConvTranspose` must be at least 1, got {group}")
-    op = ops.ConvTranspose(tuple(strides), tuple(pads), tuple(dilations), group, tuple(extra))
+    op = ConvTranspose(tuple(strides), tuple(pads), tuple(dilations), group, tuple(extra))
     return call.emit(op, x, w, b)

@@ -6,30 +6,105 @@ import math
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import cast, reshape
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.tensors import dtype_of
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.activation import (
+    Celu,
+    Clip,
+    Elu,
+    Gelu,
+    HardSigmoid,
+    HardSwish,
+    LeakyRelu,
+    Mish,
+    Relu,
+    Selu,
+    Shrink,
+    Sigmoid,
+    Silu,
+    Softplus,
+    Softsign,
+    Tanh,
+    ThresholdedRelu,
+)
+from intaglio.ops.base import Elementwise
+from intaglio.ops.binary import (
+    Add,
+    BitwiseAnd,
+    BitwiseOr,
+    BitwiseXor,
+    Div,
+    Equal,
+    Greater,
+    GreaterEqual,
+    Less,
+    LessEqual,
+    LogicalAnd,
+    LogicalOr,
+    LogicalXor,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Pow,
+    Prelu,
+    ShiftLeft,
+    ShiftRight,
+    Sub,
+    Where,
+)
+from intaglio.ops.convert import Cast
+from intaglio.ops.index import OneHot
+from intaglio.ops.reduce import ArgReduce
+from intaglio.ops.unary import (
+    Abs,
+    Acos,
+    Acosh,
+    Asin,
+    Asinh,
+    Atan,
+    Atanh,
+    BitwiseNot,
+    Ceil,
+    Cos,
+    Cosh,
+    Erf,
+    Exp,
+    Floor,
+    IsInf,
+    IsNan,
+    Log,
+    LogicalNot,
+    Neg,
+    Reciprocal,
+    Round,
+    Sign,
+    Sin,
+    Sinh,
+    Sqrt,
+    Tan,
+)
 
-UNARY: dict[str, ops.Elementwise] = {
-    "Neg": ops.Neg(), "Abs": ops.Abs(), "Relu": ops.Relu(), "Sigmoid": ops.Sigmoid(), "Tanh": ops.Tanh(),
-    "Exp": ops.Exp(), "Log": ops.Log(), "Sqrt": ops.Sqrt(), "Reciprocal": ops.Reciprocal(), "Floor": ops.Floor(),
-    "Ceil": ops.Ceil(), "Round": ops.Round(), "Sign": ops.Sign(), "Sin": ops.Sin(), "Cos": ops.Cos(),
-    "Tan": ops.Tan(), "Asin": ops.Asin(), "Acos": ops.Acos(), "Atan": ops.Atan(), "Sinh": ops.Sinh(),
-    "Cosh": ops.Cosh(), "Asinh": ops.Asinh(), "Acosh": ops.Acosh(), "Atanh": ops.Atanh(), "Erf": ops.Erf(),
-    "Softplus": ops.Softplus(), "Softsign": ops.Softsign(), "Mish": ops.Mish(), "Not": ops.LogicalNot(),
-    "BitwiseNot": ops.BitwiseNot(), "IsNaN": ops.IsNan(), "HardSwish": ops.HardSwish(),
+UNARY: dict[str, Elementwise] = {
+    "Neg": Neg(), "Abs": Abs(), "Relu": Relu(), "Sigmoid": Sigmoid(), "Tanh": Tanh(),
+    "Exp": Exp(), "Log": Log(), "Sqrt": Sqrt(), "Reciprocal": Reciprocal(), "Floor": Floor(),
+    "Ceil": Ceil(), "Round": Round(), "Sign": Sign(), "Sin": Sin(), "Cos": Cos(),
+    "Tan": Tan(), "Asin": Asin(), "Acos": Acos(), "Atan": Atan(), "Sinh": Sinh(),
+    "Cosh": Cosh(), "Asinh": Asinh(), "Acosh": Acosh(), "Atanh": Atanh(), "Erf": Erf(),
+    "Softplus": Softplus(), "Softsign": Softsign(), "Mish": Mish(), "Not": LogicalNot(),
+    "BitwiseNot": BitwiseNot(), "IsNaN": IsNan(), "HardSwish": HardSwish(),
 }  # fmt: skip
-BINARY: dict[str, ops.Elementwise] = {
-    "Add": ops.Add(), "Sub": ops.Sub(), "Mul": ops.Mul(), "Div": ops.Div(), "Pow": ops.Pow(), "PRelu": ops.Prelu(),
-    "Equal": ops.Equal(), "Less": ops.Less(), "LessOrEqual": ops.LessEqual(), "Greater": ops.Greater(),
-    "GreaterOrEqual": ops.GreaterEqual(), "And": ops.LogicalAnd(), "Or": ops.LogicalOr(), "Xor": ops.LogicalXor(),
-    "BitwiseAnd": ops.BitwiseAnd(), "BitwiseOr": ops.BitwiseOr(), "BitwiseXor": ops.BitwiseXor(),
+BINARY: dict[str, Elementwise] = {
+    "Add": Add(), "Sub": Sub(), "Mul": Mul(), "Div": Div(), "Pow": Pow(), "PRelu": Prelu(),
+    "Equal": Equal(), "Less": Less(), "LessOrEqual": LessEqual(), "Greater": Greater(),
+    "GreaterOrEqual": GreaterEqual(), "And": LogicalAnd(), "Or": LogicalOr(), "Xor": LogicalXor(),
+    "BitwiseAnd": BitwiseAnd(), "BitwiseOr": BitwiseOr(), "BitwiseXor": BitwiseXor(),
 }  # fmt: skip
-VARIADIC: dict[str, ops.Elementwise] = {"Sum": ops.Add(), "Min": ops.Min(), "Max": ops.Max()}
+VARIADIC: dict[str, Elementwise] = {"Sum": Add(), "Min": Min(), "Max": Max()}
 
 
 @importer(*UNARY)
@@ -73,13 +148,13 @@ def mean(call: Call) -> Answer:
     values = call.values()
     total = values[0]
     for value in values[1:]:
-        total = call.emit(ops.Add(), total, value)
-    return call.emit(ops.Div(), total, call.like(len(values), total))
+        total = call.emit(Add(), total, value)
+    return call.emit(Div(), total, call.like(len(values), total))
 
 
 @importer("Mod")
 def mod(call: Call) -> Answer:
-    return call.emit(ops.Mod(bool(call.integer("fmod"))), call.value(0), call.value(1))
+    return call.emit(Mod(bool(call.integer("fmod"))), call.value(0), call.value(1))
 
 
 @importer("BitShift")
@@ -87,23 +162,23 @@ def bit_shift(call: Call) -> Answer:
     direction = call.text("direction")
     if direction not in ("LEFT", "RIGHT"):
         raise Fault("bad-attribute", f"`BitShift` in the direction `{direction}`")
-    return call.emit(ops.ShiftLeft() if direction == "LEFT" else ops.ShiftRight(), call.value(0), call.value(1))
+    return call.emit(ShiftLeft() if direction == "LEFT" else ShiftRight(), call.value(0), call.value(1))
 
 
 @importer("IsInf")
 def is_inf(call: Call) -> Answer:
-    op = ops.IsInf(bool(call.integer("detect_negative", 1)), bool(call.integer("detect_positive", 1)))
+    op = IsInf(bool(call.integer("detect_negative", 1)), bool(call.integer("detect_positive", 1)))
     return call.emit(op, call.value(0))
 
 
 @importer("LeakyRelu")
 def leaky_relu(call: Call) -> Answer:
-    return call.emit(ops.LeakyRelu(call.real("alpha", 0.01)), call.value(0))
+    return call.emit(LeakyRelu(call.real("alpha", 0.01)), call.value(0))
 
 
 @importer("Elu")
 def elu(call: Call) -> Answer:
-    return call.emit(ops.Elu(call.real("alpha", 1.0)), call.value(0))
+    return call.emit(Elu(call.real("alpha", 1.0)), call.value(0))
 
 
 @importer("Celu")
@@ -111,24 +186,24 @@ def celu(call: Call) -> Answer:
     alpha = call.real("alpha", 1.0)
     if alpha == 0:
         raise Fault("bad-attribute", "`alpha` of `Celu` is 0")
-    return call.emit(ops.Celu(alpha), call.value(0))
+    return call.emit(Celu(alpha), call.value(0))
 
 
 @importer("Selu")
 def selu(call: Call) -> Answer:
-    standard = ops.Selu()
-    op = ops.Selu(call.real("alpha", standard.alpha), call.real("gamma", standard.gamma))
+    standard = Selu()
+    op = Selu(call.real("alpha", standard.alpha), call.real("gamma", standard.gamma))
     return call.emit(op, call.value(0))
 
 
 @importer("ThresholdedRelu")
 def thresholded_relu(call: Call) -> Answer:
-    return call.emit(ops.ThresholdedRelu(call.real("alpha", 1.0)), call.value(0))
+    return call.emit(ThresholdedRelu(call.real("alpha", 1.0)), call.value(0))
 
 
 @importer("HardSigmoid")
 def hard_sigmoid(call: Call) -> Answer:
-    return call.emit(ops.HardSigmoid(call.real("alpha", 0.2), call.real("beta", 0.5)), call.value(0))
+    return call.emit(HardSigmoid(call.real("alpha", 0.2), call.real("beta", 0.5)), call.value(0))
 
 
 @importer("Gelu")
@@ -136,20 +211,20 @@ def gelu(call: Call) -> Answer:
     form = call.text("approximate", "none")
     if form not in ("none", "tanh"):
         raise Fault("bad-attribute", f"`Gelu` approximated by `{form}`")
-    return call.emit(ops.Gelu(form == "tanh"), call.value(0))
+    return call.emit(Gelu(form == "tanh"), call.value(0))
 
 
 @importer("Swish")
 def swish(call: Call) -> Answer:
     x, alpha = call.value(0), call.real("alpha", 1.0)
     if alpha == 1.0:
-        return call.emit(ops.Silu(), x)
-    return call.emit(ops.Mul(), x, call.emit(ops.Sigmoid(), call.emit(ops.Mul(), x, call.like(alpha, x))))
+        return call.emit(Silu(), x)
+    return call.emit(Mul(), x, call.emit(Sigmoid(), call.emit(Mul(), x, call.like(alpha, x))))
 
 
 @importer("Shrink")
 def shrink(call: Call) -> Answer:
-    return call.emit(ops.Shrink(call.real("bias", 0.0), call.real("lambd", 0.5)), call.value(0))
+    return call.emit(Shrink(call.real("bias", 0.0), call.real("lambd", 0.5)), call.value(0))
 
 
 @importer("Clip")
@@ -158,7 +233,7 @@ def clip(call: Call) -> Answer:
     x = call.value(0)
     if call.version < 11:
         low, high = call.real("min", -math.inf), call.real("max", math.inf)
-        return call.emit(ops.Clip(low, high), x)
+        return call.emit(Clip(low, high), x)
     bounds = [call.maybe(1), call.maybe(2)]
     if all(b is None or (b.data is not None and b.type.elements == 1 and _exact(b)) for b in bounds):
         low, high = (
@@ -166,8 +241,8 @@ def clip(call: Call) -> Answer:
             for i, (b, default) in enumerate(zip(bounds, (-math.inf, math.inf), strict=True))
         )
         if not (math.isnan(low) or math.isnan(high)):
-            return call.emit(ops.Clip(low, high), x)
-    for bound, op in zip(bounds, (ops.Max(), ops.Min()), strict=True):
+            return call.emit(Clip(low, high), x)
+    for bound, op in zip(bounds, (Max(), Min()), strict=True):
         if bound is not None:
             x = call.emit(op, x, reshape(call, bound, ()))
     return x
@@ -185,7 +260,7 @@ def cast_row(call: Call) -> Answer:
         raise unsupported("`Cast` names its type by a string, as before opset 6", "convert it to opset 7 or newer")
     to = dtype_of(call.integer("to"), "the result of `Cast`")
     x = call.value(0)
-    return x if x.dtype is to else call.emit(ops.Cast(to, bool(call.integer("saturate", 1))), x)
+    return x if x.dtype is to else call.emit(Cast(to, bool(call.integer("saturate", 1))), x)
 
 
 @importer("CastLike")
@@ -195,7 +270,7 @@ def cast_like(call: Call) -> Answer:
 
 @importer("Where")
 def where(call: Call) -> Answer:
-    return call.emit(ops.Where(), call.value(0), call.value(1), call.value(2))
+    return call.emit(Where(), call.value(0), call.value(1), call.value(2))
 
 
 @importer("Identity", "Dropout")
@@ -230,9 +305,9 @@ def hardmax(call: Call) -> Answer:
     if call.version < 13:
         x = reshape(call, x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
         axis = 1
-    best = call.emit(ops.ArgReduce("max", axis, False), x)
+    best = call.emit(ArgReduce("max", axis, False), x)
     values = call.constant(np.array([0, 1], np.float32))
-    hot = call.emit(ops.OneHot(x.shape[axis], axis), best, cast(call, values, x.dtype))
+    hot = call.emit(OneHot(x.shape[axis], axis), best, cast(call, values, x.dtype))
     return reshape(call, hot, shape)
 
 

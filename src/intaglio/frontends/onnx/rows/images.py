@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
+from intaglio.ops.resize import Resize
+from intaglio.ops.sample import GridSample, RoiAlign
 
 
 def _scales(call: Call, values: list[float], rank: int) -> list[float]:
@@ -31,7 +32,7 @@ def upsample(call: Call) -> Answer:
         values = [float(v) for v in call.numbers(1, "scales").reshape(-1).tolist()]
     scales = _scales(call, values, len(x.shape))
     mode = call.text("mode", "nearest").replace("bilinear", "linear")
-    op = ops.Resize(_sized(x, scales), tuple(scales), (), mode, "asymmetric", "simple")
+    op = Resize(_sized(x, scales), tuple(scales), (), mode, "asymmetric", "simple")
     return call.emit(op, x)
 
 
@@ -42,7 +43,7 @@ def resize(call: Call) -> Answer:
     mode = call.text("mode", "nearest")
     if call.version < 11:
         scales = _scales(call, [float(v) for v in call.numbers(1, "scales").reshape(-1).tolist()], rank)
-        return call.emit(ops.Resize(_sized(x, scales), tuple(scales), (), mode, "asymmetric", "simple"), x)
+        return call.emit(Resize(_sized(x, scales), tuple(scales), (), mode, "asymmetric", "simple"), x)
     given = call.maybe_numbers(2, "scales")
     wanted = call.maybe_int_list(3, "sizes")
     axes = call.checked_axes(call.ints("axes") or list(range(rank)), rank)
@@ -69,7 +70,7 @@ def resize(call: Call) -> Answer:
         roi = (*starts, *ends)
     if coordinate == "tf_half_pixel_for_nn":
         raise Fault("unsupported-operator", "`Resize` by `tf_half_pixel_for_nn`", "use `half_pixel`")
-    op = ops.Resize(
+    op = Resize(
         tuple(shape), tuple(full_scales), roi, mode, coordinate, call.text("nearest_mode", "round_prefer_floor"),
         call.real("cubic_coeff_a", -0.75), bool(call.integer("exclude_outside")),
         call.real("extrapolation_value", 0.0), bool(call.integer("antialias")),
@@ -98,7 +99,7 @@ def _by_sizes(call: Call, x: Value, axes: tuple[int, ...], wanted: list[int]) ->
 @importer("GridSample")
 def grid_sample(call: Call) -> Answer:
     mode = call.text("mode", "linear").replace("bilinear", "linear").replace("bicubic", "cubic")
-    op = ops.GridSample(mode, call.text("padding_mode", "zeros"), bool(call.integer("align_corners")))
+    op = GridSample(mode, call.text("padding_mode", "zeros"), bool(call.integer("align_corners")))
     return call.emit(op, call.value(0), call.value(1))
 
 
@@ -106,7 +107,7 @@ def grid_sample(call: Call) -> Answer:
 def roi_align(call: Call) -> Answer:
     default = "half_pixel" if call.version >= 16 else "output_half_pixel"
     coordinate = call.text("coordinate_transformation_mode", default)
-    op = ops.RoiAlign(
+    op = RoiAlign(
         call.integer("output_height", 1), call.integer("output_width", 1), call.integer("sampling_ratio"),
         call.real("spatial_scale", 1.0), call.text("mode", "avg"), coordinate == "half_pixel",
     )  # fmt: skip

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import cast, part, reshape
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.binary import Add, Mod
+from intaglio.ops.index import Gather, GatherElements, GatherNd, OneHot, ScatterElements, ScatterNd
+from intaglio.ops.move import Expand
+from intaglio.ops.reduce import TopK
 
 
 def checked(call: Call, indices: Value, size: int) -> Value:
@@ -35,14 +38,14 @@ def gather(call: Call) -> Answer:
     if indices.data is not None and indices.data.size == 1 and x.data is None:
         cut = part(call, x, axis, int(indices.data.reshape(-1)[0]), 1)
         return reshape(call, cut, x.shape[:axis] + indices.shape + x.shape[axis + 1 :])
-    return call.emit(ops.Gather(axis), x, indices)
+    return call.emit(Gather(axis), x, indices)
 
 
 @importer("GatherElements")
 def gather_elements(call: Call) -> Answer:
     x, indices = call.value(0), call.value(1)
     axis = call.axis(len(x.shape), 0)
-    return call.emit(ops.GatherElements(axis), x, checked(call, indices, x.shape[axis] if x.shape else 0))
+    return call.emit(GatherElements(axis), x, checked(call, indices, x.shape[axis] if x.shape else 0))
 
 
 @importer("GatherND")
@@ -50,7 +53,7 @@ def gather_nd(call: Call) -> Answer:
     x, indices = call.value(0), call.value(1)
     batch = call.integer("batch_dims")
     _check_tuples(call, indices, x.shape[max(batch, 0) :])
-    return call.emit(ops.GatherNd(batch), x, indices)
+    return call.emit(GatherNd(batch), x, indices)
 
 
 def _check_tuples(call: Call, indices: Value, sizes: tuple[int, ...]) -> None:
@@ -66,7 +69,7 @@ def _check_tuples(call: Call, indices: Value, sizes: tuple[int, ...]) -> None:
 def scatter_elements(call: Call) -> Answer:
     x, indices, updates = (call.value(i) for i in range(3))
     axis = call.axis(len(x.shape), 0)
-    op = ops.ScatterElements(axis, call.text("reduction", "none"))
+    op = ScatterElements(axis, call.text("reduction", "none"))
     return call.emit(op, x, checked(call, indices, x.shape[axis] if x.shape else 0), updates)
 
 
@@ -74,7 +77,7 @@ def scatter_elements(call: Call) -> Answer:
 def scatter_nd(call: Call) -> Answer:
     x, indices, updates = (call.value(i) for i in range(3))
     _check_tuples(call, indices, x.shape)
-    return call.emit(ops.ScatterNd(call.text("reduction", "none")), x, indices, updates)
+    return call.emit(ScatterNd(call.text("reduction", "none")), x, indices, updates)
 
 
 @importer("OneHot")
@@ -83,7 +86,7 @@ def one_hot(call: Call) -> Answer:
     depth = int(call.numbers(1, "depth").reshape(-1)[0])
     if indices.dtype.is_float:
         indices = cast(call, indices, DType.I64)
-    return call.emit(ops.OneHot(depth, call.integer("axis", -1)), indices, call.value(2))
+    return call.emit(OneHot(depth, call.integer("axis", -1)), indices, call.value(2))
 
 
 @importer("TopK")
@@ -91,7 +94,7 @@ def top_k(call: Call) -> Answer:
     x = call.value(0)
     k = call.integer("k") if call.version < 10 else int(call.numbers(1, "k").reshape(-1)[0])
     axis = call.axis(len(x.shape), -1)
-    op = ops.TopK(k, axis, bool(call.integer("largest", 1)), bool(call.integer("sorted", 1)))
+    op = TopK(k, axis, bool(call.integer("largest", 1)), bool(call.integer("sorted", 1)))
     return list(call.emit_all(op, x))
 
 
@@ -108,12 +111,12 @@ def tensor_scatter(call: Call) -> Answer:
     batch = cache.shape[0]
     start = at if at is not None else call.constant(np.zeros(batch, np.int64))
     steps = call.constant(np.arange(count, dtype=np.int64).reshape(1, count))
-    places = call.emit(ops.Add(), reshape(call, start, (batch, 1)), steps)
+    places = call.emit(Add(), reshape(call, start, (batch, 1)), steps)
     if mode == "circular":
-        places = call.emit(ops.Mod(), places, call.constant(np.asarray(size, np.int64)))
+        places = call.emit(Mod(), places, call.constant(np.asarray(size, np.int64)))
     elif mode != "linear":
         raise unsupported(f"`TensorScatter` in the mode `{mode}`")
     shape = [1] * rank
     shape[0], shape[axis] = batch, count
-    places = call.emit(ops.Expand(update.shape), reshape(call, places, shape))
-    return call.emit(ops.ScatterElements(axis), cache, places, update)
+    places = call.emit(Expand(update.shape), reshape(call, places, shape))
+    return call.emit(ScatterElements(axis), cache, places, update)

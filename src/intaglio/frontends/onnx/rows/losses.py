@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import cast, reshape
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.binary import Div, Equal, Mul, Where
+from intaglio.ops.index import Gather, GatherElements
+from intaglio.ops.reduce import LogSoftmax, Reduce
+from intaglio.ops.unary import Neg
 
 
 @importer("NegativeLogLikelihoodLoss")
@@ -19,7 +22,7 @@ def nll_loss(call: Call) -> Answer:
 
 @importer("SoftmaxCrossEntropyLoss")
 def cross_entropy(call: Call) -> Answer:
-    logits = call.emit(ops.LogSoftmax(1), call.value(0))
+    logits = call.emit(LogSoftmax(1), call.value(0))
     loss = _loss(call, logits, call.value(1), call.maybe(2))
     return [loss, logits] if call.outputs > 1 else loss
 
@@ -33,23 +36,23 @@ def _loss(call: Call, x: Value, target: Value, weight: Value | None) -> Value:
     ignored: Value | None = None
     place = target
     if "ignore_index" in call.attributes:
-        ignored = call.emit(ops.Equal(), target, call.constant(np.asarray(call.integer("ignore_index"), np.int64)))
-        place = call.emit(ops.Where(), ignored, call.constant(np.asarray(0, np.int64)), target)
+        ignored = call.emit(Equal(), target, call.constant(np.asarray(call.integer("ignore_index"), np.int64)))
+        place = call.emit(Where(), ignored, call.constant(np.asarray(0, np.int64)), target)
     wide = reshape(call, place, (place.shape[0], 1, *place.shape[1:]))
-    picked = call.emit(ops.GatherElements(1), x, wide)
-    loss = call.emit(ops.Neg(), reshape(call, picked, target.shape))
+    picked = call.emit(GatherElements(1), x, wide)
+    loss = call.emit(Neg(), reshape(call, picked, target.shape))
     factor: Value | None = None
     if weight is not None:
-        factor = call.emit(ops.Gather(0), weight, place)
+        factor = call.emit(Gather(0), weight, place)
     if ignored is not None:
         base = factor if factor is not None else call.like(1, x)
-        factor = call.emit(ops.Where(), ignored, call.like(0, x), base)
+        factor = call.emit(Where(), ignored, call.like(0, x), base)
     if factor is not None:
-        loss = call.emit(ops.Mul(), loss, factor)
+        loss = call.emit(Mul(), loss, factor)
     if reduction == "none":
         return loss
     axes = tuple(range(len(loss.shape)))
     if reduction == "sum" or factor is None:
-        return call.emit(ops.Reduce(reduction, axes, False), loss)
-    total = call.emit(ops.Reduce("sum", axes, False), loss)
-    return call.emit(ops.Div(), total, call.emit(ops.Reduce("sum", axes, False), factor))
+        return call.emit(Reduce(reduction, axes, False), loss)
+    total = call.emit(Reduce("sum", axes, False), loss)
+    return call.emit(Div(), total, call.emit(Reduce("sum", axes, False), factor))

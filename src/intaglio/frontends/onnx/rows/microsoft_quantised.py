@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import cast, concat, reshape, transpose
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
@@ -14,7 +13,14 @@ from intaglio.frontends.onnx.rows.pooling import pool_window
 from intaglio.frontends.onnx.rows.quantised import check_scale, dequantised, product_sums, requantised_to, uniform, zero_of
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.activation import LeakyRelu, Sigmoid
+from intaglio.ops.binary import Add, Div, Equal, Max, Min, Mul, Sub, Where
+from intaglio.ops.convert import Dequantize, Quantize
+from intaglio.ops.matmul import MatMul
 from intaglio.ops.numeric import int_range
+from intaglio.ops.pool import AveragePool
+from intaglio.ops.reduce import Reduce, Softmax
+from intaglio.ops.unary import Neg
 
 MS = "com.microsoft"
 
@@ -24,7 +30,7 @@ def _real(call: Call, at: int) -> Value:
     check_scale(call, scale)
     if zero is None:
         zero = call.constant(np.zeros((), x.dtype.numpy), x.dtype)
-    return call.emit(ops.Dequantize(DType.F32), x, reshape(call, scale, ()), reshape(call, zero, ()))
+    return call.emit(Dequantize(DType.F32), x, reshape(call, scale, ()), reshape(call, zero, ()))
 
 
 def _stored(call: Call, real: Value, at: int, like: Value) -> Value:
@@ -33,19 +39,19 @@ def _stored(call: Call, real: Value, at: int, like: Value) -> Value:
     if zero is None:
         zero = call.constant(np.zeros((), like.dtype.numpy), like.dtype)
     low, high = int_range(zero.dtype)
-    op = ops.Quantize(zero.dtype, low, high)
+    op = Quantize(zero.dtype, low, high)
     return call.emit(op, real, reshape(call, scale, ()), reshape(call, zero, ()))
 
 
 @importer("QLinearAdd", "QLinearMul", domain=MS)
 def qlinear_binary(call: Call) -> Answer:
-    op = ops.Add() if call.op == "QLinearAdd" else ops.Mul()
+    op = Add() if call.op == "QLinearAdd" else Mul()
     return _stored(call, call.emit(op, _real(call, 0), _real(call, 3)), 6, call.value(0))
 
 
 @importer("QLinearSigmoid", "QLinearLeakyRelu", domain=MS)
 def qlinear_unary(call: Call) -> Answer:
-    op = ops.Sigmoid() if call.op == "QLinearSigmoid" else ops.LeakyRelu(call.real("alpha", 0.01))
+    op = Sigmoid() if call.op == "QLinearSigmoid" else LeakyRelu(call.real("alpha", 0.01))
     return _stored(call, call.emit(op, _real(call, 0)), 3, call.value(0))
 
 
@@ -55,9 +61,9 @@ def qlinear_softmax(call: Call) -> Answer:
     axis = call.axis(len(x.shape), -1)
     if call.integer("opset") < 13 and axis != len(x.shape) - 1:
         flat = reshape(call, x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
-        y = reshape(call, call.emit(ops.Softmax(1), flat), x.shape)
+        y = reshape(call, call.emit(Softmax(1), flat), x.shape)
     else:
-        y = call.emit(ops.Softmax(axis), x)
+        y = call.emit(Softmax(axis), x)
     return _stored(call, y, 3, call.value(0))
 
 
@@ -69,11 +75,11 @@ def qlinear_average_pool(call: Call) -> Answer:
     if last:
         x = transpose(call, x, (0, rank - 1, *range(1, rank - 1)))
     if call.op == "QLinearGlobalAveragePool":
-        y = call.emit(ops.Reduce("mean", tuple(range(2, rank)), True), x)
+        y = call.emit(Reduce("mean", tuple(range(2, rank)), True), x)
     else:
         kernel, strides, dilations, pads, declared = pool_window(call, x)
         include = bool(call.integer("count_include_pad"))
-        op = ops.AveragePool(
+        op = AveragePool(
             tuple(kernel), tuple(strides), tuple(pads), tuple(dilations), count_include_pad=include,
             counted_pads=tuple(declared) if include and declared != pads else (),
         )  # fmt: skip
@@ -92,7 +98,7 @@ def qlinear_concat(call: Call) -> Answer:
 
 @importer("QLinearWhere", domain=MS)
 def qlinear_where(call: Call) -> Answer:
-    return _stored(call, call.emit(ops.Where(), call.value(0), _real(call, 1), _real(call, 4)), 7, call.value(1))
+    return _stored(call, call.emit(Where(), call.value(0), _real(call, 1), _real(call, 4)), 7, call.value(1))
 
 
 @importer("QGemm", domain=MS)
@@ -108,15 +114,15 @@ def qgemm(call: Call) -> Answer:
         raise unsupported("`QGemm` with scales or zero points that are computed, or different ones for the rows")
     turned = bool(call.integer("transB"))
     alpha = call.real("alpha", 1.0)
-    left, steps = a, b_scale if alpha == 1.0 else call.emit(ops.Mul(), b_scale, call.like(alpha, b_scale))
+    left, steps = a, b_scale if alpha == 1.0 else call.emit(Mul(), b_scale, call.like(alpha, b_scale))
     if call.integer("transA"):
         left = transpose(call, a, (1, 0))
     real = dequantised(call, left, a_scale, zero_of(a_zero), 0)
     weights = dequantised(call, b, steps, zero_of(b_zero), 0 if turned else 1)
     if bias is not None:
-        sums = call.emit(ops.Mul(), reshape(call, a_scale, ()), steps)
+        sums = call.emit(Mul(), reshape(call, a_scale, ()), steps)
         bias = dequantised(call, reshape(call, bias, (bias.type.elements,)), sums, 0, 0)
-    y = call.emit(ops.MatMul(False, turned), real, weights, bias)
+    y = call.emit(MatMul(False, turned), real, weights, bias)
     if y_scale is None or y_zero is None:
         return y
     check_scale(call, y_scale)
@@ -133,16 +139,16 @@ def matmul_integer_to_float(call: Call) -> Answer:
 def dynamic_quantize_matmul(call: Call) -> Answer:
     """The left side is quantised as it comes."""
     x, b, b_scale = call.value(0), call.value(1), call.value(2)
-    low = call.emit(ops.Min(), call.emit(ops.Reduce("min", _all(x), False), x), call.constant(np.asarray(0, np.float32)))
-    high = call.emit(ops.Max(), call.emit(ops.Reduce("max", _all(x), False), x), call.constant(np.asarray(0, np.float32)))
-    scale = call.emit(ops.Div(), call.emit(ops.Sub(), high, low), call.constant(np.asarray(255, np.float32)))
-    flat = call.emit(ops.Equal(), scale, call.constant(np.asarray(0, np.float32)))
-    scale = call.emit(ops.Where(), flat, call.constant(np.asarray(1, np.float32)), scale)
-    negative = call.emit(ops.Div(), call.emit(ops.Neg(), low), scale)
+    low = call.emit(Min(), call.emit(Reduce("min", _all(x), False), x), call.constant(np.asarray(0, np.float32)))
+    high = call.emit(Max(), call.emit(Reduce("max", _all(x), False), x), call.constant(np.asarray(0, np.float32)))
+    scale = call.emit(Div(), call.emit(Sub(), high, low), call.constant(np.asarray(255, np.float32)))
+    flat = call.emit(Equal(), scale, call.constant(np.asarray(0, np.float32)))
+    scale = call.emit(Where(), flat, call.constant(np.asarray(1, np.float32)), scale)
+    negative = call.emit(Div(), call.emit(Neg(), low), scale)
     zero = call.emit(
-        ops.Quantize(DType.U8, 0, 255), negative, call.constant(np.asarray(1, np.float32)), call.constant(np.asarray(0, np.uint8))
+        Quantize(DType.U8, 0, 255), negative, call.constant(np.asarray(1, np.float32)), call.constant(np.asarray(0, np.uint8))
     )
-    a = call.emit(ops.Quantize(DType.U8, 0, 255), x, scale, zero)
+    a = call.emit(Quantize(DType.U8, 0, 255), x, scale, zero)
     return _float_product(call, a, b, scale, b_scale, zero, call.maybe(3), call.maybe(4))
 
 
@@ -159,6 +165,6 @@ def _float_product(
     total = product_sums(call, a, b, a_zero, b_zero)
     if b_scale.type.elements == 1:
         b_scale = reshape(call, b_scale, ())
-    factor = call.emit(ops.Mul(), reshape(call, a_scale, ()), b_scale)
-    y = call.emit(ops.Mul(), cast(call, total, DType.F32), factor)
-    return y if bias is None else call.emit(ops.Add(), y, bias)
+    factor = call.emit(Mul(), reshape(call, a_scale, ()), b_scale)
+    y = call.emit(Mul(), cast(call, total, DType.F32), factor)
+    return y if bias is None else call.emit(Add(), y, bias)

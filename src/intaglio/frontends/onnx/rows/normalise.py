@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 
-from intaglio import ops
 from intaglio.frontends.building import cast, per_channel, reshape, rms_norm
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.binary import Add, Div, Equal, Mul, Sub, Where
+from intaglio.ops.norm import BatchNorm, LayerNorm, Lrn
+from intaglio.ops.reduce import Reduce
+from intaglio.ops.unary import Reciprocal, Sqrt
 
 
 @importer("BatchNormalization")
@@ -22,27 +25,27 @@ def batch_norm(call: Call) -> Answer:
     if kinds != {x.dtype}:
         scale, bias, mean, var = (cast(call, v, x.dtype) for v in (scale, bias, mean, var))
     if call.version < 9 and not call.integer("spatial", 1):
-        centred = call.emit(ops.Sub(), x, mean)
-        deviation = call.emit(ops.Sqrt(), call.emit(ops.Add(), var, call.like(epsilon, var)))
-        scaled = call.emit(ops.Mul(), call.emit(ops.Div(), centred, deviation), scale)
-        return call.emit(ops.Add(), scaled, bias)
-    return call.emit(ops.BatchNorm(epsilon, 1 if len(x.shape) > 1 else 0), x, scale, bias, mean, var)
+        centred = call.emit(Sub(), x, mean)
+        deviation = call.emit(Sqrt(), call.emit(Add(), var, call.like(epsilon, var)))
+        scaled = call.emit(Mul(), call.emit(Div(), centred, deviation), scale)
+        return call.emit(Add(), scaled, bias)
+    return call.emit(BatchNorm(epsilon, 1 if len(x.shape) > 1 else 0), x, scale, bias, mean, var)
 
 
 def _batch_norm_training(call: Call, epsilon: float) -> Answer:
     x, scale, bias, mean, var = (call.value(i) for i in range(5))
     axes = tuple(i for i in range(len(x.shape)) if i != 1)
-    now = call.emit(ops.Reduce("mean", axes, True), x)
-    centred = call.emit(ops.Sub(), x, now)
-    square = call.emit(ops.Reduce("mean", axes, True), call.emit(ops.Mul(), centred, centred))
+    now = call.emit(Reduce("mean", axes, True), x)
+    centred = call.emit(Sub(), x, now)
+    square = call.emit(Reduce("mean", axes, True), call.emit(Mul(), centred, centred))
     now, square = (reshape(call, v, mean.shape) for v in (now, square))
     momentum = call.real("momentum", 0.9)
 
     def mixed(old: Value, new: Value) -> Value:
-        kept = call.emit(ops.Mul(), old, call.like(momentum, old))
-        return call.emit(ops.Add(), kept, call.emit(ops.Mul(), new, call.like(1 - momentum, new)))
+        kept = call.emit(Mul(), old, call.like(momentum, old))
+        return call.emit(Add(), kept, call.emit(Mul(), new, call.like(1 - momentum, new)))
 
-    y = call.emit(ops.BatchNorm(epsilon, 1), x, scale, bias, now, square)
+    y = call.emit(BatchNorm(epsilon, 1), x, scale, bias, now, square)
     return [y, mixed(mean, now), mixed(var, square)]
 
 
@@ -51,16 +54,16 @@ def layer_norm(call: Call) -> Answer:
     x, scale, bias = call.value(0), call.maybe(1), call.maybe(2)
     axis = call.axis(len(x.shape), -1)
     epsilon = call.real("epsilon", 1e-5)
-    y = call.emit(ops.LayerNorm(axis, epsilon), x, *_fitting(call, x, axis, scale, bias))
+    y = call.emit(LayerNorm(axis, epsilon), x, *_fitting(call, x, axis, scale, bias))
     if call.outputs < 2:
         return y
     axes = tuple(range(axis, len(x.shape)))
     wide = cast(call, x, DType.F32) if x.dtype is not DType.F64 else x
-    mean = call.emit(ops.Reduce("mean", axes, True), wide)
-    centred = call.emit(ops.Sub(), wide, mean)
-    var = call.emit(ops.Reduce("mean", axes, True), call.emit(ops.Mul(), centred, centred))
-    deviation = call.emit(ops.Sqrt(), call.emit(ops.Add(), var, call.like(epsilon, var)))
-    return [y, mean, call.emit(ops.Reciprocal(), deviation)]
+    mean = call.emit(Reduce("mean", axes, True), wide)
+    centred = call.emit(Sub(), wide, mean)
+    var = call.emit(Reduce("mean", axes, True), call.emit(Mul(), centred, centred))
+    deviation = call.emit(Sqrt(), call.emit(Add(), var, call.like(epsilon, var)))
+    return [y, mean, call.emit(Reciprocal(), deviation)]
 
 
 def _fitting(call: Call, x: Value, axis: int, *extra: Value | None) -> list[Value | None]:
@@ -90,7 +93,7 @@ def instance_norm(call: Call) -> Answer:
     if len(x.shape) < 3:
         raise Fault("shape-mismatch", f"`InstanceNormalization` of {list(x.shape)}")
     flat = reshape(call, x, (x.shape[0], x.shape[1], math.prod(x.shape[2:])))
-    y = reshape(call, call.emit(ops.LayerNorm(2, call.real("epsilon", 1e-5)), flat), x.shape)
+    y = reshape(call, call.emit(LayerNorm(2, call.real("epsilon", 1e-5)), flat), x.shape)
     return per_channel(call, y, scale, bias)
 
 
@@ -102,7 +105,7 @@ def group_norm(call: Call) -> Answer:
         raise Fault("bad-attribute", f"`GroupNormalization` of {list(x.shape)} in {groups} groups")
     each = x.shape[1] // groups
     flat = reshape(call, x, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
-    y = call.emit(ops.LayerNorm(2, call.real("epsilon", 1e-5)), flat)
+    y = call.emit(LayerNorm(2, call.real("epsilon", 1e-5)), flat)
     if scale.shape == (groups,) and call.version < 21:
         y = reshape(call, y, (x.shape[0], groups, each, *x.shape[2:]))
         return reshape(call, per_channel(call, y, scale, bias), x.shape)
@@ -116,9 +119,9 @@ def lp_norm(call: Call) -> Answer:
     if p not in (1, 2):
         raise Fault("bad-attribute", f"`LpNormalization` with p {p}")
     axis = call.axis(len(x.shape), -1)
-    norm = call.emit(ops.Reduce("l1" if p == 1 else "l2", (axis,), True), x)
-    zero = call.emit(ops.Equal(), norm, call.like(0, norm))
-    return call.emit(ops.Div(), x, call.emit(ops.Where(), zero, call.like(1, norm), norm))
+    norm = call.emit(Reduce("l1" if p == 1 else "l2", (axis,), True), x)
+    zero = call.emit(Equal(), norm, call.like(0, norm))
+    return call.emit(Div(), x, call.emit(Where(), zero, call.like(1, norm), norm))
 
 
 @importer("LRN")
@@ -126,5 +129,5 @@ def lrn(call: Call) -> Answer:
     size = call.integer("size")
     if size < 1:
         raise Fault("bad-attribute", f"`LRN` over {size} elements")
-    op = ops.Lrn(size, call.real("alpha", 1e-4), call.real("beta", 0.75), call.real("bias", 1.0), 1)
+    op = Lrn(size, call.real("alpha", 1e-4), call.real("beta", 0.75), call.real("bias", 1.0), 1)
     return call.emit(op, call.value(0))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 
-from intaglio import ops
 from intaglio.frontends.building import padded
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.onnx.rows.convolution import auto_pad, same_pads, window
 from intaglio.ir.graph import Value
+from intaglio.ops.binary import Pow
+from intaglio.ops.pool import AveragePool, LpPool, MaxPool, MaxPoolIndices
+from intaglio.ops.reduce import Reduce
+from intaglio.ops.sample import MaxUnpool
+from intaglio.ops.unary import Abs
 
 
 def pool_window(call: Call, x: Value) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
@@ -46,9 +50,9 @@ def max_pool(call: Call) -> Answer:
     kernel, strides, dilations, pads, _ = pool_window(call, x)
     fields = (tuple(kernel), tuple(strides), tuple(pads), tuple(dilations))
     if call.outputs > 1:
-        op = ops.MaxPoolIndices(*fields, storage_order=call.integer("storage_order"))
+        op = MaxPoolIndices(*fields, storage_order=call.integer("storage_order"))
         return list(call.emit_all(op, x))
-    return call.emit(ops.MaxPool(*fields), x)
+    return call.emit(MaxPool(*fields), x)
 
 
 @importer("AveragePool")
@@ -56,7 +60,7 @@ def average_pool(call: Call) -> Answer:
     x = call.value(0)
     kernel, strides, dilations, pads, declared = pool_window(call, x)
     include = bool(call.integer("count_include_pad"))
-    op = ops.AveragePool(
+    op = AveragePool(
         tuple(kernel), tuple(strides), tuple(pads), tuple(dilations), count_include_pad=include,
         counted_pads=tuple(declared) if include and declared != pads else (), columns_first=call.version < 19,
     )  # fmt: skip
@@ -70,7 +74,7 @@ def lp_pool(call: Call) -> Answer:
     p = call.integer("p", 2)
     if p < 1:
         raise Fault("bad-attribute", f"`LpPool` with p {p}")
-    return call.emit(ops.LpPool(tuple(kernel), tuple(strides), tuple(pads), tuple(dilations), p=p), x)
+    return call.emit(LpPool(tuple(kernel), tuple(strides), tuple(pads), tuple(dilations), p=p), x)
 
 
 @importer("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
@@ -78,12 +82,12 @@ def global_pool(call: Call) -> Answer:
     x = call.value(0)
     axes = tuple(range(2, len(x.shape)))
     if call.op != "GlobalLpPool":
-        return call.emit(ops.Reduce("mean" if call.op == "GlobalAveragePool" else "max", axes, True), x)
+        return call.emit(Reduce("mean" if call.op == "GlobalAveragePool" else "max", axes, True), x)
     p = call.integer("p", 2)
     if p in (1, 2):
-        return call.emit(ops.Reduce("l1" if p == 1 else "l2", axes, True), x)
-    powered = call.emit(ops.Pow(), call.emit(ops.Abs(), x), call.like(p, x))
-    return call.emit(ops.Pow(), call.emit(ops.Reduce("sum", axes, True), powered), call.like(1 / p, x))
+        return call.emit(Reduce("l1" if p == 1 else "l2", axes, True), x)
+    powered = call.emit(Pow(), call.emit(Abs(), x), call.like(p, x))
+    return call.emit(Pow(), call.emit(Reduce("sum", axes, True), powered), call.like(1 / p, x))
 
 
 @importer("MaxUnpool")
@@ -104,7 +108,7 @@ def max_unpool(call: Call) -> Answer:
         if low < 0 or high >= math.prod(inferred):
             bad = low if low < 0 else high
             raise Fault("bad-attribute", f"index {bad} of `MaxUnpool` is out of range for {math.prod(inferred)} elements")
-    y = call.emit(ops.MaxUnpool(tuple(inferred)), x, indices)
+    y = call.emit(MaxUnpool(tuple(inferred)), x, indices)
     if wanted is None or wanted == inferred:
         return y
     if len(wanted) != len(inferred):

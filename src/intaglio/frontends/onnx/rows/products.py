@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from intaglio import ops
 from intaglio.frontends.building import matmul
 from intaglio.frontends.einsum import einsum
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.binary import Add, Mul
+from intaglio.ops.convert import Cast
+from intaglio.ops.matmul import Det, MatMul
 
 
 @importer("MatMul")
@@ -26,7 +28,7 @@ def gemm_by(call: Call, a: Value, b: Value, c: Value | None) -> Value:
     alpha, beta = call.real("alpha", 1.0), call.real("beta", 1.0)
     if len(a.shape) != 2 or len(b.shape) != 2:
         raise Fault("shape-mismatch", f"`Gemm` of {list(a.shape)} and {list(b.shape)}")
-    op = ops.MatMul(bool(call.integer("transA")), bool(call.integer("transB")))
+    op = MatMul(bool(call.integer("transA")), bool(call.integer("transB")))
     if alpha != 1.0 and b.data is not None:
         b, alpha = scaled(call, b, alpha), 1.0
     elif alpha != 1.0 and a.data is not None:
@@ -36,16 +38,16 @@ def gemm_by(call: Call, a: Value, b: Value, c: Value | None) -> Value:
     if alpha == 1.0:
         return call.emit(op, a, b, c)
     y = scaled(call, call.emit(op, a, b, None), alpha)
-    return y if c is None else call.emit(ops.Add(), y, c)
+    return y if c is None else call.emit(Add(), y, c)
 
 
 def scaled(call: Call, x: Value, factor: float) -> Value:
     if factor == 1.0:
         return x
     if x.dtype.is_int:
-        wide = call.emit(ops.Mul(), call.emit(ops.Cast(DType.F64), x), call.like(factor, call.constant(1.0)))
-        return call.emit(ops.Cast(x.dtype), wide)
-    return call.emit(ops.Mul(), x, call.like(factor, x))
+        wide = call.emit(Mul(), call.emit(Cast(DType.F64), x), call.like(factor, call.constant(1.0)))
+        return call.emit(Cast(x.dtype), wide)
+    return call.emit(Mul(), x, call.like(factor, x))
 
 
 @importer("Einsum")
@@ -55,4 +57,4 @@ def einsum_row(call: Call) -> Answer:
 
 @importer("Det")
 def det(call: Call) -> Answer:
-    return call.emit(ops.Det(), call.value(0))
+    return call.emit(Det(), call.value(0))

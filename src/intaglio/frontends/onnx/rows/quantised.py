@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import cast, matmul, reshape, transpose
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault
@@ -15,7 +14,11 @@ from intaglio.frontends.onnx.tensors import PACKED, dtype_of
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import widen
+from intaglio.ops.binary import Div, Mul, Sub
+from intaglio.ops.convert import Dequantize, Quantize
+from intaglio.ops.index import Gather
 from intaglio.ops.numeric import int_range
+from intaglio.ops.quantised import QConv, QMatMul
 
 
 def check_scale(call: Call, scale: Value) -> None:
@@ -42,7 +45,7 @@ def spread(call: Call, x: Value, parameter: Value, axis: int, block: int) -> Val
                 f"got {list(parameter.shape)}",
             )
         places = call.constant(np.arange(x.shape[axis], dtype=np.int64) // block)
-        return call.emit(ops.Gather(axis), parameter, places)
+        return call.emit(Gather(axis), parameter, places)
     if parameter.shape != (x.shape[axis],):
         raise Fault("bad-quantisation", f"{list(parameter.shape)} parameters for {x.shape[axis]} channels")
     return reshape(call, parameter, tuple(x.shape[axis] if i == axis else 1 for i in range(rank)))
@@ -67,7 +70,7 @@ def quantize_linear(call: Call) -> Answer:
     if zero is None:
         zero = call.constant(np.zeros(scale.shape, to.numpy), to)
     zero = spread(call, x, zero, axis, block)
-    return call.emit(ops.Quantize(to, low, high), x, spread(call, x, scale, axis, block), zero)
+    return call.emit(Quantize(to, low, high), x, spread(call, x, scale, axis, block), zero)
 
 
 @importer("DequantizeLinear")
@@ -84,7 +87,7 @@ def dequantize_linear(call: Call) -> Answer:
     if zero.dtype is not x.dtype:
         raise Fault("bad-quantisation", f"a zero point of {zero.dtype.value} for {x.dtype.value}")
     zero = spread(call, x, zero, axis, block)
-    return call.emit(ops.Dequantize(to), x, spread(call, x, scale, axis, block), zero)
+    return call.emit(Dequantize(to), x, spread(call, x, scale, axis, block), zero)
 
 
 def centred(call: Call, x: Value, zero: Value | None, axis: int) -> Value:
@@ -97,7 +100,7 @@ def centred(call: Call, x: Value, zero: Value | None, axis: int) -> Value:
         zero = reshape(call, zero, ())
     elif len(zero.shape) == 1:
         zero = reshape(call, zero, tuple(zero.shape[0] if i == axis else 1 for i in range(len(x.shape))))
-    return call.emit(ops.Sub(), wide, zero)
+    return call.emit(Sub(), wide, zero)
 
 
 def uniform(*zeros: Value | None) -> bool:
@@ -125,7 +128,7 @@ def _sums(call: Call, x: Value, w: Value) -> Value:
         zero = zero_of(x_zero)
     else:
         assert x_zero is not None
-        x = call.emit(ops.Sub(), cast(call, x, DType.I16), reshape(call, cast(call, x_zero, DType.I16), ()))
+        x = call.emit(Sub(), cast(call, x, DType.I16), reshape(call, cast(call, x_zero, DType.I16), ()))
     flat = len(x.shape) == 3
     if flat:
         x, w = reshape(call, x, (*x.shape[:2], 1, x.shape[2])), reshape(call, w, (*w.shape[:2], 1, w.shape[2]))
@@ -133,7 +136,7 @@ def _sums(call: Call, x: Value, w: Value) -> Value:
             window, strides=(1, *window.strides), pads=(0, window.pads[0], 0, window.pads[1]), dilations=(1, *window.dilations)
         )
     info = np.iinfo(np.int32)
-    op = ops.QConv(
+    op = QConv(
         window.strides, window.pads, window.dilations, window.group, zero, zero_of(call.maybe(3)), 0,
         int(info.min), int(info.max), DType.I32, "none",
     )  # fmt: skip
@@ -148,14 +151,14 @@ def product_sums(call: Call, a: Value, b: Value, a_zero: Value | None, right_zer
     if uniform(a_zero):
         zero = zero_of(a_zero)
     info = np.iinfo(np.int32)
-    op = ops.QMatMul(False, zero, b_zero, 0, int(info.min), int(info.max), DType.I32, "none")
+    op = QMatMul(False, zero, b_zero, 0, int(info.min), int(info.max), DType.I32, "none")
     y = call.emit(op, a, b, None, None, None)
     if uniform(a_zero):
         return y
     assert a_zero is not None and b.data is not None
     columns = np.sum(b.data.astype(np.int64) - b_zero, axis=-2, keepdims=True).astype(np.int32)
-    shift = call.emit(ops.Mul(), cast(call, reshape(call, a_zero, ()), DType.I32), call.constant(columns))
-    return call.emit(ops.Sub(), y, shift)
+    shift = call.emit(Mul(), cast(call, reshape(call, a_zero, ()), DType.I32), call.constant(columns))
+    return call.emit(Sub(), y, shift)
 
 
 @importer("MatMulInteger")
@@ -171,10 +174,10 @@ def matmul_integer(call: Call) -> Answer:
 
 def requantised(call: Call, total: Value, factor: Value, zero: Value) -> Value:
     """round(total * factor) + zero_point, saturated."""
-    real = call.emit(ops.Mul(), cast(call, total, DType.F32), factor)
+    real = call.emit(Mul(), cast(call, total, DType.F32), factor)
     low, high = int_range(zero.dtype)
     one = call.constant(np.asarray(1.0, np.float32))
-    op = ops.Quantize(zero.dtype, low, high)
+    op = Quantize(zero.dtype, low, high)
     return call.emit(op, real, one, reshape(call, zero, ()) if zero.type.elements == 1 else zero)
 
 
@@ -184,12 +187,12 @@ def dequantised(call: Call, x: Value, scale: Value, zero: int, axis: int) -> Val
         scale = reshape(call, scale, ())
     else:
         scale = reshape(call, scale, tuple(n if i == axis else 1 for i, n in enumerate(x.shape)))
-    return call.emit(ops.Dequantize(DType.F32), x, scale, call.constant(np.asarray(zero, x.dtype.numpy), x.dtype))
+    return call.emit(Dequantize(DType.F32), x, scale, call.constant(np.asarray(zero, x.dtype.numpy), x.dtype))
 
 
 def requantised_to(call: Call, real: Value, scale: Value, zero: Value) -> Value:
     low, high = int_range(zero.dtype)
-    return call.emit(ops.Quantize(zero.dtype, low, high), real, reshape(call, scale, ()), reshape(call, zero, ()))
+    return call.emit(Quantize(zero.dtype, low, high), real, reshape(call, scale, ()), reshape(call, zero, ()))
 
 
 @importer("QLinearConv")
@@ -202,12 +205,12 @@ def qlinear_conv(call: Call) -> Answer:
     if known and uniform(w_zero) and len(x.shape) in (3, 4) and max(x_scale.type.elements, y_scale.type.elements) == 1:
         weights = dequantised(call, w, w_scale, zero_of(w_zero), 0)
         if bias is not None:
-            steps = call.emit(ops.Mul(), reshape(call, x_scale, ()), w_scale)
+            steps = call.emit(Mul(), reshape(call, x_scale, ()), w_scale)
             bias = dequantised(call, bias, steps, 0, 0)
         return requantised_to(call, conv(call, dequantised(call, x, x_scale, zero_of(x_zero), 1), weights, bias), y_scale, y_zero)
     total = conv(call, centred(call, x, x_zero, 1), centred(call, w, w_zero, 0), bias)
-    product = call.emit(ops.Mul(), reshape(call, x_scale, ()), w_scale)
-    factor = call.emit(ops.Div(), product, reshape(call, y_scale, ()))
+    product = call.emit(Mul(), reshape(call, x_scale, ()), w_scale)
+    factor = call.emit(Div(), product, reshape(call, y_scale, ()))
     if factor.type.elements == 1:
         factor = reshape(call, factor, ())
     else:
@@ -234,6 +237,6 @@ def qlinear_matmul(call: Call) -> Answer:
     else:
         a_scale = reshape(call, a_scale, ())
     b_scale = b_scale if b_scale.type.elements > 1 else reshape(call, b_scale, ())
-    factor = call.emit(ops.Div(), call.emit(ops.Mul(), a_scale, b_scale), y_scale)
+    factor = call.emit(Div(), call.emit(Mul(), a_scale, b_scale), y_scale)
     factor = cast(call, factor, DType.F32)
     return requantised(call, total, factor if factor.type.elements > 1 else reshape(call, factor, ()), y_zero)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from intaglio import ops
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.ops.recurrent import ACTIVATIONS
+from intaglio.ops.recurrent import ACTIVATIONS, Gru, Lstm, Rnn
 
 ALPHA = {"Affine": 1.0, "LeakyRelu": 0.01, "ThresholdedRelu": 1.0, "ScaledTanh": 1.0, "HardSigmoid": 0.2, "Elu": 1.0}
 BETA = {"Affine": 0.0, "ScaledTanh": 1.0, "HardSigmoid": 0.5}
@@ -42,9 +41,9 @@ def recurrent(call: Call) -> Answer:
         operands.pop()
     match call.op:
         case "LSTM":
-            return list(call.emit_all(ops.Lstm(*fields, input_forget=bool(call.integer("input_forget"))), *operands))
+            return list(call.emit_all(Lstm(*fields, input_forget=bool(call.integer("input_forget"))), *operands))
         case "GRU":
-            op = ops.Gru(*fields, linear_before_reset=bool(call.integer("linear_before_reset")))
+            op = Gru(*fields, linear_before_reset=bool(call.integer("linear_before_reset")))
             return list(call.emit_all(op, *operands))
         case _:
-            return list(call.emit_all(ops.Rnn(*fields), *operands))
+            return list(call.emit_all(Rnn(*fields), *operands))

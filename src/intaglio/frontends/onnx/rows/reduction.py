@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
-from intaglio import ops
 from intaglio.frontends.building import concat, part, reshape
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
+from intaglio.ops.binary import Mul
+from intaglio.ops.move import Expand
+from intaglio.ops.reduce import ArgReduce, Cumsum, LogSoftmax, Reduce, Softmax
 
 KINDS = {
     "ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod",
@@ -24,9 +26,9 @@ def reduce(call: Call) -> Answer:
     keep = bool(call.integer("keepdims", 1))
     if not axes:
         if call.integer("noop_with_empty_axes"):
-            return call.emit(ops.Reduce(KINDS[call.op], (), keep), x) if KINDS[call.op] not in _PLAIN else x
+            return call.emit(Reduce(KINDS[call.op], (), keep), x) if KINDS[call.op] not in _PLAIN else x
         axes = tuple(range(len(x.shape)))
-    return call.emit(ops.Reduce(KINDS[call.op], tuple(sorted(axes)), keep), x)
+    return call.emit(Reduce(KINDS[call.op], tuple(sorted(axes)), keep), x)
 
 
 _PLAIN = ("sum", "mean", "max", "min", "prod")
@@ -37,7 +39,7 @@ def arg_reduce(call: Call) -> Answer:
     x = call.value(0)
     kind = "max" if call.op == "ArgMax" else "min"
     axis = call.axis(len(x.shape), 0)
-    op = ops.ArgReduce(kind, axis, bool(call.integer("keepdims", 1)), bool(call.integer("select_last_index")))
+    op = ArgReduce(kind, axis, bool(call.integer("keepdims", 1)), bool(call.integer("select_last_index")))
     return call.emit(op, x)
 
 
@@ -46,7 +48,7 @@ def softmax(call: Call) -> Answer:
     """Until opset 12 everything from the axis on was one long axis."""
     x = call.value(0)
     axis = call.axis(len(x.shape), -1 if call.version >= 13 else 1)
-    kind = ops.Softmax if call.op == "Softmax" else ops.LogSoftmax
+    kind = Softmax if call.op == "Softmax" else LogSoftmax
     if call.version >= 13 or axis == len(x.shape) - 1:
         return call.emit(kind(axis), x)
     flat = reshape(call, x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
@@ -57,7 +59,7 @@ def softmax(call: Call) -> Answer:
 def cumsum(call: Call) -> Answer:
     x = call.value(0)
     axis = call.checked_axis(int(call.numbers(1, "axis").reshape(-1)[0]), len(x.shape))
-    return call.emit(ops.Cumsum(axis, bool(call.integer("exclusive")), bool(call.integer("reverse"))), x)
+    return call.emit(Cumsum(axis, bool(call.integer("exclusive")), bool(call.integer("reverse"))), x)
 
 
 @importer("CumProd")
@@ -69,16 +71,16 @@ def cumprod(call: Call) -> Answer:
     if size > 512:
         raise unsupported(f"`CumProd` over {size} elements")
     order = list(range(size))[:: -1 if call.integer("reverse") else 1]
-    one = call.emit(ops.Expand(tuple(1 if i == axis else n for i, n in enumerate(x.shape))), call.like(1, x))
+    one = call.emit(Expand(tuple(1 if i == axis else n for i, n in enumerate(x.shape))), call.like(1, x))
     running: Value | None = None
     results: dict[int, Value] = {}
     for i in order:
         item = part(call, x, axis, i, 1)
         if call.integer("exclusive"):
             results[i] = one if running is None else running
-            running = item if running is None else call.emit(ops.Mul(), running, item)
+            running = item if running is None else call.emit(Mul(), running, item)
         else:
-            running = item if running is None else call.emit(ops.Mul(), running, item)
+            running = item if running is None else call.emit(Mul(), running, item)
             results[i] = running
     if not results:
         raise Fault("bad-tensor", "`CumProd` over an empty axis")

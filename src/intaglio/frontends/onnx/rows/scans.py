@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import concat, part, reshape, unsqueeze
 from intaglio.frontends.onnx.call import Answer, Call, Item, Items, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.rows.control import guard
 from intaglio.frontends.onnx.tensors import dtype_of
 from intaglio.ir.graph import Value
+from intaglio.ops.control import Select
 
 MAX_TRIPS = 4096
 
@@ -63,7 +63,7 @@ def loop(call: Call) -> Answer:
         new = out[1 : 1 + len(carried)]
         if flag is not None:
             new = [_kept(call, flag, a, b) for a, b in zip(new, carried, strict=True)]
-            nxt = call.emit(ops.Select(), flag, reshape(call, nxt, ()), call.constant(np.asarray(False)))
+            nxt = call.emit(Select(), flag, reshape(call, nxt, ()), call.constant(np.asarray(False)))
         carried, condition = list(new), nxt
         for row, item in zip(rows, out[1 + len(carried) :], strict=True):
             if not isinstance(item, Value):
@@ -86,7 +86,7 @@ def _kept(call: Call, flag: Value, new: Item, old: Item) -> Item:
         return new
     if not isinstance(new, Value) or not isinstance(old, Value) or new.type != old.type:
         raise unsupported("a value that `Loop` carries changes its shape, and how often it runs depends on data")
-    return call.emit(ops.Select(), flag, new, old)
+    return call.emit(Select(), flag, new, old)
 
 
 def _stacked(call: Call, row: list[Value], info: Any, axis: int) -> Value:

@@ -6,11 +6,14 @@ import math
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import expand, padded, part, reshape, resolved_shape, transpose
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.types import broadcast_shapes
+from intaglio.ops.convert import Cast
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.move import Concat, Pad, ReverseSequence, Slice, Tile, Trilu
+from intaglio.ops.sample import Col2Im
 
 
 @importer("Reshape")
@@ -83,7 +86,7 @@ def tile(call: Call) -> Answer:
         repeats[call.checked_axis(axis, len(x.shape))] = times
     else:
         repeats = call.int_list(1, "repeats")
-    return x if set(repeats) <= {1} else call.emit(ops.Tile(tuple(repeats)), x)
+    return x if set(repeats) <= {1} else call.emit(Tile(tuple(repeats)), x)
 
 
 @importer("Concat")
@@ -96,7 +99,7 @@ def concat_row(call: Call) -> Answer:
     axis = call.axis(len(values[0].shape), 1)
     # Empty parts are what exporters leave behind; ONNX Runtime ignores the rank of an empty vector.
     kept = [v for v in values if v.type.elements or v.shape != (0,)] or values[:1]
-    return kept[0] if len(kept) == 1 else call.emit(ops.Concat(axis), *kept)
+    return kept[0] if len(kept) == 1 else call.emit(Concat(axis), *kept)
 
 
 @importer("Split")
@@ -149,7 +152,7 @@ def slice_row(call: Call) -> Answer:
             step[axis] = 1
     if shape == list(x.shape) and set(step) <= {1}:
         return x
-    return call.emit(ops.Slice(tuple(first), tuple(step), tuple(shape)), x)
+    return call.emit(Slice(tuple(first), tuple(step), tuple(shape)), x)
 
 
 @importer("Pad")
@@ -216,12 +219,12 @@ def space_to_depth(call: Call) -> Answer:
 def trilu(call: Call) -> Answer:
     k = call.maybe_numbers(1, "diagonal")
     offset = 0 if k is None else int(k.reshape(-1)[0])
-    return call.emit(ops.Trilu(bool(call.integer("upper", 1)), offset), call.value(0))
+    return call.emit(Trilu(bool(call.integer("upper", 1)), offset), call.value(0))
 
 
 @importer("ReverseSequence")
 def reverse_sequence(call: Call) -> Answer:
-    op = ops.ReverseSequence(call.integer("batch_axis", 1), call.integer("time_axis", 0))
+    op = ReverseSequence(call.integer("batch_axis", 1), call.integer("time_axis", 0))
     return call.emit(op, call.value(0), call.value(1))
 
 
@@ -241,7 +244,7 @@ def center_crop_pad(call: Call) -> Answer:
             pads = [0] * (2 * len(x.shape))
             pads[axis] = (size - have) // 2
             pads[axis + len(x.shape)] = size - have - pads[axis]
-            x = call.emit(ops.Pad(tuple(pads)), x)
+            x = call.emit(Pad(tuple(pads)), x)
     return x
 
 
@@ -249,7 +252,7 @@ def center_crop_pad(call: Call) -> Answer:
 def col2im(call: Call) -> Answer:
     image, block = call.int_list(1, "image shape"), call.int_list(2, "block shape")
     n = len(image)
-    op = ops.Col2Im(
+    op = Col2Im(
         tuple(image), tuple(block), tuple(call.ints("strides") or [1] * n), tuple(call.ints("pads") or [0] * 2 * n),
         tuple(call.ints("dilations") or [1] * n),
     )  # fmt: skip
@@ -272,6 +275,6 @@ def affine_grid(call: Call) -> Answer:
     mesh = np.meshgrid(*lines, indexing="ij")
     points = np.stack([*[m.reshape(-1) for m in mesh[::-1]], np.ones(math.prod(spatial))], axis=1)
     grid = call.constant(points.astype(np.float64))
-    grid = call.emit(ops.Cast(theta.dtype), grid) if theta.dtype.value != "f64" else grid
-    y = call.emit(ops.MatMul(transpose_b=True), grid, theta)
+    grid = call.emit(Cast(theta.dtype), grid) if theta.dtype.value != "f64" else grid
+    y = call.emit(MatMul(transpose_b=True), grid, theta)
     return reshape(call, y, (size[0], *spatial, len(spatial)))

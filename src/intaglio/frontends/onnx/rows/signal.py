@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import cast, padded, part, reshape, transpose
 from intaglio.frontends.onnx.call import Answer, Call, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
@@ -12,6 +11,9 @@ from intaglio.frontends.onnx.tensors import dtype_of
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import narrow
+from intaglio.ops.binary import Mul
+from intaglio.ops.index import Gather
+from intaglio.ops.matmul import MatMul
 
 MAX_LENGTH = 8192
 
@@ -33,7 +35,7 @@ def dft_matrix(length: int, bins: int, parts: int, inverse: bool) -> np.ndarray[
 
 
 def _times(call: Call, x: Value, matrix: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Value:
-    return call.emit(ops.MatMul(), x, call.constant(narrow(matrix, x.dtype), x.dtype))
+    return call.emit(MatMul(), x, call.constant(narrow(matrix, x.dtype), x.dtype))
 
 
 @importer("DFT")
@@ -110,9 +112,9 @@ def stft(call: Call) -> Answer:
         raise Fault("bad-attribute", f"`STFT` with frames of {length} every {step} out of {x.shape[1]} samples")
     frames = (x.shape[1] - length) // step + 1
     places = np.arange(frames)[:, None] * step + np.arange(length)[None, :]
-    cut = call.emit(ops.Gather(1), x, call.constant(places.astype(np.int64)))
+    cut = call.emit(Gather(1), x, call.constant(places.astype(np.int64)))
     if window is not None:
-        cut = call.emit(ops.Mul(), cut, reshape(call, window, (length, 1)))
+        cut = call.emit(Mul(), cut, reshape(call, window, (length, 1)))
     bins = length // 2 + 1 if call.integer("onesided", 1) else length
     flat = reshape(call, cut, (x.shape[0], frames, length * x.shape[2]))
     z = _times(call, flat, dft_matrix(length, bins, x.shape[2], False))

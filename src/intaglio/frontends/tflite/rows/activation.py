@@ -10,7 +10,7 @@ from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.container import Tensor
 from intaglio.frontends.tflite.walk import Call
 from intaglio.ir.graph import Value
-from intaglio.ops import Clip, Relu, Tanh
+from intaglio.ops.activation import Clip, Relu, Tanh
 
 NONE, RELU, RELU_N1_TO_1, RELU6, TANH = range(5)
 

@@ -10,7 +10,10 @@ from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.walk import Call, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
-from intaglio.ops import LogicalAnd, LogicalNot, Reshape, Select
+from intaglio.ops.binary import LogicalAnd
+from intaglio.ops.control import Select
+from intaglio.ops.move import Reshape
+from intaglio.ops.unary import LogicalNot
 
 MOST_ROUNDS = 1024
 MOST_NODES = 100_000

@@ -10,11 +10,16 @@ from intaglio.frontends.tflite.rows.activation import activate, bounds
 from intaglio.frontends.tflite.walk import Call, constant, importer
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType, Layout
-from intaglio.ops import AveragePool, Clip, Conv, ConvTranspose, MaxPool, Mul, Pad, Reshape, Slice, Sqrt, Transpose
+from intaglio.ops.activation import Clip
+from intaglio.ops.binary import Mul
+from intaglio.ops.conv import Conv, ConvTranspose
 from intaglio.ops.fixed_point import quantize_multiplier, quantize_multipliers
 from intaglio.ops.hybrid import HybridConv
+from intaglio.ops.move import Pad, Reshape, Slice, Transpose
+from intaglio.ops.pool import AveragePool, MaxPool
 from intaglio.ops.quantised import QConv
 from intaglio.ops.quantised_rows import QAveragePool
+from intaglio.ops.unary import Sqrt
 
 _QUANTISED = (DType.I8, DType.U8, DType.I16)
 

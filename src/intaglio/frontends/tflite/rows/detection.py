@@ -10,9 +10,13 @@ from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.walk import Call, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
-from intaglio.ops import Add, ArgReduce, Cast, Concat, Exp, Gather, GreaterEqual, Max, Mul, Reduce, Reshape, Slice, Sub, Where
-from intaglio.ops.convert import Dequantize
+from intaglio.ops.binary import Add, GreaterEqual, Max, Mul, Sub, Where
+from intaglio.ops.convert import Cast, Dequantize
 from intaglio.ops.detection import SelectBoxes
+from intaglio.ops.index import Gather
+from intaglio.ops.move import Concat, Reshape, Slice
+from intaglio.ops.reduce import ArgReduce, Reduce
+from intaglio.ops.unary import Exp
 
 
 def _fields(call: Call) -> dict[str, Any]:

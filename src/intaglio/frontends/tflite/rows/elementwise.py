@@ -15,63 +15,55 @@ from intaglio.frontends.tflite.rows.tables import leaky_table
 from intaglio.frontends.tflite.walk import Call, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
-from intaglio.ops import (
-    Abs,
+from intaglio.ops.activation import Clip, Elu, Gelu, HardSwish, LeakyRelu, Relu, Sigmoid, Tanh
+from intaglio.ops.base import Elementwise
+from intaglio.ops.binary import (
     Add,
-    Atan,
     BitwiseXor,
-    Cast,
-    Ceil,
-    Clip,
-    Cos,
     Div,
-    Elu,
     Equal,
-    Exp,
-    Floor,
-    Gelu,
     Greater,
     GreaterEqual,
-    HardSwish,
-    LeakyRelu,
     Less,
     LessEqual,
-    Log,
     LogicalAnd,
-    LogicalNot,
     LogicalOr,
-    LogSoftmax,
-    MatMul,
     Max,
     Min,
     Mod,
     Mul,
-    Neg,
     Pow,
     Prelu,
-    Reciprocal,
-    Reduce,
-    Relu,
-    Reshape,
-    Round,
     ShiftRight,
-    Sigmoid,
-    Sign,
-    Sin,
-    Softmax,
-    Sqrt,
     Sub,
-    Tanh,
     Where,
-)  # fmt: skip
-from intaglio.ops.base import Elementwise
-from intaglio.ops.convert import Dequantize, Quantize
+)
+from intaglio.ops.convert import Cast, Dequantize, Quantize
 from intaglio.ops.fixed_point import quantize_multiplier
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.move import Reshape
 from intaglio.ops.quantised import Lookup, QAdd, QMul, Requantize, sum_factors
 from intaglio.ops.quantised_elementwise import Lift, QDiv
 from intaglio.ops.quantised_norms import QL2Norm, QLogSoftmax
 from intaglio.ops.quantised_rows import QSoftmax
 from intaglio.ops.quantised_tables import QSoftmax16
+from intaglio.ops.reduce import LogSoftmax, Reduce, Softmax
+from intaglio.ops.unary import (  # fmt: skip
+    Abs,
+    Atan,
+    Ceil,
+    Cos,
+    Exp,
+    Floor,
+    Log,
+    LogicalNot,
+    Neg,
+    Reciprocal,
+    Round,
+    Sign,
+    Sin,
+    Sqrt,
+)
 
 _QUANTISED = (DType.I8, DType.U8, DType.I16)
 _UNARY: dict[str, Callable[[], Elementwise]] = {

@@ -13,12 +13,14 @@ from intaglio.frontends.tflite.rows.tables import TABLES, gelu, gelu_tanh
 from intaglio.frontends.tflite.walk import Call, constant
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
-from intaglio.ops import Abs, Cast, Clip, Div, Neg, Sqrt
-from intaglio.ops.convert import Dequantize
+from intaglio.ops.activation import Clip
+from intaglio.ops.binary import Div
+from intaglio.ops.convert import Cast, Dequantize
 from intaglio.ops.fixed_point import quantize_multiplier
 from intaglio.ops.quantised import Lookup, Requantize
 from intaglio.ops.quantised_functions import table16
 from intaglio.ops.quantised_tables import Lookup16, Squash16
+from intaglio.ops.unary import Abs, Neg, Sqrt
 
 _RELUS = {"RELU": 1, "RELU_N1_TO_1": 2, "RELU6": 3, "RELU_0_TO_1": 6}
 

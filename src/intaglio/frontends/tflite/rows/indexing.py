@@ -10,25 +10,11 @@ from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.walk import LARGEST, Call, axis_of, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
-from intaglio.ops import (
-    Add,
-    Cast,
-    Concat,
-    Cumsum,
-    Gather,
-    GatherNd,
-    Less,
-    Max,
-    Min,
-    OneHot,
-    Reshape,
-    ReverseSequence,
-    ScatterNd,
-    TopK,
-    Transpose,
-    Where,
-)  # fmt: skip
-from intaglio.ops.convert import Dequantize
+from intaglio.ops.binary import Add, Less, Max, Min, Where
+from intaglio.ops.convert import Cast, Dequantize
+from intaglio.ops.index import Gather, GatherNd, OneHot, ScatterNd
+from intaglio.ops.move import Concat, Reshape, ReverseSequence, Transpose
+from intaglio.ops.reduce import Cumsum, TopK  # fmt: skip
 
 
 @importer("GATHER")

@@ -14,8 +14,9 @@ from intaglio.frontends.tflite.rows.convolution import bias_of, channel_multipli
 from intaglio.frontends.tflite.walk import Call, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
-from intaglio.ops import Concat, MatMul, Reshape, Slice, Transpose
 from intaglio.ops.hybrid import HybridMatMul
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.move import Concat, Reshape, Slice, Transpose
 from intaglio.ops.quantised import QMatMul
 from intaglio.ops.quantised_norms import QDense
 

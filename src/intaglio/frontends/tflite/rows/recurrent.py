@@ -12,9 +12,10 @@ from intaglio.frontends.tflite.rows.unrolled import unrolled_lstm, unrolled_rnn
 from intaglio.frontends.tflite.walk import Call, Variable, constant, importer, type_quant
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType, TensorType
-from intaglio.ops import Lstm, Reshape
 from intaglio.ops.fixed_point import quantize_multiplier
+from intaglio.ops.move import Reshape
 from intaglio.ops.quantised_recurrent import QLstm
+from intaglio.ops.recurrent import Lstm
 
 _ACTIVATIONS = {1: "Relu", 4: "Tanh"}
 _PLAIN = "convert from a plain `keras.layers.LSTM`"

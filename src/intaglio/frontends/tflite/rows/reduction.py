@@ -9,9 +9,10 @@ import numpy as np
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.walk import Call, axis_of, importer
 from intaglio.ir.types import DType
-from intaglio.ops import ArgReduce, Cast, Reduce
+from intaglio.ops.convert import Cast
 from intaglio.ops.fixed_point import quantize_multiplier
 from intaglio.ops.quantised_rows import QMean, mean_factor
+from intaglio.ops.reduce import ArgReduce, Reduce
 
 _KINDS = {
     "SUM": "sum", "MEAN": "mean", "REDUCE_MAX": "max", "REDUCE_MIN": "min", "REDUCE_PROD": "prod",

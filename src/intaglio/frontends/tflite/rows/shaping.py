@@ -12,21 +12,13 @@ from intaglio.frontends.tflite.rows.activation import activate
 from intaglio.frontends.tflite.walk import LARGEST, Call, axis_of, constant, importer
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
-from intaglio.ops import (
-    Concat,
-    Expand,
-    Gather,
-    Pad,
-    Reshape,
-    Resize,
-    Slice,
-    Tile,
-    Transpose,
-)  # fmt: skip
 from intaglio.ops.fixed_point import quantize_multiplier
+from intaglio.ops.index import Gather
+from intaglio.ops.move import Concat, Expand, Pad, Reshape, Slice, Tile, Transpose
 from intaglio.ops.quantised import Lookup, Requantize
 from intaglio.ops.quantised_rows import QResize
 from intaglio.ops.quantised_tables import ResizeBytes
+from intaglio.ops.resize import Resize  # fmt: skip
 
 _QUANTISED = (DType.I8, DType.U8, DType.I16)
 

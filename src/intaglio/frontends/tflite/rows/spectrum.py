@@ -12,7 +12,10 @@ from intaglio.frontends.tflite.container import COMPLEX
 from intaglio.frontends.tflite.walk import Call, constant, importer
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
-from intaglio.ops import MatMul, Pad, Reduce, Reshape, Slice, Sqrt, Transpose
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.move import Pad, Reshape, Slice, Transpose
+from intaglio.ops.reduce import Reduce
+from intaglio.ops.unary import Sqrt
 
 MOST_POINTS = 1 << 13
 

@@ -15,10 +15,14 @@ from intaglio.frontends.tflite.rows.recurrent import variable_state
 from intaglio.frontends.tflite.walk import Call, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
-from intaglio.ops import Add, Cast, Concat, MatMul, Mul, Reduce, Reshape, Slice
+from intaglio.ops.binary import Add, Mul
+from intaglio.ops.convert import Cast
 from intaglio.ops.fixed_point import quantize_multiplier
 from intaglio.ops.hybrid import HybridMatMul
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.move import Concat, Reshape, Slice
 from intaglio.ops.quantised import QMatMul, Requantize
+from intaglio.ops.reduce import Reduce
 
 
 @importer("SVDF")

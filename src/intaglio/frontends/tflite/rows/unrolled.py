@@ -18,8 +18,13 @@ from intaglio.frontends.tflite.rows.activation import activate
 from intaglio.frontends.tflite.walk import Call, constant
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
-from intaglio.ops import Add, Clip, Concat, MatMul, Mul, Reciprocal, Reduce, Reshape, Sigmoid, Slice, Sqrt, Sub, Tanh
+from intaglio.ops.activation import Clip, Sigmoid, Tanh
+from intaglio.ops.binary import Add, Mul, Sub
 from intaglio.ops.hybrid import HybridMatMul
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.move import Concat, Reshape, Slice
+from intaglio.ops.reduce import Reduce
+from intaglio.ops.unary import Reciprocal, Sqrt
 
 MOST_STEPS = 1024
 

@@ -9,7 +9,7 @@ from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.walk import Call, Variable, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType, TensorType
-from intaglio.ops import Where
+from intaglio.ops.binary import Where
 
 
 def _handle(call: Call, i: int) -> Variable:

@@ -6,24 +6,30 @@ import math
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import cast, part, reshape, transpose
 from intaglio.frontends.onnx.faults import unsupported
 from intaglio.frontends.torch.call import Answer, Call, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.activation import Gelu, Relu
+from intaglio.ops.binary import Add, Mul, Where
+from intaglio.ops.index import Gather
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.norm import LayerNorm
+from intaglio.ops.reduce import Reduce, Softmax
+from intaglio.ops.unary import LogicalNot
 
 
 def attention(call: Call, q: Value, k: Value, v: Value, mask: Value | None, scale: float) -> tuple[Value, Value]:
     """softmax(q k^T * scale + mask) v, and the weights."""
-    scaled = call.emit(ops.Mul(), q, call.like(scale, q)) if scale != 1 else q
-    scores = call.emit(ops.MatMul(transpose_b=True), scaled, k)
+    scaled = call.emit(Mul(), q, call.like(scale, q)) if scale != 1 else q
+    scores = call.emit(MatMul(transpose_b=True), scaled, k)
     if mask is not None:
         if mask.dtype is DType.BOOL:
-            mask = call.emit(ops.Where(), mask, call.like(0, q), call.like(-math.inf, q))
-        scores = call.emit(ops.Add(), scores, cast(call, mask, q.dtype))
-    weights = call.emit(ops.Softmax(len(scores.shape) - 1), scores)
-    return call.emit(ops.MatMul(), weights, v), weights
+            mask = call.emit(Where(), mask, call.like(0, q), call.like(-math.inf, q))
+        scores = call.emit(Add(), scores, cast(call, mask, q.dtype))
+    weights = call.emit(Softmax(len(scores.shape) - 1), scores)
+    return call.emit(MatMul(), weights, v), weights
 
 
 @row("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math",
@@ -37,7 +43,7 @@ def sdpa(call: Call) -> Answer:
     if call.flag("enable_gqa") and k.shape[-3] != q.shape[-3]:
         times = q.shape[-3] // k.shape[-3]
         places = call.constant(np.repeat(np.arange(k.shape[-3]), times).astype(np.int64))
-        k, v = (call.emit(ops.Gather(len(t.shape) - 3), t, places) for t in (k, v))
+        k, v = (call.emit(Gather(len(t.shape) - 3), t, places) for t in (k, v))
     if call.flag("is_causal"):
         call.bounded(q.shape[-2] * k.shape[-2])
         mask = call.constant(np.tril(np.ones((q.shape[-2], k.shape[-2]), np.bool_)))
@@ -59,20 +65,20 @@ def multi_head(call: Call) -> Answer:
     w, b = call.tensor("qkv_weight"), call.tensor("qkv_bias")
 
     def projected(x: Value, n: int) -> Value:
-        y = call.emit(ops.MatMul(transpose_b=True), x, part(call, w, 0, n * size, size), part(call, b, 0, n * size, size))
+        y = call.emit(MatMul(transpose_b=True), x, part(call, w, 0, n * size, size), part(call, b, 0, n * size, size))
         return _heads(call, y, heads)
 
     mask = call.maybe("mask")
     if mask is not None:
         if mask.dtype is DType.BOOL:
-            mask = call.emit(ops.LogicalNot(), mask)  # here true means: look away
+            mask = call.emit(LogicalNot(), mask)  # here true means: look away
         if call.integer("mask_type", 0) == 1:
             mask = reshape(call, mask, (mask.shape[0], 1, 1, mask.shape[-1]))
     y, weights = attention(call, projected(q, 0), projected(k, 1), projected(v, 2), mask, 1 / math.sqrt(size // heads))
     y = reshape(call, transpose(call, y, (0, 2, 1, 3)), q.shape)
-    y = call.emit(ops.MatMul(transpose_b=True), y, call.tensor("proj_weight"), call.tensor("proj_bias"))
+    y = call.emit(MatMul(transpose_b=True), y, call.tensor("proj_weight"), call.tensor("proj_bias"))
     if call.flag("need_weights", True) and call.flag("average_attn_weights", True):
-        weights = call.emit(ops.Reduce("mean", (1,), False), weights)
+        weights = call.emit(Reduce("mean", (1,), False), weights)
     return [y, weights]
 
 
@@ -82,7 +88,7 @@ def encoder_layer(call: Call) -> Answer:
 
     def norm(y: Value, n: int) -> Value:
         weight, bias = call.tensor(f"norm_weight_{n}"), call.tensor(f"norm_bias_{n}")
-        return call.emit(ops.LayerNorm(len(y.shape) - 1, call.real("eps")), y, weight, bias)
+        return call.emit(LayerNorm(len(y.shape) - 1, call.real("eps")), y, weight, bias)
 
     def attend(y: Value) -> Value:
         names = ("embed_dim", "qkv_weight", "qkv_bias", "proj_weight", "proj_bias", "mask", "mask_type")
@@ -93,12 +99,12 @@ def encoder_layer(call: Call) -> Answer:
         return made
 
     def feed(y: Value) -> Value:
-        inner = call.emit(ops.MatMul(transpose_b=True), y, call.tensor("ffn_weight_1"), call.tensor("ffn_bias_1"))
-        inner = call.emit(ops.Gelu() if call.flag("use_gelu") else ops.Relu(), inner)
-        return call.emit(ops.MatMul(transpose_b=True), inner, call.tensor("ffn_weight_2"), call.tensor("ffn_bias_2"))
+        inner = call.emit(MatMul(transpose_b=True), y, call.tensor("ffn_weight_1"), call.tensor("ffn_bias_1"))
+        inner = call.emit(Gelu() if call.flag("use_gelu") else Relu(), inner)
+        return call.emit(MatMul(transpose_b=True), inner, call.tensor("ffn_weight_2"), call.tensor("ffn_bias_2"))
 
     if call.flag("norm_first"):
-        x = call.emit(ops.Add(), x, attend(norm(x, 1)))
-        return call.emit(ops.Add(), x, feed(norm(x, 2)))
-    x = norm(call.emit(ops.Add(), x, attend(x)), 1)
-    return norm(call.emit(ops.Add(), x, feed(x)), 2)
+        x = call.emit(Add(), x, attend(norm(x, 1)))
+        return call.emit(Add(), x, feed(norm(x, 2)))
+    x = norm(call.emit(Add(), x, attend(x)), 1)
+    return norm(call.emit(Add(), x, feed(x)), 2)

@@ -4,24 +4,94 @@ from __future__ import annotations
 
 import math
 
-from intaglio import ops
 from intaglio.frontends.building import cast, expand, part, reshape
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, Call, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.activation import (
+    Celu,
+    Clip,
+    Elu,
+    Gelu,
+    HardSigmoid,
+    HardSwish,
+    LeakyRelu,
+    Mish,
+    Relu,
+    Selu,
+    Shrink,
+    Sigmoid,
+    Silu,
+    Softplus,
+    Softsign,
+    Tanh,
+)
 from intaglio.ops.base import Op
+from intaglio.ops.binary import (
+    Add,
+    BitwiseAnd,
+    BitwiseOr,
+    BitwiseXor,
+    Div,
+    Equal,
+    Greater,
+    GreaterEqual,
+    Less,
+    LessEqual,
+    LogicalAnd,
+    LogicalOr,
+    LogicalXor,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Pow,
+    Prelu,
+    ShiftLeft,
+    ShiftRight,
+    Sub,
+    Where,
+)
+from intaglio.ops.unary import (
+    Abs,
+    Acos,
+    Acosh,
+    Asin,
+    Asinh,
+    Atan,
+    Atanh,
+    BitwiseNot,
+    Ceil,
+    Cos,
+    Cosh,
+    Erf,
+    Exp,
+    Floor,
+    IsInf,
+    IsNan,
+    Log,
+    LogicalNot,
+    Neg,
+    Reciprocal,
+    Round,
+    Sign,
+    Sin,
+    Sinh,
+    Sqrt,
+    Tan,
+)
 
 FUNCTIONS: dict[str, type[Op]] = {
-    "exp": ops.Exp, "log": ops.Log, "sqrt": ops.Sqrt, "reciprocal": ops.Reciprocal, "sin": ops.Sin, "cos": ops.Cos, "tan": ops.Tan,
-    "asin": ops.Asin, "arcsin": ops.Asin, "acos": ops.Acos, "arccos": ops.Acos, "atan": ops.Atan, "arctan": ops.Atan,
-    "sinh": ops.Sinh, "cosh": ops.Cosh, "asinh": ops.Asinh, "acosh": ops.Acosh, "atanh": ops.Atanh, "erf": ops.Erf,
-    "special_erf": ops.Erf, "sigmoid": ops.Sigmoid, "special_expit": ops.Sigmoid, "tanh": ops.Tanh, "silu": ops.Silu,
-    "mish": ops.Mish, "hardswish": ops.HardSwish,
+    "exp": Exp, "log": Log, "sqrt": Sqrt, "reciprocal": Reciprocal, "sin": Sin, "cos": Cos, "tan": Tan,
+    "asin": Asin, "arcsin": Asin, "acos": Acos, "arccos": Acos, "atan": Atan, "arctan": Atan,
+    "sinh": Sinh, "cosh": Cosh, "asinh": Asinh, "acosh": Acosh, "atanh": Atanh, "erf": Erf,
+    "special_erf": Erf, "sigmoid": Sigmoid, "special_expit": Sigmoid, "tanh": Tanh, "silu": Silu,
+    "mish": Mish, "hardswish": HardSwish,
 }  # fmt: skip
-WHOLE: dict[str, type[Op]] = {"floor": ops.Floor, "ceil": ops.Ceil, "round": ops.Round}
+WHOLE: dict[str, type[Op]] = {"floor": Floor, "ceil": Ceil, "round": Round}
 ANY: dict[str, type[Op]] = {
-    "relu": ops.Relu, "abs": ops.Abs, "absolute": ops.Abs, "neg": ops.Neg, "negative": ops.Neg, "sign": ops.Sign, "sgn": ops.Sign,
+    "relu": Relu, "abs": Abs, "absolute": Abs, "neg": Neg, "negative": Neg, "sign": Sign, "sgn": Sign,
 }  # fmt: skip
 
 
@@ -42,54 +112,54 @@ def whole(call: Call) -> Answer:
         return x
     if call.op == "round" and (decimals := call.integer("decimals", 0)):
         scale = call.like(10.0**decimals, x)
-        return call.emit(ops.Div(), call.emit(ops.Round(), call.emit(ops.Mul(), x, scale)), scale)
+        return call.emit(Div(), call.emit(Round(), call.emit(Mul(), x, scale)), scale)
     return call.emit(WHOLE[call.op](), x)
 
 
 def trunc(call: Call, x: Value) -> Value:
     if not x.dtype.is_float:
         return x
-    below = call.emit(ops.Less(), x, call.like(0, x))
-    return call.emit(ops.Where(), below, call.emit(ops.Ceil(), x), call.emit(ops.Floor(), x))
+    below = call.emit(Less(), x, call.like(0, x))
+    return call.emit(Where(), below, call.emit(Ceil(), x), call.emit(Floor(), x))
 
 
 @row("trunc", "fix", "frac")
 def trunc_row(call: Call) -> Answer:
     x = call.first()
-    return call.emit(ops.Sub(), x, trunc(call, x)) if call.op == "frac" else trunc(call, x)
+    return call.emit(Sub(), x, trunc(call, x)) if call.op == "frac" else trunc(call, x)
 
 
 @row("rsqrt", "square", "expm1", "log1p", "log2", "log10", "exp2", "erfc", "sinc", "deg2rad", "rad2deg", "logit")
 def derived(call: Call) -> Answer:
     x = call.first()
     if call.op == "square":
-        return call.emit(ops.Mul(), x, x)
+        return call.emit(Mul(), x, x)
     x = call.floats(x)
     one = call.like(1, x)
     match call.op:
         case "rsqrt":
-            return call.emit(ops.Reciprocal(), call.emit(ops.Sqrt(), x))
+            return call.emit(Reciprocal(), call.emit(Sqrt(), x))
         case "expm1":
-            return call.emit(ops.Sub(), call.emit(ops.Exp(), x), one)
+            return call.emit(Sub(), call.emit(Exp(), x), one)
         case "log1p":
-            return call.emit(ops.Log(), call.emit(ops.Add(), x, one))
+            return call.emit(Log(), call.emit(Add(), x, one))
         case "log2" | "log10":
-            return call.emit(ops.Mul(), call.emit(ops.Log(), x), call.like(1 / math.log(2 if call.op == "log2" else 10), x))
+            return call.emit(Mul(), call.emit(Log(), x), call.like(1 / math.log(2 if call.op == "log2" else 10), x))
         case "exp2":
-            return call.emit(ops.Exp(), call.emit(ops.Mul(), x, call.like(math.log(2), x)))
+            return call.emit(Exp(), call.emit(Mul(), x, call.like(math.log(2), x)))
         case "erfc":
-            return call.emit(ops.Sub(), one, call.emit(ops.Erf(), x))
+            return call.emit(Sub(), one, call.emit(Erf(), x))
         case "deg2rad" | "rad2deg":
-            return call.emit(ops.Mul(), x, call.like(math.pi / 180 if call.op == "deg2rad" else 180 / math.pi, x))
+            return call.emit(Mul(), x, call.like(math.pi / 180 if call.op == "deg2rad" else 180 / math.pi, x))
         case "logit":
             if call.get("eps") is not None:
                 eps = call.real("eps")
-                x = call.emit(ops.Clip(eps, 1 - eps), x)
-            return call.emit(ops.Log(), call.emit(ops.Div(), x, call.emit(ops.Sub(), one, x)))
+                x = call.emit(Clip(eps, 1 - eps), x)
+            return call.emit(Log(), call.emit(Div(), x, call.emit(Sub(), one, x)))
         case _:
-            angle = call.emit(ops.Mul(), x, call.like(math.pi, x))
-            ratio = call.emit(ops.Div(), call.emit(ops.Sin(), angle), angle)
-            return call.emit(ops.Where(), call.emit(ops.Equal(), x, call.like(0, x)), one, ratio)
+            angle = call.emit(Mul(), x, call.like(math.pi, x))
+            ratio = call.emit(Div(), call.emit(Sin(), angle), angle)
+            return call.emit(Where(), call.emit(Equal(), x, call.like(0, x)), one, ratio)
 
 
 # Activations ----------------------------------------------------------------------------------------------------------
@@ -102,55 +172,55 @@ def activation(call: Call) -> Answer:
     x = call.first()
     match call.op:
         case "leaky_relu":
-            return call.emit(ops.LeakyRelu(call.real("negative_slope", 0.01)), x)
+            return call.emit(LeakyRelu(call.real("negative_slope", 0.01)), x)
         case "rrelu" | "rrelu_with_noise" | "rrelu_with_noise_functional":
             if call.flag("training"):
                 raise unsupported("`rrelu` in training", "export with `model.eval()`")
-            y = call.emit(ops.LeakyRelu((call.real("lower", 0.125) + call.real("upper", 1 / 3)) / 2), x)
+            y = call.emit(LeakyRelu((call.real("lower", 0.125) + call.real("upper", 1 / 3)) / 2), x)
             return [y, None] if call.op.endswith("functional") else y
         case "elu":
             return _elu(call, x)
         case "selu":
-            return call.emit(ops.Selu(), x)
+            return call.emit(Selu(), x)
         case "celu":
-            return call.emit(ops.Celu(call.real("alpha", 1.0)), x)
+            return call.emit(Celu(call.real("alpha", 1.0)), x)
         case "gelu":
-            return call.emit(ops.Gelu(call.text("approximate", "none") == "tanh"), x)
+            return call.emit(Gelu(call.text("approximate", "none") == "tanh"), x)
         case "hardsigmoid":
-            return call.emit(ops.HardSigmoid(1 / 6, 0.5), x)
+            return call.emit(HardSigmoid(1 / 6, 0.5), x)
         case "relu6":
-            return call.emit(ops.Clip(0.0, 6.0), x)
+            return call.emit(Clip(0.0, 6.0), x)
         case "hardtanh":
-            return call.emit(ops.Clip(call.real("min_val", -1.0), call.real("max_val", 1.0)), x)
+            return call.emit(Clip(call.real("min_val", -1.0), call.real("max_val", 1.0)), x)
         case "softsign":
-            return call.emit(ops.Softsign(), x)
+            return call.emit(Softsign(), x)
         case "softplus":
             beta = call.real("beta", 1.0)
             if beta == 1.0:
-                return call.emit(ops.Softplus(), x)
-            return call.emit(ops.Div(), call.emit(ops.Softplus(), call.emit(ops.Mul(), x, call.like(beta, x))), call.like(beta, x))
+                return call.emit(Softplus(), x)
+            return call.emit(Div(), call.emit(Softplus(), call.emit(Mul(), x, call.like(beta, x))), call.like(beta, x))
         case "log_sigmoid" | "log_sigmoid_forward":
-            y = call.emit(ops.Neg(), call.emit(ops.Softplus(), call.emit(ops.Neg(), x)))
+            y = call.emit(Neg(), call.emit(Softplus(), call.emit(Neg(), x)))
             return [y, None] if call.op == "log_sigmoid_forward" else y
         case "softshrink":
             lambd = call.real("lambd", 0.5)
-            return call.emit(ops.Shrink(lambd, lambd), x)
+            return call.emit(Shrink(lambd, lambd), x)
         case "hardshrink":
-            return call.emit(ops.Shrink(0.0, call.real("lambd", 0.5)), x)
+            return call.emit(Shrink(0.0, call.real("lambd", 0.5)), x)
         case "tanhshrink":
-            return call.emit(ops.Sub(), x, call.emit(ops.Tanh(), x))
+            return call.emit(Sub(), x, call.emit(Tanh(), x))
         case _:
-            above = call.emit(ops.Greater(), x, call.like(call.real("threshold"), x))
-            return call.emit(ops.Where(), above, x, call.like(call.real("value"), x))
+            above = call.emit(Greater(), x, call.like(call.real("threshold"), x))
+            return call.emit(Where(), above, x, call.like(call.real("value"), x))
 
 
 def _elu(call: Call, x: Value) -> Value:
     alpha, scale, inner = call.real("alpha", 1.0), call.real("scale", 1.0), call.real("input_scale", 1.0)
     if scale == inner == 1.0:
-        return call.emit(ops.Elu(alpha), x)
-    bent = call.emit(ops.Elu(alpha), call.emit(ops.Mul(), x, call.like(inner, x)))
-    y = call.emit(ops.Where(), call.emit(ops.Greater(), x, call.like(0, x)), x, bent)
-    return call.emit(ops.Mul(), y, call.like(scale, x))
+        return call.emit(Elu(alpha), x)
+    bent = call.emit(Elu(alpha), call.emit(Mul(), x, call.like(inner, x)))
+    y = call.emit(Where(), call.emit(Greater(), x, call.like(0, x)), x, bent)
+    return call.emit(Mul(), y, call.like(scale, x))
 
 
 @row("prelu", "_prelu_kernel")
@@ -160,7 +230,7 @@ def prelu(call: Call) -> Answer:
         slope = reshape(call, slope, (1, slope.type.elements, *(1,) * (len(x.shape) - 2)))
     elif call.op == "prelu":
         slope = reshape(call, slope, ())
-    return call.emit(ops.Prelu(), x, slope)
+    return call.emit(Prelu(), x, slope)
 
 
 @row("glu")
@@ -168,8 +238,8 @@ def glu(call: Call) -> Answer:
     x = call.first()
     axis = call.dim("dim", len(x.shape), -1)
     half = x.shape[axis] // 2
-    gate = call.emit(ops.Sigmoid(), part(call, x, axis, half, half))
-    return call.emit(ops.Mul(), part(call, x, axis, 0, half), gate)
+    gate = call.emit(Sigmoid(), part(call, x, axis, half, half))
+    return call.emit(Mul(), part(call, x, axis, 0, half), gate)
 
 
 @row("clamp", "clip", "clamp_min", "clamp_max")
@@ -180,8 +250,8 @@ def clamp(call: Call) -> Answer:
         small, large = (-math.inf if low is None else float(low)), (math.inf if high is None else float(high))
         if not x.dtype.is_float and any(isinstance(b, float) for b in (low, high)):
             x = cast(call, x, DType.F32)
-        return call.emit(ops.Clip(small, large), x)
-    for bound, op, name in ((low, ops.Max(), "min"), (high, ops.Min(), "max")):
+        return call.emit(Clip(small, large), x)
+    for bound, op, name in ((low, Max(), "min"), (high, Min(), "max")):
         if bound is not None:
             x = call.emit(op, *_pair(call, x, call.tensor(name)))
     return x
@@ -201,18 +271,18 @@ def _pair(call: Call, a: Value, b: Value) -> list[Value]:
 def add(call: Call) -> Answer:
     a, b = call.operands("self", "other")
     if a.dtype is DType.BOOL and call.op == "add":
-        return call.emit(ops.LogicalOr(), a, b)
+        return call.emit(LogicalOr(), a, b)
     alpha = call.number("alpha", 1)
     a, b = (b, a) if call.op == "rsub" else (a, b)
     if alpha != 1:
-        b = call.emit(ops.Mul(), b, call.like(alpha, b))
-    return call.emit(ops.Add() if call.op == "add" else ops.Sub(), a, b)
+        b = call.emit(Mul(), b, call.like(alpha, b))
+    return call.emit(Add() if call.op == "add" else Sub(), a, b)
 
 
 @row("mul", "multiply")
 def mul(call: Call) -> Answer:
     a, b = call.operands("self", "other")
-    return call.emit(ops.LogicalAnd() if a.dtype is DType.BOOL else ops.Mul(), a, b)
+    return call.emit(LogicalAnd() if a.dtype is DType.BOOL else Mul(), a, b)
 
 
 @row("div", "divide", "true_divide", "floor_divide")
@@ -220,20 +290,20 @@ def div(call: Call) -> Answer:
     a, b = call.operands("self", "other")
     mode = "floor" if call.op == "floor_divide" else call.text("rounding_mode")
     if not mode:
-        return call.emit(ops.Div(), call.floats(a), call.floats(b))
+        return call.emit(Div(), call.floats(a), call.floats(b))
     if a.dtype.is_float:
-        y = call.emit(ops.Div(), a, b)
-        return call.emit(ops.Floor(), y) if mode == "floor" else trunc(call, y)
+        y = call.emit(Div(), a, b)
+        return call.emit(Floor(), y) if mode == "floor" else trunc(call, y)
     if mode == "floor":
-        a = call.emit(ops.Sub(), a, call.emit(ops.Mod(), a, b))
-    return call.emit(ops.Div(), a, b)
+        a = call.emit(Sub(), a, call.emit(Mod(), a, b))
+    return call.emit(Div(), a, b)
 
 
 BINARY: dict[str, Op] = {
-    "remainder": ops.Mod(), "fmod": ops.Mod(fmod=True), "maximum": ops.Max(), "minimum": ops.Min(), "fmax": ops.Max(),
-    "fmin": ops.Min(), "eq": ops.Equal(), "lt": ops.Less(), "less": ops.Less(), "le": ops.LessEqual(),
-    "less_equal": ops.LessEqual(),
-    "gt": ops.Greater(), "greater": ops.Greater(), "ge": ops.GreaterEqual(), "greater_equal": ops.GreaterEqual(),
+    "remainder": Mod(), "fmod": Mod(fmod=True), "maximum": Max(), "minimum": Min(), "fmax": Max(),
+    "fmin": Min(), "eq": Equal(), "lt": Less(), "less": Less(), "le": LessEqual(),
+    "less_equal": LessEqual(),
+    "gt": Greater(), "greater": Greater(), "ge": GreaterEqual(), "greater_equal": GreaterEqual(),
 }  # fmt: skip
 
 
@@ -244,7 +314,7 @@ def binary(call: Call) -> Answer:
 
 @row("ne", "not_equal")
 def not_equal(call: Call) -> Answer:
-    return call.emit(ops.LogicalNot(), call.emit(ops.Equal(), *call.operands("self", "other")))
+    return call.emit(LogicalNot(), call.emit(Equal(), *call.operands("self", "other")))
 
 
 @row("pow", "float_power")
@@ -257,55 +327,55 @@ def power(call: Call) -> Answer:
         if exponent == 1:
             return a
         if exponent == 2:
-            return call.emit(ops.Mul(), a, a)
+            return call.emit(Mul(), a, a)
         if exponent in (0.5, -0.5):
-            root = call.emit(ops.Sqrt(), a)
-            return root if exponent > 0 else call.emit(ops.Reciprocal(), root)
+            root = call.emit(Sqrt(), a)
+            return root if exponent > 0 else call.emit(Reciprocal(), root)
         if exponent == -1:
-            return call.emit(ops.Reciprocal(), a)
-    return call.emit(ops.Pow(), a, b)
+            return call.emit(Reciprocal(), a)
+    return call.emit(Pow(), a, b)
 
 
 @row("atan2", "arctan2")
 def atan2(call: Call) -> Answer:
     y, x = (call.floats(v) for v in call.operands("self", "other"))
     zero, pi = call.like(0, x), call.like(math.pi, x)
-    angle = call.emit(ops.Atan(), call.emit(ops.Div(), y, x))
-    below = call.emit(ops.Less(), y, zero)
-    turned = call.emit(ops.Where(), below, call.emit(ops.Sub(), angle, pi), call.emit(ops.Add(), angle, pi))
-    angle = call.emit(ops.Where(), call.emit(ops.Less(), x, zero), turned, angle)
-    still = call.emit(ops.LogicalAnd(), call.emit(ops.Equal(), x, zero), call.emit(ops.Equal(), y, zero))
-    return call.emit(ops.Where(), still, zero, angle)
+    angle = call.emit(Atan(), call.emit(Div(), y, x))
+    below = call.emit(Less(), y, zero)
+    turned = call.emit(Where(), below, call.emit(Sub(), angle, pi), call.emit(Add(), angle, pi))
+    angle = call.emit(Where(), call.emit(Less(), x, zero), turned, angle)
+    still = call.emit(LogicalAnd(), call.emit(Equal(), x, zero), call.emit(Equal(), y, zero))
+    return call.emit(Where(), still, zero, angle)
 
 
 @row("hypot")
 def hypot(call: Call) -> Answer:
     a, b = call.operands("self", "other")
-    return call.emit(ops.Sqrt(), call.emit(ops.Add(), call.emit(ops.Mul(), a, a), call.emit(ops.Mul(), b, b)))
+    return call.emit(Sqrt(), call.emit(Add(), call.emit(Mul(), a, a), call.emit(Mul(), b, b)))
 
 
 @row("addcmul", "addcdiv")
 def addcmul(call: Call) -> Answer:
     x, a, b = call.tensor("self"), call.tensor("tensor1"), call.tensor("tensor2")
-    y = call.emit(ops.Mul() if call.op == "addcmul" else ops.Div(), a, b)
+    y = call.emit(Mul() if call.op == "addcmul" else Div(), a, b)
     value = call.number("value", 1)
-    y = y if value == 1 else call.emit(ops.Mul(), y, call.like(value, y))
-    return call.emit(ops.Add(), x, y)
+    y = y if value == 1 else call.emit(Mul(), y, call.like(value, y))
+    return call.emit(Add(), x, y)
 
 
 @row("lerp")
 def lerp(call: Call) -> Answer:
     a, b = call.tensor("self"), call.tensor("end")
     weight = call.typed(call.get("weight"), a.dtype)
-    return call.emit(ops.Add(), a, call.emit(ops.Mul(), weight, call.emit(ops.Sub(), b, a)))
+    return call.emit(Add(), a, call.emit(Mul(), weight, call.emit(Sub(), b, a)))
 
 
 # Bits and truth ---------------------------------------------------------------------------------------------------------
 
 
 BITS: dict[str, tuple[Op, Op]] = {
-    "and": (ops.LogicalAnd(), ops.BitwiseAnd()), "or": (ops.LogicalOr(), ops.BitwiseOr()),
-    "xor": (ops.LogicalXor(), ops.BitwiseXor()),
+    "and": (LogicalAnd(), BitwiseAnd()), "or": (LogicalOr(), BitwiseOr()),
+    "xor": (LogicalXor(), BitwiseXor()),
 }  # fmt: skip
 
 
@@ -326,28 +396,28 @@ def logical(call: Call) -> Answer:
 def invert(call: Call) -> Answer:
     x = call.first()
     if call.op == "bitwise_not" and x.dtype is not DType.BOOL:
-        return call.emit(ops.BitwiseNot(), x)
-    return call.emit(ops.LogicalNot(), cast(call, x, DType.BOOL))
+        return call.emit(BitwiseNot(), x)
+    return call.emit(LogicalNot(), cast(call, x, DType.BOOL))
 
 
 @row("bitwise_left_shift", "__lshift__", "bitwise_right_shift", "__rshift__")
 def shift(call: Call) -> Answer:
     left = call.op in ("bitwise_left_shift", "__lshift__")
-    return call.emit(ops.ShiftLeft() if left else ops.ShiftRight(), *call.operands("self", "other"))
+    return call.emit(ShiftLeft() if left else ShiftRight(), *call.operands("self", "other"))
 
 
 @row("isnan", "isinf", "isfinite", "signbit")
 def told(call: Call) -> Answer:
     x = call.first()
     if call.op == "signbit":
-        return call.emit(ops.Less(), x, call.like(0, x))
+        return call.emit(Less(), x, call.like(0, x))
     if not x.dtype.is_float:
         return expand(call, call.constant(call.op == "isfinite"), x.shape)
     if call.op == "isnan":
-        return call.emit(ops.IsNan(), x)
+        return call.emit(IsNan(), x)
     if call.op == "isinf":
-        return call.emit(ops.IsInf(), x)
-    return call.emit(ops.LogicalNot(), call.emit(ops.LogicalOr(), call.emit(ops.IsNan(), x), call.emit(ops.IsInf(), x)))
+        return call.emit(IsInf(), x)
+    return call.emit(LogicalNot(), call.emit(LogicalOr(), call.emit(IsNan(), x), call.emit(IsInf(), x)))
 
 
 LARGEST = {DType.F16: 65504.0, DType.BF16: 3.3895313892515355e38, DType.F64: 1.7976931348623157e308}
@@ -360,9 +430,9 @@ def nan_to_num(call: Call) -> Answer:
         return x
     most = LARGEST.get(x.dtype, 3.4028234663852886e38)
     for test, name, default in (
-        (ops.IsNan(), "nan", 0.0), (ops.IsInf(negative=False), "posinf", most), (ops.IsInf(positive=False), "neginf", -most),
+        (IsNan(), "nan", 0.0), (IsInf(negative=False), "posinf", most), (IsInf(positive=False), "neginf", -most),
     ):  # fmt: skip
-        x = call.emit(ops.Where(), call.emit(test, x), call.like(call.real(name, default), x), x)
+        x = call.emit(Where(), call.emit(test, x), call.like(call.real(name, default), x), x)
     return x
 
 
@@ -371,13 +441,13 @@ def where(call: Call) -> Answer:
     if call.get("self") is None:
         raise unsupported("`where` without values gives a result whose size depends on data", "use `where(condition, a, b)`")
     a, b = call.operands("self", "other")
-    return call.emit(ops.Where(), cast(call, call.tensor("condition"), DType.BOOL), a, b)
+    return call.emit(Where(), cast(call, call.tensor("condition"), DType.BOOL), a, b)
 
 
 @row("masked_fill")
 def masked_fill(call: Call) -> Answer:
     x, mask = call.tensor("self"), call.tensor("mask")
-    y = call.emit(ops.Where(), cast(call, mask, DType.BOOL), call.typed(call.get("value"), x.dtype), x)
+    y = call.emit(Where(), cast(call, mask, DType.BOOL), call.typed(call.get("value"), x.dtype), x)
     return expand(call, y, y.shape)
 
 

@@ -6,12 +6,14 @@ import math
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import reshape
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, Call, row
 from intaglio.frontends.torch.rows.windows import batched
 from intaglio.ir.graph import Value
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.resize import Resize
+from intaglio.ops.sample import GridSample
 
 NAMES = {
     "upsample_nearest1d": 1, "upsample_nearest2d": 2, "upsample_nearest3d": 3, "_upsample_nearest_exact1d": 1,
@@ -55,7 +57,7 @@ def _resized(call: Call, x: Value, rank: int) -> Value:
     if coordinate == "align_corners":
         scales = [1.0, 1.0, *[size / n for n, size in zip(spatial, sizes, strict=True)]]
     # Antialiasing in torch is Pillow's: its cubic has a = -0.5, and what lies outside does not count.
-    op = ops.Resize(shape, tuple(scales), (), mode, coordinate, rounding, -0.5 if aa else -0.75, aa, 0.0, aa)
+    op = Resize(shape, tuple(scales), (), mode, coordinate, rounding, -0.5 if aa else -0.75, aa, 0.0, aa)
     return call.emit(op, x)
 
 
@@ -72,7 +74,7 @@ def grid_sample(call: Call) -> Answer:
     x, grid = call.tensor("input"), call.tensor("grid")
     mode = {0: "linear", 1: "nearest", 2: "cubic"}.get(call.integer("interpolation_mode", 0), "")
     padding = {0: "zeros", 1: "border", 2: "reflection"}.get(call.integer("padding_mode", 0), "")
-    return call.emit(ops.GridSample(mode, padding, call.flag("align_corners")), x, grid)
+    return call.emit(GridSample(mode, padding, call.flag("align_corners")), x, grid)
 
 
 @row("affine_grid_generator")
@@ -88,5 +90,5 @@ def affine_grid(call: Call) -> Answer:
         lines.append(centres if not align else np.linspace(-1, 1, n) if n > 1 else np.zeros(n))
     mesh = np.meshgrid(*lines, indexing="ij")
     points = np.stack([*[m.reshape(-1) for m in mesh[::-1]], np.ones(math.prod(spatial))], axis=1)
-    y = call.emit(ops.MatMul(transpose_b=True), call.constant(points, theta.dtype), theta)
+    y = call.emit(MatMul(transpose_b=True), call.constant(points, theta.dtype), theta)
     return reshape(call, y, (size[0], *spatial, len(spatial)))

@@ -7,12 +7,14 @@ import math
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import cast, concat, expand, part, reshape, transpose
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, Call, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType, broadcast_shapes
+from intaglio.ops.binary import Add, Less, LessEqual, Mul, Where
+from intaglio.ops.index import Gather, GatherElements, GatherNd, OneHot, ScatterElements, ScatterNd
+from intaglio.ops.reduce import Reduce, TopK
 
 
 def places(call: Call, index: Value) -> Value:
@@ -22,14 +24,14 @@ def places(call: Call, index: Value) -> Value:
 
 @row("embedding")
 def embedding(call: Call) -> Answer:
-    return call.emit(ops.Gather(0), call.tensor("weight"), places(call, call.tensor("indices")))
+    return call.emit(Gather(0), call.tensor("weight"), places(call, call.tensor("indices")))
 
 
 @row("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
 def embedding_bag(call: Call) -> Answer:
     weight, indices, offsets = call.tensor("weight"), call.tensor("indices"), call.maybe("offsets")
     mode = call.integer("mode", 0)
-    rows = call.emit(ops.Gather(0), weight, places(call, indices))
+    rows = call.emit(Gather(0), weight, places(call, indices))
     if call.get("per_sample_weights") is not None:
         raise unsupported("`embedding_bag` with weights per sample")
     if offsets is None or offsets.data is None:
@@ -38,14 +40,14 @@ def embedding_bag(call: Call) -> Answer:
     if call.flag("include_last_offset"):
         edges = edges[:-1]
     kind = {0: "sum", 1: "mean", 2: "max"}.get(mode, "")
-    bags = [call.emit(ops.Reduce(kind, (0,), True), part(call, rows, 0, a, b - a)) for a, b in itertools.pairwise(edges)]
+    bags = [call.emit(Reduce(kind, (0,), True), part(call, rows, 0, a, b - a)) for a, b in itertools.pairwise(edges)]
     return [concat(call, bags, 0), None, None, None]
 
 
 @row("index_select")
 def index_select(call: Call) -> Answer:
     x, index = call.tensor("self"), places(call, call.tensor("index"))
-    return call.emit(ops.Gather(call.dim("dim", len(x.shape))), x, reshape(call, index, (index.type.elements,)))
+    return call.emit(Gather(call.dim("dim", len(x.shape))), x, reshape(call, index, (index.type.elements,)))
 
 
 @row("gather", "take_along_dim")
@@ -58,13 +60,13 @@ def gather(call: Call) -> Answer:
         shape = broadcast_shapes(*[(*v.shape[:axis], 1, *v.shape[axis + 1 :]) for v in (x, index)])
         x = expand(call, x, (*shape[:axis], x.shape[axis], *shape[axis + 1 :]))
         index = expand(call, index, (*shape[:axis], index.shape[axis], *shape[axis + 1 :]))
-    return call.emit(ops.GatherElements(axis), x, index)
+    return call.emit(GatherElements(axis), x, index)
 
 
 @row("take")
 def take(call: Call) -> Answer:
     x = call.tensor("self")
-    return call.emit(ops.Gather(0), reshape(call, x, (x.type.elements,)), places(call, call.tensor("index")))
+    return call.emit(Gather(0), reshape(call, x, (x.type.elements,)), places(call, call.tensor("index")))
 
 
 # x[a, :, b] -------------------------------------------------------------------------------------------------------------
@@ -105,12 +107,12 @@ def index(call: Call) -> Answer:
     if not axes:
         return x
     if len(axes) == 1:
-        return call.emit(ops.Gather(axes[0]), x, chosen[0])
+        return call.emit(Gather(axes[0]), x, chosen[0])
     if all(v.data is not None for v in chosen) and (box := _slices(call, x, axes, chosen)) is not None:
         return box
     rest = [a for a in range(len(x.shape)) if a not in axes]
     coordinates, shape = _stacked(call, chosen)
-    y = call.emit(ops.GatherNd(), transpose(call, x, [*axes, *rest]), coordinates)
+    y = call.emit(GatherNd(), transpose(call, x, [*axes, *rest]), coordinates)
     if axes != list(range(axes[0], axes[0] + len(axes))):
         return y  # apart from each other: what was chosen comes first
     before = sum(a < axes[0] for a in rest)
@@ -128,7 +130,7 @@ def _slices(call: Call, x: Value, axes: list[int], chosen: list[Value]) -> Value
         if any(size != 1 for i, size in enumerate(shape) if i != k):
             return None
     for axis, v in zip(axes, chosen, strict=True):
-        x = call.emit(ops.Gather(axis), x, reshape(call, v, (v.type.elements,)))
+        x = call.emit(Gather(axis), x, reshape(call, v, (v.type.elements,)))
     return x
 
 
@@ -143,8 +145,8 @@ def index_put(call: Call) -> Answer:
         if values.type.elements == 1 and mask.data is None:
             mask = reshape(call, mask, (*mask.shape, *(1,) * (len(x.shape) - len(mask.shape))))
             value = reshape(call, values, ())
-            new = call.emit(ops.Add(), x, value) if accumulate else value
-            return call.emit(ops.Where(), mask, new, x)
+            new = call.emit(Add(), x, value) if accumulate else value
+            return call.emit(Where(), mask, new, x)
     given = _indices(call, x)
     axes = [axis for axis, v in enumerate(given) if v is not None]
     chosen = [v for v in given if v is not None]
@@ -158,7 +160,7 @@ def index_put(call: Call) -> Answer:
         n, b = len(shape), len(before)
         values = transpose(call, expand(call, values, placed), [*range(b, b + n), *range(b), *range(b + n, len(placed))])
     values = expand(call, values, wanted)
-    y = call.emit(ops.ScatterNd("add" if accumulate else "none"), transpose(call, x, order), coordinates, values)
+    y = call.emit(ScatterNd("add" if accumulate else "none"), transpose(call, x, order), coordinates, values)
     return transpose(call, y, [order.index(a) for a in range(len(order))])
 
 
@@ -182,7 +184,7 @@ def scatter(call: Call) -> Answer:
             new = part(call, new, i, 0, n)
     else:
         new = expand(call, call.typed(source, x.dtype), at.shape)
-    return call.emit(ops.ScatterElements(axis, kind), x, at, new)
+    return call.emit(ScatterElements(axis, kind), x, at, new)
 
 
 @row("index_add", "index_copy", "index_fill")
@@ -196,9 +198,9 @@ def index_add(call: Call) -> Answer:
     else:
         new = transpose(call, cast(call, call.tensor("source"), x.dtype), order)
         if (alpha := call.number("alpha", 1)) != 1:
-            new = call.emit(ops.Mul(), new, call.like(alpha, new))
+            new = call.emit(Mul(), new, call.like(alpha, new))
     kind = "add" if call.op == "index_add" else "none"
-    y = call.emit(ops.ScatterNd(kind), transpose(call, x, order), reshape(call, at, (at.type.elements, 1)), new)
+    y = call.emit(ScatterNd(kind), transpose(call, x, order), reshape(call, at, (at.type.elements, 1)), new)
     return transpose(call, y, [order.index(a) for a in range(len(order))])
 
 
@@ -216,7 +218,7 @@ def one_hot(call: Call) -> Answer:
     count = call.integer("num_classes", -1)
     if count < 1:
         raise unsupported("`one_hot` without a number of classes", "give `num_classes`")
-    return call.emit(ops.OneHot(count, -1), places(call, x), call.constant([0, 1], DType.I64))
+    return call.emit(OneHot(count, -1), places(call, x), call.constant([0, 1], DType.I64))
 
 
 # Order ------------------------------------------------------------------------------------------------------------------
@@ -227,16 +229,16 @@ def topk(call: Call) -> Answer:
     x = call.first()
     axis = call.dim("dim", len(x.shape), 0 if call.op == "msort" else -1)
     if call.op == "topk":
-        return list(call.emit_all(ops.TopK(call.integer("k"), axis, call.flag("largest", True), call.flag("sorted", True)), x))
+        return list(call.emit_all(TopK(call.integer("k"), axis, call.flag("largest", True), call.flag("sorted", True)), x))
     if not x.shape:
         return [x, call.constant(0, DType.I64)]
     size = x.shape[axis]
     if call.op == "kthvalue":
         k = call.integer("k")
-        values, at = call.emit_all(ops.TopK(k, axis, False, True), x)
+        values, at = call.emit_all(TopK(k, axis, False, True), x)
         shape = x.shape[:axis] + ((1,) if call.flag("keepdim") else ()) + x.shape[axis + 1 :]
         return [reshape(call, part(call, v, axis, k - 1, 1), shape) for v in (values, at)]
-    pair = call.emit_all(ops.TopK(size, axis, call.flag("descending"), True), x)
+    pair = call.emit_all(TopK(size, axis, call.flag("descending"), True), x)
     return pair[1] if call.op == "argsort" else pair[0] if call.op == "msort" else list(pair)
 
 
@@ -248,5 +250,5 @@ def searchsorted(call: Call) -> Answer:
     if len(edges.shape) != 1 or math.prod(x.shape) * edges.shape[0] > 1 << 24:
         raise unsupported(f"`{call.op}` of {list(edges.shape)}")
     wide = reshape(call, x, (*x.shape, 1))
-    below = call.emit(ops.LessEqual() if call.flag("right") or call.text("side") == "right" else ops.Less(), edges, wide)
-    return call.emit(ops.Reduce("sum", (len(x.shape),), False), cast(call, below, DType.I64))
+    below = call.emit(LessEqual() if call.flag("right") or call.text("side") == "right" else Less(), edges, wide)
+    return call.emit(Reduce("sum", (len(x.shape),), False), cast(call, below, DType.I64))

@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import expand
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, Call, _wrapped, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import narrow
+from intaglio.ops.move import Concat, Reshape
 
 MOST_ELEMENTS = 1 << 24
 
@@ -112,5 +112,5 @@ def pairs(call: Call) -> Answer:
         raise unsupported("`combinations`")
     values = call.tensors("tensors")
     grids = call.again("meshgrid", tensors=values)
-    flat = [call.emit(ops.Reshape((g.type.elements, 1)), g) for g in grids]
-    return flat[0] if len(flat) == 1 else call.emit(ops.Concat(1), *flat)
+    flat = [call.emit(Reshape((g.type.elements, 1)), g) for g in grids]
+    return flat[0] if len(flat) == 1 else call.emit(Concat(1), *flat)

@@ -6,12 +6,14 @@ import math
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import cast, per_channel, reshape, rms_norm
 from intaglio.frontends.onnx.faults import unsupported
 from intaglio.frontends.torch.call import Answer, Call, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.binary import Add, Div, Mul, Sub
+from intaglio.ops.norm import BatchNorm, LayerNorm
+from intaglio.ops.reduce import Reduce
 
 
 @row("batch_norm", "native_batch_norm", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit", "cudnn_batch_norm",
@@ -23,17 +25,17 @@ def batch_norm(call: Call) -> Answer:
         raise unsupported("a batch normalisation in training", "export with `model.eval()`")
     if mean is None or var is None:  # by the statistics of the input itself
         axes = tuple(i for i in range(len(x.shape)) if i != 1)
-        centre = call.emit(ops.Reduce("mean", axes, True), x)
-        apart = call.emit(ops.Sub(), x, centre)
+        centre = call.emit(Reduce("mean", axes, True), x)
+        apart = call.emit(Sub(), x, centre)
         mean = reshape(call, centre, (x.shape[1],))
-        var = reshape(call, call.emit(ops.Reduce("mean", axes, True), call.emit(ops.Mul(), apart, apart)), (x.shape[1],))
+        var = reshape(call, call.emit(Reduce("mean", axes, True), call.emit(Mul(), apart, apart)), (x.shape[1],))
     channels = x.shape[1] if len(x.shape) > 1 else x.shape[0]
     scale, bias = call.maybe("weight"), call.maybe("bias")
     one = scale if scale is not None else call.constant(np.ones(channels), x.dtype)
     nought = bias if bias is not None else call.constant(np.zeros(channels), x.dtype)
     epsilon = call.real("eps", call.real("epsilon", 1e-5))
     operands = [cast(call, v, x.dtype) for v in (one, nought, mean, var)]
-    y = call.emit(ops.BatchNorm(epsilon, 1 if len(x.shape) > 1 else 0), x, *operands)
+    y = call.emit(BatchNorm(epsilon, 1 if len(x.shape) > 1 else 0), x, *operands)
     return [y, None, None, None, None]
 
 
@@ -43,7 +45,7 @@ def layer_norm(call: Call) -> Answer:
     axis = len(x.shape) - len(call.ints("normalized_shape"))
     if axis < 0:
         raise unsupported(f"`layer_norm` of {list(x.shape)} over {call.ints('normalized_shape')}")
-    y = call.emit(ops.LayerNorm(axis, call.real("eps", 1e-5)), x, call.maybe("weight"), call.maybe("bias"))
+    y = call.emit(LayerNorm(axis, call.real("eps", 1e-5)), x, call.maybe("weight"), call.maybe("bias"))
     return [y, None, None]
 
 
@@ -60,8 +62,8 @@ def _affine(call: Call, y: Value, scale: Value | None, bias: Value | None) -> Va
         return per_channel(call, y, scale, bias)
     tail = (1,) * (len(y.shape) - 2)
     if scale is not None:
-        y = call.emit(ops.Mul(), y, reshape(call, scale, (*scale.shape, *tail)))
-    return y if bias is None else call.emit(ops.Add(), y, reshape(call, bias, (*bias.shape, *tail)))
+        y = call.emit(Mul(), y, reshape(call, scale, (*scale.shape, *tail)))
+    return y if bias is None else call.emit(Add(), y, reshape(call, bias, (*bias.shape, *tail)))
 
 
 @row("group_norm", "native_group_norm")
@@ -71,7 +73,7 @@ def group_norm(call: Call) -> Answer:
     if groups < 1 or x.shape[1] % groups:
         raise unsupported(f"`group_norm` of {list(x.shape)} in {groups} groups")
     flat = reshape(call, x, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
-    y = reshape(call, call.emit(ops.LayerNorm(2, call.real("eps", 1e-5)), flat), x.shape)
+    y = reshape(call, call.emit(LayerNorm(2, call.real("eps", 1e-5)), flat), x.shape)
     return [_affine(call, y, call.maybe("weight"), call.maybe("bias")), None, None]
 
 
@@ -84,7 +86,7 @@ def instance_norm(call: Call) -> Answer:
         given = {"input": x, "weight": scale, "bias": bias, "running_mean": mean, "running_var": var, "eps": call.real("eps")}
         return call.again("batch_norm", **given)[0]
     flat = reshape(call, x, (x.shape[0], x.shape[1], math.prod(x.shape[2:])))
-    y = reshape(call, call.emit(ops.LayerNorm(2, call.real("eps", 1e-5)), flat), x.shape)
+    y = reshape(call, call.emit(LayerNorm(2, call.real("eps", 1e-5)), flat), x.shape)
     return _affine(call, y, scale, bias)
 
 
@@ -93,5 +95,5 @@ def weight_norm(call: Call) -> Answer:
     v, g = call.tensor("v"), call.tensor("g")
     axis = call.integer("dim", 0)
     axes = tuple(i for i in range(len(v.shape)) if axis == -1 or i != axis % len(v.shape))
-    length = call.emit(ops.Reduce("l2", axes, True), v)
-    return [call.emit(ops.Mul(), v, call.emit(ops.Div(), g, length)), None]
+    length = call.emit(Reduce("l2", axes, True), v)
+    return [call.emit(Mul(), v, call.emit(Div(), g, length)), None]

@@ -6,7 +6,6 @@ import math
 import operator
 from collections.abc import Callable
 
-from intaglio import ops
 from intaglio.frontends.building import cast
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, Call, Item, row
@@ -14,6 +13,8 @@ from intaglio.frontends.torch.program import GraphRecord
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import widen
+from intaglio.ops.binary import Where
+from intaglio.ops.move import Reshape
 
 PYTHON: dict[str, Callable[..., Item]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "truediv": operator.truediv,
@@ -128,5 +129,5 @@ def cond(call: Call) -> Answer:
     if not isinstance(test, Value):
         return _inlined(call, graphs[0 if test else 1], operands)
     yes, no = (_inlined(call, graph, operands) for graph in graphs)
-    test = cast(call, call.emit(ops.Reshape(()), test) if test.shape else test, DType.BOOL)
-    return [call.emit(ops.Where(), test, a, b) if isinstance(a, Value) else a for a, b in zip(yes, no, strict=True)]
+    test = cast(call, call.emit(Reshape(()), test) if test.shape else test, DType.BOOL)
+    return [call.emit(Where(), test, a, b) if isinstance(a, Value) else a for a, b in zip(yes, no, strict=True)]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from intaglio import ops
 from intaglio.frontends.building import cast, matmul, reshape
 from intaglio.frontends.einsum import einsum
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.torch.call import Answer, Call, Number, row
 from intaglio.ir.graph import Value
+from intaglio.ops.activation import Clip, Gelu, Relu
+from intaglio.ops.binary import Add, Div, Mul, Pow, Sub
+from intaglio.ops.index import Gather
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.reduce import Reduce
+from intaglio.ops.unary import Abs, Sqrt
 
 
 @row("linear")
@@ -16,9 +21,9 @@ def linear(call: Call) -> Answer:
     x, w, bias = call.tensor("input"), call.tensor("weight"), call.maybe("bias")
     if len(w.shape) == 1:
         y = matmul(call, x, w)
-        return y if bias is None else call.emit(ops.Add(), y, bias)
+        return y if bias is None else call.emit(Add(), y, bias)
     rows = reshape(call, x, (1, *x.shape)) if len(x.shape) == 1 else x
-    y = call.emit(ops.MatMul(transpose_b=True), rows, w, bias)
+    y = call.emit(MatMul(transpose_b=True), rows, w, bias)
     return reshape(call, y, (*x.shape[:-1], w.shape[0]))
 
 
@@ -31,7 +36,7 @@ def matmul_row(call: Call) -> Answer:
 
 
 def _scaled(call: Call, x: Value, factor: Number) -> Value:
-    return x if factor == 1 else call.emit(ops.Mul(), x, call.like(factor, x))
+    return x if factor == 1 else call.emit(Mul(), x, call.like(factor, x))
 
 
 @row("addmm", "baddbmm", "addbmm", "addmv", "addr", "_addmm_activation")
@@ -43,15 +48,15 @@ def addmm(call: Call) -> Answer:
     if call.op == "addr":
         a, b = reshape(call, a, (*a.shape, 1)), reshape(call, b, (1, *b.shape))
     if call.op in ("addmm", "baddbmm", "_addmm_activation") and alpha == 1 and beta == 1:
-        y = call.emit(ops.MatMul(), a, b, cast(call, x, a.dtype))
+        y = call.emit(MatMul(), a, b, cast(call, x, a.dtype))
     else:
         y = matmul(call, a, b)
         if call.op == "addbmm":
-            y = call.emit(ops.Reduce("sum", (0,), False), y)
+            y = call.emit(Reduce("sum", (0,), False), y)
         y = _scaled(call, y, alpha)
-        y = y if beta == 0 else call.emit(ops.Add(), _scaled(call, x, beta), y)
+        y = y if beta == 0 else call.emit(Add(), _scaled(call, x, beta), y)
     if call.op == "_addmm_activation":
-        return call.emit(ops.Gelu(True) if call.flag("use_gelu") else ops.Relu(), y)
+        return call.emit(Gelu(True) if call.flag("use_gelu") else Relu(), y)
     return y
 
 
@@ -63,9 +68,9 @@ def outer(call: Call) -> Answer:
         a, b = (reshape(call, v, (*(1,) * (rank - len(v.shape)), *v.shape)) for v in (a, b))
         left = reshape(call, a, [n for size in a.shape for n in (size, 1)])
         right = reshape(call, b, [n for size in b.shape for n in (1, size)])
-        y = call.emit(ops.Mul(), left, right)
+        y = call.emit(Mul(), left, right)
         return reshape(call, y, [m * n for m, n in zip(a.shape, b.shape, strict=True)])
-    return call.emit(ops.Mul(), reshape(call, a, (*a.shape, 1)), reshape(call, b, (1, *b.shape)))
+    return call.emit(Mul(), reshape(call, a, (*a.shape, 1)), reshape(call, b, (1, *b.shape)))
 
 
 @row("einsum")
@@ -77,7 +82,7 @@ def einsum_row(call: Call) -> Answer:
 def bilinear(call: Call) -> Answer:
     y = einsum(call, "...i,oij,...j->...o", [call.tensor("input1"), call.tensor("weight"), call.tensor("input2")])
     bias = call.maybe("bias")
-    return y if bias is None else call.emit(ops.Add(), y, bias)
+    return y if bias is None else call.emit(Add(), y, bias)
 
 
 @row("_trilinear")
@@ -89,9 +94,9 @@ def trilinear(call: Call) -> Answer:
         x, new = call.tensor(f"i{n}"), call.ints(f"expand{n}")
         rest = iter(x.shape)
         x = reshape(call, x, [1 if axis in new else next(rest) for axis in range(rank)])
-        total = x if total is None else call.emit(ops.Mul(), total, x)
+        total = x if total is None else call.emit(Mul(), total, x)
     assert total is not None
-    return call.emit(ops.Reduce("sum", tuple(call.ints("sumdim")), False), total)
+    return call.emit(Reduce("sum", tuple(call.ints("sumdim")), False), total)
 
 
 @row("tensordot")
@@ -108,7 +113,7 @@ def tensordot(call: Call) -> Answer:
 @row("pairwise_distance")
 def pairwise_distance(call: Call) -> Answer:
     a, b = call.operands("x1", "x2")
-    apart = call.emit(ops.Add(), call.emit(ops.Sub(), a, b), call.like(call.real("eps", 1e-6), a))
+    apart = call.emit(Add(), call.emit(Sub(), a, b), call.like(call.real("eps", 1e-6), a))
     return call.again("norm", self=apart, p=call.real("p", 2.0), dim=[-1], keepdim=call.flag("keepdim"))
 
 
@@ -119,11 +124,11 @@ def cosine_similarity(call: Call) -> Answer:
     axis, eps = call.dim("dim", rank, 1), call.real("eps", 1e-8)
 
     def total(x: Value, y: Value) -> Value:
-        product = call.emit(ops.Mul(), x, y)
-        return call.emit(ops.Reduce("sum", (axis,), False), product)
+        product = call.emit(Mul(), x, y)
+        return call.emit(Reduce("sum", (axis,), False), product)
 
-    lengths = [call.emit(ops.Clip(low=eps), call.emit(ops.Sqrt(), total(v, v))) for v in (a, b)]
-    return call.emit(ops.Div(), total(a, b), call.emit(ops.Mul(), *lengths))
+    lengths = [call.emit(Clip(low=eps), call.emit(Sqrt(), total(v, v))) for v in (a, b)]
+    return call.emit(Div(), total(a, b), call.emit(Mul(), *lengths))
 
 
 @row("cross", "linalg_cross")
@@ -131,9 +136,9 @@ def cross(call: Call) -> Answer:
     a, b = call.operands("self", "other")
     axis = call.dim("dim", len(a.shape), -1)
     turn = [call.constant([1, 2, 0]), call.constant([2, 0, 1])]
-    one = call.emit(ops.Mul(), call.emit(ops.Gather(axis), a, turn[0]), call.emit(ops.Gather(axis), b, turn[1]))
-    two = call.emit(ops.Mul(), call.emit(ops.Gather(axis), a, turn[1]), call.emit(ops.Gather(axis), b, turn[0]))
-    return call.emit(ops.Sub(), one, two)
+    one = call.emit(Mul(), call.emit(Gather(axis), a, turn[0]), call.emit(Gather(axis), b, turn[1]))
+    two = call.emit(Mul(), call.emit(Gather(axis), a, turn[1]), call.emit(Gather(axis), b, turn[0]))
+    return call.emit(Sub(), one, two)
 
 
 @row("cdist", "_cdist_forward")
@@ -141,10 +146,10 @@ def cdist(call: Call) -> Answer:
     a, b = call.tensor("x1"), call.tensor("x2")
     left = reshape(call, a, (*a.shape[:-1], 1, a.shape[-1]))
     right = reshape(call, b, (*b.shape[:-2], 1, *b.shape[-2:]))
-    apart = call.emit(ops.Sub(), left, right)
+    apart = call.emit(Sub(), left, right)
     p = call.real("p", 2.0)
     last = (len(apart.shape) - 1,)
     if p in (1.0, 2.0):
-        return call.emit(ops.Reduce("l1" if p == 1 else "l2", last, False), apart)
-    powered = call.emit(ops.Pow(), call.emit(ops.Abs(), apart), call.like(p, apart))
-    return call.emit(ops.Pow(), call.emit(ops.Reduce("sum", last, False), powered), call.like(1 / p, apart))
+        return call.emit(Reduce("l1" if p == 1 else "l2", last, False), apart)
+    powered = call.emit(Pow(), call.emit(Abs(), apart), call.like(p, apart))
+    return call.emit(Pow(), call.emit(Reduce("sum", last, False), powered), call.like(1 / p, apart))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import cast, reshape
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, Call, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import widen
+from intaglio.ops.convert import Dequantize, Quantize
 from intaglio.ops.numeric import int_range
 
 SPACES = ("quantized_decomposed", "torchao")
@@ -74,7 +74,7 @@ def quantize(call: Call) -> Answer:
     scale_name, zero_name = _names(call)
     scale = _scale(call, scale_name, x.dtype)
     zero = _zero(call, zero_name, stored, scale)
-    return call.emit(ops.Quantize(stored, low, high), x, _spread(call, x, scale), _spread(call, x, zero))
+    return call.emit(Quantize(stored, low, high), x, _spread(call, x, scale), _spread(call, x, zero))
 
 
 def dequantize(call: Call) -> Answer:
@@ -86,7 +86,7 @@ def dequantize(call: Call) -> Answer:
     scale_name, zero_name = _names(call)
     scale = _scale(call, scale_name, to)
     zero = _zero(call, zero_name, x.dtype, scale)
-    return call.emit(ops.Dequantize(to), x, _spread(call, x, scale), _spread(call, x, zero))
+    return call.emit(Dequantize(to), x, _spread(call, x, scale), _spread(call, x, zero))
 
 
 def fake(call: Call) -> Answer:
@@ -99,7 +99,7 @@ def fake(call: Call) -> Answer:
     scale = _scale(call, "scale", x.dtype)
     zero = _zero(call, "zero_point", stored, scale)
     parameters = [_spread(call, x, scale), _spread(call, x, zero)]
-    y = call.emit(ops.Dequantize(x.dtype), call.emit(ops.Quantize(stored, low, high), x, *parameters), *parameters)
+    y = call.emit(Dequantize(x.dtype), call.emit(Quantize(stored, low, high), x, *parameters), *parameters)
     return [y, None]
 
 

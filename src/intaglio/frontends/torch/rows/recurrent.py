@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import concat, part, reshape, transpose
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, Call, row
 from intaglio.ir.graph import Value
+from intaglio.ops.base import Op
+from intaglio.ops.move import Slice
+from intaglio.ops.recurrent import Gru, Lstm, Rnn
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +20,12 @@ class Kind:
     order: tuple[int, ...]  # torch's gates, in the order of the IR
     functions: tuple[str, ...]
 
-    def op(self, hidden: int) -> ops.Op:
+    def op(self, hidden: int) -> Op:
         zeros = (0.0,) * len(self.functions)
         fields = (hidden, "forward", self.functions, zeros, zeros)
         if len(self.order) == 4:
-            return ops.Lstm(*fields)
-        return ops.Gru(*fields, linear_before_reset=True) if len(self.order) == 3 else ops.Rnn(*fields)
+            return Lstm(*fields)
+        return Gru(*fields, linear_before_reset=True) if len(self.order) == 3 else Rnn(*fields)
 
 
 KINDS = {
@@ -57,7 +59,7 @@ def _direction(call: Call, kind: Kind, x: Value, weights: list[Value], states: l
 
 
 def _reversed(call: Call, x: Value) -> Value:
-    return call.emit(ops.Slice((x.shape[0] - 1, 0, 0), (-1, 1, 1), x.shape), x)
+    return call.emit(Slice((x.shape[0] - 1, 0, 0), (-1, 1, 1), x.shape), x)
 
 
 @row("lstm", "gru", "rnn_tanh", "rnn_relu")

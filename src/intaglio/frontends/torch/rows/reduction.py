@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 
-from intaglio import ops
 from intaglio.frontends.building import cast, concat, part, reshape
 from intaglio.frontends.onnx.faults import unsupported
 from intaglio.frontends.torch.call import Answer, Call, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType, Shape
+from intaglio.ops.binary import Div, Max, Min, Mul, Pow, Sub
+from intaglio.ops.reduce import ArgReduce, Cumsum, LogSoftmax, Reduce, Softmax
+from intaglio.ops.unary import Abs, Sqrt
 
 KINDS = {"sum": "sum", "nansum": "sum", "mean": "mean", "prod": "prod", "amax": "max", "amin": "min", "logsumexp": "log_sum_exp",
          "special_logsumexp": "log_sum_exp"}  # fmt: skip
 
 
 def reduced(call: Call, kind: str, x: Value, axes: Shape, keep: bool) -> Value:
-    return call.emit(ops.Reduce(kind, axes, keep), x) if x.shape else x
+    return call.emit(Reduce(kind, axes, keep), x) if x.shape else x
 
 
 @row(*KINDS)
@@ -35,13 +37,13 @@ def reduce(call: Call) -> Answer:
 def extreme(call: Call) -> Answer:
     x = call.first()
     if "other" in call.arguments:
-        return call.emit(ops.Max() if call.op == "max" else ops.Min(), *call.operands("self", "other"))
+        return call.emit(Max() if call.op == "max" else Min(), *call.operands("self", "other"))
     if "dim" not in call.arguments:
         return reduced(call, call.op, x, tuple(range(len(x.shape))), False)
     axis, keep = call.dim("dim", len(x.shape)), call.flag("keepdim")
     if not x.shape:
         return [x, call.constant(0, DType.I64)]
-    return [reduced(call, call.op, x, (axis,), keep), call.emit(ops.ArgReduce(call.op, axis, keep), x)]
+    return [reduced(call, call.op, x, (axis,), keep), call.emit(ArgReduce(call.op, axis, keep), x)]
 
 
 @row("aminmax")
@@ -58,8 +60,8 @@ def arg(call: Call) -> Answer:
     kind = call.op[3:]
     if call.get("dim") is None:
         flat = reshape(call, x, (x.type.elements,))
-        return reshape(call, call.emit(ops.ArgReduce(kind, 0, False), flat), (1,) * rank if keep else ())
-    return call.emit(ops.ArgReduce(kind, call.dim("dim", rank), keep), x)
+        return reshape(call, call.emit(ArgReduce(kind, 0, False), flat), (1,) * rank if keep else ())
+    return call.emit(ArgReduce(kind, call.dim("dim", rank), keep), x)
 
 
 @row("any", "all")
@@ -81,15 +83,15 @@ def variance(call: Call) -> Answer:
     keep = call.flag("keepdim")
     less = call.number("correction", 1 if call.flag("unbiased", True) else 0)
     mean = reduced(call, "mean", x, axes, True)
-    centred = call.emit(ops.Sub(), x, mean)
-    square = call.emit(ops.Mul(), centred, centred)
+    centred = call.emit(Sub(), x, mean)
+    square = call.emit(Mul(), centred, centred)
     count = math.prod(x.shape[a] for a in axes)
     if less == 0:
         y = reduced(call, "mean", square, axes, keep)
     else:
         total = reduced(call, "sum", square, axes, keep)
-        y = call.emit(ops.Div(), total, call.like(max(count - less, 0), x))
-    y = call.emit(ops.Sqrt(), y) if call.op.startswith("std") else y
+        y = call.emit(Div(), total, call.like(max(count - less, 0), x))
+    y = call.emit(Sqrt(), y) if call.op.startswith("std") else y
     if not call.op.endswith("mean"):
         return y
     return [y, mean if keep else reshape(call, mean, y.shape)]
@@ -108,13 +110,13 @@ def norm(call: Call) -> Answer:
     axes, keep = call.dims("dim", len(x.shape)), call.flag("keepdim")
     if p in (1.0, 2.0):
         return reduced(call, "l1" if p == 1 else "l2", x, axes, keep)
-    size = call.emit(ops.Abs(), x)
+    size = call.emit(Abs(), x)
     if math.isinf(p):
         return reduced(call, "max" if p > 0 else "min", size, axes, keep)
     if p == 0:
         return reduced(call, "sum", cast(call, cast(call, x, DType.BOOL), x.dtype), axes, keep)
-    powered = reduced(call, "sum", call.emit(ops.Pow(), size, call.like(p, x)), axes, keep)
-    return call.emit(ops.Pow(), powered, call.like(1 / p, x))
+    powered = reduced(call, "sum", call.emit(Pow(), size, call.like(p, x)), axes, keep)
+    return call.emit(Pow(), powered, call.like(1 / p, x))
 
 
 @row("softmax", "_softmax", "special_softmax", "log_softmax", "_log_softmax", "_safe_softmax", "softmin")
@@ -125,7 +127,7 @@ def softmax(call: Call) -> Answer:
     if not x.shape:
         return call.like(0 if "log" in call.op else 1, x)
     axis = call.dim("dim", len(x.shape))
-    return call.emit(ops.LogSoftmax(axis) if "log" in call.op else ops.Softmax(axis), x)
+    return call.emit(LogSoftmax(axis) if "log" in call.op else Softmax(axis), x)
 
 
 @row("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
@@ -135,13 +137,13 @@ def cumulative(call: Call) -> Answer:
     x = x if dtype is None else cast(call, x, dtype)
     axis = call.dim("dim", len(x.shape))
     if call.op == "cumsum":
-        return call.emit(ops.Cumsum(axis), x) if x.shape else x
+        return call.emit(Cumsum(axis), x) if x.shape else x
     size = x.shape[axis] if x.shape else 1
     if call.op != "cumprod" or size > 256:
         raise unsupported(f"`{call.op}` of {size} elements")
     steps = [part(call, x, axis, 0, 1)]
     for n in range(1, size):
-        steps.append(call.emit(ops.Mul(), steps[-1], part(call, x, axis, n, 1)))
+        steps.append(call.emit(Mul(), steps[-1], part(call, x, axis, n, 1)))
     return concat(call, steps, axis)
 
 
@@ -151,7 +153,7 @@ def diff(call: Call) -> Answer:
     axis = call.dim("dim", len(x.shape), -1)
     for _ in range(call.integer("n", 1)):
         n = x.shape[axis]
-        x = call.emit(ops.Sub(), part(call, x, axis, 1, n - 1), part(call, x, axis, 0, n - 1))
+        x = call.emit(Sub(), part(call, x, axis, 1, n - 1), part(call, x, axis, 0, n - 1))
     return x
 
 

@@ -8,12 +8,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import concat, expand, padded, part, reshape, resolved_shape, transpose
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, Call, promoted, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import broadcast_shapes
+from intaglio.ops.index import Gather
+from intaglio.ops.move import Slice, Tile, Trilu
+from intaglio.ops.reduce import Reduce
+from intaglio.ops.sample import Col2Im
 
 
 @row("view", "reshape", "_unsafe_view", "_reshape_alias", "view_as", "reshape_as", "unflatten", "flatten", "view_copy")
@@ -116,7 +119,7 @@ def repeat(call: Call) -> Answer:
     rank = max(len(times), len(x.shape))
     times = [1] * (rank - len(times)) + times
     x = reshape(call, x, (1,) * (rank - len(x.shape)) + x.shape)
-    return x if set(times) <= {1} else call.emit(ops.Tile(tuple(times)), x)
+    return x if set(times) <= {1} else call.emit(Tile(tuple(times)), x)
 
 
 @row("repeat_interleave")
@@ -130,7 +133,7 @@ def repeat_interleave(call: Call) -> Answer:
         raise unsupported("`repeat_interleave` by counts that depend on data")
     call.bounded(x.shape[axis] * counts if isinstance(counts, int) else float(np.abs(counts).sum()))
     places = np.repeat(np.arange(x.shape[axis]), counts)
-    return call.emit(ops.Gather(axis), x, call.constant(places.astype(np.int64)))
+    return call.emit(Gather(axis), x, call.constant(places.astype(np.int64)))
 
 
 @row("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack")
@@ -238,7 +241,7 @@ def slice_row(call: Call) -> Answer:
     starts, steps, shape = [0] * rank, [1] * rank, list(x.shape)
     starts[axis], shape[axis] = places.start if len(places) else 0, len(places)
     steps[axis] = places.step if len(places) > 1 else 1
-    return call.emit(ops.Slice(tuple(starts), tuple(steps), tuple(shape)), x)
+    return call.emit(Slice(tuple(starts), tuple(steps), tuple(shape)), x)
 
 
 @row("slice_scatter", "select_scatter", "diagonal_scatter")
@@ -259,7 +262,7 @@ def slice_scatter(call: Call) -> Answer:
         call.bounded(size)
         order = np.arange(size)
         order[places.start : places.stop : places.step] = size + np.arange(len(places))
-        return call.emit(ops.Gather(axis), concat(call, [x, new], axis), call.constant(order.astype(np.int64)))
+        return call.emit(Gather(axis), concat(call, [x, new], axis), call.constant(order.astype(np.int64)))
     start, end = (places.start, places.start + len(places)) if len(places) else (0, 0)
     pieces = [part(call, x, axis, 0, start)] if start else []
     pieces += [new] if len(places) else []
@@ -278,7 +281,7 @@ def flip(call: Call) -> Answer:
 def _flipped(call: Call, x: Value, axes: tuple[int, ...]) -> Value:
     rank = len(x.shape)
     starts = tuple(n - 1 if i in axes and n else 0 for i, n in enumerate(x.shape))
-    return call.emit(ops.Slice(starts, tuple(-1 if i in axes else 1 for i in range(rank)), x.shape), x)
+    return call.emit(Slice(starts, tuple(-1 if i in axes else 1 for i in range(rank)), x.shape), x)
 
 
 @row("rot90")
@@ -372,7 +375,7 @@ def same(call: Call) -> Answer:
 
 @row("tril", "triu")
 def triangle(call: Call) -> Answer:
-    return call.emit(ops.Trilu(call.op == "triu", call.integer("diagonal", 0)), call.first())
+    return call.emit(Trilu(call.op == "triu", call.integer("diagonal", 0)), call.first())
 
 
 @row("diagonal", "diagonal_copy", "diag", "trace")
@@ -386,7 +389,7 @@ def diagonal(call: Call) -> Answer:
         rows = np.arange(x.shape[0])
         at[rows + max(-offset, 0), rows + max(offset, 0)] = rows + 1
         zero = call.constant(np.zeros(1, x.dtype.numpy), x.dtype)
-        return call.emit(ops.Gather(0), concat(call, [zero, x], 0), call.constant(at))
+        return call.emit(Gather(0), concat(call, [zero, x], 0), call.constant(at))
     a, b = call.dim("dim1", rank, 0), call.dim("dim2", rank, 1)
     rest = [i for i in range(rank) if i not in (a, b)]
     y = transpose(call, x, [*rest, a, b])
@@ -395,8 +398,8 @@ def diagonal(call: Call) -> Answer:
     call.bounded(count)
     places = (np.arange(count) + max(-offset, 0)) * n + np.arange(count) + max(offset, 0)
     flat = reshape(call, y, (*y.shape[:-2], m * n))
-    y = call.emit(ops.Gather(len(rest)), flat, call.constant(places.astype(np.int64)))
-    return call.emit(ops.Reduce("sum", (0,), False), y) if call.op == "trace" else y
+    y = call.emit(Gather(len(rest)), flat, call.constant(places.astype(np.int64)))
+    return call.emit(Reduce("sum", (0,), False), y) if call.op == "trace" else y
 
 
 @row("unfold", "unfold_copy")
@@ -411,7 +414,7 @@ def unfold(call: Call) -> Answer:
         raise Fault("bad-attribute", f"`unfold` of {x.shape[axis]} by {size} with the step {step}")
     call.bounded(((x.shape[axis] - size) // step + 1) * size)
     places = np.arange(0, x.shape[axis] - size + 1, step)[:, None] + np.arange(size)[None, :]
-    y = call.emit(ops.Gather(axis), x, call.constant(places.astype(np.int64)))
+    y = call.emit(Gather(axis), x, call.constant(places.astype(np.int64)))
     return transpose(call, y, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
 
 
@@ -425,7 +428,7 @@ def im2col(call: Call) -> Answer:
     x = x if batched else reshape(call, x, (1, *x.shape))
     if call.op == "col2im":
         size = call.ints("output_size")
-        y = call.emit(ops.Col2Im(tuple(size), kernel, stride, (*pads, *pads), dilation), x)
+        y = call.emit(Col2Im(tuple(size), kernel, stride, (*pads, *pads), dilation), x)
         return y if batched else reshape(call, y, y.shape[1:])
     n, c, h, w = x.shape
     x = padded(call, x, [0, 0, *pads, 0, 0, *pads])
@@ -434,8 +437,8 @@ def im2col(call: Call) -> Answer:
         count = (length + 2 * pads[i] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1
         call.bounded(count * kernel[i])
         spans.append(np.arange(kernel[i])[:, None] * dilation[i] + np.arange(count)[None, :] * stride[i])
-    x = call.emit(ops.Gather(2), x, call.constant(spans[0].astype(np.int64)))
-    x = call.emit(ops.Gather(4), x, call.constant(spans[1].astype(np.int64)))  # [n, c, kh, oh, kw, ow]
+    x = call.emit(Gather(2), x, call.constant(spans[0].astype(np.int64)))
+    x = call.emit(Gather(4), x, call.constant(spans[1].astype(np.int64)))  # [n, c, kh, oh, kw, ow]
     x = transpose(call, x, [0, 1, 2, 4, 3, 5])
     y = reshape(call, x, (n, c * kernel[0] * kernel[1], spans[0].shape[1] * spans[1].shape[1]))
     return y if batched else reshape(call, y, y.shape[1:])

@@ -9,12 +9,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import concat, part, reshape, transpose
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import TABLE, Answer, Call, Complex, Item, row
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
+from intaglio.ops.base import Op
+from intaglio.ops.binary import Add, Div, Mul, Sub
+from intaglio.ops.conv import Conv
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.unary import Cos, Neg, Sin, Sqrt
 
 MOVING = {
     "view", "reshape", "flatten", "squeeze", "unsqueeze", "unflatten", "permute", "transpose", "t", "slice", "select", "narrow",
@@ -55,8 +59,8 @@ def _first(call: Call) -> Complex:
 
 def _abs(call: Call) -> Answer:
     x = _first(call)
-    squares = [call.emit(ops.Mul(), v, v) for v in (x.re, x.im)]
-    return call.emit(ops.Sqrt(), call.emit(ops.Add(), *squares))
+    squares = [call.emit(Mul(), v, v) for v in (x.re, x.im)]
+    return call.emit(Sqrt(), call.emit(Add(), *squares))
 
 
 def _pairs(call: Call) -> Answer:
@@ -69,7 +73,7 @@ def _product(call: Call) -> Answer:
     if not isinstance(a, Complex) or not isinstance(b, Complex):
         x, factor = (a, b) if isinstance(a, Complex) else (b, a)
         scale = [call.typed(factor, v.dtype) for v in (x.re, x.im)]
-        op: ops.Op = ops.Div() if call.op == "div" else ops.Mul()
+        op: Op = Div() if call.op == "div" else Mul()
         if call.op == "div" and x is b:
             raise unsupported("a division by complex numbers")
         return Complex(call.emit(op, x.re, scale[0]), call.emit(op, x.im, scale[1]))
@@ -77,23 +81,23 @@ def _product(call: Call) -> Answer:
         raise unsupported("a division by complex numbers")
 
     def times(x: Value, y: Value) -> Value:
-        return call.emit(ops.Mul(), x, y)
+        return call.emit(Mul(), x, y)
 
-    re = call.emit(ops.Sub(), times(a.re, b.re), times(a.im, b.im))
-    return Complex(re, call.emit(ops.Add(), times(a.re, b.im), times(a.im, b.re)))
+    re = call.emit(Sub(), times(a.re, b.re), times(a.im, b.im))
+    return Complex(re, call.emit(Add(), times(a.re, b.im), times(a.im, b.re)))
 
 
 def _sum(call: Call) -> Answer:
     a, b = (call.get(name) for name in ("self", "other"))
     if not isinstance(a, Complex) or not isinstance(b, Complex) or call.number("alpha", 1) != 1:
         raise unsupported("a sum of real and complex numbers")
-    op: ops.Op = ops.Add() if call.op == "add" else ops.Sub()
+    op: Op = Add() if call.op == "add" else Sub()
     return Complex(call.emit(op, a.re, b.re), call.emit(op, a.im, b.im))
 
 
 def _conj(call: Call) -> Answer:
     x = _first(call)
-    return Complex(x.re, call.emit(ops.Neg(), x.im))
+    return Complex(x.re, call.emit(Neg(), x.im))
 
 
 MATHS: dict[str, Callable[[Call], Answer]] = {
@@ -115,7 +119,7 @@ def made(call: Call) -> Answer:
         return Complex(call.tensor("real"), call.tensor("imag"))
     if call.op == "polar":
         size, angle = call.tensor("abs"), call.tensor("angle")
-        return Complex(*[call.emit(ops.Mul(), size, call.emit(turn, angle)) for turn in (ops.Cos(), ops.Sin())])
+        return Complex(*[call.emit(Mul(), size, call.emit(turn, angle)) for turn in (Cos(), Sin())])
     x = call.first()
     last = len(x.shape) - 1
     return Complex(*[reshape(call, part(call, x, last, n, 1), x.shape[:-1]) for n in (0, 1)])
@@ -161,7 +165,7 @@ def forward(call: Call) -> Answer:
     bins = n if call.op == "fft_fft" or not call.flag("onesided", True) else n // 2 + 1
     order = [*[a for a in range(rank) if a != axis], axis]
     waves = call.constant(_waves(call, n, bins) * _factor(call, n), x.dtype)
-    y = call.emit(ops.MatMul(transpose_b=True), _matrix(call, transpose(call, x, order)), waves)
+    y = call.emit(MatMul(transpose_b=True), _matrix(call, transpose(call, x, order)), waves)
     y = reshape(call, y, (*[x.shape[a] for a in order[:-1]], 2 * bins))
     back = [order.index(a) for a in range(rank)]
     return Complex(*[transpose(call, part(call, y, rank - 1, k * bins, bins), back) for k in (0, 1)])
@@ -187,7 +191,7 @@ def inverse(call: Call) -> Answer:
     waves = _waves(call, n, bins) * np.tile(twice, 2)[:, None] * _factor(call, n, back=True)
     order = [*[a for a in range(rank) if a != axis], axis]
     both = concat(call, [transpose(call, v, order) for v in (x.re, x.im)], rank - 1)
-    y = call.emit(ops.MatMul(), _matrix(call, both), call.constant(waves, x.re.dtype))
+    y = call.emit(MatMul(), _matrix(call, both), call.constant(waves, x.re.dtype))
     y = reshape(call, y, (*[x.re.shape[a] for a in order[:-1]], n))
     return transpose(call, y, [order.index(a) for a in range(rank)])
 
@@ -211,7 +215,7 @@ def stft(call: Call) -> Answer:
     kernels = _waves(call, n, bins) * shape * (1 / math.sqrt(n) if call.flag("normalized") else 1.0)
     batch = x.shape[:-1]
     rows = reshape(call, x, (math.prod(batch), 1, x.shape[-1]))
-    y = call.emit(ops.Conv((hop,), (0, 0), (1,), 1), rows, call.constant(kernels[:, None, :], x.dtype))
+    y = call.emit(Conv((hop,), (0, 0), (1,), 1), rows, call.constant(kernels[:, None, :], x.dtype))
     made = [reshape(call, part(call, y, 1, k * bins, bins), (*batch, bins, y.shape[2])) for k in (0, 1)]
     if call.flag("return_complex", True):
         return Complex(*made)

@@ -7,12 +7,18 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from intaglio import ops
 from intaglio.frontends.building import concat, part, reshape, transpose
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.torch.call import Answer, Call, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import Shape
+from intaglio.ops.base import Op
+from intaglio.ops.binary import Add, Mul, Sub
+from intaglio.ops.conv import Conv, ConvTranspose
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.pool import AveragePool, LpPool, MaxPool, MaxPoolIndices
+from intaglio.ops.reduce import Reduce
+from intaglio.ops.sample import MaxUnpool
 
 
 def batched(call: Call, x: Value, rank: int, then: Callable[[Value], Answer]) -> Answer:
@@ -42,9 +48,9 @@ def conv(call: Call) -> Answer:
     pads = _pads(call, w.shape[2:], dilations)
     if turned:
         extra = call.spread("output_padding", rank, 0)
-        op: ops.Op = ops.ConvTranspose(strides, pads, dilations, group, extra)
+        op: Op = ConvTranspose(strides, pads, dilations, group, extra)
     else:
-        op = ops.Conv(strides, pads, dilations, group)
+        op = Conv(strides, pads, dilations, group)
     return batched(call, x, rank, lambda v: call.emit(op, v, w, bias))
 
 
@@ -100,12 +106,12 @@ def max_pool(call: Call) -> Answer:
     def pooled(x: Value) -> Answer:
         kernel, strides, dilations, pads, _ = _window(call, x.shape[2:])
         if not call.op.endswith("indices") or not _is_read(call, 1):
-            y = call.emit(ops.MaxPool(kernel, strides, pads, dilations), x)
+            y = call.emit(MaxPool(kernel, strides, pads, dilations), x)
             return [y, y] if call.op.endswith("indices") else y
-        y, at = call.emit_all(ops.MaxPoolIndices(kernel, strides, pads, dilations), x)
+        y, at = call.emit_all(MaxPoolIndices(kernel, strides, pads, dilations), x)
         call.bounded(math.prod(x.shape[:2]))
         planes = np.arange(math.prod(x.shape[:2])).reshape(*x.shape[:2], *(1,) * rank) * math.prod(x.shape[2:])
-        return [y, call.emit(ops.Sub(), at, call.constant(planes.astype(np.int64)))]
+        return [y, call.emit(Sub(), at, call.constant(planes.astype(np.int64)))]
 
     answer = batched(call, call.first(), rank, pooled)
     if call.op.endswith("indices") and isinstance(answer, list) and not _is_read(call, 1):
@@ -127,12 +133,12 @@ def avg_pool(call: Call) -> Answer:
         kernel, strides, dilations, pads, counted = _window(call, x.shape[2:])
         include = call.flag("count_include_pad", True)
         by = call.get("divisor_override")
-        op = ops.AveragePool(
+        op = AveragePool(
             kernel, strides, pads, dilations, count_include_pad=include or by is not None,
             counted_pads=counted if include and counted != pads and by is None else (),
         )  # fmt: skip
         y = call.emit(op, x)
-        return y if by is None else call.emit(ops.Mul(), y, call.like(math.prod(kernel) / call.integer("divisor_override"), y))
+        return y if by is None else call.emit(Mul(), y, call.like(math.prod(kernel) / call.integer("divisor_override"), y))
 
     return batched(call, call.first(), rank, pooled)
 
@@ -143,7 +149,7 @@ def lp_pool(call: Call) -> Answer:
 
     def pooled(x: Value) -> Answer:
         kernel, strides, dilations, pads, _ = _window(call, x.shape[2:])
-        return call.emit(ops.LpPool(kernel, strides, pads, dilations, p=p), x)
+        return call.emit(LpPool(kernel, strides, pads, dilations, p=p), x)
 
     return batched(call, call.first(), _rank(call.op), pooled)
 
@@ -172,18 +178,18 @@ def adaptive_pool(call: Call) -> Answer:
 def _adapted(call: Call, x: Value, out: Sequence[int], highest: bool) -> Value:
     spatial, rank = x.shape[2:], len(out)
     if all(n == 1 for n in out):
-        return call.emit(ops.Reduce("max" if highest else "mean", tuple(range(2, 2 + rank)), True), x)
+        return call.emit(Reduce("max" if highest else "mean", tuple(range(2, 2 + rank)), True), x)
     if all(n % o == 0 for n, o in zip(spatial, out, strict=True)):
         kernel = tuple(n // o for n, o in zip(spatial, out, strict=True))
         if set(kernel) == {1}:
             return x
         fields = (kernel, kernel, (0,) * (2 * rank), (1,) * rank)
-        return call.emit(ops.MaxPool(*fields) if highest else ops.AveragePool(*fields), x)
+        return call.emit(MaxPool(*fields) if highest else AveragePool(*fields), x)
     for i, count in enumerate(out):  # windows of several sizes: one axis after the other
         axis, n = 2 + i, x.shape[2 + i]
         spans = [(k * n // count, -(-(k + 1) * n // count)) for k in range(count)]
         if highest:
-            x = concat(call, [call.emit(ops.Reduce("max", (axis,), True), part(call, x, axis, a, b - a)) for a, b in spans], axis)
+            x = concat(call, [call.emit(Reduce("max", (axis,), True), part(call, x, axis, a, b - a)) for a, b in spans], axis)
             continue
         call.bounded(n * count)
         weights = np.zeros((n, count))
@@ -191,7 +197,7 @@ def _adapted(call: Call, x: Value, out: Sequence[int], highest: bool) -> Value:
             weights[a:b, k] = 1 / (b - a)
         last = len(x.shape) - 1
         order = [*[d for d in range(last + 1) if d != axis], axis]
-        y = call.emit(ops.MatMul(), transpose(call, x, order), call.constant(weights, x.dtype))
+        y = call.emit(MatMul(), transpose(call, x, order), call.constant(weights, x.dtype))
         x = transpose(call, y, [order.index(d) for d in range(last + 1)])
     return x
 
@@ -203,15 +209,15 @@ def max_unpool(call: Call) -> Answer:
     size = call.ints("output_size")
     call.bounded(math.prod(x.shape[: -len(size)]))
     planes = np.arange(math.prod(x.shape[: -len(size)])).reshape(*x.shape[: -len(size)], *(1,) * len(size)) * math.prod(size)
-    whole = call.emit(ops.Add(), at, call.constant(planes.astype(np.int64)))
-    return call.emit(ops.MaxUnpool((*x.shape[: -len(size)], *size)), x, whole)
+    whole = call.emit(Add(), at, call.constant(planes.astype(np.int64)))
+    return call.emit(MaxUnpool((*x.shape[: -len(size)], *size)), x, whole)
 
 
 @row("conv_tbc")
 def conv_tbc(call: Call) -> Answer:
     x, w, bias = call.first(), call.tensor("weight"), call.maybe("bias")
     pad = call.integer("pad", 0)
-    y = call.emit(ops.Conv((1,), (pad, pad), (1,), 1), transpose(call, x, [1, 2, 0]), transpose(call, w, [2, 1, 0]), bias)
+    y = call.emit(Conv((1,), (pad, pad), (1,), 1), transpose(call, x, [1, 2, 0]), transpose(call, w, [2, 1, 0]), bias)
     return transpose(call, y, [2, 0, 1])
 
 
