@@ -126,8 +126,8 @@ def section(results: list[Result]) -> str:
     lines = [
         HEADING,
         "",
-        f"One core, one thread, batch 1, {ROUNDS} interleaved rounds: median ms (least). A ratio is the peer's time over ours,",
-        "by medians and by minima. Ours is exact to TFLite's reference kernels, the peers are not.",
+        f"One core, one thread, batch 1, {ROUNDS} interleaved rounds: median ms (least). A ratio is the peer's time divided by",
+        "ours, by medians and by minima. Intaglio matches TFLite's reference kernels bit for bit; the peers do not.",
         "",
         "| model | Intaglio | " + " | ".join(f"{label} | ratio | of minima" for label in PEERS.values()) + " |",
         "| --- |" + " ---: |" * (1 + 3 * len(PEERS)),
@@ -149,7 +149,7 @@ def section(results: list[Result]) -> str:
             worst = f"lowest {low.ratio[peer]:.2f} ({low.name})"
             lines.append(f"Geometric mean against {label}: **{mean:.2f}** over {len(measured)} models, {worst}.")
     reasons = [f"- {r.name}, {PEERS[peer]}: {why}" for r in results for peer, why in r.missing.items()]
-    return "\n".join([*lines, *(["", "Where a peer has no figure:", "", *reasons] if reasons else [])]) + "\n"
+    return "\n".join([*lines, *(["", "Reasons for missing figures:", "", *reasons] if reasons else [])]) + "\n"
 
 
 def run(shared: Path, build: Path) -> list[Result]:

@@ -155,8 +155,9 @@ def page(target: str, integers: list[Result], floats: list[Result]) -> str:
     lines = [
         f"# MLPerf Tiny on an emulated {target}",
         "",
-        f"`make bench-mcu`, {about.emulator if about else ''}. Instructions of one inference, exact; cycles are an estimate with",
-        "zero wait states. Outputs of integer models are compared element by element with TFLite's reference kernels.",
+        f"`make bench-mcu`, {about.emulator if about else ''}. Instructions of one inference, counted in the emulator: exact.",
+        "Cycles are an estimate with zero wait states. Outputs of integer models are compared element by element with TFLite's",
+        "reference kernels. Memory is in bytes.",
     ]
     for title, results, peer in (("int8", integers, "TFLM + CMSIS-NN"), ("float32", floats, "onnx2c or emx, the better")):
         if results:

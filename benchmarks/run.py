@@ -121,9 +121,8 @@ def report(results: list[Result]) -> str:
         "# Speed",
         "",
         f"`make bench` on {_processor()}, one core, one thread, float32, batch 1; least time in ms of {ROUNDS} interleaved rounds.",
-        "A ratio",
-        "is the peer's time over ours, the median over the rounds: over 1 means that Intaglio is faster. The machine is shared, so",
-        "compare within a row. `error` is the largest difference from ONNX Runtime over the largest output.",
+        "A ratio is the peer's time divided by ours, the median over the rounds: above 1, Intaglio is faster. The machine is",
+        "shared, so compare only within a row. `error` is the largest difference from ONNX Runtime divided by the largest output.",
         "",
         "| model | MMAC | Intaglio | ONNX Runtime | ratio | emx-onnx-cgen | ratio | error |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -144,8 +143,8 @@ def report(results: list[Result]) -> str:
             )
     reasons = [f"- {r.name}, {peer}: {why}" for r in results for peer, why in r.missing.items()]
     if reasons:
-        lines += ["", "Where a peer has no figure:", "", *reasons]
-    lines += ["", "## Layers", "", "The layers that take the most time, as `intaglio profile` shows them."]
+        lines += ["", "Reasons for missing figures:", "", *reasons]
+    lines += ["", "## Layers", "", "The layers that take the most time, as shown by `intaglio profile`."]
     for r in results:
         total = sum(t for *_, t in r.layers) or 1.0
         lines += [

@@ -33,7 +33,7 @@ def load(folder: Path | None) -> Recordings:
         return _generated()
     names = tuple(sorted(path.stem for path in (folder / "train").glob("*.csv")))
     parts = [_read(folder / split, names) for split in ("train", "test")]
-    about = f"{len(parts[0][1])} recordings to learn from, {len(parts[1][1])} to test with"
+    about = f"{len(parts[0][1])} recordings for training, {len(parts[1][1])} for testing"
     return Recordings(names, *parts[0], *parts[1], about=about)
 
 

@@ -20,7 +20,7 @@ def accuracy(made: Experiment) -> Rows:
 
     rows = [["float, PyTorch on this machine", share(made.float_correct)], ["int8, C on this machine", share(made.host_correct)]]
     names = {"core": "int8, emulated Cortex-M4F", "npu": "int8, emulated Cortex-M4F with the NPU"}
-    return rows + [[names[m.name], share(m.correct) + (", result by result as in C" if m.same else "")] for m in made.machines]
+    return rows + [[names[m.name], share(m.correct) + (", every result the same as in C" if m.same else "")] for m in made.machines]
 
 
 def figures(made: Experiment) -> Rows:
@@ -65,7 +65,7 @@ def against_published(made: Experiment) -> str:
         f"Published for the same data, int8 with TFLite Micro on a Cortex-M4F at {PUBLISHED_MHZ:g} MHz: {PUBLISHED_MS} ms and "
         f"{PUBLISHED_RAM / 1e3:g} KB.\n"
         f"This network, at that clock: {slow_ms:.2f} ms (estimated), {time:.0%} of the time, and "
-        f"{firmware.ram_bytes / 1e3:.2f} KB, {ram:.0%} of the RAM. It is a network of its own."
+        f"{firmware.ram_bytes / 1e3:.2f} KB, {ram:.0%} of the RAM. The two networks are not the same."
     )
 
 
@@ -79,8 +79,8 @@ def print_tables(made: Experiment) -> None:
         print()
         print_table(LAYER_HEADINGS, layers(machine), title=title)
     print(f"\n{against_published(made)}")
-    print(f"Energy: the core at {CORE_MW:.0f} mW; the NPU, by assumption, at {NPU_MW:g} mW while it works.")
-    print(f"{made.seconds:.0f} s in all.")
+    print(f"Energy: the core {CORE_MW:.0f} mW; the NPU, assumed, {NPU_MW:g} mW while it works.")
+    print(f"{made.seconds:.0f} s in total.")
 
 
 def _markdown(headings: list[str], rows: Rows) -> str:
@@ -94,19 +94,19 @@ def write_page(made: Experiment, folder: Path) -> None:
     core, npu = made.machines
     page = f"""# The gesture experiment
 
-A hand-gesture network, trained in PyTorch, compiled ahead of time to C, on a Cortex-M4F, with operators given to an accelerator:
-the experiment that microTVM and UMA were shown with. `make example-gesture` does all of it in a minute or two and prints these
-tables; what is here was written by it.
+A hand-gesture network is trained in PyTorch, compiled ahead of time to C, and run on a Cortex-M4F, with some operators on an
+accelerator. microTVM and UMA were demonstrated with the same experiment. `make example-gesture` does all of it in a minute or two
+and prints these tables; it also wrote this page.
 
     make example-gesture          # train, export, int8, compile, run all test recordings in the emulator
     make example-gesture-live     # the same firmware, fed sample by sample: gestures are printed as they are recognised
 
-1. **Data**: accelerometer and gyroscope of a wand, 119 samples of six axes, five gestures
+1. **Data**: accelerometer and gyroscope data of a wand, 119 samples of six axes, five gestures
    ([Magic Wand Data](https://github.com/nanguoyu/Magic_Wand_Data), MIT): {made.data.about}.
 2. **Network** (`examples/gesture/network.py`): three convolutions over time, a mean, a fully connected layer.
-3. **int8**: `torch.export`, then `quantize="int8"`, calibrated on the training recordings; inputs and outputs are integers too.
-4. **Firmware** for {BOARD}: the core alone, and with [`example_npu`](write-an-accelerator.md) on its bus.
-5. **Every test recording** on the emulated core, by the very firmware that the live demonstration runs.
+3. **int8**: `torch.export`, then `quantize="int8"`, calibrated on the training recordings. Inputs and outputs are integers too.
+4. **Firmware** for {BOARD}: for the core alone, and with [`example_npu`](write-an-accelerator.md) on its bus.
+5. **Evaluation** of every test recording on the emulated core, with the firmware that the live demonstration runs.
 
 ![Where the time of one gesture goes](gesture.svg)
 
@@ -114,17 +114,17 @@ tables; what is here was written by it.
 
 {_markdown([f"one gesture on {BOARD}", ">core alone", ">core and NPU"], figures(made))}
 
-Instructions are counted in the emulator and are exact; cycles are [an estimate](../reference/cycle-estimate.md) without wait
-states, those of the NPU come from its model. Energy takes {CORE_MW:.0f} mW for the core (110 uA/MHz at 3.3 V) and, as an
-assumption, {NPU_MW:g} mW for the NPU while it works; the core waits at full power.
+The emulator counts instructions, so they are exact. Cycles are [an estimate](../reference/cycle-estimate.md) without wait
+states; those of the NPU come from its model. Energy assumes {CORE_MW:.0f} mW for the core
+(110 uA/MHz at 3.3 V) and {NPU_MW:g} mW for the NPU while it works. The core waits at full power.
 
 {against_published(made)}
 
-Layer by layer, the core alone:
+Layer by layer, with the core alone:
 
 {_markdown(LAYER_HEADINGS, layers(core))}
 
-and with the NPU:
+With the NPU:
 
 {_markdown(LAYER_HEADINGS, layers(npu))}
 """
