@@ -16,7 +16,7 @@ from typing import Any
 from intaglio.errors import UserError, quoted
 from intaglio.frontends.objects import save_object
 from intaglio.frontends.reading import Source, read_source
-from intaglio.ir.files import write_ir
+from intaglio.ir.files import check_ir_place, write_ir
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.text import print_graph
 from intaglio.ir.types import DType
@@ -96,6 +96,9 @@ def compile_model(request: Request, watch: Watch) -> Package | Path:
         check_output(request.output, force=request.force)
         if request.archive:
             check_archive(request.output, request.archive, force=request.force)
+    elif request.output.suffix == ".ig":
+        with writing(request.output):
+            check_ir_place(request.output, weights=False)  # whether it has weights of its own is seen when it is written
     reserve = RESERVE_BYTES
     for _ in range(MOST_ATTEMPTS):
         made = plan_model(request, watch, reserve)

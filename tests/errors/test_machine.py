@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -43,9 +44,7 @@ FULL: dict[str, list[str | Path]] = {
 
 
 @pytest.mark.parametrize("what", FULL)
-def test_a_full_disk_leaves_nothing(
-    what: str, intaglio: Intaglio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_nothing(what: str, intaglio: Intaglio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "out").mkdir()
     monkeypatch.chdir(tmp_path)
     with files_end_at(1000):
@@ -95,11 +94,12 @@ def test_a_package_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> Non
 
 
 def test_with_force_the_last_one_wins(tmp_path: Path) -> None:
+    about = {"format": 1, "name": "mine", "target": "host", "intaglio": "0.1.0", "files": {}}
     with fresh_folder(tmp_path / "p", force=True) as mine:
-        (mine / "manifest.json").write_text("mine")
+        (mine / "manifest.json").write_text(json.dumps(about))
         with fresh_folder(tmp_path / "p", force=True) as theirs:
-            (theirs / "manifest.json").write_text("theirs")
-    assert (tmp_path / "p" / "manifest.json").read_text() == "mine"
+            (theirs / "manifest.json").write_text(json.dumps({**about, "name": "theirs"}))
+    assert json.loads((tmp_path / "p" / "manifest.json").read_text())["name"] == "mine"
     assert [p.name for p in tmp_path.iterdir()] == ["p"]
 
 
@@ -141,8 +141,8 @@ def test_a_signal_leaves_nothing(signum: signal.Signals, code: int, tmp_path: Pa
     (tmp_path / "out").mkdir()
     (tmp_path / "tmp").mkdir()
     # A compiler that tells us when it runs, and then waits for the signal that we send.
-    waiting = f"case \"$*\" in *-c*) echo > {tmp_path}/started; exec sleep 3;; esac"
-    (tmp_path / "cc").write_text(f"#!/bin/sh\n{waiting}\nexec cc \"$@\"\n")
+    waiting = f'case "$*" in *-c*) echo > {tmp_path}/started; exec sleep 3;; esac'
+    (tmp_path / "cc").write_text(f'#!/bin/sh\n{waiting}\nexec cc "$@"\n')
     (tmp_path / "cc").chmod(0o755)
     paths = ["-o", str(tmp_path / "out" / "p"), "--cc", str(tmp_path / "cc")]
     words = [sys.executable, "-m", "intaglio", "compile", str(DIGITS), *paths]

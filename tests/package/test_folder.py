@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 
@@ -12,9 +13,13 @@ from intaglio.errors import ToolError, UserError
 from intaglio.package.folder import fresh_folder
 
 
-def write(output: Path, text: str = "new", *, force: bool = False) -> None:
+def manifest(name: str) -> str:
+    return json.dumps({"format": 1, "name": name, "target": "host", "intaglio": "0.1.0", "files": {}})
+
+
+def write(output: Path, name: str = "new", *, force: bool = False) -> None:
     with fresh_folder(output, force=force) as folder:
-        (folder / "manifest.json").write_text(text)
+        (folder / "manifest.json").write_text(manifest(name))
 
 
 def test_parents_are_created(tmp_path: Path) -> None:
@@ -25,12 +30,13 @@ def test_parents_are_created(tmp_path: Path) -> None:
 def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     write(tmp_path / "out")
-    assert (tmp_path / "out" / "manifest.json").read_text() == "new"
+    assert (tmp_path / "out" / "manifest.json").read_text() == manifest("new")
 
 
 def test_force_replaces_a_package_whole(tmp_path: Path) -> None:
     write(tmp_path / "out", "old")
-    (tmp_path / "out" / "extra").write_text("x")
+    (tmp_path / "out" / "build").mkdir()
+    (tmp_path / "out" / "build" / "m.o").write_text("x")
     write(tmp_path / "out", "new", force=True)
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["manifest.json"]
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
@@ -66,7 +72,7 @@ def test_a_failure_leaves_nothing_and_keeps_the_old_package(tmp_path: Path, code
         fail()
     assert caught.value.slug == slug
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
-    assert (tmp_path / "out" / "manifest.json").read_text() == "old"
+    assert (tmp_path / "out" / "manifest.json").read_text() == manifest("old")
 
 
 def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:

@@ -7,11 +7,28 @@ import errno
 import os
 from pathlib import Path
 
-from intaglio.errors import ModelError, ToolError, quoted
+from intaglio.errors import ModelError, ToolError, UserError, quoted
 from intaglio.ir.graph import Graph
 from intaglio.ir.text import parse_graph, print_graph
 from intaglio.ir.verify import verify_edited
 from intaglio.ir.weights import INLINE_ELEMENTS, load_weights, save_weights
+
+_FIRST_WORD = b"intaglio-ir"
+
+
+def check_ir_place(path: Path, *, weights: bool) -> None:
+    """An IR file replaces another one, and nothing else; `weights`: its side file will be written too."""
+    hint = "move it away, or give another file"
+    if path.is_file():
+        with open(path, "rb") as file:
+            is_ir = file.read(len(_FIRST_WORD)) == _FIRST_WORD
+        if not is_ir:
+            raise UserError("output-exists", f"{quoted(str(path), 200)} exists and is not an IR file", hint=hint)
+        return
+    beside = path.with_suffix(".safetensors")
+    if weights and beside.exists():
+        what = f"{quoted(str(beside), 200)} exists and belongs to no IR file: the weights of {quoted(path.name)} would replace it"
+        raise UserError("output-exists", what, hint=hint)
 
 
 def write_ir(graph: Graph, path: Path) -> None:
@@ -19,13 +36,15 @@ def write_ir(graph: Graph, path: Path) -> None:
     from safetensors import SafetensorError
 
     weights = path.with_suffix(".safetensors")
+    large = any(v.data is not None and v.data.size > INLINE_ELEMENTS for v in graph.constants())
     parts = [(path.with_name(f".{path.name}.part"), path)]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+        check_ir_place(path, weights=large)
         parts[0][0].write_text(print_graph(graph), encoding="utf-8")
-        if any(v.data is not None and v.data.size > INLINE_ELEMENTS for v in graph.constants()):
+        if large:
             parts.append((path.with_name(f".{weights.name}.part"), weights))
             parts[1][0].touch()
             mode = parts[1][0].stat().st_mode

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from intaglio.errors import UserError, quoted
 from intaglio.package.folder import fresh_file
+from intaglio.package.ownership import check_replaceable_archive
 
 FORMATS = ("tar.gz", "zip")
 
@@ -26,6 +27,8 @@ def check_archive(folder: Path, format: str, *, force: bool) -> None:
         raise UserError("output-exists", f"the archive {shown} is a folder", hint="move it away, or give another `-o`")
     if not force and (target.exists() or target.is_symlink()):
         raise UserError("output-exists", f"the archive {shown} exists", hint="`--force` replaces it, or give another `-o`")
+    if target.exists() or target.is_symlink():
+        check_replaceable_archive(target, folder.name)
 
 
 def write_archive(folder: Path, format: str) -> Path:

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from intaglio.errors import ToolError, UserError, quoted
+from intaglio.package.ownership import check_replaceable
 from intaglio.targets import black_box
 
-MANIFEST = "manifest.json"
 # What a system says when it does not let us write; anything else is a bug of ours.
 _REFUSALS = frozenset([
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EIO,
@@ -94,9 +94,7 @@ def _check_output(output: Path, *, force: bool) -> None:
     if not force:
         hint = "`--force` replaces a package, or give another folder with `-o`"
         raise UserError("output-exists", f"the output folder {shown} exists and is not empty", hint=hint)
-    if not (output / MANIFEST).is_file():
-        hint = "`--force` only replaces folders that Intaglio wrote; give another folder with `-o`"
-        raise UserError("output-exists", f"the folder {shown} is not a package (it has no `{MANIFEST}`)", hint=hint)
+    check_replaceable(output)
 
 
 @contextmanager

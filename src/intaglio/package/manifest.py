@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from intaglio.ir.graph import Address
 from intaglio.ir.names import is_clean
 from intaglio.ir.program import Arena
 from intaglio.ir.types import DType, Layout, Quant, TensorType
-from intaglio.package.folder import MANIFEST
+from intaglio.package.ownership import MANIFEST, file_digest
 from intaglio.targets.board import Board, find_board, generic_board
 from intaglio.targets.memories import memory_of_table
 from intaglio.targets.target import Target, find_target, optimized, precise
@@ -233,13 +232,8 @@ def write_digest(manifest: Manifest, folder: Path, name: str) -> None:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST)
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p != folder / MANIFEST)
     return {p.relative_to(folder).as_posix(): file_digest(p) for p in files}
-
-
-def file_digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_manifest(folder: Path) -> Manifest:
