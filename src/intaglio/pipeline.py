@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ from intaglio.passes.rows_input import rows_of_pixels
 from intaglio.passes.stream import Stream, told_stream
 from intaglio.passes.stream import stream as stream_along
 from intaglio.quantize import name_outputs
-from intaglio.quantize.settings import Account, silent
+from intaglio.quantize.settings import SCHEMES, Account, Settings, silent
 from intaglio.run.budget import RESERVE_BYTES, Climbed
 from intaglio.run.build import BuildOptions, build_project
 from intaglio.run.expect import expected_vectors, tool_versions
@@ -435,6 +437,10 @@ def compile(
     `device` names one or several OpenCL devices of this machine whose programs go into the package; the package runs on the first.
     `quantize` is int8, int16x8 or weights; `calibrate` is a file, a folder or arrays by input; further words are the fields of
     `intaglio.quantize.Settings` (ranges, keep_float, max_error, integer_io, ...)."""
+    _check_keywords(quantization)
+    if quantize is None and (calibrate is not None or quantization):
+        given = ", ".join(f"`{word}`" for word in (*quantization, *(["calibrate"] if calibrate is not None else [])))
+        raise UserError("bad-option", f"{given} is for quantisation", hint='add `quantize="int8"`')
     temporary = None if output is not None else tempfile.TemporaryDirectory(prefix="intaglio-")
     folder = Path(output) if output is not None else Path(temporary.name if temporary else "") / "package"
     memories = None if memory is None else str(memory)
@@ -468,10 +474,19 @@ def compile(
     return Package(folder, temporary, device=DeviceOptions(next(iter(devices), None)))
 
 
+def _check_keywords(given: Mapping[str, object]) -> None:
+    """A misspelt word would quietly leave its option out."""
+    settings = [f.name for f in fields(Settings) if f.name != "scheme"]
+    known = [*(name for name in signature(compile).parameters if name != "quantization"), *settings]
+    for word in given:
+        if word not in settings:
+            near = get_close_matches(word, known, 1)
+            hint = f"did you mean `{near[0]}`?" if near else "options are " + ", ".join(f"`{name}`" for name in known)
+            raise UserError("bad-option", f"`intaglio.compile` has no option {quoted(word)}", hint=hint)
+
+
 def quantization_of(scheme: str, calibrate: str | Path | Mapping[str, Array] | None, **settings: Any) -> Quantization:
     """Words about quantisation, checked."""
-    from intaglio.quantize.settings import SCHEMES, Settings
-
     if scheme not in (*SCHEMES, *WEIGHT_SCHEMES):
         raise UserError("bad-option", f"there is no quantisation {quoted(scheme)}", hint="int8, int16x8, weights or fp16")
     if scheme in WEIGHT_SCHEMES:
