@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from intaglio.kernels.registry import LOWERINGS
+from intaglio.kernels.choice import TABLE
 from intaglio.ops.activation import Tanh
 from intaglio.ops.reduce import Softmax
 from support.commands import Intaglio
@@ -38,7 +38,7 @@ def test_all_problems_of_the_front_end_are_listed(intaglio: Intaglio, tmp_path: 
 @pytest.fixture
 def poor_target(monkeypatch: pytest.MonkeyPatch) -> None:
     for op in (Softmax, Tanh):
-        monkeypatch.setitem(LOWERINGS, op, [])
+        monkeypatch.setitem(TABLE, op.NAME, ())
 
 
 @pytest.mark.usefixtures("poor_target")

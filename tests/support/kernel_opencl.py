@@ -8,6 +8,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.kernels.choice import choices_of
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.opencl.interpret import run_variant
 from intaglio.kernels.opencl.launch import Variant
@@ -21,7 +22,8 @@ OPENCL = find_target("opencl-generic")
 
 
 def has_device_code(case: Case) -> bool:
-    return lower_on_device(replace(case, using="").node(), OPENCL) is not None
+    node = replace(case, using="").node()
+    return lower_on_device(node, OPENCL, choices_of(node.op)) is not None
 
 
 def on_device(case: Case, target: Target = OPENCL) -> Call | None:

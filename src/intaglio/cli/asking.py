@@ -52,7 +52,7 @@ def check_model(path: Path, target: str | None, dims: dict[str, int], shapes: di
 
 def _without_kernels(nodes: list[Node], target: Target) -> list[Problem]:
     from intaglio.frontends.onnx.faults import Problem
-    from intaglio.kernels.lower import missing_kernels
+    from intaglio.kernels.choice import missing_kernels
 
     hint = "`intaglio targets` lists other targets; or replace it by other operators when exporting"
     missing = missing_kernels(nodes, target)

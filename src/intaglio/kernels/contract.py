@@ -7,10 +7,10 @@ import math
 from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.elementwise import offset_of
 from intaglio.kernels.expressions import computed_in
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Expr, Load, Type, both, cast, idx
-from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.ops.matmul import Det, Einsum, einsum_terms
+from intaglio.ops.matmul import Einsum, einsum_terms
 from intaglio.ops.sample import Col2Im
 
 
@@ -21,7 +21,6 @@ def _letters(term: str, rank: int, dots: int) -> list[str]:
     return [*before, *[f"dot{dots - hidden + n}" for n in range(hidden)], *after]
 
 
-@lowering(Einsum)
 def einsum(job: Job) -> Lowered:
     op, k, node = job.node.op, job.k, job.node
     assert isinstance(op, Einsum)
@@ -55,7 +54,6 @@ def einsum(job: Job) -> Lowered:
     return job.done("einsum", f"einsum {op.equation}, {' '.join(str(list(v.shape)) for v in values)} -> {list(node.output.shape)}")
 
 
-@lowering(Det)
 def det(job: Job) -> Lowered:
     """Gaussian elimination with partial pivots, in double."""
     k = job.k
@@ -98,7 +96,6 @@ def det(job: Job) -> Lowered:
     return job.done("det", f"det of {list(shape)}")
 
 
-@lowering(Col2Im)
 def col2im(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, Col2Im)

@@ -18,9 +18,9 @@ import numpy as np
 
 from intaglio.ir.types import DType, Layout
 from intaglio.kernels.epilogue import Epilogue, epilogue_of
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr, idx, imax, imin
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.kernels.tiles import (
     Accumulators,
     Block,
@@ -81,7 +81,6 @@ def geometry(job: Job, op: Conv) -> Geometry:
     )  # fmt: skip
 
 
-@lowering(Conv)
 def conv_nhwc(job: Job) -> Lowered | None:
     op, node = job.node.op, job.node
     assert isinstance(op, Conv)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from intaglio.ir.types import DType
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import IDX, Buffer, Expr, Load, Num, Op, Type, both, cast, select
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.detection import SelectBoxes
 
 F32, I32, U8 = Type("f32"), Type("i32"), Type("u8")
 
 
-@lowering(SelectBoxes)
 def select_boxes(job: Job) -> Lowered:
     op, k, e = job.node.op, job.k, Lanes.scalar()
     assert isinstance(op, SelectBoxes)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from intaglio.ir.types import DType, Shape, strides_of
 from intaglio.kernels.expressions import apply, vectorizable
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Type, cast, idx
-from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.ops.base import REGISTRY, Chain, Elementwise, Step
+from intaglio.ops.base import Chain, Elementwise, Step
 
 
 def broadcast_strides(shape: Shape, out: Shape) -> tuple[int, ...]:
@@ -53,7 +53,6 @@ def _steps(op: Elementwise, operands: int) -> tuple[Step, ...]:
     return op.steps if isinstance(op, Chain) else (Step(op, tuple(range(operands))),)
 
 
-@lowering(Chain, *[op for op in REGISTRY.values() if issubclass(op, Elementwise)])
 def elementwise(job: Job) -> Lowered:
     node, k = job.node, job.k
     assert isinstance(node.op, Elementwise)

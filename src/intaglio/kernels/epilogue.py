@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from intaglio.ir.graph import Value
 from intaglio.ir.types import Shape
 from intaglio.kernels.expressions import apply
+from intaglio.kernels.job import Job
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr
-from intaglio.kernels.registry import Job
 from intaglio.ops.base import Step
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.ir.types import DType
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr, Num, Op, Type, Var, cast, idx, imax, imin, select
 from intaglio.kernels.quantised import I32, number, whole
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 
 F32, F64 = Type("f32"), Type("f64")
@@ -74,7 +74,6 @@ def _sum(k: Builder, total: Var, q: Buffer, q_at: Expr, zero: Expr, w: Buffer, w
         k.assign(total, Op("add", (total, Op("mul", (left, whole(w, w_at + j)), I32)), I32))
 
 
-@lowering(HybridMatMul)
 def hybrid_matmul(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, HybridMatMul)
@@ -96,7 +95,6 @@ def hybrid_matmul(job: Job) -> Lowered:
     return job.done(f"hybrid_matmul_{depth}_{columns}", f"hybrid_matmul [{rows},{depth}] x i8[{columns},{depth}]")
 
 
-@lowering(HybridConv)
 def hybrid_conv(job: Job) -> Lowered | None:
     op, k, node = job.node.op, job.k, job.node
     assert isinstance(op, HybridConv)

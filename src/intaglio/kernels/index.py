@@ -9,6 +9,7 @@ from intaglio.ir.graph import Value
 from intaglio.ir.types import DType, Shape, strides_of
 from intaglio.kernels.elementwise import offset_of
 from intaglio.kernels.expressions import computed_in
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import (
     IDX,
@@ -26,12 +27,10 @@ from intaglio.kernels.loop import (
     select,
 )
 from intaglio.kernels.reduce import split_axis
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.base import normal_axis
 from intaglio.ops.index import Gather, GatherElements, GatherNd, OneHot, ScatterElements, ScatterNd
 from intaglio.ops.move import ReverseSequence
 from intaglio.ops.reduce import TopK
-from intaglio.ops.sample import MaxUnpool
 
 
 def _about(job: Job) -> str:
@@ -52,7 +51,6 @@ def read_index(k: Builder, indices: Value, buffer: Buffer, at: Expr, size: int, 
     return index
 
 
-@lowering(Gather)
 def gather(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, Gather)
@@ -67,7 +65,6 @@ def gather(job: Job) -> Lowered:
     return job.done("gather", _about(job) + f", axis {op.axis}")
 
 
-@lowering(GatherElements)
 def gather_elements(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, GatherElements)
@@ -92,7 +89,6 @@ def _tuple_place(k: Builder, indices: Value, buffer: Buffer, base: Expr, sizes: 
     return k.let("place", place)
 
 
-@lowering(GatherNd)
 def gather_nd(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, GatherNd)
@@ -125,7 +121,6 @@ def _combined(e: Lanes, reduction: str, old: Expr, new: Expr) -> Expr:
     return new
 
 
-@lowering(ScatterElements)
 def scatter_elements(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, ScatterElements)
@@ -146,7 +141,6 @@ def scatter_elements(job: Job) -> Lowered:
     return job.done("scatter_elements", _about(job) + f", axis {axis}, reduction {op.reduction}")
 
 
-@lowering(ScatterNd)
 def scatter_nd(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, ScatterNd)
@@ -168,7 +162,6 @@ def scatter_nd(job: Job) -> Lowered:
     return job.done("scatter_nd", _about(job) + f", reduction {op.reduction}")
 
 
-@lowering(OneHot)
 def one_hot(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, OneHot)
@@ -186,7 +179,6 @@ def one_hot(job: Job) -> Lowered:
     return job.done("one_hot", _about(job) + f", depth {op.depth}")
 
 
-@lowering(ReverseSequence)
 def reverse_sequence(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, ReverseSequence)
@@ -206,7 +198,6 @@ def reverse_sequence(job: Job) -> Lowered:
     return job.done("reverse_sequence", _about(job))
 
 
-@lowering(MaxUnpool)
 def max_unpool(job: Job) -> Lowered:
     k = job.k
     indices = job.node.inputs[1]
@@ -221,7 +212,6 @@ def max_unpool(job: Job) -> Lowered:
     return job.done("max_unpool", _about(job))
 
 
-@lowering(TopK)
 def topk(job: Job) -> Lowered:
     """Insertion into the k best so far: k is small, and equal numbers keep their order."""
     op, k = job.node.op, job.k

@@ -27,8 +27,8 @@ from intaglio.kernels.conv import Geometry
 from intaglio.kernels.integer_scaling import Bytes, Factor, factor_of, i32
 from intaglio.kernels.integer_stage import Stage, offset_of_type, stage_of
 from intaglio.kernels.isa_integer import Dot
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Op, Type, Var, idx, imin
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.kernels.tiles import Block, Tile, blocks_of, parse_tile
 from intaglio.ops.quantised import QConv, QMatMul
 
@@ -278,7 +278,6 @@ def qgeometry(job: Job, op: QConv) -> Geometry:
     )  # fmt: skip
 
 
-@lowering(QConv, fast=True)
 def qconv_tiles(job: Job) -> Lowered | None:
     op = job.node.op
     assert isinstance(op, QConv)
@@ -357,7 +356,6 @@ def _matrix(
     return job.done(f"{stem}_{depth}_{columns}", about, f"{'qconv' if stem != 'qmatmul' else stem}_tiles(tile={tile})")
 
 
-@lowering(QMatMul, fast=True)
 def qmatmul_tiles(job: Job) -> Lowered | None:
     op, node = job.node.op, job.node
     assert isinstance(op, QMatMul)

@@ -21,8 +21,8 @@ from intaglio.kernels.elementwise import broadcast_strides, merge_axes, offset_o
 from intaglio.kernels.integer_conv import BYTES, size_of
 from intaglio.kernels.integer_scaling import Bytes, Factor, factor_of, i16, i32, splat, vector
 from intaglio.kernels.isa import Isa
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Type, cast
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.base import Elementwise, Step
 from intaglio.ops.quantised import QAdd, QMul, Requantize
 
@@ -103,7 +103,6 @@ def _centred(isa: Isa, value: Expr, zero: int) -> Expr:
     return vector("vsub_i16", i16(isa), value, Op("vsplat_i16", (Num(zero, Type("i16")),), i16(isa)))
 
 
-@lowering(QAdd, QMul, Requantize, fast=True)
 def integer_elementwise(job: Job) -> Lowered | None:
     op, node, k, isa = job.node.op, job.node, job.k, job.isa
     assert isinstance(op, (QAdd, QMul, Requantize))

@@ -18,8 +18,8 @@ import numpy as np
 from intaglio.ir.types import Layout
 from intaglio.kernels.integer_conv import BYTES, size_of
 from intaglio.kernels.integer_scaling import Bytes, factor_of, i16, i32, splat, vector
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, Var, cast, idx, imax, imin
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.base import normal_axes
 from intaglio.ops.pool import MaxPool
 from intaglio.ops.quantised_rows import QAveragePool, QMean
@@ -72,7 +72,6 @@ def pool_windows(
         body(out, rows, cols, lambda i, j: ((n * h + i) * w + j) * c_)
 
 
-@lowering(QAveragePool, fast=True)
 def qaverage_pool_lanes(job: Job) -> Lowered | None:
     op, k, isa = job.node.op, job.k, job.isa
     assert isinstance(op, QAveragePool)
@@ -108,7 +107,6 @@ def qaverage_pool_lanes(job: Job) -> Lowered | None:
     return job.done("qaverage_pool", about, f"qaverage_pool(lanes={2 * isa.lanes})")
 
 
-@lowering(MaxPool, fast=True)
 def max_pool_bytes(job: Job) -> Lowered | None:
     op, k, isa = job.node.op, job.k, job.isa
     assert isinstance(op, MaxPool)
@@ -134,7 +132,6 @@ def max_pool_bytes(job: Job) -> Lowered | None:
     return job.done("max_pool_bytes", about, f"max_pool_bytes(lanes={2 * isa.lanes})")
 
 
-@lowering(QMean, fast=True)
 def qmean_lanes(job: Job) -> Lowered | None:
     """Axes side by side with channels behind them: [outer, reduced, channels]."""
     op, k, isa = job.node.op, job.k, job.isa

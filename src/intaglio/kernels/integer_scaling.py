@@ -20,8 +20,8 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.isa import Isa
+from intaglio.kernels.job import Job
 from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Type
-from intaglio.kernels.registry import Job
 from intaglio.ops.fixed_point import FLOAT_LIMIT
 
 Arrange = Callable[[Array], Array]  # numbers per channel in the order of the vectors

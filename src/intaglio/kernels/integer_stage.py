@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from intaglio.ir.types import DType
 from intaglio.kernels.conv import Geometry
 from intaglio.kernels.isa import Isa
+from intaglio.kernels.job import Job
 from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Type, cast, idx, imax, imin
-from intaglio.kernels.registry import Job
 
 I32 = Type("i32")
 SLACK = 64  # elements behind the last row that a vector may read

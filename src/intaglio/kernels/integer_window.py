@@ -28,8 +28,8 @@ from intaglio.kernels.integer_scaling import Bytes, Factor, factor_of, i16, i32
 from intaglio.kernels.integer_stage import Stage, stage_of
 from intaglio.kernels.isa import Isa
 from intaglio.kernels.isa_integer import INTEGER_MEANING
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, Var, idx, imin
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.quantised import QConv
 
 MOST_TAPS = 400  # all taps of a tile are written out
@@ -75,7 +75,6 @@ def lane_order(isa: Isa) -> Array:
     return np.concatenate([INTEGER_MEANING[f"vzip_{part}"](channels, channels)[::2] for part in ("low", "high")])
 
 
-@lowering(QConv, fast=True)
 def qdepthwise(job: Job) -> Lowered | None:
     op, isa = job.node.op, job.isa
     assert isinstance(op, QConv)

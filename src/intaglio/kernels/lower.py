@@ -13,11 +13,12 @@ from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.stripes import Stripe, StripeSpec
 from intaglio.ir.views import ViewRules
 from intaglio.kernels.c_printer import Printer
+from intaglio.kernels.choice import lower_node
 from intaglio.kernels.isa import ISAS
+from intaglio.kernels.job import Lowered, Packed, Scratch
 from intaglio.kernels.loop import Kernel
-from intaglio.kernels.opencl.lowering import ON_CPU, PREFIX, device_text, lower_on_device
+from intaglio.kernels.opencl.lowering import ON_CPU, PREFIX, device_text
 from intaglio.kernels.program import Argument, Constant, ConstantArg, Layer, Program, ScratchArg, ValueArg
-from intaglio.kernels.registry import LOWERINGS, Job, Lowered, Packed, Scratch
 from intaglio.kernels.stripes.build import StripeBuilder, check_apart, nodes_between
 from intaglio.ops.move import Reshape
 from intaglio.targets import Target
@@ -79,17 +80,6 @@ def _placed(error: UserError, graph: Graph, node: Node) -> UserError:
     return type(error)(error.slug, error.message, where=where, hint=error.hint)
 
 
-def missing_kernels(nodes: list[Node], target: Target) -> list[tuple[Node, UserError]]:
-    """Every node that no builder takes, for `check`."""
-    found = []
-    for node in nodes:
-        try:
-            lower_node(node, target)
-        except UserError as error:
-            found.append((node, error))
-    return found
-
-
 def decide_views(graph: Graph) -> None:
     """Mark the reshapes that are another name for the same memory (`using view`). Other views, which the memory stage makes, are
     kept when an IR file has them.
@@ -124,22 +114,6 @@ def decide_views(graph: Graph) -> None:
         if rules.allow(node):
             node.using = "view"
             rules.add(node)
-
-
-def lower_node(node: Node, target: Target) -> Lowered:
-    """The first builder that takes the node; an edited `using` is tried before the compiler's own choice."""
-    if target.device and (made := lower_on_device(node, target)) is not None:
-        return made
-    builders = LOWERINGS.get(type(node.op), [])
-    for builder in builders:
-        lowered = builder(Job(node, target, node.using))
-        if lowered is not None:
-            return lowered
-    raise UserError(
-        "unsupported-operator",
-        f"{quoted(node.op.NAME)} in node {quoted(node.source)} has no kernel for {quoted(target.name)}",
-        hint="`intaglio check MODEL` lists everything that is unsupported",
-    )
 
 
 def _apart(arguments: list[Argument], step: int) -> tuple[Argument, ...]:

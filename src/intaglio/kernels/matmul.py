@@ -17,9 +17,9 @@ from intaglio.kernels.conv import Geometry, TileWriter
 from intaglio.kernels.elementwise import broadcast_strides, offset_of
 from intaglio.kernels.epilogue import Epilogue, Extra, epilogue_of, operand_kind
 from intaglio.kernels.expressions import apply, computed_in
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Expr, Load, Num, Type, cast, idx
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.kernels.tiles import blocks_of, choose_tile, pack_columns, pad_vector, parse_tile
 from intaglio.ops.base import Step
 from intaglio.ops.binary import Add
@@ -47,7 +47,6 @@ def _rows_first(batch: Shape) -> int:
     return math.prod(batch)
 
 
-@lowering(MatMul)
 def matmul_tiled(job: Job) -> Lowered | None:
     op, node = job.node.op, job.node
     assert isinstance(op, MatMul)
@@ -151,7 +150,6 @@ def _pack(job: Job, writer: TileWriter, source: Buffer, base: Expr, depth: int, 
         place += count * width * depth
 
 
-@lowering(MatMul)
 def matmul_general(job: Job) -> Lowered:
     """Any type, any transposition: three loops around one sum."""
     op, node, k = job.node.op, job.node, job.k

@@ -10,10 +10,10 @@ import math
 
 from intaglio.ir.types import DType, Shape, strides_of
 from intaglio.kernels.elementwise import broadcast_strides, merge_axes, offset_of
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import ASSERTION_FAILED, Buffer, Builder, Expr, Load, Num, Type, cast, idx, imax, imin
-from intaglio.kernels.registry import Job, Lowered, lowering
-from intaglio.ops.control import AssertTrue, Copy, Select
-from intaglio.ops.move import Concat, Expand, Pad, Reshape, Roll, Slice, Tile, Transpose, Trilu
+from intaglio.ops.control import AssertTrue
+from intaglio.ops.move import Concat, Pad, Roll, Slice, Tile, Transpose, Trilu
 
 _BLOCK = 8
 
@@ -60,7 +60,6 @@ def _about(job: Job, extra: str = "") -> str:
     return f"{node.op.NAME} {extra}\n{shapes} -> {node.output.dtype.value}{list(node.output.shape)}"
 
 
-@lowering(Transpose)
 def transpose(job: Job) -> Lowered:
     op = job.node.op
     assert isinstance(op, Transpose)
@@ -71,7 +70,6 @@ def transpose(job: Job) -> Lowered:
     return job.done("transpose", _about(job, f"perm {list(op.perm)}"))
 
 
-@lowering(Slice)
 def slice_(job: Job) -> Lowered:
     op = job.node.op
     assert isinstance(op, Slice)
@@ -92,7 +90,6 @@ def slice_(job: Job) -> Lowered:
     return job.done("slice", _about(job, f"starts {list(op.starts)} steps {list(op.steps)}"))
 
 
-@lowering(Expand)
 def expand(job: Job) -> Lowered:
     x, y = job.operand(0, "x"), job.writes()
     out = job.node.output.shape
@@ -100,7 +97,6 @@ def expand(job: Job) -> Lowered:
     return job.done("expand", _about(job))
 
 
-@lowering(Tile)
 def tile(job: Job) -> Lowered:
     """Every axis twice: how often, then how long."""
     op = job.node.op
@@ -114,14 +110,12 @@ def tile(job: Job) -> Lowered:
     return job.done("tile", _about(job, f"repeats {list(op.repeats)}"))
 
 
-@lowering(Copy, Reshape)
 def copy(job: Job) -> Lowered:
     x, y = job.operand(0, "x"), job.writes()
     job.k.copy(y, 0, x, 0, job.node.output.type.elements)
     return job.done("copy", _about(job))
 
 
-@lowering(Concat)
 def concat(job: Job) -> Lowered:
     op, node = job.node.op, job.node
     assert isinstance(op, Concat)
@@ -136,7 +130,6 @@ def concat(job: Job) -> Lowered:
     return job.done("concat", _about(job, f"axis {axis}"))
 
 
-@lowering(Roll)
 def roll(job: Job) -> Lowered:
     """Row by row upwards, so that the result may be where the rows were."""
     op, k = job.node.op, job.k
@@ -153,7 +146,6 @@ def roll(job: Job) -> Lowered:
     return job.done("roll", _about(job, f"axis {axis}"), over=x)
 
 
-@lowering(Select)
 def select_(job: Job) -> Lowered:
     cond, a, b, y = job.operand(0, "cond"), job.operand(1, "a"), job.operand(2, "b"), job.writes()
     k, count = job.k, job.node.output.type.elements
@@ -164,7 +156,6 @@ def select_(job: Job) -> Lowered:
     return job.done("select", _about(job))
 
 
-@lowering(AssertTrue)
 def assert_true(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, AssertTrue)
@@ -175,7 +166,6 @@ def assert_true(job: Job) -> Lowered:
     return job.done("assert_true", f"assert: {op.message}")
 
 
-@lowering(Pad)
 def pad(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, Pad)
@@ -232,7 +222,6 @@ def _source_index(k: Builder, i: Expr, begin: int, size: int, out: int, mode: st
     return k.let("at", imin(turn, idx(period) - turn))
 
 
-@lowering(Trilu)
 def trilu(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, Trilu)

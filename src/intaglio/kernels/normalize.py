@@ -9,10 +9,10 @@ import numpy as np
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.kernels.expressions import computed_in
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr, Type, cast, idx, imax, imin
 from intaglio.kernels.reduce import across, fold, split_axis, start_value
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.norm import BatchNorm, LayerNorm, Lrn
 from intaglio.ops.reduce import LogSoftmax, Softmax
 
@@ -55,7 +55,6 @@ class Row:
             k.store(self.y, at, cast(result, Type(self.y.dtype.value)))
 
 
-@lowering(Softmax, LogSoftmax)
 def softmax(job: Job) -> Lowered:
     op, k, out = job.node.op, job.k, job.node.output
     assert isinstance(op, (Softmax, LogSoftmax))
@@ -93,16 +92,24 @@ def _per_element(job: Job, value: Value | None, name: str, shape: tuple[int, ...
     return job.reads(value, name)
 
 
-@lowering(LayerNorm)
-def layer_norm(job: Job) -> Lowered | None:
+def layer_norm_applies(job: Job) -> str | None:
+    op, out = job.node.op, job.node.output
+    assert isinstance(op, LayerNorm)
+    size = math.prod(out.shape[op.axis % out.type.rank :])
+    if size == 0:
+        return "there is nothing to normalise over"
+    for value in (job.optional(1), job.optional(2)):
+        if value is not None and value.data is None and math.prod(value.shape) not in (1, size):
+            return "a computed scale or bias has neither one element nor one per normalised element"
+    return None
+
+
+def layer_norm(job: Job) -> Lowered:
     op, k, out, node = job.node.op, job.k, job.node.output, job.node
     assert isinstance(op, LayerNorm)
     axis = op.axis % out.type.rank
     shape = out.shape[axis:]
     size, outer = math.prod(shape), math.prod(out.shape[:axis])
-    extras = [v for v in (job.optional(1), job.optional(2)) if v is not None]
-    if size == 0 or any(math.prod(v.shape) not in (1, size) and v.data is None for v in extras):
-        return None
     x = job.operand(0, "x")
     scale = _per_element(job, job.optional(1), "scale", shape)
     bias = _per_element(job, job.optional(2), "bias", shape)
@@ -143,7 +150,6 @@ def _entry(e: Lanes, buffer: Buffer, j: Expr, single: bool) -> Expr:
     return e.load(buffer, j)
 
 
-@lowering(BatchNorm)
 def batch_norm(job: Job) -> Lowered:
     """Where `fold_batch_norm` was switched off."""
     op, k, out = job.node.op, job.k, job.node.output
@@ -163,7 +169,6 @@ def batch_norm(job: Job) -> Lowered:
     return job.done("batch_norm", f"batch_norm, epsilon {op.epsilon}\n{out.dtype.value}{list(out.shape)}")
 
 
-@lowering(Lrn)
 def lrn(job: Job) -> Lowered:
     op, k, out = job.node.op, job.k, job.node.output
     assert isinstance(op, Lrn)

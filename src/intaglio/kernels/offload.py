@@ -15,8 +15,8 @@ import textwrap
 from intaglio.errors import OurFault
 from intaglio.ir.offload import Offload
 from intaglio.ir.types import DType
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Kernel, Verbatim
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.targets.accelerator import Region
 from intaglio.targets.plugins import find_accelerator
 
@@ -27,7 +27,6 @@ def region_of(op: Offload) -> Region:
     return Region(op.body, inputs, op.outputs, tuple(v for v in op.inputs if v.is_const))
 
 
-@lowering(Offload)
 def offload(job: Job) -> Lowered:
     op = job.node.op
     assert isinstance(op, Offload)

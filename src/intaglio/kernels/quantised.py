@@ -15,10 +15,10 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.elementwise import broadcast_strides, offset_of
 from intaglio.kernels.epilogue import epilogue_of
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import IDX, Buffer, Builder, Expr, Load, Num, Op, Type, Var, cast, idx, imax, imin, select
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.base import normal_axes
-from intaglio.ops.quantised import Lookup, QConv, QMatMul
+from intaglio.ops.quantised import QConv, QMatMul
 from intaglio.ops.quantised_rows import QAveragePool, QMean, QResize, QSoftmax
 
 I32, I64 = Type("i32"), Type("i64")
@@ -100,7 +100,6 @@ def _dot(
         k.assign(total, Op("add", (total, Op("mul", (left, right), kind)), kind))
 
 
-@lowering(QConv)
 def qconv(job: Job) -> Lowered | None:
     op, k, node = job.node.op, job.k, job.node
     assert isinstance(op, QConv)
@@ -158,7 +157,6 @@ def qconv(job: Job) -> Lowered | None:
     return job.done(f"qconv{kh_}x{kw_}_{c}_{outs}", about, "qdepthwise" if depthwise else "qconv")
 
 
-@lowering(QMatMul)
 def qmatmul(job: Job) -> Lowered:
     op, k, node = job.node.op, job.k, job.node
     assert isinstance(op, QMatMul)
@@ -202,7 +200,6 @@ def qmatmul(job: Job) -> Lowered:
     return job.done(f"qmatmul_{depth}_{columns}", about, "qmatmul")
 
 
-@lowering(Lookup)
 def lookup(job: Job) -> Lowered:
     k = job.k
     x, table, y = job.operand(0, "x"), job.operand(1, "table"), job.writes()
@@ -212,7 +209,6 @@ def lookup(job: Job) -> Lowered:
     return job.done("lookup", f"lookup in a table of 256, {list(job.type(0).shape)}", in_place=True)
 
 
-@lowering(QAveragePool)
 def qaverage_pool(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, QAveragePool)
@@ -239,7 +235,6 @@ def _high(a: Expr, b: Expr) -> Expr:
     return Op("fn_doubling_high_multiply", (a, b), I32)
 
 
-@lowering(QSoftmax)
 def qsoftmax(job: Job) -> Lowered:
     """The exp of every difference that can occur is a table; what is left is a sum, a reciprocal and a product."""
     op, k = job.node.op, job.k
@@ -288,7 +283,6 @@ def _exp_table(op: QSoftmax) -> Array:
     return np.where(counts, exps, 0).astype(np.int32)
 
 
-@lowering(QMean)
 def qmean(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, QMean)
@@ -310,7 +304,6 @@ def qmean(job: Job) -> Lowered:
     return job.done("qmean", f"qmean over axes {list(axes)}, {list(shape)} -> {list(job.node.output.shape)}")
 
 
-@lowering(QResize)
 def qresize(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, QResize)

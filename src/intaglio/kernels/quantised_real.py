@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Type, Var, cast, imax, imin
 from intaglio.kernels.quantised import I32, bounded, number
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.quantised_real import QRealMean
 
 F32 = Type("f32")
@@ -20,7 +20,6 @@ def _add(k: Builder, total: Var, value: Expr) -> None:
     k.assign(total, Op("add", (total, value), F32))
 
 
-@lowering(QRealMean)
 def qreal_mean(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, QRealMean)

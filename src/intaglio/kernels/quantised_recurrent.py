@@ -10,9 +10,9 @@ The running states live in the outputs `h_out` and `c_out`; scratch holds the ga
 from __future__ import annotations
 
 from intaglio.ir.types import DType
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Buffer, Builder, Expr, Op, Type, cast
 from intaglio.kernels.quantised import I32, bounded, number, scaled, whole
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.quantised_recurrent import GATES, QLstm
 
 _LOW, _HIGH = -(1 << 15), (1 << 15) - 1
@@ -47,7 +47,6 @@ def _times(a: Expr, b: Expr) -> Expr:
     return Op("mul", (a, b), I32)
 
 
-@lowering(QLstm)
 def qlstm(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, QLstm)

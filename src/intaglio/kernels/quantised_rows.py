@@ -8,13 +8,13 @@ import numpy as np
 
 from intaglio.ir.types import DType
 from intaglio.kernels.hybrid import _round_away
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import IDX, Buffer, Builder, Expr, Load, Num, Op, Type, cast, select
 from intaglio.kernels.quantised import I32, I64, bounded, number, scaled, whole
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.fixed_point import INT32_MIN
 from intaglio.ops.quantised_functions import sigmoid_table
 from intaglio.ops.quantised_norms import QDense, QL2Norm, QLogSoftmax
-from intaglio.ops.quantised_tables import Lookup16, QSoftmax16, ResizeBytes, Squash16
+from intaglio.ops.quantised_tables import QSoftmax16, ResizeBytes, Squash16
 
 F32, F64 = Type("f32"), Type("f64")
 
@@ -50,7 +50,6 @@ def interpolated(k: Builder, value: Expr, table: Buffer) -> Expr:
     return k.let("y16", cast(cast(total, Type("i16")), I32))
 
 
-@lowering(Lookup16)
 def lookup16(job: Job) -> Lowered:
     k = job.k
     x, table, y = job.operand(0, "x"), job.operand(1, "table"), job.writes()
@@ -60,7 +59,6 @@ def lookup16(job: Job) -> Lowered:
     return job.done("lookup16", f"lookup16 in a table of 513, {list(job.type(0).shape)}", in_place=True)
 
 
-@lowering(Squash16)
 def squash16(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, Squash16)
@@ -87,7 +85,6 @@ def squash16(job: Job) -> Lowered:
     return job.done(f"squash16_{op.kind}", f"squash16 by {op.kind}, {list(job.type(0).shape)}", in_place=True)
 
 
-@lowering(QSoftmax16)
 def qsoftmax16(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, QSoftmax16)
@@ -119,7 +116,6 @@ def qsoftmax16(job: Job) -> Lowered:
     return job.done("qsoftmax16", f"qsoftmax16 along the last axis, {list(shape)}, step {op.scale}, beta {op.beta}")
 
 
-@lowering(QLogSoftmax)
 def qlog_softmax(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, QLogSoftmax)
@@ -149,7 +145,6 @@ def qlog_softmax(job: Job) -> Lowered:
     return job.done("qlog_softmax", f"qlog_softmax along the last axis, {list(shape)}, step {op.scale}")
 
 
-@lowering(QL2Norm)
 def ql2_norm(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, QL2Norm)
@@ -175,7 +170,6 @@ def ql2_norm(job: Job) -> Lowered:
     return job.done("ql2_norm", f"ql2_norm along the last axis, {list(shape)}")
 
 
-@lowering(QDense)
 def qdense(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, QDense)
@@ -195,7 +189,6 @@ def qdense(job: Job) -> Lowered:
     return job.done(f"qdense_{depth}_{columns}", f"qdense i16[{rows},{depth}] x i8[{columns},{depth}], scaled in doubles")
 
 
-@lowering(ResizeBytes)
 def resize_bytes(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, ResizeBytes)

@@ -22,15 +22,15 @@ from intaglio.ir.types import DType
 from intaglio.kernels.conv import TileWriter
 from intaglio.kernels.epilogue import Epilogue, Extra
 from intaglio.kernels.expressions import ROWS, computed_in
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import INDEX_OUT_OF_RANGE, Buffer, Builder, Expr, Load, Num, Type, Var, cast, either, idx
 from intaglio.kernels.matmul import matrix_geometry
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.kernels.tiles import Accumulators, Tile, blocks_of, choose_tile, pack_columns, pad_vector
 from intaglio.ops.activation import Elu, HardSigmoid, LeakyRelu, Relu, Softplus, Softsign, ThresholdedRelu
 from intaglio.ops.base import Step
 from intaglio.ops.binary import Add, Mul
-from intaglio.ops.recurrent import OPERANDS, Gru, Lstm, Recurrent, Rnn
+from intaglio.ops.recurrent import OPERANDS, Gru, Lstm, Recurrent
 
 _SCALED = (Step(Mul(), (0, 1)), Step(Add(), (3, 2)))  # sum * scale + bias
 
@@ -261,7 +261,6 @@ def activation(k: Builder, e: Lanes, name: str, alpha: float, beta: float, x: Ex
     return ROWS[op.NAME](k, e, op, [x])
 
 
-@lowering(Lstm, Gru, Rnn)
 def recurrent(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, Recurrent)

@@ -14,9 +14,9 @@ import numpy as np
 from intaglio.ir.types import DType, Shape, strides_of
 from intaglio.kernels.elementwise import offset_of
 from intaglio.kernels.expressions import computed_in
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import BOOL, Buffer, Builder, Expr, Load, Num, Op, Type, Var, both, cast, either, idx
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.base import normal_axes
 from intaglio.ops.reduce import ArgReduce, Cumsum, Reduce
 
@@ -103,7 +103,6 @@ def _finish(e: Lanes, kind: str, acc: Expr, count: int) -> Expr:
     return acc
 
 
-@lowering(Reduce)
 def reduce(job: Job) -> Lowered:
     op, k, node = job.node.op, job.k, job.node
     assert isinstance(op, Reduce)
@@ -225,7 +224,6 @@ def split_axis(shape: Shape, axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis] if shape else 1, math.prod(shape[axis + 1 :])
 
 
-@lowering(ArgReduce)
 def arg_reduce(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, ArgReduce)
@@ -251,7 +249,6 @@ def arg_reduce(job: Job) -> Lowered:
     return job.done(f"arg_{op.kind}", about)
 
 
-@lowering(Cumsum)
 def cumsum(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, Cumsum)

@@ -12,13 +12,12 @@ import numpy as np
 from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.elementwise import offset_of
 from intaglio.kernels.expressions import computed_in
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import BOOL, IDX, Buffer, Expr, Load, Num, Op, Type, cast, idx
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.resize import Resize, Taps
 
 
-@lowering(Resize)
 def resize(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, Resize)

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 
 from intaglio.ir.types import strides_of
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import (
     IDX,
@@ -33,7 +34,6 @@ from intaglio.kernels.loop import (
     select,
 )
 from intaglio.kernels.reduce import fold
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.sample import CUBIC, GridSample, RoiAlign
 
 _REAL = Lanes.scalar("f64")
@@ -54,7 +54,6 @@ class _Neighbour:
     weight: Expr | None
 
 
-@lowering(GridSample)
 def grid_sample(job: Job) -> Lowered:
     op, k, e = job.node.op, job.k, _REAL
     assert isinstance(op, GridSample)
@@ -144,7 +143,6 @@ def _cubic(k: Builder, far: Expr) -> Expr:
     return e.choose(e.compare("le", x, e.const(1.0)), near, rest)
 
 
-@lowering(RoiAlign)
 def roi_align(job: Job) -> Lowered:
     op, k, e = job.node.op, job.k, _REAL
     assert isinstance(op, RoiAlign)

@@ -16,11 +16,11 @@ import numpy as np
 from intaglio.ir.types import DType, Layout
 from intaglio.kernels.conv import Geometry, geometry
 from intaglio.kernels.epilogue import Epilogue, epilogue_of
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr, Var, idx, imax, imin
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.conv import Conv
-from intaglio.ops.pool import AveragePool, MaxPool, Pool
+from intaglio.ops.pool import AveragePool, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,6 @@ class Window:
     pitch: int = 0  # numbers in a row of weights: small ones are loaded as whole vectors
 
 
-@lowering(Conv)
 def depthwise(job: Job) -> Lowered | None:
     op, node = job.node.op, job.node
     assert isinstance(op, Conv)
@@ -74,7 +73,6 @@ def depthwise(job: Job) -> Lowered | None:
     return job.done(f"depthwise{kh}x{kw}_{channels}", about, f"depthwise_nhwc(pixels={columns})", over=epilogue.over)
 
 
-@lowering(MaxPool, AveragePool)
 def pool_nhwc(job: Job) -> Lowered | None:
     op, node = job.node.op, job.node
     assert isinstance(op, Pool)

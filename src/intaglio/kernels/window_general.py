@@ -12,9 +12,9 @@ from intaglio.ir.graph import Value
 from intaglio.ir.types import DType, Layout, Shape, strides_of
 from intaglio.kernels.elementwise import broadcast_strides, offset_of
 from intaglio.kernels.expressions import apply, computed_in
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import BOOL, Buffer, Builder, Expr, Num, Type, Var, both, cast, either, idx
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.conv import Conv, ConvTranspose
 from intaglio.ops.pool import AveragePool, LpPool, MaxPool, MaxPoolIndices, Pool
 
@@ -43,7 +43,6 @@ def _inside(place: list[Expr], sizes: Shape) -> Expr:
     return cond if cond is not None else Num(1, BOOL)
 
 
-@lowering(Conv)
 def conv_general(job: Job) -> Lowered:
     op, node, k = job.node.op, job.node, job.k
     assert isinstance(op, Conv)
@@ -81,7 +80,6 @@ def conv_general(job: Job) -> Lowered:
     return job.done(f"conv_{rank}d", about, "conv_general")
 
 
-@lowering(ConvTranspose)
 def conv_transpose_general(job: Job) -> Lowered:
     """Each output gathers the inputs whose window covers it: those where (o + pad - tap) is a multiple of the stride."""
     op, node, k = job.node.op, job.node, job.k
@@ -131,7 +129,6 @@ def _spots(k: Builder, op: Pool, place: list[Expr], tap: list[Expr]) -> list[Exp
     ]
 
 
-@lowering(MaxPool, AveragePool, LpPool)
 def pool_general(job: Job) -> Lowered:
     op, src, dst, rank = _pool_parts(job)
     k, out = job.k, job.node.output
@@ -185,7 +182,6 @@ def _pooled(e: Lanes, op: Pool, total: Var, value: Expr) -> Expr:
     return e.add(total, value)
 
 
-@lowering(MaxPoolIndices)
 def max_pool_indices(job: Job) -> Lowered:
     op, src, dst, rank = _pool_parts(job)
     assert isinstance(op, MaxPoolIndices)

@@ -24,8 +24,8 @@ from intaglio.kernels.dsp.scaling import Scales, is_real, scales_of
 from intaglio.kernels.dsp.sums import sum_record
 from intaglio.kernels.dsp.tiles import UNROLL, can_join, joined_starts, pack_weights
 from intaglio.kernels.integer_conv import BYTES, Numbers, constants_of, qgeometry, size_of
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Buffer, Expr, Num, Place, both, idx
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.quantised import QAdd, QConv, QMatMul
 
 
@@ -126,7 +126,6 @@ def tiled(job: Job, count: int, write: Callable[[Expr, int], None]) -> None:
             done += whole
 
 
-@lowering(QConv, fast=True)
 def qconv_dsp(job: Job) -> Lowered | None:
     op = job.node.op
     assert isinstance(op, QConv)
@@ -298,7 +297,6 @@ def _single(job: Job, x: Buffer, y: Buffer, product: Product, depth: int, stem: 
     return job.done(f"{stem}_{depth}_{product.outs}", about, f"dense_dsp({variant})")
 
 
-@lowering(QMatMul, fast=True)
 def qmatmul_dsp(job: Job) -> Lowered | None:
     op = job.node.op
     assert isinstance(op, QMatMul)

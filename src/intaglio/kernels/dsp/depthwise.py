@@ -9,8 +9,8 @@ from intaglio.kernels.conv import Geometry
 from intaglio.kernels.dsp.conv import channel_scales, takes
 from intaglio.kernels.dsp.slide import FIRST_MISSING, FULL, LAST_MISSING, pack_records
 from intaglio.kernels.integer_conv import BYTES, Numbers, constants_of, qgeometry
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Expr, Place, idx
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.quantised import QConv
 
 
@@ -33,7 +33,6 @@ def _crosses(length: int, out: int, stride: int, pad: int) -> bool:
     return pad <= 1 and last <= length and not (pad and out == 1 and last >= length)
 
 
-@lowering(QConv, fast=True)
 def qdepthwise_dsp(job: Job) -> Lowered | None:
     op = job.node.op
     assert isinstance(op, QConv)

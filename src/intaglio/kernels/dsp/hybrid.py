@@ -13,8 +13,8 @@ from intaglio.ir.types import DType
 from intaglio.kernels.conv import Geometry
 from intaglio.kernels.dsp.conv import Product, pack_product, widths, write_image
 from intaglio.kernels.hybrid import quantize_into
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import IDX, Expr, Place, cast, idx
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 
 
@@ -34,7 +34,6 @@ def _product(job: Job, groups: int, runs: Array, variant: str, single: bool) -> 
     return pack_product(job, groups, runs, records, reach, variant, single) if int(reach.max()) < 2**31 else None
 
 
-@lowering(HybridConv, fast=True)
 def hybrid_conv_dsp(job: Job) -> Lowered | None:
     op, weights = job.node.op, job.node.inputs[1]
     assert isinstance(op, HybridConv)
@@ -66,7 +65,6 @@ def hybrid_conv_dsp(job: Job) -> Lowered | None:
     return job.done(f"hybrid_conv{kh}x{kw}_{c}_{outs}", about, f"hybrid_conv_dsp({product.variant})")
 
 
-@lowering(HybridMatMul, fast=True)
 def hybrid_matmul_dsp(job: Job) -> Lowered | None:
     op, weights = job.node.op, job.node.inputs[1]
     assert isinstance(op, HybridMatMul)

@@ -18,8 +18,8 @@ from intaglio.ir.types import Layout
 from intaglio.kernels.dsp.scaling import C_TYPES
 from intaglio.kernels.integer_conv import BYTES
 from intaglio.kernels.integer_pool import all_inside, pool_windows
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Expr, Place
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.kernels.routines import Routine, family
 from intaglio.ops.pool import MaxPool
 from intaglio.ops.quantised_rows import QAveragePool
@@ -136,7 +136,6 @@ def _takes(job: Job, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tu
     return bytes_ and all_inside(job, kernel, strides, pads)
 
 
-@lowering(MaxPool, fast=True)
 def max_pool_dsp(job: Job) -> Lowered | None:
     op, k = job.node.op, job.k
     assert isinstance(op, MaxPool)
@@ -154,7 +153,6 @@ def max_pool_dsp(job: Job) -> Lowered | None:
     return job.done("max_pool", about, "max_pool_dsp")
 
 
-@lowering(QAveragePool, fast=True)
 def qaverage_pool_dsp(job: Job) -> Lowered | None:
     op, k = job.node.op, job.k
     assert isinstance(op, QAveragePool)

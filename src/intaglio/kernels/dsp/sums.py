@@ -16,8 +16,8 @@ from intaglio.ir.types import DType
 from intaglio.kernels.dsp.primitives import no_meaning
 from intaglio.kernels.dsp.scaling import finished, name_of, parse_variant, scales_of
 from intaglio.kernels.integer_conv import size_of
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Place, idx
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.kernels.routines import Routine, family
 from intaglio.ops.fixed_point import scale32
 from intaglio.ops.quantised import QAdd, QMul
@@ -113,7 +113,6 @@ IG_ROUTINE void ig_add_{name}(const {kind} *left, const {kind} *right, {kind} *y
     return Routine(text, meaning, ("base", f"sum_{name}"))
 
 
-@lowering(QAdd, fast=True)
 def qadd_dsp(job: Job) -> Lowered | None:
     op, out = job.node.op, job.node.output
     assert isinstance(op, QAdd)
@@ -150,7 +149,6 @@ IG_ROUTINE void ig_mul_{name}(const {t} *left, const {t} *right, {t} *y, ptrdiff
     return Routine(text, meaning, ("base", f"finish_{name}"))
 
 
-@lowering(QMul, fast=True)
 def qmul_dsp(job: Job) -> Lowered | None:
     op, out = job.node.op, job.node.output
     assert isinstance(op, QMul)

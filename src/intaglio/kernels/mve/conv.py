@@ -10,8 +10,8 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.dsp.conv import Product, channel_scales
 from intaglio.kernels.integer_conv import BYTES, Numbers, constants_of, qgeometry
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Expr, Place, idx
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.ops.quantised import QConv, QMatMul
 
 
@@ -46,7 +46,6 @@ def product_of(
     return Product(weights, scale, depth, outs, f"{kind.value}_{scales.variant}")
 
 
-@lowering(QConv, fast=True)
 def qconv_mve(job: Job) -> Lowered | None:
     op = job.node.op
     assert isinstance(op, QConv)
@@ -124,7 +123,6 @@ def _matrix(
     return job.done(f"{stem}_{depth}_{outs}", about, f"{stem}_rows({product.variant})")
 
 
-@lowering(QMatMul, fast=True)
 def qmatmul_mve(job: Job) -> Lowered | None:
     op = job.node.op
     assert isinstance(op, QMatMul)

@@ -13,9 +13,9 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.dsp.scaling import C_TYPES, name_of, parse_variant
 from intaglio.kernels.integer_conv import Numbers, constants_of, qgeometry
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Place, idx
 from intaglio.kernels.mve.conv import takes
-from intaglio.kernels.registry import Job, Lowered, lowering
 from intaglio.kernels.routines import Routine, family
 from intaglio.ops.fixed_point import scale32
 from intaglio.ops.quantised import QConv
@@ -94,7 +94,6 @@ IG_ROUTINE void ig_taps_{name}(const {C_TYPES[source]} *x, ptrdiff_t top, ptrdif
     return Routine(text, meaning, ("base", "mve"), ("ig_scale32_i32",))
 
 
-@lowering(QConv, fast=True)
 def qdepthwise_mve(job: Job) -> Lowered | None:
     op = job.node.op
     assert isinstance(op, QConv)

@@ -14,12 +14,12 @@ import numpy as np
 from intaglio.ir.types import DType, Layout
 from intaglio.kernels.conv import Geometry, geometry
 from intaglio.kernels.epilogue import Epilogue, epilogue_of
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Buffer, Builder, Expr, both, idx, imax, imin
 from intaglio.kernels.opencl.launch import Launch, Variant, global_id, group_for
 from intaglio.kernels.opencl.matmul import Product, product_variants
 from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
 from intaglio.kernels.opencl.tiles import Accumulators, Tile, block_width, loaded, pack_blocks, pad_to, store_tile, tiles_for
-from intaglio.kernels.registry import Job, Lowered
 from intaglio.ops.conv import Conv
 
 FLOATS = (DType.F32, DType.F16)

@@ -10,6 +10,7 @@ import numpy as np
 from intaglio.ir.types import Layout
 from intaglio.kernels.conv import Geometry, geometry
 from intaglio.kernels.epilogue import Epilogue, epilogue_of
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Builder, Expr, Op, both, idx, imax, imin
 from intaglio.kernels.opencl.conv import FLOATS, takes
@@ -17,7 +18,6 @@ from intaglio.kernels.opencl.isa import vector
 from intaglio.kernels.opencl.launch import Launch, Variant, global_id, group_for
 from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
 from intaglio.kernels.opencl.tiles import pad_to, store_part
-from intaglio.kernels.registry import Job, Lowered
 from intaglio.kernels.window import Window, combine
 from intaglio.ops.conv import Conv
 from intaglio.ops.pool import AveragePool, MaxPool, Pool

@@ -15,6 +15,7 @@ import numpy as np
 from intaglio.errors import UserError
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import DType, TensorType
+from intaglio.kernels.choice import choices_of
 from intaglio.kernels.opencl.lowering import lower_on_device
 from intaglio.ops.base import BadOperator, Chain
 from intaglio.ops.convert import Cast, Dequantize, Quantize
@@ -63,7 +64,7 @@ class _Halves:
             if [t.dtype for t in types] != [_half(v.type).dtype for v in node.outputs]:
                 return False
             trial = Node(node.op, fresh, [Value(v.name, t) for v, t in zip(node.outputs, types, strict=True)], node.source)
-            if lower_on_device(trial, self.target) is None:
+            if lower_on_device(trial, self.target, choices_of(trial.op)) is None:
                 return False
         except (BadOperator, UserError, AssertionError, ValueError):
             return False

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from intaglio.ir.graph import Node, Value
 from intaglio.ir.types import DType
+from intaglio.kernels.job import Choice, Job, Lowered
 from intaglio.kernels.loop import Buffer, For, Kernel, Num, Stmt, While
 from intaglio.kernels.opencl import conv, depthwise, matmul, movement, rows, winograd
 from intaglio.kernels.opencl.accesses import inner_of
@@ -14,7 +15,6 @@ from intaglio.kernels.opencl.launch import Launch, Variant
 from intaglio.kernels.opencl.printer import CLPrinter, NoOpenCL, common, print_launch
 from intaglio.kernels.opencl.registry import BUILDERS
 from intaglio.kernels.opencl.spread import spread
-from intaglio.kernels.registry import LOWERINGS, Job, Lowered
 from intaglio.targets import Target
 
 MOST_ELEMENTS = 2**31 - 1  # indices are ints there
@@ -25,7 +25,8 @@ ON_CPU = "cpu"  # `using cpu`: this layer stays there
 _BUILDERS = (winograd, conv, depthwise, matmul, movement, rows)  # importing registers
 
 
-def lower_on_device(node: Node, target: Target) -> Lowered | None:
+def lower_on_device(node: Node, target: Target, general: tuple[Choice, ...]) -> Lowered | None:
+    """`general`: the kernels for one core, whose loops are spread where the device has no kernel of its own."""
     if node.using and not node.using.startswith(PREFIX):
         return None  # an edited IR file wants it on the CPU
     values = [v for v in (*node.inputs, *node.outputs) if v is not None]
@@ -36,10 +37,10 @@ def lower_on_device(node: Node, target: Target) -> Lowered | None:
         made = builder(Job(node, device, node.using))
         if made is not None and _printable(made.kernel):
             return made
-    for general in LOWERINGS.get(type(node.op), []):
-        lowered = general(Job(node, device))
-        if lowered is not None:
-            return _spread(lowered, node)
+    job = Job(node, device)
+    for choice in general:
+        if choice.applies(job) is None:
+            return _spread(choice.build(job.fresh()), node)
     return None
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from intaglio.ir.types import DType
 from intaglio.kernels.elementwise import broadcast_strides, offset_of
 from intaglio.kernels.epilogue import Epilogue, epilogue_of, operand_kind
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Op, both, idx, imin
 from intaglio.kernels.matmul import _with_bias
@@ -23,7 +24,6 @@ from intaglio.kernels.opencl.isa import vector
 from intaglio.kernels.opencl.launch import Launch, Size, Variant, global_id, group_for, local_id
 from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
 from intaglio.kernels.opencl.tiles import Accumulators, Tile, block_width, loaded, pack_blocks, pad_to, store_tile, tiles_for
-from intaglio.kernels.registry import Job, Lowered
 from intaglio.ops.matmul import MatMul
 
 FLOATS = (DType.F32, DType.F16)

@@ -9,10 +9,10 @@ import math
 
 from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.elementwise import merge_axes, offset_of
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Load, Num, Op, Type, both, cast, idx
 from intaglio.kernels.opencl.launch import Launch, Variant, global_id, group_for, local_id
 from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
-from intaglio.kernels.registry import Job, Lowered
 from intaglio.ops.move import Concat, Pad, Transpose
 
 SIDE = 8  # of a tile that is turned

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from intaglio.ir.types import DType
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Buffer, Builder, Kernel
 from intaglio.kernels.opencl.launch import Launch, Size, Variant
-from intaglio.kernels.registry import Job, Lowered
 from intaglio.kernels.unused import drop_unused
 from intaglio.ops.base import Op
 

@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.elementwise import offset_of
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Type, cast
 from intaglio.kernels.normalize import _entry, _per_element
 from intaglio.kernels.opencl.launch import Variant, global_id, local_id
 from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
 from intaglio.kernels.reduce import _axes, _finish, fold, split_axis, start_value
-from intaglio.kernels.registry import Job, Lowered
 from intaglio.ops.base import normal_axes
 from intaglio.ops.norm import LayerNorm
 from intaglio.ops.reduce import LogSoftmax, Reduce, Softmax

@@ -14,6 +14,7 @@ import numpy as np
 from intaglio.ir.types import DType
 from intaglio.kernels.conv import Geometry, geometry
 from intaglio.kernels.epilogue import Epilogue, epilogue_of
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr, Op, both
 from intaglio.kernels.opencl.conv import packed_bias, takes
@@ -22,7 +23,6 @@ from intaglio.kernels.opencl.launch import Launch, Variant, global_id, group_for
 from intaglio.kernels.opencl.matmul import Product, product_variants
 from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
 from intaglio.kernels.opencl.tiles import block_width, pack_blocks
-from intaglio.kernels.registry import Job, Lowered
 from intaglio.ops.conv import Conv
 
 LEAST_CHANNELS, LEAST_TILES, MOST_SCRATCH = 32, 49, 16 << 20

@@ -1,16 +1,17 @@
-"""Which builder writes the kernel of which operator.
+"""One node to lower, and what a kernel for it is made of: operands, packed constants, working memory.
 
-    @lowering(Softmax)
-    def softmax(job: Job) -> Lowered: ...
+    def softmax(job: Job) -> Lowered: ...            a builder: writes the loops of one kernel
+    Choice("softmax", always, softmax)               a row of the table in `choice.py`
 
-A builder gets a `Job` (node, target) and returns the kernel with its operands. Builders of one operator are tried in order of
-registration; one that does not apply returns None, so the fast path stands before the general one.
+A `Choice` says whether its kernel applies before anything is built. What both `applies` and `build` need to know is a `fact`:
+computed once per node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.types import DType, TensorType
@@ -18,8 +19,9 @@ from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Kernel
 from intaglio.kernels.unused import drop_unused
-from intaglio.ops.base import Op
 from intaglio.targets import Target
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,11 @@ class Job:
     k: Builder = field(default_factory=Builder)
     params: list[Buffer] = field(default_factory=list)
     arguments: list[Source] = field(default_factory=list)
+    facts: dict[object, object] = field(default_factory=dict)
+
+    def fresh(self) -> Job:
+        """The same node for the next builder: nothing written, facts kept."""
+        return replace(self, k=Builder(), params=[], arguments=[])
 
     @property
     def isa(self) -> Isa:
@@ -115,17 +122,32 @@ class Job:
         return Lowered(kernel, self.arguments, using or stem)
 
 
-Lowering = Callable[[Job], "Lowered | None"]
-LOWERINGS: dict[type[Op], list[Lowering]] = {}
+
+Applies = Callable[[Job], str | None]
+Build = Callable[[Job], Lowered]
 
 
-def lowering(*ops: type[Op], fast: bool = False) -> Callable[[Lowering], Lowering]:
-    """`fast` builders are tried before the others, whichever is imported first."""
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One way to compute an operator. `applies` returns None, or the reason why this kernel cannot be used here."""
 
-    def register(fn: Lowering) -> Lowering:
-        for op in ops:
-            known = LOWERINGS.setdefault(op, [])
-            known.insert(0 if fast else len(known), fn)
-        return fn
+    name: str
+    applies: Applies
+    build: Build
 
-    return register
+
+def always(_: Job) -> str | None:
+    return None
+
+
+def fact(compute: Callable[[Job], T]) -> Callable[[Job], T]:
+    """What is known about a node, computed once however many kernels ask."""
+
+    def known(job: Job) -> T:
+        if compute not in job.facts:
+            job.facts[compute] = compute(job)
+        found: T = job.facts[compute]  # type: ignore[assignment]
+        return found
+
+    known.__doc__ = compute.__doc__
+    return known

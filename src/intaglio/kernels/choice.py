@@ -1,0 +1,229 @@
+"""Which kernels there are for which operator, in the order in which they are tried: the first that applies is used.
+
+A row is `Choice(name, applies, build)`. The name is what `using` shows in an IR file, without its parameters; `applies` returns
+the reason why a kernel cannot be used, or None. Nothing here depends on the order of imports. `considered` lists every kernel of
+a node with its reason; `compile --explain` prints that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from intaglio.errors import UserError, quoted
+from intaglio.ir.graph import Node
+from intaglio.kernels import (
+    contract,
+    conv,
+    detection,
+    elementwise,
+    hybrid,
+    index,
+    integer_conv,
+    integer_elementwise,
+    integer_pool,
+    integer_window,
+    matmul,
+    movement,
+    normalize,
+    offload,
+    quantised,
+    quantised_real,
+    quantised_recurrent,
+    quantised_rows,
+    recurrent,
+    reduce,
+    resample,
+    sample,
+    window,
+    window_general,
+)
+from intaglio.kernels.dsp import conv as dsp_conv
+from intaglio.kernels.dsp import depthwise as dsp_depthwise
+from intaglio.kernels.dsp import hybrid as dsp_hybrid
+from intaglio.kernels.dsp import pool as dsp_pool
+from intaglio.kernels.dsp import sums as dsp_sums
+from intaglio.kernels.job import Choice, Job, Lowered, always
+from intaglio.kernels.mve import conv as mve_conv
+from intaglio.kernels.mve import depthwise as mve_depthwise
+from intaglio.kernels.opencl.lowering import lower_on_device
+from intaglio.ops.base import Elementwise, Op
+from intaglio.targets import Target
+
+
+def tried(name: str, build: Callable[[Job], Lowered | None]) -> Choice:
+    """A builder that finds out on the way whether it applies."""
+
+    def applies(job: Job) -> str | None:
+        job.facts[build] = build(job.fresh())
+        return "it does not take these types or this shape" if job.facts[build] is None else None
+
+    def built(job: Job) -> Lowered:
+        made = job.facts[build]
+        assert isinstance(made, Lowered)
+        return made
+
+    return Choice(name, applies, built)
+
+
+ELEMENTWISE = Choice("elementwise", always, elementwise.elementwise)
+SEVERAL: dict[str, tuple[Choice, ...]] = {
+    "conv": (
+        tried("conv_nhwc", conv.conv_nhwc),
+        tried("depthwise_nhwc", window.depthwise),
+        Choice("conv_general", always, window_general.conv_general),
+    ),
+    "matmul": (
+        tried("matmul", matmul.matmul_tiled),
+        Choice("matmul_general", always, matmul.matmul_general),
+    ),
+    "qconv": (
+        tried("qdepthwise_mve", mve_depthwise.qdepthwise_mve),
+        tried("qconv_rows", mve_conv.qconv_mve),
+        tried("qdepthwise_lanes", integer_window.qdepthwise),
+        tried("qdepthwise_dsp", dsp_depthwise.qdepthwise_dsp),
+        tried("qconv_dsp", dsp_conv.qconv_dsp),
+        tried("qconv_tiles", integer_conv.qconv_tiles),
+        tried("qconv", quantised.qconv),
+    ),
+    "qmatmul": (
+        tried("qmatmul_rows", mve_conv.qmatmul_mve),
+        tried("qmatmul_dsp", dsp_conv.qmatmul_dsp),
+        tried("qmatmul_tiles", integer_conv.qmatmul_tiles),
+        Choice("qmatmul", always, quantised.qmatmul),
+    ),
+    "hybrid_conv": (tried("hybrid_conv_dsp", dsp_hybrid.hybrid_conv_dsp), tried("hybrid_conv", hybrid.hybrid_conv)),
+    "hybrid_matmul": (
+        tried("hybrid_dense_dsp", dsp_hybrid.hybrid_matmul_dsp),
+        Choice("hybrid_matmul", always, hybrid.hybrid_matmul),
+    ),
+    "max_pool": (
+        tried("max_pool_dsp", dsp_pool.max_pool_dsp),
+        tried("max_pool_bytes", integer_pool.max_pool_bytes),
+        tried("max_pool_nhwc", window.pool_nhwc),
+        Choice("pool_general", always, window_general.pool_general),
+    ),
+    "average_pool": (
+        tried("average_pool_nhwc", window.pool_nhwc),
+        Choice("pool_general", always, window_general.pool_general),
+    ),
+    "qaverage_pool": (
+        tried("qaverage_pool_dsp", dsp_pool.qaverage_pool_dsp),
+        tried("qaverage_pool", integer_pool.qaverage_pool_lanes),
+        Choice("qaverage_pool_plain", always, quantised.qaverage_pool),
+    ),
+    "qmean": (tried("qmean_lanes", integer_pool.qmean_lanes), Choice("qmean", always, quantised.qmean)),
+    "qadd": (tried("qadd", integer_elementwise.integer_elementwise), tried("qadd_dsp", dsp_sums.qadd_dsp), ELEMENTWISE),
+    "qmul": (tried("qmul", integer_elementwise.integer_elementwise), tried("qmul_dsp", dsp_sums.qmul_dsp), ELEMENTWISE),
+    "requantize": (tried("requantize", integer_elementwise.integer_elementwise), ELEMENTWISE),
+    "layer_norm": (Choice("layer_norm", normalize.layer_norm_applies, normalize.layer_norm),),
+}
+SINGLE: dict[str, Callable[[Job], Lowered]] = {  # operators with one kernel that takes everything
+    "arg_reduce": reduce.arg_reduce,
+    "assert_true": movement.assert_true,
+    "batch_norm": normalize.batch_norm,
+    "col2im": contract.col2im,
+    "concat": movement.concat,
+    "conv_transpose": window_general.conv_transpose_general,
+    "copy": movement.copy,
+    "cumsum": reduce.cumsum,
+    "det": contract.det,
+    "einsum": contract.einsum,
+    "expand": movement.expand,
+    "gather": index.gather,
+    "gather_elements": index.gather_elements,
+    "gather_nd": index.gather_nd,
+    "grid_sample": sample.grid_sample,
+    "gru": recurrent.recurrent,
+    "log_softmax": normalize.softmax,
+    "lookup": quantised.lookup,
+    "lookup16": quantised_rows.lookup16,
+    "lp_pool": window_general.pool_general,
+    "lrn": normalize.lrn,
+    "lstm": recurrent.recurrent,
+    "max_pool_indices": window_general.max_pool_indices,
+    "max_unpool": index.max_unpool,
+    "offload": offload.offload,
+    "one_hot": index.one_hot,
+    "pad": movement.pad,
+    "qdense": quantised_rows.qdense,
+    "ql2_norm": quantised_rows.ql2_norm,
+    "qlog_softmax": quantised_rows.qlog_softmax,
+    "qlstm": quantised_recurrent.qlstm,
+    "qreal_mean": quantised_real.qreal_mean,
+    "qresize": quantised.qresize,
+    "qsoftmax": quantised.qsoftmax,
+    "qsoftmax16": quantised_rows.qsoftmax16,
+    "reduce": reduce.reduce,
+    "reshape": movement.copy,
+    "resize": resample.resize,
+    "resize_bytes": quantised_rows.resize_bytes,
+    "reverse_sequence": index.reverse_sequence,
+    "rnn": recurrent.recurrent,
+    "roi_align": sample.roi_align,
+    "roll": movement.roll,
+    "scatter_elements": index.scatter_elements,
+    "scatter_nd": index.scatter_nd,
+    "select": movement.select_,
+    "select_boxes": detection.select_boxes,
+    "slice": movement.slice_,
+    "softmax": normalize.softmax,
+    "squash16": quantised_rows.squash16,
+    "tile": movement.tile,
+    "topk": index.topk,
+    "transpose": movement.transpose,
+    "trilu": movement.trilu,
+}
+TABLE: dict[str, tuple[Choice, ...]] = {
+    **SEVERAL,
+    **{name: (Choice(build.__name__.rstrip("_"), always, build),) for name, build in SINGLE.items()},
+}
+
+
+def choices_of(op: Op) -> tuple[Choice, ...]:
+    """The kernels of an operator, best first. What is elementwise needs no row of its own."""
+    return TABLE.get(op.NAME, (ELEMENTWISE,) if isinstance(op, Elementwise) else ())
+
+
+def lower_node(node: Node, target: Target) -> Lowered:
+    """The first kernel that applies."""
+    if target.device and (made := lower_on_device(node, target, choices_of(node.op))) is not None:
+        return made
+    job = Job(node, target, node.using)
+    for choice in choices_of(node.op):
+        if choice.applies(job) is None:
+            return choice.build(job.fresh())
+    raise UserError(
+        "unsupported-operator",
+        f"{quoted(node.op.NAME)} in node {quoted(node.source)} has no kernel for {quoted(target.name)}",
+        hint="`intaglio check MODEL` lists everything that is unsupported",
+    )
+
+
+def missing_kernels(nodes: list[Node], target: Target) -> list[tuple[Node, UserError]]:
+    """Every node that no kernel takes, for `check`."""
+    found = []
+    for node in nodes:
+        try:
+            lower_node(node, target)
+        except UserError as error:
+            found.append((node, error))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """A kernel that was looked at for a node; `reason` says why it was not used, and is empty for the one that was."""
+
+    name: str
+    reason: str
+
+
+def considered(node: Node, target: Target) -> list[Considered]:
+    """Every kernel of the table for this node, in order, for `--explain`."""
+    job, found, used = Job(node, target, node.using), [], ""
+    for choice in choices_of(node.op):
+        reason = f"`{used}` comes first" if used else choice.applies(job)
+        used = used or ("" if reason else choice.name)
+        found.append(Considered(choice.name, reason or ""))
+    return found
