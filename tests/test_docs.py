@@ -55,3 +55,15 @@ def test_commands_of_a_page_run_one_after_the_other(name: str, tmp_path: Path) -
             words = [sys.executable, "-m", "intaglio", *words[1:]]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+def test_the_pictures_of_the_concepts_are_those_that_the_script_draws() -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from concept_pictures import PICTURES
+    finally:
+        sys.path.pop(0)
+    for name, draw in PICTURES.items():
+        page = (ROOT / "docs" / "concepts" / f"{name}.md").read_text(encoding="utf-8")
+        assert page.count("](" + f"{name}.svg)") == 1, name
+        assert (ROOT / "docs" / "concepts" / f"{name}.svg").read_text(encoding="utf-8") == draw().svg(), name
