@@ -38,7 +38,7 @@ from intaglio.kernels.loop import (
 )
 from intaglio.kernels.math import NEEDS, vector_function
 from intaglio.kernels.program import Program
-from intaglio.kernels.routines import routine_texts
+from intaglio.kernels.routines import Routine, routine_texts
 
 _INFIX = {
     "add": ("+", 12), "sub": ("-", 12), "mul": ("*", 13), "div": ("/", 13), "mod": ("%", 13),
@@ -84,7 +84,7 @@ class Printer:
         self.vector_used: dict[str, None] = {}
         self.vectors = False  # is any vector type used at all?
         self.integers = False
-        self.routines: dict[str, None] = {}
+        self.routines: dict[str, Routine] = {}
         self.narrow: dict[str, None] = {}  # small types that are loaded as f32
 
     # Types --------------------------------------------------------------------------------------------------------------
@@ -289,9 +289,9 @@ class Printer:
                 source = f"&{stmt.source.name}[{self.expr(stmt.source_index)}]"
                 lines.append(f"{pad}memcpy({to}, {source}, {stmt.count * stmt.to.dtype.bytes});")
             case Call():
-                self.routines.setdefault(stmt.name)
+                self.routines.setdefault(stmt.routine.name, stmt.routine)
                 places = [f"&{a.buffer.name}[{self.expr(a.index)}]" if isinstance(a, Place) else self.expr(a) for a in stmt.args]
-                lines.append(f"{pad}ig_{stmt.name}({', '.join(places)});")
+                lines.append(f"{pad}ig_{stmt.routine.name}({', '.join(places)});")
             case Fail():
                 lines.append(f"{pad}return {stmt.code};")
             case Verbatim():
@@ -396,7 +396,7 @@ def prelude(program: Program, kernels: Sequence[Kernel] | None = None) -> str:
         for text in function_text(name):
             seen.setdefault(text)
     parts += list(seen)
-    parts += routine_texts(list(printer.routines), seen)
+    parts += routine_texts(printer.routines.values(), seen)
     return "\n\n".join(parts) + "\n"
 
 

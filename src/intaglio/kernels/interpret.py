@@ -36,7 +36,6 @@ from intaglio.kernels.loop import (
     While,
 )
 from intaglio.kernels.math import FUNCTION_MEANING, vector_function
-from intaglio.kernels.routines import find_routine
 from intaglio.ops.base import f32_to_bf16, widen
 from intaglio.ops.fixed_point import doubling_high_multiply, nearest, rounding_shift, scale32, scale64, scale_float, scale_once
 from intaglio.ops.gemmlowp import logistic16, one_over_one_plus, tanh16
@@ -128,7 +127,7 @@ class _Machine:
                     self.memory[stmt.to][to : to + stmt.count] = self.memory[stmt.source][source : source + stmt.count]
                 case Call():
                     args = [self.place(a) if isinstance(a, Place) else np.asarray(self.eval(a))[()] for a in stmt.args]
-                    find_routine(stmt.name).meaning(*args)
+                    stmt.routine.meaning(*args)
                 case Fail():
                     raise _Failed(stmt.code)
                 case Comment():

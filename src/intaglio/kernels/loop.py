@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Union
 
 from intaglio.ir.types import DType
+from intaglio.kernels.routines import Routine
 
 if TYPE_CHECKING:
     from intaglio.kernels.opencl.launch import Variant
@@ -296,9 +297,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A routine of `routines.py`: code that several kernels share, with its own text in C and its own meaning in numpy."""
+    """A call of code that several kernels share, with its own text in C and its own meaning in numpy."""
 
-    name: str
+    routine: Routine
     args: tuple[Union[Place, Expr], ...]
 
 
@@ -413,8 +414,8 @@ class Builder:
         elif count:
             self.emit(CopyRun(to, idx(to_index), source, idx(source_index), count))
 
-    def call(self, name: str, *args: Place | Operand) -> None:
-        self.emit(Call(name, tuple(a if isinstance(a, Place) else idx(a) for a in args)))
+    def call(self, routine: Routine, *args: Place | Operand) -> None:
+        self.emit(Call(routine, tuple(a if isinstance(a, Place) else idx(a) for a in args)))
 
     def fail(self, code: int) -> None:
         self.fallible = True

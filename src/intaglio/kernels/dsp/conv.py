@@ -18,11 +18,12 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.conv import Geometry
-from intaglio.kernels.dsp.dense import CHANNELS, dense_scales, pack_dense
-from intaglio.kernels.dsp.gather import paired
-from intaglio.kernels.dsp.scaling import Scales, is_real, scales_of
+from intaglio.kernels.dsp.dense import CHANNELS, dense, dense_scales, pack_dense
+from intaglio.kernels.dsp.gather import edge, gather, paired
+from intaglio.kernels.dsp.scaling import Scales, scales_of
 from intaglio.kernels.dsp.sums import sum_record
-from intaglio.kernels.dsp.tiles import UNROLL, can_join, joined_starts, pack_weights
+from intaglio.kernels.dsp.tiles import UNROLL, can_join, joined_starts, pack_weights, tile, word_bytes
+from intaglio.kernels.dsp.variants import Finish, Layout, Sum, Variant
 from intaglio.kernels.integer_conv import BYTES, Numbers, constants_of, qgeometry, size_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Buffer, Expr, Num, Place, both, idx
@@ -37,8 +38,7 @@ class Product:
     scale: Buffer
     pairs: int
     outs: int
-    variant: str
-    word: int = 4  # bytes of weights per pair, of two channels
+    variant: Variant
 
 
 def takes(job: Job, to: DType) -> bool:
@@ -80,7 +80,7 @@ def product_of(
     if found is None or runs.size == 0 or (job.target.optimize == "size" and not small(runs)):
         return None
     scales, reach = found
-    return pack_product(job, groups, runs, scales.records, reach, scales.variant, single)
+    return pack_product(job, groups, runs, scales.records, reach, scales.finish, single)
 
 
 def small(weights: Array) -> bool:
@@ -88,26 +88,30 @@ def small(weights: Array) -> bool:
     return int(weights.min()) >= -128 and int(weights.max()) <= 127
 
 
-def pack_product(job: Job, groups: int, runs: Array, records: Array, reach: Array, variant: str, single: bool) -> Product:
+def pack_product(job: Job, groups: int, runs: Array, records: Array, reach: Array, finish: Finish, single: bool) -> Product:
     """Weights and records as the routines read them."""
     pairs = padded_pairs(runs)
     split = np.split(np.arange(len(runs)), groups)
-    joined = small(runs) and all(can_join(pairs[part], reach[part]) for part in split)
-    layout = "wide" if not small(runs) or (job.target.optimize == "speed" and not single) else "joined" if joined else "apart"
+    layout = _layout(job, runs, all(can_join(pairs[part], reach[part]) for part in split), single)
     kept = []
     for part in split:
         own = records[part].copy()
-        own[:, 0] = joined_starts(own[:, 0], layout == "joined")
+        own[:, 0] = joined_starts(own[:, 0], layout is Layout.JOINED)
         kept.append(np.concatenate([own, np.zeros((-len(part) % (CHANNELS if single else 2), own.shape[1]), own.dtype)]))
     pack = pack_dense if single else pack_weights
     w = job.packed(np.concatenate([pack(pairs[part], layout) for part in split]), "w", DType.I8)
-    variant = f"{layout}_{variant}"
-    words = np.concatenate(kept)
+    words, shared = np.concatenate(kept), None
     if single:
-        how, words = dense_scales(words, is_real(variant.partition("_")[2]))
-        variant = f"{how}_{variant}"
+        shared, words = dense_scales(words, finish.real)
     scale = job.packed(words.reshape(-1), "scale", DType.I32)
-    return Product(w, scale, pairs.shape[1], len(runs) // groups, variant, 8 if layout == "wide" else 4)
+    return Product(w, scale, pairs.shape[1], len(runs) // groups, Variant(layout, finish, shared=shared))
+
+
+def _layout(job: Job, runs: Array, joined: bool, single: bool) -> Layout:
+    """`joined`: two channels fit a half word. Weights of 16 bits, and those for speed, are wide."""
+    if not small(runs) or (job.target.optimize == "speed" and not single):
+        return Layout.WIDE
+    return Layout.JOINED if joined else Layout.APART
 
 
 def widths(job: Job) -> tuple[int, ...]:
@@ -150,9 +154,9 @@ def qconv_dsp(job: Job) -> Lowered | None:
     product = product_of(job, geo.group, runs, bias, multiplier, shift, numbers)
     if product is None:
         return None
-    other = Sum(job.operand(5, "other"), job.packed(beside[1], "record", DType.I32)) if beside is not None else None
+    other = Beside(job.operand(5, "other"), job.packed(beside[1], "record", DType.I32)) if beside is not None else None
     if beside is not None:
-        product = replace(product, variant=f"{product.variant}_sum_{beside[0]}")
+        product = replace(product, variant=replace(product.variant, sum=beside[0]))
     y = job.writes()
     columns = job.scratch(2 * widths(job)[0] * product.pairs, "columns", DType.I16)
 
@@ -172,14 +176,14 @@ def qconv_dsp(job: Job) -> Lowered | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class Beside:
     """Another tensor of the result's shape, added to it."""
 
     beside: Buffer
     record: Buffer
 
 
-def _beside(job: Job, op: QConv) -> tuple[str, Array] | None:
+def _beside(job: Job, op: QConv) -> tuple[Sum, Array] | None:
     """The variant and record of the one sum that follows; None where there is none, or another epilogue."""
     step = op.epilogue[0] if len(op.epilogue) == 1 else None
     other = job.optional(5)
@@ -195,7 +199,7 @@ def write_image(
     more: Callable[[Expr], tuple[Place | Expr, ...]],
 ) -> None:  # fmt: skip
     """All tiles of an image. `zero` is what is outside of it, `more` are the last arguments of a tile with results at a place."""
-    k, kind = job.k, x.dtype.value
+    k = job.k
     (kh, kw), (sh, sw), (dh, dw) = geo.kernel, geo.strides, geo.dilations
     reach_h, reach_w = (kh - 1) * dh, (kw - 1) * dw
     low_h, high_h = 0 - geo.pads[0], (geo.out_height - 1) * sh - geo.pads[0]
@@ -205,7 +209,7 @@ def write_image(
         base = k.let("base", n * (geo.height * geo.width * geo.channels) + g * geo.depth)
         top = k.let("top", oh * sh - geo.pads[0])
 
-        def gather(left: Expr, columns_: int, to: Expr) -> None:
+        def fetch(left: Expr, columns_: int, to: Expr) -> None:
             place = Place(columns, to)
             inside: Expr | None = None
             outside = False
@@ -221,16 +225,16 @@ def write_image(
             def within() -> None:
                 start = k.let("start", base + (top * geo.width + left) * geo.channels)
                 if joint:
-                    k.call(f"gather{columns_}_{kind}", Place(x, start), dh * geo.width * geo.channels, kh, kw * geo.depth, place)
+                    k.call(gather(columns_, x.dtype), Place(x, start), dh * geo.width * geo.channels, kh, kw * geo.depth, place)
                 else:
                     pairs = -(-geo.depth // 2) * kw
                     with k.loop("i", 0, kh) as i:
                         row, target = start + i * (dh * geo.width * geo.channels), to + i * (2 * columns_ * pairs)
-                        k.call(f"gather{columns_}_{kind}", Place(x, row), dw * geo.channels, kw, geo.depth, Place(columns, target))
+                        k.call(gather(columns_, x.dtype), Place(x, row), dw * geo.channels, kw, geo.depth, Place(columns, target))
 
             def over() -> None:
                 k.call(
-                    f"edge{columns_}_{kind}", Place(x, base), top, left, geo.height, geo.width, geo.channels, kh, kw, dh, dw,
+                    edge(columns_, x.dtype), Place(x, base), top, left, geo.height, geo.width, geo.channels, kh, kw, dh, dw,
                     geo.depth, int(joint), zero, place,
                 )  # fmt: skip
 
@@ -242,17 +246,17 @@ def write_image(
             with k.otherwise():
                 over()
 
-        def tile(first: Expr, columns_: int) -> None:
+        def write(first: Expr, columns_: int) -> None:
             with k.loop("c", 0, columns_) as c:
-                gather(k.let("left", (first + c) * sw - geo.pads[1]), columns_, c * 2)
+                fetch(k.let("left", (first + c) * sw - geo.pads[1]), columns_, c * 2)
             out = k.let("out", ((n * geo.out_height + oh) * geo.out_width + first) * geo.out_channels + g * product.outs)
             k.call(
-                f"tile{columns_}_{product.variant}", Place(product.w, g * (size * product.pairs * product.word)),
+                tile(columns_, product.variant), Place(product.w, g * (size * product.pairs * word_bytes(product.variant.layout))),
                 Place(product.scale, g * (size * 8)), Place(columns, idx(0)), product.pairs, product.outs, Place(y, out),
                 geo.out_channels, *more(out),
             )  # fmt: skip
 
-        tiled(job, geo.out_width, tile)
+        tiled(job, geo.out_width, write)
 
 
 def matrix(
@@ -269,15 +273,15 @@ def matrix(
         return _single(job, x, y, product, depth, stem)
     columns = job.scratch(2 * min(widths(job)[0], max(rows, 1)) * product.pairs, "columns", DType.I16)
 
-    def tile(first: Expr, columns_: int) -> None:
+    def write(first: Expr, columns_: int) -> None:
         with k.loop("c", 0, columns_) as c:
-            k.call(f"gather{columns_}_{x.dtype.value}", Place(x, (first + c) * depth), 0, 1, depth, Place(columns, c * 2))
+            k.call(gather(columns_, x.dtype), Place(x, (first + c) * depth), 0, 1, depth, Place(columns, c * 2))
         k.call(
-            f"tile{columns_}_{product.variant}", Place(product.w, idx(0)), Place(product.scale, idx(0)), Place(columns, idx(0)),
+            tile(columns_, product.variant), Place(product.w, idx(0)), Place(product.scale, idx(0)), Place(columns, idx(0)),
             product.pairs, outs, Place(y, first * outs), outs,
         )  # fmt: skip
 
-    tiled(job, rows, tile)
+    tiled(job, rows, write)
     packed = "rows as columns of pairs, weights packed [channel / 2][pair][2][2]"
     about = f"{stem} of {rows} rows, {depth} -> {outs}, {x.dtype.value}\n{packed}"
     return job.done(f"{stem}_{depth}_{outs}", about, f"{stem}_dsp({product.variant})")
@@ -289,10 +293,10 @@ def _single(job: Job, x: Buffer, y: Buffer, product: Product, depth: int, stem: 
     column = x
     if depth != 2 * product.pairs:
         column = job.scratch(2 * product.pairs, "column", DType.I16)
-        k.call(f"gather1_{kind}", Place(x, idx(0)), 0, 1, depth, Place(column, idx(0)))
-    variant = f"{kind if column is x else 'column'}_{product.variant}"
+        k.call(gather(1, x.dtype), Place(x, idx(0)), 0, 1, depth, Place(column, idx(0)))
+    variant = replace(product.variant, column=kind if column is x else "column")
     places = [Place(buffer, idx(0)) for buffer in (product.w, product.scale, column)]
-    k.call(f"dense_{variant}", *places, product.pairs, product.outs, Place(y, idx(0)))
+    k.call(dense(variant), *places, product.pairs, product.outs, Place(y, idx(0)))
     about = f"{stem}, {depth} -> {product.outs}, {kind}\nweights packed [channel / 4][pair / 2][2][2][2][2]"
     return job.done(f"{stem}_{depth}_{product.outs}", about, f"dense_dsp({variant})")
 

@@ -7,7 +7,7 @@ import numpy as np
 from intaglio.ir.types import DType
 from intaglio.kernels.conv import Geometry
 from intaglio.kernels.dsp.conv import channel_scales, takes
-from intaglio.kernels.dsp.slide import FIRST_MISSING, FULL, LAST_MISSING, pack_records
+from intaglio.kernels.dsp.slide import FIRST_MISSING, FULL, LAST_MISSING, pack_records, slide
 from intaglio.kernels.integer_conv import BYTES, Numbers, constants_of, qgeometry
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Expr, Place, idx
@@ -52,7 +52,7 @@ def qdepthwise_dsp(job: Job) -> Lowered | None:
     if found is None or along is None:
         return None
     scales, _ = found
-    k, kind = job.k, job.type(0).dtype.value
+    k, kind = job.k, job.type(0).dtype
     x = job.operand(0, "x")
     taps = centred if along == 0 else centred.transpose(0, 2, 1)  # [c, along, across]
     record = job.packed(pack_records(taps, scales), "record", DType.I32)
@@ -63,11 +63,11 @@ def qdepthwise_dsp(job: Job) -> Lowered | None:
     cross = 1 - along
     before = pads[along]
     after = int((outs[along] - 1) * strides[along] - pads[along] + 2 >= lengths[along])
-    name = f"{'slide' if job.isa.dsp else 'slideplain'}_{strides[along]}_{kind}_{scales.variant}"
+    routine = slide(strides[along], kind, scales.finish, pairs=job.isa.dsp)
 
     def row(start: Expr, to: Expr, missing: int) -> None:
         k.call(
-            name, Place(x, start), steps[along], steps[cross], Place(y, to), y_steps[along], outs[along], before, after, missing,
+            routine, Place(x, start), steps[along], steps[cross], Place(y, to), y_steps[along], outs[along], before, after, missing,
             numbers.x_zero, c, Place(record, idx(0)),
         )  # fmt: skip
 
@@ -85,9 +85,9 @@ def qdepthwise_dsp(job: Job) -> Lowered | None:
             row(image + at * steps[cross], result + last * y_steps[cross], LAST_MISSING)
     about = (
         f"qdepthwise 3x3, {c} channels, {geo.height}x{geo.width} -> {geo.out_height}x{geo.out_width}, "
-        f"stride {strides[0]}x{strides[1]}, {kind}\nNHWC, windows slide along {'the columns' if along == 0 else 'the rows'}"
+        f"stride {strides[0]}x{strides[1]}, {kind.value}\nNHWC, windows slide along {'the columns' if along == 0 else 'the rows'}"
     )
-    return job.done(f"qdepthwise3x3_{c}", about, f"qdepthwise_{'dsp' if job.isa.dsp else 'plain'}({scales.variant})")
+    return job.done(f"qdepthwise3x3_{c}", about, f"qdepthwise_{'dsp' if job.isa.dsp else 'plain'}({scales.finish})")
 
 
 def _axis(geo: Geometry) -> int | None:

@@ -11,12 +11,15 @@ zero point.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.kernels.routines import Routine, family
-
-_C_TYPES = {"i8": "int8_t", "u8": "uint8_t"}
+from intaglio.ir.types import DType
+from intaglio.kernels.dsp.primitives import C, operations
+from intaglio.kernels.dsp.variants import C_TYPES
+from intaglio.kernels.routines import Routine, routine_of
 
 
 def pairs_of(length: int) -> list[tuple[int, int]]:
@@ -41,92 +44,31 @@ def _put(to: Array, columns: int, at: int, run: Array) -> int:
     return at + len(pairs_of(run.size))
 
 
-def _gather(columns: int, kind: str) -> Routine:
-    take = "sxtb16" if kind == "i8" else "uxtb16"
-    text = f"""\
-/* `rows` runs of `length` bytes, `row` apart, as pairs in one of {columns} column(s) */
-IG_ROUTINE void ig_gather{columns}_{kind}(const {_C_TYPES[kind]} *x, ptrdiff_t row, ptrdiff_t rows, ptrdiff_t length, int16_t *to)
-{{
-    for (; rows > 0; rows--, x += row) {{
-        const {_C_TYPES[kind]} *from = x;
-        ptrdiff_t n = length;
-        for (; n >= 8; n -= 8, from += 8, to += {8 * columns}) {{
-            const int32_t low = ig_word(from), high = ig_word(from + 4);
-            ig_put_word(to, ig_{take}(low));
-            ig_put_word(to + {2 * columns}, ig_{take}_odd(low));
-            ig_put_word(to + {4 * columns}, ig_{take}(high));
-            ig_put_word(to + {6 * columns}, ig_{take}_odd(high));
-        }}
-        if (n >= 4) {{
-            const int32_t four = ig_word(from);
-            ig_put_word(to, ig_{take}(four));
-            ig_put_word(to + {2 * columns}, ig_{take}_odd(four));
-            n -= 4, from += 4, to += {4 * columns};
-        }}
-        for (; n > 0; n -= 2, from += 2, to += {2 * columns}) {{
-            to[0] = from[0];
-            if (n > 1)
-                to[1] = from[1];
-        }}
-    }}
-}}"""
+def widening(kind: DType) -> tuple[str, str]:
+    """The operations that make numbers of 16 bits of bytes 0 and 2, and of bytes 1 and 3."""
+    take = "sxtb16" if kind is DType.I8 else "uxtb16"
+    return take, f"{take}_odd"
 
+
+def _macros(columns: int, kind: DType) -> dict[str, str | int]:
+    take, take_odd = widening(kind)
+    pairs = {f"PAIR{n}": 2 * columns * n for n in (1, 2, 3, 4)}
+    return {"TYPE": C_TYPES[kind], "COLUMNS": columns, "WIDEN": f"ig_{take}", "WIDEN_ODD": f"ig_{take_odd}", **pairs}
+
+
+@cache
+def gather(columns: int, kind: DType) -> Routine:
     def meaning(x: Array, row: int, rows: int, length: int, to: Array) -> None:
         at = 0
         for r in range(rows):
             at = _put(to, columns, at, x[r * row : r * row + length].astype(np.int16))
 
-    return Routine(text, meaning, ("base", "put", f"op_{take}", f"op_{take}_odd"))
+    needs = operations("put_word", *widening(kind))
+    return routine_of(C / "gather.c", f"gather{columns}_{kind.value}", meaning, needs, **_macros(columns, kind))
 
 
-@family("put")
-def _put_word(_: str) -> Routine:
-    text = """\
-IG_INLINE void ig_put_word(void *p, int32_t bits)
-{
-    __builtin_memcpy(p, &bits, sizeof bits);
-}"""
-    return Routine(text, lambda *_: None)
-
-
-def _edge(columns: int, kind: str) -> Routine:
-    take = "sxtb16" if kind == "i8" else "uxtb16"
-    text = f"""\
-/* A window that may reach over the border, as pairs in one of {columns} column(s).
- * A run is a row of the window (`joint`) or a pixel. */
-IG_ROUTINE void ig_edge{columns}_{kind}(const {_C_TYPES[kind]} *x, ptrdiff_t top, ptrdiff_t left, ptrdiff_t height, ptrdiff_t width,
-    ptrdiff_t channels, ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t down, ptrdiff_t across, ptrdiff_t depth, ptrdiff_t joint,
-    ptrdiff_t zero, int16_t *to)
-{{
-    const int32_t fill = (int32_t)(0x01010101u * (uint8_t)zero);
-    const ptrdiff_t length = joint ? cols * depth : depth, whole = length - length % 4;
-    for (ptrdiff_t i = 0; i < rows; i++) {{
-        const ptrdiff_t h = top + i * down;
-        ptrdiff_t at = 0; /* in the run */
-        for (ptrdiff_t j = 0; j < cols; j++) {{
-            const ptrdiff_t w = left + j * across;
-            const int inside = h >= 0 && h < height && w >= 0 && w < width;
-            const {_C_TYPES[kind]} *from = inside ? x + (h * width + w) * channels : x;
-            if (depth % 4 == 0) {{
-                for (ptrdiff_t c = 0; c < depth; c += 4, to += {4 * columns}) {{
-                    const int32_t four = inside ? ig_word(from + c) : fill;
-                    ig_put_word(to, ig_{take}(four));
-                    ig_put_word(to + {2 * columns}, ig_{take}_odd(four));
-                }}
-                continue;
-            }}
-            for (ptrdiff_t c = 0; c < depth; c++, at++) {{
-                const ptrdiff_t quad = at % 4, place = at < whole ? at - quad + 2 * (quad % 2) : at - at % 2;
-                to[{columns} * place + (at < whole ? quad / 2 : at % 2)] = inside ? from[c] : (int16_t)zero;
-            }}
-            if (!joint || j + 1 == cols) {{
-                to += {2 * columns} * ((length + 1) / 2);
-                at = 0;
-            }}
-        }}
-    }}
-}}"""
-
+@cache
+def edge(columns: int, kind: DType) -> Routine:
     def meaning(
         x: Array, top: int, left: int, height: int, width: int, channels: int, rows: int, cols: int, down: int, across: int,
         depth: int, joint: int, zero: int, to: Array,
@@ -142,34 +84,5 @@ IG_ROUTINE void ig_edge{columns}_{kind}(const {_C_TYPES[kind]} *x, ptrdiff_t top
             for part in [run.reshape(-1)] if joint else list(run):
                 at = _put(to, columns, at, part)
 
-    return Routine(text, meaning, ("base", "put", f"op_{take}", f"op_{take}_odd"))
-
-
-@family("gather4")
-def gather4(kind: str) -> Routine:
-    return _gather(4, kind)
-
-
-@family("gather2")
-def gather2(kind: str) -> Routine:
-    return _gather(2, kind)
-
-
-@family("gather1")
-def gather1(kind: str) -> Routine:
-    return _gather(1, kind)
-
-
-@family("edge4")
-def edge4(kind: str) -> Routine:
-    return _edge(4, kind)
-
-
-@family("edge2")
-def edge2(kind: str) -> Routine:
-    return _edge(2, kind)
-
-
-@family("edge1")
-def edge1(kind: str) -> Routine:
-    return _edge(1, kind)
+    needs = operations("put_word", *widening(kind))
+    return routine_of(C / "edge.c", f"edge{columns}_{kind.value}", meaning, needs, **_macros(columns, kind))

@@ -6,19 +6,24 @@ zero point times that. Results are floats.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.conv import Geometry
 from intaglio.kernels.dsp.conv import Product, pack_product, widths, write_image
+from intaglio.kernels.dsp.dense import dense
+from intaglio.kernels.dsp.gather import gather
+from intaglio.kernels.dsp.variants import Finish, How, Range
 from intaglio.kernels.hybrid import quantize_into
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import IDX, Expr, Place, cast, idx
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 
 
-def _product(job: Job, groups: int, runs: Array, variant: str, single: bool) -> Product | None:
+def _product(job: Job, groups: int, runs: Array, finish: Finish, single: bool) -> Product | None:
     """Weights [outs, runs, length] of a hybrid operator, with its scales and bias."""
     scale, bias = job.optional(2), job.optional(3)
     known = scale is not None and scale.data is not None and (bias is None or bias.data is not None)
@@ -31,7 +36,7 @@ def _product(job: Job, groups: int, runs: Array, variant: str, single: bool) -> 
     if bias is not None and bias.data is not None:
         records[:, 2] = np.broadcast_to(bias.data.reshape(-1).astype(np.float32), (outs,)).view(np.int32)
     reach = np.abs(runs.reshape(outs, -1)).sum(axis=1) * 255
-    return pack_product(job, groups, runs, records, reach, variant, single) if int(reach.max()) < 2**31 else None
+    return pack_product(job, groups, runs, records, reach, finish, single) if int(reach.max()) < 2**31 else None
 
 
 def hybrid_conv_dsp(job: Job) -> Lowered | None:
@@ -49,7 +54,7 @@ def hybrid_conv_dsp(job: Job) -> Lowered | None:
     joint = dw == 1 and op.group == 1
     runs = weights.data.astype(np.int64).transpose(0, 2, 3, 1).reshape(outs, kh * (1 if joint else kw), -1)
     x = job.operand(0, "x")
-    product = _product(job, op.group, runs, "real_f32", single=False)
+    product = _product(job, op.group, runs, Finish(How.REAL, Range(DType.F32)), single=False)
     if product is None:
         return None
     q = job.scratch(-(-h * w * c // 8) * 8, "q", DType.I8)
@@ -72,7 +77,7 @@ def hybrid_matmul_dsp(job: Job) -> Lowered | None:
         return None
     columns, depth = weights.shape
     x = job.operand(0, "x")
-    product = _product(job, 1, weights.data.astype(np.int64)[:, None, :], "realrow_f32", single=True)
+    product = _product(job, 1, weights.data.astype(np.int64)[:, None, :], Finish(How.REALROW, Range(DType.F32)), single=True)
     if product is None:
         return None
     k = job.k
@@ -80,8 +85,8 @@ def hybrid_matmul_dsp(job: Job) -> Lowered | None:
     column = job.scratch(2 * product.pairs, "column", DType.I16)
     y = job.writes()
     step, zero = quantize_into(k, x, idx(0), depth, q, op.asymmetric)
-    k.call("gather1_i8", Place(q, idx(0)), 0, 1, depth, Place(column, idx(0)))
+    k.call(gather(1, DType.I8), Place(q, idx(0)), 0, 1, depth, Place(column, idx(0)))
     places = [Place(buffer, idx(0)) for buffer in (product.w, product.scale, column)]
-    k.call(f"dense_column_{product.variant}", *places, product.pairs, product.outs, Place(y, idx(0)), zero, step)
+    k.call(dense(replace(product.variant, column="column")), *places, product.pairs, product.outs, Place(y, idx(0)), zero, step)
     about = f"hybrid_matmul [1,{depth}] x i8[{columns},{depth}]"
     return job.done(f"hybrid_matmul_{depth}_{columns}", about, f"hybrid_dense_dsp({product.variant})")

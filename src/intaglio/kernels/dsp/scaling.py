@@ -13,43 +13,27 @@ a tie of `once`; where that is not so, `slow` and `slowonce` do what the referen
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from typing import assert_never
 
 import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.dsp.primitives import no_meaning
-from intaglio.kernels.routines import Routine, family
+from intaglio.kernels.dsp.primitives import C, operations
+from intaglio.kernels.dsp.variants import Finish, How, range_of
+from intaglio.kernels.routines import Routine, no_meaning, routine_of
 from intaglio.ops.fixed_point import scale32, scale_float, scale_once
 
 WORDS = 4
-DOUBLED = ("twice", "once")
 
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """`records` is [channels, 4]; `starts` are the first words, which a kernel may arrange otherwise."""
+    """`records` is [channels, 4]."""
 
-    how: str
+    finish: Finish
     records: Array
-    low: int
-    high: int
-    to: DType
-
-    @property
-    def variant(self) -> str:
-        return f"{self.how}_{name_of(self.to, self.low, self.high)}"
-
-
-def name_of(to: DType, low: int, high: int) -> str:
-    """A type, and the range where it is smaller than the type's."""
-    info = np.iinfo(to.numpy)
-    return to.value if low <= info.min and high >= info.max else f"{to.value}_{_word(low)}_{_word(high)}"
-
-
-def _word(n: int) -> str:
-    """A number as part of a C name."""
-    return str(n) if n >= 0 else f"m{-n}"
 
 
 def scales_of(
@@ -59,21 +43,22 @@ def scales_of(
     count = starts.size
     records = np.zeros((count, WORDS), np.int64)
     records[:, 0] = starts
+    out = range_of(to, low, high)
     if scaling == "float":
         records[:, 1] = np.broadcast_to(multiplier, (count,)).astype(np.float32).view(np.int32)
         records[:, 2] = y_zero
-        return Scales("float", records.astype(np.int32), low, high, to)
-    if scaling not in DOUBLED or shift is None or int(reach.max(initial=0)) >= 2**31:
+        return Scales(Finish(How.FLOAT, out), records.astype(np.int32))
+    if scaling not in ("twice", "once") or shift is None or int(reach.max(initial=0)) >= 2**31:
         return None
     m = np.broadcast_to(multiplier, (count,)).astype(np.int64)
     right = -np.broadcast_to(shift, (count,)).astype(np.int64)
     records[:, 1] = m
     if not _quick(scaling, m, right, reach, y_zero):
         records[:, 2], records[:, 3] = y_zero, -right
-        return Scales("slow" if scaling == "twice" else "slowonce", records.astype(np.int32), low, high, to)
+        return Scales(Finish(How.SLOW if scaling == "twice" else How.SLOWONCE, out), records.astype(np.int32))
     records[:, 2] = (1 << (right - 1)) + (y_zero << right)
     records[:, 3] = right
-    return Scales(scaling, records.astype(np.int32), low, high, to)
+    return Scales(Finish(How(scaling), out), records.astype(np.int32))
 
 
 def _quick(scaling: str, m: Array, right: Array, reach: Array, y_zero: int) -> bool:
@@ -88,90 +73,47 @@ def _quick(scaling: str, m: Array, right: Array, reach: Array, y_zero: int) -> b
     return True
 
 
-# Meaning ----------------------------------------------------------------------------------------------------------------
-
-
-C_TYPES = {"i8": "int8_t", "u8": "uint8_t", "f32": "float"}
-REAL = ("real", "realrow")  # results are floats: sum * scale * step + bias, and with scale * step first
-
-
-def is_real(variant: str) -> bool:
-    return variant.split("_")[0] in REAL
-
-
-def real_results(sums: Array, records: Array, variant: str, step: float) -> Array:
+def real_results(sums: Array, records: Array, finish: Finish, step: float) -> Array:
     """Sums [..., channels] as floats; `multiplier` and `offset` are the bits of scale and bias."""
     scale, bias = (records[:, i].astype(np.int32).view(np.float32) for i in (1, 2))
     real = sums.astype(np.float32)
-    scaled = real * scale * np.float32(step) if variant.startswith("real_") else real * (np.float32(step) * scale)
+    scaled = real * scale * np.float32(step) if finish.how is How.REAL else real * (np.float32(step) * scale)
     return np.asarray(scaled + bias, np.float32)
 
 
-def parse_variant(variant: str) -> tuple[str, DType, int, int]:
-    """`twice_i8`, or `twice_i8_m100_100` where the range is smaller than the type's."""
-    how, kind, *limits = variant.split("_")
-    to = DType(kind)
-    info = np.iinfo(to.numpy)
-    low, high = (int(limits[0].replace("m", "-")), int(limits[1].replace("m", "-"))) if limits else (int(info.min), int(info.max))
-    return how, to, low, high
-
-
-def finished(sums: Array, records: Array, variant: str) -> Array:
-    """Sums [..., channels] as bytes, as the C below does it."""
-    how, to, low, high = parse_variant(variant)
+def finished(sums: Array, records: Array, finish: Finish) -> Array:
+    """Sums [..., channels] as bytes, as the C does it."""
     multiplier, offset, right = (records[:, i].astype(np.int64) for i in (1, 2, 3))
-    if how == "float":
-        scaled = scale_float(sums, records[:, 1].astype(np.int32).view(np.float32)) + offset
-    elif how in ("slow", "slowonce"):
-        scaled = (scale32 if how == "slow" else scale_once)(sums, multiplier, right) + offset
-    else:
-        wide = 2 * sums.astype(np.int64)
-        rounding = (1 << 31) if how == "twice" else 0
-        high_word = ((wide * multiplier + rounding) >> 32) + offset + ((wide >> 63) if how == "twice" else 0)
-        scaled = high_word >> right
-    return np.asarray(np.clip(scaled, low, high)).astype(to.numpy)
+    match finish.how:
+        case How.FLOAT:
+            scaled = scale_float(sums, records[:, 1].astype(np.int32).view(np.float32)) + offset
+        case How.SLOW:
+            scaled = scale32(sums, multiplier, right) + offset
+        case How.SLOWONCE:
+            scaled = scale_once(sums, multiplier, right) + offset
+        case How.TWICE:
+            wide = 2 * sums.astype(np.int64)
+            scaled = ((wide * multiplier + (1 << 31) >> 32) + offset + (wide >> 63)) >> right
+        case How.ONCE:
+            scaled = ((2 * sums.astype(np.int64) * multiplier >> 32) + offset) >> right
+        case How.REAL | How.REALROW:
+            raise AssertionError("floats: real_results")
+        case _:
+            assert_never(finish.how)
+    return np.asarray(np.clip(scaled, *finish.out.bounds)).astype(finish.out.to.numpy)
 
 
-# C ----------------------------------------------------------------------------------------------------------------------
+_CALLS = {How.TWICE: ("smmlar",), How.ONCE: ("smmla",), How.FLOAT: ("as_float",)}
+_FUNCTIONS = {How.SLOW: ("ig_scale32_i32",), How.SLOWONCE: ("ig_scale_once_i32",), How.FLOAT: ("ig_scale_float_i32",)}
 
 
-@family("finish")
-def finish(variant: str) -> Routine:
+@cache
+def finish_routine(finish: Finish) -> Routine:
     """`ig_finish_VARIANT(sum, multiplier, offset, right)`: the sum doubled where the quick ways want it."""
-    if is_real(variant):
-        return _finish_real(variant)
-    how, to, low, high = parse_variant(variant)
-    info = np.iinfo(to.numpy)
-    scaled = {
-        "twice": "(ig_smmlar(sum, multiplier, offset) + (sum >> 31)) >> right",
-        "once": "ig_smmla(sum, multiplier, offset) >> right",
-        "slow": "ig_scale32_i32(sum, multiplier, right) + offset",
-        "slowonce": "ig_scale_once_i32(sum, multiplier, right) + offset",
-        "float": "ig_scale_float_i32(sum, ig_as_float(multiplier)) + offset",
-    }[how]
-    limits = [f"value < {low} ? {low}"] if low > info.min else []
-    limits += [f"value > {high} ? {high}"] if high < info.max else []
-    lines = [
-        f"IG_INLINE int32_t ig_finish_{variant}(int32_t sum, int32_t multiplier, int32_t offset, int32_t right)",
-        "{",
-        f"    const int32_t value = ig_sat_{to.value}({scaled});",
-        *(["    (void)right;"] if how == "float" else []),
-        f"    return {' : '.join([*limits, 'value'])};",
-        "}",
-    ]
-    operations = {"twice": ("op_smmlar",), "once": ("op_smmla",), "float": ("as_float",)}.get(how, ())
-    functions = {"slow": "ig_scale32_i32", "slowonce": "ig_scale_once_i32", "float": "ig_scale_float_i32"}
-    return Routine(
-        "\n".join(lines), no_meaning, ("base", *operations, f"op_sat_{to.value}"), (functions[how],) if how in functions else ()
-    )
-
-
-def _finish_real(variant: str) -> Routine:
-    factor = "ig_as_float(scale)"
-    scaled = f"(float)sum * {factor} * step" if variant.startswith("real_") else f"(float)sum * (step * {factor})"
-    text = f"""\
-IG_INLINE float ig_finish_{variant}(int32_t sum, int32_t scale, int32_t bias, float step)
-{{
-    return {scaled} + ig_as_float(bias);
-}}"""
-    return Routine(text, no_meaning, ("base", "as_float"))
+    name = f"finish_{finish}"
+    if finish.real:
+        needs = operations("as_float")
+        return routine_of(C / "finish_real.c", name, no_meaning, needs, REALROW=finish.how is How.REALROW)
+    needs = operations(*_CALLS.get(finish.how, ()), f"sat_{finish.out.to.value}")
+    ways = {how.name: finish.how is how for how in (How.TWICE, How.ONCE, How.SLOW, How.SLOWONCE)}
+    return routine_of(C / "finish.c", name, no_meaning, needs, _FUNCTIONS.get(finish.how, ()), **finish.out.macros(), **ways)

@@ -9,16 +9,19 @@ The names say which side is the larger one: `left`, `right`, or `both`, where th
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.dsp.primitives import no_meaning
-from intaglio.kernels.dsp.scaling import finished, name_of, parse_variant, scales_of
+from intaglio.kernels.dsp.primitives import BASE, C, operations
+from intaglio.kernels.dsp.scaling import finish_routine, finished, scales_of
+from intaglio.kernels.dsp.variants import C_TYPES, Finish, Side, Sum, range_of
 from intaglio.kernels.integer_conv import size_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Place, idx
-from intaglio.kernels.routines import Routine, family
+from intaglio.kernels.routines import Routine, no_meaning, routine_of
 from intaglio.ops.fixed_point import scale32
 from intaglio.ops.quantised import QAdd, QMul
 
@@ -26,91 +29,59 @@ LIFT = 20
 _HALF = (1 << 30, 0)
 
 
-def sum_record(op: QAdd, swapped: bool) -> tuple[str, Array] | None:
+def sum_record(op: QAdd, swapped: bool) -> tuple[Sum, Array] | None:
     """The variant and its record, where the quick way is exact. `swapped`: the left side is the operator's second."""
     sides = [(op.a_zero, op.a_multiplier, op.a_shift), (op.b_zero, op.b_multiplier, op.b_shift)]
     left, right = reversed(sides) if swapped else sides
     if op.subtract or op.lift != LIFT or op.to not in (DType.I8, DType.U8) or not -31 <= op.shift <= -1 or op.multiplier < 0:
         return None
     halves = (left[1:] == _HALF, right[1:] == _HALF)
-    which = {(True, True): "both", (True, False): "left", (False, True): "right"}.get(halves)
+    which = {(True, True): Side.BOTH, (True, False): Side.LEFT, (False, True): Side.RIGHT}.get(halves)
     if which is None:
         return None
-    small, large = (left, right) if which == "right" else (right, left)
-    if which != "both" and not (-31 <= small[2] <= -1 and small[1] >= 0):
+    small, large = (left, right) if which is Side.RIGHT else (right, left)
+    if which is not Side.BOTH and not (-31 <= small[2] <= -1 and small[1] >= 0):
         return None
     record = [0, 0, 0, 0, 0, op.multiplier, (1 << (-op.shift - 1)) + (op.y_zero << -op.shift), -op.shift]
-    if which == "both":
+    if which is Side.BOTH:
         record[4] = -(left[0] + right[0]) << (LIFT - 1)
     else:
         record[:5] = [small[1], 1 << (-small[2] - 1), -small[2], small[0] << (LIFT + 1), -large[0] << (LIFT - 1)]
     if any(not -(2**31) <= word < 2**31 for word in record) or abs(record[6]) >= 2**30 or record[1] >= 2**30:
         return None
-    return f"{which}_{name_of(op.to, op.low, op.high)}", np.asarray(record, np.int32)
+    return Sum(which, range_of(op.to, op.low, op.high)), np.asarray(record, np.int32)
 
 
-@family("sum")
-def sum_(name: str) -> Routine:
+@cache
+def sum_routine(added: Sum) -> Routine:
     """`ig_sum_VARIANT(left, right, record)`."""
-    which, _, rest = name.partition("_")
-    _, to, low, high = parse_variant(f"sum_{rest}")
-    info = np.iinfo(to.numpy)
-    small, large = ("left", "right") if which == "right" else ("right", "left")
-    if which == "both":
-        common = f"(left + right) * (1 << {LIFT - 1}) + s[4]"
-        lines = []
-    else:
-        common = f"scaled + {large} * (1 << {LIFT - 1}) + s[4]"
-        lines = [
-            f"    const int32_t lifted = {small} * (1 << {LIFT + 1}) - s[3];",
-            "    const int32_t scaled = (ig_smmlar(lifted, s[0], s[1]) + (lifted >> 31)) >> s[2];",
-        ]
-    limits = [f"value < {low} ? {low}"] if low > info.min else []
-    limits += [f"value > {high} ? {high}"] if high < info.max else []
-    text = "\n".join(
-        [
-            f"IG_INLINE int32_t ig_sum_{name}(int32_t left, int32_t right, const int32_t *s)",
-            "{",
-            *lines,
-            f"    const int32_t twice = ({common}) * 2;",
-            f"    const int32_t value = ig_sat_{to.value}((ig_smmlar(twice, s[5], s[6]) + (twice >> 31)) >> s[7]);",
-            f"    return {' : '.join([*limits, 'value'])};",
-            "}",
-        ]
-    )
-    return Routine(text, no_meaning, ("base", "op_smmlar", f"op_sat_{to.value}"))
+    small, large = ("left", "right") if added.larger is Side.RIGHT else ("right", "left")
+    needs = operations("smmlar", f"sat_{added.out.to.value}")
+    macros = {"BOTH": added.larger is Side.BOTH, "SMALL": small, "LARGE": large, **added.out.macros()}
+    return routine_of(C / "sum.c", f"sum_{added}", no_meaning, needs, **macros)
 
 
-def summed(name: str, left: Array, right: Array, s: Array) -> Array:
-    """What the C above gives."""
-    which, _, rest = name.partition("_")
-    _, to, low, high = parse_variant(f"sum_{rest}")
+def summed(added: Sum, left: Array, right: Array, s: Array) -> Array:
+    """What the C gives."""
     a, b, words = left.astype(np.int64), right.astype(np.int64), [int(w) for w in s[:8]]
-    if which == "both":
+    if added.larger is Side.BOTH:
         total = ((a + b) << (LIFT - 1)) + words[4]
     else:
-        small, large = (a, b) if which == "right" else (b, a)
+        small, large = (a, b) if added.larger is Side.RIGHT else (b, a)
         lifted = ((small << (LIFT + 1)) - words[3]) >> 1
         total = scale32(lifted, np.asarray(words[0]), np.asarray(-words[2])) + (large << (LIFT - 1)) + words[4]
     zero = (words[6] - (1 << (words[7] - 1))) >> words[7]
     scaled = scale32(total, np.asarray(words[5]), np.asarray(-words[7])) + zero
-    return np.asarray(np.clip(scaled, low, high)).astype(to.numpy)
+    return np.asarray(np.clip(scaled, *added.out.bounds)).astype(added.out.to.numpy)
 
 
-@family("add")
-def add(name: str) -> Routine:
-    kind = {"i8": "int8_t", "u8": "uint8_t"}[name.split("_")[1]]
-    text = f"""\
-IG_ROUTINE void ig_add_{name}(const {kind} *left, const {kind} *right, {kind} *y, ptrdiff_t count, const int32_t *record)
-{{
-    for (ptrdiff_t i = 0; i < count; i++)
-        y[i] = ({kind})ig_sum_{name}(left[i], right[i], record);
-}}"""
-
+@cache
+def add(added: Sum) -> Routine:
     def meaning(left: Array, right: Array, y: Array, count: int, record: Array) -> None:
-        y[:count] = summed(name, left[:count], right[:count], record)
+        y[:count] = summed(added, left[:count], right[:count], record)
 
-    return Routine(text, meaning, ("base", f"sum_{name}"))
+    needs = (BASE, sum_routine(added))
+    return routine_of(C / "add.c", f"add_{added}", meaning, needs, TYPE=C_TYPES[added.out.to], SUM=f"ig_sum_{added}")
 
 
 def qadd_dsp(job: Job) -> Lowered | None:
@@ -125,28 +96,20 @@ def qadd_dsp(job: Job) -> Lowered | None:
     left, right = job.operand(0, "a"), job.operand(1, "b")
     record = job.packed(found[1], "record", DType.I32)
     y = job.writes()
-    job.k.call(f"add_{found[0]}", *(Place(b, idx(0)) for b in (left, right, y)), out.type.elements, Place(record, idx(0)))
+    job.k.call(add(found[0]), *(Place(b, idx(0)) for b in (left, right, y)), out.type.elements, Place(record, idx(0)))
     return job.done("qadd", f"qadd, {out.type.elements} {op.to.value}", f"qadd_dsp({found[0]})", in_place=True)
 
 
-@family("mul")
-def mul(name: str) -> Routine:
-    """`ig_mul_VARIANT(a, b, y, count, record)`; the record: zero points, multiplier, offset, right."""
-    how, kind = name.split("_")[:2]
-    t = {"i8": "int8_t", "u8": "uint8_t"}[kind]
-    twice = " * 2" if how == "twice" else ""
-    text = f"""\
-IG_ROUTINE void ig_mul_{name}(const {t} *left, const {t} *right, {t} *y, ptrdiff_t count, const int32_t *s)
-{{
-    for (ptrdiff_t i = 0; i < count; i++)
-        y[i] = ({t})ig_finish_{name}((left[i] - s[0]) * (right[i] - s[1]){twice}, s[2], s[3], s[4]);
-}}"""
+@cache
+def mul(finish: Finish) -> Routine:
+    """The record: zero points, multiplier, offset, right."""
 
     def meaning(left: Array, right: Array, y: Array, count: int, s: Array) -> None:
         products = (left[:count].astype(np.int64) - int(s[0])) * (right[:count].astype(np.int64) - int(s[1]))
-        y[:count] = finished(products[:, None], np.asarray([[0, s[2], s[3], s[4]]], np.int32), name)[:, 0]
+        y[:count] = finished(products[:, None], np.asarray([[0, s[2], s[3], s[4]]], np.int32), finish)[:, 0]
 
-    return Routine(text, meaning, ("base", f"finish_{name}"))
+    needs = (BASE, finish_routine(finish))
+    return routine_of(C / "mul.c", f"mul_{finish}", meaning, needs, TYPE=C_TYPES[finish.out.to], **finish.macros())
 
 
 def qmul_dsp(job: Job) -> Lowered | None:
@@ -165,5 +128,5 @@ def qmul_dsp(job: Job) -> Lowered | None:
     record = job.packed(words, "record", DType.I32)
     y = job.writes()
     places = [Place(b, idx(0)) for b in (left, right, y)]
-    job.k.call(f"mul_{scales.variant}", *places, out.type.elements, Place(record, idx(0)))
-    return job.done("qmul", f"qmul, {out.type.elements} {op.to.value}", f"qmul_dsp({scales.variant})", in_place=True)
+    job.k.call(mul(scales.finish), *places, out.type.elements, Place(record, idx(0)))
+    return job.done("qmul", f"qmul, {out.type.elements} {op.to.value}", f"qmul_dsp({scales.finish})", in_place=True)

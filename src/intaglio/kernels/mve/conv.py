@@ -4,15 +4,30 @@ With MVE, and on cores with neither it nor the DSP extension, whose compilers ge
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.dsp.conv import Product, channel_scales
+from intaglio.kernels.dsp.conv import channel_scales
+from intaglio.kernels.dsp.variants import Finish
 from intaglio.kernels.integer_conv import BYTES, Numbers, constants_of, qgeometry
 from intaglio.kernels.job import Job, Lowered
-from intaglio.kernels.loop import Expr, Place, idx
+from intaglio.kernels.loop import Buffer, Expr, Place, idx
+from intaglio.kernels.mve.rows import rows, window
 from intaglio.ops.quantised import QConv, QMatMul
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """Channels ready to be multiplied: packed weights and scales, and how sums become bytes."""
+
+    w: Buffer
+    scale: Buffer
+    depth: int
+    outs: int
+    finish: Finish
 
 
 def takes(job: Job, to: DType, *, plain: bool) -> bool:
@@ -25,7 +40,7 @@ def takes(job: Job, to: DType, *, plain: bool) -> bool:
 
 def product_of(
     job: Job, groups: int, channels: Array, bias: Array | None, multiplier: Array, shift: Array | None, numbers: Numbers
-) -> Product | None:
+) -> Channels | None:
     """Channels [groups * outs, depth] one after the other; an odd last one of a group has zeros beside it."""
     kind = job.type(0).dtype
     found = channel_scales(channels, bias, multiplier, shift, numbers, kind)
@@ -43,7 +58,7 @@ def product_of(
     padded[:, :outs] = records.reshape(groups, outs, -1)
     weights = job.packed(w.reshape(-1), "w", DType.I8)
     scale = job.packed(padded.reshape(-1), "scale", DType.I32)
-    return Product(weights, scale, depth, outs, f"{kind.value}_{scales.variant}")
+    return Channels(weights, scale, depth, outs, scales.finish)
 
 
 def qconv_mve(job: Job) -> Lowered | None:
@@ -65,7 +80,7 @@ def qconv_mve(job: Job) -> Lowered | None:
     if product is None:
         return None
     y = job.writes()
-    depth = product.pairs
+    depth = product.depth
     windows = job.scratch(2 * depth, "windows", x.dtype)
     (kh, kw), (sh, sw), (dh, dw) = geo.kernel, geo.strides, geo.dilations
     size = product.outs + product.outs % 2
@@ -76,12 +91,12 @@ def qconv_mve(job: Job) -> Lowered | None:
         def tile(first: Expr, count: int) -> None:
             for c in range(count):
                 k.call(
-                    f"window_{x.dtype.value}", Place(x, base), top, (first + c) * sw - geo.pads[1], geo.height, geo.width,
+                    window(x.dtype), Place(x, base), top, (first + c) * sw - geo.pads[1], geo.height, geo.width,
                     geo.channels, kh, kw, dh, dw, geo.depth, op.x_zero, Place(windows, idx(c * depth)),
                 )  # fmt: skip
             out = k.let("out", ((n * geo.out_height + oh) * geo.out_width + first) * geo.out_channels + g * product.outs)
             k.call(
-                f"rows_{count}_{product.variant}", Place(product.w, g * (size * depth)), Place(product.scale, g * (size * 4)),
+                rows(count, x.dtype, product.finish), Place(product.w, g * (size * depth)), Place(product.scale, g * (size * 4)),
                 Place(windows, idx(0)), depth, depth, product.outs, Place(y, out), geo.out_channels,
             )  # fmt: skip
 
@@ -90,7 +105,7 @@ def qconv_mve(job: Job) -> Lowered | None:
         f"qconv {kh}x{kw}, {geo.channels} -> {geo.out_channels} channels, {geo.height}x{geo.width} -> "
         f"{geo.out_height}x{geo.out_width}, stride {sh}x{sw}, group {geo.group}, {x.dtype.value}\nNHWC, windows as rows"
     )
-    return job.done(f"qconv{kh}x{kw}_{geo.channels}_{geo.out_channels}", about, f"qconv_rows({product.variant})")
+    return job.done(f"qconv{kh}x{kw}_{geo.channels}_{geo.out_channels}", about, f"qconv_rows({x.dtype.value}_{product.finish})")
 
 
 def _by_two(job: Job, count: int, write: object) -> None:
@@ -103,24 +118,24 @@ def _by_two(job: Job, count: int, write: object) -> None:
 
 
 def _matrix(
-    job: Job, rows: int, channels: Array, bias: Array | None, multiplier: Array, shift: Array | None, numbers: Numbers, stem: str
+    job: Job, height: int, channels: Array, bias: Array | None, multiplier: Array, shift: Array | None, numbers: Numbers, stem: str
 ) -> Lowered | None:
     x = job.operand(0, "x")
     product = product_of(job, 1, channels, bias, multiplier, shift, numbers)
     if product is None:
         return None
     y = job.writes()
-    depth, outs = product.pairs, product.outs
+    depth, outs = product.depth, product.outs
 
     def tile(first: Expr, count: int) -> None:
         job.k.call(
-            f"rows_{count}_{product.variant}", Place(product.w, idx(0)), Place(product.scale, idx(0)), Place(x, first * depth),
+            rows(count, x.dtype, product.finish), Place(product.w, idx(0)), Place(product.scale, idx(0)), Place(x, first * depth),
             depth, depth, outs, Place(y, first * outs), outs,
         )  # fmt: skip
 
-    _by_two(job, rows, tile)
-    about = f"{stem} of {rows} rows, {depth} -> {outs}, {x.dtype.value}"
-    return job.done(f"{stem}_{depth}_{outs}", about, f"{stem}_rows({product.variant})")
+    _by_two(job, height, tile)
+    about = f"{stem} of {height} rows, {depth} -> {outs}, {x.dtype.value}"
+    return job.done(f"{stem}_{depth}_{outs}", about, f"{stem}_rows({x.dtype.value}_{product.finish})")
 
 
 def qmatmul_mve(job: Job) -> Lowered | None:
@@ -133,5 +148,5 @@ def qmatmul_mve(job: Job) -> Lowered | None:
     numbers = Numbers(op.a_zero, op.b_zero, op.y_zero, op.low, op.high, op.to, op.scaling)
     right = weights.astype(np.int64) - op.b_zero
     channels = right if op.transpose_b else right.T
-    rows = job.node.output.type.elements // max(len(channels), 1)
-    return _matrix(job, rows, channels, bias, multiplier, shift, numbers, "qmatmul")
+    height = job.node.output.type.elements // max(len(channels), 1)
+    return _matrix(job, height, channels, bias, multiplier, shift, numbers, "qmatmul")
