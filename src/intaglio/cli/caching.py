@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from intaglio.run.opencl.cache_file import CacheFile, Damage, Record
     from intaglio.run.opencl.matching import Match
 
-cache_app = typer.Typer(help="Program caches of OpenCL packages: what is in them, what of it fits here.", no_args_is_help=True)
+cache_app = typer.Typer(help="Inspect and manage program caches of OpenCL packages.", no_args_is_help=True)
 
-Cache = Annotated[Path, typer.Argument(metavar="FILE|DIR", help="A .clbin file, or a package that has one.")]
+Cache = Annotated[Path, typer.Argument(metavar="FILE|DIR", help="A .clbin file, or a package with one.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 DeviceOption = Annotated[
     Optional[str], typer.Option("--device", metavar="D", help="gpu, cpu, accelerator, numbers such as 0.0, or a part of a name.")
@@ -124,15 +124,16 @@ def verify_command(cache: Cache, json: JsonOption = False) -> None:
 def prune_command(
     cache: Cache,
     other_drivers: Annotated[
-        bool, typer.Option("--other-drivers", help="Also entries of this machine's devices with drivers they have no more.")
+        bool, typer.Option("--other-drivers", help="Also drop entries for former drivers of this machine's devices.")
     ] = False,
     older_than: Annotated[
-        Optional[float], typer.Option(metavar="DAYS", min=0, help="Also entries written longer ago, of whatever device.")
+        Optional[float],
+        typer.Option(metavar="DAYS", min=0, help="Also drop entries written more than DAYS days ago, of any device."),
     ] = None,
     keep_device: Annotated[
-        Optional[list[str]], typer.Option(metavar="D", help="Also entries of all devices but these (parts of their names).")
+        Optional[list[str]], typer.Option(metavar="D", help="Also drop entries of all devices except these (parts of names).")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would be dropped, and drop nothing.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Drop records that no device can use: superseded, damaged, distrusted; of a package also programs of sources that it has no
@@ -177,9 +178,9 @@ def prune_command(
 
 @cache_app.command("merge")
 def merge_command(
-    caches: Annotated[list[Path], typer.Argument(metavar="FILE|DIR...", help="Caches, of whatever devices.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The cache to write; may be one of them.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace a cache that is there and is none of them.")] = False,
+    caches: Annotated[list[Path], typer.Argument(metavar="FILE|DIR...", help="Caches to merge, of any devices.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Cache to write; may be one of the merged ones.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing cache that is not one of the merged ones.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Make one cache of several: nothing is lost; where two have an entry, one whose self-test passed is taken, or the later."""

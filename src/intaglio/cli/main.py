@@ -24,124 +24,143 @@ app = typer.Typer(
 )
 template_app = typer.Typer(help="Network templates: the C around the generated layers.", no_args_is_help=True)
 app.add_typer(template_app, name="template")
-accelerators_app = typer.Typer(help="Accelerators that are installed, and tests for them.", invoke_without_command=True)
+accelerators_app = typer.Typer(help="List the installed accelerators, or test one.", invoke_without_command=True)
 app.add_typer(accelerators_app, name="accelerators")
 app.add_typer(cache_app, name="cache")
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx or .tflite model, or an .ig IR file.")]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A package.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model (.onnx, .tflite, .pt2, .keras, .h5) or an IR file (.ig).")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a package.")]
 TargetOption = Annotated[
-    Optional[str], typer.Option("--target", metavar="T", help="Default: this machine. `intaglio targets` lists.")
+    Optional[str],
+    typer.Option("--target", metavar="T", help="Target to compile for; see `intaglio targets`. Default: this machine."),
 ]
-DimOption = Annotated[Optional[list[str]], typer.Option("--dim", metavar="NAME=N", help="Pin a symbolic dimension.")]
-ShapeOption = Annotated[Optional[list[str]], typer.Option("--shape", metavar="INPUT=1,3,224,224", help="Pin an input's shape.")]
-CcOption = Annotated[Optional[str], typer.Option("--cc", metavar="CC", help="C compiler: a command, or `zig`.")]
-EmulatorOption = Annotated[Optional[str], typer.Option("--emulator", metavar="E", help="For firmware: unicorn (default) or qemu.")]
+DimOption = Annotated[
+    Optional[list[str]], typer.Option("--dim", metavar="NAME=N", help="Set a symbolic dimension. May be repeated.")
+]
+ShapeOption = Annotated[
+    Optional[list[str]], typer.Option("--shape", metavar="INPUT=1,3,224,224", help="Set the shape of an input. May be repeated.")
+]
+CcOption = Annotated[
+    Optional[str], typer.Option("--cc", metavar="CC", help="C compiler: a command, or `zig`. Default: the first one found.")
+]
+EmulatorOption = Annotated[
+    Optional[str], typer.Option("--emulator", metavar="E", help="Emulator of firmware: unicorn or qemu. Default: unicorn.")
+]
 FeedRowsOption = Annotated[
-    bool, typer.Option("--feed-rows", help="Rows of the input picture come one by one: it is never in RAM as a whole.")
+    bool, typer.Option("--feed-rows", help="Take the input picture row by row; it is never in RAM as a whole.")
 ]
-StreamOption = Annotated[
-    Optional[int], typer.Option(metavar="AXIS", help="Push frames along this axis of the input; layers keep what they need.")
-]
+StreamOption = Annotated[Optional[int], typer.Option(metavar="AXIS", help="Take one frame at a time along this axis of the input.")]
 MemoryOption = Annotated[
-    Optional[str], typer.Option("--memory", metavar="M.toml", help="A file of memories: size, speed, what each may hold.")
+    Optional[str], typer.Option("--memory", metavar="M.toml", help="File of memories: size, speed, and what each may hold.")
 ]
 DeviceOption = Annotated[
-    Optional[str], typer.Option("--device", metavar="D", help="For OpenCL: gpu, cpu, numbers such as 0.0, or a part of a name.")
+    Optional[str],
+    typer.Option("--device", metavar="D", help="OpenCL device: gpu, cpu, accelerator, numbers such as 0.0, or a part of a name."),
 ]
 DevicesOption = Annotated[
     Optional[list[str]],
-    typer.Option("--device", metavar="D", help="An OpenCL device here: its programs come along. May be repeated."),
+    typer.Option("--device", metavar="D", help="Build the programs for this OpenCL device into the package. May be repeated."),
 ]
 CheckOption = Annotated[
-    str, typer.Option("--cache-check", metavar="C", help="For OpenCL: test cached programs always, first (time here) or never.")
+    str, typer.Option("--cache-check", metavar="C", help="Test cached OpenCL programs: always, first (once per device) or never.")
 ]
-NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="For OpenCL: build programs from source, and do not keep them.")]
+NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Build OpenCL programs from source and do not store them.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command("compile")
 def compile_command(
     model: Model,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The package (or the .ig file) to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Package folder (or .ig file) to write.")],
     target: TargetOption = None,
-    board: Annotated[Optional[str], typer.Option(metavar="B", help="Sets core and limits. `intaglio boards` lists.")] = None,
-    ram: Annotated[Optional[str], typer.Option(metavar="N", help="At most so much RAM, such as 64K.")] = None,
-    flash: Annotated[Optional[str], typer.Option(metavar="N", help="At most so much flash, such as 1M.")] = None,
-    memory: MemoryOption = None,
-    arena: Annotated[str, typer.Option(metavar="A", help="static, or caller: then the C API has no variables.")] = "static",
-    optimize: Annotated[str, typer.Option(metavar="O", help="speed, balanced or size: how much code may be spent.")] = "balanced",
-    io: Annotated[str, typer.Option(metavar="IO", help="Boards: room for in- and outputs in the arena, or caller.")] = "arena",
-    weights_section: Annotated[
-        Optional[str], typer.Option(metavar="S", help="The linker's section for the weights, such as .qspi.")
+    board: Annotated[
+        Optional[str], typer.Option(metavar="B", help="Board: sets core, RAM and flash; see `intaglio boards`, or a .toml file.")
     ] = None,
+    ram: Annotated[Optional[str], typer.Option(metavar="N", help="RAM limit, e.g. 64K.")] = None,
+    flash: Annotated[Optional[str], typer.Option(metavar="N", help="Flash limit, e.g. 1M.")] = None,
+    memory: MemoryOption = None,
+    arena: Annotated[str, typer.Option(metavar="A", help="static, or caller: you pass the arena; no static data.")] = "static",
+    optimize: Annotated[
+        str, typer.Option(metavar="O", help="Size of the code: speed (largest), balanced or size (smallest).")
+    ] = "balanced",
+    io: Annotated[str, typer.Option(metavar="IO", help="Buffers of inputs and outputs on a board: arena, or caller.")] = "arena",
+    weights_section: Annotated[Optional[str], typer.Option(metavar="S", help="Linker section of the weights, e.g. .qspi.")] = None,
     weights_address: Annotated[
-        Optional[str], typer.Option(metavar="ADDR", help="Weights as a binary of their own, at this address of flash.")
+        Optional[str], typer.Option(metavar="ADDR", help="Write the weights as a separate binary for this flash address.")
     ] = None,
     device: DevicesOption = None,
     precision: Annotated[
-        Optional[str], typer.Option(metavar="P", help="Of floats on an OpenCL device: fp32, mixed (stored in 16 bits) or fp16.")
+        Optional[str], typer.Option(metavar="P", help="Floats on an OpenCL device: fp32, mixed (stored in 16 bits) or fp16.")
     ] = None,
     limit_kernel_time: Annotated[
-        Optional[float], typer.Option(metavar="MS", help="OpenCL kernels that take longer are split: screens stay smooth.")
+        Optional[float], typer.Option(metavar="MS", help="Split OpenCL kernels that take longer than this, in ms.")
     ] = None,
     dim: DimOption = None,
     shape: ShapeOption = None,
     state: Annotated[
         Optional[list[str]],
-        typer.Option("--state", metavar="IN=OUT", help="Input fed from an output of the step before."),
+        typer.Option("--state", metavar="IN=OUT", help="Feed an input from an output of the previous step."),
     ] = None,
-    name: Annotated[Optional[str], typer.Option("--name", help="Prefix of every C name. Default: the file's name.")] = None,
+    name: Annotated[Optional[str], typer.Option("--name", help="Prefix of every C name. Default: the name of the file.")] = None,
     stop_after: Annotated[
-        str, typer.Option(metavar="STAGE", help="import, optimise, kernels, memory, package or build.")
+        str, typer.Option(metavar="STAGE", help="Last stage: import, optimise, kernels, memory, package or build.")
     ] = "build",
     feed_rows: FeedRowsOption = False,
     stream: StreamOption = None,
     accelerator: Annotated[
-        Optional[list[str]], typer.Option(metavar="A", help="A plug-in that may compute parts: `intaglio accelerators`.")
+        Optional[list[str]],
+        typer.Option(metavar="A", help="Accelerator that may compute parts; see `intaglio accelerators`. May be repeated."),
     ] = None,
     accelerator_only: Annotated[
-        Optional[str], typer.Option(metavar="OPS", help="These operators go to accelerators, whatever it costs; no others.")
+        Optional[str], typer.Option(metavar="OPS", help="Assign exactly these operators to accelerators, whatever the cost.")
     ] = None,
     export_plan: Annotated[
-        Optional[Path], typer.Option(metavar="P.csv", help="Write the memory plan: buffers, lifetimes, offsets.")
+        Optional[Path], typer.Option(metavar="P.csv", help="Write the memory plan (buffers, lifetimes, offsets) to a file.")
     ] = None,
     import_plan: Annotated[
-        Optional[Path], typer.Option(metavar="P.csv", help="Keep the offsets of a plan; the rest is planned around.")
+        Optional[Path], typer.Option(metavar="P.csv", help="Keep the offsets of this plan; plan other buffers around them.")
     ] = None,
-    disable_pass: Annotated[Optional[list[str]], typer.Option(metavar="NAME", help="Switch a pass off.")] = None,
-    dump_ir: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Write one IR file per pass.")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Work, traffic and a time estimate per node.")] = False,
+    disable_pass: Annotated[Optional[list[str]], typer.Option(metavar="NAME", help="Skip a pass. May be repeated.")] = None,
+    dump_ir: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Write one IR file per pass to this folder.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Print work, traffic and estimated time per layer.")] = False,
     archive: Annotated[bool, typer.Option("--archive", help="Also write DIR.tar.gz.")] = False,
-    archive_format: Annotated[str, typer.Option(metavar="F", help="tar.gz or zip.")] = "tar.gz",
-    force: Annotated[bool, typer.Option("--force", help="Replace a package that is there.")] = False,
-    template: Annotated[Optional[Path], typer.Option(metavar="DIR", help="An edited network template.")] = None,
+    archive_format: Annotated[str, typer.Option(metavar="F", help="Format of the archive: tar.gz or zip.")] = "tar.gz",
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing package.")] = False,
+    template: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Folder of an edited network template.")] = None,
     cc: CcOption = None,
-    cflags: Annotated[Optional[str], typer.Option(metavar="FLAGS", help="More flags for the C compiler.")] = None,
+    cflags: Annotated[Optional[str], typer.Option(metavar="FLAGS", help="Additional flags for the C compiler.")] = None,
     quantize: Annotated[
-        Optional[str], typer.Option(metavar="Q", help="Make a float model int8, int16x8, or its weights alone: weights.")
+        Optional[str], typer.Option(metavar="Q", help="Quantise a float model: int8, int16x8, or weights (weights only).")
     ] = None,
     calibrate: Annotated[
-        Optional[Path], typer.Option(metavar="DATA", help="Real inputs for ranges: .npz, .npy, or a folder of them.")
+        Optional[Path], typer.Option(metavar="DATA", help="Real inputs to calibrate with: .npz, .npy, or a folder of these.")
     ] = None,
     labels: Annotated[
-        Optional[Path], typer.Option(metavar="L.npy", help="Classes of the calibration data: prints the accuracy.")
+        Optional[Path], typer.Option(metavar="L.npy", help="Classes of the calibration data; prints the accuracy.")
     ] = None,
-    ranges: Annotated[str, typer.Option(metavar="M", help="auto (least error), minmax, percentile, entropy or mse.")] = "auto",
+    ranges: Annotated[
+        str, typer.Option(metavar="M", help="Method for ranges: auto (least error), minmax, percentile, entropy or mse.")
+    ] = "auto",
     max_error: Annotated[
-        Optional[float], typer.Option(metavar="E", help="Keep layers wide until the outputs' relative error is E.")
+        Optional[float], typer.Option(metavar="E", help="Largest relative error of the outputs; keeps layers wide to reach it.")
     ] = None,
     keep_float: Annotated[
-        Optional[list[str]], typer.Option(metavar="LAYER", help="A layer (number, name, or pattern) to leave float.")
+        Optional[list[str]],
+        typer.Option(metavar="LAYER", help="Layer to keep in floats: number, name or pattern. May be repeated."),
     ] = None,
-    keep_int16: Annotated[Optional[list[str]], typer.Option(metavar="LAYER", help="A layer with 16-bit activations.")] = None,
-    integer_io: Annotated[bool, typer.Option("--integer-io", help="Inputs and outputs of the C API are integers too.")] = False,
+    keep_int16: Annotated[
+        Optional[list[str]], typer.Option(metavar="LAYER", help="Layer to keep in 16-bit activations. May be repeated.")
+    ] = None,
+    integer_io: Annotated[
+        bool, typer.Option("--integer-io", help="Use integers for the inputs and outputs of the C API too.")
+    ] = False,
     weights: Annotated[
-        Optional[str], typer.Option(metavar="W", help="fp16: stored in half precision. read: by a callback, layer by layer.")
+        Optional[str],
+        typer.Option(metavar="W", help="fp16: store in half precision. read: read layer by layer through a callback."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Compile a model into a package: C sources, libraries, an application, tests."""
+    """Compile a model into a package: C sources, libraries, application, tests."""
     from intaglio.cli import options
     from intaglio.cli.compiling import Quantizing, Words, compile_words
 
@@ -166,7 +185,7 @@ def check(
     shape: ShapeOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List everything that is unsupported, at once, with node names and hints."""
+    """List everything that is unsupported, with node names and hints."""
     from intaglio.cli.asking import check_model
     from intaglio.cli.options import dims, shapes
 
@@ -177,19 +196,23 @@ def check(
 def fit(
     model: Model,
     target: TargetOption = None,
-    board: Annotated[Optional[str], typer.Option(metavar="B", help="Sets core and limits. `intaglio boards` lists.")] = None,
-    ram: Annotated[Optional[str], typer.Option(metavar="N", help="At most so much RAM, such as 64K.")] = None,
-    flash: Annotated[Optional[str], typer.Option(metavar="N", help="At most so much flash, such as 1M.")] = None,
+    board: Annotated[
+        Optional[str], typer.Option(metavar="B", help="Board: sets core, RAM and flash; see `intaglio boards`, or a .toml file.")
+    ] = None,
+    ram: Annotated[Optional[str], typer.Option(metavar="N", help="RAM limit, e.g. 64K.")] = None,
+    flash: Annotated[Optional[str], typer.Option(metavar="N", help="Flash limit, e.g. 1M.")] = None,
     memory: MemoryOption = None,
-    weights: Annotated[Optional[str], typer.Option(metavar="W", help="read: by a callback, layer by layer.")] = None,
+    weights: Annotated[Optional[str], typer.Option(metavar="W", help="read: read layer by layer through a callback.")] = None,
     dim: DimOption = None,
     shape: ShapeOption = None,
     feed_rows: FeedRowsOption = False,
     stream: StreamOption = None,
-    plot: Annotated[Optional[Path], typer.Option(metavar="P.svg", help="Draw the memory plan: time across, addresses up.")] = None,
+    plot: Annotated[
+        Optional[Path], typer.Option(metavar="P.svg", help="Draw the memory plan: layers across, addresses up.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Will it fit: RAM and flash, what sets the peak, and every known board. Exit code 1 when it does not."""
+    """Report RAM and flash, the layer that sets the peak, and which boards fit. Exit code 1 if it does not fit."""
     from intaglio.cli.fitting import fit_model
     from intaglio.cli.options import device, dims, shapes
 
@@ -201,17 +224,17 @@ def fit(
 def run(
     package: Folder,
     input: Annotated[
-        Optional[Path], typer.Option("--input", metavar="X.npz", help="Arrays by input name, or in0, in1, ...")
+        Optional[Path], typer.Option("--input", metavar="X.npz", help="Input arrays, by name or as in0, in1, ...")
     ] = None,
-    output: Annotated[Optional[Path], typer.Option("--output", metavar="Y.npz", help="Where outputs go.")] = None,
-    steps: Annotated[bool, typer.Option("--steps", help="Arrays have a leading axis of steps, run in order.")] = False,
+    output: Annotated[Optional[Path], typer.Option("--output", metavar="Y.npz", help="File to write the outputs to.")] = None,
+    steps: Annotated[bool, typer.Option("--steps", help="Arrays have a leading axis of steps; run them in order.")] = False,
     emulator: EmulatorOption = None,
     device: DeviceOption = None,
     cache_check: CheckOption = "first",
     no_cache: NoCacheOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Run a package: on this machine, on its OpenCL device, or its firmware on an emulated core."""
+    """Run a package on this machine, on an OpenCL device, or on an emulated core."""
     from intaglio.cli.running import Place, run_package
 
     run_package(package, input, output, steps, Place(emulator, device, cache_check, no_cache), json)
@@ -220,19 +243,23 @@ def run(
 @app.command()
 def validate(
     package: Folder,
-    inputs: Annotated[Optional[Path], typer.Option("--inputs", metavar="X.npz", help="Default: random, seeded.")] = None,
+    inputs: Annotated[
+        Optional[Path], typer.Option("--inputs", metavar="X.npz", help="Input arrays. Default: random, from --seed.")
+    ] = None,
     steps: Annotated[bool, typer.Option("--steps", help="Arrays have a leading axis of steps.")] = False,
-    labels: Annotated[Optional[Path], typer.Option(metavar="L.npy", help="Classes: prints the accuracy of both.")] = None,
-    layers: Annotated[bool, typer.Option("--layers", help="Layer by layer; names the first that is off.")] = False,
+    labels: Annotated[
+        Optional[Path], typer.Option(metavar="L.npy", help="Classes of the inputs; prints the accuracy of package and reference.")
+    ] = None,
+    layers: Annotated[bool, typer.Option("--layers", help="Compare every layer and name the first one that differs.")] = False,
     tolerance: Annotated[
         Optional[float],
-        typer.Option(metavar="T", help="Outputs within T of their largest value are ok. Default: 1e-4 for f32, 1e-3 OpenCL."),
+        typer.Option(metavar="T", help="Pass if error <= T x largest value. Default: 1e-4 for f32, 1e-3 on OpenCL."),
     ] = None,
     threshold: Annotated[
         Optional[float],
-        typer.Option(metavar="X", help="Outputs with a cosine >= X are ok. Default, for OpenCL beside T: 0.999, 0.995, 0.98."),
+        typer.Option(metavar="X", help="Pass if cosine >= X. Default on OpenCL: 0.999 (CPU), 0.995 (GPU), 0.98 (int8)."),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the random inputs.", min=0)] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random inputs.", min=0)] = 1,
     cc: CcOption = None,
     emulator: EmulatorOption = None,
     device: DeviceOption = None,
@@ -240,7 +267,7 @@ def validate(
     no_cache: NoCacheOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Compare a package with the reference runtime. Exit code 1 when they differ."""
+    """Compare a package with the reference runtime. Exit code 1 if they differ."""
     from intaglio.cli.running import Limits, Place, validate_package
 
     place, limits = Place(emulator, device, cache_check, no_cache), Limits(tolerance, threshold)
@@ -250,18 +277,19 @@ def validate(
 @app.command()
 def profile(
     package: Folder,
-    runs: Annotated[int, typer.Option(metavar="N", help="Repetitions; the least time counts.", min=1, max=100000)] = 20,
+    runs: Annotated[int, typer.Option(metavar="N", help="Number of runs; the least time counts.", min=1, max=100000)] = 20,
     cc: CcOption = None,
     emulator: EmulatorOption = None,
     wait_states: Annotated[
-        Optional[str], typer.Option(metavar="N", help="Of flash, for estimated cycles: a number, or `board`. Default: 0.")
+        Optional[str],
+        typer.Option(metavar="N", help="Wait states of flash for estimated cycles: a number, or `board`. Default: 0."),
     ] = None,
     device: DeviceOption = None,
     cache_check: CheckOption = "first",
     no_cache: NoCacheOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Time per layer on this machine or its OpenCL device; for firmware, instructions and estimated cycles on an emulated core."""
+    """Measure the time per layer. For firmware: count instructions and estimate cycles on an emulated core."""
     from intaglio.cli.running import Place, profile_package
 
     profile_package(package, runs, cc, Place(emulator, device, cache_check, no_cache), wait_states, json)
@@ -270,14 +298,19 @@ def profile(
 @app.command()
 def tune(
     package: Folder,
-    target: Annotated[Optional[str], typer.Option("--target", metavar="T", help="opencl, as the package says itself.")] = None,
-    device: Annotated[
-        Optional[list[str]], typer.Option("--device", metavar="D", help="Default: as for `run`. May be given several times.")
+    target: Annotated[
+        Optional[str], typer.Option("--target", metavar="T", help="The target of the package (opencl...). Not needed.")
     ] = None,
-    limit_kernel_time: Annotated[Optional[float], typer.Option(metavar="MS", help="Kernels that take longer are split.")] = None,
+    device: Annotated[
+        Optional[list[str]],
+        typer.Option("--device", metavar="D", help="OpenCL device to tune on. May be repeated. Default: as for `run`."),
+    ] = None,
+    limit_kernel_time: Annotated[
+        Optional[float], typer.Option(metavar="MS", help="Split kernels that take longer than this, in ms.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Search kernels and work-group sizes on an OpenCL device; what is found stays in the package and is used from then on."""
+    """Find the fastest kernels and work-group sizes on an OpenCL device, and store them in the package."""
     from intaglio.cli.tuning import tune_package
 
     tune_package(package, target, device or [], limit_kernel_time, json)
@@ -285,13 +318,15 @@ def tune(
 
 @app.command()
 def link(
-    packages: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Packages for one board, with `--arena caller`.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The firmware project to write.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace a project that is there.")] = False,
+    packages: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Packages for one board, compiled with `--arena caller`.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the firmware project to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing project.")] = False,
     cc: CcOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Put several networks into one firmware, with one arena for all."""
+    """Combine several networks into one firmware with one arena."""
     from intaglio.cli.linking import link_words
 
     link_words(packages, output, cc, force, json)
@@ -299,11 +334,13 @@ def link(
 
 @app.command()
 def view(
-    model: Annotated[Path, typer.Argument(metavar="FILE.ig", help="An IR file (or a model).")],
-    output: Annotated[Optional[Path], typer.Option("--output", "-o", help="Default: beside it, with .onnx.")] = None,
+    model: Annotated[Path, typer.Argument(metavar="FILE.ig", help="An IR file or a model.")],
+    output: Annotated[
+        Optional[Path], typer.Option("--output", "-o", help="File to write. Default: the same name with .onnx.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Export IR as ONNX, to look at in Netron."""
+    """Export IR as ONNX, to view it in Netron."""
     from intaglio.cli.asking import view_model
 
     view_model(model, output, json)
@@ -311,7 +348,7 @@ def view(
 
 @app.command()
 def targets(json: JsonOption = False) -> None:
-    """The targets there are."""
+    """List the targets."""
     from intaglio.cli.asking import list_targets
 
     list_targets(json)
@@ -319,7 +356,7 @@ def targets(json: JsonOption = False) -> None:
 
 @app.command()
 def boards(json: JsonOption = False) -> None:
-    """The boards there are, with their cores, clocks and memories."""
+    """List the boards with their cores, clocks and memories."""
     from intaglio.cli.asking import list_boards
 
     list_boards(json)
@@ -327,7 +364,7 @@ def boards(json: JsonOption = False) -> None:
 
 @accelerators_app.callback()
 def accelerators(context: typer.Context, json: JsonOption = False) -> None:
-    """The accelerators that are installed, with what they take. `test NAME` checks one."""
+    """List the installed accelerators and what they take. `test NAME` tests one."""
     if context.invoked_subcommand is None:
         from intaglio.cli.accelerating import list_accelerators
 
@@ -336,11 +373,11 @@ def accelerators(context: typer.Context, json: JsonOption = False) -> None:
 
 @accelerators_app.command("test")
 def accelerators_test(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="An accelerator that is installed.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An installed accelerator.")],
     cc: CcOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Check that emulation, generated C and reference agree, on shapes and numbers at the edges. Exit code 1 when not."""
+    """Test that emulation, generated C and reference agree on edge cases. Exit code 1 if they do not."""
     from intaglio.cli.accelerating import test_accelerator
 
     raise typer.Exit(test_accelerator(name, cc=cc, json=json))
@@ -348,11 +385,13 @@ def accelerators_test(
 
 @app.command("new-accelerator")
 def new_accelerator_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, in Python and in C.")],
-    output: Annotated[Optional[Path], typer.Option("--output", "-o", metavar="DIR", help="Default: a folder of that name.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the files of a skeleton that is there.")] = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the accelerator, in Python and in C.")],
+    output: Annotated[
+        Optional[Path], typer.Option("--output", "-o", metavar="DIR", help="Folder to write. Default: the name.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the files of an existing skeleton.")] = False,
 ) -> None:
-    """Write a plug-in that works, with its tests: change it into yours."""
+    """Write a working accelerator plug-in with tests, as a starting point."""
     from intaglio.cli.accelerating import new_accelerator
     from intaglio.cli.terminal import note
 
@@ -362,7 +401,7 @@ def new_accelerator_command(
 
 @app.command()
 def ops(json: JsonOption = False) -> None:
-    """The operators there are, in ONNX and in the IR."""
+    """List the supported operators of each format, and those of the IR."""
     from intaglio.cli.asking import list_ops
 
     list_ops(json)
@@ -370,7 +409,7 @@ def ops(json: JsonOption = False) -> None:
 
 @app.command()
 def passes(json: JsonOption = False) -> None:
-    """The passes there are, in order; `--disable-pass NAME` switches one off."""
+    """List the passes in order. `--disable-pass NAME` skips one."""
     from intaglio.cli.asking import list_passes
 
     list_passes(json)
@@ -378,7 +417,7 @@ def passes(json: JsonOption = False) -> None:
 
 @template_app.command("list")
 def template_list(json: JsonOption = False) -> None:
-    """The templates that are shipped."""
+    """List the templates."""
     from intaglio.cli.asking import list_templates
 
     list_templates(json)
@@ -386,7 +425,7 @@ def template_list(json: JsonOption = False) -> None:
 
 @template_app.command("export")
 def template_export(name: str, folder: Annotated[Path, typer.Argument(metavar="DIR")], json: JsonOption = False) -> None:
-    """Write a template into DIR, to edit it and compile with `--template DIR`."""
+    """Write a template to DIR. Edit it and compile with `--template DIR`."""
     from intaglio.cli.terminal import note, print_json
     from intaglio.package.template import export_template
 
@@ -396,10 +435,12 @@ def template_export(name: str, folder: Annotated[Path, typer.Argument(metavar="D
 
 @app.command()
 def demo(
-    output: Annotated[Optional[Path], typer.Option("--output", "-o", metavar="DIR", help="Default: a temporary folder.")] = None,
+    output: Annotated[
+        Optional[Path], typer.Option("--output", "-o", metavar="DIR", help="Folder of the package. Default: a temporary folder.")
+    ] = None,
     cc: CcOption = None,
 ) -> None:
-    """The whole line on a shipped model: compile, build, run, validate."""
+    """Compile, build, run and validate a small network for handwritten digits."""
     from intaglio.cli.demo import run_demo
 
     raise typer.Exit(run_demo(output, cc))
@@ -407,7 +448,7 @@ def demo(
 
 @app.command()
 def version(json: JsonOption = False) -> None:
-    """The version."""
+    """Print the version."""
     from intaglio.cli.terminal import print_json
     from intaglio.version import __version__
 
@@ -474,7 +515,7 @@ def _foreign_error(error: Exception) -> int:
         _say(usage)
         return 2
     if isinstance(error, MemoryError):
-        hint = "pin smaller dimensions with `--dim` or `--shape`, or use a machine with more memory"
+        hint = "set smaller dimensions with `--dim` or `--shape`, or use a machine with more memory"
         _say(str(UserError("out-of-memory", "there is not enough memory for this model", hint=hint)))
         return 2
     _say(str(write_report(error)))
