@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from intaglio.ir.types import DType
 from intaglio.kernels.interpret import interpret
 from intaglio.kernels.loop import Buffer, Builder, Expr, For, Kernel, Load, Type, idx
-from intaglio.kernels.opencl.accesses import may_run_at_once
+from intaglio.kernels.opencl.accesses import everything, may_run_at_once
 from intaglio.kernels.opencl.forms import Scope
 from intaglio.kernels.opencl.interpret import run_variant
 from intaglio.kernels.opencl.launch import Variant
@@ -178,6 +178,22 @@ def test_rounds_that_run_at_once_never_meet(
         touched.append(w | r)
     for a, b in itertools.permutations(range(len(written)), 2):
         assert not written[a] & touched[b]
+
+
+@pytest.mark.parametrize(("rounds", "loops"), [(40, 0), (64, 0), (65, 1)])
+def test_items_with_one_round_each_have_no_loop(rounds: int, loops: int) -> None:
+    """PoCL 3.0 drops such a loop between two barriers when LLVM vectorises it for AVX-512 first: a GRU with lengths was NaN."""
+    k = Builder()
+    x, h = Buffer("x", DType.F32), Buffer("h", DType.F32, const=False)
+    with k.loop("t", 0, 5) as t, k.loop("u", 0, rounds) as u:
+        k.store(h, u, Load(h, u, Type("f32")) + Load(x, t, Type("f32")))
+    launches = spread(Kernel("sums", (x, h), k.body(), "about"), {})
+    assert launches is not None and len(launches) == 1 and launches[0].fixed
+    shared = [s for s in everything(launches[0].body) if isinstance(s, For) and s.var.name == "turn"]
+    assert len(shared) == loops
+    values, got = np.arange(5, dtype=np.float32), np.ones(rounds, np.float32)
+    run_variant(Kernel("sums", (x, h), k.body(), "about"), Variant("spread", launches), [values, got])
+    np.testing.assert_array_equal(got, 11)
 
 
 def test_time_goes_in_order_and_the_rest_at_once() -> None:

@@ -207,7 +207,7 @@ class _Split:
         return out
 
     def _shared(self, loop: For, scope: Scope) -> list[Stmt]:
-        """Each item takes every so-manieth round of a loop, together with loops right inside of it."""
+        """Each item takes one round in `GROUP` of a loop, together with loops right inside of it."""
         nest, body, inside = [(loop, most_rounds(loop, scope) or 1)], loop.body, enter(loop, scope)[0]
         while len(body) == 1 and isinstance(body[0], For) and may_run_at_once(body[0], inside, self.same):
             rounds = most_rounds(body[0], inside)
@@ -227,6 +227,8 @@ class _Split:
         for (step, _), at in zip(reversed(nest), reversed(rounds_of), strict=True):
             checked: tuple[Stmt, ...] = (If(step.var.compare("lt", step.stop), inner),) if _varies(step) else inner
             inner = (Let(step.var, step.start + at * step.step), *checked)
+        if total <= GROUP:  # not a loop: LLVM 14 vectorises it for AVX-512, and PoCL 3.0 then loses all of it between two barriers
+            return [Block((Let(turn, local_id(0)), If(turn.compare("lt", total), inner)))]
         return [For(turn, local_id(0), Num(total), GROUP, inner)]
 
 
