@@ -10,8 +10,8 @@ meaning (on numpy arrays that start at the place given) for the interpreter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from intaglio.kernels.c_functions import function_text
@@ -24,13 +24,16 @@ def no_meaning(*_: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Routine:
-    """`needs` are other routines, `functions` the inline functions of c_functions.py that the text calls."""
+    """`needs` are other routines, `functions` the inline functions of c_functions.py that the text calls. `file` and `macros` are
+    the template that the text was made from."""
 
     name: str  # in C, with `ig_` before it
     text: str
     meaning: Callable[..., None] = no_meaning
     needs: tuple[Routine, ...] = ()
     functions: tuple[str, ...] = ()
+    file: Path | None = None
+    macros: Mapping[str, str | int] = field(default_factory=dict)
 
 
 def routine_of(
@@ -38,7 +41,8 @@ def routine_of(
     **macros: str | int,
 ) -> Routine:  # fmt: skip
     """A routine from its template, in which `NAME` is its name in C."""
-    return Routine(name, render(file, NAME=f"ig_{name}", **macros), meaning, needs, functions)
+    macros["NAME"] = f"ig_{name}"
+    return Routine(name, render(file, **macros), meaning, needs, functions, file, macros)
 
 
 def routine_texts(routines: Iterable[Routine], already: dict[str, None]) -> list[str]:

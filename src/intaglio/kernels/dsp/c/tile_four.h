@@ -25,6 +25,9 @@
     "smlad %[r3], %[w0], %[z], %[r3]\n\t" \
     "smlad r7, %[e], %[z], r7\n\t"
 
+/* Sums, weights, columns and pointers need every register. Compilers do not give r7 away, since it may be the frame pointer, so
+ * it is borrowed here: it waits in the float register `keep` and holds the fourth sum, which comes and goes in `x`.
+ * The end of the loop is kept in a float register too. */
 register const int16_t *a IG_PIN("r1") = cols;
 register uint32_t w0 IG_PIN("r2");
 register uint32_t e IG_PIN("r3");
