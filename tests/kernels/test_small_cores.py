@@ -51,6 +51,18 @@ def test_the_dsp_extension_is_taken() -> None:
     assert plain == []
 
 
+@pytest.mark.parametrize("layout", ["joined", "apart", "wide"])
+def test_an_edited_layout_of_weights_counts(layout: str) -> None:
+    edited = replace(ALL["tiles 3x3"], using=f"qconv_dsp({layout}_twice_i8)")
+    assert prepare(edited, CORES["cortex-m4f"]).lowered.using == edited.using
+    assert_close(edited, interpreted(edited, CORES["cortex-m4f"])[1], edited.expected())
+
+
+def test_a_layout_that_the_weights_do_not_fit_does_not_count() -> None:
+    edited = replace(ALL["tiles of the lowest"], using="qconv_dsp(joined_twice_i8)")
+    assert prepare(edited, CORES["cortex-m4f"]).lowered.using == "qconv_dsp(apart_twice_i8)"
+
+
 def _wrong(cases: dict[str, Case], run: Callable[[str], list[Array]]) -> list[str]:
     wrong = []
     for name, c in cases.items():

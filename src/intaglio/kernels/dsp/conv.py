@@ -23,7 +23,7 @@ from intaglio.kernels.dsp.gather import edge, gather, paired
 from intaglio.kernels.dsp.scaling import Scales, scales_of
 from intaglio.kernels.dsp.sums import sum_record
 from intaglio.kernels.dsp.tiles import UNROLL, can_join, joined_starts, pack_weights, tile, word_bytes
-from intaglio.kernels.dsp.variants import Finish, Layout, Sum, Variant
+from intaglio.kernels.dsp.variants import Finish, Layout, Sum, Variant, parse_variant
 from intaglio.kernels.integer_conv import BYTES, Numbers, constants_of, qgeometry, size_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Buffer, Expr, Num, Place, both, idx
@@ -108,10 +108,14 @@ def pack_product(job: Job, groups: int, runs: Array, records: Array, reach: Arra
 
 
 def _layout(job: Job, runs: Array, joined: bool, single: bool) -> Layout:
-    """`joined`: two channels fit a half word. Weights of 16 bits, and those for speed, are wide."""
-    if not small(runs) or (job.target.optimize == "speed" and not single):
+    """What an edited IR file names, where it can be done; `joined`: two channels fit a half word."""
+    fits = {Layout.JOINED: small(runs) and joined, Layout.APART: small(runs), Layout.WIDE: not single}
+    asked = parse_variant(job.asked)
+    if asked is not None and fits[asked.layout]:
+        return asked.layout
+    if fits[Layout.WIDE] and (job.target.optimize == "speed" or not small(runs)):
         return Layout.WIDE
-    return Layout.JOINED if joined else Layout.APART
+    return Layout.JOINED if fits[Layout.JOINED] else Layout.APART
 
 
 def widths(job: Job) -> tuple[int, ...]:
