@@ -22,7 +22,7 @@ import onnx
 
 import intaglio
 from intaglio.cli.running import print_emulated
-from intaglio.run.profile import Profile
+from intaglio.run.timing import Profile
 from models import dscnn
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -31,7 +31,7 @@ from intaglio.run.opencl.application import tune
 from intaglio.run.opencl.devices import find_device
 from intaglio.run.opencl.loader import find_loader
 from intaglio.run.package import Package
-from intaglio.run.profile import stored_inputs
+from intaglio.run.timing import stored_inputs
 from models import MODELS
 
 ROOT = Path(__file__).resolve().parents[1]

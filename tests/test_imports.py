@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "intaglio"
-# The order of docs: each may import those before it; those in one row do not import each other.
-LAYERS = [
-    {"errors", "version"},
-    {"ir"},
-    {"ops"},
-    {"targets"},
-    {"frontends", "passes", "kernels", "memory"},
-    {"quantize"},
-    {"package"},
-    {"run"},
-    {"report"},
-    {"stages"},
-    {"pipeline"},
-    {"onnx_backend", "accelerator", "conformance"},
-    {"cli"},
-]
-LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+
+def layers() -> dict[str, int]:
+    """The line in CONTRIBUTING.md: a package may import those before it; those in braces do not import each other."""
+    text = (ROOT.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    found = re.search(r"^    (\{ errors .*?)\n\n", text, re.M | re.S)
+    assert found is not None
+    return {name: level for level, part in enumerate(found[1].split("<")) for name in re.findall(r"\w+", part)}
+
+
+LEVEL = layers()
 
 
 def test_importing_intaglio_loads_nothing_heavy() -> None:
@@ -35,6 +32,7 @@ def test_importing_intaglio_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@cache
 def modules() -> list[Path]:
     return sorted(p for p in ROOT.rglob("*.py") if p.name not in ("__main__.py",) and p != ROOT / "__init__.py")
 
@@ -48,8 +46,45 @@ def test_the_layer_rule(path: Path) -> None:
             assert LEVEL[name] < LEVEL[own], f"{own} imports {name}"
 
 
+def test_every_layer_is_a_package() -> None:
+    there = {path.relative_to(ROOT).parts[0].removesuffix(".py") for path in modules()}
+    assert set(LEVEL) == there
+
+
+def test_no_package_is_empty() -> None:
+    for place in ROOT.rglob("__init__.py"):
+        others = [p for p in place.parent.rglob("*") if p.is_file() and p.name != "__init__.py" and "__pycache__" not in p.parts]
+        assert others, f"{place.parent.name} is empty"
+
+
+def test_no_circle_of_imports() -> None:
+    """Also through imports inside of functions, which start-up time is the only reason for."""
+    after = {name_of(path): sorted(set(imports(path))) for path in modules()}
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " imports ".join([*trail[trail.index(name) :], name])
+        if name not in done:
+            for other in after.get(name, []):
+                if other != name:
+                    visit(other, (*trail, name))
+            done.add(name)
+
+    for name in after:
+        visit(name, ())
+
+
+def name_of(path: Path) -> str:
+    return ".".join(("intaglio", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
 def imported(path: Path) -> set[str]:
-    """Packages of ours that a file imports when it runs; imports for the type checker alone do not count."""
+    """Packages of ours that a file imports."""
+    return {module.split(".")[1] for module in imports(path)}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Modules of ours that a file imports when it runs; imports for the type checker alone do not count."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     skipped = {
         inner
@@ -57,15 +92,15 @@ def imported(path: Path) -> set[str]:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
         for inner in ast.walk(node)
     }
-    found = set()
+    known = {name_of(path) for path in modules()}
     for node in ast.walk(tree):
         if node in skipped:
             continue
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("intaglio."):
-            found.add(node.module.split(".")[1])
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("intaglio."):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if name in known else str(node.module) for name in names)
         elif isinstance(node, ast.Import):
-            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("intaglio.")}
-    return found
+            yield from (alias.name for alias in node.names if alias.name.startswith("intaglio."))
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))

@@ -21,7 +21,7 @@ from device import live_firmware, quantised, recognised
 from recordings import Recordings, load
 
 import intaglio
-from intaglio.run.profile import LayerTime, Profile
+from intaglio.run.timing import LayerTime, Profile
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT.parent / "shared" / "models" / "data" / "wand5"

@@ -16,6 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from intaglio.errors import UserError, quoted
+from intaglio.fitting.budget import RESERVE_BYTES, Climbed
+from intaglio.fitting.limits import (
+    Chances,
+    Needs,
+    ShortOfRam,
+    chances_of,
+    check_limits,
+    elsewhere,
+)
+from intaglio.fitting.plan import Wishes, plan_memory
+from intaglio.fitting.weights import plan_weights
 from intaglio.frontends.objects import save_object
 from intaglio.frontends.reading import Source, read_source
 from intaglio.ir.files import check_ir_place, write_ir
@@ -29,13 +40,12 @@ from intaglio.memory.place import placed_buffers
 from intaglio.memory.plan_file import plan_text, read_plan
 from intaglio.package.accelerators import accelerators_of, aligned, check_reach
 from intaglio.package.archive import check_archive, write_archive
-from intaglio.package.deployment import Deployment, deployment_of, target_of
 from intaglio.package.figures import write_figures
 from intaglio.package.folder import check_output, fresh_folder, write_text, writing
 from intaglio.package.manifest import FirmwareInfo, Manifest, StreamInfo, write_manifest
+from intaglio.package.needs import has_room_but_for_vectors, needs_of
 from intaglio.package.selftest import write_selftest
 from intaglio.package.source import keep_model
-from intaglio.package.weights import plan_weights
 from intaglio.package.write import Origin, write_project
 from intaglio.passes import optimise, prepare
 from intaglio.passes.absorb import absorb_quantisation
@@ -45,28 +55,17 @@ from intaglio.passes.stream import Stream, told_stream
 from intaglio.passes.stream import stream as stream_along
 from intaglio.quantize import name_outputs
 from intaglio.quantize.settings import SCHEMES, Account, Settings, silent
-from intaglio.run.budget import RESERVE_BYTES, Climbed
 from intaglio.run.build import BuildOptions, build_project
 from intaglio.run.expect import expected_vectors, tool_versions
 from intaglio.run.firmware import build_package, check_placed
 from intaglio.run.firmware_tools import find_firmware_toolchain
-from intaglio.run.limits import (
-    Chances,
-    Needs,
-    ShortOfRam,
-    chances_of,
-    check_limits,
-    elsewhere,
-    has_room_but_for_vectors,
-    needs_of,
-)
 from intaglio.run.opencl.application import fill_cache
 from intaglio.run.opencl.devices import find_device
 from intaglio.run.opencl.library import DeviceOptions
 from intaglio.run.package import Package
-from intaglio.run.plan import Wishes, plan_memory
 from intaglio.run.toolchains import find_toolchain
 from intaglio.stages import STAGES, WEIGHT_SCHEMES, Device, Quantization, Request, Watch, check_device, stage_index
+from intaglio.targets.deployment import Deployment, deployment_of, target_of
 from intaglio.targets.target import Target, optimized, precise
 from intaglio.version import __version__
 

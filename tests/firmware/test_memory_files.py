@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from intaglio.package.deployment import deployment_of
 from intaglio.targets.board import all_boards
+from intaglio.targets.deployment import deployment_of
 from intaglio.targets.memories import fastest_first, fault_of, main_memory, read_memories
 from intaglio.targets.target import find_target
 from support.commands import DIGITS, Intaglio

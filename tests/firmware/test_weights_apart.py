@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intaglio import compile
+from intaglio.fitting.weights import plan_weights
 from intaglio.ir.types import DType
 from intaglio.kernels.program import Constant, Program
 from intaglio.memory.regions import Room
 from intaglio.memory.weights import spread_weights
-from intaglio.package.deployment import deployment_of
-from intaglio.package.weights import plan_weights
+from intaglio.targets.deployment import deployment_of
 from intaglio.targets.target import find_target
 from support.commands import DIGITS, Intaglio
 from support.firmware_running import firmware, package_selftest

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intaglio.errors import OurFault, UserError
+from intaglio.fitting.squeeze import Squeeze
 from intaglio.ir.graph import Address, Array, Graph
 from intaglio.ir.stripes import StripeSpec
 from intaglio.ir.text import parse_graph, print_graph
@@ -22,7 +23,6 @@ from intaglio.memory.lifetimes import find_storage
 from intaglio.memory.place import placed_buffers
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes.residual import fuse_sum
-from intaglio.run.squeeze import Squeeze
 from intaglio.targets.target import Target, find_target
 from support.integer_graphs import IntegerNet, integer_net, picture
 from support.kernel_running import TARGETS

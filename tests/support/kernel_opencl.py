@@ -12,8 +12,9 @@ from intaglio.kernels.choice import choices_of
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.opencl.interpret import run_variant
 from intaglio.kernels.opencl.launch import Variant
+from intaglio.kernels.opencl.launch_printer import print_launch
 from intaglio.kernels.opencl.lowering import lower_on_device
-from intaglio.kernels.opencl.printer import CLPrinter, common, fails, print_launch
+from intaglio.kernels.opencl.printer import CLPrinter, common, fails
 from intaglio.ops.base import BadOperator
 from intaglio.targets.target import Target, find_target
 from support.kernel_running import Call, Case, prepare

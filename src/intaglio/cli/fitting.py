@@ -9,13 +9,13 @@ from pathlib import Path
 
 from intaglio.cli.terminal import WIDTH, note, print_json, print_table, proven_text
 from intaglio.errors import AnswerIsNo, UserError
+from intaglio.fitting.budget import smallest
+from intaglio.fitting.fit import STACK_BYTES, Fit, fit_of, fits, needs_on_board, time_ms
+from intaglio.fitting.limits import Needs, chances_of, check_limits, has_floats
 from intaglio.memory.ladder import Rung
 from intaglio.memory.picture import Picture, draw
 from intaglio.package.folder import write_text
 from intaglio.pipeline import Lowered, plan_model
-from intaglio.run.budget import smallest
-from intaglio.run.fit import STACK_BYTES, Fit, fit_of, fits, needs_on_board, time_ms
-from intaglio.run.limits import Needs, chances_of, check_limits, has_floats
 from intaglio.stages import Device, Request, Watch
 from intaglio.targets.board import Board, all_boards
 

@@ -9,7 +9,7 @@ from intaglio.cli.terminal import beginning, bytes_text, count_text, fitted, pri
 from intaglio.package.manifest import Manifest
 from intaglio.run.opencl.library import StartReport
 from intaglio.run.opencl.measure import OnDevice, computes_in
-from intaglio.run.profile import Profile
+from intaglio.run.timing import Profile
 
 
 def placed_json(manifest: Manifest) -> dict[str, object]:

@@ -27,7 +27,8 @@ from intaglio.run.compare import Comparison
 from intaglio.run.data import read_arrays, write_arrays
 from intaglio.run.opencl.library import DeviceOptions
 from intaglio.run.package import Package
-from intaglio.run.profile import Emulation, Profile, profile
+from intaglio.run.profile import profile
+from intaglio.run.timing import Emulation, Profile
 from intaglio.run.validate import LayerCheck, ValidateOptions, Validation, validate
 from intaglio.targets.target import find_target
 

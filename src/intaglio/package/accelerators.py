@@ -10,7 +10,7 @@ from intaglio.errors import ToolError, UserError, quoted
 from intaglio.ir.graph import Graph
 from intaglio.ir.offload import Offload
 from intaglio.kernels.program import ConstantArg, Program, ValueArg
-from intaglio.package.deployment import Deployment
+from intaglio.targets.deployment import Deployment
 from intaglio.targets.plugins import find_accelerator
 from intaglio.targets.target import Target
 

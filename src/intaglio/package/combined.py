@@ -19,12 +19,12 @@ from pathlib import Path
 from intaglio.errors import UserError, quoted
 from intaglio.package.arenas import arena_views
 from intaglio.package.c_text import is_identifier
-from intaglio.package.deployment import WEIGHTS_HEADER_BYTES
 from intaglio.package.manifest import Manifest, read_manifest
 from intaglio.package.project import ModelView, TensorView, tensor_views
 from intaglio.package.striped_calls import FeedView
 from intaglio.package.template import render_files, shipped_template
 from intaglio.targets.board import Board
+from intaglio.targets.deployment import WEIGHTS_HEADER_BYTES
 from intaglio.targets.target import Target, find_target
 
 

@@ -17,7 +17,8 @@ from intaglio.ir.types import DType
 from intaglio.ir.views import storage_roots
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.opencl.launch import Launch, Size
-from intaglio.kernels.opencl.printer import CLPrinter, common, fails, print_launch
+from intaglio.kernels.opencl.launch_printer import print_launch
+from intaglio.kernels.opencl.printer import CLPrinter, common, fails
 from intaglio.kernels.program import ConstantArg, Layer, Program, ScratchArg, ValueArg
 from intaglio.package.c_text import C_TYPES, comment, identifier
 from intaglio.package.calls import state_order

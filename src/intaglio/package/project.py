@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
+from intaglio.fitting.weights import Weights
 from intaglio.ir.graph import Address, Graph, Value
 from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ir.views import storage_roots
@@ -13,12 +14,11 @@ from intaglio.package.accelerators import Around, accelerator_of, accelerators_o
 from intaglio.package.arenas import ArenaView, arena_views, parameter
 from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, unique_macros
 from intaglio.package.calls import Block, Copy, Fill, blocks_of, output_copies, state_copies, state_fills
-from intaglio.package.deployment import Deployment
 from intaglio.package.pointers import output_fields
 from intaglio.package.reads import Reads
 from intaglio.package.striped_calls import FeedView, stripe_views
-from intaglio.package.weights import Weights
 from intaglio.targets.board import Board
+from intaglio.targets.deployment import Deployment
 from intaglio.targets.target import LEVELS, Target
 
 # Of the largest reference value: half a unit in the last place of the type, or what reordered sums may cost in f32.

@@ -19,81 +19,24 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
-from intaglio.kernels.program import Constant, Program
-from intaglio.memory.weights_read import file_offsets
+from intaglio.fitting.weights import ALIGNMENT, FIRMWARE_ALIGNMENT, Weights
+from intaglio.kernels.program import Constant
 from intaglio.package.c_text import identifier
-from intaglio.package.deployment import WEIGHTS_HEADER_BYTES, Deployment
+from intaglio.targets.deployment import WEIGHTS_HEADER_BYTES
 
-ALIGNMENT = 64
-AS_TEXT_BELOW_BYTES = 4096
-FIRMWARE_ALIGNMENT = 4  # words; what is wider keeps its own
-FIRMWARE_AS_TEXT_BELOW_BYTES = 16 << 20
 MAGIC = b"IGWEIGHT"
 FORMAT = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Where each constant lies in its block, and where the block of the main flash lies."""
-
-    offsets: dict[str, int]
-    size_bytes: int
-    alignment: int = ALIGNMENT
-    as_text: bool = True
-    section: str = ""
-    address: int | None = None
-    apart: tuple[tuple[str, Weights], ...] = ()  # blocks in other memories
-    read: bool = False  # a file that nothing maps; offsets are those in the file
-
-    @property
-    def total_bytes(self) -> int:
-        return self.size_bytes + sum(block.size_bytes for _, block in self.apart)
-
-    @property
-    def binary(self) -> bool:
-        """Written to flash, or to another memory, apart from the code."""
-        return (self.read or self.address is not None) and self.size_bytes > 0
 
 
 def block_name(name: str, memory: str) -> str:
     """The C array of the weights in a memory."""
     return f"{identifier(name)}_weights" + (f"_{identifier(memory)}" if memory else "")
-
-
-def plan_weights(constants: list[Constant], deployment: Deployment) -> Weights:
-    own = [c for c in constants if not c.memory]
-    block = _plan(own, deployment, deployment.weights_section)
-    memories = dict.fromkeys(c.memory for c in constants if c.memory)
-    apart = {m: _plan([c for c in constants if c.memory == m], deployment, f".rodata.intaglio_{m}") for m in memories}
-    offsets = {**block.offsets, **{name: at for other in apart.values() for name, at in other.offsets.items()}}
-    return replace(block, offsets=offsets, address=deployment.weights_address, apart=tuple(apart.items()))
-
-
-def plan_file(program: Program) -> Weights:
-    """Weights that are read: the file has its header, then the constants in the order in which they are needed."""
-    offsets, end = file_offsets(program, WEIGHTS_HEADER_BYTES)
-    return Weights(offsets, end - WEIGHTS_HEADER_BYTES if program.constants else 0, program.alignment, False, read=True)
-
-
-def _plan(constants: list[Constant], deployment: Deployment, section: str) -> Weights:
-    bare = deployment.board is not None
-    alignment, limit = (FIRMWARE_ALIGNMENT, FIRMWARE_AS_TEXT_BELOW_BYTES) if bare else (ALIGNMENT, AS_TEXT_BELOW_BYTES)
-    offsets: dict[str, int] = {}
-    end = 0
-    for constant in constants:
-        step = max(alignment, constant.data.itemsize)
-        start = -(-end // step) * step
-        offsets[identifier(constant.name)] = start
-        end = start + max(constant.data.nbytes, 1)  # an empty tensor too has an address
-    block = max([alignment, *(constant.data.itemsize for constant in constants)])
-    return Weights(offsets, end, block, end < limit, section)
 
 
 def write_weights(constants: list[Constant], weights: Weights, name: str, source_folder: Path) -> None:
@@ -151,7 +94,7 @@ def _header(constants: list[Constant], weights: Weights, name: str) -> str:
         shape = ",".join(map(str, constant.data.shape))
         offset = weights.offsets[constant.name]
         where = f", in {constant.memory}" if constant.memory else ""
-        lines.append(f"#define W_{constant.name} ((size_t){offset}) /* {constant.dtype.value}[{shape}]{where} */")
+        lines.append(f"#define W_{identifier(constant.name)} ((size_t){offset}) /* {constant.dtype.value}[{shape}]{where} */")
     return "\n".join([*lines, "", "#endif", ""])
 
 
@@ -166,7 +109,8 @@ def _file_header(constants: list[Constant], weights: Weights, name: str) -> str:
     ]
     for constant in sorted(constants, key=lambda c: weights.offsets[c.name]):
         shape = ",".join(map(str, constant.data.shape))
-        lines.append(f"#define W_{constant.name} ((size_t){weights.offsets[constant.name]}) /* {constant.dtype.value}[{shape}] */")
+        offset = weights.offsets[constant.name]
+        lines.append(f"#define W_{identifier(constant.name)} ((size_t){offset}) /* {constant.dtype.value}[{shape}] */")
     return "\n".join([*lines, "", "#endif", ""])
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from intaglio.errors import printable
+from intaglio.fitting.weights import plan_file, plan_weights
 from intaglio.ir.graph import Address, Value
 from intaglio.ir.offload import flat_nodes
 from intaglio.kernels.program import Constant, ConstantArg, Program
 from intaglio.memory.weights_read import plan_reads
 from intaglio.package.accelerators import accelerator_of, write_accelerators
-from intaglio.package.deployment import HOSTED, Deployment
 from intaglio.package.kernel_files import write_kernels
 from intaglio.package.manifest import (
     LayerInfo,
@@ -29,7 +29,8 @@ from intaglio.package.opencl import write_opencl
 from intaglio.package.pointers import output_fields, raw_constant_name
 from intaglio.package.project import api_inputs, input_slots, lifetimes, output_slots, project_of, state_bytes
 from intaglio.package.template import render_template, shipped_template
-from intaglio.package.weights import plan_file, plan_weights, write_weights
+from intaglio.package.weights import write_weights
+from intaglio.targets.deployment import HOSTED, Deployment
 from intaglio.targets.target import Target
 
 

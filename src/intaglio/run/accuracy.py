@@ -12,7 +12,7 @@ from intaglio.ir.files import read_ir
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.types import DType, TensorType
 from intaglio.run.calibration import Samples
-from intaglio.run.package import Package
+from intaglio.run.loaded import LoadedPackage
 from intaglio.run.reference import run_steps
 from intaglio.run.validate import float_reference, ir_path
 
@@ -24,7 +24,7 @@ class Labelled:
     samples: int
 
 
-def accuracy_of(package: Package, read: Callable[[Graph], Samples], labels: Array) -> Labelled:
+def accuracy_of(package: LoadedPackage, read: Callable[[Graph], Samples], labels: Array) -> Labelled:
     graph = read_ir(ir_path(package))
     grids = {}
     for value in graph.inputs:  # the data are floats, whatever the package takes

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intaglio.errors import AnswerIsNo, UserError
-from intaglio.package.deployment import Deployment
 from intaglio.package.manifest import FirmwareInfo, Manifest
 from intaglio.package.weights import weights_file
 from intaglio.run.build import BuildOptions, Runner, check_whole, sources_in
@@ -22,6 +21,7 @@ from intaglio.run.firmware_tools import compile_flags, link_command, runtime
 from intaglio.run.stack import read_frames, stack_bytes
 from intaglio.run.toolchains import Toolchain
 from intaglio.targets.board import Board, all_boards, generic_board
+from intaglio.targets.deployment import Deployment
 from intaglio.targets.target import Target, find_target
 
 _UNDEFINED = re.compile(r"undefined (symbol|reference)")

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from intaglio.errors import AnswerIsNo
+from intaglio.fitting.limits import Needs, check_limits
 from intaglio.package.combined import WeightsPlace, code_room, firmware_name, read_packages, weights_places, write_combined
-from intaglio.package.deployment import Deployment
 from intaglio.package.figures import MARK
 from intaglio.package.folder import fresh_folder
 from intaglio.package.manifest import COMBINED_FORMAT, Manifest, board_of, digests, target_of
@@ -16,7 +16,7 @@ from intaglio.package.ownership import MANIFEST
 from intaglio.run.build import BuildOptions
 from intaglio.run.firmware import build_combined, check_placed
 from intaglio.run.firmware_tools import find_firmware_toolchain
-from intaglio.run.limits import Needs, check_limits
+from intaglio.targets.deployment import Deployment
 
 
 @dataclass(frozen=True, slots=True)

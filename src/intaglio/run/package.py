@@ -2,103 +2,19 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from intaglio.errors import OurFault, UserError
 from intaglio.ir.graph import Array
-from intaglio.package.manifest import Manifest, read_manifest, target_of
-from intaglio.run.build import Progress
-from intaglio.run.host import Library, Runner, ordered_inputs
-from intaglio.run.opencl.library import DEFAULT, DeviceOptions, OpenclLibrary
+from intaglio.run.loaded import LoadedPackage
 
 if TYPE_CHECKING:
-    from intaglio.run.profile import Profile
+    from intaglio.run.timing import Profile
     from intaglio.run.validate import Validation
 
 
-class Package:
-    """`Package.load(folder)`; `compile()` returns one. Holds its temporary folder, if it has one.
-
-    Firmware runs on an emulated core: `emulator` is `unicorn` (the default, except for the Cortex-M55) or `qemu`.
-    Packages for OpenCL run on the `device`: `gpu`, `cpu`, numbers such as `0.0`, or a part of its name."""
-
-    def __init__(
-        self,
-        folder: str | Path,
-        temporary: tempfile.TemporaryDirectory[str] | None = None,
-        emulator: str | None = None,
-        device: DeviceOptions = DEFAULT,
-    ) -> None:
-        self.folder = Path(folder)
-        self.emulator = emulator
-        self.device = device
-        self.manifest: Manifest = read_manifest(self.folder)
-        self._temporary = temporary
-        self._library: Runner | None = None
-
-    @staticmethod
-    def load(folder: str | Path, *, emulator: str | None = None, device: str | DeviceOptions | None = None) -> Package:
-        on = device if isinstance(device, DeviceOptions) else DeviceOptions(device)
-        package = Package(Path(folder), emulator=emulator, device=on)
-        if package.manifest.opencl is None and on != DEFAULT:
-            what = f"`{package.name}` was compiled for `{package.manifest.target}`: it has no OpenCL device, and no program cache"
-            raise UserError("bad-option", what, hint="compile it with `--target opencl`, or leave these options out")
-        return package
-
-    @property
-    def name(self) -> str:
-        return self.manifest.name
-
-    @property
-    def bare(self) -> bool:
-        """Firmware, not a library of this machine."""
-        return target_of(self.manifest).bare
-
-    @property
-    def library(self) -> Runner:
-        if self._library is None:
-            if self.bare:
-                from intaglio.run.emulator.device import Device, EmulatorOptions
-
-                self._library = Device(self.folder, self.manifest, EmulatorOptions(self.emulator))
-            elif self.manifest.opencl is not None:
-                self._library = self.opencl_library
-            else:
-                self._library = Library(self.folder / "lib" / f"lib{self.name}.so", self.manifest)
-        return self._library
-
-    @property
-    def opencl_library(self) -> OpenclLibrary:
-        """The library of a package for OpenCL, which can say more."""
-        if not isinstance(self._library, OpenclLibrary):
-            self._library = OpenclLibrary(self.folder / "lib" / f"lib{self.name}.so", self.manifest, options=self.device)
-        return self._library
-
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """One inference: arrays by input name (or `in0`, ...) in, arrays by output name out. States carry on."""
-        outputs = self.library.run(ordered_inputs(self.manifest, inputs))
-        return self._named(outputs)
-
-    def run_steps(self, inputs: Mapping[str, Array], progress: Progress | None = None) -> dict[str, Array]:
-        """Every array with a leading axis of steps, run in order from a fresh state; outputs stacked likewise."""
-        arrays = ordered_inputs(self.manifest, inputs, steps=True)
-        count = len(arrays[0]) if arrays else 1
-        self.reset()
-        stacked: list[Array] = [np.empty((count, *info.shape), info.type.dtype.numpy) for info in self.manifest.outputs]
-        for step in range(count):
-            self.library.run_into([a[step, ...] for a in arrays], [s[step, ...] for s in stacked])
-            if progress is not None:
-                progress("running", step + 1, count)
-        return self._named(stacked)
-
-    def reset(self) -> None:
-        """Start a new sequence: states are zero again."""
-        self.library.reset()
+class Package(LoadedPackage):
+    """`Package.load(folder)`; `compile()` returns one."""
 
     def validate(
         self, inputs: Mapping[str, Array] | None = None, *, layers: bool = False, threshold: float | None = None
@@ -111,12 +27,3 @@ class Package:
         from intaglio.run.profile import profile
 
         return profile(self, runs)
-
-    def _named(self, outputs: list[Array]) -> dict[str, Array]:
-        names = [info.name for info in self.manifest.outputs]
-        if len(set(names)) != len(names):
-            raise OurFault("duplicate-output", f"`{self.name}` has two outputs of one name")
-        return dict(zip(names, outputs, strict=True))
-
-    def __repr__(self) -> str:
-        return f"<Package {self.name} for {self.manifest.target} in {self.folder}>"

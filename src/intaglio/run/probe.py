@@ -10,12 +10,12 @@ from intaglio.ir.graph import Array
 from intaglio.package.manifest import target_of
 from intaglio.run.build import BuildOptions, build_project, check_whole
 from intaglio.run.host import Library, Sink
+from intaglio.run.loaded import LoadedPackage
 from intaglio.run.opencl.library import OpenclLibrary
-from intaglio.run.package import Package
 from intaglio.run.toolchains import find_toolchain
 
 
-def watch_layers(package: Package, inputs: list[Array], sink: Sink, cc: str | None = None) -> None:
+def watch_layers(package: LoadedPackage, inputs: list[Array], sink: Sink, cc: str | None = None) -> None:
     """One run from a fresh state; `sink` gets what each layer wrote."""
     if package.bare:
         from intaglio.run.emulator.measure import watch
@@ -33,7 +33,7 @@ def watch_layers(package: Package, inputs: list[Array], sink: Sink, cc: str | No
 class Probe:
     """Built in a temporary folder, which goes with this object; the package itself is not touched."""
 
-    def __init__(self, package: Package, cc: str | None = None) -> None:
+    def __init__(self, package: LoadedPackage, cc: str | None = None) -> None:
         check_whole(package.folder, "include", "src", "src/app")
         self._folder = tempfile.TemporaryDirectory(prefix="intaglio-probe-")
         root = Path(self._folder.name)

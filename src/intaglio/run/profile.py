@@ -4,79 +4,12 @@ Packages for other cores are counted on an emulated one: `emulator/measure.py`; 
 
 from __future__ import annotations
 
-import struct
-import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-from intaglio.ir.graph import Array
-from intaglio.package.vectors import random_inputs
-from intaglio.run.host import fitted
-from intaglio.run.package import Package
+from intaglio.run.loaded import LoadedPackage
 from intaglio.run.probe import Probe
-
-if TYPE_CHECKING:
-    from intaglio.run.opencl.measure import OnDevice
+from intaglio.run.timing import LayerTime, Profile, Total, code_bytes, least_ms, stored_inputs
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
-    macs: int
-    instructions: int | None
-    cycles: int | None
-    time_ms: float | None
-    ram_bytes: int
-    arena_bytes: int
-    stack_bytes: int | None
-    flash_bytes: int | None
-    code_bytes: int | None
-    weight_bytes: int
-    instructions_per_mac: float | None = None
-    io_bytes: int | None = None  # buffers of inputs and outputs
-    static_bytes: int | None = None
-    stack_used_bytes: int | None = None  # measured; `stack_bytes` is the bound
-
-
-@dataclass(frozen=True, slots=True)
-class LayerTime:
-    name: str
-    op: str
-    macs: int
-    instructions: int | None
-    cycles: int | None
-    time_ms: float | None
-    kernel: str
-    source: str
-    instructions_per_mac: float | None = None
-    weight_bytes: int | None = None  # in flash
-    ram_bytes: int | None = None  # of the arena, alive while it runs
-    accelerator: str = ""  # that computes it, if not the core
-
-
-@dataclass(frozen=True, slots=True)
-class Emulation:
-    """How cycles came about: always an estimate."""
-
-    emulator: str
-    core: str
-    board: str
-    clock_mhz: float | None
-    wait_states: int
-    cycles_are_estimated: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    target: str
-    total: Total
-    layers: tuple[LayerTime, ...]
-    emulation: Emulation | None = None
-    opencl: OnDevice | None = None
-
-
-def profile(package: Package, runs: int = 20, cc: str | None = None, wait_states: int | None = None) -> Profile:
+def profile(package: LoadedPackage, runs: int = 20, cc: str | None = None, wait_states: int | None = None) -> Profile:
     """On this machine the least of `runs`; on an emulated core one run, since all are alike. `wait_states` are the flash's."""
     if package.bare:
         from intaglio.run.emulator.measure import measure
@@ -120,47 +53,3 @@ def profile(package: Package, runs: int = 20, cc: str | None = None, wait_states
         for layer, us in zip(manifest.layers, best, strict=True)
     )
     return Profile(manifest.target, total, layers)
-
-
-def least_ms(package: Package, runs: int) -> float:
-    """The whole inference, without the hook."""
-    inputs = stored_inputs(package)
-    outputs = [np.empty(info.shape, info.type.dtype.numpy) for info in package.manifest.outputs]
-    package.reset()
-    least = float("inf")
-    for _ in range(max(2, runs)):
-        start = time.perf_counter()
-        package.library.run_into(inputs, outputs)
-        least = min(least, time.perf_counter() - start)
-    return least * 1000
-
-
-def stored_inputs(package: Package) -> list[Array]:
-    """The test vectors of the package, which its reference accepts; random ones when they are gone."""
-    folder = package.folder / "test"
-    files = [folder / f"in{i}.npy" for i in range(len(package.manifest.inputs))]
-    if all(f.is_file() for f in files):
-        arrays = [np.load(f, allow_pickle=False) for f in files]
-        return [fitted(a, info) for a, info in zip(arrays, package.manifest.inputs, strict=True)]
-    return random_inputs([info.type for info in package.manifest.inputs], seed=0)
-
-
-def code_bytes(package: Package) -> int | None:
-    """Machine code of the shared library: its executable segments, read from the ELF header."""
-    path = package.folder / "lib" / f"lib{package.name}.so"
-    try:
-        with open(path, "rb") as file:
-            head = file.read(64)
-            if head[:5] != b"\x7fELF\x02":
-                return None
-            offset, size, count = struct.unpack_from("<Q", head, 32)[0], *struct.unpack_from("<HH", head, 54)
-            total = 0
-            for index in range(count):
-                file.seek(offset + index * size)
-                kind, flags = struct.unpack("<II", file.read(8))
-                _, _, _, in_file, _ = struct.unpack("<QQQQQ", file.read(40))
-                if kind == 1 and flags & 1:
-                    total += in_file
-            return total
-    except (OSError, struct.error):
-        return None

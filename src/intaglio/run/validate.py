@@ -21,11 +21,11 @@ from intaglio.package.vectors import KINDS, random_inputs
 from intaglio.run.build import Progress
 from intaglio.run.compare import ABSOLUTE, Comparison, Decides, compare
 from intaglio.run.host import ordered_inputs
-from intaglio.run.package import Package
+from intaglio.run.loaded import LoadedPackage
 from intaglio.run.probe import watch_layers
-from intaglio.run.profile import stored_inputs
 from intaglio.run.reference import IrReference, Reference, has_bf16, model_reference, run_steps
 from intaglio.run.streaming import Windowed
+from intaglio.run.timing import stored_inputs
 
 RANDOM_SAMPLES = 3
 
@@ -79,7 +79,7 @@ class Validation:
     no_layers: str = ""  # why there is no layer to compare, where that was asked for
 
 
-def validate(package: Package, options: ValidateOptions) -> Validation:
+def validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
     """A package that was quantised here is compared with its own integers; what the float model says is told beside."""
     manifest = package.manifest
     tensors = tuple(o.name for layer in manifest.layers for o in layer.outputs if o.name) if options.layers else ()
@@ -136,7 +136,7 @@ def validate(package: Package, options: ValidateOptions) -> Validation:
     )
 
 
-def _why_no_layers(package: Package, reference: Reference) -> str:
+def _why_no_layers(package: LoadedPackage, reference: Reference) -> str:
     if was_quantized(package.manifest):
         return "it was quantised here, so that the model in it has no tensors with the values of its layers"
     if package.manifest.model.source is None or package.manifest.model.source.endswith(".ig"):
@@ -189,7 +189,7 @@ def _is_exact(info: TensorInfo) -> bool:
     return DType(info.dtype) is DType.BOOL or (DType(info.dtype).is_int and info.quant is None)
 
 
-def rule_of(package: Package, options: ValidateOptions) -> tuple[str, Rule]:
+def rule_of(package: LoadedPackage, options: ValidateOptions) -> tuple[str, Rule]:
     """The processor computes as the reference does. OpenCL devices round in their own ways: there a cosine is enough. What the user
     gives, tolerance or threshold or both, is all that counts."""
     info, given = package.manifest.opencl, options.tolerance
@@ -208,7 +208,7 @@ def _of_torch(manifest: Manifest) -> bool:
     return (manifest.model.source or "").endswith(".pt2")
 
 
-def quantised_steps(package: Package) -> dict[str, float]:
+def quantised_steps(package: LoadedPackage) -> dict[str, float]:
     """Outputs of a PyTorch model that are dequantised integers, with their step. Eager adds floats in an order of its own, so what
     it rounds may lie one step off; the integer result here is exact."""
     if not _of_torch(package.manifest):
@@ -249,7 +249,7 @@ def was_quantized(manifest: Manifest) -> bool:
     return bool(manifest.options.get("quantize"))
 
 
-def float_reference(package: Package) -> Reference | None:
+def float_reference(package: LoadedPackage) -> Reference | None:
     """The model that a quantised package was made from, where its runtime is here."""
     source = package.manifest.model.source
     if source is None or not (package.folder / source).is_file():
@@ -285,7 +285,7 @@ def _against_floats(
     return tuple(rows)
 
 
-def reference_of(package: Package, extra: tuple[str, ...] = ()) -> Reference:
+def reference_of(package: LoadedPackage, extra: tuple[str, ...] = ()) -> Reference:
     """The model inside the package, run by ONNX Runtime. The package's own IR where there is no model in it, or one
     that ONNX Runtime does not read (an opset that is newer, bf16): the result says which it was."""
     source = None if was_quantized(package.manifest) else package.manifest.model.source
@@ -299,7 +299,7 @@ def reference_of(package: Package, extra: tuple[str, ...] = ()) -> Reference:
     return IrReference(read_ir(ir_path(package)))
 
 
-def _stream_reference(package: Package, source: str | None, info: StreamInfo) -> Reference:
+def _stream_reference(package: LoadedPackage, source: str | None, info: StreamInfo) -> Reference:
     """The model on windows; the steps by their numpy references where the model is not there, or has states that are inputs."""
     if source is not None and (package.folder / source).is_file() and not package.manifest.options.get("states"):
         try:
@@ -309,7 +309,7 @@ def _stream_reference(package: Package, source: str | None, info: StreamInfo) ->
     return IrReference(read_ir(ir_path(package)))
 
 
-def _on_windows(package: Package, source: str, info: StreamInfo) -> Windowed:
+def _on_windows(package: LoadedPackage, source: str, info: StreamInfo) -> Windowed:
     whole = replace(package.manifest, inputs=(_windowed(package.manifest.inputs[0], info),))
     return Windowed(model_reference(package.folder / source, whole), package.manifest, info)
 
@@ -318,12 +318,12 @@ def _windowed(tensor: TensorInfo, info: StreamInfo) -> TensorInfo:
     return replace(tensor, shape=(*tensor.shape[: info.axis], info.window, *tensor.shape[info.axis + 1 :]))
 
 
-def ir_path(package: Package) -> Path:
+def ir_path(package: LoadedPackage) -> Path:
     return package.folder / "ir" / f"{package.name}.ig"
 
 
 def _samples(
-    package: Package, reference: Reference, options: ValidateOptions
+    package: LoadedPackage, reference: Reference, options: ValidateOptions
 ) -> tuple[list[dict[str, Array]], list[dict[str, Array]]]:
     """Inputs, and what the reference makes of them. Random ones are drawn until the reference accepts them."""
     manifest = package.manifest
@@ -369,7 +369,7 @@ def _stored(array: Array, dtype: DType) -> Array:
 
 
 def _check_layers(
-    package: Package, steps: list[dict[str, Array]], expected: list[dict[str, Array]], options: ValidateOptions, rule: Rule
+    package: LoadedPackage, steps: list[dict[str, Array]], expected: list[dict[str, Array]], options: ValidateOptions, rule: Rule
 ) -> tuple[LayerCheck, ...]:
     """The first step again, with the hook: every tensor that both sides have under one name."""
     manifest = package.manifest

@@ -1,10 +1,10 @@
 """The outside of a `.pt2` file: a zip with a graph in JSON and weights as plain bytes. Nothing in it is ever unpickled.
 
-    NAME/models/model.json                        the exported program
-    NAME/data/weights/model_weights_config.json   where each parameter and buffer is
-    NAME/data/weights/weight_0, ...               the bytes of a storage
-    NAME/data/constants/...                       the same for constants of the graph
-    NAME/data/sample_inputs/model.pt              a pickle, which is not opened
+NAME/models/model.json                        the exported program
+NAME/data/weights/model_weights_config.json   where each parameter and buffer is
+NAME/data/weights/weight_0, ...               the bytes of a storage
+NAME/data/constants/...                       the same for constants of the graph
+NAME/data/sample_inputs/model.pt              a pickle, which is not opened
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from intaglio.errors import ModelError, ToolError, UserError, quoted
+from intaglio.frontends.torch.loading import check
 
 
 def save_object(model: object, example_inputs: tuple[object, ...] | None, path: Path) -> None:
@@ -64,8 +65,6 @@ def _save(torch: Any, program: Any, path: Path) -> None:
 
 def _problems(path: Path) -> int:
     """How many; a file that cannot be read at all has one."""
-    from intaglio.frontends.torch import check
-
     try:
         return len(check(path, dims={}, shapes={}))
     except ModelError:

@@ -402,9 +402,7 @@ def _payload(program: Program, kind: str, path: str) -> tuple[Array, DType]:
     return program._loaded[key], dtype
 
 
-def _strided(
-    archive: Archive, what: str, data: bytes, dtype: DType, sizes: list[int], strides: list[int], offset: int
-) -> Array:
+def _strided(archive: Archive, what: str, data: bytes, dtype: DType, sizes: list[int], strides: list[int], offset: int) -> Array:
     """A copy in row-major order. Every element lies within the storage, or this is an error."""
     elements = math.prod(sizes)
     if len(sizes) != len(strides) or len(sizes) > MAX_RANK or min([0, offset, *sizes, *strides]) < 0:

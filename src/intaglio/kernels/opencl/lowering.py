@@ -12,7 +12,8 @@ from intaglio.kernels.loop import Buffer, For, Kernel, Num, Stmt, While
 from intaglio.kernels.opencl import conv, depthwise, matmul, movement, rows, winograd
 from intaglio.kernels.opencl.accesses import inner_of
 from intaglio.kernels.opencl.launch import Launch, Variant
-from intaglio.kernels.opencl.printer import CLPrinter, NoOpenCL, common, print_launch
+from intaglio.kernels.opencl.launch_printer import print_launch
+from intaglio.kernels.opencl.printer import CLPrinter, NoOpenCL, common
 from intaglio.kernels.opencl.registry import BUILDERS
 from intaglio.kernels.opencl.spread import spread
 from intaglio.targets import Target

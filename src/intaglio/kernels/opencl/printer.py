@@ -6,7 +6,7 @@ import math
 import re
 
 from intaglio.kernels.c_functions import function_text
-from intaglio.kernels.c_printer import Printer, comment_text
+from intaglio.kernels.c_printer import Printer
 from intaglio.kernels.loop import (
     Array,
     Barrier,
@@ -15,7 +15,6 @@ from intaglio.kernels.loop import (
     Expr,
     Fail,
     For,
-    Kernel,
     Let,
     Load,
     Num,
@@ -65,7 +64,7 @@ KEYWORDS = frozenset(
     ]
 )
 STATUS = "ig_status"
-_C_WORDS = {
+C_WORDS = {
     "uint8_t": "uchar", "uint16_t": "ushort", "uint32_t": "uint", "uint64_t": "ulong", "int8_t": "char", "int16_t": "short",
     "int32_t": "int", "int64_t": "long", "ptrdiff_t": "int", "INT8_MIN": "CHAR_MIN", "INT8_MAX": "CHAR_MAX",
     "INT16_MIN": "SHRT_MIN", "INT16_MAX": "SHRT_MAX", "INT32_MIN": "INT_MIN", "INT32_MAX": "INT_MAX",
@@ -74,7 +73,7 @@ _C_WORDS = {
     "fabsf": "fabs", "rintf": "rint", "sqrtf": "sqrt", "IG_INLINE": "static inline",
     "half": "half_",
 }  # fmt: skip
-_TYPE_WORDS = re.compile(r"\bu?int(?:8|16|32|64)_t\b")
+TYPE_WORDS = re.compile(r"\bu?int(?:8|16|32|64)_t\b")
 
 
 class NoOpenCL(Exception):
@@ -88,7 +87,7 @@ def translated(text: str) -> str:
         text = text.replace(f"{name} = as_@(", f"{name} = as_{kind}(", 1)
     text = re.sub(r"\bU?INT64_C\((\w+)\)", lambda m: f"{m[1]}{'UL' if m[0].startswith('U') else 'L'}", text)
     text = re.sub(r"static const (\w+) (\w+)\[", r"const \1 \2[", text)
-    text = re.sub(r"\b[A-Za-z_]\w*\b", lambda m: _C_WORDS.get(m[0], m[0]), text)
+    text = re.sub(r"\b[A-Za-z_]\w*\b", lambda m: C_WORDS.get(m[0], m[0]), text)
     if "double" in text or "memcpy" in text:
         raise NoOpenCL
     return text
@@ -96,7 +95,7 @@ def translated(text: str) -> str:
 
 def _declared(text: str, name: str) -> str:
     found = re.search(rf"\b(\w+) {name}[;,]", text) or re.search(rf"\b(\w+) {name} =", text)
-    return _C_WORDS.get(found[1], found[1]) if found else "int"
+    return C_WORDS.get(found[1], found[1]) if found else "int"
 
 
 class CLPrinter(Printer):
@@ -163,7 +162,7 @@ class CLPrinter(Printer):
         if isinstance(value, Load) and value.type.kind == "f16" and to.kind == "f32" and not value.buffer.space:
             return f"vload_half({self.expr(value.index)}, (__global const half *){spelled(value.buffer.name)})", 20
         text, level = super()._cast(value, to)
-        return re.sub(r"^\((\w+)\)", lambda m: f"({_C_WORDS.get(m[1], m[1])})", text), level
+        return re.sub(r"^\((\w+)\)", lambda m: f"({C_WORDS.get(m[1], m[1])})", text), level
 
     def _vector(self, op: Op) -> tuple[str, int]:
         name, lanes = op.op, op.type.lanes if op.type.lanes > 1 else op.args[0].type.lanes
@@ -318,40 +317,8 @@ def _horizontal(lanes: int) -> str:
     return f"static inline float ig_hsum{lanes}(float{lanes} v)\n{{\n    return {terms};\n}}"
 
 
-def _parameter(buffer: Buffer, restrict: bool) -> str:
-    const = "const " if buffer.const else ""
-    return f"__global {const}{TYPES[buffer.dtype.value]} *{'restrict ' if restrict else ''}{spelled(buffer.name)}"
-
-
 def fails(launch: Launch) -> bool:
     return any(isinstance(s, Fail) for s in everything(launch.body))
-
-
-def print_launch(launch: Launch, kernel: Kernel, printer: CLPrinter, name: str) -> str:
-    """A complete __kernel function. Pointers that may be the same memory do not promise to differ."""
-    if launch.half:
-        from intaglio.kernels.opencl.half_printer import HalfPrinter
-
-        body = HalfPrinter(printer).stmts(launch.body, 1)
-    else:
-        body = printer.stmts(launch.body, 1)
-    if not any(p.dtype.is_int for p in kernel.params):
-        body.insert(0, "#pragma OPENCL FP_CONTRACT ON")
-    shared = {p for n, p in enumerate(kernel.params) if kernel.in_place and (kernel.over in (-1, n) or not p.const)}
-    for p in launch.params:
-        if p.dtype.value not in TYPES:
-            raise NoOpenCL
-    parameters = [_parameter(p, p not in shared) for p in launch.params]
-    if fails(launch):
-        parameters.append(f"__global int *{STATUS}")
-    required = ""
-    if launch.fixed:
-        sizes = ", ".join(str(n) for n in (*launch.gpu, *[1] * (3 - len(launch.gpu))))
-        required = f"__attribute__((reqd_work_group_size({sizes})))\n"
-    about = "\n".join(f" * {comment_text(line)}" for line in (launch.about or kernel.about).splitlines())
-    head = f"__kernel {required}void {name}({', '.join(parameters)})"
-    lines = [_TYPE_WORDS.sub(lambda m: _C_WORDS[m[0]], line) for line in body]
-    return "\n".join([f"/*\n{about}\n */", head, "{", *lines, "}"]) + "\n"
 
 
 def common(printer: CLPrinter) -> str:

@@ -25,13 +25,13 @@ from intaglio.run.emulator.device import Device, EmulatorOptions
 from intaglio.run.firmware import build_firmware
 from intaglio.run.firmware_tools import find_firmware_toolchain
 from intaglio.run.host import Sink
-from intaglio.run.package import Package
-from intaglio.run.profile import Emulation, LayerTime, Profile, Total
+from intaglio.run.loaded import LoadedPackage
+from intaglio.run.timing import Emulation, LayerTime, Profile, Total
 from intaglio.run.toolchains import Toolchain
 from intaglio.targets.target import Target
 
 
-def measure(package: Package, inputs: list[Array], cc: str | None, wait_states: int) -> Profile:
+def measure(package: LoadedPackage, inputs: list[Array], cc: str | None, wait_states: int) -> Profile:
     manifest, target = package.manifest, target_of(package.manifest)
     firmware = manifest.firmware
     if firmware is None:
@@ -59,7 +59,7 @@ def measure(package: Package, inputs: list[Array], cc: str | None, wait_states: 
     )
 
 
-def watch(package: Package, inputs: list[Array], sink: Sink, cc: str | None) -> None:
+def watch(package: LoadedPackage, inputs: list[Array], sink: Sink, cc: str | None) -> None:
     """One run; `sink` gets what each layer wrote."""
     with _hooked(package, cc, EmulatorOptions(package.emulator)) as device:
 
@@ -71,7 +71,7 @@ def watch(package: Package, inputs: list[Array], sink: Sink, cc: str | None) -> 
 
 
 @contextmanager
-def _hooked(package: Package, cc: str | None, options: EmulatorOptions) -> Iterator[Device]:
+def _hooked(package: LoadedPackage, cc: str | None, options: EmulatorOptions) -> Iterator[Device]:
     """A second build of the firmware, in a temporary folder: the package itself is not touched."""
     manifest, target = package.manifest, target_of(package.manifest)
     with tempfile.TemporaryDirectory(prefix="intaglio-probe-") as folder:

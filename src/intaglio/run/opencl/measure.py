@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from intaglio.ir.types import DType
 from intaglio.package.manifest import Manifest
+from intaglio.run.loaded import LoadedPackage
 from intaglio.run.opencl.application import start_times
 from intaglio.run.opencl.library import StartReport
-from intaglio.run.package import Package
-from intaglio.run.profile import LayerTime, Profile, Total, code_bytes, least_ms, stored_inputs
+from intaglio.run.timing import LayerTime, Profile, Total, code_bytes, least_ms, stored_inputs
 
 
 def computes_in(manifest: Manifest) -> str:
@@ -45,7 +45,7 @@ class OnDevice:
     cached: bool = True  # programs could come from Intaglio's caches
 
 
-def measure(package: Package, runs: int) -> Profile:
+def measure(package: LoadedPackage, runs: int) -> Profile:
     manifest, info, library = package.manifest, package.manifest.opencl, package.opencl_library
     assert info is not None
     inputs = stored_inputs(package)

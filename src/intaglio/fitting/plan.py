@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from intaglio.fitting.budget import RESERVE_BYTES, Budget, Climbed, climb
+from intaglio.fitting.fit import arena_budget, arena_rooms, place_weights
 from intaglio.kernels.program import Program
 from intaglio.memory import place
 from intaglio.memory.checker import check
@@ -13,9 +15,7 @@ from intaglio.memory.order import reorder
 from intaglio.memory.plan_file import PlanFile
 from intaglio.memory.regions import Room
 from intaglio.memory.share import share_parts
-from intaglio.package.deployment import Deployment
-from intaglio.run.budget import RESERVE_BYTES, Budget, Climbed, climb
-from intaglio.run.fit import arena_budget, arena_rooms, place_weights
+from intaglio.targets.deployment import Deployment
 from intaglio.targets.target import Target
 
 
@@ -30,9 +30,7 @@ class Wishes:
     climbing: bool = True
 
 
-def plan_memory(
-    program: Program, target: Target, deployment: Deployment, wishes: Wishes, note: Callable[[str], None]
-) -> Climbed:
+def plan_memory(program: Program, target: Target, deployment: Deployment, wishes: Wishes, note: Callable[[str], None]) -> Climbed:
     """The program with its addresses, and the rungs of the ladder that its limits made necessary."""
     slots, graph = wishes.slots, program.graph
     given = graph.stage == "memory" or bool(graph.stripes)  # an IR file says it

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from intaglio.errors import UserError
+from intaglio.fitting.squeeze import Squeeze, Squeezed
 from intaglio.kernels.program import Program
 from intaglio.kernels.stripes.build import AXIS
 from intaglio.memory import place
@@ -19,7 +20,6 @@ from intaglio.memory.ladder import Rung
 from intaglio.memory.order import reorder
 from intaglio.memory.recompute import Again, recompute
 from intaglio.ops.rows import NoRows, access_of
-from intaglio.run.squeeze import Squeeze, Squeezed
 from intaglio.targets.target import Target
 
 INSTRUCTIONS_PER_BYTE, INSTRUCTIONS_PER_MAC = 1.0, 1.5

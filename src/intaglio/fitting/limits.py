@@ -21,9 +21,8 @@ from intaglio.kernels.program import ConstantArg, Program
 from intaglio.memory.ladder import peak_of
 from intaglio.memory.lifetimes import find_storage
 from intaglio.ops.rows import NoRows, access_of
-from intaglio.package.deployment import HOSTED, WEIGHTS_HEADER_BYTES, Deployment
-from intaglio.package.manifest import FirmwareInfo, Manifest
 from intaglio.targets.board import Board, all_boards
+from intaglio.targets.deployment import WEIGHTS_HEADER_BYTES, Deployment
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +66,6 @@ def weights_beside(total: int, apart: tuple[tuple[str, int], ...], deployment: D
     return (("", total),) if deployment.weights_read else apart
 
 
-def needs_of(manifest: Manifest, info: FirmwareInfo | None, deployment: Deployment = HOSTED) -> Needs:
-    memory = manifest.memory
-    apart = elsewhere(memory.arenas, deployment)
-    beside = weights_beside(memory.weight_bytes, memory.weights_apart, deployment)
-    weights = (info or memory).weight_bytes - sum(size for _, size in beside)
-    if info is None:
-        on_device = manifest.opencl is not None
-        return Needs(weights, memory.arena_bytes, elsewhere=apart, weights_elsewhere=beside, on_device=on_device)
-    static = info.ram_bytes - memory.arena_bytes - info.io_bytes - (info.stack_bytes or 0)
-    return Needs(
-        weights, memory.arena_bytes, info.io_bytes, info.code_bytes, info.data_bytes, static, info.stack_bytes, apart,
-        beside,
-    )  # fmt: skip
-
-
 def has_floats(graph: Graph) -> bool:
     """Does some layer compute in floats, so that integers would make it smaller?"""
     return any(value.dtype.is_float for node in graph.nodes for value in node.outputs)
@@ -98,14 +82,6 @@ def peak_layer(program: Program) -> str:
     peak = peak_of(storage.buffers, 1, storage.apart)
     layers = program.layers
     return "" if peak is None or not layers else layers[min(peak.layer, len(layers) - 1)].name
-
-
-def has_room_but_for_vectors(info: FirmwareInfo, deployment: Deployment, weights_elsewhere: int = 0) -> bool:
-    """`weights_elsewhere`: bytes of weights in other memories than the main flash."""
-    apart = info.weight_bytes if info.weights_address is not None else 0
-    room = deployment.code_room(apart)
-    beside = info.flash_bytes - (apart or weights_elsewhere)
-    return room is not None and beside <= room < beside + info.selftest_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from intaglio.fitting.limits import Needs, elsewhere, weights_beside
+from intaglio.fitting.weights import plan_weights
 from intaglio.kernels.c_printer import print_kernel
 from intaglio.kernels.program import Program
 from intaglio.memory.ladder import Peak, Rung, ladder, peak_of
@@ -19,10 +21,8 @@ from intaglio.memory.place import placed_buffers
 from intaglio.memory.planner import place_buffers
 from intaglio.memory.regions import Room, rooms_of, spread
 from intaglio.memory.weights import spread_weights
-from intaglio.package.deployment import Deployment
-from intaglio.package.weights import plan_weights
-from intaglio.run.limits import Needs, elsewhere, weights_beside
 from intaglio.targets.board import Board
+from intaglio.targets.deployment import Deployment
 from intaglio.targets.target import Target
 
 STACK_BYTES = 512
