@@ -142,6 +142,7 @@ INTEGER_TILES: dict[str, Case] = {
     "dense rounded twice": dense(5, 16, 24, scaling="twice", spread=9.0),
     "dense of small weights": dense(7, 24, 16, largest=50),
     "dense in batches": dense(3, 12, 10, batch=(2, 2), transpose=False),
+    "dense, few deep rows": dense(9, 1280, 24),  # fewer rows fit the cache than a tile has
     "dense of a given size": dense(9, 12, 40, using="qmatmul_tiles(tile=2x4)"),
     "lanes of a sum": qadd((5, 33), (5, 33), 0.5, 0.37, 1.1 / (1 << 20)),
     "lanes of a sum at the limits": qadd((64,), (64,), 0.5, 0.49999999, 1.9 / (1 << 20), (-128, 127, 0), low=-5),

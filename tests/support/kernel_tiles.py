@@ -6,7 +6,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import Layout
-from intaglio.kernels.tiles import candidates
+from intaglio.kernels.contraction.tile import candidates
 from intaglio.ops.activation import Relu, Sigmoid
 from intaglio.ops.base import Step
 from intaglio.ops.binary import Add, Mul, Sub

@@ -14,16 +14,12 @@ from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Node
 from intaglio.kernels import (
     contract,
-    conv,
     detection,
     elementwise,
     hybrid,
     index,
-    integer_conv,
     integer_elementwise,
     integer_pool,
-    integer_window,
-    matmul,
     movement,
     normalize,
     offload,
@@ -35,9 +31,9 @@ from intaglio.kernels import (
     reduce,
     resample,
     sample,
-    window,
     window_general,
 )
+from intaglio.kernels.contraction import dots, fma, products, taps, windows
 from intaglio.kernels.dsp import conv as dsp_conv
 from intaglio.kernels.dsp import depthwise as dsp_depthwise
 from intaglio.kernels.dsp import hybrid as dsp_hybrid
@@ -66,30 +62,34 @@ def tried(name: str, build: Callable[[Job], Lowered | None]) -> Choice:
     return Choice(name, applies, built)
 
 
+def lanes(name: str) -> Choice:
+    return Choice(name, integer_elementwise.integer_elementwise_applies, integer_elementwise.integer_elementwise)
+
+
 ELEMENTWISE = Choice("elementwise", always, elementwise.elementwise)
 SEVERAL: dict[str, tuple[Choice, ...]] = {
     "conv": (
-        tried("conv_nhwc", conv.conv_nhwc),
-        tried("depthwise_nhwc", window.depthwise),
+        Choice("conv_nhwc", fma.conv_applies, fma.conv_nhwc),
+        Choice("depthwise_nhwc", windows.depthwise_applies, windows.depthwise),
         Choice("conv_general", always, window_general.conv_general),
     ),
     "matmul": (
-        tried("matmul", matmul.matmul_tiled),
-        Choice("matmul_general", always, matmul.matmul_general),
+        Choice("matmul", products.matmul_applies, products.matmul_tiled),
+        Choice("matmul_general", always, products.matmul_general),
     ),
     "qconv": (
         tried("qdepthwise_mve", mve_depthwise.qdepthwise_mve),
         tried("qconv_rows", mve_conv.qconv_mve),
-        tried("qdepthwise_lanes", integer_window.qdepthwise),
+        Choice("qdepthwise_lanes", taps.qdepthwise_applies, taps.qdepthwise),
         tried("qdepthwise_dsp", dsp_depthwise.qdepthwise_dsp),
         tried("qconv_dsp", dsp_conv.qconv_dsp),
-        tried("qconv_tiles", integer_conv.qconv_tiles),
+        Choice("qconv_tiles", dots.dots_apply, dots.qconv_tiles),
         tried("qconv", quantised.qconv),
     ),
     "qmatmul": (
         tried("qmatmul_rows", mve_conv.qmatmul_mve),
         tried("qmatmul_dsp", dsp_conv.qmatmul_dsp),
-        tried("qmatmul_tiles", integer_conv.qmatmul_tiles),
+        Choice("qmatmul_tiles", dots.dots_apply, dots.qmatmul_tiles),
         Choice("qmatmul", always, quantised.qmatmul),
     ),
     "hybrid_conv": (tried("hybrid_conv_dsp", dsp_hybrid.hybrid_conv_dsp), tried("hybrid_conv", hybrid.hybrid_conv)),
@@ -99,23 +99,26 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
     ),
     "max_pool": (
         tried("max_pool_dsp", dsp_pool.max_pool_dsp),
-        tried("max_pool_bytes", integer_pool.max_pool_bytes),
-        tried("max_pool_nhwc", window.pool_nhwc),
+        Choice("max_pool_bytes", integer_pool.max_pool_applies, integer_pool.max_pool_bytes),
+        Choice("max_pool_nhwc", fma.not_float_image, windows.pool_nhwc),
         Choice("pool_general", always, window_general.pool_general),
     ),
     "average_pool": (
-        tried("average_pool_nhwc", window.pool_nhwc),
+        Choice("average_pool_nhwc", fma.not_float_image, windows.pool_nhwc),
         Choice("pool_general", always, window_general.pool_general),
     ),
     "qaverage_pool": (
         tried("qaverage_pool_dsp", dsp_pool.qaverage_pool_dsp),
-        tried("qaverage_pool", integer_pool.qaverage_pool_lanes),
-        Choice("qaverage_pool_plain", always, quantised.qaverage_pool),
+        Choice("qaverage_pool_lanes", integer_pool.qaverage_pool_applies, integer_pool.qaverage_pool_lanes),
+        Choice("qaverage_pool", always, quantised.qaverage_pool),
     ),
-    "qmean": (tried("qmean_lanes", integer_pool.qmean_lanes), Choice("qmean", always, quantised.qmean)),
-    "qadd": (tried("qadd", integer_elementwise.integer_elementwise), tried("qadd_dsp", dsp_sums.qadd_dsp), ELEMENTWISE),
-    "qmul": (tried("qmul", integer_elementwise.integer_elementwise), tried("qmul_dsp", dsp_sums.qmul_dsp), ELEMENTWISE),
-    "requantize": (tried("requantize", integer_elementwise.integer_elementwise), ELEMENTWISE),
+    "qmean": (
+        Choice("qmean_lanes", integer_pool.qmean_applies, integer_pool.qmean_lanes),
+        Choice("qmean", always, quantised.qmean),
+    ),
+    "qadd": (lanes("qadd"), tried("qadd_dsp", dsp_sums.qadd_dsp), ELEMENTWISE),
+    "qmul": (lanes("qmul"), tried("qmul_dsp", dsp_sums.qmul_dsp), ELEMENTWISE),
+    "requantize": (lanes("requantize"), ELEMENTWISE),
     "layer_norm": (Choice("layer_norm", normalize.layer_norm_applies, normalize.layer_norm),),
 }
 SINGLE: dict[str, Callable[[Job], Lowered]] = {  # operators with one kernel that takes everything

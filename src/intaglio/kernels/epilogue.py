@@ -44,6 +44,11 @@ def operand_kind(shape: Shape, out: Shape) -> str | None:
     return None
 
 
+def steps_text(steps: tuple[Step, ...]) -> str:
+    """The fused steps in the comment of a kernel: ` + add + relu`."""
+    return "".join(f" + {s.op.NAME}" for s in steps)
+
+
 @dataclass(frozen=True, slots=True)
 class Epilogue:
     steps: tuple[Step, ...]

@@ -2,7 +2,7 @@
 
     average:  sums of 32 bits; trunc((sum +- count / 2) / count) in floats, exact below 2^22
     max:      bytes as they are
-    mean:     sums of 32 bits, scaled as `integer_scaling.py` does
+    mean:     sums of 32 bits, scaled as `contraction/scaling.py` does
 
 Windows at the border are cut by the bounds of their loops. The last vector of channels overlaps the one before it. Fewer channels
 than a vector has, windows with holes or of padding alone, and other layouts stay with the plain kernels.
@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from intaglio.ir.types import Layout
-from intaglio.kernels.integer_conv import BYTES, size_of
-from intaglio.kernels.integer_scaling import Bytes, factor_of, i16, i32, splat, vector
-from intaglio.kernels.job import Job, Lowered
+from intaglio.kernels.contraction.quantised import BYTES, size_of
+from intaglio.kernels.contraction.scaling import Bytes, Scaling, factor_of, i16, i32, scaling_by, splat, vector
+from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, Var, cast, idx, imax, imin
 from intaglio.ops.base import normal_axes
 from intaglio.ops.pool import MaxPool
@@ -28,9 +29,14 @@ MOST_PIXELS = 1 << 13  # of an averaged window: its sum is exact as a float
 HALVES = ("low", "high")
 
 
-def _takes(job: Job, channels: int) -> bool:
-    vectors = bool(job.isa.integers.dots) and job.type(0).dtype in BYTES
-    return vectors and channels >= 2 * job.isa.lanes and job.node.output.type.elements > 0
+def _no_vectors(job: Job, channels: int) -> str | None:
+    if not job.isa.integers.dots:
+        return "the target has no integer vectors"
+    if job.type(0).dtype not in BYTES:
+        return f"it is for bytes, not {job.type(0).dtype.value}"
+    if channels < 2 * job.isa.lanes:
+        return f"{channels} channels do not fill a vector of {2 * job.isa.lanes}"
+    return "there is nothing to compute" if job.node.output.type.elements == 0 else None
 
 
 def all_inside(job: Job, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...]) -> bool:
@@ -72,12 +78,20 @@ def pool_windows(
         body(out, rows, cols, lambda i, j: ((n * h + i) * w + j) * c_)
 
 
-def qaverage_pool_lanes(job: Job) -> Lowered | None:
+def qaverage_pool_applies(job: Job) -> str | None:
+    op = job.node.op
+    assert isinstance(op, QAveragePool)
+    if reason := _no_vectors(job, job.type(0).shape[-1]):
+        return reason
+    if math.prod(op.kernel) > MOST_PIXELS:
+        return f"a window has more than {MOST_PIXELS} pixels"
+    return None if all_inside(job, op.kernel, op.strides, op.pads) else "a window is all padding"
+
+
+def qaverage_pool_lanes(job: Job) -> Lowered:
     op, k, isa = job.node.op, job.k, job.isa
     assert isinstance(op, QAveragePool)
     shape = job.type(0).shape
-    if not _takes(job, shape[-1]) or math.prod(op.kernel) > MOST_PIXELS or not all_inside(job, op.kernel, op.strides, op.pads):
-        return None
     x, y = job.operand(0, "x"), job.writes()
     real = Type("f32", isa.lanes)
     bytes_ = Bytes(isa, 0, op.low, op.high, y.dtype)
@@ -107,14 +121,22 @@ def qaverage_pool_lanes(job: Job) -> Lowered | None:
     return job.done("qaverage_pool", about, f"qaverage_pool(lanes={2 * isa.lanes})")
 
 
-def max_pool_bytes(job: Job) -> Lowered | None:
+def max_pool_applies(job: Job) -> str | None:
+    op, shape = job.node.op, job.type(0).shape
+    assert isinstance(op, MaxPool)
+    if op.layout is not Layout.NHWC or len(shape) != 4:
+        return "the layout is not NHWC with two spatial axes"
+    if reason := _no_vectors(job, shape[-1]):
+        return reason
+    if any(d != 1 for d in op.dilations):
+        return "the window is dilated"
+    return None if all_inside(job, op.kernel, op.strides, op.pads) else "a window is all padding"
+
+
+def max_pool_bytes(job: Job) -> Lowered:
     op, k, isa = job.node.op, job.k, job.isa
     assert isinstance(op, MaxPool)
     shape = job.type(0).shape
-    if op.layout is not Layout.NHWC or len(shape) != 4 or not _takes(job, shape[-1]) or any(d != 1 for d in op.dilations):
-        return None
-    if not all_inside(job, op.kernel, op.strides, op.pads):
-        return None
     x, y = job.operand(0, "x"), job.writes()
     kind = Type(x.dtype.value, 2 * isa.lanes)
 
@@ -132,33 +154,53 @@ def max_pool_bytes(job: Job) -> Lowered | None:
     return job.done("max_pool_bytes", about, f"max_pool_bytes(lanes={2 * isa.lanes})")
 
 
-def qmean_lanes(job: Job) -> Lowered | None:
-    """Axes side by side with channels behind them: [outer, reduced, channels]."""
-    op, k, isa = job.node.op, job.k, job.isa
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """[outer, count, channels], reduced over the one in the middle."""
+
+    outer: int
+    count: int
+    channels: int
+    scaling: Scaling
+
+
+@fact
+def mean_of(job: Job) -> Mean | str:
+    op, shape = job.node.op, job.type(0).shape
     assert isinstance(op, QMean)
-    shape = job.type(0).shape
     axes = sorted(normal_axes(op.axes, len(shape)))
     if not axes or axes != list(range(axes[0], axes[-1] + 1)) or axes[-1] == len(shape) - 1:
-        return None
+        return "the reduced axes do not lie side by side with channels behind them"
     outer, count, channels = math.prod(shape[: axes[0]]), math.prod(shape[a] for a in axes), math.prod(shape[axes[-1] + 1 :])
-    bound = count * size_of(job.type(0).dtype, op.x_zero) if job.type(0).dtype in BYTES else 0
-    if not _takes(job, channels):
-        return None
+    if reason := _no_vectors(job, channels):
+        return reason
+    bound = count * size_of(job.type(0).dtype, op.x_zero)
+    scaling = scaling_by(job.isa, "twice", np.array([op.multiplier]), np.array([op.shift]), bound)
+    return scaling if isinstance(scaling, str) else Mean(outer, count, channels, scaling)
+
+
+def qmean_applies(job: Job) -> str | None:
+    found = mean_of(job)
+    return found if isinstance(found, str) else None
+
+
+def qmean_lanes(job: Job) -> Lowered:
+    op, k, isa, mean = job.node.op, job.k, job.isa, mean_of(job)
+    assert isinstance(op, QMean) and not isinstance(mean, str)
     x = job.operand(0, "x")
-    factor = factor_of(job, "twice", np.array([op.multiplier]), np.array([op.shift]), bound, lambda values: values)
-    if factor is None:
-        return None
+    factor = factor_of(job, mean.scaling)
     y = job.writes()
     bytes_ = Bytes(isa, op.y_zero, op.low, op.high, y.dtype)
-    with k.loop("n", 0, outer) as n:
+    with k.loop("n", 0, mean.outer) as n:
 
         def body(c: Expr) -> None:
-            sums = [k.var(f"sum_{half}", splat(isa, -count * op.x_zero)) for half in HALVES]
-            with k.loop("i", 0, count) as i:
-                _add(job, sums, x, (n * count + i) * channels + c)
+            sums = [k.var(f"sum_{half}", splat(isa, -mean.count * op.x_zero)) for half in HALVES]
+            with k.loop("i", 0, mean.count) as i:
+                _add(job, sums, x, (n * mean.count + i) * mean.channels + c)
             constants = factor.constants(k, idx(0))
-            bytes_.store(k, y, n * channels + c, 2 * isa.lanes, [factor.apply(k, total, constants) for total in sums])
+            bytes_.store(k, y, n * mean.channels + c, 2 * isa.lanes, [factor.apply(k, total, constants) for total in sums])
 
-        _each_vector(job, channels, body)
+        _each_vector(job, mean.channels, body)
+    axes, shape = sorted(normal_axes(op.axes, job.type(0).rank)), job.type(0).shape
     about = f"qmean over axes {axes}, {list(shape)} -> {list(job.node.output.shape)}, {2 * isa.lanes} channels at a time"
     return job.done("qmean", about, f"qmean(lanes={2 * isa.lanes})")

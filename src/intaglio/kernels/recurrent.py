@@ -19,14 +19,15 @@ import numpy as np
 
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
-from intaglio.kernels.conv import TileWriter
+from intaglio.kernels.contraction.fma import Fma, pack_bias, pack_panels
+from intaglio.kernels.contraction.problem import Problem
+from intaglio.kernels.contraction.tile import Tile, choose_tile
+from intaglio.kernels.contraction.tiles import Tiles
 from intaglio.kernels.epilogue import Epilogue, Extra
 from intaglio.kernels.expressions import ROWS, computed_in
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import INDEX_OUT_OF_RANGE, Buffer, Builder, Expr, Load, Num, Type, Var, cast, either, idx
-from intaglio.kernels.matmul import matrix_geometry
-from intaglio.kernels.tiles import Accumulators, Tile, blocks_of, choose_tile, pack_columns, pad_vector
 from intaglio.ops.activation import Elu, HardSigmoid, LeakyRelu, Relu, Softplus, Softsign, ThresholdedRelu
 from intaglio.ops.base import Step
 from intaglio.ops.binary import Add, Mul
@@ -111,18 +112,18 @@ class _Cells:
         if late:
             now[2 * h :] = bias[0][2 * h :]
         tile = choose_tile(job.target, rows, self.width, lanes)
-        w = job.packed(pack_columns(_t(self.w.data[d]), tile.vectors, lanes), f"w{d}")
-        b = job.packed(pad_vector(now, tile.vectors, lanes), f"b{d}")
+        w = pack_panels(job, [_t(self.w.data[d])], tile, f"w{d}")
+        b = pack_bias(job, now, 1, tile, f"b{d}")
         self.inputs.append(_Product(self.features, self.width, w, 0, tile, b, 0, self._scale(0, d, 0, self.width, tile, f"ws{d}")))
         products = []
         for n, (lo, hi) in enumerate(parts):
             narrow = choose_tile(job.target, 1, hi - lo, lanes)
-            r = job.packed(pack_columns(_t(self.r.data[d][lo:hi]), narrow.vectors, lanes), f"r{d}_{n}")
+            r = pack_panels(job, [_t(self.r.data[d][lo:hi])], narrow, f"r{d}_{n}")
             after: Buffer | None = None
             if late:
                 held = np.zeros(self.width, np.float32)
                 held[2 * h :] = bias[1][2 * h :]
-                after = job.packed(pad_vector(held, narrow.vectors, lanes), f"rb{d}")
+                after = pack_bias(job, held, 1, narrow, f"rb{d}")
             products.append(_Product(h, hi - lo, r, 0, narrow, after, 0, self._scale(1, d, lo, hi, narrow, f"rs{d}_{n}")))
         self.recurrents.append(products)
 
@@ -131,19 +132,27 @@ class _Cells:
         scale = self.scales[which]
         if scale is None or scale.data is None:
             return None
-        return self.job.packed(pad_vector(scale.data[d][low:high], tile.vectors, self.e.lanes), name)
+        return pack_bias(self.job, scale.data[d][low:high], 1, tile, name)
 
     # Products ---------------------------------------------------------------------------------------------------------
+
+    def _tiled(self, product: _Product, rows: int, x: Buffer, x_base: Expr, y_base: Expr) -> None:
+        """scratch[y_base..] = x[x_base..] * packed matrix: scaled, then biased, where there are scales."""
+        assert product.tile is not None
+        bias, after = product.bias, Epilogue((), ())
+        if product.scale is not None:
+            extras = (Extra(product.scale, "channel"), *(() if bias is None else (Extra(bias, "channel"),)))
+            bias, after = None, Epilogue(_SCALED[: len(extras)], extras)
+        micro = Fma(self.e, product.buffer, bias, self.scratch, after)
+        tiles = Tiles(self.k, Problem.matrix(rows, product.depth, product.columns), product.tile, micro)
+        tiles.x_base, tiles.y_base = x_base, y_base
+        tiles.matrix(x, self.job.target.l2_bytes)
 
     def project(self, d: int) -> None:
         """xg for all rows of x, in the order of x."""
         product, k, rows = self.inputs[d], self.k, self.time * self.batch
         if product.tile is not None:
-            geo, bias, after = matrix_geometry(rows, self.features, self.width), product.bias, Epilogue((), ())
-            if product.scale is not None and bias is not None:
-                after = Epilogue(_SCALED, (Extra(product.scale, "channel"), Extra(bias, "channel")))
-                bias = None
-            TileWriter(self.job, geo, product.tile, self.x, product.buffer, bias, self.scratch, after).matrix(rows, self.features)
+            self._tiled(product, rows, self.x, idx(0), idx(0))
             return
         e, late = self.one, isinstance(self.op, Gru) and self.op.linear_before_reset
         with k.loop("row", 0, rows) as row, k.loop("g", 0, self.width) as g:
@@ -188,28 +197,7 @@ class _Cells:
                     k.assign(total, e.add(total, e.choose(late, e.load(product.bias, g + product.bias_base), e.const(0))))
                 k.store(s, to + g, total)
             return
-        blocks = blocks_of(product.columns, product.tile.vectors, e.lanes)
-        wide = product.tile.vectors * e.lanes
-        whole = [b for b in blocks if b.width == wide]
-        groups = [(whole[0], len(whole))] if whole else []
-        groups += [(b, 1) for b in blocks[len(whole) :]]
-        for block, count in groups:
-            with k.block(), k.loop("block", 0, count) as n:
-                column = k.let("col", n * wide + block.first)
-
-                def start(v: int, column: Expr = column) -> Expr:
-                    early = product.bias if product.scale is None else None
-                    return e.load(early, column + v * e.lanes) if early is not None else e.const(0.0)
-
-                acc = Accumulators(k, e, 1, block, start)
-                with k.loop("j", 0, product.depth) as j:
-                    acc.step(product.buffer, column * product.depth + j * (block.vectors * e.lanes), s, {0: source + j})
-                for v in range(block.vectors):
-                    value: Expr = acc.at[0][v]
-                    if product.scale is not None:
-                        value = e.mul(value, e.load(product.scale, column + v * e.lanes))
-                        value = value if product.bias is None else e.add(value, e.load(product.bias, column + v * e.lanes))
-                    k.store(s, to + column + v * e.lanes, value, block.lanes_of(v, e.lanes) if e.vector else 0)
+        self._tiled(product, 1, s, source, to)
 
     # Elementwise ------------------------------------------------------------------------------------------------------
 

@@ -17,14 +17,15 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.conv import Geometry
+from intaglio.kernels.contraction.problem import Problem as Geometry
+from intaglio.kernels.contraction.problem import problem_of
+from intaglio.kernels.contraction.quantised import BYTES, Numbers, constants_of, size_of
 from intaglio.kernels.dsp.dense import CHANNELS, dense, dense_scales, pack_dense
 from intaglio.kernels.dsp.gather import edge, gather, paired
 from intaglio.kernels.dsp.scaling import Scales, scales_of
 from intaglio.kernels.dsp.sums import sum_record
 from intaglio.kernels.dsp.tiles import UNROLL, can_join, joined_starts, pack_weights, tile, word_bytes
 from intaglio.kernels.dsp.variants import Finish, Layout, Sum, Variant, parse_variant
-from intaglio.kernels.integer_conv import BYTES, Numbers, constants_of, qgeometry, size_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Buffer, Expr, Num, Place, both, idx
 from intaglio.ops.quantised import QAdd, QConv, QMatMul
@@ -141,7 +142,7 @@ def qconv_dsp(job: Job) -> Lowered | None:
     if known is None:
         return None
     weights, bias, multiplier, shift = known
-    geo = qgeometry(job, op)
+    geo = problem_of(job)
     if geo.depth == 1 and geo.group > 1:
         return None
     numbers = Numbers(op.x_zero, op.w_zero, op.y_zero, op.low, op.high, op.to, op.scaling)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.ir.types import DType
-from intaglio.kernels.conv import Geometry
+from intaglio.kernels.contraction.problem import Problem as Geometry
+from intaglio.kernels.contraction.problem import problem_of
+from intaglio.kernels.contraction.quantised import BYTES, Numbers, constants_of
 from intaglio.kernels.dsp.conv import channel_scales, takes
 from intaglio.kernels.dsp.slide import FIRST_MISSING, FULL, LAST_MISSING, pack_records, slide
-from intaglio.kernels.integer_conv import BYTES, Numbers, constants_of, qgeometry
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Expr, Place, idx
 from intaglio.ops.quantised import QConv
@@ -40,7 +41,7 @@ def qdepthwise_dsp(job: Job) -> Lowered | None:
     if known is None:
         return None
     weights, bias, multiplier, shift = known
-    geo = qgeometry(job, op)
+    geo = problem_of(job)
     if geo.kernel != (3, 3) or geo.dilations != (1, 1) or geo.depth != 1 or geo.columns != 1:
         return None
     centred = weights.astype(np.int64)[:, 0] - op.w_zero  # [c, kh, kw]

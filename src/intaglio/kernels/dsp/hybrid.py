@@ -12,7 +12,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.conv import Geometry
+from intaglio.kernels.contraction.problem import Problem as Geometry
 from intaglio.kernels.dsp.conv import Product, pack_product, widths, write_image
 from intaglio.kernels.dsp.dense import dense
 from intaglio.kernels.dsp.gather import gather

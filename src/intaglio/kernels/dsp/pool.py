@@ -16,9 +16,9 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType, Layout
+from intaglio.kernels.contraction.quantised import BYTES
 from intaglio.kernels.dsp.primitives import BASE, C, operations
 from intaglio.kernels.dsp.variants import C_TYPES
-from intaglio.kernels.integer_conv import BYTES
 from intaglio.kernels.integer_pool import all_inside, pool_windows
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Expr, Place

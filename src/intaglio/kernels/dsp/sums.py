@@ -15,10 +15,10 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.kernels.contraction.quantised import size_of
 from intaglio.kernels.dsp.primitives import BASE, C, operations
 from intaglio.kernels.dsp.scaling import finish_routine, finished, scales_of
 from intaglio.kernels.dsp.variants import C_TYPES, Finish, Side, Sum, range_of
-from intaglio.kernels.integer_conv import size_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Place, idx
 from intaglio.kernels.routines import Routine, no_meaning, routine_of

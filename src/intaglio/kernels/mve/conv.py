@@ -10,9 +10,10 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.kernels.contraction.problem import problem_of
+from intaglio.kernels.contraction.quantised import BYTES, Numbers, constants_of
 from intaglio.kernels.dsp.conv import channel_scales
 from intaglio.kernels.dsp.variants import Finish
-from intaglio.kernels.integer_conv import BYTES, Numbers, constants_of, qgeometry
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Buffer, Expr, Place, idx
 from intaglio.kernels.mve.rows import rows, window
@@ -68,7 +69,7 @@ def qconv_mve(job: Job) -> Lowered | None:
     if known is None:
         return None
     weights, bias, multiplier, shift = known
-    geo, k = qgeometry(job, op), job.k
+    geo, k = problem_of(job), job.k
     if geo.depth == 1 and geo.group > 1:
         return None
     numbers = Numbers(op.x_zero, op.w_zero, op.y_zero, op.low, op.high, op.to, op.scaling)

@@ -13,9 +13,10 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.kernels.contraction.problem import problem_of
+from intaglio.kernels.contraction.quantised import constants_of
 from intaglio.kernels.dsp.primitives import BASE
 from intaglio.kernels.dsp.variants import C_TYPES, Range, range_of
-from intaglio.kernels.integer_conv import constants_of, qgeometry
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Place, idx
 from intaglio.kernels.mve.conv import takes
@@ -56,7 +57,7 @@ def qdepthwise_mve(job: Job) -> Lowered | None:
     if known is None:
         return None
     weights, bias, multiplier, shift = known
-    geo, k = qgeometry(job, op), job.k
+    geo, k = problem_of(job), job.k
     centred = weights.astype(np.int64)[:, 0] - op.w_zero  # [c, kh, kw]
     if geo.depth != 1 or geo.columns != 1 or shift is None or bias is None or int(np.abs(centred).max()) > 127:
         return None

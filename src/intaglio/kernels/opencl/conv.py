@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.ir.types import DType, Layout
-from intaglio.kernels.conv import Geometry, geometry
+from intaglio.kernels.contraction.problem import Problem as Geometry
+from intaglio.kernels.contraction.problem import problem_of
 from intaglio.kernels.epilogue import Epilogue, epilogue_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Buffer, Builder, Expr, both, idx, imax, imin
@@ -50,7 +51,7 @@ def conv(job: Job) -> Lowered | None:
         return None
     weights = node.inputs[1]
     assert weights is not None and weights.data is not None
-    geo = geometry(job, op)
+    geo = problem_of(job)
     wide = block_width(geo.columns)
     x = job.operand(0, "x")
     matrices = [

@@ -8,7 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.ir.types import Layout
-from intaglio.kernels.conv import Geometry, geometry
+from intaglio.kernels.contraction.problem import Problem as Geometry
+from intaglio.kernels.contraction.problem import problem_of
+from intaglio.kernels.contraction.windows import Window, combine
 from intaglio.kernels.epilogue import Epilogue, epilogue_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
@@ -18,7 +20,6 @@ from intaglio.kernels.opencl.isa import vector
 from intaglio.kernels.opencl.launch import Launch, Variant, global_id, group_for
 from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
 from intaglio.kernels.opencl.tiles import pad_to, store_part
-from intaglio.kernels.window import Window, combine
 from intaglio.ops.conv import Conv
 from intaglio.ops.pool import AveragePool, MaxPool, Pool
 
@@ -34,7 +35,7 @@ def depthwise(job: Job) -> Lowered | None:
         return None
     weights, bias = node.inputs[1], job.optional(2)
     assert weights is not None and weights.data is not None
-    geo = geometry(job, op)
+    geo = problem_of(job)
     x = job.operand(0, "x")
     taps = weights.data.reshape(channels, -1).T
     pitch = -(-channels // WIDE) * WIDE

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from intaglio.ir.types import DType
+from intaglio.kernels.contraction.products import with_bias
 from intaglio.kernels.elementwise import broadcast_strides, offset_of
 from intaglio.kernels.epilogue import Epilogue, epilogue_of, operand_kind
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Op, both, idx, imin
-from intaglio.kernels.matmul import _with_bias
 from intaglio.kernels.opencl.isa import vector
 from intaglio.kernels.opencl.launch import Launch, Size, Variant, global_id, group_for, local_id
 from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
@@ -221,7 +221,7 @@ def matmul(job: Job) -> Lowered | None:
     extras = [v for v in node.inputs[3:] if v is not None]
     bias, steps = job.optional(2), op.epilogue
     if bias is not None and (bias.data is None or operand_kind(bias.shape, out.shape) != "channel"):
-        extras, steps, bias = [bias, *extras], _with_bias(steps, len(extras)), None
+        extras, steps, bias = [bias, *extras], with_bias(steps, len(extras)), None
     if any(operand_kind(v.shape, out.shape) is None for v in extras):
         return None
     x = job.operand(0, "x")

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.ir.types import DType
-from intaglio.kernels.conv import Geometry, geometry
+from intaglio.kernels.contraction.problem import Problem as Geometry
+from intaglio.kernels.contraction.problem import problem_of
 from intaglio.kernels.epilogue import Epilogue, epilogue_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
@@ -36,7 +37,7 @@ def winograd(job: Job) -> Lowered | None:
     assert isinstance(op, Conv)
     if not takes(job, op) or op.group != 1 or job.target.optimize == "size" or (job.asked and "winograd" not in job.asked):
         return None
-    geo = geometry(job, op)
+    geo = problem_of(job)
     weights = node.inputs[1]
     assert weights is not None and weights.data is not None
     plain = geo.kernel == (3, 3) and geo.strides == (1, 1) and geo.dilations == (1, 1)

@@ -9,26 +9,26 @@ all windows that cover it. NEON multiplies and adds one tap at a time without zi
 stride 1, are taken as a flat row: a vector covers the end of one pixel and the start of the next, and the weights repeat after as
 many vectors as it takes until channel 0 comes first again (5 vectors for 5 channels).
 
-Input rows wait in a stage (`integer_stage.py`), padding included. Does not apply to several output channels per input channel
-(`integer_conv.py` in groups) or where that does not (`quantised.py`).
+Input rows wait in a stage (`stage.py`), padding included. Does not apply to several output channels per input channel: `dots.py`
+takes these, in groups.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.conv import Geometry
-from intaglio.kernels.integer_conv import constants_of, qgeometry, size_of, takes, upright
-from intaglio.kernels.integer_scaling import Bytes, Factor, factor_of, i16, i32
-from intaglio.kernels.integer_stage import Stage, stage_of
+from intaglio.kernels.contraction.problem import Problem, problem_of
+from intaglio.kernels.contraction.quantised import Quantised, not_bytes, quantised_of
+from intaglio.kernels.contraction.scaling import Bytes, Factor, Scaling, factor_of, i16, i32, scaling_of
+from intaglio.kernels.contraction.stage import Stage, stage_of
 from intaglio.kernels.isa import Isa
 from intaglio.kernels.isa_integer import INTEGER_MEANING
-from intaglio.kernels.job import Job, Lowered
+from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, Var, idx, imin
 from intaglio.ops.quantised import QConv
 
@@ -54,10 +54,10 @@ def steps_of(kernel: tuple[int, int], at_once: int) -> list[Taps]:
     return steps
 
 
-def flat_pixels(geo: Geometry, wide: int) -> int:
+def flat_pixels(p: Problem, wide: int) -> int:
     """How many pixels it takes until channel 0 is first in a vector again; 1 where each pixel has vectors of its own."""
-    used = geo.channels / (-(-geo.channels // wide) * wide)
-    return math.lcm(geo.channels, wide) // geo.channels if geo.strides[1] == 1 and used < 0.8 else 1
+    used = p.channels / (-(-p.channels // wide) * wide)
+    return math.lcm(p.channels, wide) // p.channels if p.strides[1] == 1 and used < 0.8 else 1
 
 
 def pixels_of(positions: int, taps: int) -> int:
@@ -75,55 +75,75 @@ def lane_order(isa: Isa) -> Array:
     return np.concatenate([INTEGER_MEANING[f"vzip_{part}"](channels, channels)[::2] for part in ("low", "high")])
 
 
-def qdepthwise(job: Job) -> Lowered | None:
-    op, isa = job.node.op, job.isa
+@dataclass(frozen=True, slots=True)
+class Facts:
+    problem: Problem
+    numbers: Quantised  # weights [C, 1, kh, kw] of this problem
+    scaling: Scaling
+
+
+@fact
+def taps_of(job: Job) -> Facts | str:
+    """What the kernel needs, or why it does not apply."""
+    op = job.node.op
     assert isinstance(op, QConv)
-    known = constants_of(job) if takes(job, op.to) and not op.epilogue else None
-    if known is None or op.group == 1 or not job.type(0).shape[-1] == op.group == job.node.output.shape[-1]:
-        return None
-    weights, bias, multiplier, shift = known
-    original = qgeometry(job, op)
-    geo = upright(original)
-    centred = (weights.astype(np.int64) - op.w_zero).reshape(geo.channels, *original.kernel)
-    if geo is not original:
-        centred = centred.transpose(0, 2, 1)
-    taps = centred.shape[1] * centred.shape[2]
-    if taps > MOST_TAPS:
-        return None
+    if not job.isa.integers.dots:
+        return "the target has no integer vectors"
+    if reason := not_bytes(job):
+        return reason
+    if op.epilogue:
+        return "another layer is fused into it"
+    original = problem_of(job)
+    if not original.depthwise:
+        return "it is not depthwise"
+    if original.kernel[0] * original.kernel[1] > MOST_TAPS:
+        return f"the window has more than {MOST_TAPS} taps"
+    numbers = quantised_of(job)
+    if isinstance(numbers, str):
+        return numbers
+    problem = original.upright()
+    if problem is not original:
+        numbers = replace(numbers, weights=numbers.weights.transpose(0, 1, 3, 2))
+    scaling = scaling_of(numbers, job.isa)
+    return scaling if isinstance(scaling, str) else Facts(problem, numbers, scaling)
+
+
+def qdepthwise_applies(job: Job) -> str | None:
+    found = taps_of(job)
+    return found if isinstance(found, str) else None
+
+
+def qdepthwise(job: Job) -> Lowered:
+    known, isa, original = taps_of(job), job.isa, problem_of(job)
+    assert not isinstance(known, str)
+    p, numbers = known.problem, known.numbers
     wide = 2 * isa.lanes
-    repeat = flat_pixels(geo, wide)
-    padded = -(-geo.channels * repeat // wide) * wide
+    repeat = flat_pixels(p, wide)
+    padded = -(-p.channels * repeat // wide) * wide
     order = lane_order(isa)
 
     def arrange(values: Array) -> Array:
         """A number per channel as whole vectors, in the order of the lanes."""
         out = np.zeros(padded, values.dtype)
-        out[: geo.channels * repeat] = np.tile(np.broadcast_to(values, (geo.channels,)), repeat)
+        out[: p.channels * repeat] = np.tile(np.broadcast_to(values, (p.channels,)), repeat)
         return np.ascontiguousarray(out.reshape(-1, wide)[:, order]).reshape(-1)
 
     x = job.operand(0, "x")
-    steps = steps_of(geo.kernel, isa.integers.taps)
-    w = job.packed(_packed(isa, centred, steps, repeat, padded), "w")
-    real = bias if bias is not None and bias.dtype == np.float32 else None
-    b = np.zeros(geo.channels, np.int64) if bias is None or real is not None else bias.astype(np.int64)
-    first = job.packed(arrange((b - op.x_zero * centred.sum(axis=(1, 2))).astype(np.int32)), "b")
-    reach = np.abs(centred).sum(axis=(1, 2)) * size_of(x.dtype, op.x_zero) + np.abs(b)
-    factor = factor_of(job, op.scaling, multiplier, shift, int(reach.max(initial=0)), arrange, real)
-    if factor is None:
-        return None
-    out = Bytes(isa, op.y_zero, op.low, op.high, op.to)
-    stage = stage_of(job, geo, x, DType.I16, op.x_zero, False)
-    writer = _Writer(job, geo, stage, steps, w, first, factor, out, job.writes(), repeat, taps)
+    steps = steps_of(p.kernel, isa.integers.taps)
+    w = job.packed(_packed(isa, numbers.weights[:, 0], steps, repeat, padded), "w")
+    first = job.packed(arrange(numbers.starts(numbers.x_zero)), "b")
+    factor = factor_of(job, known.scaling, arrange)
+    out = Bytes(isa, numbers.y_zero, numbers.low, numbers.high, numbers.to)
+    stage = stage_of(job, p, x, DType.I16, numbers.x_zero, False)
+    writer = _Writer(job, p, stage, steps, w, first, factor, out, job.writes(), repeat)
     writer.image()
     pixels = writer.pixels
-    kh, kw = original.kernel
     about = (
-        f"depthwise qconv {kh}x{kw}, {geo.channels} channels, {original.height}x{original.width} -> "
-        f"{original.out_height}x{original.out_width}, stride {original.strides[0]}x{original.strides[1]}, {x.dtype.value}\n"
+        f"{original.title('depthwise qconv', apart=True)}, {x.dtype.value}\n"
         f"{'a flat row' if repeat > 1 else f'{pixels} pixels'} x {wide} channels at a time, weights packed "
         + ("[block][kh/2][kw][c][2]" if isa.integers.taps == 2 else "[block][kh][kw][c]")
     )
-    return job.done(f"qdepthwise{kh}x{kw}_{geo.channels}", about, f"qdepthwise_lanes(pixels={pixels})")
+    return job.done(original.stem("qdepthwise", apart=True), about, f"qdepthwise_lanes(pixels={pixels})")
 
 
 def _packed(isa: Isa, weights: Array, steps: list[Taps], repeat: int, padded: int) -> Array:
@@ -150,32 +170,31 @@ def _packed(isa: Isa, weights: Array, steps: list[Taps], repeat: int, padded: in
 
 class _Writer:
     def __init__(
-        self, job: Job, geo: Geometry, stage: Stage, steps: list[Taps], w: Buffer, bias: Buffer, factor: Factor, out: Bytes,
-        y: Buffer, repeat: int, taps: int,
+        self, job: Job, p: Problem, stage: Stage, steps: list[Taps], w: Buffer, bias: Buffer, factor: Factor, out: Bytes,
+        y: Buffer, repeat: int,
     ) -> None:  # fmt: skip
-        self.k, self.isa, self.geo, self.stage, self.steps = job.k, job.isa, geo, stage, steps
+        self.k, self.isa, self.problem, self.stage, self.steps = job.k, job.isa, p, stage, steps
         self.w, self.bias, self.factor, self.bytes, self.y = w, bias, factor, out, y
         self.wide = 2 * job.isa.lanes
         self.flat = repeat > 1
         self.at_once = job.isa.integers.taps
-        self.advance = repeat * geo.channels if self.flat else geo.strides[1] * geo.channels
-        self.spacing = repeat * geo.channels
-        self.pixels = 1 if self.flat else pixels_of(geo.out_width, taps)
+        self.advance = repeat * p.channels if self.flat else p.strides[1] * p.channels
+        self.spacing = repeat * p.channels
+        self.pixels = 1 if self.flat else pixels_of(p.out_width, p.taps)
 
     def image(self) -> None:
-        geo, k, stage = self.geo, self.k, self.stage
+        p, k, stage = self.problem, self.k, self.stage
         stage.prepare(k)
-        line = geo.out_width * geo.channels
-        with k.loop("n", 0, geo.batch) as n, k.loop("stripe", 0, geo.out_height, stage.stripe) as first:
-            base = k.let("base", n * (geo.height * geo.width * geo.channels))
-            stage.load(k, base, first)
+        line = p.out_width * p.channels
+        with k.loop("n", 0, p.batch) as n, k.loop("stripe", 0, p.out_height, stage.stripe) as first:
+            base = stage.load(k, n, first, idx(0))
 
             def rows(block: Expr, start: int, stop: Expr, count: int) -> None:
                 """Positions from `start` to `stop` of a block of channels, in all rows of the stripe."""
-                with k.loop("oh", first, imin(first + stage.stripe, geo.out_height)) as oh:
+                with k.loop("oh", first, imin(first + stage.stripe, p.out_height)) as oh:
                     column = block * self.wide
                     place = k.let("line", stage.place(oh, first, base) + column)
-                    out = k.let("out", (n * geo.out_height + oh) * line + column)
+                    out = k.let("out", (n * p.out_height + oh) * line + column)
                     self._row(place, out, block, start, stop, count)
 
             if self.flat:
@@ -188,29 +207,29 @@ class _Writer:
                     with k.block():
                         rows(idx(vectors % cycle), vectors // cycle, idx(vectors // cycle + 1), rest)
                 return
-            whole, tail = divmod(geo.channels, self.wide)
+            whole, tail = divmod(p.channels, self.wide)
             with k.loop("block", 0, whole) as block:
-                rows(block, 0, idx(geo.out_width), self.wide)
+                rows(block, 0, idx(p.out_width), self.wide)
             if tail:
                 with k.block():
-                    rows(idx(whole), 0, idx(geo.out_width), tail)
+                    rows(idx(whole), 0, idx(p.out_width), tail)
 
     def _row(self, line: Expr, out: Expr, block: Expr, start: int, stop: Expr, count: int) -> None:
         k = self.k
         if not isinstance(stop, Num):
-            with k.loop("p", start, stop) as p:
-                self._tile(p, [count], line, out, block)
+            with k.loop("p", start, stop) as first:
+                self._tile(first, [count], line, out, block)
             return
         full = (int(stop.value) - start) // self.pixels * self.pixels + start
-        with k.loop("p", start, full, self.pixels) as p:
-            self._tile(p, [count] * self.pixels, line, out, block)
+        with k.loop("p", start, full, self.pixels) as first:
+            self._tile(first, [count] * self.pixels, line, out, block)
         if full < stop.value:
             with k.block():
                 self._tile(idx(full), [count] * (int(stop.value) - full), line, out, block)
 
-    def _tile(self, p: Expr, counts: list[int], line: Expr, out: Expr, block: Expr) -> None:
-        k, lanes, geo = self.k, self.isa.lanes, self.geo
-        start = k.let("start", line + p * self.advance)
+    def _tile(self, first: Expr, counts: list[int], line: Expr, out: Expr, block: Expr) -> None:
+        k, lanes, p = self.k, self.isa.lanes, self.problem
+        start = k.let("start", line + first * self.advance)
         halves = [k.let(f"bias{h}", Load(self.bias, block * self.wide + h * lanes, i32(self.isa))) for h in (0, 1)]
         acc = [[k.var(f"acc{n}_{h}", halves[h]) for h in (0, 1)] for n in range(len(counts))]
         panel = k.let("panel", block * (len(self.steps) * self.at_once * self.wide))
@@ -218,16 +237,16 @@ class _Writer:
         for s, step in enumerate(self.steps):
             beside = None if step.second is None else (step.second[0] - step.first[0], step.second[1] - step.first[1])
             for n in range(len(counts)):
-                column = n * self.advance + step.first[1] * geo.dilations[1] * geo.channels
+                column = n * self.advance + step.first[1] * p.dilations[1] * p.channels
                 readers.setdefault((step.first[0], beside, column), []).append((n, s))
         for (row, beside, column), uses in sorted(readers.items(), key=lambda item: (item[0][0], item[0][2])):
-            at = row * geo.dilations[0] * self.stage.pitch + column
+            at = row * p.dilations[0] * self.stage.pitch + column
             one = k.let("x", self._pixels(start + at))
             pair = [one, one]
             if self.at_once == 2:
                 two: Expr = one
                 if beside is not None:
-                    off = beside[0] * geo.dilations[0] * self.stage.pitch + beside[1] * geo.dilations[1] * geo.channels
+                    off = beside[0] * p.dilations[0] * self.stage.pitch + beside[1] * p.dilations[1] * p.channels
                     two = k.let("beside", self._pixels(start + (at + off)))
                 pair = [k.let(part, Op(f"vzip_{part}", (one, two), i16(self.isa))) for part in ("low", "high")]
             for n, s in uses:
@@ -235,7 +254,7 @@ class _Writer:
         constants = [self.factor.constants(k, block * self.wide + h * lanes, str(h)) for h in (0, 1)]
         for n, count in enumerate(counts):
             values = [self.factor.apply(k, acc[n][h], constants[h]) for h in (0, 1)]
-            self.bytes.store(k, self.y, out + (p + n) * self.spacing, count, values, zipped=self.at_once == 2)
+            self.bytes.store(k, self.y, out + (first + n) * self.spacing, count, values, zipped=self.at_once == 2)
 
     def _pixels(self, at: Expr) -> Expr:
         return Load(self.stage.buffer, at, Type("i16", self.wide))

@@ -7,7 +7,7 @@
     y = bytes(adds(narrow(v, v'), zero))      two vectors at a time; saturation is the clamp where the range is that of the type
 
 Numbers per channel are constants, so what they need is known here: shifts to the left, roundings whose sum cannot overflow, a range
-narrower than the type's. `scaling_of` returns None where 32 bits would not do; a plain kernel takes over then.
+narrower than the type's. `scaling_by` gives the reason where 32 bits would not do; a plain kernel takes over then.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.kernels.contraction.quantised import Quantised
 from intaglio.kernels.isa import Isa
 from intaglio.kernels.job import Job
 from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Type
@@ -50,10 +51,10 @@ class Factor:
     isa: Isa
     how: str  # twice, once, float
     multiplier: Buffer | int | float
-    left: Buffer | int | None = None  # shift before the product
-    right: Buffer | int | None = None  # and after it; for `once` the whole shift
-    half: Buffer | int | None = None  # half of 2^right, where adding it cannot overflow
-    bias: Buffer | float | None = None  # of floats, added after the product
+    left: Buffer | int | float | None = None  # shift before the product
+    right: Buffer | int | float | None = None  # and after it; for `once` the whole shift
+    half: Buffer | int | float | None = None  # half of 2^right, where adding it cannot overflow
+    bias: Buffer | int | float | None = None  # of floats, added after the product
 
     def constants(self, k: Builder, at: Expr, name: str = "") -> list[Expr | None]:
         """The constants of the vector of channels at `at`."""
@@ -124,39 +125,62 @@ class Bytes:
         return Op("vsplat_i16", (Num(value, Type("i16")),), i16(self.isa))
 
 
-def factor_of(
-    job: Job, how: str, multiplier: Array, shift: Array | None, bound: int, arrange: Arrange, bias: Array | None = None
-) -> Factor | None:
-    """The scaling of sums that are at most `bound` in size, or None where 32-bit steps would not be exact."""
-    isa = job.isa
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """The numbers of a `Factor`, one per channel or one for all, known to be exact in steps of 32 bits."""
 
-    def whole(values: Array, name: str) -> Buffer | int:
-        same = values.size and (values == values.flat[0]).all()
-        return int(values.flat[0]) if same else job.packed(arrange(values.astype(np.int32)), name)
+    how: str
+    multiplier: Array
+    left: Array | None = None
+    right: Array | None = None
+    half: Array | None = None
+    bias: Array | None = None
 
-    def real(values: Array, name: str) -> Buffer | float:
-        same = values.size and (values == values.flat[0]).all()
-        return float(values.flat[0]) if same else job.packed(arrange(values.astype(np.float32)), name)
 
+def scaling_by(
+    isa: Isa, how: str, multiplier: Array, shift: Array | None, bound: int, bias: Array | None = None
+) -> Scaling | str:
+    """The scaling of sums that are at most `bound` in size, or why steps of 32 bits would not be exact."""
     if bound >= 2**31:
-        return None
+        return "sums may not fit 32 bits"
     if how == "float":
-        return Factor(isa, how, real(multiplier, "multiplier"), bias=None if bias is None else real(bias, "real_bias"))
+        return Scaling(how, multiplier.astype(np.float32), bias=None if bias is None else bias.astype(np.float32))
     assert shift is not None and bias is None
     m, s = multiplier.astype(np.int64), shift.astype(np.int64)
     if m.size == 0 or m.min() < 0 or s.max() > 30 or s.min() < -31:
-        return None
+        return "a multiplier is negative or a shift is out of range"
     if how == "once":
         total = 31 - s
         if any((bound * int(a) + (1 << int(t))) >> int(t) >= 2**31 for a, t in zip(m.flat, total.flat, strict=True)):
-            return None
-        return Factor(isa, how, whole(m, "multiplier"), right=whole(total, "shift"))
+            return "scaled sums may not fit 32 bits"
+        return Scaling(how, m, right=total)
     left, right = np.maximum(s, 0), np.maximum(-s, 0)
     if any(bound << int(n) >= 2**31 for n in left.flat):
-        return None
+        return "sums that are shifted to the left may not fit 32 bits"
     half = (1 << right) >> 1
     quick = "vshift_away_quick" in isa.table and bool((right > 0).all()) and bound + 1 + int(half.max()) < 2**31
-    return Factor(
-        isa, how, whole(m, "multiplier"), whole(left, "left") if left.any() else None,
-        whole(right, "right") if right.any() else None, whole(half, "half") if quick else None,
-    )  # fmt: skip
+    return Scaling(how, m, left if left.any() else None, right if right.any() else None, half if quick else None)
+
+
+def scaling_of(numbers: Quantised, isa: Isa) -> Scaling | str:
+    """The scaling of a contraction's sums."""
+    bound = int(numbers.reach.max(initial=0))
+    return scaling_by(isa, numbers.scaling, numbers.multiplier, numbers.shift, bound, numbers.real_bias)
+
+
+def factor_of(job: Job, scaling: Scaling, arrange: Arrange = lambda values: values) -> Factor:
+    """Constants in the kernel where all channels share them, packed ones where they do not."""
+
+    def one(values: Array | None, name: str) -> Buffer | int | float | None:
+        if values is None:
+            return None
+        real = values.dtype == np.float32
+        if values.size and (values == values.flat[0]).all():
+            return float(values.flat[0]) if real else int(values.flat[0])
+        return job.packed(arrange(values if real else values.astype(np.int32)), name)
+
+    multiplier = one(scaling.multiplier, "multiplier")
+    assert multiplier is not None
+    right = "shift" if scaling.how == "once" else "right"
+    rest = ((scaling.left, "left"), (scaling.right, right), (scaling.half, "half"), (scaling.bias, "real_bias"))
+    return Factor(job.isa, scaling.how, multiplier, *(one(values, name) for values, name in rest))

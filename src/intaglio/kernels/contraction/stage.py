@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intaglio.ir.types import DType
-from intaglio.kernels.conv import Geometry
+from intaglio.kernels.contraction.gather import Line, Span
+from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.isa import Isa
 from intaglio.kernels.job import Job
 from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Type, cast, idx, imax, imin
@@ -56,7 +57,7 @@ class Stage:
     """Where a stripe of the input waits. `direct`: x is as wanted already, nothing is copied."""
 
     isa: Isa
-    geo: Geometry
+    problem: Problem
     x: Buffer
     buffer: Buffer
     direct: bool
@@ -66,84 +67,105 @@ class Stage:
     @property
     def columns(self) -> int:
         """Input columns that windows cover, padding included."""
-        geo = self.geo
+        p = self.problem
         if self.direct:
-            return geo.width
-        return (geo.out_width - 1) * geo.strides[1] + (geo.kernel[1] - 1) * geo.dilations[1] + 1
+            return p.width
+        return (p.out_width - 1) * p.strides[1] + (p.kernel[1] - 1) * p.dilations[1] + 1
 
     @property
     def pitch(self) -> int:
-        return self.columns * self.geo.channels
+        return self.columns * self.problem.channels
 
     def prepare(self, k: Builder) -> None:
         """Left and right padding, once: rows keep it."""
-        geo = self.geo
+        p = self.problem
         left, right = self._sides()
         if self.direct or not (left or right):
             return
         with k.loop("r", 0, self.rows()) as r:
             at = k.let("at", r * self.pitch)
-            fill_run(k, self.buffer, at, left * geo.channels, self.zero)
-            fill_run(k, self.buffer, at + (self.columns - right) * geo.channels, right * geo.channels, self.zero)
+            fill_run(k, self.buffer, at, left * p.channels, self.zero)
+            fill_run(k, self.buffer, at + (self.columns - right) * p.channels, right * p.channels, self.zero)
 
     def rows(self, stripe: int = 0) -> int:
-        geo = self.geo
-        return ((stripe or self.stripe) - 1) * geo.strides[0] + (geo.kernel[0] - 1) * geo.dilations[0] + 1
+        p = self.problem
+        return ((stripe or self.stripe) - 1) * p.strides[0] + (p.kernel[0] - 1) * p.dilations[0] + 1
 
     def _sides(self) -> tuple[int, int]:
-        geo = self.geo
-        left = min(geo.pads[1], self.columns)
-        return left, max(0, self.columns - left - geo.width)
+        p = self.problem
+        left = min(p.pads[1], self.columns)
+        return left, max(0, self.columns - left - p.width)
 
-    def load(self, k: Builder, base: Expr, first: Expr) -> None:
-        """The input rows of the stripe whose first output row is `first`; x starts at `base`."""
-        if self.direct:
-            return
-        geo = self.geo
+    def load(self, k: Builder, n: Expr, first: Expr, x_base: Expr) -> Expr:
+        """The input rows of the stripe of image `n` whose first output row is `first`; where that image starts in x."""
+        p = self.problem
+        base = k.let("base", n * (p.height * p.width * p.channels) + x_base)
+        if not self.direct:
+            self._fill(k, base, first)
+        return base
+
+    def _fill(self, k: Builder, base: Expr, first: Expr) -> None:
+        p = self.problem
         left, right = self._sides()
-        copied = (self.columns - left - right) * geo.channels
-        line = geo.width * geo.channels
+        copied = (self.columns - left - right) * p.channels
+        line = p.width * p.channels
         rows = self.rows()
-        top = k.let("top", first * geo.strides[0] - geo.pads[0])
+        top = k.let("top", first * p.strides[0] - p.pads[0])
         low: Expr = idx(0)
-        if geo.pads[0]:
+        if p.pads[0]:
             low = k.let("inside", imin(rows, imax(0, 0 - top)))
             with k.loop("r", 0, low) as r:
-                fill_run(k, self.buffer, k.let("at", r * self.pitch + left * geo.channels), copied, self.zero)
+                fill_run(k, self.buffer, k.let("at", r * self.pitch + left * p.channels), copied, self.zero)
         high: Expr = idx(rows)
-        stripes = -(-geo.out_height // self.stripe)
-        if (stripes - 1) * self.stripe * geo.strides[0] - geo.pads[0] + rows > geo.height:
-            high = k.let("outside", imax(low, imin(rows, geo.height - top)))
+        stripes = -(-p.out_height // self.stripe)
+        if (stripes - 1) * self.stripe * p.strides[0] - p.pads[0] + rows > p.height:
+            high = k.let("outside", imax(low, imin(rows, p.height - top)))
         if copied == line == self.pitch and low == idx(0) and high == idx(rows):  # rows lie side by side in both
             convert_run(k, self.isa, self.x, k.let("from", base + top * line), self.buffer, idx(0), rows * line)
             return
         with k.loop("r", low, high) as r:
             convert_run(
                 k, self.isa, self.x, k.let("from", base + (top + r) * line), self.buffer,
-                k.let("at", r * self.pitch + left * geo.channels), copied,
+                k.let("at", r * self.pitch + left * p.channels), copied,
             )  # fmt: skip
         with k.loop("r", high, rows) as r:
-            fill_run(k, self.buffer, k.let("at", r * self.pitch + left * geo.channels), copied, self.zero)
+            fill_run(k, self.buffer, k.let("at", r * self.pitch + left * p.channels), copied, self.zero)
 
     def place(self, oh: Expr, first: Expr, base: Expr) -> Expr:
         """Where the windows of output row `oh` start."""
-        geo = self.geo
+        p = self.problem
         if self.direct:
-            return base + oh * (geo.strides[0] * self.pitch)
-        return (oh - first) * (geo.strides[0] * self.pitch)
+            return base + oh * (p.strides[0] * self.pitch)
+        return (oh - first) * (p.strides[0] * self.pitch)
+
+    @property
+    def left(self) -> int:
+        return 0
+
+    def line(self, k: Builder, n: Expr, oh: Expr, first: Expr, base: Expr, g: Expr) -> Line:
+        p = self.problem
+        return Line(k.let("line", self.place(oh, first, base) + g * p.depth), idx(0), idx(p.kernel[0]))
+
+    def spans(self, k: Builder, rows: int, write: Span) -> None:
+        p = self.problem
+        full = p.out_width // rows * rows
+        write(idx(0), idx(full), [full] if full < p.out_width else [])
+
+    def taps_inside(self, column: int, rows: int) -> list[list[int]] | None:
+        return None
 
 
-def stage_of(job: Job, geo: Geometry, x: Buffer, dtype: DType, zero: int, direct: bool, name: str = "stage") -> Stage:
+def stage_of(job: Job, p: Problem, x: Buffer, dtype: DType, zero: int, direct: bool, name: str = "stage") -> Stage:
     """Stripes that fit half of the L1 cache."""
-    whole = Stage(job.isa, geo, x, x, direct, geo.out_height, zero)
+    whole = Stage(job.isa, p, x, x, direct, p.out_height, zero)
     if direct:
         return whole
     row_bytes = whole.pitch * dtype.bytes
     rows = max(1, job.target.l1_bytes // 2 // max(row_bytes, 1))
-    fixed = (geo.kernel[0] - 1) * geo.dilations[0] + 1
-    stripe = max(1, min(geo.out_height, (rows - fixed) // geo.strides[0] + 1))
-    parts = -(-geo.out_height // stripe)
-    stripe = -(-geo.out_height // parts)
-    sized = Stage(job.isa, geo, x, x, False, stripe, zero)
+    fixed = (p.kernel[0] - 1) * p.dilations[0] + 1
+    stripe = max(1, min(p.out_height, (rows - fixed) // p.strides[0] + 1))
+    parts = -(-p.out_height // stripe)
+    stripe = -(-p.out_height // parts)
+    sized = Stage(job.isa, p, x, x, False, stripe, zero)
     buffer = job.scratch(sized.rows() * sized.pitch + SLACK, name, dtype)
-    return Stage(job.isa, geo, x, buffer, False, stripe, zero)
+    return Stage(job.isa, p, x, buffer, False, stripe, zero)

@@ -1,25 +1,17 @@
 """Register tiles: `rows` results side by side times `vectors` of output columns, kept in named variables over the whole reduction.
 
-    for j in 0..K:                         6x2 with 8 lanes: 12 accumulators, 2 weights, 1 broadcast = 15 of 16 registers
-      w0 = w[j*16..]  w1 = w[j*16+8..]     (named variables, not arrays of vectors: gcc spills those)
-      a = splat(x[row0 + j]);  acc0_0 = fma(a, w0, acc0_0);  acc0_1 = fma(a, w1, acc0_1)
-      a = splat(x[row1 + j]);  ...
-
 Columns are packed at compile time: blocks of `vectors` * lanes columns, inside a block reduction index by reduction index.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array
-from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Expr, Var
 from intaglio.targets import Target
 
 
@@ -30,6 +22,11 @@ class Tile:
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.vectors}"
+
+    def about(self, there: int, row: str, lanes: int, columns: str) -> str:
+        """For the comment of a kernel with `there` rows: a tile is not higher than the image is wide."""
+        rows = min(self.rows, there)
+        return f"tile {rows} {row}{'' if rows == 1 else 's'} x {self.vectors * lanes} {columns}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,27 +102,3 @@ def pack_columns(matrix: Array, vectors: int, lanes: int) -> Array:
         panel[:, : block.width] = matrix[:, block.first : block.first + block.width]
         parts.append(panel.reshape(-1))
     return np.concatenate(parts) if parts else np.zeros(0, matrix.dtype)
-
-
-def pad_vector(vector: Array, vectors: int, lanes: int) -> Array:
-    """A value per column, padded like the columns."""
-    return pack_columns(vector.reshape(1, -1), vectors, lanes)
-
-
-class Accumulators:
-    """The named variables of one tile."""
-
-    def __init__(self, k: Builder, e: Lanes, rows: int, block: Block, start: Callable[[int], Expr]) -> None:
-        self.k, self.e, self.rows, self.block = k, e, rows, block
-        firsts = [start(v) for v in range(block.vectors)]
-        self.at = [[k.var(f"acc{r}_{v}", firsts[v]) for v in range(block.vectors)] for r in range(rows)]
-
-    def step(self, weights: Buffer, w_at: Expr, x: Buffer, x_at: dict[int, Expr]) -> None:
-        """One reduction index: acc[r][v] += x[x_at[r]] * weights[w_at + v]. Rows that are absent do not take part."""
-        k, e = self.k, self.e
-        columns = [k.let(f"w{v}", e.load(weights, w_at + v * e.lanes)) for v in range(self.block.vectors)]
-        for r, place in x_at.items():
-            a = k.let(f"a{r}", e.splat(Lanes.scalar().load(x, place)))
-            for v, column in enumerate(columns):
-                acc: Var = self.at[r][v]
-                k.assign(acc, e.fma(a, column, acc))

@@ -1,0 +1,270 @@
+"""Convolutions and products of bytes by register tiles: the micro-kernel of instruction sets with integer dot products.
+
+    for j in 0..K/2:                                       AVX2, 6 pixels x 16 channels
+      w0 = widen(w[j*32..])  w1 = widen(w[j*32+16..])      weights packed [K/2][channel][2]
+      a = repeat(x[row0 + 2j], x[row0 + 2j+1]);  acc0_0 = dot2(acc0_0, a, w0);  acc0_1 = dot2(acc0_1, a, w1)
+      a = repeat(x[row1 + 2j], ...)
+
+Rows of x wait in a stage (`stage.py`) in the type of the dot product, padding included, so no tile has borders. A matrix is an
+image whose rows are chunks of its rows.
+
+Which dot product is taken depends on the weights: products of u8 and i8 are twice as many per instruction, where they are exact
+(`Dot.takes`). Does not apply to weights that are computed, to 16-bit numbers, or to sums that might not fit 32 bits: `plain.py`
+takes these. Depthwise convolutions are in `taps.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.ir.types import DType
+from intaglio.kernels.contraction.micro import Column, Sums
+from intaglio.kernels.contraction.problem import Problem, problem_of
+from intaglio.kernels.contraction.quantised import Quantised, not_bytes, quantised_of
+from intaglio.kernels.contraction.scaling import Bytes, Factor, Scaling, factor_of, i32, scaling_of
+from intaglio.kernels.contraction.stage import offset_of_type, stage_of
+from intaglio.kernels.contraction.tile import Block, Tile, blocks_of, parse_tile
+from intaglio.kernels.contraction.tiles import Tiles
+from intaglio.kernels.isa import Isa
+from intaglio.kernels.isa_integer import Dot
+from intaglio.kernels.job import Job, Lowered, fact
+from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Op, Type
+from intaglio.ops.quantised import QConv
+
+
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """Sums of i32, `dot.group` neighbouring numbers at a time."""
+
+    isa: Isa
+    dot: Dot
+    w: Buffer
+    bias: Buffer
+    factor: Factor
+    bytes: Bytes
+    y: Buffer
+
+    @property
+    def lanes(self) -> int:
+        return self.isa.lanes
+
+    @property
+    def group(self) -> int:
+        return self.dot.group
+
+    def start(self, k: Builder, rows: int, block: Block, at: Column) -> Sums:
+        places = [at.packed + v * self.lanes for v in range(block.vectors)]
+        firsts = [k.let(f"bias{v}", Load(self.bias, place, i32(self.isa))) for v, place in enumerate(places)]
+        return [[k.var(f"acc{r}_{v}", firsts[v]) for v in range(block.vectors)] for r in range(rows)]
+
+    def step(self, k: Builder, sums: Sums, w_at: Expr, x: Buffer, places: Mapping[int, Expr]) -> None:
+        dot, wide = self.dot, self.lanes * self.dot.group
+        weights = []
+        for v in range(len(sums[0])):
+            loaded: Expr = Load(self.w, w_at + v * wide, Type(self.w.dtype.value, wide))
+            if self.w.dtype is not dot.w:
+                loaded = Op("vwiden_i8", (loaded,), Type(dot.w.value, wide))
+            weights.append(k.let(f"w{v}", loaded))
+        repeat = "vrepeat_bytes" if dot.group == 4 else "vrepeat"
+        for r, at in places.items():
+            few = Load(x, at, Type(dot.x.value, dot.group))
+            a = k.let(f"a{r}", Op(repeat, (few,), Type(dot.x.value, wide)))
+            for acc, weight in zip(sums[r], weights, strict=True):
+                k.assign(acc, Op(dot.name, (acc, a, weight), i32(self.isa)))
+
+    def finish(self, k: Builder, sums: Sums, block: Block, at: Column, places: list[Expr]) -> None:
+        lanes, factor = self.lanes, self.factor
+        for first in range(0, block.vectors, 2):
+            pair = range(first, min(first + 2, block.vectors))
+            constants = [factor.constants(k, at.packed + v * lanes, str(v)) for v in pair]
+            count = min(block.width - first * lanes, lanes * len(pair))
+            for row, place in zip(sums, places, strict=True):
+                values = [factor.apply(k, row[v], c) for v, c in zip(pair, constants, strict=True)]
+                self.bytes.store(k, self.y, place + first * lanes, count, values)
+
+
+# What is known before anything is built ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A problem with the dot product that is exact for its weights [groups, columns, runs, steps, group]."""
+
+    problem: Problem
+    numbers: Quantised
+    dot: Dot
+    grouped: Array
+    scaling: Scaling
+
+    @property
+    def steps(self) -> int:
+        return int(np.prod(self.grouped.shape[2:4]))
+
+
+def choose_dot(isa: Isa, runs: Array) -> tuple[Dot, Array] | None:
+    """The first dot product of the target that is exact for weights [..., run]; and these, [..., steps, group]."""
+    for dot in isa.integers.dots:
+        length = runs.shape[-1]
+        steps = -(-length // dot.group)
+        padded = np.zeros((*runs.shape[:-1], steps * dot.group), np.int64)
+        padded[..., :length] = runs
+        grouped = padded.reshape(*runs.shape[:-1], steps, dot.group)
+        if dot.takes(grouped):
+            return dot, grouped
+    return None
+
+
+@fact
+def dots_of(job: Job) -> Facts | str:
+    """What a kernel of dot products needs, or why there is none."""
+    op = job.node.op
+    if not job.isa.integers.dots:
+        return "the target has no integer dot products"
+    if reason := not_bytes(job):
+        return reason
+    if isinstance(op, QConv) and op.epilogue:
+        return "another layer is fused into it"
+    numbers = quantised_of(job)
+    if isinstance(numbers, str):
+        return numbers
+    if isinstance(op, QConv):
+        original = problem_of(job)
+        problem = original.upright()
+        if problem is not original:
+            numbers = replace(numbers, weights=numbers.weights.transpose(0, 1, 3, 2))
+    else:
+        outs, depth = numbers.weights.shape[:2]
+        problem = Problem.matrix(job.node.output.type.elements // outs, depth, outs)
+    if problem.pointwise:
+        problem = Problem.matrix(problem.rows, problem.channels, problem.out_channels)
+    chosen = choose_dot(job.isa, numbers.runs(problem.group, problem.joined))
+    if chosen is None:
+        return "no dot product of the target is exact for these weights"
+    scaling = scaling_of(numbers, job.isa)
+    return scaling if isinstance(scaling, str) else Facts(problem, numbers, *chosen, scaling)
+
+
+def dots_apply(job: Job) -> str | None:
+    found = dots_of(job)
+    return found if isinstance(found, str) else None
+
+
+def _facts(job: Job) -> Facts:
+    found = dots_of(job)
+    assert not isinstance(found, str)
+    return found
+
+
+def cycles(rows: int, vectors: int) -> float:
+    """Measured on Zen 3, per step of dot2: 6x2 8.7, 4x2 5.9, 3x3 6.4, 1x8 6.9, 1x4 3.8, 1x2 2.2, 2x2 3.5."""
+    return 0.62 * rows * vectors + 0.12 * rows + 0.2 * vectors + 0.2
+
+
+def choose_tile(job: Job, row_lengths: list[int], columns: int, steps: int) -> Tile:
+    """The tile with the least estimated time for rows of these lengths; each tile pays for its start and its scaling too."""
+    lanes, registers = job.isa.lanes, job.target.registers
+
+    def total(tile: Tile) -> float:
+        time = 0.0
+        for block in blocks_of(columns, tile.vectors, lanes):
+            for length in row_lengths:
+                full, rest = divmod(length, tile.rows)
+                for count, rows in ((full, tile.rows), (1 if rest else 0, rest)):
+                    time += count * (cycles(rows, block.vectors) * steps + 4.0 * rows * block.vectors + 1.5 * block.vectors + 5)
+        return time
+
+    fit = [Tile(r, v) for v in (1, 2, 3, 4, 6, 8) for r in range(1, min(8, max(row_lengths)) + 1) if r * v + v + 2 <= registers]
+    return min(fit, key=lambda t: (round(total(t), 2), -t.rows, t.vectors))
+
+
+# Kernels ----------------------------------------------------------------------------------------------------------------
+
+
+def dots_for(job: Job, known: Facts, tile: Tile, x_zero: int) -> Dots:
+    """The micro-kernel, its weights packed [block][run][step][channel][group]. `x_zero`: of x as it is multiplied."""
+    dot, grouped, numbers, lanes = known.dot, known.grouped, known.numbers, job.isa.lanes
+    groups, columns = grouped.shape[:2]
+    stored = -(-columns // lanes) * lanes
+
+    def arrange(values: Array) -> Array:
+        """A number per channel: groups apart, each padded to whole vectors."""
+        out = np.zeros((groups, stored), values.dtype)
+        out[:, :columns] = np.broadcast_to(values, (groups * columns,)).reshape(groups, columns)
+        return out.reshape(-1)
+
+    narrow = dot.narrow_weights and int(grouped.min()) >= -128 and int(grouped.max()) <= 127
+    storage = DType.I8 if narrow else dot.w
+    panels = []
+    for group in grouped:
+        for block in blocks_of(columns, tile.vectors, lanes):
+            panel = np.zeros((block.vectors * lanes, *group.shape[1:]), storage.numpy)
+            panel[: block.width] = group[block.first : block.first + block.width]
+            panels.append(panel.transpose(1, 2, 0, 3).reshape(-1))
+    w = job.packed(np.concatenate(panels), "w", storage)
+    first = job.packed(arrange(numbers.starts(x_zero)), "b")
+    factor = factor_of(job, known.scaling, arrange)
+    out = Bytes(job.isa, numbers.y_zero, numbers.low, numbers.high, numbers.to)
+    return Dots(job.isa, dot, w, first, factor, out, job.writes())
+
+
+def _packing(micro: Dots, tile: Tile, most: int, runs: str = "") -> str:
+    group, wide = micro.group, tile.vectors * micro.lanes
+    packed = f"weights packed [block]{runs}[k/{group}][{wide}][{group}]"
+    return f"{tile.about(most, 'pixel', micro.lanes, 'channels')}, {packed}, {micro.dot.name}"
+
+
+def qconv_tiles(job: Job) -> Lowered:
+    known, original = _facts(job), problem_of(job)
+    p = known.problem
+    if original.pointwise:
+        return _matrix(job, "qconv1x1", "qconv_tiles")
+    tile = parse_tile(job.asked) or choose_tile(job, [p.out_width] * p.out_height, p.columns, known.steps)
+    x = job.operand(0, "x")
+    zero = known.numbers.x_zero + offset_of_type(x.dtype, known.dot.x)
+    micro = dots_for(job, known, tile, zero)
+    length = p.taps // known.grouped.shape[2]
+    direct = known.dot.x is x.dtype and not p.padded and length % micro.group == 0
+    Tiles(job.k, p, tile, micro).image(stage_of(job, p, x, known.dot.x, zero, direct))
+    packing = _packing(micro, tile, p.out_width, f"[kh]{'' if p.joined else '[kw]'}")
+    return job.done(original.stem("qconv"), f"{original.title('qconv')}, {x.dtype.value}\n{packing}", f"qconv_tiles(tile={tile})")
+
+
+def qmatmul_tiles(job: Job) -> Lowered:
+    return _matrix(job, "qmatmul", "qmatmul_tiles")
+
+
+def _matrix(job: Job, stem: str, name: str) -> Lowered:
+    """Rows of x in chunks of whole tiles that fit half of the L1 cache."""
+    known = _facts(job)
+    p, dot = known.problem, known.dot
+    rows, depth, columns = p.out_width, p.channels, p.out_channels
+    tile = parse_tile(job.asked) or choose_tile(job, [rows], columns, known.grouped.shape[3])
+    x = job.operand(0, "x")
+    zero = known.numbers.x_zero + offset_of_type(x.dtype, dot.x)
+    micro = dots_for(job, known, tile, zero)
+    direct = dot.x is x.dtype and depth % dot.group == 0
+    chunk = rows if direct else _chunk(rows, tile.rows, job.target.l1_bytes // 2 // (depth * dot.x.bytes))
+    height, rest = divmod(rows, chunk)
+    shape = Problem.matrix(chunk, depth, columns, height)
+    stage = stage_of(job, shape, x, dot.x, zero, direct)
+    Tiles(job.k, shape, tile, micro).image(stage)
+    if rest:
+        small = Problem.matrix(rest, depth, columns)
+        with job.k.block():
+            tiles = Tiles(job.k, small, tile, micro)
+            tiles.x_base, tiles.y_base = tiles.x_base + height * chunk * depth, tiles.y_base + height * chunk * columns
+            tiles.image(replace(stage, problem=small, stripe=1))
+    about = f"{stem} [{rows}, {depth}] x [{depth}, {columns}], {x.dtype.value}\n" + _packing(micro, tile, rows)
+    return job.done(f"{stem}_{depth}_{columns}", about, f"{name}(tile={tile})")
+
+
+def _chunk(rows: int, high: int, room: int) -> int:
+    """Rows at a time: all of them, or even chunks of whole tiles of `high` rows of which `room` rows fit."""
+    most = max(1, room // high) * high
+    if rows <= most:
+        return rows
+    return max(1, -(-rows // -(-rows // most)) // high) * high

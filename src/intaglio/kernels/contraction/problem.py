@@ -1,0 +1,174 @@
+"""What a contraction computes: one geometry for convolutions, products and pools, made in one place.
+
+    problem_of(job)      conv 3x3, 8 -> 16 channels, 32x32 -> 16x16, stride 2x2, group 1
+    Problem.matrix(...)  a product [rows, depth] x [depth, columns]: an image one pixel high
+
+Images are NHWC, weights [O, I / group, kh, kw].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.kernels.job import Job, fact
+from intaglio.kernels.loop import Builder, Expr, idx, imax, imin
+from intaglio.ops.conv import Conv
+from intaglio.ops.hybrid import HybridConv
+from intaglio.ops.pool import Pool
+from intaglio.ops.quantised import QConv
+from intaglio.ops.quantised_rows import QAveragePool
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    batch: int
+    height: int
+    width: int
+    channels: int
+    out_height: int
+    out_width: int
+    out_channels: int
+    kernel: Pair = (1, 1)
+    strides: Pair = (1, 1)
+    pads: Pair = (0, 0)  # top, left
+    dilations: Pair = (1, 1)
+    group: int = 1
+
+    @staticmethod
+    def matrix(rows: int, depth: int, columns: int, height: int = 1) -> Problem:
+        """`height` times `rows` rows of `depth` numbers, each multiplied by the same columns."""
+        return Problem(1, height, rows, depth, height, rows, columns)
+
+    @property
+    def depth(self) -> int:
+        """Input channels of a group."""
+        return self.channels // self.group
+
+    @property
+    def columns(self) -> int:
+        """Output channels of a group."""
+        return self.out_channels // self.group
+
+    @property
+    def rows(self) -> int:
+        """Output pixels."""
+        return self.batch * self.out_height * self.out_width
+
+    @property
+    def taps(self) -> int:
+        """Products of one output."""
+        return self.kernel[0] * self.kernel[1] * self.depth
+
+    @property
+    def pointwise(self) -> bool:
+        """Is every pixel multiplied for itself? Then the image is a matrix."""
+        same = (self.height, self.width) == (self.out_height, self.out_width)
+        return self.kernel == self.strides == (1, 1) and self.pads == (0, 0) and same and self.group == 1
+
+    @property
+    def depthwise(self) -> bool:
+        """One output channel for each input channel?"""
+        return self.group > 1 and self.depth == self.columns == 1
+
+    @property
+    def joined(self) -> bool:
+        """Does a row of the window lie side by side in memory?"""
+        return self.dilations[1] == 1 and self.group == 1
+
+    # Where windows are ----------------------------------------------------------------------------------------------
+
+    def all_inside(self, first: int, count: int) -> bool:
+        """Do all taps of `count` pixels from output column `first` on lie inside the image?"""
+        low = first * self.strides[1] - self.pads[1]
+        high = (first + count - 1) * self.strides[1] - self.pads[1] + (self.kernel[1] - 1) * self.dilations[1]
+        return low >= 0 and high < self.width
+
+    def valid_rows(self, first: int, count: int, kw: int) -> list[int]:
+        """Which of `count` pixels from output column `first` on have their tap `kw` inside the image."""
+        at = [(first + r) * self.strides[1] - self.pads[1] + kw * self.dilations[1] for r in range(count)]
+        return [r for r in range(count) if 0 <= at[r] < self.width]
+
+    def reaches_over(self, axis: int) -> bool:
+        """Do windows reach over the bottom (axis 0) or right (axis 1) border?"""
+        size, out = ((self.height, self.out_height), (self.width, self.out_width))[axis]
+        return (out - 1) * self.strides[axis] - self.pads[axis] + (self.kernel[axis] - 1) * self.dilations[axis] >= size
+
+    @property
+    def padded(self) -> bool:
+        return any(self.pads) or self.reaches_over(0) or self.reaches_over(1)
+
+    def inner_and_edges(self, count: int) -> tuple[list[int], list[int]]:
+        """First columns of the tiles of `count` pixels that lie inside with all their taps, and of those that do not."""
+        inner = [c for c in range(0, self.out_width - count + 1, count) if self.all_inside(c, count)]
+        known = set(inner)
+        return inner, [c for c in range(0, self.out_width, count) if c not in known]
+
+    def window_rows(self, k: Builder, oh: Expr) -> tuple[Expr, Expr, Expr]:
+        """The top of the windows of output row `oh`, and the rows of the window inside the image: first, behind the last."""
+        step = self.dilations[0]
+        top = k.let("top", oh * self.strides[0] - self.pads[0])
+        low, high = idx(0), idx(self.kernel[0])
+        if self.pads[0]:
+            low = k.let("kh_first", imax(0, (0 - top + (step - 1)) // step if step > 1 else 0 - top))
+        if self.reaches_over(0):
+            high = k.let("kh_last", imin(self.kernel[0], (idx(self.height + step - 1) - top) // step))
+        return top, low, high
+
+    # Other forms of the same ------------------------------------------------------------------------------------------
+
+    def upright(self) -> Problem:
+        """An image one pixel wide is a row: the same memory, and tiles go along it."""
+        if not (self.width == self.out_width == self.kernel[1] == 1 and self.pads[1] == 0):
+            return self
+        return replace(
+            self, height=1, width=self.height, out_height=1, out_width=self.out_height, kernel=self.kernel[::-1],
+            strides=self.strides[::-1], pads=(0, self.pads[0]), dilations=self.dilations[::-1],
+        )  # fmt: skip
+
+    def matrices(self, weights: Array) -> list[Array]:
+        """Weights [O, I, kh, kw] as a matrix [kh * kw * I, columns] for each group."""
+        groups = np.split(weights, self.group)
+        return [np.ascontiguousarray(part.transpose(2, 3, 1, 0)).reshape(-1, self.columns) for part in groups]
+
+    # How it is called -------------------------------------------------------------------------------------------------
+
+    def stem(self, name: str, *, apart: bool = False) -> str:
+        """The name of its kernel in C, such as `conv3x3_8_16`; channels are `apart` in depthwise convolutions and pools."""
+        (kh, kw) = self.kernel
+        outs = "" if apart else f"_{self.out_channels}"
+        return f"{name}{kh}x{kw}_{self.channels}{outs}"
+
+    def title(self, name: str, *, apart: bool = False) -> str:
+        """The first line of its comment."""
+        (kh, kw), (sh, sw) = self.kernel, self.strides
+        channels = f"{self.channels}" if apart else f"{self.channels} -> {self.out_channels}"
+        sizes = f"{self.height}x{self.width} -> {self.out_height}x{self.out_width}"
+        groups = "" if apart else f", group {self.group}"
+        return f"{name} {kh}x{kw}, {channels} channels, {sizes}, stride {sh}x{sw}{groups}"
+
+
+def _pair(values: tuple[int, ...]) -> Pair:
+    return values[0], values[1]
+
+
+@fact
+def problem_of(job: Job) -> Problem:
+    """The geometry of a convolution or pool of an NHWC image."""
+    op = job.node.op
+    n, h, w, c = job.type(0).shape
+    _, oh, ow, outs = job.node.output.shape
+    match op:
+        case Conv() | QConv() | HybridConv():
+            kernel, dilations, group = job.type(1).shape[2:], op.dilations, op.group
+        case Pool():
+            kernel, dilations, group = op.kernel, op.dilations, c
+        case QAveragePool():
+            kernel, dilations, group = op.kernel, (1, 1), c
+        case _:
+            raise AssertionError(op)
+    return Problem(n, h, w, c, oh, ow, outs, _pair(kernel), _pair(op.strides), _pair(op.pads), _pair(dilations), group)

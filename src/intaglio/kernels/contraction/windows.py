@@ -1,0 +1,182 @@
+"""Depthwise convolution, max and average pooling in NHWC: each channel for itself, channels in the lanes.
+
+    for oh, for ow step 4, for c step 8:           4 output pixels of 8 channels
+      for kh:  load the (4-1)*stride + kw input columns once, use each in every window that covers it
+
+Windows at the left and right border are written out without the taps outside; rows above and below are skipped by the bounds of
+the loop over kh. The divisor of an average is a constant, or a table of reciprocals where windows overhang.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from intaglio.ir.types import DType
+from intaglio.kernels.contraction.fma import computed, not_float_image
+from intaglio.kernels.contraction.gather import Line
+from intaglio.kernels.contraction.problem import Problem, problem_of
+from intaglio.kernels.epilogue import Epilogue, epilogue_of, steps_text
+from intaglio.kernels.job import Job, Lowered
+from intaglio.kernels.lanes import Lanes
+from intaglio.kernels.loop import Buffer, Builder, Expr, Var, idx
+from intaglio.ops.conv import Conv
+from intaglio.ops.pool import AveragePool, Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How a window is reduced: `kind` is depthwise, max or average."""
+
+    kind: str
+    x: Buffer
+    y: Buffer
+    weights: Buffer | None
+    bias: Buffer | None
+    reciprocals: Buffer | None
+    scale: float
+    epilogue: Epilogue
+    pitch: int = 0  # numbers in a row of weights: small ones are loaded as whole vectors
+
+
+def depthwise_applies(job: Job) -> str | None:
+    if reason := not_float_image(job):
+        return reason
+    p = problem_of(job)
+    if p.depth > 1 or p.columns > 1:
+        return "it is not depthwise"
+    return computed(job)
+
+
+def depthwise(job: Job) -> Lowered:
+    op, node, p = job.node.op, job.node, problem_of(job)
+    weights, bias = node.inputs[1], job.optional(2)
+    assert isinstance(op, Conv) and weights is not None and weights.data is not None
+    channels, lanes = p.channels, job.isa.lanes
+    x = job.operand(0, "x")
+    taps = weights.data.reshape(channels, -1).T  # [kh*kw, C]
+    pitch = channels if weights.dtype is DType.F32 else -(-channels // lanes) * lanes
+    w = job.packed(np.pad(taps, ((0, 0), (0, pitch - channels))).reshape(-1), "w")
+    b = job.packed(bias.data.astype(np.float32), "b") if bias is not None and bias.data is not None else None
+    epilogue = epilogue_of(job, op.epilogue, [v for v in node.inputs[3:] if v is not None], node.output.shape)
+    window = Window("depthwise", x, job.writes(), w, b, None, 1.0, epilogue, pitch)
+    columns = _columns(job, p)
+    _write(job, p, window, columns)
+    about = (
+        f"{p.title('depthwise conv', apart=True)}{steps_text(op.epilogue)}\n"
+        f"NHWC, {columns} pixels x {lanes} channels at a time, weights packed [kh][kw][c]"
+    )
+    return job.done(p.stem("depthwise", apart=True), about, f"depthwise_nhwc(pixels={columns})", over=epilogue.over)
+
+
+def pool_nhwc(job: Job) -> Lowered:
+    op, p = job.node.op, problem_of(job)
+    assert isinstance(op, Pool)
+    x = job.operand(0, "x")
+    reciprocals: Buffer | None = None
+    scale = 1.0
+    if isinstance(op, AveragePool):
+        counts = np.broadcast_to(op.counts((p.height, p.width)), (p.out_height, p.out_width))
+        if counts.min() == counts.max():
+            scale = 1.0 / float(counts.flat[0])
+        else:
+            reciprocals = job.packed((1.0 / np.maximum(counts, 1)).astype(np.float32).reshape(-1), "r")
+    kind = "average" if isinstance(op, AveragePool) else "max"
+    columns = _columns(job, p)
+    _write(job, p, Window(kind, x, job.writes(), None, None, reciprocals, scale, Epilogue((), ())), columns)
+    about = f"{p.title(f'{kind} pool', apart=True)}\nNHWC, {columns} pixels x {job.isa.lanes} channels at a time"
+    return job.done(p.stem(f"{kind}_pool", apart=True), about, f"{kind}_pool_nhwc(pixels={columns})")
+
+
+def _columns(job: Job, p: Problem) -> int:
+    """Output pixels at a time: their accumulators and the input columns they share must fit the registers."""
+    for columns in (4, 3, 2):
+        span = (columns - 1) * p.strides[1] + (p.kernel[1] - 1) * p.dilations[1] + 1
+        if columns + min(span, p.kernel[1] * columns) + 1 <= job.target.registers and columns <= p.out_width:
+            return columns
+    return 1
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Some output pixels of a row: the first column, how many, and that column as a number where taps may be outside."""
+
+    ow: Expr
+    count: int
+    edge: int | None
+    oh: Expr
+    line: Line  # of the input
+    out: Expr  # where the row of the result starts
+
+
+def _write(job: Job, p: Problem, window: Window, columns: int) -> None:
+    k = job.k
+    with k.loop("n", 0, p.batch) as n, k.loop("oh", 0, p.out_height) as oh:
+        top, low, high = p.window_rows(k, oh)
+        line = Line(k.let("line", (n * p.height + top) * (p.width * p.channels)), low, high)
+        out = k.let("out", (n * p.out_height + oh) * (p.out_width * p.channels))
+        inner, edges = p.inner_and_edges(columns)
+        for c in sorted([*inner[:1], *edges]):
+            if c in edges:
+                with k.block():
+                    _pixels(job, p, window, Spot(idx(c), min(columns, p.out_width - c), c, oh, line, out))
+            else:
+                with k.loop("ow", inner[0], inner[-1] + columns, columns) as ow:
+                    _pixels(job, p, window, Spot(ow, columns, None, oh, line, out))
+
+
+def _pixels(job: Job, p: Problem, window: Window, spot: Spot) -> None:
+    k, lanes = job.k, job.isa.lanes
+    whole = p.channels // lanes * lanes
+    with k.loop("c", 0, whole, lanes) as c:
+        _vector(k, job.vector, p, window, spot, c, lanes)
+    if p.channels > whole:
+        with k.block():
+            _vector(k, job.vector, p, window, spot, idx(whole), p.channels - whole)
+
+
+def _vector(k: Builder, e: Lanes, p: Problem, window: Window, spot: Spot, c: Expr, lanes: int) -> None:
+    """All taps of some pixels, `lanes` channels from `c` on."""
+    part = lanes if e.vector else 0
+    first: Expr = e.const(0.0)
+    if window.kind == "max":
+        first = e.const(float("-inf"))
+    elif window.bias is not None:
+        first = k.let("bias", e.load(window.bias, c, part))
+    acc = [k.var(f"acc{r}", first, e.type) for r in range(spot.count)]
+    with k.loop("kh", spot.line.low, spot.line.high) as kh:
+        left = (spot.ow * p.strides[1] - p.pads[1]) * p.channels
+        start = k.let("start", spot.line.start + kh * (p.dilations[0] * p.width * p.channels) + left + c)
+        loaded: dict[int, Expr] = {}
+        for kw in range(p.kernel[1]):
+            inside = range(spot.count) if spot.edge is None else p.valid_rows(spot.edge, spot.count, kw)
+            weight: Expr | None = None
+            if window.weights is not None and inside:
+                some = part if window.pitch == p.channels else 0
+                weight = k.let(f"w{kw}", e.load(window.weights, (kh * p.kernel[1] + kw) * window.pitch + c, some))
+            for r in inside:
+                at = r * p.strides[1] + kw * p.dilations[1]
+                if at not in loaded:
+                    loaded[at] = k.let(f"x{at}", e.load(window.x, start + at * p.channels, part))
+                k.assign(acc[r], combine(e, window.kind, acc[r], loaded[at], weight))
+    for r in range(spot.count):
+        place = spot.out + (spot.ow + r) * p.channels + c
+        k.store(window.y, place, _result(k, e, p, window, spot, acc[r], r, c, place, lanes), part)
+
+
+def _result(
+    k: Builder, e: Lanes, p: Problem, window: Window, spot: Spot, acc: Expr, r: int, c: Expr, place: Expr, lanes: int
+) -> Expr:
+    if window.kind == "average":
+        scale = e.const(window.scale)
+        if window.reciprocals is not None:
+            scale = e.splat(Lanes.scalar().load(window.reciprocals, spot.oh * p.out_width + spot.ow + r))
+        acc = e.mul(acc, scale)
+    return window.epilogue.finish(k, e, acc, c, place, lanes) if window.epilogue.steps else acc
+
+
+def combine(e: Lanes, kind: str, acc: Var, x: Expr, weight: Expr | None) -> Expr:
+    if weight is not None:
+        return e.fma(x, weight, acc)
+    return e.highest(acc, x) if kind == "max" else e.add(acc, x)
