@@ -98,7 +98,7 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
         Choice("hybrid_matmul", always, hybrid.hybrid_matmul),
     ),
     "max_pool": (
-        tried("max_pool_dsp", dsp_pool.max_pool_dsp),
+        Choice("max_pool_dsp", dsp_pool.max_pool_applies, dsp_pool.max_pool_dsp),
         Choice("max_pool_bytes", integer_pool.max_pool_applies, integer_pool.max_pool_bytes),
         Choice("max_pool_nhwc", fma.not_float_image, windows.pool_nhwc),
         Choice("pool_general", always, window_general.pool_general),
@@ -108,7 +108,7 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
         Choice("pool_general", always, window_general.pool_general),
     ),
     "qaverage_pool": (
-        tried("qaverage_pool_dsp", dsp_pool.qaverage_pool_dsp),
+        Choice("qaverage_pool_dsp", dsp_pool.qaverage_pool_applies, dsp_pool.qaverage_pool_dsp),
         Choice("qaverage_pool_lanes", integer_pool.qaverage_pool_applies, integer_pool.qaverage_pool_lanes),
         Choice("qaverage_pool", always, quantised.qaverage_pool),
     ),
@@ -116,8 +116,8 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
         Choice("qmean_lanes", integer_pool.qmean_applies, integer_pool.qmean_lanes),
         Choice("qmean", always, quantised.qmean),
     ),
-    "qadd": (lanes("qadd"), tried("qadd_dsp", dsp_sums.qadd_dsp), ELEMENTWISE),
-    "qmul": (lanes("qmul"), tried("qmul_dsp", dsp_sums.qmul_dsp), ELEMENTWISE),
+    "qadd": (lanes("qadd"), Choice("qadd_dsp", dsp_sums.qadd_applies, dsp_sums.qadd_dsp), ELEMENTWISE),
+    "qmul": (lanes("qmul"), Choice("qmul_dsp", dsp_sums.qmul_applies, dsp_sums.qmul_dsp), ELEMENTWISE),
     "requantize": (lanes("requantize"), ELEMENTWISE),
     "layer_norm": (Choice("layer_norm", normalize.layer_norm_applies, normalize.layer_norm),),
 }

@@ -60,7 +60,7 @@ def channel_scales(
     reach = np.abs(flat).sum(axis=1) * size_of(x, numbers.x_zero) + np.abs(b)
     starts = (b - numbers.x_zero * flat.sum(axis=1)).astype(np.int32)  # wraps as the sums do
     scales = scales_of(numbers.scaling, starts, reach, multiplier, shift, numbers.y_zero, numbers.low, numbers.high, numbers.to)
-    return None if scales is None else (scales, reach)
+    return None if isinstance(scales, str) else (scales, reach)
 
 
 def padded_pairs(runs: Array) -> Array:
@@ -196,7 +196,8 @@ def _beside(job: Job, op: QConv) -> tuple[Sum, Array] | None:
         return None
     if other.shape != job.node.output.shape or other.dtype is not op.to or step.op.to is not op.to or other.is_const:
         return None
-    return sum_record(step.op, swapped=step.args == (1, 0))
+    found = sum_record(step.op, swapped=step.args == (1, 0))
+    return None if isinstance(found, str) else found
 
 
 def write_image(

@@ -17,7 +17,7 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType, Layout
 from intaglio.kernels.contraction.quantised import BYTES
-from intaglio.kernels.dsp.primitives import BASE, C, operations
+from intaglio.kernels.dsp.primitives import BASE, C, no_dsp, operations
 from intaglio.kernels.dsp.variants import C_TYPES
 from intaglio.kernels.integer_pool import all_inside, pool_windows
 from intaglio.kernels.job import Job, Lowered
@@ -59,17 +59,29 @@ def average(kind: DType) -> Routine:
     )  # fmt: skip
 
 
-def _takes(job: Job, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...]) -> bool:
-    shape = job.type(0).shape
-    bytes_ = job.isa.dsp and job.type(0).dtype in BYTES and len(shape) == 4 and job.node.output.type.elements > 0
-    return bytes_ and all_inside(job, kernel, strides, pads)
+def _unlike(job: Job, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...]) -> str | None:
+    """Why this is not a pool of an NHWC image of bytes."""
+    x = job.type(0)
+    if reason := no_dsp(job):
+        return reason
+    if x.dtype not in BYTES or x.rank != 4:
+        return f"it is for images of bytes, not {x.dtype.value}{list(x.shape)}"
+    if job.node.output.type.elements == 0:
+        return "there is nothing to compute"
+    return None if all_inside(job, kernel, strides, pads) else "a window has no pixel"
 
 
-def max_pool_dsp(job: Job) -> Lowered | None:
+def max_pool_applies(job: Job) -> str | None:
+    op = job.node.op
+    assert isinstance(op, MaxPool)
+    if op.layout is not Layout.NHWC:
+        return f"the layout is {op.layout.value}, not NHWC"
+    return "the window is dilated" if any(d != 1 for d in op.dilations) else _unlike(job, op.kernel, op.strides, op.pads)
+
+
+def max_pool_dsp(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, MaxPool)
-    if op.layout is not Layout.NHWC or any(d != 1 for d in op.dilations) or not _takes(job, op.kernel, op.strides, op.pads):
-        return None
     x, y = job.operand(0, "x"), job.writes()
     _, _, w, c = job.type(0).shape
 
@@ -82,11 +94,17 @@ def max_pool_dsp(job: Job) -> Lowered | None:
     return job.done("max_pool", about, "max_pool_dsp")
 
 
-def qaverage_pool_dsp(job: Job) -> Lowered | None:
+def qaverage_pool_applies(job: Job) -> str | None:
+    op = job.node.op
+    assert isinstance(op, QAveragePool)
+    if (pixels := math.prod(op.kernel)) > MOST_PIXELS:
+        return f"the window has {pixels} pixels, more than {MOST_PIXELS}"
+    return _unlike(job, op.kernel, op.strides, op.pads)
+
+
+def qaverage_pool_dsp(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, QAveragePool)
-    if not _takes(job, op.kernel, op.strides, op.pads) or math.prod(op.kernel) > MOST_PIXELS:
-        return None
     x, y = job.operand(0, "x"), job.writes()
     _, _, w, c = job.type(0).shape
 

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from intaglio.kernels.c_template import functions, render
+from intaglio.kernels.job import Job
 from intaglio.kernels.routines import Routine
 
 C = Path(__file__).parent / "c"
@@ -20,3 +21,7 @@ def operation(name: str) -> Routine:
 
 def operations(*names: str) -> tuple[Routine, ...]:
     return (BASE, *(operation(name) for name in names))
+
+
+def no_dsp(job: Job) -> str | None:
+    return None if job.isa.dsp else "the core has no DSP extension"

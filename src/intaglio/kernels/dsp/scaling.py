@@ -38,8 +38,8 @@ class Scales:
 
 def scales_of(
     scaling: str, starts: Array, reach: Array, multiplier: Array, shift: Array | None, y_zero: int, low: int, high: int, to: DType
-) -> Scales | None:
-    """Records for these channels; `reach` is the largest size of each channel's sum, bias included."""
+) -> Scales | str:
+    """Records for these channels, or why there are none; `reach` is the largest size of each channel's sum, bias included."""
     count = starts.size
     records = np.zeros((count, WORDS), np.int64)
     records[:, 0] = starts
@@ -48,8 +48,10 @@ def scales_of(
         records[:, 1] = np.broadcast_to(multiplier, (count,)).astype(np.float32).view(np.int32)
         records[:, 2] = y_zero
         return Scales(Finish(How.FLOAT, out), records.astype(np.int32))
-    if scaling not in ("twice", "once") or shift is None or int(reach.max(initial=0)) >= 2**31:
-        return None
+    if scaling not in ("twice", "once") or shift is None:
+        return f"sums are scaled by `{scaling}`"
+    if int(reach.max(initial=0)) >= 2**31:
+        return "a sum may not fit 32 bits"
     m = np.broadcast_to(multiplier, (count,)).astype(np.int64)
     right = -np.broadcast_to(shift, (count,)).astype(np.int64)
     records[:, 1] = m

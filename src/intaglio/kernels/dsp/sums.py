@@ -16,10 +16,10 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.contraction.quantised import size_of
-from intaglio.kernels.dsp.primitives import BASE, C, operations
-from intaglio.kernels.dsp.scaling import finish_routine, finished, scales_of
+from intaglio.kernels.dsp.primitives import BASE, C, no_dsp, operations
+from intaglio.kernels.dsp.scaling import Scales, finish_routine, finished, scales_of
 from intaglio.kernels.dsp.variants import C_TYPES, Finish, Side, Sum, range_of
-from intaglio.kernels.job import Job, Lowered
+from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Place, idx
 from intaglio.kernels.routines import Routine, no_meaning, routine_of
 from intaglio.ops.fixed_point import scale32
@@ -29,26 +29,29 @@ LIFT = 20
 _HALF = (1 << 30, 0)
 
 
-def sum_record(op: QAdd, swapped: bool) -> tuple[Sum, Array] | None:
-    """The variant and its record, where the quick way is exact. `swapped`: the left side is the operator's second."""
+def sum_record(op: QAdd, swapped: bool) -> tuple[Sum, Array] | str:
+    """The variant and its record; or why the quick way is not exact. `swapped`: the left side is the operator's second."""
     sides = [(op.a_zero, op.a_multiplier, op.a_shift), (op.b_zero, op.b_multiplier, op.b_shift)]
     left, right = reversed(sides) if swapped else sides
-    if op.subtract or op.lift != LIFT or op.to not in (DType.I8, DType.U8) or not -31 <= op.shift <= -1 or op.multiplier < 0:
-        return None
+    if op.to not in (DType.I8, DType.U8) or op.lift != LIFT:
+        return f"it adds bytes; results are {op.to.value}"
+    if op.subtract:
+        return "it adds, and this is a difference"
     halves = (left[1:] == _HALF, right[1:] == _HALF)
     which = {(True, True): Side.BOTH, (True, False): Side.LEFT, (False, True): Side.RIGHT}.get(halves)
     if which is None:
-        return None
+        return "no side has half of the common step, which would be a shift"
     small, large = (left, right) if which is Side.RIGHT else (right, left)
-    if which is not Side.BOTH and not (-31 <= small[2] <= -1 and small[1] >= 0):
-        return None
+    shifts = [op.shift] if which is Side.BOTH else [op.shift, small[2]]
+    if any(not -31 <= shift <= -1 for shift in shifts) or op.multiplier < 0 or (which is not Side.BOTH and small[1] < 0):
+        return "a factor is negative or 1 or more"
     record = [0, 0, 0, 0, 0, op.multiplier, (1 << (-op.shift - 1)) + (op.y_zero << -op.shift), -op.shift]
     if which is Side.BOTH:
         record[4] = -(left[0] + right[0]) << (LIFT - 1)
     else:
         record[:5] = [small[1], 1 << (-small[2] - 1), -small[2], small[0] << (LIFT + 1), -large[0] << (LIFT - 1)]
     if any(not -(2**31) <= word < 2**31 for word in record) or abs(record[6]) >= 2**30 or record[1] >= 2**30:
-        return None
+        return "a zero point and its shift do not fit 32 bits"
     return Sum(which, range_of(op.to, op.low, op.high)), np.asarray(record, np.int32)
 
 
@@ -84,20 +87,41 @@ def add(added: Sum) -> Routine:
     return routine_of(C / "add.c", f"add_{added}", meaning, needs, TYPE=C_TYPES[added.out.to], SUM=f"ig_sum_{added}")
 
 
-def qadd_dsp(job: Job) -> Lowered | None:
-    op, out = job.node.op, job.node.output
-    assert isinstance(op, QAdd)
+def _unlike(job: Job, to: DType) -> str | None:
+    """Why this is not one byte with one byte after the other."""
     types = [job.type(0), job.type(1)]
-    if not job.isa.dsp or any(t.shape != out.shape or t.dtype is not op.to for t in types):
-        return None
-    found = sum_record(op, swapped=False)
-    if found is None:
-        return None
+    if reason := no_dsp(job):
+        return reason
+    if to not in (DType.I8, DType.U8) or any(t.dtype is not to for t in types):
+        return f"it is for bytes of one type; here {types[0].dtype.value} and {types[1].dtype.value} give {to.value}"
+    return "one side is repeated" if any(t.shape != job.node.output.shape for t in types) else None
+
+
+@fact
+def _sum_of(job: Job) -> tuple[Sum, Array] | str:
+    op = job.node.op
+    assert isinstance(op, QAdd)
+    return _unlike(job, op.to) or sum_record(op, swapped=False)
+
+
+def qadd_applies(job: Job) -> str | None:
+    found = _sum_of(job)
+    return found if isinstance(found, str) else None
+
+
+def qadd_dsp(job: Job) -> Lowered:
+    known = _sum_of(job)
+    assert not isinstance(known, str)
+    return _written(job, "qadd", add(known[0]), known[0], known[1])
+
+
+def _written(job: Job, name: str, routine: Routine, variant: Sum | Finish, words: Array) -> Lowered:
+    out = job.node.output
     left, right = job.operand(0, "a"), job.operand(1, "b")
-    record = job.packed(found[1], "record", DType.I32)
+    record = job.packed(words, "record", DType.I32)
     y = job.writes()
-    job.k.call(add(found[0]), *(Place(b, idx(0)) for b in (left, right, y)), out.type.elements, Place(record, idx(0)))
-    return job.done("qadd", f"qadd, {out.type.elements} {op.to.value}", f"qadd_dsp({found[0]})", in_place=True)
+    job.k.call(routine, *(Place(b, idx(0)) for b in (left, right, y)), out.type.elements, Place(record, idx(0)))
+    return job.done(name, f"{name}, {out.type.elements} {out.dtype.value}", f"{name}_dsp({variant})", in_place=True)
 
 
 @cache
@@ -112,21 +136,24 @@ def mul(finish: Finish) -> Routine:
     return routine_of(C / "mul.c", f"mul_{finish}", meaning, needs, TYPE=C_TYPES[finish.out.to], **finish.macros())
 
 
-def qmul_dsp(job: Job) -> Lowered | None:
-    op, out = job.node.op, job.node.output
+@fact
+def _product_of(job: Job) -> Scales | str:
+    op = job.node.op
     assert isinstance(op, QMul)
-    types = [job.type(0), job.type(1)]
-    if not job.isa.dsp or any(t.shape != out.shape or t.dtype is not op.to for t in types) or op.to not in (DType.I8, DType.U8):
-        return None
+    if reason := _unlike(job, op.to):
+        return reason
     reach = np.asarray([size_of(op.to, op.a_zero) * size_of(op.to, op.b_zero)])
     multiplier, shift = np.asarray([op.multiplier]), np.asarray([op.shift])
-    scales = scales_of("twice", np.zeros(1, np.int64), reach, multiplier, shift, op.y_zero, op.low, op.high, op.to)
-    if scales is None:
-        return None
-    left, right = job.operand(0, "a"), job.operand(1, "b")
-    words = np.asarray([op.a_zero, op.b_zero, *scales.records[0, 1:]], np.int32)
-    record = job.packed(words, "record", DType.I32)
-    y = job.writes()
-    places = [Place(b, idx(0)) for b in (left, right, y)]
-    job.k.call(mul(scales.finish), *places, out.type.elements, Place(record, idx(0)))
-    return job.done("qmul", f"qmul, {out.type.elements} {op.to.value}", f"qmul_dsp({scales.finish})", in_place=True)
+    return scales_of("twice", np.zeros(1, np.int64), reach, multiplier, shift, op.y_zero, op.low, op.high, op.to)
+
+
+def qmul_applies(job: Job) -> str | None:
+    found = _product_of(job)
+    return found if isinstance(found, str) else None
+
+
+def qmul_dsp(job: Job) -> Lowered:
+    op, known = job.node.op, _product_of(job)
+    assert isinstance(op, QMul) and isinstance(known, Scales)
+    words = np.asarray([op.a_zero, op.b_zero, *known.records[0, 1:]], np.int32)
+    return _written(job, "qmul", mul(known.finish), known.finish, words)
