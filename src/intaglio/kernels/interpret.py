@@ -9,8 +9,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.isa import MEANING, Isa
-from intaglio.kernels.isa_integer import REPEATS
+from intaglio.kernels.isa import MEANING, REPEATS, Isa
 from intaglio.kernels.loop import (
     Assign,
     Block,

@@ -29,8 +29,7 @@ from intaglio.kernels.contraction.scaling import Bytes, Factor, Scaling, factor_
 from intaglio.kernels.contraction.stage import offset_of_type, stage_of
 from intaglio.kernels.contraction.tile import Block, Tile, blocks_of, parse_tile
 from intaglio.kernels.contraction.tiles import Tiles
-from intaglio.kernels.isa import Isa
-from intaglio.kernels.isa_integer import Dot
+from intaglio.kernels.isa import Dot, Isa
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Op, Type
 from intaglio.ops.quantised import QConv

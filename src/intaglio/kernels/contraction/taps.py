@@ -27,7 +27,7 @@ from intaglio.kernels.contraction.quantised import Quantised, not_bytes, quantis
 from intaglio.kernels.contraction.scaling import Bytes, Factor, Scaling, factor_of, i16, i32, scaling_of
 from intaglio.kernels.contraction.stage import Stage, stage_of
 from intaglio.kernels.isa import Isa
-from intaglio.kernels.isa_integer import INTEGER_MEANING
+from intaglio.kernels.isa.meaning import INTEGER_MEANING
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, Var, idx, imin
 from intaglio.ops.quantised import QConv
