@@ -31,10 +31,8 @@ from intaglio.frontends.objects import save_object
 from intaglio.frontends.reading import Source, read_source
 from intaglio.ir.files import check_ir_place, write_ir
 from intaglio.ir.graph import Array, Graph
-from intaglio.ir.text import print_graph
 from intaglio.ir.types import DType
 from intaglio.kernels import lower
-from intaglio.kernels.opencl.half import store_halves
 from intaglio.kernels.program import Program
 from intaglio.memory.place import placed_buffers
 from intaglio.memory.plan_file import plan_text, read_plan
@@ -47,13 +45,7 @@ from intaglio.package.needs import has_room_but_for_vectors, needs_of
 from intaglio.package.selftest import write_selftest
 from intaglio.package.source import keep_model
 from intaglio.package.write import Origin, write_project
-from intaglio.passes import optimise, prepare
-from intaglio.passes.absorb import absorb_quantisation
-from intaglio.passes.read_tiles import split_reads
-from intaglio.passes.rows_input import rows_of_pixels
-from intaglio.passes.stream import Stream, told_stream
-from intaglio.passes.stream import stream as stream_along
-from intaglio.quantize import name_outputs
+from intaglio.passes import Context, absorb, check_disabled, narrow, optimise, prepare, split
 from intaglio.quantize.settings import SCHEMES, Account, Settings, silent
 from intaglio.run.build import BuildOptions, build_project
 from intaglio.run.expect import expected_vectors, tool_versions
@@ -64,7 +56,18 @@ from intaglio.run.opencl.devices import find_device
 from intaglio.run.opencl.library import DeviceOptions
 from intaglio.run.package import Package
 from intaglio.run.toolchains import find_toolchain
-from intaglio.stages import STAGES, WEIGHT_SCHEMES, Device, Quantization, Request, Watch, check_device, stage_index
+from intaglio.stages import (
+    STAGES,
+    WEIGHT_SCHEMES,
+    Device,
+    Findings,
+    Quantization,
+    Request,
+    Watch,
+    check_device,
+    context_of,
+    stage_index,
+)
 from intaglio.targets.deployment import Deployment, deployment_of, target_of
 from intaglio.targets.target import Target, optimized, precise
 from intaglio.version import __version__
@@ -147,6 +150,7 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
         asked = target_of(request.device.board, request.target, "host")
         deployment_of(asked, **asdict(request.device))  # told before reading a model
         check_device(request, asked)
+    check_disabled(request.disabled)
     for word in request.devices:
         find_device(word)
     if request.feed_rows and request.stream is not None:
@@ -161,51 +165,34 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     pinned = None if request.import_plan is None else read_plan(request.import_plan)
     source = read_source(request.model, request.dims, request.shapes, request.name, request.states, watch.note, request.constants)
     graph, done = source.graph, stage_index(source.graph.stage)
-    if source.format in ("onnx", "torch"):
-        graph, notes = absorb_quantisation(graph)
-        for text in notes:
-            watch.note(text)
     target = optimized(target_of(request.device.board, request.target, graph.target or "host"), request.device.optimize)
     target = precise(target, request.device.precision)
     check_device(request, target)
     deployment = deployment_of(target, **asdict(request.device))
     if target.device and done >= stage_index("optimise"):
         target = replace(target, precision=_precision_there(graph, request))
-    account, names = None, [v.name for v in graph.outputs]
+    findings = Findings(watch)
+    context = context_of(request, target, deployment, source.format, graph, findings)
+    context.observe("import", graph)
+    graph = absorb(graph, context)
+    account = None
     if request.quantize is not None:
         if done > stage_index("import"):
             hint = "quantise the model itself, or an IR file of the stage `import`"
             raise UserError("bad-option", f"`{request.model.name}` is past the stage `import`", hint=hint)
-        graph, account = quantized(graph, target, request.quantize, watch)
+        graph, account = quantized(graph, context, request.quantize, watch)
     if last <= done and last < stage_index("memory"):
         return _write_ir(graph, request)
 
     if done < stage_index("optimise"):
         watch.stage("optimise")
-        dump = _dumper(request)
-        dump("import", graph)
-        give = partial(_offload, target=target, deployment=deployment, request=request, watch=watch)
-        graph = optimise(graph, target, disabled=request.disabled, observe=dump, before_fusion=give)
-        if target.precision != "fp32":
-            graph = store_halves(graph, target)
-        graph.stage = "optimise"
-        if request.quantize is not None:
-            name_outputs(graph, names)
+        graph = optimise(graph, context)
     elif request.accelerators:
         hint = "give `--accelerator` with the model, or an IR file of the stage `import`; lines with `on` stay what they are"
         raise UserError("bad-option", f"`{request.model.name}` is past the stage `optimise`", hint=hint)
-    made_stream = None
-    if request.stream is not None:
-        if done >= stage_index("optimise"):
-            hint = "give `--stream` with the model, or an IR file of the stage `import`"
-            raise UserError("bad-option", f"`{request.model.name}` is past the stage `optimise`", hint=hint)
-        made_stream = stream_along(graph, request.stream)
-        graph = made_stream.graph
-        for text in told_stream(made_stream):
-            watch.note(text)
-    turned = request.feed_rows and done < stage_index("optimise") and rows_of_pixels(graph)
-    if turned:
-        watch.note("rows of the input are rows of pixels: [columns, channels]")
+    elif request.stream is not None:
+        hint = "give `--stream` with the model, or an IR file of the stage `import`"
+        raise UserError("bad-option", f"`{request.model.name}` is past the stage `optimise`", hint=hint)
     if source.format == "ir" and accelerators_of(graph):
         from intaglio.passes.offload import check_given
 
@@ -218,9 +205,9 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     if request.stop_after == "optimise":
         return _write_ir(graph, request)
 
-    graph.weights = "read" if deployment.weights_read else graph.weights
-    if graph.weights == "read" and done < stage_index("kernels"):
-        graph = split_reads(graph, target)
+    graph.weights = "read" if context.weights_read else graph.weights
+    if done < stage_index("kernels"):
+        graph = split(graph, context)
     watch.stage("kernels")
     program = lower(graph, target)
     graph.stage, graph.target = max(graph.stage, "kernels", key=STAGES.index), target.name
@@ -235,7 +222,7 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
         planned = _without_working_memory(graph, target, deployment, wishes, watch)
     kept = pinned.pinned if pinned is not None else frozenset()
     check_reach(planned.program, deployment)
-    return Lowered(planned, source, target, deployment, account, kept, _stream_info(made_stream), turned)
+    return Lowered(planned, source, target, deployment, account, kept, findings.stream, findings.turned)
 
 
 def _precision_there(graph: Graph, request: Request) -> str:
@@ -268,36 +255,15 @@ def _without_working_memory(graph: Graph, target: Target, deployment: Deployment
     return planned
 
 
-def _offload(graph: Graph, target: Target, deployment: Deployment, request: Request, watch: Watch) -> None:
-    """Regions of the graph go to accelerators, where some are asked for."""
-    if not request.accelerators:
-        return
-    from intaglio.passes.offload import offload
-    from intaglio.targets.plugins import find_accelerator
-
-    clock = deployment.board.clock_mhz if deployment.board is not None else None
-    plugins = [find_accelerator(name) for name in dict.fromkeys(request.accelerators)]
-    watch.offloaded(offload(graph, target, plugins, clock_mhz=clock or None, only=request.accelerator_only))
-
-
-def _stream_info(made: Stream | None) -> StreamInfo | None:
-    return None if made is None else StreamInfo(made.axis, made.hop, made.window, made.outputs, bool(made.goes_on))
-
-
-def quantized(graph: Graph, target: Target, how: Quantization, watch: Watch) -> tuple[Graph, Account | None]:
+def quantized(graph: Graph, context: Context, how: Quantization, watch: Watch) -> tuple[Graph, Account | None]:
     """The float graph on integers, by the calibration data; or with small weights alone."""
     from intaglio.quantize import check, quantize
     from intaglio.run.calibration import random_samples, read_samples, samples_of
 
     watch.stage("quantize")
     if how.settings is None:
-        from intaglio.passes.weights import narrow_weights
-
-        made, notes = narrow_weights(prepare(graph, target), how.scheme)
-        for text in notes:
-            watch.note(text)
-        return made, None
-    graph = prepare(graph, target)
+        return narrow(graph, context), None
+    graph = prepare(graph, context)
     check(graph, how.settings)
     if how.data is not None:
         samples = samples_of(dict(how.data), graph, "the calibration data")
@@ -375,22 +341,6 @@ def _write_ir(graph: Graph, request: Request) -> Path:
     with writing(path):
         write_ir(graph, path)
     return path
-
-
-class _dumper:
-    """Writes one IR file per pass, numbered in order."""
-
-    def __init__(self, request: Request) -> None:
-        self._folder = request.dump_ir
-        self._count = 0
-        self._before = ""
-
-    def __call__(self, name: str, graph: Graph) -> None:
-        """Passes run again and again until nothing changes: one that changed nothing leaves no file."""
-        self._count += 1
-        if self._folder is not None and (text := print_graph(graph)) != self._before:
-            self._before = text
-            write_ir(graph, self._folder / f"{self._count:02d}-{name}.ig")
 
 
 def compile(

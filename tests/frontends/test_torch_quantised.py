@@ -18,7 +18,7 @@ pytest.importorskip("torchao")
 from torch import nn  # noqa: E402
 
 import intaglio  # noqa: E402
-from intaglio.passes.absorb import absorb_quantisation  # noqa: E402
+from intaglio.passes.absorb import absorbed  # noqa: E402
 from support.torch_architectures import Block, conv_bn  # noqa: E402
 from support.torch_running import computed, graph_of, shaken  # noqa: E402
 
@@ -81,7 +81,7 @@ def test_integers_are_within_one_step_of_eager(name: str, per_channel: bool, tmp
     make, shape, wanted = NETWORKS[name]
     torch.manual_seed(0)
     converted, step = quantised(make(), (torch.zeros(shape),), tmp_path / "m.pt2", per_channel=per_channel)
-    graph, _ = absorb_quantisation(graph_of(tmp_path / "m.pt2"))
+    graph, _ = absorbed(graph_of(tmp_path / "m.pt2"))
     kinds = Counter(node.op.NAME for node in graph.nodes)
     assert wanted <= set(kinds)
     assert not set(kinds) & {"conv", "matmul", "reduce", "average_pool", "concat" if name != "concat" else ""}

@@ -24,7 +24,7 @@ from intaglio.kernels import lower
 from intaglio.memory import place
 from intaglio.ops.base import REGISTRY, Op, Step
 from intaglio.ops.evaluate import evaluate_graph
-from intaglio.passes import optimise
+from intaglio.passes import Context, optimise
 from intaglio.targets.target import host_target
 from support.ir_text import random_array
 from support.random_graphs import graphs
@@ -166,7 +166,7 @@ def test_a_real_model_round_trips_after_every_stage(entry: dict[str, Any], tmp_p
     graph, _ = load(FOLDER / entry["file"], shapes=shapes)
     target = host_target()
     assert_round_trip(graph)
-    graph = optimise(graph, target)
+    graph = optimise(graph, Context(target))
     assert_round_trip(graph)
     program = lower(graph, target)
     assert_round_trip(graph)

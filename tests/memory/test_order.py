@@ -21,7 +21,7 @@ from intaglio.memory.order import flow_of, reorder
 from intaglio.memory.planner import lower_bound
 from intaglio.memory.schedule import Flow, Room, Task, best_order, peak_of
 from intaglio.ops.evaluate import evaluate_graph
-from intaglio.passes import optimise
+from intaglio.passes import Context, optimise
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
 from support.program_running import Machine
@@ -111,7 +111,7 @@ def bound(graph: Graph, isa: str, *, order: bool) -> int:
 @given(graph=graphs(14))
 def test_the_peak_of_the_search_is_that_of_the_buffers(graph: Graph) -> None:
     target = TARGETS["scalar"]
-    program = lower(optimise(graph, target), target)
+    program = lower(optimise(graph, Context(target)), target)
     for slots in (False, True):
         storage = find_storage(program, target.alignment, slots=slots)
         flow = flow_of(program, target, slots=slots)
@@ -128,7 +128,7 @@ def test_the_peak_of_the_search_is_that_of_the_buffers(graph: Graph) -> None:
 @given(graph=graphs(12))
 def test_a_program_in_another_order_gives_what_the_graph_gives(graph: Graph) -> None:
     target = TARGETS["scalar"]
-    graph = optimise(graph, target)
+    graph = optimise(graph, Context(target))
     before = bound(graph, "scalar", order=False)
     program = lower(graph, target)
     moved = reorder(program, target)

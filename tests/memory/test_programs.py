@@ -15,7 +15,7 @@ from intaglio.ir.graph import Graph
 from intaglio.kernels import lower
 from intaglio.memory import place
 from intaglio.ops.evaluate import evaluate_graph
-from intaglio.passes import optimise
+from intaglio.passes import Context, optimise
 from intaglio.targets.target import host_target
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
@@ -32,7 +32,7 @@ if (FOLDER / "manifest.json").exists():
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graph=graphs(10))
 def test_a_program_in_its_arena_gives_what_the_graph_gives(isa: str, graph: Graph) -> None:
-    graph = optimise(graph, TARGETS[isa])
+    graph = optimise(graph, Context(TARGETS[isa]))
     program = lower(graph, TARGETS[isa])
     place(program, TARGETS[isa])
     machine = Machine(program)
@@ -101,6 +101,6 @@ def test_the_arena_of_a_real_model_is_at_most_2_percent_above_the_lower_bound(en
     shapes = {f"in{i}": tuple(shape) for i, (_, _, shape) in enumerate(entry["inputs"])}
     graph, _ = load(FOLDER / entry["file"], shapes=shapes)
     target = host_target()
-    program = lower(optimise(graph, target), target)
+    program = lower(optimise(graph, Context(target)), target)
     place(program, target)
     assert program.lower_bound_bytes <= program.arena_bytes <= 1.02 * program.lower_bound_bytes

@@ -27,6 +27,7 @@ from intaglio.ops.move import Expand, Reshape
 from intaglio.ops.reduce import Reduce
 from intaglio.ops.unary import Abs, Neg
 from intaglio.passes.clean import dead_code
+from intaglio.passes.context import Context
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
 from support.program_running import Machine
@@ -150,7 +151,7 @@ def tower(rng: random.Random, steps: int) -> Graph:
         values.append(made)
     graph.outputs = [values[-1]]
     graph.output_names = [values[-1].name]
-    return dead_code(graph, PLAIN)
+    return dead_code(graph, Context(PLAIN))
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])

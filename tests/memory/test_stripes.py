@@ -22,6 +22,7 @@ from intaglio.memory.checker import check
 from intaglio.memory.lifetimes import find_storage
 from intaglio.memory.place import placed_buffers
 from intaglio.ops.evaluate import evaluate_graph
+from intaglio.passes.context import Context
 from intaglio.passes.residual import fuse_sum
 from intaglio.targets.target import Target, find_target
 from support.integer_graphs import IntegerNet, integer_net, picture
@@ -228,6 +229,6 @@ def test_a_layer_that_reads_one_tensor_in_two_ways_is_left_whole() -> None:
     net = IntegerNet(3, 12, 5, 4)
     a = net.conv(net.input, kernel=3, stride=1, pads=(1, 1, 1, 1), outs=4)
     y = net.conv(a, kernel=3, stride=1, pads=(1, 1, 1, 1), outs=4)
-    graph = fuse_sum(net.finish(net.sum(y, a)), SMALL)
+    graph = fuse_sum(net.finish(net.sum(y, a)), Context(SMALL))
     assert [node.op.NAME for node in graph.nodes] == ["qconv", "qconv"]
     assert striped(graph, SMALL, StripeSpec("c", graph.outputs[0].name, 1)) is None

@@ -9,7 +9,7 @@ from intaglio.errors import UserError
 from intaglio.ir.graph import Graph
 from intaglio.ir.offload import Offload
 from intaglio.ops.activation import Relu
-from intaglio.passes.offload import Offloaded, offload
+from intaglio.passes.offload import Offloaded, give_away
 from intaglio.passes.offload.match import Flow, claims
 from intaglio.targets.target import find_target
 from support.ir_text import graph_of
@@ -110,7 +110,7 @@ def test_matches_grow_together_but_not_around_a_node_of_others() -> None:
 
 def chosen(text: str, accelerators: list[Accelerator], only: frozenset[str] = frozenset()) -> tuple[Graph, Offloaded]:
     graph = graph_of(text)
-    made = offload(graph, find_target("cortex-m4f"), [plugin(a) for a in accelerators], only=only)
+    made = give_away(graph, find_target("cortex-m4f"), [plugin(a) for a in accelerators], only=only)
     return graph, made
 
 

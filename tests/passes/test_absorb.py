@@ -14,7 +14,7 @@ from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.verify import verify
 from intaglio.ops.evaluate import evaluate_graph
-from intaglio.passes.absorb import absorb_quantisation
+from intaglio.passes.absorb import absorbed as integers_of
 from support.onnx_models import model, node, saved, value
 
 ort = pytest.importorskip("onnxruntime")
@@ -178,7 +178,7 @@ MODELS: dict[str, tuple[Callable[[type], Any], set[str]]] = {
 
 def absorbed(proto: Any, folder: Path) -> tuple[Graph, list[str]]:
     graph, _ = load(saved(proto, folder))
-    graph, notes = absorb_quantisation(graph)
+    graph, notes = integers_of(graph)
     verify(graph)
     return graph, notes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,21 +11,21 @@ from hypothesis import HealthCheck, given, settings
 from intaglio.errors import UserError
 from intaglio.ir.graph import Graph
 from intaglio.ir.verify import verify
-from intaglio.passes import PASSES, PIPELINE, Pass, optimise
-from support.ir_text import TARGET, assert_same_results, graph_of, results
+from intaglio.passes import OPTIMISE, PASSES, Pass, check_disabled, optimise
+from intaglio.passes.context import Context
+from intaglio.passes.line import UntilSettled, named, passes_of, run, settled
+from support.ir_text import CONTEXT, TARGET, assert_same_results, graph_of, results
 from support.random_graphs import graphs
 
 SOURCES = "".join(p.read_text() for p in Path(__file__).parent.glob("test_*.py"))
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXP = "input x: f32[1]\ny: f32[1] = exp(x)\noutput y"
 
 
 @pytest.mark.parametrize("step", PASSES, ids=lambda p: p.name)
 def test_each_pass_is_shown_before_and_after_and_where_it_does_not_apply(step: Pass) -> None:
-    for wanted in (f"    {step.name},\n", f"({step.name}, "):
-        if wanted in SOURCES:
-            break
-    else:
-        raise AssertionError(f"no test of {step.name}")
+    calls = (f"    {step.name},\n", f"({step.name}, ", f" {step.name}(graph")
+    assert any(call in SOURCES for call in calls), f"no test of {step.name}"
     assert "->" in (step.run.__doc__ or "")
 
 
@@ -36,23 +37,75 @@ def test_an_optimised_graph_gives_what_it_gave(graph: Graph) -> None:
     def legal(name: str, after: Graph) -> None:
         verify(after, name)
 
-    assert_same_results(optimise(graph, TARGET, observe=legal), before, bound=1e-4)
+    assert_same_results(optimise(graph, replace(CONTEXT, observe=legal)), before, bound=1e-4)
 
 
-@pytest.mark.parametrize("step", PASSES, ids=lambda p: p.name)
+@pytest.mark.parametrize("step", [p for p in PASSES if not p.required], ids=lambda p: p.name)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graph=graphs(5))
 def test_each_pass_may_be_switched_off(step: Pass, graph: Graph) -> None:
     before = results(graph)
-    after = optimise(graph, TARGET, disabled=frozenset({step.name}))
+    after = optimise(graph, replace(CONTEXT, disabled=frozenset({step.name})))
     verify(after)
     assert_same_results(after, before, bound=1e-4)
 
 
 def test_a_pass_that_is_not_there_cannot_be_switched_off() -> None:
     with pytest.raises(UserError, match="there is no pass `dead_cod`"):
-        optimise(graph_of("input x: f32[1]\ny: f32[1] = exp(x)\noutput y"), TARGET, disabled=frozenset({"dead_cod"}))
+        check_disabled(frozenset({"dead_cod"}))
 
 
-def test_the_pipeline_runs_each_pass() -> None:
-    assert {p.name for p in PIPELINE} == {p.name for p in PASSES}
+def test_a_pass_that_an_option_stands_for_cannot_be_switched_off() -> None:
+    off = frozenset({"stream"})
+    with pytest.raises(UserError, match="`--stream` needs the pass `stream`, which cannot be switched off"):
+        optimise(graph_of(EXP), Context(TARGET, disabled=off, stream=0))
+    assert optimise(graph_of(EXP), Context(TARGET, disabled=off)).stage == "optimise"  # nobody asked for it
+
+
+def test_each_pass_that_runs_is_observed_by_the_name_that_switches_it_off() -> None:
+    seen: list[str] = []
+    context = replace(CONTEXT, observe=lambda name, _: seen.append(name))
+    optimise(graph_of(EXP), context)
+    always = {p.name for p in passes_of(OPTIMISE) if not p.when.words}
+    assert set(seen) == always
+    for name in sorted(always):
+        seen.clear()
+        optimise(graph_of(EXP), replace(context, disabled=frozenset({name})))
+        assert set(seen) == always - {name}
+
+
+# Groups that run until nothing changes -----------------------------------------------------------------------------------------
+
+
+def _longer(graph: Graph, context: Context) -> Graph:
+    """Never ends: each round renames and exchanges a node."""
+    node = graph.nodes[0]
+    graph.nodes = [replace(node, inputs=list(node.inputs))]
+    return graph
+
+
+def _as_it_is(graph: Graph, context: Context) -> Graph:
+    graph.nodes = list(graph.nodes)
+    return graph
+
+
+def test_a_group_ends_with_the_first_round_that_changes_nothing() -> None:
+    assert settled(UntilSettled(named(_as_it_is)), graph_of(EXP), CONTEXT)[1] == 1
+
+
+def test_a_group_that_goes_in_circles_ends_at_its_bound() -> None:
+    seen: list[str] = []
+    group = UntilSettled(named(_longer), most=5)
+    verify(run((group,), graph_of(EXP), replace(CONTEXT, observe=lambda name, _: seen.append(name))))
+    assert seen == ["_longer"] * 5
+
+
+@SLOW
+@given(graphs())
+def test_groups_settle_before_their_bound(graph: Graph) -> None:
+    for part in OPTIMISE:
+        if isinstance(part, Pass):
+            graph = run((part,), graph, CONTEXT)
+            continue
+        graph, rounds = settled(part, graph, CONTEXT)
+        assert rounds < part.most

@@ -22,6 +22,7 @@ from intaglio.ops.pool import MaxPool
 from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul
 from intaglio.ops.quantised_rows import QAveragePool, QMean, mean_factor
 from intaglio.passes.clean import dead_code
+from intaglio.passes.context import Context
 from intaglio.passes.dead_channels import drop_dead_channels
 from intaglio.targets.target import host_target
 from support.ir_text import assert_unchanged, rewritten
@@ -109,7 +110,7 @@ class Maker:
 @given(st.integers(0, 10**6))
 def test_the_result_stays_bit_for_bit(seed: int) -> None:
     graph, twin = Maker(seed).network(), Maker(seed).network()
-    cut = dead_code(drop_dead_channels(twin, host_target()), host_target())
+    cut = dead_code(drop_dead_channels(twin, Context(host_target())), Context(host_target()))
     verify(cut)
     rng = np.random.default_rng(seed)
     for _ in range(3):
@@ -127,7 +128,7 @@ def test_something_goes() -> None:
     for seed in range(40):
         graph = Maker(seed).network()
         before = weights_of(graph)
-        shrunk += weights_of(dead_code(drop_dead_channels(graph, host_target()), host_target())) < before
+        shrunk += weights_of(dead_code(drop_dead_channels(graph, Context(host_target())), Context(host_target()))) < before
     assert shrunk > 20
 
 
@@ -146,7 +147,7 @@ def test_zero_filters_of_a_float_model_go() -> None:
     graph.outputs = [graph.add(op, [r, v, None], "y")]
     data = {"x": rng.standard_normal((1, 4, 4, 2)).astype(np.float32)}
     want = evaluate_graph(graph, data)[graph.outputs[0].name]
-    cut = drop_dead_channels(graph, host_target())
+    cut = drop_dead_channels(graph, Context(host_target()))
     assert cut.nodes[0].output.shape[-1] == 5
     np.testing.assert_allclose(evaluate_graph(cut, data)[cut.outputs[0].name], want, rtol=1e-6, atol=1e-6)
 
@@ -166,7 +167,7 @@ def test_what_is_shown_stays(keep: str) -> None:
         z = maker.conv(y, 3, 1)
         g.outputs, g.states = [z], [State(x, y)] if y.type == x.type else []
         g.outputs = [z, y]
-    assert drop_dead_channels(g, host_target()).nodes[0].output.shape[-1] == 8
+    assert drop_dead_channels(g, Context(host_target())).nodes[0].output.shape[-1] == 8
 
 
 SHOWN = """

@@ -8,9 +8,10 @@ import pytest
 from intaglio.ir.graph import Graph
 from intaglio.ir.verify import verify
 from intaglio.passes import optimise
+from intaglio.passes.context import Context
 from intaglio.passes.fold_weights import fold_scale
 from intaglio.passes.weights import narrow_weights
-from support.ir_text import TARGET, assert_unchanged, graph_of, results, shown, wanted
+from support.ir_text import CONTEXT, TARGET, assert_unchanged, graph_of, results, shown, wanted
 
 CONV = """
     input x: f32[1,8,8,4]
@@ -21,8 +22,13 @@ CONV = """
 """
 
 
+def narrowing(graph: Graph, scheme: str) -> tuple[Graph, list[str]]:
+    notes: list[str] = []
+    return narrow_weights(graph, Context(TARGET, narrow=scheme, report=lambda note: notes.append(str(note)))), notes
+
+
 def narrowed(text: str, scheme: str) -> tuple[Graph, list[str]]:
-    graph, notes = narrow_weights(graph_of(text), scheme)
+    graph, notes = narrowing(graph_of(text), scheme)
     verify(graph)
     return graph, notes
 
@@ -34,7 +40,7 @@ def assert_near(text: str, graph: Graph, bound: float) -> None:
             assert np.max(np.abs(after - before)) <= bound * max(1e-9, float(np.max(np.abs(before))))
         kinds = {v.dtype.value for v in graph.constants() if v.type.elements >= 256}
         assert kinds <= {"i8", "f16"}, kinds
-        graph = optimise(graph, TARGET)
+        graph = optimise(graph, CONTEXT)
 
 
 def test_a_convolution_is_scaled_after_its_sum() -> None:
@@ -124,7 +130,7 @@ def test_numbers_beyond_half_precision_stay() -> None:
     weights = next(v for v in graph.constants() if v.name == "w")
     assert weights.data is not None
     weights.data = weights.data * np.float32(1e5)
-    graph, notes = narrow_weights(graph, "fp16")
+    graph, notes = narrowing(graph, "fp16")
     assert shown(graph) == wanted(CONV)
     assert notes == ["`w` stays f32: it has numbers beyond half precision (65504)", "no weights were stored smaller"]
 
@@ -134,7 +140,7 @@ def test_a_channel_of_zeros_has_a_scale() -> None:
     weights = next(v for v in graph.constants() if v.name == "w")
     assert weights.data is not None
     weights.data[3] = 0
-    graph, _ = narrow_weights(graph, "weights")
+    graph, _ = narrowing(graph, "weights")
     assert all(np.all(np.isfinite(a)) for a in results(graph))
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from intaglio.ir.graph import Graph
+from intaglio.passes.context import Context
 from intaglio.passes.residual import fuse_sum
-from intaglio.targets import Target
 from intaglio.targets.target import find_target
 from support.ir_text import assert_rewrites, assert_unchanged
 
@@ -18,8 +18,8 @@ _TOP = """
         const s: i32[3] ..."""
 
 
-def on_m4(graph: Graph, _: Target) -> Graph:
-    return fuse_sum(graph, find_target("cortex-m4f"))
+def on_m4(graph: Graph, _: Context) -> Graph:
+    return fuse_sum(graph, Context(find_target("cortex-m4f")))
 
 
 def test_a_residual_joins_the_convolution() -> None:

@@ -26,7 +26,7 @@ from intaglio.ops.quantised_recurrent import QLstm
 from intaglio.ops.quantised_rows import QAveragePool
 from intaglio.ops.recurrent import Gru, Lstm, Recurrent, Rnn
 from intaglio.ops.reduce import Reduce
-from intaglio.passes.stream import Stream, stream
+from intaglio.passes.stream import Stream, stream_along
 from support.commands import Intaglio
 from support.integer_graphs import IntegerNet
 from support.ir_text import graph_of
@@ -75,7 +75,7 @@ def newest(whole: Array, axis: int | None, rows: int) -> Array:
 def assert_equals_windows(graph: Graph, axis: int, seed: int = 0) -> Stream:
     """Each step from the first whole window on."""
     window = graph.inputs[0].shape[axis]
-    made = stream(graph, axis)
+    made = stream_along(graph, axis)
     assert not made.goes_on and made.window == window
     frames = frames_for(graph, axis, (made.warmup + 3) * made.hop, seed)
     for step, results in enumerate(steps_of(made, frames)):
@@ -95,7 +95,7 @@ def assert_equals_windows(graph: Graph, axis: int, seed: int = 0) -> Stream:
 def assert_goes_on(graph: Graph, axis: int, seed: int = 0) -> Stream:
     """All frames since the reset, as many as the model takes."""
     window = graph.inputs[0].shape[axis]
-    made = stream(graph, axis)
+    made = stream_along(graph, axis)
     assert made.goes_on
     frames = frames_for(graph, axis, window, seed)
     start = {s.input.name: np.full(s.input.shape, s.fill, s.input.dtype.numpy) for s in graph.states}
@@ -415,7 +415,7 @@ def padded(pads: str, tail: str = "output y") -> str:
 )  # fmt: skip
 def test_what_cannot_be_streamed_says_why(graph: Graph, axis: int, why: str) -> None:
     with pytest.raises(UserError) as told:
-        stream(graph, axis)
+        stream_along(graph, axis)
     assert told.value.slug == "bad-stream" and why in str(told.value) and told.value.hint
 
 
@@ -436,7 +436,7 @@ def test_the_whole_window_of_what_remembers_more_is_no_window() -> None:
     mean = "m: f32[1,1,1,4] NHWC = reduce(y, kind=mean, axes=(1), keepdims=true)\n    output m"
     graph = graph_of(CAUSAL.replace("output y", mean))
     with pytest.raises(UserError, match="needs the whole window of `y`, which remembers more than that"):
-        stream(graph, 1)
+        stream_along(graph, 1)
 
 
 def test_a_layer_that_goes_on_needs_whole_steps() -> None:
@@ -449,7 +449,7 @@ def test_a_layer_that_goes_on_needs_whole_steps() -> None:
         output y
     """)
     with pytest.raises(UserError, match="a step takes 2 frames, and the model 9"):
-        stream(graph, 1)
+        stream_along(graph, 1)
 
 
 # As a command -----------------------------------------------------------------------------------------------------------------

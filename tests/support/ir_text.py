@@ -18,11 +18,12 @@ from intaglio.ir.verify import verify
 from intaglio.ir.weights import digest
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes.clean import dead_code
-from intaglio.targets import Target
+from intaglio.passes.context import Context
 from intaglio.targets.target import all_targets
 
-Pass = Callable[[Graph, Target], Graph]
+Pass = Callable[[Graph, Context], Graph]
 TARGET = all_targets()["x86-64-v3"]
+CONTEXT = Context(TARGET)
 _RANDOM = re.compile(r"^const (\w+): (\w+)\[([\d,]*)\] \.\.\.$", re.M)
 
 
@@ -72,21 +73,21 @@ def assert_same_results(graph: Graph, before: list[Array], bound: float = 1e-5) 
             np.testing.assert_array_equal(got, want)
 
 
-def rewritten(run: Pass, text: str) -> Graph:
+def rewritten(run: Pass, text: str, context: Context = CONTEXT) -> Graph:
     """The graph after the pass (and without what nobody reads any more): legal, and with the results it had."""
     graph = graph_of(text)
     before = results(graph)
-    graph = dead_code(run(graph, TARGET), TARGET)
+    graph = dead_code(run(graph, context), context)
     verify(graph, run.__name__)
     assert_same_results(graph, before)
     return graph
 
 
-def assert_rewrites(run: Pass, before: str, after: str) -> Graph:
-    graph = rewritten(run, before)
+def assert_rewrites(run: Pass, before: str, after: str, context: Context = CONTEXT) -> Graph:
+    graph = rewritten(run, before, context)
     assert shown(graph) == wanted(after)
     return graph
 
 
-def assert_unchanged(run: Pass, text: str) -> None:
-    assert shown(rewritten(run, text)) == wanted(text)
+def assert_unchanged(run: Pass, text: str, context: Context = CONTEXT) -> None:
+    assert shown(rewritten(run, text, context)) == wanted(text)

@@ -14,13 +14,14 @@ from intaglio.targets.memories import HOLDS, Memory
 if TYPE_CHECKING:
     from intaglio.frontends.onnx.faults import Problem
     from intaglio.ir.graph import Node
+    from intaglio.passes import Pass
     from intaglio.targets.target import Target
 
 
 def check_model(path: Path, target: str | None, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], json: bool) -> int:
     """0 when all of it is supported, 1 when not."""
     from intaglio.frontends.onnx import survey
-    from intaglio.passes import optimise
+    from intaglio.passes import Context, optimise
     from intaglio.targets.target import find_target
 
     wanted = find_target(target or "host")
@@ -33,7 +34,7 @@ def check_model(path: Path, target: str | None, dims: dict[str, int], shapes: di
         problems = front_end(kind).check(path, dims=dims, shapes=shapes)
     if not problems:  # the whole of it: what the passes make needs kernels too
         source = read_source(path, dims, shapes, None, {}, lambda text: note(f"note: {text}"))
-        nodes = optimise(source.graph, wanted, disabled=frozenset(), observe=None).nodes
+        nodes = optimise(source.graph, Context(wanted)).nodes
     problems += _without_kernels(nodes, wanted)
     if json:
         rows = [{"node": p.node, "op": p.op, "reason": p.reason, "hint": p.hint} for p in problems]
@@ -154,9 +155,14 @@ def list_passes(json: bool) -> None:
     from intaglio.passes import PASSES
 
     if json:
-        print_json({"passes": [{"name": p.name, "summary": p.summary} for p in PASSES]})
+        rows = [{"name": p.name, "summary": p.summary, "when": p.when.words, "required": p.required} for p in PASSES]
+        print_json({"passes": rows})
         return
-    print_table(["pass", "what it does"], [[p.name, p.summary] for p in PASSES])
+    print_table(["pass", "what it does", "runs for"], [[p.name, p.summary, _runs_for(p)] for p in PASSES])
+
+
+def _runs_for(step: Pass) -> str:
+    return (step.when.words or "every model") + (", required" if step.required else "")
 
 
 def list_templates(json: bool) -> None:

@@ -15,7 +15,7 @@ from intaglio.cli.terminal import bytes_text, count_text, note, print_json, prin
 from intaglio.errors import AnswerIsNo, UserError, quoted
 from intaglio.ir.graph import Array
 from intaglio.package.archive import FORMATS
-from intaglio.passes import PASSES
+from intaglio.passes import check_disabled
 from intaglio.passes.offload import Offloaded
 from intaglio.pipeline import compile_model, quantization_of
 from intaglio.quantize.settings import Account
@@ -182,11 +182,7 @@ def _request(words: Words) -> Request:
     stage_index(words.stop_after)
     if words.archive is not None and words.archive not in FORMATS:
         raise UserError("bad-option", f"there is no archive format {quoted(words.archive)}", hint="`tar.gz` or `zip`")
-    known = {p.name for p in PASSES}
-    for name in words.disable_pass or []:
-        if name not in known:
-            hint = "passes are " + ", ".join(f"`{p.name}`" for p in PASSES)
-            raise UserError("unknown-pass", f"there is no pass {quoted(name)}", hint=hint)
+    check_disabled(frozenset(words.disable_pass or []))
     try:
         cflags = tuple(shlex.split(words.cflags or ""))
     except ValueError:

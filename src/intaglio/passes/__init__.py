@@ -1,9 +1,10 @@
-"""Passes: `(Graph, Target) -> Graph`, one idea each, in the order of `PASSES`."""
+"""Passes: `(Graph, Context) -> Graph`, one idea each, in the order in which they stand here.
+
+Groups of them run at four places of the line: on the graph as it was read (`ABSORB`), before a model is quantised (`PREPARE`, and
+`NARROW` for its weights alone), in the stage `optimise` (`OPTIMISE`), and in front of the stage `kernels` (`SPLIT`).
+"""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Graph
@@ -20,93 +21,105 @@ from intaglio.passes import (
     strength,
     transposes,
 )  # fmt: skip
-from intaglio.targets import Target
+from intaglio.passes.absorb import absorb_quantisation
+from intaglio.passes.context import Context
+from intaglio.passes.halves import store_halves
+from intaglio.passes.line import Condition, Pass, Step, UntilSettled, named, passes_of, run, until_settled
+from intaglio.passes.offload import offload
+from intaglio.passes.output_names import name_outputs
+from intaglio.passes.read_tiles import split_reads
+from intaglio.passes.rows_input import rows_of_pixels
+from intaglio.passes.stream import stream
+from intaglio.passes.weights import narrow_weights
 
+_PAIRS = Condition("models of ONNX and PyTorch", lambda context: context.source in ("onnx", "torch"))
+_NARROW = Condition("`--quantize weights`", lambda context: bool(context.narrow))
+_QUANTISED = Condition("`--quantize`", lambda context: bool(context.output_names))
+_ACCELERATOR = Condition("`--accelerator`", lambda context: bool(context.accelerators))
+_HALVES = Condition("`--precision`", lambda context: context.target.precision != "fp32")
+_STREAM = Condition("`--stream`", lambda context: context.stream is not None)
+_ROWS = Condition("`--feed-rows`", lambda context: context.feed_rows)
+_READ = Condition("`--weights read`", lambda context: context.weights_read)
 
-@dataclass(frozen=True, slots=True)
-class Pass:
-    name: str
-    run: Callable[[Graph, Target], Graph]
-
-    @property
-    def summary(self) -> str:
-        return (self.run.__doc__ or "").strip().splitlines()[0]
-
-
-def _named(*functions: Callable[[Graph, Target], Graph]) -> tuple[Pass, ...]:
-    return tuple(Pass(f.__name__, f) for f in functions)
-
-
-_TIDY = (clean.fold_constants, clean.remove_identities, clean.common_subexpressions, clean.dead_code)
-_SETTLE = (
+_TIDY = named(clean.fold_constants, clean.remove_identities, clean.common_subexpressions, clean.dead_code)
+_STRENGTH = named(strength.reduce_strength)
+_SETTLE = until_settled(
     clean.remove_identities,
     transposes.move_transposes,
     reshapes.move_reshapes,
     clean.common_subexpressions,
     clean.dead_code,
 )
-PREPARE = _named(
+ABSORB: tuple[Step, ...] = (Pass("absorb_quantisation", absorb_quantisation, _PAIRS),)
+PREPARE: tuple[Step, ...] = (
     *_TIDY,
-    strength.reduce_strength,
-    fold_weights.split_batch_norm,
-    fold_weights.fold_pad,
-    recognise.recognise_layer_norm,
+    *_STRENGTH,
+    *named(fold_weights.split_batch_norm, fold_weights.fold_pad, recognise.recognise_layer_norm),
     *_TIDY,
-    strength.reduce_strength,
-    layout.flatten_one_dimension,
-    *(_SETTLE * 2),
-    layout.choose_layout,
-    fold_weights.fold_scale,
-    *(_SETTLE * 3),
-    strength.reduce_strength,
-    *(_SETTLE * 3),
-    movement.join_movement,
-    *_SETTLE,
-    transposes.fold_into_matmul,
-    layout.expand_conv_transpose,
-    fold_weights.fold_pad,
-    fold_weights.fold_scale,
-    layout.lay_flat,
-    layout.store_wide_padding,
+    *_STRENGTH,
+    *named(layout.flatten_one_dimension),
+    _SETTLE,
+    *named(layout.choose_layout, fold_weights.fold_scale),
+    _SETTLE,
+    *_STRENGTH,
+    _SETTLE,
+    *named(movement.join_movement),
+    _SETTLE,
+    *named(transposes.fold_into_matmul, layout.expand_conv_transpose, fold_weights.fold_pad, fold_weights.fold_scale),
+    *named(layout.lay_flat, layout.store_wide_padding),
     *_TIDY,
-    strength.reduce_strength,
+    *_STRENGTH,
     *_TIDY,
-    dead_channels.drop_dead_channels,
+    *named(dead_channels.drop_dead_channels),
 )
-FUSE = _named(residual.fuse_sum, fusion.fuse_epilogue, fusion.fuse_elementwise, clean.dead_code)
-PIPELINE = (*PREPARE, *FUSE)
-PASSES: tuple[Pass, ...] = tuple({p.name: p for p in PIPELINE}.values())
+NARROW: tuple[Step, ...] = (*PREPARE, Pass("narrow_weights", narrow_weights, _NARROW, required=True))
+OPTIMISE: tuple[Step, ...] = (
+    *PREPARE,
+    Pass("offload", offload, _ACCELERATOR, required=True),
+    *named(residual.fuse_sum, fusion.fuse_epilogue, fusion.fuse_elementwise, clean.dead_code),
+    Pass("store_halves", store_halves, _HALVES, required=True),
+    Pass("name_outputs", name_outputs, _QUANTISED),
+    Pass("stream", stream, _STREAM, required=True),
+    Pass("rows_of_pixels", rows_of_pixels, _ROWS),
+)
+SPLIT: tuple[Step, ...] = (Pass("split_reads", split_reads, _READ),)
+PASSES: tuple[Pass, ...] = tuple({p.name: p for p in passes_of((*ABSORB, *NARROW, *OPTIMISE, *SPLIT))}.values())
 
 
-def prepare(graph: Graph, target: Target) -> Graph:
+def absorb(graph: Graph, context: Context) -> Graph:
+    """The graph as it was read, with quantisation in its types."""
+    return run(ABSORB, graph, context)
+
+
+def prepare(graph: Graph, context: Context) -> Graph:
     """What `optimise` does before it fuses: the form in which a float model is quantised."""
-    for step in PREPARE:
-        graph = step.run(graph, target)
-    return graph
+    return run(PREPARE, graph, context)
 
 
-def optimise(
-    graph: Graph,
-    target: Target,
-    *,
-    disabled: frozenset[str] = frozenset(),
-    observe: Callable[[str, Graph], None] | None = None,
-    before_fusion: Callable[[Graph], None] | None = None,
-) -> Graph:
-    """Run every pass that is not switched off. `observe` sees the graph after each; `before_fusion` may give parts of it away."""
-    names = {p.name for p in PASSES}
-    for name in sorted(disabled):
-        if name not in names:
-            raise UserError("unknown-pass", f"there is no pass {quoted(name)}", hint="passes: " + ", ".join(sorted(names)))
-    for number, step in enumerate(PIPELINE):
-        if number == len(PREPARE) and before_fusion is not None:
-            before_fusion(graph)
-        if step.name not in disabled:
-            graph = step.run(graph, target)
-            if observe is not None:
-                observe(step.name, graph)
+def narrow(graph: Graph, context: Context) -> Graph:
+    """A prepared graph whose weights are stored small."""
+    return run(NARROW, graph, context)
+
+
+def optimise(graph: Graph, context: Context) -> Graph:
+    graph = run(OPTIMISE, graph, context)
     graph.stage = "optimise"
     return graph
 
 
-__all__ = ["PASSES", "PIPELINE", "Pass", "optimise", "prepare"]
+def split(graph: Graph, context: Context) -> Graph:
+    """Layers in the sizes in which the stage `kernels` takes them."""
+    return run(SPLIT, graph, context)
+
+
+def check_disabled(names: frozenset[str]) -> None:
+    """Are these names of passes?"""
+    known = [p.name for p in PASSES]
+    for name in sorted(names - set(known)):
+        hint = "passes are " + ", ".join(f"`{n}`" for n in known)
+        raise UserError("unknown-pass", f"there is no pass {quoted(name)}", hint=hint)
+
+
+__all__ = [
+    "PASSES", "Context", "Pass", "UntilSettled", "absorb", "check_disabled", "narrow", "optimise", "prepare", "split",
+]  # fmt: skip

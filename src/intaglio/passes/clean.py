@@ -16,15 +16,15 @@ from intaglio.ops.control import Copy
 from intaglio.ops.convert import Cast
 from intaglio.ops.move import Concat, Expand, Pad, Reshape, Slice, Tile, Transpose
 from intaglio.ops.resize import Resize
+from intaglio.passes.context import Context
 from intaglio.passes.rewriting import Editor, scalar_of
-from intaglio.targets import Target
 
 _FOLD_LIMIT = 1 << 24  # elements: what constants may grow to
 _FOLD_BYTES = 256 << 20
 _FOLD_MACS = 2_000_000_000
 
 
-def fold_constants(graph: Graph, target: Target) -> Graph:
+def fold_constants(graph: Graph, context: Context) -> Graph:
     """Compute at compile time what does not depend on the input.
 
         a = mul(w, s)  with constants w, s      ->      const a
@@ -54,7 +54,7 @@ def fold_constants(graph: Graph, target: Target) -> Graph:
     return edit.finish()
 
 
-def remove_identities(graph: Graph, target: Target) -> Graph:
+def remove_identities(graph: Graph, context: Context) -> Graph:
     """Drop operators that change nothing, and join reshapes of reshapes.
 
         a = transpose(x, perm=(0,1,2))          (nothing)
@@ -127,7 +127,7 @@ def _identity(op: Op, node: Node) -> int | None:
     return None
 
 
-def common_subexpressions(graph: Graph, target: Target) -> Graph:
+def common_subexpressions(graph: Graph, context: Context) -> Graph:
     """Compute equal things once.
 
         a = relu(x)             a = relu(x)
@@ -152,7 +152,7 @@ def common_subexpressions(graph: Graph, target: Target) -> Graph:
     return edit.finish()
 
 
-def dead_code(graph: Graph, target: Target) -> Graph:
+def dead_code(graph: Graph, context: Context) -> Graph:
     """Drop what nobody reads.
 
         a = conv(x, w)

@@ -12,11 +12,11 @@ from intaglio.ops.conv import Conv
 from intaglio.ops.move import Reshape
 from intaglio.ops.quantised import Lookup, QConv, QMatMul
 from intaglio.passes.channels import Span, keeps_channels, repeats, spans
+from intaglio.passes.context import Context
 from intaglio.passes.rewriting import constant
-from intaglio.targets import Target
 
 
-def drop_dead_channels(graph: Graph, target: Target) -> Graph:
+def drop_dead_channels(graph: Graph, context: Context) -> Graph:
     """Channels that are the same number for every input are folded into the layers that read them, bit for bit.
 
         a = qconv(x, w[8,...])        channels 2 and 5 of `a` saturate for any x

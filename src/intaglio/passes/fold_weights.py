@@ -18,11 +18,11 @@ from intaglio.ops.norm import BatchNorm
 from intaglio.ops.numeric import int_range
 from intaglio.ops.pool import MaxPool
 from intaglio.ops.quantised import QConv
+from intaglio.passes.context import Context
 from intaglio.passes.rewriting import Editor, constant, count_readers
-from intaglio.targets import Target
 
 
-def split_batch_norm(graph: Graph, target: Target) -> Graph:
+def split_batch_norm(graph: Graph, context: Context) -> Graph:
     """A batch norm with constant parameters is a multiplication and an addition per channel.
 
         y = batch_norm(x, scale, bias, mean, var)     ->     a = mul(x, s);  y = add(a, t)
@@ -74,7 +74,7 @@ def _per_channel(value: Value, node: Node) -> Array | None:
     return np.broadcast_to(value.data.reshape(-1), (out.shape[axis],)).astype(np.float64)
 
 
-def fold_scale(graph: Graph, target: Target) -> Graph:
+def fold_scale(graph: Graph, context: Context) -> Graph:
     """A constant factor or shift per channel goes into the weights and bias of the product before it.
 
         a = conv(x, w)
@@ -162,7 +162,7 @@ def _scaled(producer: Node, weights: Array, numbers: Array) -> Array:
     raise AssertionError(producer.op)
 
 
-def fold_pad(graph: Graph, target: Target) -> Graph:
+def fold_pad(graph: Graph, context: Context) -> Graph:
     """Zeros around the image are the convolution's own padding, and what no maximum is made of is that of a max pool.
 
         a = pad(x, pads=(0,0,1,1,0,0,1,1))

@@ -11,14 +11,14 @@ from intaglio.ops.conv import Conv
 from intaglio.ops.convert import Cast
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.vectors import VECTOR_OPERATORS
+from intaglio.passes.context import Context
 from intaglio.passes.rewriting import Editor, count_readers
-from intaglio.targets import Target
 
 _MAX_STEPS = 24
 _MAX_OPERANDS = 8
 
 
-def fuse_epilogue(graph: Graph, target: Target) -> Graph:
+def fuse_epilogue(graph: Graph, context: Context) -> Graph:
     """Let a convolution or a matrix product apply what follows it before it stores its result.
 
         a = conv(x, w, b)
@@ -128,7 +128,7 @@ def _append(producer: Node, node: Node) -> None:
     producer.inputs = [*producer.inputs[:3], *extras]
 
 
-def fuse_elementwise(graph: Graph, target: Target) -> Graph:
+def fuse_elementwise(graph: Graph, context: Context) -> Graph:
     """Elementwise operators in a row run in one loop.
 
         a = mul(x, s)

@@ -11,14 +11,14 @@ from intaglio.ir.types import DType, Layout
 from intaglio.ops.conv import Conv, ConvTranspose
 from intaglio.ops.move import Pad, Reshape, Slice, Transpose
 from intaglio.ops.pool import AveragePool, MaxPool
+from intaglio.passes.context import Context
 from intaglio.passes.rewriting import Editor, constant
-from intaglio.targets import Target
 
 _NARROW = (DType.I8, DType.U8, DType.I16)
 _EDGE_LIMIT = 48  # written-out groups of taps at the borders of a convolution before padding is stored instead
 
 
-def flatten_one_dimension(graph: Graph, target: Target) -> Graph:
+def flatten_one_dimension(graph: Graph, context: Context) -> Graph:
     """Convolution and pooling over one axis are the two-dimensional ones over an image one pixel high.
 
         y = conv(x[1,6,119], w[8,6,3], pads=(1,1))
@@ -72,7 +72,7 @@ def _widened(op: Windowed) -> Windowed:
     return wide
 
 
-def choose_layout(graph: Graph, target: Target) -> Graph:
+def choose_layout(graph: Graph, context: Context) -> Graph:
     """Two-dimensional convolutions and poolings of f32, and maximums of integers, read and write NHWC: channels fill the vectors.
 
         y = conv(x, w)     ->     a = transpose(x, perm=(0,2,3,1));  b = conv(a, w, layout=NHWC);  y = transpose(b, perm=(0,3,1,2))
@@ -103,7 +103,7 @@ def choose_layout(graph: Graph, target: Target) -> Graph:
     return edit.finish()
 
 
-def expand_conv_transpose(graph: Graph, target: Target) -> Graph:
+def expand_conv_transpose(graph: Graph, context: Context) -> Graph:
     """A transposed convolution is a convolution of the image with zeros between its pixels, by the mirrored kernel.
 
         y = conv_transpose(x, w, strides=(1,2))
@@ -157,7 +157,7 @@ def _zeros_between(edit: Editor, node: Node, source: Value, high: int, wide: int
     return edit.emit(Reshape((n, h * high, w * wide, c)), [padded], node)
 
 
-def store_wide_padding(graph: Graph, target: Target) -> Graph:
+def store_wide_padding(graph: Graph, context: Context) -> Graph:
     """Where a kernel is so wide that most tiles touch the border, the zeros are stored once.
 
         y = conv(x, w[8,16,3,39], pads=(1,19,1,19))     ->     a = pad(x, ...);  y = conv(a, w, pads=(0,0,0,0))
@@ -193,7 +193,7 @@ def _turned(op: Conv | MaxPool | AveragePool) -> Conv | MaxPool | AveragePool:
     return turned
 
 
-def lay_flat(graph: Graph, target: Target) -> Graph:
+def lay_flat(graph: Graph, context: Context) -> Graph:
     """An image one pixel wide is an image one pixel high: tiles run along the width.
 
         y = conv(x[1,512,1,256], w[512,256,5,1], layout=NHWC)

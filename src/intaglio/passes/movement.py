@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ops.move import Reshape, Transpose
+from intaglio.passes.context import Context
 from intaglio.passes.rewriting import Editor, count_readers
-from intaglio.targets import Target
 
 
 @dataclass(eq=False, slots=True)
@@ -18,7 +18,7 @@ class _Atom:
     at: tuple[int, ...]
 
 
-def join_movement(graph: Graph, target: Target) -> Graph:
+def join_movement(graph: Graph, context: Context) -> Graph:
     """Follow every element through a chain of reshapes and transposes, and go there at once.
 
         a = transpose(x[1,22,22,48], perm=(0,3,1,2))

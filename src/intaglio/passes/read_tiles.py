@@ -21,17 +21,24 @@ from intaglio.ops.hybrid import HybridMatMul
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.move import Concat
 from intaglio.ops.quantised import QMatMul
-from intaglio.targets.target import Target
+from intaglio.passes.context import Context
 
 TILE_BYTES = 16384
 MOST_TILES = 64
 
 
-def split_reads(graph: Graph, target: Target, tile_bytes: int = TILE_BYTES) -> Graph:
+def split_reads(graph: Graph, context: Context) -> Graph:
+    """Large dense layers are split by their outputs, so that weights which are read need little memory at a time.
+
+        y = matmul(x, w)      ->      a = matmul(x, w0)
+                                      b = matmul(x, w1)
+                                      y = concat(a, b)
+
+    Skipped for small weights, weights that are no constant, and several rows on the left."""
     nodes: list[Node] = []
-    step = 4 if target.bare else 16  # outputs: kernels make as many at a time
+    step = 4 if context.target.bare else 16  # outputs: kernels make as many at a time
     for node in graph.nodes:
-        nodes += _split(graph, node, tile_bytes, step)
+        nodes += _split(graph, node, TILE_BYTES, step)
     graph.nodes = nodes
     return graph
 

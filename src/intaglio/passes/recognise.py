@@ -9,11 +9,11 @@ from intaglio.ops.binary import Add, Div, Mul, Sub
 from intaglio.ops.norm import LayerNorm
 from intaglio.ops.reduce import Reduce
 from intaglio.ops.unary import Reciprocal, Sqrt
+from intaglio.passes.context import Context
 from intaglio.passes.rewriting import Editor, scalar_of
-from intaglio.targets import Target
 
 
-def recognise_layer_norm(graph: Graph, target: Target) -> Graph:
+def recognise_layer_norm(graph: Graph, context: Context) -> Graph:
     """Mean, difference, variance, quotient over the last axes are one operator.
 
         m = reduce(x, kind="mean", axes=(2))

@@ -6,11 +6,11 @@ from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import Shape
 from intaglio.ops.base import Elementwise
 from intaglio.ops.move import Reshape
+from intaglio.passes.context import Context
 from intaglio.passes.rewriting import Editor, constant
-from intaglio.targets import Target
 
 
-def move_reshapes(graph: Graph, target: Target) -> Graph:
+def move_reshapes(graph: Graph, context: Context) -> Graph:
     """Push a reshape behind the elementwise operator that reads it.
 
         a = reshape(x[1,8,1,119], shape=(1,8,119))          b = relu(x)

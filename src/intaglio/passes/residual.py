@@ -7,11 +7,11 @@ from dataclasses import replace
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ops.base import Step
 from intaglio.ops.quantised import QAdd, QConv
+from intaglio.passes.context import Context
 from intaglio.passes.rewriting import Editor, count_readers
-from intaglio.targets import Target
 
 
-def fuse_sum(graph: Graph, target: Target) -> Graph:
+def fuse_sum(graph: Graph, context: Context) -> Graph:
     """Let an integer convolution add the other side of a sum, so that its own result needs no memory.
 
         a = qconv(x, w, b, m, s)
@@ -19,7 +19,7 @@ def fuse_sum(graph: Graph, target: Target) -> Graph:
 
     Only on cores with the DSP extension, whose kernels write the sum over `r`. Skipped when `a` has another reader, when `r` has
     another shape, and for depthwise convolutions."""
-    if not target.isa.startswith("dsp"):
+    if not context.target.isa.startswith("dsp"):
         return graph
     edit = Editor(graph)
     readers = count_readers(graph)

@@ -31,6 +31,7 @@ from intaglio.ops.move import Concat, Pad, Reshape, Roll, Slice, Transpose
 from intaglio.ops.quantised import Lookup
 from intaglio.ops.quantised_recurrent import QLstm
 from intaglio.ops.recurrent import Recurrent
+from intaglio.passes.context import Context
 from intaglio.passes.stream_rules import Along, NotAlong, along
 
 HINT = "streams take convolutions and pooling without padding along the axis, causal ones, RNNs, and layers that work on each frame"
@@ -55,7 +56,22 @@ class Stream:
         return -(-self.window // self.hop)
 
 
-def stream(graph: Graph, axis: int) -> Stream:
+def stream(graph: Graph, context: Context) -> Graph:
+    """A model over a window becomes one that takes the next frames alone.
+
+        y = conv(x, w)        ->      both = roll(kept, x)
+                                      y = conv(both, w)
+
+    Refused where a layer needs the whole window of what remembers more than that."""
+    assert context.stream is not None
+    made = stream_along(graph, context.stream)
+    for text in _notes(made):
+        context.report(text)
+    context.report(made)
+    return made.graph
+
+
+def stream_along(graph: Graph, axis: int) -> Stream:
     """The graph for a step along this axis of its input."""
     states = {s.input for s in graph.states}
     given = [v for v in graph.inputs if v not in states]
@@ -340,7 +356,7 @@ def _with_rows(type_: TensorType, axis: int, rows: int) -> TensorType:
     return replace(type_, shape=(*type_.shape[:axis], rows, *type_.shape[axis + 1 :]))
 
 
-def told_stream(made: Stream) -> list[str]:
+def _notes(made: Stream) -> list[str]:
     frames = "a frame" if made.hop == 1 else f"{made.hop} frames"
     told = [f"a step takes {frames}; results are those of a window of {made.window} frames from step {made.warmup} on"]
     if made.goes_on:

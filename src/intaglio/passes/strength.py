@@ -13,11 +13,11 @@ from intaglio.ops.binary import Add, Div, Max, Min, Mul, Pow
 from intaglio.ops.move import Expand, Tile, Transpose
 from intaglio.ops.move import Reshape as ReshapeOp
 from intaglio.ops.unary import Reciprocal, Sqrt
+from intaglio.passes.context import Context
 from intaglio.passes.rewriting import Editor, constant, scalar_of
-from intaglio.targets import Target
 
 
-def reduce_strength(graph: Graph, target: Target) -> Graph:
+def reduce_strength(graph: Graph, context: Context) -> Graph:
     """Single operators that have a cheaper equal, and activations that were spelled out.
 
         pow(x, 2.0)                                  mul(x, x)

@@ -15,8 +15,8 @@ from intaglio.ops.matmul import MatMul
 from intaglio.ops.move import Concat, Pad, Reshape, Slice, Tile, Transpose
 from intaglio.ops.reduce import ArgReduce, Cumsum, LogSoftmax, Reduce, Softmax
 from intaglio.ops.resize import Resize
+from intaglio.passes.context import Context
 from intaglio.passes.rewriting import Editor, constant, count_readers
-from intaglio.targets import Target
 
 Perm = tuple[int, ...]
 NHWC_TO_NCHW, NCHW_TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -29,7 +29,7 @@ def inverse(perm: Perm) -> Perm:
     return tuple(out)
 
 
-def move_transposes(graph: Graph, target: Target) -> Graph:
+def move_transposes(graph: Graph, context: Context) -> Graph:
     """Push a transpose behind the operator that reads it; join two in a row.
 
         a = transpose(x, perm=p)                 b = relu(x)
@@ -176,7 +176,7 @@ def _elementwise(edit: Editor, node: Node, perm: Perm) -> tuple[Op, list[Value |
     return node.op, inputs, perm
 
 
-def fold_into_matmul(graph: Graph, target: Target) -> Graph:
+def fold_into_matmul(graph: Graph, context: Context) -> Graph:
     """A transpose in front of a product is the product's own, or is done to its constant weights.
 
     a = transpose(x, perm=(0,1,3,2))             y = matmul(q, x, transpose_b=true)

@@ -31,6 +31,7 @@ from intaglio.ops.convert import Cast
 from intaglio.ops.index import Gather
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.recurrent import OPERANDS, Recurrent
+from intaglio.passes.context import Context
 from intaglio.passes.rewriting import Editor, constant
 
 _SMALL = 64  # elements: below, a constant stays as it is
@@ -40,13 +41,20 @@ _HALF_MAX = 65504.0
 _INTEGERS = (DType.I8, DType.U8, DType.I16)
 
 
-def narrow_weights(graph: Graph, scheme: str) -> tuple[Graph, list[str]]:
-    """The graph with its weights as i8 (`weights`) or f16 (`fp16`), and what a person should know about it."""
-    work = _Narrowing(graph, scheme, Editor(graph))
+def narrow_weights(graph: Graph, context: Context) -> Graph:
+    """Weights are stored as i8 or f16; arithmetic stays in f32.
+
+        y = conv(x, w)        ->      a = conv(x, w: i8)
+                                      y = mul(a, scale)
+
+    Skipped for small weights, and for those that are no constant."""
+    work = _Narrowing(graph, context.narrow, Editor(graph))
     for node in graph.nodes:
         work.take(node)
     graph = work.edit.finish()
-    return graph, work.told(graph)
+    for text in work.notes_on(graph):
+        context.report(text)
+    return graph
 
 
 @dataclass(slots=True)
@@ -190,7 +198,7 @@ class _Narrowing:
         self.bytes_before += before.type.bytes
         self.bytes_after += after.type.bytes + more
 
-    def told(self, graph: Graph) -> list[str]:
+    def notes_on(self, graph: Graph) -> list[str]:
         kind = "f16" if self.scheme == "fp16" else "i8"
         if self.bytes_before:
             saved = f"weights are stored as {kind}: {self.bytes_after:,} bytes instead of {self.bytes_before:,}"

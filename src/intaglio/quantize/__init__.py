@@ -16,7 +16,7 @@ import numpy as np
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.types import DType
-from intaglio.passes.absorb import absorb_quantisation
+from intaglio.passes.absorb import absorbed
 from intaglio.quantize.improve import corrected_biases, equalize
 from intaglio.quantize.insert import FLOAT, INT8, INT16, Plan, choose_grids, clone, stored_tensors, with_quantisation
 from intaglio.quantize.layers import Scheme, layer_name, matches, scheme_of
@@ -63,7 +63,7 @@ class Quantizer:
 
     def integers(self, plan: Plan, *, integer_io: bool = False) -> tuple[Graph, list[str]]:
         floats = frozenset(n.output.name for n in self.scheme.layers if plan.of(n) == FLOAT)
-        return absorb_quantisation(self.build(plan, integer_io=integer_io), fixed=True, floats=floats)
+        return absorbed(self.build(plan, integer_io=integer_io), fixed=True, floats=floats)
 
     def error(self, plan: Plan) -> float:
         """Of the integers themselves: they round a little differently from Quantize and Dequantize around floats."""
@@ -104,16 +104,6 @@ def quantize(
     account.advice = _advice(work, plan, account, numbers)
     account.notes = notes
     return final, account
-
-
-def name_outputs(graph: Graph, names: list[str]) -> None:
-    """Outputs have the names that they had in the float model, for the C API."""
-    used = {v.name for v in graph.values()}
-    for value, name in zip(graph.outputs, names, strict=True):
-        if name not in used:
-            used.add(name)
-            graph.names.add(name)
-            value.name = name
 
 
 def _still_floats(graph: Graph) -> list[str]:
@@ -242,4 +232,4 @@ def _advice(work: Quantizer, plan: Plan, account: Account, numbers: dict[str, in
     )
 
 
-__all__ = ["METHODS", "SCHEMES", "Account", "Settings", "check", "name_outputs", "quantize"]
+__all__ = ["METHODS", "SCHEMES", "Account", "Settings", "check", "quantize"]

@@ -22,11 +22,27 @@ from intaglio.ops.convert import Dequantize, Quantize
 from intaglio.ops.matmul import MatMul
 from intaglio.passes.absorb import moving, pooling, products, tables
 from intaglio.passes.absorb.real import Absorber, Grid, grid_of, real_of_node
+from intaglio.passes.context import Context
 
 RULES = (products.product, pooling.mean, moving.requantised_concat, tables.lookup, products.elementwise)
 
 
-def absorb_quantisation(graph: Graph, *, fixed: bool = False, floats: frozenset[str] = frozenset()) -> tuple[Graph, list[str]]:
+def absorb_quantisation(graph: Graph, context: Context) -> Graph:
+    """Operators between Dequantize and Quantize become operators on integers.
+
+        a = dequantize(x, ...)
+        b = relu(a)                   ->      y = lookup(x, table)
+        y = quantize(b, ...)
+
+    Skipped where an operator has no integer form: a note says which ones are computed in floating point.
+    """
+    graph, notes = absorbed(graph)
+    for text in notes:
+        context.report(text)
+    return graph
+
+
+def absorbed(graph: Graph, *, fixed: bool = False, floats: frozenset[str] = frozenset()) -> tuple[Graph, list[str]]:
     """The graph with integer operators, and sentences about what stayed in floating point.
 
     `floats` names results of operators that are to stay so."""

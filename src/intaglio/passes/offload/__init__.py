@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Graph, Node
 from intaglio.ir.offload import Offload, flat_nodes, gather
+from intaglio.passes.context import Context
 from intaglio.passes.offload.costs import core_cycles, region_cycles
 from intaglio.passes.offload.fused import chains
 from intaglio.passes.offload.match import Claim, Flow, Refusal, claims
@@ -66,7 +67,19 @@ class Offloaded:
     seconds: float
 
 
-def offload(
+def offload(graph: Graph, context: Context) -> Graph:
+    """Regions of the graph go to accelerators, where that is cheaper in all.
+
+        a = qconv(x, w1)              a = qconv(x, w1) on npu.0
+        y = qsoftmax(a)       ->      y = qsoftmax(a)
+
+    Skipped for nodes under a guard, and for those that a file has already given away."""
+    plugins, only = context.accelerators, context.accelerator_only
+    context.report(give_away(graph, context.target, plugins, clock_mhz=context.clock_mhz, only=only))
+    return graph
+
+
+def give_away(
     graph: Graph, target: Target, plugins: Sequence[Plugin], *, clock_mhz: float | None = None, only: frozenset[str] = frozenset()
 ) -> Offloaded:
     """`only`: these operators go to an accelerator wherever one takes them, whatever it costs; no others do."""

@@ -15,24 +15,29 @@ import numpy as np
 from intaglio.errors import UserError
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import DType, TensorType
-from intaglio.kernels.choice import choices_of
-from intaglio.kernels.opencl.lowering import lower_on_device
 from intaglio.ops.base import BadOperator, Chain
 from intaglio.ops.convert import Cast, Dequantize, Quantize
-from intaglio.targets import Target
+from intaglio.passes.context import Context
 
 LARGEST = 65504.0
-PRECISIONS = ("fp32", "mixed", "fp16")
 
 
-def store_halves(graph: Graph, target: Target) -> Graph:
-    """Make f32 values f16 where the layer that writes them runs on the device that way."""
-    return _Halves(graph, target).run()
+def store_halves(graph: Graph, context: Context) -> Graph:
+    """Values of f32 become f16 where the device has a kernel that writes them so.
+
+        a: f32[1,8,8,4] = conv(x, w)          x_1: f16[1,8,8,4] = cast(x, to=f16)
+        y: f32[1,8,8,4] = relu(a)             a: f16[1,8,8,4] = conv(x_1, w_1)
+                                      ->      y_half: f16[1,8,8,4] = relu(a)
+                                              y: f32[1,8,8,4] = cast(y_half, to=f32)
+
+    Skipped for inputs, outputs and states, and for layers without such a kernel: they are cast at the border.
+    """
+    return _Halves(graph, context).run()
 
 
 class _Halves:
-    def __init__(self, graph: Graph, target: Target) -> None:
-        self.graph, self.target = graph, target
+    def __init__(self, graph: Graph, context: Context) -> None:
+        self.graph, self.context = graph, context
         self.constants: dict[Value, Value] = {}
         self.casts: dict[tuple[Value, DType], Value] = {}
         self.nodes: list[Node] = []
@@ -64,7 +69,7 @@ class _Halves:
             if [t.dtype for t in types] != [_half(v.type).dtype for v in node.outputs]:
                 return False
             trial = Node(node.op, fresh, [Value(v.name, t) for v, t in zip(node.outputs, types, strict=True)], node.source)
-            if lower_on_device(trial, self.target, choices_of(trial.op)) is None:
+            if not self.context.takes_halves(trial, self.context.target):
                 return False
         except (BadOperator, UserError, AssertionError, ValueError):
             return False
