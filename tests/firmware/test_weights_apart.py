@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,8 @@ def memories(folder: Path, main: int, qspi: int = 1 << 20, *, more: str = "") ->
 def test_the_dense_layer_goes_to_the_slow_flash(target: str, tmp_path: Path) -> None:
     made = firmware(DIGITS, tmp_path / "out", target=target, memory=memories(tmp_path, 24 << 10))
     text = (made.folder / "src" / "digits_weights.h").read_text()
-    assert "W_w_scores ((size_t)0) /* f32[640], in qspi */" in text and "W_w_relu2_1 ((size_t)320) /* f32[1152] */" in text
+    assert re.search(r"W_dense_weight_packed \(\(size_t\)0\) /\* f32\[640\], .*, in qspi \*/", text)
+    assert re.search(r"W_conv2_weight_packed \(\(size_t\)320\) /\* f32\[1152\]", text)
     with open(made.folder / "bin" / "digits.elf", "rb") as file:
         placed = {s.name: (s["sh_addr"], s["sh_size"]) for s in ELFFile(file).iter_sections()}
     assert placed[".weights_qspi"] == (QSPI, 2560) and dict(made.manifest.memory.weights_apart) == {"qspi": 2560}

@@ -13,7 +13,8 @@ import pytest
 
 import intaglio.package
 from intaglio.ir.graph import Array, Graph
-from intaglio.kernels.c_printer import prelude, print_kernel
+from intaglio.kernels.c_printer import print_kernel
+from intaglio.kernels.prelude import prelude
 from intaglio.kernels.program import Program
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 from intaglio.run.toolchains import find_toolchain

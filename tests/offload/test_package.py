@@ -70,7 +70,7 @@ def test_the_core_works_between_start_and_wait(tmp_path: Path) -> None:
     assert order == ["toy_on = 1", "m_sums_0(", "m_sums_0_wait(", "m_sums_0(", "m_sums_0_wait(", "_stop(M_OK)"]
     between = text[text.index("m_sums_0(") : text.index("m_sums_0_wait(")]
     assert "exp" in between
-    assert "HOOK(0, NULL, 0)" in text
+    assert "M_SHOW(0, NULL, 0)" in text
 
 
 def test_an_accelerator_that_reports_an_error_ends_the_run(tmp_path: Path) -> None:

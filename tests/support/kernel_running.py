@@ -12,10 +12,11 @@ import numpy as np
 
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.types import DType, TensorType
-from intaglio.kernels.c_printer import prelude, print_kernel
+from intaglio.kernels.c_printer import print_kernel
 from intaglio.kernels.choice import lower_node
 from intaglio.kernels.interpret import interpret
 from intaglio.kernels.job import Lowered, Packed, Scratch
+from intaglio.kernels.prelude import prelude
 from intaglio.kernels.program import Program
 from intaglio.ops.base import Op, widen
 from intaglio.run.toolchains import Toolchain

@@ -85,6 +85,8 @@ class Constant:
     data: Array
     dtype: DType
     memory: str = ""  # which flash has it; "": that of the code
+    about: str = ""  # the order of its numbers, where it is not that of the tensor
+    used_by: list[str] = field(default_factory=list)  # layers, the first of which gave it its name
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,16 @@
 """Loop IR as C99. Vector operations come from the ISA's table; everything else is plain C.
 
 Scalar operations whose C meaning is not ours (minimum with its NaN rule, integer division by zero, wrap-around, rounding
-conversions) are calls of tiny inline functions; `prelude` writes just those that the program uses.
+conversions) are calls of tiny inline functions, which `prelude.py` writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping
 
 from intaglio.errors import printable
-from intaglio.kernels.c_functions import ARITHMETIC, C_TYPES, function_text, is_signed_int
+from intaglio.kernels.c_functions import ARITHMETIC, C_TYPES, is_signed_int
 from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.loop import (
     IDX,
@@ -36,9 +37,8 @@ from intaglio.kernels.loop import (
     Verbatim,
     While,
 )
-from intaglio.kernels.math import NEEDS, vector_function
-from intaglio.kernels.program import Program
-from intaglio.kernels.routines import Routine, routine_texts
+from intaglio.kernels.math import NEEDS
+from intaglio.kernels.routines import Routine
 
 _INFIX = {
     "add": ("+", 12), "sub": ("-", 12), "mul": ("*", 13), "div": ("/", 13), "mod": ("%", 13),
@@ -348,56 +348,24 @@ def _header(kernel: Kernel) -> list[str]:
 
 def _unread(kernel: Kernel, text: list[str]) -> list[str]:
     """`(void)x;` for parameters that the body never mentions."""
-    import re
-
     words = set(re.findall(r"[A-Za-z_]\w*", " ".join(text)))
     return [f"    (void){p.name};" for p in kernel.params if p.name not in words]
 
 
-def print_kernel(kernel: Kernel, printer: Printer | None = None) -> str:
-    """A complete function definition with its header comment."""
+def print_kernel(kernel: Kernel, printer: Printer | None = None, renamed: Mapping[str, str] | None = None) -> str:
+    """A complete function definition with its header comment. `renamed`: what the functions of the prelude are called here."""
     printer = printer or Printer(ISAS[kernel.isa])
     body = printer.stmts(kernel.body, 1)
     if kernel.fallible:
         body.append("    return 0;")
+    if renamed:
+        body = [rename(line, renamed) for line in body]
     lines = [*_header(kernel), prototype(kernel), "{", *_unread(kernel, body), *body, "}"]
     return "\n".join(lines) + "\n"
 
 
-def _vector_function(name: str, isa: Isa, printer: Printer) -> str:
-    function = vector_function(name, isa)
-    kind = isa.float_type
-    lines = [f"IG_INLINE {kind} ig_v{name}({kind} {function.param.name})", "{"]
-    lines += printer.stmts(function.body, 1)
-    lines += [f"    return {printer.expr(function.result)};", "}"]
-    return "\n".join(lines)
+def rename(text: str, names: Mapping[str, str]) -> str:
+    return re.sub(r"\b[A-Za-z_]\w*", lambda word: names.get(word[0], word[0]), text)
 
 
-def prelude(program: Program, kernels: Sequence[Kernel] | None = None) -> str:
-    """What these kernels (or all) need above them: headers, vector types, the inline functions that are used."""
-    isa = ISAS[program.isa]
-    printer = Printer(isa)
-    own: dict[str, None] = {}
-    for kernel in program.kernels if kernels is None else kernels:
-        printer.stmts(kernel.body, 1)
-        own |= dict.fromkeys(f'\n#include "{name}"' for name in kernel.includes)
-    parts = [
-        "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>" + ("\n" if own else "") + "".join(own),
-        "#define IG_INLINE static inline __attribute__((unused))",
-    ]
-    if isa.prelude and printer.vectors:
-        parts.append(isa.prelude.rstrip())
-    parts += [isa.narrow[kind].rstrip() for kind in sorted(printer.narrow)]
-    if isa.integers.prelude and printer.integers:
-        parts.append(isa.integers.prelude.rstrip())
-    parts += [_vector_function(name, isa, printer) for name in list(printer.vector_used)]
-    seen: dict[str, None] = {}
-    for name in printer.used:
-        for text in function_text(name):
-            seen.setdefault(text)
-    parts += list(seen)
-    parts += routine_texts(printer.routines.values(), seen)
-    return "\n\n".join(parts) + "\n"
-
-
-__all__ = ["ARITHMETIC", "Printer", "comment_text", "is_signed_int", "prelude", "print_kernel", "prototype"]
+__all__ = ["ARITHMETIC", "Printer", "comment_text", "is_signed_int", "print_kernel", "prototype", "rename"]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass, field, replace
-
-import numpy as np
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array, Graph, Node, Value
@@ -14,11 +11,12 @@ from intaglio.ir.stripes import Stripe, StripeSpec
 from intaglio.ir.views import ViewRules
 from intaglio.kernels.c_printer import Printer
 from intaglio.kernels.choice import lower_node
+from intaglio.kernels.constants import Constants
 from intaglio.kernels.isa import ISAS
 from intaglio.kernels.job import Lowered, Packed, Scratch
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.opencl.lowering import ON_CPU, PREFIX, device_text
-from intaglio.kernels.program import Argument, Constant, ConstantArg, Layer, Program, ScratchArg, ValueArg
+from intaglio.kernels.program import Argument, ConstantArg, Layer, Program, ScratchArg, ValueArg
 from intaglio.kernels.stripes.build import StripeBuilder, check_apart, nodes_between
 from intaglio.ops.move import Reshape
 from intaglio.targets import Target
@@ -60,7 +58,7 @@ def lower(graph: Graph, target: Target, memo: Memo | None = None) -> Program:
     kernels = list(build.kernels.values())
     waits = any(layer.kernel.wait is not None for layer in build.layers)
     return Program(
-        graph, build.layers, kernels, build.constants, target.isa, target.alignment, stripes=build.stripes, asynchronous=waits
+        graph, build.layers, kernels, build.constants.found, target.isa, target.alignment, stripes=build.stripes, asynchronous=waits
     )
 
 
@@ -142,8 +140,7 @@ class _Build:
         self.graph, self.target, self.memo = graph, target, memo
         self.layers: list[Layer] = []
         self.kernels: dict[str, Kernel] = {}  # by the text of their body
-        self.constants: list[Constant] = []
-        self._constant_names: dict[tuple[str, bytes], str] = {}
+        self.constants = Constants(None if memo is None else memo.digests)
         self._names: dict[str, int] = {}
         self.stripes: list[Stripe[Kernel, Argument]] = []
         self.scratch_step = target.alignment if target.device else SCRATCH_STEP  # parts of a buffer on a device are aligned
@@ -170,7 +167,7 @@ class _Build:
     ) -> tuple[Kernel, tuple[Argument, ...], str]:
         """A kernel for a few rows of a layer; its arguments are the values that the rows are of."""
         lowered, kernel, originals = self._lowered(node, key, originals)
-        arguments = _apart([self._argument(a, node) for a in lowered.arguments], self.scratch_step)
+        arguments = self._arguments(lowered, node, kernel)
         whole = tuple(ValueArg(originals.get(a.value, a.value)) if isinstance(a, ValueArg) else a for a in arguments)
         return kernel, whole, lowered.using
 
@@ -179,7 +176,7 @@ class _Build:
             return
         lowered, kernel, _ = self._lowered(node, (node, node.using), {})
         node.using = lowered.using
-        arguments = _apart([self._argument(a, node) for a in lowered.arguments], self.scratch_step)
+        arguments = self._arguments(lowered, node, kernel)
         types = [None if v is None else v.type for v in node.inputs]
         self.layers.append(Layer(node.output.name, node, kernel, arguments, node.op.macs(types, node.output.type)))
 
@@ -195,42 +192,15 @@ class _Build:
                 self.kernels[f"{key}|wait"] = kernel.wait
         return self.kernels[key]
 
-    def _argument(self, source: Value | Packed | Scratch, node: Node) -> Argument:
+    def _arguments(self, lowered: Lowered, node: Node, kernel: Kernel) -> tuple[Argument, ...]:
+        named = zip(lowered.arguments, kernel.params, strict=True)
+        return _apart([self._argument(source, param.name, node, kernel) for source, param in named], self.scratch_step)
+
+    def _argument(self, source: Value | Packed | Scratch, parameter: str, node: Node, kernel: Kernel) -> Argument:
         match source:
             case Scratch():
                 return ScratchArg(source.bytes)
-            case Packed():
-                return ConstantArg(
-                    self._constant(f"{node.output.name}", source.data, source.dtype.value, Constant("", source.data, source.dtype))
-                )
-            case Value():
-                if source.data is None:
-                    return ValueArg(source)
-                return ConstantArg(
-                    self._constant(source.name, source.data, source.dtype.value, Constant("", source.data, source.dtype))
-                )
-
-    def _constant(self, stem: str, data: Array, kind: str, constant: Constant) -> str:
-        stored = np.ascontiguousarray(data)
-        raw = self._digest(data, stored)
-        key = (f"{kind}{stored.shape if stored.ndim == 0 else stored.size}", raw)
-        if key not in self._constant_names:
-            name, n = f"w_{stem}", 1
-            taken = {c.name for c in self.constants} if len(self.constants) < 50 else self._taken()
-            while name in taken:
-                name, n = f"w_{stem}_{n}", n + 1
-            self._constant_names[key] = name
-            constant.name, constant.data = name, stored
-            self.constants.append(constant)
-        return self._constant_names[key]
-
-    def _digest(self, data: Array, stored: Array) -> bytes:
-        if self.memo is not None and (known := self.memo.digests.get(id(data))) is not None:
-            return known[1]
-        raw = hashlib.sha256(stored.reshape(-1).view(np.uint8).data).digest()
-        if self.memo is not None:
-            self.memo.digests[id(data)] = (data, raw)
-        return raw
-
-    def _taken(self) -> set[str]:
-        return set(self._constant_names.values())
+            case Value() if source.data is None:
+                return ValueArg(source)
+            case Value() | Packed():
+                return ConstantArg(self.constants.name_of(source, parameter, node, kernel))

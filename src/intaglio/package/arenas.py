@@ -1,8 +1,8 @@
 """Arenas as C sees them: one pointer as ever, or a struct with one for each memory.
 
-    one          int net_run_in(void *arena, ...);                   arena + AT_x
+    one          int net_run_in(void *arena, ...);                   arena + NET_AT_x
     several      typedef struct { void *dtcm; void *sram; } net_arenas;
-                 int net_run_in(const net_arenas *arenas, ...);      ARENA_SRAM + AT_x
+                 int net_run_in(const net_arenas *arenas, ...);      NET_IN_SRAM + NET_AT_x
 
 An arena outside of the memory of the variables is an array in a section of its own, `.bss.intaglio_dtcm`. Linker scripts of ours
 put it into that memory; for others, which know nothing of it, it is a variable without first values like any other.
@@ -28,18 +28,18 @@ class ArenaView:
     base: str  # C expression for where it starts, in functions that know `arena` or `arenas`
 
 
-def arena_views(arenas: Sequence[Arena], arena_bytes: int, main: str) -> tuple[ArenaView, ...]:
+def arena_views(arenas: Sequence[Arena], arena_bytes: int, main: str, network: str) -> tuple[ArenaView, ...]:
     """`main`: the memory of the variables."""
     known = arenas or (Arena("arena", arena_bytes),)
-    return tuple(_view(arena, main, several=len(known) > 1) for arena in known)
+    return tuple(_view(arena, main, network, several=len(known) > 1) for arena in known)
 
 
-def _view(arena: Arena, main: str, *, several: bool) -> ArenaView:
+def _view(arena: Arena, main: str, network: str, *, several: bool) -> ArenaView:
     name = arena.memory or "ram"
-    macro = f"ARENA_{name.upper()}"
+    base = f"{network.upper()}_IN_{name.upper()}" if several else "arena"
     section = "" if arena.memory in ("", main) else section_of(arena.memory)
     field = name if is_identifier(name) else f"{name}_"
-    return ArenaView(arena.region, arena.memory, field, name.upper(), arena.bytes, section, macro if several else "arena")
+    return ArenaView(arena.region, arena.memory, field, name.upper(), arena.bytes, section, base)
 
 
 def section_of(memory: str) -> str:

@@ -41,11 +41,16 @@ def identifier(name: str) -> str:
     return name
 
 
-def comment(text: str) -> str:
+def macro(network: str, kind: str, name: str) -> str:
+    """A macro of a network, `NET_AT_x` for what is called `x`: two networks in one file do not collide."""
+    return f"{identifier(network).upper()}_{kind}_{identifier(name)}"
+
+
+def comment(text: str, most: int = COMMENT_CHARACTERS) -> str:
     """Text that cannot end a comment, continue a line or spell a trigraph."""
-    shown = "".join(c if " " <= c <= "~" and c != "\\" else "_" for c in text[: COMMENT_CHARACTERS + 1])
-    if len(shown) > COMMENT_CHARACTERS:
-        shown = shown[: COMMENT_CHARACTERS - 3] + "..."
+    shown = "".join(c if " " <= c <= "~" and c != "\\" else "_" for c in text[: most + 1])
+    if len(shown) > most:
+        shown = shown[: most - 3] + "..."
     # Twice: `//*` becomes `/ /*`... only a second look is safe from what the first one joined.
     for _ in range(2):
         shown = shown.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")

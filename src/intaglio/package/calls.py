@@ -3,7 +3,7 @@
 A block is a run of layers under one guard (a branch of an `If`), or under none:
 
     /* Conv: /features/0/Conv */
-    net_conv_1(in->x, (const float *)(net_weights + W_w1), (float *)(arena + AT_a));
+    net_conv_1(in->x, (const float *)(const void *)(net_weights + NET_W_conv1_weight), (float *)(void *)(arena + NET_AT_a));
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ class _Beside:
     def __init__(self, program: Program, pointers: Pointers, around: Around) -> None:
         self._program, self._pointers = program, pointers
         self._leave = leave(program.graph.name, around)
+        self._hook = f"{identifier(program.graph.name).upper()}_SHOW"
         self._waits: dict[int, list[int]] = {}
         for index, until in program.waits().items():
             self._waits.setdefault(until, []).append(index)
@@ -110,7 +111,7 @@ class _Beside:
             lines += [f"    error = {call};", "    if (error != 0)", f"        return {failed};"]
         else:
             lines.append(f"    {call};")
-        return lines + [f"    HOOK({index}, {r.pointer}, {r.size_bytes});" for r in _results(self._pointers, layer)]
+        return lines + [f"    {self._hook}({index}, {r.pointer}, {r.size_bytes});" for r in _results(self._pointers, layer)]
 
 
 def leave(name: str, around: Around) -> Callable[[str], str]:
@@ -164,7 +165,7 @@ def output_copies(program: Program) -> list[Copy]:
 
 def _copy(pointers: Pointers, comment: str, to: str, value: Value) -> Copy:
     if pointers.reading and value.is_const:
-        return Copy(comment, to, f"W_{identifier(raw_constant_name(value))}", value.type.bytes, reads=True)
+        return Copy(comment, to, pointers.offset(raw_constant_name(value)), value.type.bytes, reads=True)
     return Copy(comment, to, pointers.of(value, value.dtype, const=True), value.type.bytes)
 
 

@@ -171,7 +171,7 @@ def _view(manifest: Manifest) -> ModelView:
         state_bytes=memory.state_bytes,
         weights_section=manifest.options.get("weights_section", ""),
         weights_address=firmware.weights_address,
-        arenas=arena_views((), memory.arena_bytes, ""),
+        arenas=arena_views((), memory.arena_bytes, "", manifest.name),
         weights_apart=(),
         weights_window=None,
         feed=_feed(manifest, inputs) if memory.fed_rows else None,

@@ -23,7 +23,8 @@ from intaglio.kernels.program import ConstantArg, Layer, Program, ScratchArg, Va
 from intaglio.package.c_text import C_TYPES, comment, identifier
 from intaglio.package.calls import state_order
 from intaglio.package.manifest import OpenclInfo, ProgramInfo
-from intaglio.package.pointers import raw_constant_name
+from intaglio.package.pointers import pointer, raw_constant_name
+from intaglio.package.weights import offset_macro
 from intaglio.targets.target import Target
 
 PER_PROGRAM = 16  # kernels that are built, cached and tested together
@@ -266,25 +267,26 @@ class _Writer:
     def _host_layer(self, layer: Layer) -> None:
         arguments = []
         for param, argument in zip(layer.kernel.params, layer.arguments, strict=True):
-            const = "const " if param.const else ""
-            to = f"({const}{C_TYPES[param.dtype]} *)"
             match argument:
                 case ValueArg(value) if value.data is None:
-                    arguments.append(f"{to}(mirror + {self.offset(value)})")
+                    arguments.append(pointer(param.dtype, f"mirror + {self.offset(value)}", const=param.const))
                     self.t.mirror_bytes = max(self.t.mirror_bytes, self.offset(value) + value.type.bytes)
                 case ValueArg(value):
-                    arguments.append(f"{to}({self.t.name}_weights + W_{identifier(raw_constant_name(value))})")
+                    arguments.append(self._weight(param.dtype, raw_constant_name(value)))
                 case ConstantArg(name):
-                    arguments.append(f"{to}({self.t.name}_weights + W_{identifier(name)})")
+                    arguments.append(self._weight(param.dtype, name))
                 case ScratchArg():
                     at = layer.scratch_offset + argument.at
-                    arguments.append(f"{to}(mirror + {at})")
+                    arguments.append(pointer(param.dtype, f"mirror + {at}", const=param.const))
                     self.t.mirror_bytes = max(self.t.mirror_bytes, at + argument.bytes)
         call = f"{identifier(layer.kernel.name)}({', '.join(arguments)})"
         body = [f"    return {call};"] if layer.kernel.fallible else [f"    {call};", "    return 0;"]
         name = f"host_{len(self.t.hosts)}"
         about = comment(f"{layer.node.op.NAME}: {layer.node.source}")
         self.t.hosts.append("\n".join([f"/* {about} */", f"static int {name}(unsigned char *mirror)", "{", *body, "}"]))
+
+    def _weight(self, dtype: DType, constant: str) -> str:
+        return pointer(dtype, f"{self.t.name}_weights + {offset_macro(self.t.name, constant)}", const=True)
 
     def _reset(self, value: Value, fill: float) -> None:
         place = self.of(value)
@@ -359,7 +361,7 @@ def _c_file(program: Program, target: Target, t: Tables, limit_ms: float) -> str
         for ((offset, size, kind), _), about in zip(t.places.items(), t.about, strict=True)
     ]
     sizes = {c.name: c.data.nbytes for c in program.constants}
-    constants = [f'{{{t.name}_weights + W_{identifier(n)}, {sizes[n]}, "{n}"}}' for n in t.constants]
+    constants = [f'{{{t.name}_weights + {offset_macro(t.name, n)}, {sizes[n]}, "{n}"}}' for n in t.constants]
     functions = [f'{{"{n}",\n{_literal(text, "     ")}}}' for n, text in t.functions.items()]
     steps = [f"{{{upper}_STEP_{s.kind}, {s.layer}, {s.index}, {s.place}, {s.guard}}}, /* {comment(s.about)} */" for s in t.steps]
     args = [f"{{{upper}_{row[1:]}" for row in t.args]

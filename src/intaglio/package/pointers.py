@@ -10,9 +10,9 @@ from intaglio.ir.types import DType
 from intaglio.kernels.program import Layer, Program
 from intaglio.memory.weights_read import WeightsRead
 from intaglio.package.arenas import arena_views
-from intaglio.package.c_text import C_TYPES, identifier
+from intaglio.package.c_text import C_TYPES, identifier, macro
 from intaglio.package.reads import Reads
-from intaglio.package.weights import block_name
+from intaglio.package.weights import block_name, offset_macro
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,12 @@ class Pointers:
 
     def __init__(self, program: Program) -> None:
         graph = program.graph
+        self._name = identifier(graph.name)
         self._values = {value.name: value for value in graph.values()}
         self._constants = {constant.name: block_name(graph.name, constant.memory) for constant in program.constants}
         self._inputs = graph.inputs
         self._outputs = output_fields(graph)
-        self._bases = {view.region: view.base for view in arena_views(program.arenas, program.arena_bytes, "")}
+        self._bases = {view.region: view.base for view in arena_views(program.arenas, program.arena_bytes, "", graph.name)}
         self._bases["state"] = self._bases["arena"]
         self._program = program
         self._reads = Reads(program)
@@ -55,10 +56,9 @@ class Pointers:
     def bytes_of(self, value: Value, plus: str = "") -> str:
         """A value of the arena as bytes."""
         base = self._bases.get(value.address.region, "") if value.address is not None else ""
-        return f"{base} + AT_{identifier(value.name)}{plus}"
+        return f"{base} + {macro(self._name, 'AT', value.name)}{plus}"
 
     def _typed(self, value: Value, offset: int, dtype: DType, const: bool, plus: str) -> str:
-        to = f"const {C_TYPES[dtype]} *" if const else f"{C_TYPES[dtype]} *"
         address = value.address
         if value.is_const:
             return self.constant(raw_constant_name(value), dtype, offset)
@@ -68,7 +68,7 @@ class Pointers:
             return self._typed(self._values[address.region[1:]], offset + address.offset, dtype, const, plus)
         if address.region in self._bases:
             place = self.bytes_of(value, plus)
-            return f"({to})({place})" if offset == 0 else f"({to})({place} + {offset})"
+            return pointer(dtype, place if offset == 0 else f"{place} + {offset}", const=const)
         match address.region:
             case "input":
                 if not const:
@@ -80,19 +80,23 @@ class Pointers:
                 raise OurFault("no-address", f"value `{value.name}` lives in an unknown region `{region}`")
         if offset or plus:
             step = "const unsigned char *" if const else "unsigned char *"
-            return f"({to})(({step}){base}{plus}" + (f" + {offset})" if offset else ")")
-        return base if C_TYPES[dtype] == C_TYPES[value.dtype] else f"({to}){base}"
+            return pointer(dtype, f"({step}){base}{plus}" + (f" + {offset}" if offset else ""), const=const)
+        return base if C_TYPES[dtype] == C_TYPES[value.dtype] else pointer(dtype, base, const=const)
 
     def constant(self, name: str, dtype: DType, offset: int = 0) -> str:
         if name not in self._constants:
             raise OurFault("no-constant", f"constant `{name}` is not part of the program")
-        place = f"{self._constants[name]} + W_{identifier(name)}"
+        place = f"{self._constants[name]} + {self.offset(name)}"
         if self._reads:
             if self._read is None or name not in self._read.places:
                 raise OurFault("no-constant", f"constant `{name}` is not read before it is used")
             base, at = self._bases[self._program.slot_region(self._read.slot)], self._read.places[name]
             place = f"{base} + {self._reads.macro(self._read)}" + (f" + {at}" if at else "")
-        return f"(const {C_TYPES[dtype]} *)({place})" if not offset else f"(const {C_TYPES[dtype]} *)({place} + {offset})"
+        return pointer(dtype, f"{place} + {offset}" if offset else place, const=True)
+
+    def offset(self, constant: str) -> str:
+        """Where a constant is in the weights."""
+        return offset_macro(self._name, constant)
 
     def slot(self, program: Program, slot: tuple[str, int]) -> str:
         """Room in an arena that is not a value's."""
@@ -101,8 +105,15 @@ class Pointers:
     def scratch(self, layer: Layer, dtype: DType, at: int) -> str:
         if layer.scratch_offset < 0:
             raise OurFault("no-address", f"layer `{layer.name}` has no place for its working memory")
-        place = f"{self._bases[layer.scratch_region]} + SCRATCH_{identifier(layer.name)}" + (f" + {at}" if at else "")
-        return f"({C_TYPES[dtype]} *)({place})"
+        place = f"{self._bases[layer.scratch_region]} + {macro(self._name, 'SCRATCH', layer.name)}" + (f" + {at}" if at else "")
+        return pointer(dtype, place, const=False)
+
+
+def pointer(dtype: DType, place: str, *, const: bool) -> str:
+    """Bytes as elements. What is wider goes through `void *`: the planner has aligned it, and no compiler can see that."""
+    word = "const " if const else ""
+    through = f"({word}void *)" if dtype.bytes > 1 else ""
+    return f"({word}{C_TYPES[dtype]} *){through}({place})"
 
 
 def raw_constant_name(value: Value) -> str:

@@ -12,7 +12,7 @@ from intaglio.ir.views import storage_roots
 from intaglio.kernels.program import Program, ScratchArg
 from intaglio.package.accelerators import Around, accelerator_of, accelerators_of, around
 from intaglio.package.arenas import ArenaView, arena_views, parameter
-from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, unique_macros
+from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, macro, unique_macros
 from intaglio.package.calls import Block, Copy, Fill, blocks_of, output_copies, state_copies, state_fills
 from intaglio.package.pointers import output_fields
 from intaglio.package.reads import Reads
@@ -172,7 +172,7 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
     inputs = api_inputs(graph)
     origins = graph.output_names or [v.origin for v in graph.outputs]
     main = deployment.main("ram")
-    arenas = arena_views(program.arenas, program.arena_bytes, main.name if main is not None else "")
+    arenas = arena_views(program.arenas, program.arena_bytes, main.name if main is not None else "", name)
     fields = {a.region: a.field for a in arenas} if len(arenas) > 1 else {}
     beside = around(program, target)
     return Project(
@@ -311,6 +311,7 @@ def _places(program: Program) -> list[Place]:
     """Every value in the arena by name and offset, with the layers between which it lives, and the memory it is in."""
     alive = lifetimes(program)
     where = {a.region: f", in {a.memory}" for a in program.arenas} or {"arena": ""}
+    network = program.graph.name
     places = []
     for value in program.graph.values():
         address = value.address
@@ -323,11 +324,11 @@ def _places(program: Program) -> list[Place]:
             rows = "" if window is None else f", a window of {window.rows} row{'s' if window.rows > 1 else ''}"
             about = f"{value.type}{rows}, layers {first} to {last}"
         about += where["arena" if address.region == "state" else address.region]
-        places.append(Place(f"AT_{identifier(value.name)}", address.offset, comment(about)))
+        places.append(Place(macro(network, "AT", value.name), address.offset, comment(about)))
     for index, layer in enumerate(program.layers):
         if layer.scratch_bytes or any(isinstance(a, ScratchArg) for a in layer.arguments):
             about = f"{layer.scratch_bytes} bytes of working memory, layer {index}{where[layer.scratch_region]}"
-            places.append(Place(f"SCRATCH_{identifier(layer.name)}", layer.scratch_offset, about))
+            places.append(Place(macro(network, "SCRATCH", layer.name), layer.scratch_offset, about))
     reads = Reads(program)
     for read in reads.plan():
         about = f"{read.bytes} bytes of weights of layer {read.layer}, layers {read.first} to {read.last}"

@@ -2,7 +2,7 @@
 
     if (net_read_wait() != 0)                                   the weights of this layer are there
         return NET_READ_FAILED;
-    if (net_read_start(W_w2, ARENA + READ_conv_2, 4608) != 0)   those of the next are on their way
+    if (net_read_start(NET_W_conv2_weight, arena + NET_READ_conv2, 4608) != 0)   those of the next are on their way
         return NET_READ_FAILED;
 """
 
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from intaglio.kernels.program import Program
 from intaglio.memory.weights_read import WeightsRead, plan_reads, units
-from intaglio.package.c_text import identifier
+from intaglio.package.c_text import identifier, macro
+from intaglio.package.weights import offset_macro
 
 
 class Reads:
@@ -32,7 +33,7 @@ class Reads:
         return next((read for read in self._plan if read.layer <= layer <= read.last), None)
 
     def macro(self, read: WeightsRead) -> str:
-        return f"READ_{identifier(self._program.layers[read.layer].name)}"
+        return macro(self._program.graph.name, "READ", self._program.layers[read.layer].name)
 
     def plan(self) -> list[WeightsRead]:
         return self._plan
@@ -61,7 +62,8 @@ class Reads:
         for name, size in self._spans(read):
             at = read.places[name]
             to = base + (f" + {at}" if at else "")
-            lines += [f"    if ({self._call}_start(W_{identifier(name)}, {to}, {size}) != 0)", self._failed]
+            offset = offset_macro(self._program.graph.name, name)
+            lines += [f"    if ({self._call}_start({offset}, {to}, {size}) != 0)", self._failed]
         return lines
 
     def _spans(self, read: WeightsRead) -> list[tuple[str, int]]:

@@ -1,8 +1,8 @@
 """A stripe as C: a table of steps, and a switch with one call each.
 
 case 3: /* 1 of 24 rows of dw_1 */
-    memmove(arena + AT_dw_1, arena + AT_dw_1 + 768, 1536);
-    net_depthwise_v2((const int8_t *)(arena + AT_conv_1), ..., (int8_t *)(arena + AT_dw_1 + 1536));
+    memmove(arena + NET_AT_dw_1, arena + NET_AT_dw_1 + 768, 1536);
+    net_depthwise_v2((const int8_t *)(arena + NET_AT_conv_1), ..., (int8_t *)(arena + NET_AT_dw_1 + 1536));
     break;
 """
 
@@ -90,7 +90,7 @@ def _view(program: Program, stripe: Stripe[Kernel, Argument], number: int) -> St
     way = ", from the bottom up" if stripe.spec.up else ""
     about = f"Layers {stripe.first} to {stripe.last}, {rows} of each at a time{way}."
     return StripeView(
-        f"stripe_{number}", comment(about), _lines(stripe.order), steps,
+        f"{identifier(program.graph.name)}_stripe_{number}", comment(about), _lines(stripe.order), steps,
         tuple(f"n{layer}" for layer in sorted(counted)), "in->" in texts, "out->" in texts,
         any(step.fallible for step in steps), tuple(whole), _feed(program, stripe, pointers, number),
     )  # fmt: skip

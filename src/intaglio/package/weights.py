@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -27,16 +28,22 @@ import numpy as np
 
 from intaglio.fitting.weights import ALIGNMENT, FIRMWARE_ALIGNMENT, Weights
 from intaglio.kernels.program import Constant
-from intaglio.package.c_text import identifier
+from intaglio.package.c_text import comment, identifier, macro
 from intaglio.targets.deployment import WEIGHTS_HEADER_BYTES
 
 MAGIC = b"IGWEIGHT"
 FORMAT = 1
+MOST_USERS = 4  # that a comment names
 
 
 def block_name(name: str, memory: str) -> str:
     """The C array of the weights in a memory."""
     return f"{identifier(name)}_weights" + (f"_{identifier(memory)}" if memory else "")
+
+
+def offset_macro(network: str, constant: str) -> str:
+    """Where a constant is in its block."""
+    return macro(network, "W", constant)
 
 
 def write_weights(constants: list[Constant], weights: Weights, name: str, source_folder: Path) -> None:
@@ -90,12 +97,26 @@ def _header(constants: list[Constant], weights: Weights, name: str) -> str:
         block,
         "",
     ]
-    for constant in constants:
-        shape = ",".join(map(str, constant.data.shape))
-        offset = weights.offsets[constant.name]
-        where = f", in {constant.memory}" if constant.memory else ""
-        lines.append(f"#define W_{identifier(constant.name)} ((size_t){offset}) /* {constant.dtype.value}[{shape}]{where} */")
+    lines += [_definition(constant, weights, name) for constant in constants]
     return "\n".join([*lines, "", "#endif", ""])
+
+
+def _definition(constant: Constant, weights: Weights, name: str) -> str:
+    where = f", in {constant.memory}" if constant.memory else ""
+    macro = offset_macro(name, constant.name)
+    return f"#define {macro} ((size_t){weights.offsets[constant.name]}) /* {_described(constant)}{where} */"
+
+
+def _described(constant: Constant) -> str:
+    """Type and shape, the order of the numbers, and who reads it too."""
+    text = f"{constant.dtype.value}[{','.join(map(str, constant.data.shape))}]"
+    if constant.about:
+        text += f", {constant.about}"
+    others = constant.used_by[1:]
+    if others:
+        more = f" and {len(others) - MOST_USERS} more" if len(others) > MOST_USERS else ""
+        text += f"; also used by {', '.join(others[:MOST_USERS])}{more}"
+    return comment(text, 250)
 
 
 def _file_header(constants: list[Constant], weights: Weights, name: str) -> str:
@@ -107,10 +128,8 @@ def _file_header(constants: list[Constant], weights: Weights, name: str) -> str:
         "#include <stddef.h>",
         "",
     ]
-    for constant in sorted(constants, key=lambda c: weights.offsets[c.name]):
-        shape = ",".join(map(str, constant.data.shape))
-        offset = weights.offsets[constant.name]
-        lines.append(f"#define W_{identifier(constant.name)} ((size_t){offset}) /* {constant.dtype.value}[{shape}] */")
+    in_order = sorted(constants, key=lambda c: weights.offsets[c.name])
+    lines += [_definition(constant, weights, name) for constant in in_order]
     return "\n".join([*lines, "", "#endif", ""])
 
 
@@ -135,11 +154,6 @@ def _write_block(constants: list[Constant], weights: Weights, file: BinaryIO) ->
 
 
 def _c_array(constants: list[Constant], weights: Weights, name: str, array: str) -> str:
-    block = BytesIO()
-    _write_block(constants, weights, block)
-    data = block.getvalue() or b"\0"
-    texts = [f"{byte:3d}" for byte in range(256)]  # a lookup is five times as fast as formatting, and there are many
-    rows = [", ".join([texts[byte] for byte in data[i : i + 16]]) for i in range(0, len(data), 16)]
     section = f', section("{weights.section}")' if weights.section else ""
     return (
         f'#include "{name}_weights.h"\n\n'
@@ -147,8 +161,20 @@ def _c_array(constants: list[Constant], weights: Weights, name: str, array: str)
         "#if defined(__GNUC__)\n"
         f"__attribute__((aligned({weights.alignment}){section}))\n"
         "#endif\n"
-        f"const unsigned char {array}[] = {{\n    " + ",\n    ".join(rows) + ",\n};\n"
+        f"const unsigned char {array}[] = {{\n" + "".join(_rows(constants, weights)) + "};\n"
     )
+
+
+def _rows(constants: list[Constant], weights: Weights) -> Iterator[str]:
+    """Each tensor under a comment, then the bytes up to the next one."""
+    texts = [f"{byte:3d}" for byte in range(256)]  # a lookup is five times as fast as formatting, and there are many
+    in_order = sorted(constants, key=lambda c: weights.offsets[c.name])
+    ends = [*(weights.offsets[c.name] for c in in_order[1:]), weights.size_bytes]
+    for constant, end in zip(in_order, ends, strict=True):
+        data = np.ascontiguousarray(constant.data).tobytes().ljust(end - weights.offsets[constant.name], b"\0")
+        yield f"    /* {constant.name}: {_described(constant)} */\n"
+        for at in range(0, len(data), 16):
+            yield f"    {', '.join([texts[byte] for byte in data[at : at + 16]])},\n"
 
 
 def _write_binary(constants: list[Constant], weights: Weights, name: str, source_folder: Path) -> None:
@@ -181,17 +207,17 @@ def is_sound(binary: bytes) -> bool:
 _CHECK_READ = """#include "NAME.h"
 
 /* Format, size and digest of the file that this code was made with. */
-static const unsigned char expected[48] = {
+static const unsigned char NAME_expected[48] = {
     ROWS,
 };
 
-static uint32_t word(const unsigned char *bytes)
+static uint32_t NAME_word(const unsigned char *bytes)
 {
     return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
 /* CRC-32 (IEEE 802.3), without a table: it runs once, at start-up. */
-static uint32_t checksum(uint32_t crc, const unsigned char *bytes, size_t count)
+static uint32_t NAME_checksum(uint32_t crc, const unsigned char *bytes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         crc ^= bytes[i];
@@ -209,18 +235,18 @@ int NAME_weights_check(void)
     if (NAME_read(0, header, sizeof header) != 0)
         return 3;
     for (size_t i = 0; i < 16; i++)
-        if (header[i] != expected[i])
+        if (header[i] != NAME_expected[i])
             return 1;
     for (size_t i = 16; i < 48; i++)
-        if (header[i + 8] != expected[i])
+        if (header[i + 8] != NAME_expected[i])
             return 1;
     for (size_t at = 0; at < SIZE; at += sizeof part) {
         const size_t count = SIZE - at < sizeof part ? SIZE - at : sizeof part;
         if (NAME_read(sizeof header + at, part, count) != 0)
             return 3;
-        crc = checksum(crc, part, count);
+        crc = NAME_checksum(crc, part, count);
     }
-    return ~crc == word(header + 16) ? 0 : 2;
+    return ~crc == NAME_word(header + 16) ? 0 : 2;
 }
 """
 
@@ -228,17 +254,17 @@ _CHECK = """#include "NAME.h"
 #include "NAME_weights.h"
 
 /* Format, size and digest of the binary that this code was made with. */
-static const unsigned char expected[48] = {
+static const unsigned char NAME_expected[48] = {
     ROWS,
 };
 
-static uint32_t word(const unsigned char *bytes)
+static uint32_t NAME_word(const unsigned char *bytes)
 {
     return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
 /* CRC-32 (IEEE 802.3), without a table: it runs once, at start-up. */
-static uint32_t checksum(const unsigned char *bytes, size_t count)
+static uint32_t NAME_checksum(const unsigned char *bytes, size_t count)
 {
     uint32_t crc = 0xffffffffu;
     for (size_t i = 0; i < count; i++) {
@@ -253,12 +279,12 @@ int NAME_weights_check(void)
 {
     const unsigned char *header = NAME_weights - 64;
     for (size_t i = 0; i < 16; i++)
-        if (header[i] != expected[i])
+        if (header[i] != NAME_expected[i])
             return 1;
     for (size_t i = 16; i < 48; i++)
-        if (header[i + 8] != expected[i])
+        if (header[i + 8] != NAME_expected[i])
             return 1;
-    return checksum(NAME_weights, SIZE) == word(header + 16) ? 0 : 2;
+    return NAME_checksum(NAME_weights, SIZE) == NAME_word(header + 16) ? 0 : 2;
 }
 """
 

@@ -19,14 +19,16 @@ __attribute__((noinline)) void *memcpy(void *restrict to, const void *restrict f
         for (; ((uintptr_t)t & 3u) != 0u && count > 0u; count--)
             *t++ = *f++;
         for (; count >= 16u; count -= 16u, t += 16, f += 16) {
-            const word a = ((const word *)f)[0], b = ((const word *)f)[1], c = ((const word *)f)[2], d = ((const word *)f)[3];
-            ((word *)t)[0] = a;
-            ((word *)t)[1] = b;
-            ((word *)t)[2] = c;
-            ((word *)t)[3] = d;
+            const word *const g = (const word *)(const void *)f;
+            word *const u = (word *)(void *)t;
+            const word a = g[0], b = g[1], c = g[2], d = g[3];
+            u[0] = a;
+            u[1] = b;
+            u[2] = c;
+            u[3] = d;
         }
         for (; count >= 4u; count -= 4u, t += 4, f += 4)
-            *(word *)t = *(const word *)f;
+            *(word *)(void *)t = *(const word *)(const void *)f;
     }
     while (count-- > 0u)
         *t++ = *f++;
@@ -44,12 +46,12 @@ __attribute__((noinline)) void *memmove(void *to, const void *from, size_t count
         for (; ((uintptr_t)(t + count) & 3u) != 0u && count > 0u; count--)
             t[count - 1u] = f[count - 1u];
         for (; count >= 16u; count -= 16u) {
-            const word *g = (const word *)(f + count);
+            const word *g = (const word *)(const void *)(f + count);
             const word a = g[-1], b = g[-2], c = g[-3], d = g[-4];
-            ((word *)(t + count))[-1] = a;
-            ((word *)(t + count))[-2] = b;
-            ((word *)(t + count))[-3] = c;
-            ((word *)(t + count))[-4] = d;
+            ((word *)(void *)(t + count))[-1] = a;
+            ((word *)(void *)(t + count))[-2] = b;
+            ((word *)(void *)(t + count))[-3] = c;
+            ((word *)(void *)(t + count))[-4] = d;
         }
     }
     while (count-- > 0u)
@@ -65,13 +67,14 @@ void *memset(void *to, int value, size_t count)
     for (; ((uintptr_t)t & 3u) != 0u && count > 0u; count--)
         *t++ = (unsigned char)value;
     for (; count >= 16u; count -= 16u, t += 16) {
-        ((word *)t)[0] = all;
-        ((word *)t)[1] = all;
-        ((word *)t)[2] = all;
-        ((word *)t)[3] = all;
+        word *const u = (word *)(void *)t;
+        u[0] = all;
+        u[1] = all;
+        u[2] = all;
+        u[3] = all;
     }
     for (; count >= 4u; count -= 4u, t += 4)
-        *(word *)t = all;
+        *(word *)(void *)t = all;
     while (count-- > 0u)
         *t++ = (unsigned char)value;
     return to;
