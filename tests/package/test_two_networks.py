@@ -19,7 +19,7 @@ from support.firmware_running import integer_model
 from support.strict import strict_flags
 
 FILE_SCOPE = re.compile(
-    r"^(?:static(?: inline)?\b[^;=]*?\b(\w+)\s*(?:\(|\[|=|;)|typedef\b.*?\b(\w+)\s*(?:__attribute__.*)?;|#define (\w+))", re.MULTILINE
+    r"^(?:static(?: inline)?\b[^;=]*?\b(\w+)\s*(?:\(|\[|=|;)|typedef\b.*?\b(\w+)\s*;|#define (\w+))", re.MULTILINE
 )
 
 
