@@ -15,6 +15,7 @@ import numpy as np
 
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.building import cast
+from intaglio.frontends.discovery import add_rows
 from intaglio.frontends.emitting import Emitter
 from intaglio.frontends.keras.config import Config, Invocation, Layer, Model, Ref
 from intaglio.frontends.keras.weights import Weights
@@ -50,21 +51,11 @@ _READ_MASKS = {
 
 
 def layer(*names: str) -> Callable[[Row], Row]:
-    def register(row: Row) -> Row:
-        for name in names:
-            LAYERS[name] = row
-        return row
-
-    return register
+    return lambda row: add_rows(LAYERS, names, row)
 
 
 def function(*names: str) -> Callable[[Row], Row]:
-    def register(row: Row) -> Row:
-        for name in names:
-            FUNCTIONS[name] = row
-        return row
-
-    return register
+    return lambda row: add_rows(FUNCTIONS, names, row)
 
 
 def fill_tables() -> None:

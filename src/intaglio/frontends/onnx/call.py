@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from intaglio.frontends.discovery import add_rows
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.tensors import tensor_value
 from intaglio.ir.graph import Array, Value
@@ -50,12 +51,7 @@ TABLE: dict[tuple[str, str], Row] = {}
 def importer(*names: str, domain: str = "") -> Callable[[Row], Row]:
     """Adds a row. A function may serve several operators: `call.op` says which."""
 
-    def register(row: Row) -> Row:
-        for name in names:
-            TABLE[domain, name] = row
-        return row
-
-    return register
+    return lambda row: add_rows(TABLE, [(domain, name) for name in names], row)
 
 
 @dataclass(slots=True)

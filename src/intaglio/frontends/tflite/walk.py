@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from intaglio.errors import ModelError, quoted
+from intaglio.frontends.discovery import add_rows
 from intaglio.frontends.onnx.faults import Fault, Problem
 from intaglio.frontends.tflite.container import COMPLEX, Model, Operator, Quantisation, Subgraph, Tensor
 from intaglio.ir.graph import Array, Node, Value
@@ -30,12 +31,7 @@ ROWS: dict[str, Row] = {}
 
 
 def importer(*names: str) -> Callable[[Row], Row]:
-    def register(row: Row) -> Row:
-        for name in names:
-            ROWS[name] = row
-        return row
-
-    return register
+    return lambda row: add_rows(ROWS, names, row)
 
 
 def type_quant(q: Quantisation | None) -> Quant | None:

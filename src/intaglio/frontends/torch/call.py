@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from intaglio.frontends.building import cast
+from intaglio.frontends.discovery import add_rows
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.program import Kind
 from intaglio.ir.graph import Array, Value
@@ -45,12 +46,7 @@ TABLE: dict[str, Row] = {}
 def row(*names: str, namespace: str = "aten") -> Callable[[Row], Row]:
     """Adds a row. A function may serve several operators: `call.op` says which."""
 
-    def register(function: Row) -> Row:
-        for name in names:
-            TABLE[f"{namespace}.{name}"] = function
-        return function
-
-    return register
+    return lambda function: add_rows(TABLE, [f"{namespace}.{name}" for name in names], function)
 
 
 _MISSING = object()

@@ -6,7 +6,6 @@ into it; writing gives the storage a new value, and whoever reads another view o
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ import numpy as np
 
 from intaglio.errors import ModelError, printable, quoted
 from intaglio.frontends.building import cast, expand, part, reshape
+from intaglio.frontends.discovery import import_rows
 from intaglio.frontends.emitting import MAX_FOLDED_BYTES, MAX_NODES, Emitter
 from intaglio.frontends.onnx.faults import Fault, Problem, unsupported
 from intaglio.frontends.torch.call import TABLE, Answer, Call, Complex, Item
@@ -28,8 +28,6 @@ from intaglio.ops.index import Gather
 from intaglio.ops.move import Concat
 
 Step = Callable[[Value], Value]
-ROWS = ("elementwise", "products", "shaping", "indexing", "making", "reduction", "normalise", "windows", "images",
-        "recurrent", "attention", "numbers", "quantised", "spectrum")  # fmt: skip
 VIEWS = {
     "view", "reshape", "flatten", "squeeze", "unsqueeze", "unflatten", "permute", "transpose", "t", "slice", "select", "narrow",
     "split", "split_with_sizes", "chunk", "tensor_split", "unbind", "expand", "expand_as", "view_as", "contiguous", "alias",
@@ -85,8 +83,7 @@ class Scope:
 
 
 def fill_table() -> None:
-    for name in ROWS:
-        importlib.import_module(f"intaglio.frontends.torch.rows.{name}")
+    import_rows("intaglio.frontends.torch.rows")
 
 
 def split_target(target: str) -> tuple[str, str, str]:

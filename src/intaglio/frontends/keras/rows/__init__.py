@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
-FAMILIES = (
-    "activation", "attention", "convolution", "core", "functions", "legacy", "merging", "normalise", "pooling", "recurrent",
-    "shaping",
-)  # fmt: skip
+from intaglio.frontends.discovery import import_rows
 
 
 def fill_tables() -> None:
-    for family in FAMILIES:
-        import_module(f"intaglio.frontends.keras.rows.{family}")
+    import_rows(__name__)

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
-FAMILIES = (
-    "elementwise", "constants", "shaping", "indexing", "reduction", "normalise", "convolution", "pooling", "products",
-    "recurrent", "quantised", "images", "control", "scans", "sequences", "signal", "losses", "microsoft",
-    "microsoft_quantised",
-)  # fmt: skip
+from intaglio.frontends.discovery import import_rows
 
 
 def fill_table() -> None:
-    for family in FAMILIES:
-        import_module(f"intaglio.frontends.onnx.rows.{family}")
+    import_rows(__name__)

@@ -1,21 +1,7 @@
-"""Importing this registers a row for every TFLite operator that is supported."""
+"""A row per TFLite operator, in files by family. Importing the package fills the table."""
 
-from intaglio.frontends.tflite.rows import (
-    control,
-    convolution,
-    detection,
-    elementwise,
-    indexing,
-    products,
-    recurrent,
-    reduction,
-    shaping,
-    spectrum,
-    svdf,
-    variables,
-)
+from __future__ import annotations
 
-__all__ = [
-    "control", "convolution", "detection", "elementwise", "indexing", "products", "recurrent", "reduction", "shaping", "spectrum",
-    "svdf", "variables",
-]  # fmt: skip
+from intaglio.frontends.discovery import import_rows
+
+import_rows(__name__)
