@@ -9,10 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.ir.types import DType, Layout, TensorType
-from intaglio.kernels.expressions import ROWS
-from intaglio.ops.activation import Celu, Clip, Elu, Gelu, HardSigmoid, LeakyRelu, Relu, Selu, Shrink, ThresholdedRelu
-from intaglio.ops.base import REGISTRY, BadOperator, Chain, Elementwise, Step, f32_to_bf16
+from intaglio.ir.types import DType, Layout
+from intaglio.ops.activation import Clip, Gelu, Relu, Selu, Shrink
+from intaglio.ops.base import REGISTRY, Chain, Step, f32_to_bf16
 from intaglio.ops.binary import Add, Greater, Less, Mod, Mul, Pow, Where
 from intaglio.ops.control import AssertTrue, Copy, Select
 from intaglio.ops.convert import Cast, Dequantize, Quantize
@@ -25,6 +24,7 @@ from intaglio.ops.reduce import ArgReduce, Cumsum, LogSoftmax, Reduce, Softmax, 
 from intaglio.ops.resize import Resize
 from intaglio.ops.sample import Col2Im, GridSample, MaxUnpool, RoiAlign
 from intaglio.ops.unary import Abs, IsInf, Neg, Sqrt
+from support.elementwise_meaning import MEANINGS
 from support.kernel_running import Case, case
 
 F, D, H = np.float32, np.float64, np.float16
@@ -48,49 +48,21 @@ def ints(*numbers: int) -> Array:
     return np.array(numbers, np.int64)
 
 
-def _of_floats(name: str) -> bool:
-    """Does this elementwise operator take f32? Those that do not are written out one by one."""
-    op = REGISTRY[name]()
-    assert isinstance(op, Elementwise)
-    try:
-        op.infer(*[TensorType(DType.F32, (1,))] * op.ARITY)
-    except BadOperator:
-        return False
-    return True
-
-
 # Elementwise -------------------------------------------------------------------------------------------------------------
 
 INF, NAN = float("inf"), float("nan")
 ODD = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 88.0, -88.0, 1e-20, 3e38, -3e38, INF, -INF, NAN, 7.0], F)
 POSITIVE = np.abs(real(3, 19)) + F(0.1)
-_INSIDE = np.tanh(real(3, 19))
-_DOMAIN = {"log": POSITIVE, "sqrt": POSITIVE, "acosh": POSITIVE + F(1), "acos": _INSIDE, "asin": _INSIDE, "atanh": _INSIDE * F(0.9)}
-_WITH_FIELDS = {
-    "clip": Clip(-0.5, 0.75),
-    "elu": Elu(0.7),
-    "celu": Celu(1.3),
-    "leaky_relu": LeakyRelu(0.2),
-    "shrink": Shrink(0.1, 0.4),
-    "thresholded_relu": ThresholdedRelu(0.3),
-    "hard_sigmoid": HardSigmoid(0.3, 0.4),
-}
 _LOGIC = ("logical_and", "logical_or", "logical_xor", "logical_not")
 _BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right")
-_INTEGERS = ("requantize", "qadd", "qmul", "lift", "qdiv")  # in kernel_quantised.py
-_OWN = (*_INTEGERS, "chain", "where", "cast", "quantize", "dequantize", "pow", *_LOGIC, *_BITS)  # written out below
-for _name in ROWS:
-    if _name in _OWN or not _of_floats(_name):
-        continue
-    _op = _WITH_FIELDS.get(_name, REGISTRY[_name]())
-    assert isinstance(_op, Elementwise)
-    if _op.ARITY == 1:
-        CASES[_name] = case(_op, _DOMAIN.get(_name, real(3, 19)))
-        CASES[f"{_name} of odd numbers"] = case(_op, ODD)
+for _name, _row in MEANINGS.items():
+    if _row.op.ARITY == 1:
+        CASES[_name] = case(_row.op, np.asarray(_row.domain(real(3, 19))).astype(F))
+        CASES[f"{_name} of odd numbers"] = case(_row.op, ODD)
     else:
-        CASES[_name] = case(_op, real(3, 19), real(3, 19))
-        CASES[f"{_name} broadcast"] = case(_op, real(2, 1, 19), real(3, 1))
-        CASES[f"{_name} of odd numbers"] = case(_op, np.repeat(ODD, len(ODD)), np.tile(ODD, len(ODD)))
+        CASES[_name] = case(_row.op, real(3, 19), real(3, 19))
+        CASES[f"{_name} broadcast"] = case(_row.op, real(2, 1, 19), real(3, 1))
+        CASES[f"{_name} of odd numbers"] = case(_row.op, np.repeat(ODD, len(ODD)), np.tile(ODD, len(ODD)))
 for _name in _LOGIC:
     CASES[_name] = case(REGISTRY[_name](), *[truth(3, 5) for _ in range(1 if _name == "logical_not" else 2)])
 for _name in _BITS:

@@ -10,6 +10,7 @@ ig_f16_to_f32(bits)   storage formats
 from __future__ import annotations
 
 from intaglio.kernels.c_fixed_point import FIXED_POINT_16, NEEDS_16
+from intaglio.kernels.scalar_functions import FUNCTIONS
 
 C_TYPES = {
     "idx": "ptrdiff_t", "f32": "float", "f64": "double", "f16": "uint16_t", "bf16": "uint16_t", "i8": "int8_t", "i16": "int16_t",
@@ -167,14 +168,8 @@ def function_text(name: str) -> list[str]:
         return [_function(t, name, two, f"return ({t})({inside} ? a >> b : {rest});")]
     if op == "bit_not":
         return [_function(t, name, f"{t} a", f"return ({t})~a;")]
-    if op == "sigmoid":
-        exp = "expf" if kind == "f32" else "exp"
-        one = "1.0f" if kind == "f32" else "1.0"
-        return [_function(t, name, f"{t} x", f"return {one} / ({one} + {exp}(-x));")]
-    if op == "round":
-        return [_function(t, name, f"{t} x", f"return {'rintf' if kind == 'f32' else 'rint'}(x);")]
-    if op in ("isnan", "isinf"):
-        return [_function("uint8_t", name, f"{t} x", f"return {op}(x) ? 1 : 0;")]
+    if op in FUNCTIONS:
+        return [_function(t, name, f"{t} x", f"return {FUNCTIONS[op].c_text(kind)};")]
     if op == "ipow":
         return [_integer_power(name, kind, t)]
     raise AssertionError(f"no C function {name}")

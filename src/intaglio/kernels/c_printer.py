@@ -37,8 +37,8 @@ from intaglio.kernels.loop import (
     Verbatim,
     While,
 )
-from intaglio.kernels.math import NEEDS
 from intaglio.kernels.routines import Routine
+from intaglio.kernels.scalar_functions import function_of, with_needs
 
 _INFIX = {
     "add": ("+", 12), "sub": ("-", 12), "mul": ("*", 13), "div": ("/", 13), "mod": ("%", 13),
@@ -46,33 +46,6 @@ _INFIX = {
     "bit_and": ("&", 8), "bit_xor": ("^", 7), "bit_or": ("|", 6), "and": ("&&", 5), "or": ("||", 4),
 }  # fmt: skip
 _NARROW = ("i8", "u8", "i16", "u16")
-_LIBM = frozenset(
-    [
-        "exp",
-        "log",
-        "sqrt",
-        "floor",
-        "ceil",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "tanh",
-        "erf",
-        "log1p",
-        "expm1",
-        "pow",
-        "fmod",
-        "trunc",
-    ]
-)
 
 
 class Printer:
@@ -181,9 +154,9 @@ class Printer:
             return text, level
         if name == "neg" and kind in ("f32", "f64"):
             return f"-{self.expr(args[0], 15)}", 14
-        if name.startswith("fn_") and name[3:] in _LIBM and kind in ("f32", "f64"):
-            suffix = "f" if kind == "f32" else ""
-            return f"{name[3:]}{suffix}({', '.join(self.expr(a) for a in args)})", 20
+        function = function_of(op)
+        if function is not None and function.is_call():
+            return f"{function.c_text(kind)}({', '.join(self.expr(a) for a in args)})", 20
         return self._call(name.removeprefix("fn_"), kind, args), 20
 
     @staticmethod
@@ -230,7 +203,7 @@ class Printer:
             level = 0 if text.startswith(("_mm", "ig_")) else 15  # function arguments need no parentheses
             return text.format(*[self.expr(a, level) for a in op.args]), 20 if level == 0 else 14
         if name.startswith("fn_"):
-            for needed in (*NEEDS.get(name[3:], ()), name[3:]):
+            for needed in with_needs(name[3:]):
                 self.vector_used.setdefault(needed)
             return f"ig_v{name[3:]}({', '.join(self.expr(a) for a in op.args)})", 20
         raise AssertionError(f"no vector instruction {name}")

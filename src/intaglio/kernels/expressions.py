@@ -1,7 +1,8 @@
 """Elementwise operators as expressions: a row each, written once for one lane of any type and for a vector of f32.
 
 A row gets the builder (to name what it uses twice), the lanes, the operator and its operands, and returns the result.
-Rows of `VECTOR_OPERATORS` use only what vectors have; the others run one lane at a time and call libm.
+Rows of operators that say `VECTOR` use only what vectors have; the others run one lane at a time. An operator that is a function of
+`scalar_functions.py` needs no row here.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Callable, Sequence
 from intaglio.ir.types import DType
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import BOOL, Builder, Expr, Num, Op, Type, cast, select
+from intaglio.kernels.scalar_functions import FUNCTIONS
 from intaglio.ops.activation import Celu, Clip, Elu, Gelu, HardSigmoid, LeakyRelu, Selu, Shrink, ThresholdedRelu
-from intaglio.ops.base import Elementwise, Step
+from intaglio.ops.base import REGISTRY, Elementwise, Step, runs_in_vectors
 from intaglio.ops.binary import Mod
 from intaglio.ops.convert import Cast, Dequantize, Quantize
 from intaglio.ops.quantised import QAdd, QMul, Requantize
 from intaglio.ops.unary import IsInf
-from intaglio.ops.vectors import VECTOR_OPERATORS
 
 _I32 = Type("i32")
 Row = Callable[[Builder, Lanes, Elementwise, Sequence[Expr]], Expr]
@@ -36,29 +37,9 @@ def _function(name: str) -> Row:
     return lambda k, e, op, a: e.call(name, a[0])
 
 
-for _name in [
-    "exp",
-    "log",
-    "sqrt",
-    "floor",
-    "ceil",
-    "round",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "asinh",
-    "acosh",
-    "atanh",
-    "erf",
-    "tanh",
-    "sigmoid",
-]:
-    ROWS[_name] = _function(_name)
+for _name in FUNCTIONS:
+    if _name in REGISTRY:  # a row of its own below replaces it: `pow` has one
+        ROWS[_name] = _function(_name)
 
 ROWS["add"] = lambda k, e, op, a: e.add(a[0], a[1])
 ROWS["sub"] = lambda k, e, op, a: e.sub(a[0], a[1])
@@ -355,7 +336,7 @@ def vectorizable(steps: Sequence[Step], operands: Sequence[DType]) -> bool:
         return False
     conditions: set[int] = set()
     for n, step in enumerate(steps):
-        if step.op.NAME not in VECTOR_OPERATORS:
+        if not runs_in_vectors(step.op):
             return False
         cond = step.args[:1] if step.op.NAME == "where" else ()
         if any(a in conditions for a in step.args[len(cond) :]) or any(a not in conditions for a in cond):

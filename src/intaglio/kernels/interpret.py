@@ -34,7 +34,7 @@ from intaglio.kernels.loop import (
     Verbatim,
     While,
 )
-from intaglio.kernels.math import FUNCTION_MEANING, vector_function
+from intaglio.kernels.scalar_functions import FUNCTIONS, vector_function
 from intaglio.ops.base import f32_to_bf16, widen
 from intaglio.ops.fixed_point import doubling_high_multiply, nearest, rounding_shift, scale32, scale64, scale_float, scale_once
 from intaglio.ops.gemmlowp import logistic16, one_over_one_plus, tanh16
@@ -190,9 +190,9 @@ class _Machine:
         if name.startswith("fn_") and name[3:] in FIXED_POINT_MEANING:
             exact = [np.asarray(a) if np.asarray(a).dtype.kind == "f" else np.asarray(a, np.int64) for a in args]
             return np.asarray(FIXED_POINT_MEANING[name[3:]](*exact)).astype(numpy_type(to))[()]
-        if name.startswith("fn_") and name[3:] in FUNCTION_MEANING:
+        if name.startswith("fn_") and name[3:] in FUNCTIONS:
             wide = [np.asarray(a, np.float64) for a in args]
-            return np.asarray(FUNCTION_MEANING[name[3:]](*wide)).astype(numpy_type(to))[()]
+            return np.asarray(FUNCTIONS[name[3:]].meaning(*wide)).astype(numpy_type(to))[()]
         if to.kind == "idx":
             return _index_arithmetic(name, int(args[0]), int(args[1]))
         return _scalar(name, args, numpy_type(to))
@@ -283,7 +283,7 @@ class _FunctionMachine(_Machine):
 
 
 def run_function(name: str, isa: Isa, x: Array) -> Array:
-    """The vector function of `math.py` on one vector."""
+    """The body for vectors of a row of `scalar_functions.py`, on one vector."""
     function = vector_function(name, isa)
     machine = _FunctionMachine(isa)
     machine.env[function.param.name] = x

@@ -1,7 +1,7 @@
 """Arithmetic written once for one lane of any type and for a vector of f32.
 
 `Lanes` turns `add`, `max`, `exp`, ... into a scalar primitive (`a + b`, `expf(a)`) or an instruction of the ISA and its vector
-functions (`math.py`). Elementwise rows (`expressions.py`) and epilogues are written against it.
+functions (`scalar_functions.py`). Elementwise rows (`expressions.py`) and epilogues are written against it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Operand, Type, cast, idx
 
 MASK = "mask"
+INSTRUCTIONS = frozenset({"sqrt", "floor", "ceil", "round"})  # functions that every vector unit has: `vsqrt`
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Lanes:
         return Op("vblend" if self.vector else "select", (cond, a, b), a.type)
 
     def call(self, name: str, *args: Expr) -> Expr:
-        """A function: of libm for one lane, of `math.py` for a vector."""
-        if self.vector and name in ("sqrt", "floor", "ceil", "round"):
+        """A function of `scalar_functions.py`, or the instruction that computes it."""
+        if self.vector and name in INSTRUCTIONS:
             return Op("v" + name, args, self.type)
         return Op(f"fn_{name}", args, self.type)

@@ -16,7 +16,7 @@ from intaglio.kernels.c_functions import function_text
 from intaglio.kernels.c_printer import Printer
 from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.loop import Kernel
-from intaglio.kernels.math import vector_function
+from intaglio.kernels.scalar_functions import vector_function
 from intaglio.kernels.program import Program
 from intaglio.kernels.routines import routine_texts
 

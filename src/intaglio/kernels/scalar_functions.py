@@ -1,20 +1,88 @@
-"""Vector functions that C does not have: exp, log, tanh, sigmoid, erf on f32 vectors, as loop IR.
+"""Functions of real numbers, a row each: what it means in numpy, its C, its OpenCL, its body for vectors and the error of that.
 
-Range reduction and polynomials after Cephes (S. Moshier); `BOUNDS` has the largest error of each. Results of exp below 2^-125
-flush to zero, denormal operands of log count as 2^-126. One lane uses libm.
+    fn_erf     one lane: erff(x) of C's library; a vector: ig_verf(x), the body below as an inline function; OpenCL: erf(x)
+
+Everything else is derived from these rows: the printers, the interpreter and the tests ask here, and an operator with the name of
+a function needs no row in `expressions.py`.
+
+Range reduction and polynomials of the vector bodies are those of Cephes (S. Moshier). Results of exp below 2^-125 flush to zero,
+denormal operands of log count as 2^-126.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.kernels.isa import Isa
+from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Builder, Expr, Num, Op, Stmt, Type, Var
+from intaglio.kernels.loop import Builder, Expr, Let, Num, Op, Stmt, Type, Var
+from intaglio.ops.activation import Sigmoid, Tanh
+from intaglio.ops.base import Elementwise
+from intaglio.ops.unary import (
+    Acos,
+    Acosh,
+    Asin,
+    Asinh,
+    Atan,
+    Atanh,
+    Ceil,
+    Cos,
+    Cosh,
+    Erf,
+    Exp,
+    Floor,
+    Log,
+    Round,
+    Sin,
+    Sinh,
+    Sqrt,
+    Tan,
+)
+
+Body = Callable[[Lanes, Builder, Expr], Expr]
+
+
+_CALLED, _NUMBER = re.compile(r"\b[a-z]\w*(?=\()"), re.compile(r"(?<![\w.])\d+\.\d+(?:e-?\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarFunction:
+    """`fn_NAME` in loop IR.
+
+    `c` names a function of C's library, or is an expression of x in doubles, such as `1.0 / (1.0 + exp(-x))`; the text for floats
+    is derived. OpenCL has C's functions for floats, halves and vectors; `opencl` names a function that only OpenCL has.
+    """
+
+    name: str
+    meaning: Callable[..., Array]  # on float64; the caller rounds
+    c: str
+    opencl: str = ""
+    vector: Body | None = None  # of f32; with neither this nor an instruction (`INSTRUCTIONS`), one lane at a time
+    bound: float = 0.0  # the largest relative error of `vector` against float64, measured on a million numbers and rounded up
+
+    def is_call(self) -> bool:
+        """Is it a function of C's library, and not an expression?"""
+        return self.c.isidentifier()
+
+    def c_text(self, kind: str) -> str:
+        """The name of the function, or the expression, for f32 or f64."""
+        if kind == "f64":
+            return self.c
+        return f"{self.c}f" if self.is_call() else _NUMBER.sub(r"\g<0>f", _CALLED.sub(r"\g<0>f", self.c))
+
+    def builtin(self) -> str:
+        """The function of OpenCL; empty where there is none."""
+        return self.opencl or (self.c if self.is_call() else "")
+
+    def opencl_text(self, number: str = "{}f") -> str:
+        """The expression in OpenCL, for numbers and vectors; `number` is how a constant is written."""
+        return _NUMBER.sub(lambda found: number.format(found[0]), self.c)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +92,21 @@ class VectorFunction:
     body: tuple[Stmt, ...]
     result: Expr
 
+    def needs(self) -> tuple[str, ...]:
+        """Other functions that it calls."""
+        values = [*(stmt.value for stmt in self.body if isinstance(stmt, Let)), self.result]
+        return tuple(dict.fromkeys(name for value in values for name in _called(value)))
+
+
+def _called(expr: Expr) -> Iterator[str]:
+    if isinstance(expr, Op):
+        if expr.op.startswith("fn_"):
+            yield expr.op[3:]
+        for argument in expr.args:
+            yield from _called(argument)
+
+
+# Bodies for vectors -------------------------------------------------------------------------------------------------------
 
 def _polynomial(e: Lanes, k: Builder, x: Expr, coefficients: list[float]) -> Expr:
     """Horner's rule, highest power first."""
@@ -112,60 +195,69 @@ def _erf(e: Lanes, k: Builder, x: Expr) -> Expr:
     return e.choose(e.compare("lt", size, e.const(1.0)), near, far)
 
 
-_BODIES: Mapping[str, Callable[[Lanes, Builder, Expr], Expr]] = {
-    "exp": _exp,
-    "log": _log,
-    "sigmoid": _sigmoid,
-    "tanh": _tanh,
-    "erf": _erf,
-}
-# The largest relative error against float64 over the float range, measured on a million numbers and rounded up.
-BOUNDS: Mapping[str, float] = {"exp": 1.2e-7, "log": 8e-8, "sigmoid": 1.8e-7, "tanh": 1.5e-7, "erf": 2.2e-7}
-NEEDS: Mapping[str, tuple[str, ...]] = {"sigmoid": ("exp",), "tanh": ("exp",), "erf": ("exp",)}
-VECTOR_FUNCTIONS = frozenset(_BODIES)
+# The table ----------------------------------------------------------------------------------------------------------------
+
+
+def _operator(op: Elementwise, c: str = "", opencl: str = "", vector: Body | None = None, bound: float = 0.0) -> ScalarFunction:
+    """The function that an operator of the same name applies; the operator's class has its meaning."""
+    return ScalarFunction(op.NAME, op.compute, c or op.NAME, opencl, vector, bound)
+
+
+def _library(name: str, meaning: Callable[..., Array]) -> ScalarFunction:
+    """A function of C's library that operators are made of."""
+    return ScalarFunction(name, meaning, name)
+
+
+_ROWS = (
+    _operator(Exp(), vector=_exp, bound=1.2e-7),
+    _operator(Log(), vector=_log, bound=8e-8),
+    _operator(Sigmoid(), c="1.0 / (1.0 + exp(-x))", vector=_sigmoid, bound=1.8e-7),
+    _operator(Tanh(), vector=_tanh, bound=1.5e-7),
+    _operator(Erf(), vector=_erf, bound=2.2e-7),
+    _operator(Sqrt()),
+    _operator(Floor()),
+    _operator(Ceil()),
+    _operator(Round(), c="rint(x)"),
+    _operator(Sin()),
+    _operator(Cos()),
+    _operator(Tan()),
+    _operator(Asin()),
+    _operator(Acos()),
+    _operator(Atan()),
+    _operator(Sinh()),
+    _operator(Cosh()),
+    _operator(Asinh()),
+    _operator(Acosh()),
+    _operator(Atanh()),
+    _library("log1p", np.log1p),
+    _library("expm1", np.expm1),
+    _library("trunc", np.trunc),
+    _library("pow", np.power),
+    _library("fmod", np.fmod),
+)
+FUNCTIONS = {row.name: row for row in _ROWS}
+
+
+# What others derive from it -----------------------------------------------------------------------------------------------
+
+
+def function_of(op: Op) -> ScalarFunction | None:
+    """The row of an operation of loop IR, where it is a function."""
+    return FUNCTIONS.get(op.op.removeprefix("fn_")) if op.op.startswith("fn_") else None
 
 
 def vector_function(name: str, isa: Isa) -> VectorFunction:
+    body = FUNCTIONS[name].vector
+    assert body is not None, f"no vector function {name}"
     e = Lanes(isa, isa.lanes)
     k = Builder()
     x = Var(k.fresh("x"), e.type)
-    result = _BODIES[name](e, k, x)
+    result = body(e, k, x)
     return VectorFunction(name, x, k.body(), result)
 
 
-def _erf_exact(x: Array) -> Array:
-    from math import erf
-
-    return np.asarray([erf(float(v)) for v in np.atleast_1d(x)], np.float64).reshape(np.shape(x))
-
-
-# What functions mean, for the interpreter: computed in float64, rounded by the caller.
-FUNCTION_MEANING: Mapping[str, Callable[..., Array]] = {
-    "exp": np.exp,
-    "log": np.log,
-    "sigmoid": lambda x: 1.0 / (1.0 + np.exp(-x)),
-    "tanh": np.tanh,
-    "erf": _erf_exact,
-    "sqrt": np.sqrt,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "round": np.rint,
-    "trunc": np.trunc,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "log1p": np.log1p,
-    "expm1": np.expm1,
-    "pow": lambda a, b: np.power(a, b),
-    "fmod": lambda a, b: np.fmod(a, b),
-    "isnan": np.isnan,
-    "isinf": np.isinf,
-}
+@cache
+def with_needs(name: str) -> tuple[str, ...]:
+    """A vector function after those that it calls, in the order in which C wants them."""
+    needed = [each for other in vector_function(name, ISAS["vec4"]).needs() for each in with_needs(other)]
+    return tuple(dict.fromkeys([*needed, name]))

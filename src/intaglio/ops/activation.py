@@ -18,6 +18,7 @@ from intaglio.ops.unary import FloatUnary, erf
 @dataclass(frozen=True, slots=True)
 class Relu(Elementwise):
     NAME: ClassVar[str] = "relu"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.maximum(arrays[0], 0)
@@ -36,6 +37,7 @@ def softplus(x: Array) -> Array:
 @dataclass(frozen=True, slots=True)
 class Sigmoid(FloatUnary):
     NAME: ClassVar[str] = "sigmoid"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return sigmoid(arrays[0])
@@ -44,6 +46,7 @@ class Sigmoid(FloatUnary):
 @dataclass(frozen=True, slots=True)
 class Tanh(FloatUnary):
     NAME: ClassVar[str] = "tanh"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.tanh(arrays[0])
@@ -54,6 +57,7 @@ class Softplus(FloatUnary):
     """log(1 + exp(x))."""
 
     NAME: ClassVar[str] = "softplus"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return softplus(arrays[0])
@@ -64,6 +68,7 @@ class Softsign(FloatUnary):
     """x / (1 + |x|)."""
 
     NAME: ClassVar[str] = "softsign"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.divide(arrays[0], np.add(1, np.absolute(arrays[0])))
@@ -74,6 +79,7 @@ class Mish(FloatUnary):
     """x * tanh(softplus(x))."""
 
     NAME: ClassVar[str] = "mish"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.multiply(arrays[0], np.tanh(softplus(arrays[0])))
@@ -84,6 +90,7 @@ class Silu(FloatUnary):
     """x * sigmoid(x)."""
 
     NAME: ClassVar[str] = "silu"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.multiply(arrays[0], sigmoid(arrays[0]))
@@ -92,6 +99,7 @@ class Silu(FloatUnary):
 @dataclass(frozen=True, slots=True)
 class LeakyRelu(FloatUnary):
     NAME: ClassVar[str] = "leaky_relu"
+    VECTOR: ClassVar[bool] = True
     alpha: float = 0.01
 
     def compute(self, *arrays: Array) -> Array:
@@ -102,6 +110,7 @@ class LeakyRelu(FloatUnary):
 @dataclass(frozen=True, slots=True)
 class Elu(FloatUnary):
     NAME: ClassVar[str] = "elu"
+    VECTOR: ClassVar[bool] = True
     alpha: float = 1.0
 
     def compute(self, *arrays: Array) -> Array:
@@ -112,6 +121,7 @@ class Elu(FloatUnary):
 @dataclass(frozen=True, slots=True)
 class Selu(FloatUnary):
     NAME: ClassVar[str] = "selu"
+    VECTOR: ClassVar[bool] = True
     alpha: float = 1.67326319217681884765625
     gamma: float = 1.05070102214813232421875
 
@@ -125,6 +135,7 @@ class Celu(FloatUnary):
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
 
     NAME: ClassVar[str] = "celu"
+    VECTOR: ClassVar[bool] = True
     alpha: float = 1.0
 
     def compute(self, *arrays: Array) -> Array:
@@ -136,6 +147,7 @@ class Celu(FloatUnary):
 @dataclass(frozen=True, slots=True)
 class ThresholdedRelu(FloatUnary):
     NAME: ClassVar[str] = "thresholded_relu"
+    VECTOR: ClassVar[bool] = True
     alpha: float = 1.0
 
     def compute(self, *arrays: Array) -> Array:
@@ -148,6 +160,7 @@ class HardSigmoid(FloatUnary):
     """max(0, min(1, alpha * x + beta))."""
 
     NAME: ClassVar[str] = "hard_sigmoid"
+    VECTOR: ClassVar[bool] = True
     alpha: float = 0.2
     beta: float = 0.5
 
@@ -160,6 +173,7 @@ class HardSwish(FloatUnary):
     """x * max(0, min(1, x / 6 + 0.5))."""
 
     NAME: ClassVar[str] = "hard_swish"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         x = arrays[0]
@@ -171,6 +185,7 @@ class Gelu(FloatUnary):
     """0.5 * x * (1 + erf(x / sqrt(2))), or the approximation by tanh."""
 
     NAME: ClassVar[str] = "gelu"
+    VECTOR: ClassVar[bool] = True
     approximate: bool = False
 
     def compute(self, *arrays: Array) -> Array:
@@ -188,6 +203,7 @@ class Shrink(Elementwise):
     """x + bias below -lambd, x - bias above lambd, 0 between."""
 
     NAME: ClassVar[str] = "shrink"
+    VECTOR: ClassVar[bool] = True
     bias: float = 0.0
     lambd: float = 0.5
 
@@ -203,6 +219,7 @@ class Clip(Elementwise):
     """min(max(x, low), high) with fixed bounds. NaN stays NaN. For integers the bounds are rounded inwards."""
 
     NAME: ClassVar[str] = "clip"
+    VECTOR: ClassVar[bool] = True
     low: float = -math.inf
     high: float = math.inf
 

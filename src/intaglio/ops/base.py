@@ -28,9 +28,11 @@ from intaglio.ir.types import DType, Layout, Shape, TensorType, broadcast_shapes
 class Elementwise(Op):
     """Each output element depends on the broadcast elements of the operands, and on nothing else.
 
-    `compute` gets arrays that broadcast; `result` says the element type of the output."""
+    `compute` gets arrays that broadcast; `result` says the element type of the output. `VECTOR`: can kernels compute it in vectors
+    of f32? Passes join only such operators with the loops of products and with each other."""
 
     ARITY: ClassVar[int] = 1
+    VECTOR: ClassVar[bool] = False
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         given = [t for t in types if t is not None]
@@ -52,6 +54,10 @@ class Elementwise(Op):
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         return (self.compute(*[a for a in arrays if a is not None]),)
+
+
+def runs_in_vectors(op: Op) -> bool:
+    return isinstance(op, Elementwise) and op.VECTOR
 
 
 def same_dtype(name: str, *dtypes: DType) -> DType:
@@ -135,6 +141,7 @@ __all__ = [
     "normal_axes",
     "normal_axis",
     "product_dtype",
+    "runs_in_vectors",
     "same_dtype",
     "widen",
 ]

@@ -19,6 +19,8 @@ class Binary(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Binary):
+    VECTOR: ClassVar[bool] = True
+
     def result(self, *dtypes: DType) -> DType:
         same_dtype(self.NAME, *dtypes)
         return DType.BOOL
@@ -43,6 +45,7 @@ class Bitwise(Binary):
 @dataclass(frozen=True, slots=True)
 class Add(Binary):
     NAME: ClassVar[str] = "add"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.add(arrays[0], arrays[1])
@@ -51,6 +54,7 @@ class Add(Binary):
 @dataclass(frozen=True, slots=True)
 class Sub(Binary):
     NAME: ClassVar[str] = "sub"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.subtract(arrays[0], arrays[1])
@@ -59,6 +63,7 @@ class Sub(Binary):
 @dataclass(frozen=True, slots=True)
 class Mul(Binary):
     NAME: ClassVar[str] = "mul"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.multiply(arrays[0], arrays[1])
@@ -67,6 +72,7 @@ class Mul(Binary):
 @dataclass(frozen=True, slots=True)
 class Div(Binary):
     NAME: ClassVar[str] = "div"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         a, b = arrays
@@ -112,6 +118,7 @@ class Min(Binary):
     """NaN wins."""
 
     NAME: ClassVar[str] = "min"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.minimum(arrays[0], arrays[1])
@@ -122,6 +129,7 @@ class Max(Binary):
     """NaN wins."""
 
     NAME: ClassVar[str] = "max"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.maximum(arrays[0], arrays[1])
@@ -132,6 +140,7 @@ class Prelu(Binary):
     """x, or slope * x below zero."""
 
     NAME: ClassVar[str] = "prelu"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         x, slope = arrays
@@ -249,6 +258,7 @@ class ShiftRight(Bitwise):
 @dataclass(frozen=True, slots=True)
 class Where(Elementwise):
     NAME: ClassVar[str] = "where"
+    VECTOR: ClassVar[bool] = True
     ARITY: ClassVar[int] = 3
 
     def result(self, *dtypes: DType) -> DType:

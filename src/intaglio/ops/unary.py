@@ -26,6 +26,7 @@ class FloatUnary(Elementwise):
 @dataclass(frozen=True, slots=True)
 class Neg(Elementwise):
     NAME: ClassVar[str] = "neg"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.negative(arrays[0])
@@ -34,6 +35,7 @@ class Neg(Elementwise):
 @dataclass(frozen=True, slots=True)
 class Abs(Elementwise):
     NAME: ClassVar[str] = "abs"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.absolute(arrays[0])
@@ -42,6 +44,7 @@ class Abs(Elementwise):
 @dataclass(frozen=True, slots=True)
 class Exp(FloatUnary):
     NAME: ClassVar[str] = "exp"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.exp(arrays[0])
@@ -50,6 +53,7 @@ class Exp(FloatUnary):
 @dataclass(frozen=True, slots=True)
 class Log(FloatUnary):
     NAME: ClassVar[str] = "log"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.log(arrays[0])
@@ -58,6 +62,7 @@ class Log(FloatUnary):
 @dataclass(frozen=True, slots=True)
 class Sqrt(FloatUnary):
     NAME: ClassVar[str] = "sqrt"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.sqrt(arrays[0])
@@ -66,6 +71,7 @@ class Sqrt(FloatUnary):
 @dataclass(frozen=True, slots=True)
 class Reciprocal(FloatUnary):
     NAME: ClassVar[str] = "reciprocal"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.reciprocal(arrays[0])
@@ -74,6 +80,7 @@ class Reciprocal(FloatUnary):
 @dataclass(frozen=True, slots=True)
 class Floor(FloatUnary):
     NAME: ClassVar[str] = "floor"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.floor(arrays[0])
@@ -82,6 +89,7 @@ class Floor(FloatUnary):
 @dataclass(frozen=True, slots=True)
 class Ceil(FloatUnary):
     NAME: ClassVar[str] = "ceil"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.ceil(arrays[0])
@@ -92,6 +100,7 @@ class Round(FloatUnary):
     """Half to even, as `rint` does in the default rounding mode."""
 
     NAME: ClassVar[str] = "round"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.rint(arrays[0])
@@ -100,6 +109,7 @@ class Round(FloatUnary):
 @dataclass(frozen=True, slots=True)
 class Sign(Elementwise):
     NAME: ClassVar[str] = "sign"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return np.sign(arrays[0])
@@ -202,6 +212,7 @@ def erf(array: Array) -> Array:
 @dataclass(frozen=True, slots=True)
 class Erf(FloatUnary):
     NAME: ClassVar[str] = "erf"
+    VECTOR: ClassVar[bool] = True
 
     def compute(self, *arrays: Array) -> Array:
         return erf(arrays[0])

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import DType, Layout, Shape
-from intaglio.ops.base import Chain, Elementwise, Step
+from intaglio.ops.base import Chain, Elementwise, Step, runs_in_vectors
 from intaglio.ops.conv import Conv
 from intaglio.ops.convert import Cast
 from intaglio.ops.matmul import MatMul
-from intaglio.ops.vectors import VECTOR_OPERATORS
 from intaglio.passes.context import Context
 from intaglio.passes.rewriting import Editor, count_readers
 
@@ -57,7 +56,7 @@ def _join_producer(edit: Editor, node: Node, readers: dict[Value, int]) -> bool:
     if (
         not isinstance(op, Elementwise)
         or isinstance(op, Chain)
-        or op.NAME not in VECTOR_OPERATORS
+        or not op.VECTOR
         or node.output.dtype is not DType.F32
     ):
         return False
@@ -175,7 +174,7 @@ def _absorb(edit: Editor, node: Node, readers: dict[Value, int]) -> bool:
 def _mixes(steps: tuple[Step, ...], operands: list[Value], out: DType) -> bool:
     """Would joining take work out of the vectors? All f32 and vector steps, or none of the parts could use vectors anyway."""
     plain = all(v.dtype is DType.F32 for v in operands) and out is DType.F32
-    vector = [s.op.NAME in VECTOR_OPERATORS for s in steps]
+    vector = [runs_in_vectors(s.op) for s in steps]
     return plain and any(vector) and not all(vector)
 
 

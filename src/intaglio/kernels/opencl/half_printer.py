@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from intaglio.kernels.loop import Expr, Load, Num, Op, Store, Type
 from intaglio.kernels.opencl.isa import TABLE
-from intaglio.kernels.opencl.printer import CLPrinter, place, spelled
+from intaglio.kernels.opencl.printer import CLPrinter, inline, place, spelled
+from intaglio.kernels.scalar_functions import ScalarFunction
 
 REAL = "ig_real"
 LANES = (4, 8)
@@ -94,11 +95,13 @@ class HalfPrinter(CLPrinter):
             text = f"static inline {kind} {name}({kind} a, {kind} b)\n{{\n    return a {sign} b ? a : b;\n}}"
             self.helpers.setdefault(name, text)
             return f"{name}({', '.join(self.expr(a) for a in op.args)})", 20
-        if op.op == "fn_sigmoid":
-            one = f"({REAL}{lanes})(1)"
-            return f"{one} / ({one} + exp(-{self.expr(op.args[0], 15)}))", 3
         assert op.op in TABLE or op.op.startswith("fn_") or op.op in ("cast", "select", "vector", "lane"), op.op
         return super()._vector(op)
+
+    def _inline(self, function: ScalarFunction, lanes: int) -> str:
+        name = f"ig_half_v{function.name}{lanes}"
+        self.helpers.setdefault(name, inline(f"{REAL}{lanes}", name, function.opencl_text(f"({REAL}){{}}f")))
+        return name
 
     def _store(self, stmt: Store, pad: str, lines: list[str]) -> None:
         n, name = self._lanes(stmt.value.type), spelled(stmt.buffer.name)

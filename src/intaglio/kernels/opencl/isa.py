@@ -29,10 +29,6 @@ TABLE = {
     "vblend": "{0} ? {1} : {2}",
 }
 OPERATORS = frozenset(name for name, text in TABLE.items() if not text.endswith(")"))
-FUNCTIONS = {  # of the language, on vectors too
-    "exp", "log", "sqrt", "floor", "ceil", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
-    "tanh", "erf", "log1p", "expm1", "pow", "fmod", "trunc",
-}  # fmt: skip
 
 
 def opencl() -> Isa:

@@ -25,8 +25,9 @@ from intaglio.kernels.loop import (
     Var,
 )
 from intaglio.kernels.opencl.accesses import everything
-from intaglio.kernels.opencl.isa import FUNCTIONS, OPERATORS, TABLE, opencl
+from intaglio.kernels.opencl.isa import OPERATORS, TABLE, opencl
 from intaglio.kernels.opencl.launch import Launch
+from intaglio.kernels.scalar_functions import FUNCTIONS, ScalarFunction, function_of
 
 TYPES = {
     "idx": "int", "f32": "float", "f16": "ushort", "bf16": "ushort", "i8": "char", "i16": "short", "i32": "int", "i64": "long",
@@ -69,9 +70,9 @@ C_WORDS = {
     "int32_t": "int", "int64_t": "long", "ptrdiff_t": "int", "INT8_MIN": "CHAR_MIN", "INT8_MAX": "CHAR_MAX",
     "INT16_MIN": "SHRT_MIN", "INT16_MAX": "SHRT_MAX", "INT32_MIN": "INT_MIN", "INT32_MAX": "INT_MAX",
     "INT64_MIN": "LONG_MIN", "INT64_MAX": "LONG_MAX",
-    "UINT8_MAX": "UCHAR_MAX", "UINT16_MAX": "USHRT_MAX", "UINT32_MAX": "UINT_MAX", "UINT64_MAX": "ULONG_MAX", "expf": "exp",
-    "fabsf": "fabs", "rintf": "rint", "sqrtf": "sqrt", "IG_INLINE": "static inline",
-    "half": "half_",
+    "UINT8_MAX": "UCHAR_MAX", "UINT16_MAX": "USHRT_MAX", "UINT32_MAX": "UINT_MAX", "UINT64_MAX": "ULONG_MAX",
+    "fabsf": "fabs", "rintf": "rint", "IG_INLINE": "static inline", "half": "half_",
+    **{f"{row.c}f": row.c for row in FUNCTIONS.values() if row.is_call()},
 }  # fmt: skip
 TYPE_WORDS = re.compile(r"\bu?int(?:8|16|32|64)_t\b")
 
@@ -154,8 +155,9 @@ class CLPrinter(Printer):
             return self._vector(op)
         if name == "fma":
             return f"{self.expr(args[0], 13)} * {self.expr(args[1], 14)} + {self.expr(args[2], 13)}", 12
-        if name.startswith("fn_") and name[3:] in FUNCTIONS and args[0].type.kind == "f32":
-            return f"{name[3:]}({', '.join(self.expr(a) for a in args)})", 20
+        function = function_of(op)
+        if function is not None and function.builtin():
+            return f"{function.builtin()}({', '.join(self.expr(a) for a in args)})", 20
         return super()._op(op)
 
     def _cast(self, value: Expr, to: Type) -> tuple[str, int]:
@@ -183,12 +185,16 @@ class CLPrinter(Printer):
                 self.helpers.setdefault(f"ig_{name}{lanes}", _extreme(name, lanes))
             text = TABLE[name].format(*[self.expr(a, 15 if infix else 0) for a in op.args], n=lanes)
             return text, 3 if infix else 20
-        if name.startswith("fn_") and name[3:] in FUNCTIONS:
-            return f"{name[3:]}({', '.join(self.expr(a) for a in op.args)})", 20
-        if name == "fn_sigmoid":
-            self.helpers.setdefault(f"ig_vsigmoid{lanes}", _sigmoid(lanes))
-            return f"ig_vsigmoid{lanes}({self.expr(op.args[0])})", 20
-        raise AssertionError(f"no vector instruction {name}")
+        function = function_of(op)
+        assert function is not None, f"no vector instruction {name}"
+        called = function.builtin() or self._inline(function, lanes)
+        return f"{called}({', '.join(self.expr(a) for a in op.args)})", 20
+
+    def _inline(self, function: ScalarFunction, lanes: int) -> str:
+        """A function of vectors that the language does not have, by its name."""
+        name = f"ig_v{function.name}{lanes}"
+        self.helpers.setdefault(name, inline(f"float{lanes}", name, function.opencl_text()))
+        return name
 
     def _widened(self, op: Op) -> tuple[str, int]:
         load, lanes = op.args[0], op.type.lanes
@@ -307,9 +313,9 @@ def _extreme(name: str, lanes: int) -> str:
     return f"static inline {kind} ig_{name}{lanes}({kind} a, {kind} b)\n{{\n    return a {sign} b ? a : b;\n}}"
 
 
-def _sigmoid(lanes: int) -> str:
-    kind = f"float{lanes}"
-    return f"static inline {kind} ig_vsigmoid{lanes}({kind} x)\n{{\n    return 1.0f / (1.0f + exp(-x));\n}}"
+def inline(kind: str, name: str, expression: str) -> str:
+    """A function of x."""
+    return f"static inline {kind} {name}({kind} x)\n{{\n    return {expression};\n}}"
 
 
 def _horizontal(lanes: int) -> str:
