@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Union
 
 from intaglio.ir.types import DType
-from intaglio.kernels.routines import Routine
 
 if TYPE_CHECKING:
     from intaglio.kernels.opencl.launch import Variant
+    from intaglio.kernels.routines import Routine
 
 
 @dataclass(frozen=True, slots=True)
