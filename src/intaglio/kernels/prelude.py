@@ -16,9 +16,9 @@ from intaglio.kernels.c_functions import function_text
 from intaglio.kernels.c_printer import Printer
 from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.loop import Kernel
-from intaglio.kernels.scalar_functions import vector_function
 from intaglio.kernels.program import Program
 from intaglio.kernels.routines import routine_texts
+from intaglio.kernels.scalar_functions import vector_function
 
 HEADERS = "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>"
 _WORD = re.compile(r"\b(?:ig|IG)_\w+")
