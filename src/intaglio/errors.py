@@ -71,3 +71,8 @@ def printable(text: str, limit: int = 2000) -> str:
 def quoted(name: str, limit: int = 80) -> str:
     """A name from a model as a literal in a message."""
     return f"`{printable(name, limit)}`"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: `1 pair`, `2 pairs`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("s") else "s")

@@ -58,7 +58,7 @@ def test_explain_says_what_went_where_and_why(intaglio: Intaglio, model: Path, t
     done = intaglio("compile", str(model), "-o", str(tmp_path / "p"), "--accelerator", "sums", "--explain")
     assert "sums.0" in done.out and "add: a" in done.out
     assert "it has no pattern for `softplus`" in done.out.replace("\n", " ")
-    assert "sums: 1 of 2 operators in 1 regions" in done.err
+    assert "sums: 1 of 2 operators in 1 region" in done.err
     told = intaglio("compile", model, "-o", tmp_path / "q", "--accelerator", "sums", "--json").json
     assert told["accelerators"]["regions"][0]["ops"] == ["add"]
     assert told["accelerators"]["core"][0]["reasons"] == ["sums: it has no pattern for `softplus`"]
@@ -70,7 +70,7 @@ def test_explain_says_what_went_where_and_why(intaglio: Intaglio, model: Path, t
     ("words", "said"),
     [
         (["--accelerator", "nobody"], "error[unknown-accelerator]: there is no accelerator `nobody`"),
-        (["--accelerator-only", "add"], "names operators for an accelerator"),
+        (["--accelerator-only", "add"], "`--accelerator-only` needs `--accelerator`"),
         (["--accelerator", "sums", "--accelerator-only", "softplus"], "no accelerator takes `softplus`"),
         (["--accelerator", "crashing"], "error[plugin-failed]: the accelerator `crashing`"),
     ],
@@ -133,7 +133,7 @@ def test_one_that_takes_the_process_down_is_named(intaglio: Intaglio, model: Pat
 
 def test_names_and_folders_of_new_ones(intaglio: Intaglio, tmp_path: Path) -> None:
     assert "error[bad-name]" in intaglio("new-accelerator", "My-NPU", "-o", tmp_path / "x").err
-    assert "there is a Python module `numpy` already" in intaglio("new-accelerator", "numpy", "-o", tmp_path / "x").err
+    assert "the Python module `numpy` already exists" in intaglio("new-accelerator", "numpy", "-o", tmp_path / "x").err
     intaglio("new-accelerator", "npu", "-o", str(tmp_path / "npu"))
     again = intaglio("new-accelerator", "npu", "-o", tmp_path / "npu")
     assert again.code == 2 and "error[exists]" in again.err

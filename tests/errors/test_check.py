@@ -61,4 +61,4 @@ def test_both_kinds_of_problems_are_listed_together(intaglio: Intaglio, tmp_path
     assert said.code == 1
     assert "`Frobnicate` in node `/one`" in said.out
     assert "`softmax`" in said.out
-    assert "2 problem(s)" in said.out
+    assert "2 problems" in said.out

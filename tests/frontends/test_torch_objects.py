@@ -214,7 +214,7 @@ def test_a_float_model_is_quantised_here(intaglio: Intaglio, tmp_path: Path) -> 
     assert said.code == 0, said.err
     told = intaglio("validate", tmp_path / "p")
     assert told.code == 0
-    assert "against the float model" in told.out + told.err
+    assert "to the float model" in told.out + told.err
 
 
 def test_validate_runs_a_decomposed_program_too(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_digits_lose_less_than_a_point(intaglio: Intaglio, digits: tuple[Path, P
     assert {"qconv", "qmatmul", "qsoftmax"} <= ops and not ops & {"conv", "matmul"}
     checked = intaglio("validate", tmp_path / "p", "--inputs", shown_digits(tmp_path), "--steps")
     assert checked.code == 0, checked.out
-    assert "against the float model" in checked.out and "numpy references" in checked.out
+    assert "to the float model" in checked.out and "numpy references" in checked.out
 
 
 def shown_digits(folder: Path) -> Path:
@@ -230,10 +230,10 @@ def test_data_that_does_not_fit(name: str, intaglio: Intaglio, tmp_path: Path) -
     [
         (["--quantize", "int4"], "there is no quantisation `int4`"),
         (["--quantize", "int8", "--ranges", "guess"], "there is no method `guess`"),
-        (["--calibrate", "x.npz"], "are for quantisation"),
-        (["--quantize", "int8", "--max-error", "-1"], "is not an error"),
+        (["--calibrate", "x.npz"], "need `--quantize`"),
+        (["--quantize", "int8", "--max-error", "-1"], "is not a relative error"),
         (["--quantize", "int8", "--calibrate", "none.npz"], "there is no file"),
-        (["--weights", "fp8"], "there are no weights `fp8`"),
+        (["--weights", "fp8"], "unknown value `fp8` of `--weights`"),
     ],
 )  # fmt: skip
 def test_words_that_make_no_sense(words: list[str], message: str, intaglio: Intaglio, tmp_path: Path) -> None:

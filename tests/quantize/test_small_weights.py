@@ -65,7 +65,7 @@ def test_a_package_validates_against_its_own_weights(intaglio: Intaglio, mixed: 
     assert intaglio("compile", mixed, "-o", tmp_path / "p", *OPTIONS[kind]).code == 0
     said = intaglio("validate", tmp_path / "p", "--inputs", tmp_path / "x.npz", "--layers")
     assert said.code == 0, said.out
-    assert "numpy references" in said.out and "against the float model" in said.out
+    assert "numpy references" in said.out and "to the float model" in said.out
 
 
 def test_what_was_stored_is_told(intaglio: Intaglio, tmp_path: Path) -> None:

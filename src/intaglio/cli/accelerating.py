@@ -53,7 +53,7 @@ def list_accelerators(json: bool) -> None:
         about = str(row.get("about", row.get("error", "")))
         table.append([str(row["name"]), str(row.get("from", "cannot be loaded")), f"{about}; {own}" if own else about])
         table.append(["", "", f"takes {shown}" if shown else ""])
-    print_table(["accelerator", "from", "what it is"], [row for row in table if any(row)])
+    print_table(["accelerator", "from", "description"], [row for row in table if any(row)])
 
 
 def test_accelerator(name: str, *, cc: str | None, json: bool) -> int:
@@ -85,23 +85,23 @@ def test_accelerator(name: str, *, cc: str | None, json: bool) -> int:
         note(f"refused {count}: {reason}")
     for r in bad[:20]:
         note(f"failed, {r.check}: {r.case}: {r.problem}")
-    note(f"{name} ({plugin.origin}): " + (f"{len(bad)} of {len(results)} checks failed" if bad else "everything holds"))
+    note(f"{name} ({plugin.origin}): " + (f"{len(bad)} of {len(results)} checks failed" if bad else "all checks passed"))
     return 1 if bad else 0
 
 
 def new_accelerator(name: str, output: Path | None, *, force: bool) -> Path:
     """A plug-in that works, with its tests, in a folder of its name."""
     if not is_clean(name) or len(name) > 30 or name != name.lower():
-        hint = "it is the name of a Python package and of C functions: small letters, digits and `_`"
+        hint = "use lower-case letters, digits and `_`: it names a Python package and C functions"
         raise UserError("bad-name", f"{quoted(name)} cannot be the name of an accelerator", hint=hint)
     if name in sys.stdlib_module_names or (importlib.util.find_spec(name) is not None and not _is_accelerator(name)):
-        hint = "it would be the name of a Python package too: choose one that is free"
-        raise UserError("bad-name", f"there is a Python module {quoted(name)} already", hint=hint)
+        hint = "choose another name: it names a Python package too"
+        raise UserError("bad-name", f"the Python module {quoted(name)} already exists", hint=hint)
     folder = output or Path(name)
     if folder.exists():
         if not force:
             hint = "`--force` replaces the files of the skeleton"
-            raise UserError("exists", f"{quoted(str(folder))} is there already", hint=hint)
+            raise UserError("exists", f"{quoted(str(folder))} already exists", hint=hint)
     else:
         with fresh_folder(folder, force=False):
             pass

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from intaglio.cli.terminal import bytes_text, note, print_json, print_table
-from intaglio.errors import UserError, quoted
+from intaglio.errors import UserError, counted, quoted
 from intaglio.frontends.reading import front_end, kind_of, read_source
 from intaglio.targets.memories import HOLDS, Memory
 
@@ -47,7 +47,7 @@ def check_model(path: Path, target: str | None, dims: dict[str, int], shapes: di
         print(f"{quoted(p.op)} in node {quoted(p.node)}: {p.reason}")
         if p.hint:
             print(f"    hint: {p.hint}")
-    print(f"{len(problems)} problem(s)")
+    print(f"{counted(len(problems), 'problem')}")
     return 1
 
 
@@ -55,7 +55,7 @@ def _without_kernels(nodes: list[Node], target: Target) -> list[Problem]:
     from intaglio.frontends.onnx.faults import Problem
     from intaglio.kernels.choice import missing_kernels
 
-    hint = "`intaglio targets` lists other targets; or replace it by other operators when exporting"
+    hint = "use another target (`intaglio targets`), or other operators when you export the model"
     missing = missing_kernels(nodes, target)
     return [Problem(n.source or n.output.name, n.op.NAME, e.message, hint, e.slug) for n, e in missing]
 
@@ -67,7 +67,7 @@ def view_model(path: Path, output: Path | None, json: bool) -> None:
     source = read_source(path, {}, {}, None, {}, lambda text: note(f"note: {text}"))
     target = output or path.with_name(f"{path.stem}.view.onnx" if path.suffix == ".onnx" else f"{path.stem}.onnx")
     if target.resolve() == path.resolve():
-        raise UserError("output-exists", f"{quoted(str(target), 200)} is the input itself", hint="give another `-o`")
+        raise UserError("output-exists", f"{quoted(str(target), 200)} is the input itself", hint="give another file with `-o`")
     if target.is_dir():
         raise UserError("cannot-write", f"{quoted(str(target), 200)} is a folder", hint="give a file with `-o`")
     with fresh_file(target) as fresh:
@@ -85,9 +85,9 @@ def list_targets(json: bool) -> None:
         print_json({"host": here, "targets": [asdict(t) for t in (*cores, *devices)]})
         return
     rows = [[t.name, t.isa, t.interface, t.description + (" (this machine)" if t.name == here else "")] for t in cores]
-    rows += [["opencl", "", "opencl", "an OpenCL 1.2 device, and this machine's processor beside it"]]
-    rows += [[t.name, t.isa, t.interface, "the same beside that processor"] for t in devices[1:]]
-    print_table(["target", "vectors", "interface", "what it is"], rows)
+    rows += [["opencl", "", "opencl", "an OpenCL 1.2 device with the processor of this machine"]]
+    rows += [[t.name, t.isa, t.interface, "an OpenCL 1.2 device with that processor"] for t in devices[1:]]
+    print_table(["target", "vectors", "interface", "description"], rows)
 
 
 def list_boards(json: bool) -> None:
@@ -98,7 +98,7 @@ def list_boards(json: bool) -> None:
         print_json({"boards": [{**asdict(b), "ram_bytes": b.ram_bytes, "flash_bytes": b.flash_bytes} for b in boards]})
         return
     rows = [[b.name, b.core, f"{b.clock_mhz:g}", bytes_text(b.flash_bytes), bytes_text(b.ram_bytes), b.description] for b in boards]
-    print_table(["board", "core", ">MHz", ">flash", ">RAM", "what it is"], rows)
+    print_table(["board", "core", ">MHz", ">flash", ">RAM", "description"], rows)
     several = [b for b in boards if len(b.memories) > 2]
     if several:
         print()

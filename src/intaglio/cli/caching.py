@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from intaglio.errors import UserError, printable, quoted
+from intaglio.errors import UserError, counted, printable, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ WIDTH = 80
 
 @cache_app.command("list")
 def list_command(cache: Cache, json: JsonOption = False) -> None:
-    """The entries of a cache: device, driver, size, and whether they count."""
+    """List the entries of a cache: device, driver, size and state."""
     from intaglio.cli.terminal import bytes_text, note, print_json, print_table
     from intaglio.run.opencl.cache_contents import STATES, entries
     from intaglio.run.opencl.cache_store import unsafe
@@ -62,7 +62,7 @@ def list_command(cache: Cache, json: JsonOption = False) -> None:
 
 @cache_app.command("explain")
 def explain_command(cache: Cache, device: DeviceOption = None, json: JsonOption = False) -> None:
-    """Why each entry would or would not be used on this machine, field by field."""
+    """Report for each entry, field by field, whether it would be used on this machine."""
     from intaglio.cli.terminal import note, print_json
     from intaglio.run.opencl.cache_contents import entries
     from intaglio.run.opencl.cache_store import sentinel, unsafe
@@ -90,7 +90,7 @@ def explain_command(cache: Cache, device: DeviceOption = None, json: JsonOption 
             print(f"\n{KINDS[entry.record.kind]} {entry.record.key.hex()[:8]}: not used: {entry.reason}")
     alone = any(m.fields[0].equal is None for m in matches)
     if alone:
-        print("\nsource and options were not compared: `intaglio cache explain DIR`, does that")
+        print("\nsource and options were not compared: `intaglio cache explain DIR` does")
     print()
     _remarks(path, found)
     used = f"{sum(m.usable for m in matches)} of {len(matches)} programs would be used on this device"
@@ -99,7 +99,7 @@ def explain_command(cache: Cache, device: DeviceOption = None, json: JsonOption 
 
 @cache_app.command("verify")
 def verify_command(cache: Cache, json: JsonOption = False) -> None:
-    """Check every length, key and digest. Exit code 1 when something is damaged."""
+    """Check every length, key and digest. Exit code 1 if something is damaged."""
     from intaglio.cli.terminal import note, print_json
     from intaglio.run.opencl.cache_contents import entries
     from intaglio.run.opencl.cache_store import read_cache, unsafe
@@ -116,7 +116,7 @@ def verify_command(cache: Cache, json: JsonOption = False) -> None:
         for entry in bad:
             print(f"{KINDS[entry.record.kind]} {entry.record.key.hex()[:8]}: {entry.reason}")
         _remarks(path, found)
-        note(f"{path.name}: {_summary(listed)}; " + ("every digest is right" if found.sound else "damaged"))
+        note(f"{path.name}: {_summary(listed)}; " + ("every digest is correct" if found.sound else "damaged"))
     raise typer.Exit(0 if found.sound else 1)
 
 
@@ -136,8 +136,7 @@ def prune_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would be dropped, and drop nothing.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Drop records that no device can use: superseded, damaged, distrusted; of a package also programs of sources that it has no
-    more. Never, without being told, what a device needs."""
+    """Drop records that no device can use: superseded, damaged, distrusted. In a package, also programs of former sources."""
     from intaglio.cli.terminal import bytes_text, note, print_json, print_table
     from intaglio.run.opencl.cache_contents import entries, prune
     from intaglio.run.opencl.cache_file import dump
@@ -158,7 +157,9 @@ def prune_command(
     old, stays = seen[0], {id(record) for record in kept}
     dropped = [entry for entry in entries(old.records) if id(entry.record) not in stays]
     after = len(dump(kept)) if dry_run else path.stat().st_size
-    reasons = [entry.state if entry.state in NEVER_USED else "its program goes" if entry.mark else why(entry) for entry in dropped]
+    reasons = [
+        entry.state if entry.state in NEVER_USED else "its program is dropped" if entry.mark else why(entry) for entry in dropped
+    ]
     if json:
         rows = [{**_entry(entry), "why": reason} for entry, reason in zip(dropped, reasons, strict=True)]
         told = {"file": str(path), "dry_run": dry_run, "dropped": rows, "damage": [_damage(d) for d in old.damage]}
@@ -169,11 +170,11 @@ def prune_command(
         device = _about(entry).get("device name", "")
         table.append([entry.record.key.hex()[:8], KINDS.get(entry.record.kind, ""), _cut(device, 22), reason])
     if table:
-        print_table(["key", "kind", "device", "why it goes"], table)
+        print_table(["key", "kind", "device", "reason"], table)
     _remarks(path, old)
-    verb, size = ("would be dropped", "it would have") if dry_run else ("dropped", "it has")
-    sizes = f"{size} {bytes_text(after)}, of {bytes_text(before)}"
-    note(f"{path.name}: {len(dropped) + len(old.damage)} record(s) {verb}, {len(kept)} kept; {sizes}")
+    verb, size = ("would be dropped", "the file would have") if dry_run else ("dropped", "the file has")
+    sizes = f"{size} {bytes_text(after)} instead of {bytes_text(before)}"
+    note(f"{path.name}: {counted(len(dropped) + len(old.damage), 'record')} {verb}, {len(kept)} kept; {sizes}")
 
 
 @cache_app.command("merge")
@@ -183,7 +184,7 @@ def merge_command(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing cache that is not one of the merged ones.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Make one cache of several: nothing is lost; where two have an entry, one whose self-test passed is taken, or the later."""
+    """Merge several caches. Of two entries with one key, the one that passed its self-test is kept, or the later one."""
     from intaglio.cli.terminal import bytes_text, note, print_json
     from intaglio.run.opencl.cache_contents import entries, merge
     from intaglio.run.opencl.cache_file import dump
@@ -196,8 +197,8 @@ def merge_command(
     target = _place(output) if output.is_dir() else output
     own = [n for n, (path, _) in enumerate(read) if target.exists() and path.exists() and path.samefile(target)]
     if target.exists() and not own and not force:
-        hint = "name it among the caches to keep what is in it, or replace it with `--force`"
-        raise UserError("output-exists", f"{quoted(str(target), 200)} is there already", hint=hint)
+        hint = "add it to the caches to merge, or replace it with `--force`"
+        raise UserError("output-exists", f"{quoted(str(target), 200)} already exists", hint=hint)
     if not target.parent.is_dir():
         raise UserError("cannot-write", f"there is no folder {quoted(str(target.parent), 200)}")
 
@@ -216,7 +217,7 @@ def merge_command(
 
 @cache_app.command("env")
 def env_command(json: JsonOption = False) -> None:
-    """Variables of the OpenCL loader that Intaglio uses: after `eval "$(intaglio cache env)"`, `bin/NAME` finds it too."""
+    """Print the variables of the OpenCL loader that Intaglio uses; `eval "$(intaglio cache env)"` sets them for `bin/NAME`."""
     from intaglio.cli.terminal import note, print_json
     from intaglio.run.opencl.loader import find_loader
 
@@ -228,10 +229,16 @@ def env_command(json: JsonOption = False) -> None:
         quote = value.replace("'", "'\\''")
         print(f"export {name}='{quote}'")
     if not found.environment:
-        note(f"nothing to set: {found.library} is found as it is")
+        note(f"nothing to set: {found.library} is found without variables")
 
 
 NEVER_USED = ("superseded", "malformed", "distrusted")
+
+
+def _why_dropped(entry: Entry, why: Callable[[Entry], str]) -> str:
+    if entry.state in NEVER_USED:
+        return entry.state
+    return "its program is dropped" if entry.mark else why(entry)
 
 
 def _place(cache: Path) -> Path:
@@ -247,8 +254,8 @@ def _place(cache: Path) -> Path:
     if not found:
         if (target := _processor_of(cache)) is not None:
             what = f"{shown} is a package for `{target}`, which has no program cache"
-            raise UserError("no-cache", what, hint="compile the model with `--target opencl` for one that has")
-        hint = "`bin/NAME --warm` of an OpenCL package writes one; or give the file itself"
+            raise UserError("no-cache", what, hint="compile the model with `--target opencl`")
+        hint = "run `bin/NAME --warm` of the package to write one, or give a .clbin file"
         raise UserError("no-cache", f"there is no program cache (NAME.clbin) in {shown}", hint=hint)
     if len(found) > 1:
         names = ", ".join(quoted(path.name) for path in found)
@@ -273,15 +280,15 @@ def _read(cache: Path) -> tuple[Path, CacheFile]:
     path = _place(cache)
     found = read_cache(path)
     if found.foreign:
-        hint = "if it was one, its first bytes are damaged: remove it, a package writes a new one"
-        raise UserError("not-a-cache", f"{quoted(str(path), 200)} is no program cache: {found.problem}", hint=hint)
+        hint = "if it was one, its first bytes are damaged: remove it, and a package writes a new one"
+        raise UserError("not-a-cache", f"{quoted(str(path), 200)} is not a program cache: {found.problem}", hint=hint)
     return path, found
 
 
 def _known(path: Path, found: CacheFile) -> None:
     if "format" in found.problem:
-        hint = "another version of Intaglio wrote it; its own `intaglio cache` can change it"
-        raise UserError("not-a-cache", f"{quoted(str(path), 200)} is left as it is: {found.problem}", hint=hint)
+        hint = "another version of Intaglio wrote it; use that version to change it"
+        raise UserError("not-a-cache", f"{quoted(str(path), 200)} is not changed: {found.problem}", hint=hint)
 
 
 def _reasons(
@@ -305,8 +312,8 @@ def _reasons(
     for wanted in keep_device or ():
         if not any(_is_of(entry, wanted) for entry in listed):
             names = ", ".join(map(quoted, there)) or "none"
-            text = f"no entry is of a device {quoted(wanted)}; in this cache are: {names}"
-            raise UserError("no-such-device", text, hint="give a part of a name of those; nothing was dropped")
+            text = f"no entry is for a device {quoted(wanted)}; devices in this cache: {names}"
+            raise UserError("no-such-device", text, hint="give a part of one of these names; nothing was dropped")
 
     def why(entry: Entry) -> str:
         if keep_device and not any(_is_of(entry, wanted) for wanted in keep_device):
@@ -368,25 +375,25 @@ def _print_match(m: Match, loading: str) -> None:
             _print_field("", "here", field.here)
     tests = len(entry.program.self_tests) if entry.program is not None else 0
     said = {
-        "checked": "the digests are right, the self-test passed",
-        "unchecked": f"the digests are right; its self-test ({tests} kernel(s)) runs when it is loaded for the first time",
-        "distrusted": f"the digests are right; distrusted: {entry.reason or 'no reason given'}",
+        "checked": "the digests are correct, the self-test passed",
+        "unchecked": f"the digests are correct; its self-test ({counted(tests, 'kernel')}) runs at the first load",
+        "distrusted": f"the digests are correct; distrusted: {entry.reason or 'no reason given'}",
         "superseded": "a later record of this cache has the same key",
     }
     _print_field("state", "", said[entry.state])
     if loading:
-        text = {"loading": "a process is loading it for the first time, now", "died": "a process died when it loaded it"}[loading]
+        text = {"loading": "a process is loading it for the first time", "died": "a process died while loading it"}[loading]
         _print_field("sentinel", "", text)
 
 
 def _verdict(m: Match) -> str:
     if m.entry.state == "superseded":
-        return "not used, superseded"
+        return "not used: superseded"
     if "source" in m.other:
         return "not used: another source"
     if m.other:
-        return f"not used, {len(m.other)} field(s) differ"
-    return "not used, distrusted" if m.entry.state == "distrusted" else "would be used"
+        return f"not used: differs in {counted(len(m.other), 'field')}"
+    return "not used: distrusted" if m.entry.state == "distrusted" else "would be used"
 
 
 def _print_field(name: str, word: str, text: str) -> None:
@@ -408,14 +415,14 @@ def _remarks(path: Path, found: CacheFile) -> None:
     if len(found.damage) > 20:
         note(f"damaged: {len(found.damage) - 20} more places")
     if text := unsafe(path):
-        note(f"{path.name}: a package does not use it here: {text}")
+        note(f"{path.name}: packages do not use it: {text}")
 
 
 def _summary(listed: Sequence[Entry]) -> str:
     programs = [entry for entry in listed if entry.program is not None and entry.counts]
     devices = {_about(entry)["device name"] for entry in programs}
     tunings = sum(entry.tuning is not None and entry.counts for entry in listed)
-    return f"{len(programs)} program(s) of {len(devices)} device(s), {tunings} tuning(s)"
+    return f"{counted(len(programs), 'program')} of {counted(len(devices), 'device')}, {counted(tunings, 'tuning')}"
 
 
 def _damage(part: Damage) -> dict[str, object]:

@@ -12,7 +12,7 @@ from intaglio.cli.offloading import offloaded_json, print_offloaded
 from intaglio.cli.opencl import placed_json, placed_lines
 from intaglio.cli.quantizing import print_account
 from intaglio.cli.terminal import bytes_text, count_text, note, print_json, print_table, progress_bar, proven_text
-from intaglio.errors import AnswerIsNo, UserError, quoted
+from intaglio.errors import AnswerIsNo, UserError, counted, quoted
 from intaglio.ir.graph import Array
 from intaglio.package.archive import FORMATS
 from intaglio.passes import check_disabled
@@ -40,23 +40,23 @@ class Quantizing:
     def request(self) -> Quantization | None:
         if self.weights is not None:
             if self.weights != "fp16":
-                raise UserError("bad-option", f"there are no weights {quoted(self.weights)}", hint="`--weights fp16`")
+                raise UserError("bad-option", f"unknown value {quoted(self.weights)} of `--weights`", hint="`--weights fp16`")
             if self.quantize is not None:
-                raise UserError("bad-option", "`--weights fp16` and `--quantize` exclude each other")
+                raise UserError("bad-option", "`--weights fp16` and `--quantize` cannot be combined")
         given = [self.calibrate, self.labels, self.max_error, self.keep_float, self.keep_int16]
         settings = any(word is not None for word in given) or self.integer_io or self.ranges != "auto"
         if self.weights is not None or self.quantize == "weights":
             if settings:
-                text = "weights are stored small without calibration data, and without the other options of quantisation"
-                raise UserError("bad-option", text, hint="leave these out, or `--quantize int8`")
+                text = "calibration data and its options have no effect when only weights are quantised"
+                raise UserError("bad-option", text, hint="omit these options, or use `--quantize int8`")
             return quantization_of("fp16" if self.weights is not None else "weights", None)
         if self.quantize is None:
             if settings:
                 hint = "add `--quantize int8`"
-                raise UserError("bad-option", "calibration data and its options are for quantisation", hint=hint)
+                raise UserError("bad-option", "calibration data and its options need `--quantize`", hint=hint)
             return None
         if self.max_error is not None and not self.max_error > 0:
-            raise UserError("bad-option", f"`--max-error {self.max_error}` is not an error", hint="such as 0.05: 5 % of the output")
+            raise UserError("bad-option", f"`--max-error {self.max_error}` is not a relative error", hint="for example 0.05")
         return quantization_of(
             self.quantize,
             self.calibrate,
@@ -146,7 +146,7 @@ def _labels(words: Quantizing) -> Array | None:
     if words.labels is None:
         return None
     if words.calibrate is None:
-        raise UserError("bad-option", "`--labels` needs the data they belong to", hint="give it with `--calibrate`")
+        raise UserError("bad-option", "`--labels` needs the data they belong to", hint="give the data with `--calibrate`")
     return read_labels(words.labels)
 
 
@@ -154,7 +154,7 @@ def _fitting(account: Account, labels: Array | None) -> Account:
     """A wrong number of labels is told before the package is built."""
     if labels is not None and labels.size != account.samples:
         what = f"there are {labels.size} labels for {account.samples} samples"
-        raise UserError("wrong-input", what, hint="labels are one whole number per sample of `--calibrate`")
+        raise UserError("wrong-input", what, hint="give one integer per sample of `--calibrate`")
     return account
 
 
@@ -168,8 +168,8 @@ def _accuracy(package: Package, words: Words, labels: Array) -> dict[str, float]
     result = accuracy_of(package, lambda graph: read_samples(calibrate, graph), labels)
     if not words.json:
         note(
-            f"accuracy: {100 * result.package:.2f} % quantized, {100 * result.reference:.2f} % in floating point, "
-            f"on {result.samples} samples"
+            f"accuracy: {100 * result.package:.2f} % quantised, {100 * result.reference:.2f} % in floating point, "
+            f"on {counted(result.samples, 'sample')}"
         )
     return {"quantized": result.package, "float": result.reference}
 
@@ -177,11 +177,13 @@ def _accuracy(package: Package, words: Words, labels: Array) -> dict[str, float]
 def _request(words: Words) -> Request:
     if words.export_plan is not None and stage_index(words.stop_after) < stage_index("memory"):
         raise UserError(
-            "bad-option", f"there is no plan after the stage `{words.stop_after}`", hint="`--stop-after memory` or later"
+            "bad-option",
+            f"the stage `{words.stop_after}` has no memory plan yet",
+            hint="use `--stop-after memory` or later",
         )
     stage_index(words.stop_after)
     if words.archive is not None and words.archive not in FORMATS:
-        raise UserError("bad-option", f"there is no archive format {quoted(words.archive)}", hint="`tar.gz` or `zip`")
+        raise UserError("bad-option", f"unknown archive format {quoted(words.archive)}", hint="`tar.gz` or `zip`")
     check_disabled(frozenset(words.disable_pass or []))
     try:
         cflags = tuple(shlex.split(words.cflags or ""))
@@ -219,7 +221,7 @@ def _only(words: Words) -> frozenset[str]:
     named = frozenset(filter(None, (words.accelerator_only or "").replace(" ", "").split(",")))
     if words.accelerator_only is not None and (not named or not words.accelerators):
         hint = "`--accelerator NAME --accelerator-only qconv,qmatmul`"
-        raise UserError("bad-option", "`--accelerator-only` names operators for an accelerator", hint=hint)
+        raise UserError("bad-option", "`--accelerator-only` needs `--accelerator`", hint=hint)
     return named
 
 

@@ -48,7 +48,7 @@ def run_demo(output: Path | None, cc: str | None) -> int:
     print("\n4. speed")
     print(_application(package, "--benchmark", "1000"), end="")
     seconds = time.perf_counter() - start
-    print(f"\nThe package is in {folder} (done in {seconds:.1f} s). Its README.md says how to use it.")
+    print(f"\nThe package is in {folder} (took {seconds:.1f} s). Its README.md explains how to use it.")
     return 0 if result.ok else 1
 
 

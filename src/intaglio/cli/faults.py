@@ -20,7 +20,7 @@ def usage_error(error: Exception) -> str | None:
     if type(error).__name__ == "NoArgsIsHelpError":
         return str(shown())  # the page itself, as it is
     path = context.command_path if context is not None else "intaglio"
-    return str(UserError("usage", str(shown()).replace("\n", " "), hint=f"`{path} --help` lists what there is"))
+    return str(UserError("usage", str(shown()).replace("\n", " "), hint=f"see `{path} --help`"))
 
 
 def write_report(error: Exception) -> OurFault:
@@ -29,5 +29,5 @@ def write_report(error: Exception) -> OurFault:
         file.write(f"intaglio {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
         file.write(" ".join(sys.argv) + "\n\n")
         file.write("".join(traceback.format_exception(error)))
-    hint = "please send that file, and the model if you can, with a bug report"
+    hint = "please send that file with a bug report, and the model if possible"
     return OurFault("internal", f"a bug in Intaglio: {type(error).__name__}: {error}", where=file.name, hint=hint)

@@ -113,7 +113,7 @@ def _refusal(answer: Answer) -> str:
     except AnswerIsNo as no:
         bound = f"the lower bound of the arena is {fit.arena_bound_bytes:,} bytes, set by layer `{_peak_name(made, fit)}`"
         if not fit.needs.on_device:
-            bound += "; the stack is an estimate here, `compile` measures it"
+            bound += "; the stack is an estimate, `compile` measures it"
         return f"{no}\n\n{bound}"
     return ""
 
@@ -215,17 +215,17 @@ def _print(answer: Answer) -> None:
         print(f"       {arena.bytes:>12,} bytes   of the arena in {arena.memory}")
     print(f"flash  {fit.flash_bytes:>12,} bytes   weights {needs.weights:,}; code ~{needs.code:,}")
     for memory, size in needs.weights_elsewhere:
-        print(f"       {size:>12,} bytes   of weights {f'in {memory}' if memory else 'in a file that is read'}")
+        print(f"       {size:>12,} bytes   of weights {f'in {memory}' if memory else 'in a file, read at run time'}")
     if fit.peak is not None:
         alive = ", ".join(f"{b.name} {b.bytes:,}" for b in fit.peak.alive[:_SHOWN])
         more = f" and {len(fit.peak.alive) - _SHOWN} more" if len(fit.peak.alive) > _SHOWN else ""
         state = f", state {fit.state_bytes:,}" if fit.state_bytes else ""
-        print(f"peak   {fit.state_bytes + fit.peak.bytes:>12,} bytes   alive in layer {fit.peak.layer}, {_peak_name(made, fit)}:")
-        over = "; results lie over operands" if sum(b.bytes for b in fit.peak.alive) > fit.peak.bytes else ""
+        print(f"peak   {fit.state_bytes + fit.peak.bytes:>12,} bytes   live in layer {fit.peak.layer}, {_peak_name(made, fit)}:")
+        over = "; results share memory with operands" if sum(b.bytes for b in fit.peak.alive) > fit.peak.bytes else ""
         print(textwrap.fill(f"{alive}{more}{state}{over}", WIDTH, initial_indent=" " * 28, subsequent_indent=" " * 28))
     least = answer.least
     cost = f", about {100 * (least.cost_ratio - 1):.1f} % more instructions" if least.cost_ratio > 1 else ""
-    print(f"least  {fit.ram_with(least.arena_bytes):>12,} bytes   the smallest RAM that the ladder finds: {least.name}{cost}")
+    print(f"least  {fit.ram_with(least.arena_bytes):>12,} bytes   the smallest RAM found by the ladder: {least.name}{cost}")
     print()
     before = fit.rungs[0].arena_bytes
     rows = []

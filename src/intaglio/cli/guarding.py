@@ -58,13 +58,13 @@ def in_child(words: Sequence[str]) -> int | None:
     if folder:
         shutil.rmtree(folder, ignore_errors=True)
     if who and ended in FATAL:
-        text = f"the accelerator {quoted(who)} took the process down in {what} ({ended.name})"
-        hint = "a wrong pointer or an assertion in its C; nothing was left behind"
+        text = f"the accelerator {quoted(who)} crashed the process in {what} ({ended.name})"
+        hint = "look for a wrong pointer or a failed assertion in its C; no partial output was left"
         print(ToolError("plugin-crashed", text, hint=hint), file=sys.stderr)
         return 2
     if ended in FATAL and any(_on_opencl(Path(word)) for word in words[1:]):
-        text = f"the OpenCL driver took the process down ({ended.name})"
-        hint = "run it again: cached programs that were in use are not trusted any more; or `--no-cache`, another `--device`"
+        text = f"the OpenCL driver crashed the process ({ended.name})"
+        hint = "run it again (the cached programs in use are no longer trusted), or use `--no-cache` or another `--device`"
         print(ToolError("opencl-crashed", text, hint=hint), file=sys.stderr)
         return 2
     return 128 + ended

@@ -38,7 +38,7 @@ def shapes(words: list[str] | None) -> dict[str, tuple[int, ...]]:
 
 def _size(text: str, word: str) -> int:
     if not (text.strip().isascii() and text.strip().isdigit()) or len(text) > 18 or int(text) < 1:
-        hint = "sizes are whole numbers from 1, as in `--shape in0=1,3,224,224` or `--dim N=1`"
+        hint = "sizes are integers from 1, for example `--shape in0=1,3,224,224` or `--dim N=1`"
         raise UserError("bad-option", f"{quoted(text)} in {quoted(word, 120)} is not a size", hint=hint)
     return int(text)
 
@@ -65,7 +65,7 @@ def size_bytes(text: str | None, option: str) -> int | None:
         return None
     found = re.fullmatch(r"([0-9]{1,12})([KMG]?)(i?B)?", text.strip(), re.ASCII | re.IGNORECASE)
     if found is None or int(found[1]) == 0:
-        hint = f"such as `{option} 64K` or `{option} 1M`"
+        hint = f"for example `{option} 64K` or `{option} 1M`"
         raise UserError("bad-option", f"`{option} {quoted(text)[1:-1]}` is not a size", hint=hint)
     return int(found[1]) * _UNITS[found[2].upper()]
 
@@ -74,6 +74,6 @@ def _address(text: str | None) -> int | None:
     if text is None:
         return None
     if re.fullmatch(r"0[xX][0-9a-fA-F]{1,8}", text.strip(), re.ASCII) is None:
-        hint = "a number of up to 32 bits in hexadecimal, such as `--weights-address 0x08080000`"
+        hint = "use a hexadecimal number of up to 32 bits, for example `--weights-address 0x08080000`"
         raise UserError("bad-option", f"`--weights-address {quoted(text)[1:-1]}` is not an address", hint=hint)
     return int(text, 16)

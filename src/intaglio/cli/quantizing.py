@@ -1,15 +1,16 @@
-"""The account of a quantisation, for people."""
+"""The report of a quantisation, as a table and sentences."""
 
 from __future__ import annotations
 
 from intaglio.cli.terminal import note, print_table
+from intaglio.errors import counted
 from intaglio.quantize.settings import Account
 
 _MOST_ROWS = 40
 
 
 def print_account(account: Account) -> None:
-    """A table of layers, the method, and what the outputs lost."""
+    """A table of layers, the method, and the error of the outputs."""
     rows = account.layers
     shown = rows if len(rows) <= _MOST_ROWS else sorted(sorted(rows, key=lambda r: -r.alone)[:_MOST_ROWS], key=lambda r: r.number)
     if shown:
@@ -18,11 +19,11 @@ def print_account(account: Account) -> None:
         if len(shown) < len(rows):
             note(f"the {len(shown)} layers of {len(rows)} that add the most error; all are in ir/quantization.json")
     tried = ", ".join(f"{name} {error:.2g}" for name, error in account.tried.items())
-    data = "random inputs" if account.random_data else f"{account.samples} samples"
-    note(f"quantized to {account.scheme} with {data}; ranges by {account.ranges} (error at the outputs: {tried})")
-    done = [f"{account.equalized} pairs of layers equalized"] if account.equalized else []
-    done += [f"{account.corrected} biases corrected"] if account.corrected else []
-    done += [f"{len(account.kept)} layers kept wider"] if account.kept else []
+    data = "random inputs" if account.random_data else counted(account.samples, "sample")
+    note(f"quantised to {account.scheme} with {data}; ranges by {account.ranges} (error at the outputs: {tried})")
+    done = [f"{counted(account.equalized, 'pair')} of layers equalised"] if account.equalized else []
+    done += [f"{counted(account.corrected, 'bias')} corrected"] if account.corrected else []
+    done += [f"{counted(len(account.kept), 'layer')} kept wider"] if account.kept else []
     if done:
         note(", ".join(done))
     for out in account.outputs:
@@ -30,7 +31,7 @@ def print_account(account: Account) -> None:
     for text in [*account.notes, *([account.advice] if account.advice else [])]:
         note(text)
     if account.layers and all(row.stored == "f32" for row in account.layers):
-        note("warning: no layer is left in integers")
+        note("warning: no layer is computed in integers")
 
 
 def _short(name: str) -> str:

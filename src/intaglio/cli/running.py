@@ -20,7 +20,7 @@ from intaglio.cli.terminal import (
     print_table,
     progress_bar,
 )
-from intaglio.errors import UserError, quoted
+from intaglio.errors import UserError, counted, quoted
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import board_of
 from intaglio.run.compare import Comparison
@@ -57,9 +57,9 @@ class Limits:
     def __post_init__(self) -> None:
         t, x = self.tolerance, self.threshold
         if t is not None and not math.isfinite(t):  # with NaN nothing compares, with infinity everything does
-            raise UserError("bad-option", f"`--tolerance {t}` is not a tolerance", hint="a number, such as 1e-4")
+            raise UserError("bad-option", f"`--tolerance {t}` is not a tolerance", hint="use a number, for example 1e-4")
         if x is not None and not 0 < x <= 1:
-            raise UserError("bad-option", f"`--threshold {x}` is not a cosine", hint="a number up to 1, such as 0.995")
+            raise UserError("bad-option", f"`--threshold {x}` is not a cosine", hint="use a number up to 1, for example 0.995")
 
 
 def run_package(folder: Path, input: Path | None, output: Path | None, steps: bool, place: Place, json: bool) -> None:
@@ -83,7 +83,7 @@ def run_package(folder: Path, input: Path | None, output: Path | None, steps: bo
             print(f"{name}: {array.dtype}{list(array.shape)}")
             print(np.array2string(array, threshold=20, max_line_width=100))
     else:
-        note(f"wrote {len(results)} output(s) to {output}")
+        note(f"wrote {counted(len(results), 'output')} to {output}")
 
 
 def validate_package(
@@ -107,10 +107,14 @@ def read_labels(path: Path) -> Array:
     """The array named `labels`, or the only one there is."""
     arrays = read_arrays(path)
     if len(arrays) > 1 and "labels" not in arrays:
-        raise UserError("wrong-input", f"{quoted(path.name)} holds several arrays, none named `labels`", hint="keep one")
+        raise UserError(
+            "wrong-input",
+            f"{quoted(path.name)} has several arrays, none named `labels`",
+            hint="name one `labels`",
+        )
     found = arrays.get("labels", next(iter(arrays.values()), None))
     if found is None or found.dtype.kind not in "iu":
-        raise UserError("wrong-input", f"{quoted(path.name)} holds no whole numbers", hint="labels are integers, one per sample")
+        raise UserError("wrong-input", f"{quoted(path.name)} has no integers", hint="labels are integers, one per sample")
     return found
 
 
@@ -121,7 +125,7 @@ def _difference(check: LayerCheck) -> str:
 
 
 def _verdict(c: Comparison) -> str:
-    return "by cosine" if c.by_cosine else "ok" if c.ok else "OFF"
+    return "by cosine" if c.by_cosine else "pass" if c.ok else "FAIL"
 
 
 def print_validation(result: Validation) -> None:
@@ -130,12 +134,12 @@ def print_validation(result: Validation) -> None:
         for one in result.layers:
             verdict = _verdict(one.comparison)
             rows.append([one.layer, beginning(one.op, 14), ending(one.tensor, 20), _difference(one), verdict])
-        columns = ["layer", "op", "tensor in the model", ">off by", ""]
+        columns = ["layer", "op", "tensor in the model", ">difference", ""]
         print_table(columns, fitted(columns, rows))
         compared = len({c.layer for c in result.layers})
         note(f"{compared} of {result.layer_count} layers have a tensor of the model to compare with (others are fused)")
     elif result.no_layers:
-        note(f"there is no layer to compare: {result.no_layers}")
+        note(f"no layer can be compared: {result.no_layers}")
     rows = []
     for c in result.outputs:
         sqnr = "exact" if c.sqnr_db is None else f"{c.sqnr_db:.0f} dB"
@@ -147,20 +151,20 @@ def print_validation(result: Validation) -> None:
     told = [n for n, name in enumerate(columns) if name not in (">top-1", ">differ") or any(row[n] for row in rows)]
     columns, rows = [columns[n] for n in told], [[row[n] for n in told] for row in rows]
     print_table(columns, fitted(columns, rows))
-    print(f"ok is: {result.rule}")
+    print(f"pass: {result.rule}")
     if result.accuracy is not None:
         a = result.accuracy
-        print(f"accuracy: {100 * a.package:.2f} % (reference {100 * a.reference:.2f} %) on {result.samples} samples")
+        print(f"accuracy: {100 * a.package:.2f} % (reference {100 * a.reference:.2f} %) on {counted(result.samples, 'sample')}")
     if result.first_bad_layer is not None:
         bad = next(c for c in result.layers if c.layer == result.first_bad_layer and not c.comparison.ok)
-        print(f"first layer that is off: {result.first_bad_layer}, by {_difference(bad)}")
+        print(f"first layer that differs: {result.first_bad_layer}, by {_difference(bad)}")
     for c in result.against_float:
         sqnr = "exact" if c.sqnr_db is None else f"{c.sqnr_db:.0f} dB"
-        print(f"against the float model: {quoted(c.name)} cosine {c.cosine:.6f}, SQNR {sqnr}, largest difference {c.max_abs:.3g}")
+        print(f"to the float model: {quoted(c.name)} cosine {c.cosine:.6f}, SQNR {sqnr}, largest difference {c.max_abs:.3g}")
     if result.against_float and result.random_inputs:
-        print("(on random inputs, which may lie outside of the calibrated ranges: judge by real ones, `--inputs x.npz --steps`)")
+        print("(on random inputs, which may be outside the calibrated ranges; use real ones: `--inputs x.npz --steps`)")
     verdict = "matches" if result.ok else "DOES NOT match"
-    print(f"{verdict} {result.reference}, {result.samples} sample(s)")
+    print(f"{verdict} {result.reference}, {counted(result.samples, 'sample')}")
 
 
 def profile_package(folder: Path, runs: int, cc: str | None, place: Place, wait_states: str | None, json: bool) -> None:
@@ -181,11 +185,11 @@ def _wait_states(package: Package, word: str | None) -> int:
     if word is None:
         return 0
     if not package.bare:
-        raise UserError("bad-option", f"`--wait-states` is for firmware; `{package.name}` runs on this machine")
+        raise UserError("bad-option", f"`--wait-states` needs firmware; `{package.name}` runs on this machine")
     if word == "board":
         return board_of(package.manifest, find_target(package.manifest.target)).wait_states
     if not (word.isascii() and word.isdigit() and len(word) < 4):
-        raise UserError("bad-option", f"`--wait-states {quoted(word)[1:-1]}` is not a number", hint="a number, or `board`")
+        raise UserError("bad-option", f"`--wait-states {quoted(word)[1:-1]}` is not a number", hint="use a number, or `board`")
     return int(word)
 
 

@@ -21,7 +21,7 @@ from intaglio.targets.target import find_target
 def tune_package(folder: Path, target: str | None, devices: list[str], limit_ms: float | None, json: bool) -> None:
     package = _package(folder, target)
     if limit_ms is not None and not 0 < limit_ms < 1e6:
-        raise UserError("bad-option", f"`--limit-kernel-time {limit_ms:g}` is no time", hint="milliseconds, such as 8")
+        raise UserError("bad-option", f"`--limit-kernel-time {limit_ms:g}` is not a time", hint="use milliseconds, for example 8")
     words: list[str | None] = [*devices] or [None]
     places = dict.fromkeys(find_device(word).place for word in words)
     manifest, found = package.manifest, []
@@ -36,7 +36,7 @@ def tune_package(folder: Path, target: str | None, devices: list[str], limit_ms:
         rows = [_told(manifest, one) for one in found]
         print_json({"package": str(folder), "cache": f"{package.name}.clbin", "devices": rows})
     else:
-        note(f"kept in {folder / package.name}.clbin")
+        note(f"stored in {folder / package.name}.clbin")
 
 
 def _first(manifest: Manifest) -> frozenset[str]:
@@ -64,14 +64,14 @@ def _with_programs(manifest: Manifest, folder: Path, device: Device) -> Manifest
 def _package(folder: Path, target: str | None) -> Package:
     if folder.is_file():
         hint = f"`intaglio compile {folder.name} --target opencl -o DIR`, then `intaglio tune DIR`"
-        raise UserError("not-a-package", f"{quoted(str(folder), 200)} is a file; a package is tuned", hint=hint)
+        raise UserError("not-a-package", f"{quoted(str(folder), 200)} is a file, not a package", hint=hint)
     package = Package.load(folder)
     if package.manifest.opencl is None:
-        what = f"`{package.name}` was compiled for `{package.manifest.target}`: there is nothing to tune on a device"
+        what = f"`{package.name}` was compiled for `{package.manifest.target}`, which has nothing to tune"
         raise UserError("bad-option", what, hint="compile it with `--target opencl`")
     if target is not None and not find_target(target).device:
         what = f"`{package.name}` was compiled for `{package.manifest.target}`, not for {quoted(target)}"
-        raise UserError("bad-option", what, hint="leave `--target` out: the package says what it is for")
+        raise UserError("bad-option", what, hint="omit `--target`: the package knows its target")
     return package
 
 

@@ -138,12 +138,12 @@ def validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
 
 def _why_no_layers(package: LoadedPackage, reference: Reference) -> str:
     if was_quantized(package.manifest):
-        return "it was quantised here, so that the model in it has no tensors with the values of its layers"
+        return "it was quantised by Intaglio, so the model in it has no tensors with the values of its layers"
     if package.manifest.model.source is None or package.manifest.model.source.endswith(".ig"):
-        return "it was made from an IR file, so that there is no model in it whose tensors could be compared"
+        return "it was compiled from an IR file, so it contains no model to compare with"
     if not reference.of_model:
-        return f"the reference ({reference.about}) tells its outputs alone"
-    return "no layer writes a tensor that is in the model under the same name: all are fused or rearranged"
+        return f"the reference ({reference.about}) has only outputs"
+    return "no layer writes a tensor of the model: all are fused or rearranged"
 
 
 THRESHOLDS = {"cpu": 0.999, "gpu": 0.995, "quantised": 0.98}  # cosines that are enough, by what computes
@@ -169,11 +169,11 @@ class Rule:
         return self.tolerance
 
     def told(self, outputs: Sequence[TensorInfo], precision: str, backend: str) -> str:
-        """`within 3e-02 of the largest value (mixed) + 1e-06, or cosine >= 0.995 (gpu)`"""
+        """`error <= 3e-2 x largest value (mixed) + 1e-6, or cosine >= 0.995 (gpu)`"""
         whose = f" ({precision})" if precision and self.tolerance is None else ""
         floats = dict.fromkeys(DType(info.dtype) for info in outputs if DType(info.dtype).is_float)
         shares = dict.fromkeys(SELFTEST_TOLERANCE.get(d, 0.0) if (t := self._tolerance(d)) is None else t for d in floats)
-        near = [f"within {share:.3g} of the largest value{whose} + {ABSOLUTE:g}" for share in shares]
+        near = [f"error <= {_short(share)} x largest value{whose} + {_short(ABSOLUTE)}" for share in shares]
         near += ["equal (integers)"] if any(not DType(i.dtype).is_float and not _is_exact(i) for i in outputs) else []
         parts = [" or ".join(near)] if near else []
         if self.threshold is not None and near:
@@ -181,7 +181,13 @@ class Rule:
             parts = {"either": [f"{parts[0]}, or {cosine}"], "cosine": [cosine], "both": [f"{parts[0]}, and {cosine}"]}[
                 self.decides
             ]
-        return "; ".join([*parts, *(["whole numbers equal"] if any(map(_is_exact, outputs)) else [])])
+        return "; ".join([*parts, *(["integers equal"] if any(map(_is_exact, outputs)) else [])])
+
+
+def _short(number: float) -> str:
+    """`1e-4` for 0.0001; a number with more digits as it is: `0.0125`."""
+    digits, power = f"{number:.0e}".split("e")
+    return f"{digits}e{int(power)}" if 0 < number < 1 and float(f"{number:.0e}") == number else f"{number:g}"
 
 
 def _is_exact(info: TensorInfo) -> bool:
@@ -240,7 +246,7 @@ def _of_whole_windows(
     keep = reference.comparable(len(steps))
     if not keep:
         need = -(-info.window // info.hop)
-        what = f"there are {len(steps)} steps; the model tells a result after {need}"
+        what = f"there are {len(steps)} steps; the first result comes after {need}"
         raise UserError("wrong-input", what, hint=f"give `--steps` with at least {need} of them")
     return [steps[n] for n in keep], [expected[n] for n in keep], [results[n] for n in keep]
 
@@ -333,7 +339,7 @@ def _samples(
         rows = zip(*arrays, strict=True) if options.steps else [tuple(arrays)]
         steps = [dict(zip(names, (np.asarray(a) for a in row), strict=True)) for row in rows]
         if not steps:
-            raise UserError("wrong-input", "there are no steps in the inputs")
+            raise UserError("wrong-input", "the inputs have no steps")
         return steps, run_steps(reference, manifest, steps)
     types = [info.type for info in manifest.inputs]
     # A single whole number (a sampling rate, a length) is rarely good at random: take what the test vectors have.
@@ -425,10 +431,10 @@ def _accuracy(manifest: Manifest, results: list[dict[str, Array]], expected: lis
     labels = np.asarray(labels).reshape(-1)
     if len(labels) != len(results):
         what = f"there are {len(labels)} labels for {len(results)} samples"
-        raise UserError("wrong-input", what, hint="labels are one number per sample; give inputs with `--steps`")
+        raise UserError("wrong-input", what, hint="give one label per sample, and inputs with `--steps`")
     name = manifest.outputs[0].name
     if manifest.outputs[0].type.elements < 2:
-        raise UserError("wrong-input", f"output {quoted(name)} has one element, there is no class to compare with labels")
+        raise UserError("wrong-input", f"output {quoted(name)} has one element, so it has no classes to compare with labels")
 
     def share(rows: list[dict[str, Array]]) -> float:
         return float(np.mean([int(np.argmax(row[name])) == int(label) for row, label in zip(rows, labels, strict=True)]))
