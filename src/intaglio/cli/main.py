@@ -32,19 +32,15 @@ Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model (.onnx, .t
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a package.")]
 TargetOption = Annotated[
     Optional[str],
-    typer.Option("--target", metavar="T", help="Target to compile for; see `intaglio targets`. Default: this machine."),
+    typer.Option("--target", metavar="T", help="Target; see `intaglio targets`. Default: this machine."),
 ]
-DimOption = Annotated[
-    Optional[list[str]], typer.Option("--dim", metavar="NAME=N", help="Set a symbolic dimension. May be repeated.")
-]
+DimOption = Annotated[Optional[list[str]], typer.Option("--dim", metavar="NAME=N", help="Set a symbolic dimension.")]
 ShapeOption = Annotated[
-    Optional[list[str]], typer.Option("--shape", metavar="INPUT=1,3,224,224", help="Set the shape of an input. May be repeated.")
+    Optional[list[str]], typer.Option("--shape", metavar="INPUT=1,3,224,224", help="Set the shape of an input.")
 ]
-CcOption = Annotated[
-    Optional[str], typer.Option("--cc", metavar="CC", help="C compiler: a command, or `zig`. Default: the first one found.")
-]
+CcOption = Annotated[Optional[str], typer.Option("--cc", metavar="CC", help="C compiler: a command, or `zig`.")]
 EmulatorOption = Annotated[
-    Optional[str], typer.Option("--emulator", metavar="E", help="Emulator of firmware: unicorn or qemu. Default: unicorn.")
+    Optional[str], typer.Option("--emulator", metavar="E", help="Emulator: unicorn or qemu. Default: unicorn.")
 ]
 FeedRowsOption = Annotated[
     bool, typer.Option("--feed-rows", help="Take the input picture row by row; it is never in RAM as a whole.")
@@ -55,7 +51,7 @@ MemoryOption = Annotated[
 ]
 DeviceOption = Annotated[
     Optional[str],
-    typer.Option("--device", metavar="D", help="OpenCL device: gpu, cpu, accelerator, numbers such as 0.0, or a part of a name."),
+    typer.Option("--device", metavar="D", help="OpenCL device: gpu, cpu, numbers such as 0.0, or a part of a name."),
 ]
 DevicesOption = Annotated[
     Optional[list[str]],
@@ -73,16 +69,12 @@ def compile_command(
     model: Model,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Package folder (or .ig file) to write.")],
     target: TargetOption = None,
-    board: Annotated[
-        Optional[str], typer.Option(metavar="B", help="Board: sets core, RAM and flash; see `intaglio boards`, or a .toml file.")
-    ] = None,
+    board: Annotated[Optional[str], typer.Option(metavar="B", help="Board: sets core, RAM, flash; see `intaglio boards`.")] = None,
     ram: Annotated[Optional[str], typer.Option(metavar="N", help="RAM limit, e.g. 64K.")] = None,
     flash: Annotated[Optional[str], typer.Option(metavar="N", help="Flash limit, e.g. 1M.")] = None,
     memory: MemoryOption = None,
     arena: Annotated[str, typer.Option(metavar="A", help="static, or caller: you pass the arena; no static data.")] = "static",
-    optimize: Annotated[
-        str, typer.Option(metavar="O", help="Size of the code: speed (largest), balanced or size (smallest).")
-    ] = "balanced",
+    optimize: Annotated[str, typer.Option(metavar="O", help="Optimise for speed, balanced or size.")] = "balanced",
     io: Annotated[str, typer.Option(metavar="IO", help="Buffers of inputs and outputs on a board: arena, or caller.")] = "arena",
     weights_section: Annotated[Optional[str], typer.Option(metavar="S", help="Linker section of the weights, e.g. .qspi.")] = None,
     weights_address: Annotated[
@@ -109,7 +101,7 @@ def compile_command(
     stream: StreamOption = None,
     accelerator: Annotated[
         Optional[list[str]],
-        typer.Option(metavar="A", help="Accelerator that may compute parts; see `intaglio accelerators`. May be repeated."),
+        typer.Option(metavar="A", help="Accelerator that may compute parts; see `intaglio accelerators`."),
     ] = None,
     accelerator_only: Annotated[
         Optional[str], typer.Option(metavar="OPS", help="Assign exactly these operators to accelerators, whatever the cost.")
@@ -139,21 +131,17 @@ def compile_command(
         Optional[Path], typer.Option(metavar="L.npy", help="Classes of the calibration data; prints the accuracy.")
     ] = None,
     ranges: Annotated[
-        str, typer.Option(metavar="M", help="Method for ranges: auto (least error), minmax, percentile, entropy or mse.")
+        str, typer.Option(metavar="M", help="Ranges: auto (least error), minmax, percentile, entropy, mse.")
     ] = "auto",
     max_error: Annotated[
         Optional[float], typer.Option(metavar="E", help="Largest relative error of the outputs; keeps layers wide to reach it.")
     ] = None,
     keep_float: Annotated[
         Optional[list[str]],
-        typer.Option(metavar="LAYER", help="Layer to keep in floats: number, name or pattern. May be repeated."),
+        typer.Option(metavar="LAYER", help="Layer to keep in floats: number, name or pattern."),
     ] = None,
-    keep_int16: Annotated[
-        Optional[list[str]], typer.Option(metavar="LAYER", help="Layer to keep in 16-bit activations. May be repeated.")
-    ] = None,
-    integer_io: Annotated[
-        bool, typer.Option("--integer-io", help="Use integers for the inputs and outputs of the C API too.")
-    ] = False,
+    keep_int16: Annotated[Optional[list[str]], typer.Option(metavar="LAYER", help="Layer to keep in 16-bit activations.")] = None,
+    integer_io: Annotated[bool, typer.Option("--integer-io", help="Inputs and outputs of the C API are integers.")] = False,
     weights: Annotated[
         Optional[str],
         typer.Option(metavar="W", help="fp16: store in half precision. read: read layer by layer through a callback."),
@@ -196,9 +184,7 @@ def check(
 def fit(
     model: Model,
     target: TargetOption = None,
-    board: Annotated[
-        Optional[str], typer.Option(metavar="B", help="Board: sets core, RAM and flash; see `intaglio boards`, or a .toml file.")
-    ] = None,
+    board: Annotated[Optional[str], typer.Option(metavar="B", help="Board: sets core, RAM, flash; see `intaglio boards`.")] = None,
     ram: Annotated[Optional[str], typer.Option(metavar="N", help="RAM limit, e.g. 64K.")] = None,
     flash: Annotated[Optional[str], typer.Option(metavar="N", help="Flash limit, e.g. 1M.")] = None,
     memory: MemoryOption = None,
@@ -207,9 +193,7 @@ def fit(
     shape: ShapeOption = None,
     feed_rows: FeedRowsOption = False,
     stream: StreamOption = None,
-    plot: Annotated[
-        Optional[Path], typer.Option(metavar="P.svg", help="Draw the memory plan: layers across, addresses up.")
-    ] = None,
+    plot: Annotated[Optional[Path], typer.Option(metavar="P.svg", help="Draw the memory plan.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Report RAM and flash, the layer that sets the peak, and which boards fit. Exit code 1 if it does not fit."""
@@ -243,13 +227,9 @@ def run(
 @app.command()
 def validate(
     package: Folder,
-    inputs: Annotated[
-        Optional[Path], typer.Option("--inputs", metavar="X.npz", help="Input arrays. Default: random, from --seed.")
-    ] = None,
+    inputs: Annotated[Optional[Path], typer.Option("--inputs", metavar="X.npz", help="Input arrays. Default: random.")] = None,
     steps: Annotated[bool, typer.Option("--steps", help="Arrays have a leading axis of steps.")] = False,
-    labels: Annotated[
-        Optional[Path], typer.Option(metavar="L.npy", help="Classes of the inputs; prints the accuracy of package and reference.")
-    ] = None,
+    labels: Annotated[Optional[Path], typer.Option(metavar="L.npy", help="Classes of the inputs; prints the accuracy.")] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Compare every layer and name the first one that differs.")] = False,
     tolerance: Annotated[
         Optional[float],
@@ -282,7 +262,7 @@ def profile(
     emulator: EmulatorOption = None,
     wait_states: Annotated[
         Optional[str],
-        typer.Option(metavar="N", help="Wait states of flash for estimated cycles: a number, or `board`. Default: 0."),
+        typer.Option(metavar="N", help="Wait states of flash: a number, or `board`. Default: 0."),
     ] = None,
     device: DeviceOption = None,
     cache_check: CheckOption = "first",
@@ -298,16 +278,12 @@ def profile(
 @app.command()
 def tune(
     package: Folder,
-    target: Annotated[
-        Optional[str], typer.Option("--target", metavar="T", help="The target of the package (opencl...). Not needed.")
-    ] = None,
+    target: Annotated[Optional[str], typer.Option("--target", metavar="T", help="Target of the package. Not needed.")] = None,
     device: Annotated[
         Optional[list[str]],
-        typer.Option("--device", metavar="D", help="OpenCL device to tune on. May be repeated. Default: as for `run`."),
+        typer.Option("--device", metavar="D", help="Device to tune on. May be repeated. Default: as for `run`."),
     ] = None,
-    limit_kernel_time: Annotated[
-        Optional[float], typer.Option(metavar="MS", help="Split kernels that take longer than this, in ms.")
-    ] = None,
+    limit_kernel_time: Annotated[Optional[float], typer.Option(metavar="MS", help="Split kernels that take longer.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Find the fastest kernels and work-group sizes on an OpenCL device, and store them in the package."""
@@ -318,9 +294,7 @@ def tune(
 
 @app.command()
 def link(
-    packages: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Packages for one board, compiled with `--arena caller`.")
-    ],
+    packages: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Packages for one board, with `--arena caller`.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the firmware project to write.")],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing project.")] = False,
     cc: CcOption = None,
@@ -335,9 +309,7 @@ def link(
 @app.command()
 def view(
     model: Annotated[Path, typer.Argument(metavar="FILE.ig", help="An IR file or a model.")],
-    output: Annotated[
-        Optional[Path], typer.Option("--output", "-o", help="File to write. Default: the same name with .onnx.")
-    ] = None,
+    output: Annotated[Optional[Path], typer.Option("--output", "-o", help="Default: the same name with .onnx.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Export IR as ONNX, to view it in Netron."""
@@ -386,9 +358,7 @@ def accelerators_test(
 @app.command("new-accelerator")
 def new_accelerator_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the accelerator, in Python and in C.")],
-    output: Annotated[
-        Optional[Path], typer.Option("--output", "-o", metavar="DIR", help="Folder to write. Default: the name.")
-    ] = None,
+    output: Annotated[Optional[Path], typer.Option("--output", "-o", metavar="DIR", help="Default: a folder of that name.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the files of an existing skeleton.")] = False,
 ) -> None:
     """Write a working accelerator plug-in with tests, as a starting point."""
@@ -435,9 +405,7 @@ def template_export(name: str, folder: Annotated[Path, typer.Argument(metavar="D
 
 @app.command()
 def demo(
-    output: Annotated[
-        Optional[Path], typer.Option("--output", "-o", metavar="DIR", help="Folder of the package. Default: a temporary folder.")
-    ] = None,
+    output: Annotated[Optional[Path], typer.Option("--output", "-o", metavar="DIR", help="Default: a temporary folder.")] = None,
     cc: CcOption = None,
 ) -> None:
     """Compile, build, run and validate a small network for handwritten digits."""
