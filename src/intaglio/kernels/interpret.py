@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.kernels import loop
 from intaglio.kernels.isa import MEANING, REPEATS, Isa
 from intaglio.kernels.loop import (
     Assign,
@@ -133,6 +134,10 @@ class _Machine:
                     pass
                 case Verbatim():
                     raise AssertionError("C of a plug-in is not interpreted: ask its `emulate`")
+                case loop.Array() | loop.Barrier():
+                    raise AssertionError("a work-group runs in `opencl/interpret.py`")
+                case _:
+                    assert_never(stmt)
 
     def place(self, place: Place) -> Array:
         array, at = self.memory[place.buffer], self.index(place.index)

@@ -28,10 +28,9 @@ from intaglio.kernels.expressions import ROWS, computed_in
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import INDEX_OUT_OF_RANGE, Buffer, Builder, Expr, Load, Num, Type, Var, cast, either, idx
-from intaglio.ops.activation import Elu, HardSigmoid, LeakyRelu, Relu, Softplus, Softsign, ThresholdedRelu
 from intaglio.ops.base import Step
 from intaglio.ops.binary import Add, Mul
-from intaglio.ops.recurrent import OPERANDS, Gru, Lstm, Recurrent
+from intaglio.ops.recurrent import OPERANDS, OPERATORS, Gru, Lstm, Recurrent
 
 _SCALED = (Step(Mul(), (0, 1)), Step(Add(), (3, 2)))  # sum * scale + bias
 
@@ -235,17 +234,11 @@ def _t(matrix: Array) -> Array:
 
 def activation(k: Builder, e: Lanes, name: str, alpha: float, beta: float, x: Expr) -> Expr:
     match name:
-        case "Sigmoid" | "Tanh":
-            return e.call(name.lower(), x)
         case "Affine":
             return e.fma(x, e.const(alpha), e.const(beta))
         case "ScaledTanh":
             return e.mul(e.call("tanh", e.mul(x, e.const(beta))), e.const(alpha))
-    op = {
-        "Relu": Relu(), "LeakyRelu": LeakyRelu(alpha), "ThresholdedRelu": ThresholdedRelu(alpha),
-        "HardSigmoid": HardSigmoid(alpha, beta),
-        "Elu": Elu(alpha), "Softsign": Softsign(), "Softplus": Softplus(),
-    }[name]  # fmt: skip
+    op = OPERATORS[name](alpha, beta)
     return ROWS[op.NAME](k, e, op, [x])
 
 

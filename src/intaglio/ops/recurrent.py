@@ -10,6 +10,7 @@ numbers are weights.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,41 +18,31 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType, TensorType
-from intaglio.ops.activation import sigmoid, softplus
-from intaglio.ops.base import BadOperator, Op, product_dtype
+from intaglio.ops.activation import Elu, HardSigmoid, LeakyRelu, Relu, Sigmoid, Softplus, Softsign, Tanh, ThresholdedRelu
+from intaglio.ops.base import BadOperator, Elementwise, Op, product_dtype
 
-ACTIVATIONS = (
-    "Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu",
-    "Softsign", "Softplus",
-)  # fmt: skip
+OPERATORS: Mapping[str, Callable[[float, float], Elementwise]] = {  # activations by alpha and beta
+    "Relu": lambda alpha, beta: Relu(),
+    "Tanh": lambda alpha, beta: Tanh(),
+    "Sigmoid": lambda alpha, beta: Sigmoid(),
+    "LeakyRelu": lambda alpha, beta: LeakyRelu(alpha),
+    "ThresholdedRelu": lambda alpha, beta: ThresholdedRelu(alpha),
+    "HardSigmoid": HardSigmoid,
+    "Elu": lambda alpha, beta: Elu(alpha),
+    "Softsign": lambda alpha, beta: Softsign(),
+    "Softplus": lambda alpha, beta: Softplus(),
+}
+ACTIVATIONS = (*OPERATORS, "Affine", "ScaledTanh")
 
 
 def activate(name: str, alpha: float, beta: float, x: Array) -> Array:
     match name:
-        case "Relu":
-            return np.maximum(x, 0)
-        case "Tanh":
-            return np.tanh(x)
-        case "Sigmoid":
-            return sigmoid(x)
         case "Affine":
             return np.add(np.multiply(x, alpha), beta)
-        case "LeakyRelu":
-            return np.where(np.less(x, 0), np.multiply(x, alpha), x)
-        case "ThresholdedRelu":
-            return np.where(np.greater(x, alpha), x, np.zeros_like(x))
         case "ScaledTanh":
             return np.multiply(np.tanh(np.multiply(x, beta)), alpha)
-        case "HardSigmoid":
-            return np.maximum(0, np.minimum(1, np.add(np.multiply(x, alpha), beta)))
-        case "Elu":
-            return np.where(np.less(x, 0), np.multiply(np.expm1(x), alpha), x)
-        case "Softsign":
-            return np.divide(x, np.add(1, np.absolute(x)))
-        case "Softplus":
-            return softplus(x)
         case _:
-            raise BadOperator(f"there is no activation `{name}` in a recurrent operator")
+            return OPERATORS[name](alpha, beta).compute(x)
 
 
 OPERANDS = 10
