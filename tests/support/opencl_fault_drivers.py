@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from intaglio.run.opencl.cache_file import DISTRUSTED, MARK, TUNING, Mark, Program, Record, dump, mark_record, parse
+from intaglio.run.opencl.cache_file import DISTRUSTED, MARK, TUNING, WRONG, Mark, Program, Record, dump, mark_record, parse
 from support.opencl_fault_cases import DAMAGED, DIFFERS, REFUSED, Case, flipped, offsets, with_binary
 from support.opencl_faults import PROGRAMS, Bench
 
@@ -77,6 +77,68 @@ def driver_update(bench: Bench) -> None:
     bench.kept(parse(dump(bench.world.records)))
     drivers = {r.content.field("driver version") for r in bench.read().records if isinstance(r.content, Program)}
     assert {"9.9", "0.1"} < drivers and len([r for r in bench.read().records if isinstance(r.content, Program)]) == 2 + 2 * PROGRAMS
+
+
+# What is built from source
+
+
+def options_in(bench: Bench) -> set[bool]:
+    """Of the programs of this driver: is any built without optimisations?"""
+    programs = [r.content for r in bench.read().records if isinstance(r.content, Program) and r.key not in bench.world.others_keys]
+    return {"-cl-opt-disable" in program.field("options") for program in programs}
+
+
+def wrong_with_optimisations(bench: Bench) -> None:
+    """The next start knows, is silent and builds nothing; another version of the driver is tried anew."""
+    broken = {"FAULT": "optimised"}
+    bench.write(*bench.world.others)
+    first = bench.start(variables=broken)
+    assert first.right and len(first.told) == PROGRAMS and all("without optimisations" in line for line in first.told), first
+    assert options_in(bench) == {True} and len([r for r in bench.read().records if r.kind == WRONG]) == PROGRAMS
+    for variables in (broken, {}):
+        again = bench.start(variables=variables)
+        assert again.right and not again.told and again.counts["writable"] == PROGRAMS and again.counts["source"] == 0, again
+    updated = bench.start(variables={"DRIVER": "9.9"})
+    assert updated.right and not updated.told and updated.counts["source"] == PROGRAMS, updated
+    assert options_in(bench) == {True, False}
+    bench.kept(parse(dump(bench.world.others)))
+
+
+def wrong_in_a_variant(bench: Bench) -> None:
+    """Another variant is used, optimised as before."""
+    broken = {"FAULT": "optimised", "KERNELS": "_6x4c"}
+    first = bench.start(variables=broken)
+    assert first.right and len(first.told) == 1 and "with variant `6x4c`; another variant is used" in first.told[0], first
+    assert options_in(bench) == {False}
+    again = bench.start(variables=broken)
+    assert again.right and not again.told and again.counts["writable"] == PROGRAMS and again.counts["source"] == 0, again
+
+
+def wrong_in_every_way(bench: Bench) -> None:
+    """An error and no result; every start tries again."""
+    for _ in range(2):
+        start = bench.start(variables={"FAULT": "always"})
+        assert start.code == 2 and start.output is None and "wrong, also without optimisations" in start.told[-1], start
+    assert not bench.cache.exists()
+    assert bench.start().right
+    bench.heals()
+
+
+def wrong_on_a_gpu(bench: Bench) -> None:
+    """A CPU takes over, unless the GPU was asked for."""
+    broken = {"FAULT": "always", "GPU": "1", "POCL_DEVICES": "basic basic"}
+    free = Bench(bench.world, bench.folder, any_device=True)
+    for _ in range(2):
+        start = free.start(variables=broken)
+        assert start.right and "wrong, also without optimisations; `basic" in start.told[-1], start
+    asked = free.start("--device", "gpu", variables=broken)
+    assert asked.code == 2 and asked.output is None, asked
+
+
+def wrong_and_unchecked(bench: Bench) -> None:
+    """Who switches the check off gets what the driver computes."""
+    start = bench.start("--cache-check", "never", variables={"FAULT": "optimised"})
+    assert start.code == 0 and not start.right and not start.told, start
 
 
 # The shipped cache
@@ -225,6 +287,11 @@ TABLE: Sequence[tuple[str, Check]] = (
     ("a driver that takes it and fails to build", fails("buildfail", REFUSED)),
     ("a driver that computes wrong", fails("wrong", DIFFERS)),
     ("a driver that computes wrong what was checked", fails("wrong", DIFFERS, "--cache-check", "always")),
+    ("a driver that computes wrong with optimisations", wrong_with_optimisations),
+    ("a driver that computes one variant wrong", wrong_in_a_variant),
+    ("a driver that always computes wrong", wrong_in_every_way),
+    ("a GPU that always computes wrong", wrong_on_a_gpu),
+    ("a driver that computes wrong, and no check", wrong_and_unchecked),
     ("a driver without binaries", no_binaries),
     ("a driver update", driver_update),
     ("shipped", shipped_alone(lambda data: data, 2)),
@@ -245,7 +312,10 @@ TABLE: Sequence[tuple[str, Check]] = (
     ("tuning with a damaged header", tuning_damaged(20, DAMAGED)),
     *((f"tuning with {name}", tuning_body(edit)) for name, edit in TUNINGS.items()),
 )
-QUICK = {"a driver that crashes", "a driver that computes wrong", "a driver update", "shipped, a bit flipped in a binary"}
+QUICK = {
+    "a driver that crashes", "a driver that computes wrong", "a driver that computes wrong with optimisations", "a driver update",
+    "shipped, a bit flipped in a binary",
+}  # fmt: skip
 
 
 def drivers() -> Iterator[Case]:

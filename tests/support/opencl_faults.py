@@ -44,6 +44,7 @@ W = RANDOM.standard_normal((4, 3, 3, 3)).astype(np.float32) / 4
 D = RANDOM.standard_normal((4, 5)).astype(np.float32)
 X = RANDOM.standard_normal((1, 3, 6, 6)).astype(np.float32)
 PROGRAMS = 2
+COMPUTES = "computes layer"
 COUNTS = re.compile(r"(process|writable|shipped|source|refused|self-tests|saved|tuned) (\d+)")
 
 
@@ -107,6 +108,10 @@ class World:
         return mali, checked(mali), old, tuning(), unknown()
 
     @cached_property
+    def others_keys(self) -> frozenset[bytes]:
+        return frozenset(record.key for record in self.others)
+
+    @cached_property
     def records(self) -> tuple[Record, ...]:
         """Of a cache in good order: ours are in the middle."""
         return self.others[:2] + self.ours + self.others[2:]
@@ -127,6 +132,7 @@ class Bench:
 
     world: World
     folder: Path
+    any_device: bool = False  # the application chooses none
     cache: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -134,7 +140,8 @@ class Bench:
         object.__setattr__(self, "cache", self.folder / "tiny.clbin")
 
     def command(self, *words: str | Path, cache: Path | None = None, shipped: Path | None = None) -> list[str]:
-        line = [self.world.application, self.world.folder / "x.npy", "-o", self.output, "--cache-report", "--device", "basic"]
+        line: list[str | Path] = [self.world.application, self.world.folder / "x.npy", "-o", self.output, "--cache-report"]
+        line += [] if self.any_device else ["--device", "basic"]
         return [*map(str, line), "--cache", str(cache or self.cache), "--shipped", str(shipped or "none"), *map(str, words)]
 
     @property
@@ -163,7 +170,7 @@ class Bench:
         line = [*before, *self.command(*words, cache=cache, shipped=shipped)]
         done = subprocess.run(line, env=self.environment(variables), capture_output=True, text=True, timeout=100)
         counts = {name: int(number) for name, number in COUNTS.findall(done.stdout)}
-        told = tuple(line for line in done.stderr.splitlines() if line.startswith("tiny: "))
+        told = tuple(line for line in done.stderr.splitlines() if line.startswith(("tiny: ", "error: ")) or COMPUTES in line)
         output = np.load(self.output) if self.output.exists() else None
         return Started(done.returncode, told, counts, output, tuple(given(handed)))
 

@@ -2,6 +2,10 @@
  *   FAULT=crash        loading a binary ends the process         crashrun   the first launch of a loaded kernel does
  *        =refuse       binaries are refused                      buildfail  they are taken, and fail when they are built
  *        =wrong        kernels of binaries leave out some work   nobinary   programs have no binaries
+ *        =optimised    kernels of source leave out some work when they are built with optimisations
+ *        =always       kernels leave out some work, however they are built
+ *   KERNELS=TEXT       optimised and always: only kernels whose name has that text in it
+ *   GPU=1              the first device is a GPU, and optimised and always concern it alone
  *   DRIVER=VERSION     the driver's version
  *   HANDED=PATH        every binary that is handed to the driver is added to that file: u64 size, bytes
  *   KILL_AT=N          with LD_PRELOAD: the process is killed when our code is about to change something on disk for the N-th time */
@@ -18,7 +22,11 @@
 #define MOST 256
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
-static const void *loaded[MOST]; /* programs that came as binaries, and their kernels */
+typedef const void *objects[MOST];
+
+static objects loaded; /* programs that came as binaries, and their kernels */
+static objects bad;    /* programs and kernels that compute wrong */
+static void *gpu;
 
 static int fault(const char *name)
 {
@@ -26,23 +34,23 @@ static int fault(const char *name)
     return asked != NULL && strcmp(asked, name) == 0;
 }
 
-static int is_loaded(const void *object)
+static int is_in(const objects set, const void *object)
 {
     for (int i = 0; i < MOST; i++)
-        if (object != NULL && loaded[i] == object)
+        if (object != NULL && set[i] == object)
             return 1;
     return 0;
 }
 
-/* Addresses are used again: what is made of source at the place of an earlier object is not loaded. */
-static void note(const void *object, int by_binary)
+/* Addresses are used again: a new object at the place of an earlier one is in the set only if it is noted now. */
+static void note(objects set, const void *object, int is_one)
 {
     for (int i = 0; i < MOST; i++)
-        if (loaded[i] == object)
-            loaded[i] = NULL;
-    for (int i = 0; i < MOST && by_binary; i++)
-        if (loaded[i] == NULL) {
-            loaded[i] = object;
+        if (set[i] == object)
+            set[i] = NULL;
+    for (int i = 0; i < MOST && is_one; i++)
+        if (set[i] == NULL) {
+            set[i] = object;
             return;
         }
 }
@@ -50,7 +58,7 @@ static void note(const void *object, int by_binary)
 void *clCreateProgramWithSource(void *context, uint32_t count, const char **texts, const size_t *sizes, int32_t *error)
 {
     void *program = REAL(clCreateProgramWithSource)(context, count, texts, sizes, error);
-    note(program, 0);
+    note(loaded, program, 0);
     return program;
 }
 
@@ -73,21 +81,26 @@ void *clCreateProgramWithBinary(void *context, uint32_t count, const void *devic
         return NULL;
     }
     program = REAL(clCreateProgramWithBinary)(context, count, devices, sizes, binaries, status, error);
-    note(program, program != NULL);
+    note(loaded, program, program != NULL);
     return program;
 }
 
 int32_t clBuildProgram(void *program, uint32_t count, const void *devices, const char *options, void *then, void *data)
 {
-    if (fault("buildfail") && is_loaded(program))
+    const int optimised = options == NULL || strstr(options, "-cl-opt-disable") == NULL;
+
+    if (fault("buildfail") && is_in(loaded, program))
         return -11;
+    note(bad, program, (gpu == NULL || *(void *const *)devices == gpu) && (fault("always") || (fault("optimised") && optimised && !is_in(loaded, program))));
     return REAL(clBuildProgram)(program, count, devices, options, then, data);
 }
 
 void *clCreateKernel(void *program, const char *name, int32_t *error)
 {
     void *kernel = REAL(clCreateKernel)(program, name, error);
-    note(kernel, kernel != NULL && is_loaded(program));
+    const char *only = getenv("KERNELS");
+    note(loaded, kernel, kernel != NULL && is_in(loaded, program));
+    note(bad, kernel, kernel != NULL && is_in(bad, program) && (only == NULL || strstr(name, only) != NULL));
     return kernel;
 }
 
@@ -96,9 +109,9 @@ int32_t clEnqueueNDRangeKernel(void *queue, void *kernel, uint32_t dims, const s
 {
     size_t moved[3] = {offset == NULL ? 0 : offset[0], offset == NULL || dims < 2 ? 0 : offset[1], offset == NULL || dims < 3 ? 0 : offset[2]};
 
-    if (fault("crashrun") && is_loaded(kernel))
+    if (fault("crashrun") && is_in(loaded, kernel))
         abort();
-    if (fault("wrong") && is_loaded(kernel))
+    if ((fault("wrong") && is_in(loaded, kernel)) || is_in(bad, kernel))
         moved[0] += local[0]; /* the first work-groups are never done; those too many check their bounds */
     return REAL(clEnqueueNDRangeKernel)(queue, kernel, dims, moved, global, local, waits, list, event);
 }
@@ -112,6 +125,12 @@ int32_t clGetDeviceInfo(void *device, uint32_t what, size_t size, void *value, s
 {
     const char *version = getenv("DRIVER");
 
+    if (getenv("GPU") != NULL && gpu == NULL)
+        gpu = device;
+    if (what == 0x1000 && device == gpu && gpu != NULL && value != NULL) {
+        *(uint64_t *)value = 4;
+        return 0;
+    }
     if (what != 0x102D || version == NULL)
         return REAL(clGetDeviceInfo)(device, what, size, value, real_size);
     if (value != NULL && size > strlen(version))

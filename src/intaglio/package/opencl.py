@@ -23,6 +23,7 @@ from intaglio.kernels.program import ConstantArg, Layer, Program, ScratchArg, Va
 from intaglio.package.c_text import C_TYPES, comment, identifier
 from intaglio.package.calls import state_order
 from intaglio.package.manifest import OpenclInfo, ProgramInfo
+from intaglio.package.opencl_answers import answers_of
 from intaglio.package.pointers import pointer, raw_constant_name
 from intaglio.package.weights import offset_macro
 from intaglio.targets.target import Target
@@ -58,6 +59,7 @@ class Tables:
     launches: list[str] = field(default_factory=list)
     variants: list[str] = field(default_factory=list)
     layers: list[str] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)  # functions
     results: list[tuple[int, int]] = field(default_factory=list)
@@ -206,6 +208,9 @@ class _Writer:
                         t.sources.setdefault((program, kind), {}).setdefault(name)
             t.variants.append(f'{{"{variant.label}", {start}, {len(variant.launches)}}}')
         t.layers.append(f'{{"{identifier(layer.name)}", {index}, {first}, {len(kernel.variants)}, 0, {cpu}, {program}}}')
+        for answer in answers_of(layer, self.of):
+            numbers = ", ".join(f"{{{', '.join(f'{n:.9g}' for n in row)}}}" for row in (answer.sums, answer.sizes))
+            t.answers.append(f"{{{len(t.layers) - 1}, {answer.place}, {answer.input}, {numbers}}}")
         return len(t.layers) - 1
 
     def _function(self, kernel: Kernel, label: str, launch: Launch) -> str:
@@ -373,6 +378,7 @@ def _c_file(program: Program, target: Target, t: Tables, limit_ms: float) -> str
         "launches": len(t.launches),
         "variants": len(t.variants),
         "layers": len(t.layers),
+        "answers": len(t.answers),
         "steps": len(steps),
         "hosts": len(t.hosts),
         "results": len(t.results),
@@ -398,6 +404,7 @@ def _c_file(program: Program, target: Target, t: Tables, limit_ms: float) -> str
         + _table(t, "launch", "launches", t.launches),
         _table(t, "variant", "variants", t.variants),
         _table(t, "layer", "layers", t.layers),
+        "/* layer, place, input or -1, sums over parts, sums of absolute values */\n" + _table(t, "answer", "answers", t.answers),
         _steps(t, steps),
         f"static const {t.name}_cl_host hosts[] = {{\n    {', '.join(host_rows) or 'NULL'},\n}};",
         _table(t, "result", "results", [f"{{{layer}, {place}}}" for layer, place in t.results]),

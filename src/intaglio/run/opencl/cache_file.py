@@ -26,7 +26,7 @@ RECORD_MAGIC = b"IGRC"
 HEADER = struct.Struct("<4sIQ32s32sqQ32s")
 ALIGN = 16
 
-PROGRAM, TUNING, MARK = 1, 2, 3
+PROGRAM, TUNING, MARK, WRONG = 1, 2, 3, 4  # wrong: a program that was built from source and computes a layer wrong; kept as it is
 CHECKED, DISTRUSTED = 1, 2
 
 FIELDS = (
