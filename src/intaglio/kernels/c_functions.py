@@ -9,7 +9,7 @@ ig_f16_to_f32(bits)   storage formats
 
 from __future__ import annotations
 
-from intaglio.kernels.c_fixed_point import FIXED_POINT_16, NEEDS_16
+from intaglio.kernels.fixed_point_functions import FIXED_POINT
 from intaglio.kernels.scalar_functions import FUNCTIONS
 
 C_TYPES = {
@@ -37,99 +37,6 @@ def _function(result: str, name: str, params: str, *body: str) -> str:
     return f"IG_INLINE {result} {name}({params})\n{{\n{lines}\n}}"
 
 
-FIXED_POINT_NEEDS = {
-    "scale_float": ("nearest",),
-    "scale32": ("doubling_high_multiply", "rounding_shift"),
-    "softmax_reciprocal": ("doubling_high_multiply", "rounding_shift"),
-    **NEEDS_16,
-}
-FIXED_POINT = {
-    "doubling_high_multiply": """\
-/* round(a * b / 2^31), saturating */
-IG_INLINE int32_t ig_doubling_high_multiply_i32(int32_t a, int32_t b)
-{
-    const int64_t product = (int64_t)a * b;
-    const int64_t nudge = product >= 0 ? (INT64_C(1) << 30) : 1 - (INT64_C(1) << 30);
-    if (a == INT32_MIN && b == INT32_MIN) {
-        return INT32_MAX;
-    }
-    return (int32_t)((product + nudge) / (INT64_C(1) << 31));
-}""",
-    "rounding_shift": """\
-/* x / 2^n, rounded half away from zero */
-IG_INLINE int32_t ig_rounding_shift_i32(int32_t x, int32_t n)
-{
-    const int32_t mask = (int32_t)((INT64_C(1) << n) - 1);
-    const int32_t rest = x & mask;
-    const int32_t threshold = (mask >> 1) + (x < 0 ? 1 : 0);
-    return (x >> n) + (rest > threshold ? 1 : 0);
-}""",
-    "scale32": """\
-/* acc * multiplier * 2^(shift - 31), rounded twice */
-IG_INLINE int32_t ig_scale32_i32(int32_t acc, int32_t multiplier, int32_t shift)
-{
-    const int32_t left = shift > 0 ? shift : 0;
-    const int32_t lifted = (int32_t)((uint32_t)acc << left);
-    return ig_rounding_shift_i32(ig_doubling_high_multiply_i32(lifted, multiplier), left - shift);
-}""",
-    "scale_once": """\
-/* acc * multiplier * 2^(shift - 31), rounded once, half away from zero */
-IG_INLINE int32_t ig_scale_once_i32(int32_t acc, int32_t multiplier, int32_t shift)
-{
-    const int32_t total = 31 - shift;
-    return (int32_t)(((int64_t)acc * multiplier + (INT64_C(1) << (total - 1)) - (acc < 0 ? 1 : 0)) >> total);
-}""",
-    "scale64": """\
-/* acc * multiplier * 2^(shift - 31) with the multiplier cut to 15 bits, rounded once */
-IG_INLINE int32_t ig_scale64_i64(int64_t acc, int32_t multiplier, int32_t shift)
-{
-    const int64_t reduced = multiplier < 0x7fff0000 ? (multiplier + (1 << 15)) >> 16 : 0x7fff;
-    const int32_t total = 15 - shift;
-    return (int32_t)((acc * reduced + (INT64_C(1) << (total - 1))) >> total);
-}""",
-    "nearest": """\
-/* The nearest whole number, half to even: adding 1.5 * 2^23 leaves it in the low bits. Not a number is very low. */
-IG_INLINE int32_t ig_nearest_f32(float real)
-{
-    const float above = real > -4194303.0f ? real : -4194303.0f;
-    const float inside = above < 4194303.0f ? above : 4194303.0f;
-    const float shifted = inside + 12582912.0f;
-    int32_t bits;
-    memcpy(&bits, &shifted, sizeof bits);
-    return bits - 0x4b400000;
-}""",
-    "scale_float": """\
-IG_INLINE int32_t ig_scale_float_i32(int32_t acc, float factor)
-{
-    return ig_nearest_f32((float)acc * factor);
-}""",
-    "leading_zeros": """\
-IG_INLINE int32_t ig_leading_zeros_i32(int32_t x)
-{
-    int32_t zeros = 0;
-    for (uint32_t bits = (uint32_t)x; zeros < 32 && (bits & 0x80000000u) == 0u; bits <<= 1) {
-        zeros++;
-    }
-    return zeros;
-}""",
-    "softmax_reciprocal": """\
-/* 1 / (sum * 2^(zeros - 31)) in 0.31 fixed point: three steps of Newton and Raphson in 2.29 */
-IG_INLINE int32_t ig_softmax_reciprocal_i32(int32_t sum, int32_t zeros)
-{
-    const int32_t a = (int32_t)(((uint32_t)sum << zeros) - 0x80000000u);
-    const int32_t half = (int32_t)(((int64_t)a + INT32_MAX + 1) / 2);
-    int32_t x = 1515870810 + ig_doubling_high_multiply_i32(half, -1010580540);
-    for (int step = 0; step < 3; step++) {
-        const int32_t rest = (1 << 29) - ig_doubling_high_multiply_i32(half, x);
-        const int64_t more = (int64_t)ig_doubling_high_multiply_i32(x, rest) * 4;
-        x = (int32_t)(x + (more > INT32_MAX ? INT32_MAX : more < INT32_MIN ? INT32_MIN : more));
-    }
-    return x > INT32_MAX / 2 ? INT32_MAX : x * 2;
-}""",
-}
-FIXED_POINT.update(FIXED_POINT_16)
-
-
 def function_text(name: str) -> list[str]:
     """The definitions that `name` needs, itself last."""
     parts = name.split("_")
@@ -137,7 +44,7 @@ def function_text(name: str) -> list[str]:
         return _conversion(name, parts[1], parts[3])
     op, kind = "_".join(parts[1:-1]), parts[-1]
     if op in FIXED_POINT:
-        return [FIXED_POINT[needed] for needed in (*FIXED_POINT_NEEDS.get(op, ()), op)]
+        return [FIXED_POINT[needed].c for needed in (*FIXED_POINT[op].needs, op)]
     t = C_TYPES[kind]
     two = f"{t} a, {t} b"
     if op in ("min", "max"):

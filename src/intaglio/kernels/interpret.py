@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, assert_never
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels import loop
+from intaglio.kernels.fixed_point_functions import FIXED_POINT
 from intaglio.kernels.isa import MEANING, REPEATS, Isa
 from intaglio.kernels.loop import (
     Assign,
@@ -37,9 +38,6 @@ from intaglio.kernels.loop import (
 )
 from intaglio.kernels.scalar_functions import FUNCTIONS, vector_function
 from intaglio.ops.base import f32_to_bf16, widen
-from intaglio.ops.fixed_point import doubling_high_multiply, nearest, rounding_shift, scale32, scale64, scale_float, scale_once
-from intaglio.ops.gemmlowp import logistic16, one_over_one_plus, tanh16
-from intaglio.ops.quantised_functions import inv_sqrt, log_of_sum, quotient
 
 _COMPARE = {
     "lt": np.less,
@@ -50,29 +48,6 @@ _COMPARE = {
     "ne": np.not_equal,
 }
 Scalar = int | float | bool | np.generic | Array
-
-
-def _reciprocal(total: Array, zeros: Array) -> Array:
-    return one_over_one_plus((total << zeros) - (1 << 31))
-
-
-FIXED_POINT_MEANING: dict[str, Callable[..., Array]] = {
-    "doubling_high_multiply": doubling_high_multiply,
-    "rounding_shift": rounding_shift,
-    "scale32": scale32,
-    "scale_once": scale_once,
-    "scale64": scale64,
-    "scale_float": scale_float,
-    "nearest": nearest,
-    "leading_zeros": lambda x: np.asarray(32 - int(x).bit_length()),
-    "softmax_reciprocal": _reciprocal,
-    "logistic16": lambda a, bits: logistic16(a, int(bits)),
-    "tanh16": lambda a, bits: tanh16(a, int(bits)),
-    "quotient": quotient,
-    "inv_sqrt": lambda x: inv_sqrt(x)[0],
-    "inv_sqrt_shift": lambda x: inv_sqrt(x)[1],
-    "log_of_sum": log_of_sum,
-}
 
 
 class _Failed(Exception):
@@ -192,9 +167,9 @@ class _Machine:
             return np.asarray(_COMPARE[name](np.asarray(args[0]), np.asarray(args[1])))
         if name == "not":
             return not args[0]
-        if name.startswith("fn_") and name[3:] in FIXED_POINT_MEANING:
+        if name.startswith("fn_") and name[3:] in FIXED_POINT:
             exact = [np.asarray(a) if np.asarray(a).dtype.kind == "f" else np.asarray(a, np.int64) for a in args]
-            return np.asarray(FIXED_POINT_MEANING[name[3:]](*exact)).astype(numpy_type(to))[()]
+            return np.asarray(FIXED_POINT[name[3:]].meaning(*exact)).astype(numpy_type(to))[()]
         if name.startswith("fn_") and name[3:] in FUNCTIONS:
             wide = [np.asarray(a, np.float64) for a in args]
             return np.asarray(FUNCTIONS[name[3:]].meaning(*wide)).astype(numpy_type(to))[()]

@@ -1,5 +1,5 @@
 """Functions of integers that TFLite's reference kernels compute in fixed point: the quotient, 1 / sqrt(x), log(x), and tables of
-16-bit functions. The numpy meaning is here; the inline C functions of the same names are in `kernels/c_fixed_point.py`."""
+16-bit functions. The numpy meaning is here; the inline C functions of the same names are in `kernels/fixed_point_functions.py`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,151 @@
-"""Inline C functions of fixed point: sigmoid and tanh in 16 bits (a raw number r with m integer bits means r * 2^(m - 15), values
-travel as int32_t), the quotient, 1 / sqrt(x) and log(x) in 32."""
+"""Functions of fixed point, a row each: the C, what it means in numpy, and the functions whose C it needs above it.
+
+    fn_scale32     ig_scale32_i32(acc, multiplier, shift)
+
+Those that end in 16 work on a raw number r with m integer bits, which means r * 2^(m - 15); values travel as int32_t.
+"""
 
 from __future__ import annotations
 
-FIXED_POINT_16 = {
-    "high16": """\
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.ops.fixed_point import doubling_high_multiply, nearest, rounding_shift, scale32, scale64, scale_float, scale_once
+from intaglio.ops.gemmlowp import logistic16, one_over_one_plus, tanh16
+from intaglio.ops.quantised_functions import inv_sqrt, log_of_sum, quotient
+
+
+def _a_part(*_: Array) -> Array:
+    raise AssertionError("a part of other functions, which have meanings of their own")
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPointFunction:
+    """`fn_NAME` in loop IR, on integers."""
+
+    c: str
+    meaning: Callable[..., Array] = _a_part
+    needs: tuple[str, ...] = ()
+
+
+FIXED_POINT = {
+    "doubling_high_multiply": FixedPointFunction(
+        """\
+/* round(a * b / 2^31), saturating */
+IG_INLINE int32_t ig_doubling_high_multiply_i32(int32_t a, int32_t b)
+{
+    const int64_t product = (int64_t)a * b;
+    const int64_t nudge = product >= 0 ? (INT64_C(1) << 30) : 1 - (INT64_C(1) << 30);
+    if (a == INT32_MIN && b == INT32_MIN) {
+        return INT32_MAX;
+    }
+    return (int32_t)((product + nudge) / (INT64_C(1) << 31));
+}""",
+        doubling_high_multiply,
+    ),
+    "rounding_shift": FixedPointFunction(
+        """\
+/* x / 2^n, rounded half away from zero */
+IG_INLINE int32_t ig_rounding_shift_i32(int32_t x, int32_t n)
+{
+    const int32_t mask = (int32_t)((INT64_C(1) << n) - 1);
+    const int32_t rest = x & mask;
+    const int32_t threshold = (mask >> 1) + (x < 0 ? 1 : 0);
+    return (x >> n) + (rest > threshold ? 1 : 0);
+}""",
+        rounding_shift,
+    ),
+    "scale32": FixedPointFunction(
+        """\
+/* acc * multiplier * 2^(shift - 31), rounded twice */
+IG_INLINE int32_t ig_scale32_i32(int32_t acc, int32_t multiplier, int32_t shift)
+{
+    const int32_t left = shift > 0 ? shift : 0;
+    const int32_t lifted = (int32_t)((uint32_t)acc << left);
+    return ig_rounding_shift_i32(ig_doubling_high_multiply_i32(lifted, multiplier), left - shift);
+}""",
+        scale32,
+        needs=("doubling_high_multiply", "rounding_shift"),
+    ),
+    "scale_once": FixedPointFunction(
+        """\
+/* acc * multiplier * 2^(shift - 31), rounded once, half away from zero */
+IG_INLINE int32_t ig_scale_once_i32(int32_t acc, int32_t multiplier, int32_t shift)
+{
+    const int32_t total = 31 - shift;
+    return (int32_t)(((int64_t)acc * multiplier + (INT64_C(1) << (total - 1)) - (acc < 0 ? 1 : 0)) >> total);
+}""",
+        scale_once,
+    ),
+    "scale64": FixedPointFunction(
+        """\
+/* acc * multiplier * 2^(shift - 31) with the multiplier cut to 15 bits, rounded once */
+IG_INLINE int32_t ig_scale64_i64(int64_t acc, int32_t multiplier, int32_t shift)
+{
+    const int64_t reduced = multiplier < 0x7fff0000 ? (multiplier + (1 << 15)) >> 16 : 0x7fff;
+    const int32_t total = 15 - shift;
+    return (int32_t)((acc * reduced + (INT64_C(1) << (total - 1))) >> total);
+}""",
+        scale64,
+    ),
+    "nearest": FixedPointFunction(
+        """\
+/* The nearest whole number, half to even: adding 1.5 * 2^23 leaves it in the low bits. Not a number is very low. */
+IG_INLINE int32_t ig_nearest_f32(float real)
+{
+    const float above = real > -4194303.0f ? real : -4194303.0f;
+    const float inside = above < 4194303.0f ? above : 4194303.0f;
+    const float shifted = inside + 12582912.0f;
+    int32_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    return bits - 0x4b400000;
+}""",
+        nearest,
+    ),
+    "scale_float": FixedPointFunction(
+        """\
+IG_INLINE int32_t ig_scale_float_i32(int32_t acc, float factor)
+{
+    return ig_nearest_f32((float)acc * factor);
+}""",
+        scale_float,
+        needs=("nearest",),
+    ),
+    "leading_zeros": FixedPointFunction(
+        """\
+IG_INLINE int32_t ig_leading_zeros_i32(int32_t x)
+{
+    int32_t zeros = 0;
+    for (uint32_t bits = (uint32_t)x; zeros < 32 && (bits & 0x80000000u) == 0u; bits <<= 1) {
+        zeros++;
+    }
+    return zeros;
+}""",
+        lambda x: np.asarray(32 - int(x).bit_length()),
+    ),
+    "softmax_reciprocal": FixedPointFunction(
+        """\
+/* 1 / (sum * 2^(zeros - 31)) in 0.31 fixed point: three steps of Newton and Raphson in 2.29 */
+IG_INLINE int32_t ig_softmax_reciprocal_i32(int32_t sum, int32_t zeros)
+{
+    const int32_t a = (int32_t)(((uint32_t)sum << zeros) - 0x80000000u);
+    const int32_t half = (int32_t)(((int64_t)a + INT32_MAX + 1) / 2);
+    int32_t x = 1515870810 + ig_doubling_high_multiply_i32(half, -1010580540);
+    for (int step = 0; step < 3; step++) {
+        const int32_t rest = (1 << 29) - ig_doubling_high_multiply_i32(half, x);
+        const int64_t more = (int64_t)ig_doubling_high_multiply_i32(x, rest) * 4;
+        x = (int32_t)(x + (more > INT32_MAX ? INT32_MAX : more < INT32_MIN ? INT32_MIN : more));
+    }
+    return x > INT32_MAX / 2 ? INT32_MAX : x * 2;
+}""",
+        lambda total, zeros: one_over_one_plus((total << zeros) - (1 << 31)),
+        needs=("doubling_high_multiply", "rounding_shift"),
+    ),
+    "high16": FixedPointFunction(
+        """\
 /* round(a * b / 2^15), saturating */
 IG_INLINE int32_t ig_high16_i32(int32_t a, int32_t b)
 {
@@ -12,7 +153,9 @@ IG_INLINE int32_t ig_high16_i32(int32_t a, int32_t b)
     const int32_t high = (product + (product >= 0 ? 1 << 14 : 1 - (1 << 14))) / (1 << 15);
     return high > INT16_MAX ? INT16_MAX : high;
 }""",
-    "exp16": """\
+    ),
+    "exp16": FixedPointFunction(
+        """\
 /* exp of a number <= 0 with `bits` integer bits: a polynomial on a quarter, then the powers of two in what is left */
 IG_INLINE int32_t ig_exp16_i32(int32_t a, int32_t bits)
 {
@@ -39,7 +182,9 @@ IG_INLINE int32_t ig_exp16_i32(int32_t a, int32_t bits)
     }
     return result;
 }""",
-    "newton16": """\
+    ),
+    "newton16": FixedPointFunction(
+        """\
 /* 2 / (1 + a) with 2 integer bits, of a number in [0, 1] with none: three steps of Newton and Raphson */
 IG_INLINE int32_t ig_newton16_i32(int32_t a)
 {
@@ -51,7 +196,9 @@ IG_INLINE int32_t ig_newton16_i32(int32_t a)
     }
     return x;
 }""",
-    "logistic16": """\
+    ),
+    "logistic16": FixedPointFunction(
+        """\
 /* 1 / (1 + exp(-a)) in 0.15, of a number with `bits` integer bits */
 IG_INLINE int32_t ig_logistic16_i32(int32_t a, int32_t bits)
 {
@@ -59,7 +206,11 @@ IG_INLINE int32_t ig_logistic16_i32(int32_t a, int32_t bits)
     const int32_t value = twice > INT16_MAX ? INT16_MAX : twice;
     return a == 0 ? 1 << 14 : a > 0 ? value : INT16_MAX - value;
 }""",
-    "tanh16": """\
+        lambda a, bits: logistic16(a, int(bits)),
+        needs=("rounding_shift", "high16", "exp16", "newton16"),
+    ),
+    "tanh16": FixedPointFunction(
+        """\
 /* tanh(a) in 0.15, of a number with `bits` integer bits */
 IG_INLINE int32_t ig_tanh16_i32(int32_t a, int32_t bits)
 {
@@ -67,7 +218,11 @@ IG_INLINE int32_t ig_tanh16_i32(int32_t a, int32_t bits)
     const int32_t value = size > INT16_MAX ? INT16_MAX : size;
     return a == 0 ? 0 : a > 0 ? value : -value;
 }""",
-    "quotient": """\
+        lambda a, bits: tanh16(a, int(bits)),
+        needs=("rounding_shift", "high16", "exp16", "newton16"),
+    ),
+    "quotient": FixedPointFunction(
+        """\
 /* a / b * multiplier * 2^(shift - 31): the reciprocal of b has 31 bits, a is lifted as far as it goes */
 IG_INLINE int32_t ig_quotient_i32(int32_t a, int32_t b, int32_t multiplier, int32_t shift)
 {
@@ -80,7 +235,11 @@ IG_INLINE int32_t ig_quotient_i32(int32_t a, int32_t b, int32_t multiplier, int3
     const int32_t right = 31 - zeros + lift - shift;
     return ig_rounding_shift_i32(ig_doubling_high_multiply_i32(unscaled, multiplier), right < 0 ? 0 : right > 31 ? 31 : right);
 }""",
-    "inv_sqrt_shift": """\
+        quotient,
+        needs=("doubling_high_multiply", "rounding_shift", "leading_zeros", "softmax_reciprocal"),
+    ),
+    "inv_sqrt_shift": FixedPointFunction(
+        """\
 /* The shift that belongs to ig_inv_sqrt */
 IG_INLINE int32_t ig_inv_sqrt_shift_i32(int32_t x)
 {
@@ -94,7 +253,11 @@ IG_INLINE int32_t ig_inv_sqrt_shift_i32(int32_t x)
     right -= (ig_leading_zeros_i32(x) - 1) / 2 - 1;
     return right < 0 ? 0 : -right;
 }""",
-    "inv_sqrt": """\
+        lambda x: inv_sqrt(x)[1],
+        needs=("leading_zeros",),
+    ),
+    "inv_sqrt": FixedPointFunction(
+        """\
 /* The multiplier of 1 / sqrt(x): five steps of Newton and Raphson from 1, with 3 integer bits */
 IG_INLINE int32_t ig_inv_sqrt_i32(int32_t x)
 {
@@ -119,7 +282,11 @@ IG_INLINE int32_t ig_inv_sqrt_i32(int32_t x)
     y = ig_doubling_high_multiply_i32(y, 1518500250);
     return right < 0 ? (int32_t)((uint32_t)y << -right) : y;
 }""",
-    "log_of_sum": """\
+        lambda x: inv_sqrt(x)[0],
+        needs=("doubling_high_multiply", "rounding_shift", "leading_zeros"),
+    ),
+    "log_of_sum": FixedPointFunction(
+        """\
 /* x * 2^n, saturating, of a number that is not negative */
 IG_INLINE int32_t ig_lifted_i32(int32_t x, int32_t n)
 {
@@ -150,12 +317,7 @@ IG_INLINE int32_t ig_log_of_sum_i32(int32_t x)
     const int64_t total = ((int64_t)ig_doubling_high_multiply_i32(a > b ? a : b, 1488522236) + rest) * 2;
     return (int32_t)(total > INT32_MAX ? INT32_MAX : total);
 }""",
-}
-NEEDS_16 = {
-    "logistic16": ("rounding_shift", "high16", "exp16", "newton16"),
-    "tanh16": ("rounding_shift", "high16", "exp16", "newton16"),
-    "quotient": ("doubling_high_multiply", "rounding_shift", "leading_zeros", "softmax_reciprocal"),
-    "inv_sqrt": ("doubling_high_multiply", "rounding_shift", "leading_zeros"),
-    "inv_sqrt_shift": ("leading_zeros",),
-    "log_of_sum": ("doubling_high_multiply", "rounding_shift", "leading_zeros", "softmax_reciprocal"),
+        log_of_sum,
+        needs=("doubling_high_multiply", "rounding_shift", "leading_zeros", "softmax_reciprocal"),
+    ),
 }
