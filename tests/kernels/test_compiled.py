@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from intaglio.run.toolchains import find_toolchain
-from intaglio.targets.target import host_target
+from intaglio.targets.target import host_target, runs_here
 from support.kernel_cases import CASES
 from support.kernel_integer_tiles import INTEGER_TILES
 from support.kernel_narrow import NARROW
@@ -23,7 +23,8 @@ from support.kernel_tiles import TILED
 
 ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **NARROW}
 RUNNABLE = {"avx2": ["avx2", "sse2", "vec4", "scalar"], "sse2": ["sse2", "vec4", "scalar"], "neon": ["neon", "vec4", "scalar"]}
-HERE = RUNNABLE.get(host_target().isa, ["scalar"])
+WIDE = [isa for isa in ("avx512", "avx512_vnni", "avx2_vnni") if runs_here(TARGETS[isa])]
+HERE = [*RUNNABLE.get(host_target().isa, ["scalar"]), *WIDE]
 TESTS = Path(__file__).parents[1]
 
 
@@ -36,7 +37,7 @@ QUICK = 5
 EVERY = [pytest.param(i, 1, marks=pytest.mark.slow) for i in HERE]
 
 
-@pytest.mark.parametrize(("isa", "step"), [("scalar", QUICK), (HERE[0], QUICK), *EVERY])
+@pytest.mark.parametrize(("isa", "step"), [("scalar", QUICK), (HERE[0], QUICK), *((isa, QUICK) for isa in WIDE), *EVERY])
 def test_compiled_kernels_equal_the_reference(isa: str, step: int, tmp_path: Path) -> None:
     calls = {name: prepare(c, TARGETS[isa]) for name, c in some(step).items()}
     write_c(list(calls.values()), isa, tmp_path / "kernels.c")
@@ -74,7 +75,8 @@ def test_no_kernel_reads_outside_or_is_undefined(isa: str, step: int, tmp_path: 
     assert done.stdout.splitlines()[-1] == f"{len(cases)} kernels"
 
 
-_SLOW = [pytest.param(i, marks=pytest.mark.slow) for i in ("neon_dot", "avx2", "avx2_vnni", "sse2", "scalar")]
+_ISAS = ("neon_dot", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "sse2", "scalar")
+_SLOW = [pytest.param(i, marks=pytest.mark.slow) for i in _ISAS]
 
 
 @pytest.mark.slow

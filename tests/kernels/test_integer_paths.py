@@ -31,6 +31,8 @@ def test_a_target_without_vectors_has_plain_loops() -> None:
         ("tiles of full pairs", "avx2", "_mm256_maddubs_epi16"),
         ("tiles of the lowest", "avx2", "_mm256_madd_epi16(a0, w0)"),  # two products of -128 and 255 do not fit 16 bits
         ("tiles 1x1", "avx2_vnni", "_mm256_dpbusd_avx_epi32"),
+        ("tiles 1x1", "avx512", "_mm512_madd_epi16(a0, w0)"),
+        ("tiles 1x1", "avx512_vnni", "_mm512_dpbusd_epi32"),
         ("tiles 3x3 of u8", "avx2_vnni", "_mm256_dpwssd_avx_epi32"),  # weights less their zero point need 9 bits
         ("tiles 1x1", "neon_dot", "vdotq_s32"),
         ("tiles 1x1", "neon", "vmlal_s16"),

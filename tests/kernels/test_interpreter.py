@@ -26,7 +26,7 @@ def test_every_kernel_has_a_case() -> None:
 
 
 # The interpreter takes long. Scalar and avx2 kernels are compiled in test_compiled; sse2 has the lanes of neon.
-_COVERED = [pytest.param(i, n, marks=pytest.mark.slow) for i in ("avx2", "sse2", "scalar") for n in ALL]
+_COVERED = [pytest.param(i, n, marks=pytest.mark.slow) for i in ("avx2", "sse2", "scalar", "avx512") for n in ALL]
 
 
 @pytest.mark.parametrize(("isa", "name"), [*(("neon", n) for n in ALL), *_COVERED])
@@ -37,7 +37,7 @@ def test_the_kernel_means_what_the_reference_says(isa: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", INTEGER_TILES)
-@pytest.mark.parametrize("isa", ["avx2_vnni", "neon_dot"])
+@pytest.mark.parametrize("isa", ["avx2_vnni", "neon_dot", "avx512_vnni"])
 def test_dot_products_of_four_mean_what_the_reference_says(isa: str, name: str) -> None:
     code, results = interpreted(INTEGER_TILES[name], TARGETS[isa])
     assert code == 0

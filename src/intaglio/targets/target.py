@@ -4,6 +4,7 @@ name = "x86-64-v3"
 arch = "x86_64"
 isa = "avx2"                      # instruction records used by the kernels
 flags = ["-march=x86-64-v3"]      # for the C compiler
+needs = ["avx2", "fma"]           # what /proc/cpuinfo lists on a machine that can run it
 interface = "posix"               # network template
 registers = 16                    # vector registers (of floats, where there are no vectors)
 l1_bytes, l2_bytes, gflops, gbytes_per_s   # for tile choice and the roofline
@@ -43,6 +44,7 @@ class Target:
     gflops: float
     gbytes_per_s: float
     alignment: int
+    needs: tuple[str, ...] = ()  # what /proc/cpuinfo must list, beyond the architecture
     triple: str = ""
     core: str = ""
     fpu: str = "double"
@@ -71,7 +73,7 @@ def all_targets() -> dict[str, Target]:
 
 def _from_toml(name: str, text: str) -> Target:
     table = tomllib.loads(text)
-    table["flags"] = tuple(table["flags"])
+    table["flags"], table["needs"] = tuple(table["flags"]), tuple(table.get("needs", ()))
     return Target(name=name, **table)
 
 
@@ -128,15 +130,18 @@ def precise(target: Target, word: str | None) -> Target:
     return replace(target, precision=word)
 
 
+_MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+
+
+def runs_here(target: Target) -> bool:
+    """Can this machine execute code for the target?"""
+    return target.arch == _MACHINES.get(platform.machine().lower()) and set(target.needs) <= _cpu_flags()
+
+
 def host_target() -> Target:
-    """The best target that this machine can run."""
-    machine = platform.machine().lower()
+    """The best target that this machine can run, of those whose speed has been measured: `x86-64-v4` is chosen by name only."""
     targets = all_targets()
-    if machine in ("x86_64", "amd64"):
-        return targets["x86-64-v3"] if {"avx2", "fma"} <= _cpu_flags() else targets["x86-64"]
-    if machine in ("aarch64", "arm64"):
-        return targets["aarch64"]
-    return targets["generic"]
+    return next((targets[name] for name in ("x86-64-v3", "x86-64", "aarch64") if runs_here(targets[name])), targets["generic"])
 
 
 @cache
