@@ -4,8 +4,8 @@
     max:      bytes as they are
     mean:     sums of 32 bits, scaled as `contraction/scaling.py` does
 
-Windows at the border are cut by the bounds of their loops. The last vector of channels overlaps the one before it. Fewer channels
-than a vector has, windows with holes or of padding alone, and other layouts stay with the plain kernels.
+Windows that may leave the image are cut by the bounds of their loops. The last vector of channels overlaps the one before it.
+Fewer channels than a vector has, windows with holes or of padding alone, and other layouts stay with the plain kernels.
 """
 
 from __future__ import annotations
@@ -63,19 +63,42 @@ def _add(job: Job, sums: list[Var], x: Buffer, at: Expr) -> None:
         k.assign(total, vector("viadd", i32(isa), total, vector(f"vwiden_{half}", i32(isa), wide)))
 
 
-def pool_windows(
-    job: Job, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...], body: Callable[..., None],
-) -> None:  # fmt: skip
-    """`body(place of y, rows, columns, place of a pixel)` for every window."""
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The rows, or the columns, of one window that are in the image."""
+
+    first: Expr
+    last: Expr
+    count: Expr
+
+
+Window = Callable[[Expr, Span, Span, Callable[[Expr, Expr], Expr]], None]
+
+
+def pool_windows(job: Job, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...], body: Window) -> None:
+    """`body(place of y, rows, columns, place of a pixel)` for every window. Windows that never leave the image are not cut."""
     k = job.k
     n_, h, w, c_ = job.type(0).shape
     _, oh_, ow_, _ = job.node.output.shape
+
+    def span(name: str, start: Expr, axis: int, size: int, outs: int) -> Span:
+        if pads[axis] == 0 and (outs - 1) * strides[axis] + kernel[axis] <= size:
+            return Span(start, start + kernel[axis], idx(kernel[axis]))
+        first, last = k.let(f"{name}_first", imax(start, 0)), k.let(f"{name}_last", imin(start + kernel[axis], size))
+        return Span(first, last, last - first)
+
     with k.loop("n", 0, n_) as n, k.loop("oh", 0, oh_) as oh, k.loop("ow", 0, ow_) as ow:
         top, left = k.let("top", oh * strides[0] - pads[0]), k.let("left", ow * strides[1] - pads[1])
-        rows = (k.let("row_first", imax(top, 0)), k.let("row_last", imin(top + kernel[0], h)))
-        cols = (k.let("col_first", imax(left, 0)), k.let("col_last", imin(left + kernel[1], w)))
+        rows, cols = span("row", top, 0, h, oh_), span("col", left, 1, w, ow_)
         out = k.let("to", ((n * oh_ + oh) * ow_ + ow) * c_)
         body(out, rows, cols, lambda i, j: ((n * h + i) * w + j) * c_)
+
+
+def number_as(value: Expr, to: Type) -> Expr:
+    """An index as a number of another type; one that is known is written as such."""
+    if isinstance(value, Num):
+        return Num(float(value.value) if to.kind == "f32" else int(value.value), to)
+    return cast(value, to)
 
 
 def qaverage_pool_applies(job: Job) -> str | None:
@@ -96,15 +119,16 @@ def qaverage_pool_lanes(job: Job) -> Lowered:
     real = Type("f32", isa.lanes)
     bytes_ = Bytes(isa, 0, op.low, op.high, y.dtype)
 
-    def window(out: Expr, rows: tuple[Expr, Expr], cols: tuple[Expr, Expr], pixel: Callable[[Expr, Expr], Expr]) -> None:
-        count = k.let("count", cast((rows[1] - rows[0]) * (cols[1] - cols[0]), Type("f32")), Type("f32"))
-        half = k.let("half", cast((rows[1] - rows[0]) * (cols[1] - cols[0]) // 2, Type("f32")), Type("f32"))
+    def window(out: Expr, rows: Span, cols: Span, pixel: Callable[[Expr, Expr], Expr]) -> None:
+        pixels = rows.count * cols.count
+        count, half = (k.let(name, number_as(n, Type("f32"))) for name, n in (("count", pixels), ("half", pixels // 2)))
+        less = Num(-half.value, half.type) if isinstance(half, Num) else Op("neg", (half,), half.type)
         counts = k.let("counts", Op("vsplat", (count,), real))
-        up, down = (k.let(s, Op("vsplat", (v,), real)) for s, v in (("up", half), ("down", Op("neg", (half,), half.type))))
+        up, down = (k.let(s, Op("vsplat", (v,), real)) for s, v in (("up", half), ("down", less)))
 
         def channels(c: Expr) -> None:
             sums = [k.var(f"sum_{half}", splat(isa, 0)) for half in HALVES]
-            with k.loop("i", rows[0], rows[1]) as i, k.loop("j", cols[0], cols[1]) as j:
+            with k.loop("i", rows.first, rows.last) as i, k.loop("j", cols.first, cols.last) as j:
                 _add(job, sums, x, pixel(i, j) + c)
             values = []
             for total in sums:
@@ -140,10 +164,10 @@ def max_pool_bytes(job: Job) -> Lowered:
     x, y = job.operand(0, "x"), job.writes()
     kind = Type(x.dtype.value, 2 * isa.lanes)
 
-    def window(out: Expr, rows: tuple[Expr, Expr], cols: tuple[Expr, Expr], pixel: Callable[[Expr, Expr], Expr]) -> None:
+    def window(out: Expr, rows: Span, cols: Span, pixel: Callable[[Expr, Expr], Expr]) -> None:
         def channels(c: Expr) -> None:
-            top = k.var("top", Load(x, pixel(rows[0], cols[0]) + c, kind))
-            with k.loop("i", rows[0], rows[1]) as i, k.loop("j", cols[0], cols[1]) as j:
+            top = k.var("top", Load(x, pixel(rows.first, cols.first) + c, kind))
+            with k.loop("i", rows.first, rows.last) as i, k.loop("j", cols.first, cols.last) as j:
                 k.assign(top, Op(f"vmax_{x.dtype.value}", (top, Load(x, pixel(i, j) + c, kind)), kind))
             k.store(y, out + c, top)
 

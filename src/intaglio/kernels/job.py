@@ -17,7 +17,8 @@ from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.types import DType, TensorType
 from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Kernel
+from intaglio.kernels.loop import Buffer, Builder, Kernel, Stmt
+from intaglio.kernels.scalars import write_scalars
 from intaglio.kernels.unused import drop_unused
 from intaglio.targets import Target
 
@@ -107,12 +108,23 @@ class Job:
         self.arguments.append(source)
         return buffer
 
+    def _written(self) -> tuple[tuple[Stmt, ...], set[Buffer]]:
+        """The statements, with constants of one element as numbers; and the parameters that are not needed any more. A device keeps
+        them all: its programs are stored, and shared by layers that differ in such a number."""
+        if self.target.device:
+            return self.k.body(), set()
+        held = zip(self.params, self.arguments, strict=True)
+        return write_scalars(self.k.body(), {p: a.data for p, a in held if not isinstance(a, Scratch) and a.data is not None})
+
     def done(self, stem: str, about: str, using: str = "", in_place: bool = False, over: Buffer | None = None) -> Lowered:
         """`over`: the one parameter whose memory the result may take."""
+        body, written = self._written()
+        kept = [n for n, param in enumerate(self.params) if param not in written]
+        self.params, self.arguments = [self.params[n] for n in kept], [self.arguments[n] for n in kept]
         kernel = Kernel(
             stem,
             tuple(self.params),
-            drop_unused(self.k.body()),
+            drop_unused(body),
             about,
             in_place=in_place or over is not None,
             over=-1 if over is None else self.params.index(over),

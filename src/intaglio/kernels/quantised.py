@@ -7,6 +7,7 @@ into vector code. Sums are 32 bits wide (64 with 16-bit activations and a 64-bit
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.elementwise import broadcast_strides, offset_of
 from intaglio.kernels.epilogue import epilogue_of
+from intaglio.kernels.integer_pool import Span, number_as, pool_windows
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import IDX, Buffer, Builder, Expr, Load, Num, Op, Type, Var, cast, idx, imax, imin, select
 from intaglio.ops.base import normal_axes
@@ -213,21 +215,19 @@ def qaverage_pool(job: Job) -> Lowered:
     op, k = job.node.op, job.k
     assert isinstance(op, QAveragePool)
     x, y = job.operand(0, "x"), job.writes()
-    n_, h, w, c_ = job.type(0).shape
-    _, oh_, ow_, _ = job.node.output.shape
-    with k.loop("n", 0, n_) as n, k.loop("oh", 0, oh_) as oh, k.loop("ow", 0, ow_) as ow:
-        top, left = k.let("top", oh * op.strides[0] - op.pads[0]), k.let("left", ow * op.strides[1] - op.pads[1])
-        rows = (k.let("row_first", imax(top, 0)), k.let("row_last", imin(top + op.kernel[0], h)))
-        cols = (k.let("col_first", imax(left, 0)), k.let("col_last", imin(left + op.kernel[1], w)))
-        count = k.let("count", cast((rows[1] - rows[0]) * (cols[1] - cols[0]), I32))
-        half = k.let("half", Op("div", (count, number(2)), I32))
-        with k.loop("c", 0, c_) as c:
+
+    def window(out: Expr, rows: Span, cols: Span, pixel: Callable[[Expr, Expr], Expr]) -> None:
+        count = k.let("count", number_as(rows.count * cols.count, I32))
+        half = number(int(count.value) // 2) if isinstance(count, Num) else k.let("half", Op("div", (count, number(2)), I32))
+        with k.loop("c", 0, job.type(0).shape[-1]) as c:
             total = k.var("total", number(0), I32)
-            with k.loop("i", rows[0], rows[1]) as i, k.loop("j", cols[0], cols[1]) as j:
-                k.assign(total, Op("add", (total, whole(x, ((n * h + i) * w + j) * c_ + c)), I32))
+            with k.loop("i", rows.first, rows.last) as i, k.loop("j", cols.first, cols.last) as j:
+                k.assign(total, Op("add", (total, whole(x, pixel(i, j) + c)), I32))
             lifted = select(total.compare("gt", number(0)), Op("add", (total, half), I32), Op("sub", (total, half), I32))
             mean = k.let("mean", Op("div", (k.let("lifted", lifted), count), I32))
-            k.store(y, ((n * oh_ + oh) * ow_ + ow) * c_ + c, bounded(mean, op.low, op.high, y.dtype))
+            k.store(y, out + c, bounded(mean, op.low, op.high, y.dtype))
+
+    pool_windows(job, op.kernel, op.strides, op.pads, window)
     return job.done("qaverage_pool", f"qaverage_pool {list(op.kernel)}, {list(job.type(0).shape)} -> {list(job.node.output.shape)}")
 
 

@@ -1,9 +1,12 @@
-"""Names that nobody reads are not declared: compilers would warn, and readers would wonder.
+"""Names that nobody reads are not declared, and braces that hold nothing apart are not written.
 
     const float v0 = x0[i];
-    y[i] = 0;                     ->      y[i] = 0;
+    {                             ->      y[i] = 0;
+        y[i] = 0;
+    }
 
-Builders name what they may need; what an operator's attributes then make superfluous is dropped here, once for all of them.
+Builders name what they may need, and put parts into blocks where there may be several; what an operator's attributes then make
+superfluous is dropped here, once for all of them.
 """
 
 from __future__ import annotations
@@ -61,9 +64,33 @@ def _body(body: tuple[Stmt, ...]) -> tuple[tuple[Stmt, ...], set[str]]:
                 continue
             used.discard(stmt.var.name)
         stmt, needed = _statement(stmt)
+        if _is_empty(stmt):
+            continue
         used |= needed
         kept.append(stmt)
-    return tuple(reversed(kept)), used
+    return _without_braces(tuple(reversed(kept))), used
+
+
+def _is_empty(stmt: Stmt) -> bool:
+    match stmt:
+        case Block() | For():
+            return not stmt.body
+        case If():
+            return not stmt.then and not stmt.otherwise
+    return False
+
+
+def _without_braces(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """A block that comes last and is the only one needs no scope of its own, unless it declares a name again."""
+    last = body[-1] if body else None
+    if not isinstance(last, Block) or any(isinstance(stmt, (Block, Verbatim)) for stmt in (*body[:-1], *last.body)):
+        return body
+    outside, inside = _declared(body), _declared(last.body)
+    return body if outside & inside else (*body[:-1], *last.body)
+
+
+def _declared(body: tuple[Stmt, ...]) -> set[str]:
+    return {s.var.name if isinstance(s, Let) else s.buffer.name for s in body if isinstance(s, (Let, Array))}
 
 
 def _statement(stmt: Stmt) -> tuple[Stmt, set[str]]:

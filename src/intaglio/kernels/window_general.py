@@ -6,6 +6,9 @@ takes: three spatial axes, integers, doubles, weights that are computed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
+
 import numpy as np
 
 from intaglio.ir.graph import Value
@@ -129,26 +132,39 @@ def _spots(k: Builder, op: Pool, place: list[Expr], tap: list[Expr]) -> list[Exp
     ]
 
 
+def _leaves(op: Pool, sizes: Sequence[int], outs: Sequence[int]) -> bool:
+    """Is a pixel of any window outside of the image?"""
+    rank = len(op.kernel)
+    last = [(outs[a] - 1) * op.strides[a] + (op.kernel[a] - 1) * op.dilations[a] - op.pads[a] for a in range(rank)]
+    return any(op.pads[a] > 0 or last[a] >= sizes[a] for a in range(rank))
+
+
 def pool_general(job: Job) -> Lowered:
     op, src, dst, rank = _pool_parts(job)
     k, out = job.k, job.node.output
     e = Lanes.scalar(computed_in(out.dtype))
     x = job.operand(0, "x")
     counts: Buffer | None = None
+    count: Expr | None = None  # where all windows have as many pixels
     if isinstance(op, AveragePool):
-        table = np.broadcast_to(op.counts(src.spatial), dst.spatial)
-        counts = job.packed(np.maximum(table, 1).astype(np.float64 if out.dtype is DType.F64 else np.float32).reshape(-1), "count")
+        table = np.maximum(np.broadcast_to(op.counts(src.spatial), dst.spatial), 1)
+        if table.size and np.all(table == table.flat[0]):
+            count = e.const(int(table.flat[0]))
+        else:
+            counts = job.packed(table.astype(np.float64 if out.dtype is DType.F64 else np.float32).reshape(-1), "count")
     y = job.writes()
     with k.loops(["n", "c", *[f"p{i}" for i in range(rank)]], [dst.batch, dst.channels, *dst.spatial]) as at:
         n, c, *place = at
         total = k.var("total", _lowest(e) if isinstance(op, MaxPool) else e.const(0))
         with k.loops([f"k{i}" for i in range(rank)], list(op.kernel)) as tap:
             spots = _spots(k, op, place, tap)
-            with k.when(_inside(spots, src.spatial)):
+            with k.when(_inside(spots, src.spatial)) if _leaves(op, src.spatial, dst.spatial) else nullcontext():
                 value = k.let("v", e.load(x, src.at(n, c, spots)))
                 k.assign(total, _pooled(e, op, total, value))
         result: Expr = total
-        if counts is not None:
+        if count is not None:
+            result = e.div(total, count)
+        elif counts is not None:
             result = e.div(
                 total,
                 cast(

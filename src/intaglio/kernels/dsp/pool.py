@@ -3,7 +3,7 @@
     max:      SSUB8 compares four bytes, SEL takes the larger of each
     average:  SXTAB16 adds two bytes to two sums of 16 bits, which hold up to 256 pixels
 
-Windows at the border are cut by the bounds of their loops.
+Windows that may leave the image are cut by the bounds of their loops.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from intaglio.ir.types import DType, Layout
 from intaglio.kernels.contraction.quantised import BYTES
 from intaglio.kernels.dsp.primitives import BASE, C, no_dsp, operations
 from intaglio.kernels.dsp.variants import C_TYPES
-from intaglio.kernels.integer_pool import all_inside, pool_windows
+from intaglio.kernels.integer_pool import Span, all_inside, pool_windows
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Expr, Place
 from intaglio.kernels.routines import Routine, no_meaning, routine_of
@@ -85,9 +85,9 @@ def max_pool_dsp(job: Job) -> Lowered:
     x, y = job.operand(0, "x"), job.writes()
     _, _, w, c = job.type(0).shape
 
-    def window(out: Expr, rows: tuple[Expr, Expr], cols: tuple[Expr, Expr], pixel: Callable[[Expr, Expr], Expr]) -> None:
-        first = Place(x, pixel(rows[0], cols[0]))
-        k.call(highest(x.dtype), first, c, rows[1] - rows[0], cols[1] - cols[0], w * c, Place(y, out))
+    def window(out: Expr, rows: Span, cols: Span, pixel: Callable[[Expr, Expr], Expr]) -> None:
+        first = Place(x, pixel(rows.first, cols.first))
+        k.call(highest(x.dtype), first, c, rows.count, cols.count, w * c, Place(y, out))
 
     pool_windows(job, op.kernel, op.strides, op.pads, window)
     about = f"max_pool {list(op.kernel)}, {list(job.type(0).shape)} -> {list(job.node.output.shape)}, four channels at a time"
@@ -108,9 +108,9 @@ def qaverage_pool_dsp(job: Job) -> Lowered:
     x, y = job.operand(0, "x"), job.writes()
     _, _, w, c = job.type(0).shape
 
-    def window(out: Expr, rows: tuple[Expr, Expr], cols: tuple[Expr, Expr], pixel: Callable[[Expr, Expr], Expr]) -> None:
-        first = Place(x, pixel(rows[0], cols[0]))
-        counts = (rows[1] - rows[0], cols[1] - cols[0])
+    def window(out: Expr, rows: Span, cols: Span, pixel: Callable[[Expr, Expr], Expr]) -> None:
+        first = Place(x, pixel(rows.first, cols.first))
+        counts = (rows.count, cols.count)
         k.call(average(x.dtype), first, c, *counts, w * c, op.low, op.high, Place(y, out))
 
     pool_windows(job, op.kernel, op.strides, op.pads, window)
