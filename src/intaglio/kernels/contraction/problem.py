@@ -14,7 +14,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.kernels.job import Job, fact
-from intaglio.kernels.loop import Builder, Expr, idx, imax, imin
+from intaglio.kernels.loop import Builder, Expr, Num, both, idx, imax, imin
 from intaglio.ops.conv import Conv
 from intaglio.ops.hybrid import HybridConv
 from intaglio.ops.pool import Pool
@@ -101,6 +101,19 @@ class Problem:
     @property
     def padded(self) -> bool:
         return any(self.pads) or self.reaches_over(0) or self.reaches_over(1)
+
+    def inside(self, top: Expr, left: Expr) -> Expr | bool:
+        """Does a whole window lie inside the image? An expression where only the running program knows."""
+        test: Expr | bool = True
+        for axis, (at, size, out) in enumerate(((top, self.height, self.out_height), (left, self.width, self.out_width))):
+            room = size - (self.kernel[axis] - 1) * self.dilations[axis]
+            if room <= 0 or (isinstance(at, Num) and not 0 <= at.value < room):
+                return False
+            last = (out - 1) * self.strides[axis] - self.pads[axis]
+            for needed, part in ((self.pads[axis] > 0, at.compare("ge", 0)), (last >= room, at.compare("lt", room))):
+                if needed and not isinstance(at, Num):
+                    test = part if isinstance(test, bool) else both(test, part)
+        return test
 
     def inner_and_edges(self, count: int) -> tuple[list[int], list[int]]:
         """First columns of the tiles of `count` pixels that lie inside with all their taps, and of those that do not."""

@@ -28,19 +28,6 @@ def size_of(x: DType, zero: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
-    """Zero points and range of a product."""
-
-    x_zero: int
-    w_zero: int
-    y_zero: int
-    low: int
-    high: int
-    to: DType
-    scaling: str
-
-
-@dataclass(frozen=True, slots=True)
 class Quantised:
     """`weights` is [O, I / group, kh, kw] for a convolution, [O, I, 1, 1] for a product; their zero point is subtracted."""
 
@@ -84,10 +71,14 @@ class Quantised:
 
     def runs(self, groups: int, joined: bool) -> Array:
         """Weights in the order in which windows lie in memory: [groups, columns, runs, length]."""
-        outs, depth, kh, kw = self.weights.shape
-        ordered = self.weights.transpose(0, 2, 3, 1)
-        count = kh if joined else kh * kw
-        return np.asarray(ordered.reshape(groups, outs // groups, count, kh * kw * depth // max(count, 1)))
+        return runs_of(self.weights, groups, joined)
+
+
+def runs_of(weights: Array, groups: int, joined: bool) -> Array:
+    """Weights [O, I, kh, kw] as [groups, columns, runs, length]: a run is what lies side by side in a window."""
+    outs, depth, kh, kw = weights.shape
+    count = kh if joined else kh * kw
+    return np.asarray(weights.transpose(0, 2, 3, 1).reshape(groups, outs // groups, count, kh * kw * depth // max(count, 1)))
 
 
 def constants_of(job: Job) -> tuple[Array, Array | None, Array, Array | None] | None:

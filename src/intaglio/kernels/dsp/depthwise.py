@@ -2,97 +2,124 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from intaglio.ir.types import DType
-from intaglio.kernels.contraction.problem import Problem as Geometry
-from intaglio.kernels.contraction.problem import problem_of
-from intaglio.kernels.contraction.quantised import BYTES, Numbers, constants_of
-from intaglio.kernels.dsp.conv import channel_scales, takes
+from intaglio.kernels.contraction.problem import Problem
+from intaglio.kernels.contraction.quantised import BYTES
+from intaglio.kernels.dsp.scaling import Scaled, scaled_of
 from intaglio.kernels.dsp.slide import FIRST_MISSING, FULL, LAST_MISSING, pack_records, slide
-from intaglio.kernels.job import Job, Lowered
+from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Expr, Place, idx
 from intaglio.ops.quantised import QConv
 
 
-def _takes(job: Job, to: DType) -> bool:
-    """Also on cores that have neither pairs nor vectors."""
-    if job.isa.dsp or job.isa.lanes > 1 or not job.target.bare:
-        return takes(job, to)
-    weights = job.node.inputs[1]
-    return job.type(0).dtype in BYTES and weights is not None and weights.dtype in BYTES and to in BYTES
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis of windows of three: sizes, and positions from one pixel to the next in x and y."""
+
+    length: int
+    out: int
+    stride: int
+    pad: int
+    step: int
+    y_step: int
+
+    @property
+    def last(self) -> int:
+        """The last position that a window covers."""
+        return (self.out - 1) * self.stride - self.pad + 2
+
+    @property
+    def after(self) -> int:
+        """Positions behind the image."""
+        return int(self.last >= self.length)
+
+    def slides(self) -> bool:
+        """At most one position is outside at each end."""
+        return self.pad <= 1 and self.stride in (1, 2) and self.last <= self.length
+
+    def crosses(self) -> bool:
+        """At most one of three rows is missing."""
+        return self.pad <= 1 and self.last <= self.length and not (self.pad and self.out == 1 and self.after)
 
 
-def _slides(length: int, out: int, stride: int, pad: int) -> bool:
-    """Windows of three along this axis, at most one position outside at each end."""
-    return pad <= 1 and stride in (1, 2) and (out - 1) * stride - pad + 2 <= length
+def axes_of(p: Problem) -> tuple[Axis, Axis]:
+    steps, y_steps = (p.width * p.channels, p.channels), (p.out_width * p.channels, p.channels)
+    sizes = ((p.height, p.width), (p.out_height, p.out_width), p.strides, p.pads, steps, y_steps)
+    down, across = (Axis(*(part[a] for part in sizes)) for a in (0, 1))
+    return down, across
 
 
-def _crosses(length: int, out: int, stride: int, pad: int) -> bool:
-    """At most one of three rows is missing."""
-    last = (out - 1) * stride - pad + 2
-    return pad <= 1 and last <= length and not (pad and out == 1 and last >= length)
+@dataclass(frozen=True, slots=True)
+class Facts:
+    scaled: Scaled
+    along: int  # the axis that windows slide along: 0 is down the image
 
 
-def qdepthwise_dsp(job: Job) -> Lowered | None:
-    op = job.node.op
-    assert isinstance(op, QConv)
-    known = constants_of(job) if _takes(job, op.to) and not op.epilogue else None
-    if known is None:
-        return None
-    weights, bias, multiplier, shift = known
-    geo = problem_of(job)
-    if geo.kernel != (3, 3) or geo.dilations != (1, 1) or geo.depth != 1 or geo.columns != 1:
-        return None
-    centred = weights.astype(np.int64)[:, 0] - op.w_zero  # [c, kh, kw]
-    if int(np.abs(centred).max()) > 16383:
-        return None
-    numbers = Numbers(op.x_zero, op.w_zero, op.y_zero, op.low, op.high, op.to, op.scaling)
-    found = channel_scales(centred, bias, multiplier, shift, numbers, job.type(0).dtype)
-    along = _axis(geo)
-    if found is None or along is None:
-        return None
-    scales, _ = found
-    k, kind = job.k, job.type(0).dtype
+@fact
+def _facts(job: Job) -> Facts | str:
+    """What the kernel needs, or why it does not apply."""
+    op, weights, isa = job.node.op, job.node.inputs[1], job.isa
+    assert isinstance(op, QConv) and weights is not None
+    if not isa.dsp and (isa.lanes > 1 or not job.target.bare):
+        return "it is for small cores without vectors"
+    if not isa.dsp and weights.dtype not in BYTES:
+        return f"the weights are {weights.dtype.value}, and the core has no DSP extension"
+    if op.epilogue:
+        return "another layer is fused into it"
+    known = scaled_of(job)
+    if isinstance(known, str):
+        return known
+    p = known.problem
+    if not (p.depth == p.columns == 1 and p.kernel == (3, 3) and p.dilations == (1, 1)):
+        kind = "depthwise" if p.depth == p.columns == 1 else "not depthwise"
+        return f"it is for depthwise windows of 3x3; this is {kind}, {p.kernel[0]}x{p.kernel[1]}"
+    if int(np.abs(known.numbers.weights).max()) > 16383:
+        return "the weights need more than 15 bits"
+    axes = axes_of(p)
+    fits = [along for along in (1, 0) if axes[along].slides() and axes[1 - along].crosses()]
+    if not fits:
+        return "windows reach over the border by more than one pixel, or strides are more than 2"
+    return Facts(known, max(fits, key=lambda a: axes[a].out))
+
+
+def applies(job: Job) -> str | None:
+    found = _facts(job)
+    return found if isinstance(found, str) else None
+
+
+def qdepthwise_dsp(job: Job) -> Lowered:
+    found, k = _facts(job), job.k
+    assert isinstance(found, Facts)
+    known, p, numbers = found.scaled, found.scaled.problem, found.scaled.numbers
+    along, cross = axes_of(p)[found.along], axes_of(p)[1 - found.along]
+    finish = known.scales.finish
     x = job.operand(0, "x")
-    taps = centred if along == 0 else centred.transpose(0, 2, 1)  # [c, along, across]
-    record = job.packed(pack_records(taps, scales), "record", DType.I32)
+    taps = numbers.weights[:, 0] if found.along == 0 else numbers.weights[:, 0].transpose(0, 2, 1)  # [c, along, across]
+    record = job.packed(pack_records(taps, known.scales), "record", DType.I32)
     y = job.writes()
-    c = geo.channels
-    lengths, outs, strides, pads = (geo.height, geo.width), (geo.out_height, geo.out_width), geo.strides, geo.pads
-    steps, y_steps = (geo.width * c, c), (geo.out_width * c, c)
-    cross = 1 - along
-    before = pads[along]
-    after = int((outs[along] - 1) * strides[along] - pads[along] + 2 >= lengths[along])
-    routine = slide(strides[along], kind, scales.finish, pairs=job.isa.dsp)
+    routine = slide(along.stride, x.dtype, finish, pairs=job.isa.dsp)
 
     def row(start: Expr, to: Expr, missing: int) -> None:
         k.call(
-            routine, Place(x, start), steps[along], steps[cross], Place(y, to), y_steps[along], outs[along], before, after, missing,
-            numbers.x_zero, c, Place(record, idx(0)),
+            routine, Place(x, start), along.step, cross.step, Place(y, to), along.y_step, along.out, along.pad, along.after,
+            missing, numbers.x_zero, p.channels, Place(record, idx(0)),
         )  # fmt: skip
 
-    with k.loop("n", 0, geo.batch) as n:
-        image = k.let("image", n * (geo.height * geo.width * c))
-        result = k.let("result", n * (geo.out_height * geo.out_width * c))
-        first = 1 if pads[cross] else 0
-        last = outs[cross] - int((outs[cross] - 1) * strides[cross] - pads[cross] + 2 >= lengths[cross])
-        if first:
+    with k.loop("n", 0, p.batch) as n:
+        image = k.let("image", n * (p.height * p.width * p.channels))
+        result = k.let("result", n * (p.out_height * p.out_width * p.channels))
+        last = cross.out - cross.after
+        if cross.pad:
             row(image, result, FIRST_MISSING)
-        with k.loop("i", first, last) as i:
-            row(image + (i * strides[cross] - pads[cross]) * steps[cross], result + i * y_steps[cross], FULL)
-        if last < outs[cross]:
-            at = last * strides[cross] - pads[cross]
-            row(image + at * steps[cross], result + last * y_steps[cross], LAST_MISSING)
-    about = (
-        f"qdepthwise 3x3, {c} channels, {geo.height}x{geo.width} -> {geo.out_height}x{geo.out_width}, "
-        f"stride {strides[0]}x{strides[1]}, {kind.value}\nNHWC, windows slide along {'the columns' if along == 0 else 'the rows'}"
-    )
-    return job.done(f"qdepthwise3x3_{c}", about, f"qdepthwise_{'dsp' if job.isa.dsp else 'plain'}({scales.finish})")
-
-
-def _axis(geo: Geometry) -> int | None:
-    """Along which axis windows slide: the longer one, where borders allow it."""
-    size = ((geo.height, geo.width), (geo.out_height, geo.out_width), geo.strides, geo.pads)
-    fits = [along for along in (1, 0) if _slides(*(part[along] for part in size)) and _crosses(*(part[1 - along] for part in size))]
-    return max(fits, key=lambda a: (geo.out_height, geo.out_width)[a], default=None)
+        with k.loop("i", cross.pad, last) as i:
+            row(image + (i * cross.stride - cross.pad) * cross.step, result + i * cross.y_step, FULL)
+        if cross.after:
+            at = last * cross.stride - cross.pad
+            row(image + at * cross.step, result + last * cross.y_step, LAST_MISSING)
+    direction = "the columns" if found.along == 0 else "the rows"
+    about = f"{p.title('qdepthwise', apart=True)}, {x.dtype.value}\nNHWC, windows slide along {direction}"
+    return job.done(p.stem("qdepthwise", apart=True), about, f"qdepthwise_{'dsp' if job.isa.dsp else 'plain'}({finish})")

@@ -20,10 +20,14 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.kernels.contraction.problem import Problem, problem_of
+from intaglio.kernels.contraction.quantised import Quantised, not_bytes, quantised_of
 from intaglio.kernels.dsp.primitives import C, operations
 from intaglio.kernels.dsp.variants import Finish, How, range_of
+from intaglio.kernels.job import Job, fact
 from intaglio.kernels.routines import Routine, no_meaning, routine_of
 from intaglio.ops.fixed_point import scale32, scale_float, scale_once
+from intaglio.ops.quantised import QConv, QMatMul
 
 WORDS = 4
 
@@ -73,6 +77,54 @@ def _quick(scaling: str, m: Array, right: Array, reach: Array, y_zero: int) -> b
         zeros = np.asarray([(int(x) & -int(x)).bit_length() - 1 if x else 64 for x in m])
         return bool((zeros + np.asarray([int(r).bit_length() for r in reach]) < 30 + right).all())
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """A contraction of bytes with known weights: pointwise convolutions and products are matrices."""
+
+    name: str
+    problem: Problem
+    numbers: Quantised
+    scales: Scales
+
+    @property
+    def stem(self) -> str:
+        p = self.problem
+        return p.stem("qconv") if self.name == "qconv" else f"{self.name}_{p.channels}_{p.out_channels}"
+
+    @property
+    def title(self) -> str:
+        """The first line of a kernel's comment."""
+        p, kind = self.problem, self.numbers.x.value
+        if self.name == "qconv":
+            return f"{p.title('qconv')}, {kind}"
+        return f"{self.name} of {p.rows} rows, {p.channels} -> {p.out_channels}, {kind}"
+
+
+@fact
+def scaled_of(job: Job) -> Scaled | str:
+    """What is known about a contraction of bytes, or why it is none that routines take."""
+    op = job.node.op
+    if reason := not_bytes(job, (DType.I16,)):
+        return reason
+    if isinstance(op, QMatMul) and job.type(1).rank != 2:
+        return "the right side is not a matrix"
+    n = quantised_of(job)
+    if isinstance(n, str):
+        return n
+    if n.real_bias is not None:
+        return "the bias is a float"
+    starts = n.starts(n.x_zero)
+    scales = scales_of(n.scaling, starts, n.reach, n.multiplier, n.shift, n.y_zero, n.low, n.high, n.to)
+    if isinstance(scales, str):
+        return scales
+    if isinstance(op, QMatMul):
+        return Scaled("qmatmul", Problem.matrix(job.node.output.type.elements // n.outs, n.weights.shape[1], n.outs), n, scales)
+    p = problem_of(job)
+    if p.pointwise and isinstance(op, QConv) and not op.epilogue:
+        return Scaled("qconv1x1", Problem.matrix(p.rows, p.channels, p.out_channels), n, scales)
+    return Scaled("qconv", p, n, scales)
 
 
 def real_results(sums: Array, records: Array, finish: Finish, step: float) -> Array:

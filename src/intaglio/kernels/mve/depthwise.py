@@ -13,13 +13,11 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.contraction.problem import problem_of
-from intaglio.kernels.contraction.quantised import constants_of
 from intaglio.kernels.dsp.primitives import BASE
-from intaglio.kernels.dsp.variants import C_TYPES, Range, range_of
-from intaglio.kernels.job import Job, Lowered
+from intaglio.kernels.dsp.scaling import Scaled, scaled_of
+from intaglio.kernels.dsp.variants import C_TYPES, Range
+from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Place, idx
-from intaglio.kernels.mve.conv import takes
 from intaglio.kernels.mve.rows import MVE, C
 from intaglio.kernels.routines import Routine, routine_of
 from intaglio.ops.fixed_point import scale32
@@ -50,34 +48,53 @@ def taps(kind: DType, out: Range) -> Routine:
     )  # fmt: skip
 
 
-def qdepthwise_mve(job: Job) -> Lowered | None:
+@fact
+def _facts(job: Job) -> Scaled | str:
+    """What the kernel needs, or why it does not apply."""
     op = job.node.op
     assert isinstance(op, QConv)
-    known = constants_of(job) if takes(job, op.to, plain=False) and not op.epilogue and op.scaling == "twice" else None
-    if known is None:
-        return None
-    weights, bias, multiplier, shift = known
-    geo, k = problem_of(job), job.k
-    centred = weights.astype(np.int64)[:, 0] - op.w_zero  # [c, kh, kw]
-    if geo.depth != 1 or geo.columns != 1 or shift is None or bias is None or int(np.abs(centred).max()) > 127:
-        return None
-    right = np.broadcast_to(shift, (geo.channels,)).astype(np.int64)
-    reach = np.abs(centred).reshape(geo.channels, -1).sum(axis=1) * 255 + np.abs(bias.astype(np.int64))
-    if (reach << np.maximum(right, 0)).max() >= 2**31:
-        return None
+    if job.isa.name != "mve":
+        return "the core has no MVE"
+    if op.epilogue:
+        return "another layer is fused into it"
+    known = scaled_of(job)
+    if isinstance(known, str):
+        return known
+    p, n = known.problem, known.numbers
+    if not p.depth == p.columns == 1:
+        return "it is not depthwise"
+    if n.scaling != "twice" or n.shift is None or n.bias is None:
+        return "it has no bias, or is not scaled as TFLite does it"
+    if int(np.abs(n.weights).max()) > 127:
+        return "the weights do not fit 8 bits"
+    reach = np.abs(n.weights).reshape(p.channels, -1).sum(axis=1) * 255 + np.abs(n.whole_bias)
+    if (reach << np.maximum(np.broadcast_to(n.shift, (p.channels,)).astype(np.int64), 0)).max() >= 2**31:
+        return "a sum may not fit 32 bits"
+    return known
+
+
+def applies(job: Job) -> str | None:
+    found = _facts(job)
+    return found if isinstance(found, str) else None
+
+
+def qdepthwise_mve(job: Job) -> Lowered:
+    known, k = _facts(job), job.k
+    assert isinstance(known, Scaled)
+    p, n = known.problem, known.numbers
+    assert n.shift is not None
     x = job.operand(0, "x")
-    w = job.packed(np.ascontiguousarray(centred.transpose(1, 2, 0)).reshape(-1).astype(np.int8), "w", DType.I8)
-    factors = [bias.astype(np.int64), np.broadcast_to(multiplier, (geo.channels,)), np.maximum(right, 0), np.minimum(right, 0)]
+    w = job.packed(np.ascontiguousarray(n.weights[:, 0].transpose(1, 2, 0)).reshape(-1).astype(np.int8), "w", DType.I8)
+    multiplier, right = (np.broadcast_to(part, (p.channels,)).astype(np.int64) for part in (n.multiplier, n.shift))
+    factors = [n.whole_bias, multiplier, np.maximum(right, 0), np.minimum(right, 0)]
     scale = job.packed(np.stack(factors).astype(np.int32).reshape(-1), "scale", DType.I32)
     y = job.writes()
-    routine = taps(x.dtype, range_of(op.to, op.low, op.high))
-    (kh, kw), (sh, sw), (dh, dw) = geo.kernel, geo.strides, geo.dilations
-    with k.loop("n", 0, geo.batch) as n, k.loop("oh", 0, geo.out_height) as oh, k.loop("ow", 0, geo.out_width) as ow:
-        image = k.let("image", n * (geo.height * geo.width * geo.channels))
+    routine = taps(x.dtype, known.scales.finish.out)
+    with k.loop("n", 0, p.batch) as image, k.loop("oh", 0, p.out_height) as oh, k.loop("ow", 0, p.out_width) as ow:
+        start = k.let("image", image * (p.height * p.width * p.channels))
         k.call(
-            routine, Place(x, image), oh * sh - geo.pads[0], ow * sw - geo.pads[1], geo.height, geo.width, geo.channels, kh, kw, dh,
-            dw, op.x_zero, Place(w, idx(0)), Place(scale, idx(0)), op.y_zero,
-            Place(y, ((n * geo.out_height + oh) * geo.out_width + ow) * geo.channels),
+            routine, Place(x, start), oh * p.strides[0] - p.pads[0], ow * p.strides[1] - p.pads[1], p.height, p.width, p.channels,
+            *p.kernel, *p.dilations, n.x_zero, Place(w, idx(0)), Place(scale, idx(0)), n.y_zero,
+            Place(y, ((image * p.out_height + oh) * p.out_width + ow) * p.channels),
         )  # fmt: skip
-    about = f"qdepthwise {kh}x{kw}, {geo.channels} channels, {geo.height}x{geo.width} -> {geo.out_height}x{geo.out_width}"
-    return job.done(f"qdepthwise{kh}x{kw}_{geo.channels}", about, "qdepthwise_mve")
+    return job.done(p.stem("qdepthwise", apart=True), p.title("qdepthwise", apart=True), "qdepthwise_mve")

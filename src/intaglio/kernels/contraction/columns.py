@@ -1,0 +1,61 @@
+"""The loops around micro-kernels that are routines in C: windows are gathered as columns, several at a time, then multiplied by
+all channels.
+
+    for each image, group and output row:
+        for at in steps of 4:                          what is left of the row in steps of 2, then 1
+            gather(the windows of at .. at + 3)
+            multiply(these columns, results of at)
+
+A matrix product is an image one pixel high.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Protocol
+
+from intaglio.kernels.contraction.problem import Problem
+from intaglio.kernels.loop import Builder, Expr, Place, idx
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An output row of a group: where the group's image starts in x, and the top of its windows."""
+
+    base: Expr
+    top: Expr
+
+
+class ColumnKernel(Protocol):
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Columns at a time: the most first, 1 last."""
+
+    def gather(self, k: Builder, row: Row, first: Expr, count: int) -> Place:
+        """Bring the windows of `count` output columns from `first` on; returns where they are."""
+
+    def multiply(self, k: Builder, columns: Place, count: int, g: Expr, out: Expr) -> None:
+        """Results of all channels of group `g`; those of the first column start at `out`."""
+
+
+def write_columns(k: Builder, p: Problem, micro: ColumnKernel) -> None:
+    with k.loop("n", 0, p.batch) as n, k.loop("g", 0, p.group) as g, k.loop("oh", 0, p.out_height) as oh:
+        base = k.let("base", n * (p.height * p.width * p.channels) + g * p.depth)
+        row = Row(base, k.let("top", oh * p.strides[0] - p.pads[0]))
+
+        def tile(first: Expr, count: int) -> None:
+            columns = micro.gather(k, row, first, count)
+            out = k.let("out", ((n * p.out_height + oh) * p.out_width + first) * p.out_channels + g * p.columns)
+            micro.multiply(k, columns, count, g, out)
+
+        done = 0
+        for count in micro.widths:
+            stop = done + (p.out_width - done) // count * count
+            if stop - done > count:
+                with k.loop("at", done, stop, count) as at:
+                    tile(at, count)
+            elif stop > done:
+                with nullcontext() if count == p.out_width else k.block():
+                    tile(idx(done), count)
+            done = stop

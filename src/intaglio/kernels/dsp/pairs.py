@@ -1,0 +1,143 @@
+"""The micro-kernel of the DSP extension: windows are gathered as columns of 16-bit pairs, four at a time, and multiplied by two
+channels at once.
+
+    gather4(x at the window of at)  ... of at + 3        or edge4, where a window reaches over the border
+    tile4(w, scales, columns, y)                         all channels
+
+What is left of a row is taken two columns at a time, then one. A single column is multiplied by four channels at once (`dense.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.ir.types import DType
+from intaglio.kernels.contraction.columns import Row
+from intaglio.kernels.contraction.problem import Problem
+from intaglio.kernels.dsp.dense import CHANNELS, dense, dense_scales, pack_dense
+from intaglio.kernels.dsp.gather import edge, gather, paired
+from intaglio.kernels.dsp.tiles import UNROLL, can_join, joined_starts, pack_weights, tile, word_bytes
+from intaglio.kernels.dsp.variants import Finish, Layout, Variant, parse_variant
+from intaglio.kernels.job import Job
+from intaglio.kernels.loop import Buffer, Builder, Expr, Place, idx
+
+
+def small(weights: Array) -> bool:
+    """Bytes, once their zero point is subtracted?"""
+    return int(weights.min()) >= -128 and int(weights.max()) <= 127
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Channels ready to be multiplied: packed weights and scales, and which variant of the routines takes them."""
+
+    w: Buffer
+    scale: Buffer
+    pairs: int
+    variant: Variant
+
+
+def pack(job: Job, runs: Array, records: Array, reach: Array, finish: Finish, single: bool) -> Product:
+    """Weights [groups, columns, runs, length] and a record per channel, as the routines read them; `single`: for one column."""
+    groups, columns = runs.shape[:2]
+    pairs = paired(runs).reshape(groups, columns, -1, 2)
+    pairs = np.pad(pairs, ((0, 0), (0, 0), (0, -pairs.shape[2] % UNROLL), (0, 0)))
+    joined = all(can_join(*part) for part in zip(pairs, reach.reshape(groups, columns), strict=True))
+    layout = _layout(job, runs, joined, single)
+    words = records.reshape(groups, columns, -1).copy()
+    words[:, :, 0] = [joined_starts(starts, layout is Layout.JOINED) for starts in words[:, :, 0]]
+    words = np.pad(words, ((0, 0), (0, -columns % (CHANNELS if single else 2)), (0, 0)))
+    packer = pack_dense if single else pack_weights
+    w = job.packed(np.concatenate([packer(part, layout) for part in pairs]), "w", DType.I8)
+    shared, scales = dense_scales(words[0], finish.real) if single else (None, words)
+    return Product(w, job.packed(scales.reshape(-1), "scale", DType.I32), pairs.shape[2], Variant(layout, finish, shared=shared))
+
+
+def _layout(job: Job, runs: Array, joined: bool, single: bool) -> Layout:
+    """What an edited IR file names, where it can be done; `joined`: two channels fit a half word."""
+    fits = {Layout.JOINED: small(runs) and joined, Layout.APART: small(runs), Layout.WIDE: not single}
+    asked = parse_variant(job.asked)
+    if asked is not None and fits[asked.layout]:
+        return asked.layout
+    if fits[Layout.WIDE] and (job.target.optimize == "speed" or not small(runs)):
+        return Layout.WIDE
+    return Layout.JOINED if fits[Layout.JOINED] else Layout.APART
+
+
+def widths_of(job: Job) -> tuple[int, ...]:
+    """How many columns at a time: four need a float register to spare."""
+    return (4, 2, 1) if job.target.fpu != "none" else (2, 1)
+
+
+def columns_of(job: Job, p: Problem, product: Product) -> Buffer:
+    """Working memory for the columns of a tile."""
+    most = max(width for width in widths_of(job) if width <= p.out_width)
+    return job.scratch(2 * most * product.pairs, "columns", DType.I16)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """`zero` is what is outside of the image, `more` are the last arguments of a tile with results at a place."""
+
+    problem: Problem
+    product: Product
+    x: Buffer
+    columns: Buffer
+    y: Buffer
+    zero: Expr
+    widths: tuple[int, ...]
+    more: Callable[[Expr], tuple[Place | Expr, ...]]
+
+    def gather(self, k: Builder, row: Row, first: Expr, count: int) -> Place:
+        p = self.problem
+        with k.loop("c", 0, count) as c:
+            left = k.let("left", (first + c) * p.strides[1] - p.pads[1])
+            inside = p.inside(row.top, left)
+            if isinstance(inside, bool):
+                (self._within if inside else self._over)(k, row, left, count, c * 2)
+            else:
+                with k.when(inside):
+                    self._within(k, row, left, count, c * 2)
+                with k.otherwise():
+                    self._over(k, row, left, count, c * 2)
+        return Place(self.columns, idx(0))
+
+    def _within(self, k: Builder, row: Row, left: Expr, count: int, to: Expr) -> None:
+        p, routine = self.problem, gather(count, self.x.dtype)
+        (kh, kw), (dh, dw) = p.kernel, p.dilations
+        start = k.let("start", row.base + (row.top * p.width + left) * p.channels)
+        down = dh * p.width * p.channels if kh > 1 else 0
+        if p.joined:
+            k.call(routine, Place(self.x, start), down, kh, kw * p.depth, Place(self.columns, to))
+            return
+        pairs = -(-p.depth // 2) * kw
+        with k.loop("i", 0, kh) as i:
+            target = Place(self.columns, to + i * (2 * count * pairs))
+            k.call(routine, Place(self.x, start + i * down), dw * p.channels, kw, p.depth, target)
+
+    def _over(self, k: Builder, row: Row, left: Expr, count: int, to: Expr) -> None:
+        p = self.problem
+        k.call(
+            edge(count, self.x.dtype), Place(self.x, row.base), row.top, left, p.height, p.width, p.channels, *p.kernel,
+            *p.dilations, p.depth, int(p.joined), self.zero, Place(self.columns, to),
+        )  # fmt: skip
+
+    def multiply(self, k: Builder, columns: Place, count: int, g: Expr, out: Expr) -> None:
+        p, packed = self.problem, self.product
+        size = -(-p.columns // 2)  # of a group, in pairs of channels
+        w = Place(packed.w, g * (size * packed.pairs * word_bytes(packed.variant.layout)))
+        scale = Place(packed.scale, g * (size * 8))
+        place = Place(self.y, out)
+        k.call(tile(count, packed.variant), w, scale, columns, packed.pairs, p.columns, place, p.out_channels, *self.more(out))
+
+
+def multiply_single(k: Builder, product: Product, column: Buffer, outs: int, y: Buffer, *more: Expr) -> Variant:
+    """One column: bytes as they are, or pairs."""
+    variant = replace(product.variant, column="column" if column.dtype is DType.I16 else column.dtype.value)
+    places = [Place(buffer, idx(0)) for buffer in (product.w, product.scale, column)]
+    k.call(dense(variant), *places, product.pairs, outs, Place(y, idx(0)), *more)
+    return variant
