@@ -16,7 +16,7 @@ from intaglio.kernels.quantised_expressions import QUANTISED
 from intaglio.kernels.scalar_functions import FUNCTIONS
 from intaglio.ops.activation import Celu, Clip, Elu, Gelu, HardSigmoid, LeakyRelu, Selu, Shrink, ThresholdedRelu
 from intaglio.ops.base import REGISTRY, Elementwise, Step, runs_in_vectors
-from intaglio.ops.binary import Mod
+from intaglio.ops.binary import Comparison, Mod, Where
 from intaglio.ops.convert import Cast
 from intaglio.ops.unary import IsInf
 
@@ -254,8 +254,6 @@ def _cast(k: Builder, e: Lanes, op: Elementwise, a: Sequence[Expr]) -> Expr:
 
 ROWS |= QUANTISED
 
-_COMPARISONS = frozenset({"equal", "less", "less_equal", "greater", "greater_equal"})
-
 
 def vectorizable(steps: Sequence[Step], operands: Sequence[DType]) -> bool:
     """Can these steps run on f32 vectors? Conditions may only be made and used inside, as the first operand of `where`."""
@@ -265,10 +263,10 @@ def vectorizable(steps: Sequence[Step], operands: Sequence[DType]) -> bool:
     for n, step in enumerate(steps):
         if not runs_in_vectors(step.op):
             return False
-        cond = step.args[:1] if step.op.NAME == "where" else ()
+        cond = step.args[:1] if isinstance(step.op, Where) else ()
         if any(a in conditions for a in step.args[len(cond) :]) or any(a not in conditions for a in cond):
             return False
-        if step.op.NAME in _COMPARISONS:
+        if isinstance(step.op, Comparison):
             conditions.add(len(operands) + n)
     return not steps or len(operands) + len(steps) - 1 not in conditions
 
@@ -294,6 +292,6 @@ def apply(k: Builder, e: Lanes, steps: Sequence[Step], operands: Sequence[Expr])
 
 
 def _kind_for(op: Elementwise, args: Sequence[Expr]) -> str:
-    if op.NAME == "where":
+    if isinstance(op, Where):
         return args[1].type.kind
     return args[0].type.kind

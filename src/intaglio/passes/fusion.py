@@ -7,6 +7,7 @@ from dataclasses import replace
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import DType, Layout, Shape
 from intaglio.ops.base import Chain, Elementwise, Step, runs_in_vectors
+from intaglio.ops.binary import Comparison, Where
 from intaglio.ops.conv import Conv
 from intaglio.ops.convert import Cast
 from intaglio.ops.matmul import MatMul
@@ -53,14 +54,9 @@ def fits_epilogue(shape: Shape, out: Shape) -> bool:
 
 def _join_producer(edit: Editor, node: Node, readers: dict[Value, int]) -> bool:
     op = node.op
-    if (
-        not isinstance(op, Elementwise)
-        or isinstance(op, Chain)
-        or not op.VECTOR
-        or node.output.dtype is not DType.F32
-    ):
+    if not isinstance(op, Elementwise) or isinstance(op, Chain) or not op.VECTOR or node.output.dtype is not DType.F32:
         return False
-    if op.NAME in ("where", "equal", "less", "less_equal", "greater", "greater_equal"):
+    if isinstance(op, (Where, Comparison)):
         return False
     best: Node | None = None
     for value in node.inputs:
