@@ -437,7 +437,7 @@ def _check_keywords(given: Mapping[str, object]) -> None:
 def quantization_of(scheme: str, calibrate: str | Path | Mapping[str, Array] | None, **settings: Any) -> Quantization:
     """Words about quantisation, checked."""
     if scheme not in (*SCHEMES, *WEIGHT_SCHEMES):
-        raise UserError("bad-option", f"there is no quantisation {quoted(scheme)}", hint="int8, int16x8, weights or fp16")
+        raise UserError("bad-option", f"unknown quantisation {quoted(scheme)}", hint="int8, int16x8, weights or fp16")
     if scheme in WEIGHT_SCHEMES:
         if calibrate is not None or any(value for word, value in settings.items() if value != "auto"):
             raise UserError("bad-option", f"`{scheme}` changes weights alone: it takes no calibration and no other settings")

@@ -182,7 +182,7 @@ def check_device(request: Request, target: Target) -> None:
 def stage_index(stage: str) -> int:
     if stage not in STAGES:
         known = ", ".join(f"`{s}`" for s in STAGES)
-        raise UserError("unknown-stage", f"there is no stage {quoted(stage)}", hint=f"stages are {known}")
+        raise UserError("unknown-stage", f"unknown stage {quoted(stage)}", hint=f"stages are {known}")
     return STAGES.index(stage)
 
 

@@ -69,7 +69,7 @@ def test_explain_says_what_went_where_and_why(intaglio: Intaglio, model: Path, t
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--accelerator", "nobody"], "error[unknown-accelerator]: there is no accelerator `nobody`"),
+        (["--accelerator", "nobody"], "error[unknown-accelerator]: unknown accelerator `nobody`"),
         (["--accelerator-only", "add"], "`--accelerator-only` needs `--accelerator`"),
         (["--accelerator", "sums", "--accelerator-only", "softplus"], "no accelerator takes `softplus`"),
         (["--accelerator", "crashing"], "error[plugin-failed]: the accelerator `crashing`"),
@@ -127,7 +127,7 @@ def test_one_that_takes_the_process_down_is_named(intaglio: Intaglio, model: Pat
         done = subprocess.run(command, cwd=tmp_path / "out", env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert "error[plugin-crashed]: " in done.stderr
-        assert f"the accelerator `{name} ({name} 0.1.0)` took the process down in `cost` ({ended})" in done.stderr
+        assert f"the accelerator `{name} ({name} 0.1.0)` crashed the process in `cost` ({ended})" in done.stderr
     assert not list((tmp_path / "out").iterdir())
 
 

@@ -56,7 +56,7 @@ def test_what_does_not_fit_says_the_bound_the_layer_and_what_would_help(intaglio
     said = intaglio("fit", DIGITS, *BOARD, "--ram", "1K")
     assert said.code == 1
     assert "error[does-not-fit]" in said.err
-    assert "hint: the largest part is `arena`: most of it is in use at layer `" in said.err
+    assert "hint: the largest part of RAM is `arena`. Most of the arena is live in layer `" in said.err
     assert "`--quantize int8`" in said.err
     assert re.search(r"the lower bound of the arena is [\d,]+ bytes, set by layer `", said.err)
     assert intaglio("fit", DIGITS, *BOARD, "--flash", "4K", "--json").json["fits"] is False

@@ -155,7 +155,7 @@ def test_the_commands_take_an_emulator(package: Package, intaglio: Intaglio, tmp
     assert said.json["outputs"][0]["shape"] == [1, 8]
     said = intaglio("validate", package.folder, "--emulator", "abacus")
     assert said.code == 2
-    assert "there is no emulator `abacus`" in said.err
+    assert "unknown emulator `abacus`" in said.err
 
 
 def test_firmware_that_was_not_built_is_told(tmp_path: Path, intaglio: Intaglio) -> None:
@@ -220,5 +220,5 @@ def test_unicorn_does_not_take_the_m55(tmp_path: Path) -> None:
 
 def test_the_variable_chooses_the_emulator(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INTAGLIO_EMULATOR", "abacus")
-    with pytest.raises(UserError, match="there is no emulator `abacus`"):
+    with pytest.raises(UserError, match="unknown emulator `abacus`"):
         Package.load(package.folder).run({"in0": BYTES})

@@ -51,7 +51,7 @@ WRONG = {
     "an input that is an output": ("output y", "output x", "bad-ir", 3, "`copy`"),
     "an output twice": ("output y", "output y\noutput y", "bad-ir", 6, "`copy`"),
     "a state of another type": ("output y", "state x = k\noutput y", "bad-ir", 4, "its next value"),
-    "a state that is no input": ("output y", "state a = y\noutput y", "bad-ir", 5, "is no input"),
+    "a state that is no input": ("output y", "state a = y\noutput y", "bad-ir", 5, "is not an input"),
     "a keyword as a name": ("input x: f32[1,4]", "input x: f32[1,4]\ninput while: f32[1]", "bad-ir", 4, "name in C"),
     "a name of the library": ("input x: f32[1,4]", "input x: f32[1,4]\ninput errno: f32[1]", "bad-ir", 4, "name in C"),
     "an endless name": ("input x: f32[1,4]", f"input x: f32[1,4]\ninput {'q' * 500}: f32[1]", "bad-ir", 4, "name in C"),
@@ -113,12 +113,12 @@ ADDRESSES = {
     "another region": (
         'pool1_2 "pool1": f32[1,4,4,8] NHWC @arena+2048',
         'pool1_2 "pool1": f32[1,4,4,8] NHWC @input+0',
-        "lives in the arena",
+        "its place is in the arena",
     ),
     "no region": (
         'pool1_2 "pool1": f32[1,4,4,8] NHWC @arena+2048',
         'pool1_2 "pool1": f32[1,4,4,8] NHWC @moon+0',
-        "lives in the arena",
+        "its place is in the arena",
     ),
     "a view elsewhere": ("scores_1: f32[1,64] @arena+1024", "scores_1: f32[1,64] @arena+0", "is a view of"),
     "an output in the arena": ("probabilities: f32[1,10] @output+0", "probabilities: f32[1,10] @arena+0", "`@output+0`"),

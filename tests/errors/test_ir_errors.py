@@ -23,7 +23,7 @@ def message(line: str) -> str:
 
 
 FAULTS = {
-    "an operator that is not there": ("y: f32[2] = rleu(x)", "there is no operator `rleu`"),
+    "an operator that is not there": ("y: f32[2] = rleu(x)", "unknown operator `rleu`"),
     "an attribute that is not there": ("y: f32[2] = elu(x, alhpa=1.0)", "`elu` has no attribute `alhpa`"),
     "an attribute of another type": ('y: f32[2] = elu(x, alpha="big")', "`elu.alpha` cannot be `big`"),
     "a truth where a number belongs": ("y: f32[2] = softmax(x, axis=true)", "`softmax.axis` cannot be `True`"),
@@ -33,7 +33,7 @@ FAULTS = {
     "an output that is not there": ("output z", "`z` is not defined above this line"),
     "a name twice": ("x: f32[2] = relu(x)", "`x` is defined twice"),
     "no type": ("y = relu(x)", "expected `:`, found `= relu(x)`"),
-    "a type that is not one": ("y: float[2] = relu(x)", "there is no element type `float`"),
+    "a type that is not one": ("y: float[2] = relu(x)", "unknown element type `float`"),
     "a shape that is not one": ("y: f32(2) = relu(x)", "expected a type such as `f32[1,3,8,8]`, found `f32(2) = relu(x)`"),
     "no equals sign": ("y: f32[2] relu(x)", "expected `=`, found `relu(x)`"),
     "no operator": ("y: f32[2] =", "expected a name, found the end of the line"),
@@ -42,7 +42,7 @@ FAULTS = {
     "a number that is not ASCII": ("y: f32[2] = chain(x, steps=[relu(٣)])", "expected an operand, found `٣)])`"),
     "a strange operand": ("y: f32[2] = relu(+)", "expected an operand, found `+)`"),
     "a strange end": ("y: f32[2] = relu(x) usign view", "expected `using`, `on` or `when`, found `usign`"),
-    "a strange end of an input": ("input z: f32[2] fast", "did not expect `fast`"),
+    "a strange end of an input": ("input z: f32[2] fast", "unexpected `fast`"),
     "an address without offset": ("y: f32[2] @arena = relu(x)", "expected `+`, found `= relu(x)`"),
     "an offset that is none": ("y: f32[2] @arena+x = relu(x)", "expected an offset, found `x = relu(x)`"),
     "kernel parameters that do not end": ("y: f32[2] = relu(x) using a(b", "expected kernel parameters, found `(b`"),
@@ -54,7 +54,7 @@ FAULTS = {
     "a constant without contents": ("const k: f32[9]", "expected `sha256:`, found the end of the line"),
     "a digest that is none": ("const k: f32[9] sha256:xyz", "expected a digest, found `xyz`"),
     "weights that are not there": ("const k: f32[9] sha256:0123", "the weights `k` are not in the .safetensors file"),
-    "a step with a name": ("y: f32[2] = chain(x, steps=[relu(x)])", "the operands of step `relu` are numbers"),
+    "a step with a name": ("y: f32[2] = chain(x, steps=[relu(x)])", "the operands of step `relu` must be numbers"),
     "a property of the model that is not there": ("model t speed=9", "`model` has no `speed`"),
     "a scale that is no number": ("y: i8[2] q(a,0) = relu(x)", "`a` is not a scale"),
     "a zero point that is no number": ("y: i8[2] q(0.5,-) = relu(x)", "`-` is not a zero point"),

@@ -71,16 +71,16 @@ WRONG = [
     ("", "it has no `[[memory]]`"),
     (MINE.replace("clock_mhz = 80\n", ""), "`clock_mhz` is missing"),
     (MINE.replace("wait_states = 4", "wait_sates = 4"), "`wait_states` is missing"),
-    (MINE.replace("wait_states = 4", "wait_states = 4\nvolts = 3"), "there is no field `volts`"),
+    (MINE.replace("wait_states = 4", "wait_states = 4\nvolts = 3"), "unknown field `volts`"),
     ("core = ", "Invalid value"),
-    (MINE.replace("cortex-m4f", "cortex-m99"), "`core` is one of cortex-m0+"),
-    (MINE.replace("cortex-m4f", "x86-64"), "`core` is one of cortex-m0+"),
+    (MINE.replace("cortex-m4f", "cortex-m99"), "`core` must be one of cortex-m0+"),
+    (MINE.replace("cortex-m4f", "x86-64"), "`core` must be one of cortex-m0+"),
     (MINE.replace("0x20000000", "0x08010000"), "`flash` and `sram` overlap"),
-    (MINE.replace('kind = "ram"', 'kind = "flash"'), "there is no flash, or no ram"),
+    (MINE.replace('kind = "ram"', 'kind = "flash"'), "it needs a flash for code, and a ram"),
     (MINE.replace("bytes = 32768", "bytes = -1"), "`sram` is not within 32 bits"),
-    (MINE.replace("bytes = 32768", 'bytes = "many"'), "a memory: `bytes` is not a whole number"),
+    (MINE.replace("bytes = 32768", 'bytes = "many"'), "a memory: `bytes` is not an integer"),
     (MINE.replace("address = 0x20000000\n", ""), "a memory: `address` is missing"),
-    (MINE.replace('name = "sram"', 'name = "*/ int x;"'), "a memory has a `name` of letters"),
+    (MINE.replace('name = "sram"', 'name = "*/ int x;"'), "a memory needs a `name` of letters"),
 ]
 
 

@@ -242,7 +242,7 @@ def test_a_model_without_rows_says_why(intaglio: Intaglio, tmp_path: Path) -> No
     for words in ((), ("--target", "cortex-m4f", "--ram", "64K")):
         said = intaglio("compile", dense(tmp_path), "--feed-rows", "-o", tmp_path / "out", *words)
         assert said.code == 2
-        assert "error[no-rows]: rows cannot be fed to `dense`: " in said.err
+        assert "error[no-rows]: `dense` cannot take rows of its input: " in said.err
         assert "layer 0, matmul" in said.err and "hint: " in said.err
         assert not (tmp_path / "out").exists()
 

@@ -72,7 +72,7 @@ def test_the_code_must_not_reach_the_weights(intaglio: Intaglio, tmp_path: Path)
     said = intaglio(*words, "--weights-address", "0x40")
     assert said.code == 1 and "over the weights at 0x40" in said.err and "a `--weights-address` from 0x" in said.err
     said = intaglio(*words, "--weights-address", "0x3fffc0")
-    assert said.code == 1 and "behind the end of `flash`" in said.err
+    assert said.code == 1 and "beyond the end of `flash`" in said.err
 
 
 def test_a_section_of_choice_holds_the_weights(tmp_path: Path) -> None:

@@ -70,10 +70,10 @@ def _rank(graph: Graph) -> None:
 
 
 BROKEN: dict[str, tuple[Callable[[Graph], None], str, str]] = {
-    "two names": (_rename, "names_are_unique", "two values are called `a`"),
+    "two names": (_rename, "names_are_unique", "two values have the name `a`"),
     "order": (_swap, "values_are_made_before_they_are_read", "`a` is read by .* before it is made"),
-    "made twice": (_twice, "values_are_made_before_they_are_read", "`a` is made twice"),
-    "never made": (_never, "values_are_made_before_they_are_read", "the output `y` is never made"),
+    "made twice": (_twice, "values_are_made_before_they_are_read", "`a` is computed twice"),
+    "never made": (_never, "values_are_made_before_they_are_read", "the output `y` is never computed"),
     "type": (_wrong_type, "types_follow_from_operands", r"`a` is declared f64\[2,3\], its operator gives f32\[2,3\]"),
     "operands": (_wrong_operator, "types_follow_from_operands", "`matmul` is for matrices"),
     "shape of a constant": (_wrong_data, "constants_have_their_type", r"the constant `k` is float32\[4\], its type f32\[3\]"),

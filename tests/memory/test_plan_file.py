@@ -43,10 +43,10 @@ def test_a_pinned_buffer_is_kept_and_the_rest_goes_around(intaglio: Intaglio, tm
 FAULTS = {
     "not aligned": ("buffer,offset\nrelu1_1,4\n", "`relu1_1` cannot be at 4: offsets are multiples of 8", 2),
     "on another": ("buffer,offset\nrelu1_1,0\nimage_input,2040\n", "`relu1_1` of line 2 is there in layer 0", 3),
-    "twice": ("buffer,offset\nrelu1_1,0\nrelu1_1,8\n", "has an offset in line 2 already", 3),
-    "unknown": ("buffer,offset\nnobody,0\n", "there is no buffer `nobody` in this model on this target", 2),
+    "twice": ("buffer,offset\nrelu1_1,0\nrelu1_1,8\n", "already has an offset in line 2", 3),
+    "unknown": ("buffer,offset\nnobody,0\n", "unknown buffer `nobody` in this model on this target", 2),
     "of another model": ("buffer,bytes,offset\nrelu1_1,64,0\n", "`bytes` of `relu1_1` is 2048", 2),
-    "no number": ("buffer,offset\nrelu1_1,-8\n", "the offset `-8` of `relu1_1` is not a whole number", 2),
+    "no number": ("buffer,offset\nrelu1_1,-8\n", "the offset `-8` of `relu1_1` is not an integer", 2),
     "far away": ("buffer,offset\nrelu1_1,99999999992\n", "an arena has less than", 2),
     "too many cells": ("buffer,offset\nrelu1_1,0,0\n", "more cells than columns", 2),
 }
@@ -80,7 +80,7 @@ def test_a_plan_that_is_not_there_is_told(intaglio: Intaglio, tmp_path: Path) ->
 def test_there_is_no_plan_before_the_memory_stage(intaglio: Intaglio, tmp_path: Path) -> None:
     said = intaglio("compile", DIGITS, "-o", tmp_path / "d.ig", "--stop-after", "kernels", "--export-plan", tmp_path / "p.csv")
     assert said.code == 2
-    assert "there is no plan after the stage `kernels`" in said.err
+    assert "the stage `kernels` has no memory plan yet" in said.err
 
 
 def test_nothing_is_pinned_into_the_state() -> None:

@@ -150,7 +150,7 @@ def test_memory_is_left_alone_while_an_accelerator_works() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"accelerators": ["nobody"]}, "there is no accelerator `nobody`"),
+        ({"accelerators": ["nobody"]}, "unknown accelerator `nobody`"),
         ({"accelerators": ["sums"], "stream": 0}, "exclude each other"),
         ({"accelerators": ["sums"], "feed_rows": True}, "exclude each other"),
         ({"accelerators": ["sums"], "weights": "read"}, "exclude each other"),

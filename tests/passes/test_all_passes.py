@@ -51,7 +51,7 @@ def test_each_pass_may_be_switched_off(step: Pass, graph: Graph) -> None:
 
 
 def test_a_pass_that_is_not_there_cannot_be_switched_off() -> None:
-    with pytest.raises(UserError, match="there is no pass `dead_cod`"):
+    with pytest.raises(UserError, match="unknown pass `dead_cod`"):
         check_disabled(frozenset({"dead_cod"}))
 
 

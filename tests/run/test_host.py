@@ -36,7 +36,7 @@ def test_axes_of_length_1_and_strides_do_not_matter(package: Package, array: Arr
     [
         ({}, "input `the input` is missing"),
         ({"in0": X, "x": X}, "input `the input` is given twice"),
-        ({"in0": X, "in1": X}, "there is no input `in1`"),
+        ({"in0": X, "in1": X}, "unknown input `in1`"),
         ({"in0": X.astype(np.float64)}, "has type `float64`, the model takes `f32[1,8]`"),
         ({"in0": X.astype(">f4")}, "has type `>f4`"),
         ({"in0": np.ones((1, 9), np.float32)}, "has shape `[1,9]`, the model takes `f32[1,8]`"),

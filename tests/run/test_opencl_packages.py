@@ -277,7 +277,7 @@ def test_a_package_of_the_processor_has_no_device(digits: Path, intaglio: Intagl
         (("--arena", "caller"), "`--arena caller` does not go together with an OpenCL device"),
         (("--memory", "m.toml"), "`--memory` does not go together with an OpenCL device"),
         (("--board", "nucleo-f746zg"), "the board `nucleo-f746zg` has a `cortex-m7`, not a `opencl`"),
-        (("--precision", "fp8"), "there is no precision `fp8`"),
+        (("--precision", "fp8"), "unknown precision `fp8`"),
         (("--limit-kernel-time", "0"), "`--limit-kernel-time 0` is not a time"),
         (("--stop-after", "kernels", "--device", "cpu"), "`--device` takes a package that is built"),
     ],

@@ -89,7 +89,7 @@ def test_a_step_may_have_more_rows_than_the_window(intaglio: Intaglio, tmp_path:
     told = intaglio("validate", tmp_path / "out", "--json")
     assert told.code == 0 and told.json["samples"] == 3
     short = intaglio("validate", tmp_path / "out", "--inputs", saved_steps(tmp_path, 2), "--steps")
-    assert short.code == 2 and "there are 2 steps; the model tells a result after 3" in short.err
+    assert short.code == 2 and "there are 2 steps; the first result comes after 3" in short.err
 
 
 def saved_steps(folder: Path, count: int) -> Path:

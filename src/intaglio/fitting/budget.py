@@ -61,7 +61,7 @@ def climb(program: Program, target: Target, budget: Budget, *, slots: bool, note
             extra = sum(INSTRUCTIONS_PER_BYTE * a.bytes_moved + INSTRUCTIONS_PER_MAC * a.macs for a in again)
             rungs.append(Rung("made again", program.arena_bytes, 1 + extra / max(work, 1)))
             names = ", ".join(f"`{a.value}`" for a in again[:4]) + (" ..." if len(again) > 4 else "")
-            note(f"tensors that are made twice make the arena {program.arena_bytes:,} bytes instead of {whole:,}: {names}")
+            note(f"computing tensors twice reduces the arena from {whole:,} to {program.arena_bytes:,} bytes: {names}")
             if program.arena_bytes <= budget.bytes and not budget.fed:
                 return Climbed(program, tuple(rungs))
             squeeze = Squeeze(program, target, slots, budget.fed, work)
@@ -118,22 +118,22 @@ def no_rows_to_feed(program: Program) -> UserError:
         reason = f"it has {len(given)} inputs"
     views = [node for node in graph.nodes if node.using == "view" and not reason and given[0] in node.operands()]
     if views:
-        reason = f"it is first seen as {list(views[0].output.shape)}, which are other rows"
+        reason = f"it is first reshaped to {list(views[0].output.shape)}, which has other rows"
     for n, layer in enumerate(program.layers if not reason else []):
         if given[0] not in layer.node.operands():
             continue
         where = f"layer {n}, {layer.node.op.NAME}: {layer.node.source or layer.name}"
         try:
             access_of(layer.node, AXIS)
-            reason = "what it makes is needed as a whole" if n == 0 else "a layer comes before it that needs no rows"
+            reason = "its result is needed as a whole" if n == 0 else "an earlier layer does not work on rows"
         except NoRows as error:
             reason = str(error)
         break
     hint = (
-        "the input has to be [1, rows, ...] and go into a convolution, a pooling or an elementwise layer; leave `--feed-rows` out"
+        "omit `--feed-rows`; it needs an input [1, rows, ...] that goes into a convolution, a pooling or an elementwise layer"
     )
     return UserError(
-        "no-rows", f"rows cannot be fed to `{graph.name}`: {reason or 'nothing reads its input'}", where=where, hint=hint
+        "no-rows", f"`{graph.name}` cannot take rows of its input: {reason or 'no layer reads it'}", where=where, hint=hint
     )
 
 

@@ -1,4 +1,4 @@
-"""Does it fit? If not: by how much, what takes most of the room, and what would help.
+"""Does it fit? If not: how much is missing, what takes most of the room, and what would help.
 
     error[does-not-fit]: `kws` needs 17,216 bytes of RAM, `--ram 16K` allows 16,384: 832 too many
       --> arena 16,512, inputs and outputs 502, stack 192, variables 10
@@ -10,6 +10,7 @@ The board's memories are limits, and so are `--ram` and `--flash`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from intaglio.errors import AnswerIsNo
@@ -166,12 +167,12 @@ def check_limits(name: str, needs: Needs, deployment: Deployment, chances: Chanc
         whats[-1] += _beside(deployment, needs) if kind == "RAM" else ""
         ordered = sorted(((n, part) for part, n in parts.items() if n), reverse=True)
         wheres.append(", ".join(f"{part} {n:,}" for n, part in ordered))
-        hints.append(f"the largest part is `{ordered[0][1]}`{_advice(ordered[0][1], deployment, chances)}")
+        hints += [f"the largest part of {memory} is `{ordered[0][1]}`", *_advice(ordered[0][1], deployment, chances)]
         for part in ("arena", "weights"):  # whatever is the largest: what the model itself has
             if parts.get(part) and ordered[0][1] != part:
-                hints[-1] += f"; of the {part}{_advice(part, deployment, chances)}"
+                hints += _advice(part, deployment, chances)
     if whats:
-        hint = "; of flash, ".join(hints) + _boards(needs, deployment)
+        hint = _sentences([*hints, *_boards(needs, deployment)])
         text, where = f"`{name}` needs {'; and '.join(whats)}", "; ".join(wheres)
         ram = sum(needs.main_ram.values()) - (deployment.ram_bytes or 0)
         if len(whats) > 1 or ram <= 0:
@@ -190,11 +191,11 @@ def _check_elsewhere(name: str, needs: Needs, deployment: Deployment, chances: C
     for memory, used in needs.weights_elsewhere if not deployment.weights_read else ():
         if used > (room := flashes.get(memory, 0)):
             what = f"`{name}` has {used:,} bytes of weights for `{memory}`, which has {room:,}: {used - room:,} too many"
-            raise AnswerIsNo("does-not-fit", what, hint=f"its weights are{_advice('weights', deployment, chances)}")
+            raise AnswerIsNo("does-not-fit", what, hint=_sentences(_advice("weights", deployment, chances)))
     for memory, used in needs.elsewhere:
         if used > (room := sizes.get(memory, 0)):
             what = f"`{name}` needs {used:,} bytes of RAM in `{memory}`, which has {room:,}: {used - room:,} too many"
-            hint = f"the arena there is all that it holds{_advice('arena', deployment, chances)}"
+            hint = _sentences(_advice("arena", deployment, chances))
             raise AnswerIsNo("does-not-fit", what, hint=hint)
 
 
@@ -206,7 +207,7 @@ def _check_file(name: str, weights: int, deployment: Deployment) -> None:
         largest = max(rooms, key=lambda m: m.bytes)
         too_many = f"{size - largest.bytes:,} too many"
         what = f"the weights of `{name}` are a file of {size:,} bytes, `{largest.name}` has {largest.bytes:,}: {too_many}"
-        raise AnswerIsNo("does-not-fit", what, hint="`--quantize int8` or `--quantize weights` makes them about a quarter")
+        raise AnswerIsNo("does-not-fit", what, hint="`--quantize int8` or `--quantize weights` reduces them to about a quarter")
 
 
 def _beside(deployment: Deployment, needs: Needs) -> str:
@@ -218,7 +219,7 @@ def _beside(deployment: Deployment, needs: Needs) -> str:
     told = ", ".join(f"`{m.name}` {m.bytes:,}" for m in others)
     if needs.elsewhere:
         return f" in `{main.name}`"
-    return f" for `{main.name}`, and what is alive at once does not fit into it together with {told} either"
+    return f" for `{main.name}`; the live buffers do not fit together with {told} either"
 
 
 def _who(kind: str, deployment: Deployment) -> str:
@@ -230,59 +231,63 @@ def _who(kind: str, deployment: Deployment) -> str:
     size = None if board is None else board.ram_bytes if kind == "RAM" else board.flash_bytes
     if option is not None and (size is None or option <= size):
         return f"`--{kind.lower()}` allows"
-    return f"the board `{board.name}` has" if board and board.name else "a core without a board is given"
+    return f"the board `{board.name}` has" if board and board.name else "a core without a board has"
 
 
-def _advice(part: str, deployment: Deployment, chances: Chances) -> str:
+def _sentences(parts: Sequence[str]) -> str:
+    """Several sentences as one hint; as in every hint, the first one begins with a small letter."""
+    return ". ".join(part if n == 0 else part[:1].upper() + part[1:] for n, part in enumerate(parts))
+
+
+def _advice(part: str, deployment: Deployment, chances: Chances) -> list[str]:
     told = []
     match part:
         case "arena" | "inputs and outputs":
             if part == "arena" and chances.peak:
-                told.append(f"most of it is in use at layer `{chances.peak}`")
+                told.append(f"most of the arena is live in layer `{chances.peak}`")
             if part == "arena" and chances.bound:
-                told.append(
-                    f"no plan of its buffers is below {chances.bound:,} bytes{', stripes included' if chances.striped else ''}"
-                )
+                stripes = ", even with stripes" if chances.striped else ""
+                told.append(f"no plan needs less than {chances.bound:,} bytes{stripes}")
             if chances.offloaded:
-                told.append("without `--accelerator` layers can be made a few rows at a time")
+                told.append("without `--accelerator`, layers can run a few rows at a time")
             elif chances.rows and not deployment.device:
                 told.append("`--feed-rows` takes the input row by row")
             if chances.wide and deployment.device:
-                told.append("`--precision mixed` or `fp16` may make it about half")
+                told.append("`--precision mixed` or `fp16` may halve it")
             if chances.floats:
-                told.append("`--quantize int8` makes it about a quarter")
+                told.append("`--quantize int8` reduces it to about a quarter")
             if chances.shapes:
-                told.append("a smaller input (`--dim` or `--shape`) makes it smaller")
+                told.append("a smaller input (`--dim` or `--shape`) reduces it")
             if not (chances.floats or chances.shapes or chances.rows or chances.offloaded):
-                told.append("a network with a smaller input or fewer channels there needs less")
+                told.append("a network with a smaller input or fewer channels needs less")
         case "weights":
             if chances.heaviest:
-                told.append(f"they are {chances.weights:,} bytes as they are, most of them of layer `{chances.heaviest}`")
+                told.append(f"the weights have {chances.weights:,} bytes, most of them in layer `{chances.heaviest}`")
             if chances.floats:
-                told.append("`--quantize int8` or `--quantize weights` makes them about a quarter")
+                told.append("`--quantize int8` or `--quantize weights` reduces them to about a quarter")
             if deployment.board is not None and sum(m.kind == "flash" for m in deployment.board.memories) > 1:
-                told.append("`--weights-address` puts them into another flash")
+                told.append("`--weights-address` places them in another flash")
             if not deployment.device:
                 told.append("`--weights read` reads them from a memory that is not mapped")
             elif chances.wide:
-                told.append("`--precision mixed` or `fp16` may make those of float layers half")
+                told.append("`--precision mixed` or `fp16` may halve those of float layers")
         case "code":
-            told.append("`--optimize size` makes it smaller")
+            told.append("`--optimize size` reduces the code")
         case _:
-            told.append("it comes with the code")
-    return f": {', '.join(told)}" if told else ""
+            told.append("it is part of the code")
+    return told
 
 
-def _boards(needs: Needs, deployment: Deployment) -> str:
+def _boards(needs: Needs, deployment: Deployment) -> list[str]:
     """Boards where it fits, those with the same core first; nothing when it is the user's own limit."""
     board = deployment.board
     if board is None or not board.name or deployment.ram is not None or deployment.flash is not None:
-        return ""
+        return []
     ram, flash = sum(needs.ram.values()), sum(needs.flash.values())
     fitting = [b for b in all_boards().values() if b.ram_bytes >= ram and b.flash_bytes >= flash]
     names = [b.name for b in sorted(fitting, key=lambda b: b.core != board.core)]
     told = ", ".join(f"`{n}`" for n in names[:4])
-    return f"; boards with that much: {told}" if names else "; no board of `intaglio boards` has that much"
+    return [f"boards with enough memory: {told}" if names else "no board of `intaglio boards` has enough memory"]
 
 
 def _check_weights_place(name: str, weights: int, code: int, deployment: Deployment) -> None:
@@ -293,13 +298,13 @@ def _check_weights_place(name: str, weights: int, code: int, deployment: Deploym
     end = address + WEIGHTS_HEADER_BYTES + weights
     flash = board.main("flash")
     if end > room[1]:
-        what = f"the weights of `{name}` end at {end:#x}, {end - room[1]:,} bytes behind the end of `{room[0]}`"
+        what = f"the weights of `{name}` end at {end:#x}, {end - room[1]:,} bytes beyond the end of `{room[0]}`"
         last = max(0, room[1] - (end - address)) // WEIGHTS_HEADER_BYTES * WEIGHTS_HEADER_BYTES
-        raise AnswerIsNo("does-not-fit", what, hint=f"a `--weights-address` up to {last:#x}")
+        raise AnswerIsNo("does-not-fit", what, hint=f"use a `--weights-address` up to {last:#x}")
     if flash.address <= address < flash.address + code:
         first = -(-(flash.address + code) // WEIGHTS_HEADER_BYTES) * WEIGHTS_HEADER_BYTES
-        what = f"the code of `{name}` reaches to {flash.address + code:#x}, over the weights at {address:#x}"
-        raise AnswerIsNo("does-not-fit", what, hint=f"a `--weights-address` from {first:#x}, better with room for code to grow")
+        what = f"the code of `{name}` extends to {flash.address + code:#x}, over the weights at {address:#x}"
+        raise AnswerIsNo("does-not-fit", what, hint=f"use a `--weights-address` from {first:#x}, with room for the code to grow")
 
 
 def _memory_at(board: Board, address: int) -> tuple[str, int]:

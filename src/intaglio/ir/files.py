@@ -18,7 +18,7 @@ _FIRST_WORD = b"intaglio-ir"
 
 def check_ir_place(path: Path, *, weights: bool) -> None:
     """An IR file replaces another one, and nothing else; `weights`: its side file will be written too."""
-    hint = "move it away, or give another file"
+    hint = "move it, or use another file"
     if path.is_file():
         with open(path, "rb") as file:
             is_ir = file.read(len(_FIRST_WORD)) == _FIRST_WORD
@@ -27,7 +27,7 @@ def check_ir_place(path: Path, *, weights: bool) -> None:
         return
     beside = path.with_suffix(".safetensors")
     if weights and beside.exists():
-        what = f"{quoted(str(beside), 200)} exists and belongs to no IR file: the weights of {quoted(path.name)} would replace it"
+        what = f"{quoted(str(beside), 200)} exists and belongs to no IR file; the weights of {quoted(path.name)} would overwrite it"
         raise UserError("output-exists", what, hint=hint)
 
 
@@ -55,7 +55,7 @@ def write_ir(graph: Graph, path: Path) -> None:
     except (OSError, SafetensorError) as error:
         reason = str(getattr(error, "strerror", None) or error)
         full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "os error 28" in reason
-        slug, hint = ("disk-full", "make room, or give another `-o`") if full else ("cannot-write", "give another `-o`")
+        slug, hint = ("disk-full", "free some space, or use another `-o`") if full else ("cannot-write", "use another `-o`")
         raise ToolError(slug, f"cannot write {quoted(str(path), 200)}: {reason}", hint=hint) from None
     finally:
         for part, _ in parts:

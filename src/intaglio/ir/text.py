@@ -300,7 +300,7 @@ class _Reader:
         try:
             gather(self.graph, self.places)
         except ValueError as error:
-            raise ParseError(f"{error}: split one of them, by another number after `on`") from None
+            raise ParseError(f"{error}: split one of them, with another number after `on`") from None
 
 
 def _array(literal: object, type: TensorType) -> Array:

@@ -53,7 +53,7 @@ class Line:
 
     def end(self) -> None:
         if not self.at_end():
-            raise ParseError(f"did not expect {quoted(self.text[self.at :], 40)}")
+            raise ParseError(f"unexpected {quoted(self.text[self.at :], 40)}")
 
     def peek(self, text: str) -> bool:
         self._skip()
@@ -104,7 +104,7 @@ class Line:
             dtype = DType(match.group(1))
         except ValueError:
             raise ParseError(
-                f"there is no element type {quoted(match.group(1))}", "types: " + ", ".join(d.value for d in DType)
+                f"unknown element type {quoted(match.group(1))}", "types: " + ", ".join(d.value for d in DType)
             ) from None
         layout = Layout.NONE
         for candidate in (Layout.NCHW, Layout.NHWC):
@@ -173,7 +173,7 @@ class Line:
             self.at -= len(word)
             op, args = self.operator()
             if not all(a.isdigit() for a in args):
-                raise ParseError(f"the operands of step {quoted(word)} are numbers")
+                raise ParseError(f"the operands of step {quoted(word)} must be numbers")
             return Step(op, tuple(whole(a) for a in args))
         return word
 
@@ -195,7 +195,7 @@ class Line:
         """`name(operands, field=value)` as the operator and its operands' words."""
         name = self.name()
         if name not in REGISTRY:
-            raise ParseError(f"there is no operator {quoted(name)}", "`intaglio ops` lists them")
+            raise ParseError(f"unknown operator {quoted(name)}", "`intaglio ops` lists the operators")
         args: list[str] = []
         fields: dict[str, object] = {}
         self.expect("(")

@@ -29,7 +29,7 @@ def names_are_unique(graph: Graph) -> Iterator[Problem]:
     seen: dict[str, Value] = {}
     for value in graph.values():
         if seen.setdefault(value.name, value) is not value:
-            yield Problem.of(value, f"two values are called {quoted(value.name)}")
+            yield Problem.of(value, f"two values have the name {quoted(value.name)}")
 
 
 def values_are_made_before_they_are_read(graph: Graph) -> Iterator[Problem]:
@@ -40,11 +40,11 @@ def values_are_made_before_they_are_read(graph: Graph) -> Iterator[Problem]:
                 yield Problem.of(node.output, f"{quoted(value.name)} is read by {node!r} before it is made")
         for out in node.outputs:
             if out in known:
-                yield Problem.of(out, f"{quoted(out.name)} is made twice")
+                yield Problem.of(out, f"{quoted(out.name)} is computed twice")
             known.add(out)
     for value in [*graph.outputs, *(s.output for s in graph.states)]:
         if not value.is_const and value not in known:
-            yield Problem.of(value, f"the output {quoted(value.name)} is never made")
+            yield Problem.of(value, f"the output {quoted(value.name)} is never computed")
 
 
 def types_follow_from_operands(graph: Graph) -> Iterator[Problem]:
@@ -93,7 +93,7 @@ def states_keep_their_type(graph: Graph) -> Iterator[Problem]:
     fed: set[Value] = set()
     for state in graph.states:
         if state.input not in graph.inputs or state.input in fed:
-            yield Problem.of(state.input, f"the state {quoted(state.input.name)} is no input, or is fed twice")
+            yield Problem.of(state.input, f"the state {quoted(state.input.name)} is not an input, or is fed twice")
         fed.add(state.input)
         if state.input.type != state.output.type:
             text = f"the state {quoted(state.input.name)} is {state.input.type}, its next value {state.output.type}"
@@ -104,7 +104,7 @@ def outputs_are_there_once(graph: Graph) -> Iterator[Problem]:
     seen: set[Value] = set()
     for value in graph.outputs:
         if value in seen or value in graph.inputs:
-            yield Problem.of(value, f"the output {quoted(value.name)} is an input or an output already; give it a `copy`")
+            yield Problem.of(value, f"the output {quoted(value.name)} is already an input or an output; insert a `copy`")
         seen.add(value)
 
 
@@ -147,5 +147,5 @@ def verify_edited(graph: Graph) -> None:
     if not graph.outputs:
         raise ModelError("bad-ir", "the graph has no outputs", where=graph.file, hint="add a line `output NAME`")
     for rule, problem in problems(graph, EDITED_RULES):
-        hint = "an operator gives the type of its result; change both, or neither" if rule == "types_follow_from_operands" else ""
+        hint = "change both the operator and the type, or neither" if rule == "types_follow_from_operands" else ""
         raise ModelError("bad-ir", problem, where=graph.where(problem.about), hint=hint or "docs/reference/ir.md has the rules")

@@ -56,7 +56,7 @@ def export_onnx(graph: Graph, path: Path) -> None:
     try:
         path.write_bytes(model.SerializeToString(deterministic=True))
     except OSError as error:
-        hint = "make room, or give another `-o`"
+        hint = "free some space, or use another `-o`"
         raise ToolError("cannot-write", f"cannot write {quoted(str(path), 200)}: {error.strerror}", hint=hint) from None
 
 

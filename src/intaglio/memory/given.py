@@ -19,7 +19,7 @@ from intaglio.memory.planner import lower_bound
 from intaglio.memory.regions import Room, given_arenas, put, region_of
 from intaglio.targets import Target
 
-HINT = "delete the addresses (`@arena+...`) to have them planned anew"
+HINT = "delete the addresses (`@arena+...`) to plan them again"
 
 
 def keep_given(program: Program[K], target: Target, *, slots: bool = False, rooms: Sequence[Room] = ()) -> bool:
@@ -49,7 +49,7 @@ def _in_their_regions(program: Program[K], storage: Storage, alignment: int, oth
     most = storage.state_bytes + sum(align(b.bytes, alignment) for b in storage.buffers)
     for value, (region, at) in storage.outside.items():
         if value.address != Address(region, at):
-            raise _fault(program, value, f"it lives at `{Address(region, at)}`")
+            raise _fault(program, value, f"its place is `{Address(region, at)}`")
     for buffer in storage.buffers:
         if not buffer.values:
             continue
@@ -59,16 +59,16 @@ def _in_their_regions(program: Program[K], storage: Storage, alignment: int, oth
             assert place is not None
             if place.region not in ("arena", *others):
                 known = f", or in {', '.join(f'`{region}`' for region in others)}" if others else ""
-                raise _fault(program, value, f"it lives in the arena{known}")
+                raise _fault(program, value, f"its place is in the arena{known}")
             if first.address is None or place.region != first.address.region:
-                raise _fault(program, value, f"it is a view of {quoted(first.name)}, which is elsewhere")
+                raise _fault(program, value, f"it is a view of {quoted(first.name)}, which has another address")
             buffer.region = place.region
             if (place.offset - at) % alignment:
                 raise _fault(program, value, f"offsets are multiples of {alignment}")
             if place.offset - at + buffer.bytes > most:
                 raise _fault(program, value, f"no plan of this network needs more than {most} bytes")
             if place.offset - at != (first.address.offset if first.address is not None else 0):
-                raise _fault(program, value, f"it is a view of {quoted(first.name)}, which is elsewhere")
+                raise _fault(program, value, f"it is a view of {quoted(first.name)}, which has another address")
             buffer.offset = place.offset - at
     for node in graph.nodes:  # values without bytes live nowhere in particular
         for out in node.outputs:

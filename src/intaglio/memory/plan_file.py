@@ -25,7 +25,7 @@ from intaglio.memory.lifetimes import Buffer
 COLUMNS = ("buffer", "bytes", "first", "last", "offset", "pinned")
 REGION = "region"  # one more column, where there are several arenas
 _FARTHEST = 1 << 31
-_HINT = "`--export-plan` writes a plan of this model; a row without an offset is planned anew"
+_HINT = "`--export-plan` writes a plan of this model; a row without an offset is planned again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _row(plan: PlanFile, cells: dict[str, str | None], line: int) -> Row:
     for column in COLUMNS[1:]:
         text = (cells.get(column) or "").strip()
         if text and not (text.isascii() and text.isdigit() and len(text) < 16):
-            raise plan.fault(row, f"the {column} {quoted(text)} of {quoted(row.buffer)} is not a whole number from 0")
+            raise plan.fault(row, f"the {column} {quoted(text)} of {quoted(row.buffer)} is not an integer from 0")
         numbers[column] = int(text) if text else None
     sizes = (numbers["bytes"], numbers["first"], numbers["last"], numbers["offset"])
     return Row(line, row.buffer, *sizes, numbers["pinned"] != 0, (cells.get(REGION) or "").strip() or "arena")
@@ -113,7 +113,7 @@ def pin(
     for row in plan.rows:
         buffer = known.get(row.buffer)
         if buffer is None:
-            raise plan.fault(row, f"there is no buffer {quoted(row.buffer)} in this model on this target")
+            raise plan.fault(row, f"unknown buffer {quoted(row.buffer)} in this model on this target")
         for what, given, right in (
             ("bytes", row.bytes, buffer.bytes), ("first", row.first, buffer.first), ("last", row.last, buffer.last),
         ):  # fmt: skip
@@ -122,12 +122,12 @@ def pin(
         if row.offset is None:
             continue
         if row.buffer in pinned:
-            raise plan.fault(row, f"{quoted(row.buffer)} has an offset in line {pinned[row.buffer][0].line} already")
+            raise plan.fault(row, f"{quoted(row.buffer)} already has an offset in line {pinned[row.buffer][0].line}")
         if row.offset % alignment:
             raise plan.fault(row, f"{quoted(row.buffer)} cannot be at {row.offset}: offsets are multiples of {alignment}")
         if row.region not in regions:
             there = ", ".join(f"`{region}`" for region in regions)
-            raise plan.fault(row, f"there is no region {quoted(row.region)} for {quoted(row.buffer)}: there is {there}")
+            raise plan.fault(row, f"unknown region {quoted(row.region)} for {quoted(row.buffer)}; regions: {there}")
         start = base if row.region == "arena" else 0
         if row.offset < start:
             raise plan.fault(row, f"{quoted(row.buffer)} cannot be at {row.offset}: the state takes the first {base} bytes")

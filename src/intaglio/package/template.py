@@ -42,7 +42,7 @@ def template_names() -> list[str]:
 def shipped_template(name: str) -> Folders:
     if name not in SHARED:
         known = ", ".join(f"`{n}`" for n in template_names())
-        raise UserError("unknown-template", f"there is no template {quoted(name)}", hint=f"known templates: {known}")
+        raise UserError("unknown-template", f"unknown template {quoted(name)}", hint=f"known templates: {known}")
     return tuple(_shipped() / folder for folder in (name, *SHARED[name]))
 
 

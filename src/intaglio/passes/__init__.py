@@ -117,7 +117,7 @@ def check_disabled(names: frozenset[str]) -> None:
     known = [p.name for p in PASSES]
     for name in sorted(names - set(known)):
         hint = "passes are " + ", ".join(f"`{n}`" for n in known)
-        raise UserError("unknown-pass", f"there is no pass {quoted(name)}", hint=hint)
+        raise UserError("unknown-pass", f"unknown pass {quoted(name)}", hint=hint)
 
 
 __all__ = [

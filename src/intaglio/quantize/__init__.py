@@ -124,12 +124,12 @@ def _still_floats(graph: Graph) -> list[str]:
 def check(graph: Graph, settings: Settings) -> None:
     """Before any data is read: are the words right, and is it a float model?"""
     if settings.scheme not in SCHEMES:
-        raise UserError("bad-option", f"there is no quantisation {quoted(settings.scheme)}", hint="int8, int16x8 or weights")
+        raise UserError("bad-option", f"unknown quantisation {quoted(settings.scheme)}", hint="use int8, int16x8 or weights")
     if settings.ranges not in ("auto", *METHODS):
         hint = "auto, " + ", ".join(METHODS)
-        raise UserError("bad-option", f"there is no method {quoted(settings.ranges)} for ranges", hint=hint)
+        raise UserError("bad-option", f"unknown method {quoted(settings.ranges)} for ranges", hint=hint)
     if any(node.op.NAME in ("qconv", "qmatmul", "quantize", "hybrid_conv", "hybrid_matmul", "qlstm") for node in graph.nodes):
-        raise UserError("already-quantized", "the model is quantized already", hint="give the float model")
+        raise UserError("already-quantized", "the model is already quantised", hint="use the float model")
 
 
 def _first_plan(work: Quantizer) -> Plan:
@@ -140,7 +140,7 @@ def _first_plan(work: Quantizer) -> Plan:
             found = [n for number, n in enumerate(work.scheme.layers, 1) if pattern == str(number) or matches(n, pattern)]
             if not found:
                 names = ", ".join(quoted(layer_name(n)) for n in work.scheme.layers[:4])
-                hint = f"the table that `--quantize` prints has numbers and names: 1 to {len(work.scheme.layers)}; {names}, ..."
+                hint = f"use a number or a name of the table that `--quantize` prints: 1 to {len(work.scheme.layers)}; {names}, ..."
                 raise UserError("no-such-layer", f"no layer is named {quoted(pattern)}", hint=hint)
             plan.stored.update({n.output.name: kind for n in found})
     return plan
@@ -202,8 +202,8 @@ def _widen(work: Quantizer, plan: Plan, wanted: float, rows: list[LayerRow]) -> 
             if count == len(order):
                 break
             count = min(count * 2, len(order))
-    hint = f"the least that was reached is {best:.3g}; give more calibration data, or a larger `--max-error`"
-    raise UserError("too-much-error", f"no choice of layers brings the error down to {wanted:.3g}", hint=hint)
+    hint = f"the least error reached is {best:.3g}; use more calibration data, or a larger `--max-error`"
+    raise UserError("too-much-error", f"no choice of layers reduces the error to {wanted:.3g}", hint=hint)
 
 
 def _fewest(work: Quantizer, plan: Plan, order: list[str], kind: str, low: int, high: int, wanted: float) -> Plan:
@@ -225,10 +225,10 @@ def _advice(work: Quantizer, plan: Plan, account: Account, numbers: dict[str, in
     tried = {kind: work.error(replace(plan, stored={**plan.stored, name: kind})) for kind in (INT16, FLOAT)}
     kind = min(tried, key=lambda k: tried[k])
     if tried[kind] >= 0.98 * account.error:
-        return f"layer {worst.number} adds the most error ({worst.alone:.2g} alone), but keeping it wide alone does not help"
+        return f"layer {worst.number} adds the most error ({worst.alone:.2g} alone), but keeping only this layer wide does not help"
     word = "--keep-int16" if kind == INT16 else "--keep-float"
     return (
-        f"layer {worst.number} adds the most error: `{word} {worst.number}` brings it from {account.error:.2g} to {tried[kind]:.2g}"
+        f"layer {worst.number} adds the most error: `{word} {worst.number}` makes it {account.error:.2g} to {tried[kind]:.2g}"
     )
 
 

@@ -70,7 +70,7 @@ def _look(tensor: Tensor, array: Array, room: int, random: np.random.Generator, 
         return
     if not np.isfinite(flat).all():
         what = f"the tensor {quoted(name)} is not finite with the calibration data"
-        raise UserError("bad-calibration", what, hint="are the inputs scaled as in training?")
+        raise UserError("bad-calibration", what, hint="scale the inputs as in training")
     tensor.low, tensor.high = min(tensor.low, float(flat.min())), max(tensor.high, float(flat.max()))
     tensor.numbers.append((flat if flat.size <= room else flat[random.integers(0, flat.size, room)]).astype(np.float32))
     if array.ndim:

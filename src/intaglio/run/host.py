@@ -170,7 +170,7 @@ def ordered_inputs(manifest: Manifest, given: Mapping[str, Array], *, steps: boo
         if key not in taken:
             names = ", ".join(quoted(info.name) for info in manifest.inputs) or "none"
             hint = f"inputs of `{manifest.name}`: {names}, or `in0`, `in1`, ... by position"
-            raise UserError("wrong-input", f"there is no input {quoted(key)}", hint=hint)
+            raise UserError("wrong-input", f"unknown input {quoted(key)}", hint=hint)
     arrays: list[Array] = []
     for index, info in enumerate(manifest.inputs):
         found = [key for key in dict.fromkeys((info.name, info.field, f"in{index}")) if key in given and taken[key] == index]

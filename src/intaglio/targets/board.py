@@ -85,7 +85,7 @@ def generic_board(core: str, *, riscv: bool = False) -> Board:
     """For a core without a board: room enough that memory is no limit, at addresses that emulators have."""
     flash, ram = (0x20000000, 0x80000000) if riscv else _QEMU_HAS.get(core, (0x00000000, 0x21000000))
     memories = (Memory("flash", "flash", flash, 16 << 20), Memory("ram", "ram", ram, 16 << 20))
-    return Board("", "no board in particular", core, 0.0, 0, memories)
+    return Board("", "no board", core, 0.0, 0, memories)
 
 
 def find_board(name: str) -> Board:
@@ -97,7 +97,7 @@ def find_board(name: str) -> Board:
         near = difflib.get_close_matches(name.lower(), boards, n=4, cutoff=0.4)
         nearest = "the nearest: " + ", ".join(f"`{n}`" for n in near) + "; " if near else ""
         hint = f"{nearest}`intaglio boards` lists all"
-        raise UserError("unknown-board", f"there is no board {quoted(name)}", hint=hint)
+        raise UserError("unknown-board", f"unknown board {quoted(name)}", hint=hint)
     return boards[name]
 
 
@@ -109,7 +109,7 @@ def read_board(path: Path) -> Board:
         fault = _fault(board)
     except OSError as error:
         raise UserError(
-            "bad-board", f"cannot read the board {shown}: {error.strerror}", hint="`intaglio boards` lists ours"
+            "bad-board", f"cannot read the board {shown}: {error.strerror}", hint="`intaglio boards` lists the known boards"
         ) from None
     except ValueError as error:
         raise UserError("bad-board", f"{shown} does not describe a board: {error}", hint=hint) from None
@@ -122,13 +122,13 @@ def _fault(board: Board) -> str:
     """Why there is no such board, or nothing."""
     cores = [t.name for t in all_targets().values() if t.bare]
     if not re.fullmatch(r"[\w.+-]{1,80}", board.name, re.ASCII):
-        return "its file's name has other characters than letters, digits, `_`, `-`, `+` and `.`"
+        return "its file name may have only letters, digits, `_`, `-`, `+` and `.`"
     if board.core not in cores:
-        return f"`core` is one of {', '.join(cores)}"
+        return f"`core` must be one of {', '.join(cores)}"
     if not all(isinstance(n, int | float) and n >= 0 for n in (board.clock_mhz, board.wait_states)):
-        return "`clock_mhz` and `wait_states` are numbers"
+        return "`clock_mhz` and `wait_states` must be numbers"
     if fault := fault_of(board.memories):
         return fault
     if main_memory(board.memories, "ram") is None or main_memory(board.memories, "flash") is None:
-        return "there is no flash, or no ram: one holds code, the other stack and variables"
+        return "it needs a flash for code, and a ram for stack and variables"
     return ""

@@ -140,7 +140,7 @@ def deployment_of(
     precise(optimized(target, optimize), precision)
     _check_opencl(target, arena, weights, memory, limit_ms)
     if arena not in ARENAS:
-        raise UserError("bad-option", f"there is no arena {quoted(arena)}", hint="`--arena static` or `--arena caller`")
+        raise UserError("bad-option", f"unknown arena {quoted(arena)}", hint="`--arena static` or `--arena caller`")
     if io not in IO:
         raise UserError("bad-option", f"there are no inputs and outputs {quoted(io)}", hint="`--io arena` or `--io caller`")
     if weights_section is not None and not _SECTION.fullmatch(weights_section):

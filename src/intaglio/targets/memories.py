@@ -33,7 +33,7 @@ HOLDS = {"ram": ("arena", "stack", "variables"), "flash": ("code", "weights")}
 NOWHERE = 1 << 32  # the address of a memory that has none: no 32-bit address lies in it
 _NAME = re.compile(r"[A-Za-z_]\w{0,39}", re.ASCII)
 _HINT = (
-    "each `[[memory]]` needs `name`, `kind`, `bytes` and, without an operating system, `address`; it may say `bytes_per_cycle`, "
+    "each `[[memory]]` needs `name`, `kind`, `bytes` and, without an operating system, `address`; optional: `bytes_per_cycle`, "
     "`latency`, `holds`, `mapped`, `note`"
 )
 
@@ -92,7 +92,7 @@ def memory_of_table(table: dict[str, object], *, addresses: bool = True) -> Memo
 
 
 _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
-    "str": ("text", (str,)), "int": ("a whole number", (int,)), "float": ("a number", (int, float)),
+    "str": ("text", (str,)), "int": ("an integer", (int,)), "float": ("a number", (int, float)),
     "bool": ("true or false", (bool,)),
 }  # fmt: skip
 
@@ -110,19 +110,19 @@ def check_fields(table: dict[str, object], known: list[Field[object]], whose: st
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
             raise ValueError(f"{whose}`{wanted.name}` is not {word}")
     if unknown := sorted(set(table) - {wanted.name for wanted in known}):
-        raise ValueError(f"{whose}there is no field {quoted(unknown[0])}")
+        raise ValueError(f"{whose}unknown field {quoted(unknown[0])}")
 
 
 def fault_of(memories: Sequence[Memory]) -> str:
     """Why there can be no such memories, or nothing."""
     for memory in memories:
         if memory.kind not in HOLDS or not _NAME.fullmatch(memory.name) or not is_clean(memory.name):
-            return "a memory has a `name` of letters and a `kind` that is flash or ram"
+            return "a memory needs a `name` of letters, and flash or ram as `kind`"
         if fault := _fault(memory):
             return fault
     names = [m.name.lower() for m in memories]
     if twice := [n for i, n in enumerate(names) if n in names[:i]]:
-        return f"there are two memories `{twice[0]}`"
+        return f"two memories have the name `{twice[0]}`"
     ordered = sorted((m for m in memories if m.address != NOWHERE), key=lambda m: m.address)
     overlaps = [(a, b) for a, b in pairwise(ordered) if a.end > b.address]
     return f"`{overlaps[0][0].name}` and `{overlaps[0][1].name}` overlap" if overlaps else ""
@@ -133,14 +133,14 @@ def _fault(memory: Memory) -> str:
     if memory.bytes < 256 or (memory.address != NOWHERE and (memory.address < 0 or memory.end > 1 << 32)):
         return f"`{name}` is not within 32 bits of address, or has less than 256 bytes"
     if not 0 < memory.bytes_per_cycle <= 1024 or not 0 <= memory.latency <= 1_000_000:
-        return f"`{name}` has a `bytes_per_cycle` above 0 and a `latency` from 0 cycles"
+        return f"`{name}` needs a `bytes_per_cycle` above 0 and a `latency` of at least 0 cycles"
     if wrong := [word for word in memory.holds if word not in HOLDS[memory.kind]]:
         able = ", ".join(f"`{w}`" for w in HOLDS[memory.kind])
         return f"`{name}` cannot hold {quoted(wrong[0])}: {memory.kind} holds {able}"
     if not memory.mapped and (memory.kind != "flash" or set(memory.holds) - {"weights"}):
-        return f"`{name}` is not mapped: it can be flash with weights, nothing else"
+        return f"`{name}` is not mapped, so it must be flash that holds only weights"
     if not all(32 <= ord(c) < 127 for c in memory.note) or len(memory.note) > 200:
-        return f"the `note` of `{name}` is a short line of ASCII"
+        return f"the `note` of `{name}` must be a short line of ASCII"
     return ""
 
 
@@ -153,7 +153,7 @@ def read_memories(path: Path, *, addresses: bool) -> tuple[Memory, ...]:
         if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
             raise ValueError("it has no `[[memory]]`")
         if table:
-            raise ValueError(f"there is no field {quoted(sorted(table)[0])} outside of `[[memory]]`")
+            raise ValueError(f"unknown field {quoted(sorted(table)[0])} outside `[[memory]]`")
         memories = tuple(memory_of_table(row, addresses=addresses) for row in rows)
         fault = fault_of(memories) or _missing(memories)
     except OSError as error:

@@ -66,7 +66,7 @@ class Plugin:
             raise self._garbage("cost", "a `Cost`", cost, str(region))
         numbers = (cost.cycles, cost.launch_cycles, cost.bytes, cost.transfer_cycles)
         if not all(isinstance(n, (int, float)) and math.isfinite(n) and n >= 0 for n in numbers):
-            raise self._garbage("cost", "numbers that are finite and not negative", cost, str(region))
+            raise self._garbage("cost", "finite numbers that are not negative", cost, str(region))
         return cost
 
     def compile(self, region: Region, target: Target) -> Code:
@@ -83,7 +83,7 @@ class Plugin:
         taken = {"scratch"} | {f"{k}{n}" for k, vs in (("in", region.inputs), ("out", region.outputs)) for n in range(len(vs))}
         for name, data in code.constants.items():
             if not isinstance(name, str) or not is_clean(name) or name in taken:
-                raise self._garbage("compile", "constants with names that C knows and nobody else has", name, where)
+                raise self._garbage("compile", "constants whose names are unique C identifiers", name, where)
             self._check_array("compile", f"the constant {quoted(name)}", data, where)
         return code
 
@@ -152,9 +152,9 @@ class Plugin:
         thread = threading.Thread(target=run, daemon=True, name=f"{self.name} {what}")
         thread.start()
         thread.join(seconds)
-        hint = f"it is a bug in the plug-in; `intaglio accelerators test {self.name}` looks for such"
+        hint = f"this is a bug in the plug-in; `intaglio accelerators test {self.name}` helps to find it"
         if what == "its import":
-            hint = "is it installed with all that it needs? `python -c 'import ...'` of its module says more"
+            hint = "check its dependencies: import its module in Python to see the error"
         if thread.is_alive():
             text = f"the accelerator {quoted(self.name)} ({self.origin}) did not return from {_word(what)} in {seconds:g} s"
             raise ToolError("plugin-hangs", text, where=where, hint=hint)
@@ -169,8 +169,8 @@ class Plugin:
 
     def _garbage(self, what: str, wanted: str, got: object, where: str = "") -> ToolError:
         shown = quoted(repr(got), 60)
-        text = f"the accelerator {quoted(self.name)} ({self.origin}) gave {shown} from {_word(what)}, which should be {wanted}"
-        hint = f"it is a bug in the plug-in; `intaglio accelerators test {self.name}` looks for such"
+        text = f"the accelerator {quoted(self.name)} ({self.origin}) returned {shown} from {_word(what)}; expected {wanted}"
+        hint = f"this is a bug in the plug-in; `intaglio accelerators test {self.name}` helps to find it"
         return ToolError("plugin-garbage", text, where=where, hint=hint)
 
     def _check_array(self, what: str, name: str, data: object, where: str, like: Value | None = None) -> None:
@@ -179,7 +179,7 @@ class Plugin:
         try:
             DType.of(data)
         except (KeyError, ValueError, TypeError):
-            raise self._garbage(what, f"an array of a type of ours for {name}", data.dtype, where) from None
+            raise self._garbage(what, f"an array of a supported type for {name}", data.dtype, where) from None
         if like is not None and (data.shape != like.shape or data.dtype != like.dtype.numpy):
             raise self._garbage(what, f"{like.type} for {name}", f"{data.dtype}{list(data.shape)}", where)
 
@@ -219,7 +219,7 @@ def find_accelerator(name: str) -> Plugin:
     if name not in found:
         known = ", ".join(f"`{n}`" for n in found) or "none is installed"
         hint = f"installed: {known}; `intaglio new-accelerator {name if is_clean(name) else 'NAME'}` writes one"
-        raise UserError("unknown-accelerator", f"there is no accelerator {quoted(name)}", hint=hint)
+        raise UserError("unknown-accelerator", f"unknown accelerator {quoted(name)}", hint=hint)
     _LOADED[name] = load(found[name])
     return _LOADED[name]
 
@@ -236,14 +236,14 @@ def checked(accelerator: object, name: str, origin: str) -> Plugin:
     """A plug-in whose declarations make sense."""
     shell = Plugin(_Named(name), origin)
     if not isinstance(accelerator, Accelerator):
-        raise shell._garbage("its entry point", "an `Accelerator` or a class of one", accelerator)
+        raise shell._garbage("its entry point", "an `Accelerator` or a subclass", accelerator)
     if accelerator.name != name or not is_clean(name):
-        raise shell._garbage("its `name`", f"{quoted(name)}, as its entry point, and a name that C knows", accelerator.name)
+        raise shell._garbage("its `name`", f"{quoted(name)}, as its entry point, a C identifier", accelerator.name)
     facts = accelerator.facts
     if not isinstance(facts, Facts) or facts.merges < 1 or facts.alignment < 1 or facts.alignment & (facts.alignment - 1):
         raise shell._garbage("its `facts`", "`Facts`, with a power of two as alignment and merges of at least 1", facts)
     if not accelerator.patterns or not all(isinstance(p, Pattern) and isinstance(p.root, Is) for p in accelerator.patterns):
-        raise shell._garbage("its `patterns`", "one `Pattern` or more", accelerator.patterns)
+        raise shell._garbage("its `patterns`", "at least one `Pattern`", accelerator.patterns)
     return Plugin(accelerator, origin)
 
 

@@ -87,7 +87,7 @@ def find_target(name: str) -> Target:
         return replace(opencl_target(targets[name.removeprefix(OPENCL)]), name=name)
     if name not in targets:
         known = ", ".join(f"`{n}`" for n in ["host", "opencl", *targets])
-        raise UserError("unknown-target", f"there is no target {quoted(name)}", hint=f"known targets: {known}")
+        raise UserError("unknown-target", f"unknown target {quoted(name)}", hint=f"known targets: {known}")
     return targets[name]
 
 
@@ -110,7 +110,7 @@ TILE_REGISTERS = {"speed": 64, "balanced": 20, "size": 8}  # how large register 
 def optimized(target: Target, word: str) -> Target:
     """The target with the user's wish, which kernels and compilers see."""
     if word not in LEVELS:
-        raise UserError("bad-option", f"{quoted(word)} is nothing to optimize for", hint="`--optimize speed`, `balanced` or `size`")
+        raise UserError("bad-option", f"unknown value {quoted(word)} of `--optimize`", hint="use `speed`, `balanced` or `size`")
     registers = min(target.registers, TILE_REGISTERS[word]) if target.bare else target.registers
     return replace(target, optimize=word, registers=registers)
 
@@ -123,10 +123,10 @@ def precise(target: Target, word: str | None) -> Target:
     if word is None:
         return target
     if not target.device:
-        hint = "`--target opencl`; elsewhere `--weights fp16` stores weights in half the bytes, `--quantize` makes integers"
-        raise UserError("bad-option", f"`--precision` is for OpenCL devices, and `{target.name}` has none", hint=hint)
+        hint = "use `--target opencl`; on other targets, `--weights fp16` halves the weights and `--quantize` uses integers"
+        raise UserError("bad-option", f"`--precision` needs an OpenCL device; `{target.name}` has none", hint=hint)
     if word not in PRECISIONS:
-        raise UserError("bad-option", f"there is no precision {quoted(word)}", hint="`--precision fp32`, `mixed` or `fp16`")
+        raise UserError("bad-option", f"unknown precision {quoted(word)}", hint="`--precision fp32`, `mixed` or `fp16`")
     return replace(target, precision=word)
 
 

@@ -70,7 +70,7 @@ def _graph(walk: Walk, shapes: dict[str, tuple[int, ...]], name: str) -> tuple[G
         given[index] = value
     if left:
         names = ", ".join(quoted(v.origin) for v in inputs)
-        raise UserError("unknown-input", f"there is no input {quoted(next(iter(left)))}", where=model.file, hint=f"inputs: {names}")
+        raise UserError("unknown-input", f"unknown input {quoted(next(iter(left)))}", where=model.file, hint=f"inputs: {names}")
     loose = [(n, main.tensors[i]) for n, i in enumerate(main.inputs) if main.tensors[i].open_axes]
     try:
         values = walk.run(main, given)

@@ -44,7 +44,7 @@ def chosen_emulator(target: Target, asked: str | None) -> str:
     """Unicorn, except for the core that it does not have. `INTAGLIO_EMULATOR` says otherwise."""
     name = asked or os.environ.get("INTAGLIO_EMULATOR") or ("qemu" if target.core == "cortex-m55" else "unicorn")
     if name not in EMULATORS:
-        raise UserError("bad-option", f"there is no emulator {quoted(name)}", hint="`unicorn` or `qemu`")
+        raise UserError("bad-option", f"unknown emulator {quoted(name)}", hint="`unicorn` or `qemu`")
     return name
 
 

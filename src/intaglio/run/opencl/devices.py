@@ -38,7 +38,7 @@ def find_device(which: str | None = None) -> Device:
         listed = ", ".join(f"`{d.place}` {d.name} ({d.kind}, {d.platform_name})" for d in devices)
         hint = "give `gpu`, `cpu`, `accelerator`, numbers such as `0.0`, or a part of a name"
         source = "" if which else f" (from ${VARIABLE})"
-        raise UserError("no-opencl-device", f"there is no OpenCL device {quoted(wanted)}{source}; there are: {listed}", hint=hint)
+        raise UserError("no-opencl-device", f"unknown OpenCL device {quoted(wanted)}{source}; there are: {listed}", hint=hint)
     return found[0]
 
 
