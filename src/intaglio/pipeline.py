@@ -33,6 +33,7 @@ from intaglio.ir.files import check_ir_place, write_ir
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.types import DType
 from intaglio.kernels import lower
+from intaglio.kernels.choice import explained
 from intaglio.kernels.program import Program
 from intaglio.memory.place import placed_buffers
 from intaglio.memory.plan_file import plan_text, read_plan
@@ -211,6 +212,8 @@ def plan_model(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, 
     watch.stage("kernels")
     program = lower(graph, target)
     graph.stage, graph.target = max(graph.stage, "kernels", key=STAGES.index), target.name
+    if watch.chosen is not None:
+        watch.chosen(explained(graph, target))
     if request.stop_after == "kernels":
         return _write_ir(graph, request)
 

@@ -23,6 +23,7 @@ from intaglio.targets.target import Target, host_target, opencl_target
 
 if TYPE_CHECKING:
     from intaglio.ir.graph import Array
+    from intaglio.kernels.choice import Explained
     from intaglio.quantize.settings import Account, Settings
 
 WEIGHT_SCHEMES = ("weights", "fp16")  # weights are stored small, arithmetic stays in floats
@@ -152,6 +153,7 @@ class Watch:
     note: Callable[[str], None] = lambda _: None
     progress: Callable[[str, int, int], None] | None = None
     explain: Callable[[list[CostRow]], None] | None = None
+    chosen: Callable[[list[Explained]], None] | None = None  # the kernel of each layer, and why
     account: Callable[[Account], None] = lambda _: None
     offloaded: Callable[[Offloaded], None] = lambda _: None
 

@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from intaglio.cli import options
+from intaglio.cli.explaining import choices_json, choices_lines, print_costs
 from intaglio.cli.offloading import offloaded_json, print_offloaded
 from intaglio.cli.opencl import placed_json, placed_lines
 from intaglio.cli.quantizing import print_account
-from intaglio.cli.terminal import bytes_text, count_text, note, print_json, print_table, progress_bar, proven_text
+from intaglio.cli.terminal import bytes_text, count_text, note, print_json, progress_bar, proven_text
 from intaglio.errors import AnswerIsNo, UserError, counted, quoted
 from intaglio.ir.graph import Array
+from intaglio.kernels.choice import Explained
 from intaglio.package.archive import FORMATS
 from intaglio.passes import check_disabled
 from intaglio.passes.offload import Offloaded
@@ -106,12 +108,14 @@ def compile_words(words: Words) -> None:
     rows: list[CostRow] = []
     accounts: list[Account] = []
     sent: list[Offloaded] = []
+    chosen: list[Explained] = []
     start = time.perf_counter()
     with progress_bar() as progress:
         watch = Watch(
             note=lambda text: note(text if text.startswith("warning:") else f"note: {text}"),
             progress=progress,
             explain=rows.extend if words.explain else None,
+            chosen=chosen.extend if words.explain else None,
             account=lambda account: accounts.append(_fitting(account, labels)),
             offloaded=sent.append,
         )
@@ -122,7 +126,9 @@ def compile_words(words: Words) -> None:
                 print_json({"fits": False, "message": error.message, "parts": error.where, "hint": error.hint})
             raise
     if rows:
-        _print_explanation(rows, words.json)
+        print_costs(rows, stderr=words.json)
+    if chosen and not words.json:
+        print("\n".join(choices_lines(chosen)))
     if sent and not words.json:
         print_offloaded(sent[-1], explain=words.explain, stderr=False)
     if accounts and not words.json:
@@ -134,6 +140,7 @@ def compile_words(words: Words) -> None:
     if words.json:
         told: dict[str, object] = {"quantization": accounts[0].as_json()} if accounts else {}
         told |= {"accelerators": offloaded_json(sent[-1])} if sent else {}
+        told |= {"kernels": choices_json(chosen)} if chosen else {}
         print_json({**_summary(result, words), **told, **({"accuracy": accuracy} if accuracy else {})})
     else:
         _print_summary(result, time.perf_counter() - start, words)
@@ -272,16 +279,3 @@ def _print_summary(package: Package, seconds: float, words: Words) -> None:
     note(f"package: {package.folder}")
     if words.archive:
         note(f"archive: {package.folder}.{words.archive}")
-
-
-def _print_explanation(rows: list[CostRow], json: bool) -> None:
-    table = []
-    total = 0.0
-    for row in rows:
-        estimate = float(row.estimate_us)
-        total += estimate
-        macs, moved = int(row.macs), int(row.bytes_moved)
-        name, op, bound = str(row.name), str(row.op), str(row.bound)
-        table.append([name[:36], op[:24], count_text(macs), bytes_text(moved), f"{estimate:.1f}", bound])
-    table.append(["total", "", "", "", f"{total:.1f}", ""])
-    print_table(["node", "op", ">MACs", ">moved", ">estimate us", "bound by"], table, stderr=json)

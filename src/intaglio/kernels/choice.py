@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from intaglio.errors import UserError, quoted
-from intaglio.ir.graph import Node
+from intaglio.ir.graph import Graph, Node
 from intaglio.kernels import (
     contract,
     detection,
@@ -112,11 +112,11 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
     ),
     "qaverage_pool": (
         Choice("qaverage_pool_dsp", dsp_pool.qaverage_pool_applies, dsp_pool.qaverage_pool_dsp),
-        Choice("qaverage_pool_lanes", integer_pool.qaverage_pool_applies, integer_pool.qaverage_pool_lanes),
+        Choice("qaverage_pool", integer_pool.qaverage_pool_applies, integer_pool.qaverage_pool_lanes),
         Choice("qaverage_pool", always, quantised.qaverage_pool),
     ),
     "qmean": (
-        Choice("qmean_lanes", integer_pool.qmean_applies, integer_pool.qmean_lanes),
+        Choice("qmean", integer_pool.qmean_applies, integer_pool.qmean_lanes),
         Choice("qmean", always, quantised.qmean),
     ),
     "qadd": (lanes("qadd"), Choice("qadd_dsp", dsp_sums.qadd_applies, dsp_sums.qadd_dsp), ELEMENTWISE),
@@ -192,11 +192,11 @@ def choices_of(op: Op) -> tuple[Choice, ...]:
 
 
 def lower_node(node: Node, target: Target) -> Lowered:
-    """The first kernel that applies."""
+    """The first kernel that applies; one that an edited IR file asks for by name comes before the others."""
     if target.device and (made := lower_on_device(node, target, choices_of(node.op))) is not None:
         return made
     job = Job(node, target, node.using)
-    for choice in choices_of(node.op):
+    for choice in _asked_first(node):
         if choice.applies(job) is None:
             return choice.build(job.fresh())
     raise UserError(
@@ -204,6 +204,11 @@ def lower_node(node: Node, target: Target) -> Lowered:
         f"{quoted(node.op.NAME)} in node {quoted(node.source)} has no kernel for {quoted(target.name)}",
         hint="`intaglio check MODEL` lists everything that is unsupported",
     )
+
+
+def _asked_first(node: Node) -> list[Choice]:
+    asked = node.using.partition("(")[0]
+    return sorted(choices_of(node.op), key=lambda choice: choice.name != asked)
 
 
 def missing_kernels(nodes: list[Node], target: Target) -> list[tuple[Node, UserError]]:
@@ -217,6 +222,9 @@ def missing_kernels(nodes: list[Node], target: Target) -> list[tuple[Node, UserE
     return found
 
 
+NOT_NEEDED = "not needed"
+
+
 @dataclass(frozen=True, slots=True)
 class Considered:
     """A kernel that was looked at for a node; `reason` says why it was not used, and is empty for the one that was."""
@@ -225,11 +233,31 @@ class Considered:
     reason: str
 
 
-def considered(node: Node, target: Target) -> list[Considered]:
-    """Every kernel of the table for this node, in order, for `--explain`."""
-    job, found, used = Job(node, target, node.using), [], ""
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Which kernel a layer has, and all that were considered, in order."""
+
+    layer: str
+    op: str
+    using: str
+    considered: tuple[Considered, ...]
+
+
+def considered(node: Node, target: Target) -> tuple[Considered, ...]:
+    """Every kernel of the table for this node, in order; those behind the one that is used are not needed."""
+    job, found, used = Job(node, target, node.using), [], False
+    asked = node.using.partition("(")[0]
+    named = any(choice.name == asked for choice in choices_of(node.op))
     for choice in choices_of(node.op):
-        reason = f"`{used}` comes first" if used else choice.applies(job)
-        used = used or ("" if reason else choice.name)
+        reason = NOT_NEEDED if used else choice.applies(job)
+        if reason is None and named and choice.name != asked:
+            reason = f"the IR file asks for `{asked}`"
+        used = used or reason is None
         found.append(Considered(choice.name, reason or ""))
-    return found
+    return tuple(found)
+
+
+def explained(graph: Graph, target: Target) -> list[Explained]:
+    """For each layer that has a kernel, why it has this one."""
+    layers = [node for node in graph.nodes if node.using and node.using != "view"]
+    return [Explained(node.output.name, node.op.NAME, node.using, considered(node, target)) for node in layers]

@@ -1,0 +1,55 @@
+"""`compile --explain`: what each layer costs, and why it has the kernel that it has."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from intaglio.cli.terminal import bytes_text, count_text, print_table
+from intaglio.kernels.choice import NOT_NEEDED, Considered, Explained
+from intaglio.stages import CostRow
+
+WIDTH = 80
+
+
+def print_costs(rows: list[CostRow], *, stderr: bool) -> None:
+    table = []
+    total = 0.0
+    for row in rows:
+        estimate = float(row.estimate_us)
+        total += estimate
+        macs, moved = int(row.macs), int(row.bytes_moved)
+        table.append([row.name[:24], row.op[:20], count_text(macs), bytes_text(moved), f"{estimate:.1f}", row.bound])
+    table.append(["total", "", "", "", f"{total:.1f}", ""])
+    print_table(["node", "op", ">MACs", ">moved", ">estimate us", "bound by"], table, stderr=stderr)
+
+
+def choices_lines(layers: Sequence[Explained]) -> list[str]:
+    """Layers with the same kernel for the same reasons stand together."""
+    groups: dict[tuple[str, tuple[Considered, ...]], list[Explained]] = {}
+    for layer in layers:
+        groups.setdefault((layer.op, layer.considered), []).append(layer)
+    lines: list[str] = []
+    for (op, considered), same in groups.items():
+        lines += ["", f"kernel of {op}:"]
+        lines += [f"  {layer.layer[:36]:36}  {layer.using}" for layer in same]
+        refused = [kernel for kernel in considered if kernel.reason and kernel.reason != NOT_NEEDED]
+        for kernel in refused:
+            text = f"not {kernel.name}: {kernel.reason}"
+            lines += textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="      ")
+        behind = ", ".join(dict.fromkeys(kernel.name for kernel in considered if kernel.reason == NOT_NEEDED))
+        if behind:
+            lines += textwrap.wrap(f"not needed: {behind}", WIDTH, initial_indent="    ", subsequent_indent="      ")
+    return lines
+
+
+def choices_json(layers: Sequence[Explained]) -> list[dict[str, object]]:
+    return [
+        {
+            "layer": layer.layer,
+            "op": layer.op,
+            "using": layer.using,
+            "considered": [{"kernel": kernel.name, "reason": kernel.reason or "used"} for kernel in layer.considered],
+        }
+        for layer in layers
+    ]

@@ -1,0 +1,47 @@
+"""`compile --explain` says which kernels were considered for a layer, which one is used, and why the others are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.commands import DIGITS, Intaglio
+
+
+@pytest.fixture
+def optimised(intaglio: Intaglio, tmp_path: Path) -> Path:
+    assert intaglio("compile", DIGITS, "--target", "x86-64-v3", "--stop-after", "kernels", "-o", tmp_path / "digits.ig").code == 0
+    return tmp_path / "digits.ig"
+
+
+def test_each_layer_has_its_kernel_and_reasons(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("compile", DIGITS, "--target", "generic", "--stop-after", "kernels", "-o", tmp_path / "d.ig", "--explain")
+    assert said.code == 0
+    lines = said.out.splitlines()
+    start = lines.index("kernel of conv:")
+    assert "conv_nhwc(tile=" in lines[start + 1]
+    assert "    not needed: depthwise_nhwc, conv_general" in lines[start:]
+    assert all(len(line) <= 80 for line in lines[start:])
+
+
+def test_the_reasons_as_json(intaglio: Intaglio, tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    said = intaglio("compile", DIGITS, "--target", "generic", "--stop-after", "package", "-o", folder, "--explain", "--json")
+    layers = said.json["kernels"]
+    pool = next(layer for layer in layers if layer["op"] == "max_pool")
+    assert pool["using"].startswith("max_pool_nhwc(")
+    reasons = {row["kernel"]: row["reason"] for row in pool["considered"]}
+    assert reasons["max_pool_bytes"] == "the target has no integer vectors"
+    assert reasons["max_pool_nhwc"] == "used"
+    assert reasons["pool_general"] == "not needed"
+
+
+def test_an_edited_file_may_ask_for_another_kernel(intaglio: Intaglio, optimised: Path, tmp_path: Path) -> None:
+    text = optimised.read_text()
+    assert text.count("using max_pool_nhwc(pixels=4)") >= 1
+    optimised.write_text(text.replace("using max_pool_nhwc(pixels=4)", "using pool_general", 1))
+    said = intaglio("compile", optimised, "--stop-after", "memory", "-o", tmp_path / "again.ig", "--explain")
+    assert said.code == 0
+    assert "not max_pool_nhwc: the IR file asks for `pool_general`" in said.out
+    assert "using pool_general" in (tmp_path / "again.ig").read_text()
