@@ -16,20 +16,19 @@ from pathlib import Path
 
 from intaglio.cli.terminal import print_table
 from intaglio.memory.place import place
-from intaglio.pipeline import Lowered, plan_model
+from intaglio.pipeline import Planned, plan_request
 from intaglio.stages import Request, Watch
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "models"
 MOST_ABOVE, MOST_SECONDS = 0.02, 10.0
 
 
-def planned(entry: dict[str, object], target: str) -> tuple[Lowered, float]:
+def planned(entry: dict[str, object], target: str) -> tuple[Planned, float]:
     """The model with its addresses, and the seconds of the memory stage."""
     inputs = entry["inputs"]
     assert isinstance(inputs, list)
     shapes = {f"in{n}": tuple(shape) for n, (_, _, shape) in enumerate(inputs)}
-    made = plan_model(Request(SHARED / str(entry["file"]), Path(), target, shapes=shapes, stop_after="memory"), Watch())
-    assert isinstance(made, Lowered)
+    made = plan_request(Request(SHARED / str(entry["file"]), Path(), target, shapes=shapes), Watch())
     program = made.program
     slots, program.graph.stage = bool(program.slots), "kernels"  # so that addresses are not kept, but planned again
     start = time.perf_counter()

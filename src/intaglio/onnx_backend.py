@@ -22,7 +22,7 @@ from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt
 from intaglio.errors import UserError
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType, Shape
-from intaglio.pipeline import compile_model
+from intaglio.pipeline import compile_request
 from intaglio.run.package import Package
 from intaglio.stages import Request, Watch
 
@@ -94,7 +94,7 @@ class IntaglioRep(BackendRep):
             cflags=self._cflags, cc=self._cc,
         )  # fmt: skip
         try:
-            compile_model(request, Watch())
+            compile_request(request, Watch())
         except UserError as error:
             raise NotSupported(str(error)) from error
         return Package(folder, temporary)

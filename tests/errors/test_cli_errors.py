@@ -216,7 +216,7 @@ def test_a_bug_is_reported_with_a_file_to_send(
     def bug(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("intaglio.pipeline.lower", bug)
+    monkeypatch.setattr("intaglio.stages.lowering.lower", bug)
     said = intaglio("compile", DIGITS, "-o", tmp_path / "p")
     assert said.code == 3
     assert "error[internal]" in said.err
@@ -232,7 +232,7 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("intaglio.pipeline.build_project", stop)
+    monkeypatch.setattr("intaglio.stages.building.build_project", stop)
     said = intaglio("compile", DIGITS, "-o", tmp_path / "p")
     assert said.code == 130
     assert not any(tmp_path.iterdir())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from intaglio import compile
-from intaglio.pipeline import compile_model
+from intaglio.pipeline import compile_request
 from intaglio.run.data import read_arrays
 from intaglio.stages import Request, Watch
 from support.commands import DIGITS, Intaglio
@@ -18,7 +18,7 @@ from support.commands import DIGITS, Intaglio
 @pytest.fixture(scope="module")
 def memory_ir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ir") / "digits.ig"
-    compile_model(Request(model=DIGITS, output=path, stop_after="memory", target="generic"), Watch())
+    compile_request(Request(model=DIGITS, output=path, stop_after="memory", target="generic"), Watch())
     return path
 
 
@@ -88,7 +88,7 @@ KERNELS = {
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_that_cannot_be_is_told(name: str, intaglio: Intaglio, tmp_path: Path) -> None:
-    compile_model(Request(model=DIGITS, output=tmp_path / "a" / "digits.ig", stop_after="memory", target="x86-64-v3"), Watch())
+    compile_request(Request(model=DIGITS, output=tmp_path / "a" / "digits.ig", stop_after="memory", target="x86-64-v3"), Watch())
     old, new, slug = KERNELS[name]
     path = edited(tmp_path / "a" / "digits.ig", tmp_path, old, new)
     said = intaglio("compile", path, "-o", tmp_path / "p", "--stop-after", "package")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from intaglio.pipeline import compile_model
-from intaglio.stages import Device, Request, Watch
+from intaglio.pipeline import compile_request
+from intaglio.stages import Request, Watch
 from models.test_hostile_names import NAMES, assert_same_but_for_identifiers, made
 from support.onnx_models import saved
 
@@ -18,8 +18,7 @@ READ_BY_TOOLS = (".c", ".h", ".ino", ".ld", ".json", ".yml", ".properties", ".cm
 
 def sources(proto: Any, folder: Path) -> dict[str, list[str]]:
     folder.mkdir()
-    device = Device(board="nucleo-l4r5zi")
-    compile_model(Request(saved(proto, folder), folder / "out", name="m", stop_after="package", device=device), Watch())
+    compile_request(Request(saved(proto, folder), folder / "out", name="m", stop_after="package", board="nucleo-l4r5zi"), Watch())
     return {
         str(path.relative_to(folder / "out")): tokens(path)
         for path in sorted((folder / "out").rglob("*"))

@@ -28,7 +28,7 @@ from intaglio.ops.binary import Add, Max
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.ops.move import Concat, Reshape, Slice, Transpose
 from intaglio.ops.unary import Abs, Neg
-from intaglio.pipeline import Lowered, plan_model
+from intaglio.pipeline import plan_request
 from intaglio.stages import Request, Watch
 from support.commands import Intaglio
 from support.ir_text import TARGET, graph_of, random_array
@@ -335,6 +335,5 @@ ARENAS = {
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared models are not there")
 @pytest.mark.parametrize("name", ARENAS)
 def test_arenas_of_real_models_do_not_grow_again(name: str) -> None:
-    made = plan_model(Request(SHARED / name, Path(), "cortex-m4f", stop_after="memory"), Watch())
-    assert isinstance(made, Lowered)
+    made = plan_request(Request(SHARED / name, Path(), "cortex-m4f"), Watch())
     assert made.program.arena_bytes <= ARENAS[name]

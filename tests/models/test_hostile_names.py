@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 import intaglio
-from intaglio.pipeline import compile_model
+from intaglio.pipeline import compile_request
 from intaglio.stages import Request, Watch
 from support.onnx_models import model, node, saved, value
 
@@ -77,7 +77,7 @@ def tokens(path: Path) -> list[str]:
 def sources(proto: Any, folder: Path) -> dict[str, list[str]]:
     folder.mkdir()
     request = Request(saved(proto, folder), folder / "out", name="m", stop_after="package", library_only=True)
-    compile_model(request, Watch())
+    compile_request(request, Watch())
     files = sorted(p for p in (folder / "out").rglob("*") if p.suffix in (".c", ".h"))
     return {str(p.relative_to(folder / "out")): tokens(p) for p in files}
 

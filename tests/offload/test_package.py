@@ -82,11 +82,11 @@ def test_an_accelerator_that_reports_an_error_ends_the_run(tmp_path: Path) -> No
 
 
 def test_a_stage_can_be_written_edited_and_resumed(tmp_path: Path) -> None:
-    from intaglio.pipeline import compile_model
+    from intaglio.pipeline import compile_request
     from intaglio.stages import Request, Watch
 
     request = Request(model(tmp_path), tmp_path / "o.ig", accelerators=("sums",), stop_after="optimise")
-    compile_model(request, Watch())
+    compile_request(request, Watch())
     text = (tmp_path / "o.ig").read_text()
     assert "on sums.0" in text and "on sums.1" in text
     (tmp_path / "o.ig").write_text(text.replace(" on sums.1", ""))  # a person keeps one of them on the core
@@ -97,13 +97,13 @@ def test_a_stage_can_be_written_edited_and_resumed(tmp_path: Path) -> None:
 
 
 def test_every_later_stage_resumes_too(tmp_path: Path) -> None:
-    from intaglio.pipeline import compile_model
+    from intaglio.pipeline import compile_request
     from intaglio.stages import Request, Watch
 
     wanted = evaluate_graph(graph_of(TEXT), inputs())["y"]
     for stage in ("kernels", "memory"):
         request = Request(model(tmp_path), tmp_path / f"{stage}.ig", accelerators=("sums", "chains"), stop_after=stage)
-        compile_model(request, Watch())
+        compile_request(request, Watch())
         package = intaglio.compile(tmp_path / f"{stage}.ig", output=tmp_path / stage)
         assert package.manifest.accelerators == ("sums", "chains")
         assert np.allclose(package.run(inputs())["y"], wanted, atol=1e-6)
@@ -163,11 +163,11 @@ def test_what_does_not_go_together(tmp_path: Path, words: dict[str, object], sai
 
 
 def test_lines_that_a_person_gave_to_an_accelerator_are_checked(tmp_path: Path) -> None:
-    from intaglio.pipeline import compile_model
+    from intaglio.pipeline import compile_request
     from intaglio.stages import Request, Watch
 
     apart = frozenset({"fuse_elementwise"})
-    compile_model(Request(model(tmp_path), tmp_path / "o.ig", stop_after="optimise", disabled=apart), Watch())
+    compile_request(Request(model(tmp_path), tmp_path / "o.ig", stop_after="optimise", disabled=apart), Watch())
     text = (tmp_path / "o.ig").read_text()
     edited = tmp_path / "o.ig"
     edited.write_text(text.replace("= exp(x)", "= exp(x) on sums.3"))

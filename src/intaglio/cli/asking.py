@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
     from intaglio.targets.target import Target
 
 
-def check_model(path: Path, target: str | None, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], json: bool) -> int:
+def check_model(path: Path, options: Mapping[str, object], json: bool) -> int:
     """0 when all of it is supported, 1 when not."""
     from intaglio.frontends.onnx import survey
+    from intaglio.options.reading import request_of_words
     from intaglio.passes import Context, optimise
     from intaglio.targets.target import find_target
 
-    wanted = find_target(target or "host")
+    request = request_of_words(path, Path(), options)
+    wanted, dims, shapes = find_target(request.target or "host"), dict(request.dims), dict(request.shapes)
     problems: list[Problem] = []
     nodes: list[Node] = []
     kind = kind_of(path)

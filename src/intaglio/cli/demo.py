@@ -14,7 +14,7 @@ from intaglio.cli.running import print_validation
 from intaglio.cli.terminal import bytes_text, count_text, note, print_table, progress_bar
 from intaglio.errors import AnswerIsNo
 from intaglio.ir.graph import Array
-from intaglio.pipeline import compile_model
+from intaglio.pipeline import compile_request
 from intaglio.run.data import read_arrays
 from intaglio.run.package import Package
 from intaglio.run.validate import ValidateOptions, validate
@@ -33,7 +33,7 @@ def run_demo(output: Path | None, cc: str | None) -> int:
     print("1. compile: digits.onnx, a convolutional network for handwritten digits")
     with progress_bar() as progress:
         request = Request(model=data / "digits.onnx", output=folder, force=output is not None, cc=cc)
-        compile_model(request, Watch(note=lambda text: note(f"   note: {text}"), progress=progress))
+        compile_request(request, Watch(note=lambda text: note(f"   note: {text}"), progress=progress))
     package = Package.load(folder)
     _print_layers(package)
 

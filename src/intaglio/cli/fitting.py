@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -14,9 +15,11 @@ from intaglio.fitting.fit import STACK_BYTES, Fit, fit_of, fits, needs_on_board,
 from intaglio.fitting.limits import Needs, chances_of, check_limits, has_floats
 from intaglio.memory.ladder import Rung
 from intaglio.memory.picture import Picture, draw
+from intaglio.options.reading import request_of_words
+from intaglio.options.request import Request
 from intaglio.package.folder import write_text
-from intaglio.pipeline import Lowered, plan_model
-from intaglio.stages import Device, Request, Watch
+from intaglio.pipeline import Planned, plan_request
+from intaglio.stages.watch import Watch
 from intaglio.targets.board import Board, all_boards
 
 _SHOWN = 6  # tensors alive at the peak
@@ -54,20 +57,15 @@ class OnBoard:
         return ", ".join(over) or "yes"
 
 
-def fit_model(
-    model: Path, target: str | None, device: Device, dims: dict[str, int], shapes: dict[str, tuple[int, ...]],
-    feed_rows: bool, stream: int | None, plot: Path | None, json: bool,
-) -> int:  # fmt: skip
-    request = Request(model, Path(), target, device, dims, shapes, stop_after="memory", feed_rows=feed_rows, stream=stream)
+def fit_model(model: Path, options: Mapping[str, object], plot: Path | None, json: bool) -> int:
+    request = request_of_words(model, Path(), options)
     hear = Watch(note=lambda text: note(f"note: {text}"))
     made = _planned(replace(request, feed_rows=False), hear)
     fit = fit_of(made.program, made.target, made.deployment)
     boards = _on_boards(request, made)
-    if feed_rows or not fits(fit.needs, made.deployment.ram_bytes, made.deployment.flash_bytes):
-        limited = plan_model(request, hear, STACK_BYTES)
-        assert isinstance(limited, Lowered)
-        more = limited.planned.rungs
-        made, fit = limited, replace(fit_of(limited.program, limited.target, limited.deployment), rungs=(*fit.rungs, *more))
+    if request.feed_rows or not fits(fit.needs, made.deployment.ram_bytes, made.deployment.flash_bytes):
+        made = plan_request(request, hear, STACK_BYTES)
+        fit = replace(fit_of(made.program, made.target, made.deployment), rungs=(*fit.rungs, *made.rungs))
     if plot is not None:
         write_text(plot, draw(_picture(made, fit)))
     enough = fits(fit.needs, made.deployment.ram_bytes, made.deployment.flash_bytes)
@@ -90,7 +88,7 @@ def fit_model(
 class Answer:
     """What is printed. `small`: rungs that are there beside those that the plan uses."""
 
-    made: Lowered
+    made: Planned
     fit: Fit
     boards: list[OnBoard]
     enough: bool
@@ -120,7 +118,7 @@ def _refusal(answer: Answer) -> str:
 
 def _smallest(request: Request, fit: Fit) -> tuple[Rung, ...]:
     """What the ladder could still do, on a plan of its own; int8 is offered where there are floats."""
-    made = _planned(replace(request, feed_rows=False, device=replace(request.device, ram=None)), Watch())
+    made = _planned(replace(request, feed_rows=False, ram=None), Watch())
     program, target = made.program, made.target
     floats = has_floats(program.graph)
     rungs = smallest(program, target, slots=program.has_slots)
@@ -133,19 +131,20 @@ def _smallest(request: Request, fit: Fit) -> tuple[Rung, ...]:
     return tuple(rungs)
 
 
-def _planned(request: Request, watch: Watch) -> Lowered:
-    made = plan_model(request, watch, climbing=False)
-    assert isinstance(made, Lowered)
-    return made
+def _planned(request: Request, watch: Watch) -> Planned:
+    return plan_request(request, watch, climbing=False)
 
 
-def _on_boards(request: Request, made: Lowered) -> list[OnBoard]:
+def _on_boards(request: Request, made: Planned) -> list[OnBoard]:
     """The model planned for the core of every board, whose kernels may need other working memory."""
-    cores: dict[str, Lowered | None] = {made.target.name: made}
+    cores: dict[str, Planned | None] = {made.target.name: made}
     found = []
     for board in all_boards().values():
         if board.core not in cores:
-            cores[board.core] = _on_core(replace(request, target=board.core, device=Device(), feed_rows=False))
+            asked = Request(
+                request.model, request.output, board.core, dims=request.dims, shapes=request.shapes, stream=request.stream
+            )
+            cores[board.core] = _on_core(asked)
         if (on := cores[board.core]) is None:
             found.append(OnBoard(board, None, None))
         else:
@@ -153,7 +152,7 @@ def _on_boards(request: Request, made: Lowered) -> list[OnBoard]:
     return found
 
 
-def _on_core(request: Request) -> Lowered | None:
+def _on_core(request: Request) -> Planned | None:
     """None when the model is not supported there."""
     try:
         return _planned(request, Watch())
@@ -161,7 +160,7 @@ def _on_core(request: Request) -> Lowered | None:
         return None
 
 
-def _peak_name(made: Lowered, fit: Fit) -> str | None:
+def _peak_name(made: Planned, fit: Fit) -> str | None:
     if fit.peak is None:
         return None
     layers = made.program.layers
@@ -242,12 +241,12 @@ def _row(on: OnBoard) -> list[str]:
     return [on.board.name, on.board.core, f"{on.board.ram_bytes:,}", f"{on.board.flash_bytes:,}", time, on.told()]
 
 
-def _place(made: Lowered) -> str:
+def _place(made: Planned) -> str:
     board = made.deployment.board
     return f"{made.target.name}, {board.name}" if board and board.name else made.target.name
 
 
-def _picture(made: Lowered, fit: Fit) -> Picture:
+def _picture(made: Planned, fit: Fit) -> Picture:
     program = made.program
     arena = proven_text(program.arena_bytes, program.lower_bound_bytes)
     sizes = program.arena_sizes()

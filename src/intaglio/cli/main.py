@@ -11,6 +11,7 @@ from typing import Annotated, Optional
 import typer
 
 from intaglio.cli.caching import cache_app
+from intaglio.cli.options import with_options
 from intaglio.errors import IntaglioError, UserError
 
 app = typer.Typer(
@@ -30,32 +31,13 @@ app.add_typer(cache_app, name="cache")
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model (.onnx, .tflite, .pt2, .keras, .h5) or an IR file (.ig).")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a package.")]
-TargetOption = Annotated[
-    Optional[str],
-    typer.Option("--target", metavar="T", help="Target; see `intaglio targets`. Default: this machine."),
-]
-DimOption = Annotated[Optional[list[str]], typer.Option("--dim", metavar="NAME=N", help="Set a symbolic dimension.")]
-ShapeOption = Annotated[
-    Optional[list[str]], typer.Option("--shape", metavar="INPUT=1,3,224,224", help="Set the shape of an input.")
-]
 CcOption = Annotated[Optional[str], typer.Option("--cc", metavar="CC", help="C compiler: a command, or `zig`.")]
 EmulatorOption = Annotated[
     Optional[str], typer.Option("--emulator", metavar="E", help="Emulator: unicorn or qemu. Default: unicorn.")
 ]
-FeedRowsOption = Annotated[
-    bool, typer.Option("--feed-rows", help="Take the input picture row by row; it is never in RAM as a whole.")
-]
-StreamOption = Annotated[Optional[int], typer.Option(metavar="AXIS", help="Take one frame at a time along this axis of the input.")]
-MemoryOption = Annotated[
-    Optional[str], typer.Option("--memory", metavar="M.toml", help="File of memories: size, speed, and what each may hold.")
-]
 DeviceOption = Annotated[
     Optional[str],
     typer.Option("--device", metavar="D", help="OpenCL device: gpu, cpu, numbers such as 0.0, or a part of a name."),
-]
-DevicesOption = Annotated[
-    Optional[list[str]],
-    typer.Option("--device", metavar="D", help="Build the programs for this OpenCL device into the package. May be repeated."),
 ]
 CheckOption = Annotated[
     str, typer.Option("--cache-check", metavar="C", help="Test cached OpenCL programs: always, first (once per device) or never.")
@@ -65,143 +47,42 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 
 
 @app.command("compile")
+@with_options()
 def compile_command(
     model: Model,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Package folder (or .ig file) to write.")],
-    target: TargetOption = None,
-    board: Annotated[Optional[str], typer.Option(metavar="B", help="Board: sets core, RAM, flash; see `intaglio boards`.")] = None,
-    ram: Annotated[Optional[str], typer.Option(metavar="N", help="RAM limit, e.g. 64K.")] = None,
-    flash: Annotated[Optional[str], typer.Option(metavar="N", help="Flash limit, e.g. 1M.")] = None,
-    memory: MemoryOption = None,
-    arena: Annotated[str, typer.Option(metavar="A", help="static, or caller: you pass the arena; no static data.")] = "static",
-    optimize: Annotated[str, typer.Option(metavar="O", help="Optimise for speed, balanced or size.")] = "balanced",
-    io: Annotated[str, typer.Option(metavar="IO", help="Buffers of inputs and outputs on a board: arena, or caller.")] = "arena",
-    weights_section: Annotated[Optional[str], typer.Option(metavar="S", help="Linker section of the weights, e.g. .qspi.")] = None,
-    weights_address: Annotated[
-        Optional[str], typer.Option(metavar="ADDR", help="Write the weights as a separate binary for this flash address.")
-    ] = None,
-    device: DevicesOption = None,
-    precision: Annotated[
-        Optional[str], typer.Option(metavar="P", help="Floats on an OpenCL device: fp32, mixed (stored in 16 bits) or fp16.")
-    ] = None,
-    limit_kernel_time: Annotated[
-        Optional[float], typer.Option(metavar="MS", help="Split OpenCL kernels that take longer than this, in ms.")
-    ] = None,
-    dim: DimOption = None,
-    shape: ShapeOption = None,
-    state: Annotated[
-        Optional[list[str]],
-        typer.Option("--state", metavar="IN=OUT", help="Feed an input from an output of the previous step."),
-    ] = None,
-    name: Annotated[Optional[str], typer.Option("--name", help="Prefix of every C name. Default: the name of the file.")] = None,
-    stop_after: Annotated[
-        str, typer.Option(metavar="STAGE", help="Last stage: import, optimise, kernels, memory, package or build.")
-    ] = "build",
-    feed_rows: FeedRowsOption = False,
-    stream: StreamOption = None,
-    accelerator: Annotated[
-        Optional[list[str]],
-        typer.Option(metavar="A", help="Accelerator that may compute parts; see `intaglio accelerators`."),
-    ] = None,
-    accelerator_only: Annotated[
-        Optional[str], typer.Option(metavar="OPS", help="Assign exactly these operators to accelerators, whatever the cost.")
-    ] = None,
-    export_plan: Annotated[
-        Optional[Path], typer.Option(metavar="P.csv", help="Write the memory plan (buffers, lifetimes, offsets) to a file.")
-    ] = None,
-    import_plan: Annotated[
-        Optional[Path], typer.Option(metavar="P.csv", help="Keep the offsets of this plan; plan other buffers around them.")
-    ] = None,
-    disable_pass: Annotated[Optional[list[str]], typer.Option(metavar="NAME", help="Skip a pass. May be repeated.")] = None,
-    dump_ir: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Write one IR file per pass to this folder.")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Print work, traffic and estimated time per layer.")] = False,
-    archive: Annotated[bool, typer.Option("--archive", help="Also write DIR.tar.gz.")] = False,
-    archive_format: Annotated[str, typer.Option(metavar="F", help="Format of the archive: tar.gz or zip.")] = "tar.gz",
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing package.")] = False,
-    template: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Folder of an edited network template.")] = None,
-    cc: CcOption = None,
-    cflags: Annotated[Optional[str], typer.Option(metavar="FLAGS", help="Additional flags for the C compiler.")] = None,
-    quantize: Annotated[
-        Optional[str], typer.Option(metavar="Q", help="Quantise a float model: int8, int16x8, or weights (weights only).")
-    ] = None,
-    calibrate: Annotated[
-        Optional[Path], typer.Option(metavar="DATA", help="Real inputs to calibrate with: .npz, .npy, or a folder of these.")
-    ] = None,
-    labels: Annotated[
-        Optional[Path], typer.Option(metavar="L.npy", help="Classes of the calibration data; prints the accuracy.")
-    ] = None,
-    ranges: Annotated[
-        str, typer.Option(metavar="M", help="Ranges: auto (least error), minmax, percentile, entropy, mse.")
-    ] = "auto",
-    max_error: Annotated[
-        Optional[float], typer.Option(metavar="E", help="Largest relative error of the outputs; keeps layers wide to reach it.")
-    ] = None,
-    keep_float: Annotated[
-        Optional[list[str]],
-        typer.Option(metavar="LAYER", help="Layer to keep in floats: number, name or pattern."),
-    ] = None,
-    keep_int16: Annotated[Optional[list[str]], typer.Option(metavar="LAYER", help="Layer to keep in 16-bit activations.")] = None,
-    integer_io: Annotated[bool, typer.Option("--integer-io", help="Inputs and outputs of the C API are integers.")] = False,
-    weights: Annotated[
-        Optional[str],
-        typer.Option(metavar="W", help="fp16: store in half precision. read: read layer by layer through a callback."),
-    ] = None,
     json: JsonOption = False,
+    **options: object,
 ) -> None:
     """Compile a model into a package: C sources, libraries, application, tests."""
-    from intaglio.cli import options
-    from intaglio.cli.compiling import Quantizing, Words, compile_words
+    from intaglio.cli.compiling import compile_words
 
-    stored = options.stored_weights(weights)
-    quantizing = Quantizing(quantize, stored, calibrate, labels, ranges, max_error, keep_float, keep_int16, integer_io)
-    where = (board, ram, flash, arena, weights_section, weights_address, io, optimize, memory, weights)
-    on = options.device(*where, precision, limit_kernel_time)
-    words = Words(
-        model, output, target, on, device, dim, shape, state, name,
-        stop_after, feed_rows, stream, accelerator, accelerator_only, export_plan, import_plan, disable_pass, dump_ir, explain,
-        archive_format if archive else None, force, template, cc, cflags, json,
-        quantizing,
-    )  # fmt: skip
-    compile_words(words)
+    compile_words(model, output, json, options)
 
 
 @app.command()
-def check(
-    model: Model,
-    target: TargetOption = None,
-    dim: DimOption = None,
-    shape: ShapeOption = None,
-    json: JsonOption = False,
-) -> None:
+@with_options("target", "dims", "shapes")
+def check(model: Model, json: JsonOption = False, **options: object) -> None:
     """List everything that is unsupported, with node names and hints."""
     from intaglio.cli.asking import check_model
-    from intaglio.cli.options import dims, shapes
 
-    raise typer.Exit(check_model(model, target, dims(dim), shapes(shape), json))
+    raise typer.Exit(check_model(model, options, json))
 
 
 @app.command()
+@with_options("target", "board", "ram", "flash", "memory", "weights", "dims", "shapes", "feed_rows", "stream")
 def fit(
     model: Model,
-    target: TargetOption = None,
-    board: Annotated[Optional[str], typer.Option(metavar="B", help="Board: sets core, RAM, flash; see `intaglio boards`.")] = None,
-    ram: Annotated[Optional[str], typer.Option(metavar="N", help="RAM limit, e.g. 64K.")] = None,
-    flash: Annotated[Optional[str], typer.Option(metavar="N", help="Flash limit, e.g. 1M.")] = None,
-    memory: MemoryOption = None,
-    weights: Annotated[Optional[str], typer.Option(metavar="W", help="read: read layer by layer through a callback.")] = None,
-    dim: DimOption = None,
-    shape: ShapeOption = None,
-    feed_rows: FeedRowsOption = False,
-    stream: StreamOption = None,
-    plot: Annotated[Optional[Path], typer.Option(metavar="P.svg", help="Draw the memory plan.")] = None,
+    plot: Annotated[
+        Optional[Path], typer.Option(metavar="P.svg", help="Draw the memory plan: layers across, addresses up.")
+    ] = None,
     json: JsonOption = False,
+    **options: object,
 ) -> None:
     """Report RAM and flash, the layer that sets the peak, and which boards fit. Exit code 1 if it does not fit."""
     from intaglio.cli.fitting import fit_model
-    from intaglio.cli.options import device, dims, shapes
 
-    on = device(board, ram, flash, "static", None, None, "arena", "balanced", memory, weights)
-    raise typer.Exit(fit_model(model, target, on, dims(dim), shapes(shape), feed_rows, stream, plot, json))
+    raise typer.Exit(fit_model(model, options, plot, json))
 
 
 @app.command()

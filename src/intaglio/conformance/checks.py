@@ -22,9 +22,9 @@ from intaglio.ir.files import write_ir
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.offload import gather
 from intaglio.passes.offload.match import Claim, Flow, claims
-from intaglio.pipeline import compile_model
+from intaglio.pipeline import compile_request
 from intaglio.run.package import Package
-from intaglio.stages import Device, Request, Watch
+from intaglio.stages import Request, Watch
 from intaglio.targets import black_box
 from intaglio.targets.accelerator import Is, Pattern
 from intaglio.targets.plugins import Plugin
@@ -200,9 +200,15 @@ def _built(plugin: Plugin, taken: list[Taken], target: Target, folder: Path, cc:
         _copy_into(graph, one, number, plugin.name, places)
     gather(graph, places)
     write_ir(graph, folder / "cases.ig")
-    device = Device(io="caller")  # room for so many in- and outputs in one arena takes long to plan
-    request = Request(folder / "cases.ig", folder / "package", target=target.name, device=device, cc=cc, cflags=STRICT)
-    compile_model(request, Watch())
+    request = Request(
+        folder / "cases.ig",
+        folder / "package",
+        target=target.name,
+        io="caller",  # room for so many inputs and outputs in one arena takes long to plan
+        cc=cc,
+        cflags=STRICT,
+    )
+    compile_request(request, Watch())
     return Package(folder / "package")
 
 

@@ -142,6 +142,7 @@ class ShortOfRam(AnswerIsNo):
 
     missing_bytes: int
     needs: Needs
+    can_shrink = False  # by making the arena smaller
 
 
 def check_limits(name: str, needs: Needs, deployment: Deployment, chances: Chances = NO_CHANCES) -> None:

@@ -21,6 +21,8 @@ def archive_path(folder: Path, format: str) -> Path:
 
 def check_archive(folder: Path, format: str, *, force: bool) -> None:
     """May the archive be written? Asked before any work is done."""
+    if format not in FORMATS:
+        raise UserError("bad-option", f"unknown archive format {quoted(format)}", hint="`tar.gz` or `zip`")
     target = archive_path(folder, format)
     shown = quoted(str(target), 200)
     if target.is_dir():

@@ -110,14 +110,8 @@ def _least(*limits: int | None) -> int | None:
 
 
 def target_of(board: str | None, target: str | None, fallback: str) -> Target:
-    """`--board` says which core it has; a `--target` beside it may only repeat that."""
-    if board is None:
-        return find_target(target or fallback)
-    core = find_board(board).core
-    if target is not None and find_target(target).name != core:
-        hint = f"leave `--target` out, or `--target {core}`"
-        raise UserError("bad-option", f"the board `{board}` has a `{core}`, not a {quoted(target)}", hint=hint)
-    return find_target(core)
+    """`--board` says which core it has."""
+    return find_target(find_board(board).core if board is not None else target or fallback)
 
 
 def deployment_of(
@@ -136,9 +130,10 @@ def deployment_of(
     precision: str | None = None,
     limit_ms: float | None = None,
 ) -> Deployment:
-    """Words about the device, checked."""
+    """What is said about the device, checked. That options go together was checked before: `options/rules.py`."""
     precise(optimized(target, optimize), precision)
-    _check_opencl(target, arena, weights, memory, limit_ms)
+    if limit_ms is not None and not 0 < limit_ms < 1e6:
+        raise UserError("bad-option", f"`--limit-kernel-time {limit_ms:g}` is no time", hint="milliseconds, such as 8")
     if arena not in ARENAS:
         raise UserError("bad-option", f"unknown arena {quoted(arena)}", hint="`--arena static` or `--arena caller`")
     if io not in IO:
@@ -146,20 +141,11 @@ def deployment_of(
     if weights_section is not None and not _SECTION.fullmatch(weights_section):
         hint = "such as `--weights-section .qspi`"
         raise UserError("bad-option", f"{quoted(weights_section)} is not the name of a section", hint=hint)
-    if weights_section is not None and weights_address is not None:
-        hint = "a section is placed by the linker, an address holds a binary of its own: choose one"
-        raise UserError("bad-option", "`--weights-section` and `--weights-address` exclude each other", hint=hint)
     found = None
     if target.bare:
         found = find_board(board) if board else generic_board(target.name, riscv=target.arch.startswith("riscv"))
-    elif weights_address is not None:
-        hint = "`intaglio boards` lists boards; `--weights-section` works everywhere"
-        raise UserError("bad-option", f"`--weights-address` needs a board, and `{target.name}` has an operating system", hint=hint)
     if weights not in WEIGHTS:
         raise UserError("bad-option", f"there are no weights {quoted(weights)}", hint="`--weights read`, or leave it out")
-    if weights == "read" and (weights_section is not None or weights_address is not None):
-        what = "`--weights read` is for weights that have no address, and no section"
-        raise UserError("bad-option", what, hint="leave `--weights-address` and `--weights-section` out")
     told = () if memory is None else read_memories(Path(memory), addresses=target.bare)
     if found is not None and told:
         found = replace(found, memories=told)
@@ -169,19 +155,6 @@ def deployment_of(
         found, arena == "static", weights_section or "", weights_address, ram, flash, told, weights == "read", limit_ms or 0.0,
         target.device,
     )  # fmt: skip
-
-
-def _check_opencl(target: Target, arena: str, weights: str, memory: str | None, limit_ms: float | None) -> None:
-    """Words that are for such a device alone, and words that are not for it."""
-    if limit_ms is not None and not target.device:
-        what = f"`--limit-kernel-time` is for OpenCL devices, and `{target.name}` has none"
-        raise UserError("bad-option", what, hint="`--target opencl`, or leave it out")
-    if limit_ms is not None and not 0 < limit_ms < 1e6:
-        raise UserError("bad-option", f"`--limit-kernel-time {limit_ms:g}` is no time", hint="milliseconds, such as 8")
-    words = {"--arena caller": arena == "caller", "--weights read": weights == "read", "--memory": memory is not None}
-    for word in (word for word, given in words.items() if given and target.device):
-        hint = "leave it out: an OpenCL device has one memory, and the package allocates there what it needs (`--ram` limits it)"
-        raise UserError("bad-option", f"`{word}` does not go together with an OpenCL device (`{target.name}`)", hint=hint)
 
 
 def _check_address(address: int, board: Board) -> None:

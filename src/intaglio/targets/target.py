@@ -120,11 +120,8 @@ PRECISIONS = ("fp32", "mixed", "fp16")
 
 def precise(target: Target, word: str | None) -> Target:
     """The target with the floats that the user wants on the device: stored in half the bits (mixed), computed so too (fp16)."""
-    if word is None:
+    if word is None or not target.device:
         return target
-    if not target.device:
-        hint = "use `--target opencl`; on other targets, `--weights fp16` halves the weights and `--quantize` uses integers"
-        raise UserError("bad-option", f"`--precision` needs an OpenCL device; `{target.name}` has none", hint=hint)
     if word not in PRECISIONS:
         raise UserError("bad-option", f"unknown precision {quoted(word)}", hint="`--precision fp32`, `mixed` or `fp16`")
     return replace(target, precision=word)

@@ -1,0 +1,71 @@
+"""Options as keywords of `intaglio.compile`, for editors and type checkers. A test compares them with the fields of `Request`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from intaglio.errors import UserError, quoted
+from intaglio.options.request import OPTIONS
+
+if TYPE_CHECKING:
+    from intaglio.ir.graph import Array
+
+
+class Keywords(TypedDict, total=False):
+    target: str | None
+    board: str | None
+    ram: int | None
+    flash: int | None
+    memory: str | Path | None
+    arena: str
+    optimize: str
+    io: str
+    weights_section: str | None
+    weights_address: int | None
+    device: str | Sequence[str] | None
+    precision: str | None
+    limit_kernel_time: float | None
+    dims: Mapping[str, int] | None
+    shapes: Mapping[str, tuple[int, ...]] | None
+    states: Mapping[str, str] | None
+    name: str | None
+    feed_rows: bool
+    stream: int | None
+    accelerators: Sequence[str]
+    accelerator_only: Sequence[str] | AbstractSet[str]
+    export_plan: str | Path | None
+    import_plan: str | Path | None
+    disabled: Sequence[str] | AbstractSet[str]
+    dump_ir: str | Path | None
+    archive: bool
+    archive_format: str
+    force: bool
+    template: str | Path | None
+    cc: str | None
+    cflags: Sequence[str]
+    library_only: bool
+    quantize: str | None
+    calibrate: str | Path | Mapping[str, Array] | None
+    ranges: str
+    max_error: float | None
+    keep_float: Sequence[str]
+    keep_int16: Sequence[str]
+    equalize: bool
+    correct_bias: bool
+    integer_io: bool
+    sensitivity: bool
+    weights: str
+
+
+def check_keywords(given: Mapping[str, object]) -> None:
+    """A misspelt word would quietly leave its option out."""
+    known = ["model", "example_inputs", "output", *(o.keyword for o in OPTIONS if o.keyword)]
+    for word in given:
+        if word not in known:
+            near = get_close_matches(word, known, 1)
+            hint = f"did you mean `{near[0]}`?" if near else "options are " + ", ".join(f"`{name}`" for name in known)
+            raise UserError("bad-option", f"`intaglio.compile` has no option {quoted(word)}", hint=hint)

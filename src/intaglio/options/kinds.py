@@ -1,0 +1,117 @@
+"""How an option is written: its type in Python, and how words of the command line become a value of that type.
+
+`N=1`, `in0=1,3,224,224`, `IN=OUT`, `64K`, `0x90000000`
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from intaglio.errors import UserError, quoted
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+Reader = Callable[[list[str], str], object]  # the words as typed, and the option they belong to
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`python` is shown in the documentation, `command` is the type on the command line; `read`: None where that is the value."""
+
+    python: str
+    command: type
+    many: bool = False  # may be repeated
+    read: Reader | None = None
+
+
+def pairs(words: list[str], option: str) -> dict[str, str]:
+    """`KEY=VALUE` words; keys may hold anything but come once."""
+    found: dict[str, str] = {}
+    for word in words:
+        # The last `=`: names in models may hold one, numbers do not.
+        key, equals, value = word.rpartition("=")
+        if not equals or not key or not value:
+            raise UserError("bad-option", f"`{option} {quoted(word)[1:-1]}` is not of the form NAME=VALUE")
+        if key in found:
+            raise UserError("bad-option", f"`{option}` is given twice for {quoted(key)}")
+        found[key] = value
+    return found
+
+
+def dims(words: list[str], option: str) -> dict[str, int]:
+    return {key: _size(value, f"{option} {key}={value}") for key, value in pairs(words, option).items()}
+
+
+def shapes(words: list[str], option: str) -> dict[str, tuple[int, ...]]:
+    found = {}
+    for key, value in pairs(words, option).items():
+        sizes = [] if value in ("[]", "scalar") else value.strip("[]").replace("x", ",").split(",")
+        found[key] = tuple(_size(size, f"{option} {key}={value}") for size in sizes)
+    return found
+
+
+def _size(text: str, word: str) -> int:
+    if not (text.strip().isascii() and text.strip().isdigit()) or len(text) > 18 or int(text) < 1:
+        hint = "sizes are integers from 1, for example `--shape in0=1,3,224,224` or `--dim N=1`"
+        raise UserError("bad-option", f"{quoted(text)} in {quoted(word, 120)} is not a size", hint=hint)
+    return int(text)
+
+
+def size_bytes(words: list[str], option: str) -> int:
+    """`65536`, `64K`, `64KB`, `64KiB`, `1M`: always in steps of 1024."""
+    (text,) = words
+    found = re.fullmatch(r"([0-9]{1,12})([KMG]?)(i?B)?", text.strip(), re.ASCII | re.IGNORECASE)
+    if found is None or int(found[1]) == 0:
+        hint = f"for example `{option} 64K` or `{option} 1M`"
+        raise UserError("bad-option", f"`{option} {quoted(text)[1:-1]}` is not a size", hint=hint)
+    return int(found[1]) * _UNITS[found[2].upper()]
+
+
+def address(words: list[str], option: str) -> int:
+    (text,) = words
+    if re.fullmatch(r"0[xX][0-9a-fA-F]{1,8}", text.strip(), re.ASCII) is None:
+        hint = f"use a hexadecimal number of up to 32 bits, for example `{option} 0x08080000`"
+        raise UserError("bad-option", f"`{option} {quoted(text)[1:-1]}` is not an address", hint=hint)
+    return int(text, 16)
+
+
+def flags(words: list[str], option: str) -> tuple[str, ...]:
+    (text,) = words
+    try:
+        return tuple(shlex.split(text))
+    except ValueError:
+        raise UserError("bad-option", f"`{option} {text}` has an open quote") from None
+
+
+def operators(words: list[str], option: str) -> frozenset[str]:
+    """`qconv,qmatmul`"""
+    (text,) = words
+    named = frozenset(filter(None, text.replace(" ", "").split(",")))
+    if not named:
+        raise UserError("bad-option", f"`{option}` names no operator", hint=f"`--accelerator NAME {option} qconv,qmatmul`")
+    return named
+
+
+def once_each(words: list[str], _: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words))
+
+
+TEXT = Kind("str", str)
+WHOLE = Kind("int", int)
+NUMBER = Kind("float", float)
+FLAG = Kind("bool", bool)
+FILE = Kind("path", Path)
+SIZE = Kind("int, in bytes", str, read=size_bytes)
+ADDRESS = Kind("int", str, read=address)
+FLAGS = Kind("sequence of str", str, read=flags)
+OPERATORS = Kind("sequence of str", str, read=operators)
+TEXTS = Kind("sequence of str", str, many=True, read=lambda words, _: tuple(words))
+SET = Kind("set of str", str, many=True, read=lambda words, _: frozenset(words))
+DEVICES = Kind("str, or sequence of str", str, many=True, read=once_each)
+DIMS = Kind("mapping of str to int", str, many=True, read=dims)
+SHAPES = Kind("mapping of str to tuple of int", str, many=True, read=shapes)
+STATES = Kind("mapping of str to str", str, many=True, read=pairs)
+DATA = Kind("path, or mapping of str to array", Path)

@@ -1,0 +1,218 @@
+"""Options that do not go together: one table, in the order in which they are checked.
+
+A rule needs the options alone, or also the target, or also the model (an IR file may be past the stage that reads an option).
+What an option may be by itself is checked where it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from intaglio.errors import UserError, quoted
+from intaglio.options.request import WEIGHT_SCHEMES, Request, stage_index
+from intaglio.targets.board import find_board
+from intaglio.targets.target import Target, find_target, host_target, opencl_target
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What is known so far: `target` and the stage of the model may come later. `halves`: values of the model are in 16 bits."""
+
+    request: Request
+    target: Target | None = None
+    done: str | None = None
+    halves: bool = False
+
+    @property
+    def on_opencl(self) -> bool:
+        return self.target is not None and bool(self.target.device)
+
+    @property
+    def elsewhere(self) -> bool:
+        """For a processor that this machine does not have."""
+        return self.target is not None and self.target.arch != opencl_target(host_target()).arch
+
+    def is_past(self, stage: str) -> bool:
+        return self.done is not None and stage_index(self.done) >= stage_index(stage)
+
+    def words(self) -> dict[str, str]:
+        """What messages may name."""
+        r = self.request
+        return {
+            "target": self.target.name if self.target is not None else "",
+            "asked": quoted(r.target or ""),
+            "board": r.board or "",
+            "core": find_board(r.board).core if r.board else "",
+            "model": r.model.name,
+            "stop_after": r.stop_after,
+            "precision": r.precision or "",
+            "bits": "in 16 bits" if self.halves else "in 32 bits",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`breaks` is true where the options do not go together; `needs` says what has to be known: options, target or model."""
+
+    name: str
+    needs: str
+    breaks: Callable[[Situation], bool]
+    message: str
+    hint: str = ""
+
+
+LEAVE_OUT = "leave one of them out"
+NOT_ON_OPENCL = "`{}` does not go together with an OpenCL device (`{{target}}`)"
+ONE_MEMORY = "leave it out: an OpenCL device has one memory, and the package allocates there what it needs (`--ram` limits it)"
+LATE = "`{model}` is past the stage `optimise`"
+
+
+def _excluded(word: str, given: Callable[[Request], bool]) -> Rule:
+    """Beside an accelerator."""
+    message = f"`--accelerator` and `{word}` exclude each other"
+    name = f"accelerator, {word.removeprefix('--')}"
+    return Rule(name, "options", lambda s: bool(s.request.accelerators) and given(s.request), message, LEAVE_OUT)
+
+
+def _not_on_opencl(word: str, given: Callable[[Request], bool], hint: str = "") -> Rule:
+    hint = hint or f"leave `{word}` out, or compile for the processor alone"
+    name = f"opencl, {word.removeprefix('--')}"
+    return Rule(name, "target", lambda s: s.on_opencl and given(s.request), NOT_ON_OPENCL.format(word), hint)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "export-plan, stop-after", "options",
+        lambda s: s.request.export_plan is not None and stage_index(s.request.stop_after) < stage_index("memory"),
+        "the stage `{stop_after}` has no memory plan yet", "use `--stop-after memory` or later",
+    ),
+    Rule(
+        "accelerator-only, accelerator", "options",
+        lambda s: bool(s.request.accelerator_only) and not s.request.accelerators,
+        "`--accelerator-only` needs `--accelerator`", "`--accelerator NAME --accelerator-only qconv,qmatmul`",
+    ),
+    Rule(
+        "weights fp16, quantize", "options",
+        lambda s: bool(s.request.weights_stored) and s.request.quantize is not None,
+        "`--weights fp16` and `--quantize` cannot be combined",
+    ),
+    Rule(
+        "small weights, calibrate", "options",
+        lambda s: s.request.scheme in WEIGHT_SCHEMES and s.request.calibrated,
+        "calibration data and its options have no effect when only weights are quantised",
+        "omit these options, or use `--quantize int8`",
+    ),
+    Rule(
+        "calibrate, quantize", "options",
+        lambda s: s.request.scheme is None and s.request.calibrated,
+        "calibration data and its options need `--quantize`", "add `--quantize int8`",
+    ),
+    Rule(
+        "labels, calibrate", "options",
+        lambda s: s.request.labels is not None and s.request.calibrate is None,
+        "`--labels` needs the data they belong to", "give the data with `--calibrate`",
+    ),
+    Rule(
+        "weights-section, weights-address", "options",
+        lambda s: s.request.weights_section is not None and s.request.weights_address is not None,
+        "`--weights-section` and `--weights-address` exclude each other",
+        "a section is placed by the linker, an address holds a binary of its own: choose one",
+    ),
+    Rule(
+        "weights read, a place", "options",
+        lambda s: s.request.weights_read and (s.request.weights_section or s.request.weights_address) is not None,
+        "`--weights read` is for weights that have no address, and no section",
+        "leave `--weights-address` and `--weights-section` out",
+    ),
+    Rule(
+        "board, target", "options",
+        lambda s: bool(s.request.board and s.request.target) and find_target(s.request.target or "").name != s.words()["core"],
+        "the board `{board}` has a `{core}`, not a {asked}", "leave `--target` out, or `--target {core}`",
+    ),
+    Rule(
+        "device, a processor", "target",
+        lambda s: not s.on_opencl and bool(s.request.devices),
+        "`--device` is for OpenCL devices, and `{target}` has none",
+        "`--target opencl`; `--board` names a microcontroller's board",
+    ),
+    Rule(
+        "precision, a processor", "target",
+        lambda s: not s.on_opencl and s.request.precision is not None,
+        "`--precision` needs an OpenCL device; `{target}` has none",
+        "use `--target opencl`; on other targets, `--weights fp16` halves the weights and `--quantize` uses integers",
+    ),
+    Rule(
+        "limit-kernel-time, a processor", "target",
+        lambda s: not s.on_opencl and s.request.limit_kernel_time is not None,
+        "`--limit-kernel-time` is for OpenCL devices, and `{target}` has none", "`--target opencl`, or leave it out",
+    ),
+    Rule(
+        "weights-address, an operating system", "target",
+        lambda s: s.target is not None and not s.target.bare and s.request.weights_address is not None,
+        "`--weights-address` needs a board, and `{target}` has an operating system",
+        "`intaglio boards` lists boards; `--weights-section` works everywhere",
+    ),
+    _not_on_opencl("--arena caller", lambda r: r.arena == "caller", ONE_MEMORY),
+    _not_on_opencl("--weights read", lambda r: r.weights_read, ONE_MEMORY),
+    _not_on_opencl("--memory", lambda r: r.memory is not None, ONE_MEMORY),
+    _not_on_opencl("--stream", lambda r: r.stream is not None),
+    _not_on_opencl("--feed-rows", lambda r: r.feed_rows),
+    _not_on_opencl("--accelerator", lambda r: bool(r.accelerators)),
+    Rule(
+        "device, stop-after", "target",
+        lambda s: s.on_opencl and bool(s.request.devices) and s.request.stop_after != "build",
+        "`--device` takes a package that is built", "leave `--device` or `--stop-after` out",
+    ),
+    Rule(
+        "device, another machine", "target",
+        lambda s: s.on_opencl and bool(s.request.devices) and s.elsewhere,
+        "`--device` means a device of this machine, where a package for `{target}` does not run",
+        "compile without it; on the device, `bin/NAME --warm --cache NAME.clbin` fills the cache",
+    ),
+    Rule(
+        "feed-rows, stream", "options",
+        lambda s: s.request.feed_rows and s.request.stream is not None,
+        "`--feed-rows` and `--stream` exclude each other",
+        "`--stream` for frames that never end, `--feed-rows` for the rows of one picture after the other",
+    ),
+    Rule(
+        "feed-rows, weights read", "options",
+        lambda s: s.request.feed_rows and s.request.weights_read,
+        "weights that are read are not kept between rows that are fed", LEAVE_OUT,
+    ),
+    _excluded("--weights read", lambda r: r.weights_read),
+    _excluded("--feed-rows", lambda r: r.feed_rows),
+    _excluded("--stream", lambda r: r.stream is not None),
+    Rule(
+        "quantize, an IR file", "model",
+        lambda s: s.request.scheme is not None and s.is_past("optimise"),
+        "`{model}` is past the stage `import`", "quantise the model itself, or an IR file of the stage `import`",
+    ),
+    Rule(
+        "accelerator, an IR file", "model",
+        lambda s: bool(s.request.accelerators) and s.is_past("optimise"),
+        LATE, "give `--accelerator` with the model, or an IR file of the stage `import`; lines with `on` stay what they are",
+    ),
+    Rule(
+        "stream, an IR file", "model",
+        lambda s: s.request.stream is not None and s.is_past("optimise"),
+        LATE, "give `--stream` with the model, or an IR file of the stage `import`",
+    ),
+    Rule(
+        "precision, an IR file", "model",
+        lambda s: s.on_opencl and s.is_past("optimise") and s.request.precision is not None
+        and (s.request.precision != "fp32") != s.halves,
+        LATE + ", with values {bits}: `--precision {precision}` comes too late",
+        "give `--precision` with the model, or an IR file of the stage `import`; values in a later one stay what they are",
+    ),
+)  # fmt: skip
+
+
+def check_rules(situation: Situation) -> None:
+    """Raise for the first rule that the options break, of those for which enough is known."""
+    known = {"options", *(["target"] if situation.target else []), *(["model"] if situation.done else [])}
+    for rule in RULES:
+        if rule.needs in known and rule.breaks(situation):
+            words = situation.words()
+            raise UserError("bad-option", rule.message.format(**words), hint=rule.hint.format(**words))

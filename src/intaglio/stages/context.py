@@ -1,0 +1,83 @@
+"""What passes know of the request, and where their findings go."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from intaglio.ir.files import write_ir
+from intaglio.ir.graph import Graph
+from intaglio.ir.text import print_graph
+from intaglio.kernels.choice import choices_of
+from intaglio.kernels.opencl.lowering import lower_on_device
+from intaglio.options.request import WEIGHT_SCHEMES, Request
+from intaglio.package.manifest import StreamInfo
+from intaglio.passes.context import Context, Finding
+from intaglio.passes.offload import Offloaded
+from intaglio.passes.rows_input import Turned
+from intaglio.passes.stream import Stream
+from intaglio.stages.watch import Watch
+from intaglio.targets.deployment import Deployment
+from intaglio.targets.plugins import find_accelerator
+from intaglio.targets.target import Target
+
+
+class Findings:
+    """What passes report: notes and regions go to the user at once, the rest is kept for the manifest."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self.stream: StreamInfo | None = None
+        self.turned = False
+
+    def __call__(self, finding: Finding) -> None:
+        match finding:
+            case str():
+                self._watch.note(finding)
+            case Offloaded():
+                self._watch.offloaded(finding)
+            case Stream():
+                self.stream = StreamInfo(finding.axis, finding.hop, finding.window, finding.outputs, bool(finding.goes_on))
+            case Turned():
+                self.turned = True
+            case _:
+                assert_never(finding)
+
+
+def context_of(
+    request: Request, target: Target, deployment: Deployment, format: str, graph: Graph, findings: Findings
+) -> Context:  # fmt: skip
+    """What the passes have to know of the request."""
+    narrow = request.scheme if request.scheme in WEIGHT_SCHEMES else ""
+    clock = deployment.board.clock_mhz if deployment.board is not None else None
+    return Context(
+        target,
+        disabled=request.disabled,
+        source=format,
+        narrow=narrow or "",
+        output_names=tuple(v.name for v in graph.outputs) if request.scheme is not None else (),
+        accelerators=tuple(find_accelerator(name) for name in dict.fromkeys(request.accelerators)),
+        accelerator_only=request.accelerator_only,
+        clock_mhz=clock or None,
+        stream=request.stream,
+        feed_rows=request.feed_rows,
+        weights_read=deployment.weights_read or graph.weights == "read",
+        takes_halves=lambda node, target: lower_on_device(node, target, choices_of(node.op)) is not None,
+        report=findings,
+        observe=_Dumper(request),
+    )
+
+
+class _Dumper:
+    """Writes one IR file per pass, numbered in order."""
+
+    def __init__(self, request: Request) -> None:
+        self._folder = request.dump_ir
+        self._count = 0
+        self._before = ""
+
+    def __call__(self, name: str, graph: Graph) -> None:
+        """Passes run again and again until nothing changes: one that changed nothing leaves no file."""
+        self._count += 1
+        if self._folder is not None and (text := print_graph(graph)) != self._before:
+            self._before = text
+            write_ir(graph, self._folder / f"{self._count:02d}-{name}.ig")

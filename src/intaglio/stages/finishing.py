@@ -1,0 +1,37 @@
+"""The end of the line: a package that keeps its limits gets its manifest; an earlier stage leaves its IR file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from intaglio.ir.files import write_ir
+from intaglio.package.folder import writing
+from intaglio.package.manifest import write_manifest
+from intaglio.package.needs import needs_of
+from intaglio.run.expect import tool_versions
+from intaglio.run.firmware import check_placed
+from intaglio.stages.limits import check_needs
+from intaglio.stages.work import Work, need
+
+
+def finish(work: Work) -> Work:
+    if work.written is None:
+        return work
+    model, written = need(work.model), work.written
+    folder, manifest = written.folder, written.manifest
+    check_needs(work, needs_of(manifest, manifest.firmware, model.deployment))
+    if manifest.firmware is not None and model.deployment.board is not None:
+        check_placed(folder / manifest.firmware.elf, model.deployment.board)
+    manifest.tools.update(tool_versions(written.toolchain))
+    write_manifest(manifest, folder)
+    return work
+
+
+def write_stage(work: Work) -> Path:
+    """The IR after the last stage. `-o x.ig` is that file; any other `-o` is a folder for it."""
+    graph = work.program.graph if work.program is not None else need(work.model).graph
+    output = work.request.output
+    path = output if output.suffix == ".ig" else output / f"{graph.name}.ig"
+    with writing(path):
+        write_ir(graph, path)
+    return path

@@ -1,0 +1,80 @@
+"""The stage `import`: options are checked, the model file becomes a graph with quantisation in its types."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from intaglio.frontends.reading import read_source
+from intaglio.ir.files import check_ir_place
+from intaglio.ir.graph import Graph
+from intaglio.ir.types import DType
+from intaglio.memory.plan_file import read_plan
+from intaglio.options.request import Request, stage_index
+from intaglio.options.rules import Situation, check_rules
+from intaglio.package.archive import check_archive
+from intaglio.package.folder import check_output, writing
+from intaglio.passes import absorb, check_disabled
+from intaglio.run.opencl.devices import find_device
+from intaglio.stages.context import Findings, context_of
+from intaglio.stages.work import Model, Work, need
+from intaglio.targets.deployment import target_of
+from intaglio.targets.target import Target, optimized, precise
+
+
+def check_request(work: Work) -> Work:
+    """What can be said before the model is read: it may take long."""
+    request = work.request
+    stage_index(request.stop_after)
+    asked = None
+    check_rules(Situation(request))
+    request.quantization()
+    if request.target or request.board or request.model.suffix != ".ig":  # else the file says its target
+        asked = target_of(request.board, request.target, "host")
+        check_rules(Situation(request, asked))
+        request.deployment(asked)
+    check_disabled(request.disabled)
+    for word in request.devices:
+        find_device(word)
+    _check_output(request)
+    return replace(work, pinned=None if request.import_plan is None else read_plan(request.import_plan))
+
+
+def _check_output(request: Request) -> None:
+    if stage_index(request.stop_after) >= stage_index("package"):
+        check_output(request.output, force=request.force)
+        if request.archive:
+            check_archive(request.output, request.archive_format, force=request.force)
+    elif request.output.suffix == ".ig":
+        with writing(request.output):
+            check_ir_place(request.output, weights=False)  # whether it has weights of its own is seen when it is written
+
+
+def read_model(work: Work) -> Work:
+    request, watch = work.request, work.watch
+    dims, shapes, states, constants = dict(request.dims), dict(request.shapes), dict(request.states), dict(request.constants)
+    source = read_source(request.model, dims, shapes, request.name, states, watch.note, constants)
+    graph = source.graph
+    target = optimized(target_of(request.board, request.target, graph.target or "host"), request.optimize)
+    target = precise(target, request.precision)
+    check_rules(Situation(request, target, graph.stage, _has_halves(graph)))
+    deployment = request.deployment(target)
+    if target.device and stage_index(graph.stage) >= stage_index("optimise"):
+        target = _as_stored(target, graph, request)
+    findings = Findings(watch)
+    context = context_of(request, target, deployment, source.format, graph, findings)
+    context.observe("import", graph)
+    return replace(work, model=Model(source, graph, target, deployment, context, findings, graph.stage))
+
+
+def absorb_pairs(work: Work) -> Work:
+    model = need(work.model)
+    return replace(work, model=replace(model, graph=absorb(model.graph, model.context)))
+
+
+def _has_halves(graph: Graph) -> bool:
+    return any(value.dtype is DType.F16 for node in graph.nodes for value in node.outputs)
+
+
+def _as_stored(target: Target, graph: Graph, request: Request) -> Target:
+    """For a graph that is past the stage in which values become halves."""
+    return replace(target, precision=request.precision or ("mixed" if _has_halves(graph) else "fp32"))

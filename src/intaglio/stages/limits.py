@@ -1,0 +1,26 @@
+"""Needs against the limits of the device, with what could help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from intaglio.fitting.limits import Chances, Needs, ShortOfRam, chances_of, check_limits
+from intaglio.fitting.weights import plan_weights
+from intaglio.stages.work import Work, need
+
+
+def check_needs(work: Work, needs: Needs) -> None:
+    """Raise where it does not fit. `can_shrink` of the error: a smaller arena is worth a try."""
+    model, planned = need(work.model), need(work.planned)
+    try:
+        check_limits(planned.program.graph.name, needs, model.deployment, _chances(work))
+    except ShortOfRam as short:
+        short.can_shrink = bool(planned.rungs) and planned.reached
+        raise
+
+
+def _chances(work: Work) -> Chances:
+    request, model, program = work.request, need(work.model), need(work.program)
+    found = chances_of(program, shapes=bool(request.dims or request.shapes), fed=request.feed_rows)
+    stored = plan_weights(program.constants, model.deployment).size_bytes if model.target.device else found.weights
+    return replace(found, weights=stored)

@@ -1,0 +1,89 @@
+"""The stage `package`: the C project around the kernels, with the model, its IR and test vectors beside it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from intaglio.fitting.limits import Needs, elsewhere
+from intaglio.fitting.weights import plan_weights
+from intaglio.ir.files import write_ir
+from intaglio.ir.types import DType
+from intaglio.package.folder import fresh_folder
+from intaglio.package.manifest import Manifest
+from intaglio.package.selftest import write_selftest
+from intaglio.package.source import keep_model
+from intaglio.package.write import Origin, write_project
+from intaglio.run.expect import expected_vectors
+from intaglio.run.firmware_tools import find_firmware_toolchain
+from intaglio.run.toolchains import Toolchain, find_toolchain
+from intaglio.stages.limits import check_needs
+from intaglio.stages.work import Model, Work, Written, need
+from intaglio.version import __version__
+
+MOST_VECTOR_BYTES = 128 << 20
+
+
+def write_package(work: Work) -> Work:
+    model, request, watch = need(work.model), work.request, work.watch
+    _check_early(work)
+    watch.stage("package")
+    toolchain = _toolchain(work)
+    folder = work.stack.enter_context(fresh_folder(request.output, force=request.force))
+    manifest = _project(work, folder)
+    if not request.library_only:
+        _write_beside(work, manifest, folder)
+    if model.target.bare and (reason := write_selftest(manifest, folder)):
+        watch.note(f"{reason}: there is no self-test on the device")
+    return replace(work, written=Written(folder, manifest, toolchain))
+
+
+def _check_early(work: Work) -> None:
+    """Arena and weights are known: what has no room for these is not written, and not built."""
+    model, program = need(work.model), need(work.program)
+    graph, target, deployment = program.graph, model.target, model.deployment
+    linked = 0 if graph.weights == "read" else plan_weights(program.constants, deployment).size_bytes
+    apart = elsewhere(program.arenas, deployment)
+    check_needs(work, Needs(linked, program.arena_bytes, elsewhere=apart, on_device=bool(target.device)))
+    if target.fpu != "double" and any(v.dtype is DType.F64 for v in graph.values()):
+        work.watch.note(f"`{graph.name}` computes in f64, which `{target.name}` does in software")
+
+
+def _toolchain(work: Work) -> Toolchain | None:
+    """Found before anything is written: without one, nothing is."""
+    target = need(work.model).target
+    if not work.wants("build"):
+        return None
+    find = partial(find_firmware_toolchain, target=target) if target.bare else partial(find_toolchain, arch=target.arch)
+    return find(work.request.cc)
+
+
+def _project(work: Work, folder: Path) -> Manifest:
+    request, model, program = work.request, need(work.model), need(work.program)
+    kept = keep_model(request.model, model.source.format, folder) if not request.library_only else None
+    origin = Origin(request.model.name, model.source.sha256, kept, __version__, _record(work, model))
+    manifest = write_project(program, model.target, origin, folder, request.template, model.deployment)
+    manifest = replace(manifest, stream=model.findings.stream)
+    if model.findings.turned:
+        manifest = replace(manifest, inputs=tuple(replace(info, turned=True) for info in manifest.inputs))
+    return manifest
+
+
+def _record(work: Work, model: Model) -> dict[str, str]:
+    """Options in the manifest. The precision may be that of an IR file."""
+    told = work.request.record()
+    return told if model.target.precision == "fp32" else {**told, "precision": model.target.precision}
+
+
+def _write_beside(work: Work, manifest: Manifest, folder: Path) -> None:
+    """IR, the account of a quantisation, test vectors."""
+    account, graph = need(work.model).account, need(work.program).graph
+    write_ir(graph, folder / "ir" / f"{graph.name}.ig")
+    if account is not None:
+        (folder / "ir" / "quantization.json").write_text(json.dumps(account.as_json(), indent=1) + "\n", encoding="utf-8")
+    if sum(info.type.bytes for info in (*manifest.inputs, *manifest.outputs)) <= MOST_VECTOR_BYTES:
+        expected_vectors(graph, manifest, folder, work.watch.note)
+    else:
+        work.watch.note("inputs and outputs are too large for test vectors: the package has none")

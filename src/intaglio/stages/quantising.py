@@ -1,0 +1,36 @@
+"""A float graph becomes an integer one, by the calibration data; or its weights alone are stored small."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from intaglio.ir.graph import Graph
+from intaglio.options.request import Quantization
+from intaglio.passes import narrow, prepare
+from intaglio.quantize import check, quantize
+from intaglio.quantize.settings import silent
+from intaglio.run.calibration import Samples, random_samples, read_samples, samples_of
+from intaglio.stages.work import Work, need
+
+
+def quantise(work: Work) -> Work:
+    how, model, watch = work.request.quantization(), need(work.model), work.watch
+    if how is None:
+        return work
+    watch.stage("quantize")
+    if how.settings is None:
+        return replace(work, model=replace(model, graph=narrow(model.graph, model.context)))
+    graph = prepare(model.graph, model.context)
+    check(graph, how.settings)
+    real = how.data is not None or how.calibrate is not None
+    if not real:
+        watch.note("warning: no calibration data (`--calibrate`): ranges come from random inputs, which are rarely like real ones")
+    made, account = quantize(graph, _samples(how, graph), how.settings, random_data=not real, progress=watch.progress or silent)
+    watch.account(account)
+    return replace(work, model=replace(model, graph=made, account=account))
+
+
+def _samples(how: Quantization, graph: Graph) -> Samples:
+    if how.data is not None:
+        return samples_of(dict(how.data), graph, "the calibration data")
+    return read_samples(how.calibrate, graph) if how.calibrate is not None else random_samples(graph)

@@ -1,0 +1,75 @@
+"""Options that do not go together: each rule of the table has a case here."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pytest
+
+from intaglio.options.rules import RULES
+from support.commands import DIGITS, Intaglio
+
+OTHER = "opencl-aarch64" if platform.machine() in ("x86_64", "AMD64") else "opencl-x86-64"
+OPENCL = "--target opencl "
+CASES = {
+    "export-plan, stop-after": "--export-plan p.csv --stop-after optimise",
+    "accelerator-only, accelerator": "--accelerator-only qconv",
+    "weights fp16, quantize": "--weights fp16 --quantize int8",
+    "small weights, calibrate": "--quantize weights --calibrate x.npz",
+    "calibrate, quantize": "--calibrate x.npz",
+    "labels, calibrate": "--quantize int8 --labels l.npy",
+    "weights-section, weights-address": "--weights-section .x --weights-address 0x08080000",
+    "weights read, a place": "--weights read --weights-section .x",
+    "board, target": "--board nucleo-l4r5zi --target cortex-m0+",
+    "device, a processor": "--device cpu",
+    "precision, a processor": "--precision fp16",
+    "limit-kernel-time, a processor": "--limit-kernel-time 8",
+    "weights-address, an operating system": "--target generic --weights-address 0x08080000",
+    "opencl, arena caller": OPENCL + "--arena caller",
+    "opencl, weights read": OPENCL + "--weights read",
+    "opencl, memory": OPENCL + "--memory m.toml",
+    "opencl, stream": OPENCL + "--stream 1",
+    "opencl, feed-rows": OPENCL + "--feed-rows",
+    "opencl, accelerator": OPENCL + "--accelerator none",
+    "device, stop-after": OPENCL + "--device cpu --stop-after package",
+    "device, another machine": f"--target {OTHER} --device cpu",
+    "feed-rows, stream": "--feed-rows --stream 1",
+    "feed-rows, weights read": "--feed-rows --weights read",
+    "accelerator, weights read": "--accelerator none --weights read",
+    "accelerator, feed-rows": "--accelerator none --feed-rows",
+    "accelerator, stream": "--accelerator none --stream 1",
+    "quantize, an IR file": "--quantize int8",
+    "accelerator, an IR file": "--accelerator none",
+    "stream, an IR file": "--stream 1",
+    "precision, an IR file": OPENCL + "--precision fp16",
+}
+
+
+def test_every_rule_has_a_case_and_a_name_of_its_own() -> None:
+    assert [rule.name for rule in RULES] == list(CASES)
+
+
+@pytest.fixture(scope="module")
+def optimised(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """IR files of the stage `optimise`, for the processor and for OpenCL."""
+    return {"host": tmp_path_factory.mktemp("ir") / "host.ig", "opencl": tmp_path_factory.mktemp("ir") / "opencl.ig"}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_options_that_do_not_go_together_are_refused(
+    rule: object, intaglio: Intaglio, tmp_path: Path, optimised: dict[str, Path]
+) -> None:
+    (known,) = [r for r in RULES if r is rule]
+    words, model = CASES[known.name].split(), DIGITS
+    if known.needs == "model":
+        model = optimised["opencl" if "opencl" in words else "host"]
+        if not model.exists():
+            target = ["--target", "opencl"] if "opencl" in words else []
+            assert intaglio("compile", DIGITS, "-o", model, "--stop-after", "optimise", *target).code == 0
+    said = intaglio("compile", model, "-o", tmp_path / "p", *words)
+    assert said.code == 2, said.err
+    assert "error[bad-option]" in said.err
+    for part in (p for text in (known.message, known.hint) for p in text.replace("}", "{").split("{")[::2]):
+        assert part in said.err, said.err
+    assert not any(tmp_path.iterdir())

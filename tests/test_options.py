@@ -1,0 +1,119 @@
+"""One schema of options: the command line, `intaglio.compile`, the manifest and the documentation come from it."""
+
+from __future__ import annotations
+
+import importlib.util
+import typing
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from intaglio import compile as compile_package
+from intaglio.cli.main import compile_command
+from intaglio.options.keywords import Keywords
+from intaglio.options.reading import read_words, request_of_keywords, request_of_words
+from intaglio.options.request import OPTIONS, Request
+from intaglio.pipeline import LINE
+from intaglio.quantize.settings import Settings
+from intaglio.run.package import Package
+from support.commands import DIGITS, Intaglio
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_every_field_of_a_request_is_an_option() -> None:
+    assert {f.name for f in fields(Request)} - {o.name for o in OPTIONS} == {"model", "output", "constants"}
+
+
+def test_every_option_says_what_it_is() -> None:
+    for option in OPTIONS:
+        assert option.help.endswith(".") and option.help[0].isalpha(), option.name
+        assert option.word or option.keyword, option.name
+        assert option.stage in {stage.name for stage in LINE}, option.name
+
+
+def test_the_command_line_has_every_option_that_has_a_word() -> None:
+    parameters = set(typing.get_type_hints(compile_command)) - {"return"}
+    assert parameters == {"model", "output", "json", *(o.name for o in OPTIONS if o.word)}
+
+
+def test_keywords_for_type_checkers_are_those_of_the_schema() -> None:
+    assert list(Keywords.__annotations__) == [o.keyword for o in OPTIONS if o.keyword]
+
+
+def test_settings_of_quantisation_are_options_with_the_same_defaults() -> None:
+    request, settings = Request(Path(), Path()), Settings()
+    for f in fields(Settings):
+        if f.name != "scheme":
+            assert getattr(request, f.name) == getattr(settings, f.name), f.name
+
+
+def test_the_documentation_is_up_to_date() -> None:
+    spec = importlib.util.spec_from_file_location("options_page", ROOT / "scripts" / "options_page.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    there = (ROOT / "docs" / "reference" / "options.md").read_text(encoding="utf-8")
+    assert there == module.page(), "run `python scripts/options_page.py`"
+    assert all(o.help in there for o in OPTIONS)
+
+
+WORDS: dict[str, tuple[object, object]] = {
+    "ram": ("64K", 65536),
+    "weights_address": ("0x08080000", 0x08080000),
+    "dims": (["N=1"], {"N": 1}),
+    "shapes": (["x=1,3,8,8"], {"x": (1, 3, 8, 8)}),
+    "states": (["h=h_out"], {"h": "h_out"}),
+    "devices": (["cpu", "gpu", "cpu"], ("cpu", "gpu")),
+    "cflags": ("-O1 '-DX=a b'", ("-O1", "-DX=a b")),
+    "accelerator_only": ("qconv, qmatmul", frozenset({"qconv", "qmatmul"})),
+    "disabled": (["dead_code"], frozenset({"dead_code"})),
+    "keep_float": (["1", "conv*"], ("1", "conv*")),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_words_become_values(name: str) -> None:
+    (option,) = [o for o in OPTIONS if o.name == name]
+    words, value = WORDS[name]
+    assert read_words(option, words) == value
+    assert read_words(option, None) == option.default
+
+
+def test_keywords_may_be_lists_and_text() -> None:
+    given: dict[str, object] = {"device": "cpu", "accelerators": ["a"], "disabled": ["p"], "template": "t", "dims": None}
+    request = request_of_keywords(Path("m"), Path("o"), given)
+    assert (request.devices, request.accelerators, request.disabled) == (("cpu",), ("a",), frozenset({"p"}))
+    assert (request.template, request.dims) == (Path("t"), {})
+
+
+def test_what_is_left_out_is_the_default() -> None:
+    words: dict[str, object] = {o.name: o.default if isinstance(o.default, (str, bool)) else None for o in OPTIONS if o.word}
+    assert request_of_words(Path("m"), Path("o"), words) == Request(Path("m"), Path("o"))
+    assert Request(Path("m"), Path("o")).record() == {}
+
+
+def test_the_manifest_records_what_was_given() -> None:
+    request = Request(
+        Path("m"), Path("o"), board="boards/mine.toml", ram=1024, arena="caller", weights_address=64, dims={"b": 1, "a": 2},
+        shapes={"x": (1, 2)}, feed_rows=True, accelerators=("n",), disabled=frozenset({"q", "p"}), import_plan=Path("plan.csv"),
+        template=Path("t"), cflags=("-g",), quantize="int8", ranges="mse", weights="read", precision="fp16", devices=("cpu",),
+        limit_kernel_time=8.0,
+    )  # fmt: skip
+    assert request.record() == {
+        "board": "mine.toml", "ram": "1024", "arena": "caller", "weights_address": "0x40", "dims": "a=2,b=1", "shapes": "x=1,2",
+        "feed_rows": "yes", "accelerators": "n", "disabled": "p,q", "plan": "imported", "template": "edited", "cflags": "-g",
+        "quantize": "int8,mse", "weights": "read", "precision": "fp16", "devices": "cpu", "limit_kernel_time": "8",
+    }  # fmt: skip
+
+
+def test_python_records_its_keywords(tmp_path: Path) -> None:
+    package = compile_package(DIGITS, output=tmp_path / "p", optimize="size", library_only=True, cflags=["-O0"])
+    assert package.manifest.options == {"optimize": "size", "cflags": "-O0"}
+
+
+def test_the_command_line_records_its_words(intaglio: Intaglio, tmp_path: Path) -> None:
+    words = ["compile", str(DIGITS), "-o", str(tmp_path / "p"), "--stop-after", "package", "--optimize", "size", "--dim", "batch=1"]
+    assert intaglio(*words).code == 0
+    assert Package.load(tmp_path / "p").manifest.options == {"optimize": "size", "dims": "batch=1"}
