@@ -15,7 +15,8 @@ from intaglio.run.firmware_tools import compile_flags, find_firmware_toolchain
 from intaglio.run.package import Package
 from intaglio.targets.target import find_target
 from support.commands import DIGITS, Intaglio
-from support.firmware_running import STRICT, firmware, integer_model, package_selftest
+from support.firmware_running import firmware, integer_model, package_selftest
+from support.strict import CLANG
 
 ARDUINO = """#pragma once
 #include <stddef.h>
@@ -151,7 +152,7 @@ def test_the_firmware_builds_without_us(tool: str, package: Package, tmp_path: P
 
 def test_a_package_with_a_profile_prints_cycles_of_each_layer(package: Package) -> None:
     made = compile(
-        source_of(package), name="net", board="mps2-an386", cflags=(*STRICT, "-DNET_HOOK"),
+        source_of(package), name="net", board="mps2-an386", cflags=(*CLANG, "-DNET_HOOK"),
         arena="caller" if "net_run(" not in (package.folder / "include" / "net.h").read_text() else "static",
     )  # fmt: skip
     code, said = package_selftest(made)
@@ -161,7 +162,7 @@ def test_a_package_with_a_profile_prints_cycles_of_each_layer(package: Package) 
 
 
 def test_a_board_s_own_counter_of_cycles(package: Package) -> None:
-    made = compile(source_of(package), name="net", board="esp32-c3", cflags=(*STRICT, "-DNET_HOOK"))
+    made = compile(source_of(package), name="net", board="esp32-c3", cflags=(*CLANG, "-DNET_HOOK"))
     text = (made.folder / "src" / "net_profile.c").read_text()
     assert '"csrwi 0x7e0, 1' in text and '"csrr %0, 0x7e2' in text and "mcycle\\n" not in text and ", mcycle" not in text
     assert package_selftest(made)[0] == 0  # on an emulator without it, too

@@ -17,12 +17,14 @@ from intaglio.memory.check_waits import check_waits
 from intaglio.memory.checker import check
 from intaglio.memory.place import place
 from intaglio.ops.evaluate import evaluate_graph
+from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import find_target
 from support.ir_text import graph_of
+from support.strict import strict_flags
 from support.toy_accelerators import toys  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.usefixtures("toys")
-STRICT = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
+STRICT = strict_flags(find_toolchain().kind)
 TEXT = """
     input x: f32[16384]
     input z: f32[16384]

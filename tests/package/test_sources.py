@@ -12,8 +12,9 @@ import pytest
 
 from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import find_target
-from support.building import STRICT, build, needs_gcc, square_of_sum, write_sources
+from support.building import build, needs_gcc, square_of_sum, write_sources
 from support.programs import add_then_square, constant_output, running_sum
+from support.strict import GCC
 
 COMPILERS = [pytest.param("gcc", marks=needs_gcc), pytest.param("zig", marks=pytest.mark.slow)]
 HOSTILE = ["*/ int f(void) { return 1; } /*", "end\\", "line\nbreak", "??/", "%s%n", '"', "\u202e", "x" * 100_000]
@@ -117,6 +118,6 @@ def test_the_header_is_also_cpp(tmp_path: Path) -> None:
 
 
 def run_gcc(folder: Path, *words: str) -> None:
-    flags = [*find_toolchain("gcc").target_flags(find_target("host")), "-std=c99", "-Wall", "-Wextra", *STRICT]
+    flags = [*find_toolchain("gcc").target_flags(find_target("host")), *GCC]
     subprocess.run(["gcc", *flags, *words, "-o", "program"], cwd=folder, check=True)
     subprocess.run(["./program"], cwd=folder, check=True)

@@ -17,8 +17,8 @@ from intaglio.run.build import BuildOptions, build_project
 from intaglio.run.package import Package
 from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import find_target
+from support.strict import strict_flags
 
-STRICT = ("-Wconversion", "-Werror", "-pedantic")
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc here")
 
 
@@ -29,10 +29,12 @@ def write_sources(program: Program, folder: Path, template: Path | None = None) 
     return folder
 
 
-def build(program: Program, folder: Path, cc: str | None = None, cflags: tuple[str, ...] = STRICT) -> Package:
+def build(program: Program, folder: Path, cc: str | None = None, cflags: tuple[str, ...] | None = None) -> Package:
     write_sources(program, folder)
     name = program.graph.name
-    build_project(folder, name, find_target("host"), find_toolchain(cc), BuildOptions(cflags=cflags))
+    toolchain = find_toolchain(cc)
+    flags = strict_flags(toolchain.kind) if cflags is None else cflags
+    build_project(folder, name, find_target("host"), toolchain, BuildOptions(cflags=flags))
     return Package.load(folder)
 
 

@@ -14,9 +14,9 @@ from intaglio.run.emulator.device import DEFAULT, Device, start
 from intaglio.run.emulator.image import read_image
 from intaglio.run.package import Package
 from intaglio.targets.target import find_target
+from support.strict import CLANG
 from support.tflite_models import Tensor, one_operator
 
-STRICT = ("-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Werror")
 CORES = ("cortex-m0+", "cortex-m3", "cortex-m4", "cortex-m4f", "cortex-m7", "cortex-m33", "rv32imc", "rv32imafc")
 
 
@@ -35,7 +35,7 @@ def integer_model(folder: Path, channels: int = 8, seed: int = 0) -> Path:
 def firmware(model: Path, output: Path, **words: object) -> Package:
     pytest.importorskip("unicorn")
     words.setdefault("board", None if "target" in words else "mps2-an386")
-    words.setdefault("cflags", STRICT)
+    words.setdefault("cflags", CLANG)
     return compile(model, output=output, **words)  # type: ignore[arg-type]
 
 

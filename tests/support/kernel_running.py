@@ -22,12 +22,12 @@ from intaglio.ops.base import Op, widen
 from intaglio.run.toolchains import Toolchain
 from intaglio.targets import Target
 from intaglio.targets.target import all_targets
+from support.strict import strict_flags
 
 TARGETS: dict[str, Target] = {t.isa: t for t in sorted(all_targets().values(), key=lambda t: not t.bare)}
 TARGETS["vec4"] = replace(TARGETS["sse2"], isa="vec4")
 # Largest difference between two ways to compute a float, relative to the largest number of the output.
 BOUNDS = {DType.F32: 3e-6, DType.F64: 1e-13, DType.F16: 1e-3, DType.BF16: 8e-3}
-STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,8 @@ def write_c(calls: Sequence[Call], isa: str, path: Path) -> None:
 
 
 def compile_c(toolchain: Toolchain, target: Target, source: Path, out: Path, *flags: str) -> None:
-    command = [*toolchain.compiler, *STRICT, *toolchain.target_flags(target), *flags, str(source), "-o", str(out)]
+    warnings = strict_flags(toolchain.kind)
+    command = [*toolchain.compiler, *warnings, *toolchain.target_flags(target), *flags, str(source), "-o", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=toolchain.environment())
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr[:4000]}"
 

@@ -30,7 +30,7 @@ from intaglio.targets.accelerator import Is, Pattern
 from intaglio.targets.plugins import Plugin
 from intaglio.targets.target import Target, find_target
 
-STRICT = ("-Wall", "-Wextra", "-Werror")
+STRICT = ("-Wall", "-Wextra", "-Wshadow", "-Wundef", "-Wdouble-promotion", "-Wcast-align", "-Werror")
 TARGETS = ("host", "cortex-m4f")
 PAIR_VARIANTS = 3  # of two matches in one region: there are many pairs
 
