@@ -12,9 +12,11 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from intaglio.cli.terminal import print_table
+from intaglio.ir.placement import NOWHERE
 from intaglio.memory.place import place
 from intaglio.pipeline import Planned, plan_request
 from intaglio.stages import Request, Watch
@@ -29,10 +31,9 @@ def planned(entry: dict[str, object], target: str) -> tuple[Planned, float]:
     assert isinstance(inputs, list)
     shapes = {f"in{n}": tuple(shape) for n, (_, _, shape) in enumerate(inputs)}
     made = plan_request(Request(SHARED / str(entry["file"]), Path(), target, shapes=shapes), Watch())
-    program = made.program
-    slots, program.graph.stage = bool(program.slots), "kernels"  # so that addresses are not kept, but planned again
+    unplaced = replace(made.program, placement=NOWHERE)
     start = time.perf_counter()
-    place(program, made.target, slots=slots)
+    place(unplaced, made.target, slots=made.program.has_slots)
     return made, time.perf_counter() - start
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from intaglio.targets.target import find_target
 from support.commands import DIGITS, DIGITS_DATA, Intaglio
 from support.firmware_running import firmware, package_selftest
 from support.ir_text import graph_of
+from support.placing import at, move_slot
 from support.random_graphs import graphs
 
 TARGET = find_target("cortex-m4f")
@@ -42,7 +44,7 @@ _TWICE = """
 def read_program(graph: Graph, *, slots: bool = True, rooms: tuple[Room, ...] = ()) -> Program:
     graph.weights = "read"
     program = lower(graph, TARGET)
-    place(program, TARGET, slots=slots, rooms=rooms)
+    program.placement = place(program, TARGET, slots=slots, rooms=rooms)
     return program
 
 
@@ -67,18 +69,19 @@ def test_the_checker_finds_weights_that_are_overwritten() -> None:
     program = read_program(graph_of(_TWICE))
     check(program)
     for slot, says in ((("weights", 1), "are in the same place"), (("weights", 2), "are in the same place")):
-        right = program.slots[slot]
-        program.slots[slot] = program.slots[("weights", slot[1] - 1)]
+        right = program.placement
+        move_slot(program, slot, right.slots["weights", slot[1] - 1])
         with pytest.raises(OurFault, match=says):
             check(program)
-        program.slots[slot] = right
-    program.slots[("weights", 0)] = program.slots[("input", 0)]
+        program.placement = right
+    move_slot(program, ("weights", 0), program.placement.slots["input", 0])
     with pytest.raises(OurFault, match="the weights of layer 0 `a` and `x` are in the same place"):
         check(program)
-    program.slots[("weights", 0)] = program.arena_bytes
+    move_slot(program, ("weights", 0), at("arena", program.arena_bytes))
     with pytest.raises(OurFault, match="lies outside of the arena"):
         check(program)
-    del program.slots[("weights", 0)]
+    fewer = {slot: place for slot, place in program.placement.slots.items() if slot != ("weights", 0)}
+    program.placement = replace(program.placement, slots=fewer)
     with pytest.raises(OurFault, match="have no place"):
         check(program)
 

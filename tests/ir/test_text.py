@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intaglio.frontends.onnx import load
-from intaglio.ir.files import read_ir, write_ir
-from intaglio.ir.graph import Address, Array, Graph, Node, Value
-from intaglio.ir.text import parse_graph, print_graph
+from intaglio.ir.files import read_network, write_ir
+from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.ir.placement import NOWHERE, Address, Placement
+from intaglio.ir.text import Network, parse_network, print_graph
 from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.ir.verify import verify
 from intaglio.kernels import lower
@@ -27,6 +28,7 @@ from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes import Context, optimise
 from intaglio.targets.target import host_target
 from support.ir_text import random_array
+from support.placing import at
 from support.random_graphs import graphs
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "models"
@@ -77,18 +79,22 @@ QUANTS = st.one_of(
     st.builds(lambda s, z, a: Quant((s, 1.0), (z, 0), a), st.floats(1e-6, 10), st.integers(-128, 127), st.integers(0, 3)),
 )
 TYPES = st.builds(TensorType, st.sampled_from(list(DType)), SHAPES, st.sampled_from(list(Layout)), QUANTS)
-PLACES = st.one_of(st.none(), st.builds(Address, st.sampled_from(["arena", "input", "state"]), st.integers(0, 2**40)))
+REGIONS = ["arena", "arena:sram", "input", "state", "=y", "moon"]
+PLACES = st.one_of(st.none(), st.builds(at, st.sampled_from(REGIONS), st.integers(0, 2**40)))
 
 
 @st.composite
-def any_graphs(draw: st.DrawFn) -> Graph:
+def any_networks(draw: st.DrawFn) -> Network:
     """Graphs that need not make sense: every operator, any attributes, names and sources."""
     graph = Graph(draw(NAMES), stage=draw(st.sampled_from(["import", "optimise", "kernels", "memory"])))
     graph.target = draw(st.sampled_from(["", "x86-64-v3"]))
 
+    addresses: dict[Value, Address] = {}
+
     def value() -> Value:
         made = graph.value(draw(NAMES), draw(TYPES), draw(TEXTS))
-        made.address = draw(PLACES)
+        if (address := draw(PLACES)) is not None:
+            addresses[made] = address
         return made
 
     graph.inputs = [value() for _ in range(draw(st.integers(0, 2)))]
@@ -105,7 +111,7 @@ def any_graphs(draw: st.DrawFn) -> Graph:
         known += outputs
     graph.outputs = draw(st.lists(st.sampled_from(known), min_size=1, max_size=3))
     graph.output_names = [draw(TEXTS.filter(bool)) for _ in graph.outputs]
-    return graph
+    return Network(graph, Placement(addresses))
 
 
 def stored(graph: Graph) -> dict[str, Array]:
@@ -114,25 +120,27 @@ def stored(graph: Graph) -> dict[str, Array]:
     return {n: a.view(np.uint8) if a.dtype == np.bool_ else a for n, a in arrays.items()}
 
 
-def assert_round_trip(graph: Graph) -> Graph:
-    text = print_graph(graph)
-    again = parse_graph(text, stored(graph))
-    assert print_graph(again) == text
+def assert_round_trip(graph: Graph, placement: Placement = NOWHERE) -> Network:
+    text = print_graph(graph, placement)
+    network = parse_network(text, stored(graph))
+    again = network.graph
+    assert print_graph(again, network.placement) == text
     assert [n.op for n in again.nodes if "nan" not in repr(n.op)] == [n.op for n in graph.nodes if "nan" not in repr(n.op)]
     assert [n.source for n in again.nodes] == [n.source for n in graph.nodes]
     assert [n.using for n in again.nodes] == [n.using for n in graph.nodes]
     assert again.output_names == graph.output_names
     for mine, theirs in zip(graph.constants(), again.constants(), strict=True):
         np.testing.assert_array_equal(mine.data, theirs.data)
-    return again
+    return network
 
 
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
-@given(any_graphs())
-def test_print_and_parse_is_the_identity(graph: Graph) -> None:
-    again = assert_round_trip(graph)
-    mine, theirs = list(graph.values()), list(again.values())
-    assert [(v.name, str(v.type), v.address) for v in mine] == [(v.name, str(v.type), v.address) for v in theirs]
+@given(any_networks())
+def test_print_and_parse_is_the_identity(network: Network) -> None:
+    again = assert_round_trip(network.graph, network.placement)
+    mine, theirs = list(network.graph.values()), list(again.graph.values())
+    assert [(v.name, str(v.type)) for v in mine] == [(v.name, str(v.type)) for v in theirs]
+    assert [network.placement.of(v) for v in mine] == [again.placement.of(v) for v in theirs]
     assert [v.origin or v.name for v in mine] == [v.origin or v.name for v in theirs]
 
 
@@ -152,7 +160,7 @@ def test_every_operator_can_be_written_and_read(name: str, data: st.DataObject) 
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs())
 def test_a_graph_from_text_computes_the_same(graph: Graph) -> None:
-    again = assert_round_trip(graph)
+    again = assert_round_trip(graph).graph
     verify(again)
     inputs = {v.name: random_array(v.name, v.dtype, v.shape) for v in graph.inputs}
     for mine, theirs in zip(evaluate_graph(graph, inputs).values(), evaluate_graph(again, inputs).values(), strict=True):
@@ -170,6 +178,7 @@ def test_a_real_model_round_trips_after_every_stage(entry: dict[str, Any], tmp_p
     assert_round_trip(graph)
     program = lower(graph, target)
     assert_round_trip(graph)
-    place(program, target)
-    write_ir(graph, tmp_path / "model.ig")
-    assert print_graph(read_ir(tmp_path / "model.ig")) == print_graph(graph)
+    program.placement = place(program, target)
+    write_ir(graph, tmp_path / "model.ig", program.placement)
+    again = read_network(tmp_path / "model.ig")
+    assert print_graph(again.graph, again.placement) == print_graph(graph, program.placement)

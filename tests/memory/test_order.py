@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intaglio.ir.graph import Graph
-from intaglio.ir.text import parse_graph, print_graph
 from intaglio.ir.verify import verify
 from intaglio.kernels import lower
 from intaglio.memory import place
@@ -24,6 +23,7 @@ from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes import Context, optimise
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
+from support.placing import memory_text, read_again
 from support.program_running import Machine
 from support.random_graphs import graphs
 
@@ -135,7 +135,7 @@ def test_a_program_in_another_order_gives_what_the_graph_gives(graph: Graph) -> 
     verify(graph)
     after = lower_bound(find_storage(program, target.alignment).buffers, target.alignment)
     assert after < before if moved else after == before
-    place(program, target)
+    program.placement = place(program, target)
     inputs = {v.name: random_array(v.name, v.dtype, v.shape) for v in graph.inputs}
     inputs |= {s.input.name: np.zeros(s.input.shape, s.input.dtype.numpy) for s in graph.states}
     wanted, got = evaluate_graph(graph, inputs, keep=True), Machine(program).run(inputs)
@@ -164,7 +164,7 @@ def test_an_arm_is_finished_before_the_next_begins() -> None:
     assert reorder(program, TARGET)
     assert [n.output.name for n in program.graph.nodes] == ["a", "f", "c", "b", "g", "d", "y"]
     assert [n.name for n in program.layers] == ["a", "c", "b", "d", "y"]
-    place(program, TARGET)
+    program.placement = place(program, TARGET)
     assert program.arena_bytes == 64 * 64 * 4 + 2 * 64
 
 
@@ -177,13 +177,12 @@ def test_a_chain_is_left_alone() -> None:
 
 def test_an_order_that_comes_with_addresses_is_kept() -> None:
     program = lower(graph_of(TWO_ARMS), TARGET)
-    place(program, TARGET)
-    text = print_graph(program.graph)
-    graph = parse_graph(text, {v.name: v.data for v in program.graph.constants() if v.data is not None})
-    again = lower(graph, TARGET)
+    program.placement = place(program, TARGET)
+    text = memory_text(program)
+    again = read_again(text, program, TARGET)
     assert not reorder(again, TARGET)
-    place(again, TARGET)
-    assert print_graph(again.graph) == text
+    again.placement = place(again, TARGET)
+    assert memory_text(again) == text
 
 
 def test_guarded_layers_stay_in_the_order_they_had() -> None:

@@ -34,7 +34,7 @@ if (FOLDER / "manifest.json").exists():
 def test_a_program_in_its_arena_gives_what_the_graph_gives(isa: str, graph: Graph) -> None:
     graph = optimise(graph, Context(TARGETS[isa]))
     program = lower(graph, TARGETS[isa])
-    place(program, TARGETS[isa])
+    program.placement = place(program, TARGETS[isa])
     machine = Machine(program)
     inputs = {v.name: random_array(v.name, v.dtype, v.shape) for v in graph.inputs}
     inputs |= {s.input.name: np.zeros(s.input.shape, s.input.dtype.numpy) for s in graph.states}
@@ -58,8 +58,8 @@ def test_an_elementwise_chain_reuses_the_memory_of_its_operand() -> None:
         output y
     """)
     program = lower(graph, TARGET)
-    place(program, TARGET)
-    assert program.in_place == {"b": "a"}
+    program.placement = place(program, TARGET)
+    assert program.placement.in_place == {"b": "a"}
     assert program.arena_bytes == 8 * 64 * 4
 
 
@@ -74,8 +74,8 @@ def test_an_operand_that_is_read_later_keeps_its_memory() -> None:
         output y
     """)
     program = lower(graph, TARGET)
-    place(program, TARGET)
-    assert "b" not in program.in_place
+    program.placement = place(program, TARGET)
+    assert "b" not in program.placement.in_place
     assert program.arena_bytes == 2 * 8 * 64 * 4
 
 
@@ -91,8 +91,8 @@ def test_an_operand_that_is_broadcast_is_not_overwritten() -> None:
         output y
     """)
     program = lower(graph, TARGET)
-    place(program, TARGET)
-    assert program.in_place == {}
+    program.placement = place(program, TARGET)
+    assert program.placement.in_place == {}
 
 
 @pytest.mark.skipif(not MODELS, reason="the shared models are not there")
@@ -102,5 +102,5 @@ def test_the_arena_of_a_real_model_is_at_most_2_percent_above_the_lower_bound(en
     graph, _ = load(FOLDER / entry["file"], shapes=shapes)
     target = host_target()
     program = lower(optimise(graph, Context(target)), target)
-    place(program, target)
+    program.placement = place(program, target)
     assert program.lower_bound_bytes <= program.arena_bytes <= 1.02 * program.lower_bound_bytes

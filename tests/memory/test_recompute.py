@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intaglio.ir.graph import Array, Graph
-from intaglio.ir.text import parse_graph, print_graph
 from intaglio.ir.types import DType, TensorType
 from intaglio.ir.verify import verify
 from intaglio.kernels import lower
@@ -30,6 +29,7 @@ from intaglio.passes.clean import dead_code
 from intaglio.passes.context import Context
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
+from support.placing import memory_text, read_again
 from support.program_running import Machine
 
 PLAIN = TARGETS["scalar"]
@@ -99,18 +99,18 @@ def test_a_view_is_made_again_with_its_source() -> None:
 
 def test_a_program_with_addresses_is_left_alone() -> None:
     program = lower(graph_of(BROADCAST), TARGET)
-    place(program, TARGET)
+    program.placement = place(program, TARGET)
     assert recompute(program, TARGET, 0) == []
 
 
 def test_the_text_of_what_is_made_again_is_read_again() -> None:
     program = lower(graph_of(BROADCAST), PLAIN)
     recompute(program, PLAIN, 0)
-    place(program, PLAIN)
-    text = print_graph(program.graph)
-    again = lower(parse_graph(text, {v.name: v.data for v in program.graph.constants() if v.data is not None}), PLAIN)
-    place(again, PLAIN)
-    assert print_graph(again.graph) == text
+    program.placement = place(program, PLAIN)
+    text = memory_text(program)
+    again = read_again(text, program, PLAIN)
+    again.placement = place(again, PLAIN)
+    assert memory_text(again) == text
     assert again.arena_bytes == program.arena_bytes
 
 
@@ -121,7 +121,7 @@ def results(graph: Graph) -> tuple[dict[str, Array], dict[str, Array]]:
 
 
 def assert_right(program: Program, inputs: dict[str, Array], wanted: dict[str, Array]) -> None:
-    place(program, PLAIN)
+    program.placement = place(program, PLAIN)
     got = Machine(program).run(inputs)
     for out in program.graph.outputs:
         exact = wanted[out.name]

@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intaglio.errors import ModelError, OurFault, UserError
-from intaglio.ir.graph import Address, Graph
-from intaglio.ir.program import Arena
-from intaglio.ir.text import parse_graph, print_graph
+from intaglio.ir.graph import Graph
+from intaglio.ir.placement import ARENA, NOWHERE, Arena, arena_in
 from intaglio.kernels import lower
 from intaglio.kernels.program import Program
 from intaglio.memory import place
@@ -25,6 +24,7 @@ from intaglio.memory.regions import Room, rooms_of, spread
 from intaglio.targets.memories import Memory
 from intaglio.targets.target import find_target
 from support.ir_text import graph_of
+from support.placing import at, memory_text, move, read_again, region_of
 from support.random_graphs import graphs
 
 TARGET = find_target("cortex-m4f")
@@ -43,48 +43,46 @@ _CHAIN = """
 
 def placed(graph: Graph, *sizes: int, slots: bool = True) -> Program:
     program = lower(graph, TARGET)
-    place(program, TARGET, slots=slots, rooms=[Room(f"m{n}", size) for n, size in enumerate(sizes)])
+    program.placement = place(program, TARGET, slots=slots, rooms=[Room(f"m{n}", size) for n, size in enumerate(sizes)])
     return program
 
 
 def test_what_fits_into_the_fastest_is_there_alone() -> None:
     program = placed(graph_of(_CHAIN), 4096, 65536)
-    assert program.arenas == (Arena("arena", program.arena_bytes, "m0"),)
-    assert {v.address.region for v in program.graph.values() if v.address} == {"arena", "input", "output"}
+    assert program.arenas == (Arena(ARENA, program.arena_bytes, "m0"),)
+    assert {str(address.region) for address in program.placement.addresses.values()} == {"arena", "input", "output"}
 
 
 def test_where_no_buffer_fits_into_the_fastest_the_next_has_them_all() -> None:
     program = placed(graph_of(_CHAIN), 128, 65536)
-    assert [(a.region, a.memory) for a in program.arenas] == [("arena", "m1")]
+    assert [(a.region, a.memory) for a in program.arenas] == [(ARENA, "m1")]
 
 
 def test_buffers_spill() -> None:
     alone = placed(graph_of(_CHAIN), 65536)
     program = placed(graph_of(_CHAIN), 512, 512)
-    assert alone.arena_bytes > 512 and [(a.region, a.memory) for a in program.arenas] == [("arena", "m0"), ("arena:m1", "m1")]
+    assert alone.arena_bytes > 512 and [(a.region, a.memory) for a in program.arenas] == [(ARENA, "m0"), (arena_in("m1"), "m1")]
     assert all(a.bytes <= 512 for a in program.arenas)
     assert program.arena_bytes == sum(a.bytes for a in program.arenas) >= program.lower_bound_bytes
     regions = {b.region for b in placed_buffers(program, TARGET)}
-    assert regions == {"arena", "arena:m1"}
+    assert regions == {ARENA, arena_in("m1")}
 
 
 def test_the_text_says_the_region_and_is_read_again() -> None:
     program = placed(graph_of(_CHAIN), 256, 512, slots=False)
-    text = print_graph(program.graph)
+    text = memory_text(program)
     assert "@arena:m1+0" in text
-    arrays = {v.name: v.data for v in program.graph.values() if v.data is not None}
-    again = parse_graph(text, arrays)
-    assert print_graph(again) == text
-    kept = placed(again, 256, 512, slots=False)
-    assert print_graph(kept.graph) == text and kept.arenas == program.arenas
+    kept = read_again(text, program, TARGET)
+    assert memory_text(kept) == text
+    kept.placement = place(kept, TARGET, rooms=[Room("m0", 256), Room("m1", 512)])
+    assert memory_text(kept) == text and kept.arenas == program.arenas
 
 
 def test_a_region_that_is_not_there_is_told() -> None:
     program = placed(graph_of(_CHAIN), 256, 512, slots=False)
-    arrays = {v.name: v.data for v in program.graph.values() if v.data is not None}
-    again = parse_graph(print_graph(program.graph).replace("@arena:m1", "@arena:attic"), arrays)
-    with pytest.raises(ModelError, match="it lives in the arena, or in `arena:m0`, `arena:m1`"):
-        placed(again, 256, 512, slots=False)
+    again = read_again(memory_text(program).replace("@arena:m1", "@arena:attic"), program, TARGET)
+    with pytest.raises(ModelError, match="its place is in the arena, or in `arena:m0`, `arena:m1`"):
+        place(again, TARGET, rooms=[Room("m0", 256), Room("m1", 512)])
 
 
 def test_nothing_is_spread_where_it_does_not_fit() -> None:
@@ -95,19 +93,20 @@ def test_nothing_is_spread_where_it_does_not_fit() -> None:
 def test_the_checker_knows_memories_apart() -> None:
     program = placed(graph_of(_CHAIN), 512, 512)
     check(program)
-    program.arenas = tuple(replace(a, bytes=a.bytes - TARGET.alignment) for a in program.arenas)
+    smaller = tuple(replace(a, bytes=a.bytes - TARGET.alignment) for a in program.arenas)
+    program.placement = replace(program.placement, arenas=smaller)
     with pytest.raises(OurFault, match="lies outside of the arena"):
         check(program)
 
 
 def test_the_checker_finds_a_region_that_is_not_there_and_one_that_is_shared() -> None:
     program = placed(graph_of(_CHAIN), 256, 512, slots=False)
-    value = next(v for v in program.graph.values() if v.address and v.address.region == "arena:m1")
-    value.address = Address("arena:attic", 0)
+    value = next(v for v in program.graph.values() if region_of(program, v) == "arena:m1")
+    move(program, value, at("arena:attic", 0))
     with pytest.raises(OurFault, match="there is no region `arena:attic`"):
         check(program)
-    others = [v for v in program.graph.values() if v.address and v.address.region == "arena" and v is not value]
-    value.address = others[0].address
+    others = [v for v in program.graph.values() if region_of(program, v) == "arena" and v is not value]
+    move(program, value, program.placement.addresses[others[0]])
     with pytest.raises(OurFault, match=r"given away|writes over|shares memory"):
         check(program)
 
@@ -126,8 +125,8 @@ def test_the_busiest_stay_in_the_fast_memory() -> None:
         output y
     """
     program = placed(graph_of(text), 512, 4096, slots=False)
-    at = {v.name: v.address.region for v in program.graph.values() if v.address}
-    assert (at["a"], at["h"], at["b"]) == ("arena:m1", "arena", "arena")
+    found = {v.name: region_of(program, v) for v in program.graph.values()}
+    assert (found["a"], found["h"], found["b"]) == ("arena:m1", "arena", "arena")
 
 
 def test_the_memory_of_the_variables_keeps_some_bytes() -> None:
@@ -154,15 +153,15 @@ def test_no_plan_is_above_a_memory_and_none_overlaps(rows: list[tuple[int, int, 
     rooms = [Room(f"m{n}", size) for n, size in enumerate(sizes)]
     arenas = spread(program, Storage(buffers, {}, state, {}), rooms, 16, plan.bytes)
     if not arenas:
-        assert [b.offset for b in buffers] == before and all(b.region == "arena" for b in buffers)
+        assert [b.offset for b in buffers] == before and all(b.region == ARENA for b in buffers)
         assert align(state + plan.bytes, 16) > max(sizes)
         return
     limits = {room.memory: room.bytes for room in rooms}
     of = {a.region: a for a in arenas}
-    assert arenas[0].region == "arena" and len(of) == len(arenas)
+    assert arenas[0].region == ARENA and len(of) == len(arenas)
     assert all(a.bytes <= limits[a.memory] for a in arenas)
     for n, one in enumerate(buffers):
-        base = state if one.region == "arena" else 0
+        base = state if one.region == ARENA else 0
         assert one.offset % 16 == 0 and base + one.offset + one.bytes <= of[one.region].bytes
         for other in buffers[:n]:
             apart = one.offset + one.bytes <= other.offset or other.offset + other.bytes <= one.offset
@@ -183,10 +182,10 @@ def test_a_plan_of_several_memories_is_written_and_kept(tmp_path: Path) -> None:
     (tmp_path / "plan.csv").write_text(text.replace(",0,arena", ",1,arena"))
     again = lower(graph_of(_CHAIN), TARGET)
     rooms = [Room("m0", 512), Room("m1", 512)]
-    place(again, TARGET, slots=True, pinned=read_plan(tmp_path / "plan.csv"), rooms=rooms)
+    again.placement = place(again, TARGET, slots=True, pinned=read_plan(tmp_path / "plan.csv"), rooms=rooms)
     assert plan_text(placed_buffers(again, TARGET)) == text and again.arenas == program.arenas
     (tmp_path / "plan.csv").write_text("buffer,offset,region\nb,0,arena:attic\n")
-    with pytest.raises(UserError, match="there is no region `arena:attic` for `b`: there is `arena`, `arena:m0`, `arena:m1`"):
+    with pytest.raises(UserError, match="unknown region `arena:attic` for `b`; regions: `arena`, `arena:m0`, `arena:m1`"):
         place(lower(graph_of(_CHAIN), TARGET), TARGET, slots=True, pinned=read_plan(tmp_path / "plan.csv"), rooms=rooms)
     (tmp_path / "plan.csv").write_text("buffer,offset,region\nb,64000,arena:m1\n")
     with pytest.raises(UserError, match="no plan has room for all buffers with `b` in `arena:m1`"):
@@ -195,8 +194,8 @@ def test_a_plan_of_several_memories_is_written_and_kept(tmp_path: Path) -> None:
 
 def test_a_second_plan_forgets_the_first() -> None:
     program = placed(graph_of(_CHAIN), 512, 512)
-    assert "arena:m1" in program.slot_regions.values() or "arena:m1" in {b.region for b in placed_buffers(program, TARGET)}
-    for value in program.graph.values():
-        value.address = None
-    place(program, TARGET, slots=True, rooms=[Room("m0", 65536), Room("m1", 512)])
-    assert program.slot_regions == {} and [a.memory for a in program.arenas] == ["m0"]
+    assert arena_in("m1") in {b.region for b in placed_buffers(program, TARGET)}
+    program.placement = NOWHERE
+    program.placement = place(program, TARGET, slots=True, rooms=[Room("m0", 65536), Room("m1", 512)])
+    assert {address.region for address in program.placement.slots.values()} == {ARENA}
+    assert [a.memory for a in program.arenas] == ["m0"]

@@ -14,6 +14,7 @@ from intaglio.memory.checker import check
 from intaglio.ops.evaluate import evaluate_graph
 from support.ir_text import graph_of, random_array
 from support.kernel_running import TARGETS
+from support.placing import move
 from support.program_running import Machine
 
 LAYERS = {
@@ -38,7 +39,7 @@ def made(layer: str, isa: str, residual: str = "neg(x)") -> Program:
         """),
         TARGETS[isa],
     )
-    place(program, TARGETS[isa])
+    program.placement = place(program, TARGETS[isa])
     return program
 
 
@@ -52,7 +53,7 @@ def assert_right(program: Program) -> None:
 @pytest.mark.parametrize("layer", LAYERS)
 def test_the_sum_is_written_over_what_is_added(layer: str, isa: str) -> None:
     program = made(layer, isa)
-    assert program.in_place["s"] == "r"
+    assert program.placement.in_place["s"] == "r"
     assert_right(program)
 
 
@@ -70,11 +71,11 @@ def test_what_is_added_has_another_place_when_it_is_convolved_too(layer: str) ->
         """),
         TARGETS["scalar"],
     )
-    place(program, TARGETS["scalar"])
-    assert "s" not in program.in_place
+    program.placement = place(program, TARGETS["scalar"])
+    assert "s" not in program.placement.in_place
     assert_right(program)
     values = {v.name: v for v in program.graph.values()}
-    values["s"].address = values["a"].address
+    move(program, values["s"], program.placement.addresses[values["a"]])
     with pytest.raises(OurFault, match="writes over what it reads"):
         check(program)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intaglio.errors import OurFault, UserError
-from intaglio.ir.graph import Address, Graph, State, Value
-from intaglio.ir.text import parse_graph, print_graph
+from intaglio.ir.graph import Graph, State, Value
 from intaglio.ir.types import DType, TensorType
 from intaglio.ir.verify import verify
 from intaglio.ir.views import storage_places
@@ -33,6 +33,7 @@ from intaglio.stages import Request, Watch
 from support.commands import Intaglio
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
+from support.placing import at, memory_text, move, read_again
 from support.program_running import Machine
 
 PLAIN = TARGETS["scalar"]
@@ -41,12 +42,12 @@ PLAIN = TARGETS["scalar"]
 def shared(text: str) -> tuple[Program, list[str]]:
     program = lower(graph_of(text), TARGET)
     made = share_parts(program, TARGET)
-    place(program, TARGET)
+    program.placement = place(program, TARGET)
     return program, made
 
 
 def address(program: Program, name: str) -> str:
-    return str(next(v.address for v in program.graph.values() if v.name == name))
+    return str(next(program.placement.of(v) for v in program.graph.values() if v.name == name))
 
 
 CONCAT = """
@@ -72,14 +73,13 @@ def test_operands_of_a_concat_are_made_where_they_belong() -> None:
 
 def test_the_text_of_a_program_with_parts_is_read_again() -> None:
     program, _ = shared(CONCAT.replace("output y", "output y\n    output c"))
-    text = print_graph(program.graph)
+    text = memory_text(program)
     assert "a: f32[1,4,16] @=c+0" in text
     assert "b: f32[1,4,16] @=c+256" in text
-    graph = parse_graph(text, {v.name: v.data for v in program.graph.constants() if v.data is not None})
-    again = lower(graph, TARGET)
+    again = read_again(text, program, TARGET)
     assert share_parts(again, TARGET) == []
-    place(again, TARGET)
-    assert print_graph(again.graph) == text
+    again.placement = place(again, TARGET)
+    assert memory_text(again) == text
 
 
 def test_pieces_of_a_split_are_parts_of_their_source() -> None:
@@ -94,7 +94,7 @@ def test_pieces_of_a_split_are_parts_of_their_source() -> None:
         output y
     """)
     assert made == ["p", "q"]
-    assert address(program, "q") == str(Address("arena", int(address(program, "a").split("+")[1]) + 64))
+    assert address(program, "q") == str(at("arena", int(address(program, "a").split("+")[1]) + 64))
 
 
 UNSHARED = {
@@ -149,11 +149,11 @@ def test_a_small_piece_that_lives_long_is_copied() -> None:
 def test_a_part_somewhere_else_is_found_by_the_checker() -> None:
     program, _ = shared(CONCAT)
     values = {v.name: v for v in program.graph.values()}
-    values["b"].address = Address("arena", 128)
+    move(program, values["b"], at("arena", 128))
     with pytest.raises(OurFault, match=r"memory was given away|which is elsewhere"):
         check(program)
-    program.arena_bytes = 1024
-    values["b"].address = Address("arena", 512)
+    program.placement = replace(program.placement, arena_bytes=1024)
+    move(program, values["b"], at("arena", 512))
     with pytest.raises(OurFault, match="`c` is a view of `b`, which is elsewhere"):
         check(program)
 
@@ -173,7 +173,7 @@ def test_a_whole_whose_part_is_overwritten_is_found_by_the_checker() -> None:
         output e
     """)
     values = {v.name: v for v in program.graph.values()}
-    values["d"].address = values["a"].address
+    move(program, values["d"], program.placement.addresses[values["a"]])
     with pytest.raises(OurFault, match=r"`f` reads `c`, whose memory was given away"):
         check(program)
 
@@ -251,7 +251,7 @@ def test_a_tangle_of_parts_gives_what_the_graph_gives(rng: random.Random, steps:
     assert lower_bound(find_storage(program, PLAIN.alignment, slots=slots).buffers, PLAIN.alignment) <= before
     reorder(program, PLAIN, slots=slots)
     verify(graph)
-    place(program, PLAIN, slots=slots)
+    program.placement = place(program, PLAIN, slots=slots)
     machine = Machine(program)
     inputs = {v.name: random_array(v.name, v.dtype, v.shape) for v in graph.inputs}
     inputs |= {s.input.name: np.zeros(s.input.shape, s.input.dtype.numpy) for s in graph.states}
@@ -260,9 +260,9 @@ def test_a_tangle_of_parts_gives_what_the_graph_gives(rng: random.Random, steps:
         for out in graph.outputs:
             np.testing.assert_array_equal(got[out.name], wanted[out.name])
         inputs |= {s.input.name: wanted[s.output.name] for s in graph.states}
-    for value, (root, at) in storage_places(graph).items():
-        assert at % 4 == 0 or value.type.bytes == 0
-        assert at + value.type.bytes <= root.type.bytes
+    for value, (root, start) in storage_places(graph).items():
+        assert start % 4 == 0 or value.type.bytes == 0
+        assert start + value.type.bytes <= root.type.bytes
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -272,11 +272,11 @@ def test_a_tangle_of_parts_is_read_again_as_it_was_written(rng: random.Random, s
     program = lower(graph, PLAIN)
     share_parts(program, PLAIN)
     reorder(program, PLAIN)
-    place(program, PLAIN)
-    text = print_graph(graph)
-    again = lower(parse_graph(text), PLAIN)
-    place(again, PLAIN)
-    assert print_graph(again.graph) == text
+    program.placement = place(program, PLAIN)
+    text = memory_text(program)
+    again = read_again(text, program, PLAIN)
+    again.placement = place(again, PLAIN)
+    assert memory_text(again) == text
     assert again.arena_bytes == program.arena_bytes
 
 
@@ -318,7 +318,7 @@ def test_parts_are_right_in_the_c_that_is_built(intaglio: Intaglio, tmp_path: Pa
 def test_an_output_made_of_parts_has_its_room_from_the_first_one_on() -> None:
     program = lower(graph_of(CONCAT.replace("output y", "output y\n    output c")), TARGET)
     assert share_parts(program, TARGET, slots=True) == ["c"]
-    place(program, TARGET, slots=True)
+    program.placement = place(program, TARGET, slots=True)
     room = next(b for b in find_storage(program, TARGET.alignment, slots=True).buffers if b.slot == ("output", 1))
     assert (room.first, room.last) == (0, 3)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from intaglio.errors import OurFault, UserError
 from intaglio.fitting.squeeze import Squeeze
-from intaglio.ir.graph import Address, Array, Graph
+from intaglio.ir.graph import Array, Graph
 from intaglio.ir.stripes import StripeSpec
 from intaglio.ir.text import parse_graph, print_graph
 from intaglio.kernels import lower
@@ -27,6 +27,7 @@ from intaglio.passes.residual import fuse_sum
 from intaglio.targets.target import Target, find_target
 from support.integer_graphs import IntegerNet, integer_net, picture
 from support.kernel_running import TARGETS
+from support.placing import at, memory_text, move, read_again
 from support.program_running import Machine
 
 PLAIN, SMALL = TARGETS["scalar"], find_target("cortex-m4f")
@@ -40,7 +41,7 @@ def striped(graph: Graph, target: Target, *specs: StripeSpec, slots: bool = True
         program = lower(graph, target)
     except UserError:
         return None
-    place(program, target, slots=slots)
+    program.placement = place(program, target, slots=slots)
     return program
 
 
@@ -84,7 +85,7 @@ def test_the_search_stays_within_its_budget_and_computes_the_same(seed: int) -> 
     want = expected(graph, x)
     target = rng.choice([PLAIN, SMALL])
     whole = lower(graph, target)
-    place(whole, target, slots=True)
+    whole.placement = place(whole, target, slots=True)
     squeeze = Squeeze(whole, target, slots=True)
     least = squeeze.smallest()
     if least is None:
@@ -149,20 +150,17 @@ def test_a_result_lies_where_its_operand_was() -> None:
         assert len(storage.apart) == 1
         assert program.arena_bytes < 1.4 * size
         graph.stage = "optimise"
-        for value in graph.values():
-            value.address = None
 
 
 def test_the_text_of_the_ir_keeps_stripes() -> None:
     graph = tower()
     program = striped(graph, SMALL, StripeSpec("c", "c_2", 2, up=True))
     assert program is not None
-    text = print_graph(graph)
+    text = memory_text(program)
     assert "stripe from c to c_2 rows=2 up" in text
-    again = parse_graph(text, {v.name: v.data for v in graph.constants() if v.data is not None})
-    assert print_graph(again) == text
-    second = lower(again, SMALL)
-    place(second, SMALL, slots=True)
+    second = read_again(text, program, SMALL)
+    assert memory_text(second) == text
+    second.placement = place(second, SMALL, slots=True)
     assert second.arena_bytes == program.arena_bytes, "addresses of the file are kept"
 
 
@@ -217,10 +215,11 @@ def test_what_the_checker_accepts_is_right() -> None:
     program.stripes[0] = stripe
     check(program)
     value = next(iter(stripe.windows))
-    kept, value.address = value.address, Address("arena", 0)
+    kept = program.placement
+    move(program, value, at("arena", 0))
     with pytest.raises(OurFault):
         check(program)
-    value.address = kept
+    program.placement = kept
     check(program)
 
 

@@ -11,7 +11,6 @@ import pytest
 import intaglio
 from intaglio.errors import AnswerIsNo, OurFault, UserError
 from intaglio.ir.files import write_ir
-from intaglio.ir.graph import Address
 from intaglio.kernels import lower
 from intaglio.memory.check_waits import check_waits
 from intaglio.memory.checker import check
@@ -20,6 +19,7 @@ from intaglio.ops.evaluate import evaluate_graph
 from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import find_target
 from support.ir_text import graph_of
+from support.placing import move, offset_of, region_of
 from support.strict import strict_flags
 from support.toy_accelerators import toys  # noqa: F401 (a fixture)
 
@@ -120,15 +120,15 @@ def test_a_result_is_written_over_an_operand_that_nobody_else_needs() -> None:
     target = find_target("cortex-m4f")
     text = TEXT.replace("e: f32[16384] = add(a, d)", "e: f32[16384] = add(a, d) on sums.0")
     program = lower(graph_of(text), target)
-    place(program, target)
+    program.placement = place(program, target)
     check(program)
-    values = {v.name: v.address for v in program.graph.values()}
+    values = {v.name: program.placement.of(v) for v in program.graph.values()}
     assert values["e"] == values["a"]
     more = "f: f32[16384] = exp(a)\n    y: f32[16384] = mul(e, f)"
     later = lower(graph_of(text.replace("y: f32[16384] = softmax(e)", more)), target)
-    place(later, target)
+    later.placement = place(later, target)
     check(later)
-    values = {v.name: v.address for v in later.graph.values()}
+    values = {v.name: later.placement.of(v) for v in later.graph.values()}
     assert values["e"] != values["a"]  # `f` reads it while the accelerator works
 
 
@@ -137,15 +137,16 @@ def test_memory_is_left_alone_while_an_accelerator_works() -> None:
     target = find_target("cortex-m4f")
     program = lower(graph, target)
     assert program.waits() == {0: 4}
-    place(program, target)
+    program.placement = place(program, target)
     check(program)
     meanwhile = program.layers[1].node.output
-    meanwhile.address = Address("arena", program.layers[0].scratch_offset)
+    scratch = program.placement.scratch
+    move(program, meanwhile, scratch[program.layers[0].name])
     with pytest.raises(OurFault, match="which is still at work"):
         check_waits(
             program,
-            lambda v: v.address.offset if v.address is not None and v.address.region == "arena" else None,
-            lambda n: program.layers[n].scratch_offset,
+            lambda v: offset_of(program, v) if region_of(program, v) == "arena" else None,
+            lambda n: scratch[program.layers[n].name].offset,
         )
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from intaglio.ir.graph import Array, Value
+from intaglio.ir.placement import ARENA, STATE, Address, Kind
 from intaglio.ir.stripes import Rows, Stripe
 from intaglio.kernels.interpret import interpret
 from intaglio.kernels.loop import Kernel
@@ -19,26 +20,27 @@ class Machine:
         self.arena = np.full(max(1, program.arena_bytes), 0x7F, np.uint8)
         self.arena[:] = 0x7F
         self.constants = {c.name: np.ascontiguousarray(c.data).reshape(-1) for c in program.constants}
-        self.outside: dict[tuple[str, int], Array] = {}
+        self.outside: dict[Address, Array] = {}
         for state in program.graph.states:
             self._bytes(state.input)[:] = 0
 
     def _bytes(self, value: Value) -> Array:
-        assert value.address is not None
-        region, at = value.address.region, value.address.offset
-        if region.startswith("="):  # a part of an input or an output
-            whole = next(v for v in self.program.graph.values() if v.name == region[1:])
+        address = self.program.placement.addresses[value]
+        at = address.offset
+        if address.region.kind is Kind.PART:  # of an input or an output
+            whole = next(v for v in self.program.graph.values() if v.name == address.region.name)
             return self._bytes(whole)[at : at + value.type.bytes]
-        if region in ("arena", "state"):
+        if address.region in (ARENA, STATE):
             return self.arena[at : at + value.type.bytes]
-        return self.outside.setdefault((region, at), np.zeros(value.type.bytes, np.uint8))
+        return self.outside.setdefault(address, np.zeros(value.type.bytes, np.uint8))
 
     def _memory(self, argument: Argument, layer: Layer, dtype: np.dtype[np.generic]) -> Array:
         match argument:
             case ConstantArg():
                 return self.constants[argument.name]
             case ScratchArg():
-                return self.arena[layer.scratch_offset : layer.scratch_offset + argument.bytes].view(dtype)
+                at = self.program.placement.scratch[layer.name].offset
+                return self.arena[at : at + argument.bytes].view(dtype)
             case ValueArg():
                 return self._bytes(argument.value).view(argument.value.dtype.numpy)
 
@@ -87,15 +89,15 @@ class Machine:
                     part = self._rows(stripe, argument.value, action.rows[argument.value], time)
                     memory.append(part.view(argument.value.dtype.numpy))
                 elif isinstance(argument, ScratchArg):
-                    at = layer.scratch_offset + argument.at
+                    at = self.program.placement.scratch[layer.name].offset + argument.at
                     memory.append(self.arena[at : at + argument.bytes].view(param.dtype.numpy))
                 else:
                     memory.append(self._memory(argument, layer, param.dtype.numpy))
             assert interpret(action.kernel, memory) == 0
 
     def _window(self, stripe: Stripe[Kernel, Argument], value: Value) -> Array:
-        assert value.address is not None
-        return self.arena[value.address.offset : value.address.offset + stripe.windows[value].bytes]
+        at = self.program.placement.addresses[value].offset
+        return self.arena[at : at + stripe.windows[value].bytes]
 
     def _rows(self, stripe: Stripe[Kernel, Argument], value: Value, rows: Rows, time: int) -> Array:
         whole = self._window(stripe, value) if value in stripe.windows else self._bytes(value)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from intaglio.ir.graph import Address, Graph, Node, State, Value
+from intaglio.ir.graph import Graph, Node, State, Value
+from intaglio.ir.placement import ARENA, INPUT, OUTPUT, STATE, Address, Placement
 from intaglio.ir.types import DType, TensorType
 from intaglio.kernels.loop import INDEX_OUT_OF_RANGE, Buffer, Builder, Kernel, Load, type_of
 from intaglio.kernels.program import Constant, ConstantArg, Layer, Program, ValueArg
@@ -36,7 +37,7 @@ def add_then_square(name: str = "tiny", source: str = "/add", *, fallible: bool 
     x, w, a, y = (graph.value(n, type) for n in ("x", "w", "a", "y"))
     x.origin, a.origin = "the input", "sum"
     w.data = np.linspace(0, 1, weights, dtype=np.float32).reshape(1, weights)
-    x.address, a.address, y.address = Address("input", 0), Address("arena", 0), Address("output", 0)
+    places = {x: Address(INPUT, 0), a: Address(ARENA, 0), y: Address(OUTPUT, 0)}
     graph.inputs, graph.outputs = [x], [y]
     graph.nodes = [Node(Add(), [x, w], [a], source), Node(Relu(), [a], [y], "/square")]
     add = _loop(f"{name}_add", weights, ["x", "w"], "add", fallible=fallible)
@@ -45,7 +46,8 @@ def add_then_square(name: str = "tiny", source: str = "/add", *, fallible: bool 
         Layer("add", graph.nodes[0], add, (ValueArg(x), ConstantArg("w"), ValueArg(a)), macs=weights),
         Layer("square", graph.nodes[1], square, (ValueArg(a), ValueArg(y)), macs=weights),
     ]
-    return Program(graph, layers, [add, square], [Constant("w", w.data, F32)], "scalar", arena_bytes=4 * weights)
+    placement = Placement(places, arena_bytes=4 * weights)
+    return Program(graph, layers, [add, square], [Constant("w", w.data, F32)], "scalar", placement=placement)
 
 
 def running_sum() -> Program:
@@ -53,12 +55,12 @@ def running_sum() -> Program:
     type = TensorType(F32, (2,))
     graph = Graph("running", output_names=["h_out"], stage="memory", target="generic")
     x, h, y = (graph.value(n, type, n) for n in ("x", "h", "y"))
-    x.address, h.address, y.address = Address("input", 0), Address("state", 0), Address("output", 0)
+    places = {x: Address(INPUT, 0), h: Address(STATE, 0), y: Address(OUTPUT, 0)}
     graph.inputs, graph.outputs, graph.states = [x, h], [y], [State(h, y)]
     graph.nodes = [Node(Add(), [h, x], [y], "/sum")]
     add = _loop("running_add", 2, ["h", "x"], "add")
     layer = Layer("sum", graph.nodes[0], add, (ValueArg(h), ValueArg(x), ValueArg(y)), macs=2)
-    return Program(graph, [layer], [add], [], "scalar", arena_bytes=64)
+    return Program(graph, [layer], [add], [], "scalar", placement=Placement(places, arena_bytes=64))
 
 
 def constant_output() -> Program:
@@ -66,7 +68,6 @@ def constant_output() -> Program:
     type = TensorType(F32, (3,))
     graph = Graph("through", output_names=["a", "b", "c"], stage="memory", target="generic")
     x = graph.value("x", type, "x")
-    x.address = Address("input", 0)
     c = Value("c", type, "c", np.array([1, 2, 3], np.float32))
     graph.inputs, graph.outputs = [x], [x, x, c]
-    return Program(graph, [], [], [], "scalar")
+    return Program(graph, [], [], [], "scalar", placement=Placement({x: Address(INPUT, 0)}))

@@ -249,7 +249,7 @@ def _place(made: Planned) -> str:
 def _picture(made: Planned, fit: Fit) -> Picture:
     program = made.program
     arena = proven_text(program.arena_bytes, program.lower_bound_bytes)
-    sizes = program.arena_sizes()
+    sizes = program.placement.arena_sizes()
     starts = dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))  # arenas one above the other
     for buffer in fit.buffers:
         buffer.offset += starts[buffer.region]

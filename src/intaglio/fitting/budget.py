@@ -9,13 +9,14 @@ tensors that are made twice. What the application, stack and variables need is n
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from intaglio.errors import UserError
 from intaglio.fitting.squeeze import Squeeze, Squeezed
+from intaglio.ir.placement import NOWHERE
 from intaglio.kernels.program import Program
 from intaglio.kernels.stripes.build import AXIS
-from intaglio.memory import place
+from intaglio.memory import placed
 from intaglio.memory.ladder import Rung
 from intaglio.memory.order import reorder
 from intaglio.memory.recompute import Again, recompute
@@ -55,8 +56,7 @@ def climb(program: Program, target: Target, budget: Budget, *, slots: bool, note
     rungs: list[Rung] = []
     extra = 0.0
     if found is None and budget.bytes is not None:
-        program = squeeze.without()
-        again = _made_again(program, target, budget.bytes, slots=slots)
+        program, again = _made_again(squeeze.without(), target, budget.bytes, slots=slots)
         if again:
             extra = sum(INSTRUCTIONS_PER_BYTE * a.bytes_moved + INSTRUCTIONS_PER_MAC * a.macs for a in again)
             rungs.append(Rung("made again", program.arena_bytes, 1 + extra / max(work, 1)))
@@ -80,16 +80,13 @@ def climb(program: Program, target: Target, budget: Budget, *, slots: bool, note
     return Climbed(found.program, (*rungs, Rung(name, found.arena_bytes, ratio)), reached)
 
 
-def _made_again(program: Program, target: Target, budget: int, *, slots: bool) -> list[Again]:
+def _made_again(program: Program, target: Target, budget: int, *, slots: bool) -> tuple[Program, list[Again]]:
     """Cheap tensors made twice, placed anew."""
-    program.graph.stage = "kernels"
-    for value in program.graph.values():
-        value.address = None
+    program = replace(program, placement=NOWHERE)
     again = recompute(program, target, budget, slots=slots)
     if again:
         reorder(program, target, slots=slots)
-    place(program, target, slots=slots)
-    return again
+    return placed(program, target, slots=slots), again
 
 
 def smallest(program: Program, target: Target, *, slots: bool) -> list[Rung]:

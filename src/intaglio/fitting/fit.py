@@ -96,8 +96,8 @@ def needs_of_program(program: Program, deployment: Deployment) -> Needs:
     graph = program.graph
     fed = {s.input for s in graph.states}
     fed |= {v for stripe in program.stripes for v in stripe.windows}
-    callers = [v for n, v in enumerate(graph.inputs) if v not in fed and ("input", n) not in program.slots]
-    callers += [v for n, v in enumerate(graph.outputs) if ("output", n) not in program.slots]
+    callers = [v for n, v in enumerate(graph.inputs) if v not in fed and ("input", n) not in program.placement.slots]
+    callers += [v for n, v in enumerate(graph.outputs) if ("output", n) not in program.placement.slots]
     weights = plan_weights(program.constants, deployment)
     return Needs(
         weights=0 if deployment.weights_read else weights.size_bytes,

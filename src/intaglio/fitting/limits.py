@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from intaglio.errors import AnswerIsNo
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.offload import Offload
-from intaglio.ir.program import Arena
 from intaglio.ir.types import DType
 from intaglio.kernels.program import ConstantArg, Program
 from intaglio.memory.ladder import peak_of
@@ -57,7 +57,17 @@ class Needs:
         return {"weights": self.weights, "code": self.code or 0, "first values of variables": self.data}
 
 
-def elsewhere(arenas: tuple[Arena, ...], deployment: Deployment) -> tuple[tuple[str, int], ...]:
+class InMemory(Protocol):
+    """Bytes in a memory; "" is that of the variables."""
+
+    @property
+    def memory(self) -> str: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+def elsewhere(arenas: Sequence[InMemory], deployment: Deployment) -> tuple[tuple[str, int], ...]:
+    """Arenas that are not in the memory of the variables."""
     main = deployment.main("ram")
     return tuple((a.memory, a.bytes) for a in arenas if main is not None and a.memory not in ("", main.name))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from intaglio.fitting.budget import RESERVE_BYTES, Budget, Climbed, climb
 from intaglio.fitting.fit import arena_budget, arena_rooms, place_weights
+from intaglio.ir.placement import NOWHERE
 from intaglio.kernels.program import Program
-from intaglio.memory import place
+from intaglio.memory import placed
 from intaglio.memory.checker import check
 from intaglio.memory.ladder import Rung
 from intaglio.memory.order import reorder
@@ -38,7 +39,7 @@ def plan_memory(program: Program, target: Target, deployment: Deployment, wishes
     if (not target.device and share_parts(program, target, slots=slots)) or moved:
         reorder(program, target, slots=slots)
     rooms = arena_rooms(program, deployment, slots=slots)
-    place(program, target, slots=slots, rooms=rooms)
+    program = placed(program, target, slots=slots, rooms=rooms)
     rungs: tuple[Rung, ...] = ()
     reached = True
     if wishes.climbing and not given:
@@ -49,15 +50,13 @@ def plan_memory(program: Program, target: Target, deployment: Deployment, wishes
             program, rungs, reached = climbed.program, climbed.rungs or rungs, climbed.reached
             if not rooms:
                 break
-            graph.stage = "kernels"
-            place(program, target, slots=slots, rooms=rooms)
+            program = placed(replace(program, placement=NOWHERE), target, slots=slots, rooms=rooms)
             if program.arenas:
                 break
         for text in said:
             note(text)
     if wishes.pinned is not None:  # of the plan as it is now: windows of stripes have their names too
-        graph.stage = "kernels"
-        place(program, target, slots=slots, pinned=wishes.pinned, rooms=rooms)
+        program = placed(program, target, slots=slots, pinned=wishes.pinned, rooms=rooms)
     place_weights(program, deployment)
     check(program)
     graph.stage = "memory"

@@ -24,7 +24,7 @@ from intaglio.kernels.lower import Memo, lower
 from intaglio.kernels.program import Program
 from intaglio.kernels.stripes.build import AXIS, schedule_of
 from intaglio.kernels.stripes.schedule import Geometry, Schedule
-from intaglio.memory import place
+from intaglio.memory import placed
 from intaglio.memory.lifetimes import Buffer, align, find_storage
 from intaglio.memory.planner import shared_bytes
 from intaglio.ops.conv import Conv
@@ -231,7 +231,8 @@ class Squeeze:
                 homes[value] = slots["input", n]
         fed = next((v for v in found.windows if v in self.program.graph.inputs), None)
         states = [s.input for s in self.program.graph.states]
-        whole = max((v.address.offset + v.type.bytes for v in states if v.address is not None), default=0)
+        homes_of_states = [(v, at) for v in states if (at := self.program.placement.of(v)) is not None]
+        whole = max((at.offset + v.type.bytes for v, at in homes_of_states), default=0)
         for buffer in self._buffers:
             begins = -1 if buffer.slot is not None and buffer.slot[0] == "input" else buffer.first
             if buffer.scratch_of >= 0 or (fed is not None and homes.get(fed) is buffer):
@@ -273,8 +274,7 @@ class Squeeze:
         forget(graph, self._usings)
         graph.stripes = list(specs)
         try:
-            program = lower(graph, self.target, self._memo)
-            place(program, self.target, slots=self.slots, search=search)
+            program = placed(lower(graph, self.target, self._memo), self.target, slots=self.slots, search=search)
         except (NoRows, UserError, OurFault):  # a plan that its checker refuses is none
             return None
         return Squeezed(program, specs, extra)
@@ -361,5 +361,3 @@ def forget(graph: Graph, usings: dict[Node, str]) -> None:
     graph.stage = "optimise"
     for node in graph.nodes:
         node.using = usings.get(node, "") if usings.get(node) == "view" else ""
-    for value in graph.values():
-        value.address = None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from intaglio.errors import ModelError, UserError, quoted
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.names import is_clean
+from intaglio.ir.placement import NOWHERE, Placement
 
 if TYPE_CHECKING:
     from intaglio.frontends.onnx.faults import Problem
@@ -35,6 +36,7 @@ class Source:
     graph: Graph
     sha256: str  # of the model file
     format: str  # onnx, tflite, torch, keras, saved_model or ir
+    placement: Placement = NOWHERE  # addresses that an IR file gives
 
 
 def read_source(
@@ -49,17 +51,17 @@ def read_source(
     """A model or IR file as a graph. `constants` fixes inputs to a value."""
     kind = kind_of(path)
     if kind == "ir":
-        from intaglio.ir.files import read_ir
+        from intaglio.ir.files import read_network
 
         importlib.import_module("intaglio.ops")  # the text names operators: they must have registered
 
         if dims or shapes or states:
             hint = "give `--dim`, `--shape` and `--state` with the model, or edit the IR file"
             raise UserError("bad-option", f"{quoted(path.name)} is an IR file: its shapes are fixed", hint=hint)
-        graph = read_ir(path)
+        network = read_network(path)
         if name:
-            graph.name = _clean_name(name)
-        return Source(graph, _digest(path), format="ir")
+            network.graph.name = _clean_name(name)
+        return Source(network.graph, _digest(path), "ir", network.placement)
     if name:
         _clean_name(name)
     if kind == "onnx":

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from intaglio.errors import ModelError, ToolError, UserError, quoted
 from intaglio.ir.graph import Graph
-from intaglio.ir.text import parse_graph, print_graph
+from intaglio.ir.placement import NOWHERE, Placement
+from intaglio.ir.text import Network, parse_network, print_graph
 from intaglio.ir.verify import verify_edited
 from intaglio.ir.weights import INLINE_ELEMENTS, load_weights, save_weights
 
@@ -31,7 +32,7 @@ def check_ir_place(path: Path, *, weights: bool) -> None:
         raise UserError("output-exists", what, hint=hint)
 
 
-def write_ir(graph: Graph, path: Path) -> None:
+def write_ir(graph: Graph, path: Path, placement: Placement = NOWHERE) -> None:
     """Both files or none: each is written beside its place first."""
     from safetensors import SafetensorError
 
@@ -43,7 +44,7 @@ def write_ir(graph: Graph, path: Path) -> None:
         if path.is_dir():
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
         check_ir_place(path, weights=large)
-        parts[0][0].write_text(print_graph(graph), encoding="utf-8")
+        parts[0][0].write_text(print_graph(graph, placement), encoding="utf-8")
         if large:
             parts.append((path.with_name(f".{weights.name}.part"), weights))
             parts[1][0].touch()
@@ -64,6 +65,11 @@ def write_ir(graph: Graph, path: Path) -> None:
 
 
 def read_ir(path: Path) -> Graph:
+    """The graph of an IR file alone."""
+    return read_network(path).graph
+
+
+def read_network(path: Path) -> Network:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -73,6 +79,6 @@ def read_ir(path: Path) -> Graph:
         raise ModelError("cannot-read", f"cannot read {quoted(str(path), 200)}: {error.strerror}", hint=hint) from None
     weights = path.with_suffix(".safetensors")
     arrays = load_weights(weights) if weights.exists() else {}
-    graph = parse_graph(text, arrays, file=path.name)
-    verify_edited(graph)
-    return graph
+    network = parse_network(text, arrays, file=path.name)
+    verify_edited(network.graph)
+    return network

@@ -21,25 +21,12 @@ if TYPE_CHECKING:
 Array = np.ndarray[tuple[int, ...], np.dtype[Any]]  # the element type is a DType of ours, known at run time
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a value lives: `@arena+4096`. Regions: arena (`arena:sram` is a second one), state, input, output, weights, or `=other`
-    for a view."""
-
-    region: str
-    offset: int
-
-    def __str__(self) -> str:
-        return f"@{self.region}+{self.offset}"
-
-
 @dataclass(slots=True, eq=False)
 class Value:
     name: str
     type: TensorType
     origin: str = ""
     data: Array | None = None  # constants only
-    address: Address | None = None
 
     @property
     def is_const(self) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.ir.placement import NOWHERE, Arena, Placement
 from intaglio.ir.stripes import Stripe, Window
 from intaglio.ir.types import DType
 from intaglio.ir.views import storage_roots
@@ -66,8 +67,6 @@ class Layer(Generic[K]):
     kernel: K
     arguments: tuple[Argument, ...]
     macs: int
-    scratch_offset: int = -1  # set by the memory stage when there is a ScratchArg
-    scratch_region: str = "arena"
     striped_scratch: int = 0  # the most that one of the kernels of a stripe needs
 
     @property
@@ -89,15 +88,6 @@ class Constant:
     used_by: list[str] = field(default_factory=list)  # layers, the first of which gave it its name
 
 
-@dataclass(frozen=True, slots=True)
-class Arena:
-    """Working memory in one of the device's memories. The first is `arena`, others are `arena:MEMORY`."""
-
-    region: str
-    bytes: int
-    memory: str = ""  # "": where variables are
-
-
 @dataclass(slots=True)
 class Program(Generic[K]):
     graph: Graph
@@ -106,13 +96,8 @@ class Program(Generic[K]):
     constants: list[Constant]
     isa: str  # instruction set of the vector types, "scalar" where there is none
     alignment: int = 64  # of tensors in memory
-    arena_bytes: int = 0
-    lower_bound_bytes: int = 0
+    placement: Placement = NOWHERE  # what an IR file gives, and after the memory stage where everything is
     given_layers: list[Layer[K]] = field(default_factory=list)  # before the memory stage changed them; empty: it did not
-    in_place: dict[str, str] = field(default_factory=dict)  # output value -> input value whose memory it takes over
-    slots: dict[tuple[str, int], int] = field(default_factory=dict)  # input or output n -> room for it in the arena
-    slot_regions: dict[tuple[str, int], str] = field(default_factory=dict)  # in which one, where it is not `arena`
-    arenas: tuple[Arena, ...] = ()  # where they are, if not simply with the variables; the first has the state
     stripes: list[Stripe[K, Argument]] = field(default_factory=list)  # layers that are made a few rows at a time, in order
     asynchronous: bool = False  # some layers only start an accelerator
     _waits: tuple[list[Layer[K]], dict[int, int]] = field(default=([], {}), init=False)
@@ -163,17 +148,27 @@ class Program(Generic[K]):
     def window_of(self, value: Value) -> Window | None:
         return next((s.windows[value] for s in self.stripes if value in s.windows), None)
 
-    def arena_sizes(self) -> dict[str, int]:
-        """Bytes by region."""
-        return {a.region: a.bytes for a in self.arenas} or {"arena": self.arena_bytes}
+    @property
+    def arena_bytes(self) -> int:
+        return self.placement.arena_bytes
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        return self.placement.lower_bound_bytes
+
+    @property
+    def arenas(self) -> tuple[Arena, ...]:
+        return self.placement.arenas
 
     @property
     def has_slots(self) -> bool:
         """Inputs and outputs have room in the arena."""
-        return any(kind in ("input", "output") for kind, _ in self.slots)
+        return any(kind in ("input", "output") for kind, _ in self.placement.slots)
 
-    def slot_region(self, slot: tuple[str, int]) -> str:
-        return self.slot_regions.get(slot, "arena")
+    @property
+    def has_addresses(self) -> bool:
+        """Everything has one: a person gave them in an IR file, or the memory stage is done."""
+        return self.placement.covers([*self.graph.inputs, *(out for node in self.graph.nodes for out in node.outputs)])
 
     @property
     def optimal(self) -> bool:

@@ -26,9 +26,10 @@ from enum import Enum
 import numpy as np
 
 from intaglio.errors import ModelError, quoted
-from intaglio.ir.graph import Address, Array, Graph, Node, State, Value
+from intaglio.ir.graph import Array, Graph, Node, State, Value
 from intaglio.ir.offload import Offload, gather
 from intaglio.ir.operator import REGISTRY, Op, Step
+from intaglio.ir.placement import NOWHERE, Address, Placement, Region
 from intaglio.ir.stripes import StripeSpec
 from intaglio.ir.text_parser import Line, ParseError, whole
 from intaglio.ir.types import DType, TensorType
@@ -41,22 +42,31 @@ _PLAIN_SOURCE = re.compile(r"[!-~]([ -~]*[!-~])?")
 # Printing ---------------------------------------------------------------------------------------------------------------
 
 
-def print_graph(graph: Graph) -> str:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Network:
+    """What an IR file holds: the graph, and where its values live."""
+
+    graph: Graph
+    placement: Placement = NOWHERE
+
+
+def print_graph(graph: Graph, placement: Placement = NOWHERE) -> str:
     lines = [
         f"intaglio-ir {VERSION}",
         f"model {graph.name} stage={graph.stage}" + (f" target={graph.target}" if graph.target else "")
         + (f" weights={graph.weights}" if graph.weights else ""),
     ]
     for value in graph.inputs:
-        lines.append(f"input {_declaration(value)}")
+        lines.append(f"input {_declaration(value, placement)}")
     for value in graph.constants():
-        lines.append(f"const {_declaration(value)} {_contents(value)}")
+        lines.append(f"const {_declaration(value, placement)} {_contents(value)}")
     for state in graph.states:
         fill = f" fill {print_attribute(state.fill)}" if state.fill else ""
         lines.append(f"state {state.input.name} = {state.output.name}{fill}")
     for node in graph.nodes:
         inside = node.op if isinstance(node.op, Offload) else None
-        lines += [_node(node)] if inside is None else [_node(each, inside.place) for each in inside.body]
+        body = [node] if inside is None else inside.body
+        lines += [_node(each, placement, "" if inside is None else inside.place) for each in body]
     lines += [str(spec) for spec in graph.stripes]
     for value, name in zip(graph.outputs, graph.output_names or [""] * len(graph.outputs), strict=True):
         lines.append(f"output {value.name}" + (f" {json.dumps(name)}" if name and name != _usual_name(value) else ""))
@@ -68,9 +78,10 @@ def _usual_name(value: Value) -> str:
     return value.origin or value.name
 
 
-def _declaration(value: Value) -> str:
+def _declaration(value: Value, placement: Placement) -> str:
     origin = f" {json.dumps(value.origin)}" if value.origin and value.origin != value.name else ""
-    place = f" {value.address}" if value.address is not None else ""
+    address = placement.of(value)
+    place = f" {address}" if address is not None else ""
     return f"{value.name}{origin}: {value.type}{place}"
 
 
@@ -82,8 +93,8 @@ def _contents(value: Value) -> str:
     return f"= {flat[0]}" if value.data.shape == () else f"= [{', '.join(flat)}]"
 
 
-def _node(node: Node, place: str = "") -> str:
-    outs = ", ".join(_declaration(v) for v in node.outputs)
+def _node(node: Node, placement: Placement, place: str) -> str:
+    outs = ", ".join(_declaration(v, placement) for v in node.outputs)
     args = ["_" if v is None else v.name for v in node.inputs]
     text = f"{outs} = {node.op.NAME}({', '.join(args + print_fields(node.op))})"
     if place:
@@ -137,6 +148,11 @@ def print_attribute(value: object) -> str:
 
 
 def parse_graph(text: str, arrays: Mapping[str, Array] | None = None, file: str = "text") -> Graph:
+    """The graph alone. Raises ModelError with the line that is wrong."""
+    return parse_network(text, arrays, file).graph
+
+
+def parse_network(text: str, arrays: Mapping[str, Array] | None = None, file: str = "text") -> Network:
     """Raises ModelError with the line that is wrong."""
     graph = Graph("model", file=file)
     reader = _Reader(graph, arrays or {})
@@ -157,7 +173,7 @@ def parse_graph(text: str, arrays: Mapping[str, Array] | None = None, file: str 
         reader.finish()
     except ParseError as error:
         raise ModelError("bad-ir", str(error), where=file, hint=error.hint) from None
-    return graph
+    return Network(graph, Placement(reader.addresses))
 
 
 class _Reader:
@@ -167,6 +183,7 @@ class _Reader:
         self.values: dict[str, Value] = {}
         self.states: list[tuple[str, str, float]] = []
         self.places: dict[Node, tuple[str, int]] = {}
+        self.addresses: dict[Value, Address] = {}
         self.number = 0
 
     def line(self, line: Line) -> None:
@@ -244,7 +261,8 @@ class _Reader:
         line.expect(":")
         value = Value(name, line.type(), origin)
         if line.peek("@"):
-            value.address = Address(*line.address())
+            region, offset = line.address()
+            self.addresses[value] = Address(Region.of(region), offset)
         self.values[name] = value
         self.graph.names.add(name)
         self.graph.lines[name] = self.number
@@ -333,4 +351,4 @@ def attributes(op: type[Op]) -> list[str]:
     return [f.name for f in dataclasses.fields(op)]
 
 
-__all__ = ["REGISTRY", "attributes", "parse_graph", "print_graph"]
+__all__ = ["REGISTRY", "Network", "attributes", "parse_graph", "parse_network", "print_graph"]

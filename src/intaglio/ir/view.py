@@ -14,6 +14,7 @@ import numpy as np
 
 from intaglio.errors import ToolError, quoted
 from intaglio.ir.graph import Graph, Node, Value
+from intaglio.ir.placement import NOWHERE, Placement
 from intaglio.ir.text import print_attribute
 from intaglio.ir.types import DType
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _LARGE_BYTES = 1 << 20
 
 
-def export_onnx(graph: Graph, path: Path) -> None:
+def export_onnx(graph: Graph, path: Path, placement: Placement = NOWHERE) -> None:
     import onnx
     from onnx import TensorProto, helper
 
@@ -36,7 +37,7 @@ def export_onnx(graph: Graph, path: Path) -> None:
     }  # fmt: skip
 
     def info(value: Value) -> onnx.ValueInfoProto:
-        return helper.make_tensor_value_info(value.name, kinds[value.dtype], list(value.shape), doc_string=_doc(value))
+        return helper.make_tensor_value_info(value.name, kinds[value.dtype], list(value.shape), doc_string=_doc(value, placement))
 
     weights = []
     for value in graph.constants():
@@ -60,8 +61,8 @@ def export_onnx(graph: Graph, path: Path) -> None:
         raise ToolError("cannot-write", f"cannot write {quoted(str(path), 200)}: {error.strerror}", hint=hint) from None
 
 
-def _doc(value: Value) -> str:
-    return f"{value.type} {value.address or ''} {value.origin}".strip()
+def _doc(value: Value, placement: Placement) -> str:
+    return f"{value.type} {placement.of(value) or ''} {value.origin}".strip()
 
 
 def _node(node: Node) -> NodeProto:

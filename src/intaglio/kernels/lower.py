@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.ir.placement import NOWHERE, Placement
 from intaglio.ir.stripes import Stripe, StripeSpec
 from intaglio.ir.views import ViewRules
 from intaglio.kernels.c_printer import Printer
@@ -32,8 +33,9 @@ class Memo:
     digests: dict[int, tuple[Array, bytes]] = field(default_factory=dict)  # by id; the array is kept, so that it stays its own
 
 
-def lower(graph: Graph, target: Target, memo: Memo | None = None) -> Program:
-    """Choose and build a kernel for each node, and note the choice on it (`using`). Views need none."""
+def lower(graph: Graph, target: Target, memo: Memo | None = None, given: Placement = NOWHERE) -> Program:
+    """Choose and build a kernel for each node, and note the choice on it (`using`). Views need none. `given`: addresses of an IR
+    file, which count if it is one of the stage `memory` for this target."""
     if graph.target != target.name:  # choices and addresses for another target do not count
         graph.stage = "kernels"
         for node in graph.nodes:
@@ -57,8 +59,17 @@ def lower(graph: Graph, target: Target, memo: Memo | None = None) -> Program:
     graph.target, graph.stage = target.name, "memory" if graph.stage == "memory" else "kernels"
     kernels = list(build.kernels.values())
     waits = any(layer.kernel.wait is not None for layer in build.layers)
+    kept = given if graph.stage == "memory" else NOWHERE
     return Program(
-        graph, build.layers, kernels, build.constants.found, target.isa, target.alignment, stripes=build.stripes, asynchronous=waits
+        graph,
+        build.layers,
+        kernels,
+        build.constants.found,
+        target.isa,
+        target.alignment,
+        kept,
+        stripes=build.stripes,
+        asynchronous=waits,
     )
 
 

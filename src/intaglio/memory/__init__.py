@@ -1,5 +1,5 @@
 """Memory: who lives where, proven not to overlap."""
 
-from intaglio.memory.place import place
+from intaglio.memory.place import place, placed
 
-__all__ = ["place"]
+__all__ = ["place", "placed"]

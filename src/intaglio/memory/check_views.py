@@ -6,14 +6,15 @@ from collections.abc import Callable
 
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Graph, Node, Value
+from intaglio.ir.placement import ARENA, STATE, Address, Kind, Placement, Region
 from intaglio.ir.views import starts_bytes
 
 
 class Views:
     """A view of one value (reshape, slice) is read by reading that one. One of several (concat) is there when they are."""
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+    def __init__(self, graph: Graph, placement: Placement) -> None:
+        self._graph, self._placement = graph, placement
         self._nodes = [node for node in graph.nodes if node.using == "view"]
         self.renamed: dict[Value, Value] = {}
         self._waiting: list[Node] = []
@@ -39,19 +40,20 @@ class Views:
             at = starts_bytes(node)
             if at is None:
                 raise OurFault("bad-plan", f"`{node.output.name}` is no view: its operator has to copy")
-            here = _spot(node.output, named)
+            here = self._spot(node.output, named)
             for value, start in zip(node.inputs, at, strict=True):
-                there = None if value is None or not value.type.bytes else _spot(value, named)
+                there = None if value is None or not value.type.bytes else self._spot(value, named)
                 if value is not None and here and there and there != (here[0], here[1] + start):
                     raise OurFault("bad-plan", f"`{node.output.name}` is a view of `{value.name}`, which is elsewhere")
 
-
-def _spot(value: Value, named: dict[str, Value]) -> tuple[str, int] | None:
-    """A region and a place in it; each input and each output is a region of its own."""
-    if value.address is None or not value.type.bytes:
-        return None
-    region, offset = value.address.region, value.address.offset
-    if region.startswith("="):
-        whole = _spot(named[region[1:]], named)
-        return None if whole is None else (whole[0], whole[1] + offset)
-    return (f"{region} {offset}", 0) if region in ("input", "output") else ("arena" if region == "state" else region, offset)
+    def _spot(self, value: Value, named: dict[str, Value]) -> tuple[Region | Address, int] | None:
+        """A region and a place in it; each input and each output is a region of its own."""
+        address = self._placement.of(value)
+        if address is None or not value.type.bytes:
+            return None
+        if address.region.kind is Kind.PART:
+            whole = self._spot(named[address.region.name], named)
+            return None if whole is None else (whole[0], whole[1] + address.offset)
+        if address.slot is not None:
+            return address, 0
+        return ARENA if address.region == STATE else address.region, address.offset

@@ -9,8 +9,11 @@ Arenas in several memories are far apart in one row of addresses (`_flat`): what
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Value
+from intaglio.ir.placement import ARENA, STATE, Address, Kind, Slot
 from intaglio.ir.program import Argument, K, Layer, Program, ValueArg
 from intaglio.ir.stripes import Stripe
 from intaglio.memory.check_reads import check_reads
@@ -25,9 +28,10 @@ _APART = 1 << 48  # no arena is as large
 def check(program: Program[K]) -> None:
     """Raises OurFault on the first thing that is wrong."""
     owner: dict[Value, tuple[int, int]] = {}  # value -> its bytes, while they are its own
-    views = Views(program.graph)
+    placement = program.placement
+    views = Views(program.graph, placement)
     renamed = views.renamed
-    state = [(s.input.address.offset, s.input.type.bytes) for s in program.graph.states if s.input.address is not None]
+    state = [(at.offset, s.input.type.bytes) for s in program.graph.states if (at := placement.of(s.input)) is not None]
     for n, stripe in enumerate(program.stripes):  # where rows are fed, the position in the order outlives a call too
         if (feed := _slot(program, ("feed", n))) is not None:
             state.append((feed, stripe.feed_bytes))
@@ -37,14 +41,14 @@ def check(program: Program[K]) -> None:
             _clear_of_state(state, offset, value.type.bytes, f"input `{value.name}`")
             _overwrite(owner, offset, value.type.bytes)
             owner[value] = (offset, value.type.bytes)
-    fed = {value for n, value in enumerate(program.graph.inputs) if ("input", n) in program.slots}
+    fed = {value for n, value in enumerate(program.graph.inputs) if ("input", n) in placement.slots}
     for index, layer in enumerate(program.layers):
         views.join(owner, lambda value: _room(program, value))
         if (inside := program.stripe_at(index)) is not None:
             if index == inside.first:
                 _check_stripe(program, inside, owner, renamed, state)
             continue
-        scratch, scratch_at = layer.scratch_bytes, _flat(program, layer.scratch_region, layer.scratch_offset)
+        scratch, scratch_at = layer.scratch_bytes, _scratch(program, layer)
         if scratch:
             _inside(program, scratch_at, scratch, f"scratch of layer {layer.name}")
             _clear_of_state(state, scratch_at, scratch, f"scratch of layer {layer.name}")
@@ -55,12 +59,13 @@ def check(program: Program[K]) -> None:
                 raise OurFault("bad-plan", f"layer {index} `{layer.name}` reads `{value.name}`, whose memory was given away")
         reads = [renamed.get(v, v) for v in layer.node.operands()]
         for out in layer.node.outputs:
-            if out.address is not None and out.address.region == "state":
+            address = placement.of(out)
+            if address is not None and address.region == STATE:
                 _check_rolled(program, index, out)
-            at = _room(program, out)
-            if at is None or not out.type.bytes:
+            room = _room(program, out)
+            if room is None or not out.type.bytes:
                 continue
-            place = (at, out.type.bytes)
+            place = (room, out.type.bytes)
             _inside(program, *place, f"`{out.name}`")
             _clear_of_state(state, *place, f"`{out.name}`")
             shared = [r for r in reads if r in owner and _meet(owner[r], place)]
@@ -80,8 +85,7 @@ def check(program: Program[K]) -> None:
     _check_weights(program, state)
     if program.asynchronous:
         check_waits(
-            program, lambda value: _place(program, value),
-            lambda n: _flat(program, program.layers[n].scratch_region, program.layers[n].scratch_offset),
+            program, lambda value: _place(program, value), lambda n: _scratch(program, program.layers[n])
         )  # fmt: skip
 
 
@@ -102,7 +106,7 @@ def _check_weights(program: Program[K], state: list[tuple[int, int]]) -> None:
         return at
 
     def scratch(index: int) -> int:
-        return _flat(program, program.layers[index].scratch_region, program.layers[index].scratch_offset)
+        return _scratch(program, program.layers[index])
 
     for read, span in check_reads(program, place, lambda value: _place(program, value), scratch):
         _inside(program, *span, f"the weights of layer {read.layer}")
@@ -114,7 +118,8 @@ def _check_rolled(program: Program[K], index: int, out: Value) -> None:
     layer = program.layers[index]
     old = layer.node.inputs[0]
     whose = [s for s in program.graph.states if s.output is out]
-    sound = layer.kernel.over == 0 and old is not None and old.address == out.address and len(whose) == 1 and whose[0].input is old
+    same = old is not None and program.placement.of(old) == program.placement.of(out)
+    sound = layer.kernel.over == 0 and same and len(whose) == 1 and whose[0].input is old
     late = [other for other in program.layers[index + 1 :] if any(v is old for v in other.node.operands())]
     if not sound or late or any(v is old for v in layer.node.inputs[1:]) or out in program.graph.outputs:
         raise OurFault("bad-plan", f"layer {index} `{layer.name}` writes into the state")
@@ -138,7 +143,7 @@ def _check_stripe(
         _overwrite(owner, *span)
 
     def scratch(layer: Layer[K]) -> int:
-        return _flat(program, layer.scratch_region, layer.scratch_offset)
+        return _scratch(program, layer)
 
     for value in StripeCheck(program, stripe, where, scratch, wrote, lambda value: renamed.get(value, value) in owner).run():
         if (place := where(value)) is not None:
@@ -174,29 +179,41 @@ def _allowed(layer: Layer[K], shared: list[Value], renamed: dict[Value, Value]) 
 
 def _room(program: Program[K], value: Value) -> int | None:
     """Where in the arena a value lies: its own address, or the room that an output has there."""
-    if value.address is None:
+    address = program.placement.of(value)
+    if address is None:
         return None
-    if value.address.region.startswith("="):  # a part of an output
-        whole = next(v for v in program.graph.values() if v.name == value.address.region[1:])
-        at = _room(program, whole)
-        return None if at is None else at + value.address.offset
-    if value.address.region == "output":
-        return _slot(program, ("output", value.address.offset))
-    in_arena = value.address.region.partition(":")[0] == "arena"
-    return _flat(program, value.address.region, value.address.offset) if in_arena else None
+    match address.region.kind:
+        case Kind.PART:  # of an output
+            whole = next(v for v in program.graph.values() if v.name == address.region.name)
+            at = _room(program, whole)
+            return None if at is None else at + address.offset
+        case Kind.OUTPUT:
+            return _slot(program, ("output", address.offset))
+        case Kind.ARENA:
+            return _flat(program, address)
+        case Kind.STATE | Kind.INPUT | Kind.WEIGHTS | Kind.UNKNOWN:
+            return None
+        case kind:
+            assert_never(kind)
 
 
-def _slot(program: Program[K], slot: tuple[str, int]) -> int | None:
-    offset = program.slots.get(slot)
-    return None if offset is None else _flat(program, program.slot_region(slot), offset)
+def _slot(program: Program[K], slot: Slot) -> int | None:
+    address = program.placement.slots.get(slot)
+    return None if address is None else _flat(program, address)
 
 
-def _flat(program: Program[K], region: str, offset: int) -> int:
+def _scratch(program: Program[K], layer: Layer[K]) -> int:
+    """Of a layer that has working memory; a place in no arena for one that should have some and has not."""
+    address = program.placement.scratch.get(layer.name)
+    return -1 if address is None else _flat(program, address)
+
+
+def _flat(program: Program[K], address: Address) -> int:
     """A place in any arena as one number."""
-    sizes = program.arena_sizes()
-    if region not in sizes:
-        raise OurFault("bad-plan", f"there is no region `{region}`")
-    return list(sizes).index(region) * _APART + offset
+    sizes = program.placement.arena_sizes()
+    if address.region not in sizes:
+        raise OurFault("bad-plan", f"there is no region `{address.region}`")
+    return list(sizes).index(address.region) * _APART + address.offset
 
 
 def _has_room(program: Program[K], value: Value) -> bool:
@@ -218,7 +235,7 @@ def _clear_of_state(state: list[tuple[int, int]], offset: int, size: int, what: 
 
 
 def _inside(program: Program[K], offset: int, size: int, what: str) -> None:
-    arenas = list(program.arena_sizes().items())
-    region, room = arenas[offset // _APART] if 0 <= offset < _APART * len(arenas) else ("arena", 0)
+    arenas = list(program.placement.arena_sizes().items())
+    region, room = arenas[offset // _APART] if 0 <= offset < _APART * len(arenas) else (ARENA, 0)
     if offset < 0 or offset % _APART + size > room:
         raise OurFault("bad-plan", f"{what} lies outside of the {region}: {offset % _APART}+{size} of {room}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from intaglio.ir.graph import Value
+from intaglio.ir.placement import ARENA, INPUT, OUTPUT, STATE, Address, Region, Slot, part_of
 from intaglio.ir.program import K, Layer, Program, ValueArg
 from intaglio.ir.views import storage_places
 from intaglio.memory.weights_read import plan_reads
@@ -25,10 +26,10 @@ class Buffer:
     last: int
     values: list[Value] = field(default_factory=list)
     scratch_of: int = -1  # the layer whose scratch this is
-    slot: tuple[str, int] | None = None  # which input or output has room here, if the caller wants it in the arena
+    slot: Slot | None = None  # which input or output has room here, if the caller wants it in the arena
     offset: int = -1
     pinned: bool = False  # the user said where it is
-    region: str = "arena"  # which arena, where there are several
+    region: Region = ARENA  # which arena, where there are several
     parts: dict[Value, int] = field(default_factory=dict)  # values that do not start where the buffer does
 
     def meets(self, other: Buffer) -> bool:
@@ -40,7 +41,7 @@ class Storage:
     """Where each value lives: in a buffer of the arena, or with the caller."""
 
     buffers: list[Buffer]
-    outside: dict[Value, tuple[str, int]]  # input, output or state, and its index or offset; `=x` and an offset: a part of `x`
+    outside: dict[Value, Address]  # of inputs, outputs, states and their parts
     state_bytes: int
     in_place: dict[str, str]
     apart: dict[tuple[Buffer, Buffer], int] = field(default_factory=dict)  # (lower, upper), may overlap: least distance
@@ -51,17 +52,17 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, 
     graph = program.graph
     places = storage_places(graph)
     roots = {view: root for view, (root, _) in places.items()}
-    outside: dict[Value, tuple[str, int]] = {}
+    outside: dict[Value, Address] = {}
     state_bytes = 0
     fed = {s.input for s in graph.states}
     for n, value in enumerate(graph.inputs):
         if value in fed:
-            outside[value] = ("state", state_bytes)
+            outside[value] = Address(STATE, state_bytes)
             state_bytes += align(value.type.bytes, alignment)
         elif program.window_of(value) is None:
-            outside[value] = ("input", n)
+            outside[value] = Address(INPUT, n)
     for n, value in enumerate(graph.outputs):
-        outside.setdefault(roots.get(value, value), ("output", n))
+        outside.setdefault(roots.get(value, value), Address(OUTPUT, n))
     for value, state in rolled_states(program).items():
         outside.setdefault(value, outside[state])
     buffers: dict[Value, Buffer] = {}
@@ -114,7 +115,7 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, 
 
 
 def _slots(
-    program: Program[K], outside: dict[Value, tuple[str, int]], roots: dict[Value, Value], last_read: dict[Value, int]
+    program: Program[K], outside: dict[Value, Address], roots: dict[Value, Value], last_read: dict[Value, int]
 ) -> list[Buffer]:
     """Room for inputs until they are read for the last time, and for outputs since they are written."""
     graph, end = program.graph, len(program.layers)
@@ -125,21 +126,20 @@ def _slots(
             written.setdefault(roots.get(out, out), program.span(n)[0])
     found = []
     for n, value in enumerate(graph.inputs):
-        if outside.get(value) == ("input", n):
+        if outside.get(value) == Address(INPUT, n):
             last = end if value in kept else last_read.get(value, 0)
             found.append(Buffer(f"{value.name}_input", value.type.bytes, 0, last, slot=("input", n)))
     for n, value in enumerate(graph.outputs):
         root = roots.get(value, value)
-        first = written.get(root, end) if outside.get(root) == ("output", n) else end
+        first = written.get(root, end) if outside.get(root) == Address(OUTPUT, n) else end
         found.append(Buffer(f"{value.name}_output", value.type.bytes, first, end, slot=("output", n)))
     return found
 
 
-def _part(root: Value, home: tuple[str, int], view: Value, at: int) -> tuple[str, int]:
-    region, place = home
-    if region == "state":
-        return region, place + at
-    return (f"={root.name}", at) if at or view.type.bytes != root.type.bytes else home
+def _part(root: Value, home: Address, view: Value, at: int) -> Address:
+    if home.region == STATE:
+        return Address(STATE, home.offset + at)
+    return Address(part_of(root), at) if at or view.type.bytes != root.type.bytes else home
 
 
 def rolled_states(program: Program[K]) -> dict[Value, Value]:
@@ -162,14 +162,15 @@ def rolled_states(program: Program[K]) -> dict[Value, Value]:
 
 def _overlaps(
     program: Program[K], home: dict[Value, Buffer], room: list[Buffer], roots: dict[Value, Value],
-    outside: dict[Value, tuple[str, int]],
+    outside: dict[Value, Address],
 ) -> dict[tuple[Buffer, Buffer], int]:  # fmt: skip
     """In a stripe, rows of a result may be written where rows of an operand were that nobody needs any more."""
     slots = {b.slot: b for b in room}
 
     def buffer_of(value: Value) -> Buffer | None:
         root = roots.get(value, value)
-        found = home.get(root) or slots.get(outside.get(root))
+        address = outside.get(root)
+        found = home.get(root) or slots.get(None if address is None else address.slot)
         return None if found is None or found.parts.get(value) or root.type.bytes != value.type.bytes else found
 
     found = {}

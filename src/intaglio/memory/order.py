@@ -21,7 +21,7 @@ from intaglio.targets import Target
 
 def reorder(program: Program[K], target: Target, *, slots: bool = False) -> bool:
     """Whether there was a better order. `program.layers` and `graph.nodes` are in it then."""
-    if has_addresses(program) or any(after > index + 1 for index, after in program.waits().items()):
+    if program.has_addresses or any(after > index + 1 for index, after in program.waits().items()):
         return False  # a person decided, or the core and an accelerator work at the same time in this order
     flow = flow_of(program, target, slots=slots)
     given = list(range(len(flow.tasks)))
@@ -31,13 +31,6 @@ def reorder(program: Program[K], target: Target, *, slots: bool = False) -> bool
     program.given_layers = program.given_layers or list(program.layers)
     put_in_order(program, [program.layers[n] for n in order])
     return True
-
-
-def has_addresses(program: Program[K]) -> bool:
-    """An IR file of the stage `memory` that gives an address to everything: a person decided."""
-    graph = program.graph
-    values = [*graph.inputs, *(out for node in graph.nodes for out in node.outputs)]
-    return graph.stage == "memory" and all(v.address is not None for v in values)
 
 
 def flow_of(program: Program[K], target: Target, *, slots: bool = False) -> Flow:
@@ -55,7 +48,8 @@ def flow_of(program: Program[K], target: Target, *, slots: bool = False) -> Flow
         if buffer.slot is not None:
             kind, n = buffer.slot
             value = graph.inputs[n] if kind == "input" else roots.get(graph.outputs[n], graph.outputs[n])
-            if storage.outside.get(value) != buffer.slot:
+            address = storage.outside.get(value)
+            if address is None or address.slot != buffer.slot:
                 continue  # a copy that is made at the end, in any order
             values = [value]
             callers.add(len(sizes))

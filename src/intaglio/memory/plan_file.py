@@ -20,6 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from intaglio.errors import UserError, quoted
+from intaglio.ir.placement import ARENA, Region
 from intaglio.memory.lifetimes import Buffer
 
 COLUMNS = ("buffer", "bytes", "first", "last", "offset", "pinned")
@@ -39,7 +40,7 @@ class Row:
     last: int | None
     offset: int | None
     pinned: bool = True
-    region: str = "arena"
+    region: Region = ARENA
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,9 @@ def plan_text(buffers: list[Buffer], pinned: frozenset[str] = frozenset()) -> st
     """Rows in order of time, then of address."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    several = any(b.region != "arena" for b in buffers)
+    several = any(b.region != ARENA for b in buffers)
     writer.writerow((*COLUMNS, REGION) if several else COLUMNS)
-    for b in sorted(buffers, key=lambda b: (b.first, b.region, b.offset, b.name)):
+    for b in sorted(buffers, key=lambda b: (b.first, str(b.region), b.offset, b.name)):
         row = [b.name, b.bytes, b.first, b.last, b.offset, int(b.name in pinned)]
         writer.writerow([*row, b.region] if several else row)
     return text.getvalue()
@@ -99,11 +100,11 @@ def _row(plan: PlanFile, cells: dict[str, str | None], line: int) -> Row:
             raise plan.fault(row, f"the {column} {quoted(text)} of {quoted(row.buffer)} is not an integer from 0")
         numbers[column] = int(text) if text else None
     sizes = (numbers["bytes"], numbers["first"], numbers["last"], numbers["offset"])
-    return Row(line, row.buffer, *sizes, numbers["pinned"] != 0, (cells.get(REGION) or "").strip() or "arena")
+    return Row(line, row.buffer, *sizes, numbers["pinned"] != 0, Region.of((cells.get(REGION) or "").strip() or "arena"))
 
 
 def pin(
-    buffers: list[Buffer], plan: PlanFile, base: int, alignment: int, regions: Sequence[str] = ("arena",),
+    buffers: list[Buffer], plan: PlanFile, base: int, alignment: int, regions: Sequence[Region] = (ARENA,),
     apart: Mapping[tuple[Buffer, Buffer], int] = MappingProxyType({}),
 ) -> None:  # fmt: skip
     """Give buffers the offsets of the plan. Raises UserError, with the line, for one that cannot work. `apart`: pairs that may
@@ -127,8 +128,8 @@ def pin(
             raise plan.fault(row, f"{quoted(row.buffer)} cannot be at {row.offset}: offsets are multiples of {alignment}")
         if row.region not in regions:
             there = ", ".join(f"`{region}`" for region in regions)
-            raise plan.fault(row, f"unknown region {quoted(row.region)} for {quoted(row.buffer)}; regions: {there}")
-        start = base if row.region == "arena" else 0
+            raise plan.fault(row, f"unknown region {quoted(str(row.region))} for {quoted(row.buffer)}; regions: {there}")
+        start = base if row.region == ARENA else 0
         if row.offset < start:
             raise plan.fault(row, f"{quoted(row.buffer)} cannot be at {row.offset}: the state takes the first {base} bytes")
         if row.offset + buffer.bytes > _FARTHEST:

@@ -20,7 +20,6 @@ from intaglio.ir.offload import Offload
 from intaglio.ir.program import Argument, ConstantArg, K, Layer, Program, ValueArg
 from intaglio.ir.views import storage_roots
 from intaglio.memory.lifetimes import align, find_storage
-from intaglio.memory.order import has_addresses
 from intaglio.targets import Target
 
 MOST_EXTRA = 0.3  # of the work of the whole program
@@ -44,7 +43,7 @@ def recompute(
 ) -> list[Again]:
     """Until no layer needs more than the budget for the arena, state included, or nothing helps. Nothing is changed when the peak
     does not become lower; the caller orders and places anew."""
-    if has_addresses(program):
+    if program.has_addresses:
         return []
     made: list[Again] = []
     trial = replace(program, graph=replace(program.graph, nodes=list(program.graph.nodes)), layers=list(program.layers))

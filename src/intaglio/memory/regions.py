@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Value
-from intaglio.ir.program import Arena, K, Program
+from intaglio.ir.placement import ARENA, Address, Arena, Region, Slot, arena_in
+from intaglio.ir.program import K, Program
 from intaglio.memory.lifetimes import Buffer, Storage, align
 from intaglio.memory.planner import lower_bound, place_buffers
 from intaglio.targets.memories import Memory, fastest_first
 
-DEFAULT = "arena"  # the region of the first arena
 Apart = Mapping[tuple[Buffer, Buffer], int]  # buffers that may overlap: how far apart they are at least
 
 
@@ -52,9 +52,9 @@ def spread(program: Program[K], storage: Storage, rooms: Sequence[Room], alignme
         return ()
     base = storage.state_bytes
     whole = align(base + plan_bytes, alignment)
-    elsewhere = [b for b in storage.buffers if b.pinned and b.region != DEFAULT]
+    elsewhere = [b for b in storage.buffers if b.pinned and b.region != ARENA]
     if whole <= rooms[0].bytes and not elsewhere:
-        return (Arena(DEFAULT, whole, rooms[0].memory),)
+        return (Arena(ARENA, whole, rooms[0].memory),)
     hot = traffic(program, storage)
     orders: list[Callable[[Buffer], tuple[float, ...]]] = [
         lambda b: (-hot[b] / max(1, b.bytes), -b.bytes, b.first, b.scratch_of),
@@ -71,7 +71,7 @@ def spread(program: Program[K], storage: Storage, rooms: Sequence[Room], alignme
     if elsewhere:
         what = f"no plan has room for all buffers with {quoted(elsewhere[0].name)} in `{elsewhere[0].region}`"
         raise UserError("bad-plan", what, hint="give fewer buffers a place, or another one")
-    return tuple(Arena(DEFAULT, whole, room.memory) for room in rooms if whole <= room.bytes)[:1]
+    return tuple(Arena(ARENA, whole, room.memory) for room in rooms if whole <= room.bytes)[:1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def _fill(buffers: list[Buffer], rooms: Sequence[Room], packing: _Packing, base:
     rest = buffers
     for room in rooms:
         limit = room.bytes - (base if room is home else 0)
-        first = [b for b in rest if b.pinned and b.region == (DEFAULT if room is home else region_of(room.memory))]
+        first = [b for b in rest if b.pinned and b.region == (ARENA if room is home else arena_in(room.memory))]
         if first and not packing.fits(first, limit):
             return None
         taken = packing.packed(first, [b for b in rest if not b.pinned], limit)
@@ -129,7 +129,7 @@ def _named(found: Mapping[str, list[Buffer]], rooms: Sequence[Room], packing: _P
     used.sort(key=lambda memory: base > 0 and memory != home)  # the state is in the first
     arenas = []
     for n, memory in enumerate(used):
-        region = DEFAULT if n == 0 else region_of(memory)
+        region = ARENA if n == 0 else arena_in(memory)
         top = packing.place(found[memory], search=True)
         for buffer in found[memory]:
             buffer.region = region
@@ -137,42 +137,36 @@ def _named(found: Mapping[str, list[Buffer]], rooms: Sequence[Room], packing: _P
     return tuple(arenas)
 
 
-def put(program: Program[K], buffer: Buffer, at: int) -> None:
-    """Working memory of a layer, or room for an input or output, is at this place of the buffer's region."""
-    if buffer.scratch_of >= 0:
-        layer = program.layers[buffer.scratch_of]
-        layer.scratch_offset, layer.scratch_region = at, buffer.region
-    if buffer.slot is not None:
-        program.slots[buffer.slot] = at
-        program.slot_regions.pop(buffer.slot, None)  # of a plan before this one
-        if buffer.region != DEFAULT:
-            program.slot_regions[buffer.slot] = buffer.region
+def scratch_places(program: Program[K], storage: Storage) -> dict[str, Address]:
+    """The working memory of layers, by their names, where buffers have offsets from the start of their arena."""
+    own = [b for b in storage.buffers if b.scratch_of >= 0]
+    return {program.layers[b.scratch_of].name: Address(b.region, b.offset) for b in own}
+
+
+def slot_places(storage: Storage) -> dict[Slot, Address]:
+    return {b.slot: Address(b.region, b.offset) for b in storage.buffers if b.slot is not None}
 
 
 def given_arenas(storage: Storage, rooms: Sequence[Room], alignment: int) -> tuple[Arena, ...]:
     """The arenas of buffers that have their places. `arena` is the fastest memory that no other region names and that suffices."""
     if not rooms:
         return ()
-    tops: dict[str, int] = {DEFAULT: storage.state_bytes}
+    tops: dict[Region, int] = {ARENA: storage.state_bytes}
     for buffer in storage.buffers:
         tops[buffer.region] = max(tops.get(buffer.region, 0), buffer.offset + buffer.bytes)
-    free = [room for room in rooms if region_of(room.memory) not in tops]
-    home = next((room for room in free if room.bytes >= tops[DEFAULT]), free[0] if free else rooms[0])
-    named = [Arena(region_of(r.memory), align(tops[region_of(r.memory)], alignment), r.memory) for r in rooms if r not in free]
-    return (Arena(DEFAULT, align(tops[DEFAULT], alignment), home.memory), *named)
-
-
-def region_of(memory: str) -> str:
-    return f"{DEFAULT}:{memory}"
+    free = [room for room in rooms if arena_in(room.memory) not in tops]
+    home = next((room for room in free if room.bytes >= tops[ARENA]), free[0] if free else rooms[0])
+    named = [Arena(arena_in(r.memory), align(tops[arena_in(r.memory)], alignment), r.memory) for r in rooms if r not in free]
+    return (Arena(ARENA, align(tops[ARENA], alignment), home.memory), *named)
 
 
 def traffic(program: Program[K], storage: Storage) -> dict[Buffer, float]:
     """Bytes that layers read and write of each buffer, each times the layer's multiply-adds per byte."""
     home: dict[Value, Buffer] = {value: buffer for buffer in storage.buffers for value in buffer.values}
     slots = {buffer.slot: buffer for buffer in storage.buffers if buffer.slot is not None}
-    for value, place in storage.outside.items():
-        if place in slots:
-            home[value] = slots[place]
+    for value, address in storage.outside.items():
+        if address.slot in slots:
+            home[value] = slots[address.slot]
     scratch = {buffer.scratch_of: buffer for buffer in storage.buffers if buffer.scratch_of >= 0}
     total: dict[Buffer, float] = dict.fromkeys(storage.buffers, 0.0)
     for index, layer in enumerate(program.layers):

@@ -14,13 +14,12 @@ from intaglio.ir.graph import Node
 from intaglio.ir.program import K, Layer, Program
 from intaglio.ir.views import ViewRules
 from intaglio.memory.lifetimes import align, find_storage
-from intaglio.memory.order import has_addresses
 from intaglio.targets import Target
 
 
 def share_parts(program: Program[K], target: Target, *, slots: bool = False) -> list[str]:
     """Turn layers that only move data into views; their names."""
-    if has_addresses(program):
+    if program.has_addresses:
         return []
     made: list[str] = []
     rules = ViewRules(program.graph)

@@ -9,6 +9,7 @@ from textwrap import dedent
 from intaglio.errors import ToolError, UserError, quoted
 from intaglio.ir.graph import Graph
 from intaglio.ir.offload import Offload
+from intaglio.ir.placement import ARENA
 from intaglio.kernels.program import ConstantArg, Program, ValueArg
 from intaglio.targets.deployment import Deployment
 from intaglio.targets.plugins import find_accelerator
@@ -57,13 +58,13 @@ def aligned(graph: Graph, target: Target) -> Target:
 def check_reach(program: Program, deployment: Deployment) -> None:
     """Accelerators that do not see every memory of the board: is all that they need in those that they see?"""
     main = {kind: m.name if (m := deployment.main(kind)) is not None else "" for kind in ("ram", "flash")}
-    arenas = {a.region: a.memory or main["ram"] for a in program.arenas} or {"arena": main["ram"]}
+    arenas = {a.region: a.memory or main["ram"] for a in program.arenas} or {ARENA: main["ram"]}
     constants = {c.name: c.memory or main["flash"] for c in program.constants}
     for layer in program.layers:
         if not (name := accelerator_of(layer.node.op)) or (reaches := find_accelerator(name).facts.reaches) is None:
             continue
-        places = {v.value.name: arenas.get(v.value.address.region, "") for v in layer.arguments
-                  if isinstance(v, ValueArg) and v.value.address is not None}  # fmt: skip
+        values = [a.value for a in layer.arguments if isinstance(a, ValueArg)]
+        places = {v.name: arenas.get(at.region, "") for v in values if (at := program.placement.of(v)) is not None}
         places |= {a.name: constants[a.name] for a in layer.arguments if isinstance(a, ConstantArg)}
         for what, memory in places.items():
             if memory and memory not in reaches:

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from intaglio.ir.program import Arena
+from intaglio.ir.placement import ARENA, Arena, Region
 from intaglio.package.c_text import is_identifier
 
 
 @dataclass(frozen=True, slots=True)
 class ArenaView:
-    region: str
+    region: Region
     memory: str  # its name, or "" where nothing was said of memories
     field: str  # in the struct
     macro: str
@@ -30,7 +30,7 @@ class ArenaView:
 
 def arena_views(arenas: Sequence[Arena], arena_bytes: int, main: str, network: str) -> tuple[ArenaView, ...]:
     """`main`: the memory of the variables."""
-    known = arenas or (Arena("arena", arena_bytes),)
+    known = arenas or (Arena(ARENA, arena_bytes),)
     return tuple(_view(arena, main, network, several=len(known) > 1) for arena in known)
 
 

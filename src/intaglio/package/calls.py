@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from intaglio.errors import UserError
-from intaglio.ir.graph import Graph, State, Value
+from intaglio.ir.graph import State, Value
+from intaglio.ir.placement import OUTPUT, Address
 from intaglio.ir.types import DType
 from intaglio.kernels.program import ConstantArg, Layer, Program, ScratchArg, ValueArg
 from intaglio.package.accelerators import NOTHING, Around, accelerator_of
@@ -138,7 +139,7 @@ def _arguments(pointers: Pointers, layer: Layer) -> list[str]:
 
 
 def _results(pointers: Pointers, layer: Layer) -> tuple[Result, ...]:
-    return tuple(Result(pointers.of(v, v.dtype, const=True), v.type.bytes) for v in layer.node.outputs if v.address)
+    return tuple(Result(pointers.of(v, v.dtype, const=True), v.type.bytes) for v in layer.node.outputs if pointers.has(v))
 
 
 def _call(pointers: Pointers, index: int, layer: Layer, name: str) -> Call:
@@ -156,8 +157,7 @@ def output_copies(program: Program) -> list[Copy]:
     pointers = Pointers(program)
     copies = []
     for index, (value, field) in enumerate(zip(program.graph.outputs, output_fields(program.graph), strict=True)):
-        address = value.address
-        if address is not None and address.region == "output" and address.offset == index:
+        if program.placement.of(value) == Address(OUTPUT, index):
             continue
         copies.append(_copy(pointers, f"output {field} is {value.name}", f"out->{field}", value))
     return copies
@@ -174,13 +174,14 @@ def state_copies(program: Program) -> list[Copy]:
     pointers = Pointers(program)
     return [
         _copy(pointers, f"state {s.input.name} of the next step", pointers.of(s.input, s.input.dtype, const=False), s.output)
-        for s in state_order(program.graph)
+        for s in state_order(program)
     ]
 
 
-def state_order(graph: Graph) -> list[State]:
+def state_order(program: Program) -> list[State]:
     """States in the order in which they are copied: one that another state reads, before it is overwritten."""
-    waiting = [s for s in graph.states if s.output.address is None or s.output.address != s.input.address]
+    at = program.placement.of
+    waiting = [s for s in program.graph.states if at(s.output) is None or at(s.output) != at(s.input)]
     ordered: list[State] = []
     while waiting:
         ready = [s for s in waiting if not any(other.output is s.input for other in waiting if other is not s)]
@@ -206,7 +207,7 @@ class Fill:
 def state_fills(program: Program) -> list[Fill]:
     fills = []
     for state in program.graph.states:
-        value, address = state.input, state.input.address
+        value, address = state.input, program.placement.of(state.input)
         if not state.fill or address is None:
             continue
         if value.dtype in (DType.F16, DType.BF16):

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from intaglio.errors import UserError, quoted
-from intaglio.ir.graph import Address
 from intaglio.ir.names import is_clean
-from intaglio.ir.program import Arena
+from intaglio.ir.placement import Address, Region
 from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.package.ownership import MANIFEST, file_digest
 from intaglio.targets.board import Board, find_board, generic_board
@@ -50,7 +49,7 @@ class TensorInfo:
 
     @property
     def arena_address(self) -> Address | None:
-        return None if self.arena_offset is None else Address(self.arena_region, self.arena_offset)
+        return None if self.arena_offset is None else Address(Region.of(self.arena_region), self.arena_offset)
 
     @property
     def type(self) -> TensorType:
@@ -96,6 +95,15 @@ class LayerInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ArenaInfo:
+    """Working memory in one of the device's memories: `arena`, or `arena:MEMORY`."""
+
+    region: str
+    bytes: int
+    memory: str = ""  # "": where variables are
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryInfo:
     arena_bytes: int
     lower_bound_bytes: int
@@ -103,7 +111,7 @@ class MemoryInfo:
     state_bytes: int
     weight_bytes: int
     optimal: bool = False  # proven: no plan of the same buffers has a smaller arena
-    arenas: tuple[Arena, ...] = ()  # by memory, where they are not simply with the variables
+    arenas: tuple[ArenaInfo, ...] = ()  # by memory, where they are not simply with the variables
     weights_apart: tuple[tuple[str, int], ...] = ()  # of the weights, bytes in other memories than that of the code
     fed_rows: int = 0  # rows of the input that come one by one; 0: it is there as a whole
 
@@ -317,7 +325,7 @@ def _opencl(row: dict[str, Any]) -> OpenclInfo:
 
 def _memory(row: dict[str, Any]) -> MemoryInfo:
     apart = tuple((str(memory), int(size)) for memory, size in row.get("weights_apart", ()))
-    return MemoryInfo(**{**row, "arenas": tuple(Arena(**a) for a in row.get("arenas", ())), "weights_apart": apart})
+    return MemoryInfo(**{**row, "arenas": tuple(ArenaInfo(**a) for a in row.get("arenas", ())), "weights_apart": apart})
 
 
 def _stream(row: dict[str, Any]) -> StreamInfo:

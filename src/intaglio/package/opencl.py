@@ -13,6 +13,7 @@ from pathlib import Path
 
 from intaglio.errors import OurFault, printable
 from intaglio.ir.graph import Value
+from intaglio.ir.placement import Kind
 from intaglio.ir.types import DType
 from intaglio.ir.views import storage_roots
 from intaglio.kernels.loop import Kernel
@@ -91,13 +92,14 @@ class _Writer:
     # Places -------------------------------------------------------------------------------------------------------------
 
     def offset(self, value: Value) -> int:
-        address = value.address
+        address = self.program.placement.of(value)
         if address is None:
             raise OurFault("no-address", f"value `{value.name}` has no place in memory")
-        if address.region.startswith("="):
-            return self.offset(self.values[address.region[1:]]) + address.offset
-        if address.region in ("input", "output"):
-            return self.program.slots.get((address.region, address.offset), 0)  # nothing is kept of what is empty
+        if address.region.kind is Kind.PART:
+            return self.offset(self.values[address.region.name]) + address.offset
+        if address.slot is not None:
+            room = self.program.placement.slots.get(address.slot)
+            return 0 if room is None else room.offset  # nothing is kept of what is empty
         return address.offset
 
     def place(self, offset: int, size: int, kind: str, about: str) -> int:
@@ -124,13 +126,14 @@ class _Writer:
                 self.on_device.add(value)
                 continue
             if value.type.bytes:
-                place = self.place(self.program.slots[("input", n)], value.type.bytes, KINDS[value.dtype], value.name)
+                room = self.program.placement.slots["input", n].offset
+                place = self.place(room, value.type.bytes, KINDS[value.dtype], value.name)
                 t.steps.append(Step("INPUT", index=number, place=place, about=value.name))
             self.on_device.add(value)
             number += 1
         for index, layer in enumerate(self.program.layers):
             self._layer(index, layer)
-        for state in state_order(graph):
+        for state in state_order(self.program):
             self._need(state.output, device=True)
             t.steps.append(Step("COPY", index=self.of(state.output), place=self.of(state.input), about=f"state {state.input.name}"))
         for n, value in enumerate(graph.outputs):
@@ -178,7 +181,7 @@ class _Writer:
             self.t.host_layers.append(index)
             self.t.steps.append(Step("HOST", index, len(self.t.hosts) - 1, guard=guard, about=f"{layer.node.op.NAME}: {source}"))
         for value in layer.node.outputs:
-            if value.address is None:
+            if self.program.placement.of(value) is None:
                 continue
             root = self.roots.get(value, value)
             here, there = (self.on_device, self.on_host) if device else (self.on_host, self.on_device)
@@ -208,7 +211,7 @@ class _Writer:
                         t.sources.setdefault((program, kind), {}).setdefault(name)
             t.variants.append(f'{{"{variant.label}", {start}, {len(variant.launches)}}}')
         t.layers.append(f'{{"{identifier(layer.name)}", {index}, {first}, {len(kernel.variants)}, 0, {cpu}, {program}}}')
-        for answer in answers_of(layer, self.of):
+        for answer in answers_of(layer, self.program.placement, self.of):
             numbers = ", ".join(f"{{{', '.join(f'{n:.9g}' for n in row)}}}" for row in (answer.sums, answer.sizes))
             t.answers.append(f"{{{len(t.layers) - 1}, {answer.place}, {answer.input}, {numbers}}}")
         return len(t.layers) - 1
@@ -253,7 +256,7 @@ class _Writer:
                 case ConstantArg(constant):
                     row = f"{{ARG_CONSTANT, {self.constant(constant)}}}"
                 case ScratchArg():
-                    at = layer.scratch_offset + argument.at
+                    at = self.program.placement.scratch[layer.name].offset + argument.at
                     row = f"{{ARG_PLACE, {self.place(at, argument.bytes, KINDS[param.dtype], layer.name + '_scratch')}}}"
             t.args.append(row)
             writes |= (0 if param.const else 1) << n
@@ -281,7 +284,7 @@ class _Writer:
                 case ConstantArg(name):
                     arguments.append(self._weight(param.dtype, name))
                 case ScratchArg():
-                    at = layer.scratch_offset + argument.at
+                    at = self.program.placement.scratch[layer.name].offset + argument.at
                     arguments.append(pointer(param.dtype, f"mirror + {at}", const=param.const))
                     self.t.mirror_bytes = max(self.t.mirror_bytes, at + argument.bytes)
         call = f"{identifier(layer.kernel.name)}({', '.join(arguments)})"

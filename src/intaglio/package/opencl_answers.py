@@ -17,6 +17,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.operator import BadOperator, widen
+from intaglio.ir.placement import Placement
 from intaglio.ir.types import DType
 from intaglio.kernels.program import Layer
 
@@ -58,10 +59,10 @@ def _half(real: Array) -> Array:
     return np.where(exponent < 113, 0, cut).astype(np.uint16).view(np.float16)
 
 
-def answers_of(layer: Layer, place_of: Callable[[Value], int]) -> list[Answer]:
+def answers_of(layer: Layer, placement: Placement, place_of: Callable[[Value], int]) -> list[Answer]:
     """Empty: nothing is known."""
     node = layer.node
-    if layer.macs > MOST_MACS or node.op.EFFECT or any(v.address is None for v in node.outputs):
+    if layer.macs > MOST_MACS or node.op.EFFECT or not placement.covers(node.outputs):
         return []
     read = list(dict.fromkeys(v for v in node.inputs if v is not None and v.data is None))
     numbers: dict[int, int] = {}  # by place: two values can be the same memory

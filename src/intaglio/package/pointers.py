@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Graph, Value
+from intaglio.ir.placement import ARENA, STATE, Kind, Slot
 from intaglio.ir.types import DType
 from intaglio.kernels.program import Layer, Program
 from intaglio.memory.weights_read import WeightsRead
@@ -34,8 +35,8 @@ class Pointers:
         self._inputs = graph.inputs
         self._outputs = output_fields(graph)
         self._bases = {view.region: view.base for view in arena_views(program.arenas, program.arena_bytes, "", graph.name)}
-        self._bases["state"] = self._bases["arena"]
-        self._program = program
+        self._bases[STATE] = self._bases[ARENA]
+        self._program, self._placement = program, program.placement
         self._reads = Reads(program)
         self._read: WeightsRead | None = None
 
@@ -53,31 +54,36 @@ class Pointers:
         """`plus`: C text of what is added, in bytes, such as ` + n3 * 768`."""
         return self._typed(value, 0, dtype, const, plus)
 
+    def has(self, value: Value) -> bool:
+        """Has it a place in memory?"""
+        return self._placement.of(value) is not None
+
     def bytes_of(self, value: Value, plus: str = "") -> str:
         """A value of the arena as bytes."""
-        base = self._bases.get(value.address.region, "") if value.address is not None else ""
+        address = self._placement.of(value)
+        base = self._bases.get(address.region, "") if address is not None else ""
         return f"{base} + {macro(self._name, 'AT', value.name)}{plus}"
 
     def _typed(self, value: Value, offset: int, dtype: DType, const: bool, plus: str) -> str:
-        address = value.address
+        address = self._placement.of(value)
         if value.is_const:
             return self.constant(raw_constant_name(value), dtype, offset)
         if address is None:
             raise OurFault("no-address", f"value `{value.name}` has no place in memory")
-        if address.region.startswith("="):
-            return self._typed(self._values[address.region[1:]], offset + address.offset, dtype, const, plus)
+        if address.region.kind is Kind.PART:
+            return self._typed(self._values[address.region.name], offset + address.offset, dtype, const, plus)
         if address.region in self._bases:
             place = self.bytes_of(value, plus)
             return pointer(dtype, place if offset == 0 else f"{place} + {offset}", const=const)
-        match address.region:
-            case "input":
+        match address.region.kind:
+            case Kind.INPUT:
                 if not const:
                     raise OurFault("writes-input", f"a layer writes into the input `{value.name}`")
                 base = f"in->{identifier(self._inputs[address.offset].name)}"
-            case "output":
+            case Kind.OUTPUT:
                 base = f"out->{self._outputs[address.offset]}"
-            case region:
-                raise OurFault("no-address", f"value `{value.name}` lives in an unknown region `{region}`")
+            case _:
+                raise OurFault("no-address", f"value `{value.name}` lives in an unknown region `{address.region}`")
         if offset or plus:
             step = "const unsigned char *" if const else "unsigned char *"
             return pointer(dtype, f"({step}){base}{plus}" + (f" + {offset}" if offset else ""), const=const)
@@ -90,7 +96,7 @@ class Pointers:
         if self._reads:
             if self._read is None or name not in self._read.places:
                 raise OurFault("no-constant", f"constant `{name}` is not read before it is used")
-            base, at = self._bases[self._program.slot_region(self._read.slot)], self._read.places[name]
+            base, at = self._bases[self._placement.slots[self._read.slot].region], self._read.places[name]
             place = f"{base} + {self._reads.macro(self._read)}" + (f" + {at}" if at else "")
         return pointer(dtype, f"{place} + {offset}" if offset else place, const=True)
 
@@ -98,14 +104,16 @@ class Pointers:
         """Where a constant is in the weights."""
         return offset_macro(self._name, constant)
 
-    def slot(self, program: Program, slot: tuple[str, int]) -> str:
+    def slot(self, slot: Slot) -> str:
         """Room in an arena that is not a value's."""
-        return f"{self._bases[program.slot_region(slot)]} + {program.slots[slot]}"
+        address = self._placement.slots[slot]
+        return f"{self._bases[address.region]} + {address.offset}"
 
     def scratch(self, layer: Layer, dtype: DType, at: int) -> str:
-        if layer.scratch_offset < 0:
+        address = self._placement.scratch.get(layer.name)
+        if address is None:
             raise OurFault("no-address", f"layer `{layer.name}` has no place for its working memory")
-        place = f"{self._bases[layer.scratch_region]} + {macro(self._name, 'SCRATCH', layer.name)}" + (f" + {at}" if at else "")
+        place = f"{self._bases[address.region]} + {macro(self._name, 'SCRATCH', layer.name)}" + (f" + {at}" if at else "")
         return pointer(dtype, place, const=False)
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from intaglio.fitting.weights import Weights
-from intaglio.ir.graph import Address, Graph, Value
+from intaglio.ir.graph import Graph, Value
+from intaglio.ir.placement import ARENA, STATE, Address, Region
 from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ir.views import storage_roots
-from intaglio.kernels.program import Program, ScratchArg
+from intaglio.kernels.program import Program
 from intaglio.package.accelerators import Around, accelerator_of, accelerators_of, around
 from intaglio.package.arenas import ArenaView, arena_views, parameter
 from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, macro, unique_macros
@@ -161,8 +162,9 @@ def api_inputs(graph: Graph) -> list[Value]:
     return [value for value in graph.inputs if value not in fed]
 
 
-def state_bytes(graph: Graph) -> int:
-    ends = [s.input.address.offset + s.input.type.bytes for s in graph.states if s.input.address is not None]
+def state_bytes(program: Program) -> int:
+    states = [s.input for s in program.graph.states]
+    ends = [at.offset + value.type.bytes for value in states if (at := program.placement.of(value)) is not None]
     return max(ends, default=0)
 
 
@@ -200,7 +202,7 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
         arena_bytes=program.arena_bytes,
         arenas=arenas,
         alignment=target.alignment,
-        state_bytes=state_bytes(graph),
+        state_bytes=state_bytes(program),
         feed=next((view.fed for view in stripe_views(program).values() if view.fed is not None), None),
         weight_bytes=weights.total_bytes,
         weights_as_text=weights.as_text,
@@ -230,19 +232,15 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
 def input_slots(program: Program) -> list[Address | None]:
     """Where the arena has room for the inputs that a caller gives."""
     given = set(api_inputs(program.graph))
-    return [_slot(program, ("input", n)) for n, value in enumerate(program.graph.inputs) if value in given]
+    return [program.placement.slots.get(("input", n)) for n, value in enumerate(program.graph.inputs) if value in given]
 
 
 def output_slots(program: Program) -> list[Address | None]:
-    return [_slot(program, ("output", n)) for n in range(len(program.graph.outputs))]
-
-
-def _slot(program: Program, slot: tuple[str, int]) -> Address | None:
-    return Address(program.slot_region(slot), program.slots[slot]) if slot in program.slots else None
+    return [program.placement.slots.get(("output", n)) for n in range(len(program.graph.outputs))]
 
 
 def tensor_views(
-    fields: list[str], types: list[TensorType], origins: list[str], slots: list[Address | None], arenas: Mapping[str, str]
+    fields: list[str], types: list[TensorType], origins: list[str], slots: list[Address | None], arenas: Mapping[Region, str]
 ) -> tuple[TensorView, ...]:
     """`arenas`: by region, the field of the struct of arenas, where there are several."""
     macros = unique_macros(fields)
@@ -310,28 +308,29 @@ def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
 def _places(program: Program) -> list[Place]:
     """Every value in the arena by name and offset, with the layers between which it lives, and the memory it is in."""
     alive = lifetimes(program)
-    where = {a.region: f", in {a.memory}" for a in program.arenas} or {"arena": ""}
+    where = {a.region: f", in {a.memory}" for a in program.arenas} or {ARENA: ""}
     network = program.graph.name
     places = []
     for value in program.graph.values():
-        address = value.address
-        if address is None or address.region not in (*where, "state"):
+        address = program.placement.of(value)
+        if address is None or address.region not in (*where, STATE):
             continue
-        about = f"{value.type}, {'state' if address.region == 'state' else 'a view'}"
+        about = f"{value.type}, {'state' if address.region == STATE else 'a view'}"
         if value.name in alive and address.region in where:
             first, last = alive[value.name]
             window = program.window_of(value)
             rows = "" if window is None else f", a window of {window.rows} row{'s' if window.rows > 1 else ''}"
             about = f"{value.type}{rows}, layers {first} to {last}"
-        about += where["arena" if address.region == "state" else address.region]
+        about += where[ARENA if address.region == STATE else address.region]
         places.append(Place(macro(network, "AT", value.name), address.offset, comment(about)))
     for index, layer in enumerate(program.layers):
-        if layer.scratch_bytes or any(isinstance(a, ScratchArg) for a in layer.arguments):
-            about = f"{layer.scratch_bytes} bytes of working memory, layer {index}{where[layer.scratch_region]}"
-            places.append(Place(macro(network, "SCRATCH", layer.name), layer.scratch_offset, about))
+        if (address := program.placement.scratch.get(layer.name)) is not None:
+            about = f"{layer.scratch_bytes} bytes of working memory, layer {index}{where[address.region]}"
+            places.append(Place(macro(network, "SCRATCH", layer.name), address.offset, about))
     reads = Reads(program)
     for read in reads.plan():
         about = f"{read.bytes} bytes of weights of layer {read.layer}, layers {read.first} to {read.last}"
-        about += where[program.slot_region(read.slot)]
-        places.append(Place(reads.macro(read), program.slots[read.slot], about))
+        address = program.placement.slots[read.slot]
+        about += where[address.region]
+        places.append(Place(reads.macro(read), address.offset, about))
     return places

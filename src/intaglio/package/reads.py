@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from intaglio.ir.placement import Region
 from intaglio.kernels.program import Program
 from intaglio.memory.weights_read import WeightsRead, plan_reads, units
 from intaglio.package.c_text import identifier, macro
@@ -38,7 +39,7 @@ class Reads:
     def plan(self) -> list[WeightsRead]:
         return self._plan
 
-    def before(self, layer: int, bases: dict[str, str]) -> tuple[str, ...]:
+    def before(self, layer: int, bases: dict[Region, str]) -> tuple[str, ...]:
         """Statements before the layers that start with this one. `bases`: C expressions for where arenas start, by region."""
         lines: list[str] = []
         starts = [first for first, _ in self._groups]
@@ -56,8 +57,8 @@ class Reads:
                 lines += self._start(following, bases)
         return tuple(lines)
 
-    def _start(self, read: WeightsRead, bases: dict[str, str]) -> list[str]:
-        base = f"{bases[self._program.slot_region(read.slot)]} + {self.macro(read)}"
+    def _start(self, read: WeightsRead, bases: dict[Region, str]) -> list[str]:
+        base = f"{bases[self._program.placement.slots[read.slot].region]} + {self.macro(read)}"
         lines = []
         for name, size in self._spans(read):
             at = read.places[name]

@@ -103,7 +103,7 @@ def _feed(program: Program, stripe: Stripe[Kernel, Argument], pointers: Pointers
     rows, size = value.shape[stripe.axis], stripe.windows[value].row_bytes
     slot = pointers.bytes_of(value, _plus(next(a.rows[value] for a in stripe.actions if a.layer < 0), ""))
     about = f"{value.dtype.value}[{','.join(map(str, value.shape[stripe.axis + 1 :]))}]"
-    place = pointers.slot(program, ("feed", number))
+    place = pointers.slot(("feed", number))
     return FeedView(identifier(value.name), C_TYPES[value.dtype], rows, size // value.dtype.bytes, size, place, slot, about)
 
 

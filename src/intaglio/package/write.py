@@ -9,13 +9,15 @@ import numpy as np
 
 from intaglio.errors import printable
 from intaglio.fitting.weights import plan_file, plan_weights
-from intaglio.ir.graph import Address, Value
+from intaglio.ir.graph import Value
 from intaglio.ir.offload import flat_nodes
+from intaglio.ir.placement import Address
 from intaglio.kernels.program import Constant, ConstantArg, Program
 from intaglio.memory.weights_read import plan_reads
 from intaglio.package.accelerators import accelerator_of, write_accelerators
 from intaglio.package.kernel_files import write_kernels
 from intaglio.package.manifest import (
+    ArenaInfo,
     LayerInfo,
     Manifest,
     MemoryInfo,
@@ -77,11 +79,11 @@ def write_project(
             arena_bytes=program.arena_bytes,
             lower_bound_bytes=program.lower_bound_bytes,
             alignment=target.alignment,
-            state_bytes=state_bytes(graph),
+            state_bytes=state_bytes(program),
             weight_bytes=weights.total_bytes,
             optimal=program.optimal,
             fed_rows=next((v.shape[s.axis] for s in program.stripes if s.spec.fed for v in s.windows if v in graph.inputs), 0),
-            arenas=program.arenas,
+            arenas=tuple(ArenaInfo(str(a.region), a.bytes, a.memory) for a in program.arenas),
             weights_apart=project.weights_apart,
         ),
         layers=_layers(program),
@@ -101,7 +103,7 @@ def _keep_constant_outputs(program: Program) -> None:
 
 
 def slotted(info: TensorInfo, slot: Address | None) -> TensorInfo:
-    return info if slot is None else replace(info, arena_offset=slot.offset, arena_region=slot.region)
+    return info if slot is None else replace(info, arena_offset=slot.offset, arena_region=str(slot.region))
 
 
 def _outputs(program: Program) -> tuple[TensorInfo, ...]:
@@ -130,17 +132,16 @@ def _layers(program: Program) -> tuple[LayerInfo, ...]:
     for index, layer in enumerate(program.layers):
         places = []
         for value in layer.node.outputs:
-            if value.address is not None:
+            if (place := program.placement.of(value)) is not None:
                 first, last = alive[value.name]
-                place = value.address
                 window = program.window_of(value)  # the rows of it that are there at once
                 size = value.type.bytes if window is None else window.bytes
-                places.append(PlaceInfo(value.name, place.region, place.offset, size, first, last))
-        if layer.scratch_bytes:
-            places.append(PlaceInfo("scratch", layer.scratch_region, layer.scratch_offset, layer.scratch_bytes, index, index))
+                places.append(PlaceInfo(value.name, str(place.region), place.offset, size, first, last))
+        if (place := program.placement.scratch.get(layer.name)) is not None:
+            places.append(PlaceInfo("scratch", str(place.region), place.offset, layer.scratch_bytes, index, index))
         if (read := read_for.get(index)) is not None:
-            place = Address(program.slot_region(read.slot), program.slots[read.slot])
-            places.append(PlaceInfo("weights", place.region, place.offset, read.bytes, read.first, read.last))
+            place = program.placement.slots[read.slot]
+            places.append(PlaceInfo("weights", str(place.region), place.offset, read.bytes, read.first, read.last))
         layers.append(
             LayerInfo(
                 index=index,

@@ -29,9 +29,10 @@ def finish(work: Work) -> Work:
 
 def write_stage(work: Work) -> Path:
     """The IR after the last stage. `-o x.ig` is that file; any other `-o` is a folder for it."""
-    graph = work.program.graph if work.program is not None else need(work.model).graph
+    model, program = need(work.model), work.program
+    graph, placement = (model.graph, model.source.placement) if program is None else (program.graph, program.placement)
     output = work.request.output
     path = output if output.suffix == ".ig" else output / f"{graph.name}.ig"
     with writing(path):
-        write_ir(graph, path)
+        write_ir(graph, path, placement)
     return path

@@ -18,7 +18,7 @@ def choose_kernels(work: Work) -> Work:
     if not model.is_past("kernels"):
         graph = split(graph, model.context)
     work.watch.stage("kernels")
-    program = lower(graph, target)
+    program = lower(graph, target, given=model.source.placement)
     graph.stage, graph.target = max(graph.stage, "kernels", key=STAGES.index), target.name
     if work.watch.chosen is not None:
         work.watch.chosen(explained(graph, target))

@@ -45,8 +45,6 @@ def _without_working_memory(model: Model, wishes: Wishes, work: Work) -> Climbed
     graph, target, deployment = model.graph, model.target, model.deployment
     for node in graph.nodes:
         node.using = ""
-    for value in graph.values():
-        value.address = None
     graph.stage = "kernels"
     planned = plan_memory(lower(graph, optimized(target, "size")), target, deployment, wishes, work.watch.note)
     if not _is_too_large(planned.program, deployment):
