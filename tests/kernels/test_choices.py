@@ -1,6 +1,6 @@
 """The kernels that models have: a change that makes another choice for one of them shows here.
 
-`choices.txt` has a row per target and model: how many layers have which kernel, and a digest over kernels and tiles in order. To
+`choices.txt` has a row per target and model: how many layers have which kernel, and a digest over kernels and tiles. To
 accept what a change chooses on purpose: `python tests/kernels/test_choices.py TARGET...` writes the rows of these targets anew.
 """
 
@@ -25,7 +25,7 @@ def row_of(ir: str) -> str:
     """What `using` says in an IR file, in short."""
     using = re.findall(r" using (\w+(?:\([^)]*\))?)", ir)
     counts = Counter(text.partition("(")[0] for text in using)
-    digest = hashlib.sha256("\n".join(using).encode()).hexdigest()[:8]
+    digest = hashlib.sha256("\n".join(sorted(using)).encode()).hexdigest()[:8]
     return " ".join([digest, *(f"{name}*{counts[name]}" for name in sorted(counts))])
 
 
@@ -67,8 +67,8 @@ def write(targets: list[str]) -> None:
     with tempfile.TemporaryDirectory() as place:
         for target, model in [key for key in kept if key[0] in targets]:
             path = Path(place) / "m.ig"
-            command = [sys.executable, "-m", "intaglio", "compile", model_of(model), "--target", target, "--stop-after", "memory"]
-            subprocess.run([*command, "-o", path], check=True)
+            words = ["compile", str(model_of(model)), "--target", target, "--stop-after", "memory", "-o", str(path)]
+            subprocess.run([sys.executable, "-m", "intaglio", *words], check=True)
             kept[target, model] = row_of(path.read_text(encoding="utf-8"))
     FILE.write_text("".join(f"{t} {m} {row}\n" for (t, m), row in kept.items()), encoding="utf-8")
 

@@ -16,7 +16,6 @@ from intaglio.kernels import (
     contract,
     detection,
     elementwise,
-    hybrid,
     index,
     integer_elementwise,
     integer_pool,
@@ -33,7 +32,7 @@ from intaglio.kernels import (
     sample,
     window_general,
 )
-from intaglio.kernels.contraction import dots, fma, products, taps, windows
+from intaglio.kernels.contraction import dots, fma, hybrid, plain, products, taps, windows
 from intaglio.kernels.dsp import conv as dsp_conv
 from intaglio.kernels.dsp import depthwise as dsp_depthwise
 from intaglio.kernels.dsp import hybrid as dsp_hybrid
@@ -45,21 +44,6 @@ from intaglio.kernels.mve import depthwise as mve_depthwise
 from intaglio.kernels.opencl.lowering import lower_on_device
 from intaglio.ops.base import Elementwise, Op
 from intaglio.targets import Target
-
-
-def tried(name: str, build: Callable[[Job], Lowered | None]) -> Choice:
-    """A builder that finds out on the way whether it applies."""
-
-    def applies(job: Job) -> str | None:
-        job.facts[build] = build(job.fresh())
-        return "it does not take these types or this shape" if job.facts[build] is None else None
-
-    def built(job: Job) -> Lowered:
-        made = job.facts[build]
-        assert isinstance(made, Lowered)
-        return made
-
-    return Choice(name, applies, built)
 
 
 def lanes(name: str) -> Choice:
@@ -84,17 +68,17 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
         Choice("qdepthwise_dsp", dsp_depthwise.applies, dsp_depthwise.qdepthwise_dsp),
         Choice("qconv_dsp", dsp_conv.applies, dsp_conv.contraction_dsp),
         Choice("qconv_tiles", dots.dots_apply, dots.qconv_tiles),
-        tried("qconv", quantised.qconv),
+        Choice("qconv", plain.computed_weights, plain.qconv),
     ),
     "qmatmul": (
         Choice("qmatmul_rows", mve_conv.applies, mve_conv.contraction_rows),
         Choice("qmatmul_dsp", dsp_conv.applies, dsp_conv.contraction_dsp),
         Choice("qmatmul_tiles", dots.dots_apply, dots.qmatmul_tiles),
-        Choice("qmatmul", always, quantised.qmatmul),
+        Choice("qmatmul", always, plain.qmatmul),
     ),
     "hybrid_conv": (
         Choice("hybrid_conv_dsp", dsp_hybrid.applies, dsp_hybrid.hybrid_conv_dsp),
-        tried("hybrid_conv", hybrid.hybrid_conv),
+        Choice("hybrid_conv", plain.computed_weights, hybrid.hybrid_conv),
     ),
     "hybrid_matmul": (
         Choice("hybrid_dense_dsp", dsp_hybrid.applies, dsp_hybrid.hybrid_matmul_dsp),

@@ -1,205 +1,21 @@
-"""Integer kernels: convolution, matrix products, pooling, softmax, mean, resize, tables. Exact to the reference, plain loops.
-
-Weights of a convolution are packed [o][kh][kw][i], so that the sum over a window row is one run of products that compilers turn
-into vector code. Sums are 32 bits wide (64 with 16-bit activations and a 64-bit bias), scaled by `scale32` and its kin.
-"""
+"""Integer kernels beside convolutions and products: pooling, softmax, mean, resize, tables. Exact to the reference, plain loops."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.ir.types import DType, strides_of
-from intaglio.kernels.elementwise import broadcast_strides, offset_of
-from intaglio.kernels.epilogue import epilogue_of
+from intaglio.ir.types import strides_of
+from intaglio.kernels.elementwise import offset_of
 from intaglio.kernels.integer_pool import Span, number_as, pool_windows
 from intaglio.kernels.job import Job, Lowered
-from intaglio.kernels.loop import IDX, Buffer, Builder, Expr, Load, Num, Op, Type, Var, cast, idx, imax, imin, select
+from intaglio.kernels.loop import IDX, Buffer, Expr, Load, Num, Op, Type, cast, select
+from intaglio.kernels.whole_numbers import I32, I64, bounded, number, scaled, whole
 from intaglio.ops.base import normal_axes
-from intaglio.ops.quantised import QConv, QMatMul
 from intaglio.ops.quantised_rows import QAveragePool, QMean, QResize, QSoftmax
-
-I32, I64 = Type("i32"), Type("i64")
-
-
-def number(value: int, kind: Type = I32) -> Expr:
-    return Num(int(value), kind)
-
-
-def whole(buffer: Buffer, at: Expr, kind: Type = I32) -> Expr:
-    """An element widened to the type of the sums."""
-    return cast(Load(buffer, at, Type(buffer.dtype.value)), kind)
-
-
-def bounded(value: Expr, low: int, high: int, to: DType) -> Expr:
-    kind = value.type
-    inside = Op("min", (Op("max", (value, number(low, kind)), kind), number(high, kind)), kind)
-    return cast(inside, Type(to.value))
-
-
-def scaled(sum_: Expr, multiplier: Expr, shift: Expr, how: str) -> Expr:
-    """How a sum becomes a number of the result: scale32, scale_once or scale64."""
-    return Op(f"fn_{how}", (sum_, multiplier, shift), I32)
-
-
-@dataclass(frozen=True, slots=True)
-class Factors:
-    """What a sum of products is scaled by: multipliers and shifts, or floats, or nothing; and a bias of floats, if any."""
-
-    multiplier: Buffer | None
-    shift: Buffer | None
-    bias: Buffer | None
-    how: str
-
-    def scaled(self, total: Expr, which: Expr, column: Expr) -> Expr:
-        if self.multiplier is None:
-            return total
-        if self.shift is not None:
-            return scaled(total, whole(self.multiplier, which), whole(self.shift, which), self.how)
-        factor = Load(self.multiplier, which, Type("f32"))
-        if self.bias is None and total.type == I32:
-            return Op("fn_scale_float", (total, factor), I32)
-        real: Expr = Op("mul", (cast(total, Type("f32")), factor), Type("f32"))
-        if self.bias is not None:
-            real = Op("add", (real, Load(self.bias, column, Type("f32"))), Type("f32"))
-        return Op("fn_nearest", (real,), I32)
-
-
-def _bias_and_factors(job: Job, how: str) -> tuple[Buffer | None, Factors]:
-    """The bias of whole numbers that a sum starts from, and what comes after."""
-    bias = job.optional(2)
-    read = job.reads(bias, "bias") if bias is not None else None
-    real = bias is not None and bias.dtype is DType.F32
-    multiplier, shift = (
-        job.operand(i, name) if job.optional(i) is not None else None for i, name in ((3, "multiplier"), (4, "shift"))
-    )
-    return None if real else read, Factors(multiplier, shift, read if real else None, how)
-
-
-_SCALINGS = {"twice": "scale32", "once": "scale_once", "float": "scale_float", "none": ""}
-
-
-def _sums_of(x: DType, bias: DType | None, scaling: str) -> tuple[Type, str]:
-    if x is DType.I16 and bias in (None, DType.I64) and scaling in ("twice", "once"):
-        return I64, "scale64"
-    if x in (DType.I16, DType.U16) and scaling == "float":
-        return I64, "scale_float"
-    return I32, _SCALINGS[scaling]
-
-
-def _dot(
-    k: Builder, total: Var, kind: Type, x: Buffer, x_at: Expr, x_zero: int, w: Buffer, w_at: Expr, w_zero: int, count: int | Expr
-) -> None:
-    """total += sum over j of (x[j] - x_zero) * (w[j] - w_zero)."""
-    with k.loop("j", 0, count) as j:
-        left, right = whole(x, x_at + j, kind), whole(w, w_at + j, kind)
-        left = Op("sub", (left, number(x_zero, kind)), kind) if x_zero else left
-        right = Op("sub", (right, number(w_zero, kind)), kind) if w_zero else right
-        k.assign(total, Op("add", (total, Op("mul", (left, right), kind)), kind))
-
-
-def qconv(job: Job) -> Lowered | None:
-    op, k, node = job.node.op, job.k, job.node
-    assert isinstance(op, QConv)
-    weights, bias = node.inputs[1], job.optional(2)
-    if weights is None or weights.data is None:
-        return None
-    n_, h, w_, c = job.type(0).shape
-    _, oh_, ow_, outs = node.output.shape
-    kh_, kw_ = weights.shape[2:]
-    depth, columns = c // op.group, outs // op.group
-    kind, how = _sums_of(job.type(0).dtype, None if bias is None else bias.dtype, op.scaling)
-    x = job.operand(0, "x")
-    depthwise = depth == 1 and columns == 1
-    order = (2, 3, 0, 1) if depthwise else (0, 2, 3, 1)  # depthwise: channels side by side
-    w = job.packed(np.ascontiguousarray(weights.data.transpose(order)).reshape(-1), "w", weights.dtype)
-    b, factors = _bias_and_factors(job, how)
-    epilogue = epilogue_of(job, op.epilogue, [v for v in node.inputs[5:] if v is not None], node.output.shape)
-    y = job.writes()
-    sh, sw = op.strides
-    dh, dw = op.dilations
-    with k.loop("n", 0, n_) as n, k.loop("oh", 0, oh_) as oh:
-        top = k.let("top", oh * sh - op.pads[0])
-        kh_low = k.let("kh_first", imax(0, (0 - top + (dh - 1)) // dh))
-        kh_high = k.let("kh_last", imin(kh_, (idx(h + dh - 1) - top) // dh))
-        with k.loop("ow", 0, ow_) as ow:
-            left = k.let("left", ow * sw - op.pads[1])
-            kw_low = k.let("kw_first", imax(0, (0 - left + (dw - 1)) // dw))
-            kw_high = k.let("kw_last", imin(kw_, (idx(w_ + dw - 1) - left) // dw))
-            place = k.let("to", ((n * oh_ + oh) * ow_ + ow) * outs)
-            with k.loop("o", 0, outs) as o:
-                total = k.var("total", whole(b, o, kind) if b is not None else number(0, kind), kind)
-                group = o // columns if op.group > 1 else idx(0)
-                with k.loop("kh", kh_low, kh_high) as kh:
-                    line = k.let("line", ((n * h + top + kh * dh) * w_ + left) * c + group * depth)
-                    if depthwise:
-                        with k.loop("kw", kw_low, kw_high) as kw:
-                            _dot(k, total, kind, x, line + kw * (dw * c), op.x_zero, w, (kh * kw_ + kw) * outs + o, op.w_zero, 1)
-                    elif op.group == 1 and dw == 1:
-                        run = k.let("run", (kw_high - kw_low) * depth)
-                        first = k.let("first", line + kw_low * c)
-                        panel = k.let("panel", ((o * kh_ + kh) * kw_ + kw_low) * depth)
-                        _dot(k, total, kind, x, first, op.x_zero, w, panel, op.w_zero, run)
-                    else:
-                        with k.loop("kw", kw_low, kw_high) as kw:
-                            panel = k.let("panel", ((o * kh_ + kh) * kw_ + kw) * depth)
-                            _dot(k, total, kind, x, line + kw * (dw * c), op.x_zero, w, panel, op.w_zero, depth)
-                value = factors.scaled(total, o, o)
-                shifted = Op("add", (value, number(op.y_zero)), I32)
-                result = bounded(k.let("v", shifted), op.low, op.high, op.to)
-                k.store(y, place + o, epilogue.finish(k, job.one, result, o, place + o, 1) if op.epilogue else result)
-    about = (
-        f"qconv {kh_}x{kw_}, {c} -> {outs} channels, {h}x{w_} -> {oh_}x{ow_}, stride {sh}x{sw}, group {op.group}, "
-        f"{job.type(0).dtype.value}\nNHWC, weights packed {'[kh][kw][c]' if depthwise else '[o][kh][kw][i]'}"
-    )
-    return job.done(f"qconv{kh_}x{kw_}_{c}_{outs}", about, "qdepthwise" if depthwise else "qconv")
-
-
-def qmatmul(job: Job) -> Lowered:
-    op, k, node = job.node.op, job.k, job.node
-    assert isinstance(op, QMatMul)
-    left, right, out = job.type(0), job.type(1), node.output
-    bias, weights = job.optional(2), node.inputs[1]
-    assert weights is not None
-    kind, how = _sums_of(left.dtype, None if bias is None else bias.dtype, op.scaling)
-    a = job.operand(0, "a")
-    columns, depth = out.shape[-1], left.shape[-1]
-    transposed = op.transpose_b
-    if weights.data is not None and not op.transpose_b:  # rows of the right side become runs
-        b = job.packed(np.ascontiguousarray(weights.data.swapaxes(-1, -2)).reshape(-1), "b", weights.dtype)
-        transposed = True
-    else:
-        b = job.operand(1, "b")
-    c, factors = _bias_and_factors(job, how)
-    y = job.writes()
-    batch = out.shape[:-2]
-    names = [f"b{n}" for n in range(len(batch))]
-    a_size, b_size = math.prod(left.shape[-2:]), math.prod(right.shape[-2:])
-    single = job.optional(3) is not None and job.type(3).elements == 1
-    with k.loops([*names, "m"], [*batch, out.shape[-2]]) as at:
-        *outer, m = at
-        a_at = k.let("a_at", offset_of(outer, [s * a_size for s in broadcast_strides(left.shape[:-2], batch)]) + m * depth)
-        b_at = k.let("b_at", offset_of(outer, [s * b_size for s in broadcast_strides(right.shape[:-2], batch)]))
-        row = k.let("to", offset_of(at, list(strides_of(out.shape)[:-1])))
-        with k.loop("n", 0, columns) as n:
-            total = k.var("total", whole(c, n, kind) if c is not None else number(0, kind), kind)
-            if transposed:
-                _dot(k, total, kind, a, a_at, op.a_zero, b, b_at + n * depth, op.b_zero, depth)
-            else:
-                with k.loop("j", 0, depth) as j:
-                    x = Op("sub", (whole(a, a_at + j, kind), number(op.a_zero, kind)), kind)
-                    w = Op("sub", (whole(b, b_at + j * columns + n, kind), number(op.b_zero, kind)), kind)
-                    k.assign(total, Op("add", (total, Op("mul", (x, w), kind)), kind))
-            which = idx(0) if single else n
-            value = factors.scaled(total, which, n)
-            k.store(y, row + n, bounded(k.let("v", Op("add", (value, number(op.y_zero)), I32)), op.low, op.high, op.to))
-    side = f"{list(right.shape)}{' transposed' if op.transpose_b else ''}"
-    about = f"qmatmul {list(left.shape)} x {side} -> {list(out.shape)}, {left.dtype.value}"
-    return job.done(f"qmatmul_{depth}_{columns}", about, "qmatmul")
 
 
 def lookup(job: Job) -> Lowered:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from intaglio.ir.types import DType
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Buffer, Builder, Expr, Op, Type, cast
-from intaglio.kernels.quantised import I32, bounded, number, scaled, whole
+from intaglio.kernels.whole_numbers import I32, bounded, number, scaled, whole
 from intaglio.ops.quantised_recurrent import GATES, QLstm
 
 _LOW, _HIGH = -(1 << 15), (1 << 15) - 1

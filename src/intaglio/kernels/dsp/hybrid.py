@@ -13,6 +13,7 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.contraction.columns import write_columns
+from intaglio.kernels.contraction.hybrid import quantize_into
 from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.contraction.quantised import runs_of
 from intaglio.kernels.dsp.gather import gather
@@ -20,7 +21,6 @@ from intaglio.kernels.dsp.pairs import Pairs, Product, columns_of, multiply_sing
 from intaglio.kernels.dsp.primitives import no_dsp
 from intaglio.kernels.dsp.scaling import WORDS
 from intaglio.kernels.dsp.variants import Finish, How, Range
-from intaglio.kernels.hybrid import quantize_into
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import IDX, Place, cast, idx
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
