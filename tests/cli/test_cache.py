@@ -137,7 +137,7 @@ def test_a_file_that_everybody_may_write_is_pointed_out(intaglio: Intaglio, cach
     cache.parent.chmod(0o755)
     cache.chmod(0o666)
     said = intaglio("cache", "verify", cache)
-    assert said.code == 0 and "everybody may write to the file" in said.err
+    assert said.code == 0 and "the file is writable by everybody" in said.err
 
 
 def test_prune_keeps_what_any_device_can_use(intaglio: Intaglio, cache: Path) -> None:

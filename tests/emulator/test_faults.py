@@ -33,7 +33,7 @@ int deep(int n) { volatile int a[64]; a[0] = n; return deep(n + 1) + a[0]; }
         ("jumps", "jumps to 0x90000000, where there is no memory"),
         ("undefined", "runs an instruction that this core does not have"),
         ("traps", "raises exception 7 of the processor"),
-        ("forever", "does not come to an end: more than 262,144 instructions"),
+        ("forever", "does not end: more than 262,144 instructions"),
         ("deep", "writes to 0x20fff"),
     ],
 )

@@ -96,7 +96,7 @@ NESTED = helper.make_graph([node("Relu", "nobody", "t")], "b", [], [value("t", N
 GRAPHS: dict[str, tuple[Any, str]] = {
     "cycle": (model([node("Add", "x b", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")]), "cycle"),
     "duplicate output": (model([node("Relu", "x", "y"), node("Abs", "x", "y")]), "already"),
-    "undefined input": (model([node("Relu", "nothing", "y")]), "nobody gives"),
+    "undefined input": (model([node("Relu", "nothing", "y")]), "nothing defines"),
     "undefined output": (model([node("Relu", "x", "z")]), "given by no node"),
     "shadowed initializer": (
         model([node("Relu", "x", "c"), node("Relu", "c", "y")], constants={"c": np.ones(4, np.float32)}),
@@ -105,7 +105,7 @@ GRAPHS: dict[str, tuple[Any, str]] = {
     "no outputs": (model([node("Relu", "x", "y")], outputs=[]), "no outputs"),
     "missing capture": (
         model([node("If", "x", "y", then_branch=NESTED, else_branch=NESTED)], [value("x", [], BOOL)]),
-        "nobody gives",
+        "nothing defines",
     ),
     "dead duplicate": (model([node("Relu", "x", "y"), node("Abs", "x", "d"), node("Exp", "x", "d")]), "already"),
     "missing operand": (model([node("Add", "x", "y")]), "missing"),

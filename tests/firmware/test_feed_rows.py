@@ -249,4 +249,4 @@ def test_a_model_without_rows_says_why(intaglio: Intaglio, tmp_path: Path) -> No
 
 def test_weights_that_are_read_and_rows_that_are_fed_exclude_each_other(intaglio: Intaglio, tmp_path: Path) -> None:
     said = intaglio("compile", pixels(tmp_path), "--feed-rows", "--weights", "read", "-o", tmp_path / "out")
-    assert said.code == 2 and "weights that are read are not kept between rows that are fed" in said.err
+    assert said.code == 2 and "`--weights read` and `--feed-rows` cannot be combined" in said.err

@@ -91,7 +91,7 @@ WRONG = [
     (["--board", "rp2040", "--weights-address", "5"], "`--weights-address 5` is not an address", "0x08080000"),
     (["--board", "rp2040", "--weights-address", "0x20000000"], "is outside of every flash of the board `rp2040`", "0x10000100 to"),
     (["--board", "rp2040", "--weights-address", "0x10000101"], "is not a multiple of 64", "0x10000100"),
-    (["--board", "rp2040", "--weights-address", "0x10100000", "--weights-section", ".x"], "exclude each other", "choose one"),
+    (["--board", "rp2040", "--weights-address", "0x10100000", "--weights-section", ".x"], "cannot be combined", "choose one"),
     (["--board", "rp2040", "--cc", "no-such-gcc"], "there is no C compiler `no-such-gcc`", "leave `--cc` out"),
 ]  # fmt: skip
 
@@ -118,4 +118,4 @@ def test_a_package_that_is_not_whole(part: str, intaglio: Intaglio, tmp_path: Pa
     assert compiled(intaglio, tmp_path, "--board", "rp2350", model=integer_model(tmp_path))[0] == 0
     shutil.rmtree(tmp_path / "out" / part)
     said = intaglio("profile", tmp_path / "out")
-    assert said.code == 2 and f"the package is not whole: `{part}/` is missing" in said.err
+    assert said.code == 2 and f"the package is not complete: `{part}/` is missing" in said.err

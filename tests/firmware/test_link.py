@@ -54,9 +54,9 @@ def test_what_cannot_be_one_firmware(packages: tuple[Path, Path], intaglio: Inta
     static = firmware(integer_model(tmp_path), tmp_path / "static", name="other").folder
     board = firmware(integer_model(tmp_path), tmp_path / "board", name="third", board="rp2350", arena="caller").folder
     for folders, says in (
-        ([first], "one package is a firmware already"),
-        ([first, digits], "is no firmware: it is for"),
-        ([first, static], "has an arena of its own"),
+        ([first], "one package is already a firmware"),
+        ([first, digits], "is not firmware: it is for"),
+        ([first, static], "has its own arena"),
         ([first, board], "is for the board `rp2350`"),
         ([first, first], "two packages have the name `digits`"),
         ([first, tmp_path], "is not a package"),

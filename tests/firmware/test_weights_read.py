@@ -211,9 +211,9 @@ def test_an_output_that_is_a_constant_is_read_too(tmp_path: Path) -> None:
 
 
 WRONG = [
-    (["--weights", "red"], "there are no weights `red`"),
-    (["--weights", "read", "--weights-section", ".x"], "`--weights read` is for weights that have no address, and no section"),
-    (["--weights", "read", "--feed-rows"], "weights that are read are not kept between rows"),
+    (["--weights", "red"], "unknown value `red` of `--weights`"),
+    (["--weights", "read", "--weights-section", ".x"], "`--weights read` cannot be combined with an address or a section"),
+    (["--weights", "read", "--feed-rows"], "`--weights read` and `--feed-rows` cannot be combined"),
 ]
 
 

@@ -80,7 +80,7 @@ def test_a_batch_dimension_is_one_and_says_so(tmp_path: Path) -> None:
     proto = model([node("Add", "x z", "y")], [value("x", ["N", 4]), value("z", [3, "N", 4])])
     graph, notes = load(saved(proto, tmp_path))
     assert [v.shape for v in graph.inputs] == [(1, 4), (3, 1, 4)]
-    assert notes == ["the batch dimension `N` of input `x` is taken as 1"]
+    assert notes == ["the batch dimension `N` of input `x` is set to 1"]
 
 
 def test_dimensions_are_pinned_by_name_and_by_shape(tmp_path: Path) -> None:

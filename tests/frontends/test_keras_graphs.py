@@ -175,7 +175,7 @@ def test_open_axes_are_pinned_by_shapes_and_the_batch_by_its_name(tmp_path: Path
     graph, _ = load(tmp_path / "n.keras", dims={"batch": 5}, shapes={})
     assert graph.outputs[0].shape == (5, 2)
     _, notes = load(tmp_path / "n.keras", dims={}, shapes={})
-    assert notes == ["the batch dimension `batch` of input `x` is taken as 1"]
+    assert notes == ["the batch dimension `batch` of input `x` is set to 1"]
 
 
 @pytest.mark.slow

@@ -253,4 +253,4 @@ def test_a_result_whose_size_depends_on_data_is_told(tmp_path: Path) -> None:
     text = told(
         one_operator("UNIQUE", [Tensor((4,), "float32")], [Tensor((4,), "float32"), Tensor((4,), "int32")], version=1), tmp_path
     )
-    assert "how much it gives depends on data" in text
+    assert "the size of the result depends on data" in text

@@ -182,7 +182,7 @@ def test_sparse_weights_are_made_dense(dtype: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "text"), [("index", "outside of an axis"), ("segments", "do not follow"), ("order", "does not fit")]
+    ("spoil", "text"), [("index", "outside an axis"), ("segments", "do not follow"), ("order", "does not fit")]
 )
 def test_sparsity_that_does_not_fit_is_told(spoil: str, text: str, tmp_path: Path) -> None:
     how, values = sparse(np.eye(8, 16, dtype=np.float32), 4, spoil)

@@ -92,7 +92,7 @@ def test_a_guarded_node_stays_on_the_core() -> None:
         """,
         Sums(),
     )
-    assert told["a"] == "add: it is only computed under a condition"
+    assert told["a"] == "add: it runs only under a condition"
 
 
 def test_matches_grow_together_but_not_around_a_node_of_others() -> None:

@@ -154,9 +154,9 @@ def test_memory_is_left_alone_while_an_accelerator_works() -> None:
     ("words", "said"),
     [
         ({"accelerators": ["nobody"]}, "unknown accelerator `nobody`"),
-        ({"accelerators": ["sums"], "stream": 0}, "exclude each other"),
-        ({"accelerators": ["sums"], "feed_rows": True}, "exclude each other"),
-        ({"accelerators": ["sums"], "weights": "read"}, "exclude each other"),
+        ({"accelerators": ["sums"], "stream": 0}, "cannot be combined"),
+        ({"accelerators": ["sums"], "feed_rows": True}, "cannot be combined"),
+        ({"accelerators": ["sums"], "weights": "read"}, "cannot be combined"),
     ],
 )
 def test_what_does_not_go_together(tmp_path: Path, words: dict[str, object], said: str) -> None:

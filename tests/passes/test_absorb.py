@@ -225,7 +225,7 @@ def test_16_bit_activations_too(name: str, dtype: type, tmp_path: Path) -> None:
 def test_what_stays_in_floating_point_is_named_and_exact(kind: str, tmp_path: Path) -> None:
     proto = two(kind)(np.int8)
     graph, notes = absorbed(proto, tmp_path)
-    assert notes == [f"between quantized tensors, these are computed in floating point: `{kind.lower()}`"]
+    assert notes == [f"between quantised tensors, these are computed in floating point: `{kind.lower()}`"]
     x = real(1, 4, 5, 5)
     np.testing.assert_array_equal(evaluate_graph(graph, {"x": x})[graph.outputs[0].name], by_onnx_runtime(proto, {"x": x}))
 

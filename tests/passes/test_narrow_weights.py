@@ -132,7 +132,7 @@ def test_numbers_beyond_half_precision_stay() -> None:
     weights.data = weights.data * np.float32(1e5)
     graph, notes = narrowing(graph, "fp16")
     assert shown(graph) == wanted(CONV)
-    assert notes == ["`w` stays f32: it has numbers beyond half precision (65504)", "no weights were stored smaller"]
+    assert notes == ["`w` stays f32: it has numbers outside half precision (65504)", "no weights were stored smaller"]
 
 
 def test_a_channel_of_zeros_has_a_scale() -> None:
@@ -159,7 +159,7 @@ def test_integers_stay_as_they_are() -> None:
     for scheme in ("weights", "fp16"):
         graph, notes = narrowed(text, scheme)
         assert shown(graph) == wanted(text)
-        assert notes == ["the weights of this model are integers already: they stay as they are"]
+        assert notes == ["the weights of this model are already integers: they are not changed"]
 
 
 @pytest.mark.parametrize("kind", ["i8", "f16"])

@@ -407,8 +407,8 @@ def padded(pads: str, tail: str = "output y") -> str:
     ("graph", "axis", "why"),
     [
         (graph_of(padded("(1, 0, 1, 0)")), 1, "`conv` /same: it pads the axis with 1 frames before and 1 after the window"),
-        (graph_of(padded("(1, 0, 1, 0)")), 3, "the axis is that of batches or channels"),
-        (graph_of(padded("(1, 0, 1, 0)")), 4, "has 4 axes, there is no axis 4"),
+        (graph_of(padded("(1, 0, 1, 0)")), 3, "the axis is the batch or the channels"),
+        (graph_of(padded("(1, 0, 1, 0)")), 4, "has 4 axes, so it has no axis 4"),
         (graph_of("input x: f32[1,4]\ninput z: f32[1,4]\ny: f32[1,4] = add(x, z)\noutput y"), 1, "has 2 inputs; a stream has one"),
         (recurrent(Lstm, direction="bidirectional", front=0), 2, "`lstm` /rnn: it is bidirectional: it needs"),
     ],
@@ -435,7 +435,7 @@ def test_a_layer_that_needs_the_whole_window_is_named() -> None:
 def test_the_whole_window_of_what_remembers_more_is_no_window() -> None:
     mean = "m: f32[1,1,1,4] NHWC = reduce(y, kind=mean, axes=(1), keepdims=true)\n    output m"
     graph = graph_of(CAUSAL.replace("output y", mean))
-    with pytest.raises(UserError, match="needs the whole window of `y`, which remembers more than that"):
+    with pytest.raises(UserError, match="needs the whole window of `y`, which keeps more than that"):
         stream_along(graph, 1)
 
 
@@ -448,7 +448,7 @@ def test_a_layer_that_goes_on_needs_whole_steps() -> None:
         y: f32[1,4,1,3] NHWC = conv(a, v, pads=(2, 0, 0, 0), layout=NHWC)
         output y
     """)
-    with pytest.raises(UserError, match="a step takes 2 frames, and the model 9"):
+    with pytest.raises(UserError, match="a step takes 2 frames, and 9 frames are not"):
         stream_along(graph, 1)
 
 
@@ -474,7 +474,7 @@ def test_an_ir_file_past_optimise_is_too_late(intaglio: Intaglio, tmp_path: Path
         assert intaglio("compile", path, "-o", tmp_path / f"{stage}.ig", "--stop-after", stage).code == 0
         said = intaglio("compile", tmp_path / f"{stage}.ig", "--stream", "2", "-o", tmp_path / "out", "--stop-after", "memory")
         assert said.code == code
-        assert ("is past the stage `optimise`" in said.err) == (code == 2)
+        assert ("is already past the stage `optimise`" in said.err) == (code == 2)
 
 
 @pytest.mark.parametrize("pads", [(0, 0), (2, 0)])

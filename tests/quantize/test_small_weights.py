@@ -87,7 +87,7 @@ def test_integers_are_left_and_it_is_told(intaglio: Intaglio, tmp_path: Path) ->
     for words in (OPTIONS["i8"], OPTIONS["f16"]):
         said = intaglio("compile", path, "-o", tmp_path / "p", "--force", "--stop-after", "package", *words)
         assert said.code == 0, said.err
-        assert "the weights of this model are integers already" in said.err
+        assert "the weights of this model are already integers" in said.err
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_without_a_loader_it_is_said_what_brings_one(monkeypatch: pytest.MonkeyP
     ("answer", "slug", "said"),
     [
         (Answer(), "no-opencl-platform", "no driver"),
-        (Answer(crash="SIGSEGV"), "opencl-crashed", "took a process down: SIGSEGV"),
+        (Answer(crash="SIGSEGV"), "opencl-crashed", "listed its devices: SIGSEGV"),
         (Answer((Platform(0, "P", "V", "1", "", (), "no memory"),)), "no-opencl-device", "`P`: no memory"),
     ],
 )
@@ -152,7 +152,7 @@ def test_a_named_loader_without_drivers_is_not_replaced_by_another(monkeypatch: 
 def test_a_library_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "libOpenCL.so").write_text("not a library")
     monkeypatch.setenv(loader.VARIABLE, str(tmp_path / "libOpenCL.so"))
-    with pytest.raises(ToolError, match="which is no OpenCL library"):
+    with pytest.raises(ToolError, match="which is not an OpenCL library"):
         find_loader()
 
 

@@ -270,16 +270,16 @@ def test_a_package_of_the_processor_has_no_device(digits: Path, intaglio: Intagl
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--stream", "1"), "`--stream` does not go together with an OpenCL device"),
-        (("--feed-rows",), "`--feed-rows` does not go together with an OpenCL device"),
-        (("--accelerator", "example_npu"), "`--accelerator` does not go together with an OpenCL device"),
-        (("--weights", "read"), "`--weights read` does not go together with an OpenCL device"),
-        (("--arena", "caller"), "`--arena caller` does not go together with an OpenCL device"),
-        (("--memory", "m.toml"), "`--memory` does not go together with an OpenCL device"),
+        (("--stream", "1"), "`--stream` cannot be combined with an OpenCL device"),
+        (("--feed-rows",), "`--feed-rows` cannot be combined with an OpenCL device"),
+        (("--accelerator", "example_npu"), "`--accelerator` cannot be combined with an OpenCL device"),
+        (("--weights", "read"), "`--weights read` cannot be combined with an OpenCL device"),
+        (("--arena", "caller"), "`--arena caller` cannot be combined with an OpenCL device"),
+        (("--memory", "m.toml"), "`--memory` cannot be combined with an OpenCL device"),
         (("--board", "nucleo-f746zg"), "the board `nucleo-f746zg` has a `cortex-m7`, not a `opencl`"),
         (("--precision", "fp8"), "unknown precision `fp8`"),
         (("--limit-kernel-time", "0"), "`--limit-kernel-time 0` is not a time"),
-        (("--stop-after", "kernels", "--device", "cpu"), "`--device` takes a package that is built"),
+        (("--stop-after", "kernels", "--device", "cpu"), "`--device` needs a package that is built"),
     ],
 )
 def test_what_does_not_go_with_a_device_is_told(words: tuple[str, ...], said: str, intaglio: Intaglio, tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_what_does_not_go_with_a_device_is_told(words: tuple[str, ...], said: st
 @pytest.mark.parametrize("words", [("--device", "cpu"), ("--precision", "fp16"), ("--limit-kernel-time", "8")])
 def test_words_for_a_device_need_one(words: tuple[str, ...], intaglio: Intaglio, tmp_path: Path) -> None:
     told = intaglio("compile", DIGITS, "-o", tmp_path / "p", *words)
-    assert told.code == 2 and f"`{words[0]}` is for OpenCL devices" in told.err
+    assert told.code == 2 and f"`{words[0]}` needs an OpenCL device" in told.err
 
 
 def test_a_precision_that_comes_too_late_is_an_error(intaglio: Intaglio, tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_precision_that_comes_too_late_is_an_error(intaglio: Intaglio, tmp_pat
     late = ("compile", "-o", tmp_path / "p", "--target", "opencl", "--stop-after", "package")
     for name, word in (("wide", "mixed"), ("wide", "fp16"), ("half", "fp32")):
         said = intaglio(*late, tmp_path / f"{name}.ig", "--precision", word)
-        assert said.code == 2 and "error[bad-option]" in said.err and f"`--precision {word}` comes too late" in said.err
+        assert said.code == 2 and "error[bad-option]" in said.err and f"`--precision {word}` is too late" in said.err
     for name, words, told in (("wide", (), "fp32"), ("half", (), "mixed"), ("half", ("--precision", "fp16"), "fp16")):
         assert intaglio(*late, tmp_path / f"{name}.ig", "--force", *words).code == 0
         info = read_manifest(tmp_path / "p").opencl

@@ -45,7 +45,7 @@ def states(*records: Record) -> list[str]:
 
 def test_a_program_without_a_binary_is_none() -> None:
     (record,) = parse(dump([program("pool", b"")])).records
-    assert record.content is None and record.problem == "there is no binary in it"
+    assert record.content is None and record.problem == "it has no binary"
 
 
 def test_what_is_written_is_read() -> None:
@@ -186,7 +186,7 @@ def test_a_damaged_file_with_the_name_of_a_cache_is_written_anew(tmp_path: Path)
 def test_another_kind_of_file_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "diary.txt"
     path.write_text("my diary")
-    with pytest.raises(UserError, match="another kind of file and stays as it is"):
+    with pytest.raises(UserError, match="another kind of file and is not changed"):
         update_cache(path, lambda old: old.records)
     assert path.read_text() == "my diary"
 
@@ -313,10 +313,10 @@ def test_files_that_others_may_write_to_are_unsafe(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     assert unsafe(path) == ""
     path.chmod(0o666)
-    assert "everybody may write to the file" in unsafe(path)
+    assert "the file is writable by everybody" in unsafe(path)
     path.chmod(0o644)
     tmp_path.chmod(0o777)
-    assert "everybody may write to its folder" in unsafe(path)
+    assert "its folder is writable by everybody" in unsafe(path)
     tmp_path.chmod(0o1777)
     assert unsafe(path) == ""
 

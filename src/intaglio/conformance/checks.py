@@ -57,12 +57,12 @@ def check_accelerator(plugin: Plugin, *, cc: str | None = None) -> Iterator[Resu
     """Every check, as it is done."""
     taken: list[Taken] = []
     if not plugin.has_emulation:
-        yield Result("emulation", "all", refused="it has no `emulate` of its own: the reference stands in for it")
+        yield Result("emulation", "all", refused="it has no `emulate`: the reference is used instead")
     for pattern in (*plugin.patterns, *_pairs(plugin)):
         made = list(cases(pattern) if pattern in plugin.patterns else cases(pattern, PAIR_VARIANTS))
         if missing := unmade(pattern):
             names = ", ".join(f"`{name}`" for name in missing)
-            yield Result("cases", pattern.name, refused=f"there are no cases for {names}: test this pattern yourself")
+            yield Result("cases", pattern.name, refused=f"no cases are generated for {names}: test this pattern yourself")
         found = 0
         for case in made:
             one = _taken(plugin, case)
@@ -73,7 +73,7 @@ def check_accelerator(plugin: Plugin, *, cc: str | None = None) -> Iterator[Resu
             else:
                 yield one
         if made and not found and pattern in plugin.patterns:
-            yield Result("claims", pattern.name, f"none of {len(made)} cases is taken: is the check of the pattern right?")
+            yield Result("claims", pattern.name, f"none of {len(made)} cases is taken: verify the check of the pattern")
     if taken:
         yield from _check_code(plugin, taken, cc)
 
@@ -100,7 +100,7 @@ def _taken(plugin: Plugin, case: Case) -> Taken | Result:
     whole = [c for c in found if len(c.region.nodes) == len(case.graph.nodes)]
     if not whole:
         last = case.graph.nodes[-1]
-        reason = next((r.reason for r in refusals if r.node is last), "another pattern takes it")
+        reason = next((r.reason for r in refusals if r.node is last), "another pattern matches it")
         return Result("claims", case.name, refused=reason)
     region = whole[0].region
     inputs = [_numbers(value, seed) for seed, value in enumerate(region.inputs)]
@@ -142,7 +142,7 @@ def _check_emulation(plugin: Plugin, taken: Taken) -> Iterator[Result]:
     if any((a != b).any() for a, b in zip(given, taken.inputs, strict=True)):
         yield Result("emulation", name, "it writes into its inputs")
     elif any(not np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(first, again, strict=True)):
-        yield Result("emulation", name, "it gives another result the second time")
+        yield Result("emulation", name, "the second run has another result")
     else:
         yield Result("emulation", name, _difference(plugin, first, taken.wanted))
 
@@ -185,7 +185,7 @@ def _check_code(plugin: Plugin, taken: list[Taken], cc: str | None) -> Iterator[
             got = [results[key] for key, _ in _named(one, n, one.wanted, "y")]
             yield Result(f"C on {name}", one.case.name, _difference(plugin, got, one.wanted))
     if not done:
-        yield Result("C", "all", "it is for no target that can be run here: `supports` refuses all of " + ", ".join(TARGETS))
+        yield Result("C", "all", "no target can be tested on this machine: `supports` refuses all of " + ", ".join(TARGETS))
 
 
 def _named(taken: Taken, number: int, arrays: list[Array], stem: str) -> list[tuple[str, Array]]:

@@ -70,7 +70,7 @@ def read_source(
         graph, notes = load(path, dims=dims, shapes=shapes, name=name, states=list(states.items()), constants=constants)
     else:
         if states or constants:
-            hint = f"a {TITLES[kind]} model says itself what its state is"
+            hint = f"a {TITLES[kind]} model defines its own state"
             raise UserError("bad-option", "`--state` is for ONNX models", hint=hint)
         graph, notes = front_end(kind).load(path, dims=dims, shapes=shapes, name=name)
     for text in notes:
@@ -132,7 +132,7 @@ def _is_keras_zip(path: Path) -> bool:
 
 def _clean_name(name: str) -> str:
     if not is_clean(name) or len(name) > 40:
-        hint = "it becomes a prefix in C: letters, digits and `_`, at most 40, not starting with a digit, no keyword"
+        hint = "it is a prefix in C: at most 40 letters, digits and `_`, no digit first, not a keyword"
         raise UserError("bad-name", f"{quoted(name)} cannot be the name of a network", hint=hint)
     return name
 

@@ -68,9 +68,9 @@ def check_reach(program: Program, deployment: Deployment) -> None:
         places |= {a.name: constants[a.name] for a in layer.arguments if isinstance(a, ConstantArg)}
         for what, memory in places.items():
             if memory and memory not in reaches:
-                text = f"{quoted(name)} does not see the memory `{memory}`, where `{what}` of `{layer.name}` is"
+                text = f"{quoted(name)} cannot access the memory `{memory}`, where `{what}` of `{layer.name}` is"
                 seen = ", ".join(f"`{m}`" for m in reaches)
-                hint = f"it sees {seen}; give those in a `--memory` file, or keep the layer on the core"
+                hint = f"it can access {seen}; use these in a `--memory` file, or keep the layer on the core"
                 raise UserError("unreached-memory", text, hint=hint)
 
 
@@ -86,7 +86,7 @@ def write_accelerators(program: Program, target: Target, source_folder: Path) ->
             path = source_folder / file
             if path.exists() and path.read_text(encoding="utf-8") != text:
                 other = quoted(whose[file]) if file in whose else "the package itself"
-                raise ToolError("plugin-garbage", f"the accelerator {quoted(name)} has a file {quoted(file)}, as {other} has")
+                raise ToolError("plugin-garbage", f"the accelerator {quoted(name)} has a file {quoted(file)}, and so has {other}")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             whose[file] = name

@@ -26,9 +26,9 @@ def check_archive(folder: Path, format: str, *, force: bool) -> None:
     target = archive_path(folder, format)
     shown = quoted(str(target), 200)
     if target.is_dir():
-        raise UserError("output-exists", f"the archive {shown} is a folder", hint="move it away, or give another `-o`")
+        raise UserError("output-exists", f"the archive {shown} is a folder", hint="move it, or use another `-o`")
     if not force and (target.exists() or target.is_symlink()):
-        raise UserError("output-exists", f"the archive {shown} exists", hint="`--force` replaces it, or give another `-o`")
+        raise UserError("output-exists", f"the archive {shown} exists", hint="use `--force` to replace it, or another `-o`")
     if target.exists() or target.is_symlink():
         check_replaceable_archive(target, folder.name)
 

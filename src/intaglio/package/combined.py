@@ -59,7 +59,7 @@ class Combined:
 def read_packages(folders: list[Path]) -> list[Manifest]:
     """Manifests of packages that can be one firmware."""
     if len(folders) < 2:
-        raise UserError("bad-option", "one package is a firmware already", hint="give two packages or more")
+        raise UserError("bad-option", "one package is already a firmware", hint="give two packages or more")
     manifests = [read_manifest(folder) for folder in folders]
     first = manifests[0]
     for folder, manifest in zip(folders, manifests, strict=True):
@@ -67,10 +67,10 @@ def read_packages(folders: list[Path]) -> list[Manifest]:
         again = f"`intaglio compile {manifest.model.file} --name {manifest.name} ... --arena caller`"
         if not find_target(manifest.target).bare or manifest.firmware is None:
             hint = "compile it with `--board` (and without `--stop-after`)"
-            raise UserError("cannot-combine", f"{shown} is no firmware: it is for `{manifest.target}`", hint=hint)
+            raise UserError("cannot-combine", f"{shown} is not firmware: it is for `{manifest.target}`", hint=hint)
         if manifest.options.get("arena") != "caller":
             hint = f"compile it again: {again}"
-            raise UserError("cannot-combine", f"{shown} has an arena of its own, which others cannot share", hint=hint)
+            raise UserError("cannot-combine", f"{shown} has its own arena, which others cannot share", hint=hint)
         if manifest.options.get("weights") == "read":
             raise UserError("cannot-combine", f"{shown} reads its weights", hint="compile it again without `--weights read`")
         if manifest.memory.weights_apart:
@@ -85,7 +85,7 @@ def read_packages(folders: list[Path]) -> list[Manifest]:
     for index, manifest in enumerate(manifests):
         for other in manifests[:index]:
             if shared := set(manifest.accelerators) & set(other.accelerators):
-                what = f"`{manifest.name}` and `{other.name}` both bring the C of the accelerator {quoted(min(shared))}"
+                what = f"`{manifest.name}` and `{other.name}` both contain the C of the accelerator {quoted(min(shared))}"
                 hint = "compile one of them again without `--accelerator`"
                 raise UserError("cannot-combine", what, hint=hint)
     names = [m.name.lower() for m in manifests]

@@ -35,8 +35,8 @@ def fresh_folder(output: Path, *, force: bool) -> Iterator[Path]:
         try:
             staging = Path(tempfile.mkdtemp(prefix=f".{output.name[:40]}-", dir=parent))
         except FileNotFoundError:  # a folder that takes no folders, such as /proc
-            hint = "give an output in an ordinary folder, with `-o`"
-            raise ToolError("cannot-write", f"no folder can be made in {quoted(str(parent), 200)}", hint=hint) from None
+            hint = "use an output in an ordinary folder, with `-o`"
+            raise ToolError("cannot-write", f"cannot create a folder in {quoted(str(parent), 200)}", hint=hint) from None
     black_box.writing_to(str(staging.resolve()))
     try:
         with writing(output):
@@ -53,7 +53,7 @@ def fresh_folder(output: Path, *, force: bool) -> Iterator[Path]:
 def fresh_file(path: Path) -> Iterator[Path]:
     """A file to write, which becomes `path` at the end of the `with` block."""
     if not path.parent.is_dir():
-        hint = "create the folder, or give another output"
+        hint = "create the folder, or use another output"
         raise UserError("cannot-write", f"there is no folder {quoted(str(path.parent), 200)}", hint=hint)
     with writing(path):
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}-", dir=path.parent)
@@ -79,12 +79,12 @@ def _check_output(output: Path, *, force: bool) -> None:
     for parent in output.parents:
         if parent.exists():
             if not parent.is_dir():
-                hint = "give a folder that can be created, with `-o`"
+                hint = "use a folder that can be created, with `-o`"
                 raise UserError("cannot-write", f"{quoted(str(parent), 200)} is a file, not a folder", hint=hint)
             break
     if output.is_symlink():
-        hint = "give the folder itself, with `-o`"
-        raise UserError("output-exists", f"the output {shown} is a symbolic link and is not followed", hint=hint)
+        hint = "use the folder itself, with `-o`"
+        raise UserError("output-exists", f"the output {shown} is a symbolic link, which is not followed", hint=hint)
     if not output.exists():
         return
     if not output.is_dir():
@@ -92,7 +92,7 @@ def _check_output(output: Path, *, force: bool) -> None:
     if not any(output.iterdir()):
         return
     if not force:
-        hint = "`--force` replaces a package, or give another folder with `-o`"
+        hint = "use `--force` to replace a package, or another folder with `-o`"
         raise UserError("output-exists", f"the output folder {shown} exists and is not empty", hint=hint)
     check_replaceable(output)
 
@@ -105,11 +105,11 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         shown = quoted(str(path), 200)
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            hint = "make room, or give an output on another disk with `-o`; nothing was left behind"
+            hint = "free some space, or use an output on another disk with `-o`; no partial output was left"
             raise ToolError("disk-full", f"the disk is full while writing {shown}", hint=hint) from error
         if error.errno in _REFUSALS:
             reason = os.strerror(error.errno).lower()
-            hint = "give an output that can be written, with `-o`"
+            hint = "use an output that can be written, with `-o`"
             raise ToolError("cannot-write", f"cannot write {shown}: {reason}", hint=hint) from error
         raise
 
@@ -141,7 +141,7 @@ def _swap(staging: Path, output: Path, *, force: bool) -> None:
             continue  # somebody else has moved it away
         finally:
             shutil.rmtree(old, ignore_errors=True)
-    raise UserError("output-exists", f"{quoted(str(output), 200)} keeps changing", hint="is another process writing there?")
+    raise UserError("output-exists", f"{quoted(str(output), 200)} keeps changing", hint="does another process write there?")
 
 
 def _put(staging: Path, output: Path, old: Path) -> None:

@@ -254,10 +254,10 @@ def read_manifest(folder: Path) -> Manifest:
         table = json.loads(path.read_text(encoding="utf-8"))
         if table["format"] == COMBINED_FORMAT:
             made_of = ", ".join(quoted(str(name)) for name in table["models"])
-            what = f"{shown} is a firmware that `intaglio link` made of {made_of}"
-            raise UserError("not-a-package", what, hint="run, validate or profile the packages that it was made of")
+            what = f"{shown} is firmware that `intaglio link` made of {made_of}"
+            raise UserError("not-a-package", what, hint="run, validate or profile these packages")
         if table["format"] != FORMAT:
-            reason = f"{shown} has manifest format {table['format']!r}; this Intaglio reads {FORMAT}"
+            reason = f"{shown} has manifest format {table['format']!r}; this version of Intaglio reads {FORMAT}"
             raise UserError("not-a-package", reason, hint="compile the model again")
         return _checked(_manifest(table))
     except (ValueError, KeyError, TypeError, AssertionError, RecursionError, OSError) as error:

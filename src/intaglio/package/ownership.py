@@ -104,7 +104,7 @@ def check_replaceable_archive(path: Path, folder: str) -> None:
     shown = quoted(str(path), 200)
     found = None if manifest is None else contents_of(manifest)
     if found is None:
-        hint = "`--force` only replaces archives that Intaglio wrote; move it away, or give another `-o`"
+        hint = "`--force` only replaces archives that Intaglio wrote; move it, or use another `-o`"
         raise UserError("output-exists", f"{shown} is not the archive of a package", hint=hint)
     unknown = [name for name in members if not found.knows(name.removeprefix(f"{folder}/"))]
     if unknown:

@@ -62,7 +62,7 @@ def export_template(name: str, folder: Path) -> None:
     with writing(folder):
         taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     if taken:
-        hint = "give a folder that is new or empty"
+        hint = "use a new or empty folder"
         raise UserError("output-exists", f"{quoted(str(folder), 200)} exists and is not an empty folder", hint=hint)
     with fresh_folder(folder, force=False) as fresh:
         for relative, path in _files(source).items():
@@ -101,7 +101,7 @@ class _Loader(jinja2.FileSystemLoader):
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
         text, path, fresh = super().get_source(environment, template)
         if not any(Path(path).resolve().is_relative_to(Path(root).resolve()) for root in self.searchpath):
-            raise jinja2.TemplateNotFound(template, f"`{template}` is a link out of the template")
+            raise jinja2.TemplateNotFound(template, f"`{template}` is a link to a file outside the template")
         return text, path, fresh
 
 

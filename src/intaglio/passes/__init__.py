@@ -116,7 +116,7 @@ def check_disabled(names: frozenset[str]) -> None:
     """Are these names of passes?"""
     known = [p.name for p in PASSES]
     for name in sorted(names - set(known)):
-        hint = "passes are " + ", ".join(f"`{n}`" for n in known)
+        hint = "passes: " + ", ".join(f"`{n}`" for n in known)
         raise UserError("unknown-pass", f"unknown pass {quoted(name)}", hint=hint)
 
 

@@ -76,13 +76,13 @@ def stream_along(graph: Graph, axis: int) -> Stream:
     states = {s.input for s in graph.states}
     given = [v for v in graph.inputs if v not in states]
     if len(given) != 1:
-        raise UserError("bad-stream", f"`{graph.name}` has {len(given)} inputs; a stream has one", hint="leave `--stream` out")
+        raise UserError("bad-stream", f"`{graph.name}` has {len(given)} inputs; a stream has one", hint="omit `--stream`")
     source = given[0]
     if not -source.type.rank <= axis < source.type.rank:
-        what = f"the input {quoted(source.name)} has {source.type.rank} axes, there is no axis {axis}"
+        what = f"the input {quoted(source.name)} has {source.type.rank} axes, so it has no axis {axis}"
         raise UserError("bad-stream", what, hint=f"its shape is {list(source.shape)}; axes count from 0")
     if source.shape[axis] < 2:
-        what = f"axis {axis} of the input {quoted(source.name)} has one frame: there is no window to slide"
+        what = f"axis {axis} of the input {quoted(source.name)} has only one frame, so there is no sliding window"
         raise UserError("bad-stream", what, hint=f"its shape is {list(source.shape)}; axes count from 0")
     return _Steps(graph, source, axis % source.type.rank).made()
 
@@ -110,8 +110,8 @@ class _Steps:
         graph = self.graph
         self.hop = math.lcm(*self.strides.values())
         if self.goes_on and self.source.shape[self.axis] % self.hop:
-            what = f"a step takes {self.hop} frames, and the model {self.source.shape[self.axis]}: no whole number of steps"
-            hint = f"`{self.goes_on[0]}` goes on from step to step, so that the model has to begin where a step does"
+            what = f"a step takes {self.hop} frames, and {self.source.shape[self.axis]} frames are not a whole number of steps"
+            hint = f"`{self.goes_on[0]}` keeps its state from step to step, so the model must begin with a step"
             raise UserError("bad-stream", what, hint=hint)
         self.out = replace(
             graph,
@@ -291,8 +291,8 @@ class _Steps:
         if value in self.unbounded and self.hop // self.strides[value] != value.shape[self.axes[value]]:
             reader = "the end" if node is None else _name(node)
             more = ", ".join(self.goes_on)
-            what = f"{reader} needs the whole window of {quoted(value.name)}, which remembers more than that ({more})"
-            hint = "such a model is not one over a sliding window; feed it frame by frame as it is"
+            what = f"{reader} needs the whole window of {quoted(value.name)}, which keeps more than that ({more})"
+            hint = "this model does not use a sliding window; feed it frame by frame without `--stream`"
             raise UserError("bad-stream", what, hint=hint)
         if value not in self.windows:
             rows = self.hop // self.strides[value]
@@ -361,7 +361,7 @@ def _notes(made: Stream) -> list[str]:
     told = [f"a step takes {frames}; results are those of a window of {made.window} frames from step {made.warmup} on"]
     if made.goes_on:
         names = ", ".join(made.goes_on[:3]) + (" ..." if len(made.goes_on) > 3 else "")
-        told = [f"a step takes {frames}; {names} goes on from step to step: results are those of all frames since the reset"]
+        told = [f"a step takes {frames}; {names} keeps its state: results are those of all frames since the reset"]
     if made.whole:
-        told.append(f"from here on the whole window is computed in each step: {made.whole}")
+        told.append(f"from this layer on, each step computes the whole window: {made.whole}")
     return told

@@ -67,7 +67,7 @@ def along(node: Node, axes: dict[Value, int], carried: Container[Value] = ()) ->
         raise NotAlong("it is guarded")
     streamed = [v for v in node.inputs if v is not None and v in axes]
     if not isinstance(op, (Elementwise, Concat, Conv, QConv)) and (node.inputs[0] not in axes or len(streamed) != 1):
-        raise NotAlong("frames come in at an unusual place")
+        raise NotAlong("frames enter at an unusual operand")
     first = node.inputs[0]
     axis = axes[first] if first is not None and first in axes else -1
     match op:
@@ -87,11 +87,11 @@ def along(node: Node, axes: dict[Value, int], carried: Container[Value] = ()) ->
             return Along((_kept_axis(first.shape if first else (), out.shape, axis),))
         case Softmax() | LogSoftmax() | QSoftmax() | QSoftmax16():
             if normal_axis(getattr(op, "axis", -1), out.type.rank) == axis:
-                raise NotAlong("it is taken over all frames")
+                raise NotAlong("it works over all frames")
             return Along((axis,))
         case LayerNorm():
             if normal_axis(op.axis, out.type.rank) <= axis or len(node.outputs) != 1:
-                raise NotAlong("it is taken over all frames")
+                raise NotAlong("it works over all frames")
             return Along((axis,))
         case Reduce() | QMean():
             return _reduced(op, node, axis)
@@ -107,7 +107,7 @@ def along(node: Node, axes: dict[Value, int], carried: Container[Value] = ()) ->
             if axis != (0 if op.time_major else 1) or not all(start in carried for start in node.inputs[5:7]):
                 raise NotAlong("its time is another axis, or it has no state of its own")
             return Along((axis, None, None), goes_on=True)
-    raise NotAlong("it has no way to take frames one by one")
+    raise NotAlong("it cannot take frames one by one")
 
 
 def _window(
@@ -127,7 +127,7 @@ def _spatial(layout: Layout, rank: int, axis: int) -> int:
     """Which spatial axis it is."""
     place = axis - 1 if layout is Layout.NHWC else axis - 2
     if not 0 <= place < rank - 2:
-        raise NotAlong("the axis is that of batches or channels")
+        raise NotAlong("the axis is the batch or the channels")
     return place
 
 
@@ -142,7 +142,7 @@ def _convolution(op: Conv | QConv, node: Node, axes: dict[Value, int]) -> Along:
     fill = float(op.x_zero) if isinstance(op, QConv) else 0.0
     for extra in node.inputs[5 if isinstance(op, QConv) else 3 :]:
         if extra is not None and not (extra in axes and axes[extra] == axis) and not _flat(extra, node.output, axis):
-            raise NotAlong("what is added to it has frames of its own")
+            raise NotAlong("the tensor that is added has its own frames")
     return _window(
         w.shape[2 + at], op.strides[at], op.dilations[at], op.pads[at], op.pads[half + at], x.shape[axis], fill, axis, at
     )
@@ -173,7 +173,7 @@ def _broadcast(node: Node, axes: dict[Value, int]) -> int:
     place = places.pop()
     for value in node.inputs:
         if value is not None and value not in axes and not _flat(value, out, place):
-            raise NotAlong("an operand has frames of its own")
+            raise NotAlong("an operand has its own frames")
         if value is not None and value in axes and value.shape[axes[value]] != out.shape[place]:
             raise NotAlong("an operand has one frame for all")
     return place
@@ -202,7 +202,7 @@ def _reduced(op: Reduce | QMean, node: Node, axis: int) -> Along:
     assert x is not None
     gone = normal_axes(op.axes, x.type.rank)
     if axis in gone:
-        raise NotAlong("it is taken over all frames")
+        raise NotAlong("it works over all frames")
     return Along((axis if op.keepdims else axis - sum(a < axis for a in gone),))
 
 
@@ -217,7 +217,7 @@ def _sliced(op: Slice, node: Node, axis: int) -> Along:
     x = node.inputs[0]
     assert x is not None
     if op.steps[axis] != 1:
-        raise NotAlong("it takes some of the frames")
+        raise NotAlong("it selects some of the frames")
     behind = x.shape[axis] - op.starts[axis] - op.shape[axis]
     return Along((axis,), behind=behind)
 
@@ -234,7 +234,7 @@ def _recurrent(op: Recurrent, node: Node, axis: int, carried: Container[Value]) 
     if op.direction != "forward":
         raise NotAlong(f"it is {op.direction}: it needs the last frame first")
     if axis != (1 if op.layout_batch_first else 0) or (len(node.inputs) > 4 and node.inputs[4] is not None):
-        raise NotAlong("its time is another axis, or has a length of its own")
+        raise NotAlong("its time is another axis, or has its own length")
     for start in node.inputs[5 : 5 + op.STATES]:
         if start is not None and start in carried:
             continue

@@ -108,7 +108,7 @@ class _Narrowing:
             made = constant(self.graph, weights.name, weights.data.astype(np.float16))
             self._count(weights, made)
         else:
-            self.notes.append(f"{quoted(weights.name)} stays f32: it has numbers beyond half precision ({_HALF_MAX:.0f})")
+            self.notes.append(f"{quoted(weights.name)} stays f32: it has numbers outside half precision ({_HALF_MAX:.0f})")
         self.halves[weights] = made
         return made
 
@@ -204,7 +204,7 @@ class _Narrowing:
             saved = f"weights are stored as {kind}: {self.bytes_after:,} bytes instead of {self.bytes_before:,}"
             return [saved, *self.notes, *_large_floats(graph)]
         if any(v.dtype in _INTEGERS and v.type.elements >= _SMALL for v in graph.constants()):
-            return [*self.notes, "the weights of this model are integers already: they stay as they are"]
+            return [*self.notes, "the weights of this model are already integers: they are not changed"]
         return [*self.notes, *_large_floats(graph), "no weights were stored smaller"]
 
 

@@ -35,10 +35,10 @@ def accuracy_of(package: LoadedPackage, read: Callable[[Graph], Samples], labels
     labels = np.asarray(labels).reshape(-1)
     if len(labels) != len(samples):
         what = f"there are {len(labels)} labels for {len(samples)} samples"
-        raise UserError("wrong-input", what, hint="labels are one whole number per sample of `--calibrate`")
+        raise UserError("wrong-input", what, hint="give one integer per sample of `--calibrate`")
     first = package.manifest.outputs[0]
     if first.type.elements < 2:
-        raise UserError("wrong-input", f"output {quoted(first.name)} has one element, there is no class to compare with labels")
+        raise UserError("wrong-input", f"output {quoted(first.name)} has one element, so it has no classes to compare with labels")
     names = {v.name: v.origin or v.name for v in graph.inputs}
     steps = [{names[key]: array for key, array in sample.items()} for sample in samples]
     stored = [{names[key]: _stored(array, grids.get(key)) for key, array in sample.items()} for sample in samples]

@@ -81,7 +81,7 @@ def check_whole(folder: Path, *parts: str) -> None:
     """Before a package is built again: are its sources still there?"""
     for part in parts:
         if not (folder / part).is_dir():
-            what = f"the package is not whole: `{part}/` is missing"
+            what = f"the package is not complete: `{part}/` is missing"
             raise UserError("not-built", what, where=str(folder), hint="compile the model again")
 
 
@@ -143,20 +143,20 @@ class Runner:
 
     def failure(self, command: tuple[str, ...], said: str) -> IntaglioError:
         if any(words in said for words in _FULL) or _is_full(self._folder) or _is_full(Path(tempfile.gettempdir())):
-            hint = "make room, or set TMPDIR to a folder on another disk; nothing was left behind"
-            return ToolError("disk-full", "the disk is full while compiling", hint=hint)
+            hint = "free some space, or set TMPDIR to a folder on another disk; no partial output was left"
+            return ToolError("disk-full", "the disk became full while compiling", hint=hint)
         if "signal terminated program" in said or "unable to execute command: Killed" in said:
-            hint = "the machine has too little memory, or somebody ended it; try again"
-            return ToolError("compiler-failed", "the C compiler was ended from outside", hint=hint)
+            hint = "the machine may have too little memory, or another process ended it; try again"
+            return ToolError("compiler-failed", "the C compiler was killed", hint=hint)
         with tempfile.NamedTemporaryFile("w", prefix="intaglio-compiler-", suffix=".log", delete=False, encoding="utf-8") as log:
             log.write(" ".join(command) + "\n\n" + said)
         errors = [line for line in said.splitlines() if "error" in line.lower()] or said.splitlines() or ["no message"]
         first = f"the C compiler failed: {errors[0].strip()[:300]}"
         if self._options.edited_template:
-            return UserError("compiler-failed", first, where=log.name, hint="the template's C is at fault; see the log")
+            return UserError("compiler-failed", first, where=log.name, hint="the C of the template is wrong; see the log")
         if self._options.accelerators:
             names = ", ".join(f"`{name}`" for name in self._options.accelerators)
-            hint = f"the C of the accelerator {names} is part of it: is that at fault? The log has all of it"
+            hint = f"check the C of the accelerator {names}, which is part of it; see the log"
             return ToolError("plugin-garbage", first, where=log.name, hint=hint)
         if self._toolchain.kind == "cc" or self._options.cflags:
             return ToolError("compiler-failed", first, where=log.name, hint="try another compiler with `--cc`")

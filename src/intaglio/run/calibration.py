@@ -23,7 +23,7 @@ def read_samples(path: Path, graph: Graph) -> Samples:
         return samples_of(read_arrays(path), graph, path.name)
     files = sorted(p for p in path.iterdir() if p.suffix in (".npz", ".npy") and p.is_file())
     if not files:
-        hint = "files are .npz (an array per input) or .npy (a single input), one or several samples each"
+        hint = "use .npz (an array per input) or .npy (a single input) files of one or more samples"
         raise UserError("bad-calibration", f"there are no .npz or .npy files in {quoted(str(path), 200)}", hint=hint)
     if len(files) > MOST_FILES:
         what = f"there are {len(files)} files in {quoted(str(path), 200)}"
@@ -65,7 +65,7 @@ def _column(array: Array, value: Value, told: str) -> Array:
         what = f"the data for {name} has the shape {list(array.shape)}; the input is {expected}"
         raise UserError("bad-calibration", what, where=told, hint=_HINT)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise UserError("bad-calibration", f"the data for {name} is not finite", where=told, hint="remove NaN and infinity")
+        raise UserError("bad-calibration", f"the data for {name} is not finite", where=told, hint="remove NaN and infinite values")
     return array.reshape(array.shape[0], *shape).astype(value.dtype.numpy)
 
 

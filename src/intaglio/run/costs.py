@@ -171,8 +171,8 @@ def _decoder(riscv: bool) -> Any:
     try:
         import capstone
     except (ImportError, OSError) as error:
-        hint = '`pip install "intaglio[emulator]"` brings it'
-        raise ToolError("no-emulator", f"there is no capstone to estimate cycles with: {error}", hint=hint) from None
+        hint = '`pip install "intaglio[emulator]"` installs it'
+        raise ToolError("no-emulator", f"capstone is needed to estimate cycles: {error}", hint=hint) from None
     if riscv:
         return capstone.Cs(capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV32 | capstone.CS_MODE_RISCVC)
     return capstone.Cs(capstone.CS_ARCH_ARM, capstone.CS_MODE_THUMB | capstone.CS_MODE_MCLASS | capstone.CS_MODE_V8)

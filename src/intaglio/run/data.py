@@ -43,7 +43,7 @@ def _archive(path: Path) -> dict[str, Array]:
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         if len(set(names)) != len(names):
-            raise ValueError("a member is there twice")
+            raise ValueError("it has a member twice")
         size = sum(member.file_size for member in archive.infolist())
         if size > MOST_BYTES:
             raise ValueError(f"it unpacks to more than {MOST_BYTES >> 30} GB")
@@ -62,9 +62,9 @@ def _need_its_size(file: IO[bytes], size_bytes: int) -> None:
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)
     if dtype.hasobject:
-        raise ValueError("it holds Python objects, which are never loaded")
+        raise ValueError("it contains Python objects, which are never loaded")
     if file.tell() + math.prod(shape) * dtype.itemsize != size_bytes:
-        raise ValueError("an array is not as long as its header says")
+        raise ValueError("an array is shorter than its header declares")
 
 
 def write_arrays(path: Path, manifest: Manifest, arrays: Mapping[str, Array]) -> None:

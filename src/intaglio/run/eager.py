@@ -145,7 +145,7 @@ def _is_aside(name: str, argument: object) -> bool:
 def _refuse_unknown(graph: GraphRecord, file: str) -> None:
     for record in graph.calls:
         if split_target(record.target)[0] not in SPACES or row_of(record.target) is None:
-            raise ModelError("no-reference", f"{quoted(record.target)} is not an operator that is called here", where=file)
+            raise ModelError("no-reference", f"{quoted(record.target)} is not an operator that may be called", where=file)
         for argument in record.arguments.values():
             if isinstance(argument, GraphRecord):
                 _refuse_unknown(argument, file)

@@ -30,7 +30,7 @@ def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Calla
         if vectors is not None:
             break
     if vectors is None:
-        note("no reference accepts random inputs: the package has no test vectors")
+        note("no reference accepts random inputs, so the package has no test vectors")
         return
     write_vectors(vectors, folder / "test", names, [info.name for info in manifest.outputs])
 

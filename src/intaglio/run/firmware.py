@@ -101,8 +101,8 @@ def check_placed(elf: Path, board: Board) -> None:
         found = table.get_symbol_by_name("__stack_top") if isinstance(table, SymbolTableSection) else None
     ram = board.main("ram")
     if found and found[0]["st_value"] > ram.address + ram.bytes:
-        what = f"`{elf.stem}` misses the memories of the board by some bytes of alignment"
-        raise AnswerIsNo("does-not-fit", what, hint="allow some bytes more, or `--optimize size`")
+        what = f"`{elf.stem}` exceeds the memories of the board by some bytes of alignment"
+        raise AnswerIsNo("does-not-fit", what, hint="allow some more bytes, or use `--optimize size`")
 
 
 def _info(manifest: Manifest, board: Board, sizes: Sizes, depth: int | None, window: int | None) -> FirmwareInfo:
@@ -151,7 +151,7 @@ class _Build:
     def __init__(self, folder: Path, name: str, target: Target, toolchain: Toolchain, options: BuildOptions, objects: Path) -> None:
         check_whole(folder, "include", "src", "firmware")
         if any(flag.startswith("-flto") for flag in options.cflags):
-            hint = "leave `-flto` out: start-up code and sizes of sections need objects of machine code"
+            hint = "omit `-flto`: start-up code and section sizes need objects of machine code"
             raise UserError("bad-option", "`--cflags -flto` does not work for cores without an operating system", hint=hint)
         self._folder, self._objects = folder.resolve(), objects
         self._target, self._toolchain = target, toolchain

@@ -34,7 +34,7 @@ def find_firmware_toolchain(asked: str | None, target: Target) -> Toolchain:
         found = find_toolchain(asked)
     except ToolError as error:
         family = "" if target.arch.startswith("riscv") else ", or install it (Debian: `apt install gcc-arm-none-eabi`)"
-        raise ToolError(error.slug, error.message, hint=f"leave `--cc` out: zig compiles for every core{family}") from None
+        raise ToolError(error.slug, error.message, hint=f"omit `--cc`: zig compiles for every core{family}") from None
     machine = _machine_of(found)
     if found.kind == "zig":
         return _zig()
@@ -43,7 +43,7 @@ def find_firmware_toolchain(asked: str | None, target: Target) -> Toolchain:
         return Toolchain("clang", found.compiler, found.archiver, found.version, (linker,) if linker else _zig().linker)
     family = "riscv" if target.arch.startswith("riscv") else "arm"
     if not machine.startswith(family) or "linux" in machine:
-        hint = "leave `--cc` out: zig compiles for every core" + ("; or `--cc arm-none-eabi-gcc`" if family == "arm" else "")
+        hint = "omit `--cc`: zig compiles for every core" + ("; or `--cc arm-none-eabi-gcc`" if family == "arm" else "")
         raise UserError("no-compiler", f"{quoted(asked)} compiles for {quoted(machine)}, not for `{target.name}`", hint=hint)
     return Toolchain("gcc", found.compiler, found.archiver, found.version, found.compiler)
 
@@ -92,7 +92,7 @@ def _compiler_rt(target: Target) -> Path:
             raise ToolError("compiler-failed", f"zig cannot build its run-time library: {error}") from error
         if done.returncode != 0 or not fresh.is_file():
             said = (done.stderr.strip().splitlines() or ["no message"])[0]
-            raise ToolError("compiler-failed", f"zig cannot build its run-time library: {said[:300]}", hint="try `--cc`")
+            raise ToolError("compiler-failed", f"zig cannot build its run-time library: {said[:300]}", hint="use another `--cc`")
         os.replace(fresh, made)  # whoever comes second replaces it by the same
     return made
 
@@ -113,8 +113,8 @@ _NO_UNIT = {"cortex-m4": "-vfp4d16sp", "cortex-m33": "-fp64", "cortex-m4f": "+vf
 def _zig() -> Toolchain:
     found = pip_zig()
     if found is None:
-        hint = "`pip install ziglang` brings one, or name a cross compiler with `--cc`, such as `arm-none-eabi-gcc`"
-        raise ToolError("no-compiler", "there is no compiler for this core", hint=hint)
+        hint = "`pip install ziglang` installs one, or name a cross compiler with `--cc`, such as `arm-none-eabi-gcc`"
+        raise ToolError("no-compiler", "no compiler for this core was found", hint=hint)
     program = str(_zig_folder() / "zig")
     return Toolchain("zig", (program, "clang"), (program, "ar"), found.version, (program, "ld.lld"))
 

@@ -58,7 +58,7 @@ class Library:
 
     def _open_weights(self, path: Path) -> None:
         if not path.is_file() or not is_sound(path.read_bytes()):
-            what = f"`{path.name}` is not there, or does not match its checksum"
+            what = f"`{path.name}` is missing, or does not match its checksum"
             raise UserError("weights-damaged", what, where=str(path), hint="compile the model again")
         opened = getattr(self._library, f"{self.manifest.name}_weights_open")
         opened.restype, opened.argtypes = ctypes.c_int, [ctypes.c_char_p]
@@ -88,7 +88,7 @@ class Library:
         if code != 0:
             said = (self._error(code) or b"").decode("ascii", "replace")
             slug = ERROR_SLUGS.get(code, "run-failed")
-            raise AnswerIsNo(slug, f"`{self.manifest.name}` stopped: {said}", hint="the input data leads there")
+            raise AnswerIsNo(slug, f"`{self.manifest.name}` stopped: {said}", hint="the input data causes this")
 
     # Libraries built with the hook ------------------------------------------------------------------------------------
 

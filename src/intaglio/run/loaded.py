@@ -42,8 +42,8 @@ class LoadedPackage:
         on = device if isinstance(device, DeviceOptions) else DeviceOptions(device)
         package = cls(Path(folder), emulator=emulator, device=on)
         if package.manifest.opencl is None and on != DEFAULT:
-            what = f"`{package.name}` was compiled for `{package.manifest.target}`: it has no OpenCL device, and no program cache"
-            raise UserError("bad-option", what, hint="compile it with `--target opencl`, or leave these options out")
+            what = f"`{package.name}` was compiled for `{package.manifest.target}`, which has no OpenCL device and no program cache"
+            raise UserError("bad-option", what, hint="compile it with `--target opencl`, or omit these options")
         return package
 
     @property

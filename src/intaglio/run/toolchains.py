@@ -84,8 +84,8 @@ def find_toolchain(asked: str | None = None, arch: str = "") -> Toolchain:
             return found
     if (zig := pip_zig()) is not None:
         return zig
-    hint = "`pip install ziglang` brings one, or install gcc or clang, or name one with `--cc`"
-    raise ToolError("no-compiler", "there is no C compiler on this machine", hint=hint)
+    hint = "`pip install ziglang` installs one; or install gcc or clang, or name one with `--cc`"
+    raise ToolError("no-compiler", "no C compiler was found on this machine", hint=hint)
 
 
 def _named(wanted: str) -> Toolchain:

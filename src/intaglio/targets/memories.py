@@ -133,7 +133,7 @@ def _fault(memory: Memory) -> str:
     if memory.bytes < 256 or (memory.address != NOWHERE and (memory.address < 0 or memory.end > 1 << 32)):
         return f"`{name}` is not within 32 bits of address, or has less than 256 bytes"
     if not 0 < memory.bytes_per_cycle <= 1024 or not 0 <= memory.latency <= 1_000_000:
-        return f"`{name}` needs a `bytes_per_cycle` above 0 and a `latency` of at least 0 cycles"
+        return f"`{name}` needs a `bytes_per_cycle` above 0 and a `latency` from 0 cycles"
     if wrong := [word for word in memory.holds if word not in HOLDS[memory.kind]]:
         able = ", ".join(f"`{w}`" for w in HOLDS[memory.kind])
         return f"`{name}` cannot hold {quoted(wrong[0])}: {memory.kind} holds {able}"

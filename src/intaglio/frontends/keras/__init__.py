@@ -124,7 +124,7 @@ def _sequence_input(model: Model) -> Declared:
         if len(inner) == 1:
             return inner[0]
     if model.shape is None:
-        reason = f"the model {quoted(model.name)} does not say the shape of its input"
+        reason = f"the model {quoted(model.name)} does not define the shape of its input"
         raise Fault("dynamic-dimension", reason, "call the model once, or give it a `keras.Input`, and save it again")
     name = first.name if first.kind == "InputLayer" else f"{first.name}_input"
     return _declared(name, model.shape, first)

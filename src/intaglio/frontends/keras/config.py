@@ -134,7 +134,7 @@ def _foreign(data: Config, module: Any) -> str:
     if module is not None and (not isinstance(module, str) or not _OWN.match(module)):
         return f"the class `{kind[:80]}` is of the module `{str(module)[:80]}`, which is not Keras's"
     if ">" in kind or (isinstance(registered, str) and ">" in registered):
-        return f"the class `{(registered or kind)[:80]}` is a custom one: the file names it and does not say what it computes"
+        return f"the class `{(registered or kind)[:80]}` is custom: the file does not define what it computes"
     return ""
 
 

@@ -82,7 +82,7 @@ def _member(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes
     with archive.open(info) as member:
         data = member.read(info.file_size + 1)
     if len(data) != info.file_size:
-        raise ModelError("bad-file", f"{quoted(name)} in the archive is not as long as it says", where=where, hint=_AGAIN)
+        raise ModelError("bad-file", f"{quoted(name)} in the archive is shorter than declared", where=where, hint=_AGAIN)
     return data
 
 

@@ -2,7 +2,7 @@
 
 The library for HDF5 is not used: a file with a few bytes changed can make it write outside of its memory (400 changed files were
 enough to crash HDF5 2.0), and a model is not trusted. What Keras writes needs little of the format: groups by symbol tables or
-links, attributes, arrays in one piece or in chunks. Everything that points outside of the file (external and soft links,
+links, attributes, arrays in one piece or in chunks. Everything that points outside the file (external and soft links,
 external storage, virtual datasets) and filters that are not simple are refused.
 
 Numbers in comments are sections of the HDF5 File Format Specification, version 3.0.
@@ -156,7 +156,7 @@ class Hdf5:
 
     def _piece(self, start: int, size: int) -> bytes:
         if start < 0 or size < 0 or start + size > len(self._data):
-            raise Damage(f"{size} bytes at {start} are outside of the file")
+            raise Damage(f"{size} bytes at {start} are outside the file")
         return bytes(self._data[start : start + size])
 
     def _superblock(self) -> int:
@@ -236,7 +236,7 @@ class Hdf5:
                 at, address, cache = struct.unpack_from("<QQI", entries, 40 * n)
                 end = names.find(b"\0", at)
                 if end < 0 or at >= size:
-                    raise Damage("a name is outside of its heap")
+                    raise Damage("a name is outside its heap")
                 found[names[at:end].decode("utf-8", "replace")] = None if cache == 2 else address
                 if len(found) > _MOST_NAMES:
                     raise Damage("too many names")
@@ -302,7 +302,7 @@ class Hdf5:
             length, mask = struct.unpack_from("<II", key)
             at = struct.unpack_from(f"<{len(dims)}Q", key, 8)
             if mask or any(a >= d or a % c for a, d, c in zip(at, dims, chunk, strict=True)):
-                raise Damage("a chunk is at a place where there is none")
+                raise Damage("the position of a chunk is wrong")
             data = _unfiltered(self._piece(address, length), filters, dtype.itemsize, one)
             block = np.frombuffer(data, dtype).reshape(chunk)
             cut = tuple(slice(a, min(a + c, d)) for a, c, d in zip(at, chunk, dims, strict=True))
@@ -315,11 +315,11 @@ class Hdf5:
         if attribute.type.about == "string":
             size = attribute.type.size
             if size < 1 or count * size > len(attribute.data):
-                raise Damage("an attribute is shorter than it says")
+                raise Damage("an attribute is shorter than declared")
             pieces = [attribute.data[n * size : (n + 1) * size].split(b"\0")[0] for n in range(count)]
         elif attribute.type.about == "strings":
             if count * 16 > len(attribute.data):
-                raise Damage("an attribute is shorter than it says")
+                raise Damage("an attribute is shorter than declared")
             pieces = [self._shared(*struct.unpack_from("<IQI", attribute.data, 16 * n)) for n in range(count)]
         else:
             raise Damage(f"the attribute {attribute.name[:80]!r} is not a text")
@@ -356,5 +356,5 @@ def _unfiltered(data: bytes, filters: list[int], width: int, size: int) -> bytes
             whole = np.frombuffer(data[: count * width], np.uint8).reshape(width, count).T.tobytes()
             data = whole + data[count * width :]
     if len(data) < size:
-        raise Damage("a chunk is shorter than it says")
+        raise Damage("a chunk is shorter than declared")
     return data[:size]

@@ -330,7 +330,7 @@ class Call:
     def whole(self, name: str, default: int | None = None) -> int:
         value = self.config.get(name, default)
         if type(value) is not int:
-            raise Fault("bad-attribute", f"`{name}` is {quoted(str(value))}, not a whole number")
+            raise Fault("bad-attribute", f"`{name}` is {quoted(str(value))}, not an integer")
         if abs(value) >= 2**31:
             raise Fault("bad-attribute", f"`{name}` is {value}, which is out of range")
         return value
@@ -342,7 +342,7 @@ class Call:
         found: Any = [value] * count if type(value) is int else value
         fits = isinstance(found, list) and len(found) == count and all(type(n) is int and least <= n < 2**31 for n in found)
         if not fits:
-            raise Fault("bad-attribute", f"`{name}` is {quoted(str(value))}; it takes {count} whole numbers of at least {least}")
+            raise Fault("bad-attribute", f"`{name}` is {quoted(str(value))}; it takes {count} integers of at least {least}")
         return tuple(found)
 
     @property

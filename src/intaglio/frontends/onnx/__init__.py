@@ -93,7 +93,7 @@ def _state(graph: Graph, source: str, result: str, file: str) -> State:
     if given is None or made is None:
         missing = source if given is None else result
         kind = "input" if given is None else "output"
-        raise ModelError("unknown-input", f"the state names {quoted(missing)}, which is no {kind}", where=file,
+        raise ModelError("unknown-input", f"the state names {quoted(missing)}, which is not an {kind}", where=file,
                          hint="a state is a pair of an input and an output of the model")  # fmt: skip
     if given.type != made.type:
         raise ModelError("shape-mismatch", f"the state {quoted(source)} is {given.type}, its next value {made.type}",

@@ -112,7 +112,7 @@ class Call:
     def numbers(self, index: int, what: str) -> Array:
         numbers = self.maybe_numbers(index, what)
         if numbers is None:
-            raise Fault("bad-graph", f"`{self.op}` lacks its {what}", "export the model again")
+            raise Fault("bad-graph", f"`{self.op}` has no {what}", "export the model again")
         return numbers
 
     def int_list(self, index: int, what: str) -> list[int]:

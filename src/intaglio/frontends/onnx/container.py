@@ -165,19 +165,19 @@ def _check_header(model: Any, path: Path) -> None:
         raise ModelError("truncated-model", f"`{where}` has no graph", where=where, hint="the file is cut short; export it again")
     if model.ir_version < 1 or model.ir_version > onnx.IR_VERSION:
         raise ModelError(
-            "unsupported-opset", f"`{where}` has IR version {model.ir_version}, known are 1 to {onnx.IR_VERSION}",
+            "unsupported-opset", f"`{where}` has IR version {model.ir_version}, supported: 1 to {onnx.IR_VERSION}",
             where=where, hint="install a newer `onnx`, or export with an older IR version",
         )  # fmt: skip
     if not model.opset_import and model.ir_version >= 3:
         raise ModelError(
-            "truncated-model", f"`{where}` does not say which opset it uses", where=where,
+            "truncated-model", f"`{where}` does not declare its opset", where=where,
             hint="the file is cut short, or was written by a broken exporter; export it again",
         )  # fmt: skip
     newest = onnx.defs.onnx_opset_version()
     for entry in model.opset_import:
         if entry.domain in ("", "ai.onnx") and not 1 <= entry.version <= newest:
             raise ModelError(
-                "unsupported-opset", f"`{where}` uses opset {entry.version}, known are 7 to {newest}",
+                "unsupported-opset", f"`{where}` uses opset {entry.version}, supported: 7 to {newest}",
                 where=where, hint=f"convert it with `onnx.version_converter` or export with opset {newest}",
             )  # fmt: skip
 

@@ -36,7 +36,7 @@ def check_declared(walk: Walk, graph: Any, results: list[Item]) -> None:
         tensor = out.type.tensor_type
         if tensor.elem_type and DTYPES.get(tensor.elem_type) is not item.dtype:
             slug = "shape-mismatch" if tensor.elem_type in DTYPES else "unsupported-type"
-            reason = f"the output {quoted(out.name)} is {item.dtype.value}, which is not what the model declares"
+            reason = f"the output {quoted(out.name)} is {item.dtype.value}, but the model declares another type"
             hint = "the declared types of the model are wrong; export it again"
             if not walk.collect:
                 raise ModelError(slug, reason, where=walk.file, hint=hint)

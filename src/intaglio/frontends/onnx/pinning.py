@@ -100,7 +100,7 @@ def pin(inputs: list[Declared], dims: dict[str, int], shapes: dict[str, Shape], 
         text = f"`--shape {item.name}={','.join(map(str, shape))}`"
         fits = len(shape) == len(item.dims) and all(not isinstance(d, int) or d == s for d, s in zip(item.dims, shape, strict=True))
         if not fits:
-            raise ModelError("shape-mismatch", f"{text} contradicts the model, which says {item}", where=where,
+            raise ModelError("shape-mismatch", f"{text} contradicts the model, which has {item}", where=where,
                              hint="only symbolic dimensions can be chosen")  # fmt: skip
         for d, s in zip(item.dims, shape, strict=True):
             if isinstance(d, str):
@@ -114,7 +114,7 @@ def pin(inputs: list[Declared], dims: dict[str, int], shapes: dict[str, Shape], 
         if isinstance(first, str):
             bind(first, 1, "default")
         called = f" {quoted(first)}" if isinstance(first, str) else ""
-        notes.append(f"the batch dimension{called} of input {quoted(item.name)} is taken as 1")
+        notes.append(f"the batch dimension{called} of input {quoted(item.name)} is set to 1")
     result = []
     for position, item in enumerate(inputs):
         if position in given:

@@ -85,7 +85,7 @@ def ordered_live_nodes(graph: Any, outside: set[str], nested: bool) -> list[int]
                 other = "node" if name in producer else "input or initializer"
                 raise Fault(
                     "bad-graph",
-                    f"node {index} gives {quoted(name)}, which another {other} has given already",
+                    f"node {index} computes {quoted(name)}, which another {other} already defines",
                     "each tensor must have one producer",
                 )
             producer[name] = index
@@ -94,7 +94,7 @@ def ordered_live_nodes(graph: Any, outside: set[str], nested: bool) -> list[int]
             for name in names:
                 if name not in producer and name not in given and name not in outside:
                     op = graph.node[index].op_type
-                    raise Fault("bad-graph", f"`{op}` in node {index} reads {quoted(name)}, which nobody gives",
+                    raise Fault("bad-graph", f"`{op}` in node {index} reads {quoted(name)}, which nothing defines",
                                 "the model is damaged or was edited; export it again")  # fmt: skip
     for out in graph.output:
         if out.name not in producer and out.name not in given and out.name not in outside:

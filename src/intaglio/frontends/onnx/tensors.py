@@ -121,7 +121,7 @@ def _bytes(tensor: Any, folder: Path | None, what: str, expected: int) -> Bytes 
     if not tensor.HasField("raw_data"):
         return None
     if tensor.float_data or tensor.int32_data or tensor.int64_data or tensor.double_data or tensor.uint64_data:
-        raise Fault("bad-tensor", f"{what} gives its values twice", "export the model again")
+        raise Fault("bad-tensor", f"{what} has its values twice", "export the model again")
     raw = np.frombuffer(tensor.raw_data, np.uint8)
     if raw.size != expected:
         raise Fault(
@@ -156,7 +156,7 @@ def _inside(folder: Path, location: str, what: str) -> Path:
     parts = location.replace("\\", "/").split("/")
     if location.startswith(("/", "\\")) or ":" in parts[0] or ".." in parts or "\0" in location:
         raise Fault(
-            "external-data", f"{what} lies in `{location}`, which is outside of the model's folder",
+            "external-data", f"{what} lies in `{location}`, which is outside the model's folder",
             "external data must be in the folder of the model or below",
         )  # fmt: skip
     path = folder

@@ -78,7 +78,7 @@ class Walk(Emitter):
                 at.items[name] = value
                 return value
             at = at.parent
-        raise Fault("bad-graph", f"the tensor {quoted(name)} is given by nobody", "export the model again")
+        raise Fault("bad-graph", f"the tensor {quoted(name)} is not defined", "export the model again")
 
     # Graphs ---------------------------------------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ class WrongOptions(Fault, AttributeError):
 
 
 class Options:
-    """The generated class of an operator's options. A field that points outside of the file is a fault of the file."""
+    """The generated class of an operator's options. A field that points outside the file is a fault of the file."""
 
     def __init__(self, table: Any) -> None:
         self._table = table
@@ -81,7 +81,7 @@ class Options:
             try:
                 return method(*args)
             except (struct.error, IndexError, TypeError, ValueError, OverflowError):
-                raise Fault("truncated-model", f"its option `{name}` points outside of the file", "the file is damaged") from None
+                raise Fault("truncated-model", f"its option `{name}` points outside the file", "the file is damaged") from None
 
         return read
 
@@ -120,7 +120,7 @@ def read_model(path: Path) -> Model:
         raise
     except (struct.error, IndexError, ValueError, TypeError, OverflowError, MemoryError, RecursionError, AssertionError) as error:
         raise bad(
-            path.name, f"an offset or length in {quoted(path.name)} points outside of the file ({type(error).__name__})"
+            path.name, f"an offset or length in {quoted(path.name)} points outside the file ({type(error).__name__})"
         ) from None
 
 
@@ -132,7 +132,7 @@ class _Reader:
         self.file, self.bytes = file, data
         root = struct.unpack_from("<I", data, 0)[0]
         if root + 4 >= len(data):
-            raise bad(file, "the root of the file lies outside of it")
+            raise bad(file, "the root of the file is outside it")
         self.m = tflite.Model.GetRootAsModel(data, 0)
         self.names = {value: name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int)}
         self.option_names = {value: name for name, value in vars(tflite.BuiltinOptions).items() if isinstance(value, int)}
@@ -233,7 +233,7 @@ class _Reader:
         elif getattr(b, "Size", None) is not None and b.Size() > 1:  # data after the flatbuffer, for files over 2 GB
             start, size = b.Offset(), b.Size()
             if start + size > len(self.bytes):
-                raise bad(self.file, f"{shown} lies outside of the file")
+                raise bad(self.file, f"{shown} is outside the file")
             raw = np.frombuffer(self.bytes, np.uint8, size, start)
         else:
             return None

@@ -73,7 +73,7 @@ def _descend(schema: Any, level: Any, places: Array, at: int, size: int, most: i
         if len(counts) != len(places) or segments[0] != 0 or np.any(counts < 0) or segments[-1] != len(inner):
             raise BadSparsity(f"segments of {len(inner)} entries that do not follow each other")
         if len(inner) and not 0 <= int(inner.min()) <= int(inner.max()) < size:
-            raise BadSparsity(f"an index outside of an axis of {size}")
+            raise BadSparsity(f"an index outside an axis of {size}")
     else:
         raise BadSparsity(f"a level of the unknown format {level.Format()}")
     below = np.repeat(places, counts, axis=0)

@@ -86,7 +86,7 @@ class Walk:
                 if operator.op.startswith("CUSTOM") and operator.op not in ROWS:
                     raise Fault(
                         "unsupported-operator",
-                        "a custom operator: the file names it and does not say what it computes",
+                        "a custom operator: the file does not define what it computes",
                         "export the model with built-in operators only, or cut it before this one",
                     )
                 if operator.op not in ROWS:

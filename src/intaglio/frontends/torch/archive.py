@@ -80,7 +80,7 @@ def open_archive(path: Path) -> Archive:
         archive = zipfile.ZipFile(path)
         infos = archive.infolist()
     except BROKEN as error:
-        raise ModelError("truncated-model", f"{shown} is no whole zip archive: {_told(error)}", hint=AGAIN) from None
+        raise ModelError("truncated-model", f"{shown} is not a complete zip archive: {_told(error)}", hint=AGAIN) from None
     if len(infos) > MOST_ENTRIES:
         raise ModelError("too-large", f"{shown} has {len(infos)} entries", hint=AGAIN)
     entries: dict[str, zipfile.ZipInfo] = {}

@@ -113,7 +113,7 @@ class Call:
     def integer(self, name: str, default: Item = _MISSING) -> int:
         number = self.number(name, default)
         if isinstance(number, float) and not number.is_integer():
-            raise Fault("bad-attribute", f"`{name}` of `{self.op}` is {number}, not a whole number")
+            raise Fault("bad-attribute", f"`{name}` of `{self.op}` is {number}, not an integer")
         return int(number)
 
     def real(self, name: str, default: Item = _MISSING) -> float:
@@ -140,7 +140,7 @@ class Call:
             item = item.data.reshape(-1).tolist()
         items: list[Item] = [_plain(v) for v in item] if isinstance(item, list) else [None]
         if not all(isinstance(v, int) for v in items):
-            raise Fault("bad-attribute", f"`{name}` of `{self.op}` is not a list of whole numbers known at compile time")
+            raise Fault("bad-attribute", f"`{name}` of `{self.op}` is not a list of integers known at compile time")
         return [int(v) for v in items]
 
     def ints(self, name: str, default: Sequence[int] | None = None) -> list[int]:

@@ -43,13 +43,13 @@ def _exported(torch: Any, model: Any, example_inputs: tuple[object, ...] | None)
         raise UserError("not-a-model", f"{quoted(type(model).__name__)} is neither a module nor an exported program", hint=hint)
     if example_inputs is None:
         hint = "for instance `intaglio.compile(model, example_inputs=(torch.zeros(1, 3, 224, 224),))`"
-        raise UserError("no-example", "a module needs `example_inputs`, which say the shapes of its inputs", hint=hint)
+        raise UserError("no-example", "a module needs `example_inputs`, which define the shapes of its inputs", hint=hint)
     inputs = tuple(example_inputs) if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
     training = [module for module in model.modules() if module.training]
     try:
         return torch.export.export(model.eval(), inputs)
     except Exception as error:  # torch raises of many kinds, user code of any
-        hint = "`torch.export.export(model, example_inputs)` says more; see PyTorch's guide to torch.export"
+        hint = "`torch.export.export(model, example_inputs)` shows the details; see PyTorch's guide to torch.export"
         raise ModelError("cannot-export", f"torch does not export the model: {_told(error)}", hint=hint) from None
     finally:
         for module in training:

@@ -412,7 +412,7 @@ def _strided(archive: Archive, what: str, data: bytes, dtype: DType, sizes: list
     last = offset + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
     stored = len(data) // dtype.bytes
     if last >= stored:
-        raise archive.fault("bad-tensor", f"{what} reaches to element {last}; there are {stored} in the archive")
+        raise archive.fault("bad-tensor", f"{what} extends to element {last}; the archive has {stored}")
     if elements > MAX_ELEMENTS or elements * dtype.bytes > max(MAX_FOLDED_BYTES, len(data)):
         raise archive.fault("too-large", f"{what} of {sizes} repeats its storage too often")
     flat = np.frombuffer(data, dtype.numpy, stored)

@@ -164,7 +164,7 @@ class Walk(Emitter):
 
     def look_up(self, name: str, scope: Scope) -> Item:
         if name not in scope.items:
-            raise Fault("bad-graph", f"{quoted(name)} is given by nobody, or later", "export the model again")
+            raise Fault("bad-graph", f"{quoted(name)} is not defined, or defined later", "export the model again")
         item = scope.items[name]
         return item.now() if isinstance(item, Tensor) else item
 
@@ -328,7 +328,7 @@ class Walk(Emitter):
             if view.path or call.op in ("copy", "index_put", "scatter", "index_copy", "fill"):
                 hint = "make it a buffer, which becomes a state, or return the new value"
                 raise unsupported(f"the input {quoted(storage.buffer)} is written to, which looks like a state", hint)
-            note = f"the model changes its input {quoted(storage.buffer)}; what is compiled leaves it as it is"
+            note = f"the model changes its input {quoted(storage.buffer)}; the compiled model does not change it"
             if note not in self.notes:
                 self.notes.append(note)
         storage.value = new if not view.path else self._merged(call, storage.value, view, new)

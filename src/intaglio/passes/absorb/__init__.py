@@ -138,4 +138,4 @@ def report(graph: Graph) -> list[str]:
     if not left:
         return []
     named = ", ".join(f"{count} `{name}`" if count > 1 else f"`{name}`" for name, count in sorted(left.items()))
-    return [f"between quantized tensors, these are computed in floating point: {named}"]
+    return [f"between quantised tensors, these are computed in floating point: {named}"]

@@ -89,7 +89,7 @@ def give_away(
     refused: list[Refusal] = []
     for plugin in plugins:
         if (reason := plugin.supports(target)) is not None:
-            hint = f"`intaglio accelerators` says what {quoted(plugin.name)} is for"
+            hint = f"`intaglio accelerators` describes {quoted(plugin.name)}"
             raise UserError("unsupported-accelerator", f"{quoted(plugin.name)} is not for `{target.name}`: {reason}", hint=hint)
         more, reasons = claims(flow, plugin)
         found += more
@@ -139,7 +139,7 @@ def _need_all(graph: Graph, only: frozenset[str], found: list[Claim], refused: l
             known = ", ".join(f"`{n}`" for n in sorted(there))
             raise UserError("bad-option", f"the model has no operator {quoted(name)}", hint=f"it has {known}")
         if not any(name == node.op.NAME for claim in found for node in claim.region.nodes):
-            why = next((r.reason for r in refused if name == r.node.op.NAME), "no region is of these operators alone")
+            why = next((r.reason for r in refused if name == r.node.op.NAME), "no region has only these operators")
             hint = "`--explain` without `--accelerator-only` shows what an accelerator takes"
             raise UserError("not-taken", f"no accelerator takes {quoted(name)}: {why}", hint=hint)
 
@@ -198,7 +198,7 @@ def check_given(graph: Graph) -> None:
         for op in given:
             if op.accelerator == name and flow.mask(op.body) not in masks:
                 why = next((r.reason for r in refused if r.node in op.body), "")
-                several = "these together are none of its regions: give them different numbers after `on`"
+                several = "together these are not one of its regions: give them different numbers after `on`"
                 what = f"{quoted(name)} does not take {_listed(op)}: {why or several}"
                 raise UserError("not-taken", what, where=graph.where(op.body[0].output.name), hint=f"remove `on {op.place}`")
 

@@ -138,13 +138,13 @@ def _matched(flow: Flow, pattern: Is, node: Node) -> list[Node] | None:
 
 def _reason(plugin: Plugin, pattern: Pattern, region: Region) -> str | None:
     if any(node.when is not None for node in region.nodes):
-        return "it is only computed under a condition"
+        return "it runs only under a condition"
     for value in (*region.inputs, *region.outputs):
         layout = value.type.layout
         if layout is not Layout.NONE and layout not in plugin.facts.layouts:
             return f"`{value.name}` is {layout.value}, it takes {' or '.join(x.value for x in plugin.facts.layouts if x.value)}"
     if not region.outputs:
-        return "nobody reads its result"
+        return "nothing reads its result"
     return plugin.check(pattern, region)
 
 

@@ -29,7 +29,7 @@ from intaglio.targets.target import Target, find_target
 EMULATORS = ("unicorn", "qemu")
 LEAST_LIMIT = 1 << 32  # bytes of code in one run, before it is taken for a runaway
 LIMIT_PER_WORK = 4000  # and for each MAC and each byte that a layer writes: exp() without a FPU needs a thousand instructions
-ERRORS = {1: "an index in the data points outside of its tensor", 2: "the data contradicts what the model was compiled for",
+ERRORS = {1: "an index in the data is outside its tensor", 2: "the data contradicts the shapes of the compiled model",
           21: "an accelerator reports an error"}  # fmt: skip
 LayerSink = Callable[[int, int, int], None]  # layer, address, bytes; layer -1 at the start of a run
 
@@ -44,7 +44,7 @@ def chosen_emulator(target: Target, asked: str | None) -> str:
     """Unicorn, except for the core that it does not have. `INTAGLIO_EMULATOR` says otherwise."""
     name = asked or os.environ.get("INTAGLIO_EMULATOR") or ("qemu" if target.core == "cortex-m55" else "unicorn")
     if name not in EMULATORS:
-        raise UserError("bad-option", f"unknown emulator {quoted(name)}", hint="`unicorn` or `qemu`")
+        raise UserError("bad-option", f"unknown emulator {quoted(name)}", hint="use `unicorn` or `qemu`")
     return name
 
 
@@ -106,7 +106,7 @@ class Device:
         if code != 0:
             slug = ERROR_SLUGS.get(code, "run-failed")
             said = ERRORS.get(code, f"error {code}")
-            raise AnswerIsNo(slug, f"`{name}` stopped: {said}", hint="the input data leads there")
+            raise AnswerIsNo(slug, f"`{name}` stopped: {said}", hint="the input data causes this")
         for info, array in zip(self.manifest.outputs, outputs, strict=True):
             data = core.read(self._place(info, "output"), array.nbytes)
             array[...] = np.frombuffer(data, array.dtype).reshape(array.shape)
@@ -125,7 +125,7 @@ class Device:
     def _check_stack(self) -> None:
         bound = None if self.manifest.firmware is None else self.manifest.firmware.stack_bytes
         if self._bounded and bound is not None and (used := self.stack_used_bytes) > bound:
-            what = f"`{self.manifest.name}` used {used:,} bytes of stack; {bound:,} were computed as the bound"
+            what = f"`{self.manifest.name}` used {used:,} bytes of stack; the computed bound is {bound:,}"
             raise OurFault("stack-bound", what, hint="this is a bug in Intaglio: please send the package")
 
     @property
@@ -144,8 +144,8 @@ def start(image: Image, board: Board, target: Target, options: EmulatorOptions) 
     """A booted core."""
     if chosen_emulator(target, options.name) == "qemu":
         if options.flash_reads:
-            hint = "leave `--wait-states` out" + ("" if target.core == "cortex-m55" else ", or use `--emulator unicorn`")
-            raise UserError("bad-option", "QEMU does not tell loads from flash, which wait for it", hint=hint)
+            hint = "omit `--wait-states`" + ("" if target.core == "cortex-m55" else ", or use `--emulator unicorn`")
+            raise UserError("bad-option", "QEMU does not count loads from flash, which have wait states", hint=hint)
         from intaglio.run.emulator.qemu_core import QemuCore
 
         return QemuCore(image, board, target.core)

@@ -31,7 +31,7 @@ THUMB = 1 << 24
 VECTOR_TABLE = 0xE000ED08  # the register that says where it is
 FAULTS = ("HardFault", "MemManage", "BusFault", "UsageFault", "SecureFault")  # from entry 3 of the vector table
 START_SECONDS = 30.0
-BYTES_PER_SECOND = 1 << 27  # of code, at least: what is slower does not come to an end
+BYTES_PER_SECOND = 1 << 27  # of code, at least: what is slower does not end
 PLUGIN_VERSIONS = (1, 2, 4)
 
 
@@ -78,7 +78,7 @@ class QemuCore:
                     self._rows = None
                 return Debugger(connection)
             said = log.read_text(errors="replace").strip().splitlines()[-1:][0] if log.stat().st_size else "it ended"
-        raise ToolError("emulator-failed", f"`{program}` does not start: {said}", hint="is it older than QEMU 5, or broken?")
+        raise ToolError("emulator-failed", f"`{program}` does not start: {said}", hint="it may be older than QEMU 5, or broken")
 
     def _connect(self, port: Path) -> socket.socket | None:
         assert self._process is not None
@@ -162,7 +162,7 @@ class QemuCore:
                 self._debugger.ask("c", max(1.0, end - time.monotonic()))
             except TimeoutError:
                 self._debugger.interrupt(START_SECONDS)
-                raise fault(self, "does not come to an end", self._debugger.register(PC)) from None
+                raise fault(self, "does not end", self._debugger.register(PC)) from None
             pc = self._debugger.register(PC)
             if pc == self._main:
                 return
@@ -185,7 +185,7 @@ class QemuCore:
     def _lost(self, error: Closed) -> ToolError:
         log = Path(self._folder.name) / "log"
         said = " ".join(log.read_text(errors="replace").split())[:200] if log.is_file() else ""
-        hint = "try again; is it older than QEMU 5, or broken? `qemu-system-arm --version` tells"
+        hint = "try again; it may be older than QEMU 5, or broken `qemu-system-arm --version` tells"
         return ToolError("emulator-failed", f"QEMU stopped: {error} {said}".strip(), hint=hint)
 
     def argument(self, index: int) -> int:
@@ -210,8 +210,8 @@ class QemuCore:
             self._process = None
 
     def attach(self, device: Device) -> None:
-        hint = "leave `--emulator qemu` out: Unicorn has the accelerator's registers"
-        raise ToolError("no-emulator", "QEMU does not know the registers of a plug-in", hint=hint)
+        hint = "omit `--emulator qemu`: Unicorn has the accelerator's registers"
+        raise ToolError("no-emulator", "QEMU does not support the registers of a plug-in", hint=hint)
 
     def stall(self, cycles: int) -> None:
         """There are no devices."""
@@ -230,14 +230,14 @@ def _version(program: str) -> str:
     try:
         said = subprocess.run((program, "--version"), capture_output=True, text=True, timeout=START_SECONDS).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ToolError("emulator-failed", f"`{program}` does not answer: {error}", hint="is it broken?") from None
+        raise ToolError("emulator-failed", f"`{program}` does not answer: {error}", hint="it may be broken") from None
     found = re.search(r"version (\S+)", said)
     return f"QEMU {found[1]}" if found else "QEMU"
 
 
 def need_qemu(core: str, machine: str) -> str:
     if not machine:
-        hint = "leave `--emulator qemu` out: Unicorn has it"
+        hint = "omit `--emulator qemu`: Unicorn has it"
         raise UserError("no-emulator", f"QEMU has no machine with this `{core}`", hint=hint)
     program = shutil.which("qemu-system-arm")
     if program is None:
@@ -252,5 +252,5 @@ def _check_memories(machine: str, image: Image, board: Board, core: str) -> None
     if lacks := missing(machine, board, [(part.address, len(part.data)) for part in image.parts]):
         made_for = f"the board `{board.name}`" if board.name else f"`{core}`"
         what = f"QEMU cannot run firmware for {made_for}: its machine `{machine}` has no memory for the {lacks}"
-        unicorn = "" if core == "cortex-m55" else "leave `--emulator qemu` out: Unicorn runs it; "
+        unicorn = "" if core == "cortex-m55" else "omit `--emulator qemu`: Unicorn runs it; "
         raise UserError("no-emulator", what, hint=unicorn + what_runs(core))

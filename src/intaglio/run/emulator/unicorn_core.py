@@ -135,7 +135,7 @@ class UnicornCore:
         if self._trouble is not None:
             raise self._trouble
         if self._counter.stopped == OUT_OF_BYTES:
-            raise fault(self, f"does not come to an end: more than {limit_bytes // 4:,} instructions", self._pc())
+            raise fault(self, f"does not end: more than {limit_bytes // 4:,} instructions", self._pc())
         if self._counter.stopped or (leave is None and self._pc() != self._main):
             raise fault(self, "stopped for no known reason", self._pc())
 
@@ -290,10 +290,10 @@ def need_unicorn(*, or_qemu: bool) -> Any:
     try:
         import unicorn
     except (ImportError, OSError) as error:
-        hint = '`pip install "intaglio[emulator]"` brings it'
+        hint = '`pip install "intaglio[emulator]"` installs it'
         if or_qemu:
-            hint += "; `--emulator qemu` uses qemu-system-arm where that is installed"
-        raise ToolError("no-emulator", f"there is no Unicorn to emulate a core with: {error}", hint=hint) from None
+            hint += "; or use `--emulator qemu` if qemu-system-arm is installed"
+        raise ToolError("no-emulator", f"Unicorn is needed to emulate a core: {error}", hint=hint) from None
     return unicorn
 
 
@@ -301,8 +301,8 @@ def _engine(unicorn: Any, image: Image, core: str) -> Any:
     if image.riscv:
         return unicorn.Uc(unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV32)
     if core not in ARM_MODELS:
-        hint = "`--emulator qemu` with qemu-system-arm knows the cortex-m55"
-        raise ToolError("no-emulator", f"Unicorn has no `{core}`", hint=hint)
+        hint = "use `--emulator qemu` with qemu-system-arm for the cortex-m55"
+        raise ToolError("no-emulator", f"Unicorn does not support `{core}`", hint=hint)
     from unicorn import arm_const
 
     # With UC_MODE_MCLASS the model is ignored and becomes an M33.

@@ -160,8 +160,8 @@ def _run(folder: Path, name: str, device: Device, note: Note, *words: str, extra
     if child.returncode in (-signal.SIGINT, -signal.SIGTERM):
         raise KeyboardInterrupt
     if child.returncode < 0:
-        text = f"the driver of `{device.name}` took `bin/{name}` down ({signal.Signals(-child.returncode).name})"
-        raise ToolError("opencl-crashed", text, hint="another device (`--device`), or another version of the driver")
+        text = f"the driver of `{device.name}` crashed `bin/{name}` ({signal.Signals(-child.returncode).name})"
+        raise ToolError("opencl-crashed", text, hint="use another device (`--device`), or another version of the driver")
     if child.returncode != 0:
         raise _failure(said, child.returncode, device)
     return told
@@ -179,7 +179,7 @@ def _failure(said: list[str], code: int, device: Device) -> ToolError:
 def _times(text: str) -> LayerTimes:
     rows = [(float(us), what) for us, what in re.findall(r"^ *([0-9.]+) us  (.*)$", text, re.M)]
     if not rows or rows[-1][1] != "transfers":
-        raise ToolError("device-failed", "the application told no times", hint="compile the model again")
+        raise ToolError("device-failed", "the application reported no times", hint="compile the model again")
     return LayerTimes(tuple(us for us, _ in rows[:-1]), rows[-1][0])
 
 
@@ -187,7 +187,7 @@ def _report(text: str) -> StartReport:
     line = next((line for line in text.splitlines() if line.startswith("programs ")), "")
     numbers = [float(n) for n in re.findall(r"[0-9.]+", line)]
     if len(numbers) != 12:
-        raise ToolError("device-failed", "the application told nothing of its start", hint="compile the model again")
+        raise ToolError("device-failed", "the application reported nothing about its start", hint="compile the model again")
     programs, process, writable, shipped, source, refused, tests, saved, tuned = map(int, numbers[:9])
     init, build, first = numbers[9:]
     return StartReport(programs, process, writable, shipped, source, refused, init, build, first, tests, saved, bool(tuned))

@@ -143,7 +143,7 @@ def parse(data: bytes, ours: bool = False) -> CacheFile:
             damage.append(Damage(0, 0, NO_MAGIC))
             bad_from = -1
     elif (version := START.unpack_from(data)[1]) != FORMAT:
-        return CacheFile(problem=f"it has format {version}, this version of Intaglio knows {FORMAT}")
+        return CacheFile(problem=f"it has format {version}, this version of Intaglio reads {FORMAT}")
     while at < len(data):
         found, size_bytes, why = _record(data, at)
         if why:
@@ -165,7 +165,7 @@ def parse(data: bytes, ours: bool = False) -> CacheFile:
 
 
 NO_HEADER = "no valid record header"
-NO_MAGIC = "it does not begin as a program cache does"
+NO_MAGIC = "it does not begin like a program cache"
 
 
 def _record(data: bytes, at: int) -> tuple[Record | None, int, str]:
@@ -263,7 +263,7 @@ def _decode(kind: int, key: bytes, body: bytes) -> Content | None:
         if hashlib.sha256(binary).digest() != digest:
             raise Malformed("the digest of the binary is wrong")
         if not binary:
-            raise Malformed("there is no binary in it")
+            raise Malformed("it has no binary")
         content, right = Program(fields, report, tests, binary), program_key(fields)
     elif kind == TUNING:
         fields = reader.fields(TUNING_FIELDS)
@@ -275,7 +275,7 @@ def _decode(kind: int, key: bytes, body: bytes) -> Content | None:
     if key != right:
         raise Malformed("its key is not that of its fields")
     if reader.at != len(body):
-        raise Malformed("there are bytes after its end")
+        raise Malformed("it has bytes after its end")
     return content
 
 
@@ -296,7 +296,7 @@ class _Reader:
     def text(self) -> str:
         taken = self.take(self.number("<I"))
         if 0 in taken:
-            raise Malformed("there is a NUL in a text")
+            raise Malformed("a text has a NUL")
         return taken.decode("utf-8", "surrogateescape")
 
     def fields(self, names: Sequence[str]) -> tuple[str, ...]:

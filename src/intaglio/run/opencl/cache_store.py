@@ -37,10 +37,10 @@ def read_cache(path: Path) -> CacheFile:
             if not stat.S_ISREG(status.st_mode):
                 raise UserError("not-a-cache", f"{shown} is not a file", hint="give a .clbin file, or a package that has one")
             if status.st_size > LARGEST_BYTES:
-                raise UserError("not-a-cache", f"{shown} is larger than {LARGEST_BYTES >> 20} MB: no program cache is")
+                raise UserError("not-a-cache", f"{shown} is larger than {LARGEST_BYTES >> 20} MB, the limit of a program cache")
             return parse(file.read(), ours=path.name.endswith(".clbin"))  # after a crash there may be anything in it
     except FileNotFoundError:
-        raise UserError("no-file", f"there is no {shown}", hint="a package's application writes it with `--warm`") from None
+        raise UserError("no-file", f"there is no {shown}", hint="`bin/NAME --warm` of a package writes it") from None
     except IsADirectoryError:
         raise UserError("not-a-cache", f"{shown} is a folder", hint="give a .clbin file, or a package that has one") from None
     except OSError as error:
@@ -55,15 +55,15 @@ def unsafe(path: Path) -> str:
         try:
             status = place.stat()
         except OSError as error:
-            return f"{what} cannot be looked at: {error.strerror}"
+            return f"{what} cannot be inspected: {error.strerror}"
         if status.st_uid not in (0, os.geteuid()):
             return f"{what} belongs to another user"
         if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
             continue  # such as /tmp: there one can only remove what is one's own
         if status.st_mode & stat.S_IWOTH:
-            return f"everybody may write to {what}"
+            return f"{what} is writable by everybody"
         if status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid()):
-            return f"another group may write to {what}"
+            return f"{what} is writable by another group"
     return ""
 
 
@@ -73,8 +73,8 @@ def update_cache(path: Path, change: Callable[[CacheFile], Sequence[Record]]) ->
     with locked(path):
         old = read_cache(path) if os.path.lexists(path) else CacheFile()
         if old.foreign:
-            hint = "remove it, or name another; a file whose name ends in `.clbin` is ours, and written anew where it is damaged"
-            text = f"{quoted(str(path), 200)} is another kind of file and stays as it is: {old.problem}"
+            hint = "remove it, or name another; only damaged files whose name ends in `.clbin` are rewritten"
+            text = f"{quoted(str(path), 200)} is another kind of file and is not changed: {old.problem}"
             raise UserError("not-a-cache", text, hint=hint)
         records = tuple(change(old))
         if records != old.records or not old.sound:
@@ -88,7 +88,7 @@ def locked(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     try:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0), 0o600)
     except OSError as error:
-        raise ToolError("cannot-write", f"{quoted(str(lock), 200)} cannot be made: {error.strerror}") from error
+        raise ToolError("cannot-write", f"{quoted(str(lock), 200)} cannot be created: {error.strerror}") from error
     try:
         end = time.monotonic() + seconds
         while fcntl is not None:
@@ -97,7 +97,7 @@ def locked(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
                 break
             except OSError as error:
                 if time.monotonic() >= end:
-                    hint = "another process writes to the cache; try again when it has ended"
+                    hint = "another process writes to the cache; try again later"
                     raise ToolError("cache-busy", f"{quoted(str(lock), 200)} is held for {seconds:g} s", hint=hint) from error
                 time.sleep(0.02)
         yield
@@ -128,7 +128,7 @@ def _replace(path: Path, data: bytes) -> None:
             finally:
                 os.close(folder)
     except OSError as error:
-        hint = "it is as it was; is there room, and may you write to its folder?"
+        hint = "it was not changed; check the free space and the permissions of its folder"
         raise ToolError("cannot-write", f"{quoted(str(path), 200)} cannot be written: {error.strerror}", hint=hint) from error
 
 

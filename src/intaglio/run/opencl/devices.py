@@ -36,9 +36,9 @@ def find_device(which: str | None = None) -> Device:
     found = [device for device in devices if _is(device, wanted)] if wanted else _by_kind(devices)
     if not found:
         listed = ", ".join(f"`{d.place}` {d.name} ({d.kind}, {d.platform_name})" for d in devices)
-        hint = "give `gpu`, `cpu`, `accelerator`, numbers such as `0.0`, or a part of a name"
+        hint = "use `gpu`, `cpu`, `accelerator`, numbers such as `0.0`, or a part of a name"
         source = "" if which else f" (from ${VARIABLE})"
-        raise UserError("no-opencl-device", f"unknown OpenCL device {quoted(wanted)}{source}; there are: {listed}", hint=hint)
+        raise UserError("no-opencl-device", f"unknown OpenCL device {quoted(wanted)}{source}; available: {listed}", hint=hint)
     return found[0]
 
 

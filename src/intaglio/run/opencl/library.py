@@ -35,10 +35,10 @@ SLUGS = {
     NO_PLATFORM: ("no-opencl-platform", HINT),
     NO_DEVICE: ("no-opencl-device", "`--device` takes `gpu`, `cpu`, `accelerator`, numbers such as `0.0`, or a part of a name"),
     DEVICE_MEMORY: ("device-memory", "choose another device with `--device`, or compile with `--ram` for less of its memory"),
-    BUILD_FAILED: ("build-failed", "another device or driver may do (`--device`); the kernels are in `opencl/` of the package"),
-    DEVICE_FAILED: ("device-failed", "`--no-cache` does without cached programs; `--device` chooses another device"),
+    BUILD_FAILED: ("build-failed", "try another device or driver (`--device`); the kernels are in `opencl/` of the package"),
+    DEVICE_FAILED: ("device-failed", "use `--no-cache` to ignore cached programs, or `--device` for another device"),
     HOST_MEMORY: ("out-of-memory", "the machine has too little memory for this model"),
-    CACHE_NOT_SAVED: ("cache-not-saved", f"name a file in a folder of your own with ${CACHE_VARIABLE}"),
+    CACHE_NOT_SAVED: ("cache-not-saved", f"set ${CACHE_VARIABLE} to a file in a folder of your own"),
 }
 
 
@@ -58,7 +58,7 @@ class DeviceOptions:
     def __post_init__(self) -> None:
         if self.check not in CHECKS:
             hint = "`always`, `first` (on this device and driver) or `never`"
-            raise UserError("bad-option", f"cached programs are not checked {quoted(self.check)}", hint=hint)
+            raise UserError("bad-option", f"unknown value {quoted(self.check)} of `--cache-check`", hint=hint)
 
 
 DEFAULT = DeviceOptions()
@@ -202,7 +202,7 @@ def _close(close: Callable[[], object], *_: object) -> None:
 def failure(name: str, code: int, said: str, more: str) -> IntaglioError:
     """What a package's error code means, with what its C says beside it."""
     if code not in SLUGS:
-        return AnswerIsNo(ERROR_SLUGS.get(code, "run-failed"), f"`{name}` stopped: {said}", hint="the input data leads there")
+        return AnswerIsNo(ERROR_SLUGS.get(code, "run-failed"), f"`{name}` stopped: {said}", hint="the input data causes this")
     slug, hint = SLUGS[code]
     lines = [line.strip() for line in more.splitlines() if line.strip()]
     kind = UserError if code == NO_DEVICE else ToolError

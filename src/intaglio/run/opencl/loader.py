@@ -34,7 +34,7 @@ from intaglio.run.toolchains import cache_root
 
 VARIABLE = "INTAGLIO_OPENCL_LIBRARY"
 SYSTEM = {"darwin": "/System/Library/Frameworks/OpenCL.framework/OpenCL", "win32": "OpenCL.dll"}.get(sys.platform, "libOpenCL.so.1")
-HINT = "`pip install 'intaglio[opencl]'` brings PoCL, which runs on the CPU; or install the driver of your GPU"
+HINT = "`pip install 'intaglio[opencl]'` installs PoCL, which runs on the CPU; or install the driver of your GPU"
 POCL = "Portable Computing Language"
 SEEN = (VARIABLE, "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES", "LD_LIBRARY_PATH", "PATH", "INTAGLIO_CACHE_DIR")
 
@@ -73,17 +73,17 @@ def _find(_: tuple[str | None, ...]) -> Loader:
     for library, answer in seen:
         if answer.crash:
             hint = "a broken driver in /etc/OpenCL/vendors? `OCL_ICD_VENDORS=FOLDER` names another folder of .icd files"
-            text = f"asking {quoted(library)} for devices took a process down: {answer.crash}"
+            text = f"a process crashed while {quoted(library)} listed its devices: {answer.crash}"
             raise ToolError("opencl-crashed", text, hint=hint)
     if asked and seen[0][1].problem:
-        text = f"${VARIABLE} names {quoted(asked)}, which is no OpenCL library: {seen[0][1].problem}"
+        text = f"${VARIABLE} names {quoted(asked)}, which is not an OpenCL library: {seen[0][1].problem}"
         raise ToolError("no-opencl", text, hint=f"unset it, or give the path of an OpenCL loader or driver; {HINT}")
     if all(answer.problem for _, answer in seen):
-        raise ToolError("no-opencl", f"there is no OpenCL loader ({quoted(SYSTEM)}) on this machine", hint=HINT)
+        raise ToolError("no-opencl", f"no OpenCL loader ({quoted(SYSTEM)}) was found on this machine", hint=HINT)
     if asked:
         text = f"the OpenCL loader {quoted(asked)}, of ${VARIABLE}, finds no driver"
         raise ToolError("no-opencl-platform", text, hint=f"unset it; {HINT}")
-    raise ToolError("no-opencl-platform", "there is an OpenCL loader on this machine, and no driver", hint=HINT)
+    raise ToolError("no-opencl-platform", "the OpenCL loader of this machine finds no driver", hint=HINT)
 
 
 def _candidates(asked: str | None) -> Iterator[tuple[str, dict[str, str]]]:

@@ -135,7 +135,7 @@ def pair(call: Call) -> Result:
     if kind in ("Divide", "TrueDivide", "FloorDivide"):
         if not a.dtype.is_float:
             if kind == "FloorDivide":
-                raise unsupported("a division of whole numbers is not supported", "cast to float before")
+                raise unsupported("integer division is not supported", "cast to float before")
             a, b = cast(call, a, DType.F32), cast(call, b, DType.F32)
         y = call.emit(Div(), a, b)
         return call.emit(Floor(), y) if kind == "FloorDivide" else y

@@ -203,5 +203,5 @@ def time_distributed(call: Call) -> Result:
     source = call.walk.emitter.source
     results = call.walk.apply(inner, [reshape(call, x, (batch * time, *x.shape[2:]))], {}, source)
     if results is None:
-        raise unsupported("what is inside of it is not supported")
+        raise unsupported("its contents are not supported")
     return [reshape(call, y, (batch, time, *y.shape[1:])) for y in results]

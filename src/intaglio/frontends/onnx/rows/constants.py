@@ -103,7 +103,7 @@ def _folding(call: Call, index: int) -> np.ndarray[tuple[int, ...], np.dtype[np.
     if value.data is None:
         raise unsupported(
             f"the shape of the result of `{call.op}` depends on data",
-            "shapes must be static; leave this part of the model out and do it in the application",
+            "shapes must be static; remove this part of the model and do it in the application",
         )
     return value.data
 

@@ -29,7 +29,7 @@ def if_row(call: Call) -> Answer:
 
 def branch(call: Call, graph: Any) -> list[Item | None]:
     if len(graph.output) < call.outputs:
-        raise Fault("bad-graph", f"a branch of `If` gives {len(graph.output)} results, {call.outputs} are needed")
+        raise Fault("bad-graph", f"a branch of `If` has {len(graph.output)} results, needs {call.outputs}")
     scope = call.walk.open_scope(graph, call.scope, call.scope.opsets)
     scope.reference = call.scope.reference
     return list(call.walk.run_graph(graph, scope))
@@ -89,7 +89,7 @@ def _only(
     kept, flag = (then, condition) if then is not None else (other, inverse)
     left = "else" if then is not None else "then"
     source = quoted(walk.source)
-    walk.notes.append(f"the {left}-branch of {source} is left out ({reason}); a run that would take it fails")
+    walk.notes.append(f"the {left}-branch of {source} is omitted ({reason}); a run that takes it fails")
     message = f"the {left}-branch of {printable(walk.source, 80)} was left out at compile time"
     walk.emit(AssertTrue(message), [flag])
     return _ungated(call, kept or [], flag)

@@ -17,7 +17,7 @@ from intaglio.ops.unary import LogicalNot
 
 MOST_ROUNDS = 1024
 MOST_NODES = 100_000
-_OUTSIDE = "run the loop outside of the model"
+_OUTSIDE = "run the loop outside the model"
 
 
 def run_subgraph(call: Call, index: int, given: list[Value], guard: Value | None = None) -> list[Value]:

@@ -119,7 +119,7 @@ def where(call: Call) -> None:
 def as_many_as_the_data_say(call: Call) -> None:
     raise Fault(
         "unsupported-operator",
-        "how much it gives depends on data, so the result has no static shape",
+        "the size of the result depends on data, so it has no static shape",
         "cut the model before this operator and do the rest in the application",
     )
 

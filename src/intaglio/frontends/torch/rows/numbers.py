@@ -49,7 +49,7 @@ def power(call: Call) -> Answer:
 def getitem(call: Call) -> Answer:
     items, index = call.arguments.values()
     if not isinstance(items, list) or not isinstance(index, int):
-        raise unsupported("an element of something that is no list")
+        raise unsupported("an element of a value that is not a list")
     return items[index]
 
 

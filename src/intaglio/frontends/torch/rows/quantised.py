@@ -69,7 +69,7 @@ def quantize(call: Call) -> Answer:
     x = call.tensor("input")
     stored = call.dtype()
     if stored is None or not stored.is_int:
-        raise Fault("bad-quantisation", f"`{call.op}` to a type that is no integer")
+        raise Fault("bad-quantisation", f"`{call.op}` to a type that is not an integer")
     low, high = _range(call, stored)
     scale_name, zero_name = _names(call)
     scale = _scale(call, scale_name, x.dtype)

@@ -105,7 +105,7 @@ def cell(call: Call) -> Answer:
 @row("mkldnn_rnn_layer")
 def mkldnn_rnn_layer(call: Call) -> Answer:
     if call.integer("mode", 2) != 2:
-        raise unsupported("`mkldnn_rnn_layer` that is no LSTM")
+        raise unsupported("`mkldnn_rnn_layer` that is not an LSTM")
     names = ("weight0", "weight1", "weight2", "weight3")
     weights = [call.tensor(name) for name in (names if call.flag("has_biases", True) else names[:2])]
     states = [call.tensor("hx_"), call.tensor("cx_")]
