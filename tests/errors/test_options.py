@@ -1,4 +1,4 @@
-"""Options that are wrong, or that exclude each other."""
+"""Options that are wrong, or that cannot be combined."""
 
 from __future__ import annotations
 

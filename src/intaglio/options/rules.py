@@ -62,15 +62,15 @@ class Rule:
     hint: str = ""
 
 
-LEAVE_OUT = "leave one of them out"
-NOT_ON_OPENCL = "`{}` does not go together with an OpenCL device (`{{target}}`)"
+LEAVE_OUT = "omit one of them"
+NOT_ON_OPENCL = "`{}` cannot be combined with an OpenCL device (`{{target}}`)"
 ONE_MEMORY = "leave it out: an OpenCL device has one memory, and the package allocates there what it needs (`--ram` limits it)"
-LATE = "`{model}` is past the stage `optimise`"
+LATE = "`{model}` is already past the stage `optimise`"
 
 
 def _excluded(word: str, given: Callable[[Request], bool]) -> Rule:
     """Beside an accelerator."""
-    message = f"`--accelerator` and `{word}` exclude each other"
+    message = f"`--accelerator` and `{word}` cannot be combined"
     name = f"accelerator, {word.removeprefix('--')}"
     return Rule(name, "options", lambda s: bool(s.request.accelerators) and given(s.request), message, LEAVE_OUT)
 
@@ -116,13 +116,13 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "weights-section, weights-address", "options",
         lambda s: s.request.weights_section is not None and s.request.weights_address is not None,
-        "`--weights-section` and `--weights-address` exclude each other",
+        "`--weights-section` and `--weights-address` cannot be combined",
         "a section is placed by the linker, an address holds a binary of its own: choose one",
     ),
     Rule(
         "weights read, a place", "options",
         lambda s: s.request.weights_read and (s.request.weights_section or s.request.weights_address) is not None,
-        "`--weights read` is for weights that have no address, and no section",
+        "`--weights read` cannot be combined with an address or a section",
         "leave `--weights-address` and `--weights-section` out",
     ),
     Rule(
@@ -133,7 +133,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "device, a processor", "target",
         lambda s: not s.on_opencl and bool(s.request.devices),
-        "`--device` is for OpenCL devices, and `{target}` has none",
+        "`--device` needs an OpenCL device; `{target}` has none",
         "`--target opencl`; `--board` names a microcontroller's board",
     ),
     Rule(
@@ -145,7 +145,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "limit-kernel-time, a processor", "target",
         lambda s: not s.on_opencl and s.request.limit_kernel_time is not None,
-        "`--limit-kernel-time` is for OpenCL devices, and `{target}` has none", "`--target opencl`, or leave it out",
+        "`--limit-kernel-time` needs an OpenCL device; `{target}` has none", "use `--target opencl`, or omit it",
     ),
     Rule(
         "weights-address, an operating system", "target",
@@ -162,7 +162,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "device, stop-after", "target",
         lambda s: s.on_opencl and bool(s.request.devices) and s.request.stop_after != "build",
-        "`--device` takes a package that is built", "leave `--device` or `--stop-after` out",
+        "`--device` needs a package that is built", "leave `--device` or `--stop-after` out",
     ),
     Rule(
         "device, another machine", "target",
@@ -173,13 +173,13 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "feed-rows, stream", "options",
         lambda s: s.request.feed_rows and s.request.stream is not None,
-        "`--feed-rows` and `--stream` exclude each other",
+        "`--feed-rows` and `--stream` cannot be combined",
         "`--stream` for frames that never end, `--feed-rows` for the rows of one picture after the other",
     ),
     Rule(
         "feed-rows, weights read", "options",
         lambda s: s.request.feed_rows and s.request.weights_read,
-        "weights that are read are not kept between rows that are fed", LEAVE_OUT,
+        "`--weights read` and `--feed-rows` cannot be combined", LEAVE_OUT,
     ),
     _excluded("--weights read", lambda r: r.weights_read),
     _excluded("--feed-rows", lambda r: r.feed_rows),
@@ -187,7 +187,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "quantize, an IR file", "model",
         lambda s: s.request.scheme is not None and s.is_past("optimise"),
-        "`{model}` is past the stage `import`", "quantise the model itself, or an IR file of the stage `import`",
+        "`{model}` is already past the stage `import`", "quantise the model itself, or an IR file of the stage `import`",
     ),
     Rule(
         "accelerator, an IR file", "model",
@@ -203,7 +203,7 @@ RULES: tuple[Rule, ...] = (
         "precision, an IR file", "model",
         lambda s: s.on_opencl and s.is_past("optimise") and s.request.precision is not None
         and (s.request.precision != "fp32") != s.halves,
-        LATE + ", with values {bits}: `--precision {precision}` comes too late",
+        LATE + ", with values {bits}: `--precision {precision}` is too late",
         "give `--precision` with the model, or an IR file of the stage `import`; values in a later one stay what they are",
     ),
 )  # fmt: skip

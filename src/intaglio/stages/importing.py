@@ -76,5 +76,5 @@ def _has_halves(graph: Graph) -> bool:
 
 
 def _as_stored(target: Target, graph: Graph, request: Request) -> Target:
-    """For a graph that is past the stage in which values become halves."""
+    """For a graph that is already past the stage in which values become halves."""
     return replace(target, precision=request.precision or ("mixed" if _has_halves(graph) else "fp32"))

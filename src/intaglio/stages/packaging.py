@@ -48,7 +48,7 @@ def _check_early(work: Work) -> None:
     apart = elsewhere(program.arenas, deployment)
     check_needs(work, Needs(linked, program.arena_bytes, elsewhere=apart, on_device=bool(target.device)))
     if target.fpu != "double" and any(v.dtype is DType.F64 for v in graph.values()):
-        work.watch.note(f"`{graph.name}` computes in f64, which `{target.name}` does in software")
+        work.watch.note(f"`{graph.name}` computes in f64, which `{target.name}` emulates in software")
 
 
 def _toolchain(work: Work) -> Toolchain | None:

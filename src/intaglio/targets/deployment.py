@@ -137,7 +137,7 @@ def deployment_of(
     if arena not in ARENAS:
         raise UserError("bad-option", f"unknown arena {quoted(arena)}", hint="`--arena static` or `--arena caller`")
     if io not in IO:
-        raise UserError("bad-option", f"there are no inputs and outputs {quoted(io)}", hint="`--io arena` or `--io caller`")
+        raise UserError("bad-option", f"unknown value {quoted(io)} of `--io`", hint="`--io arena` or `--io caller`")
     if weights_section is not None and not _SECTION.fullmatch(weights_section):
         hint = "such as `--weights-section .qspi`"
         raise UserError("bad-option", f"{quoted(weights_section)} is not the name of a section", hint=hint)
@@ -145,7 +145,7 @@ def deployment_of(
     if target.bare:
         found = find_board(board) if board else generic_board(target.name, riscv=target.arch.startswith("riscv"))
     if weights not in WEIGHTS:
-        raise UserError("bad-option", f"there are no weights {quoted(weights)}", hint="`--weights read`, or leave it out")
+        raise UserError("bad-option", f"unknown value {quoted(weights)} of `--weights`", hint="use `--weights read`, or omit it")
     told = () if memory is None else read_memories(Path(memory), addresses=target.bare)
     if found is not None and told:
         found = replace(found, memories=told)
