@@ -14,6 +14,7 @@ import pytest
 import intaglio.package
 from intaglio.ir.graph import Array, Graph
 from intaglio.kernels.c_printer import print_kernel
+from intaglio.kernels.choice import considered
 from intaglio.kernels.prelude import prelude
 from intaglio.kernels.program import Program
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
@@ -50,6 +51,25 @@ def test_the_dsp_extension_is_taken() -> None:
     used = {n: prepare(c, CORES["cortex-m4f"]).lowered.using for n, c in ALL.items() if n.startswith(starts)}
     plain = [n for n, using in used.items() if "dsp" not in using and not any(words in n for words in PLAIN)]
     assert plain == []
+
+
+REASONS = [
+    ("lanes of even windows", "cortex-m4f", "qdepthwise_dsp", "the window is 2x4, this kernel takes 3x3"),
+    ("lanes dilated", "cortex-m4f", "qdepthwise_dsp", "the window is dilated"),
+    ("tiles 1x1", "cortex-m4f", "qdepthwise_dsp", "it is not depthwise"),
+    ("tiles of two channels from one", "cortex-m4f", "qconv_dsp", "every group has one input channel"),
+    ("lanes of a product of u8", "cortex-m4f", "qmul_dsp", "one side is repeated"),
+    ("bytes pooled with windows of padding", "cortex-m4f", "max_pool_dsp", "a window has no pixel"),
+    ("tiles 3x3 of u8", "cortex-m55", "qconv_rows", "the weights do not fit 8 bits"),
+    ("tiles 3x3 of u8", "cortex-m55", "qconv_dsp", "the core has no DSP extension"),
+    ("a sum of a larger side", "cortex-m55", "qconv_rows", "another layer is fused into it"),
+    ("quantised as they come", "cortex-m55", "hybrid_conv_dsp", "the core has no DSP extension"),
+]
+
+
+@pytest.mark.parametrize(("name", "core", "kernel", "reason"), REASONS, ids=lambda part: part)
+def test_a_kernel_says_why_it_is_not_used(name: str, core: str, kernel: str, reason: str) -> None:
+    assert [c.reason for c in considered(ALL[name].node(), CORES[core]) if c.name == kernel] == [reason]
 
 
 @pytest.mark.parametrize("layout", ["joined", "apart", "wide"])

@@ -74,9 +74,12 @@ def _facts(job: Job) -> Facts | str:
     if isinstance(known, str):
         return known
     p = known.problem
-    if not (p.depth == p.columns == 1 and p.kernel == (3, 3) and p.dilations == (1, 1)):
-        kind = "depthwise" if p.depth == p.columns == 1 else "not depthwise"
-        return f"it is for depthwise windows of 3x3; this is {kind}, {p.kernel[0]}x{p.kernel[1]}"
+    if not p.depth == p.columns == 1:
+        return "it is not depthwise"
+    if p.kernel != (3, 3):
+        return f"the window is {p.kernel[0]}x{p.kernel[1]}, this kernel takes 3x3"
+    if p.dilations != (1, 1):
+        return "the window is dilated"
     if int(np.abs(known.numbers.weights).max()) > 16383:
         return "the weights need more than 15 bits"
     axes = axes_of(p)
