@@ -11,7 +11,7 @@ from recordings import AXES, RANGES, SAMPLES, Floats
 
 from intaglio import Package
 from intaglio.package.manifest import QuantInfo, target_of
-from intaglio.run.emulator.device import Device
+from intaglio.run.emulator.device import EmulatedDevice
 from intaglio.run.emulator.unicorn_core import Host, UnicornCore
 from intaglio.run.firmware import build_firmware
 from intaglio.run.firmware_tools import find_firmware_toolchain
@@ -78,7 +78,7 @@ static const char *const live_names[LIVE_GESTURES] = {{
 
 def recognised(package: Package, elf: Path, recordings: Floats) -> list[int]:
     """One after the other in the emulator, by the function that the live application calls."""
-    device = Device(package.folder, package.manifest, elf=elf)
+    device = EmulatedDevice(package.folder, package.manifest, elf=elf)
     try:
         return [int(device.run([one[None]])[0].argmax()) for one in quantised(package, recordings)]
     finally:
@@ -87,7 +87,7 @@ def recognised(package: Package, elf: Path, recordings: Floats) -> list[int]:
 
 def converse(package: Package, elf: Path, host: Host) -> int:
     """The live application, with `host` as its sensor and its screen, until there are no more samples."""
-    device = Device(package.folder, package.manifest, elf=elf)
+    device = EmulatedDevice(package.folder, package.manifest, elf=elf)
     try:
         assert isinstance(device.core, UnicornCore)
         return device.core.serve(host)

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from intaglio.run.opencl import devices, loader
-from intaglio.run.opencl.answers import Answer, Device, Platform
+from intaglio.run.opencl.answers import Answer, OpenCLDevice, Platform
 from intaglio.run.opencl.cache_file import Program, dump
 from intaglio.run.opencl.cache_store import read_cache
 from intaglio.run.opencl.loader import Loader
 from support.commands import Intaglio
 from support.program_caches import MALI, NOVEMBER, checked, distrusted, program, tuning, unknown, written
 
-HERE = Device(
+HERE = OpenCLDevice(
     place="0.0", platform_name=MALI[0], platform_version=MALI[1], name=MALI[2], vendor=MALI[3], version=MALI[4],
     driver_version=MALI[5], c_version="OpenCL C 1.2", kind="gpu", address_bits=64, compute_units=24, clock_mhz=850,
     work_group_size=1024, work_item_sizes=(1024, 1024, 1024), memory_bytes=8 << 30, allocation_bytes=8 << 30,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from intaglio.run.costs import CORES, Coster, Sum
-from intaglio.run.emulator.counting import Block, Counts, Times
+from intaglio.run.emulator.counting import BasicBlock, Counts, Times
 
 pytest.importorskip("capstone")
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cycle-estimate.md"
@@ -20,7 +20,7 @@ def cost(code: str, core: str = "cortex-m4", times: Times = ONCE, *, riscv: bool
     """Cycles of machine code, given in hex as it lies in memory."""
     data = bytes.fromhex(code)
     coster = Coster(core, lambda address, size: data[:size], riscv=riscv)
-    return coster.add(Counts({Block(0, len(data)): times})).cycles
+    return coster.add(Counts({BasicBlock(0, len(data)): times})).cycles
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_riscv_is_estimated_too() -> None:
 
 def test_an_instruction_that_is_unknown_counts_as_one() -> None:
     data = bytes.fromhex("ffffffff")
-    assert Coster("cortex-m4", lambda a, n: data, riscv=False).add(Counts({Block(0, 4): Times(5)})) == Sum(5, 5)
+    assert Coster("cortex-m4", lambda a, n: data, riscv=False).add(Counts({BasicBlock(0, 4): Times(5)})) == Sum(5, 5)
 
 
 def test_a_low_overhead_loop_is_no_vector() -> None:
@@ -73,7 +73,7 @@ def test_a_low_overhead_loop_is_no_vector() -> None:
 def test_wait_states_are_for_taken_branches_and_loads_from_flash() -> None:
     data = bytes.fromhex("fed1")
     coster = Coster("cortex-m4", lambda a, n: data, riscv=False, wait_states=4)
-    assert coster.add(Counts({Block(0, 2): Times(10, 9)}, flash_reads=3)).cycles == 10 + 9 * 2 + (9 + 3) * 4
+    assert coster.add(Counts({BasicBlock(0, 2): Times(10, 9)}, flash_reads=3)).cycles == 10 + 9 * 2 + (9 + 3) * 4
 
 
 def test_the_page_has_the_numbers_of_the_code() -> None:

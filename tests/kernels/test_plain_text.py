@@ -7,7 +7,7 @@ import pytest
 from intaglio.ir.types import DType
 from intaglio.kernels.c_printer import print_kernel
 from intaglio.kernels.choice import lower_node
-from intaglio.kernels.loop import Block, Buffer, Builder, If, Num, Store, Type
+from intaglio.kernels.loop import Braces, Buffer, Builder, If, Num, Store, Type
 from intaglio.kernels.unused import drop_unused
 from intaglio.targets.target import find_target
 from support.ir_text import graph_of
@@ -59,7 +59,7 @@ def test_blocks_that_use_a_name_twice_keep_their_braces() -> None:
         with k.block():
             total = k.var("total", ONE)
             k.store(Y, n, total)
-    assert [type(s) for s in drop_unused(k.body())] == [Block, Block]
+    assert [type(s) for s in drop_unused(k.body())] == [Braces, Braces]
 
 
 def test_a_condition_around_nothing_goes() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from intaglio.errors import ToolError, UserError
 from intaglio.run.opencl import answers, devices, loader
-from intaglio.run.opencl.answers import Answer, Device, Platform, ask
+from intaglio.run.opencl.answers import Answer, OpenCLDevice, Platform, ask
 from intaglio.run.opencl.devices import find_device, list_devices
 from intaglio.run.opencl.loader import Loader, find_loader, pip_drivers, pip_loader
 
@@ -166,10 +166,10 @@ def test_a_driver_that_crashes_takes_only_its_own_process_down(body: str, monkey
 # Which device is meant
 
 
-def device(place: str, kind: str, name: str, platform: str) -> Device:
-    texts = {field.name: "" for field in dataclasses.fields(Device)}
+def device(place: str, kind: str, name: str, platform: str) -> OpenCLDevice:
+    texts = {field.name: "" for field in dataclasses.fields(OpenCLDevice)}
     numbers = {"address_bits": 64, "compute_units": 4, "extensions": (), "work_item_sizes": ()}
-    return Device(**{**texts, **numbers, "place": place, "kind": kind, "name": name, "platform_name": platform})  # type: ignore[arg-type]
+    return OpenCLDevice(**{**texts, **numbers, "place": place, "kind": kind, "name": name, "platform_name": platform})  # type: ignore[arg-type]
 
 
 CPU = device("0.0", "cpu", "AMD EPYC", "Portable Computing Language")
@@ -194,7 +194,7 @@ def four(monkeypatch: pytest.MonkeyPatch) -> None:
         ("g78", GPU), ("epyc", CPU), ("fpga", FPGA), ("arm platform", SLOW_GPU),
     ],
 )  # fmt: skip
-def test_words_for_a_device(which: str | None, meant: Device) -> None:
+def test_words_for_a_device(which: str | None, meant: OpenCLDevice) -> None:
     assert find_device(which) == meant
 
 

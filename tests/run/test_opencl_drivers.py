@@ -15,7 +15,7 @@ import pytest
 import intaglio as api
 from intaglio.errors import IntaglioError
 from intaglio.run.opencl import loader
-from intaglio.run.opencl.devices import Device, list_devices
+from intaglio.run.opencl.devices import OpenCLDevice, list_devices
 from intaglio.run.opencl.library import DeviceOptions, OpenclLibrary
 from intaglio.run.package import Package
 from intaglio.run.toolchains import cache_root
@@ -54,7 +54,7 @@ def own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     loader._find.cache_clear()
 
 
-def devices() -> list[Device]:
+def devices() -> list[OpenCLDevice]:
     try:
         return list(list_devices())
     except IntaglioError as error:

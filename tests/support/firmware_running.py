@@ -10,7 +10,7 @@ import pytest
 from intaglio import compile
 from intaglio.package.manifest import Manifest, board_of, read_manifest
 from intaglio.run.emulator.core import Core
-from intaglio.run.emulator.device import DEFAULT, Device, start
+from intaglio.run.emulator.device import DEFAULT, EmulatedDevice, start
 from intaglio.run.emulator.image import read_image
 from intaglio.run.package import Package
 from intaglio.targets.target import find_target
@@ -54,7 +54,7 @@ def selftest(core: Core, name: str) -> tuple[int, str]:
 
 def package_selftest(package: Package) -> tuple[int, str]:
     manifest = read_manifest(package.folder)
-    core = Device(package.folder, manifest).core
+    core = EmulatedDevice(package.folder, manifest).core
     try:
         return selftest(core, manifest.name)
     finally:

@@ -14,7 +14,7 @@ from intaglio.errors import UserError, counted, printable, quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from intaglio.run.opencl.answers import Device
+    from intaglio.run.opencl.answers import OpenCLDevice
     from intaglio.run.opencl.cache_contents import Entry
     from intaglio.run.opencl.cache_file import CacheFile, Damage, Record
     from intaglio.run.opencl.matching import Match
@@ -299,7 +299,7 @@ def _reasons(
     from intaglio.run.opencl.matching import is_former_driver, is_left_over, package_programs
 
     package = package_programs(folder) if folder is not None else None
-    devices: Sequence[Device] = ()
+    devices: Sequence[OpenCLDevice] = ()
     if other_drivers:
         from intaglio.run.opencl.devices import list_devices
 
@@ -429,7 +429,7 @@ def _damage(part: Damage) -> dict[str, object]:
     return {"offset": part.offset, "bytes": part.size_bytes, "reason": part.reason}
 
 
-def _device(device: Device) -> dict[str, object]:
+def _device(device: OpenCLDevice) -> dict[str, object]:
     return {
         "place": device.place,
         "name": _plain(device.name),

@@ -12,7 +12,7 @@ from intaglio.package.manifest import Manifest, ProgramInfo, write_digest
 from intaglio.run.opencl.application import Tuned, tune
 from intaglio.run.opencl.cache_file import Program
 from intaglio.run.opencl.cache_store import read_cache
-from intaglio.run.opencl.devices import Device, find_device
+from intaglio.run.opencl.devices import OpenCLDevice, find_device
 from intaglio.run.opencl.matching import is_of_device
 from intaglio.run.package import Package
 from intaglio.targets.target import find_target
@@ -45,7 +45,7 @@ def _first(manifest: Manifest) -> frozenset[str]:
     return frozenset(program.source for program in programs if program.kind != "tuned")
 
 
-def _with_programs(manifest: Manifest, folder: Path, device: Device) -> Manifest:
+def _with_programs(manifest: Manifest, folder: Path, device: OpenCLDevice) -> Manifest:
     """The manifest with tuned programs too, for `intaglio cache explain`: other kernels make other programs. What was tuned before
     and is in the cache no more, goes."""
     info = manifest.opencl

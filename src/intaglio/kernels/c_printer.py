@@ -15,9 +15,8 @@ from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.loop import (
     IDX,
     Assign,
-    Block,
+    Braces,
     Buffer,
-    Call,
     Comment,
     CopyRun,
     Expr,
@@ -30,6 +29,7 @@ from intaglio.kernels.loop import (
     Num,
     Op,
     Place,
+    RoutineCall,
     Stmt,
     Store,
     Type,
@@ -251,7 +251,7 @@ class Printer:
                     lines.append(f"{pad}}} else {{")
                     lines += self.stmts(stmt.otherwise, depth + 1)
                 lines.append(f"{pad}}}")
-            case Block():
+            case Braces():
                 lines.append(f"{pad}{{")
                 lines += self.stmts(stmt.body, depth + 1)
                 lines.append(f"{pad}}}")
@@ -261,7 +261,7 @@ class Printer:
                 to = f"&{stmt.to.name}[{self.expr(stmt.to_index)}]"
                 source = f"&{stmt.source.name}[{self.expr(stmt.source_index)}]"
                 lines.append(f"{pad}memcpy({to}, {source}, {stmt.count * stmt.to.dtype.bytes});")
-            case Call():
+            case RoutineCall():
                 self.routines.setdefault(stmt.routine.name, stmt.routine)
                 places = [f"&{a.buffer.name}[{self.expr(a.index)}]" if isinstance(a, Place) else self.expr(a) for a in stmt.args]
                 lines.append(f"{pad}ig_{stmt.routine.name}({', '.join(places)});")

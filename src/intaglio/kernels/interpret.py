@@ -14,9 +14,8 @@ from intaglio.kernels.fixed_point_functions import FIXED_POINT
 from intaglio.kernels.isa import MEANING, REPEATS, Isa
 from intaglio.kernels.loop import (
     Assign,
-    Block,
+    Braces,
     Buffer,
-    Call,
     Comment,
     CopyRun,
     Expr,
@@ -29,6 +28,7 @@ from intaglio.kernels.loop import (
     Num,
     Op,
     Place,
+    RoutineCall,
     Stmt,
     Store,
     Type,
@@ -91,7 +91,7 @@ class _Machine:
                         self.run(stmt.body)
                 case If():
                     self.run(stmt.then if self.eval(stmt.cond) else stmt.otherwise)
-                case Block():
+                case Braces():
                     self.run(stmt.body)
                 case CopyRun():
                     to, source = self.index(stmt.to_index), self.index(stmt.source_index)
@@ -100,7 +100,7 @@ class _Machine:
                         f"{stmt.source.name}[{source}] is outside"
                     )
                     self.memory[stmt.to][to : to + stmt.count] = self.memory[stmt.source][source : source + stmt.count]
-                case Call():
+                case RoutineCall():
                     args = [self.place(a) if isinstance(a, Place) else np.asarray(self.eval(a))[()] for a in stmt.args]
                     stmt.routine.meaning(*args)
                 case Fail():

@@ -265,7 +265,7 @@ class If:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Braces:
     """A scope of its own, so that short names can be used again."""
 
     body: tuple[Stmt, ...]
@@ -296,7 +296,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RoutineCall:
     """A call of code that several kernels share, with its own text in C and its own meaning in numpy."""
 
     routine: Routine
@@ -330,7 +330,7 @@ class Barrier:
     """All work-items of a group get here, and see what the others wrote, before one goes on (kernels/opencl)."""
 
 
-Stmt = Union[Let, Assign, Store, For, While, If, Block, Comment, CopyRun, Call, Fail, Verbatim, Array, Barrier]
+Stmt = Union[Let, Assign, Store, For, While, If, Braces, Comment, CopyRun, RoutineCall, Fail, Verbatim, Array, Barrier]
 
 
 @dataclass(slots=True)
@@ -415,7 +415,7 @@ class Builder:
             self.emit(CopyRun(to, idx(to_index), source, idx(source_index), count))
 
     def call(self, routine: Routine, *args: Place | Operand) -> None:
-        self.emit(Call(routine, tuple(a if isinstance(a, Place) else idx(a) for a in args)))
+        self.emit(RoutineCall(routine, tuple(a if isinstance(a, Place) else idx(a) for a in args)))
 
     def fail(self, code: int) -> None:
         self.fallible = True
@@ -452,7 +452,7 @@ class Builder:
         with self._scope() as body:
             yield
         if body:
-            self.emit(Block(tuple(body)))
+            self.emit(Braces(tuple(body)))
 
     @contextmanager
     def loops(self, names: list[str], sizes: list[int]) -> Iterator[list[Expr]]:

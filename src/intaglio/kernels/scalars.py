@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 
 from intaglio.ir.graph import Array
-from intaglio.kernels.loop import Buffer, Call, CopyRun, Expr, Load, Num, Op, Place, Stmt, Type, Verbatim
+from intaglio.kernels.loop import Buffer, CopyRun, Expr, Load, Num, Op, Place, RoutineCall, Stmt, Type, Verbatim
 
 _KINDS = ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool")
 _WHOLE = {"i8": 8, "u8": 8, "i16": 16, "u16": 16, "i32": 32, "u32": 32}
@@ -58,9 +58,9 @@ def _replaced(stmt: Stmt, numbers: Mapping[Buffer, float]) -> Stmt:
         new: object = old
         if isinstance(old, Expr):
             new = _number(old, numbers)
-        elif isinstance(old, tuple) and not isinstance(stmt, (Call, Verbatim)):
+        elif isinstance(old, tuple) and not isinstance(stmt, (RoutineCall, Verbatim)):
             new = tuple(_replaced(part, numbers) for part in old)
-        elif isinstance(old, tuple) and isinstance(stmt, Call):
+        elif isinstance(old, tuple) and isinstance(stmt, RoutineCall):
             new = tuple(_number(part, numbers) if isinstance(part, Expr) else _place(part, numbers) for part in old)
         if new is not old:
             changed[field.name] = new

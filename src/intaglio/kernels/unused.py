@@ -17,8 +17,7 @@ from intaglio.kernels.loop import (
     Array,
     Assign,
     Barrier,
-    Block,
-    Call,
+    Braces,
     Comment,
     CopyRun,
     Expr,
@@ -29,6 +28,7 @@ from intaglio.kernels.loop import (
     Load,
     Op,
     Place,
+    RoutineCall,
     Stmt,
     Store,
     Var,
@@ -73,7 +73,7 @@ def _body(body: tuple[Stmt, ...]) -> tuple[tuple[Stmt, ...], set[str]]:
 
 def _is_empty(stmt: Stmt) -> bool:
     match stmt:
-        case Block() | For():
+        case Braces() | For():
             return not stmt.body
         case If():
             return not stmt.then and not stmt.otherwise
@@ -83,7 +83,7 @@ def _is_empty(stmt: Stmt) -> bool:
 def _without_braces(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """A block that comes last and is the only one needs no scope of its own, unless it declares a name again."""
     last = body[-1] if body else None
-    if not isinstance(last, Block) or any(isinstance(stmt, (Block, Verbatim)) for stmt in (*body[:-1], *last.body)):
+    if not isinstance(last, Braces) or any(isinstance(stmt, (Braces, Verbatim)) for stmt in (*body[:-1], *last.body)):
         return body
     outside, inside = _declared(body), _declared(last.body)
     return body if outside & inside else (*body[:-1], *last.body)
@@ -103,7 +103,7 @@ def _statement(stmt: Stmt) -> tuple[Stmt, set[str]]:
             return stmt, _names(stmt.index, stmt.value)
         case CopyRun():
             return stmt, _names(stmt.to_index, stmt.source_index)
-        case Call():
+        case RoutineCall():
             return stmt, _names(*(a.index if isinstance(a, Place) else a for a in stmt.args))
         case For():
             inner, used = _body(stmt.body)
@@ -115,7 +115,7 @@ def _statement(stmt: Stmt) -> tuple[Stmt, set[str]]:
             then, used = _body(stmt.then)
             otherwise, more = _body(stmt.otherwise)
             return replace(stmt, then=then, otherwise=otherwise), used | more | _names(stmt.cond)
-        case Block():
+        case Braces():
             inner, used = _body(stmt.body)
             return replace(stmt, body=inner), used
         case Comment() | Fail() | Verbatim() | Array() | Barrier():

@@ -22,7 +22,7 @@ WORK = 600_000  # buffers looked at: some seconds
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Block:
+class Piece:
     """A buffer in steps of the alignment, alive from `first` to `last`, both included."""
 
     first: int
@@ -38,7 +38,7 @@ class Best:
     bound: int
 
 
-def best_offsets(blocks: list[Block], top: int, bound: int, work: int = WORK) -> Best:
+def best_offsets(blocks: list[Piece], top: int, bound: int, work: int = WORK) -> Best:
     """A plan lower than `top`, if there is one and the work suffices. It is known that none is below `bound`.
 
         >>> best_offsets([Block(0, 1, 2), Block(1, 2, 1), Block(2, 3, 2)], top=5, bound=3)
@@ -67,7 +67,7 @@ def best_offsets(blocks: list[Block], top: int, bound: int, work: int = WORK) ->
 class _Search:
     """One search: where blocks are placed, and the lowest place of those that wait."""
 
-    def __init__(self, blocks: list[Block], height: int, work: int) -> None:
+    def __init__(self, blocks: list[Piece], height: int, work: int) -> None:
         self.height, self.work = height, work
         self.order = sorted(range(len(blocks)), key=lambda n: blocks[n])
         self.sizes = [b.size for b in blocks]
@@ -151,9 +151,9 @@ class _Search:
         return all(at + waits <= self.height for at, waits in zip(ground, load, strict=True))
 
 
-def _twins(blocks: list[Block], order: list[int]) -> list[int]:
+def _twins(blocks: list[Piece], order: list[int]) -> list[int]:
     """For each block an equal one that is placed before it; -1 where there is none."""
-    seen: dict[Block, int] = {}
+    seen: dict[Piece, int] = {}
     found = [-1] * len(blocks)
     for n in order:
         found[n] = seen.get(blocks[n], -1)

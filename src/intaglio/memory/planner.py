@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from intaglio.memory.exact import Block, best_offsets
+from intaglio.memory.exact import Piece, best_offsets
 from intaglio.memory.lifetimes import Buffer, align
 
 _STARTS, _ROUNDS, _TRIES = 3, 6, 400
@@ -75,7 +75,7 @@ def place_buffers(buffers: list[Buffer], alignment: int, *, search: bool = True,
     if search and best.top > goal:
         best = packing.climb(starts, goal)
     if search and best.top > bound and not apart and not any(b.pinned for b in buffers):
-        exact = best_offsets([Block(b.first, b.last, align(b.bytes, alignment) // alignment) for b in buffers], best.top, bound)
+        exact = best_offsets([Piece(b.first, b.last, align(b.bytes, alignment) // alignment) for b in buffers], best.top, bound)
         bound = exact.bound
         if exact.offsets is not None:
             best = _Placed(packing.top(exact.offsets), best.order, exact.offsets)

@@ -35,7 +35,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Stretch:
     guard: str  # a C condition, or ""
     calls: tuple[Call, ...]
     stripe: StripeView | None = None  # instead of calls
@@ -51,10 +51,10 @@ class Copy:
     reads: bool = False  # `source` is where it is in the file of weights
 
 
-def blocks_of(program: Program, around: Around = NOTHING) -> list[Block]:
+def blocks_of(program: Program, around: Around = NOTHING) -> list[Stretch]:
     pointers = Pointers(program)
     beside = _Beside(program, pointers, around)
-    blocks: list[Block] = []
+    blocks: list[Stretch] = []
     pending: list[Call] = []
     guard: Value | None = None
     stripes = stripe_views(program)
@@ -64,17 +64,17 @@ def blocks_of(program: Program, around: Around = NOTHING) -> list[Block]:
             blocks.append(_block(pointers, guard, pending))
             pending = []
         if before and index not in stripes:
-            blocks.append(Block("", (), before=before))
+            blocks.append(Stretch("", (), before=before))
         if program.stripe_at(index) is not None:
             if index in stripes:
-                blocks.append(Block("", (), stripes[index], before))
+                blocks.append(Stretch("", (), stripes[index], before))
             continue
         guard = layer.node.when
         pending.append(_call(pointers, index, layer, program.graph.name))
     if pending:
         blocks.append(_block(pointers, guard, pending))
     if last := beside.before(len(program.layers)):
-        blocks.append(Block("", (), before=last))
+        blocks.append(Stretch("", (), before=last))
     return blocks
 
 
@@ -120,9 +120,9 @@ def leave(name: str, around: Around) -> Callable[[str], str]:
     return (lambda code: f"{identifier(name)}_stop({code})") if around.teardown else (lambda code: code)
 
 
-def _block(pointers: Pointers, guard: Value | None, calls: list[Call]) -> Block:
+def _block(pointers: Pointers, guard: Value | None, calls: list[Call]) -> Stretch:
     condition = "" if guard is None else f"*{pointers.of(guard, DType.BOOL, const=True)}"
-    return Block(condition, tuple(calls))
+    return Stretch(condition, tuple(calls))
 
 
 def _arguments(pointers: Pointers, layer: Layer) -> list[str]:

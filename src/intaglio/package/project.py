@@ -14,7 +14,7 @@ from intaglio.kernels.program import Program
 from intaglio.package.accelerators import Around, accelerator_of, accelerators_of, around
 from intaglio.package.arenas import ArenaView, arena_views, parameter
 from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, macro, unique_macros
-from intaglio.package.calls import Block, Copy, Fill, blocks_of, output_copies, state_copies, state_fills
+from intaglio.package.calls import Copy, Fill, Stretch, blocks_of, output_copies, state_copies, state_fills
 from intaglio.package.pointers import output_fields
 from intaglio.package.reads import Reads
 from intaglio.package.striped_calls import FeedView, stripe_views
@@ -122,7 +122,7 @@ class Project:
     weights_read: bool  # they are not mapped
     weights_window: int | None
     places: tuple[Place, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[Stretch, ...]
     around: Around
     accelerators: tuple[str, ...]
     copies: tuple[Copy, ...]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from intaglio.errors import ToolError
-from intaglio.run.emulator.counting import Block, Counts
+from intaglio.run.emulator.counting import BasicBlock, Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Coster:
         self._wait_states = wait_states
         self._vectors = core == "cortex-m55"
         self._decoder = _decoder(riscv)
-        self._known: dict[Block, BlockCost] = {}
+        self._known: dict[BasicBlock, BlockCost] = {}
         self._decoded: dict[bytes, tuple[str, str]] = {}  # name and operands, of which only the number matters
 
     def add(self, counts: Counts) -> Sum:
@@ -102,7 +102,7 @@ class Coster:
         waits = (waits + counts.flash_reads) * self._wait_states
         return Sum(instructions, round(cycles * self._costs.dual_issue) + waits + counts.stalls)
 
-    def _block(self, block: Block) -> BlockCost:
+    def _block(self, block: BasicBlock) -> BlockCost:
         code = self._read(block.address, block.size_bytes)
         cycles = count = offset = 0
         after_load = False

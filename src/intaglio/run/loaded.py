@@ -59,9 +59,9 @@ class LoadedPackage:
     def library(self) -> Runner:
         if self._library is None:
             if self.bare:
-                from intaglio.run.emulator.device import Device, EmulatorOptions
+                from intaglio.run.emulator.device import EmulatedDevice, EmulatorOptions
 
-                self._library = Device(self.folder, self.manifest, EmulatorOptions(self.emulator))
+                self._library = EmulatedDevice(self.folder, self.manifest, EmulatorOptions(self.emulator))
             elif self.manifest.opencl is not None:
                 self._library = self.opencl_library
             else:

@@ -25,7 +25,7 @@ from intaglio.ir.types import DType, TensorType
 from intaglio.ops.base import BadOperator, Op, narrow
 
 Result = Value | list[Value]
-Row = Callable[["Call"], Result]
+Row = Callable[["KerasCall"], Result]
 LAYERS: dict[str, Row] = {}
 FUNCTIONS: dict[str, Row] = {}
 # What Python and numpy say of options that a damaged file gives a row.
@@ -189,7 +189,7 @@ class Walk:
         if item.model is not None:
             found = self.run(item.model, [v for v in operands if v is not None], f"{path}/")
             return None if any(r is None for r in found) else [r for r in found if r is not None]
-        result = row(Call(self, item, args, kwargs))
+        result = row(KerasCall(self, item, args, kwargs))
         values = result if isinstance(result, list) else [result]
         masked = [v in self.masked for v in operands]
         if item.kind in _PASS_MASKS and not item.is_op and any(masked) and (all(masked) or item.kind == "Concatenate"):
@@ -230,7 +230,7 @@ def row_of(item: Layer) -> Row:
     raise unsupported(f"this {what} is not supported", "replace it by others, or cut the model before it")
 
 
-def _no_row(call: Call) -> Result:
+def _no_row(call: KerasCall) -> Result:
     raise AssertionError(call.layer.kind)
 
 
@@ -274,7 +274,7 @@ def _values(item: Any) -> list[Value | None]:
     return [v for part in inside for v in _values(part)]
 
 
-class Call:
+class KerasCall:
     """One call of a layer being imported."""
 
     def __init__(self, walk: Walk, item: Layer, args: list[Any], kwargs: dict[str, Any]) -> None:

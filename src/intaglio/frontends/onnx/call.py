@@ -44,7 +44,7 @@ class Unknown:
 
 Item = Value | Items | Absent | Unknown
 Answer = Item | Sequence[Item | None] | None
-Row = Callable[["Call"], Answer]
+Row = Callable[["OnnxCall"], Answer]
 TABLE: dict[tuple[str, str], Row] = {}
 
 
@@ -55,7 +55,7 @@ def importer(*names: str, domain: str = "") -> Callable[[Row], Row]:
 
 
 @dataclass(slots=True)
-class Call:
+class OnnxCall:
     op: str
     domain: str
     version: int  # of the domain's opset
@@ -210,7 +210,7 @@ class Call:
     def call(self, name: str, *operands: Item | None, domain: str = "", version: int | None = None) -> Value:
         """The row of another operator, with its default attributes."""
         row = TABLE[domain, name]
-        inner = Call(name, domain, version or self.version, list(operands), 1, {}, self.walk, self.scope)
+        inner = OnnxCall(name, domain, version or self.version, list(operands), 1, {}, self.walk, self.scope)
         answer = row(inner)
         assert isinstance(answer, Value)
         return answer

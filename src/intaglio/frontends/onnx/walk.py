@@ -16,7 +16,7 @@ import numpy as np
 
 from intaglio.errors import ModelError, printable, quoted
 from intaglio.frontends.emitting import MAX_FOLDED_BYTES, MAX_NODES, Emitter
-from intaglio.frontends.onnx.call import TABLE, Answer, Call, Item, Items, Unknown
+from intaglio.frontends.onnx.call import TABLE, Answer, Item, Items, OnnxCall, Unknown
 from intaglio.frontends.onnx.container import MAX_GRAPH_DEPTH, opsets_of
 from intaglio.frontends.onnx.faults import Fault, Problem, need_text
 from intaglio.frontends.onnx.structure import ordered_live_nodes
@@ -232,7 +232,7 @@ class Walk(Emitter):
         version = scope.opsets.get(domain)
         row = TABLE.get((domain, node.op_type))
         if row is not None and (version is not None or domain == "com.microsoft"):
-            call = Call(node.op_type, domain, version or 1, inputs, len(node.output), attributes, self, scope)
+            call = OnnxCall(node.op_type, domain, version or 1, inputs, len(node.output), attributes, self, scope)
             return _listed(row(call))
         if version is None:
             raise Fault("unsupported-operator", f"the domain `{printable(domain, 80)}` is not among the model's opsets",

@@ -26,7 +26,7 @@ LARGEST = 1 << 28  # elements of a tensor
 # What numpy says of numbers that a damaged file gives a row: a list that is too short, a length below 0, a scale that overflows.
 _DAMAGE = (ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError, MemoryError, FloatingPointError)
 _OF_COMPLEX = {"RESHAPE", "SQUEEZE", "EXPAND_DIMS", "REAL", "IMAG", "COMPLEX_ABS", "CAST"}
-Row = Callable[["Call"], None]
+Row = Callable[["TFLiteCall"], None]
 ROWS: dict[str, Row] = {}
 
 
@@ -91,7 +91,7 @@ class Walk:
                     )
                 if operator.op not in ROWS:
                     raise Fault("unsupported-operator", "the operator is not supported")
-                ROWS[operator.op](Call(self, graph, operator, values))
+                ROWS[operator.op](TFLiteCall(self, graph, operator, values))
             except (Fault, BadOperator, *_DAMAGE) as error:
                 slug, reason, hint = "bad-graph", f"its operands or options do not fit ({error})", "the file is damaged"
                 if isinstance(error, (Fault, BadOperator)):
@@ -125,7 +125,7 @@ def constant(data: Array, dtype: DType | None = None, origin: str = "") -> Value
 
 
 @dataclass(slots=True)
-class Call:
+class TFLiteCall:
     """One operator being imported."""
 
     walk: Walk

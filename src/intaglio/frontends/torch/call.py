@@ -39,7 +39,7 @@ class Complex:
 Number = int | float | bool
 Item = Any  # Value, Complex, number, text, Kind, GraphRecord, None, or a list of these
 Answer = Item
-Row = Callable[["Call"], Answer]
+Row = Callable[["TorchCall"], Answer]
 TABLE: dict[str, Row] = {}
 
 
@@ -54,7 +54,7 @@ MOST_PLACES = 1 << 24
 
 
 @dataclass(slots=True)
-class Call:
+class TorchCall:
     op: str  # without namespace and overload
     overload: str
     arguments: dict[str, Item]
@@ -228,7 +228,7 @@ class Call:
 
     def again(self, op: str, /, **arguments: Item) -> Answer:
         """The row of another operator."""
-        return TABLE[f"aten.{op}"](Call(op, "", arguments, self.record, self.walk))
+        return TABLE[f"aten.{op}"](TorchCall(op, "", arguments, self.record, self.walk))
 
 
 def _plain(item: Item) -> Item:

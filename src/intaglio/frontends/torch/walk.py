@@ -17,7 +17,7 @@ from intaglio.frontends.building import cast, expand, part, reshape
 from intaglio.frontends.discovery import import_rows
 from intaglio.frontends.emitting import MAX_FOLDED_BYTES, MAX_NODES, Emitter
 from intaglio.frontends.onnx.faults import Fault, Problem, unsupported
-from intaglio.frontends.torch.call import TABLE, Answer, Call, Complex, Item
+from intaglio.frontends.torch.call import TABLE, Answer, Complex, Item, TorchCall
 from intaglio.frontends.torch.labels import labels_of
 from intaglio.frontends.torch.program import Argument, GraphRecord, Meta, NodeRecord, Program, Ref
 from intaglio.ir.graph import Array, State, Value
@@ -241,7 +241,7 @@ class Walk(Emitter):
             self._poison(record, graph, scope)
             return
         op = op[:-1] if writes and key.endswith(f".{op[:-1]}") else op
-        call = Call(op, overload, arguments, record, self)
+        call = TorchCall(op, overload, arguments, record, self)
         if key.startswith("higher_order."):
             self._bind(record, graph, TABLE[key](call), scope)
             return
@@ -296,7 +296,7 @@ class Walk(Emitter):
             item.origin = self.labels.get(name, name)
         return Tensor(Storage(item), (), item)
 
-    def _link(self, record: NodeRecord, call: Call, base: Tensor, scope: Scope) -> None:
+    def _link(self, record: NodeRecord, call: TorchCall, base: Tensor, scope: Scope) -> None:
         """Results that are views of the first argument."""
         first = next(iter(record.arguments))
 
@@ -316,7 +316,7 @@ class Walk(Emitter):
                     at = None if isinstance(output, str) else index
                     scope.items[name] = Tensor(base.storage, (*base.path, step(at)), made.value, base.storage.version)
 
-    def _write(self, call: Call, view: Tensor, new: Value) -> None:
+    def _write(self, call: TorchCall, view: Tensor, new: Value) -> None:
         """The storage with a new value where the view looks."""
         old = view.now()
         new = expand(call, cast(call, new, old.dtype), old.shape)
@@ -336,7 +336,7 @@ class Walk(Emitter):
         if not view.path:
             view.value, view.version = new, storage.version
 
-    def _merged(self, call: Call, base: Value, view: Tensor, new: Value) -> Value:
+    def _merged(self, call: TorchCall, base: Value, view: Tensor, new: Value) -> Value:
         """Which elements the view looks at is found by looking at numbered elements through it."""
         elements = base.type.elements
         if 8 * elements > MAX_FOLDED_BYTES:
@@ -364,7 +364,7 @@ class Walk(Emitter):
         flat = call.emit(Concat(0), reshape(call, base, (elements,)), reshape(call, new, (len(places),)))
         return reshape(call, call.emit(Gather(0), flat, self.constant(index)), base.shape)
 
-    def _boxed(self, call: Call, base: Value, new: Value, low: list[int]) -> Value:
+    def _boxed(self, call: TorchCall, base: Value, new: Value, low: list[int]) -> Value:
         """The base with a block of it replaced: what is around the block is put back axis by axis."""
         around = base
         layers = []

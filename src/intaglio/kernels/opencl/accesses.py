@@ -10,9 +10,8 @@ from intaglio.kernels.loop import (
     Array,
     Assign,
     Barrier,
-    Block,
+    Braces,
     Buffer,
-    Call,
     Comment,
     CopyRun,
     Expr,
@@ -23,6 +22,7 @@ from intaglio.kernels.loop import (
     Load,
     Num,
     Op,
+    RoutineCall,
     Stmt,
     Store,
     Verbatim,
@@ -68,14 +68,14 @@ def expressions_of(stmt: Stmt) -> tuple[Expr, ...]:
             return (stmt.cond,)
         case CopyRun():
             return (stmt.to_index, stmt.source_index)
-        case Call() | Verbatim():
+        case RoutineCall() | Verbatim():
             raise Opaque
     return ()
 
 
 def inner_of(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
     match stmt:
-        case For() | While() | Block():
+        case For() | While() | Braces():
             return (stmt.body,)
         case If():
             return (stmt.then, stmt.otherwise)
@@ -145,7 +145,7 @@ def accesses(body: tuple[Stmt, ...], scope: Scope) -> Iterator[Access]:
                 yield Access(stmt.source, scope.form(stmt.source_index), stmt.count, False)
             case For():
                 yield from accesses(stmt.body, enter(stmt, scope)[0])
-            case While() | Block() | If():
+            case While() | Braces() | If():
                 for inner in inner_of(stmt):
                     yield from accesses(inner, scope)
             case Barrier():

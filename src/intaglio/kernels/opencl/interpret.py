@@ -9,7 +9,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array as Data
 from intaglio.kernels.interpret import Scalar, _Failed, _Machine, numpy_type
-from intaglio.kernels.loop import Array, Barrier, Block, Buffer, For, If, Kernel, Op, Stmt, While
+from intaglio.kernels.loop import Array, Barrier, Braces, Buffer, For, If, Kernel, Op, Stmt, While
 from intaglio.kernels.opencl.launch import Launch, Variant
 
 
@@ -49,7 +49,7 @@ class _Item(_Machine):
                         yield from self.steps(stmt.body)
                 case If():
                     yield from self.steps(stmt.then if self.eval(stmt.cond) else stmt.otherwise)
-                case Block():
+                case Braces():
                     yield from self.steps(stmt.body)
                 case _:
                     self.run((stmt,))

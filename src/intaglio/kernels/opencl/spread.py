@@ -14,7 +14,7 @@ from intaglio.kernels.loop import (
     IDX,
     Assign,
     Barrier,
-    Block,
+    Braces,
     Buffer,
     Comment,
     CopyRun,
@@ -104,7 +104,7 @@ class _Split:
         rounds = whole[0].rounds
         if any(isinstance(s, Let) and (s.mutable or reads_any(s, self.written)) for s in body):
             return whole
-        if not items or any(not isinstance(s, For | Block | CopyRun | Store) for s in items):
+        if not items or any(not isinstance(s, For | Braces | CopyRun | Store) for s in items):
             return whole
         if len(items) > 1 and rounds >= ENOUGH:
             return whole
@@ -115,7 +115,7 @@ class _Split:
                     before, scope = (*before, stmt), after_let(stmt, scope)
                 case Comment():
                     pass
-                case Block():
+                case Braces():
                     found += self.phases(stmt.body, before, scope)
                 case For() | CopyRun():
                     found += self._loop(stmt if isinstance(stmt, For) else loop_of(stmt), before, scope)
@@ -161,7 +161,7 @@ class _Split:
     def _in_order(self, body: tuple[Stmt, ...], scope: Scope) -> list[Stmt]:
         out: list[Stmt] = []
         for stmt in body:
-            if isinstance(stmt, For | While | If | Block) and not written_in((stmt,)):  # every item does it for itself
+            if isinstance(stmt, For | While | If | Braces) and not written_in((stmt,)):  # every item does it for itself
                 out.append(stmt)
                 if any(reads_any(s, self.written) for s in everything((stmt,))):
                     out.append(Barrier())
@@ -200,8 +200,8 @@ class _Split:
                     if reads_any(stmt, self.written):
                         then, otherwise = [Barrier(), *then], [Barrier(), *otherwise]
                     out.append(If(stmt.cond, tuple(then), tuple(otherwise)))
-                case Block():
-                    out.append(Block(tuple(self._in_order(stmt.body, scope))))
+                case Braces():
+                    out.append(Braces(tuple(self._in_order(stmt.body, scope))))
                 case _:
                     out.append(stmt)
         return out
@@ -228,7 +228,7 @@ class _Split:
             checked: tuple[Stmt, ...] = (If(step.var.compare("lt", step.stop), inner),) if _varies(step) else inner
             inner = (Let(step.var, step.start + at * step.step), *checked)
         if total <= GROUP:  # not a loop: LLVM 14 vectorises it for AVX-512, and PoCL 3.0 then loses all of it between two barriers
-            return [Block((Let(turn, local_id(0)), If(turn.compare("lt", total), inner)))]
+            return [Braces((Let(turn, local_id(0)), If(turn.compare("lt", total), inner)))]
         return [For(turn, local_id(0), Num(total), GROUP, inner)]
 
 

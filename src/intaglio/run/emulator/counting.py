@@ -21,7 +21,7 @@ OUT_OF_BYTES, OUT_OF_ROWS = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BasicBlock:
     """Instructions from `address` on, always run from first to last."""
 
     address: int
@@ -38,7 +38,7 @@ class Times:
 class Counts:
     """What ran between two moments. `flash_reads` only where they were asked for."""
 
-    blocks: Mapping[Block, Times] = field(default_factory=dict)
+    blocks: Mapping[BasicBlock, Times] = field(default_factory=dict)
     flash_reads: int = 0
     stalls: int = 0  # cycles in which the core waited for a device
 
@@ -98,7 +98,7 @@ class NativeCounter:
 
     def counts(self) -> Counts:
         used = self._rows[self._rows["size"] != 0]
-        return Counts({Block(a, s): Times(n, t) for a, s, n, t in used.tolist()}, int(self._state.reads))
+        return Counts({BasicBlock(a, s): Times(n, t) for a, s, n, t in used.tolist()}, int(self._state.reads))
 
 
 class PythonCounter:
@@ -130,7 +130,7 @@ class PythonCounter:
         self._reads += 1
 
     def counts(self) -> Counts:
-        return Counts({Block(*key): Times(n, self._taken.get(key, 0)) for key, n in self._ran.items()}, self._reads)
+        return Counts({BasicBlock(*key): Times(n, self._taken.get(key, 0)) for key, n in self._ran.items()}, self._reads)
 
 
 @cache

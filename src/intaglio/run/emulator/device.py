@@ -51,7 +51,7 @@ def chosen_emulator(target: Target, asked: str | None) -> str:
 DEFAULT = EmulatorOptions()
 
 
-class Device:
+class EmulatedDevice:
     """One core that has booted; one sequence of inferences."""
 
     def __init__(self, folder: Path, manifest: Manifest, options: EmulatorOptions = DEFAULT, elf: Path | None = None) -> None:

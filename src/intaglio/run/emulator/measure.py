@@ -21,7 +21,7 @@ from intaglio.ir.graph import Array
 from intaglio.package.manifest import FirmwareInfo, LayerInfo, Manifest, target_of
 from intaglio.run.costs import Coster, Sum
 from intaglio.run.emulator.counting import Counts
-from intaglio.run.emulator.device import Device, EmulatorOptions
+from intaglio.run.emulator.device import EmulatedDevice, EmulatorOptions
 from intaglio.run.firmware import build_firmware
 from intaglio.run.firmware_tools import find_firmware_toolchain
 from intaglio.run.host import Sink
@@ -37,7 +37,7 @@ def measure(package: LoadedPackage, inputs: list[Array], cc: str | None, wait_st
     if firmware is None:
         raise UserError("not-built", f"`{package.name}` has no firmware", hint="compile the model again, without `--stop-after`")
     options = EmulatorOptions(package.emulator, flash_reads=wait_states > 0)
-    device = Device(package.folder, manifest, options)
+    device = EmulatedDevice(package.folder, manifest, options)
     coster = Coster(target.core, device.core.read, riscv=device.core.image.riscv, wait_states=wait_states)
     before = device.counts()
     device.run(inputs)
@@ -71,7 +71,7 @@ def watch(package: LoadedPackage, inputs: list[Array], sink: Sink, cc: str | Non
 
 
 @contextmanager
-def _hooked(package: LoadedPackage, cc: str | None, options: EmulatorOptions) -> Iterator[Device]:
+def _hooked(package: LoadedPackage, cc: str | None, options: EmulatorOptions) -> Iterator[EmulatedDevice]:
     """A second build of the firmware, in a temporary folder: the package itself is not touched."""
     manifest, target = package.manifest, target_of(package.manifest)
     with tempfile.TemporaryDirectory(prefix="intaglio-probe-") as folder:
@@ -79,7 +79,7 @@ def _hooked(package: LoadedPackage, cc: str | None, options: EmulatorOptions) ->
         flags = (*shlex.split(manifest.options.get("cflags", "")), f"-D{package.name.upper()}_HOOK")
         toolchain = _toolchain(manifest, target, cc)
         build_firmware(package.folder, elf, package.name, target, toolchain, flags)
-        device = Device(package.folder, manifest, options, elf)
+        device = EmulatedDevice(package.folder, manifest, options, elf)
         try:
             yield device
         finally:
@@ -97,7 +97,7 @@ def _toolchain(manifest: Manifest, target: Target, cc: str | None) -> Toolchain:
     return find_firmware_toolchain(cc, target)
 
 
-def _layer_counts(device: Device, inputs: list[Array], layers: int) -> list[Counts]:
+def _layer_counts(device: EmulatedDevice, inputs: list[Array], layers: int) -> list[Counts]:
     found = [Counts() for _ in range(layers)]
     last = Counts()
 
@@ -114,7 +114,7 @@ def _layer_counts(device: Device, inputs: list[Array], layers: int) -> list[Coun
     return [_without_hook(device, counts) for counts in found]
 
 
-def _without_hook(device: Device, counts: Counts) -> Counts:
+def _without_hook(device: EmulatedDevice, counts: Counts) -> Counts:
     own = (f"{device.manifest.name}_hook", f"{device.manifest.name}_cycles")
     inside = {block for block in counts.blocks if (f := device.core.image.function(block.address)) and f.name in own}
     return Counts({b: t for b, t in counts.blocks.items() if b not in inside}, counts.flash_reads, counts.stalls)

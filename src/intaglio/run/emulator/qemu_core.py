@@ -18,7 +18,7 @@ import numpy as np
 
 from intaglio.errors import ToolError, UserError
 from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault, memory_of
-from intaglio.run.emulator.counting import LEAST_ROWS, ROW, Block, Counts, Times
+from intaglio.run.emulator.counting import LEAST_ROWS, ROW, BasicBlock, Counts, Times
 from intaglio.run.emulator.gdb import Closed, Debugger
 from intaglio.run.emulator.image import Image
 from intaglio.run.emulator.machines import machine_of, missing, what_runs
@@ -199,7 +199,7 @@ class QemuCore:
         if self._rows is None:
             return None
         used = self._rows[self._rows["size"] != 0]
-        return Counts({Block(a, s): Times(n, t) for a, s, n, t in used.tolist()})
+        return Counts({BasicBlock(a, s): Times(n, t) for a, s, n, t in used.tolist()})
 
     # Ending -----------------------------------------------------------------------------------------------------------
 

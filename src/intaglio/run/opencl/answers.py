@@ -17,7 +17,7 @@ CORRECTLY_ROUNDED = 1 << 7  # CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class OpenCLDevice:
     """`place` is `P.D`: the numbers of platform and device. Texts are the driver's, byte for byte: they are parts of keys."""
 
     place: str
@@ -61,7 +61,7 @@ class Platform:
     vendor: str
     version: str
     profile: str
-    devices: tuple[Device, ...]
+    devices: tuple[OpenCLDevice, ...]
     problem: str = ""  # why its devices cannot be listed
 
 
@@ -74,7 +74,7 @@ class Answer:
     crash: str = ""
 
     @property
-    def devices(self) -> tuple[Device, ...]:
+    def devices(self) -> tuple[OpenCLDevice, ...]:
         return tuple(device for platform in self.platforms for device in platform.devices)
 
 
@@ -120,10 +120,10 @@ def _platform(number: int, told: object) -> Platform:
     return Platform(number, texts[0], texts[1], texts[2], texts[3], devices, _text(told, "error"))
 
 
-def _device(place: str, platform: object, told: object) -> Device:
+def _device(place: str, platform: object, told: object) -> OpenCLDevice:
     kinds = _number(told, "type")
     sizes = told.get("work_item_sizes") if isinstance(told, dict) else None
-    return Device(
+    return OpenCLDevice(
         place=place,
         platform_name=_text(platform, "name"),
         platform_version=_text(platform, "version"),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intaglio.errors import ToolError, UserError
-from intaglio.run.opencl.answers import Device
+from intaglio.run.opencl.answers import OpenCLDevice
 from intaglio.run.opencl.cache_contents import Entry, prune
 from intaglio.run.opencl.cache_file import CacheFile, Record
 from intaglio.run.opencl.cache_store import update_cache
@@ -47,7 +47,7 @@ class LayerTimes:
 class Tuned:
     """One device, before and after."""
 
-    device: Device
+    device: OpenCLDevice
     before: LayerTimes
     after: LayerTimes
     chosen: dict[int, str]  # the kernel of the layer with that number, counted among those on the device
@@ -89,7 +89,7 @@ def tune(
     return Tuned(device, before, after, chosen)
 
 
-def _without_search(cache: CacheFile, device: Device, first: Collection[str]) -> Sequence[Record]:
+def _without_search(cache: CacheFile, device: OpenCLDevice, first: Collection[str]) -> Sequence[Record]:
     """Without the tuning of the device, and the programs that it chose."""
 
     def found_earlier(entry: Entry) -> bool:
@@ -100,7 +100,7 @@ def _without_search(cache: CacheFile, device: Device, first: Collection[str]) ->
     return prune(cache, found_earlier)
 
 
-def start_times(folder: Path, name: str, device: Device, note: Note) -> tuple[StartReport, StartReport]:
+def start_times(folder: Path, name: str, device: OpenCLDevice, note: Note) -> tuple[StartReport, StartReport]:
     """A start without any cache, the driver's own included, and one with the cache that the first has filled."""
     with tempfile.TemporaryDirectory(prefix="intaglio-start-") as place:
         cache = Path(place) / f"{name}.clbin"
@@ -130,7 +130,7 @@ def _copied(folder: Path, name: str) -> Iterator[Path]:
                 fresh.unlink(missing_ok=True)
 
 
-def _run(folder: Path, name: str, device: Device, note: Note, *words: str, extra: Mapping[str, str] | None = None) -> str:
+def _run(folder: Path, name: str, device: OpenCLDevice, note: Note, *words: str, extra: Mapping[str, str] | None = None) -> str:
     """What it prints; its warnings are notes, a failure is an error of ours."""
     program = (folder / "bin" / name).resolve()
     if not program.is_file():
@@ -167,7 +167,7 @@ def _run(folder: Path, name: str, device: Device, note: Note, *words: str, extra
     return told
 
 
-def _failure(said: list[str], code: int, device: Device) -> ToolError:
+def _failure(said: list[str], code: int, device: OpenCLDevice) -> ToolError:
     """Of the application's own words: `error: NAME stopped: WHAT`, more about it, an empty line, `hint: ...`."""
     at = next((n for n, line in enumerate(said) if line.startswith("error:")), 0)
     lines = [line.strip() for line in said[at:] if line.strip()]

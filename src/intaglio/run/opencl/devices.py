@@ -6,10 +6,10 @@ import os
 import re
 
 from intaglio.errors import ToolError, UserError, quoted
-from intaglio.run.opencl.answers import Device, Platform
+from intaglio.run.opencl.answers import OpenCLDevice, Platform
 from intaglio.run.opencl.loader import HINT, find_loader
 
-__all__ = ["Device", "Platform", "find_device", "list_devices", "list_platforms"]
+__all__ = ["OpenCLDevice", "Platform", "find_device", "list_devices", "list_platforms"]
 
 VARIABLE = "INTAGLIO_OPENCL_DEVICE"
 KINDS = ("gpu", "accelerator", "cpu")  # the first of these that is there is the default
@@ -19,11 +19,11 @@ def list_platforms() -> tuple[Platform, ...]:
     return find_loader().answer.platforms
 
 
-def list_devices() -> tuple[Device, ...]:
+def list_devices() -> tuple[OpenCLDevice, ...]:
     return find_loader().answer.devices
 
 
-def find_device(which: str | None = None) -> Device:
+def find_device(which: str | None = None) -> OpenCLDevice:
     """`gpu`, `cpu`, `accelerator`, `P.D` (numbers of platform and device) or a part of a device's or platform's name, in any case.
 
     Without it $INTAGLIO_OPENCL_DEVICE, else the first GPU, else accelerator, else CPU."""
@@ -42,7 +42,7 @@ def find_device(which: str | None = None) -> Device:
     return found[0]
 
 
-def _is(device: Device, wanted: str) -> bool:
+def _is(device: OpenCLDevice, wanted: str) -> bool:
     low = wanted.lower()
     if low in KINDS:
         return device.kind == low
@@ -51,5 +51,5 @@ def _is(device: Device, wanted: str) -> bool:
     return low in device.name.lower() or low in device.platform_name.lower()
 
 
-def _by_kind(devices: tuple[Device, ...]) -> list[Device]:
+def _by_kind(devices: tuple[OpenCLDevice, ...]) -> list[OpenCLDevice]:
     return sorted(devices, key=lambda device: (*KINDS, device.kind).index(device.kind))

@@ -22,7 +22,7 @@ from intaglio.errors import AnswerIsNo, IntaglioError, ToolError, UserError, quo
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import Manifest
 from intaglio.run.host import ERROR_SLUGS, Library, open_library, pointers
-from intaglio.run.opencl.answers import Device
+from intaglio.run.opencl.answers import OpenCLDevice
 from intaglio.run.opencl.devices import find_device
 from intaglio.run.opencl.loader import HINT, find_loader
 
@@ -100,7 +100,7 @@ class OpenclLibrary(Library):
     def __init__(self, path: Path, manifest: Manifest, folder: Path | None = None, options: DeviceOptions = DEFAULT) -> None:
         """`folder`: the package, where the library is not in it."""
         loader = find_loader()
-        self.device: Device = find_device(options.device)
+        self.device: OpenCLDevice = find_device(options.device)
         loader.apply()
         self._library = open_library(path, manifest, copied=_in_use(path, self))
         self.manifest = manifest

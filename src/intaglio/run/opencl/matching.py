@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from intaglio.run.opencl.answers import Device
+from intaglio.run.opencl.answers import OpenCLDevice
 from intaglio.run.opencl.cache_contents import Entry
 from intaglio.run.opencl.cache_file import FIELDS, TUNING_FIELDS, Program, Tuning
 
@@ -47,7 +47,7 @@ class Match:
         return not self.other and self.entry.state in ("checked", "unchecked")
 
 
-def device_fields(device: Device) -> tuple[str, ...]:
+def device_fields(device: OpenCLDevice) -> tuple[str, ...]:
     """What the device says, in the order of OF_THE_DEVICE."""
     return (
         device.platform_name, device.platform_version, device.name, device.vendor, device.version, device.driver_version,
@@ -55,7 +55,7 @@ def device_fields(device: Device) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def match(entry: Entry, program: Program, device: Device, package: Sequence[PackageProgram] | None) -> Match:
+def match(entry: Entry, program: Program, device: OpenCLDevice, package: Sequence[PackageProgram] | None) -> Match:
     compared = [*_of_package(program, package)]
     for name, here in zip(OF_THE_DEVICE, device_fields(device), strict=True):
         compared.append(Compared(name, program.field(name), here, program.field(name) == here))
@@ -74,12 +74,12 @@ def _of_package(program: Program, package: Sequence[PackageProgram] | None) -> t
     return Compared("source", source, source, True), Compared("options", options, (fits or same)[0].options, bool(fits))
 
 
-def is_of_device(program: Program, device: Device) -> bool:
+def is_of_device(program: Program, device: OpenCLDevice) -> bool:
     """Of this very device and driver."""
     return tuple(program.field(name) for name in OF_THE_DEVICE) == device_fields(device)
 
 
-def is_tuning_of(tuning: Tuning, device: Device) -> bool:
+def is_tuning_of(tuning: Tuning, device: OpenCLDevice) -> bool:
     """Whatever the driver: a tuning outlives it."""
     return tuning.fields[1:] == (device.platform_name, device.name, device.vendor)
 
@@ -100,7 +100,7 @@ def is_left_over(
     return known or not any(tuning.fields[1:] == device for tuning in tunings)
 
 
-def is_former_driver(program: Program, devices: Sequence[Device]) -> bool:
+def is_former_driver(program: Program, devices: Sequence[OpenCLDevice]) -> bool:
     """Of a device that is here, and of a driver that no device here has any more."""
     of = ("platform name", "device name", "device vendor")
     same = [d for d in devices if [program.field(name) for name in of] == [d.platform_name, d.name, d.vendor]]

@@ -10,7 +10,7 @@ import numpy as np
 from intaglio.errors import quoted
 from intaglio.frontends.building import cast, part
 from intaglio.frontends.keras.config import Config
-from intaglio.frontends.keras.walk import Call, Result, function, layer
+from intaglio.frontends.keras.walk import KerasCall, Result, function, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
@@ -46,7 +46,7 @@ _PLAIN: dict[str, Op] = {
 }  # fmt: skip
 
 
-def hard_sigmoid(call: Call) -> tuple[float, float]:
+def hard_sigmoid(call: KerasCall) -> tuple[float, float]:
     """Slope and offset. Keras 3 took those of PyTorch; files of Keras 2 were trained with the old ones."""
     if call.walk.version >= (3,):
         return 1 / 6, 0.5
@@ -72,7 +72,7 @@ def activation_name(told: Any) -> tuple[str, Config]:
     raise unsupported(f"its activation {quoted(str(told))} is not one of Keras's", "use an activation that Keras has")
 
 
-def activate(call: Call, x: Value, told: Any) -> Value:
+def activate(call: KerasCall, x: Value, told: Any) -> Value:
     """The activation that the options of a layer name."""
     name, config = activation_name(told)
     layers = {"ReLU": relu_layer, "LeakyReLU": leaky, "ELU": elu, "Softmax": softmax}
@@ -81,16 +81,16 @@ def activate(call: Call, x: Value, told: Any) -> Value:
     return by_name(call, x, name, config)
 
 
-def _inner(call: Call, name: str, config: Config, x: Value, row: Any) -> Value:
+def _inner(call: KerasCall, name: str, config: Config, x: Value, row: Any) -> Value:
     """A layer that is given as an activation."""
-    inner = Call(call.walk, call.layer, [x], {})
+    inner = KerasCall(call.walk, call.layer, [x], {})
     inner.config = config
     result = row(inner)
     assert isinstance(result, Value), name
     return result
 
 
-def by_name(call: Call, x: Value, name: str, config: Config | None = None) -> Value:
+def by_name(call: KerasCall, x: Value, name: str, config: Config | None = None) -> Value:
     """An activation function with its arguments, or their defaults."""
     given = config or {}
 
@@ -148,14 +148,14 @@ def by_name(call: Call, x: Value, name: str, config: Config | None = None) -> Va
     raise unsupported(f"its activation {quoted(name)} is not one of Keras's", "use an activation that Keras has")
 
 
-def _glu(call: Call, x: Value, axis: int) -> Value:
+def _glu(call: KerasCall, x: Value, axis: int) -> Value:
     half = x.shape[axis] // 2
     if half * 2 != x.shape[axis]:
         raise Fault("shape-mismatch", f"`glu` halves an axis of {x.shape[axis]}")
     return call.emit(Mul(), part(call, x, axis, 0, half), call.emit(Sigmoid(), part(call, x, axis, half, half)))
 
 
-def _sparsemax(call: Call, x: Value, axis: int) -> Value:
+def _sparsemax(call: KerasCall, x: Value, axis: int) -> Value:
     """As Keras computes it: with the sum of the running sums, where Martins and Astudillo (2016) have the last of them."""
     count = x.shape[axis]
     ordered, _ = call.emit_all(TopK(count, axis, True, True), x)
@@ -172,13 +172,13 @@ def _sparsemax(call: Call, x: Value, axis: int) -> Value:
 
 
 @layer("Activation")
-def activation_layer(call: Call) -> Result:
+def activation_layer(call: KerasCall) -> Result:
     return activate(call, call.x, call.option("activation"))
 
 
 @layer("ReLU", "ThresholdedReLU")
 @function("ReLU")
-def relu_layer(call: Call) -> Value:
+def relu_layer(call: KerasCall) -> Value:
     """max(x, 0) up to `max_value`; below `threshold`, `negative_slope` times the distance to it."""
     x = call.x
     if call.layer.kind == "ThresholdedReLU":
@@ -198,18 +198,18 @@ def relu_layer(call: Call) -> Value:
 
 
 @layer("LeakyReLU")
-def leaky(call: Call) -> Value:
+def leaky(call: KerasCall) -> Value:
     old = call.number("alpha", 0.3)
     return call.emit(LeakyRelu(call.number("negative_slope", old)), call.x)
 
 
 @layer("ELU")
-def elu(call: Call) -> Value:
+def elu(call: KerasCall) -> Value:
     return call.emit(Elu(call.number("alpha", 1.0)), call.x)
 
 
 @layer("PReLU")
-def prelu(call: Call) -> Value:
+def prelu(call: KerasCall) -> Value:
     x = call.x
     shape = list(x.shape[1:])
     shared = call.option("shared_axes") or []
@@ -219,7 +219,7 @@ def prelu(call: Call) -> Value:
 
 
 @layer("Softmax")
-def softmax(call: Call) -> Value:
+def softmax(call: KerasCall) -> Value:
     x, axis = call.x, call.option("axis", -1)
     if len(call.tensors()) > 1 or call.kwargs.get("mask") is not None:
         raise unsupported("a mask is not supported")
@@ -240,5 +240,5 @@ _FUNCTIONS = {
 
 
 @function(*_FUNCTIONS)
-def activation_function(call: Call) -> Result:
+def activation_function(call: KerasCall) -> Result:
     return by_name(call, call.x, _FUNCTIONS[call.layer.kind], call.config)

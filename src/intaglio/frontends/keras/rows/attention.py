@@ -8,7 +8,7 @@ import numpy as np
 
 from intaglio.errors import quoted
 from intaglio.frontends.building import cast, reshape, transpose
-from intaglio.frontends.keras.walk import Call, Result, layer
+from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
@@ -21,7 +21,7 @@ _FAR = -1e9  # what Keras adds where attention may not look; less than a half ca
 _FAR_HALF = -3e4
 
 
-def _hidden(call: Call, scores: Value, causal: bool, window: int | None, mask: Value | None) -> Value:
+def _hidden(call: KerasCall, scores: Value, causal: bool, window: int | None, mask: Value | None) -> Value:
     """Scores that may not be looked at become very small."""
     far = _FAR_HALF if scores.dtype is DType.F16 else _FAR
     rows, columns = scores.shape[-2:]
@@ -42,7 +42,7 @@ def _hidden(call: Call, scores: Value, causal: bool, window: int | None, mask: V
 
 
 @layer("MultiHeadAttention")
-def multi_head(call: Call) -> Result:
+def multi_head(call: KerasCall) -> Result:
     named = [call.kwargs.get(n) for n in ("query", "value", "key")]
     placed = call.tensors()
     given = {n: v for n, v in zip(("query", "value", "key"), [*placed, None, None, None], strict=False) if v is not None}
@@ -80,7 +80,7 @@ def multi_head(call: Call) -> Result:
     return [y, shares] if call.kwargs.get("return_attention_scores") else y
 
 
-def _heads(call: Call, x: Value, role: str, heads: int, width: int) -> Value:
+def _heads(call: KerasCall, x: Value, role: str, heads: int, width: int) -> Value:
     """[batch, heads, time, width]."""
     w = reshape(call, call.weight(f"{role}_kernel", x.shape[-1], heads, width), (x.shape[-1], heads * width))
     bias = call.weight(f"{role}_bias", heads, width) if call.flag("use_bias", True) else None
@@ -90,7 +90,7 @@ def _heads(call: Call, x: Value, role: str, heads: int, width: int) -> Value:
 
 
 @layer("Attention", "AdditiveAttention")
-def attention(call: Call) -> Result:
+def attention(call: KerasCall) -> Result:
     query, value, *rest = call.tensors()
     key = rest[0] if rest else value
     told = call.kwargs.get("mask")
@@ -111,7 +111,7 @@ def attention(call: Call) -> Result:
     return [y, shares] if call.kwargs.get("return_attention_scores") else y
 
 
-def _added(call: Call, query: Value, key: Value, additive: bool) -> Value:
+def _added(call: KerasCall, query: Value, key: Value, additive: bool) -> Value:
     """The sum over features of tanh(query + key)."""
     b, t, d = query.shape
     sums = call.emit(Add(), reshape(call, query, (b, t, 1, d)), reshape(call, key, (b, 1, *key.shape[1:])))

@@ -9,7 +9,7 @@ import numpy as np
 from intaglio.errors import quoted
 from intaglio.frontends.building import padded, reshape, transpose
 from intaglio.frontends.keras.rows.activation import activate
-from intaglio.frontends.keras.walk import Call, Result, layer
+from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.rows.convolution import same_pads
 from intaglio.ir.graph import Array, Value
@@ -20,18 +20,18 @@ from intaglio.ops.conv import Conv, ConvTranspose
 Plane = Callable[[Value, Layout], Value]
 
 
-def spatial(call: Call, x: Value, count: int) -> tuple[int, ...]:
+def spatial(call: KerasCall, x: Value, count: int) -> tuple[int, ...]:
     """The sizes of the spatial axes."""
     if x.type.rank != count + 2:
         raise Fault("shape-mismatch", f"it takes {count + 2} axes, got {list(x.shape)}")
     return x.shape[2:] if call.channels_first else x.shape[1:-1]
 
 
-def channels(call: Call, x: Value) -> int:
+def channels(call: KerasCall, x: Value) -> int:
     return x.shape[1] if call.channels_first else x.shape[-1]
 
 
-def on_planes(call: Call, x: Value, count: int, made: Plane) -> Value:
+def on_planes(call: KerasCall, x: Value, count: int, made: Plane) -> Value:
     """Do something to images whose axes are where the layer has them. One axis: rows of height 1; three: channels first."""
     if call.channels_first:
         return made(x, Layout.NCHW)
@@ -44,13 +44,13 @@ def on_planes(call: Call, x: Value, count: int, made: Plane) -> Value:
     return transpose(call, made(transpose(call, x, (0, 4, 1, 2, 3)), Layout.NCHW), (0, 2, 3, 4, 1))
 
 
-def flat(call: Call, layout: Layout, count: int) -> bool:
+def flat(call: KerasCall, layout: Layout, count: int) -> bool:
     """Whether `on_planes` has added an axis."""
     return count == 1 and layout is Layout.NHWC
 
 
 def window_pads(
-    call: Call, sizes: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]
+    call: KerasCall, sizes: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]
 ) -> tuple[int, ...]:
     told = call.option("padding", "valid")
     if told == "valid":
@@ -63,12 +63,12 @@ def window_pads(
     return (*[a for a, _ in sides], *[b for _, b in sides])
 
 
-def _count(call: Call) -> int:
+def _count(call: KerasCall) -> int:
     return int(next(c for c in call.layer.kind if c.isdigit()))
 
 
 def _convolve(
-    call: Call,
+    call: KerasCall,
     x: Value,
     w: Array,
     bias: Value | None,
@@ -92,7 +92,7 @@ def _convolve(
     return on_planes(call, x, count, made)
 
 
-def _bias(call: Call, count: int) -> Value | None:
+def _bias(call: KerasCall, count: int) -> Value | None:
     return call.weight("bias", count) if call.flag("use_bias", True) else None
 
 
@@ -104,7 +104,7 @@ def _numbers(value: Value) -> Array:
 
 
 @layer("Conv1D", "Conv2D", "Conv3D", "Convolution1D", "Convolution2D", "Convolution3D")
-def convolution(call: Call) -> Result:
+def convolution(call: KerasCall) -> Result:
     count, x = _count(call), call.x
     kernel, strides, dilations = (call.wholes(n, count) for n in ("kernel_size", "strides", "dilation_rate"))
     filters, group = call.whole("filters"), call.whole("groups", 1)
@@ -119,7 +119,7 @@ def convolution(call: Call) -> Result:
 
 
 @layer("DepthwiseConv1D", "DepthwiseConv2D")
-def depthwise(call: Call) -> Result:
+def depthwise(call: KerasCall) -> Result:
     count, x = _count(call), call.x
     y = _depthwise(call, x, count, "kernel")
     multiplied = channels(call, y)
@@ -129,12 +129,12 @@ def depthwise(call: Call) -> Result:
     return activate(call, y, call.option("activation"))
 
 
-def _add_bias(call: Call, y: Value, bias: Value) -> Value:
+def _add_bias(call: KerasCall, y: Value, bias: Value) -> Value:
     shape = (*bias.shape, *(1,) * (y.type.rank - 2)) if call.channels_first else bias.shape
     return call.emit(Add(), y, reshape(call, bias, shape))
 
 
-def _depthwise(call: Call, x: Value, count: int, role: str) -> Value:
+def _depthwise(call: KerasCall, x: Value, count: int, role: str) -> Value:
     kernel, strides, dilations = (call.wholes(n, count) for n in ("kernel_size", "strides", "dilation_rate"))
     sizes, depth, times = spatial(call, x, count), channels(call, x), call.whole("depth_multiplier", 1)
     w = _numbers(call.weight(role, *kernel, depth, times))
@@ -144,7 +144,7 @@ def _depthwise(call: Call, x: Value, count: int, role: str) -> Value:
 
 
 @layer("SeparableConv1D", "SeparableConv2D", "SeparableConvolution1D", "SeparableConvolution2D")
-def separable(call: Call) -> Result:
+def separable(call: KerasCall) -> Result:
     count = _count(call)
     y = _depthwise(call, call.x, count, "depthwise_kernel")
     filters, depth = call.whole("filters"), channels(call, y)
@@ -156,7 +156,7 @@ def separable(call: Call) -> Result:
 
 
 @layer("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose", "Convolution2DTranspose")
-def transposed(call: Call) -> Result:
+def transposed(call: KerasCall) -> Result:
     count, x = _count(call), call.x
     kernel, strides, dilations = (call.wholes(n, count) for n in ("kernel_size", "strides", "dilation_rate"))
     filters, depth = call.whole("filters"), channels(call, x)
@@ -193,7 +193,7 @@ def transposed(call: Call) -> Result:
     return activate(call, y, call.option("activation"))
 
 
-def _crops(call: Call, kernel: int, stride: int, dilation: int, extra: int | None) -> tuple[int, int]:
+def _crops(call: KerasCall, kernel: int, stride: int, dilation: int, extra: int | None) -> tuple[int, int]:
     """How much of the whole result ((size - 1) * stride + extent) is cut at both ends; negative: zeros are added.
 
     The rule of Keras 3 (`_convert_conv_transpose_padding_args_from_keras_to_jax`), which is TensorFlow's."""

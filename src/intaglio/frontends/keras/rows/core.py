@@ -8,7 +8,7 @@ from intaglio.errors import quoted
 from intaglio.frontends.building import cast
 from intaglio.frontends.einsum import einsum
 from intaglio.frontends.keras.rows.activation import activate
-from intaglio.frontends.keras.walk import Call, Result, layer
+from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, Equal, Mul
@@ -19,7 +19,7 @@ from intaglio.ops.unary import LogicalNot
 
 
 @layer("Dense")
-def dense(call: Call) -> Result:
+def dense(call: KerasCall) -> Result:
     x, units = call.x, call.whole("units")
     if x.type.rank < 2:
         raise Fault("shape-mismatch", f"it takes at least two axes, got {list(x.shape)}")
@@ -31,7 +31,7 @@ def dense(call: Call) -> Result:
 
 
 @layer("EinsumDense")
-def einsum_dense(call: Call) -> Result:
+def einsum_dense(call: KerasCall) -> Result:
     x, equation = call.x, call.option("equation")
     if not isinstance(equation, str):
         raise Fault("bad-attribute", "it has no equation")
@@ -43,7 +43,7 @@ def einsum_dense(call: Call) -> Result:
 
 
 @layer("Embedding")
-def embedding(call: Call) -> Result:
+def embedding(call: KerasCall) -> Result:
     x = call.x
     table = call.weight("embeddings", call.whole("input_dim"), call.whole("output_dim"))
     index = x if x.dtype in (DType.I32, DType.I64) else cast(call, x, DType.I32)
@@ -54,7 +54,7 @@ def embedding(call: Call) -> Result:
 
 
 @layer("Masking")
-def masking(call: Call) -> Result:
+def masking(call: KerasCall) -> Result:
     """Steps whose features are all `mask_value` become zeros; the mask itself is refused where a layer reads it."""
     x = call.x
     same = call.emit(Equal(), x, call.like(call.number("mask_value", 0.0), x))
@@ -69,7 +69,7 @@ def masking(call: Call) -> Result:
     "ActivityRegularization", "Identity", "InputLayer", "RandomFlip", "RandomRotation", "RandomZoom", "RandomTranslation",
     "RandomContrast", "RandomBrightness", "RandomCrop", "StochasticDepth",
 )  # fmt: skip
-def nothing(call: Call) -> Result:
+def nothing(call: KerasCall) -> Result:
     """Only training makes a difference."""
     if call.layer.kind == "RandomCrop":
         raise unsupported("it resizes its input when the model is used, which is not supported")
@@ -79,7 +79,7 @@ def nothing(call: Call) -> Result:
 
 
 @layer("Rescaling")
-def rescaling(call: Call) -> Result:
+def rescaling(call: KerasCall) -> Result:
     x = cast(call, call.x, call.dtype)
     for option, op, neutral in (("scale", Mul(), 1.0), ("offset", Add(), 0.0)):
         told = call.option(option, neutral)
@@ -92,13 +92,13 @@ def rescaling(call: Call) -> Result:
 
 
 @layer("LayerScale")
-def layer_scale(call: Call) -> Result:
+def layer_scale(call: KerasCall) -> Result:
     """Of keras.applications (ConvNeXt): a factor per channel."""
     return call.emit(Mul(), call.x, call.weight("gamma", call.whole("projection_dim")))
 
 
 @layer("CustomScaleLayer")
-def scaled_sum(call: Call) -> Result:
+def scaled_sum(call: KerasCall) -> Result:
     """Of keras.applications (Inception-ResNet): the second tensor is scaled and added."""
     x, y = call.tensors()
     return call.emit(Add(), x, call.emit(Mul(), y, call.like(call.number("scale", 1.0), y)))

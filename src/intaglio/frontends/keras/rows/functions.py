@@ -12,7 +12,7 @@ from intaglio.errors import quoted
 from intaglio.frontends.building import cast, concat, expand, matmul, part, reshape, resolved_shape, transpose, unsqueeze
 from intaglio.frontends.einsum import einsum as einsum_of
 from intaglio.frontends.keras.rows.merging import unit
-from intaglio.frontends.keras.walk import DTYPES, Call, Result, function
+from intaglio.frontends.keras.walk import DTYPES, KerasCall, Result, function
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
@@ -87,13 +87,13 @@ _ANY: dict[str, Op] = {
 _ORDER = [DType.F32, DType.F64]
 
 
-def _argument(call: Call, place: int, *names: str) -> Any:
+def _argument(call: KerasCall, place: int, *names: str) -> Any:
     if place < len(call.args):
         return call.args[place]
     return next((call.kwargs[n] for n in names if n in call.kwargs), None)
 
 
-def common(call: Call, items: list[Any]) -> list[Value]:
+def common(call: KerasCall, items: list[Any]) -> list[Value]:
     """Tensors and numbers in one element type, by the rules of Keras."""
     values = [i for i in items if isinstance(i, Value)]
     if not values:
@@ -124,7 +124,7 @@ def _wide(dtype: DType) -> Any:
 
 
 @function(*_PAIRS, "NotEqual", "Divide", "TrueDivide", "FloorDivide")
-def pair(call: Call) -> Result:
+def pair(call: KerasCall) -> Result:
     kind = call.layer.kind
     items = [_argument(call, 0, "x1", "x"), _argument(call, 1, "x2", "y")]
     a, b = common(call, items)
@@ -142,22 +142,22 @@ def pair(call: Call) -> Result:
     return call.emit(_PAIRS[kind], a, b)
 
 
-def real(call: Call, x: Value) -> Value:
+def real(call: KerasCall, x: Value) -> Value:
     return x if x.dtype.is_float else cast(call, x, DType.F32)
 
 
 @function(*_ONES)
-def one(call: Call) -> Result:
+def one(call: KerasCall) -> Result:
     return call.emit(_ONES[call.layer.kind], real(call, call.x))
 
 
 @function(*_ANY)
-def one_of_any(call: Call) -> Result:
+def one_of_any(call: KerasCall) -> Result:
     return call.emit(_ANY[call.layer.kind], call.x)
 
 
 @function("Square", "Rsqrt", "Log1p", "Expm1", "Log2", "Log10", "Round", "StopGradient", "Copy", "Trunc")
-def few(call: Call) -> Result:
+def few(call: KerasCall) -> Result:
     x, kind = call.x, call.layer.kind
     if kind in ("StopGradient", "Copy"):
         return x
@@ -179,7 +179,7 @@ def few(call: Call) -> Result:
 
 
 @function("Clip")
-def clip(call: Call) -> Result:
+def clip(call: KerasCall) -> Result:
     bounds = [call.option(n, _argument(call, p, n)) for p, n in ((1, "x_min"), (2, "x_max"))]
     low, high = (math.inf * s if b is None else b for b, s in zip(bounds, (-1, 1), strict=True))
     if isinstance(low, Value) or isinstance(high, Value):
@@ -187,7 +187,7 @@ def clip(call: Call) -> Result:
     return call.emit(Clip(float(low), float(high)), call.x)
 
 
-def axes_of(call: Call, rank: int) -> tuple[int, ...]:
+def axes_of(call: KerasCall, rank: int) -> tuple[int, ...]:
     told = call.option("axis")
     if told is None:
         return tuple(range(rank))
@@ -198,7 +198,7 @@ def axes_of(call: Call, rank: int) -> tuple[int, ...]:
 
 
 @function("Mean", "Sum", "Max", "Min", "Prod", "Amax", "Amin", "Var", "Std", "Logsumexp", "Any", "All")
-def reduction(call: Call) -> Result:
+def reduction(call: KerasCall) -> Result:
     x, kind = call.x, call.layer.kind
     axes, keep = axes_of(call, x.type.rank), call.flag("keepdims")
     if call.option("initial") is not None or call.option("dtype") is not None:
@@ -223,12 +223,12 @@ def reduction(call: Call) -> Result:
     return variance if kind == "Var" else call.emit(Sqrt(), variance)
 
 
-def _dropped(call: Call, x: Value, axes: tuple[int, ...]) -> Value:
+def _dropped(call: KerasCall, x: Value, axes: tuple[int, ...]) -> Value:
     return reshape(call, x, [n for a, n in enumerate(x.shape) if a not in axes])
 
 
 @function("Argmax", "Argmin")
-def place(call: Call) -> Result:
+def place(call: KerasCall) -> Result:
     x, axis = call.x, call.option("axis")
     x = reshape(call, x, (x.type.elements,)) if axis is None else x
     where = normal_axis(0 if axis is None else call.whole("axis"), x.type.rank)
@@ -237,7 +237,7 @@ def place(call: Call) -> Result:
 
 
 @function("Reshape", "Ravel")
-def reshape_function(call: Call) -> Result:
+def reshape_function(call: KerasCall) -> Result:
     x = call.x
     target = [-1] if call.layer.kind == "Ravel" else call.option("newshape", _argument(call, 1, "newshape"))
     target = [target] if type(target) is int else target
@@ -250,7 +250,7 @@ def reshape_function(call: Call) -> Result:
 
 
 @function("Transpose", "Swapaxes", "Moveaxis")
-def transpose_function(call: Call) -> Result:
+def transpose_function(call: KerasCall) -> Result:
     x = call.x
     rank = x.type.rank
     order = list(range(rank))
@@ -270,7 +270,7 @@ def transpose_function(call: Call) -> Result:
 
 
 @function("Concatenate", "Stack", "Append")
-def join(call: Call) -> Result:
+def join(call: KerasCall) -> Result:
     items = call.args[0] if isinstance(call.args[0], list) else call.tensors()
     values = common(call, items)
     rank = values[0].type.rank
@@ -281,7 +281,7 @@ def join(call: Call) -> Result:
 
 
 @function("Split", "Unstack", "ArraySplit")
-def split(call: Call) -> Result:
+def split(call: KerasCall) -> Result:
     x, kind = call.x, call.layer.kind
     axis = normal_axis(call.whole("axis", 0), x.type.rank)
     size = x.shape[axis]
@@ -299,7 +299,7 @@ def split(call: Call) -> Result:
 
 
 @function("ExpandDims", "Squeeze")
-def more_or_less(call: Call) -> Result:
+def more_or_less(call: KerasCall) -> Result:
     x, told = call.x, call.option("axis")
     if call.layer.kind == "ExpandDims":
         axes = normal_axes(tuple([told] if type(told) is int else told), x.type.rank + 1)
@@ -313,7 +313,7 @@ def more_or_less(call: Call) -> Result:
 
 
 @function("Cast")
-def cast_function(call: Call) -> Result:
+def cast_function(call: KerasCall) -> Result:
     told = call.option("dtype")
     if told not in DTYPES:
         raise Fault("unsupported-type", f"a cast to {quoted(str(told))}")
@@ -321,7 +321,7 @@ def cast_function(call: Call) -> Result:
 
 
 @function("Matmul", "Dot")
-def matmul_function(call: Call) -> Result:
+def matmul_function(call: KerasCall) -> Result:
     a, b = common(call, [_argument(call, 0, "x1"), _argument(call, 1, "x2")])
     if call.layer.kind == "Dot" and b.type.rank > 2:
         raise unsupported(f"`dot` of {list(a.shape)} and {list(b.shape)} is not supported", "use `matmul`")
@@ -329,7 +329,7 @@ def matmul_function(call: Call) -> Result:
 
 
 @function("Einsum")
-def einsum_function(call: Call) -> Result:
+def einsum_function(call: KerasCall) -> Result:
     equation = call.option("subscripts")
     if not isinstance(equation, str):
         raise Fault("bad-attribute", "it has no equation")
@@ -337,14 +337,14 @@ def einsum_function(call: Call) -> Result:
 
 
 @function("Where")
-def where(call: Call) -> Result:
+def where(call: KerasCall) -> Result:
     condition = cast(call, call.x, DType.BOOL)
     a, b = common(call, [_argument(call, 1, "x1"), _argument(call, 2, "x2")])
     return call.emit(Where(), condition, a, b)
 
 
 @function("Normalize")
-def normalize(call: Call) -> Result:
+def normalize(call: KerasCall) -> Result:
     x = real(call, call.x)
     if call.option("order", 2) != 2:
         raise unsupported("only the norm of order 2 is supported")
@@ -353,7 +353,7 @@ def normalize(call: Call) -> Result:
 
 
 @function("Flip", "Repeat", "Tile", "BroadcastTo", "Pad", "Take", "OneHot", "ZerosLike", "OnesLike")
-def moved(call: Call) -> Result:
+def moved(call: KerasCall) -> Result:
     x = call.x
     rank = x.type.rank
     match call.layer.kind:
@@ -393,7 +393,7 @@ def moved(call: Call) -> Result:
 
 
 @function("GetItem")
-def get_item(call: Call) -> Result:
+def get_item(call: KerasCall) -> Result:
     """`x[:, 1:, ::2, None]` with numbers that are known."""
     x, key = call.x, _argument(call, 1, "key")
     keys = key if isinstance(key, list) else [key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from intaglio.errors import quoted
-from intaglio.frontends.keras.walk import FUNCTIONS, Call, Result, layer
+from intaglio.frontends.keras.walk import FUNCTIONS, KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import unsupported
 
 _NAMES = {
@@ -24,7 +24,7 @@ _OPTIONS = {"perm": "axes", "shape": "newshape", "clip_value_min": "x_min", "cli
 
 
 @layer("TFOpLambda", "SlicingOpLambda")
-def tensorflow_function(call: Call) -> Result:
+def tensorflow_function(call: KerasCall) -> Result:
     told = call.option("function")
     if not isinstance(told, str) or told not in _NAMES:
         hint = "write it with layers, or convert the model to TFLite and compile that"
@@ -35,7 +35,7 @@ def tensorflow_function(call: Call) -> Result:
         operands.append(options.pop("x2"))
     if any(options.get(k) for k in ("transpose_a", "transpose_b", "adjoint_a", "adjoint_b")):
         raise unsupported("a product of transposed matrices is not supported")
-    inner = Call(call.walk, call.layer, operands, {})
+    inner = KerasCall(call.walk, call.layer, operands, {})
     inner.layer = type(call.layer)(call.layer.name, _NAMES[told], options, is_op=True)
     inner.config = options
     return FUNCTIONS[inner.layer.kind](inner)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intaglio.frontends.building import concat, reshape, transpose
-from intaglio.frontends.keras.walk import Call, Result, layer
+from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
 from intaglio.ops.base import normal_axis
@@ -22,14 +22,14 @@ _PAIRS = {
 }
 
 
-def _aligned(call: Call, values: list[Value]) -> list[Value]:
+def _aligned(call: KerasCall, values: list[Value]) -> list[Value]:
     """Tensors of fewer axes get theirs after the batch, as Keras does it."""
     rank = max(v.type.rank for v in values)
     return [reshape(call, v, (*v.shape[:1], *(1,) * (rank - v.type.rank), *v.shape[1:])) for v in values]
 
 
 @layer(*_PAIRS)
-def merge(call: Call) -> Result:
+def merge(call: KerasCall) -> Result:
     values = _aligned(call, call.tensors())
     kind = call.layer.kind
     if len(values) < 2 or (kind == "Subtract" and len(values) != 2):
@@ -41,13 +41,13 @@ def merge(call: Call) -> Result:
 
 
 @layer("Concatenate")
-def concatenate(call: Call) -> Result:
+def concatenate(call: KerasCall) -> Result:
     values = call.tensors()
     return concat(call, values, normal_axis(call.whole("axis", -1), values[0].type.rank))
 
 
 @layer("Dot")
-def dot(call: Call) -> Result:
+def dot(call: KerasCall) -> Result:
     """A product of matrices for each sample, over one axis of both."""
     x, y = call.tensors()
     told = call.option("axes")
@@ -77,7 +77,7 @@ def _size(x: Value, axes: list[int]) -> int:
     return size
 
 
-def unit(call: Call, x: Value, axes: tuple[int, ...], epsilon: float = 1e-12) -> Value:
+def unit(call: KerasCall, x: Value, axes: tuple[int, ...], epsilon: float = 1e-12) -> Value:
     """Divided by its length along the axes."""
     square = call.emit(Reduce("sum", axes, True), call.emit(Mul(), x, x))
     length = call.emit(Sqrt(), call.emit(Max(), square, call.like(epsilon, square)))

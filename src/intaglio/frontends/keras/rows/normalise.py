@@ -7,7 +7,7 @@ import numpy as np
 from intaglio.errors import quoted
 from intaglio.frontends.building import cast, reshape, rms_norm, transpose
 from intaglio.frontends.keras.rows.merging import unit
-from intaglio.frontends.keras.walk import Call, Result, layer
+from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
@@ -18,7 +18,7 @@ from intaglio.ops.reduce import Reduce
 from intaglio.ops.unary import Sqrt
 
 
-def _axes(call: Call, rank: int, default: int = -1) -> tuple[int, ...]:
+def _axes(call: KerasCall, rank: int, default: int = -1) -> tuple[int, ...]:
     told = call.option("axis", default)
     listed = [told] if type(told) is int else told
     if not isinstance(listed, list) or not all(type(a) is int for a in listed) or not listed:
@@ -27,7 +27,7 @@ def _axes(call: Call, rank: int, default: int = -1) -> tuple[int, ...]:
 
 
 @layer("BatchNormalization", "SyncBatchNormalization")
-def batch_norm(call: Call) -> Result:
+def batch_norm(call: KerasCall) -> Result:
     x = call.x
     (axis,) = _axes(call, x.type.rank)
     size = x.shape[axis]
@@ -39,7 +39,7 @@ def batch_norm(call: Call) -> Result:
 
 
 @layer("LayerNormalization")
-def layer_norm(call: Call) -> Result:
+def layer_norm(call: KerasCall) -> Result:
     x = call.x
     rank = x.type.rank
     axes = _axes(call, rank)
@@ -57,7 +57,7 @@ def layer_norm(call: Call) -> Result:
     return transpose(call, y, [order.index(n) for n in range(rank)])
 
 
-def _by_deviation(call: Call, x: Value, gamma: Value | None, axes: tuple[int, ...], epsilon: float) -> Value:
+def _by_deviation(call: KerasCall, x: Value, gamma: Value | None, axes: tuple[int, ...], epsilon: float) -> Value:
     mean = call.emit(Reduce("mean", axes, True), x)
     away = call.emit(Sub(), x, mean)
     variance = call.emit(Reduce("mean", axes, True), call.emit(Mul(), away, away))
@@ -66,7 +66,7 @@ def _by_deviation(call: Call, x: Value, gamma: Value | None, axes: tuple[int, ..
 
 
 @layer("GroupNormalization")
-def group_norm(call: Call) -> Result:
+def group_norm(call: KerasCall) -> Result:
     x, groups = call.x, call.whole("groups", 32)
     rank = x.type.rank
     (axis,) = _axes(call, rank)
@@ -87,7 +87,7 @@ def group_norm(call: Call) -> Result:
 
 
 @layer("RMSNormalization")
-def rms(call: Call) -> Result:
+def rms(call: KerasCall) -> Result:
     x = call.x
     axes = _axes(call, x.type.rank)
     if axes != tuple(range(x.type.rank - len(axes), x.type.rank)):
@@ -97,12 +97,12 @@ def rms(call: Call) -> Result:
 
 
 @layer("UnitNormalization")
-def unit_norm(call: Call) -> Result:
+def unit_norm(call: KerasCall) -> Result:
     return unit(call, call.x, _axes(call, call.x.type.rank))
 
 
 @layer("Normalization")
-def normalization(call: Call) -> Result:
+def normalization(call: KerasCall) -> Result:
     """(x - mean) / sqrt(variance), with what `adapt` found or the options say."""
     x = cast(call, call.x, call.dtype) if call.dtype.is_float else cast(call, call.x, DType.F32)
     rank = x.type.rank

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intaglio.frontends.keras.rows.convolution import flat, on_planes, spatial, window_pads
-from intaglio.frontends.keras.walk import Call, Result, layer
+from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import Layout
 from intaglio.ops.pool import AveragePool, MaxPool
@@ -14,7 +14,7 @@ from intaglio.ops.reduce import Reduce
     "MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "MaxPool1D", "MaxPool2D", "MaxPool3D",
     "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "AvgPool1D", "AvgPool2D", "AvgPool3D",
 )  # fmt: skip
-def pooling(call: Call) -> Result:
+def pooling(call: KerasCall) -> Result:
     count = int(call.layer.kind[-2])
     x = call.x
     size = call.wholes("pool_size", count, 2)
@@ -38,7 +38,7 @@ def pooling(call: Call) -> Result:
     "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalAveragePooling3D", "GlobalAvgPool1D", "GlobalAvgPool2D",
     "GlobalAvgPool3D",
 )  # fmt: skip
-def whole_pooling(call: Call) -> Result:
+def whole_pooling(call: KerasCall) -> Result:
     count = int(call.layer.kind[-2])
     x = call.x
     spatial(call, x, count)

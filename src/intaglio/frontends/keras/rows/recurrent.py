@@ -11,7 +11,7 @@ from intaglio.errors import quoted
 from intaglio.frontends.building import part, reshape
 from intaglio.frontends.keras.config import Layer
 from intaglio.frontends.keras.rows.activation import activation_name, hard_sigmoid
-from intaglio.frontends.keras.walk import Call, Result, layer
+from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Array, Value
 from intaglio.ops.binary import Add, Mul
@@ -26,7 +26,7 @@ _NAMES = {
 _LSTM_GATES = (0, 3, 1, 2)  # Keras has input, forget, cell, output; the operator input, output, forget, cell
 
 
-def _activation(call: Call, option: str, default: str) -> tuple[str, float, float]:
+def _activation(call: KerasCall, option: str, default: str) -> tuple[str, float, float]:
     name, config = activation_name(call.option(option, default))
     if name == "hard_sigmoid":
         return ("HardSigmoid", *hard_sigmoid(call))
@@ -36,7 +36,7 @@ def _activation(call: Call, option: str, default: str) -> tuple[str, float, floa
     return _NAMES[name]
 
 
-def _weights(call: Call, gates: int, features: int, order: tuple[int, ...]) -> tuple[Array, Array, Array]:
+def _weights(call: KerasCall, gates: int, features: int, order: tuple[int, ...]) -> tuple[Array, Array, Array]:
     """[gates*units, features], [gates*units, units] and both biases, one after the other."""
     units = call.whole("units")
     if units < 1:
@@ -57,11 +57,11 @@ def _weights(call: Call, gates: int, features: int, order: tuple[int, ...]) -> t
     return kernel, recurrent, both.reshape(-1)
 
 
-def _reset_after(call: Call) -> bool:
+def _reset_after(call: KerasCall) -> bool:
     return call.flag("reset_after", call.walk.version >= (3,))
 
 
-def _operator(call: Call, direction: str) -> tuple[Recurrent, int, tuple[int, ...]]:
+def _operator(call: KerasCall, direction: str) -> tuple[Recurrent, int, tuple[int, ...]]:
     """The operator of one direction, the number of its gates and their order."""
     units = call.whole("units")
     main = _activation(call, "activation", "tanh")
@@ -82,7 +82,7 @@ def _made(kind: Any, units: int, direction: str, acts: tuple[tuple[str, float, f
     return op
 
 
-def _starts(call: Call, x: Value, units: int, count: int) -> tuple[list[Value | None], list[Value]]:
+def _starts(call: KerasCall, x: Value, units: int, count: int) -> tuple[list[Value | None], list[Value]]:
     """The first states: given, kept from the run before, or none (zeros). Kept ones come a second time, as entries."""
     told = call.kwargs.get("initial_state")
     told = told if isinstance(told, list) else [told] if isinstance(told, Value) else []
@@ -99,7 +99,7 @@ def _starts(call: Call, x: Value, units: int, count: int) -> tuple[list[Value | 
     return [reshape(call, v, (x.shape[0], 1, units)) for v in given] or [None] * count, entries
 
 
-def run_one(call: Call, *, in_order: bool) -> tuple[Value, list[Value]]:
+def run_one(call: KerasCall, *, in_order: bool) -> tuple[Value, list[Value]]:
     """[batch, time, units] and the last states. `in_order`: a layer that runs backwards gives its results by time all the same."""
     x = call.x
     if call.option("time_major"):
@@ -122,20 +122,20 @@ def run_one(call: Call, *, in_order: bool) -> tuple[Value, list[Value]]:
 
 
 @layer("LSTM", "GRU", "SimpleRNN")
-def recurrent(call: Call) -> Result:
+def recurrent(call: KerasCall) -> Result:
     y, states = run_one(call, in_order=False)
     first = y if call.flag("return_sequences") else states[0]
     return [first, *states] if call.flag("return_state") else first
 
 
 @layer("Bidirectional")
-def bidirectional(call: Call) -> Result:
+def bidirectional(call: KerasCall) -> Result:
     forward, backward = call.layer.inner
     for side in (forward, backward):
         if side.foreign or side.kind not in ("LSTM", "GRU", "SimpleRNN"):
             raise unsupported(side.foreign or f"a layer of class {quoted(side.kind)} in both directions is not supported")
     merge = call.option("merge_mode", "concat")
-    calls = [Call(call.walk, side, call.args, {}) for side in (forward, backward)]
+    calls = [KerasCall(call.walk, side, call.args, {}) for side in (forward, backward)]
     given = call.kwargs.get("initial_state") or call.tensors()[1:]
     if given:
         half = len(given) // 2
@@ -175,7 +175,7 @@ def bidirectional(call: Call) -> Result:
     return [*merged, *states]
 
 
-def _together(call: Call, calls: list[Call], x: Value) -> tuple[Value, ...]:
+def _together(call: KerasCall, calls: list[KerasCall], x: Value) -> tuple[Value, ...]:
     """Both directions by one operator: [batch, time, 2, units], and the last states, [batch, 2, units]."""
     ops_made = [_operator(one, "bidirectional") for one in calls]
     op, gates, order = ops_made[0]
@@ -193,7 +193,7 @@ def _together(call: Call, calls: list[Call], x: Value) -> tuple[Value, ...]:
 
 
 @layer("TimeDistributed")
-def time_distributed(call: Call) -> Result:
+def time_distributed(call: KerasCall) -> Result:
     """Time becomes part of the batch."""
     inner: Layer = call.layer.inner[0]
     x = call.x

@@ -8,14 +8,14 @@ from typing import Any
 from intaglio.errors import quoted
 from intaglio.frontends.building import expand, padded, reshape, resolved_shape, transpose
 from intaglio.frontends.keras.rows.convolution import spatial
-from intaglio.frontends.keras.walk import Call, Result, layer
+from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ops.resize import Resize
 
 
 @layer("Flatten")
-def flatten(call: Call) -> Result:
+def flatten(call: KerasCall) -> Result:
     x = call.x
     if call.channels_first and x.type.rank > 2:
         x = transpose(call, x, (0, *range(2, x.type.rank), 1))
@@ -23,7 +23,7 @@ def flatten(call: Call) -> Result:
 
 
 @layer("Reshape")
-def reshape_layer(call: Call) -> Result:
+def reshape_layer(call: KerasCall) -> Result:
     target = call.option("target_shape")
     if not isinstance(target, list) or not all(type(n) is int or n is None for n in target):
         raise Fault("bad-attribute", f"`target_shape` is {quoted(str(target))}")
@@ -33,7 +33,7 @@ def reshape_layer(call: Call) -> Result:
 
 
 @layer("Permute")
-def permute(call: Call) -> Result:
+def permute(call: KerasCall) -> Result:
     dims, x = call.option("dims"), call.x
     if not isinstance(dims, list) or sorted(dims) != list(range(1, x.type.rank)):
         raise Fault("bad-attribute", f"`dims` is {quoted(str(dims))} for {x.type.rank - 1} axes")
@@ -41,14 +41,14 @@ def permute(call: Call) -> Result:
 
 
 @layer("RepeatVector")
-def repeat_vector(call: Call) -> Result:
+def repeat_vector(call: KerasCall) -> Result:
     x, count = call.x, call.whole("n")
     if x.type.rank != 2 or count < 1:
         raise Fault("shape-mismatch", f"{count} times {list(x.shape)}")
     return expand(call, reshape(call, x, (x.shape[0], 1, x.shape[1])), (x.shape[0], count, x.shape[1]))
 
 
-def _sides(call: Call, name: str, count: int) -> list[tuple[int, int]]:
+def _sides(call: KerasCall, name: str, count: int) -> list[tuple[int, int]]:
     """`padding` and `cropping`: one number, one per axis, or two per axis."""
     told: Any = call.option(name, 1)
     if type(told) is int:
@@ -66,7 +66,7 @@ def _sides(call: Call, name: str, count: int) -> list[tuple[int, int]]:
     return sides
 
 
-def _edges(call: Call, x: Value, sides: list[tuple[int, int]], sign: int) -> Value:
+def _edges(call: KerasCall, x: Value, sides: list[tuple[int, int]], sign: int) -> Value:
     spatial(call, x, len(sides))
     first = 2 if call.channels_first else 1
     pads = [0] * (2 * x.type.rank)
@@ -76,16 +76,16 @@ def _edges(call: Call, x: Value, sides: list[tuple[int, int]], sign: int) -> Val
 
 
 @layer("ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D")
-def zero_padding(call: Call) -> Result:
+def zero_padding(call: KerasCall) -> Result:
     return _edges(call, call.x, _sides(call, "padding", int(call.layer.kind[-2])), 1)
 
 
 @layer("Cropping1D", "Cropping2D", "Cropping3D")
-def cropping(call: Call) -> Result:
+def cropping(call: KerasCall) -> Result:
     return _edges(call, call.x, _sides(call, "cropping", int(call.layer.kind[-2])), -1)
 
 
-def resized(call: Call, x: Value, sizes: tuple[int, ...], mode: str, antialias: bool = False) -> Value:
+def resized(call: KerasCall, x: Value, sizes: tuple[int, ...], mode: str, antialias: bool = False) -> Value:
     first = 2 if call.channels_first else 1
     shape = list(x.shape)
     for n, size in enumerate(sizes):
@@ -105,7 +105,7 @@ def resized(call: Call, x: Value, sizes: tuple[int, ...], mode: str, antialias: 
 
 
 @layer("UpSampling1D", "UpSampling2D", "UpSampling3D")
-def upsampling(call: Call) -> Result:
+def upsampling(call: KerasCall) -> Result:
     count, x = int(call.layer.kind[-2]), call.x
     factors = call.wholes("size", count, 2)
     sizes = tuple(n * f for n, f in zip(spatial(call, x, count), factors, strict=True))
@@ -113,7 +113,7 @@ def upsampling(call: Call) -> Result:
 
 
 @layer("Resizing")
-def resizing(call: Call) -> Result:
+def resizing(call: KerasCall) -> Result:
     x = call.x
     spatial(call, x, 2)
     if call.flag("crop_to_aspect_ratio") or call.flag("pad_to_aspect_ratio"):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from intaglio.frontends.emitting import FOLDING_BYTES, MAX_FOLDED_BYTES
-from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.tensors import dtype_of, tensor_value
 from intaglio.ir.graph import Value
@@ -16,7 +16,7 @@ from intaglio.ops.base import narrow
 
 
 @importer("Constant")
-def constant(call: Call) -> Answer:
+def constant(call: OnnxCall) -> Answer:
     if len(call.attributes) != 1:
         raise Fault("bad-attribute", f"`Constant` has {len(call.attributes)} values instead of one")
     name = next(iter(call.attributes))
@@ -38,7 +38,7 @@ def constant(call: Call) -> Answer:
 
 
 @importer("Shape")
-def shape(call: Call) -> Answer:
+def shape(call: OnnxCall) -> Answer:
     x = call.value(0)
     start = call.integer("start", 0)
     end = call.integer("end", len(x.shape)) if "end" in call.attributes else None
@@ -46,12 +46,12 @@ def shape(call: Call) -> Answer:
 
 
 @importer("Size")
-def size(call: Call) -> Answer:
+def size(call: OnnxCall) -> Answer:
     return call.constant(np.asarray(call.value(0).type.elements, np.int64))
 
 
 @importer("ConstantOfShape")
-def constant_of_shape(call: Call) -> Answer:
+def constant_of_shape(call: OnnxCall) -> Answer:
     wanted = tuple(call.int_list(0, "shape"))
     value = call.tensor("value")
     if any(d < 0 for d in wanted):
@@ -62,7 +62,7 @@ def constant_of_shape(call: Call) -> Answer:
     return call.constant(np.full(wanted, fill, dtype.numpy), dtype)
 
 
-def _limit(call: Call, size_bytes: int) -> None:
+def _limit(call: OnnxCall, size_bytes: int) -> None:
     if size_bytes > MAX_FOLDED_BYTES:
         raise Fault("too-large", f"`{call.op}` makes a constant of {size_bytes} bytes")
     call.walk.folded_bytes += size_bytes
@@ -71,7 +71,7 @@ def _limit(call: Call, size_bytes: int) -> None:
 
 
 @importer("Range")
-def range_row(call: Call) -> Answer:
+def range_row(call: OnnxCall) -> Answer:
     start, limit, delta = (call.numbers(i, w).reshape(-1)[0] for i, w in enumerate(("start", "limit", "delta")))
     dtype = call.value(0).dtype
     if delta == 0:
@@ -89,7 +89,7 @@ def range_row(call: Call) -> Answer:
 
 
 @importer("EyeLike")
-def eye_like(call: Call) -> Answer:
+def eye_like(call: OnnxCall) -> Answer:
     x = call.value(0)
     if len(x.shape) != 2:
         raise Fault("bad-attribute", "`EyeLike` is for matrices")
@@ -98,7 +98,7 @@ def eye_like(call: Call) -> Answer:
     return call.constant(narrow(np.eye(*x.shape, k=call.integer("k")), dtype), dtype)
 
 
-def _folding(call: Call, index: int) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+def _folding(call: OnnxCall, index: int) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
     value = call.value(index)
     if value.data is None:
         raise unsupported(
@@ -109,13 +109,13 @@ def _folding(call: Call, index: int) -> np.ndarray[tuple[int, ...], np.dtype[np.
 
 
 @importer("NonZero")
-def non_zero(call: Call) -> Answer:
+def non_zero(call: OnnxCall) -> Answer:
     data = _folding(call, 0)
     return call.constant(np.array(np.nonzero(np.atleast_1d(data)), np.int64).reshape(max(data.ndim, 1), -1))
 
 
 @importer("Unique")
-def unique(call: Call) -> Answer:
+def unique(call: OnnxCall) -> Answer:
     data = _folding(call, 0)
     axis = call.axis(data.ndim, 0) if "axis" in call.attributes else None
     values, first, inverse, counts = np.unique(data, True, True, True, axis=axis)
@@ -130,7 +130,7 @@ def unique(call: Call) -> Answer:
 
 
 @importer("Compress")
-def compress(call: Call) -> Answer:
+def compress(call: OnnxCall) -> Answer:
     from intaglio.frontends.building import reshape
     from intaglio.ops.index import Gather
 
@@ -146,19 +146,19 @@ def compress(call: Call) -> Answer:
 
 
 @importer("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-def random(call: Call) -> Answer:
+def random(call: OnnxCall) -> Answer:
     raise unsupported(f"`{call.op}` is random", "make the random numbers an input of the model")
 
 
 @importer(
     "StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer", "ImageDecoder",
 )  # fmt: skip
-def strings(call: Call) -> Answer:
+def strings(call: OnnxCall) -> Answer:
     raise unsupported(f"`{call.op}` works on strings or files", "do this in the application, before the model")
 
 
 @importer("NonMaxSuppression")
-def non_max_suppression(call: Call) -> Answer:
+def non_max_suppression(call: OnnxCall) -> Answer:
     raise unsupported(
         "the number of boxes that `NonMaxSuppression` keeps depends on data",
         "export the model without it and select boxes in the application",
@@ -166,7 +166,7 @@ def non_max_suppression(call: Call) -> Answer:
 
 
 @importer("HannWindow", "HammingWindow", "BlackmanWindow")
-def window(call: Call) -> Answer:
+def window(call: OnnxCall) -> Answer:
     size = int(call.numbers(0, "size").reshape(-1)[0])
     dtype = dtype_of(call.integer("output_datatype", 1), f"the result of `{call.op}`")
     _limit(call, size * 8)
@@ -183,7 +183,7 @@ def window(call: Call) -> Answer:
     return call.constant(narrow(values, dtype), dtype)
 
 
-def constant_tensor(call: Call, name: str) -> Value | None:
+def constant_tensor(call: OnnxCall, name: str) -> Value | None:
     """A tensor attribute, for rows of other families."""
     attribute = call.attributes.get(name)
     if attribute is None:

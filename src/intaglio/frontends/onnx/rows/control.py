@@ -8,7 +8,7 @@ import numpy as np
 
 from intaglio.errors import ModelError, printable, quoted
 from intaglio.frontends.building import reshape
-from intaglio.frontends.onnx.call import Answer, Call, Item, Unknown, importer
+from intaglio.frontends.onnx.call import Answer, Item, OnnxCall, Unknown, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ops.base import BadOperator
@@ -17,7 +17,7 @@ from intaglio.ops.unary import LogicalNot
 
 
 @importer("If")
-def if_row(call: Call) -> Answer:
+def if_row(call: OnnxCall) -> Answer:
     condition = call.value(0)
     if condition.type.elements != 1:
         raise Fault("shape-mismatch", f"the condition of `If` has the shape {list(condition.shape)}")
@@ -27,7 +27,7 @@ def if_row(call: Call) -> Answer:
     return _both(call, reshape(call, condition, ()))
 
 
-def branch(call: Call, graph: Any) -> list[Item | None]:
+def branch(call: OnnxCall, graph: Any) -> list[Item | None]:
     if len(graph.output) < call.outputs:
         raise Fault("bad-graph", f"a branch of `If` has {len(graph.output)} results, needs {call.outputs}")
     scope = call.walk.open_scope(graph, call.scope, call.scope.opsets)
@@ -35,7 +35,7 @@ def branch(call: Call, graph: Any) -> list[Item | None]:
     return list(call.walk.run_graph(graph, scope))
 
 
-def guard(call: Call, outer: Value | None, condition: Value) -> Value:
+def guard(call: OnnxCall, outer: Value | None, condition: Value) -> Value:
     """Both hold. Computed without a guard of its own; where the outer one is false, the inner may be garbage, and
     `select` does not look at it."""
     if outer is None:
@@ -47,7 +47,7 @@ def guard(call: Call, outer: Value | None, condition: Value) -> Value:
     return joined
 
 
-def _both(call: Call, condition: Value) -> Answer:
+def _both(call: OnnxCall, condition: Value) -> Answer:
     walk, outer = call.walk, call.walk.when
     inverse = call.emit(LogicalNot(), condition)
     results: list[list[Item | None] | None] = []
@@ -81,7 +81,7 @@ def _both(call: Call, condition: Value) -> Answer:
 
 
 def _only(
-    call: Call, then: list[Item | None] | None, other: list[Item | None] | None, condition: Value, inverse: Value,
+    call: OnnxCall, then: list[Item | None] | None, other: list[Item | None] | None, condition: Value, inverse: Value,
     reason: str,
 ) -> Answer:  # fmt: skip
     """One branch remains; taking the other one at run time is an error there, never a wrong result."""
@@ -95,7 +95,7 @@ def _only(
     return _ungated(call, kept or [], flag)
 
 
-def _ungated(call: Call, kept: list[Item | None], flag: Value) -> list[Item | None]:
+def _ungated(call: OnnxCall, kept: list[Item | None], flag: Value) -> list[Item | None]:
     """The branch that remains is no longer conditional: its nodes run under the guard around the `If`."""
     outer = call.walk.when
     stale = [n for n in call.walk.nodes if n.when is flag]
@@ -111,7 +111,7 @@ def _alike(a: list[Item | None], b: list[Item | None]) -> bool:
     )
 
 
-def _declared_rank_fits(call: Call, results: list[Item | None]) -> bool:
+def _declared_rank_fits(call: OnnxCall, results: list[Item | None]) -> bool:
     """Whether the ranks are those that the model declares for the results of this node."""
     declared = {v.name: v for v in [*call.walk.model.graph.value_info, *call.walk.model.graph.output]}
     for name, item in zip(call.walk.origins, results, strict=False):
@@ -123,7 +123,7 @@ def _declared_rank_fits(call: Call, results: list[Item | None]) -> bool:
     return True
 
 
-def _joined(call: Call, condition: Value, a: Item | None, b: Item | None) -> Item | None:
+def _joined(call: OnnxCall, condition: Value, a: Item | None, b: Item | None) -> Item | None:
     if a is b:
         return a
     if isinstance(a, Unknown) or isinstance(b, Unknown):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intaglio.frontends.building import padded
-from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
 from intaglio.ops.conv import Conv, ConvTranspose
@@ -11,7 +11,7 @@ from intaglio.ops.conv import Conv, ConvTranspose
 LIMIT = 2**31
 
 
-def window(call: Call, kernel: list[int]) -> tuple[list[int], list[int], list[int]]:
+def window(call: OnnxCall, kernel: list[int]) -> tuple[list[int], list[int], list[int]]:
     """strides, dilations, pads (begin..., end...) with their defaults, checked."""
     n = len(kernel)
     strides = call.ints("strides") or [1] * n
@@ -37,14 +37,14 @@ def same_pads(mode: str, spatial: tuple[int, ...], kernel: list[int], strides: l
     return begin + end
 
 
-def auto_pad(call: Call) -> str:
+def auto_pad(call: OnnxCall) -> str:
     mode = call.text("auto_pad", "NOTSET") or "NOTSET"
     if mode not in ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"):
         raise Fault("bad-attribute", f"`auto_pad` of `{call.op}` is `{mode}`")
     return mode
 
 
-def conv_window(call: Call, x: Value, w: Value) -> tuple[Value, Conv]:
+def conv_window(call: OnnxCall, x: Value, w: Value) -> tuple[Value, Conv]:
     """The window by the attributes of the node, and the image, cut where padding is negative."""
     kernel = list(w.shape[2:])
     spatial = x.shape[2:]
@@ -69,19 +69,19 @@ def conv_window(call: Call, x: Value, w: Value) -> tuple[Value, Conv]:
     return x, Conv(tuple(strides), tuple(pads), tuple(dilations), group)
 
 
-def conv(call: Call, x: Value, w: Value, b: Value | None) -> Value:
+def conv(call: OnnxCall, x: Value, w: Value, b: Value | None) -> Value:
     """A convolution of any element type by the attributes of the node."""
     image, op = conv_window(call, x, w)
     return call.emit(op, image, w, b)
 
 
 @importer("Conv")
-def conv_row(call: Call) -> Answer:
+def conv_row(call: OnnxCall) -> Answer:
     return conv(call, call.value(0), call.value(1), call.maybe(2))
 
 
 @importer("ConvTranspose")
-def conv_transpose(call: Call) -> Answer:
+def conv_transpose(call: OnnxCall) -> Answer:
     x, w, b = call.value(0), call.value(1), call.maybe(2)
     kernel = list(w.shape[2:])
     spatial = x.shape[2:]

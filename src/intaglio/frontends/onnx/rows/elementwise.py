@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from intaglio.frontends.building import cast, reshape
-from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.tensors import dtype_of
 from intaglio.ir.graph import Value
@@ -108,7 +108,7 @@ VARIADIC: dict[str, Elementwise] = {"Sum": Add(), "Min": Min(), "Max": Max()}
 
 
 @importer(*UNARY)
-def unary(call: Call) -> Answer:
+def unary(call: OnnxCall) -> Answer:
     x = call.value(0)
     if call.op in ("Floor", "Ceil", "Round") and x.dtype.is_int:
         return x
@@ -116,7 +116,7 @@ def unary(call: Call) -> Answer:
 
 
 @importer(*BINARY)
-def binary(call: Call) -> Answer:
+def binary(call: OnnxCall) -> Answer:
     a, b = call.value(0), call.value(1)
     if call.version < 7 and call.op != "PRelu":
         b = _old_broadcast(call, a, b)
@@ -127,7 +127,7 @@ def binary(call: Call) -> Answer:
     return call.emit(BINARY[call.op], a, b)
 
 
-def _old_broadcast(call: Call, a: Value, b: Value) -> Value:
+def _old_broadcast(call: OnnxCall, a: Value, b: Value) -> Value:
     """Before opset 7: `b` lines up with `a` from `axis` on, when `broadcast` is set."""
     if not call.integer("broadcast"):
         return b
@@ -136,7 +136,7 @@ def _old_broadcast(call: Call, a: Value, b: Value) -> Value:
 
 
 @importer(*VARIADIC)
-def variadic(call: Call) -> Answer:
+def variadic(call: OnnxCall) -> Answer:
     result, *rest = call.values()
     for value in rest:
         result = call.emit(VARIADIC[call.op], result, value)
@@ -144,7 +144,7 @@ def variadic(call: Call) -> Answer:
 
 
 @importer("Mean")
-def mean(call: Call) -> Answer:
+def mean(call: OnnxCall) -> Answer:
     values = call.values()
     total = values[0]
     for value in values[1:]:
@@ -153,12 +153,12 @@ def mean(call: Call) -> Answer:
 
 
 @importer("Mod")
-def mod(call: Call) -> Answer:
+def mod(call: OnnxCall) -> Answer:
     return call.emit(Mod(bool(call.integer("fmod"))), call.value(0), call.value(1))
 
 
 @importer("BitShift")
-def bit_shift(call: Call) -> Answer:
+def bit_shift(call: OnnxCall) -> Answer:
     direction = call.text("direction")
     if direction not in ("LEFT", "RIGHT"):
         raise Fault("bad-attribute", f"`BitShift` in the direction `{direction}`")
@@ -166,23 +166,23 @@ def bit_shift(call: Call) -> Answer:
 
 
 @importer("IsInf")
-def is_inf(call: Call) -> Answer:
+def is_inf(call: OnnxCall) -> Answer:
     op = IsInf(bool(call.integer("detect_negative", 1)), bool(call.integer("detect_positive", 1)))
     return call.emit(op, call.value(0))
 
 
 @importer("LeakyRelu")
-def leaky_relu(call: Call) -> Answer:
+def leaky_relu(call: OnnxCall) -> Answer:
     return call.emit(LeakyRelu(call.real("alpha", 0.01)), call.value(0))
 
 
 @importer("Elu")
-def elu(call: Call) -> Answer:
+def elu(call: OnnxCall) -> Answer:
     return call.emit(Elu(call.real("alpha", 1.0)), call.value(0))
 
 
 @importer("Celu")
-def celu(call: Call) -> Answer:
+def celu(call: OnnxCall) -> Answer:
     alpha = call.real("alpha", 1.0)
     if alpha == 0:
         raise Fault("bad-attribute", "`alpha` of `Celu` is 0")
@@ -190,24 +190,24 @@ def celu(call: Call) -> Answer:
 
 
 @importer("Selu")
-def selu(call: Call) -> Answer:
+def selu(call: OnnxCall) -> Answer:
     standard = Selu()
     op = Selu(call.real("alpha", standard.alpha), call.real("gamma", standard.gamma))
     return call.emit(op, call.value(0))
 
 
 @importer("ThresholdedRelu")
-def thresholded_relu(call: Call) -> Answer:
+def thresholded_relu(call: OnnxCall) -> Answer:
     return call.emit(ThresholdedRelu(call.real("alpha", 1.0)), call.value(0))
 
 
 @importer("HardSigmoid")
-def hard_sigmoid(call: Call) -> Answer:
+def hard_sigmoid(call: OnnxCall) -> Answer:
     return call.emit(HardSigmoid(call.real("alpha", 0.2), call.real("beta", 0.5)), call.value(0))
 
 
 @importer("Gelu")
-def gelu(call: Call) -> Answer:
+def gelu(call: OnnxCall) -> Answer:
     form = call.text("approximate", "none")
     if form not in ("none", "tanh"):
         raise Fault("bad-attribute", f"`Gelu` approximated by `{form}`")
@@ -215,7 +215,7 @@ def gelu(call: Call) -> Answer:
 
 
 @importer("Swish")
-def swish(call: Call) -> Answer:
+def swish(call: OnnxCall) -> Answer:
     x, alpha = call.value(0), call.real("alpha", 1.0)
     if alpha == 1.0:
         return call.emit(Silu(), x)
@@ -223,12 +223,12 @@ def swish(call: Call) -> Answer:
 
 
 @importer("Shrink")
-def shrink(call: Call) -> Answer:
+def shrink(call: OnnxCall) -> Answer:
     return call.emit(Shrink(call.real("bias", 0.0), call.real("lambd", 0.5)), call.value(0))
 
 
 @importer("Clip")
-def clip(call: Call) -> Answer:
+def clip(call: OnnxCall) -> Answer:
     """Bounds were attributes until opset 11; as operands they may be data."""
     x = call.value(0)
     if call.version < 11:
@@ -255,7 +255,7 @@ def _exact(bound: Value) -> bool:
 
 
 @importer("Cast")
-def cast_row(call: Call) -> Answer:
+def cast_row(call: OnnxCall) -> Answer:
     if "to" in call.attributes and call.attributes["to"].type == 3:  # a string before opset 6
         raise unsupported("`Cast` names its type by a string, as before opset 6", "convert it to opset 7 or newer")
     to = dtype_of(call.integer("to"), "the result of `Cast`")
@@ -264,17 +264,17 @@ def cast_row(call: Call) -> Answer:
 
 
 @importer("CastLike")
-def cast_like(call: Call) -> Answer:
+def cast_like(call: OnnxCall) -> Answer:
     return cast(call, call.value(0), call.value(1).dtype)
 
 
 @importer("Where")
-def where(call: Call) -> Answer:
+def where(call: OnnxCall) -> Answer:
     return call.emit(Where(), call.value(0), call.value(1), call.value(2))
 
 
 @importer("Identity", "Dropout")
-def identity(call: Call) -> Answer:
+def identity(call: OnnxCall) -> Answer:
     x = call.item(0)
     if call.op == "Dropout":
         training = call.maybe_numbers(2, "training mode") if call.version >= 12 else None
@@ -287,7 +287,7 @@ def identity(call: Call) -> Answer:
 
 
 @importer("BitCast")
-def bit_cast(call: Call) -> Answer:
+def bit_cast(call: OnnxCall) -> Answer:
     x = call.value(0)
     to = dtype_of(call.integer("to"), "the result of `BitCast`")
     if to.bytes != x.dtype.bytes:
@@ -298,7 +298,7 @@ def bit_cast(call: Call) -> Answer:
 
 
 @importer("Hardmax")
-def hardmax(call: Call) -> Answer:
+def hardmax(call: OnnxCall) -> Answer:
     x = call.value(0)
     axis = call.axis(len(x.shape), -1 if call.version >= 13 else 1)
     shape = x.shape
@@ -311,5 +311,5 @@ def hardmax(call: Call) -> Answer:
     return reshape(call, hot, shape)
 
 
-def bool_constant(call: Call, flag: bool) -> Value:
+def bool_constant(call: OnnxCall, flag: bool) -> Value:
     return call.constant(np.asarray(flag), DType.BOOL)

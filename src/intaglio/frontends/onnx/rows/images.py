@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
 from intaglio.ops.resize import Resize
 from intaglio.ops.sample import GridSample, RoiAlign
 
 
-def _scales(call: Call, values: list[float], rank: int) -> list[float]:
+def _scales(call: OnnxCall, values: list[float], rank: int) -> list[float]:
     if len(values) != rank or not all(math.isfinite(s) and 0 < s < 1e6 for s in values):
         raise Fault("bad-attribute", f"`{call.op}` has the scales {values}")
     return values
@@ -25,7 +25,7 @@ def _sized(x: Value, scales: list[float]) -> tuple[int, ...]:
 
 
 @importer("Upsample")
-def upsample(call: Call) -> Answer:
+def upsample(call: OnnxCall) -> Answer:
     x = call.value(0)
     values = call.floats("scales")
     if values is None:
@@ -37,7 +37,7 @@ def upsample(call: Call) -> Answer:
 
 
 @importer("Resize")
-def resize(call: Call) -> Answer:
+def resize(call: OnnxCall) -> Answer:
     x = call.value(0)
     rank = len(x.shape)
     mode = call.text("mode", "nearest")
@@ -78,7 +78,7 @@ def resize(call: Call) -> Answer:
     return call.emit(op, x)
 
 
-def _by_sizes(call: Call, x: Value, axes: tuple[int, ...], wanted: list[int]) -> tuple[list[int], list[float]]:
+def _by_sizes(call: OnnxCall, x: Value, axes: tuple[int, ...], wanted: list[int]) -> tuple[list[int], list[float]]:
     if len(wanted) != len(axes) or min(wanted) < 0:
         raise Fault("bad-attribute", f"`Resize` to the sizes {wanted}")
     shape, scales = list(x.shape), [1.0] * len(x.shape)
@@ -97,14 +97,14 @@ def _by_sizes(call: Call, x: Value, axes: tuple[int, ...], wanted: list[int]) ->
 
 
 @importer("GridSample")
-def grid_sample(call: Call) -> Answer:
+def grid_sample(call: OnnxCall) -> Answer:
     mode = call.text("mode", "linear").replace("bilinear", "linear").replace("bicubic", "cubic")
     op = GridSample(mode, call.text("padding_mode", "zeros"), bool(call.integer("align_corners")))
     return call.emit(op, call.value(0), call.value(1))
 
 
 @importer("RoiAlign")
-def roi_align(call: Call) -> Answer:
+def roi_align(call: OnnxCall) -> Answer:
     default = "half_pixel" if call.version >= 16 else "output_half_pixel"
     coordinate = call.text("coordinate_transformation_mode", default)
     op = RoiAlign(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.frontends.building import cast, part, reshape
-from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
@@ -15,7 +15,7 @@ from intaglio.ops.move import Expand
 from intaglio.ops.reduce import TopK
 
 
-def checked(call: Call, indices: Value, size: int) -> Value:
+def checked(call: OnnxCall, indices: Value, size: int) -> Value:
     """Constant indices must be in range; they are made non-negative, which saves the kernel a test."""
     if indices.data is None:
         return indices
@@ -29,7 +29,7 @@ def checked(call: Call, indices: Value, size: int) -> Value:
 
 
 @importer("Gather")
-def gather(call: Call) -> Answer:
+def gather(call: OnnxCall) -> Answer:
     x, indices = call.value(0), call.value(1)
     axis = call.axis(len(x.shape), 0)
     if not x.shape:
@@ -42,21 +42,21 @@ def gather(call: Call) -> Answer:
 
 
 @importer("GatherElements")
-def gather_elements(call: Call) -> Answer:
+def gather_elements(call: OnnxCall) -> Answer:
     x, indices = call.value(0), call.value(1)
     axis = call.axis(len(x.shape), 0)
     return call.emit(GatherElements(axis), x, checked(call, indices, x.shape[axis] if x.shape else 0))
 
 
 @importer("GatherND")
-def gather_nd(call: Call) -> Answer:
+def gather_nd(call: OnnxCall) -> Answer:
     x, indices = call.value(0), call.value(1)
     batch = call.integer("batch_dims")
     _check_tuples(call, indices, x.shape[max(batch, 0) :])
     return call.emit(GatherNd(batch), x, indices)
 
 
-def _check_tuples(call: Call, indices: Value, sizes: tuple[int, ...]) -> None:
+def _check_tuples(call: OnnxCall, indices: Value, sizes: tuple[int, ...]) -> None:
     if indices.data is None or not indices.shape or not indices.data.size:
         return
     for i, size in enumerate(sizes[: indices.shape[-1]]):
@@ -66,7 +66,7 @@ def _check_tuples(call: Call, indices: Value, sizes: tuple[int, ...]) -> None:
 
 
 @importer("ScatterElements", "Scatter")
-def scatter_elements(call: Call) -> Answer:
+def scatter_elements(call: OnnxCall) -> Answer:
     x, indices, updates = (call.value(i) for i in range(3))
     axis = call.axis(len(x.shape), 0)
     op = ScatterElements(axis, call.text("reduction", "none"))
@@ -74,14 +74,14 @@ def scatter_elements(call: Call) -> Answer:
 
 
 @importer("ScatterND")
-def scatter_nd(call: Call) -> Answer:
+def scatter_nd(call: OnnxCall) -> Answer:
     x, indices, updates = (call.value(i) for i in range(3))
     _check_tuples(call, indices, x.shape)
     return call.emit(ScatterNd(call.text("reduction", "none")), x, indices, updates)
 
 
 @importer("OneHot")
-def one_hot(call: Call) -> Answer:
+def one_hot(call: OnnxCall) -> Answer:
     indices = call.value(0)
     depth = int(call.numbers(1, "depth").reshape(-1)[0])
     if indices.dtype.is_float:
@@ -90,7 +90,7 @@ def one_hot(call: Call) -> Answer:
 
 
 @importer("TopK")
-def top_k(call: Call) -> Answer:
+def top_k(call: OnnxCall) -> Answer:
     x = call.value(0)
     k = call.integer("k") if call.version < 10 else int(call.numbers(1, "k").reshape(-1)[0])
     axis = call.axis(len(x.shape), -1)
@@ -99,7 +99,7 @@ def top_k(call: Call) -> Answer:
 
 
 @importer("TensorScatter")
-def tensor_scatter(call: Call) -> Answer:
+def tensor_scatter(call: OnnxCall) -> Answer:
     """past_cache, update, write_indices: rows of the update go to write_indices[b] + i along an axis."""
     cache, update, at = call.value(0), call.value(1), call.maybe(2)
     rank = len(cache.shape)

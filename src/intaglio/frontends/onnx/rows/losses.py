@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.frontends.building import cast, reshape
-from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
@@ -16,18 +16,18 @@ from intaglio.ops.unary import Neg
 
 
 @importer("NegativeLogLikelihoodLoss")
-def nll_loss(call: Call) -> Answer:
+def nll_loss(call: OnnxCall) -> Answer:
     return _loss(call, call.value(0), call.value(1), call.maybe(2))
 
 
 @importer("SoftmaxCrossEntropyLoss")
-def cross_entropy(call: Call) -> Answer:
+def cross_entropy(call: OnnxCall) -> Answer:
     logits = call.emit(LogSoftmax(1), call.value(0))
     loss = _loss(call, logits, call.value(1), call.maybe(2))
     return [loss, logits] if call.outputs > 1 else loss
 
 
-def _loss(call: Call, x: Value, target: Value, weight: Value | None) -> Value:
+def _loss(call: OnnxCall, x: Value, target: Value, weight: Value | None) -> Value:
     """x [N,C,d...], target [N,d...]. A target equal to ignore_index counts nothing, whatever it is."""
     reduction = call.text("reduction", "mean")
     if reduction not in ("mean", "sum", "none") or len(x.shape) < 2:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from intaglio.frontends.building import cast, part, reshape, rms_norm, transpose
-from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.rows.convolution import conv
 from intaglio.frontends.onnx.rows.elementwise import UNARY
@@ -25,7 +25,7 @@ from intaglio.ops.reduce import Reduce, Softmax
 MS = "com.microsoft"
 
 
-def activated(call: Call, x: Value) -> Value:
+def activated(call: OnnxCall, x: Value) -> Value:
     """The activation of a fused operator."""
     name = call.text("activation")
     parameters = call.floats("activation_params") or []
@@ -45,7 +45,7 @@ def activated(call: Call, x: Value) -> Value:
 
 
 @importer("FusedConv", domain=MS)
-def fused_conv(call: Call) -> Answer:
+def fused_conv(call: OnnxCall) -> Answer:
     y = conv(call, call.value(0), call.value(1), call.maybe(2))
     if call.has(3):
         y = call.emit(Add(), y, call.value(3))
@@ -53,12 +53,12 @@ def fused_conv(call: Call) -> Answer:
 
 
 @importer("FusedGemm", domain=MS)
-def fused_gemm(call: Call) -> Answer:
+def fused_gemm(call: OnnxCall) -> Answer:
     return activated(call, gemm_by(call, call.value(0), call.value(1), call.maybe(2)))
 
 
 @importer("FusedMatMul", "TransposeMatMul", domain=MS)
-def fused_matmul(call: Call) -> Answer:
+def fused_matmul(call: OnnxCall) -> Answer:
     if call.integer("transBatchA") or call.integer("transBatchB"):
         raise unsupported("`FusedMatMul` with transposed batch axes")
     op = MatMul(bool(call.integer("transA")), bool(call.integer("transB")))
@@ -66,23 +66,23 @@ def fused_matmul(call: Call) -> Answer:
 
 
 @importer("Gelu", domain=MS)
-def gelu(call: Call) -> Answer:
+def gelu(call: OnnxCall) -> Answer:
     return call.emit(Gelu(), call.value(0))
 
 
 @importer("BiasGelu", domain=MS)
-def bias_gelu(call: Call) -> Answer:
+def bias_gelu(call: OnnxCall) -> Answer:
     return call.emit(Gelu(), call.emit(Add(), call.value(0), call.value(1)))
 
 
 @importer("FastGelu", domain=MS)
-def fast_gelu(call: Call) -> Answer:
+def fast_gelu(call: OnnxCall) -> Answer:
     x, bias = call.value(0), call.maybe(1)
     return call.emit(Gelu(True), x if bias is None else call.emit(Add(), x, bias))
 
 
 @importer("QuickGelu", domain=MS)
-def quick_gelu(call: Call) -> Answer:
+def quick_gelu(call: OnnxCall) -> Answer:
     x = call.value(0)
     return call.emit(Mul(), x, call.emit(Sigmoid(), scaled(call, x, call.real("alpha", 1.702))))
 
@@ -92,13 +92,13 @@ importer("LayerNormalization", domain=MS)(layer_norm)
 
 @importer("SimplifiedLayerNormalization", domain=MS)
 @importer("SimplifiedLayerNormalization")
-def simplified_layer_norm(call: Call) -> Answer:
+def simplified_layer_norm(call: OnnxCall) -> Answer:
     x = call.value(0)
     return rms_norm(call, x, call.maybe(1), call.axis(len(x.shape), -1), call.real("epsilon", 1e-5))
 
 
 @importer("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MS)
-def skip_layer_norm(call: Call) -> Answer:
+def skip_layer_norm(call: OnnxCall) -> Answer:
     total = call.emit(Add(), call.value(0), call.value(1))
     simple = call.op == "SkipSimplifiedLayerNormalization"
     bias = call.maybe(3 if simple else 4)
@@ -113,7 +113,7 @@ def skip_layer_norm(call: Call) -> Answer:
 
 
 @importer("EmbedLayerNormalization", domain=MS)
-def embed_layer_norm(call: Call) -> Answer:
+def embed_layer_norm(call: OnnxCall) -> Answer:
     ids, segments = call.value(0), call.maybe(1)
     words, positions, kinds = call.value(2), call.value(3), call.maybe(4)
     total = call.emit(Gather(0), words, ids)
@@ -134,7 +134,7 @@ def embed_layer_norm(call: Call) -> Answer:
 
 
 @importer("Attention", domain=MS)
-def attention(call: Call) -> Answer:
+def attention(call: OnnxCall) -> Answer:
     """Self-attention over one packed projection: x W + b -> q, k, v per head."""
     x, w, b = call.value(0), call.value(1), call.maybe(2)
     if call.has(4) or call.has(5) or call.outputs > 1 or call.integer("do_rotary"):
@@ -164,7 +164,7 @@ def attention(call: Call) -> Answer:
     return reshape(call, transpose(call, y, (0, 2, 1, 3)), (batch, length, sizes[2]))
 
 
-def _mask(call: Call, mask: Value, batch: int, length: int, lowest: float, scores: Value) -> Value:
+def _mask(call: OnnxCall, mask: Value, batch: int, length: int, lowest: float, scores: Value) -> Value:
     """Positions to look at (1) or not (0), as something to add to the scores."""
     if mask.shape == (batch,):  # lengths
         steps = call.constant(np.arange(length, dtype=np.int32).reshape(1, length))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from intaglio.frontends.building import cast, concat, reshape, transpose
-from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.rows.pooling import pool_window
 from intaglio.frontends.onnx.rows.quantised import check_scale, dequantised, product_sums, requantised_to, uniform, zero_of
@@ -25,7 +25,7 @@ from intaglio.ops.unary import Neg
 MS = "com.microsoft"
 
 
-def _real(call: Call, at: int) -> Value:
+def _real(call: OnnxCall, at: int) -> Value:
     x, scale, zero = call.value(at), call.value(at + 1), call.maybe(at + 2)
     check_scale(call, scale)
     if zero is None:
@@ -33,7 +33,7 @@ def _real(call: Call, at: int) -> Value:
     return call.emit(Dequantize(DType.F32), x, reshape(call, scale, ()), reshape(call, zero, ()))
 
 
-def _stored(call: Call, real: Value, at: int, like: Value) -> Value:
+def _stored(call: OnnxCall, real: Value, at: int, like: Value) -> Value:
     scale, zero = call.value(at), call.maybe(at + 1)
     check_scale(call, scale)
     if zero is None:
@@ -44,19 +44,19 @@ def _stored(call: Call, real: Value, at: int, like: Value) -> Value:
 
 
 @importer("QLinearAdd", "QLinearMul", domain=MS)
-def qlinear_binary(call: Call) -> Answer:
+def qlinear_binary(call: OnnxCall) -> Answer:
     op = Add() if call.op == "QLinearAdd" else Mul()
     return _stored(call, call.emit(op, _real(call, 0), _real(call, 3)), 6, call.value(0))
 
 
 @importer("QLinearSigmoid", "QLinearLeakyRelu", domain=MS)
-def qlinear_unary(call: Call) -> Answer:
+def qlinear_unary(call: OnnxCall) -> Answer:
     op = Sigmoid() if call.op == "QLinearSigmoid" else LeakyRelu(call.real("alpha", 0.01))
     return _stored(call, call.emit(op, _real(call, 0)), 3, call.value(0))
 
 
 @importer("QLinearSoftmax", domain=MS)
-def qlinear_softmax(call: Call) -> Answer:
+def qlinear_softmax(call: OnnxCall) -> Answer:
     x = _real(call, 0)
     axis = call.axis(len(x.shape), -1)
     if call.integer("opset") < 13 and axis != len(x.shape) - 1:
@@ -68,7 +68,7 @@ def qlinear_softmax(call: Call) -> Answer:
 
 
 @importer("QLinearAveragePool", "QLinearGlobalAveragePool", domain=MS)
-def qlinear_average_pool(call: Call) -> Answer:
+def qlinear_average_pool(call: OnnxCall) -> Answer:
     x = _real(call, 0)
     last = bool(call.integer("channels_last"))
     rank = len(x.shape)
@@ -90,19 +90,19 @@ def qlinear_average_pool(call: Call) -> Answer:
 
 
 @importer("QLinearConcat", domain=MS)
-def qlinear_concat(call: Call) -> Answer:
+def qlinear_concat(call: OnnxCall) -> Answer:
     parts = [_real(call, at) for at in range(2, len(call.inputs), 3)]
     axis = call.axis(len(parts[0].shape), 0)
     return _stored(call, concat(call, parts, axis), 0, call.value(2))
 
 
 @importer("QLinearWhere", domain=MS)
-def qlinear_where(call: Call) -> Answer:
+def qlinear_where(call: OnnxCall) -> Answer:
     return _stored(call, call.emit(Where(), call.value(0), _real(call, 1), _real(call, 4)), 7, call.value(1))
 
 
 @importer("QGemm", domain=MS)
-def qgemm(call: Call) -> Answer:
+def qgemm(call: OnnxCall) -> Answer:
     """alpha * A * B + C on integers; the result is floats where no scale is given for it."""
     a, a_scale, a_zero, b, b_scale, b_zero = (call.value(i) for i in range(6))
     bias, y_scale, y_zero = call.maybe(6), call.maybe(7), call.maybe(8)
@@ -130,13 +130,13 @@ def qgemm(call: Call) -> Answer:
 
 
 @importer("MatMulIntegerToFloat", domain=MS)
-def matmul_integer_to_float(call: Call) -> Answer:
+def matmul_integer_to_float(call: OnnxCall) -> Answer:
     a, b, a_scale, b_scale = (call.value(i) for i in range(4))
     return _float_product(call, a, b, a_scale, b_scale, call.maybe(4), call.maybe(5), call.maybe(6))
 
 
 @importer("DynamicQuantizeMatMul", domain=MS)
-def dynamic_quantize_matmul(call: Call) -> Answer:
+def dynamic_quantize_matmul(call: OnnxCall) -> Answer:
     """The left side is quantised as it comes."""
     x, b, b_scale = call.value(0), call.value(1), call.value(2)
     low = call.emit(Min(), call.emit(Reduce("min", _all(x), False), x), call.constant(np.asarray(0, np.float32)))
@@ -157,8 +157,9 @@ def _all(x: Value) -> tuple[int, ...]:
 
 
 def _float_product(
-    call: Call, a: Value, b: Value, a_scale: Value, b_scale: Value, a_zero: Value | None, b_zero: Value | None, bias: Value | None
-) -> Value:
+    call: OnnxCall, a: Value, b: Value, a_scale: Value, b_scale: Value, a_zero: Value | None, b_zero: Value | None,
+    bias: Value | None,
+) -> Value:  # fmt: skip
     check_scale(call, b_scale)
     if not uniform(b_zero) or (not uniform(a_zero) and b.data is None) or a_scale.type.elements != 1:
         raise unsupported(f"`{call.op}` with zero points that differ along an axis or are computed")

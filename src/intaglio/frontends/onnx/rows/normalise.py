@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from intaglio.frontends.building import cast, per_channel, reshape, rms_norm
-from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
@@ -16,7 +16,7 @@ from intaglio.ops.unary import Reciprocal, Sqrt
 
 
 @importer("BatchNormalization")
-def batch_norm(call: Call) -> Answer:
+def batch_norm(call: OnnxCall) -> Answer:
     x, scale, bias, mean, var = (call.value(i) for i in range(5))
     epsilon = call.real("epsilon", 1e-5)
     if call.version >= 14 and call.integer("training_mode"):
@@ -32,7 +32,7 @@ def batch_norm(call: Call) -> Answer:
     return call.emit(BatchNorm(epsilon, 1 if len(x.shape) > 1 else 0), x, scale, bias, mean, var)
 
 
-def _batch_norm_training(call: Call, epsilon: float) -> Answer:
+def _batch_norm_training(call: OnnxCall, epsilon: float) -> Answer:
     x, scale, bias, mean, var = (call.value(i) for i in range(5))
     axes = tuple(i for i in range(len(x.shape)) if i != 1)
     now = call.emit(Reduce("mean", axes, True), x)
@@ -50,7 +50,7 @@ def _batch_norm_training(call: Call, epsilon: float) -> Answer:
 
 
 @importer("LayerNormalization")
-def layer_norm(call: Call) -> Answer:
+def layer_norm(call: OnnxCall) -> Answer:
     x, scale, bias = call.value(0), call.maybe(1), call.maybe(2)
     axis = call.axis(len(x.shape), -1)
     epsilon = call.real("epsilon", 1e-5)
@@ -66,7 +66,7 @@ def layer_norm(call: Call) -> Answer:
     return [y, mean, call.emit(Reciprocal(), deviation)]
 
 
-def _fitting(call: Call, x: Value, axis: int, *extra: Value | None) -> list[Value | None]:
+def _fitting(call: OnnxCall, x: Value, axis: int, *extra: Value | None) -> list[Value | None]:
     """Scale and bias without leading axes of 1 that the normalised shape does not have."""
     out: list[Value | None] = []
     for value in extra:
@@ -82,13 +82,13 @@ def _fitting(call: Call, x: Value, axis: int, *extra: Value | None) -> list[Valu
 
 
 @importer("RMSNormalization")
-def rms_norm_row(call: Call) -> Answer:
+def rms_norm_row(call: OnnxCall) -> Answer:
     x = call.value(0)
     return rms_norm(call, x, call.maybe(1), call.axis(len(x.shape), -1), call.real("epsilon", 1e-5))
 
 
 @importer("InstanceNormalization")
-def instance_norm(call: Call) -> Answer:
+def instance_norm(call: OnnxCall) -> Answer:
     x, scale, bias = (call.value(i) for i in range(3))
     if len(x.shape) < 3:
         raise Fault("shape-mismatch", f"`InstanceNormalization` of {list(x.shape)}")
@@ -98,7 +98,7 @@ def instance_norm(call: Call) -> Answer:
 
 
 @importer("GroupNormalization")
-def group_norm(call: Call) -> Answer:
+def group_norm(call: OnnxCall) -> Answer:
     x, scale, bias = (call.value(i) for i in range(3))
     groups = call.integer("num_groups")
     if len(x.shape) < 2 or groups < 1 or x.shape[1] % groups:
@@ -113,7 +113,7 @@ def group_norm(call: Call) -> Answer:
 
 
 @importer("LpNormalization")
-def lp_norm(call: Call) -> Answer:
+def lp_norm(call: OnnxCall) -> Answer:
     x = call.value(0)
     p = call.integer("p", 2)
     if p not in (1, 2):
@@ -125,7 +125,7 @@ def lp_norm(call: Call) -> Answer:
 
 
 @importer("LRN")
-def lrn(call: Call) -> Answer:
+def lrn(call: OnnxCall) -> Answer:
     size = call.integer("size")
     if size < 1:
         raise Fault("bad-attribute", f"`LRN` over {size} elements")

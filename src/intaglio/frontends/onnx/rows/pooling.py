@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from intaglio.frontends.building import padded
-from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.onnx.rows.convolution import auto_pad, same_pads, window
 from intaglio.ir.graph import Value
@@ -16,7 +16,7 @@ from intaglio.ops.sample import MaxUnpool
 from intaglio.ops.unary import Abs
 
 
-def pool_window(call: Call, x: Value) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
+def pool_window(call: OnnxCall, x: Value) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
     """kernel, strides, dilations, pads to compute with, pads that the model declares."""
     kernel = call.ints("kernel_shape")
     if not kernel or len(kernel) != len(x.shape) - 2:
@@ -45,7 +45,7 @@ def pool_window(call: Call, x: Value) -> tuple[list[int], list[int], list[int], 
 
 
 @importer("MaxPool")
-def max_pool(call: Call) -> Answer:
+def max_pool(call: OnnxCall) -> Answer:
     x = call.value(0)
     kernel, strides, dilations, pads, _ = pool_window(call, x)
     fields = (tuple(kernel), tuple(strides), tuple(pads), tuple(dilations))
@@ -56,7 +56,7 @@ def max_pool(call: Call) -> Answer:
 
 
 @importer("AveragePool")
-def average_pool(call: Call) -> Answer:
+def average_pool(call: OnnxCall) -> Answer:
     x = call.value(0)
     kernel, strides, dilations, pads, declared = pool_window(call, x)
     include = bool(call.integer("count_include_pad"))
@@ -68,7 +68,7 @@ def average_pool(call: Call) -> Answer:
 
 
 @importer("LpPool")
-def lp_pool(call: Call) -> Answer:
+def lp_pool(call: OnnxCall) -> Answer:
     x = call.value(0)
     kernel, strides, dilations, pads, _ = pool_window(call, x)
     p = call.integer("p", 2)
@@ -78,7 +78,7 @@ def lp_pool(call: Call) -> Answer:
 
 
 @importer("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
-def global_pool(call: Call) -> Answer:
+def global_pool(call: OnnxCall) -> Answer:
     x = call.value(0)
     axes = tuple(range(2, len(x.shape)))
     if call.op != "GlobalLpPool":
@@ -91,7 +91,7 @@ def global_pool(call: Call) -> Answer:
 
 
 @importer("MaxUnpool")
-def max_unpool(call: Call) -> Answer:
+def max_unpool(call: OnnxCall) -> Answer:
     """Indices count in the shape that the pooling had; a larger output_shape adds room at the end of each axis."""
     x, indices = call.value(0), call.value(1)
     kernel = call.ints("kernel_shape")

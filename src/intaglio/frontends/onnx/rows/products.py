@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intaglio.frontends.building import matmul
 from intaglio.frontends.einsum import einsum
-from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
@@ -14,16 +14,16 @@ from intaglio.ops.matmul import Det, MatMul
 
 
 @importer("MatMul")
-def matmul_row(call: Call) -> Answer:
+def matmul_row(call: OnnxCall) -> Answer:
     return matmul(call, call.value(0), call.value(1))
 
 
 @importer("Gemm")
-def gemm(call: Call) -> Answer:
+def gemm(call: OnnxCall) -> Answer:
     return gemm_by(call, call.value(0), call.value(1), call.maybe(2))
 
 
-def gemm_by(call: Call, a: Value, b: Value, c: Value | None) -> Value:
+def gemm_by(call: OnnxCall, a: Value, b: Value, c: Value | None) -> Value:
     """alpha goes into whichever operand is a constant, else into the product; beta into the bias."""
     alpha, beta = call.real("alpha", 1.0), call.real("beta", 1.0)
     if len(a.shape) != 2 or len(b.shape) != 2:
@@ -41,7 +41,7 @@ def gemm_by(call: Call, a: Value, b: Value, c: Value | None) -> Value:
     return y if c is None else call.emit(Add(), y, c)
 
 
-def scaled(call: Call, x: Value, factor: float) -> Value:
+def scaled(call: OnnxCall, x: Value, factor: float) -> Value:
     if factor == 1.0:
         return x
     if x.dtype.is_int:
@@ -51,10 +51,10 @@ def scaled(call: Call, x: Value, factor: float) -> Value:
 
 
 @importer("Einsum")
-def einsum_row(call: Call) -> Answer:
+def einsum_row(call: OnnxCall) -> Answer:
     return einsum(call, call.text("equation"), call.values())
 
 
 @importer("Det")
-def det(call: Call) -> Answer:
+def det(call: OnnxCall) -> Answer:
     return call.emit(Det(), call.value(0))

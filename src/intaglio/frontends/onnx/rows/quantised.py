@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from intaglio.frontends.building import cast, matmul, reshape, transpose
-from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.onnx.rows.convolution import conv, conv_window
 from intaglio.frontends.onnx.tensors import PACKED, dtype_of
@@ -21,7 +21,7 @@ from intaglio.ops.numeric import int_range
 from intaglio.ops.quantised import QConv, QMatMul
 
 
-def check_scale(call: Call, scale: Value) -> None:
+def check_scale(call: OnnxCall, scale: Value) -> None:
     if scale.data is None:
         return
     values = widen(scale.data, scale.dtype).astype(np.float64)
@@ -30,7 +30,7 @@ def check_scale(call: Call, scale: Value) -> None:
                     "calibrate and quantise the model again")  # fmt: skip
 
 
-def spread(call: Call, x: Value, parameter: Value, axis: int, block: int) -> Value:
+def spread(call: OnnxCall, x: Value, parameter: Value, axis: int, block: int) -> Value:
     """A scale or zero point in a shape that broadcasts against x: per tensor, per axis, or per block."""
     if parameter.type.elements == 1 and not block:
         return reshape(call, parameter, ())
@@ -52,7 +52,7 @@ def spread(call: Call, x: Value, parameter: Value, axis: int, block: int) -> Val
 
 
 @importer("QuantizeLinear")
-def quantize_linear(call: Call) -> Answer:
+def quantize_linear(call: OnnxCall) -> Answer:
     x, scale, zero = call.value(0), call.value(1), call.maybe(2)
     check_scale(call, scale)
     code = call.integer("output_dtype")
@@ -74,7 +74,7 @@ def quantize_linear(call: Call) -> Answer:
 
 
 @importer("DequantizeLinear")
-def dequantize_linear(call: Call) -> Answer:
+def dequantize_linear(call: OnnxCall) -> Answer:
     x, scale, zero = call.value(0), call.value(1), call.maybe(2)
     if not x.dtype.is_int:
         raise Fault("bad-quantisation", f"`DequantizeLinear` of {x.dtype.value}, which is not quantised")
@@ -90,7 +90,7 @@ def dequantize_linear(call: Call) -> Answer:
     return call.emit(Dequantize(to), x, spread(call, x, scale, axis, block), zero)
 
 
-def centred(call: Call, x: Value, zero: Value | None, axis: int) -> Value:
+def centred(call: OnnxCall, x: Value, zero: Value | None, axis: int) -> Value:
     """x - zero_point in i32."""
     wide = cast(call, x, DType.I32)
     if zero is None:
@@ -113,14 +113,14 @@ def zero_of(zero: Value | None) -> int:
 
 
 @importer("ConvInteger")
-def conv_integer(call: Call) -> Answer:
+def conv_integer(call: OnnxCall) -> Answer:
     x, w = call.value(0), call.value(1)
     if w.data is not None and uniform(call.maybe(3)) and len(x.shape) in (3, 4):
         return _sums(call, x, w)
     return conv(call, centred(call, x, call.maybe(2), 0), centred(call, w, call.maybe(3), 0), None)
 
 
-def _sums(call: Call, x: Value, w: Value) -> Value:
+def _sums(call: OnnxCall, x: Value, w: Value) -> Value:
     """The sums of a convolution of integers; weights stay bytes. A zero point that is data is taken off before."""
     x, window = conv_window(call, x, w)
     x_zero, zero = call.maybe(2), 0
@@ -145,7 +145,7 @@ def _sums(call: Call, x: Value, w: Value) -> Value:
     return reshape(call, y, (y.shape[0], y.shape[1], y.shape[3])) if flat else y
 
 
-def product_sums(call: Call, a: Value, b: Value, a_zero: Value | None, right_zero: Value | None) -> Value:
+def product_sums(call: OnnxCall, a: Value, b: Value, a_zero: Value | None, right_zero: Value | None) -> Value:
     """The sums of a matrix product of integers. A zero point that is data: sum((a - z) * b) = sum(a * b) - z * sum(b)."""
     b_zero, zero = zero_of(right_zero), 0
     if uniform(a_zero):
@@ -162,7 +162,7 @@ def product_sums(call: Call, a: Value, b: Value, a_zero: Value | None, right_zer
 
 
 @importer("MatMulInteger")
-def matmul_integer(call: Call) -> Answer:
+def matmul_integer(call: OnnxCall) -> Answer:
     a, b = call.value(0), call.value(1)
     one = call.maybe(2)
     simple = uniform(one) or (one is not None and one.type.elements == 1 and b.data is not None)
@@ -172,7 +172,7 @@ def matmul_integer(call: Call) -> Answer:
     return matmul(call, centred(call, a, call.maybe(2), rows), centred(call, b, call.maybe(3), columns))
 
 
-def requantised(call: Call, total: Value, factor: Value, zero: Value) -> Value:
+def requantised(call: OnnxCall, total: Value, factor: Value, zero: Value) -> Value:
     """round(total * factor) + zero_point, saturated."""
     real = call.emit(Mul(), cast(call, total, DType.F32), factor)
     low, high = int_range(zero.dtype)
@@ -181,7 +181,7 @@ def requantised(call: Call, total: Value, factor: Value, zero: Value) -> Value:
     return call.emit(op, real, one, reshape(call, zero, ()) if zero.type.elements == 1 else zero)
 
 
-def dequantised(call: Call, x: Value, scale: Value, zero: int, axis: int) -> Value:
+def dequantised(call: OnnxCall, x: Value, scale: Value, zero: int, axis: int) -> Value:
     """The floats that quantised numbers stand for: `absorb` makes integer operators of what stands between them."""
     if scale.type.elements == 1:
         scale = reshape(call, scale, ())
@@ -190,13 +190,13 @@ def dequantised(call: Call, x: Value, scale: Value, zero: int, axis: int) -> Val
     return call.emit(Dequantize(DType.F32), x, scale, call.constant(np.asarray(zero, x.dtype.numpy), x.dtype))
 
 
-def requantised_to(call: Call, real: Value, scale: Value, zero: Value) -> Value:
+def requantised_to(call: OnnxCall, real: Value, scale: Value, zero: Value) -> Value:
     low, high = int_range(zero.dtype)
     return call.emit(Quantize(zero.dtype, low, high), real, reshape(call, scale, ()), reshape(call, zero, ()))
 
 
 @importer("QLinearConv")
-def qlinear_conv(call: Call) -> Answer:
+def qlinear_conv(call: OnnxCall) -> Answer:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (call.value(i) for i in range(8))
     for scale in (x_scale, w_scale, y_scale):
         check_scale(call, scale)
@@ -219,7 +219,7 @@ def qlinear_conv(call: Call) -> Answer:
 
 
 @importer("QLinearMatMul")
-def qlinear_matmul(call: Call) -> Answer:
+def qlinear_matmul(call: OnnxCall) -> Answer:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (call.value(i) for i in range(8))
     for scale in (a_scale, b_scale, y_scale):
         check_scale(call, scale)

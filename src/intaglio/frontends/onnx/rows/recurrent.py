@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ops.recurrent import ACTIVATIONS, Gru, Lstm, Rnn
 
@@ -14,7 +14,7 @@ DEFAULT = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN
 
 
 @importer("LSTM", "GRU", "RNN")
-def recurrent(call: Call) -> Answer:
+def recurrent(call: OnnxCall) -> Answer:
     direction = call.text("direction", "forward")
     if direction not in ("forward", "reverse", "bidirectional"):
         raise Fault("bad-attribute", f"`{call.op}` in the direction `{direction}`")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from intaglio.frontends.building import concat, part, reshape
-from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ops.binary import Mul
@@ -20,7 +20,7 @@ KINDS = {
 
 
 @importer(*KINDS)
-def reduce(call: Call) -> Answer:
+def reduce(call: OnnxCall) -> Answer:
     x = call.value(0)
     axes = call.axes(1, len(x.shape))
     keep = bool(call.integer("keepdims", 1))
@@ -35,7 +35,7 @@ _PLAIN = ("sum", "mean", "max", "min", "prod")
 
 
 @importer("ArgMax", "ArgMin")
-def arg_reduce(call: Call) -> Answer:
+def arg_reduce(call: OnnxCall) -> Answer:
     x = call.value(0)
     kind = "max" if call.op == "ArgMax" else "min"
     axis = call.axis(len(x.shape), 0)
@@ -44,7 +44,7 @@ def arg_reduce(call: Call) -> Answer:
 
 
 @importer("Softmax", "LogSoftmax")
-def softmax(call: Call) -> Answer:
+def softmax(call: OnnxCall) -> Answer:
     """Until opset 12 everything from the axis on was one long axis."""
     x = call.value(0)
     axis = call.axis(len(x.shape), -1 if call.version >= 13 else 1)
@@ -56,14 +56,14 @@ def softmax(call: Call) -> Answer:
 
 
 @importer("CumSum")
-def cumsum(call: Call) -> Answer:
+def cumsum(call: OnnxCall) -> Answer:
     x = call.value(0)
     axis = call.checked_axis(int(call.numbers(1, "axis").reshape(-1)[0]), len(x.shape))
     return call.emit(Cumsum(axis, bool(call.integer("exclusive")), bool(call.integer("reverse"))), x)
 
 
 @importer("CumProd")
-def cumprod(call: Call) -> Answer:
+def cumprod(call: OnnxCall) -> Answer:
     """Rare enough to be spelt out: a product after the other."""
     x = call.value(0)
     axis = call.checked_axis(int(call.numbers(1, "axis").reshape(-1)[0]), len(x.shape))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from intaglio.frontends.building import concat, part, reshape, unsqueeze
-from intaglio.frontends.onnx.call import Answer, Call, Item, Items, importer
+from intaglio.frontends.onnx.call import Answer, Item, Items, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.rows.control import guard
 from intaglio.frontends.onnx.tensors import dtype_of
@@ -17,7 +17,7 @@ from intaglio.ops.control import Select
 MAX_TRIPS = 4096
 
 
-def _body(call: Call, graph: Any, values: list[Item]) -> list[Item]:
+def _body(call: OnnxCall, graph: Any, values: list[Item]) -> list[Item]:
     if len(graph.input) != len(values):
         raise Fault("bad-graph", f"the body of `{call.op}` has {len(graph.input)} inputs, it is given {len(values)}")
     scope = call.walk.open_scope(graph, call.scope, call.scope.opsets)
@@ -29,7 +29,7 @@ def _body(call: Call, graph: Any, values: list[Item]) -> list[Item]:
 
 
 @importer("Loop")
-def loop(call: Call) -> Answer:
+def loop(call: OnnxCall) -> Answer:
     graph = call.graph("body")
     limit = call.maybe_numbers(0, "trip count")
     trips = None if limit is None else int(limit.reshape(-1)[0])
@@ -74,14 +74,14 @@ def loop(call: Call) -> Answer:
     return [*carried, *[_stacked(call, row, info, 0) for row, info in zip(rows, names, strict=True)]]
 
 
-def _present(call: Call, index: int) -> Item:
+def _present(call: OnnxCall, index: int) -> Item:
     item = call.item(index)
     if item is None:
         raise Fault("bad-graph", f"operand {index} of `{call.op}` is missing")
     return item
 
 
-def _kept(call: Call, flag: Value, new: Item, old: Item) -> Item:
+def _kept(call: OnnxCall, flag: Value, new: Item, old: Item) -> Item:
     if new is old:
         return new
     if not isinstance(new, Value) or not isinstance(old, Value) or new.type != old.type:
@@ -89,7 +89,7 @@ def _kept(call: Call, flag: Value, new: Item, old: Item) -> Item:
     return call.emit(Select(), flag, new, old)
 
 
-def _stacked(call: Call, row: list[Value], info: Any, axis: int) -> Value:
+def _stacked(call: OnnxCall, row: list[Value], info: Any, axis: int) -> Value:
     if row:
         return concat(call, [unsqueeze(call, v, axis) for v in row], axis)
     tensor = info.type.tensor_type
@@ -101,7 +101,7 @@ def _stacked(call: Call, row: list[Value], info: Any, axis: int) -> Value:
 
 
 @importer("Scan")
-def scan(call: Call) -> Answer:
+def scan(call: OnnxCall) -> Answer:
     graph = call.graph("body")
     if call.version < 9:
         raise unsupported("`Scan` of opset 8 works on batches", "convert the model to opset 9 or newer")
@@ -147,7 +147,7 @@ def scan(call: Call) -> Answer:
 
 
 @importer("SequenceMap")
-def sequence_map(call: Call) -> Answer:
+def sequence_map(call: OnnxCall) -> Answer:
     graph = call.graph("body")
     first = call.sequence(0)
     results: list[list[Item]] = [[] for _ in graph.output]

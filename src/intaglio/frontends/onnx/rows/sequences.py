@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.frontends.building import concat, part, reshape, unsqueeze
-from intaglio.frontends.onnx.call import Absent, Answer, Call, Items, importer
+from intaglio.frontends.onnx.call import Absent, Answer, Items, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.tensors import dtype_of
 from intaglio.ir.graph import Value
@@ -13,16 +13,16 @@ from intaglio.ir.types import DType
 
 
 @importer("SequenceConstruct")
-def construct(call: Call) -> Answer:
+def construct(call: OnnxCall) -> Answer:
     return Items([v for v in call.inputs if v is not None])
 
 
 @importer("SequenceEmpty")
-def empty(call: Call) -> Answer:
+def empty(call: OnnxCall) -> Answer:
     return Items([], dtype_of(call.integer("dtype", 1), "a sequence"))
 
 
-def _position(call: Call, index: int, size: int) -> int:
+def _position(call: OnnxCall, index: int, size: int) -> int:
     at = int(call.numbers(index, "position").reshape(-1)[0])
     if not -size <= at < size:
         raise Fault("bad-attribute", f"position {at} of `{call.op}` is out of range for {size} elements")
@@ -30,13 +30,13 @@ def _position(call: Call, index: int, size: int) -> int:
 
 
 @importer("SequenceAt")
-def at(call: Call) -> Answer:
+def at(call: OnnxCall) -> Answer:
     items = call.sequence(0)
     return items.values[_position(call, 1, len(items.values))]
 
 
 @importer("SequenceInsert")
-def insert(call: Call) -> Answer:
+def insert(call: OnnxCall) -> Answer:
     items = call.sequence(0)
     values = list(items.values)
     where = len(values)
@@ -50,7 +50,7 @@ def insert(call: Call) -> Answer:
 
 
 @importer("SequenceErase")
-def erase(call: Call) -> Answer:
+def erase(call: OnnxCall) -> Answer:
     items = call.sequence(0)
     values = list(items.values)
     del values[_position(call, 1, len(values)) if call.has(1) else -1]
@@ -58,12 +58,12 @@ def erase(call: Call) -> Answer:
 
 
 @importer("SequenceLength")
-def length(call: Call) -> Answer:
+def length(call: OnnxCall) -> Answer:
     return call.constant(np.asarray(len(call.sequence(0).values), np.int64))
 
 
 @importer("SplitToSequence")
-def split_to_sequence(call: Call) -> Answer:
+def split_to_sequence(call: OnnxCall) -> Answer:
     x = call.value(0)
     axis = call.axis(len(x.shape), 0)
     size = x.shape[axis]
@@ -90,7 +90,7 @@ def split_to_sequence(call: Call) -> Answer:
 
 
 @importer("ConcatFromSequence")
-def concat_from_sequence(call: Call) -> Answer:
+def concat_from_sequence(call: OnnxCall) -> Answer:
     values = [v for v in call.sequence(0).values if isinstance(v, Value)]
     if not values or len(values) != len(call.sequence(0).values):
         raise unsupported("`ConcatFromSequence` of an empty sequence")
@@ -102,18 +102,18 @@ def concat_from_sequence(call: Call) -> Answer:
 
 
 @importer("Optional")
-def optional(call: Call) -> Answer:
+def optional(call: OnnxCall) -> Answer:
     return call.item(0) or Absent()
 
 
 @importer("OptionalHasElement")
-def has_element(call: Call) -> Answer:
+def has_element(call: OnnxCall) -> Answer:
     item = call.item(0)
     return call.constant(np.asarray(item is not None and not isinstance(item, Absent)), DType.BOOL)
 
 
 @importer("OptionalGetElement")
-def get_element(call: Call) -> Answer:
+def get_element(call: OnnxCall) -> Answer:
     item = call.item(0)
     if item is None or isinstance(item, Absent):
         raise Fault("bad-graph", "`OptionalGetElement` of nothing")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from intaglio.frontends.building import expand, padded, part, reshape, resolved_shape, transpose
-from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.types import broadcast_shapes
 from intaglio.ops.convert import Cast
@@ -17,14 +17,14 @@ from intaglio.ops.sample import Col2Im
 
 
 @importer("Reshape")
-def reshape_row(call: Call) -> Answer:
+def reshape_row(call: OnnxCall) -> Answer:
     x = call.value(0)
     wanted = call.int_list(1, "shape") if call.version >= 5 else (call.ints("shape") or [])
     return reshape(call, x, resolved_shape(call, x, wanted, bool(call.integer("allowzero"))))
 
 
 @importer("Flatten")
-def flatten(call: Call) -> Answer:
+def flatten(call: OnnxCall) -> Answer:
     x = call.value(0)
     axis = call.integer("axis", 1)
     if not -len(x.shape) <= axis <= len(x.shape):
@@ -34,7 +34,7 @@ def flatten(call: Call) -> Answer:
 
 
 @importer("Squeeze")
-def squeeze(call: Call) -> Answer:
+def squeeze(call: OnnxCall) -> Answer:
     x = call.value(0)
     axes = call.axes(1, len(x.shape))
     if axes is None:
@@ -45,7 +45,7 @@ def squeeze(call: Call) -> Answer:
 
 
 @importer("Unsqueeze")
-def unsqueeze(call: Call) -> Answer:
+def unsqueeze(call: OnnxCall) -> Answer:
     x = call.value(0)
     given = call.ints("axes")
     if given is None:
@@ -56,7 +56,7 @@ def unsqueeze(call: Call) -> Answer:
 
 
 @importer("Transpose")
-def transpose_row(call: Call) -> Answer:
+def transpose_row(call: OnnxCall) -> Answer:
     x = call.value(0)
     perm = call.ints("perm")
     rank = len(x.shape)
@@ -68,7 +68,7 @@ def transpose_row(call: Call) -> Answer:
 
 
 @importer("Expand")
-def expand_row(call: Call) -> Answer:
+def expand_row(call: OnnxCall) -> Answer:
     x = call.value(0)
     wanted = tuple(call.int_list(1, "shape"))
     try:
@@ -78,7 +78,7 @@ def expand_row(call: Call) -> Answer:
 
 
 @importer("Tile")
-def tile(call: Call) -> Answer:
+def tile(call: OnnxCall) -> Answer:
     x = call.value(0)
     if call.version < 6:
         times, axis = (int(call.numbers(i, "tiles").reshape(-1)[0]) for i in (1, 2))
@@ -90,7 +90,7 @@ def tile(call: Call) -> Answer:
 
 
 @importer("Concat")
-def concat_row(call: Call) -> Answer:
+def concat_row(call: OnnxCall) -> Answer:
     values = call.values()
     if not values:
         raise Fault("bad-graph", "`Concat` has no operands")
@@ -103,7 +103,7 @@ def concat_row(call: Call) -> Answer:
 
 
 @importer("Split")
-def split(call: Call) -> Answer:
+def split(call: OnnxCall) -> Answer:
     x = call.value(0)
     axis = call.axis(len(x.shape), 0)
     sizes = call.ints("split")
@@ -125,7 +125,7 @@ def split(call: Call) -> Answer:
 
 
 @importer("Slice")
-def slice_row(call: Call) -> Answer:
+def slice_row(call: OnnxCall) -> Answer:
     x = call.value(0)
     rank = len(x.shape)
     if call.version < 10:
@@ -156,7 +156,7 @@ def slice_row(call: Call) -> Answer:
 
 
 @importer("Pad")
-def pad(call: Call) -> Answer:
+def pad(call: OnnxCall) -> Answer:
     x = call.value(0)
     rank = len(x.shape)
     mode = call.text("mode", "constant")
@@ -185,7 +185,7 @@ def pad(call: Call) -> Answer:
 
 
 @importer("DepthToSpace")
-def depth_to_space(call: Call) -> Answer:
+def depth_to_space(call: OnnxCall) -> Answer:
     x, b = call.value(0), call.integer("blocksize")
     mode = call.text("mode", "DCR")
     if b < 1 or len(x.shape) != 4 or x.shape[1] % (b * b):
@@ -202,7 +202,7 @@ def depth_to_space(call: Call) -> Answer:
 
 
 @importer("SpaceToDepth")
-def space_to_depth(call: Call) -> Answer:
+def space_to_depth(call: OnnxCall) -> Answer:
     x, b = call.value(0), call.integer("blocksize")
     if b < 1 or len(x.shape) != 4 or x.shape[2] % b or x.shape[3] % b:
         raise Fault("bad-attribute", f"`SpaceToDepth` of {list(x.shape)} with block size {b}")
@@ -216,20 +216,20 @@ def space_to_depth(call: Call) -> Answer:
 
 
 @importer("Trilu")
-def trilu(call: Call) -> Answer:
+def trilu(call: OnnxCall) -> Answer:
     k = call.maybe_numbers(1, "diagonal")
     offset = 0 if k is None else int(k.reshape(-1)[0])
     return call.emit(Trilu(bool(call.integer("upper", 1)), offset), call.value(0))
 
 
 @importer("ReverseSequence")
-def reverse_sequence(call: Call) -> Answer:
+def reverse_sequence(call: OnnxCall) -> Answer:
     op = ReverseSequence(call.integer("batch_axis", 1), call.integer("time_axis", 0))
     return call.emit(op, call.value(0), call.value(1))
 
 
 @importer("CenterCropPad")
-def center_crop_pad(call: Call) -> Answer:
+def center_crop_pad(call: OnnxCall) -> Answer:
     x = call.value(0)
     wanted = call.int_list(1, "shape")
     given = call.ints("axes")
@@ -249,7 +249,7 @@ def center_crop_pad(call: Call) -> Answer:
 
 
 @importer("Col2Im")
-def col2im(call: Call) -> Answer:
+def col2im(call: OnnxCall) -> Answer:
     image, block = call.int_list(1, "image shape"), call.int_list(2, "block shape")
     n = len(image)
     op = Col2Im(
@@ -260,7 +260,7 @@ def col2im(call: Call) -> Answer:
 
 
 @importer("AffineGrid")
-def affine_grid(call: Call) -> Answer:
+def affine_grid(call: OnnxCall) -> Answer:
     """theta [N,d,d+1] times the homogeneous coordinates of a grid, which are constants."""
     theta = call.value(0)
     size = call.int_list(1, "size")

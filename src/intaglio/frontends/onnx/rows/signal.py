@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.frontends.building import cast, padded, part, reshape, transpose
-from intaglio.frontends.onnx.call import Answer, Call, importer
+from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.tensors import dtype_of
 from intaglio.ir.graph import Value
@@ -34,12 +34,12 @@ def dft_matrix(length: int, bins: int, parts: int, inverse: bool) -> np.ndarray[
     return matrix.reshape(length * parts, bins * 2)
 
 
-def _times(call: Call, x: Value, matrix: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Value:
+def _times(call: OnnxCall, x: Value, matrix: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Value:
     return call.emit(MatMul(), x, call.constant(narrow(matrix, x.dtype), x.dtype))
 
 
 @importer("DFT")
-def dft(call: Call) -> Answer:
+def dft(call: OnnxCall) -> Answer:
     x = call.value(0)
     rank = len(x.shape)
     if rank < 2 or x.shape[-1] not in (1, 2):
@@ -69,7 +69,7 @@ def dft(call: Call) -> Answer:
     return transpose(call, z, [perm.index(i) for i in range(rank)])
 
 
-def _fit(call: Call, x: Value, axis: int, length: int) -> Value:
+def _fit(call: OnnxCall, x: Value, axis: int, length: int) -> Value:
     size = x.shape[axis]
     if size >= length:
         return part(call, x, axis, 0, length)
@@ -78,7 +78,7 @@ def _fit(call: Call, x: Value, axis: int, length: int) -> Value:
     return padded(call, x, pads)
 
 
-def _real_inverse(call: Call, x: Value, axis: int, length: int) -> Value:
+def _real_inverse(call: OnnxCall, x: Value, axis: int, length: int) -> Value:
     """The inverse of a one-sided transform: real samples from half of the bins."""
     rank, bins = len(x.shape), length // 2 + 1
     perm = [i for i in range(rank - 1) if i != axis] + [axis, rank - 1]
@@ -98,7 +98,7 @@ def _real_inverse(call: Call, x: Value, axis: int, length: int) -> Value:
 
 
 @importer("STFT")
-def stft(call: Call) -> Answer:
+def stft(call: OnnxCall) -> Answer:
     x = call.value(0)
     if len(x.shape) == 2:
         x = reshape(call, x, (*x.shape, 1))
@@ -122,7 +122,7 @@ def stft(call: Call) -> Answer:
 
 
 @importer("MelWeightMatrix")
-def mel_weight_matrix(call: Call) -> Answer:
+def mel_weight_matrix(call: OnnxCall) -> Answer:
     """As the specification computes it: triangles between centres that are equally spaced in mel."""
     mels, length, rate = (int(call.numbers(i, "parameters").reshape(-1)[0]) for i in range(3))
     low, high = (float(call.numbers(i, "parameters").reshape(-1)[0]) for i in (3, 4))

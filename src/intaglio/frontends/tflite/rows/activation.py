@@ -8,14 +8,14 @@ import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.container import Tensor
-from intaglio.frontends.tflite.walk import Call
+from intaglio.frontends.tflite.walk import TFLiteCall
 from intaglio.ir.graph import Value
 from intaglio.ops.activation import Clip, Relu, Tanh
 
 NONE, RELU, RELU_N1_TO_1, RELU6, TANH = range(5)
 
 
-def activate(call: Call, value: Value, kind: int) -> Value:
+def activate(call: TFLiteCall, value: Value, kind: int) -> Value:
     match kind:
         case 0:
             return value
@@ -35,7 +35,7 @@ def round_away(x: float) -> int:
     return math.floor(x + 0.5) if x >= 0 else math.ceil(x - 0.5)
 
 
-def bounds(call: Call, kind: int, out: Tensor) -> tuple[int, int]:
+def bounds(call: TFLiteCall, kind: int, out: Tensor) -> tuple[int, int]:
     """The range of the stored integers that a fused activation leaves."""
     if out.dtype is None or not out.dtype.is_int:
         raise Fault("bad-tensor", "its result is not of integers")

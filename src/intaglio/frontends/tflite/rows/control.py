@@ -7,7 +7,7 @@ IF(c, then, else)    known: the branch that is taken; else both, each under a gu
 from __future__ import annotations
 
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.tflite.walk import Call, importer
+from intaglio.frontends.tflite.walk import TFLiteCall, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.binary import LogicalAnd
@@ -20,7 +20,7 @@ MOST_NODES = 100_000
 _OUTSIDE = "run the loop outside the model"
 
 
-def run_subgraph(call: Call, index: int, given: list[Value], guard: Value | None = None) -> list[Value]:
+def run_subgraph(call: TFLiteCall, index: int, given: list[Value], guard: Value | None = None) -> list[Value]:
     """Its outputs for these inputs. Nodes that it makes run where the guard holds."""
     walk = call.walk
     if not 0 < index < len(walk.model.subgraphs):
@@ -46,11 +46,11 @@ def run_subgraph(call: Call, index: int, given: list[Value], guard: Value | None
     return [values[i] for i in graph.outputs]
 
 
-def _operands(call: Call, first: int = 0) -> list[Value]:
+def _operands(call: TFLiteCall, first: int = 0) -> list[Value]:
     return [call.value(n) for n in range(first, len(call.operator.inputs))]
 
 
-def _give_all(call: Call, values: list[Value]) -> None:
+def _give_all(call: TFLiteCall, values: list[Value]) -> None:
     if len(values) != len(call.operator.outputs):
         raise Fault("bad-graph", f"a subgraph gives {len(values)} results for {len(call.operator.outputs)}", "the file is damaged")
     for n, value in enumerate(values):
@@ -58,7 +58,7 @@ def _give_all(call: Call, values: list[Value]) -> None:
 
 
 @importer("WHILE")
-def while_(call: Call) -> None:
+def while_(call: TFLiteCall) -> None:
     o, values = call.options, _operands(call)
     for _ in range(MOST_ROUNDS):
         answer = run_subgraph(call, o.CondSubgraphIndex(), values)
@@ -72,7 +72,7 @@ def while_(call: Call) -> None:
 
 
 @importer("IF")
-def if_(call: Call) -> None:
+def if_(call: TFLiteCall) -> None:
     o, condition, given = call.options, call.value(0), _operands(call, 1)
     branches = (o.ThenSubgraphIndex(), o.ElseSubgraphIndex())
     if condition.data is not None:
@@ -101,6 +101,6 @@ def if_(call: Call) -> None:
 
 
 @importer("STABLEHLO_COMPOSITE")
-def composite(call: Call) -> None:
+def composite(call: TFLiteCall) -> None:
     """A named group of operators: what it is made of stands in a subgraph."""
     _give_all(call, run_subgraph(call, call.options.DecompositionSubgraphIndex(), _operands(call)))

@@ -7,7 +7,7 @@ import numpy as np
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.container import Tensor
 from intaglio.frontends.tflite.rows.activation import activate, bounds
-from intaglio.frontends.tflite.walk import Call, constant, importer
+from intaglio.frontends.tflite.walk import TFLiteCall, constant, importer
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType, Layout
 from intaglio.ops.activation import Clip
@@ -31,7 +31,7 @@ def same_pads(size: int, kernel: int, stride: int, dilation: int) -> tuple[int, 
 
 
 def window_pads(
-    call: Call,
+    call: TFLiteCall,
     padding: int,
     spatial: tuple[int, int],
     kernel: tuple[int, int],
@@ -47,18 +47,18 @@ def window_pads(
     return (top, left, bottom, right)
 
 
-def filter_of(call: Call, i: int) -> Value:
+def filter_of(call: TFLiteCall, i: int) -> Value:
     value = call.value(i)
     if value.data is None:
         raise Fault("unsupported-operator", "its weights are computed")
     return value
 
 
-def bias_of(call: Call, i: int) -> Value | None:
+def bias_of(call: TFLiteCall, i: int) -> Value | None:
     return call.value(i) if call.has(i) else None
 
 
-def channel_multipliers(call: Call, x: Tensor, w: Tensor, out: Tensor, channels: int) -> tuple[Value, Value]:
+def channel_multipliers(call: TFLiteCall, x: Tensor, w: Tensor, out: Tensor, channels: int) -> tuple[Value, Value]:
     """input scale * filter scale / output scale per output channel, in doubles."""
     if w.quant is None or out.quant is None:
         raise Fault("bad-quantisation", "the weights or the result have no quantisation parameters")
@@ -73,7 +73,7 @@ def channel_multipliers(call: Call, x: Tensor, w: Tensor, out: Tensor, channels:
     return constant(multiplier), constant(shift)
 
 
-def product_multiplier(call: Call, x: Tensor, w: Tensor, out: Tensor, channels: int) -> tuple[Value, Value]:
+def product_multiplier(call: TFLiteCall, x: Tensor, w: Tensor, out: Tensor, channels: int) -> tuple[Value, Value]:
     """One factor for all: the product of the scales is rounded to float first, as the reference does."""
     x_scale, _ = call.quant(x)
     y_scale, _ = call.quant(out)
@@ -88,7 +88,7 @@ def zero_of(tensor: Tensor) -> int:
 
 
 @importer("CONV_2D", "DEPTHWISE_CONV_2D")
-def convolution(call: Call) -> None:
+def convolution(call: TFLiteCall) -> None:
     o = call.options
     depthwise = call.operator.op == "DEPTHWISE_CONV_2D"
     x, weights = call.value(0), filter_of(call, 1)
@@ -128,7 +128,7 @@ def convolution(call: Call) -> None:
 
 
 def _hybrid_conv(
-    call: Call,
+    call: TFLiteCall,
     x: Value,
     w: Value,
     strides: tuple[int, int],
@@ -146,7 +146,7 @@ def _hybrid_conv(
 
 
 @importer("CONV_3D")
-def convolution_3d(call: Call) -> None:
+def convolution_3d(call: TFLiteCall) -> None:
     """By the general convolution, which has channels first."""
     o, x, weights = call.options, call.value(0), filter_of(call, 1)
     assert weights.data is not None
@@ -168,7 +168,7 @@ def convolution_3d(call: Call) -> None:
 
 
 @importer("TRANSPOSE_CONV")
-def transpose_conv(call: Call) -> None:
+def transpose_conv(call: TFLiteCall) -> None:
     o = call.options
     asked = call.value(0).data
     shape = [int(d) for d in asked] if asked is not None else list(call.out().shape)  # computed: what the file declares
@@ -189,7 +189,7 @@ def transpose_conv(call: Call) -> None:
     call.give(activate(call, y, act))
 
 
-def _quantised_transpose_conv(call: Call, shape: list[int], weights: Array, x: Value, act: int) -> None:
+def _quantised_transpose_conv(call: TFLiteCall, shape: list[int], weights: Array, x: Value, act: int) -> None:
     """A convolution of the image with zero points between its pixels, by the mirrored kernel."""
     o, out = call.options, call.out()
     strides, kernel = (o.StrideH(), o.StrideW()), weights.shape[1:3]
@@ -233,7 +233,7 @@ def transposed_pads(
 
 
 @importer("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
-def pooling(call: Call) -> None:
+def pooling(call: TFLiteCall) -> None:
     o, x, out = call.options, call.value(0), call.out()
     kernel, strides = (o.FilterHeight(), o.FilterWidth()), (o.StrideH(), o.StrideW())
     if x.type.rank != 4 or min(kernel) < 1:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.tflite.walk import Call, constant, importer
+from intaglio.frontends.tflite.walk import TFLiteCall, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, GreaterEqual, Max, Mul, Sub, Where
@@ -19,7 +19,7 @@ from intaglio.ops.reduce import ArgReduce, Reduce
 from intaglio.ops.unary import Exp
 
 
-def _fields(call: Call) -> dict[str, Any]:
+def _fields(call: TFLiteCall) -> dict[str, Any]:
     """The options, which are a flexbuffer."""
     try:
         from flatbuffers import flexbuffers
@@ -30,7 +30,7 @@ def _fields(call: Call) -> dict[str, Any]:
         raise Fault("bad-attribute", "its options cannot be read", "the file is damaged") from None
 
 
-def _real(call: Call, i: int) -> Value:
+def _real(call: TFLiteCall, i: int) -> Value:
     x = call.value(i)
     if x.dtype is DType.F32:
         return x
@@ -38,11 +38,11 @@ def _real(call: Call, i: int) -> Value:
     return call.emit(Dequantize(), x, constant(np.asarray(scale, np.float32)), constant(np.asarray(zero, np.int32)))
 
 
-def _column(call: Call, x: Value, n: int) -> Value:
+def _column(call: TFLiteCall, x: Value, n: int) -> Value:
     return call.emit(Slice((0, n), (1, 1), (x.shape[0], 1)), x)
 
 
-def _boxes(call: Call, fields: dict[str, Any]) -> Value:
+def _boxes(call: TFLiteCall, fields: dict[str, Any]) -> Value:
     """Corners (y0, x0, y1, x1) of offsets from anchors (y, x, h, w)."""
     offsets, anchors = _real(call, 0), _real(call, 2)
     count = anchors.shape[0]
@@ -60,7 +60,7 @@ def _boxes(call: Call, fields: dict[str, Any]) -> Value:
 
 
 @importer("CUSTOM TFLite_Detection_PostProcess")
-def detection(call: Call) -> None:
+def detection(call: TFLiteCall) -> None:
     fields = _fields(call)
     if fields["use_regular_nms"] or int(fields["max_classes_per_detection"]) != 1:
         hint = "export it with `use_regular_nms=false` and one class a detection"

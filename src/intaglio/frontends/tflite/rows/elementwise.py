@@ -12,7 +12,7 @@ from intaglio.frontends.tflite.rows.activation import activate, bounds
 from intaglio.frontends.tflite.rows.functions import quantised_function
 from intaglio.frontends.tflite.rows.spectrum import is_complex, part_of
 from intaglio.frontends.tflite.rows.tables import leaky_table
-from intaglio.frontends.tflite.walk import Call, constant, importer
+from intaglio.frontends.tflite.walk import TFLiteCall, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.activation import Clip, Elu, Gelu, HardSwish, LeakyRelu, Relu, Sigmoid, Tanh
@@ -81,7 +81,7 @@ _BINARY: dict[str, Callable[[], Elementwise]] = {
 
 
 @importer(*_UNARY)
-def unary(call: Call) -> None:
+def unary(call: TFLiteCall) -> None:
     name, x = call.operator.op, call.value(0)
     if x.dtype in _QUANTISED and name != "LOGICAL_NOT" and call.tensor(0).quant is not None:
         quantised_function(call, x, name)
@@ -90,7 +90,7 @@ def unary(call: Call) -> None:
 
 
 @importer("LEAKY_RELU")
-def leaky_relu(call: Call) -> None:
+def leaky_relu(call: TFLiteCall) -> None:
     x, alpha = call.value(0), call.options.Alpha()
     if x.dtype in (DType.I8, DType.U8):
         table = leaky_table(x.dtype, call.quant(call.tensor(0)), call.quant(call.out()), alpha)
@@ -102,7 +102,7 @@ def leaky_relu(call: Call) -> None:
     call.give(call.emit(LeakyRelu(alpha), x))
 
 
-def _leaky16(call: Call, x: Value, alpha: float) -> None:
+def _leaky16(call: TFLiteCall, x: Value, alpha: float) -> None:
     x_scale, x_zero = call.quant(call.tensor(0))
     y_scale, y_zero = call.quant(call.out())
     identity = quantize_multiplier(float(np.float32(x_scale) / np.float32(y_scale)))
@@ -114,7 +114,7 @@ def _leaky16(call: Call, x: Value, alpha: float) -> None:
 
 
 @importer("GELU")
-def gelu(call: Call) -> None:
+def gelu(call: TFLiteCall) -> None:
     x, approximate = call.value(0), bool(call.options.Approximate())
     if x.dtype in _QUANTISED:
         quantised_function(call, x, "GELU_TANH" if approximate else "GELU")
@@ -123,7 +123,7 @@ def gelu(call: Call) -> None:
 
 
 @importer("RSQRT")
-def rsqrt(call: Call) -> None:
+def rsqrt(call: TFLiteCall) -> None:
     x = call.value(0)
     if x.dtype in _QUANTISED:
         quantised_function(call, x, "RSQRT")
@@ -132,7 +132,7 @@ def rsqrt(call: Call) -> None:
 
 
 @importer("SQUARE")
-def square(call: Call) -> None:
+def square(call: TFLiteCall) -> None:
     x = call.value(0)
     if x.dtype in _QUANTISED:
         raise Fault("unsupported-operator", "squares of integers are not supported yet")
@@ -140,7 +140,7 @@ def square(call: Call) -> None:
 
 
 @importer("PRELU")
-def prelu(call: Call) -> None:
+def prelu(call: TFLiteCall) -> None:
     x, slope = call.value(0), call.value(1)
     if x.dtype in _QUANTISED:
         _quantised_prelu(call, x, slope)
@@ -148,7 +148,7 @@ def prelu(call: Call) -> None:
     call.give(call.emit(Prelu(), x, slope))
 
 
-def _quantised_prelu(call: Call, x: Value, slope: Value) -> None:
+def _quantised_prelu(call: TFLiteCall, x: Value, slope: Value) -> None:
     x_scale, x_zero = call.quant(call.tensor(0))
     a_scale, a_zero = call.quant(call.tensor(1))
     y_scale, y_zero = call.quant(call.out())
@@ -162,7 +162,7 @@ def _quantised_prelu(call: Call, x: Value, slope: Value) -> None:
 
 
 @importer("ADD", "SUB")
-def addition(call: Call) -> None:
+def addition(call: TFLiteCall) -> None:
     a, b = call.value(0), call.value(1)
     minus = call.operator.op == "SUB"
     act = call.operator.options.FusedActivationFunction() if call.operator.options is not None else 0
@@ -179,7 +179,7 @@ def addition(call: Call) -> None:
 
 
 @importer("MUL")
-def multiplication(call: Call) -> None:
+def multiplication(call: TFLiteCall) -> None:
     a, b = call.value(0), call.value(1)
     act = call.operator.options.FusedActivationFunction() if call.operator.options is not None else 0
     if a.dtype not in _QUANTISED or call.tensor(0).quant is None:
@@ -194,7 +194,7 @@ def multiplication(call: Call) -> None:
 
 
 @importer("DIV")
-def division(call: Call) -> None:
+def division(call: TFLiteCall) -> None:
     a, b = call.value(0), call.value(1)
     act = call.options.FusedActivationFunction()
     if a.dtype in _QUANTISED:
@@ -207,7 +207,7 @@ def division(call: Call) -> None:
 
 
 @importer("SQUARED_DIFFERENCE")
-def squared_difference(call: Call) -> None:
+def squared_difference(call: TFLiteCall) -> None:
     a, b = call.value(0), call.value(1)
     if a.dtype in _QUANTISED:
         _quantised_squared_difference(call, a, b)
@@ -216,7 +216,7 @@ def squared_difference(call: Call) -> None:
     call.give(call.emit(Mul(), difference, difference))
 
 
-def _quantised_squared_difference(call: Call, a: Value, b: Value) -> None:
+def _quantised_squared_difference(call: TFLiteCall, a: Value, b: Value) -> None:
     """Both sides on a common scale, 7 bits finer; the square is rescaled."""
     (a_scale, a_zero), (b_scale, b_zero), (y_scale, y_zero) = (call.quant(t) for t in (call.tensor(0), call.tensor(1), call.out()))
     if a.dtype is not DType.I8:
@@ -231,7 +231,7 @@ def _quantised_squared_difference(call: Call, a: Value, b: Value) -> None:
 
 
 @importer("FLOOR_DIV", "FLOOR_MOD")
-def floor_division(call: Call) -> None:
+def floor_division(call: TFLiteCall) -> None:
     a, b = call.value(0), call.value(1)
     if call.operator.op == "FLOOR_MOD":
         call.give(call.emit(Mod(), a, b))
@@ -245,7 +245,7 @@ def floor_division(call: Call) -> None:
 
 
 @importer(*_BINARY, "NOT_EQUAL")
-def binary(call: Call) -> None:
+def binary(call: TFLiteCall) -> None:
     a, b = call.value(0), call.value(1)
     name = call.operator.op
     if name in _COMPARED and a.dtype in _SCALED.get(name, _SCALED_ORDER) and call.tensor(0).quant is not None:
@@ -261,7 +261,7 @@ _SCALED_ORDER = (DType.I8, DType.U8)
 _SCALED = {"EQUAL": _QUANTISED, "NOT_EQUAL": _QUANTISED}
 
 
-def _on_one_scale(call: Call, a: Value, b: Value) -> tuple[Value, Value]:
+def _on_one_scale(call: TFLiteCall, a: Value, b: Value) -> tuple[Value, Value]:
     """LiteRT compares integers in 1/256: what is equal there may differ in steps that are smaller."""
     (a_scale, a_zero), (b_scale, b_zero) = call.quant(call.tensor(0)), call.quant(call.tensor(1))
     if (a_scale, a_zero) == (b_scale, b_zero) and a_scale * 256 >= 1.0:
@@ -271,7 +271,7 @@ def _on_one_scale(call: Call, a: Value, b: Value) -> tuple[Value, Value]:
 
 
 @importer("SELECT", "SELECT_V2")
-def select(call: Call) -> None:
+def select(call: TFLiteCall) -> None:
     condition, a, b = call.value(0), call.value(1), call.value(2)
     if call.operator.op == "SELECT" and condition.type.rank == 1 and a.type.rank > 1:  # a row each
         condition = call.emit(Reshape((condition.shape[0], *[1] * (a.type.rank - 1))), condition)
@@ -279,7 +279,7 @@ def select(call: Call) -> None:
 
 
 @importer("CAST")
-def cast(call: Call) -> None:
+def cast(call: TFLiteCall) -> None:
     to = call.out().dtype
     if is_complex(call) and to is DType.F32:
         call.give(part_of(call, call.value(0), 0))
@@ -290,7 +290,7 @@ def cast(call: Call) -> None:
 
 
 @importer("DEQUANTIZE")
-def dequantize(call: Call) -> None:
+def dequantize(call: TFLiteCall) -> None:
     x, tensor = call.value(0), call.tensor(0)
     if x.dtype is DType.F16:
         call.give(call.emit(Cast(DType.F32), x))
@@ -309,7 +309,7 @@ def along_axis(quant: Quantisation, rank: int) -> tuple[Value, Value]:
 
 
 @importer("QUANTIZE")
-def quantize(call: Call) -> None:
+def quantize(call: TFLiteCall) -> None:
     x, out = call.value(0), call.out()
     if out.dtype is None or not out.dtype.is_int:
         raise Fault("bad-tensor", "its result is not of integers")
@@ -329,7 +329,7 @@ def quantize(call: Call) -> None:
 
 
 @importer("SOFTMAX")
-def softmax(call: Call) -> None:
+def softmax(call: TFLiteCall) -> None:
     x, beta, out = call.value(0), call.options.Beta(), call.out()
     if x.dtype in (DType.I8, DType.U8):
         if out.dtype is None:
@@ -344,7 +344,7 @@ def softmax(call: Call) -> None:
 
 
 @importer("LOG_SOFTMAX")
-def log_softmax(call: Call) -> None:
+def log_softmax(call: TFLiteCall) -> None:
     x = call.value(0)
     if x.dtype in _QUANTISED:
         call.give(call.emit(QLogSoftmax(call.quant(call.tensor(0))[0]), x))
@@ -353,7 +353,7 @@ def log_softmax(call: Call) -> None:
 
 
 @importer("L2_NORMALIZATION")
-def l2_normalization(call: Call) -> None:
+def l2_normalization(call: TFLiteCall) -> None:
     x = call.value(0)
     if x.dtype in _QUANTISED:
         call.give(call.emit(QL2Norm(call.quant(call.tensor(0))[1]), x))
@@ -364,7 +364,7 @@ def l2_normalization(call: Call) -> None:
 
 
 @importer("ADD_N")
-def add_n(call: Call) -> None:
+def add_n(call: TFLiteCall) -> None:
     total = call.value(0)
     if total.dtype in _QUANTISED:
         raise Fault("unsupported-operator", "LiteRT adds floats and 32-bit integers only", "use ADD")
@@ -374,7 +374,7 @@ def add_n(call: Call) -> None:
 
 
 @importer("ATAN2")
-def atan2(call: Call) -> None:
+def atan2(call: TFLiteCall) -> None:
     """The arc tangent of the quotient, turned by half a circle on the left side; of two zeros: 0."""
     y, x = call.value(0), call.value(1)
     zero, half = constant(np.asarray(0.0, np.float32)), constant(np.asarray(np.pi, np.float32))
@@ -386,7 +386,7 @@ def atan2(call: Call) -> None:
 
 
 @importer("LOCAL_RESPONSE_NORMALIZATION")
-def local_response_normalization(call: Call) -> None:
+def local_response_normalization(call: TFLiteCall) -> None:
     o, x = call.options, call.value(0)
     if x.dtype is not DType.F32 or x.type.rank == 0 or not 0 <= o.Radius() <= 1 << 16:
         raise Fault("bad-attribute", f"radius {o.Radius()} over {x.dtype.value}{list(x.shape)}")
@@ -401,7 +401,7 @@ def local_response_normalization(call: Call) -> None:
 
 
 @importer("MATRIX_DIAG", "MATRIX_SET_DIAG")
-def matrix_diag(call: Call) -> None:
+def matrix_diag(call: TFLiteCall) -> None:
     """The diagonal of a matrix of zeros, or of one that is given."""
     if call.operator.op == "MATRIX_DIAG":
         diagonal = call.value(0)

@@ -10,7 +10,7 @@ import numpy as np
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.rows.activation import bounds, round_away
 from intaglio.frontends.tflite.rows.tables import TABLES, gelu, gelu_tanh
-from intaglio.frontends.tflite.walk import Call, constant
+from intaglio.frontends.tflite.walk import TFLiteCall, constant
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.activation import Clip
@@ -25,7 +25,7 @@ from intaglio.ops.unary import Abs, Neg, Sqrt
 _RELUS = {"RELU": 1, "RELU_N1_TO_1": 2, "RELU6": 3, "RELU_0_TO_1": 6}
 
 
-def quantised_function(call: Call, x: Value, name: str) -> None:
+def quantised_function(call: TFLiteCall, x: Value, name: str) -> None:
     if name in _RELUS:
         _relu(call, x, _RELUS[name])
     elif name == "NEG":  # of what is stored, whatever its zero point
@@ -39,7 +39,7 @@ def quantised_function(call: Call, x: Value, name: str) -> None:
         call.give(call.emit(Lookup(), x, constant(table)))
 
 
-def _relu(call: Call, x: Value, kind: int) -> None:
+def _relu(call: TFLiteCall, x: Value, kind: int) -> None:
     """Rescaled to the result's quantisation, then clamped."""
     x_scale, x_zero = call.quant(call.tensor(0))
     y_scale, y_zero = call.quant(call.out())
@@ -52,7 +52,7 @@ def _relu(call: Call, x: Value, kind: int) -> None:
     call.give(call.emit(Requantize(x_zero, multiplier, shift, y_zero, low, high, x.dtype), x))
 
 
-def _function16(call: Call, x: Value, name: str) -> None:
+def _function16(call: TFLiteCall, x: Value, name: str) -> None:
     x_quant, y_quant = call.quant(call.tensor(0)), call.quant(call.out())
     tables: dict[str, Callable[[float], float]] = {
         "EXP": math.exp,

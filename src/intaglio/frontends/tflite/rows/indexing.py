@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.tflite.walk import LARGEST, Call, axis_of, constant, importer
+from intaglio.frontends.tflite.walk import LARGEST, TFLiteCall, axis_of, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, Less, Max, Min, Where
@@ -18,7 +18,7 @@ from intaglio.ops.reduce import Cumsum, TopK  # fmt: skip
 
 
 @importer("GATHER")
-def gather(call: Call) -> None:
+def gather(call: TFLiteCall) -> None:
     x, indices = call.value(0), call.value(1)
     axis = axis_of(call.options.Axis(), x.type.rank)
     batch = getattr(call.options, "BatchDims", int)()
@@ -28,7 +28,7 @@ def gather(call: Call) -> None:
     call.give(call.emit(Gather(axis), x, indices) if batch == 0 else _gather_in_batches(call, x, indices, axis, batch))
 
 
-def _gather_in_batches(call: Call, x: Value, indices: Value, axis: int, batch: int) -> Value:
+def _gather_in_batches(call: TFLiteCall, x: Value, indices: Value, axis: int, batch: int) -> Value:
     """As one gather of rows: entry n of batch b is row b * size + n."""
     size, count = x.shape[axis], math.prod(x.shape[:batch])
     middle, rest = list(range(batch, axis)), list(range(axis + 1, x.type.rank))
@@ -47,12 +47,12 @@ def _gather_in_batches(call: Call, x: Value, indices: Value, axis: int, batch: i
 
 
 @importer("GATHER_ND")
-def gather_nd(call: Call) -> None:
+def gather_nd(call: TFLiteCall) -> None:
     call.give(call.emit(GatherNd(), call.value(0), call.value(1)))
 
 
 @importer("SCATTER_ND")
-def scatter_nd(call: Call) -> None:
+def scatter_nd(call: TFLiteCall) -> None:
     shape = tuple(int(d) for d in call.known(2, "shape").reshape(-1))
     updates = call.value(1)
     if min(shape, default=0) < 0 or math.prod(shape) > LARGEST:
@@ -62,7 +62,7 @@ def scatter_nd(call: Call) -> None:
 
 
 @importer("DYNAMIC_UPDATE_SLICE")
-def dynamic_update_slice(call: Call) -> None:
+def dynamic_update_slice(call: TFLiteCall) -> None:
     """The update moved as far as it has to be to lie inside."""
     x, update, start = call.value(0), call.value(1), call.value(2)
     if update.type.rank != x.type.rank or any(u > d for u, d in zip(update.shape, x.shape, strict=True)):
@@ -75,7 +75,7 @@ def dynamic_update_slice(call: Call) -> None:
 
 
 @importer("EMBEDDING_LOOKUP")
-def embedding_lookup(call: Call) -> None:
+def embedding_lookup(call: TFLiteCall) -> None:
     rows = call.emit(Gather(0), call.value(1), call.value(0))
     table, out = call.tensor(1), call.out()
     if rows.dtype is DType.I8 and out.dtype is DType.F32:
@@ -89,14 +89,14 @@ def embedding_lookup(call: Call) -> None:
 
 
 @importer("REVERSE_SEQUENCE")
-def reverse_sequence(call: Call) -> None:
+def reverse_sequence(call: TFLiteCall) -> None:
     o, lens = call.options, call.value(1)
     wide = call.emit(Cast(DType.I64), lens) if lens.dtype is not DType.I64 else lens
     call.give(call.emit(ReverseSequence(batch_axis=o.BatchDim(), time_axis=o.SeqDim()), call.value(0), wide))
 
 
 @importer("ONE_HOT")
-def one_hot(call: Call) -> None:
+def one_hot(call: TFLiteCall) -> None:
     depth = int(call.known(1, "depth").reshape(-1)[0])
     on, off = call.value(2), call.value(3)
     indices, axis = call.value(0), call.options.Axis()
@@ -109,14 +109,14 @@ def one_hot(call: Call) -> None:
 
 
 @importer("WHERE")
-def where(call: Call) -> None:
+def where(call: TFLiteCall) -> None:
     """The places of what is true: as many as the data say, so they must be known."""
     found = np.argwhere(call.known(0, "condition"))
     call.give(constant(found.astype((call.out().dtype or DType.I64).numpy)))
 
 
 @importer("UNIQUE", "NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5")
-def as_many_as_the_data_say(call: Call) -> None:
+def as_many_as_the_data_say(call: TFLiteCall) -> None:
     raise Fault(
         "unsupported-operator",
         "the size of the result depends on data, so it has no static shape",
@@ -125,14 +125,14 @@ def as_many_as_the_data_say(call: Call) -> None:
 
 
 @importer("TOPK_V2")
-def topk(call: Call) -> None:
+def topk(call: TFLiteCall) -> None:
     values, indices = call.emit_all(TopK(int(call.known(1, "k").reshape(-1)[0])), call.value(0))
     call.give(values)
     call.give(call.emit(Cast(call.out(1).dtype or DType.I32), indices), 1)
 
 
 @importer("CUMSUM")
-def cumsum(call: Call) -> None:
+def cumsum(call: TFLiteCall) -> None:
     o = call.options
     axis = axis_of(int(call.known(1, "axis").reshape(-1)[0]), call.value(0).type.rank)
     call.give(call.emit(Cumsum(axis, bool(o.Exclusive()), bool(o.Reverse())), call.value(0)))

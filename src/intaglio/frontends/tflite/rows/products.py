@@ -11,7 +11,7 @@ from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.container import Tensor
 from intaglio.frontends.tflite.rows.activation import activate, bounds
 from intaglio.frontends.tflite.rows.convolution import bias_of, channel_multipliers, product_multiplier, zero_of
-from intaglio.frontends.tflite.walk import Call, constant, importer
+from intaglio.frontends.tflite.walk import TFLiteCall, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.hybrid import HybridMatMul
@@ -24,7 +24,7 @@ _QUANTISED = (DType.I8, DType.U8, DType.I16)
 
 
 @importer("FULLY_CONNECTED")
-def fully_connected(call: Call) -> None:
+def fully_connected(call: TFLiteCall) -> None:
     o = call.options
     x, weights = call.value(0), call.value(1)
     if getattr(o, "WeightsFormat", int)() != 0:
@@ -45,7 +45,7 @@ def fully_connected(call: Call) -> None:
     call.give(call.emit(Reshape(shape), y) if y.shape != shape else y)
 
 
-def _quantised_dense(call: Call, flat: Value, weights: Value, act: int) -> Value:
+def _quantised_dense(call: TFLiteCall, flat: Value, weights: Value, act: int) -> Value:
     """LiteRT scales the sum by a double. One rounding of a 31-bit factor is the same for 8-bit results, not for 16-bit ones."""
     x, w, out = call.tensor(0), call.tensor(1), call.out()
     low, high = bounds(call, act, out)
@@ -59,7 +59,7 @@ def _quantised_dense(call: Call, flat: Value, weights: Value, act: int) -> Value
     return call.emit(op, flat, weights, bias_of(call, 2), multiplier, shift)
 
 
-def _hybrid_dense(call: Call, o: Any, flat: Value, weights: Value) -> Value:
+def _hybrid_dense(call: TFLiteCall, o: Any, flat: Value, weights: Value) -> Value:
     quant = call.tensor(1).quant
     if quant is None:
         raise Fault("bad-quantisation", "the weights have no quantisation parameters")
@@ -71,7 +71,7 @@ def _hybrid_dense(call: Call, o: Any, flat: Value, weights: Value) -> Value:
 
 
 @importer("BATCH_MATMUL")
-def batch_matmul(call: Call) -> None:
+def batch_matmul(call: TFLiteCall) -> None:
     o = call.options
     a, b, turned = call.value(0), call.value(1), bool(o.AdjY())
     if a.type.rank < 2 or b.type.rank < 2:
@@ -84,7 +84,7 @@ def batch_matmul(call: Call) -> None:
     call.give(_hybrid_matmul(call, o, a, b, turned) if a.dtype is DType.F32 else _quantised_matmul(call, a, b, turned))
 
 
-def _quantised_matmul(call: Call, a: Value, b: Value, turned: bool) -> Value:
+def _quantised_matmul(call: TFLiteCall, a: Value, b: Value, turned: bool) -> Value:
     out = call.out()
     if a.dtype is not b.dtype or a.dtype not in _QUANTISED or out.dtype is not a.dtype:
         kinds = f"{a.dtype.value} and {b.dtype.value}"
@@ -97,7 +97,7 @@ def _quantised_matmul(call: Call, a: Value, b: Value, turned: bool) -> Value:
     return call.emit(op, a, b, None, multiplier, shift)
 
 
-def _hybrid_matmul(call: Call, o: Any, a: Value, b: Value, turned: bool) -> Value:
+def _hybrid_matmul(call: TFLiteCall, o: Any, a: Value, b: Value, turned: bool) -> Value:
     """Rows of floats, quantised each for itself, times 8-bit matrices: one product per matrix."""
     if b.dtype is not DType.I8:
         raise Fault("unsupported-operator", f"a product of f32 and {b.dtype.value} is not supported")

@@ -9,7 +9,7 @@ import numpy as np
 from intaglio.errors import quoted
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.rows.unrolled import unrolled_lstm, unrolled_rnn
-from intaglio.frontends.tflite.walk import Call, Variable, constant, importer, type_quant
+from intaglio.frontends.tflite.walk import TFLiteCall, Variable, constant, importer, type_quant
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType, TensorType
 from intaglio.ops.fixed_point import quantize_multiplier
@@ -21,7 +21,7 @@ _ACTIVATIONS = {1: "Relu", 4: "Tanh"}
 _PLAIN = "convert from a plain `keras.layers.LSTM`"
 
 
-def variable_state(call: Call, i: int, shape: tuple[int, ...], dtype: DType = DType.F32) -> Variable:
+def variable_state(call: TFLiteCall, i: int, shape: tuple[int, ...], dtype: DType = DType.F32) -> Variable:
     """The variable tensor at operand `i`, as an input of the graph. LiteRT fills 8-bit ones with their zero point."""
     tensor = call.tensor(i)
     if not tensor.is_variable:
@@ -41,7 +41,7 @@ def variable_state(call: Call, i: int, shape: tuple[int, ...], dtype: DType = DT
 
 
 @importer("UNIDIRECTIONAL_SEQUENCE_LSTM")
-def sequence_lstm(call: Call) -> None:
+def sequence_lstm(call: TFLiteCall) -> None:
     o, x = call.options, call.value(0)
     if x.type.rank != 3:
         raise Fault("shape-mismatch", f"an LSTM takes three axes, got {list(x.shape)}")
@@ -80,7 +80,7 @@ def sequence_lstm(call: Call) -> None:
     call.give(call.emit(Reshape((*x.shape[:2], hidden)), y))
 
 
-def _step_by_step(call: Call, x: Value, time_major: bool) -> None:
+def _step_by_step(call: TFLiteCall, x: Value, time_major: bool) -> None:
     batch = x.shape[1] if time_major else x.shape[0]
     size, outputs = call.tensor(2).shape[0], call.tensor(6).shape[-1]
     states = [variable_state(call, n, (batch, count)) for n, count in ((18, outputs), (19, size))]
@@ -91,7 +91,7 @@ def _step_by_step(call: Call, x: Value, time_major: bool) -> None:
 
 
 @importer("LSTM")
-def lstm(call: Call) -> None:
+def lstm(call: TFLiteCall) -> None:
     """One step of the same; the older kernel with one matrix for all is not here."""
     x = call.value(0)
     if getattr(call.options, "KernelType", int)() != 0 or len(call.operator.inputs) < 20:
@@ -102,7 +102,7 @@ def lstm(call: Call) -> None:
 
 
 @importer("UNIDIRECTIONAL_SEQUENCE_RNN", "RNN")
-def simple_rnn(call: Call) -> None:
+def simple_rnn(call: TFLiteCall) -> None:
     x, single = call.value(0), call.operator.op == "RNN"
     if x.dtype is not DType.F32 or x.type.rank != (2 if single else 3):
         raise Fault("unsupported-operator", f"an RNN of {x.dtype.value}{list(x.shape)} is not supported", "use float activations")
@@ -113,7 +113,7 @@ def simple_rnn(call: Call) -> None:
     call.give(y)
 
 
-def _integer_lstm(call: Call, x: Value) -> None:
+def _integer_lstm(call: TFLiteCall, x: Value) -> None:
     """Zero points of input and hidden state go into the biases: what is left is a product of stored integers."""
     o = call.options
     if o.FusedActivationFunction() != 4:

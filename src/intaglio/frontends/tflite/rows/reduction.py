@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.tflite.walk import Call, axis_of, importer
+from intaglio.frontends.tflite.walk import TFLiteCall, axis_of, importer
 from intaglio.ir.types import DType
 from intaglio.ops.convert import Cast
 from intaglio.ops.fixed_point import quantize_multiplier
@@ -22,7 +22,7 @@ _QUANTISED = (DType.I8, DType.U8, DType.I16)
 
 
 @importer(*_KINDS)
-def reduction(call: Call) -> None:
+def reduction(call: TFLiteCall) -> None:
     x, keep = call.value(0), bool(call.options.KeepDims())
     axes = tuple(sorted({axis_of(int(a), x.type.rank) for a in call.known(1, "axes").reshape(-1)}))
     kind = _KINDS[call.operator.op]
@@ -41,7 +41,7 @@ def reduction(call: Call) -> None:
 
 
 @importer("ARG_MAX", "ARG_MIN")
-def arg(call: Call) -> None:
+def arg(call: TFLiteCall) -> None:
     x = call.value(0)
     axis = axis_of(int(call.known(1, "axis").reshape(-1)[0]), x.type.rank)
     kind = "max" if call.operator.op == "ARG_MAX" else "min"

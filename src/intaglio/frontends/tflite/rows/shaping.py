@@ -9,7 +9,7 @@ import numpy as np
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.container import COMPLEX, Tensor
 from intaglio.frontends.tflite.rows.activation import activate
-from intaglio.frontends.tflite.walk import LARGEST, Call, axis_of, constant, importer
+from intaglio.frontends.tflite.walk import LARGEST, TFLiteCall, axis_of, constant, importer
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
 from intaglio.ops.fixed_point import quantize_multiplier
@@ -23,7 +23,7 @@ from intaglio.ops.resize import Resize  # fmt: skip
 _QUANTISED = (DType.I8, DType.U8, DType.I16)
 
 
-def to_quant(call: Call, value: Value, source: Tensor, out: Tensor) -> Value:
+def to_quant(call: TFLiteCall, value: Value, source: Tensor, out: Tensor) -> Value:
     """The value in the quantisation of the result, where it differs."""
     if value.dtype not in _QUANTISED or source.quant is None or out.quant is None:
         return value
@@ -37,7 +37,7 @@ def to_quant(call: Call, value: Value, source: Tensor, out: Tensor) -> Value:
 
 
 @importer("RESHAPE")
-def reshape(call: Call) -> None:
+def reshape(call: TFLiteCall) -> None:
     x = call.value(0)
     if call.has(1):
         shape = [int(d) for d in call.known(1, "shape").reshape(-1)]
@@ -55,13 +55,13 @@ def reshape(call: Call) -> None:
     call.give(call.emit(Reshape((*shape, *pair)), x))
 
 
-def _pair(call: Call) -> tuple[int, ...]:
+def _pair(call: TFLiteCall) -> tuple[int, ...]:
     """The last axis of complex numbers, which the file does not have."""
     return (2,) if call.tensor(0).kind == COMPLEX else ()
 
 
 @importer("SQUEEZE", "EXPAND_DIMS")
-def other_shape(call: Call) -> None:
+def other_shape(call: TFLiteCall) -> None:
     x, pair = call.value(0), _pair(call)
     shape = list(x.shape[: x.type.rank - len(pair)])
     if call.operator.op == "EXPAND_DIMS":
@@ -74,24 +74,24 @@ def other_shape(call: Call) -> None:
 
 
 @importer("DENSIFY")
-def densify(call: Call) -> None:
+def densify(call: TFLiteCall) -> None:
     """Sparse constants are dense once they are read."""
     call.give(call.value(0))
 
 
 @importer("SHAPE")
-def shape_of(call: Call) -> None:
+def shape_of(call: TFLiteCall) -> None:
     kind = call.out().dtype or DType.I32
     call.give(constant(np.asarray(call.value(0).shape, kind.numpy)))
 
 
 @importer("RANK")
-def rank_of(call: Call) -> None:
+def rank_of(call: TFLiteCall) -> None:
     call.give(constant(np.asarray(call.value(0).type.rank, np.int32)))
 
 
 @importer("RANGE")
-def range_of(call: Call) -> None:
+def range_of(call: TFLiteCall) -> None:
     start, limit, delta = (call.known(n, "range").reshape(-1)[0].item() for n in range(3))
     if not delta or not 0 <= (limit - start) / delta <= LARGEST:
         raise Fault("bad-attribute", f"a range from {start} to {limit} by {delta}")
@@ -99,26 +99,26 @@ def range_of(call: Call) -> None:
 
 
 @importer("FILL")
-def fill(call: Call) -> None:
+def fill(call: TFLiteCall) -> None:
     shape = tuple(int(d) for d in call.known(0, "shape").reshape(-1))
     call.give(call.emit(Expand(shape), call.value(1)))
 
 
 @importer("ZEROS_LIKE")
-def zeros_like(call: Call) -> None:
+def zeros_like(call: TFLiteCall) -> None:
     x = call.value(0)
     call.give(constant(np.zeros(x.shape, x.dtype.numpy)))
 
 
 @importer("TRANSPOSE")
-def transpose(call: Call) -> None:
+def transpose(call: TFLiteCall) -> None:
     perm = tuple(int(p) for p in call.known(1, "permutation").reshape(-1))
     x = call.value(0)
     call.give(call.emit(Transpose(tuple(axis_of(p, x.type.rank) for p in perm)), x))
 
 
 @importer("STRIDED_SLICE")
-def strided_slice(call: Call) -> None:
+def strided_slice(call: TFLiteCall) -> None:
     o, x = call.options, call.value(0)
     begin: Array = call.known(1, "begin").reshape(-1)
     end: Array = call.known(2, "end").reshape(-1)
@@ -193,7 +193,7 @@ def _spread(x: Value, o: object, begin: Array, end: Array, step: Array) -> tuple
 
 
 @importer("SLICE")
-def slice_(call: Call) -> None:
+def slice_(call: TFLiteCall) -> None:
     x = call.value(0)
     begin, size = (call.known(n, "bounds").reshape(-1) for n in (1, 2))
     shape = tuple(x.shape[n] - int(begin[n]) if int(s) == -1 else int(s) for n, s in enumerate(size))
@@ -201,7 +201,7 @@ def slice_(call: Call) -> None:
 
 
 @importer("CONCATENATION")
-def concatenation(call: Call) -> None:
+def concatenation(call: TFLiteCall) -> None:
     o, out = call.options, call.out()
     values = [call.value(n) for n in range(len(call.operator.inputs))]
     if values[0].dtype in (DType.I8, DType.U8):  # 16-bit numbers are joined as they are
@@ -211,7 +211,7 @@ def concatenation(call: Call) -> None:
     call.give(activate(call, call.emit(Concat(axis), *values), 0 if values[0].dtype in _QUANTISED else o.FusedActivationFunction()))
 
 
-def _by_table(call: Call, value: Value, source: Tensor, out: Tensor) -> Value:
+def _by_table(call: TFLiteCall, value: Value, source: Tensor, out: Tensor) -> Value:
     """Bytes in the quantisation of the result: LiteRT joins them through float."""
     if source.quant is None or out.quant is None or call.quant(source) == call.quant(out):
         return value
@@ -223,7 +223,7 @@ def _by_table(call: Call, value: Value, source: Tensor, out: Tensor) -> Value:
 
 
 @importer("PACK")
-def pack(call: Call) -> None:
+def pack(call: TFLiteCall) -> None:
     values = [to_quant(call, call.value(n), call.tensor(n), call.out()) for n in range(len(call.operator.inputs))]
     rank = values[0].type.rank
     axis = axis_of(call.options.Axis(), rank + 1)
@@ -232,7 +232,7 @@ def pack(call: Call) -> None:
 
 
 @importer("UNPACK")
-def unpack(call: Call) -> None:
+def unpack(call: TFLiteCall) -> None:
     x = call.value(0)
     axis = axis_of(call.options.Axis(), x.type.rank)
     for n in range(len(call.operator.outputs)):
@@ -240,14 +240,14 @@ def unpack(call: Call) -> None:
         call.give(call.emit(Reshape((*x.shape[:axis], *x.shape[axis + 1 :])), part), n)
 
 
-def _part(call: Call, x: Value, axis: int, first: int, size: int) -> Value:
+def _part(call: TFLiteCall, x: Value, axis: int, first: int, size: int) -> Value:
     starts = tuple(first if n == axis else 0 for n in range(x.type.rank))
     shape = tuple(size if n == axis else d for n, d in enumerate(x.shape))
     return call.emit(Slice(starts, (1,) * x.type.rank, shape), x)
 
 
 @importer("SPLIT", "SPLIT_V")
-def split(call: Call) -> None:
+def split(call: TFLiteCall) -> None:
     count = len(call.operator.outputs)
     if call.operator.op == "SPLIT":
         x = call.value(1)
@@ -270,7 +270,7 @@ def split(call: Call) -> None:
 
 
 @importer("PAD", "PADV2")
-def pad(call: Call) -> None:
+def pad(call: TFLiteCall) -> None:
     x = call.value(0)
     table = call.known(1, "padding")
     value = 0.0
@@ -283,7 +283,7 @@ def pad(call: Call) -> None:
 
 
 @importer("MIRROR_PAD")
-def mirror_pad(call: Call) -> None:
+def mirror_pad(call: TFLiteCall) -> None:
     x, table = call.value(0), call.known(1, "padding")
     if call.options.Mode() != 0:  # symmetric: the edge is repeated, which a reflection of one more does not give
         index = [np.pad(np.arange(d), tuple(int(p) for p in row), mode="symmetric") for d, row in zip(x.shape, table, strict=True)]
@@ -297,17 +297,17 @@ def mirror_pad(call: Call) -> None:
 
 
 @importer("TILE")
-def tile(call: Call) -> None:
+def tile(call: TFLiteCall) -> None:
     call.give(call.emit(Tile(tuple(int(r) for r in call.known(1, "repeats").reshape(-1))), call.value(0)))
 
 
 @importer("BROADCAST_TO")
-def broadcast_to(call: Call) -> None:
+def broadcast_to(call: TFLiteCall) -> None:
     call.give(call.emit(Expand(tuple(int(d) for d in call.known(1, "shape").reshape(-1))), call.value(0)))
 
 
 @importer("REVERSE_V2")
-def reverse(call: Call) -> None:
+def reverse(call: TFLiteCall) -> None:
     x = call.value(0)
     axes = {axis_of(int(a), x.type.rank) for a in call.known(1, "axes").reshape(-1)}
     starts = tuple(d - 1 if n in axes else 0 for n, d in enumerate(x.shape))
@@ -315,7 +315,7 @@ def reverse(call: Call) -> None:
 
 
 @importer("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
-def space_and_depth(call: Call) -> None:
+def space_and_depth(call: TFLiteCall) -> None:
     x, b = call.value(0), call.options.BlockSize()
     if b < 1 or x.type.rank != 4:
         raise Fault("bad-attribute", f"block {b} of {list(x.shape)}")
@@ -329,7 +329,7 @@ def space_and_depth(call: Call) -> None:
 
 
 @importer("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
-def space_and_batch(call: Call) -> None:
+def space_and_batch(call: TFLiteCall) -> None:
     x = call.value(0)
     blocks = [int(b) for b in call.known(1, "block").reshape(-1)]
     table = call.known(2, "padding or crops").reshape(-1, 2)
@@ -358,7 +358,7 @@ def space_and_batch(call: Call) -> None:
 
 
 @importer("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
-def resize(call: Call) -> None:
+def resize(call: TFLiteCall) -> None:
     o, x = call.options, call.value(0)
     asked = [int(d) for d in call.known(1, "size").reshape(-1)]
     if len(asked) != 2 or min(asked) < 1 or math.prod(asked) > LARGEST or x.type.rank != 4:
@@ -382,7 +382,7 @@ def resize(call: Call) -> None:
     call.give(call.emit(Resize(shape, scales, (), "linear" if bilinear else "nearest", mode, nearest), x))
 
 
-def _nearest_by_index(call: Call, x: Value, height: int, width: int) -> Value:
+def _nearest_by_index(call: TFLiteCall, x: Value, height: int, width: int) -> Value:
     """floor((i + 0.5) * in / out): ONNX's rule subtracts the half again, so the places are written out."""
     for axis, size in ((1, height), (2, width)):
         scale = np.float32(x.shape[axis]) / np.float32(size)

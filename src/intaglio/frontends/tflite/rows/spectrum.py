@@ -9,7 +9,7 @@ import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.container import COMPLEX
-from intaglio.frontends.tflite.walk import Call, constant, importer
+from intaglio.frontends.tflite.walk import TFLiteCall, constant, importer
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
 from intaglio.ops.matmul import MatMul
@@ -20,7 +20,7 @@ from intaglio.ops.unary import Sqrt
 MOST_POINTS = 1 << 13
 
 
-def is_complex(call: Call, i: int = 0) -> bool:
+def is_complex(call: TFLiteCall, i: int = 0) -> bool:
     return call.tensor(i).kind == COMPLEX
 
 
@@ -31,7 +31,7 @@ def waves(length: int, bins: int) -> Array:
 
 
 @importer("RFFT2D")
-def rfft2d(call: Call) -> None:
+def rfft2d(call: TFLiteCall) -> None:
     x, asked = call.value(0), [int(d) for d in call.known(1, "length").reshape(-1)]
     if x.type.rank < 2 or x.dtype is not DType.F32 or len(asked) != 2 or min(asked) < 1:
         raise Fault("bad-attribute", f"a transform of {x.dtype.value}{list(x.shape)} in {asked} points")
@@ -50,7 +50,7 @@ def rfft2d(call: Call) -> None:
     call.give(call.emit(Reshape((*lead, rows, bins, 2)), y))
 
 
-def _fitted(call: Call, x: Value, rows: int, points: int) -> Value:
+def _fitted(call: TFLiteCall, x: Value, rows: int, points: int) -> Value:
     """Cut off, or followed by zeros."""
     lead, (high, wide) = x.shape[:-2], x.shape[-2:]
     kept = (*lead, min(high, rows), min(wide, points))
@@ -60,7 +60,7 @@ def _fitted(call: Call, x: Value, rows: int, points: int) -> Value:
     return call.emit(Pad((*[0] * x.type.rank, *more)), x) if any(more) else x
 
 
-def _down(call: Call, y: Value, images: int, rows: int, bins: int) -> Value:
+def _down(call: TFLiteCall, y: Value, images: int, rows: int, bins: int) -> Value:
     """The transform along the rows, of complex numbers: (a + ib)(c + is) as a matrix of four."""
     turned = call.emit(Transpose((0, 2, 1, 3)), call.emit(Reshape((images, rows, bins, 2)), y))
     cos, sin = np.moveaxis(waves(rows, rows), -1, 0)
@@ -70,14 +70,14 @@ def _down(call: Call, y: Value, images: int, rows: int, bins: int) -> Value:
     return call.emit(Transpose((0, 2, 1, 3)), call.emit(Reshape((images, bins, rows, 2)), made))
 
 
-def part_of(call: Call, z: Value, part: int) -> Value:
+def part_of(call: TFLiteCall, z: Value, part: int) -> Value:
     """The real or the imaginary parts."""
     cut = call.emit(Slice((*[0] * (z.type.rank - 1), part), (1,) * z.type.rank, (*z.shape[:-1], 1)), z)
     return call.emit(Reshape(z.shape[:-1]), cut)
 
 
 @importer("REAL", "IMAG", "COMPLEX_ABS")
-def parts(call: Call) -> None:
+def parts(call: TFLiteCall) -> None:
     if not is_complex(call):
         raise Fault("unsupported-type", "its input is not of complex numbers")
     z = call.value(0)

@@ -12,7 +12,7 @@ import numpy as np
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.rows.activation import activate
 from intaglio.frontends.tflite.rows.recurrent import variable_state
-from intaglio.frontends.tflite.walk import Call, constant, importer
+from intaglio.frontends.tflite.walk import TFLiteCall, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, Mul
@@ -26,7 +26,7 @@ from intaglio.ops.reduce import Reduce
 
 
 @importer("SVDF")
-def svdf(call: Call) -> None:
+def svdf(call: TFLiteCall) -> None:
     o, x = call.options, call.value(0)
     features, times = call.known(1, "weights"), call.known(2, "weights")
     rank = o.Rank()
@@ -61,7 +61,7 @@ def svdf(call: Call) -> None:
     call.give(call.emit(Requantize(0, *factor, call.quant(call.out())[1], -128, 127, DType.I8), total))
 
 
-def _features(call: Call, x: Value, stored: DType, asymmetric: bool) -> Value:
+def _features(call: TFLiteCall, x: Value, stored: DType, asymmetric: bool) -> Value:
     """w_feature . x of every filter: [batch, filters]."""
     weights = call.value(1)
     if x.dtype is DType.I8:

@@ -15,7 +15,7 @@ import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.rows.activation import activate
-from intaglio.frontends.tflite.walk import Call, constant
+from intaglio.frontends.tflite.walk import TFLiteCall, constant
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
 from intaglio.ops.activation import Clip, Sigmoid, Tanh
@@ -36,13 +36,13 @@ class _Weights:
     data: Array
     scale: Array | None
 
-    def times(self, call: Call, x: Value, bias: Value | None, asymmetric: bool) -> Value:
+    def times(self, call: TFLiteCall, x: Value, bias: Value | None, asymmetric: bool) -> Value:
         if self.scale is None:
             return call.emit(MatMul(transpose_b=True), x, constant(self.data), bias)
         return call.emit(HybridMatMul(asymmetric), x, constant(self.data), constant(self.scale), bias)
 
 
-def weights_of(call: Call, operands: list[int]) -> _Weights:
+def weights_of(call: TFLiteCall, operands: list[int]) -> _Weights:
     parts, scales = [], []
     for n in operands:
         part, tensor = call.known(n, "weights"), call.tensor(n)
@@ -56,7 +56,7 @@ def weights_of(call: Call, operands: list[int]) -> _Weights:
     return _Weights(data, None if data.dtype == np.float32 else np.concatenate(scales))
 
 
-def steps_of(call: Call, x: Value, time_major: bool) -> tuple[int, int]:
+def steps_of(call: TFLiteCall, x: Value, time_major: bool) -> tuple[int, int]:
     time, batch = (x.shape[0], x.shape[1]) if time_major else (x.shape[1], x.shape[0])
     if time > MOST_STEPS:
         hint = "feed it step by step, its state lives on"
@@ -64,12 +64,12 @@ def steps_of(call: Call, x: Value, time_major: bool) -> tuple[int, int]:
     return time, batch
 
 
-def part_of(call: Call, x: Value, first: int, size: int) -> Value:
+def part_of(call: TFLiteCall, x: Value, first: int, size: int) -> Value:
     """Columns of a matrix."""
     return call.emit(Slice((0, first), (1, 1), (x.shape[0], size)), x)
 
 
-def step_of(call: Call, projected: Value, t: int, time: int, batch: int, time_major: bool) -> Value:
+def step_of(call: TFLiteCall, projected: Value, t: int, time: int, batch: int, time_major: bool) -> Value:
     """Rows of step t: those of all steps stand in the order of the input."""
     if time == 1:
         return projected
@@ -77,7 +77,7 @@ def step_of(call: Call, projected: Value, t: int, time: int, batch: int, time_ma
     return call.emit(Slice(starts, steps, (batch, projected.shape[1])), projected)
 
 
-def _normal(call: Call, x: Value, coefficients: Value, bias: Value) -> Value:
+def _normal(call: TFLiteCall, x: Value, coefficients: Value, bias: Value) -> Value:
     mean = call.emit(Reduce("mean", (1,), True), x)
     apart = call.emit(Sub(), x, mean)
     variance = call.emit(Reduce("mean", (1,), True), call.emit(Mul(), apart, apart))
@@ -86,13 +86,13 @@ def _normal(call: Call, x: Value, coefficients: Value, bias: Value) -> Value:
     return call.emit(Add(), call.emit(Mul(), scaled, coefficients), bias)
 
 
-def _real(call: Call, n: int) -> Value:
+def _real(call: TFLiteCall, n: int) -> Value:
     """A vector of floats; 8-bit ones are few, so they are widened here."""
     data, tensor = call.known(n, "weights"), call.tensor(n)
     return constant(data if data.dtype == np.float32 else data.astype(np.float32) * np.float32(call.quant(tensor)[0]))
 
 
-def unrolled_lstm(call: Call, x: Value, h: Value, c: Value, time_major: bool) -> tuple[Value, Value, Value]:
+def unrolled_lstm(call: TFLiteCall, x: Value, h: Value, c: Value, time_major: bool) -> tuple[Value, Value, Value]:
     """(y, h, c). `h` is [batch, outputs], `c` [batch, units]."""
     o = call.options
     gates = [0, 1, 2, 3] if call.has(1) else [1, 2, 3]
@@ -130,14 +130,14 @@ def unrolled_lstm(call: Call, x: Value, h: Value, c: Value, time_major: bool) ->
     return _stacked(call, rows, time_major), h, c
 
 
-def _stacked(call: Call, rows: list[Value], time_major: bool) -> Value:
+def _stacked(call: TFLiteCall, rows: list[Value], time_major: bool) -> Value:
     batch, size = rows[0].shape
     shape = (1, batch, size) if time_major else (batch, 1, size)
     shaped = [call.emit(Reshape(shape), row) for row in rows]
     return call.emit(Concat(0 if time_major else 1), *shaped) if len(shaped) > 1 else shaped[0]
 
 
-def unrolled_rnn(call: Call, x: Value, h: Value, time_major: bool) -> tuple[Value, Value]:
+def unrolled_rnn(call: TFLiteCall, x: Value, h: Value, time_major: bool) -> tuple[Value, Value]:
     o = call.options
     asymmetric, act = bool(getattr(o, "AsymmetricQuantizeInputs", bool)()), o.FusedActivationFunction()
     time, batch = steps_of(call, x, time_major)

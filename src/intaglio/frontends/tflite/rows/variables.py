@@ -6,13 +6,13 @@ import numpy as np
 
 from intaglio.errors import quoted
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.tflite.walk import Call, Variable, constant, importer
+from intaglio.frontends.tflite.walk import TFLiteCall, Variable, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType, TensorType
 from intaglio.ops.binary import Where
 
 
-def _handle(call: Call, i: int) -> Variable:
+def _handle(call: TFLiteCall, i: int) -> Variable:
     index = call.tensor(i).index
     key = f"{id(call.graph)}:{index}"
     if key not in call.walk.variables:
@@ -21,7 +21,7 @@ def _handle(call: Call, i: int) -> Variable:
 
 
 @importer("VAR_HANDLE")
-def var_handle(call: Call) -> None:
+def var_handle(call: TFLiteCall) -> None:
     o = call.options
     name = (o.SharedName() or b"").decode("utf-8", "replace") + "/" + (o.Container() or b"").decode("utf-8", "replace")
     shared = call.walk.variables.setdefault(f"name:{name}", Variable(name.strip("/") or "state"))
@@ -29,7 +29,7 @@ def var_handle(call: Call) -> None:
 
 
 @importer("CALL_ONCE")
-def call_once(call: Call) -> None:
+def call_once(call: TFLiteCall) -> None:
     index = call.options.InitSubgraphIndex()
     if not 0 < index < len(call.walk.model.subgraphs):
         raise Fault("bad-graph", f"it calls subgraph {index} of {len(call.walk.model.subgraphs)}")
@@ -45,7 +45,7 @@ def call_once(call: Call) -> None:
 
 
 @importer("READ_VARIABLE")
-def read_variable(call: Call) -> None:
+def read_variable(call: TFLiteCall) -> None:
     variable, out = _handle(call, 0), call.out()
     if variable.now is None:
         shape = variable.start.shape if variable.start is not None else out.shape
@@ -60,7 +60,7 @@ def read_variable(call: Call) -> None:
     call.values[out.index] = variable.now
 
 
-def _started(call: Call) -> Value:
+def _started(call: TFLiteCall) -> Value:
     """A state starts with one number everywhere; another start is chosen by a state that is false in the first run only."""
     if call.walk.started is None:
         call.walk.started = Value("", TensorType(DType.BOOL, ()), "started")
@@ -69,7 +69,7 @@ def _started(call: Call) -> Value:
 
 
 @importer("ASSIGN_VARIABLE")
-def assign_variable(call: Call) -> None:
+def assign_variable(call: TFLiteCall) -> None:
     variable, value = _handle(call, 0), call.value(1)
     if variable.start is not None and np.shape(variable.start) != value.shape:
         raise Fault("shape-mismatch", f"{quoted(variable.name)} is {list(np.shape(variable.start))}, assigned {list(value.shape)}")

@@ -8,7 +8,7 @@ import numpy as np
 
 from intaglio.frontends.building import cast, part, reshape, transpose
 from intaglio.frontends.onnx.faults import unsupported
-from intaglio.frontends.torch.call import Answer, Call, row
+from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.activation import Gelu, Relu
@@ -20,7 +20,7 @@ from intaglio.ops.reduce import Reduce, Softmax
 from intaglio.ops.unary import LogicalNot
 
 
-def attention(call: Call, q: Value, k: Value, v: Value, mask: Value | None, scale: float) -> tuple[Value, Value]:
+def attention(call: TorchCall, q: Value, k: Value, v: Value, mask: Value | None, scale: float) -> tuple[Value, Value]:
     """softmax(q k^T * scale + mask) v, and the weights."""
     scaled = call.emit(Mul(), q, call.like(scale, q)) if scale != 1 else q
     scores = call.emit(MatMul(transpose_b=True), scaled, k)
@@ -35,7 +35,7 @@ def attention(call: Call, q: Value, k: Value, v: Value, mask: Value | None, scal
 @row("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math",
      "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
      "_scaled_dot_product_fused_attention_overrideable")  # fmt: skip
-def sdpa(call: Call) -> Answer:
+def sdpa(call: TorchCall) -> Answer:
     q, k, v = call.tensor("query"), call.tensor("key"), call.tensor("value")
     if call.real("dropout_p", 0.0) > 0:
         raise unsupported("attention with dropout", "export with `model.eval()`")
@@ -52,13 +52,13 @@ def sdpa(call: Call) -> Answer:
     return [y, weights] if call.op.endswith("_math") else [y, None, None, None, None, None, None, None, None]
 
 
-def _heads(call: Call, x: Value, heads: int) -> Value:
+def _heads(call: TorchCall, x: Value, heads: int) -> Value:
     n, length, size = x.shape
     return transpose(call, reshape(call, x, (n, length, heads, size // heads)), (0, 2, 1, 3))
 
 
 @row("_native_multi_head_attention")
-def multi_head(call: Call) -> Answer:
+def multi_head(call: TorchCall) -> Answer:
     """The one that `nn.MultiheadAttention` calls when nothing is trained."""
     q, k, v = call.tensor("query"), call.tensor("key"), call.tensor("value")
     size, heads = call.integer("embed_dim"), call.integer("num_head")
@@ -83,7 +83,7 @@ def multi_head(call: Call) -> Answer:
 
 
 @row("_transformer_encoder_layer_fwd")
-def encoder_layer(call: Call) -> Answer:
+def encoder_layer(call: TorchCall) -> Answer:
     x = call.tensor("src")
 
     def norm(y: Value, n: int) -> Value:

@@ -6,7 +6,7 @@ import math
 
 from intaglio.frontends.building import cast, expand, part, reshape
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.torch.call import Answer, Call, row
+from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.activation import (
@@ -96,17 +96,17 @@ ANY: dict[str, type[Op]] = {
 
 
 @row(*FUNCTIONS)
-def function(call: Call) -> Answer:
+def function(call: TorchCall) -> Answer:
     return call.emit(FUNCTIONS[call.op](), call.floats(call.first()))
 
 
 @row(*ANY)
-def of_any(call: Call) -> Answer:
+def of_any(call: TorchCall) -> Answer:
     return call.emit(ANY[call.op](), call.first())
 
 
 @row(*WHOLE)
-def whole(call: Call) -> Answer:
+def whole(call: TorchCall) -> Answer:
     x = call.first()
     if not x.dtype.is_float:
         return x
@@ -116,7 +116,7 @@ def whole(call: Call) -> Answer:
     return call.emit(WHOLE[call.op](), x)
 
 
-def trunc(call: Call, x: Value) -> Value:
+def trunc(call: TorchCall, x: Value) -> Value:
     if not x.dtype.is_float:
         return x
     below = call.emit(Less(), x, call.like(0, x))
@@ -124,13 +124,13 @@ def trunc(call: Call, x: Value) -> Value:
 
 
 @row("trunc", "fix", "frac")
-def trunc_row(call: Call) -> Answer:
+def trunc_row(call: TorchCall) -> Answer:
     x = call.first()
     return call.emit(Sub(), x, trunc(call, x)) if call.op == "frac" else trunc(call, x)
 
 
 @row("rsqrt", "square", "expm1", "log1p", "log2", "log10", "exp2", "erfc", "sinc", "deg2rad", "rad2deg", "logit")
-def derived(call: Call) -> Answer:
+def derived(call: TorchCall) -> Answer:
     x = call.first()
     if call.op == "square":
         return call.emit(Mul(), x, x)
@@ -168,7 +168,7 @@ def derived(call: Call) -> Answer:
 @row("leaky_relu", "elu", "selu", "celu", "gelu", "hardsigmoid", "softplus", "softsign", "relu6", "hardtanh", "log_sigmoid",
      "log_sigmoid_forward", "softshrink", "hardshrink", "tanhshrink", "threshold", "rrelu", "rrelu_with_noise",
      "rrelu_with_noise_functional")  # fmt: skip
-def activation(call: Call) -> Answer:
+def activation(call: TorchCall) -> Answer:
     x = call.first()
     match call.op:
         case "leaky_relu":
@@ -214,7 +214,7 @@ def activation(call: Call) -> Answer:
             return call.emit(Where(), above, x, call.like(call.real("value"), x))
 
 
-def _elu(call: Call, x: Value) -> Value:
+def _elu(call: TorchCall, x: Value) -> Value:
     alpha, scale, inner = call.real("alpha", 1.0), call.real("scale", 1.0), call.real("input_scale", 1.0)
     if scale == inner == 1.0:
         return call.emit(Elu(alpha), x)
@@ -224,7 +224,7 @@ def _elu(call: Call, x: Value) -> Value:
 
 
 @row("prelu", "_prelu_kernel")
-def prelu(call: Call) -> Answer:
+def prelu(call: TorchCall) -> Answer:
     x, slope = call.first(), call.tensor("weight")
     if call.op == "prelu" and slope.type.elements > 1:
         slope = reshape(call, slope, (1, slope.type.elements, *(1,) * (len(x.shape) - 2)))
@@ -234,7 +234,7 @@ def prelu(call: Call) -> Answer:
 
 
 @row("glu")
-def glu(call: Call) -> Answer:
+def glu(call: TorchCall) -> Answer:
     x = call.first()
     axis = call.dim("dim", len(x.shape), -1)
     half = x.shape[axis] // 2
@@ -243,7 +243,7 @@ def glu(call: Call) -> Answer:
 
 
 @row("clamp", "clip", "clamp_min", "clamp_max")
-def clamp(call: Call) -> Answer:
+def clamp(call: TorchCall) -> Answer:
     x = call.first()
     low, high = call.get("min"), call.get("max")
     if not isinstance(low, Value) and not isinstance(high, Value):
@@ -257,7 +257,7 @@ def clamp(call: Call) -> Answer:
     return x
 
 
-def _pair(call: Call, a: Value, b: Value) -> list[Value]:
+def _pair(call: TorchCall, a: Value, b: Value) -> list[Value]:
     from intaglio.frontends.torch.call import promoted
 
     dtype = promoted(a, b)
@@ -268,7 +268,7 @@ def _pair(call: Call, a: Value, b: Value) -> list[Value]:
 
 
 @row("add", "sub", "subtract", "rsub")
-def add(call: Call) -> Answer:
+def add(call: TorchCall) -> Answer:
     a, b = call.operands("self", "other")
     if a.dtype is DType.BOOL and call.op == "add":
         return call.emit(LogicalOr(), a, b)
@@ -280,13 +280,13 @@ def add(call: Call) -> Answer:
 
 
 @row("mul", "multiply")
-def mul(call: Call) -> Answer:
+def mul(call: TorchCall) -> Answer:
     a, b = call.operands("self", "other")
     return call.emit(LogicalAnd() if a.dtype is DType.BOOL else Mul(), a, b)
 
 
 @row("div", "divide", "true_divide", "floor_divide")
-def div(call: Call) -> Answer:
+def div(call: TorchCall) -> Answer:
     a, b = call.operands("self", "other")
     mode = "floor" if call.op == "floor_divide" else call.text("rounding_mode")
     if not mode:
@@ -308,17 +308,17 @@ BINARY: dict[str, Op] = {
 
 
 @row(*BINARY)
-def binary(call: Call) -> Answer:
+def binary(call: TorchCall) -> Answer:
     return call.emit(BINARY[call.op], *call.operands("self", "other"))
 
 
 @row("ne", "not_equal")
-def not_equal(call: Call) -> Answer:
+def not_equal(call: TorchCall) -> Answer:
     return call.emit(LogicalNot(), call.emit(Equal(), *call.operands("self", "other")))
 
 
 @row("pow", "float_power")
-def power(call: Call) -> Answer:
+def power(call: TorchCall) -> Answer:
     a, b = call.operands("self", "exponent")
     exponent = call.get("exponent")
     if call.op == "float_power":
@@ -337,7 +337,7 @@ def power(call: Call) -> Answer:
 
 
 @row("atan2", "arctan2")
-def atan2(call: Call) -> Answer:
+def atan2(call: TorchCall) -> Answer:
     y, x = (call.floats(v) for v in call.operands("self", "other"))
     zero, pi = call.like(0, x), call.like(math.pi, x)
     angle = call.emit(Atan(), call.emit(Div(), y, x))
@@ -349,13 +349,13 @@ def atan2(call: Call) -> Answer:
 
 
 @row("hypot")
-def hypot(call: Call) -> Answer:
+def hypot(call: TorchCall) -> Answer:
     a, b = call.operands("self", "other")
     return call.emit(Sqrt(), call.emit(Add(), call.emit(Mul(), a, a), call.emit(Mul(), b, b)))
 
 
 @row("addcmul", "addcdiv")
-def addcmul(call: Call) -> Answer:
+def addcmul(call: TorchCall) -> Answer:
     x, a, b = call.tensor("self"), call.tensor("tensor1"), call.tensor("tensor2")
     y = call.emit(Mul() if call.op == "addcmul" else Div(), a, b)
     value = call.number("value", 1)
@@ -364,7 +364,7 @@ def addcmul(call: Call) -> Answer:
 
 
 @row("lerp")
-def lerp(call: Call) -> Answer:
+def lerp(call: TorchCall) -> Answer:
     a, b = call.tensor("self"), call.tensor("end")
     weight = call.typed(call.get("weight"), a.dtype)
     return call.emit(Add(), a, call.emit(Mul(), weight, call.emit(Sub(), b, a)))
@@ -380,20 +380,20 @@ BITS: dict[str, tuple[Op, Op]] = {
 
 
 @row(*[name.format(k) for k in BITS for name in ("bitwise_{}", "__{}__", "__i{}__")])
-def bitwise(call: Call) -> Answer:
+def bitwise(call: TorchCall) -> Answer:
     a, b = call.operands("self", "other")
     logical, bits = BITS[call.op.removeprefix("bitwise_").strip("_").removeprefix("i")]
     return call.emit(logical if a.dtype is DType.BOOL else bits, a, b)
 
 
 @row("logical_and", "logical_or", "logical_xor")
-def logical(call: Call) -> Answer:
+def logical(call: TorchCall) -> Answer:
     a, b = (cast(call, call.tensor(name), DType.BOOL) for name in ("self", "other"))
     return call.emit(BITS[call.op.removeprefix("logical_")][0], a, b)
 
 
 @row("logical_not", "bitwise_not")
-def invert(call: Call) -> Answer:
+def invert(call: TorchCall) -> Answer:
     x = call.first()
     if call.op == "bitwise_not" and x.dtype is not DType.BOOL:
         return call.emit(BitwiseNot(), x)
@@ -401,13 +401,13 @@ def invert(call: Call) -> Answer:
 
 
 @row("bitwise_left_shift", "__lshift__", "bitwise_right_shift", "__rshift__")
-def shift(call: Call) -> Answer:
+def shift(call: TorchCall) -> Answer:
     left = call.op in ("bitwise_left_shift", "__lshift__")
     return call.emit(ShiftLeft() if left else ShiftRight(), *call.operands("self", "other"))
 
 
 @row("isnan", "isinf", "isfinite", "signbit")
-def told(call: Call) -> Answer:
+def told(call: TorchCall) -> Answer:
     x = call.first()
     if call.op == "signbit":
         return call.emit(Less(), x, call.like(0, x))
@@ -424,7 +424,7 @@ LARGEST = {DType.F16: 65504.0, DType.BF16: 3.3895313892515355e38, DType.F64: 1.7
 
 
 @row("nan_to_num")
-def nan_to_num(call: Call) -> Answer:
+def nan_to_num(call: TorchCall) -> Answer:
     x = call.first()
     if not x.dtype.is_float:
         return x
@@ -437,7 +437,7 @@ def nan_to_num(call: Call) -> Answer:
 
 
 @row("where")
-def where(call: Call) -> Answer:
+def where(call: TorchCall) -> Answer:
     if call.get("self") is None:
         raise unsupported("`where` without values gives a result whose size depends on data", "use `where(condition, a, b)`")
     a, b = call.operands("self", "other")
@@ -445,7 +445,7 @@ def where(call: Call) -> Answer:
 
 
 @row("masked_fill")
-def masked_fill(call: Call) -> Answer:
+def masked_fill(call: TorchCall) -> Answer:
     x, mask = call.tensor("self"), call.tensor("mask")
     y = call.emit(Where(), cast(call, mask, DType.BOOL), call.typed(call.get("value"), x.dtype), x)
     return expand(call, y, y.shape)
@@ -455,7 +455,7 @@ def masked_fill(call: Call) -> Answer:
 
 
 @row("to", "_to_copy", "type_as", "float", "double", "half", "int", "long", "bool")
-def to(call: Call) -> Answer:
+def to(call: TorchCall) -> Answer:
     x = call.first()
     dtype = call.dtype() if call.op in ("to", "_to_copy") else call.tensor("other").dtype if call.op == "type_as" else None
     if dtype is None and isinstance(call.get("other"), Value):
@@ -464,18 +464,18 @@ def to(call: Call) -> Answer:
 
 
 @row("_autocast_to_full_precision", "_autocast_to_reduced_precision", "_conj", "conj", "resolve_conj", "resolve_neg", "real")
-def same(call: Call) -> Answer:
+def same(call: TorchCall) -> Answer:
     return call.first()
 
 
 @row("copy")
-def copy(call: Call) -> Answer:
+def copy(call: TorchCall) -> Answer:
     x = call.tensor("self")
     return expand(call, cast(call, call.tensor("src"), x.dtype), x.shape)
 
 
 @row("fill", "zero")
-def fill(call: Call) -> Answer:
+def fill(call: TorchCall) -> Answer:
     x = call.first()
     value = call.get("value") if call.op == "fill" else 0
     if value is None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from intaglio.frontends.building import reshape
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.torch.call import Answer, Call, row
+from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.frontends.torch.rows.windows import batched
 from intaglio.ir.graph import Value
 from intaglio.ops.matmul import MatMul
@@ -23,12 +23,12 @@ NAMES = {
 
 
 @row(*NAMES)
-def upsample(call: Call) -> Answer:
+def upsample(call: TorchCall) -> Answer:
     rank = NAMES[call.op]
     return batched(call, call.first(), rank, lambda x: _resized(call, x, rank))
 
 
-def _resized(call: Call, x: Value, rank: int) -> Value:
+def _resized(call: TorchCall, x: Value, rank: int) -> Value:
     """Where a scale is given, coordinates follow it and not the sizes, as in torch."""
     given = _scales(call, rank)
     sizes = call.maybe_ints("output_size") or call.maybe_ints("size")
@@ -61,7 +61,7 @@ def _resized(call: Call, x: Value, rank: int) -> Value:
     return call.emit(op, x)
 
 
-def _scales(call: Call, rank: int) -> list[float | None]:
+def _scales(call: TorchCall, rank: int) -> list[float | None]:
     factors = call.get("scale_factors")
     if isinstance(factors, list) and factors:
         return [float(f) for f in factors]
@@ -70,7 +70,7 @@ def _scales(call: Call, rank: int) -> list[float | None]:
 
 
 @row("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
-def grid_sample(call: Call) -> Answer:
+def grid_sample(call: TorchCall) -> Answer:
     x, grid = call.tensor("input"), call.tensor("grid")
     mode = {0: "linear", 1: "nearest", 2: "cubic"}.get(call.integer("interpolation_mode", 0), "")
     padding = {0: "zeros", 1: "border", 2: "reflection"}.get(call.integer("padding_mode", 0), "")
@@ -78,7 +78,7 @@ def grid_sample(call: Call) -> Answer:
 
 
 @row("affine_grid_generator")
-def affine_grid(call: Call) -> Answer:
+def affine_grid(call: TorchCall) -> Answer:
     """theta [N,d,d+1] times the homogeneous coordinates of a grid, which are constants."""
     theta, size = call.tensor("theta"), call.ints("size")
     align, spatial = call.flag("align_corners"), size[2:]

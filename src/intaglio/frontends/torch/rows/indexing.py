@@ -9,7 +9,7 @@ import numpy as np
 
 from intaglio.frontends.building import cast, concat, expand, part, reshape, transpose
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.torch.call import Answer, Call, row
+from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType, broadcast_shapes
 from intaglio.ops.binary import Add, Less, LessEqual, Mul, Where
@@ -17,18 +17,18 @@ from intaglio.ops.index import Gather, GatherElements, GatherNd, OneHot, Scatter
 from intaglio.ops.reduce import Reduce, TopK
 
 
-def places(call: Call, index: Value) -> Value:
+def places(call: TorchCall, index: Value) -> Value:
     """Whole numbers that the gathers of the IR take."""
     return index if index.dtype in (DType.I32, DType.I64) else cast(call, index, DType.I64)
 
 
 @row("embedding")
-def embedding(call: Call) -> Answer:
+def embedding(call: TorchCall) -> Answer:
     return call.emit(Gather(0), call.tensor("weight"), places(call, call.tensor("indices")))
 
 
 @row("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
-def embedding_bag(call: Call) -> Answer:
+def embedding_bag(call: TorchCall) -> Answer:
     weight, indices, offsets = call.tensor("weight"), call.tensor("indices"), call.maybe("offsets")
     mode = call.integer("mode", 0)
     rows = call.emit(Gather(0), weight, places(call, indices))
@@ -45,13 +45,13 @@ def embedding_bag(call: Call) -> Answer:
 
 
 @row("index_select")
-def index_select(call: Call) -> Answer:
+def index_select(call: TorchCall) -> Answer:
     x, index = call.tensor("self"), places(call, call.tensor("index"))
     return call.emit(Gather(call.dim("dim", len(x.shape))), x, reshape(call, index, (index.type.elements,)))
 
 
 @row("gather", "take_along_dim")
-def gather(call: Call) -> Answer:
+def gather(call: TorchCall) -> Answer:
     x, index = call.tensor("self"), places(call, call.tensor("index", "indices"))
     if call.op == "take_along_dim" and call.get("dim") is None:
         x, index = reshape(call, x, (x.type.elements,)), reshape(call, index, (index.type.elements,))
@@ -64,7 +64,7 @@ def gather(call: Call) -> Answer:
 
 
 @row("take")
-def take(call: Call) -> Answer:
+def take(call: TorchCall) -> Answer:
     x = call.tensor("self")
     return call.emit(Gather(0), reshape(call, x, (x.type.elements,)), places(call, call.tensor("index")))
 
@@ -72,7 +72,7 @@ def take(call: Call) -> Answer:
 # x[a, :, b] -------------------------------------------------------------------------------------------------------------
 
 
-def _indices(call: Call, x: Value) -> list[Value | None]:
+def _indices(call: TorchCall, x: Value) -> list[Value | None]:
     """An index per axis, where a mask that is known has become the places where it holds."""
     found: list[Value | None] = []
     given = call.get("indices")
@@ -89,7 +89,7 @@ def _indices(call: Call, x: Value) -> list[Value | None]:
     return found + [None] * (len(x.shape) - len(found))
 
 
-def _stacked(call: Call, indices: list[Value]) -> tuple[Value, tuple[int, ...]]:
+def _stacked(call: TorchCall, indices: list[Value]) -> tuple[Value, tuple[int, ...]]:
     """[..., n]: the coordinates of each place; negative ones count from the end by themselves."""
     shape = broadcast_shapes(*[v.shape for v in indices])
     wide = [reshape(call, expand(call, cast(call, v, DType.I64), shape), (*shape, 1)) for v in indices]
@@ -97,7 +97,7 @@ def _stacked(call: Call, indices: list[Value]) -> tuple[Value, tuple[int, ...]]:
 
 
 @row("index", "_unsafe_index", "_unsafe_masked_index")
-def index(call: Call) -> Answer:
+def index(call: TorchCall) -> Answer:
     x = call.tensor("self")
     if call.op == "_unsafe_masked_index":
         raise unsupported("`_unsafe_masked_index`")
@@ -120,7 +120,7 @@ def index(call: Call) -> Answer:
     return transpose(call, y, [*range(n, n + before), *range(n), *range(n + before, n + len(rest))])
 
 
-def _slices(call: Call, x: Value, axes: list[int], chosen: list[Value]) -> Value | None:
+def _slices(call: TorchCall, x: Value, axes: list[int], chosen: list[Value]) -> Value | None:
     """An index per axis that varies along its own axis alone (`x[:, :, rows[:, None], columns]`): one gather after the other."""
     n = len(axes)
     if axes != list(range(axes[0], axes[0] + n)) or any(len(v.shape) > n for v in chosen):
@@ -135,7 +135,7 @@ def _slices(call: Call, x: Value, axes: list[int], chosen: list[Value]) -> Value
 
 
 @row("index_put", "_unsafe_index_put", "_index_put_impl")
-def index_put(call: Call) -> Answer:
+def index_put(call: TorchCall) -> Answer:
     x, values = call.tensor("self"), call.tensor("values")
     values = cast(call, values, x.dtype)
     accumulate = call.flag("accumulate")
@@ -171,7 +171,7 @@ REDUCE = {"": "none", "add": "add", "multiply": "mul", "sum": "add", "prod": "mu
 
 
 @row("scatter", "scatter_add", "scatter_reduce")
-def scatter(call: Call) -> Answer:
+def scatter(call: TorchCall) -> Answer:
     x, at = call.tensor("self"), places(call, call.tensor("index"))
     axis = call.dim("dim", len(x.shape))
     kind = "add" if call.op == "scatter_add" else REDUCE.get(call.text("reduce"), "")
@@ -188,7 +188,7 @@ def scatter(call: Call) -> Answer:
 
 
 @row("index_add", "index_copy", "index_fill")
-def index_add(call: Call) -> Answer:
+def index_add(call: TorchCall) -> Answer:
     x, at = call.tensor("self"), places(call, call.tensor("index"))
     axis = call.dim("dim", len(x.shape))
     order = [axis, *[a for a in range(len(x.shape)) if a != axis]]
@@ -205,7 +205,7 @@ def index_add(call: Call) -> Answer:
 
 
 @row("masked_scatter", "masked_select", "nonzero", "unique", "_unique2", "nonzero_numpy", "bincount")
-def sized_by_data(call: Call) -> Answer:
+def sized_by_data(call: TorchCall) -> Answer:
     x = call.first()
     if call.op == "nonzero" and x.data is not None:
         return call.constant(np.stack(np.nonzero(x.data), axis=1).astype(np.int64))
@@ -213,7 +213,7 @@ def sized_by_data(call: Call) -> Answer:
 
 
 @row("one_hot")
-def one_hot(call: Call) -> Answer:
+def one_hot(call: TorchCall) -> Answer:
     x = call.first()
     count = call.integer("num_classes", -1)
     if count < 1:
@@ -225,7 +225,7 @@ def one_hot(call: Call) -> Answer:
 
 
 @row("topk", "sort", "argsort", "msort", "kthvalue")
-def topk(call: Call) -> Answer:
+def topk(call: TorchCall) -> Answer:
     x = call.first()
     axis = call.dim("dim", len(x.shape), 0 if call.op == "msort" else -1)
     if call.op == "topk":
@@ -243,7 +243,7 @@ def topk(call: Call) -> Answer:
 
 
 @row("searchsorted", "bucketize")
-def searchsorted(call: Call) -> Answer:
+def searchsorted(call: TorchCall) -> Answer:
     """How many edges lie below: a comparison with all of them, and a sum."""
     edges = call.tensor("boundaries" if call.op == "bucketize" else "sorted_sequence")
     x = call.tensor("self")

@@ -8,7 +8,7 @@ import numpy as np
 
 from intaglio.frontends.building import expand
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.torch.call import Answer, Call, _wrapped, row
+from intaglio.frontends.torch.call import Answer, TorchCall, _wrapped, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import narrow
@@ -17,7 +17,7 @@ from intaglio.ops.move import Concat, Reshape
 MOST_ELEMENTS = 1 << 24
 
 
-def _made(call: Call, data: np.ndarray[tuple[int, ...], np.dtype[np.float64]], dtype: DType) -> Value:
+def _made(call: TorchCall, data: np.ndarray[tuple[int, ...], np.dtype[np.float64]], dtype: DType) -> Value:
     if dtype in (DType.F16, DType.BF16):
         return call.walk.constant(narrow(data.astype(np.float32), dtype), dtype)
     return call.walk.constant(data.astype(dtype.numpy), dtype)
@@ -25,7 +25,7 @@ def _made(call: Call, data: np.ndarray[tuple[int, ...], np.dtype[np.float64]], d
 
 @row("zeros", "ones", "full", "empty", "new_zeros", "new_ones", "new_full", "new_empty", "zeros_like", "ones_like", "full_like",
      "empty_like", "empty_strided", "new_empty_strided", "scalar_tensor")  # fmt: skip
-def filled(call: Call) -> Answer:
+def filled(call: TorchCall) -> Answer:
     like = call.first() if call.op.startswith("new_") or call.op.endswith("_like") else None
     if call.op == "scalar_tensor":
         return call.typed(call.get("s"), call.dtype() or DType.F32)
@@ -44,7 +44,7 @@ def filled(call: Call) -> Answer:
 
 
 @row("arange", "range")
-def arange(call: Call) -> Answer:
+def arange(call: TorchCall) -> Answer:
     start, end, step = call.number("start", 0), call.number("end"), call.number("step", 1)
     if not step or not all(math.isfinite(v) for v in (start, end, step)):
         raise Fault("bad-attribute", f"`arange` from {start} to {end} by {step}")
@@ -59,7 +59,7 @@ def arange(call: Call) -> Answer:
 
 
 @row("linspace", "logspace")
-def linspace(call: Call) -> Answer:
+def linspace(call: TorchCall) -> Answer:
     count = call.integer("steps")
     if not 0 <= count <= MOST_ELEMENTS:
         raise Fault("bad-attribute", f"`linspace` of {count} steps")
@@ -68,7 +68,7 @@ def linspace(call: Call) -> Answer:
 
 
 @row("eye")
-def eye(call: Call) -> Answer:
+def eye(call: TorchCall) -> Answer:
     n = call.integer("n")
     m = call.integer("m", n)
     if not 0 <= n * m <= MOST_ELEMENTS:
@@ -77,7 +77,7 @@ def eye(call: Call) -> Answer:
 
 
 @row("tril_indices", "triu_indices")
-def triangle_indices(call: Call) -> Answer:
+def triangle_indices(call: TorchCall) -> Answer:
     rows, columns, offset = call.integer("row"), call.integer("col"), call.integer("offset", 0)
     if not 0 <= rows * columns <= MOST_ELEMENTS:
         raise Fault("too-large", f"`{call.op}` of {rows} by {columns}")
@@ -86,7 +86,7 @@ def triangle_indices(call: Call) -> Answer:
 
 
 @row("hann_window", "hamming_window", "blackman_window")
-def window(call: Call) -> Answer:
+def window(call: TorchCall) -> Answer:
     length = call.integer("window_length")
     if not 0 <= length <= MOST_ELEMENTS:
         raise Fault("too-large", f"`{call.op}` of {length}")
@@ -102,12 +102,12 @@ def window(call: Call) -> Answer:
 
 @row("rand", "randn", "rand_like", "randn_like", "randint", "bernoulli", "normal", "uniform", "randperm", "multinomial",
      "normal_functional", "exponential")  # fmt: skip
-def random(call: Call) -> Answer:
+def random(call: TorchCall) -> Answer:
     raise unsupported("the model draws random numbers", "give them as an input; export with `model.eval()`")
 
 
 @row("cartesian_prod", "combinations")
-def pairs(call: Call) -> Answer:
+def pairs(call: TorchCall) -> Answer:
     if call.op == "combinations":
         raise unsupported("`combinations`")
     values = call.tensors("tensors")

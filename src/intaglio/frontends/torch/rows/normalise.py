@@ -8,7 +8,7 @@ import numpy as np
 
 from intaglio.frontends.building import cast, per_channel, reshape, rms_norm
 from intaglio.frontends.onnx.faults import unsupported
-from intaglio.frontends.torch.call import Answer, Call, row
+from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, Div, Mul, Sub
@@ -18,7 +18,7 @@ from intaglio.ops.reduce import Reduce
 
 @row("batch_norm", "native_batch_norm", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit", "cudnn_batch_norm",
      "_batch_norm_no_update", "_batch_norm_with_update", "miopen_batch_norm")  # fmt: skip
-def batch_norm(call: Call) -> Answer:
+def batch_norm(call: TorchCall) -> Answer:
     x = call.tensor("input")
     mean, var = call.maybe("running_mean"), call.maybe("running_var")
     if (call.flag("training") or call.op == "_batch_norm_with_update") and mean is not None:
@@ -40,7 +40,7 @@ def batch_norm(call: Call) -> Answer:
 
 
 @row("layer_norm", "native_layer_norm")
-def layer_norm(call: Call) -> Answer:
+def layer_norm(call: TorchCall) -> Answer:
     x = call.tensor("input")
     axis = len(x.shape) - len(call.ints("normalized_shape"))
     if axis < 0:
@@ -50,14 +50,14 @@ def layer_norm(call: Call) -> Answer:
 
 
 @row("rms_norm", "_fused_rms_norm")
-def rms_norm_row(call: Call) -> Answer:
+def rms_norm_row(call: TorchCall) -> Answer:
     x = call.tensor("input")
     axis = len(x.shape) - len(call.ints("normalized_shape"))
     epsilon = 2.220446049250313e-16 if x.dtype is DType.F64 else 1.1920928955078125e-07
     return [rms_norm(call, x, call.maybe("weight"), axis, call.real("eps", epsilon)), None]
 
 
-def _affine(call: Call, y: Value, scale: Value | None, bias: Value | None) -> Value:
+def _affine(call: TorchCall, y: Value, scale: Value | None, bias: Value | None) -> Value:
     if scale is not None and bias is not None:
         return per_channel(call, y, scale, bias)
     tail = (1,) * (len(y.shape) - 2)
@@ -67,7 +67,7 @@ def _affine(call: Call, y: Value, scale: Value | None, bias: Value | None) -> Va
 
 
 @row("group_norm", "native_group_norm")
-def group_norm(call: Call) -> Answer:
+def group_norm(call: TorchCall) -> Answer:
     x = call.tensor("input")
     groups = call.integer("num_groups" if call.op == "group_norm" else "group")
     if groups < 1 or x.shape[1] % groups:
@@ -78,7 +78,7 @@ def group_norm(call: Call) -> Answer:
 
 
 @row("instance_norm")
-def instance_norm(call: Call) -> Answer:
+def instance_norm(call: TorchCall) -> Answer:
     x = call.tensor("input")
     scale, bias = call.maybe("weight"), call.maybe("bias")
     mean, var = call.maybe("running_mean"), call.maybe("running_var")
@@ -91,7 +91,7 @@ def instance_norm(call: Call) -> Answer:
 
 
 @row("_weight_norm", "_weight_norm_interface")
-def weight_norm(call: Call) -> Answer:
+def weight_norm(call: TorchCall) -> Answer:
     v, g = call.tensor("v"), call.tensor("g")
     axis = call.integer("dim", 0)
     axes = tuple(i for i in range(len(v.shape)) if axis == -1 or i != axis % len(v.shape))

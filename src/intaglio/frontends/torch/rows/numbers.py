@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from intaglio.frontends.building import cast
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.torch.call import Answer, Call, Item, row
+from intaglio.frontends.torch.call import Answer, Item, TorchCall, row
 from intaglio.frontends.torch.program import GraphRecord
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
@@ -27,7 +27,7 @@ PYTHON: dict[str, Callable[..., Item]] = {
 
 
 @row(*PYTHON, namespace="python")
-def python(call: Call) -> Answer:
+def python(call: TorchCall) -> Answer:
     items = list(call.arguments.values())
     if not all(isinstance(i, (int, float)) or (isinstance(i, list) and all(isinstance(v, int) for v in i)) for i in items):
         raise unsupported(f"`{call.op}` of a number that depends on data", "make it a constant when exporting")
@@ -38,7 +38,7 @@ def python(call: Call) -> Answer:
 
 
 @row("pow", namespace="python")
-def power(call: Call) -> Answer:
+def power(call: TorchCall) -> Answer:
     a, b = call.arguments.values()
     if not isinstance(a, (int, float)) or not isinstance(b, (int, float)) or abs(b) > 64 or abs(a) > 2**31:
         raise Fault("bad-attribute", f"`pow` of {a!r} and {b!r}")
@@ -46,7 +46,7 @@ def power(call: Call) -> Answer:
 
 
 @row("getitem", namespace="python")
-def getitem(call: Call) -> Answer:
+def getitem(call: TorchCall) -> Answer:
     items, index = call.arguments.values()
     if not isinstance(items, list) or not isinstance(index, int):
         raise unsupported("an element of a value that is not a list")
@@ -54,18 +54,18 @@ def getitem(call: Call) -> Answer:
 
 
 @row("sym_size")
-def sym_size(call: Call) -> Answer:
+def sym_size(call: TorchCall) -> Answer:
     x = call.first()
     return list(x.shape) if call.get("dim") is None else x.shape[call.dim("dim", len(x.shape))]
 
 
 @row("sym_numel", "numel")
-def numel(call: Call) -> Answer:
+def numel(call: TorchCall) -> Answer:
     return call.first().type.elements
 
 
 @row("item", "_local_scalar_dense")
-def item(call: Call) -> Answer:
+def item(call: TorchCall) -> Answer:
     x = call.first()
     if x.data is None or x.type.elements != 1:
         raise unsupported("a number that depends on data decides about the graph", "make it a constant when exporting")
@@ -75,7 +75,7 @@ def item(call: Call) -> Answer:
 @row("_assert_async", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size", "_assert_tensor_metadata",
      "_functional_assert_async", "_functional_assert_scalar", "_print", "_functional_sym_constrain_range",
      "_functional_sym_constrain_range_for_size", "_assert_scalar_msg")  # fmt: skip
-def checks(call: Call) -> Answer:
+def checks(call: TorchCall) -> Answer:
     return None
 
 
@@ -86,7 +86,7 @@ WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "hints_wrapper",
 
 
 @row(*WRAPPERS, namespace="higher_order")
-def wrapped(call: Call) -> Answer:
+def wrapped(call: TorchCall) -> Answer:
     """Only says how to compute: the body in place of the call."""
     if call.op == "wrap_with_autocast" and list(call.arguments.values())[2:3] == [True]:
         raise unsupported("`autocast` chooses element types as it runs", "export with `.run_decompositions()`, or without it")
@@ -104,7 +104,7 @@ def _body(arguments: dict[str, Item]) -> tuple[GraphRecord, list[Item]]:
     raise Fault("bad-graph", "a call without a body", "export the model again")
 
 
-def _inlined(call: Call, body: GraphRecord, operands: list[Item]) -> list[Item]:
+def _inlined(call: TorchCall, body: GraphRecord, operands: list[Item]) -> list[Item]:
     from intaglio.frontends.torch.walk import Scope, Storage, Tensor
 
     given = operands[-len(body.inputs) :] if body.inputs else []
@@ -117,7 +117,7 @@ def _inlined(call: Call, body: GraphRecord, operands: list[Item]) -> list[Item]:
 
 
 @row("cond", namespace="higher_order")
-def cond(call: Call) -> Answer:
+def cond(call: TorchCall) -> Answer:
     """One branch when the condition is known; else both are computed and one is chosen."""
     items = list(call.arguments.values())
     graphs = [v for v in items if isinstance(v, GraphRecord)]

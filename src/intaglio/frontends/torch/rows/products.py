@@ -5,7 +5,7 @@ from __future__ import annotations
 from intaglio.frontends.building import cast, matmul, reshape
 from intaglio.frontends.einsum import einsum
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.torch.call import Answer, Call, Number, row
+from intaglio.frontends.torch.call import Answer, Number, TorchCall, row
 from intaglio.ir.graph import Value
 from intaglio.ops.activation import Clip, Gelu, Relu
 from intaglio.ops.binary import Add, Div, Mul, Pow, Sub
@@ -16,7 +16,7 @@ from intaglio.ops.unary import Abs, Sqrt
 
 
 @row("linear")
-def linear(call: Call) -> Answer:
+def linear(call: TorchCall) -> Answer:
     """By rows, as one matrix: [..., k] is [rows, k] to the kernel."""
     x, w, bias = call.tensor("input"), call.tensor("weight"), call.maybe("bias")
     if len(w.shape) == 1:
@@ -28,19 +28,19 @@ def linear(call: Call) -> Answer:
 
 
 @row("matmul", "mm", "bmm", "mv", "dot", "vdot", "linalg_matmul")
-def matmul_row(call: Call) -> Answer:
+def matmul_row(call: TorchCall) -> Answer:
     operands = [v for v in call.arguments.values() if isinstance(v, Value)]
     if len(operands) != 2:
         raise Fault("bad-graph", f"`{call.op}` of {len(operands)} tensors")
     return matmul(call, *operands)
 
 
-def _scaled(call: Call, x: Value, factor: Number) -> Value:
+def _scaled(call: TorchCall, x: Value, factor: Number) -> Value:
     return x if factor == 1 else call.emit(Mul(), x, call.like(factor, x))
 
 
 @row("addmm", "baddbmm", "addbmm", "addmv", "addr", "_addmm_activation")
-def addmm(call: Call) -> Answer:
+def addmm(call: TorchCall) -> Answer:
     x = call.tensor("self")
     names = {"addmm": ("mat1", "mat2"), "_addmm_activation": ("mat1", "mat2"), "addmv": ("mat", "vec"), "addr": ("vec1", "vec2")}
     a, b = (call.tensor(name) for name in names.get(call.op, ("batch1", "batch2")))
@@ -61,7 +61,7 @@ def addmm(call: Call) -> Answer:
 
 
 @row("outer", "ger", "kron")
-def outer(call: Call) -> Answer:
+def outer(call: TorchCall) -> Answer:
     a, b = [v for v in call.arguments.values() if isinstance(v, Value)]
     if call.op == "kron":
         rank = max(len(a.shape), len(b.shape))
@@ -74,19 +74,19 @@ def outer(call: Call) -> Answer:
 
 
 @row("einsum")
-def einsum_row(call: Call) -> Answer:
+def einsum_row(call: TorchCall) -> Answer:
     return einsum(call, call.text("equation").replace(" ", ""), call.tensors("tensors"))
 
 
 @row("bilinear")
-def bilinear(call: Call) -> Answer:
+def bilinear(call: TorchCall) -> Answer:
     y = einsum(call, "...i,oij,...j->...o", [call.tensor("input1"), call.tensor("weight"), call.tensor("input2")])
     bias = call.maybe("bias")
     return y if bias is None else call.emit(Add(), y, bias)
 
 
 @row("_trilinear")
-def trilinear(call: Call) -> Answer:
+def trilinear(call: TorchCall) -> Answer:
     """The sum of a product of three, each expanded along some axes."""
     total: Value | None = None
     rank = len(call.tensor("i1").shape) + len(call.ints("expand1"))
@@ -100,7 +100,7 @@ def trilinear(call: Call) -> Answer:
 
 
 @row("tensordot")
-def tensordot(call: Call) -> Answer:
+def tensordot(call: TorchCall) -> Answer:
     a, b = call.tensor("self"), call.tensor("other")
     left, right = ([call.axis(d, len(x.shape)) for d in call.ints(n)] for x, n in ((a, "dims_self"), (b, "dims_other")))
     letters = iter("abcdefghijklmnopqrstuvwxyz")
@@ -111,14 +111,14 @@ def tensordot(call: Call) -> Answer:
 
 
 @row("pairwise_distance")
-def pairwise_distance(call: Call) -> Answer:
+def pairwise_distance(call: TorchCall) -> Answer:
     a, b = call.operands("x1", "x2")
     apart = call.emit(Add(), call.emit(Sub(), a, b), call.like(call.real("eps", 1e-6), a))
     return call.again("norm", self=apart, p=call.real("p", 2.0), dim=[-1], keepdim=call.flag("keepdim"))
 
 
 @row("cosine_similarity")
-def cosine_similarity(call: Call) -> Answer:
+def cosine_similarity(call: TorchCall) -> Answer:
     a, b = call.operands("x1", "x2")
     rank = max(len(a.shape), len(b.shape))
     axis, eps = call.dim("dim", rank, 1), call.real("eps", 1e-8)
@@ -132,7 +132,7 @@ def cosine_similarity(call: Call) -> Answer:
 
 
 @row("cross", "linalg_cross")
-def cross(call: Call) -> Answer:
+def cross(call: TorchCall) -> Answer:
     a, b = call.operands("self", "other")
     axis = call.dim("dim", len(a.shape), -1)
     turn = [call.constant([1, 2, 0]), call.constant([2, 0, 1])]
@@ -142,7 +142,7 @@ def cross(call: Call) -> Answer:
 
 
 @row("cdist", "_cdist_forward")
-def cdist(call: Call) -> Answer:
+def cdist(call: TorchCall) -> Answer:
     a, b = call.tensor("x1"), call.tensor("x2")
     left = reshape(call, a, (*a.shape[:-1], 1, a.shape[-1]))
     right = reshape(call, b, (*b.shape[:-2], 1, *b.shape[-2:]))

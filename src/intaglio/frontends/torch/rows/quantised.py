@@ -6,7 +6,7 @@ import numpy as np
 
 from intaglio.frontends.building import cast, reshape
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.torch.call import Answer, Call, row
+from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import widen
@@ -16,7 +16,7 @@ from intaglio.ops.numeric import int_range
 SPACES = ("quantized_decomposed", "torchao")
 
 
-def _scale(call: Call, name: str, dtype: DType) -> Value:
+def _scale(call: TorchCall, name: str, dtype: DType) -> Value:
     """A scale that is known, finite and above zero."""
     item = call.get(name)
     value = call.typed(item, dtype) if not isinstance(item, list) else call.constant(np.asarray(item), dtype)
@@ -28,7 +28,7 @@ def _scale(call: Call, name: str, dtype: DType) -> Value:
     return value
 
 
-def _zero(call: Call, name: str, dtype: DType, scale: Value) -> Value:
+def _zero(call: TorchCall, name: str, dtype: DType, scale: Value) -> Value:
     item = call.get(name)
     if item is None:
         return call.constant(np.zeros(scale.shape), dtype)
@@ -41,7 +41,7 @@ def _zero(call: Call, name: str, dtype: DType, scale: Value) -> Value:
     return cast(call, value, dtype)
 
 
-def _spread(call: Call, x: Value, parameter: Value) -> Value:
+def _spread(call: TorchCall, x: Value, parameter: Value) -> Value:
     """Parameters in a shape that broadcasts against x."""
     if "axis" not in call.arguments:
         if parameter.type.elements != 1:
@@ -53,11 +53,11 @@ def _spread(call: Call, x: Value, parameter: Value) -> Value:
     return reshape(call, parameter, tuple(x.shape[axis] if i == axis else 1 for i in range(len(x.shape))))
 
 
-def _names(call: Call) -> tuple[str, str]:
+def _names(call: TorchCall) -> tuple[str, str]:
     return ("scales", "zero_points") if "scales" in call.arguments else ("scale", "zero_point")
 
 
-def _range(call: Call, stored: DType) -> tuple[int, int]:
+def _range(call: TorchCall, stored: DType) -> tuple[int, int]:
     low, high = int_range(stored)
     small, large = call.integer("quant_min", low), call.integer("quant_max", high)
     if not low <= small <= large <= high:
@@ -65,7 +65,7 @@ def _range(call: Call, stored: DType) -> tuple[int, int]:
     return small, large
 
 
-def quantize(call: Call) -> Answer:
+def quantize(call: TorchCall) -> Answer:
     x = call.tensor("input")
     stored = call.dtype()
     if stored is None or not stored.is_int:
@@ -77,7 +77,7 @@ def quantize(call: Call) -> Answer:
     return call.emit(Quantize(stored, low, high), x, _spread(call, x, scale), _spread(call, x, zero))
 
 
-def dequantize(call: Call) -> Answer:
+def dequantize(call: TorchCall) -> Answer:
     x = call.tensor("input")
     if not x.dtype.is_int:
         raise Fault("bad-quantisation", f"`{call.op}` of {x.dtype.value}, which is not quantised")
@@ -89,7 +89,7 @@ def dequantize(call: Call) -> Answer:
     return call.emit(Dequantize(to), x, _spread(call, x, scale), _spread(call, x, zero))
 
 
-def fake(call: Call) -> Answer:
+def fake(call: TorchCall) -> Answer:
     """Quantised and back at once, as in training."""
     x = call.first()
     low, high = call.integer("quant_min"), call.integer("quant_max")
@@ -111,5 +111,5 @@ row("fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine", "fake
 
 
 @row("choose_qparams", "choose_qparams_symmetric", "choose_qparams_per_token", namespace="quantized_decomposed")
-def dynamic(call: Call) -> Answer:
+def dynamic(call: TorchCall) -> Answer:
     raise unsupported("quantisation whose scale follows the data (dynamic)", "quantise statically, with calibration")

@@ -8,7 +8,7 @@ import numpy as np
 
 from intaglio.frontends.building import concat, part, reshape, transpose
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.torch.call import Answer, Call, row
+from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.ir.graph import Value
 from intaglio.ops.base import Op
 from intaglio.ops.move import Slice
@@ -36,12 +36,12 @@ KINDS = {
 }
 
 
-def _gates(call: Call, x: Value, kind: Kind) -> Value:
+def _gates(call: TorchCall, x: Value, kind: Kind) -> Value:
     size = x.shape[0] // len(kind.order)
     return concat(call, [part(call, x, 0, gate * size, size) for gate in kind.order], 0)
 
 
-def _direction(call: Call, kind: Kind, x: Value, weights: list[Value], states: list[Value], reverse: bool) -> list[Value]:
+def _direction(call: TorchCall, kind: Kind, x: Value, weights: list[Value], states: list[Value], reverse: bool) -> list[Value]:
     """y [time, batch, hidden] and the last states [batch, hidden] of x [time, batch, features]."""
     w, r = (_gates(call, v, kind) for v in weights[:2])
     hidden = r.shape[1]
@@ -58,12 +58,12 @@ def _direction(call: Call, kind: Kind, x: Value, weights: list[Value], states: l
     return [_reversed(call, y) if reverse else y, *[reshape(call, s, (x.shape[1], hidden)) for s in made[1:]]]
 
 
-def _reversed(call: Call, x: Value) -> Value:
+def _reversed(call: TorchCall, x: Value) -> Value:
     return call.emit(Slice((x.shape[0] - 1, 0, 0), (-1, 1, 1), x.shape), x)
 
 
 @row("lstm", "gru", "rnn_tanh", "rnn_relu")
-def recurrent(call: Call) -> Answer:
+def recurrent(call: TorchCall) -> Answer:
     kind, x = KINDS[call.op], call.tensor("input")
     if call.overload == "data" or len(x.shape) != 3:
         raise unsupported(f"`{call.op}` of a packed sequence", "give a padded batch of one length")
@@ -94,7 +94,7 @@ def recurrent(call: Call) -> Answer:
 
 
 @row("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
-def cell(call: Call) -> Answer:
+def cell(call: TorchCall) -> Answer:
     kind, x = KINDS[call.op.removesuffix("_cell")], call.tensor("input")
     states = call.tensors("hx") if isinstance(call.get("hx"), list) else [call.tensor("hx")]
     weights = [call.tensor("w_ih"), call.tensor("w_hh"), *[b for n in ("b_ih", "b_hh") if (b := call.maybe(n)) is not None]]
@@ -103,7 +103,7 @@ def cell(call: Call) -> Answer:
 
 
 @row("mkldnn_rnn_layer")
-def mkldnn_rnn_layer(call: Call) -> Answer:
+def mkldnn_rnn_layer(call: TorchCall) -> Answer:
     if call.integer("mode", 2) != 2:
         raise unsupported("`mkldnn_rnn_layer` that is not an LSTM")
     names = ("weight0", "weight1", "weight2", "weight3")
@@ -116,5 +116,5 @@ def mkldnn_rnn_layer(call: Call) -> Answer:
 
 
 @row("_thnn_fused_lstm_cell", "_thnn_fused_gru_cell")
-def fused(call: Call) -> Answer:
+def fused(call: TorchCall) -> Answer:
     raise Fault("unsupported-operator", f"`{call.op}` is for a GPU", "export on a CPU")

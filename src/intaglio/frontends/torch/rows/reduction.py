@@ -6,7 +6,7 @@ import math
 
 from intaglio.frontends.building import cast, concat, part, reshape
 from intaglio.frontends.onnx.faults import unsupported
-from intaglio.frontends.torch.call import Answer, Call, row
+from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType, Shape
 from intaglio.ops.binary import Div, Max, Min, Mul, Pow, Sub
@@ -17,12 +17,12 @@ KINDS = {"sum": "sum", "nansum": "sum", "mean": "mean", "prod": "prod", "amax": 
          "special_logsumexp": "log_sum_exp"}  # fmt: skip
 
 
-def reduced(call: Call, kind: str, x: Value, axes: Shape, keep: bool) -> Value:
+def reduced(call: TorchCall, kind: str, x: Value, axes: Shape, keep: bool) -> Value:
     return call.emit(Reduce(kind, axes, keep), x) if x.shape else x
 
 
 @row(*KINDS)
-def reduce(call: Call) -> Answer:
+def reduce(call: TorchCall) -> Answer:
     x = call.first()
     dtype = call.dtype()
     if dtype is None and call.op in ("sum", "prod") and not x.dtype.is_float:
@@ -34,7 +34,7 @@ def reduce(call: Call) -> Answer:
 
 
 @row("max", "min")
-def extreme(call: Call) -> Answer:
+def extreme(call: TorchCall) -> Answer:
     x = call.first()
     if "other" in call.arguments:
         return call.emit(Max() if call.op == "max" else Min(), *call.operands("self", "other"))
@@ -47,14 +47,14 @@ def extreme(call: Call) -> Answer:
 
 
 @row("aminmax")
-def aminmax(call: Call) -> Answer:
+def aminmax(call: TorchCall) -> Answer:
     x = call.first()
     axes = call.dims("dim", len(x.shape))
     return [reduced(call, kind, x, axes, call.flag("keepdim")) for kind in ("min", "max")]
 
 
 @row("argmax", "argmin")
-def arg(call: Call) -> Answer:
+def arg(call: TorchCall) -> Answer:
     x = call.first()
     keep, rank = call.flag("keepdim"), len(x.shape)
     kind = call.op[3:]
@@ -65,19 +65,19 @@ def arg(call: Call) -> Answer:
 
 
 @row("any", "all")
-def truth(call: Call) -> Answer:
+def truth(call: TorchCall) -> Answer:
     x = cast(call, call.first(), DType.BOOL)
     return reduced(call, call.op, x, call.dims("dim", len(x.shape)), call.flag("keepdim"))
 
 
 @row("count_nonzero")
-def count_nonzero(call: Call) -> Answer:
+def count_nonzero(call: TorchCall) -> Answer:
     x = cast(call, cast(call, call.first(), DType.BOOL), DType.I64)
     return reduced(call, "sum", x, call.dims("dim", len(x.shape)), False)
 
 
 @row("var", "std", "var_mean", "std_mean")
-def variance(call: Call) -> Answer:
+def variance(call: TorchCall) -> Answer:
     x = call.first()
     axes = call.dims("dim", len(x.shape))
     keep = call.flag("keepdim")
@@ -98,7 +98,7 @@ def variance(call: Call) -> Answer:
 
 
 @row("norm", "linalg_vector_norm", "frobenius_norm")
-def norm(call: Call) -> Answer:
+def norm(call: TorchCall) -> Answer:
     x = call.floats(call.first())
     dtype = call.dtype()
     x = x if dtype is None else cast(call, x, dtype)
@@ -120,7 +120,7 @@ def norm(call: Call) -> Answer:
 
 
 @row("softmax", "_softmax", "special_softmax", "log_softmax", "_log_softmax", "_safe_softmax", "softmin")
-def softmax(call: Call) -> Answer:
+def softmax(call: TorchCall) -> Answer:
     x = call.first()
     dtype = call.dtype() or (DType.F32 if call.flag("half_to_float") else None)
     x = call.floats(x) if dtype is None else cast(call, x, dtype)
@@ -131,7 +131,7 @@ def softmax(call: Call) -> Answer:
 
 
 @row("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
-def cumulative(call: Call) -> Answer:
+def cumulative(call: TorchCall) -> Answer:
     x = call.first()
     dtype = call.dtype() or (DType.I64 if not x.dtype.is_float and call.op in ("cumsum", "cumprod") else None)
     x = x if dtype is None else cast(call, x, dtype)
@@ -148,7 +148,7 @@ def cumulative(call: Call) -> Answer:
 
 
 @row("diff")
-def diff(call: Call) -> Answer:
+def diff(call: TorchCall) -> Answer:
     x = call.first()
     axis = call.dim("dim", len(x.shape), -1)
     for _ in range(call.integer("n", 1)):
@@ -158,7 +158,7 @@ def diff(call: Call) -> Answer:
 
 
 @row("median", "nanmedian")
-def median(call: Call) -> Answer:
+def median(call: TorchCall) -> Answer:
     """The lower of the two in the middle."""
     x = call.first()
     if "dim" not in call.arguments:

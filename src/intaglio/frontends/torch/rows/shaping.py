@@ -10,7 +10,7 @@ import numpy as np
 
 from intaglio.frontends.building import concat, expand, padded, part, reshape, resolved_shape, transpose
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.torch.call import Answer, Call, promoted, row
+from intaglio.frontends.torch.call import Answer, TorchCall, promoted, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import broadcast_shapes
 from intaglio.ops.index import Gather
@@ -20,7 +20,7 @@ from intaglio.ops.sample import Col2Im
 
 
 @row("view", "reshape", "_unsafe_view", "_reshape_alias", "view_as", "reshape_as", "unflatten", "flatten", "view_copy")
-def view(call: Call) -> Answer:
+def view(call: TorchCall) -> Answer:
     x = call.first()
     rank = len(x.shape)
     if call.op in ("view_as", "reshape_as"):
@@ -44,14 +44,14 @@ def view(call: Call) -> Answer:
 
 
 @row("squeeze", "squeeze_copy")
-def squeeze(call: Call) -> Answer:
+def squeeze(call: TorchCall) -> Answer:
     x = call.first()
     axes = call.dims("dim", len(x.shape))
     return reshape(call, x, [n for i, n in enumerate(x.shape) if i not in axes or n != 1])
 
 
 @row("unsqueeze", "unsqueeze_copy")
-def unsqueeze(call: Call) -> Answer:
+def unsqueeze(call: TorchCall) -> Answer:
     x = call.first()
     axis = call.dim("dim", len(x.shape) + 1)
     return reshape(call, x, (*x.shape[:axis], 1, *x.shape[axis:]))
@@ -59,7 +59,7 @@ def unsqueeze(call: Call) -> Answer:
 
 @row("permute", "permute_copy", "transpose", "transpose_copy", "swapaxes", "swapdims", "t", "t_copy", "numpy_T", "mT", "movedim",
      "moveaxis", "adjoint")  # fmt: skip
-def permute(call: Call) -> Answer:
+def permute(call: TorchCall) -> Answer:
     x = call.first()
     rank = len(x.shape)
     order = list(range(rank))
@@ -83,7 +83,7 @@ def permute(call: Call) -> Answer:
 
 
 @row("expand", "expand_copy", "expand_as", "broadcast_to")
-def expand_row(call: Call) -> Answer:
+def expand_row(call: TorchCall) -> Answer:
     x = call.first()
     if call.op == "expand_as":
         return expand(call, x, call.tensor("other").shape)
@@ -93,14 +93,14 @@ def expand_row(call: Call) -> Answer:
 
 
 @row("broadcast_tensors")
-def broadcast_tensors(call: Call) -> Answer:
+def broadcast_tensors(call: TorchCall) -> Answer:
     values = call.tensors("tensors")
     shape = broadcast_shapes(*[v.shape for v in values])
     return [expand(call, v, shape) for v in values]
 
 
 @row("meshgrid")
-def meshgrid(call: Call) -> Answer:
+def meshgrid(call: TorchCall) -> Answer:
     values = call.tensors("tensors")
     shape = [v.type.elements for v in values]
     swap = call.text("indexing", "ij") == "xy" and len(values) > 1
@@ -113,7 +113,7 @@ def meshgrid(call: Call) -> Answer:
 
 
 @row("repeat", "tile")
-def repeat(call: Call) -> Answer:
+def repeat(call: TorchCall) -> Answer:
     x = call.first()
     times = call.ints("repeats") if call.op == "repeat" else call.ints("dims")
     rank = max(len(times), len(x.shape))
@@ -123,7 +123,7 @@ def repeat(call: Call) -> Answer:
 
 
 @row("repeat_interleave")
-def repeat_interleave(call: Call) -> Answer:
+def repeat_interleave(call: TorchCall) -> Answer:
     x, times = call.first(), call.get("repeats")
     if "dim" not in call.arguments or call.get("dim") is None:
         x = reshape(call, x, (x.type.elements,))
@@ -137,7 +137,7 @@ def repeat_interleave(call: Call) -> Answer:
 
 
 @row("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack")
-def cat(call: Call) -> Answer:
+def cat(call: TorchCall) -> Answer:
     values = call.tensors("tensors")
     if not values:
         raise Fault("bad-graph", f"`{call.op}` of nothing")
@@ -158,7 +158,7 @@ def cat(call: Call) -> Answer:
     return concat(call, kept, call.dim("dim", len(kept[0].shape), 0))
 
 
-def parts(call: Call, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
+def parts(call: TorchCall, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
     if sum(sizes) != x.shape[axis] or min(sizes, default=0) < 0:
         raise Fault("bad-attribute", f"{x.shape[axis]} elements in parts of {list(sizes)}")
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
@@ -166,7 +166,7 @@ def parts(call: Call, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
 
 
 @row("split", "split_with_sizes", "chunk", "unsafe_split", "unsafe_chunk", "split_copy", "split_with_sizes_copy")
-def split(call: Call) -> Answer:
+def split(call: TorchCall) -> Answer:
     x = call.first()
     axis = call.dim("dim", len(x.shape), 0)
     size = x.shape[axis]
@@ -182,7 +182,7 @@ def split(call: Call) -> Answer:
 
 
 @row("tensor_split")
-def tensor_split(call: Call) -> Answer:
+def tensor_split(call: TorchCall) -> Answer:
     x = call.first()
     axis = call.dim("dim", len(x.shape), 0)
     size = x.shape[axis]
@@ -194,7 +194,7 @@ def tensor_split(call: Call) -> Answer:
 
 
 @row("unbind", "unbind_copy")
-def unbind(call: Call) -> Answer:
+def unbind(call: TorchCall) -> Answer:
     x = call.first()
     axis = call.dim("dim", len(x.shape), 0)
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
@@ -202,21 +202,21 @@ def unbind(call: Call) -> Answer:
 
 
 @row("select", "select_copy")
-def select(call: Call) -> Answer:
+def select(call: TorchCall) -> Answer:
     x = call.first()
     axis = call.dim("dim", len(x.shape))
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
     return reshape(call, part(call, x, axis, _index(call, "index", x.shape[axis]), 1), shape)
 
 
-def _index(call: Call, name: str, size: int) -> int:
+def _index(call: TorchCall, name: str, size: int) -> int:
     index = call.integer(name)
     if not -size <= index < size:
         raise Fault("bad-attribute", f"index {index} of `{call.op}` is out of range for {size} elements")
     return index % size
 
 
-def _range(call: Call, size: int) -> range:
+def _range(call: TorchCall, size: int) -> range:
     step = call.integer("step", 1)
     if step < 1:
         raise Fault("bad-attribute", f"`{call.op}` with the step {step}")
@@ -225,7 +225,7 @@ def _range(call: Call, size: int) -> range:
 
 
 @row("slice", "slice_copy", "narrow", "narrow_copy")
-def slice_row(call: Call) -> Answer:
+def slice_row(call: TorchCall) -> Answer:
     x = call.first()
     rank = len(x.shape)
     axis = call.dim("dim", rank, 0)
@@ -245,7 +245,7 @@ def slice_row(call: Call) -> Answer:
 
 
 @row("slice_scatter", "select_scatter", "diagonal_scatter")
-def slice_scatter(call: Call) -> Answer:
+def slice_scatter(call: TorchCall) -> Answer:
     x, new = call.tensor("self", "input"), call.tensor("src")
     if call.op == "diagonal_scatter":
         raise unsupported("`diagonal_scatter`")
@@ -271,21 +271,21 @@ def slice_scatter(call: Call) -> Answer:
 
 
 @row("flip", "fliplr", "flipud")
-def flip(call: Call) -> Answer:
+def flip(call: TorchCall) -> Answer:
     x = call.first()
     rank = len(x.shape)
     axes = {"fliplr": (1,), "flipud": (0,)}.get(call.op) or (call.dims("dims", rank) if call.maybe_ints("dims") else ())
     return _flipped(call, x, axes)
 
 
-def _flipped(call: Call, x: Value, axes: tuple[int, ...]) -> Value:
+def _flipped(call: TorchCall, x: Value, axes: tuple[int, ...]) -> Value:
     rank = len(x.shape)
     starts = tuple(n - 1 if i in axes and n else 0 for i, n in enumerate(x.shape))
     return call.emit(Slice(starts, tuple(-1 if i in axes else 1 for i in range(rank)), x.shape), x)
 
 
 @row("rot90")
-def rot90(call: Call) -> Answer:
+def rot90(call: TorchCall) -> Answer:
     x = call.first()
     a, b = (call.axis(d, len(x.shape)) for d in call.ints("dims", [0, 1]))
     order = list(range(len(x.shape)))
@@ -302,7 +302,7 @@ def rot90(call: Call) -> Answer:
 
 
 @row("roll")
-def roll(call: Call) -> Answer:
+def roll(call: TorchCall) -> Answer:
     x = call.first()
     shifts, axes = call.ints("shifts"), call.maybe_ints("dims")
     if not axes:
@@ -313,7 +313,7 @@ def roll(call: Call) -> Answer:
     return x
 
 
-def _rolled(call: Call, x: Value, axis: int, shift: int) -> Value:
+def _rolled(call: TorchCall, x: Value, axis: int, shift: int) -> Value:
     size = x.shape[axis]
     cut = (-shift) % size if size else 0
     return x if not cut else concat(call, [part(call, x, axis, cut, size - cut), part(call, x, axis, 0, cut)], axis)
@@ -324,7 +324,7 @@ PADS = {"reflect": "reflect", "replicate": "edge", "circular": "wrap", "constant
 
 @row("pad", "constant_pad_nd", *[f"{kind}_pad{n}d" for kind in ("reflection", "replication") for n in (1, 2, 3)], "_pad_circular",
      "_pad_enum")  # fmt: skip
-def pad(call: Call) -> Answer:
+def pad(call: TorchCall) -> Answer:
     x = call.first()
     given = call.ints("pad") if "pad" in call.arguments else call.ints("padding")
     rank = len(x.shape)
@@ -346,7 +346,7 @@ def pad(call: Call) -> Answer:
 
 
 @row("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle")
-def pixel_shuffle(call: Call) -> Answer:
+def pixel_shuffle(call: TorchCall) -> Answer:
     x = call.first()
     *lead, c, h, w = x.shape
     n, front = len(lead), list(range(len(lead)))
@@ -367,19 +367,19 @@ def pixel_shuffle(call: Call) -> Answer:
 @row("contiguous", "clone", "alias", "alias_copy", "detach", "detach_copy", "lift_fresh", "lift_fresh_copy", "lift", "positive",
      "feature_dropout", "alpha_dropout", "dropout", "native_dropout", "feature_alpha_dropout", "_unsafe_clone", "sym_identity",
      "requires_grad_", "rename", "refine_names", "cpu")  # fmt: skip
-def same(call: Call) -> Answer:
+def same(call: TorchCall) -> Answer:
     if "dropout" in call.op and call.flag("train") and call.real("p", 0.5) > 0:
         raise unsupported(f"`{call.op}` in training", "export with `model.eval()`")
     return [call.first(), None] if call.op == "native_dropout" else call.first()
 
 
 @row("tril", "triu")
-def triangle(call: Call) -> Answer:
+def triangle(call: TorchCall) -> Answer:
     return call.emit(Trilu(call.op == "triu", call.integer("diagonal", 0)), call.first())
 
 
 @row("diagonal", "diagonal_copy", "diag", "trace")
-def diagonal(call: Call) -> Answer:
+def diagonal(call: TorchCall) -> Answer:
     x = call.first()
     rank, offset = len(x.shape), call.integer("offset", call.integer("diagonal", 0))
     if rank == 1:
@@ -403,7 +403,7 @@ def diagonal(call: Call) -> Answer:
 
 
 @row("unfold", "unfold_copy")
-def unfold(call: Call) -> Answer:
+def unfold(call: TorchCall) -> Answer:
     """Overlapping windows along one axis; the window becomes the last axis."""
     x = call.first()
     rank = len(x.shape)
@@ -419,7 +419,7 @@ def unfold(call: Call) -> Answer:
 
 
 @row("im2col", "col2im")
-def im2col(call: Call) -> Answer:
+def im2col(call: TorchCall) -> Answer:
     """`F.unfold` and `F.fold`."""
     x = call.first()
     kernel, dilation = call.spread("kernel_size", 2, 1), call.spread("dilation", 2, 1)

@@ -11,7 +11,7 @@ import numpy as np
 
 from intaglio.frontends.building import concat, part, reshape, transpose
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.torch.call import TABLE, Answer, Call, Complex, Item, row
+from intaglio.frontends.torch.call import TABLE, Answer, Complex, Item, TorchCall, row
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import Op
@@ -27,7 +27,7 @@ MOVING = {
 }  # fmt: skip
 
 
-def complex_answer(call: Call) -> Answer:
+def complex_answer(call: TorchCall) -> Answer:
     """An operator one of whose operands is complex."""
     if call.op in MATHS:
         return MATHS[call.op](call)
@@ -36,13 +36,13 @@ def complex_answer(call: Call) -> Answer:
     return _joined(*[TABLE[f"aten.{call.op}"](_with(call, side)) for side in ("re", "im")])
 
 
-def _with(call: Call, side: str) -> Call:
+def _with(call: TorchCall, side: str) -> TorchCall:
     def half(item: Item) -> Item:
         if isinstance(item, list):
             return [half(i) for i in item]
         return getattr(item, side) if isinstance(item, Complex) else item
 
-    return Call(call.op, call.overload, {name: half(item) for name, item in call.arguments.items()}, call.record, call.walk)
+    return TorchCall(call.op, call.overload, {name: half(item) for name, item in call.arguments.items()}, call.record, call.walk)
 
 
 def _joined(re: Answer, im: Answer) -> Answer:
@@ -51,24 +51,24 @@ def _joined(re: Answer, im: Answer) -> Answer:
     return Complex(re, im)
 
 
-def _first(call: Call) -> Complex:
+def _first(call: TorchCall) -> Complex:
     item = next(iter(call.arguments.values()))
     assert isinstance(item, Complex)
     return item
 
 
-def _abs(call: Call) -> Answer:
+def _abs(call: TorchCall) -> Answer:
     x = _first(call)
     squares = [call.emit(Mul(), v, v) for v in (x.re, x.im)]
     return call.emit(Sqrt(), call.emit(Add(), *squares))
 
 
-def _pairs(call: Call) -> Answer:
+def _pairs(call: TorchCall) -> Answer:
     x = _first(call)
     return concat(call, [reshape(call, v, (*v.shape, 1)) for v in (x.re, x.im)], len(x.re.shape))
 
 
-def _product(call: Call) -> Answer:
+def _product(call: TorchCall) -> Answer:
     a, b = (call.get(name) for name in ("self", "other"))
     if not isinstance(a, Complex) or not isinstance(b, Complex):
         x, factor = (a, b) if isinstance(a, Complex) else (b, a)
@@ -87,7 +87,7 @@ def _product(call: Call) -> Answer:
     return Complex(re, call.emit(Add(), times(a.re, b.im), times(a.im, b.re)))
 
 
-def _sum(call: Call) -> Answer:
+def _sum(call: TorchCall) -> Answer:
     a, b = (call.get(name) for name in ("self", "other"))
     if not isinstance(a, Complex) or not isinstance(b, Complex) or call.number("alpha", 1) != 1:
         raise unsupported("a sum of real and complex numbers")
@@ -95,12 +95,12 @@ def _sum(call: Call) -> Answer:
     return Complex(call.emit(op, a.re, b.re), call.emit(op, a.im, b.im))
 
 
-def _conj(call: Call) -> Answer:
+def _conj(call: TorchCall) -> Answer:
     x = _first(call)
     return Complex(x.re, call.emit(Neg(), x.im))
 
 
-MATHS: dict[str, Callable[[Call], Answer]] = {
+MATHS: dict[str, Callable[[TorchCall], Answer]] = {
     "abs": _abs, "view_as_real": _pairs, "real": lambda call: _first(call).re, "imag": lambda call: _first(call).im,
     "angle": lambda call: call.again("atan2", self=_first(call).im, other=_first(call).re), "mul": _product, "div": _product,
     "add": _sum, "sub": _sum, "conj": _conj, "_conj": _conj, "conj_physical": _conj, "_conj_physical": _conj,
@@ -109,12 +109,12 @@ MATHS: dict[str, Callable[[Call], Answer]] = {
 
 
 @row("view_as_real", "imag", "angle", "conj_physical", "_conj_physical")
-def of_reals(call: Call) -> Answer:
+def of_reals(call: TorchCall) -> Answer:
     raise unsupported(f"`{call.op}` of real numbers")
 
 
 @row("complex", "polar", "view_as_complex")
-def made(call: Call) -> Answer:
+def made(call: TorchCall) -> Answer:
     if call.op == "complex":
         return Complex(call.tensor("real"), call.tensor("imag"))
     if call.op == "polar":
@@ -128,14 +128,14 @@ def made(call: Call) -> Answer:
 # Transforms -------------------------------------------------------------------------------------------------------------
 
 
-def _waves(call: Call, n: int, bins: int) -> Array:
+def _waves(call: TorchCall, n: int, bins: int) -> Array:
     """[2 * bins, n]: cosines, then negative sines."""
     call.bounded(2 * n * bins)
     angle = 2 * math.pi * ((np.arange(bins)[:, None] * np.arange(n)[None, :]) % n) / n
     return np.concatenate([np.cos(angle), -np.sin(angle)])
 
 
-def _factor(call: Call, n: int, *, back: bool = False) -> float:
+def _factor(call: TorchCall, n: int, *, back: bool = False) -> float:
     """`normalization` by number, or `norm` by name."""
     norm = call.text("norm")
     kind = call.integer("normalization", 2 if back else 0)
@@ -144,7 +144,7 @@ def _factor(call: Call, n: int, *, back: bool = False) -> float:
     return {0: 1.0, 1: 1 / math.sqrt(n), 2: 1 / n}[kind]
 
 
-def _axis(call: Call, rank: int) -> int:
+def _axis(call: TorchCall, rank: int) -> int:
     dims = call.maybe_ints("dim") or [-1]
     if len(dims) != 1:
         raise unsupported(f"`{call.op}` along several axes")
@@ -152,7 +152,7 @@ def _axis(call: Call, rank: int) -> int:
 
 
 @row("fft_rfft", "fft_fft", "_fft_r2c")
-def forward(call: Call) -> Answer:
+def forward(call: TorchCall) -> Answer:
     x = call.floats(call.first())
     rank = len(x.shape)
     axis = _axis(call, rank)
@@ -171,12 +171,12 @@ def forward(call: Call) -> Answer:
     return Complex(*[transpose(call, part(call, y, rank - 1, k * bins, bins), back) for k in (0, 1)])
 
 
-def _matrix(call: Call, x: Value) -> Value:
+def _matrix(call: TorchCall, x: Value) -> Value:
     return reshape(call, x, (1, *x.shape)) if len(x.shape) == 1 else x
 
 
 @row("fft_irfft", "_fft_c2r")
-def inverse(call: Call) -> Answer:
+def inverse(call: TorchCall) -> Answer:
     x = _first(call)
     rank = len(x.re.shape)
     axis = _axis(call, rank)
@@ -197,7 +197,7 @@ def inverse(call: Call) -> Answer:
 
 
 @row("stft")
-def stft(call: Call) -> Answer:
+def stft(call: TorchCall) -> Answer:
     """A convolution: its kernels are the waves times the window, its stride the hop."""
     x, window = call.first(), call.maybe("window")
     n = call.integer("n_fft")

@@ -9,7 +9,7 @@ import numpy as np
 
 from intaglio.frontends.building import concat, part, reshape, transpose
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.torch.call import Answer, Call, row
+from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import Shape
 from intaglio.ops.base import Op
@@ -21,7 +21,7 @@ from intaglio.ops.reduce import Reduce
 from intaglio.ops.sample import MaxUnpool
 
 
-def batched(call: Call, x: Value, rank: int, then: Callable[[Value], Answer]) -> Answer:
+def batched(call: TorchCall, x: Value, rank: int, then: Callable[[Value], Answer]) -> Answer:
     """`then` of a tensor with a batch axis."""
     if len(x.shape) == rank + 2:
         return then(x)
@@ -35,7 +35,7 @@ def batched(call: Call, x: Value, rank: int, then: Callable[[Value], Answer]) ->
 
 @row("conv1d", "conv2d", "conv3d", "convolution", "_convolution", "thnn_conv2d", "mkldnn_convolution", "conv_depthwise3d",
      "_conv_depthwise2d", "slow_conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")  # fmt: skip
-def conv(call: Call) -> Answer:
+def conv(call: TorchCall) -> Answer:
     x, w, bias = call.tensor("input", "self"), call.tensor("weight"), call.maybe("bias")
     rank = len(w.shape) - 2
     if not 1 <= rank <= 3:
@@ -54,7 +54,7 @@ def conv(call: Call) -> Answer:
     return batched(call, x, rank, lambda v: call.emit(op, v, w, bias))
 
 
-def _pads(call: Call, kernel: Shape, dilations: Shape) -> Shape:
+def _pads(call: TorchCall, kernel: Shape, dilations: Shape) -> Shape:
     rank = len(kernel)
     if not isinstance(call.get("padding"), str):
         pads = call.spread("padding", rank, 0)
@@ -72,7 +72,7 @@ def _pads(call: Call, kernel: Shape, dilations: Shape) -> Shape:
 # Poolings ---------------------------------------------------------------------------------------------------------------
 
 
-def _window(call: Call, spatial: Shape) -> tuple[Shape, Shape, Shape, Shape, Shape]:
+def _window(call: TorchCall, spatial: Shape) -> tuple[Shape, Shape, Shape, Shape, Shape]:
     """kernel, strides, dilations, pads to compute with (larger at the end by ceil_mode), pads that count."""
     n = len(spatial)
     kernel = call.spread("kernel_size", n, 1)
@@ -100,7 +100,7 @@ def _rank(op: str) -> int:
 
 
 @row(*[f"max_pool{n}d{more}" for n in (1, 2, 3) for more in ("", "_with_indices")], "mkldnn_max_pool2d", "quantized_max_pool2d")
-def max_pool(call: Call) -> Answer:
+def max_pool(call: TorchCall) -> Answer:
     rank = _rank(call.op)
 
     def pooled(x: Value) -> Answer:
@@ -119,14 +119,14 @@ def max_pool(call: Call) -> Answer:
     return answer
 
 
-def _is_read(call: Call, output: int) -> bool:
+def _is_read(call: TorchCall, output: int) -> bool:
     """Whether anybody reads a result of this node."""
     name = call.record.outputs[output] if output < len(call.record.outputs) else None
     return isinstance(name, str) and name in call.walk.read_names
 
 
 @row("avg_pool1d", "avg_pool2d", "avg_pool3d")
-def avg_pool(call: Call) -> Answer:
+def avg_pool(call: TorchCall) -> Answer:
     rank = _rank(call.op)
 
     def pooled(x: Value) -> Answer:
@@ -144,7 +144,7 @@ def avg_pool(call: Call) -> Answer:
 
 
 @row("lp_pool1d", "lp_pool2d")
-def lp_pool(call: Call) -> Answer:
+def lp_pool(call: TorchCall) -> Answer:
     p = call.integer("norm_type")
 
     def pooled(x: Value) -> Answer:
@@ -156,7 +156,7 @@ def lp_pool(call: Call) -> Answer:
 
 @row(*[f"{more}adaptive_avg_pool{n}d" for n in (1, 2, 3) for more in ("", "_")],
      *[f"adaptive_max_pool{n}d" for n in (1, 2, 3)])  # fmt: skip
-def adaptive_pool(call: Call) -> Answer:
+def adaptive_pool(call: TorchCall) -> Answer:
     rank, highest = _rank(call.op), "max" in call.op
 
     def pooled(x: Value) -> Answer:
@@ -175,7 +175,7 @@ def adaptive_pool(call: Call) -> Answer:
     return answer
 
 
-def _adapted(call: Call, x: Value, out: Sequence[int], highest: bool) -> Value:
+def _adapted(call: TorchCall, x: Value, out: Sequence[int], highest: bool) -> Value:
     spatial, rank = x.shape[2:], len(out)
     if all(n == 1 for n in out):
         return call.emit(Reduce("max" if highest else "mean", tuple(range(2, 2 + rank)), True), x)
@@ -203,7 +203,7 @@ def _adapted(call: Call, x: Value, out: Sequence[int], highest: bool) -> Value:
 
 
 @row("max_unpool2d", "max_unpool3d")
-def max_unpool(call: Call) -> Answer:
+def max_unpool(call: TorchCall) -> Answer:
     """Indices count within a plane in torch, within the whole tensor in the IR."""
     x, at = call.first(), call.tensor("indices")
     size = call.ints("output_size")
@@ -214,7 +214,7 @@ def max_unpool(call: Call) -> Answer:
 
 
 @row("conv_tbc")
-def conv_tbc(call: Call) -> Answer:
+def conv_tbc(call: TorchCall) -> Answer:
     x, w, bias = call.first(), call.tensor("weight"), call.maybe("bias")
     pad = call.integer("pad", 0)
     y = call.emit(Conv((1,), (pad, pad), (1,), 1), transpose(call, x, [1, 2, 0]), transpose(call, w, [2, 1, 0]), bias)
