@@ -1,7 +1,7 @@
 """One ONNX node as its row in the table sees it: operands, typed attributes, and `emit` to answer with operators.
 
 @importer("Relu")
-def relu(call: Call) -> Value:
+def relu(call: OnnxCall) -> Value:
     return call.emit(Relu(), call.value(0))
 """
 

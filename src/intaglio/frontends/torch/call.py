@@ -1,7 +1,7 @@
 """One node of an exported program as its row in the table sees it: arguments by the names of the operator's schema.
 
     @row("relu")
-    def relu(call: Call) -> Answer:
+    def relu(call: TorchCall) -> Answer:
         return call.emit(Relu(), call.tensor("self"))
 
 A row serves every overload of an operator, and its in-place form, which the walk writes back (`relu_`).
