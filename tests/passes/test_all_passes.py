@@ -9,13 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from intaglio.errors import UserError
+from intaglio.frontends.reading import read_source
 from intaglio.ir.graph import Graph
 from intaglio.ir.verify import verify
-from intaglio.passes import OPTIMISE, PASSES, Pass, check_disabled, optimise
+from intaglio.passes import OPTIMISE, PASSES, Pass, absorb, check_disabled, optimise
 from intaglio.passes.context import Context
 from intaglio.passes.line import UntilSettled, named, passes_of, run, settled
 from support.ir_text import CONTEXT, TARGET, assert_same_results, graph_of, results
 from support.random_graphs import graphs
+from support.shared import SHARED, needs_shared
 
 SOURCES = "".join(p.read_text() for p in Path(__file__).parent.glob("test_*.py"))
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -109,3 +111,20 @@ def test_groups_settle_before_their_bound(graph: Graph) -> None:
             continue
         graph, rounds = settled(part, graph, CONTEXT)
         assert rounds < part.most
+
+
+@needs_shared
+@pytest.mark.parametrize("name", ["gtcrn_simple.onnx", "tract_qlstm.onnx", "wand5_onnx_f32.onnx", "yunet_n_320.onnx"])
+def test_groups_settle_on_models_with_the_most_rounds(name: str) -> None:
+    path = next(iter(SHARED.rglob(name)), None)
+    assert path is not None
+    context = replace(CONTEXT, source="onnx")
+    graph = absorb(read_source(path, {}, {}, None, {}, lambda _: None).graph, context)
+    most = 0
+    for part in OPTIMISE:
+        if isinstance(part, Pass):
+            graph = run((part,), graph, context)
+            continue
+        graph, rounds = settled(part, graph, context)
+        most = max(most, rounds)
+    assert most <= 6
