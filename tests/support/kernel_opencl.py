@@ -8,12 +8,11 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.choice import choices_of
+from intaglio.kernels.choice import for_device
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.opencl.interpret import run_variant
 from intaglio.kernels.opencl.launch import Variant
 from intaglio.kernels.opencl.launch_printer import print_launch
-from intaglio.kernels.opencl.lowering import lower_on_device
 from intaglio.kernels.opencl.printer import CLPrinter, common, fails
 from intaglio.ops.base import BadOperator
 from intaglio.targets.target import Target, find_target
@@ -23,8 +22,7 @@ OPENCL = find_target("opencl-generic")
 
 
 def has_device_code(case: Case) -> bool:
-    node = replace(case, using="").node()
-    return lower_on_device(node, OPENCL, choices_of(node.op)) is not None
+    return for_device(replace(case, using="").node(), OPENCL) is not None
 
 
 def on_device(case: Case, target: Target = OPENCL) -> Call | None:

@@ -8,7 +8,7 @@ a node with its reason; `compile --explain` prints that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Graph, Node
@@ -41,7 +41,13 @@ from intaglio.kernels.dsp import sums as dsp_sums
 from intaglio.kernels.job import Choice, Job, Lowered, always
 from intaglio.kernels.mve import conv as mve_conv
 from intaglio.kernels.mve import depthwise as mve_depthwise
-from intaglio.kernels.opencl.lowering import lower_on_device
+from intaglio.kernels.opencl import conv as cl_conv
+from intaglio.kernels.opencl import depthwise as cl_depthwise
+from intaglio.kernels.opencl import matmul as cl_matmul
+from intaglio.kernels.opencl import movement as cl_movement
+from intaglio.kernels.opencl import rows as cl_rows
+from intaglio.kernels.opencl import winograd as cl_winograd
+from intaglio.kernels.opencl.lowering import PREFIX, device_job, lower_on_device
 from intaglio.ops.base import Elementwise, Op
 from intaglio.targets import Target
 
@@ -170,14 +176,38 @@ TABLE: dict[str, tuple[Choice, ...]] = {
 }
 
 
+DEVICE: dict[str, tuple[Choice, ...]] = {  # OpenCL; an operator without a row, or whose rows do not apply, is spread from its loops
+    "conv": (
+        Choice("cl_winograd", cl_winograd.winograd_applies, cl_winograd.winograd),
+        Choice("cl_conv", cl_conv.conv_applies, cl_conv.conv),
+        Choice("cl_depthwise", cl_depthwise.depthwise_applies, cl_depthwise.depthwise),
+    ),
+    "matmul": (Choice("cl_matmul", cl_matmul.matmul_applies, cl_matmul.matmul),),
+    "max_pool": (Choice("cl_max_pool", cl_conv.not_an_image, cl_depthwise.pool),),
+    "average_pool": (Choice("cl_average_pool", cl_conv.not_an_image, cl_depthwise.pool),),
+    "concat": (Choice("cl_concat", cl_movement.concat_applies, cl_movement.concat),),
+    "pad": (Choice("cl_pad", cl_movement.pad_applies, cl_movement.pad),),
+    "transpose": (Choice("cl_transpose", cl_movement.transpose_applies, cl_movement.transpose),),
+    "softmax": (Choice("cl_softmax", cl_rows.softmax_applies, cl_rows.softmax),),
+    "log_softmax": (Choice("cl_log_softmax", cl_rows.softmax_applies, cl_rows.softmax),),
+    "layer_norm": (Choice("cl_layer_norm", cl_rows.layer_norm_applies, cl_rows.layer_norm),),
+    "reduce": (Choice("cl_reduce", cl_rows.reduce_applies, cl_rows.reduce),),
+}
+
+
 def choices_of(op: Op) -> tuple[Choice, ...]:
     """The kernels of an operator, best first. What is elementwise needs no row of its own."""
     return TABLE.get(op.NAME, (ELEMENTWISE,) if isinstance(op, Elementwise) else ())
 
 
+def for_device(node: Node, target: Target) -> Lowered | None:
+    """The kernel of an OpenCL device; None: it stays on the CPU."""
+    return lower_on_device(node, target, DEVICE.get(node.op.NAME, ()), choices_of(node.op))
+
+
 def lower_node(node: Node, target: Target) -> Lowered:
     """The first kernel that applies; one that an edited IR file asks for by name comes before the others."""
-    if target.device and (made := lower_on_device(node, target, choices_of(node.op))) is not None:
+    if target.device and (made := for_device(node, target)) is not None:
         return made
     job = Job(node, target, node.using)
     for choice in _asked_first(node):
@@ -229,6 +259,8 @@ class Explained:
 
 def considered(node: Node, target: Target) -> tuple[Considered, ...]:
     """Every kernel of the table for this node, in order; those behind the one that is used are not needed."""
+    if target.device and node.using.startswith(PREFIX):
+        return _considered_on_device(node, target)
     job, found, used = Job(node, target, node.using), [], False
     asked = node.using.partition("(")[0]
     named = any(choice.name == asked for choice in choices_of(node.op))
@@ -239,6 +271,16 @@ def considered(node: Node, target: Target) -> tuple[Considered, ...]:
         used = used or reason is None
         found.append(Considered(choice.name, reason or ""))
     return tuple(found)
+
+
+def _considered_on_device(node: Node, target: Target) -> tuple[Considered, ...]:
+    """Kernels of the device; the last resort spreads the loops for one core over work-items."""
+    job, found, used = replace(device_job(node, target), asked=""), [], False
+    for choice in DEVICE.get(node.op.NAME, ()):
+        reason = NOT_NEEDED if used else choice.applies(job)
+        used = used or reason is None
+        found.append(Considered(choice.name, reason or ""))
+    return (*found, Considered("cl_spread", NOT_NEEDED if used else ""))
 
 
 def explained(graph: Graph, target: Target) -> list[Explained]:

@@ -7,8 +7,7 @@ from typing import assert_never
 from intaglio.ir.files import write_ir
 from intaglio.ir.graph import Graph
 from intaglio.ir.text import print_graph
-from intaglio.kernels.choice import choices_of
-from intaglio.kernels.opencl.lowering import lower_on_device
+from intaglio.kernels.choice import for_device
 from intaglio.options.request import WEIGHT_SCHEMES, Request
 from intaglio.package.manifest import StreamInfo
 from intaglio.passes.context import Context, Finding
@@ -61,7 +60,7 @@ def context_of(
         stream=request.stream,
         feed_rows=request.feed_rows,
         weights_read=deployment.weights_read or graph.weights == "read",
-        takes_halves=lambda node, target: lower_on_device(node, target, choices_of(node.op)) is not None,
+        takes_halves=lambda node, target: for_device(node, target) is not None,
         report=findings,
         observe=_Dumper(request),
     )

@@ -123,14 +123,18 @@ class Problem:
 
     def window_rows(self, k: Builder, oh: Expr) -> tuple[Expr, Expr, Expr]:
         """The top of the windows of output row `oh`, and the rows of the window inside the image: first, behind the last."""
-        step = self.dilations[0]
         top = k.let("top", oh * self.strides[0] - self.pads[0])
+        return top, *self.rows_inside(k, top)
+
+    def rows_inside(self, k: Builder, top: Expr) -> tuple[Expr, Expr]:
+        """The rows of a window from `top` on that are inside the image: first, behind the last."""
+        step = self.dilations[0]
         low, high = idx(0), idx(self.kernel[0])
         if self.pads[0]:
             low = k.let("kh_first", imax(0, (0 - top + (step - 1)) // step if step > 1 else 0 - top))
         if self.reaches_over(0):
             high = k.let("kh_last", imin(self.kernel[0], (idx(self.height + step - 1) - top) // step))
-        return top, low, high
+        return low, high
 
     # Other forms of the same ------------------------------------------------------------------------------------------
 

@@ -70,7 +70,8 @@ def depthwise(job: Job) -> Lowered:
     return job.done(p.stem("depthwise", apart=True), about, f"depthwise_nhwc(pixels={columns})", over=epilogue.over)
 
 
-def pool_nhwc(job: Job) -> Lowered:
+def pool_window(job: Job) -> Window:
+    """A max or average pool; the reciprocals are those of windows that reach over the border."""
     op, p = job.node.op, problem_of(job)
     assert isinstance(op, Pool)
     x = job.operand(0, "x")
@@ -83,8 +84,13 @@ def pool_nhwc(job: Job) -> Lowered:
         else:
             reciprocals = job.packed((1.0 / np.maximum(counts, 1)).astype(np.float32).reshape(-1), "r")
     kind = "average" if isinstance(op, AveragePool) else "max"
-    columns = _columns(job, p)
-    _write(job, p, Window(kind, x, job.writes(), None, None, reciprocals, scale, Epilogue((), ())), columns)
+    return Window(kind, x, job.writes(), None, None, reciprocals, scale, Epilogue((), ()))
+
+
+def pool_nhwc(job: Job) -> Lowered:
+    p, window = problem_of(job), pool_window(job)
+    kind, columns = window.kind, _columns(job, p)
+    _write(job, p, window, columns)
     about = f"{p.title(f'{kind} pool', apart=True)}\nNHWC, {columns} pixels x {job.isa.lanes} channels at a time"
     return job.done(p.stem(f"{kind}_pool", apart=True), about, f"{kind}_pool_nhwc(pixels={columns})")
 

@@ -12,27 +12,46 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.ir.types import DType, Layout
-from intaglio.kernels.contraction.problem import Problem as Geometry
-from intaglio.kernels.contraction.problem import problem_of
+from intaglio.kernels.contraction.fma import computed
+from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.epilogue import Epilogue, epilogue_of
 from intaglio.kernels.job import Job, Lowered
-from intaglio.kernels.loop import Buffer, Builder, Expr, both, idx, imax, imin
-from intaglio.kernels.opencl.launch import Launch, Variant, global_id, group_for
+from intaglio.kernels.loop import Buffer, Builder, Expr, both, idx
+from intaglio.kernels.opencl.launch import Launch, Variant, device_kernel, global_id, group_for, launch_of
 from intaglio.kernels.opencl.matmul import Product, product_variants
-from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
 from intaglio.kernels.opencl.tiles import Accumulators, Tile, block_width, loaded, pack_blocks, pad_to, store_tile, tiles_for
 from intaglio.ops.conv import Conv
+from intaglio.ops.pool import Pool
 
 FLOATS = (DType.F32, DType.F16)
 
 
-def takes(job: Job, op: Conv) -> bool:
-    weights, bias = job.node.inputs[1], job.optional(2)
-    if op.layout is not Layout.NHWC or job.type(0).rank != 4 or job.node.output.type.elements == 0:
-        return False
-    if any(t not in FLOATS for t in (job.type(0).dtype, job.node.output.dtype)):
-        return False
-    return weights is not None and weights.data is not None and weights.dtype in FLOATS and (bias is None or bias.data is not None)
+def not_an_image(job: Job) -> str | None:
+    """Why this is not a convolution or pool of an NHWC image of floats."""
+    op, out = job.node.op, job.node.output
+    assert isinstance(op, Conv | Pool)
+    if op.layout is not Layout.NHWC:
+        return f"the layout is {op.layout.value}, not NHWC"
+    if job.type(0).rank != 4:
+        return "there are not two spatial axes"
+    if wrong := [t.value for t in (job.type(0).dtype, out.dtype) if t not in FLOATS]:
+        return f"the type is {wrong[0]}, not f32 or f16"
+    return "there is nothing to compute" if out.type.elements == 0 else None
+
+
+def image_conv(job: Job) -> str | None:
+    """Why this is not a convolution of an NHWC image of floats with constant weights."""
+    if reason := not_an_image(job) or computed(job):
+        return reason
+    weights = job.node.inputs[1]
+    assert weights is not None
+    return None if weights.dtype in FLOATS else f"the weights are {weights.dtype.value}, not f32 or f16"
+
+
+def conv_applies(job: Job) -> str | None:
+    if reason := image_conv(job):
+        return reason
+    return "it is depthwise" if problem_of(job).depthwise else None
 
 
 def packed_bias(job: Job, op: Conv, wide: int) -> Buffer | None:
@@ -43,44 +62,32 @@ def packed_bias(job: Job, op: Conv, wide: int) -> Buffer | None:
     return job.packed(np.concatenate(parts), "b")
 
 
-@on_device(Conv)
-def conv(job: Job) -> Lowered | None:
+def conv(job: Job) -> Lowered:
     op, node = job.node.op, job.node
     assert isinstance(op, Conv)
-    if not takes(job, op) or (op.group > 1 and op.group == job.type(0).shape[-1] == node.output.shape[-1]):
-        return None
     weights = node.inputs[1]
     assert weights is not None and weights.data is not None
     geo = problem_of(job)
     wide = block_width(geo.columns)
     x = job.operand(0, "x")
-    matrices = [
-        np.ascontiguousarray(part.transpose(2, 3, 1, 0)).reshape(-1, geo.columns) for part in np.split(weights.data, geo.group)
-    ]
-    w = job.packed(np.concatenate([pack_blocks(m, wide) for m in matrices]), "w", weights.dtype)
+    w = job.packed(np.concatenate([pack_blocks(m, wide) for m in geo.matrices(weights.data)]), "w", weights.dtype)
     b = packed_bias(job, op, wide)
     epilogue = epilogue_of(job, op.epilogue, [v for v in node.inputs[3:] if v is not None], node.output.shape)
     y = job.writes()
-    kh, kw = geo.kernel
-    about = (
-        f"conv {kh}x{kw}, {geo.channels} -> {geo.out_channels} channels, {geo.height}x{geo.width} -> "
-        f"{geo.out_height}x{geo.out_width}, stride {geo.strides[0]}x{geo.strides[1]}, group {geo.group}"
-        + "".join(f" + {s.op.NAME}" for s in op.epilogue)
-    )
-    if geo.kernel == (1, 1) and geo.strides == (1, 1) and not any(op.pads) and geo.group == 1:
-        rows = geo.batch * geo.out_height * geo.out_width
-        product = Product(rows, geo.channels, geo.out_channels, x, w, b, y, epilogue)
+    about = geo.title("conv") + "".join(f" + {s.op.NAME}" for s in op.epilogue)
+    if geo.pointwise:
+        product = Product(geo.rows, geo.channels, geo.out_channels, x, w, b, y, epilogue)
         variants = product_variants(job, product, about)
     else:
         variants = []
         for tile in tiles_for(geo.out_width, geo.columns):
             made = _image(job, geo, tile, x, w, b, y, epilogue, f"{about}\n{tile.rows} pixels x {tile.width} channels")
             variants.append(Variant(str(tile), (made,), tile.cpu))
-    return device_kernel(job, f"conv{kh}x{kw}_{geo.channels}_{geo.out_channels}", about, variants, epilogue.over, halves=True)
+    return device_kernel(job, geo.stem("conv"), about, variants, epilogue.over, halves=True)
 
 
 def _image(
-    job: Job, geo: Geometry, tile: Tile, x: Buffer, w: Buffer, b: Buffer | None, y: Buffer, epilogue: Epilogue, about: str
+    job: Job, geo: Problem, tile: Tile, x: Buffer, w: Buffer, b: Buffer | None, y: Buffer, epilogue: Epilogue, about: str
 ) -> Launch:
     k = Builder()
     k.reserve(*(p.name for p in job.params))
@@ -100,10 +107,10 @@ def _image(
 
 
 def _tile(
-    k: Builder, geo: Geometry, tile: Tile, wide: int, per_group: int, block: Expr, t: Expr, line: Expr, x: Buffer, w: Buffer,
+    k: Builder, geo: Problem, tile: Tile, wide: int, per_group: int, block: Expr, t: Expr, line: Expr, x: Buffer, w: Buffer,
     b: Buffer | None, y: Buffer, epilogue: Epilogue,
 ) -> None:  # fmt: skip
-    taps = geo.kernel[0] * geo.kernel[1] * geo.depth
+    taps = geo.taps
     stored = -(-geo.columns // wide) * wide
     g = k.let("g", block // per_group) if geo.group > 1 else idx(0)
     column = k.let("column", (block % per_group if geo.group > 1 else block) * tile.width)
@@ -113,19 +120,14 @@ def _tile(
     top, left = k.let("top", oh * geo.strides[0] - geo.pads[0]), k.let("left", ow * geo.strides[1] - geo.pads[1])
     panel = k.let("panel", g * (stored * taps) + (column // wide) * (wide * taps) + column % wide)
     acc = Accumulators(k, tile, b, g * stored + column)
-    step = geo.dilations[0]
-    low, high = idx(0), idx(geo.kernel[0])
-    if geo.pads[0]:
-        low = k.let("kh_first", imax(0, (0 - top + (step - 1)) // step))
-    if (geo.out_height - 1) * geo.strides[0] - geo.pads[0] + (geo.kernel[0] - 1) * step >= geo.height:
-        high = k.let("kh_last", imin(geo.kernel[0], (idx(geo.height + step - 1) - top) // step))
+    low, high = geo.rows_inside(k, top)
     base = k.let("base", (n * geo.height + top) * (geo.width * geo.channels) + g * geo.depth)
     span = (tile.rows - 1) * geo.strides[1] + (geo.kernel[1] - 1) * geo.dilations[1]
-    tested = geo.pads[1] > 0 or (geo.out_width + tile.rows - 1) // tile.rows * tile.rows > geo.out_width or _overhangs(geo)
+    tested = geo.pads[1] > 0 or geo.out_width % tile.rows != 0 or geo.reaches_over(1)
 
     def taps_of(checked: bool) -> None:
         with k.loop("kh", low, high) as kh, k.loop("kw", 0, geo.kernel[1]) as kw:
-            at = k.let("at", base + kh * (step * geo.width * geo.channels))
+            at = k.let("at", base + kh * (geo.dilations[0] * geo.width * geo.channels))
             firsts = [k.let(f"i{r}", left + r * geo.strides[1] + kw * geo.dilations[1]) for r in range(tile.rows)]
             inside: list[Expr | None] = [None] * tile.rows
             if checked:
@@ -151,8 +153,3 @@ def _tile(
     ragged = geo.out_width % tile.rows != 0
     real = [(ow + r).compare("lt", geo.out_width) if ragged and r else None for r in range(tile.rows)]
     store_tile(k, acc, epilogue, y, geo.columns, column, channel, [out + r * geo.out_channels for r in range(tile.rows)], real)
-
-
-def _overhangs(geo: Geometry) -> bool:
-    """Do windows of real pixels reach over the right border?"""
-    return (geo.out_width - 1) * geo.strides[1] - geo.pads[1] + (geo.kernel[1] - 1) * geo.dilations[1] >= geo.width

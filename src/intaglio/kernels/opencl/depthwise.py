@@ -7,35 +7,35 @@ from __future__ import annotations
 
 import numpy as np
 
-from intaglio.ir.types import Layout
-from intaglio.kernels.contraction.problem import Problem as Geometry
-from intaglio.kernels.contraction.problem import problem_of
-from intaglio.kernels.contraction.windows import Window, combine
-from intaglio.kernels.epilogue import Epilogue, epilogue_of
+from intaglio.kernels.contraction.problem import Problem, problem_of
+from intaglio.kernels.contraction.windows import Window, combine, pool_window
+from intaglio.kernels.epilogue import epilogue_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Builder, Expr, Op, both, idx, imax, imin
-from intaglio.kernels.opencl.conv import FLOATS, takes
+from intaglio.kernels.loop import Builder, Expr, Op, both
+from intaglio.kernels.opencl.conv import image_conv
 from intaglio.kernels.opencl.isa import vector
-from intaglio.kernels.opencl.launch import Launch, Variant, global_id, group_for
-from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
+from intaglio.kernels.opencl.launch import Launch, Variant, device_kernel, global_id, group_for, launch_of
 from intaglio.kernels.opencl.tiles import pad_to, store_part
 from intaglio.ops.conv import Conv
-from intaglio.ops.pool import AveragePool, MaxPool, Pool
 
 WIDE = 16  # weights and biases are padded to whole vectors of any size
 
 
-@on_device(Conv)
-def depthwise(job: Job) -> Lowered | None:
+def depthwise_applies(job: Job) -> str | None:
+    if reason := image_conv(job):
+        return reason
+    p = problem_of(job)
+    return None if p.group == p.channels == p.out_channels else "it is not depthwise"
+
+
+def depthwise(job: Job) -> Lowered:
     op, node = job.node.op, job.node
     assert isinstance(op, Conv)
-    channels = job.type(0).shape[-1]
-    if not takes(job, op) or op.group != channels or node.output.shape[-1] != channels:
-        return None
     weights, bias = node.inputs[1], job.optional(2)
     assert weights is not None and weights.data is not None
     geo = problem_of(job)
+    channels = geo.channels
     x = job.operand(0, "x")
     taps = weights.data.reshape(channels, -1).T
     pitch = -(-channels // WIDE) * WIDE
@@ -43,50 +43,20 @@ def depthwise(job: Job) -> Lowered | None:
     b = job.packed(pad_to(bias.data.astype(np.float32), WIDE), "b") if bias is not None and bias.data is not None else None
     epilogue = epilogue_of(job, op.epilogue, [v for v in node.inputs[3:] if v is not None], node.output.shape)
     y = job.writes()
-    kh, kw = geo.kernel
-    about = (
-        f"depthwise conv {kh}x{kw}, {channels} channels, {geo.height}x{geo.width} -> {geo.out_height}x{geo.out_width}, stride "
-        f"{geo.strides[0]}x{geo.strides[1]}" + "".join(f" + {s.op.NAME}" for s in op.epilogue)
-    )
+    about = geo.title("depthwise conv", apart=True) + "".join(f" + {s.op.NAME}" for s in op.epilogue)
     window = Window("depthwise", x, y, w, b, None, 1.0, epilogue, pitch)
-    return device_kernel(
-        job, f"depthwise{kh}x{kw}_{channels}", about, _variants(job, geo, window, about), epilogue.over, halves=True
-    )
+    variants = _variants(job, geo, window, about)
+    return device_kernel(job, geo.stem("depthwise", apart=True), about, variants, epilogue.over, halves=True)
 
 
-@on_device(MaxPool, AveragePool)
-def pool(job: Job) -> Lowered | None:
-    op, node = job.node.op, job.node
-    assert isinstance(op, Pool)
-    floats = job.type(0).dtype in FLOATS and node.output.dtype in FLOATS
-    if op.layout is not Layout.NHWC or job.type(0).rank != 4 or not floats or node.output.type.elements == 0:
-        return None
-    n, h, w, c = job.type(0).shape
-    _, oh, ow, _ = node.output.shape
-    geo = Geometry(
-        n, h, w, c, oh, ow, c, (op.kernel[0], op.kernel[1]), (op.strides[0], op.strides[1]), (op.pads[0], op.pads[1]),
-        (op.dilations[0], op.dilations[1]), c,
-    )  # fmt: skip
-    x = job.operand(0, "x")
-    reciprocals, scale = None, 1.0
-    if isinstance(op, AveragePool):
-        counts = np.broadcast_to(op.counts((h, w)), (oh, ow))
-        if counts.min() == counts.max():
-            scale = 1.0 / float(counts.flat[0])
-        else:
-            reciprocals = job.packed((1.0 / np.maximum(counts, 1)).astype(np.float32).reshape(-1), "r")
-    y = job.writes()
-    kind = "average" if isinstance(op, AveragePool) else "max"
-    about = (
-        f"{kind} pool {geo.kernel[0]}x{geo.kernel[1]}, {c} channels, {h}x{w} -> {oh}x{ow}, stride {geo.strides[0]}x{geo.strides[1]}"
-    )
-    window = Window(kind, x, y, None, None, reciprocals, scale, Epilogue((), ()))
-    return device_kernel(
-        job, f"{kind}_pool{geo.kernel[0]}x{geo.kernel[1]}_{c}", about, _variants(job, geo, window, about), halves=True
-    )
+def pool(job: Job) -> Lowered:
+    geo, window = problem_of(job), pool_window(job)
+    about = geo.title(f"{window.kind} pool", apart=True)
+    variants = _variants(job, geo, window, about)
+    return device_kernel(job, geo.stem(f"{window.kind}_pool", apart=True), about, variants, halves=True)
 
 
-def _variants(job: Job, geo: Geometry, window: Window, about: str) -> list[Variant]:
+def _variants(job: Job, geo: Problem, window: Window, about: str) -> list[Variant]:
     lanes = (4,) if geo.channels < 8 else (4, 8)
     found: list[Variant] = []
     for n in lanes:
@@ -97,7 +67,7 @@ def _variants(job: Job, geo: Geometry, window: Window, about: str) -> list[Varia
     return found
 
 
-def _launch(job: Job, geo: Geometry, window: Window, pixels: int, lanes: int, about: str) -> Launch:
+def _launch(job: Job, geo: Problem, window: Window, pixels: int, lanes: int, about: str) -> Launch:
     k = Builder()
     k.reserve(*(p.name for p in job.params))
     vectors, tiles, lines = -(-geo.channels // lanes), -(-geo.out_width // pixels), geo.batch * geo.out_height
@@ -121,17 +91,12 @@ def _launch(job: Job, geo: Geometry, window: Window, pixels: int, lanes: int, ab
     )  # fmt: skip
 
 
-def _pixels(k: Builder, geo: Geometry, window: Window, pixels: int, lanes: int, some: int, c: Expr, ow: Expr, line: Expr) -> None:
+def _pixels(k: Builder, geo: Problem, window: Window, pixels: int, lanes: int, some: int, c: Expr, ow: Expr, line: Expr) -> None:
     """`some`: only so many channels are real."""
     e = vector(lanes)
     oh, n = k.let("oh", line % geo.out_height), k.let("n", line // geo.out_height)
     top, left = k.let("top", oh * geo.strides[0] - geo.pads[0]), k.let("left", ow * geo.strides[1] - geo.pads[1])
-    step = geo.dilations[0]
-    low, high = idx(0), idx(geo.kernel[0])
-    if geo.pads[0]:
-        low = k.let("kh_first", imax(0, (0 - top + (step - 1)) // step))
-    if (geo.out_height - 1) * geo.strides[0] - geo.pads[0] + (geo.kernel[0] - 1) * step >= geo.height:
-        high = k.let("kh_last", imin(geo.kernel[0], (idx(geo.height + step - 1) - top) // step))
+    low, high = geo.rows_inside(k, top)
     start = e.const(float("-inf")) if window.kind == "max" else e.const(0.0)
     if window.bias is not None:
         start = k.let("bias", e.load(window.bias, c))
@@ -139,7 +104,7 @@ def _pixels(k: Builder, geo: Geometry, window: Window, pixels: int, lanes: int, 
     reach = (-(-geo.out_width // pixels) * pixels - 1) * geo.strides[1] - geo.pads[1] + (geo.kernel[1] - 1) * geo.dilations[1]
     tested = geo.pads[1] > 0 or reach >= geo.width
     with k.loop("kh", low, high) as kh:
-        row = k.let("row", ((n * geo.height + top + kh * step) * geo.width + left) * geo.channels + c)
+        row = k.let("row", ((n * geo.height + top + kh * geo.dilations[0]) * geo.width + left) * geo.channels + c)
         columns: dict[int, Expr] = {}
         inside: dict[int, Expr] = {}
         for kw in range(geo.kernel[1]):
@@ -168,7 +133,7 @@ def _pixels(k: Builder, geo: Geometry, window: Window, pixels: int, lanes: int, 
 
 
 def _finish(
-    k: Builder, e: Lanes, geo: Geometry, window: Window, acc: Expr, oh: Expr, ow: Expr, c: Expr, place: Expr, some: int
+    k: Builder, e: Lanes, geo: Problem, window: Window, acc: Expr, oh: Expr, ow: Expr, c: Expr, place: Expr, some: int
 ) -> None:
     value = acc
     if window.kind == "average":

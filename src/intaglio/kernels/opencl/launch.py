@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intaglio.kernels.loop import IDX, Buffer, Expr, Num, Op, Stmt
+from intaglio.ir.types import DType
+from intaglio.kernels.job import Job, Lowered
+from intaglio.kernels.loop import IDX, Buffer, Builder, Expr, Kernel, Num, Op, Stmt
+from intaglio.kernels.unused import drop_unused
 
 Size = tuple[int, ...]
 
@@ -68,3 +71,24 @@ def _fitting(n: int, limit: int) -> int:
         if -(-n // size) * size * 8 <= n * 9:
             best = size
     return best
+
+
+def launch_of(
+    k: Builder, stem: str, params: list[Buffer], size: Size, gpu: Size, cpu: Size, *, fixed: bool = False, about: str = ""
+) -> Launch:
+    return Launch(stem, tuple(params), drop_unused(k.body()), size, gpu, cpu, fixed, about)
+
+
+def device_kernel(
+    job: Job, stem: str, about: str, variants: list[Variant], over: Buffer | None = None, *,
+    in_place: bool = False, halves: bool = False,
+) -> Lowered:  # fmt: skip
+    """All parameters of the job are the kernel's; each launch names those that it takes."""
+    if halves and job.target.precision == "fp16" and any(p.dtype is DType.F16 for p in job.params):
+        for launch in {id(launch): launch for variant in variants for launch in variant.launches}.values():
+            launch.half = True
+    kernel = Kernel(
+        stem, tuple(job.params), (), about, in_place=in_place or over is not None,
+        over=-1 if over is None else job.params.index(over), isa="opencl", variants=tuple(variants),
+    )  # fmt: skip
+    return Lowered(kernel, job.arguments, f"cl_{stem}")

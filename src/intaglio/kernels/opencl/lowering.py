@@ -9,12 +9,10 @@ from intaglio.ir.graph import Node, Value
 from intaglio.ir.types import DType
 from intaglio.kernels.job import Choice, Job, Lowered
 from intaglio.kernels.loop import Buffer, For, Kernel, Num, Stmt, While
-from intaglio.kernels.opencl import conv, depthwise, matmul, movement, rows, winograd
 from intaglio.kernels.opencl.accesses import inner_of
 from intaglio.kernels.opencl.launch import Launch, Variant
 from intaglio.kernels.opencl.launch_printer import print_launch
 from intaglio.kernels.opencl.printer import CLPrinter, NoOpenCL, common
-from intaglio.kernels.opencl.registry import BUILDERS
 from intaglio.kernels.opencl.spread import spread
 from intaglio.targets import Target
 
@@ -23,22 +21,32 @@ MOST_IN_ORDER = 1 << 14  # rounds that a single work-item may do before the CPU 
 PREFIX = "cl_"  # of kernels of a device, in IR files
 ON_CPU = "cpu"  # `using cpu`: this layer stays there
 
-_BUILDERS = (winograd, conv, depthwise, matmul, movement, rows)  # importing registers
 
-
-def lower_on_device(node: Node, target: Target, general: tuple[Choice, ...]) -> Lowered | None:
-    """`general`: the kernels for one core, whose loops are spread where the device has no kernel of its own."""
+def stays_on_cpu(node: Node) -> str | None:
+    """Why no kernel of a device takes this node, whatever it computes."""
     if node.using and not node.using.startswith(PREFIX):
-        return None  # an edited IR file wants it on the CPU
+        return "the IR file keeps it on the CPU"
     values = [v for v in (*node.inputs, *node.outputs) if v is not None]
-    if any(v.dtype is DType.F64 or v.type.elements > MOST_ELEMENTS for v in values):
+    if any(v.dtype is DType.F64 for v in values):
+        return "not every device computes in doubles"
+    return "indices are 32 bits on a device" if any(v.type.elements > MOST_ELEMENTS for v in values) else None
+
+
+def device_job(node: Node, target: Target) -> Job:
+    return Job(node, replace(target, isa="opencl"), node.using)
+
+
+def lower_on_device(node: Node, target: Target, own: tuple[Choice, ...], general: tuple[Choice, ...]) -> Lowered | None:
+    """`own`: the kernels of devices. `general`: those for one core, whose loops are spread where no other applies."""
+    if stays_on_cpu(node) is not None:
         return None
-    device = replace(target, isa="opencl")
-    for builder in BUILDERS.get(type(node.op), []):
-        made = builder(Job(node, device, node.using))
-        if made is not None and _printable(made.kernel):
-            return made
-    job = Job(node, device)
+    job = device_job(node, target)
+    for choice in own:
+        if choice.applies(job) is None:
+            made = choice.build(job.fresh())
+            if _printable(made.kernel):
+                return made
+    job = replace(device_job(node, target), asked="")
     for choice in general:
         if choice.applies(job) is None:
             return _spread(choice.build(job.fresh()), node)

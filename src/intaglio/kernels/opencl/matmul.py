@@ -9,21 +9,22 @@ A constant right side is packed in blocks of columns; a computed one is read whe
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.kernels.contraction.products import with_bias
 from intaglio.kernels.elementwise import broadcast_strides, offset_of
 from intaglio.kernels.epilogue import Epilogue, epilogue_of, operand_kind
-from intaglio.kernels.job import Job, Lowered
+from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Op, both, idx, imin
 from intaglio.kernels.opencl.isa import vector
-from intaglio.kernels.opencl.launch import Launch, Size, Variant, global_id, group_for, local_id
-from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
+from intaglio.kernels.opencl.launch import Launch, Size, Variant, device_kernel, global_id, group_for, launch_of, local_id
 from intaglio.kernels.opencl.tiles import Accumulators, Tile, block_width, loaded, pack_blocks, pad_to, store_tile, tiles_for
+from intaglio.ops.base import Step
 from intaglio.ops.matmul import MatMul
 
 FLOATS = (DType.F32, DType.F16)
@@ -200,66 +201,85 @@ def _in_local(job: Job, p: Product, about: str) -> Launch:
     return launch_of(k, "matmul_local", list(job.params), size, (SIDE, SIDE), (SIDE, SIDE), fixed=True, about=about)
 
 
-@on_device(MatMul)
-def matmul(job: Job) -> Lowered | None:
-    op, node = job.node.op, job.node
-    assert isinstance(op, MatMul)
-    left, right, out = job.type(0), job.type(1), node.output
-    if op.transpose_a or out.type.elements == 0 or any(t not in FLOATS for t in (left.dtype, right.dtype, out.dtype)):
-        return None
-    depth, columns = left.shape[-1], out.shape[-1]
-    weights = node.inputs[1]
-    assert weights is not None
-    if depth == 0:
-        return None
-    batch = out.shape[:-2]
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """The sizes of a product. `shared`: all batches have the same right side, and are one matrix on the left."""
+
+    rows: int
+    depth: int
+    columns: int
+    batch: tuple[int, ...]
+    shared: bool
+
+
+@fact
+def _sides(job: Job) -> _Sides:
+    left, right, out = job.type(0), job.type(1), job.node.output
     shared = math.prod(right.shape[:-2]) == 1
     rows = math.prod(out.shape[:-1]) if shared else out.shape[-2]
-    if shared and math.prod(left.shape[:-1]) != rows:
-        return None
-    wide = block_width(columns)
-    extras = [v for v in node.inputs[3:] if v is not None]
-    bias, steps = job.optional(2), op.epilogue
+    return _Sides(rows, left.shape[-1], out.shape[-1], out.shape[:-2], shared)
+
+
+@fact
+def _added(job: Job) -> tuple[Value | None, tuple[Step, ...], list[Value]]:
+    """The bias of columns, the steps after the product, and their operands: another bias is the first of them."""
+    op, out = job.node.op, job.node.output
+    assert isinstance(op, MatMul)
+    extras, bias = [v for v in job.node.inputs[3:] if v is not None], job.optional(2)
     if bias is not None and (bias.data is None or operand_kind(bias.shape, out.shape) != "channel"):
-        extras, steps, bias = [bias, *extras], with_bias(steps, len(extras)), None
-    if any(operand_kind(v.shape, out.shape) is None for v in extras):
-        return None
+        return None, with_bias(op.epilogue, len(extras)), [bias, *extras]
+    return bias, op.epilogue, extras
+
+
+def matmul_applies(job: Job) -> str | None:
+    op, left, right, out = job.node.op, job.type(0), job.type(1), job.node.output
+    assert isinstance(op, MatMul)
+    if op.transpose_a:
+        return "the left side is transposed"
+    if wrong := [t.value for t in (left.dtype, right.dtype, out.dtype) if t not in FLOATS]:
+        return f"the type is {wrong[0]}, not f32 or f16"
+    sides = _sides(job)
+    if out.type.elements == 0 or sides.depth == 0:
+        return "there is nothing to compute"
+    if sides.shared and math.prod(left.shape[:-1]) != sides.rows:
+        return "the left side is repeated for batches of the right side"
+    if any(operand_kind(v.shape, out.shape) is None for v in _added(job)[2]):
+        return "an operand of the fused steps is neither a number, a channel's nor as large as the result"
+    return None
+
+
+def matmul(job: Job) -> Lowered:
+    op, node, sides = job.node.op, job.node, _sides(job)
+    assert isinstance(op, MatMul)
+    bias, steps, extras = _added(job)
     x = job.operand(0, "x")
-    constant = weights.data is not None
-    if weights.data is not None:
-        data = weights.data.swapaxes(-1, -2) if op.transpose_b else weights.data
-        packed = [pack_blocks(m, wide) for m in data.reshape(-1, depth, columns)]
-        w = job.packed(np.concatenate(packed), "w", weights.dtype)
-        stored = packed[0].size
-    else:
-        w, stored = job.operand(1, "w"), depth * columns
+    w, stored = _right(job, sides)
     b = None
     if bias is not None and bias.data is not None:
-        b = job.packed(pad_to(bias.data.astype(np.float32), wide), "b")
-    epilogue = epilogue_of(job, steps, extras, out.shape)
+        b = job.packed(pad_to(bias.data.astype(np.float32), block_width(sides.columns)), "b")
+    epilogue = epilogue_of(job, steps, extras, node.output.shape)
     y = job.writes()
-    about = f"matmul {list(left.shape)} x {list(right.shape)} -> {list(out.shape)}" + "".join(
-        f" + {s.op.NAME}" for s in op.epilogue
-    )
-    if shared:
-        product = Product(rows, depth, columns, x, w, b, y, epilogue, raw=not constant, turned=op.transpose_b and not constant)
-    else:
-        x_walk = tuple(s * rows * depth for s in broadcast_strides(left.shape[:-2], batch))
-        w_walk = tuple(s * stored for s in broadcast_strides(right.shape[:-2], batch))
-        product = Product(
-            rows,
-            depth,
-            columns,
-            x,
-            w,
-            b,
-            y,
-            epilogue,
-            batch,
-            x_walk,
-            w_walk,
-            raw=not constant,
-            turned=op.transpose_b and not constant,
-        )
-    variants = product_variants(job, product, about)
-    return device_kernel(job, f"matmul_{rows}_{depth}_{columns}", about, variants, epilogue.over if shared else None, halves=True)
+    left, right = job.type(0).shape, job.type(1).shape
+    about = f"matmul {list(left)} x {list(right)} -> {list(node.output.shape)}" + "".join(f" + {s.op.NAME}" for s in op.epilogue)
+    raw = node.inputs[1] is not None and node.inputs[1].data is None
+    product = Product(
+        sides.rows, sides.depth, sides.columns, x, w, b, y, epilogue, raw=raw, turned=op.transpose_b and raw
+    )  # fmt: skip
+    if not sides.shared:
+        x_walk = tuple(s * sides.rows * sides.depth for s in broadcast_strides(left[:-2], sides.batch))
+        w_walk = tuple(s * stored for s in broadcast_strides(right[:-2], sides.batch))
+        product = replace(product, batch=sides.batch, x_walk=x_walk, w_walk=w_walk)
+    stem = f"matmul_{sides.rows}_{sides.depth}_{sides.columns}"
+    over = epilogue.over if sides.shared else None
+    return device_kernel(job, stem, about, product_variants(job, product, about), over, halves=True)
+
+
+def _right(job: Job, sides: _Sides) -> tuple[Buffer, int]:
+    """The right side, packed where it is constant, and its elements in one batch."""
+    op, weights = job.node.op, job.node.inputs[1]
+    assert isinstance(op, MatMul) and weights is not None
+    if weights.data is None:
+        return job.operand(1, "w"), sides.depth * sides.columns
+    data = weights.data.swapaxes(-1, -2) if op.transpose_b else weights.data
+    packed = [pack_blocks(m, block_width(sides.columns)) for m in data.reshape(-1, sides.depth, sides.columns)]
+    return job.packed(np.concatenate(packed), "w", weights.dtype), packed[0].size

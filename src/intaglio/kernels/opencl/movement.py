@@ -6,28 +6,29 @@ Transposes that turn rows into columns go through local memory, so that both sid
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from intaglio.ir.types import DType, strides_of
+from intaglio.ir.types import strides_of
 from intaglio.kernels.elementwise import merge_axes, offset_of
-from intaglio.kernels.job import Job, Lowered
+from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Load, Num, Op, Type, both, cast, idx
-from intaglio.kernels.opencl.launch import Launch, Variant, global_id, group_for, local_id
-from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
+from intaglio.kernels.opencl.launch import Launch, Variant, device_kernel, global_id, group_for, launch_of, local_id
 from intaglio.ops.move import Concat, Pad, Transpose
 
 SIDE = 8  # of a tile that is turned
 TOGETHER = 12  # operands of a concat in one launch
 
 
-@on_device(Concat)
-def concat(job: Job) -> Lowered | None:
+def concat_applies(job: Job) -> str | None:
+    return "there is nothing to move" if job.node.output.type.elements == 0 else None
+
+
+def concat(job: Job) -> Lowered:
     """One item per element of the output; which operand it is from is a chain of comparisons along the axis. Many operands are
     taken a few at a time."""
     op, node = job.node.op, job.node
     assert isinstance(op, Concat)
     values = [v for v in node.inputs if v is not None]
-    if node.output.type.elements == 0:
-        return None
     axis = op.axis % node.output.type.rank
     inner = math.prod(node.output.shape[axis + 1 :])
     outer = math.prod(node.output.shape[:axis])
@@ -67,13 +68,18 @@ def _joined(parts: list[tuple[Buffer, int]], y: Buffer, start: int, long: int, o
     return launch_of(k, "concat", params, size, group_for(size, 64, 64), group_for(size, 256, 256), about=about)
 
 
-@on_device(Pad)
-def pad(job: Job) -> Lowered | None:
+def pad_applies(job: Job) -> str | None:
+    op = job.node.op
+    assert isinstance(op, Pad)
+    if op.mode != "constant":
+        return f"the mode is {op.mode}, not constant"
+    return "there is nothing to move" if 0 in (job.node.output.type.elements, job.type(0).elements) else None
+
+
+def pad(job: Job) -> Lowered:
     op, k, node = job.node.op, job.k, job.node
     assert isinstance(op, Pad)
     shape, out = job.type(0).shape, node.output.shape
-    if op.mode != "constant" or node.output.type.elements == 0 or job.type(0).elements == 0 or node.output.dtype is DType.F64:
-        return None
     x, y = job.operand(0, "x"), job.writes()
     rank = len(shape)
     to, source = strides_of(out), strides_of(shape)
@@ -99,17 +105,38 @@ def pad(job: Job) -> Lowered | None:
     return device_kernel(job, "pad", about, [Variant("elements", (launch,), cpu=True)])
 
 
-@on_device(Transpose)
-def transpose(job: Job) -> Lowered | None:
+@dataclass(frozen=True, slots=True)
+class _Turned:
+    """The merged axes of a transpose: sizes, strides in the output and the input, and which is the input's last; -1: none."""
+
+    sizes: tuple[int, ...]
+    to: tuple[int, ...]
+    source: tuple[int, ...]
+    fast: int
+
+
+@fact
+def _turned(job: Job) -> _Turned:
+    op, out = job.node.op, job.node.output.shape
+    assert isinstance(op, Transpose)
+    strides = strides_of(job.type(0).shape)
+    sizes, (to, source) = merge_axes(out, [strides_of(out), tuple(strides[p] for p in op.perm)])
+    return _Turned(tuple(sizes), tuple(to), tuple(source), next((n for n, s in enumerate(source) if s == 1), -1))
+
+
+def transpose_applies(job: Job) -> str | None:
+    axes = _turned(job)
+    if axes.fast < 0 or axes.fast == len(axes.sizes) - 1:
+        return "the last axis stays the last"
+    return f"an axis is shorter than {SIDE}" if min(axes.sizes[axes.fast], axes.sizes[-1]) < SIDE else None
+
+
+def transpose(job: Job) -> Lowered:
     """Where the last axis of the output is not that of the input: tiles of SIDE x SIDE through local memory."""
-    op, k, node = job.node.op, job.k, job.node
+    op, k, node, axes = job.node.op, job.k, job.node, _turned(job)
     assert isinstance(op, Transpose)
     shape, out = job.type(0).shape, node.output.shape
-    strides = strides_of(shape)
-    sizes, (to, source) = merge_axes(out, [strides_of(out), tuple(strides[p] for p in op.perm)])
-    fast = next((n for n, s in enumerate(source) if s == 1), None)
-    if fast is None or fast == len(sizes) - 1 or min(sizes[fast], sizes[-1]) < SIDE or node.output.dtype is DType.F64:
-        return None
+    sizes, to, source, fast = axes.sizes, axes.to, axes.source, axes.fast
     x, y = job.operand(0, "x"), job.writes()
     tile = Buffer("turned", y.dtype, False, "local")
     k.reserve("turned")

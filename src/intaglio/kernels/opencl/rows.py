@@ -15,8 +15,7 @@ from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Type, cast
 from intaglio.kernels.normalize import _entry, _per_element
-from intaglio.kernels.opencl.launch import Variant, global_id, local_id
-from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
+from intaglio.kernels.opencl.launch import Variant, device_kernel, global_id, launch_of, local_id
 from intaglio.kernels.reduce import _axes, _finish, fold, split_axis, start_value
 from intaglio.ops.base import normal_axes
 from intaglio.ops.norm import LayerNorm
@@ -65,13 +64,26 @@ def _done(job: Job, k: Builder, stem: str, rows: int, about: str, *, in_place: b
     return device_kernel(job, stem, about, [Variant("groups", (launch,), cpu=True)], in_place=in_place)
 
 
-@on_device(Softmax, LogSoftmax)
-def softmax(job: Job) -> Lowered | None:
+def _too_few(job: Job, size: int, rows: int) -> str | None:
+    """Why no work-group is worth its barriers here."""
+    if wrong := [t.value for t in (job.type(0).dtype, job.node.output.dtype) if t not in FLOATS]:
+        return f"the type is {wrong[0]}, not f32 or f16"
+    if size < LEAST:
+        return f"a row has fewer than {LEAST} elements"
+    return f"more than {MOST_ROWS} rows keep the device busy with an item each" if rows > MOST_ROWS else None
+
+
+def softmax_applies(job: Job) -> str | None:
+    op = job.node.op
+    assert isinstance(op, Softmax | LogSoftmax)
+    outer, size, inner = split_axis(job.node.output.shape, op.axis)
+    return _too_few(job, size, outer * inner)
+
+
+def softmax(job: Job) -> Lowered:
     op, out = job.node.op, job.node.output
     assert isinstance(op, Softmax | LogSoftmax)
     outer, size, inner = split_axis(out.shape, op.axis)
-    if size < LEAST or outer * inner > MOST_ROWS or any(t not in FLOATS for t in (out.dtype, job.type(0).dtype)):
-        return None
     x, y, k = job.operand(0, "x"), job.writes(), job.k
     group, e = _Group(k), Lanes.scalar()
     row = k.let("row", global_id(1))
@@ -94,18 +106,24 @@ def softmax(job: Job) -> Lowered | None:
     )
 
 
-@on_device(LayerNorm)
-def layer_norm(job: Job) -> Lowered | None:
+def layer_norm_applies(job: Job) -> str | None:
+    op, out = job.node.op, job.node.output
+    assert isinstance(op, LayerNorm)
+    axis = op.axis % out.type.rank
+    size = math.prod(out.shape[axis:])
+    if reason := _too_few(job, size, math.prod(out.shape[:axis])):
+        return reason
+    extras = [v for v in (job.optional(1), job.optional(2)) if v is not None]
+    odd = any(math.prod(v.shape) not in (1, size) and v.data is None for v in extras)
+    return "scale or bias is computed and neither a number nor a row" if odd else None
+
+
+def layer_norm(job: Job) -> Lowered:
     op, out = job.node.op, job.node.output
     assert isinstance(op, LayerNorm)
     axis = op.axis % out.type.rank
     shape = out.shape[axis:]
     size, outer = math.prod(shape), math.prod(out.shape[:axis])
-    extras = [v for v in (job.optional(1), job.optional(2)) if v is not None]
-    if size < LEAST or outer > MOST_ROWS or any(t not in FLOATS for t in (out.dtype, job.type(0).dtype)):
-        return None
-    if any(math.prod(v.shape) not in (1, size) and v.data is None for v in extras):
-        return None
     x = job.operand(0, "x")
     scale, bias = _per_element(job, job.optional(1), "scale", shape), _per_element(job, job.optional(2), "bias", shape)
     single = [v is not None and v.type.elements == 1 and v.data is None for v in (job.optional(1), job.optional(2))]
@@ -134,19 +152,29 @@ def layer_norm(job: Job) -> Lowered | None:
     return _done(job, k, "layer_norm", outer, about, in_place=True)
 
 
-@on_device(Reduce)
-def reduce(job: Job) -> Lowered | None:
+def reduce_applies(job: Job) -> str | None:
+    op, x_type, out = job.node.op, job.type(0), job.node.output.type
+    assert isinstance(op, Reduce)
+    axes = _axes(x_type.shape, normal_axes(op.axes, x_type.rank))
+    if op.kind not in _KINDS:
+        return f"`{op.kind}` is not folded by groups"
+    if out.elements == 0:
+        return "there is nothing to compute"
+    if reason := _too_few(job, math.prod(a.size for a in axes if a.reduced), out.elements):
+        return reason
+    kept = [a for a in axes if not a.reduced]
+    if kept and not axes[-1].reduced and kept[-1].size >= GROUP:
+        return "neighbouring items read neighbouring columns, one each"
+    return None
+
+
+def reduce(job: Job) -> Lowered:
     op, node = job.node.op, job.node
     assert isinstance(op, Reduce)
     x_type, out = job.type(0), node.output.type
     axes = _axes(x_type.shape, normal_axes(op.axes, x_type.rank))
     kept, gone = [a for a in axes if not a.reduced], [a for a in axes if a.reduced]
     count = math.prod(a.size for a in gone)
-    floats = x_type.dtype in FLOATS and out.dtype in FLOATS
-    if not floats or op.kind not in _KINDS or count < LEAST or not 0 < out.elements <= MOST_ROWS:
-        return None
-    if len(kept) > 0 and not axes[-1].reduced and kept[-1].size >= GROUP:
-        return None  # neighbouring items read neighbouring columns: one each
     x, y, k, e = job.operand(0, "x"), job.writes(), job.k, Lanes.scalar()
     group = _Group(k)
     row = k.let("row", global_id(1))

@@ -9,20 +9,20 @@ U = G g G' is computed at compile time, in doubles. Worth it for many channels a
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from intaglio.ir.types import DType
-from intaglio.kernels.contraction.problem import Problem as Geometry
-from intaglio.kernels.contraction.problem import problem_of
+from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.epilogue import Epilogue, epilogue_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr, Op, both
-from intaglio.kernels.opencl.conv import packed_bias, takes
+from intaglio.kernels.opencl.conv import image_conv, packed_bias
 from intaglio.kernels.opencl.isa import vector
-from intaglio.kernels.opencl.launch import Launch, Variant, global_id, group_for
+from intaglio.kernels.opencl.launch import Launch, Variant, device_kernel, global_id, group_for, launch_of
 from intaglio.kernels.opencl.matmul import Product, product_variants
-from intaglio.kernels.opencl.registry import device_kernel, launch_of, on_device
 from intaglio.kernels.opencl.tiles import block_width, pack_blocks
 from intaglio.ops.conv import Conv
 
@@ -31,24 +31,46 @@ _G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 _LANES = 4
 
 
-@on_device(Conv, first=True)
-def winograd(job: Job) -> Lowered | None:
-    op, node = job.node.op, job.node
+def _tiles(geo: Problem) -> tuple[int, int]:
+    """Tiles of 2x2 results in an image: rows, columns."""
+    return -(-geo.out_height // 2), -(-geo.out_width // 2)
+
+
+def winograd_applies(job: Job) -> str | None:
+    if reason := image_conv(job):
+        return reason
+    geo, weights = problem_of(job), job.node.inputs[1]
+    assert weights is not None
+    if job.asked and "winograd" not in job.asked:
+        return "the IR file asks for another kernel"
+    if job.target.optimize == "size":
+        return "it needs scratch memory, and `--optimize size` is set"
+    if geo.group != 1 or (geo.kernel, geo.strides, geo.dilations) != ((3, 3), (1, 1), (1, 1)):
+        return "it is not 3x3 with stride 1, dilation 1 and one group"
+    if weights.dtype is not DType.F32:
+        return f"the weights are {weights.dtype.value}, not f32"
+    if geo.channels % _LANES or geo.out_channels % _LANES:
+        return f"the channels are not a multiple of {_LANES}"
+    return None if "winograd" in job.asked else _not_worth_it(geo)
+
+
+def _not_worth_it(geo: Problem) -> str | None:
+    tiles = geo.batch * math.prod(_tiles(geo))
+    if min(geo.channels, geo.out_channels) < LEAST_CHANNELS:
+        return f"fewer than {LEAST_CHANNELS} channels are faster directly"
+    if tiles < LEAST_TILES:
+        return f"fewer than {LEAST_TILES} tiles are faster directly"
+    scratch = 16 * tiles * (geo.channels + geo.out_channels) * 4
+    return f"it needs {scratch} bytes of scratch memory, more than {MOST_SCRATCH}" if scratch > MOST_SCRATCH else None
+
+
+def winograd(job: Job) -> Lowered:
+    op, node, geo = job.node.op, job.node, problem_of(job)
     assert isinstance(op, Conv)
-    if not takes(job, op) or op.group != 1 or job.target.optimize == "size" or (job.asked and "winograd" not in job.asked):
-        return None
-    geo = problem_of(job)
     weights = node.inputs[1]
     assert weights is not None and weights.data is not None
-    plain = geo.kernel == (3, 3) and geo.strides == (1, 1) and geo.dilations == (1, 1)
-    if not plain or geo.channels % _LANES or geo.out_channels % _LANES or weights.dtype is not DType.F32:
-        return None
-    high, across = -(-geo.out_height // 2), -(-geo.out_width // 2)
+    high, across = _tiles(geo)
     tiles = geo.batch * high * across
-    scratch = 16 * tiles * (geo.channels + geo.out_channels) * 4
-    worth = min(geo.channels, geo.out_channels) >= LEAST_CHANNELS and tiles >= LEAST_TILES and scratch <= MOST_SCRATCH
-    if not worth and "winograd" not in job.asked:
-        return None
     x = job.operand(0, "x")
     kernel = weights.data.astype(np.float64)  # [O, I, 3, 3]
     turned = np.einsum("ai,oijk,bk->abjo", _G, kernel.transpose(0, 2, 1, 3), _G)  # [4, 4, I, O]
@@ -82,7 +104,7 @@ def _only(way: Variant, *params: Buffer) -> tuple[Launch, ...]:
     return way.launches
 
 
-def _input(job: Job, geo: Geometry, x: Buffer, v: Buffer, high: int, across: int, about: str) -> Launch:
+def _input(job: Job, geo: Problem, x: Buffer, v: Buffer, high: int, across: int, about: str) -> Launch:
     k = Builder()
     k.reserve("x", "v")
     parts, tiles = geo.channels // _LANES, geo.batch * high * across
@@ -125,7 +147,7 @@ def _forward(k: Builder, e: Lanes, d: list[Expr], name: str) -> list[Expr]:
 
 
 def _output(
-    job: Job, geo: Geometry, m: Buffer, b: Buffer | None, y: Buffer, epilogue: Epilogue, high: int, across: int, about: str
+    job: Job, geo: Problem, m: Buffer, b: Buffer | None, y: Buffer, epilogue: Epilogue, high: int, across: int, about: str
 ) -> Launch:
     k = Builder()
     params = [p for p in job.params if p not in (job.params[0],) and p.name not in ("u", "v")]
