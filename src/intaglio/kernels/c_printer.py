@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import assert_never
 
 from intaglio.errors import printable
 from intaglio.kernels.c_functions import ARITHMETIC, C_TYPES, is_signed_int
 from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.loop import (
     IDX,
+    Array,
     Assign,
+    Barrier,
     Braces,
     Buffer,
     Comment,
@@ -269,6 +272,10 @@ class Printer:
                 lines.append(f"{pad}return {stmt.code};")
             case Verbatim():
                 lines += [f"{pad}{line}" if line else "" for line in stmt.lines]
+            case Array() | Barrier():
+                raise AssertionError("only kernels of a device have these")
+            case _:
+                assert_never(stmt)
 
     def _assignment(self, stmt: Assign) -> str:
         name, value = stmt.var.name, stmt.value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array, Graph, Node, Value
@@ -215,3 +216,5 @@ class _Build:
                 return ValueArg(source)
             case Value() | Packed():
                 return ConstantArg(self.constants.name_of(source, parameter, node, kernel))
+            case _:
+                assert_never(source)

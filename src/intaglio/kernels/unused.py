@@ -12,6 +12,7 @@ superfluous is dropped here, once for all of them.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from intaglio.kernels.loop import (
     Array,
@@ -120,3 +121,5 @@ def _statement(stmt: Stmt) -> tuple[Stmt, set[str]]:
             return replace(stmt, body=inner), used
         case Comment() | Fail() | Verbatim() | Array() | Barrier():
             return stmt, set()
+        case _:
+            assert_never(stmt)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import assert_never
 
 from intaglio.errors import UserError
 from intaglio.ir.graph import State, Value
@@ -135,6 +136,8 @@ def _arguments(pointers: Pointers, layer: Layer) -> list[str]:
                 arguments.append(pointers.constant(name, param.dtype))
             case ScratchArg():
                 arguments.append(pointers.scratch(layer, param.dtype, argument.at))
+            case _:
+                assert_never(argument)
     return arguments
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import assert_never
 
 from intaglio.errors import OurFault, printable
 from intaglio.ir.graph import Value
@@ -258,6 +259,8 @@ class _Writer:
                 case ScratchArg():
                     at = self.program.placement.scratch[layer.name].offset + argument.at
                     row = f"{{ARG_PLACE, {self.place(at, argument.bytes, KINDS[param.dtype], layer.name + '_scratch')}}}"
+                case _:
+                    assert_never(argument)
             t.args.append(row)
             writes |= (0 if param.const else 1) << n
         if fails(launch):
@@ -287,6 +290,8 @@ class _Writer:
                     at = self.program.placement.scratch[layer.name].offset + argument.at
                     arguments.append(pointer(param.dtype, f"mirror + {at}", const=param.const))
                     self.t.mirror_bytes = max(self.t.mirror_bytes, at + argument.bytes)
+                case _:
+                    assert_never(argument)
         call = f"{identifier(layer.kernel.name)}({', '.join(arguments)})"
         body = [f"    return {call};"] if layer.kernel.fallible else [f"    {call};", "    return 0;"]
         name = f"host_{len(self.t.hosts)}"

@@ -9,6 +9,7 @@ case 3: /* 1 of 24 rows of dw_1 */
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from intaglio.ir.program import Argument
 from intaglio.ir.stripes import Action, Rows, Stripe
@@ -138,6 +139,8 @@ def _step(
                 arguments.append(pointers.constant(name, param.dtype))
             case ScratchArg():
                 arguments.append(pointers.scratch(layer, param.dtype, argument.at))
+            case _:
+                assert_never(argument)
     text = wrapped(f"{identifier(action.kernel.name)}(", arguments, indent=16)
     used = counter if action.layer in counted else ""
     return StepView(
