@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from intaglio.errors import OurFault
 from intaglio.package.c_text import COMMENT_CHARACTERS, comment, identifier, unique_macros
+from intaglio.package.project import Place, named_places
 
 
 @given(st.text(alphabet=st.sampled_from("*/?\\\n\"ab ='%\u202e\0"), max_size=200))
@@ -32,3 +33,8 @@ def test_a_name_that_is_not_clean_is_our_fault(name: str) -> None:
 
 def test_names_that_differ_by_case_get_different_macros() -> None:
     assert unique_macros(["x", "X", "y", "x_2"]) == ["X", "X_2", "Y", "X_2_2"]
+
+
+def test_only_places_that_a_statement_names_are_defined() -> None:
+    x, view = Place("NET_AT_x", 0, ""), Place("NET_AT_x_1", 0, "a view that nobody reads")
+    assert named_places([x, view], ["net_relu(arena + NET_AT_x)"]) == (x,)

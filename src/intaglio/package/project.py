@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
@@ -10,7 +11,7 @@ from intaglio.ir.graph import Graph, Value
 from intaglio.ir.placement import ARENA, STATE, Address, Region
 from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ir.views import storage_roots
-from intaglio.kernels.program import Program
+from intaglio.kernels.program import Layer, Program
 from intaglio.package.accelerators import Around, accelerator_of, accelerators_of, around
 from intaglio.package.arenas import ArenaView, arena_views, parameter
 from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, macro, unique_macros
@@ -177,6 +178,9 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
     arenas = arena_views(program.arenas, program.arena_bytes, main.name if main is not None else "", name)
     fields = {a.region: a.field for a in arenas} if len(arenas) > 1 else {}
     beside = around(program, target)
+    blocks = tuple(blocks_of(program, beside))
+    copies = (tuple(output_copies(program)), tuple(state_copies(program)))
+    feed = next((view.fed for view in stripe_views(program).values() if view.fed is not None), None)
     return Project(
         name=name,
         NAME=name.upper(),
@@ -203,7 +207,7 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
         arenas=arenas,
         alignment=target.alignment,
         state_bytes=state_bytes(program),
-        feed=next((view.fed for view in stripe_views(program).values() if view.fed is not None), None),
+        feed=feed,
         weight_bytes=weights.total_bytes,
         weights_as_text=weights.as_text,
         weights_section=weights.section,
@@ -211,22 +215,21 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
         weights_read=weights.read and weights.size_bytes > 0,
         weights_window=deployment.window if weights.size_bytes else None,
         weights_apart=tuple((memory, block.size_bytes) for memory, block in weights.apart),
-        places=tuple(_places(program)),
-        blocks=tuple(blocks_of(program, beside)),
+        places=named_places(_places(program), (blocks, copies, feed)),
+        blocks=blocks,
         around=beside,
         accelerators=tuple(accelerators_of(graph)),
-        copies=tuple(output_copies(program)),
-        state_copies=tuple(state_copies(program)),
+        copies=copies[0],
+        state_copies=copies[1],
         state_fills=tuple(state_fills(program)),
-        layers=tuple(
-            LayerView(
-                i, identifier(layer.name), accelerator_of(layer.node.op) or layer.node.op.NAME, layer.kernel.name, layer.macs,
-                comment(layer.node.source),
-            )
-            for i, layer in enumerate(program.layers)
-        ),
+        layers=tuple(_layer_view(index, layer) for index, layer in enumerate(program.layers)),
         macs=sum(layer.macs for layer in program.layers),
     )
+
+
+def _layer_view(index: int, layer: Layer) -> LayerView:
+    op, source = accelerator_of(layer.node.op) or layer.node.op.NAME, comment(layer.node.source)
+    return LayerView(index, identifier(layer.name), op, layer.kernel.name, layer.macs, source)
 
 
 def input_slots(program: Program) -> list[Address | None]:
@@ -303,6 +306,12 @@ def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
     last |= {owner(value): len(program.layers) for value in [*program.graph.outputs, *(s.output for s in program.graph.states)]}
     found = {value.name: (first, max(first, last.get(owner(value), first))) for value, first in made.items()}
     return found | {value.name: (w.first, w.last) for stripe in program.stripes for value, w in stripe.windows.items()}
+
+
+def named_places(places: list[Place], text: object) -> tuple[Place, ...]:
+    """Those that a statement names; a view may have a place that nobody asks for."""
+    words = set(re.findall(r"\w+", repr(text)))
+    return tuple(place for place in places if place.macro in words)
 
 
 def _places(program: Program) -> list[Place]:
