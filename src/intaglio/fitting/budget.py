@@ -90,7 +90,7 @@ def _made_again(program: Program, target: Target, budget: int, *, slots: bool) -
 
 
 def smallest(program: Program, target: Target, *, slots: bool) -> list[Rung]:
-    """The least arena with stripes, and with rows of the input fed. The program's own addresses are lost."""
+    """The least arena with stripes, and with rows of the input fed. The choices in its graph are lost."""
     if target.device:
         return []
     work = instructions(program, target)

@@ -78,15 +78,20 @@ def check(program: Program[K]) -> None:
             owner[out] = place
     views.join(owner, lambda value: _room(program, value))
     _check_outputs(program, owner, renamed, fed)
-    for following in [renamed.get(s.output, s.output) for s in program.graph.states]:
-        if not following.is_const and _has_room(program, following) and following.type.bytes and following not in owner:
-            raise OurFault("bad-plan", f"the next state `{following.name}` is overwritten before the run ends")
+    _check_next_states(program, owner, renamed)
     views.check_addresses()
     _check_weights(program, state)
     if program.asynchronous:
         check_waits(
             program, lambda value: _place(program, value), lambda n: _scratch(program, program.layers[n])
         )  # fmt: skip
+
+
+def _check_next_states(program: Program[K], owner: dict[Value, tuple[int, int]], renamed: dict[Value, Value]) -> None:
+    """What becomes the next state is still there at the end."""
+    for following in [renamed.get(s.output, s.output) for s in program.graph.states]:
+        if not following.is_const and _has_room(program, following) and following.type.bytes and following not in owner:
+            raise OurFault("bad-plan", f"the next state `{following.name}` is overwritten before the run ends")
 
 
 def _place(program: Program[K], value: Value) -> int | None:

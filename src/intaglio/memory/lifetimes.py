@@ -52,19 +52,7 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, 
     graph = program.graph
     places = storage_places(graph)
     roots = {view: root for view, (root, _) in places.items()}
-    outside: dict[Value, Address] = {}
-    state_bytes = 0
-    fed = {s.input for s in graph.states}
-    for n, value in enumerate(graph.inputs):
-        if value in fed:
-            outside[value] = Address(STATE, state_bytes)
-            state_bytes += align(value.type.bytes, alignment)
-        elif program.window_of(value) is None:
-            outside[value] = Address(INPUT, n)
-    for n, value in enumerate(graph.outputs):
-        outside.setdefault(roots.get(value, value), Address(OUTPUT, n))
-    for value, state in rolled_states(program).items():
-        outside.setdefault(value, outside[state])
+    outside, state_bytes = _outside(program, alignment, roots)
     buffers: dict[Value, Buffer] = {}
     home: dict[Value, Buffer] = {}
     scratch: list[Buffer] = []
@@ -112,6 +100,25 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, 
         room.append(Buffer(f"{program.layers[read.layer].name}_weights", read.bytes, read.first, read.last, slot=read.slot))
     every = [b for b in [*buffers.values(), *scratch, *room] if b.bytes]
     return Storage(every, outside, state_bytes, took, _overlaps(program, home, room, roots, outside))
+
+
+def _outside(program: Program[K], alignment: int, roots: dict[Value, Value]) -> tuple[dict[Value, Address], int]:
+    """Inputs and outputs, which are the caller's, and the state with its size."""
+    graph = program.graph
+    outside: dict[Value, Address] = {}
+    state_bytes = 0
+    fed = {s.input for s in graph.states}
+    for n, value in enumerate(graph.inputs):
+        if value in fed:
+            outside[value] = Address(STATE, state_bytes)
+            state_bytes += align(value.type.bytes, alignment)
+        elif program.window_of(value) is None:
+            outside[value] = Address(INPUT, n)
+    for n, value in enumerate(graph.outputs):
+        outside.setdefault(roots.get(value, value), Address(OUTPUT, n))
+    for value, state in rolled_states(program).items():
+        outside.setdefault(value, outside[state])
+    return outside, state_bytes
 
 
 def _slots(
