@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from intaglio.errors import ModelError, quoted
@@ -67,70 +67,86 @@ def fixed(walk: Walk, item: Declared, data: Array) -> Value:
     return walk.constant(data, item.dtype, item.name)
 
 
+@dataclass(slots=True)
+class _Sizes:
+    """What symbolic dimensions are known to be, and who said so."""
+
+    where: str
+    known: dict[str, int] = field(default_factory=dict)
+    origin: dict[str, str] = field(default_factory=dict)
+
+    def bind(self, symbol: str, size: int, source: str) -> None:
+        if self.known.setdefault(symbol, size) != size:
+            raise ModelError(
+                "shape-mismatch",
+                f"the dimension {quoted(symbol)} is {self.known[symbol]} by {self.origin[symbol]} and {size} by {source}",
+                where=self.where, hint="inputs that share a symbolic dimension must agree on it",
+            )  # fmt: skip
+        self.origin.setdefault(symbol, source)
+
+
 def pin(inputs: list[Declared], dims: dict[str, int], shapes: dict[str, Shape], where: str) -> tuple[list[Shape], list[str]]:
     """The static shape of each input, and notes about what was assumed."""
-    notes: list[str] = []
     given = _by_input(inputs, shapes, where)
-    known: dict[str, int] = {}
-    origin: dict[str, str] = {}
+    sizes = _Sizes(where)
+    _bind_dims(sizes, inputs, dims)
+    for position, item in enumerate(inputs):
+        if position in given and item.dims is not None:
+            _bind_shape(sizes, item, item.dims, given[position])
+    notes = [text for n, item in enumerate(inputs) if n not in given and (text := _bind_batch(sizes, item))]
+    return [
+        _checked(given[n] if n in given else _shape_of(sizes, item, n), item, where) for n, item in enumerate(inputs)
+    ], notes  # fmt: skip
+
+
+def _bind_dims(sizes: _Sizes, inputs: list[Declared], dims: dict[str, int]) -> None:
+    """What `--dim` says."""
     symbols = {d for i in inputs for d in i.dims or () if isinstance(d, str)}
     for name, size in dims.items():
         if name not in symbols:
             listing = ", ".join(f"`{s}`" for s in sorted(symbols)) or "none"
-            raise ModelError("unknown-dimension", f"no input has a dimension called {quoted(name)}", where=where,
+            raise ModelError("unknown-dimension", f"no input has a dimension called {quoted(name)}", where=sizes.where,
                              hint=f"the symbolic dimensions are: {listing}")  # fmt: skip
         if size < 0:
-            raise ModelError("bad-request", f"`--dim {name}={size}`: a dimension cannot be negative", where=where,
+            raise ModelError("bad-request", f"`--dim {name}={size}`: a dimension cannot be negative", where=sizes.where,
                              hint=f"give a size, for instance `--dim {name}=1`")  # fmt: skip
-        known[name], origin[name] = size, f"`--dim {name}={size}`"
+        sizes.bind(name, size, f"`--dim {name}={size}`")
 
-    def bind(symbol: str, size: int, source: str) -> None:
-        if known.setdefault(symbol, size) != size:
-            raise ModelError(
-                "shape-mismatch",
-                f"the dimension {quoted(symbol)} is {known[symbol]} by {origin[symbol]} and {size} by {source}",
-                where=where, hint="inputs that share a symbolic dimension must agree on it",
-            )  # fmt: skip
-        origin.setdefault(symbol, source)
 
-    for position, item in enumerate(inputs):
-        shape = given.get(position)
-        if shape is None or item.dims is None:
-            continue
-        text = f"`--shape {item.name}={','.join(map(str, shape))}`"
-        fits = len(shape) == len(item.dims) and all(not isinstance(d, int) or d == s for d, s in zip(item.dims, shape, strict=True))
-        if not fits:
-            raise ModelError("shape-mismatch", f"{text} contradicts the model, which has {item}", where=where,
-                             hint="only symbolic dimensions can be chosen")  # fmt: skip
-        for d, s in zip(item.dims, shape, strict=True):
-            if isinstance(d, str):
-                bind(d, s, text)
-    for position, item in enumerate(inputs):  # batch dimensions
-        first = item.dims[0] if item.dims else 0
-        if position in given or isinstance(first, int):
-            continue
-        if isinstance(first, str) and first in known:
-            continue
-        if isinstance(first, str):
-            bind(first, 1, "default")
-        called = f" {quoted(first)}" if isinstance(first, str) else ""
-        notes.append(f"the batch dimension{called} of input {quoted(item.name)} is set to 1")
-    result = []
-    for position, item in enumerate(inputs):
-        if position in given:
-            result.append(_checked(given[position], item, where))
-            continue
-        if item.dims is None:
-            raise _unpinned(item, position, "its rank", where)
-        shape_out = []
-        for axis, d in enumerate(item.dims):
-            chosen = d if isinstance(d, int) else known.get(d) if isinstance(d, str) else (1 if axis == 0 else None)
-            if chosen is None:
-                called = f" {quoted(d)}" if isinstance(d, str) else ""
-                raise _unpinned(item, position, f"dimension {axis}{called}", where, d)
-            shape_out.append(chosen)
-        result.append(_checked(tuple(shape_out), item, where))
-    return result, notes
+def _bind_shape(sizes: _Sizes, item: Declared, dims: tuple[int | str | None, ...], shape: Shape) -> None:
+    """What `--shape` says, of one input."""
+    text = f"`--shape {item.name}={','.join(map(str, shape))}`"
+    fits = len(shape) == len(dims) and all(not isinstance(d, int) or d == s for d, s in zip(dims, shape, strict=True))
+    if not fits:
+        raise ModelError("shape-mismatch", f"{text} contradicts the model, which has {item}", where=sizes.where,
+                         hint="only symbolic dimensions can be chosen")  # fmt: skip
+    for d, s in zip(dims, shape, strict=True):
+        if isinstance(d, str):
+            sizes.bind(d, s, text)
+
+
+def _bind_batch(sizes: _Sizes, item: Declared) -> str:
+    """A first dimension that nobody gave is a batch of 1; returns the note about it."""
+    first = item.dims[0] if item.dims else 0
+    if isinstance(first, int) or (isinstance(first, str) and first in sizes.known):
+        return ""
+    if isinstance(first, str):
+        sizes.bind(first, 1, "default")
+    called = f" {quoted(first)}" if isinstance(first, str) else ""
+    return f"the batch dimension{called} of input {quoted(item.name)} is set to 1"
+
+
+def _shape_of(sizes: _Sizes, item: Declared, position: int) -> Shape:
+    if item.dims is None:
+        raise _unpinned(item, position, "its rank", sizes.where)
+    shape = []
+    for axis, d in enumerate(item.dims):
+        chosen = d if isinstance(d, int) else sizes.known.get(d) if isinstance(d, str) else (1 if axis == 0 else None)
+        if chosen is None:
+            called = f" {quoted(d)}" if isinstance(d, str) else ""
+            raise _unpinned(item, position, f"dimension {axis}{called}", sizes.where, d)
+        shape.append(chosen)
+    return tuple(shape)
 
 
 def _checked(shape: Shape, item: Declared, where: str) -> Shape:
