@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.shared import SHARED, needs_shared
+
 ROOT = Path(__file__).parents[2]
-REAL = ROOT.parent / "shared" / "models" / "data" / "wand5"
+REAL = SHARED / "data" / "wand5"
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +57,7 @@ def test_a_hand_at_rest_starts_nothing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not REAL.is_dir(), reason="the recordings are not beside the project")
+@needs_shared
 def test_the_figures_of_the_experiment() -> None:
     import gesture
     import recordings

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,21 +9,17 @@ import pytest
 
 from intaglio.frontends.onnx import check, load
 from intaglio.ops.evaluate import evaluate_graph
+from support.shared import ONNX, SHARED, needs_shared, shapes_of
 
-FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "models"
-MODELS: list[dict[str, Any]] = []
-if (FOLDER / "manifest.json").exists():
-    MODELS = [m for m in json.loads((FOLDER / "manifest.json").read_text()) if m["format"] == "onnx"]
-
-pytestmark = pytest.mark.skipif(not MODELS, reason="the shared models are not there")
+pytestmark = needs_shared
 
 
-@pytest.mark.parametrize("entry", MODELS, ids=[m["id"] for m in MODELS])
+@pytest.mark.parametrize("entry", ONNX, ids=[m["id"] for m in ONNX])
 def test_a_real_model_matches_its_reference(entry: dict[str, Any]) -> None:
-    shapes = {f"in{i}": tuple(shape) for i, (_, _, shape) in enumerate(entry["inputs"])}
-    assert check(FOLDER / entry["file"], shapes=shapes) == []
-    graph, _ = load(FOLDER / entry["file"], shapes=shapes)
-    reference = np.load(FOLDER / entry["ref"])
+    shapes = shapes_of(entry)
+    assert check(SHARED / entry["file"], shapes=shapes) == []
+    graph, _ = load(SHARED / entry["file"], shapes=shapes)
+    reference = np.load(SHARED / entry["ref"])
     inputs = {v.name: np.asarray(reference[f"in{i}"][0]) for i, v in enumerate(graph.inputs)}
     outputs = evaluate_graph(graph, inputs)
     # Two optimisation levels of the reference runtime differ by this much; nobody can be asked for less.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from pathlib import Path
 
@@ -14,13 +13,11 @@ from intaglio.frontends.tflite import check, load
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.verify import verify
 from intaglio.ops.evaluate import evaluate_graph
+from support.shared import SHARED, TFLITE, needs_shared
 from support.tflite_models import Tensor, one_operator
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "models"
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared is not here")
 _TYPES = {"int16": np.int16, "int32": np.int32, "float32": np.float32, "int8": np.int8}
-SUITE = sorted((SHARED / "suites" / "tflm_seanet").glob("*/*.tflite")) if SHARED.is_dir() else []
-MODELS = [m for m in json.loads((SHARED / "manifest.json").read_text()) if m["format"] == "tflite"] if SHARED.is_dir() else []
+SUITE = sorted((SHARED / "suites" / "tflm_seanet").glob("*/*.tflite"))
 LARGE = {
     "basicpitch_tfl",
     "mp_palm_lite",
@@ -52,7 +49,7 @@ def test_a_single_operator_gives_its_golden_result_to_the_bit(path: Path) -> Non
 
 
 @needs_shared
-@pytest.mark.parametrize("entry", [m for m in MODELS if m["id"] not in LARGE], ids=lambda m: str(m["id"]))
+@pytest.mark.parametrize("entry", [m for m in TFLITE if m["id"] not in LARGE], ids=lambda m: str(m["id"]))
 def test_a_model_gives_what_the_reference_kernels_give(entry: dict[str, object]) -> None:
     path = SHARED / str(entry["file"])
     graph = read(path)

@@ -9,9 +9,8 @@ import pytest
 
 import intaglio
 from intaglio.ir.graph import Array
+from support.shared import SHARED, needs_shared
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "models"
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared is not here")
 STEP = np.float32(1 / 255)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import typing
 from enum import Enum
 from pathlib import Path
@@ -30,11 +29,7 @@ from intaglio.targets.target import host_target
 from support.ir_text import random_array
 from support.placing import at
 from support.random_graphs import graphs
-
-FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "models"
-MODELS: list[dict[str, Any]] = []
-if (FOLDER / "manifest.json").exists():
-    MODELS = [m for m in json.loads((FOLDER / "manifest.json").read_text()) if m["format"] == "onnx"]
+from support.shared import ONNX, SHARED, needs_shared, shapes_of
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 TEXTS = st.text(max_size=12)
@@ -167,11 +162,11 @@ def test_a_graph_from_text_computes_the_same(graph: Graph) -> None:
         np.testing.assert_array_equal(mine, theirs)
 
 
-@pytest.mark.skipif(not MODELS, reason="the shared models are not there")
-@pytest.mark.parametrize("entry", MODELS, ids=[m["id"] for m in MODELS])
+@needs_shared
+@pytest.mark.parametrize("entry", ONNX, ids=[m["id"] for m in ONNX])
 def test_a_real_model_round_trips_after_every_stage(entry: dict[str, Any], tmp_path: Path) -> None:
-    shapes = {f"in{i}": tuple(shape) for i, (_, _, shape) in enumerate(entry["inputs"])}
-    graph, _ = load(FOLDER / entry["file"], shapes=shapes)
+    shapes = shapes_of(entry)
+    graph, _ = load(SHARED / entry["file"], shapes=shapes)
     target = host_target()
     assert_round_trip(graph)
     graph = optimise(graph, Context(target))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +19,7 @@ from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
 from support.program_running import Machine
 from support.random_graphs import graphs
-
-FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "models"
-MODELS: list[dict[str, Any]] = []
-if (FOLDER / "manifest.json").exists():
-    MODELS = [m for m in json.loads((FOLDER / "manifest.json").read_text()) if m["format"] == "onnx"]
+from support.shared import ONNX, SHARED, needs_shared, shapes_of
 
 
 @pytest.mark.parametrize("isa", ["avx2", "scalar"])
@@ -95,11 +89,11 @@ def test_an_operand_that_is_broadcast_is_not_overwritten() -> None:
     assert program.placement.in_place == {}
 
 
-@pytest.mark.skipif(not MODELS, reason="the shared models are not there")
-@pytest.mark.parametrize("entry", MODELS, ids=[m["id"] for m in MODELS])
+@needs_shared
+@pytest.mark.parametrize("entry", ONNX, ids=[m["id"] for m in ONNX])
 def test_the_arena_of_a_real_model_is_at_most_2_percent_above_the_lower_bound(entry: dict[str, Any]) -> None:
-    shapes = {f"in{i}": tuple(shape) for i, (_, _, shape) in enumerate(entry["inputs"])}
-    graph, _ = load(FOLDER / entry["file"], shapes=shapes)
+    shapes = shapes_of(entry)
+    graph, _ = load(SHARED / entry["file"], shapes=shapes)
     target = host_target()
     program = lower(optimise(graph, Context(target)), target)
     program.placement = place(program, target)

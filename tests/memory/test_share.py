@@ -35,6 +35,7 @@ from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
 from support.placing import at, memory_text, move, read_again
 from support.program_running import Machine
+from support.shared import SHARED, needs_shared
 
 PLAIN = TARGETS["scalar"]
 
@@ -323,7 +324,6 @@ def test_an_output_made_of_parts_has_its_room_from_the_first_one_on() -> None:
     assert (room.first, room.last) == (0, 3)
 
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "models" / "models"
 ARENAS = {
     "mp_hand_recrop.tflite": 1_310_720,
     "mww_okay_nabu.tflite": 7_136,
@@ -332,8 +332,8 @@ ARENAS = {
 }
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared models are not there")
+@needs_shared
 @pytest.mark.parametrize("name", ARENAS)
 def test_arenas_of_real_models_do_not_grow_again(name: str) -> None:
-    made = plan_request(Request(SHARED / name, Path(), "cortex-m4f"), Watch())
+    made = plan_request(Request(SHARED / "models" / name, Path(), "cortex-m4f"), Watch())
     assert made.program.arena_bytes <= ARENAS[name]

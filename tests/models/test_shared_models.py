@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,28 +9,25 @@ import numpy as np
 import pytest
 
 import intaglio
+from support.shared import ONNX, SHARED, needs_shared, shapes_of
 
-FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "models"
-MODELS: list[dict[str, Any]] = []
-if (FOLDER / "manifest.json").exists():
-    MODELS = [m for m in json.loads((FOLDER / "manifest.json").read_text()) if m["format"] == "onnx"]
 SLOW = {
     "basicpitch_onnx", "swift_f0", "ultraface_rfb320_simpl", "ppocr_cls", "fastestdet", "gtcrn_simple", "yunet_n_320",
     "tract_qlstm",
 }  # fmt: skip
 
-pytestmark = pytest.mark.skipif(not MODELS, reason="the shared models are not there")
+pytestmark = needs_shared
 
 
 def entries() -> list[Any]:
-    return [pytest.param(m, id=m["id"], marks=pytest.mark.slow if m["id"] in SLOW else []) for m in MODELS]
+    return [pytest.param(m, id=m["id"], marks=pytest.mark.slow if m["id"] in SLOW else []) for m in ONNX]
 
 
 @pytest.mark.parametrize("entry", entries())
 def test_a_real_model_runs_like_its_reference(entry: dict[str, Any], tmp_path: Path) -> None:
-    shapes = {f"in{i}": tuple(shape) for i, (_, _, shape) in enumerate(entry["inputs"])}
-    package = intaglio.compile(FOLDER / entry["file"], output=tmp_path / "package", shapes=shapes, library_only=True)
-    reference = np.load(FOLDER / entry["ref"])
+    shapes = shapes_of(entry)
+    package = intaglio.compile(SHARED / entry["file"], output=tmp_path / "package", shapes=shapes, library_only=True)
+    reference = np.load(SHARED / entry["ref"])
     noise = max(v["max"] for v in entry["vendor_disagreement"].values())
     count = entry["samples"]
     worst: dict[int, float] = {}
@@ -50,11 +46,11 @@ def test_a_real_model_runs_like_its_reference(entry: dict[str, Any], tmp_path: P
 
 @pytest.mark.parametrize("name", ["dtln1_onnx"])
 def test_a_state_that_the_package_carries_is_the_state_fed_by_hand(name: str, tmp_path: Path) -> None:
-    entry = next(m for m in MODELS if m["id"] == name)
-    reference = np.load(FOLDER / entry["ref"])
+    entry = next(m for m in ONNX if m["id"] == name)
+    reference = np.load(SHARED / entry["ref"])
     fed, made = entry["inputs"][1][0], entry["outputs"][1][0]
-    by_hand = intaglio.compile(FOLDER / entry["file"], output=tmp_path / "a", library_only=True)
-    carried = intaglio.compile(FOLDER / entry["file"], output=tmp_path / "b", states={fed: made}, library_only=True)
+    by_hand = intaglio.compile(SHARED / entry["file"], output=tmp_path / "a", library_only=True)
+    carried = intaglio.compile(SHARED / entry["file"], output=tmp_path / "b", states={fed: made}, library_only=True)
     state = np.zeros_like(reference["in1"][0])
     steps = carried.run_steps({"in0": reference["in0"][:4]})
     for step in range(4):

@@ -17,9 +17,9 @@ from intaglio.passes.offload.match import Flow, claims
 from intaglio.targets.plugins import Plugin, find_accelerator
 from intaglio.targets.target import find_target
 from support.ir_text import graph_of
+from support.shared import SHARED, needs_shared
 
 STAND_IN = Path(__file__).parents[2] / "plugins" / "cmsis_nn" / "tests" / "stand_in"
-MODELS = Path(__file__).parents[3] / "shared" / "models"
 SINGLE = "CMSIS_NN_USE_SINGLE_ROUNDING"
 
 CONV = """
@@ -73,14 +73,14 @@ def test_it_conforms(plugin: Plugin, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(held(results, "C on cortex-m4f", pattern.name) >= 9 for pattern in plugin.patterns)
 
 
-@pytest.mark.skipif(not MODELS.is_dir(), reason="the shared models are not beside the project")
+@needs_shared
 def test_a_real_model_forced_onto_it_has_the_same_bits(plugin: Plugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SINGLE, "dense")
     package = intaglio.compile(
-        MODELS / "models" / "mlperf_kws_int8.tflite", output=tmp_path / "p", board="nucleo-l4r5zi", accelerators=["cmsis_nn"],
+        SHARED / "models" / "mlperf_kws_int8.tflite", output=tmp_path / "p", board="nucleo-l4r5zi", accelerators=["cmsis_nn"],
         accelerator_only=["qconv", "qmatmul", "qaverage_pool", "qsoftmax"],
     )  # fmt: skip
-    data = np.load(MODELS / "ref" / "mlperf_kws_int8.npz")
+    data = np.load(SHARED / "ref" / "mlperf_kws_int8.npz")
     made = next(iter(package.run({package.manifest.inputs[0].name: data["in0"][0]}).values()))
     assert np.array_equal(made, data["out0"][0].reshape(made.shape))
     assert {layer.accelerator for layer in package.manifest.layers if layer.op != "reshape"} == {"cmsis_nn"}

@@ -13,9 +13,9 @@ from intaglio.conformance.cases import cases
 from intaglio.passes.offload.match import Flow, claims
 from intaglio.targets.plugins import find_accelerator
 from intaglio.targets.target import find_target
+from support.shared import SHARED, needs_shared
 
 pytestmark = pytest.mark.usefixtures("outside")
-MODELS = Path(__file__).parents[3] / "shared" / "models"
 
 
 def test_it_conforms() -> None:
@@ -85,13 +85,13 @@ def test_what_does_not_fit_the_scratchpad_is_refused_with_its_size() -> None:
     assert "bytes of the scratchpad's 32,768" in refused[0].reason
 
 
-@pytest.mark.skipif(not MODELS.is_dir(), reason="the shared models are not beside the project")
+@needs_shared
 @pytest.mark.parametrize("name", ["mlperf_ic_int8", pytest.param("mlperf_vww_int8", marks=pytest.mark.slow)])
 def test_five_times_fewer_instructions_and_the_same_bits(name: str, tmp_path: Path) -> None:
-    path = MODELS / "models" / f"{name}.tflite"
+    path = SHARED / "models" / f"{name}.tflite"
     alone = intaglio.compile(path, output=tmp_path / "core", board="nucleo-l4r5zi")
     both = intaglio.compile(path, output=tmp_path / "npu", board="nucleo-l4r5zi", accelerators=["example_npu"])
-    data = np.load(MODELS / "ref" / f"{name}.npz")
+    data = np.load(SHARED / "ref" / f"{name}.npz")
     wanted = data["out0"][:2]
     for n in range(2):
         given = {alone.manifest.inputs[0].name: data["in0"][n]}

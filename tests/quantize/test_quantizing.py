@@ -14,9 +14,7 @@ from sklearn.datasets import load_digits
 from intaglio.ir.graph import Array
 from support.commands import DIGITS, DIGITS_DATA, Intaglio
 from support.onnx_models import model, node, saved, value
-
-SHARED = Path(__file__).parents[3] / "shared" / "models"
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared models are not beside the project")
+from support.shared import SHARED, needs_shared
 
 
 @pytest.fixture

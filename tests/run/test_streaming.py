@@ -12,12 +12,11 @@ from intaglio.ir.graph import Array
 from intaglio.run.package import Package
 from support.commands import Intaglio
 from support.onnx_models import model, node, saved, value
+from support.shared import SHARED, needs_shared
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "models"
 WAKE_WORD, RECORDINGS = SHARED / "models" / "mlperf_sww_int8.tflite", SHARED / "data" / "sww_calib.npz"
 STEP, ZERO = 0.003701042616739869, -128  # of the input
 WINDOW = 30
-shared = pytest.mark.skipif(not WAKE_WORD.exists() or not RECORDINGS.exists(), reason="the shared models are not there")
 
 
 def recorded() -> Array:
@@ -44,7 +43,7 @@ def streamed(output: Path, **words: str) -> Package:
     return compiler.compile(WAKE_WORD, output=output, stream=1, **words)  # type: ignore[arg-type]
 
 
-@shared
+@needs_shared
 def test_all_recordings_joined_give_what_the_model_says_of_each_window(tmp_path: Path) -> None:
     frames = recorded()
     package = streamed(tmp_path / "out")
@@ -58,7 +57,7 @@ def test_all_recordings_joined_give_what_the_model_says_of_each_window(tmp_path:
     np.testing.assert_array_equal(again, want[:11], "a reset forgets the frames before")
 
 
-@shared
+@needs_shared
 def test_a_frame_costs_a_tenth_of_a_window_on_a_core(tmp_path: Path) -> None:
     pytest.importorskip("unicorn")
     frames = recorded()[: WINDOW + 3]
@@ -71,7 +70,7 @@ def test_a_frame_costs_a_tenth_of_a_window_on_a_core(tmp_path: Path) -> None:
     assert package.manifest.memory.arena_bytes < whole.manifest.memory.arena_bytes
 
 
-@shared
+@needs_shared
 def test_validate_compares_with_the_model_on_windows(tmp_path: Path) -> None:
     told = streamed(tmp_path / "out").validate()
     assert told.ok and told.reference.endswith("on each window") and told.samples == 4
