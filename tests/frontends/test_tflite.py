@@ -14,6 +14,7 @@ from intaglio.ir.graph import Array, Graph
 from intaglio.ir.verify import verify
 from intaglio.ops.evaluate import evaluate_graph
 from support.shared import SHARED, TFLITE, needs_shared
+from support.small_networks import sine
 from support.tflite_models import Tensor, one_operator
 
 _TYPES = {"int16": np.int16, "int32": np.int32, "float32": np.float32, "int8": np.int8}
@@ -76,10 +77,9 @@ def test_a_model_gives_what_the_reference_kernels_give(entry: dict[str, object])
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """A copy of a small file that a test may damage."""
-    if not SHARED.is_dir():
-        pytest.skip("../shared is not here")
+    pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
     path = tmp_path / "model.tflite"
-    path.write_bytes((SHARED / "models" / "tflm_hello_world_int8.tflite").read_bytes())
+    path.write_bytes(sine())
     return path
 
 
@@ -98,11 +98,12 @@ def test_a_root_outside_of_the_file_is_told(small: Path) -> None:
         read(small)
 
 
-@pytest.mark.parametrize("keep", [0, 7, 16, 100, 700, 1500, 2000, 2600])
-def test_a_truncated_file_is_an_error_not_a_traceback(small: Path, keep: int) -> None:
-    small.write_bytes(small.read_bytes()[:keep])
-    with pytest.raises(ModelError):
-        read(small)
+def test_a_truncated_file_is_an_error_not_a_traceback(small: Path) -> None:
+    good = small.read_bytes()
+    for keep in [0, 7, 16, 100, *range(200, len(good) - 100, 200)]:
+        small.write_bytes(good[:keep])
+        with pytest.raises(ModelError):
+            read(small)
 
 
 def test_damaged_bytes_never_escape_as_another_exception(small: Path) -> None:

@@ -1,4 +1,4 @@
-"""The models beside the project: here and in continuous integration, not on a user's machine.
+"""The models beside the project: on machines of its developers, not on those of users.
 
 No other file says where they are."""
 
