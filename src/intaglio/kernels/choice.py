@@ -38,7 +38,7 @@ from intaglio.kernels.dsp import depthwise as dsp_depthwise
 from intaglio.kernels.dsp import hybrid as dsp_hybrid
 from intaglio.kernels.dsp import pool as dsp_pool
 from intaglio.kernels.dsp import sums as dsp_sums
-from intaglio.kernels.job import Choice, Job, Lowered, always
+from intaglio.kernels.job import Choice, Job, Lowered, always, unless
 from intaglio.kernels.mve import conv as mve_conv
 from intaglio.kernels.mve import depthwise as mve_depthwise
 from intaglio.kernels.opencl import conv as cl_conv
@@ -53,7 +53,7 @@ from intaglio.targets import Target
 
 
 def lanes(name: str) -> Choice:
-    return Choice(name, integer_elementwise.integer_elementwise_applies, integer_elementwise.integer_elementwise)
+    return Choice(name, unless(integer_elementwise.walk_of), integer_elementwise.integer_elementwise)
 
 
 ELEMENTWISE = Choice("elementwise", always, elementwise.elementwise)
@@ -68,26 +68,26 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
         Choice("matmul_general", always, products.matmul_general),
     ),
     "qconv": (
-        Choice("qdepthwise_mve", mve_depthwise.applies, mve_depthwise.qdepthwise_mve),
-        Choice("qconv_rows", mve_conv.applies, mve_conv.contraction_rows),
-        Choice("qdepthwise_lanes", taps.qdepthwise_applies, taps.qdepthwise),
-        Choice("qdepthwise_dsp", dsp_depthwise.applies, dsp_depthwise.qdepthwise_dsp),
-        Choice("qconv_dsp", dsp_conv.applies, dsp_conv.contraction_dsp),
-        Choice("qconv_tiles", dots.dots_apply, dots.qconv_tiles),
+        Choice("qdepthwise_mve", unless(mve_depthwise.facts), mve_depthwise.qdepthwise_mve),
+        Choice("qconv_rows", unless(mve_conv.facts), mve_conv.contraction_rows),
+        Choice("qdepthwise_lanes", unless(taps.taps_of), taps.qdepthwise),
+        Choice("qdepthwise_dsp", unless(dsp_depthwise.facts), dsp_depthwise.qdepthwise_dsp),
+        Choice("qconv_dsp", unless(dsp_conv.facts), dsp_conv.contraction_dsp),
+        Choice("qconv_tiles", unless(dots.dots_of), dots.qconv_tiles),
         Choice("qconv", plain.computed_weights, plain.qconv),
     ),
     "qmatmul": (
-        Choice("qmatmul_rows", mve_conv.applies, mve_conv.contraction_rows),
-        Choice("qmatmul_dsp", dsp_conv.applies, dsp_conv.contraction_dsp),
-        Choice("qmatmul_tiles", dots.dots_apply, dots.qmatmul_tiles),
+        Choice("qmatmul_rows", unless(mve_conv.facts), mve_conv.contraction_rows),
+        Choice("qmatmul_dsp", unless(dsp_conv.facts), dsp_conv.contraction_dsp),
+        Choice("qmatmul_tiles", unless(dots.dots_of), dots.qmatmul_tiles),
         Choice("qmatmul", always, plain.qmatmul),
     ),
     "hybrid_conv": (
-        Choice("hybrid_conv_dsp", dsp_hybrid.applies, dsp_hybrid.hybrid_conv_dsp),
+        Choice("hybrid_conv_dsp", unless(dsp_hybrid.facts), dsp_hybrid.hybrid_conv_dsp),
         Choice("hybrid_conv", plain.computed_weights, hybrid.hybrid_conv),
     ),
     "hybrid_matmul": (
-        Choice("hybrid_dense_dsp", dsp_hybrid.applies, dsp_hybrid.hybrid_matmul_dsp),
+        Choice("hybrid_dense_dsp", unless(dsp_hybrid.facts), dsp_hybrid.hybrid_matmul_dsp),
         Choice("hybrid_matmul", always, hybrid.hybrid_matmul),
     ),
     "max_pool": (
@@ -106,11 +106,11 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
         Choice("qaverage_pool", always, quantised.qaverage_pool),
     ),
     "qmean": (
-        Choice("qmean", integer_pool.qmean_applies, integer_pool.qmean_lanes),
+        Choice("qmean", unless(integer_pool.mean_of), integer_pool.qmean_lanes),
         Choice("qmean", always, quantised.qmean),
     ),
-    "qadd": (lanes("qadd"), Choice("qadd_dsp", dsp_sums.qadd_applies, dsp_sums.qadd_dsp), ELEMENTWISE),
-    "qmul": (lanes("qmul"), Choice("qmul_dsp", dsp_sums.qmul_applies, dsp_sums.qmul_dsp), ELEMENTWISE),
+    "qadd": (lanes("qadd"), Choice("qadd_dsp", unless(dsp_sums.sum_of), dsp_sums.qadd_dsp), ELEMENTWISE),
+    "qmul": (lanes("qmul"), Choice("qmul_dsp", unless(dsp_sums.product_of), dsp_sums.qmul_dsp), ELEMENTWISE),
     "requantize": (lanes("requantize"), ELEMENTWISE),
     "layer_norm": (Choice("layer_norm", normalize.layer_norm_applies, normalize.layer_norm),),
 }

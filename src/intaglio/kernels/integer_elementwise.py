@@ -157,11 +157,6 @@ def walk_of(job: Job) -> Walk | str:
     return scales if isinstance(scales, str) else Walk(values, sizes, steps[:-1], steps[-1], scales)
 
 
-def integer_elementwise_applies(job: Job) -> str | None:
-    found = walk_of(job)
-    return found if isinstance(found, str) else None
-
-
 def integer_elementwise(job: Job) -> Lowered:
     op, k, isa, walk = job.node.op, job.k, job.isa, walk_of(job)
     assert isinstance(op, (QAdd, QMul, Requantize)) and not isinstance(walk, str)

@@ -203,11 +203,6 @@ def mean_of(job: Job) -> Mean | str:
     return scaling if isinstance(scaling, str) else Mean(outer, count, channels, scaling)
 
 
-def qmean_applies(job: Job) -> str | None:
-    found = mean_of(job)
-    return found if isinstance(found, str) else None
-
-
 def qmean_lanes(job: Job) -> Lowered:
     op, k, isa, mean = job.node.op, job.k, job.isa, mean_of(job)
     assert isinstance(op, QMean) and not isinstance(mean, str)

@@ -163,3 +163,13 @@ def fact(compute: Callable[[Job], T]) -> Callable[[Job], T]:
 
     known.__doc__ = compute.__doc__
     return known
+
+
+def unless(known: Callable[[Job], object]) -> Applies:
+    """Whether a kernel applies, by a fact that is either what the kernel needs or the reason, a text, why it cannot be used."""
+
+    def applies(job: Job) -> str | None:
+        found = known(job)
+        return found if isinstance(found, str) else None
+
+    return applies

@@ -147,11 +147,6 @@ def dots_of(job: Job) -> Facts | str:
     return scaling if isinstance(scaling, str) else Facts(problem, numbers, *chosen, scaling)
 
 
-def dots_apply(job: Job) -> str | None:
-    found = dots_of(job)
-    return found if isinstance(found, str) else None
-
-
 def _facts(job: Job) -> Facts:
     found = dots_of(job)
     assert not isinstance(found, str)

@@ -108,11 +108,6 @@ def taps_of(job: Job) -> Facts | str:
     return scaling if isinstance(scaling, str) else Facts(problem, numbers, scaling)
 
 
-def qdepthwise_applies(job: Job) -> str | None:
-    found = taps_of(job)
-    return found if isinstance(found, str) else None
-
-
 def qdepthwise(job: Job) -> Lowered:
     known, isa, original = taps_of(job), job.isa, problem_of(job)
     assert not isinstance(known, str)

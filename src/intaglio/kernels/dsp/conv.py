@@ -28,7 +28,7 @@ class Facts:
 
 
 @fact
-def _facts(job: Job) -> Facts | str:
+def facts(job: Job) -> Facts | str:
     """What a kernel needs, or why there is none."""
     op = job.node.op
     if reason := no_dsp(job):
@@ -56,13 +56,8 @@ def _beside(job: Job, op: QConv) -> tuple[Sum, Array] | str:
     return sum_record(step.op, swapped=step.args == (1, 0))
 
 
-def applies(job: Job) -> str | None:
-    found = _facts(job)
-    return found if isinstance(found, str) else None
-
-
 def contraction_dsp(job: Job) -> Lowered:
-    found = _facts(job)
+    found = facts(job)
     assert isinstance(found, Facts)
     known, p, numbers = found.scaled, found.scaled.problem, found.scaled.numbers
     single = p.rows == 1 and p.pointwise and found.beside is None and small(numbers.weights)

@@ -60,7 +60,7 @@ class Facts:
 
 
 @fact
-def _facts(job: Job) -> Facts | str:
+def facts(job: Job) -> Facts | str:
     """What the kernel needs, or why it does not apply."""
     op, weights, isa = job.node.op, job.node.inputs[1], job.isa
     assert isinstance(op, QConv) and weights is not None
@@ -89,13 +89,8 @@ def _facts(job: Job) -> Facts | str:
     return Facts(known, max(fits, key=lambda a: axes[a].out))
 
 
-def applies(job: Job) -> str | None:
-    found = _facts(job)
-    return found if isinstance(found, str) else None
-
-
 def qdepthwise_dsp(job: Job) -> Lowered:
-    found, k = _facts(job), job.k
+    found, k = facts(job), job.k
     assert isinstance(found, Facts)
     known, p, numbers = found.scaled, found.scaled.problem, found.scaled.numbers
     along, cross = axes_of(p)[found.along], axes_of(p)[1 - found.along]

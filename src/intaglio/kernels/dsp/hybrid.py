@@ -35,7 +35,7 @@ class Facts:
 
 
 @fact
-def _facts(job: Job) -> Facts | str:
+def facts(job: Job) -> Facts | str:
     """What a kernel needs, or why there is none."""
     op, (weights, scale, bias) = job.node.op, (job.optional(i) for i in (1, 2, 3))
     if reason := no_dsp(job):
@@ -67,11 +67,6 @@ def _facts(job: Job) -> Facts | str:
     return Facts(p, w, records, reach)
 
 
-def applies(job: Job) -> str | None:
-    found = _facts(job)
-    return found if isinstance(found, str) else None
-
-
 def _packed(job: Job, known: Facts, how: How, single: bool) -> Product:
     p = known.problem
     runs = runs_of(known.weights, p.group, p.joined)
@@ -79,7 +74,7 @@ def _packed(job: Job, known: Facts, how: How, single: bool) -> Product:
 
 
 def hybrid_conv_dsp(job: Job) -> Lowered:
-    op, known, original = job.node.op, _facts(job), problem_of(job)
+    op, known, original = job.node.op, facts(job), problem_of(job)
     assert isinstance(op, HybridConv) and isinstance(known, Facts)
     p, count = known.problem, original.height * original.width * original.channels
     x = job.operand(0, "x")
@@ -95,7 +90,7 @@ def hybrid_conv_dsp(job: Job) -> Lowered:
 
 
 def hybrid_matmul_dsp(job: Job) -> Lowered:
-    op, k, known = job.node.op, job.k, _facts(job)
+    op, k, known = job.node.op, job.k, facts(job)
     assert isinstance(op, HybridMatMul) and isinstance(known, Facts)
     depth, outs = known.problem.channels, known.problem.out_channels
     x = job.operand(0, "x")

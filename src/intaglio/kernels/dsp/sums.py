@@ -98,19 +98,14 @@ def _unlike(job: Job, to: DType) -> str | None:
 
 
 @fact
-def _sum_of(job: Job) -> tuple[Sum, Array] | str:
+def sum_of(job: Job) -> tuple[Sum, Array] | str:
     op = job.node.op
     assert isinstance(op, QAdd)
     return _unlike(job, op.to) or sum_record(op, swapped=False)
 
 
-def qadd_applies(job: Job) -> str | None:
-    found = _sum_of(job)
-    return found if isinstance(found, str) else None
-
-
 def qadd_dsp(job: Job) -> Lowered:
-    known = _sum_of(job)
+    known = sum_of(job)
     assert not isinstance(known, str)
     return _written(job, "qadd", add(known[0]), known[0], known[1])
 
@@ -137,7 +132,7 @@ def mul(finish: Finish) -> Routine:
 
 
 @fact
-def _product_of(job: Job) -> Scales | str:
+def product_of(job: Job) -> Scales | str:
     op = job.node.op
     assert isinstance(op, QMul)
     if reason := _unlike(job, op.to):
@@ -147,13 +142,8 @@ def _product_of(job: Job) -> Scales | str:
     return scales_of("twice", np.zeros(1, np.int64), reach, multiplier, shift, op.y_zero, op.low, op.high, op.to)
 
 
-def qmul_applies(job: Job) -> str | None:
-    found = _product_of(job)
-    return found if isinstance(found, str) else None
-
-
 def qmul_dsp(job: Job) -> Lowered:
-    op, known = job.node.op, _product_of(job)
+    op, known = job.node.op, product_of(job)
     assert isinstance(op, QMul) and isinstance(known, Scales)
     words = np.asarray([op.a_zero, op.b_zero, *known.records[0, 1:]], np.int32)
     return _written(job, "qmul", mul(known.finish), known.finish, words)

@@ -55,7 +55,7 @@ class Rows:
 
 
 @fact
-def _facts(job: Job) -> Scaled | str:
+def facts(job: Job) -> Scaled | str:
     """What a kernel needs, or why there is none."""
     op = job.node.op
     if job.isa.name != "mve" and (job.isa.dsp or not job.target.bare):
@@ -70,13 +70,8 @@ def _facts(job: Job) -> Scaled | str:
     return known if small(known.numbers.weights) else "the weights do not fit 8 bits"
 
 
-def applies(job: Job) -> str | None:
-    found = _facts(job)
-    return found if isinstance(found, str) else None
-
-
 def contraction_rows(job: Job) -> Lowered:
-    known = _facts(job)
+    known = facts(job)
     assert isinstance(known, Scaled)
     p, numbers = known.problem, known.numbers
     x = job.operand(0, "x")

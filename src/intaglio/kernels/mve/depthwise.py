@@ -49,7 +49,7 @@ def taps(kind: DType, out: Range) -> Routine:
 
 
 @fact
-def _facts(job: Job) -> Scaled | str:
+def facts(job: Job) -> Scaled | str:
     """What the kernel needs, or why it does not apply."""
     op = job.node.op
     assert isinstance(op, QConv)
@@ -73,13 +73,8 @@ def _facts(job: Job) -> Scaled | str:
     return known
 
 
-def applies(job: Job) -> str | None:
-    found = _facts(job)
-    return found if isinstance(found, str) else None
-
-
 def qdepthwise_mve(job: Job) -> Lowered:
-    known, k = _facts(job), job.k
+    known, k = facts(job), job.k
     assert isinstance(known, Scaled)
     p, n = known.problem, known.numbers
     assert n.shift is not None
