@@ -18,18 +18,22 @@ MADE_LATER = ("build/", ".venv/", "benchmarks/RESULTS.md", "benchmarks/MCU.md")
 DEMO = ROOT / "src" / "intaglio" / "demo_data" / "digits.onnx"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_links_of_a_page_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-        if not target.startswith(("http:", "https:")) and not target.endswith("RESULTS.md"):
-            assert (page.parent / target).exists(), target
+def test_links_of_the_pages_lead_somewhere() -> None:
+    wrong = []
+    for page in PAGES:
+        links = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+        inside = [link for link in links if not link.startswith(("http:", "https:")) and not link.endswith("RESULTS.md")]
+        wrong += [f"{page.name}: {link}" for link in inside if not (page.parent / link).exists()]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_paths_that_a_page_names_are_there(page: Path) -> None:
-    for path in re.findall(r"`((?:src|tests|docs|tools|scripts|benchmarks)/[\w./-]+)`", page.read_text(encoding="utf-8")):
-        if not path.startswith(MADE_LATER):
-            assert (ROOT / path).exists(), path
+def test_paths_that_the_pages_name_are_there() -> None:
+    wrong = []
+    for page in PAGES:
+        paths = re.findall(r"`((?:src|tests|docs|tools|scripts|benchmarks)/[\w./-]+)`", page.read_text(encoding="utf-8"))
+        named = [path for path in paths if not path.startswith(MADE_LATER)]
+        wrong += [f"{page.name}: {path}" for path in named if not (ROOT / path).exists()]
+    assert wrong == []
 
 
 RUN = ["README.md"]

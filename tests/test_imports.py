@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1] / "src" / "intaglio"
 
 
@@ -37,13 +35,14 @@ def modules() -> list[Path]:
     return sorted(p for p in ROOT.rglob("*.py") if p.name not in ("__main__.py",) and p != ROOT / "__init__.py")
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_the_layer_rule(path: Path) -> None:
-    own = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    assert own in LEVEL, f"{own} has no place among the layers"
-    for name in imported(path):
-        if name != own:
-            assert LEVEL[name] < LEVEL[own], f"{own} imports {name}"
+def test_the_layer_rule() -> None:
+    wrong = []
+    for path in modules():
+        own = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        assert own in LEVEL, f"{own} has no place among the layers"
+        above = sorted(name for name in imported(path) if name != own and LEVEL[name] >= LEVEL[own])
+        wrong += [f"{path.relative_to(ROOT)} imports {name}" for name in above]
+    assert wrong == []
 
 
 def test_every_layer_is_a_package() -> None:
@@ -83,7 +82,17 @@ def imported(path: Path) -> set[str]:
     return {module.split(".")[1] for module in imports(path)}
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def known() -> frozenset[str]:
+    return frozenset(name_of(path) for path in modules())
+
+
+@cache
+def imports(path: Path) -> tuple[str, ...]:
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     """Modules of ours that a file imports when it runs; imports for the type checker alone do not count."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     skipped = {
@@ -92,18 +101,16 @@ def imports(path: Path) -> Iterator[str]:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
         for inner in ast.walk(node)
     }
-    known = {name_of(path) for path in modules()}
     for node in ast.walk(tree):
         if node in skipped:
             continue
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("intaglio."):
             names = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from (name if name in known else str(node.module) for name in names)
+            yield from (name if name in known() else str(node.module) for name in names)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.startswith("intaglio."))
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_files_stay_small(path: Path) -> None:
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= 500, f"{path.name} has {lines} lines: it asks for a second room"
+def test_files_stay_small() -> None:
+    lines = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in modules()}
+    assert {name: count for name, count in lines.items() if count > 500} == {}, "over 500 lines: split it"
