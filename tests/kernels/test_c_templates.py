@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import intaglio.kernels
 import intaglio.package
 from intaglio.ir.types import DType
 from intaglio.kernels.c_template import functions, render
@@ -21,6 +22,7 @@ from intaglio.kernels.dsp.slide import slide
 from intaglio.kernels.dsp.sums import add, mul
 from intaglio.kernels.dsp.tiles import tile
 from intaglio.kernels.dsp.variants import Finish, How, Layout, Range, Side, Sum, Variant, parse_variant
+from intaglio.kernels.fixed_point_functions import FIXED_POINT
 from intaglio.kernels.mve.depthwise import taps
 from intaglio.kernels.mve.rows import rows, window
 from intaglio.kernels.routines import Routine, routine_texts
@@ -184,3 +186,13 @@ def test_a_variant_is_read_back_from_its_text(variant: Variant) -> None:
 @pytest.mark.parametrize("text", ["", "qconv", "qconv_tiles(tile=6x2)", "qconv_dsp(joined)", "qconv_dsp(joined_twice_i4)"])
 def test_other_text_is_no_variant(text: str) -> None:
     assert parse_variant(text) is None
+
+
+@NEEDS_GCC
+def test_functions_of_fixed_point_are_c_and_stand_above_those_that_call_them(tmp_path: Path) -> None:
+    source = Path(intaglio.kernels.__file__).parent / "c" / "fixed_point.c"
+    subprocess.run(["gcc", "-std=c99", "-fsyntax-only", *WARNINGS, "-Wconversion", "-Wno-unused-function", source], check=True)
+    for name, function in FIXED_POINT.items():
+        text = "\n".join(FIXED_POINT[needed].c for needed in (*function.needs, name))
+        (tmp_path / f"{name}.c").write_text(TOP + text + "\n")
+    subprocess.run(["gcc", "-std=c99", "-fsyntax-only", *WARNINGS, *sorted(tmp_path.glob("*.c"))], check=True)

@@ -169,7 +169,9 @@ class _Machine:
             return not args[0]
         if name.startswith("fn_") and name[3:] in FIXED_POINT:
             exact = [np.asarray(a) if np.asarray(a).dtype.kind == "f" else np.asarray(a, np.int64) for a in args]
-            return np.asarray(FIXED_POINT[name[3:]].meaning(*exact)).astype(numpy_type(to))[()]
+            meaning = FIXED_POINT[name[3:]].meaning
+            assert meaning is not None, f"{name} is a part of other functions"
+            return np.asarray(meaning(*exact)).astype(numpy_type(to))[()]
         if name.startswith("fn_") and name[3:] in FUNCTIONS:
             wide = [np.asarray(a, np.float64) for a in args]
             return np.asarray(FUNCTIONS[name[3:]].meaning(*wide)).astype(numpy_type(to))[()]
