@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from intaglio import compile
+from intaglio.errors import UserError
 from intaglio.run.firmware_tools import compile_flags, find_firmware_toolchain
 from intaglio.run.toolchains import Toolchain, find_toolchain
 from intaglio.targets.target import Target, find_target
@@ -19,8 +20,11 @@ from support.firmware_running import integer_model
 from support.strict import strict_flags
 
 FILE_SCOPE = re.compile(
-    r"^(?:static(?: inline)?\b[^;=]*?\b(\w+)\s*(?:\(|\[|=|;)|typedef\b.*?\b(\w+)\s*;|#define (\w+))", re.MULTILINE
+    r"^ *(?:static(?: inline)?\b[^;=]*?\b(\w+)\s*(?:\(|\[|=|;)|typedef\b.*?\b(\w+)\s*;|#define (\w+))", re.MULTILINE
 )
+ENUM = re.compile(r"^enum[^{;]*\{(.*?)\}", re.MULTILINE | re.DOTALL)
+TAG = re.compile(r"^typedef struct (\w+) \*", re.MULTILINE)
+FEATURES = {"_POSIX_C_SOURCE", "_XOPEN_SOURCE"}  # what a file asks of the system's headers
 
 
 def sources(intaglio: Intaglio, tmp_path: Path, target: str) -> dict[str, Path]:
@@ -47,6 +51,14 @@ def outside_braces(text: str) -> str:
     return text
 
 
+def names_at_file_scope(text: str) -> list[str]:
+    """Statics, types, macros, constants of enums, tags of structs."""
+    plain = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    found = ["".join(names) for names in FILE_SCOPE.findall(outside_braces(text))]
+    found += [part.split("=")[0].strip() for body in ENUM.findall(plain) for part in body.split(",")]
+    return [name for name in found + TAG.findall(plain) if name and name not in FEATURES]
+
+
 def check(toolchain: Toolchain, flags: tuple[str, ...], words: list[str], folder: Path) -> None:
     command = [*toolchain.compiler, *flags, *strict_flags(toolchain.kind), *words]
     done = subprocess.run(command, cwd=folder, env=toolchain.environment(), capture_output=True, text=True)
@@ -68,11 +80,22 @@ def test_two_networks_are_one_file_on_a_small_core(intaglio: Intaglio, tmp_path:
     check(toolchain, compile_flags(toolchain, target), [*where, "-fsyntax-only", "both.c"], tmp_path / "digits")
 
 
-@pytest.mark.parametrize("target", ["host", "cortex-m4f", "cortex-m55", "aarch64"])
+@pytest.mark.parametrize("kind", ["gcc", "zig"])
+def test_two_networks_are_one_file_on_an_opencl_device(kind: str, intaglio: Intaglio, tmp_path: Path) -> None:
+    try:
+        toolchain = find_toolchain(kind)
+    except UserError:
+        pytest.skip(f"there is no {kind} here")
+    where = as_one_file(sources(intaglio, tmp_path, "opencl"), tmp_path / "both.c")
+    features = ("-D_POSIX_C_SOURCE=200809L", "-D_XOPEN_SOURCE=700")  # before the first header, for all files
+    check(toolchain, features, [*where, "-c", "both.c"], tmp_path)
+
+
+@pytest.mark.parametrize("target", ["host", "cortex-m4f", "cortex-m55", "aarch64", "opencl"])
 def test_names_at_file_scope_start_with_the_name_of_the_network(target: str, intaglio: Intaglio, tmp_path: Path) -> None:
     for name, folder in sources(intaglio, tmp_path, target).items():
         for path in sorted((folder / "src").glob(f"{name}*.[ch]")):
-            found = ["".join(names) for names in FILE_SCOPE.findall(outside_braces(path.read_text()))]
+            found = names_at_file_scope(path.read_text())
             assert [n for n in found if not n.lower().startswith(f"{name}_")] == [], path.name
 
 
