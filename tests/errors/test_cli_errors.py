@@ -213,7 +213,7 @@ def test_a_package_that_was_not_built(intaglio: Intaglio, tmp_path: Path) -> Non
 def test_a_bug_is_reported_with_a_file_to_send(
     intaglio: Intaglio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def bug(*_: object) -> None:
+    def bug(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr("intaglio.stages.lowering.lower", bug)

@@ -133,7 +133,7 @@ def deployment_of(
     """What is said about the device, checked. That options go together was checked before: `options/rules.py`."""
     precise(optimized(target, optimize), precision)
     if limit_ms is not None and not 0 < limit_ms < 1e6:
-        raise UserError("bad-option", f"`--limit-kernel-time {limit_ms:g}` is no time", hint="milliseconds, such as 8")
+        raise UserError("bad-option", f"`--limit-kernel-time {limit_ms:g}` is not a time", hint="use milliseconds, for example 8")
     if arena not in ARENAS:
         raise UserError("bad-option", f"unknown arena {quoted(arena)}", hint="`--arena static` or `--arena caller`")
     if io not in IO:
