@@ -92,7 +92,7 @@ WRONG = [
     (["--board", "rp2040", "--weights-address", "0x20000000"], "is outside of every flash of the board `rp2040`", "0x10000100 to"),
     (["--board", "rp2040", "--weights-address", "0x10000101"], "is not a multiple of 64", "0x10000100"),
     (["--board", "rp2040", "--weights-address", "0x10100000", "--weights-section", ".x"], "cannot be combined", "choose one"),
-    (["--board", "rp2040", "--cc", "no-such-gcc"], "there is no C compiler `no-such-gcc`", "leave `--cc` out"),
+    (["--board", "rp2040", "--cc", "no-such-gcc"], "there is no C compiler `no-such-gcc`", "omit `--cc`"),
 ]  # fmt: skip
 
 

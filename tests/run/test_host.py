@@ -68,7 +68,7 @@ def test_steps_need_a_leading_axis(package: Package) -> None:
 
 
 def test_profile_has_a_time_for_every_layer(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("intaglio.run.profile.random_inputs", lambda types, seed: [X])
+    monkeypatch.setattr("intaglio.run.timing.random_inputs", lambda types, seed: [X])
     result = package.profile(runs=2)
     assert [layer.name for layer in result.layers] == ["add", "square"]
     assert all(layer.time_ms is not None and layer.time_ms >= 0 for layer in result.layers)
