@@ -46,11 +46,12 @@ lint: $(STAMP)
 	$(BIN)/ruff check src tests tools scripts benchmarks plugins examples
 	$(BIN)/mypy
 
+# Tests of one file share fixtures such as compiled packages: they go to one process.
 test: lint
-	$(BIN)/pytest -n $(JOBS) -m "not slow"
+	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not slow"
 
 test-all: lint
-	$(BIN)/pytest -n $(JOBS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py

@@ -25,7 +25,11 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
     return firmware(integer_model(folder), folder / "out", board="stm32f4-discovery", name="net")
 
 
-@pytest.mark.parametrize("core", CORES)
+# One core of each kind of code: Thumb alone, the DSP extension with floats, RISC-V. Kernels of the others: test_small_cores.py
+QUICK_CORES = ("cortex-m0+", "cortex-m4f", "rv32imc")
+
+
+@pytest.mark.parametrize("core", [c if c in QUICK_CORES else pytest.param(c, marks=pytest.mark.slow) for c in CORES])
 def test_the_self_test_passes_on_every_core(core: str, tmp_path: Path) -> None:
     for model in (DIGITS, integer_model(tmp_path)):
         made = firmware(model, tmp_path / model.stem, target=core, name="net")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from intaglio import compile
 from intaglio.run.firmware_tools import compile_flags, find_firmware_toolchain
 from intaglio.run.package import Package
 from intaglio.targets.target import find_target
@@ -68,11 +67,6 @@ def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     weights = "read" if request.param.startswith("read") else "mapped"
     words = {"name": "net", "board": "mps2-an386", "arena": arena, "weights": weights, "memory": folder / "several.toml"}
     return firmware(DIGITS, folder / "out", **words)
-
-
-def source_of(package: Package) -> Path:
-    """The model inside."""
-    return package.folder / str(package.manifest.model.source)
 
 
 def test_an_arduino_sketch_finds_headers_and_sources_in_src_alone(package: Package, tmp_path: Path) -> None:
@@ -150,27 +144,25 @@ def test_the_firmware_builds_without_us(tool: str, package: Package, tmp_path: P
     assert package_selftest(Package.load(folder))[0] == 0
 
 
-def test_a_package_with_a_profile_prints_cycles_of_each_layer(package: Package) -> None:
-    made = compile(
-        source_of(package), name="net", board="mps2-an386", cflags=(*CLANG, "-DNET_HOOK"),
-        arena="caller" if "net_run(" not in (package.folder / "include" / "net.h").read_text() else "static",
-    )  # fmt: skip
+@pytest.mark.parametrize("arena", ["static", "caller"])
+def test_a_package_with_a_profile_prints_cycles_of_each_layer(arena: str, tmp_path: Path) -> None:
+    made = firmware(DIGITS, tmp_path / "out", name="net", arena=arena, cflags=(*CLANG, "-DNET_HOOK"))
     code, said = package_selftest(made)
     assert code == 0
     rows = said.split("self-test passed\n")[1].splitlines()
     assert [row.split()[0] for row in rows] == [str(i) for i in range(len(made.manifest.layers))]
 
 
-def test_a_board_s_own_counter_of_cycles(package: Package) -> None:
-    made = compile(source_of(package), name="net", board="esp32-c3", cflags=(*CLANG, "-DNET_HOOK"))
+def test_a_board_s_own_counter_of_cycles(tmp_path: Path) -> None:
+    made = firmware(integer_model(tmp_path), tmp_path / "out", name="net", board="esp32-c3", cflags=(*CLANG, "-DNET_HOOK"))
     text = (made.folder / "src" / "net_profile.c").read_text()
     assert '"csrwi 0x7e0, 1' in text and '"csrr %0, 0x7e2' in text and "mcycle\\n" not in text and ", mcycle" not in text
     assert package_selftest(made)[0] == 0  # on an emulator without it, too
 
 
 @pytest.mark.parametrize(("optimize", "level"), [("speed", "-O3"), ("balanced", "-O2"), ("size", "-Os")])
-def test_platformio_keeps_the_level_that_it_is_given(package: Package, optimize: str, level: str) -> None:
-    made = compile(source_of(package), name="net", board="rp2040", optimize=optimize)
+def test_platformio_keeps_the_level_that_it_is_given(optimize: str, level: str, tmp_path: Path) -> None:
+    made = firmware(integer_model(tmp_path), tmp_path / "out", name="net", board="rp2040", optimize=optimize)
     build = json.loads((made.folder / "library.json").read_text())["build"]
     assert level in build["flags"] and level not in build["unflags"] and {"-Os", "-O2", "-O3"} <= {level, *build["unflags"]}
 

@@ -39,7 +39,10 @@ def sections(package: Path, name: str) -> dict[str, tuple[int, int]]:
         return {s.name: (s["sh_addr"], s["sh_size"]) for s in ELFFile(file).iter_sections() if s["sh_flags"] & 2}
 
 
-@pytest.mark.parametrize("words", [{}, {"arena": "caller"}, {"io": "caller"}, {"io": "caller", "arena": "caller"}], ids=str)
+_ALONE = [pytest.param(words, marks=pytest.mark.slow) for words in ({"arena": "caller"}, {"io": "caller"})]
+
+
+@pytest.mark.parametrize("words", [{}, *_ALONE, {"io": "caller", "arena": "caller"}], ids=str)
 def test_two_memories(words: dict[str, str], tmp_path: Path) -> None:
     made = firmware(DIGITS, tmp_path / "out", target="cortex-m7", memory=memories(tmp_path, 2048), **words)
     arenas = made.manifest.memory.arenas

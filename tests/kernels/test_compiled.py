@@ -8,59 +8,70 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from intaglio.kernels.choice import TABLE
 from intaglio.run.toolchains import find_toolchain
-from intaglio.targets.target import host_target, runs_here
-from support.kernel_cases import CASES
+from intaglio.targets.target import find_target, host_target, runs_here
 from support.kernel_integer_tiles import INTEGER_TILES
-from support.kernel_narrow import NARROW
-from support.kernel_quantised import QUANTISED
+from support.kernel_quick import ALL, kernel_of, quick_cases
 from support.kernel_running import TARGETS, Case, assert_close, call_compiled, compile_c, prepare, write_c
-from support.kernel_tiles import TILED
+from support.kernel_small_cores import SMALL_CORES
 
-ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **NARROW}
 RUNNABLE = {"avx2": ["avx2", "sse2", "vec4", "scalar"], "sse2": ["sse2", "vec4", "scalar"], "neon": ["neon", "vec4", "scalar"]}
 WIDE = [isa for isa in ("avx512", "avx512_vnni", "avx2_vnni") if runs_here(TARGETS[isa])]
 HERE = [*RUNNABLE.get(host_target().isa, ["scalar"]), *WIDE]
 TESTS = Path(__file__).parents[1]
+WHICH: dict[str, Callable[[], dict[str, Case]]] = {"all": lambda: ALL, "quick": quick_cases}
+EVERY = [pytest.param(i, "all", marks=pytest.mark.slow) for i in HERE]
 
 
-def some(step: int) -> dict[str, Case]:
-    """All kernels take long to compile: in `make test` it is every fifth, and those of packages are compiled everywhere."""
-    return {name: ALL[name] for name in list(ALL)[::step]}
+def test_every_kernel_of_the_table_has_a_case_that_make_test_runs() -> None:
+    """Compiled for this machine, or interpreted for the small cores (test_small_cores.py)."""
+    used = {(c.op.NAME, kernel_of(c, TARGETS[isa])) for c in quick_cases().values() for isa in ("avx2", "scalar")}
+    for core in (find_target("cortex-m4f"), find_target("cortex-m55")):
+        used |= {(c.op.NAME, kernel_of(replace(c, using=""), core)) for c in {**SMALL_CORES, **INTEGER_TILES}.values()}
+    table = {(op, choice.name) for op, choices in TABLE.items() for choice in choices}
+    assert table - used == {("offload", "offload")}  # the C of a plug-in
 
 
-QUICK = 5
-EVERY = [pytest.param(i, 1, marks=pytest.mark.slow) for i in HERE]
-
-
-@pytest.mark.parametrize(("isa", "step"), [("scalar", QUICK), (HERE[0], QUICK), *((isa, QUICK) for isa in WIDE), *EVERY])
-def test_compiled_kernels_equal_the_reference(isa: str, step: int, tmp_path: Path) -> None:
-    calls = {name: prepare(c, TARGETS[isa]) for name, c in some(step).items()}
-    write_c(list(calls.values()), isa, tmp_path / "kernels.c")
-    flags = ["-O1", "-shared", "-fPIC", "-lm"]
-    compile_c(find_toolchain(), TARGETS[isa], tmp_path / "kernels.c", tmp_path / "kernels.so", *flags)
-    library = ctypes.CDLL(str(tmp_path / "kernels.so"))
+def compiled(cases: dict[str, Case], isa: str, folder: Path, *flags: str) -> list[str]:
+    """What is wrong, by case."""
+    calls = {name: prepare(c, TARGETS[isa]) for name, c in cases.items()}
+    write_c(list(calls.values()), isa, folder / "kernels.c")
+    compile_c(find_toolchain(), TARGETS[isa], folder / "kernels.c", folder / "kernels.so", *flags, "-shared", "-fPIC", "-lm")
+    library = ctypes.CDLL(str(folder / "kernels.so"))
     wrong = []
     for name, call in calls.items():
         code = call_compiled(library, call)
-        shapes = [o.shape for o in ALL[name].node().outputs]
+        shapes = [o.shape for o in cases[name].node().outputs]
         got = [call.arrays[n].reshape(s) for n, s in zip(call.outputs, shapes, strict=True)]
         try:
             assert code == 0
-            assert_close(ALL[name], got, ALL[name].expected())  # which the interpreter gives too: test_interpreter.py
+            assert_close(cases[name], got, cases[name].expected())  # which the interpreter gives too: test_interpreter.py
         except AssertionError as error:
             wrong.append(f"{name}: {error}")
-    assert not wrong, "\n".join(wrong)
+    return wrong
+
+
+def test_kernels_for_this_machine_equal_the_reference(tmp_path: Path) -> None:
+    """All of them: without optimisation they are compiled in a third of the time."""
+    assert not (wrong := compiled(ALL, HERE[0], tmp_path, "-O0")), "\n".join(wrong)
+
+
+@pytest.mark.parametrize(("isa", "which"), [("scalar", "quick"), *((isa, "quick") for isa in WIDE), *EVERY])
+def test_compiled_kernels_equal_the_reference(isa: str, which: str, tmp_path: Path) -> None:
+    assert not (wrong := compiled(WHICH[which](), isa, tmp_path, "-O1")), "\n".join(wrong)
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="sanitizers need gcc")
-@pytest.mark.parametrize(("isa", "step"), [(HERE[0], QUICK), *[e for e in EVERY if e.values[0] != "vec4"]])
-def test_no_kernel_reads_outside_or_is_undefined(isa: str, step: int, tmp_path: Path) -> None:
-    cases = some(step)
+@pytest.mark.parametrize(("isa", "which"), [(HERE[0], "quick"), *[e for e in EVERY if e.values[0] != "vec4"]])
+def test_no_kernel_reads_outside_or_is_undefined(isa: str, which: str, tmp_path: Path) -> None:
+    cases = WHICH[which]()
     write_c([prepare(c, TARGETS[isa]) for c in cases.values()], isa, tmp_path / "kernels.c")
     flags = ["-O0", "-g1", "-shared", "-fPIC", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-lm"]
     compile_c(find_toolchain("gcc"), TARGETS[isa], tmp_path / "kernels.c", tmp_path / "kernels.so", *flags)

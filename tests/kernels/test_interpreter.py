@@ -8,14 +8,9 @@ from intaglio.ir.offload import Offload
 from intaglio.kernels.choice import TABLE
 from intaglio.kernels.expressions import ROWS
 from intaglio.ops.base import REGISTRY, Chain, Elementwise
-from support.kernel_cases import CASES
 from support.kernel_integer_tiles import INTEGER_TILES
-from support.kernel_narrow import NARROW
-from support.kernel_quantised import QUANTISED
+from support.kernel_quick import ALL
 from support.kernel_running import TARGETS, assert_close, interpreted
-from support.kernel_tiles import TILED
-
-ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **NARROW}
 
 
 def test_every_kernel_has_a_case() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.choice import for_device
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.opencl.interpret import run_variant
 from intaglio.kernels.opencl.launch import Variant
@@ -19,10 +18,6 @@ from intaglio.targets.target import Target, find_target
 from support.kernel_running import Call, Case, prepare
 
 OPENCL = find_target("opencl-generic")
-
-
-def has_device_code(case: Case) -> bool:
-    return for_device(replace(case, using="").node(), OPENCL) is not None
 
 
 def on_device(case: Case, target: Target = OPENCL) -> Call | None:

@@ -1,0 +1,51 @@
+"""All kernel cases, and those that stand for the others where `make test` cannot afford all of them.
+
+Cases of one kind have the same operator, types, tile, kernels and kind of border: the first one stands for them. A new kind of
+case is therefore in the quick set at once. `make test-all` runs every case everywhere.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from intaglio.kernels.choice import considered
+from intaglio.targets import Target
+from support.kernel_cases import CASES
+from support.kernel_integer_tiles import INTEGER_TILES
+from support.kernel_narrow import NARROW
+from support.kernel_quantised import QUANTISED
+from support.kernel_running import TARGETS, Case
+from support.kernel_tiles import TILED
+
+ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **NARROW}
+_BORDERS = ("pads", "strides", "dilations", "group", "epilogue")
+
+
+def kernel_of(case: Case, target: Target) -> str:
+    """The name in the table of kernels that this case has on a target; none where no kernel takes it."""
+    return next((c.name for c in considered(case.node(), target) if not c.reason), "")
+
+
+def kind_of(case: Case) -> tuple[object, ...]:
+    node = case.node()
+    types = [None if v is None else v.dtype for v in (*node.inputs[:2], *node.outputs)]
+    kernels = [kernel_of(case, TARGETS[isa]) for isa in ("avx2", "scalar")]
+    return case.op.NAME, tuple(types), case.using, *kernels, _borders(case)
+
+
+def _borders(case: Case) -> tuple[object, ...]:
+    """Which of a window's parts are there, not how large they are."""
+    found: list[object] = []
+    for name in _BORDERS:
+        value = getattr(case.op, name, None)
+        many = isinstance(value, tuple)
+        found.append(any(n not in (0, 1) for n in value) if many and all(isinstance(n, int) for n in value) else bool(value))
+    return tuple(found)
+
+
+@cache
+def quick_cases() -> dict[str, Case]:
+    first: dict[tuple[object, ...], str] = {}
+    for name, case in ALL.items():
+        first.setdefault(kind_of(case), name)
+    return {name: ALL[name] for name in first.values()}
