@@ -18,7 +18,7 @@ from support.kernel_running import TARGETS, Case
 from support.kernel_tiles import TILED
 
 ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **NARROW}
-_BORDERS = ("pads", "strides", "dilations", "group", "epilogue")
+_PLAIN = {"pads": 0, "strides": 1, "dilations": 1, "group": 1}  # what a window without that part has
 
 
 def kernel_of(case: Case, target: Target) -> str:
@@ -35,11 +35,11 @@ def kind_of(case: Case) -> tuple[object, ...]:
 
 def _borders(case: Case) -> tuple[object, ...]:
     """Which of a window's parts are there, not how large they are."""
-    found: list[object] = []
-    for name in _BORDERS:
-        value = getattr(case.op, name, None)
-        many = isinstance(value, tuple)
-        found.append(any(n not in (0, 1) for n in value) if many and all(isinstance(n, int) for n in value) else bool(value))
+    found: list[object] = [bool(getattr(case.op, "epilogue", ()))]
+    for name, plain in _PLAIN.items():
+        value: object = getattr(case.op, name, plain)
+        sizes = value if isinstance(value, tuple) else (value,)
+        found.append(any(size != plain for size in sizes))
     return tuple(found)
 
 
