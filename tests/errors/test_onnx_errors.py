@@ -97,7 +97,7 @@ GRAPHS: dict[str, tuple[Any, str]] = {
     "cycle": (model([node("Add", "x b", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")]), "cycle"),
     "duplicate output": (model([node("Relu", "x", "y"), node("Abs", "x", "y")]), "already"),
     "undefined input": (model([node("Relu", "nothing", "y")]), "nothing defines"),
-    "undefined output": (model([node("Relu", "x", "z")]), "given by no node"),
+    "undefined output": (model([node("Relu", "x", "z")]), "no node computes"),
     "shadowed initializer": (
         model([node("Relu", "x", "c"), node("Relu", "c", "y")], constants={"c": np.ones(4, np.float32)}),
         "already",

@@ -179,7 +179,7 @@ def test_one_thing_wrong(name: str, tmp_path: Path) -> None:
         ({"hello.txt": b"hello"}, "unsupported-format", "without an exported program"),
         ({"m/models/model.json": b"{" * 20_000}, "bad-archive", "not JSON"),
         ({"m/models/model.json": b"[" * 200_000 + b"]" * 200_000}, "bad-archive", "not JSON"),
-        ({"m/models/model.json": b"null"}, "bad-archive", "not as torch writes it"),
+        ({"m/models/model.json": b"null"}, "bad-archive", "differs from what torch writes"),
         ({"m/models/a.json": b"{}", "m/models/b.json": b"{}"}, "unsupported-format", "2 programs"),
         ({"m/models/model.json": b"{}", "n/other": b""}, "bad-archive", "2 folders"),
     ],

@@ -244,7 +244,7 @@ def test_a_stride_of_zero_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("axis", [2, -3, 1000])
 def test_an_axis_beyond_the_rank_is_told(axis: int, tmp_path: Path) -> None:
     data = one_operator("MEAN", [tensor((4, 3), "int8"), places(axis)], tensor((4,), "int8"), "ReducerOptions")
-    assert f"axis {axis} of 2 axes" in told(data, tmp_path)
+    assert f"axis {axis} is out of range for rank 2" in told(data, tmp_path)
 
 
 def test_a_result_whose_size_depends_on_data_is_told(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def padded(call: Emits, x: Value, pads: list[int], mode: str = "constant", value
         starts = [max(0, -pads[i]) for i in range(rank)]
         shape = [n - starts[i] - max(0, -pads[i + rank]) for i, n in enumerate(x.shape)]
         if min(shape) < 0:
-            raise Fault("bad-attribute", f"pads {pads} cut more than there is of {list(x.shape)}")
+            raise Fault("bad-attribute", f"pads {pads} remove more than {list(x.shape)} has")
         x = call.emit(Slice(tuple(starts), (1,) * rank, tuple(shape)), x)
         pads = [max(0, p) for p in pads]
     return x if not any(pads) else call.emit(Pad(tuple(pads), mode, value), x)
@@ -96,7 +96,7 @@ def padded(call: Emits, x: Value, pads: list[int], mode: str = "constant", value
 def matmul(call: Emits, a: Value, b: Value) -> Value:
     """numpy's rule for vectors: a missing axis is added and taken away again."""
     if not a.shape or not b.shape:
-        raise Fault("shape-mismatch", "`MatMul` of a scalar")
+        raise Fault("shape-mismatch", "`MatMul` of a scalar is not valid")
     left = reshape(call, a, (1, *a.shape)) if len(a.shape) == 1 else a
     right = reshape(call, b, (*b.shape, 1)) if len(b.shape) == 1 else b
     y = call.emit(MatMul(), left, right)

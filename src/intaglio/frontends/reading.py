@@ -94,7 +94,7 @@ def kind_of(path: Path) -> str:
         if stat.S_ISDIR(mode):
             if (path / "saved_model.pb").is_file():
                 return "saved_model"
-            hint = "give a model file; a package is given to `run`, `validate` and `profile`"
+            hint = "give a model file; packages are for `run`, `validate` and `profile`"
             raise ModelError("not-a-model", f"{shown} is a folder", hint=hint)
         if not stat.S_ISREG(mode):
             raise ModelError("not-a-model", f"{shown} is not a regular file", hint="give the path of a model file")
@@ -118,7 +118,9 @@ def kind_of(path: Path) -> str:
         hint = "give the model itself: a `.pt2`, `.keras`, `.onnx` or `.tflite` file"
         raise ModelError("unsupported-format", f"{shown} is a weights file without a model", hint=hint)
     if path.suffix == ".ig":
-        raise ModelError("not-ir", f"{shown} does not start with `intaglio-ir 1`", hint="is it an IR file?")
+        raise ModelError(
+            "not-ir", f"{shown} does not start with `intaglio-ir 1`", hint="IR files start with this line; check that it is one"
+        )
     return "onnx"
 
 

@@ -41,7 +41,7 @@ def _converted(path: Path, place: Path) -> Path:
     shown, target = quoted(str(path), 200), place / "model.tflite"
     if find_spec("tensorflow") is None:
         hint = "`pip install tensorflow`, or save the model with `model.save(\"model.keras\")`, or convert it to TFLite"
-        raise ToolError("no-framework", f"{shown} is a SavedModel: TensorFlow, which reads it, is not installed", hint=hint)
+        raise ToolError("no-framework", f"{shown} is a SavedModel, which needs TensorFlow; it is not installed", hint=hint)
     command = [sys.executable, "-c", _SCRIPT, str(path.resolve()), str(target)]
     try:
         done = subprocess.run(
@@ -49,7 +49,7 @@ def _converted(path: Path, place: Path) -> Path:
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise ModelError("cannot-convert", f"TensorFlow has not converted {shown} in {_LIMIT_SECONDS} s") from None
+        raise ModelError("cannot-convert", f"TensorFlow did not convert {shown} within {_LIMIT_SECONDS} s") from None
     if done.returncode or not target.is_file():
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         reason = quoted(lines[-1] if lines else f"exit code {done.returncode}", 300)

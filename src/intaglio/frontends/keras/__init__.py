@@ -53,7 +53,7 @@ def check(path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]
 
 
 def save_object(model: object, example_inputs: tuple[object, ...] | None, path: Path) -> Path:
-    """The object as a file; its kind is told by its name."""
+    """The object as a file; its name tells its kind."""
     return objects.save_object(model, example_inputs, path, lambda saved: check(saved, dims={}, shapes={}))
 
 
@@ -132,9 +132,9 @@ def _sequence_input(model: Model) -> Declared:
 
 def _declared(name: str, shape: Any, layer: Layer) -> Declared:
     if not isinstance(shape, list) or not shape or len(shape) > 8:
-        raise Fault("bad-tensor", f"the input {quoted(name)} has the shape {quoted(str(shape))}")
+        raise Fault("bad-tensor", f"the input {quoted(name)} has the shape {quoted(str(shape))}, which is not valid")
     if any(d is not None and (type(d) is not int or d < 0) for d in shape):
-        raise Fault("bad-tensor", f"the input {quoted(name)} has the shape {quoted(str(shape))}")
+        raise Fault("bad-tensor", f"the input {quoted(name)} has the shape {quoted(str(shape))}, which is not valid")
     if layer.config.get("sparse") or layer.config.get("ragged"):
         raise Fault("unsupported-type", f"the input {quoted(name)} is a sparse or ragged tensor", "give it plain tensors")
     return Declared(name, _input_dtype(name, layer), ("batch" if shape[0] is None else shape[0], *shape[1:]))

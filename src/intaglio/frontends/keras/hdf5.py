@@ -215,7 +215,7 @@ class Hdf5:
                     message.kind == 0x02
                     and struct.unpack_from("<Q", message.data, 10 if message.data[1] & 1 else 2)[0] != 2**64 - 1
                 ):
-                    raise Damage("groups are stored in a newer way than Keras writes them")
+                    raise Damage("groups are stored in a newer format than Keras writes")
         return group.links
 
     def _table(self, tree: int, heap: int) -> dict[str, int | None]:

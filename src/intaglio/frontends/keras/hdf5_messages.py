@@ -163,7 +163,7 @@ def read_layout(data: bytes) -> Layout:
             return Layout("chunked", address, chunk=struct.unpack_from(f"<{rank}I", data, 11))
         case 3:
             raise Refused("an array is put together from other files")
-    raise Damage("arrays are stored in a newer way than Keras writes them")
+    raise Damage("arrays are stored in a newer format than Keras writes")
 
 
 def read_filters(data: bytes) -> list[int]:
@@ -174,7 +174,7 @@ def read_filters(data: bytes) -> list[int]:
     for _ in range(count):
         kind = struct.unpack_from("<H", data, at)[0]
         if kind not in _FILTERS:
-            raise Refused(f"an array is compressed by the filter {kind}, which is not read")
+            raise Refused(f"an array is compressed by the filter {kind}, which is not supported")
         named = version == 1 or kind >= 256
         length = struct.unpack_from("<H", data, at + 2)[0] if named else 0
         values = struct.unpack_from("<H", data, at + (6 if named else 4))[0]

@@ -53,7 +53,7 @@ def _exported(model: Any, example_inputs: tuple[object, ...] | None, path: Path,
     hint = "run Keras on PyTorch or TensorFlow (`KERAS_BACKEND=torch`), which can export layers of your own"
     raise ToolError(
         "cannot-export",
-        f"the model has parts that are not Keras's own, and {backend or 'its backend'} exports none ({reason})",
+        f"the model has parts that are not Keras's own, which {backend or 'its backend'} does not export ({reason})",
         hint=hint,
     )
 

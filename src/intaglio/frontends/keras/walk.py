@@ -73,7 +73,7 @@ def policy(config: Config) -> DType:
         else:
             told = name
     if not isinstance(told, str) or told not in DTYPES:
-        hint = "save the model before it is quantised; `--quantize int8 --calibrate DATA` does it here"
+        hint = "save the model before it is quantised, and use `--quantize int8 --calibrate DATA`"
         raise Fault("unsupported-type", f"its dtype policy {quoted(str(told))} is not supported", hint)
     return DTYPES[told]
 
@@ -115,7 +115,7 @@ class Walk:
                 needs = {(r.layer, r.call) for r in _refs([call.args, call.kwargs])}
                 for key in needs:
                     if key not in made and (key[0] not in by_name or key[1] >= len(by_name[key[0]].calls)):
-                        text = f"the layer {quoted(item.name)} reads a tensor of {quoted(key[0])} that is not there"
+                        text = f"the layer {quoted(item.name)} reads a missing tensor of {quoted(key[0])}"
                         raise Fault("bad-graph", text, "save the model again")
                 needs -= set(made)
                 for key in needs:
@@ -216,7 +216,7 @@ class Walk:
 def row_of(item: Layer) -> Row:
     """The row of a layer; a Fault where there is none."""
     if item.foreign:
-        hint = "replace it by layers of Keras, or compile the model object: `intaglio.compile(model)`"
+        hint = "replace it with layers of Keras, or compile the model object: `intaglio.compile(model)`"
         raise unsupported(item.foreign, hint)
     if item.model is not None:
         return _no_row
@@ -227,7 +227,7 @@ def row_of(item: Layer) -> Row:
         hint = "write it with layers or `keras.ops` and save the model again"
         raise unsupported("it holds Python code, which is never run", hint)
     what = "function" if item.is_op else "layer"
-    raise unsupported(f"this {what} is not supported", "replace it by others, or cut the model before it")
+    raise unsupported(f"this {what} is not supported", "replace it with supported ones, or cut the model before it")
 
 
 def _no_row(call: KerasCall) -> Result:
@@ -287,7 +287,7 @@ class KerasCall:
         if not item.is_op:
             self.dtype = policy(item.config)
             if self.dtype in (DType.F16, DType.BF16) and not walk.differences:
-                walk.differences.append("half precision is rounded at other places")
+                walk.differences.append("half precision is rounded at different places than in Keras")
             if self.dtype.is_float:
                 self.args = self._auto(args)
                 self.kwargs = self._auto(kwargs)
@@ -349,7 +349,7 @@ class KerasCall:
     def channels_first(self) -> bool:
         told = self.config.get("data_format") or "channels_last"
         if told not in ("channels_first", "channels_last"):
-            raise Fault("bad-attribute", f"`data_format` is {quoted(str(told))}")
+            raise Fault("bad-attribute", f"`data_format` is {quoted(str(told))}, which is not valid")
         return bool(told == "channels_first")
 
     def weight(self, role: str, *shape: int) -> Value:
@@ -361,7 +361,7 @@ class KerasCall:
         stored = self.walk.weights.shape(self.layer, role)
         if stored != shape:
             text = f"its {role} is {list(stored)} in the file, its options ask for {list(shape)}"
-            raise Fault("shape-mismatch", text, "the weights are not of this model; save it again")
+            raise Fault("shape-mismatch", text, "the weights belong to another model; save it again")
         return self.walk.weights.read(self.layer, role).astype(np.float32 if self.dtype is not DType.F64 else np.float64)
 
     # Writing nodes ----------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def read_model(path: Path) -> Any:
     if _is_crowded(content):
         raise ModelError(
             "too-large", f"`{where}` has more than {MAX_ITEMS} nodes and tensors", where=where,
-            hint="simplify the model before exporting it; most nodes of so many are dead, unrolled or constant",
+            hint="simplify the model before exporting it; in a graph of this size, most nodes are dead, unrolled or constant",
         )  # fmt: skip
     import onnx
     from google.protobuf.message import DecodeError
@@ -70,7 +70,7 @@ def _mapped(path: Path) -> bytes | mmap.mmap:
                 raise ModelError("not-a-model", f"`{path}` is not a regular file", hint="give the path of a model file")
             if info.st_size > MAX_FILE_BYTES:
                 raise ModelError(
-                    "too-large", f"`{path.name}` has {info.st_size} bytes; protobuf ends at 2 GB", where=path.name,
+                    "too-large", f"`{path.name}` has {info.st_size} bytes; protobuf allows at most 2 GB", where=path.name,
                     hint="save the model with external data (`onnx.save(..., save_as_external_data=True)`)",
                 )  # fmt: skip
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if info.st_size else b""

@@ -1,4 +1,4 @@
-"""How a problem inside of a model travels: a `Fault` knows what is wrong, the walk adds the node and the file."""
+"""Problems inside a model: a `Fault` says what is wrong; the walk adds the node and the file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def unsupported(reason: str, hint: str = "") -> Fault:
 
 
 def need_text(*names: str | bytes) -> None:
-    """protobuf hands out a string that is not UTF-8 as bytes; nothing good comes of such a name."""
+    """protobuf returns a string that is not UTF-8 as bytes. Such a name is refused."""
     for name in names:
         if isinstance(name, bytes):
             shown = name[:40].decode("utf-8", "replace")

@@ -49,7 +49,9 @@ def declared(info: Any, where: str) -> Declared:
             kind = d.WhichOneof("value")
             if kind == "dim_value":
                 if d.dim_value < -1:
-                    raise Fault("bad-tensor", f"{what} has the dimension {d.dim_value}", "export the model again")
+                    raise Fault(
+                        "bad-tensor", f"{what} has the dimension {d.dim_value}, which is not valid", "export the model again"
+                    )
                 dims.append(None if d.dim_value == -1 else d.dim_value)
             else:
                 dims.append(d.dim_param if kind == "dim_param" and d.dim_param not in ("", "?", "-1") else None)
@@ -63,7 +65,7 @@ def fixed(walk: Walk, item: Declared, data: Array) -> Value:
     """An input that the user has given a value at compile time."""
     if data.dtype != item.dtype.numpy:
         raise ModelError("shape-mismatch", f"input {quoted(item.name)} is {item.dtype.value}, its value {data.dtype}",
-                         where=walk.file, hint="give the value in the element type of the input")  # fmt: skip
+                         where=walk.file, hint="give the value with the element type of the input")  # fmt: skip
     return walk.constant(data, item.dtype, item.name)
 
 

@@ -98,7 +98,7 @@ def ordered_live_nodes(graph: Any, outside: set[str], nested: bool) -> list[int]
                                 "the model is damaged or was edited; export it again")  # fmt: skip
     for out in graph.output:
         if out.name not in producer and out.name not in given and out.name not in outside:
-            raise Fault("bad-graph", f"the output {quoted(out.name)} is given by no node", "export the model again")
+            raise Fault("bad-graph", f"no node computes the output {quoted(out.name)}", "export the model again")
     order = range(len(needs)) if in_order else _sorted(needs, producer, graph)
     return _live(order, needs, producer, graph)
 

@@ -48,7 +48,7 @@ def check_shape(dims: Any, what: str) -> Shape:
     if any(d < 0 for d in shape):
         raise Fault("bad-tensor", f"{what} has a negative dimension: {list(shape)}", "export the model again")
     if math.prod(shape) > MAX_ELEMENTS or math.prod(d for d in shape if d) > MAX_ELEMENTS:
-        raise Fault("too-large", f"{what} has the shape {list(shape)}, which is too many elements",
+        raise Fault("too-large", f"{what} has the shape {list(shape)}, which has too many elements",
                     f"at most {MAX_ELEMENTS} elements are possible; choose smaller dimensions")  # fmt: skip
     return shape
 
@@ -121,7 +121,7 @@ def _bytes(tensor: Any, folder: Path | None, what: str, expected: int) -> Bytes 
     if not tensor.HasField("raw_data"):
         return None
     if tensor.float_data or tensor.int32_data or tensor.int64_data or tensor.double_data or tensor.uint64_data:
-        raise Fault("bad-tensor", f"{what} has its values twice", "export the model again")
+        raise Fault("bad-tensor", f"{what} has two sets of values", "export the model again")
     raw = np.frombuffer(tensor.raw_data, np.uint8)
     if raw.size != expected:
         raise Fault(
@@ -168,7 +168,7 @@ def _inside(folder: Path, location: str, what: str) -> Path:
             info = os.lstat(path)
         except (OSError, ValueError):
             raise Fault(
-                "external-data", f"the external data `{location}` of {what} is not there",
+                "external-data", f"the external data `{location}` of {what} is missing",
                 f"put `{location}` next to the model file",
             ) from None  # fmt: skip
         if stat.S_ISLNK(info.st_mode):

@@ -95,7 +95,7 @@ class Walk(Emitter):
         indices, _ = tensor_value(sparse.indices, self.folder, what)
         shape = check_shape(sparse.dims, what)
         if math.prod(shape) > MAX_FOLDED_BYTES:
-            raise Fault("too-large", f"{what} has the shape {list(shape)}", "store it densely")
+            raise Fault("too-large", f"{what} has the shape {list(shape)}, which is too large", "store it densely")
         if indices.dtype != np.int64 or indices.shape not in ((values.size,), (values.size, len(shape))):
             raise Fault("bad-tensor", f"{what} has {values.size} values and indices of shape {list(indices.shape)}")
         bounds = np.array([math.prod(shape)] if indices.ndim == 1 else shape, np.int64)
@@ -251,12 +251,12 @@ class Walk(Emitter):
                 "unsupported-operator",
                 f"there is no operator `{printable(node.op_type, 80)}` in opset {version}"
                 + (f" of `{printable(domain, 80)}`" if domain else ""),
-                "custom operators have no meaning here; export the model with standard ones",
+                "custom operators are not supported; export the model with standard ones",
             ) from None
         body = _function_body(schema, node, version, inputs, attributes)
         if body is None:
             raise Fault("unsupported-operator", "the operator is not supported",
-                        "replace it by supported operators when exporting (`intaglio ops` lists them)")  # fmt: skip
+                        "replace it with supported operators when exporting (`intaglio ops` lists them)")  # fmt: skip
         defaults = {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
         return self.inline(body, (domain, node.op_type, "schema"), inputs, attributes, scope, defaults)
 

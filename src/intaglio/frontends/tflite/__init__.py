@@ -92,7 +92,7 @@ def _finish(walk: Walk, model: Model, inputs: list[Value], values: dict[int, Val
     names: list[str] = []
     for index in main.outputs:
         if index not in values:
-            raise ModelError("bad-graph", f"the output {quoted(main.tensors[index].name)} is never made", where=model.file)
+            raise ModelError("bad-graph", f"the output {quoted(main.tensors[index].name)} is never computed", where=model.file)
         if main.tensors[index].dtype is None:
             shown = quoted(main.tensors[index].name)
             raise ModelError("unsupported-type", f"the output {shown} is not a tensor of real numbers", where=model.file)

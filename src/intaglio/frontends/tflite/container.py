@@ -172,13 +172,15 @@ class _Reader:
         values = tuple(int(get(j)) for j in range(self._count(length, "indices")))
         for value in values:
             if not -1 <= value < limit:
-                raise bad(self.file, f"{what} is tensor {value}, but there are {limit}", "bad-graph")
+                raise bad(self.file, f"{what} is tensor {value}, but there are only {limit}", "bad-graph")
         return values
 
     def _operator(self, o: Any, i: int, tensors: int) -> Operator:
         code_index = o.OpcodeIndex()
         if not 0 <= code_index < self.m.OperatorCodesLength():
-            raise bad(self.file, f"operator {i} has code {code_index}, but there are {self.m.OperatorCodesLength()}", "bad-graph")
+            raise bad(
+                self.file, f"operator {i} has code {code_index}, but there are only {self.m.OperatorCodesLength()}", "bad-graph"
+            )
         code = self.m.OperatorCodes(code_index)
         builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         op = self.names.get(builtin, f"builtin {builtin}")
@@ -212,7 +214,7 @@ class _Reader:
         shape = tuple(int(t.Shape(j)) for j in range(self._count(t.ShapeLength(), "dimensions")))
         shown = f"tensor {i} {quoted(name)}"
         if len(shape) > MAX_RANK or any(d < 0 for d in shape) or math.prod(shape) > MAX_ELEMENTS:
-            raise bad(self.file, f"{shown} has the shape {list(shape)}", "bad-tensor")
+            raise bad(self.file, f"{shown} has the shape {list(shape)}, which is not valid", "bad-tensor")
         signature = [int(t.ShapeSignature(j)) for j in range(self._count(t.ShapeSignatureLength(), "dimensions"))]
         still_open = tuple(n for n, d in enumerate(signature) if d < 0)
         kind = t.Type()
@@ -222,7 +224,7 @@ class _Reader:
 
     def _data(self, buffer: int, shape: tuple[int, ...], dtype: DType | None, kind: int, shown: str, sparse: Any) -> Array | None:
         if not 0 <= buffer < self.m.BuffersLength():
-            raise bad(self.file, f"{shown} has buffer {buffer}, but there are {self.m.BuffersLength()}", "bad-tensor")
+            raise bad(self.file, f"{shown} has buffer {buffer}, but there are only {self.m.BuffersLength()}", "bad-tensor")
         b = self.m.Buffers(buffer)
         length = b.DataLength()
         raw: Array
@@ -261,7 +263,7 @@ class _Reader:
                 raise BadSparsity(f"{raw.nbytes} bytes for {list(shape)}")
             return densify(self.t, sparse, raw.view(dtype.numpy), shape, len(self.bytes))
         except BadSparsity as error:
-            raise bad(self.file, f"{shown} is sparse in a way that does not fit it: {error}", "bad-tensor") from None
+            raise bad(self.file, f"{shown} has sparsity that does not fit it: {error}", "bad-tensor") from None
 
     def _quant(self, t: Any, shape: tuple[int, ...], shown: str) -> Quantisation | None:
         q = t.Quantization()

@@ -86,14 +86,14 @@ class Walk:
                 if operator.op.startswith("CUSTOM") and operator.op not in ROWS:
                     raise Fault(
                         "unsupported-operator",
-                        "a custom operator: the file does not define what it computes",
+                        "it is a custom operator, and the file does not define what it computes",
                         "export the model with built-in operators only, or cut it before this one",
                     )
                 if operator.op not in ROWS:
                     raise Fault("unsupported-operator", "the operator is not supported")
                 ROWS[operator.op](TFLiteCall(self, graph, operator, values))
             except (Fault, BadOperator, *_DAMAGE) as error:
-                slug, reason, hint = "bad-graph", f"its operands or options do not fit ({error})", "the file is damaged"
+                slug, reason, hint = "bad-graph", f"its operands or options do not fit together ({error})", "the file is damaged"
                 if isinstance(error, (Fault, BadOperator)):
                     slug = error.slug if isinstance(error, Fault) else "shape-mismatch"
                     reason, hint = str(error.reason), error.hint
@@ -115,7 +115,7 @@ class Walk:
 def axis_of(axis: int, rank: int) -> int:
     """An axis as the file gives it, from 0 on."""
     if not -rank <= axis < rank:
-        raise Fault("bad-attribute", f"axis {axis} of {rank} axes")
+        raise Fault("bad-attribute", f"axis {axis} is out of range for rank {rank}")
     return axis % rank
 
 
@@ -222,4 +222,4 @@ def check_range(tensor: Tensor, scale: float, zero: int) -> None:
     if tensor.dtype is not None and tensor.dtype.is_int and tensor.dtype in (DType.I8, DType.U8, DType.I16):
         info = np.iinfo(tensor.dtype.numpy)
         if not info.min <= zero <= info.max:
-            raise Fault("bad-quantisation", f"{quoted(tensor.name)} has zero point {zero}, outside of {tensor.dtype.value}")
+            raise Fault("bad-quantisation", f"{quoted(tensor.name)} has zero point {zero}, which does not fit {tensor.dtype.value}")

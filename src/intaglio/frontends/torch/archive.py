@@ -117,7 +117,7 @@ def _refuse_others(archive: Archive, shown: str) -> None:
 
 
 def _pickled(file: str, shown: str) -> ModelError:
-    reason = f"{shown} is a pickle (a state dict or a module); opening one can run anything, so it is not opened"
+    reason = f"{shown} is a pickle (a state dict or a module); opening one can run any code, so it is not opened"
     return ModelError("unsupported-format", reason, where=file, hint=f"load it yourself if you trust it, then {AGAIN}")
 
 

@@ -84,7 +84,9 @@ class TorchCall:
         if isinstance(item, (bool, int, float)):
             return self.constant(np.asarray(item), _wrapped(item))
         if isinstance(item, Complex):
-            raise unsupported(f"`{self.op}` of complex numbers", "take the magnitude, or real and imaginary parts, before")
+            raise unsupported(
+                f"`{self.op}` of complex numbers is not supported", "take the magnitude, or real and imaginary parts, first"
+            )
         raise Fault("bad-graph", f"{what} of `{self.op}` is not a tensor", "export the model again")
 
     def maybe(self, name: str) -> Value | None:
@@ -249,7 +251,7 @@ def _pair(a: DType | None, b: DType | None) -> DType | None:
     if {a, b} == {DType.F16, DType.BF16}:
         return DType.F32
     if a not in _ORDER or b not in _ORDER:
-        raise unsupported(f"{a.value} and {b.value} in one operation", "cast one of them when exporting")
+        raise unsupported(f"{a.value} and {b.value} in one operation are not supported", "cast one of them when exporting")
     return max(a, b, key=_ORDER.index)
 
 

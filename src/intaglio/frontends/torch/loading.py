@@ -123,7 +123,7 @@ def _outputs(walk: Walk, scope: Scope) -> list[tuple[str, Value]]:
                 raise Fault("unsupported-operator", f"the output {quoted(name)} is not computed")
             continue
         if isinstance(item, (bool, int, float)):
-            walk.notes.append(f"the output {quoted(name)} is always {item}: it is left out")
+            walk.notes.append(f"the output {quoted(name)} is always {item} and is omitted")
             continue
         if item is None:
             continue

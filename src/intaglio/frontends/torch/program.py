@@ -133,7 +133,7 @@ def read_program(path: Path) -> Program:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         version = data.get("schema_version") if isinstance(data, dict) else None
         told = f" (schema {quoted(str(version), 60)})" if version else ""
-        reason = f"the program in {quoted(name)} is not as torch writes it{told}: {quoted(str(error), 120)}"
+        reason = f"the program in {quoted(name)} differs from what torch writes{told}: {quoted(str(error), 120)}"
         raise archive.fault("bad-archive", reason) from None
     for kind in ("weights", "constants"):
         if kind not in program._payloads and f"data/{kind}/{stem}.pt" in archive.entries:

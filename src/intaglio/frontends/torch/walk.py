@@ -227,16 +227,16 @@ class Walk(Emitter):
     def _node(self, record: NodeRecord, graph: GraphRecord, scope: Scope) -> None:
         found = row_of(record.target)
         if found is None:
-            hint = "replace it by other operators, or export with `.run_decompositions()`"
+            hint = "replace it with other operators, or export with `.run_decompositions()`"
             raise unsupported("the operator is not supported", hint)
         for name in _flat(record.outputs):
             if name in scope.items:
-                raise Fault("bad-graph", f"{quoted(name)} is made twice", "export the model again")
+                raise Fault("bad-graph", f"{quoted(name)} is defined twice", "export the model again")
         key, writes = found
         _, op, overload = split_target(record.target)
         arguments = {name: self.resolve(a, scope) for name, a in record.arguments.items()}
         if any(isinstance(i, Unused) for i in _leaves(arguments.values())):
-            raise unsupported("it reads a result that is for training, such as the statistics of a normalisation")
+            raise unsupported("it reads a result that exists only in training, such as the statistics of a normalisation")
         if any(isinstance(i, Unknown) for i in _leaves(arguments.values())):
             self._poison(record, graph, scope)
             return
@@ -255,7 +255,7 @@ class Walk(Emitter):
         base = scope.items.get(first.name) if isinstance(first, Ref) else None
         if writes and isinstance(base, Tensor):
             if not isinstance(answer, Value):
-                raise unsupported(f"`{record.target}` in place")
+                raise unsupported(f"`{record.target}` in place is not supported")
             names = _flat(record.outputs)
             if names and not answer.origin and answer.data is None:
                 answer.origin = self.labels.get(names[0], names[0])

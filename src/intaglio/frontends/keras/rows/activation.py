@@ -50,7 +50,7 @@ def hard_sigmoid(call: KerasCall) -> tuple[float, float]:
     """Slope and offset. Keras 3 took those of PyTorch; files of Keras 2 were trained with the old ones."""
     if call.walk.version >= (3,):
         return 1 / 6, 0.5
-    call.walk.differences.append("`hard_sigmoid` of Keras 2 has another slope than that of Keras 3")
+    call.walk.differences.append("`hard_sigmoid` has different slopes in Keras 2 and Keras 3")
     return 0.2, 0.5
 
 
@@ -151,7 +151,7 @@ def by_name(call: KerasCall, x: Value, name: str, config: Config | None = None) 
 def _glu(call: KerasCall, x: Value, axis: int) -> Value:
     half = x.shape[axis] // 2
     if half * 2 != x.shape[axis]:
-        raise Fault("shape-mismatch", f"`glu` halves an axis of {x.shape[axis]}")
+        raise Fault("shape-mismatch", f"`glu` cannot halve an axis of {x.shape[axis]}")
     return call.emit(Mul(), part(call, x, axis, 0, half), call.emit(Sigmoid(), part(call, x, axis, half, half)))
 
 

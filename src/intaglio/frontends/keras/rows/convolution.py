@@ -58,7 +58,7 @@ def window_pads(
     if told == "causal" and len(sizes) == 1:
         return ((kernel[0] - 1) * dilations[0], 0)
     if told != "same":
-        raise Fault("bad-attribute", f"`padding` is {quoted(str(told))}")
+        raise Fault("bad-attribute", f"`padding` is {quoted(str(told))}, which is not valid")
     sides = [same_pads(*axis) for axis in zip(sizes, kernel, strides, dilations, strict=True)]
     return (*[a for a, _ in sides], *[b for _, b in sides])
 
@@ -203,7 +203,7 @@ def _crops(call: KerasCall, kernel: int, stride: int, dilation: int, extra: int 
         more = max(extent, stride) - extent if extra is None else extra
         return 0, -more
     if told != "same":
-        raise Fault("bad-attribute", f"`padding` is {quoted(str(told))}")
+        raise Fault("bad-attribute", f"`padding` is {quoted(str(told))}, which is not valid")
     total = stride + extent - 2 if extra is None else extent + extent % 2 - 2 + extra
     left = min(total // 2 + total % 2, extent - 1)
     return extent - 1 - left, extent - 1 - (total - left)

@@ -85,7 +85,7 @@ def rescaling(call: KerasCall) -> Result:
         told = call.option(option, neutral)
         array = np.asarray(told, np.float32)
         if array.ndim > 1:
-            raise Fault("bad-attribute", f"`{option}` is {quoted(str(told))}")
+            raise Fault("bad-attribute", f"`{option}` is {quoted(str(told))}, which is not valid")
         if np.any(array != neutral):
             x = call.emit(op, x, call.constant(array, call.dtype))
     return x

@@ -135,7 +135,7 @@ def pair(call: KerasCall) -> Result:
     if kind in ("Divide", "TrueDivide", "FloorDivide"):
         if not a.dtype.is_float:
             if kind == "FloorDivide":
-                raise unsupported("integer division is not supported", "cast to float before")
+                raise unsupported("integer division is not supported", "cast to float first")
             a, b = cast(call, a, DType.F32), cast(call, b, DType.F32)
         y = call.emit(Div(), a, b)
         return call.emit(Floor(), y) if kind == "FloorDivide" else y
@@ -193,7 +193,7 @@ def axes_of(call: KerasCall, rank: int) -> tuple[int, ...]:
         return tuple(range(rank))
     listed = [told] if type(told) is int else told
     if not isinstance(listed, list) or not all(type(a) is int for a in listed):
-        raise Fault("bad-attribute", f"`axis` is {quoted(str(told))}")
+        raise Fault("bad-attribute", f"`axis` is {quoted(str(told))}, which is not valid")
     return normal_axes(tuple(listed), rank)
 
 
@@ -265,7 +265,7 @@ def transpose_function(call: KerasCall) -> Result:
             moved = np.moveaxis(np.empty(tuple(range(rank))), call.option("source"), call.option("destination"))
             order = list(moved.shape)
     if sorted(order) != list(range(rank)):
-        raise Fault("bad-attribute", f"the axes {order} of {rank}")
+        raise Fault("bad-attribute", f"{order} is not an order of {rank} axes")
     return transpose(call, x, list(order))
 
 
@@ -288,12 +288,12 @@ def split(call: KerasCall) -> Result:
     told: Any = size if kind == "Unstack" else call.option("indices_or_sections")
     if type(told) is int:
         if told < 1 or size % told:
-            raise Fault("bad-attribute", f"{told} parts of {size}")
+            raise Fault("bad-attribute", f"an axis of {size} cannot be split into {told} parts")
         edges = [n * (size // told) for n in range(told + 1)]
     else:
         edges = [0, *[int(n) for n in told], size]
     if edges != sorted(edges) or len(edges) > 10_000:
-        raise Fault("bad-attribute", f"the places {edges[:20]} of {size}")
+        raise Fault("bad-attribute", f"the split points {edges[:20]} do not fit an axis of {size}")
     parts = [part(call, x, axis, a, b - a) for a, b in pairwise(edges)]
     return [_dropped(call, p, (axis,)) for p in parts] if kind == "Unstack" else parts
 
@@ -316,7 +316,7 @@ def more_or_less(call: KerasCall) -> Result:
 def cast_function(call: KerasCall) -> Result:
     told = call.option("dtype")
     if told not in DTYPES:
-        raise Fault("unsupported-type", f"a cast to {quoted(str(told))}")
+        raise Fault("unsupported-type", f"a cast to {quoted(str(told))} is not supported")
     return cast(call, call.x, DTYPES[told])
 
 
@@ -409,11 +409,11 @@ def get_item(call: KerasCall) -> Result:
             final.append(1)
             continue
         if axis >= x.type.rank:
-            raise Fault("bad-attribute", f"too many indices for {list(x.shape)}")
+            raise Fault("bad-attribute", f"there are too many indices for {list(x.shape)}")
         size = x.shape[axis]
         if type(item) is int:
             if not -size <= item < size:
-                raise Fault("bad-attribute", f"index {item} of an axis of {size}")
+                raise Fault("bad-attribute", f"index {item} is out of range for an axis of {size}")
             starts.append(item % size)
             steps.append(1)
             shape.append(1)

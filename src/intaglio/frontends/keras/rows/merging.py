@@ -53,7 +53,7 @@ def dot(call: KerasCall) -> Result:
     told = call.option("axes")
     axes = [told, told] if type(told) is int else told
     if not isinstance(axes, list) or len(axes) != 2 or min(x.type.rank, y.type.rank) < 2:
-        raise Fault("bad-attribute", f"`axes` is {told}")
+        raise Fault("bad-attribute", f"`axes` is {told}, which is not valid")
     a, b = normal_axis(int(axes[0]), x.type.rank), normal_axis(int(axes[1]), y.type.rank)
     if 0 in (a, b):
         raise Fault("bad-attribute", "the axis of the batch cannot be summed over")

@@ -22,7 +22,7 @@ def _axes(call: KerasCall, rank: int, default: int = -1) -> tuple[int, ...]:
     told = call.option("axis", default)
     listed = [told] if type(told) is int else told
     if not isinstance(listed, list) or not all(type(a) is int for a in listed) or not listed:
-        raise Fault("bad-attribute", f"`axis` is {quoted(str(told))}")
+        raise Fault("bad-attribute", f"`axis` is {quoted(str(told))}, which is not valid")
     return normal_axes(tuple(listed), rank)
 
 
@@ -73,7 +73,7 @@ def group_norm(call: KerasCall) -> Result:
     size = x.shape[axis]
     groups = size if groups == -1 else groups
     if groups < 1 or size % groups:
-        raise Fault("bad-attribute", f"{groups} groups of {size} channels")
+        raise Fault("bad-attribute", f"{size} channels cannot be divided into {groups} groups")
     order = [0, axis, *[n for n in range(1, rank) if n != axis]]
     turned = transpose(call, x, order)
     cut = reshape(call, turned, (x.shape[0], groups, turned.type.elements // (x.shape[0] * groups)))
@@ -116,7 +116,7 @@ def normalization(call: KerasCall) -> Result:
         mean, variance = (np.asarray(call.option(n), np.float32) for n in ("mean", "variance"))
         width = int(np.prod([x.shape[a] for a in kept], dtype=np.int64))
         if mean.size not in (1, width) or variance.size not in (1, width):
-            raise Fault("shape-mismatch", f"{mean.size} means and {variance.size} variances for {list(x.shape)}")
+            raise Fault("shape-mismatch", f"{mean.size} means and {variance.size} variances do not fit {list(x.shape)}")
         mean, variance = (np.broadcast_to(a.reshape(-1), (width,)) for a in (mean, variance))
     deviation = np.maximum(np.sqrt(variance), 1e-7).reshape(shape)
     middle = mean.reshape(shape)

@@ -31,7 +31,7 @@ def _activation(call: KerasCall, option: str, default: str) -> tuple[str, float,
     if name == "hard_sigmoid":
         return ("HardSigmoid", *hard_sigmoid(call))
     if name not in _NAMES or config:
-        reason = f"`{option}` is {quoted(name)}, which recurrent layers do not have here"
+        reason = f"`{option}` is {quoted(name)}, which is not supported in recurrent layers"
         raise unsupported(reason, f"use one of {', '.join(sorted(_NAMES))}")
     return _NAMES[name]
 
@@ -171,7 +171,7 @@ def bidirectional(call: KerasCall) -> Result:
         case None:
             merged = list(sides)
         case _:
-            raise Fault("bad-attribute", f"`merge_mode` is {quoted(str(merge))}")
+            raise Fault("bad-attribute", f"`merge_mode` is {quoted(str(merge))}, which is not valid")
     return [*merged, *states]
 
 
@@ -203,5 +203,5 @@ def time_distributed(call: KerasCall) -> Result:
     source = call.walk.emitter.source
     results = call.walk.apply(inner, [reshape(call, x, (batch * time, *x.shape[2:]))], {}, source)
     if results is None:
-        raise unsupported("its contents are not supported")
+        raise unsupported("the layer inside it is not supported")
     return [reshape(call, y, (batch, time, *y.shape[1:])) for y in results]

@@ -26,7 +26,7 @@ def flatten(call: KerasCall) -> Result:
 def reshape_layer(call: KerasCall) -> Result:
     target = call.option("target_shape")
     if not isinstance(target, list) or not all(type(n) is int or n is None for n in target):
-        raise Fault("bad-attribute", f"`target_shape` is {quoted(str(target))}")
+        raise Fault("bad-attribute", f"`target_shape` is {quoted(str(target))}, which is not valid")
     x = call.x
     wanted = [-1 if n is None else n for n in target]
     return reshape(call, x, resolved_shape(call, x, [x.shape[0], *wanted], True))
@@ -44,7 +44,7 @@ def permute(call: KerasCall) -> Result:
 def repeat_vector(call: KerasCall) -> Result:
     x, count = call.x, call.whole("n")
     if x.type.rank != 2 or count < 1:
-        raise Fault("shape-mismatch", f"{count} times {list(x.shape)}")
+        raise Fault("shape-mismatch", f"{list(x.shape)} cannot be repeated {count} times")
     return expand(call, reshape(call, x, (x.shape[0], 1, x.shape[1])), (x.shape[0], count, x.shape[1]))
 
 
@@ -59,7 +59,7 @@ def _sides(call: KerasCall, name: str, count: int) -> list[tuple[int, int]]:
     for side in told:
         pair = [side, side] if type(side) is int else side
         if len(pair) != 2 or not all(type(n) is int and 0 <= n < 2**31 for n in pair):
-            raise Fault("bad-attribute", f"`{name}` is {quoted(str(told))}")
+            raise Fault("bad-attribute", f"`{name}` is {quoted(str(told))}, which is not valid")
         sides.append((pair[0], pair[1]))
     if len(sides) != count:
         raise Fault("bad-attribute", f"`{name}` is {quoted(str(told))} for {count} axes")
@@ -117,6 +117,6 @@ def resizing(call: KerasCall) -> Result:
     x = call.x
     spatial(call, x, 2)
     if call.flag("crop_to_aspect_ratio") or call.flag("pad_to_aspect_ratio"):
-        raise unsupported("keeping the aspect ratio is not supported", "resize by crop or padding layers")
+        raise unsupported("keeping the aspect ratio is not supported", "use crop or padding layers")
     sizes = (call.whole("height"), call.whole("width"))
     return resized(call, x, sizes, call.option("interpolation", "bilinear"), call.flag("antialias"))

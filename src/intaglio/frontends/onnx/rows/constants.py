@@ -34,7 +34,7 @@ def constant(call: OnnxCall) -> Answer:
         case "sparse_value":
             return call.walk._sparse(call.attributes[name].sparse_tensor)
         case _:
-            raise Fault("unsupported-type", f"a `Constant` with `{name}`", "tensors of strings are not supported")
+            raise Fault("unsupported-type", f"a `Constant` with `{name}` is not supported", "do not use tensors of strings")
 
 
 @importer("Shape")
@@ -55,7 +55,7 @@ def constant_of_shape(call: OnnxCall) -> Answer:
     wanted = tuple(call.int_list(0, "shape"))
     value = call.tensor("value")
     if any(d < 0 for d in wanted):
-        raise Fault("bad-attribute", f"`ConstantOfShape` of {list(wanted)}")
+        raise Fault("bad-attribute", f"`ConstantOfShape` of {list(wanted)} is not valid")
     fill = np.zeros((), np.float32) if value is None or value.data is None else value.data.reshape(-1)[0]
     dtype = DType.F32 if value is None else value.dtype
     _limit(call, math.prod(wanted) * dtype.bytes)
@@ -154,7 +154,9 @@ def random(call: OnnxCall) -> Answer:
     "StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer", "ImageDecoder",
 )  # fmt: skip
 def strings(call: OnnxCall) -> Answer:
-    raise unsupported(f"`{call.op}` works on strings or files", "do this in the application, before the model")
+    raise unsupported(
+        f"`{call.op}` works on strings or files, which is not supported", "do this in the application, before the model"
+    )
 
 
 @importer("NonMaxSuppression")

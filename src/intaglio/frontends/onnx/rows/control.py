@@ -20,7 +20,7 @@ from intaglio.ops.unary import LogicalNot
 def if_row(call: OnnxCall) -> Answer:
     condition = call.value(0)
     if condition.type.elements != 1:
-        raise Fault("shape-mismatch", f"the condition of `If` has the shape {list(condition.shape)}")
+        raise Fault("shape-mismatch", f"the condition of `If` has the shape {list(condition.shape)}; it must have one element")
     if condition.data is not None:
         taken = bool(condition.data.reshape(-1)[0])
         return branch(call, call.graph("then_branch" if taken else "else_branch"))

@@ -18,7 +18,7 @@ def window(call: OnnxCall, kernel: list[int]) -> tuple[list[int], list[int], lis
     dilations = call.ints("dilations") or [1] * n
     pads = call.ints("pads") or [0] * (2 * n)
     if not len(strides) == len(dilations) == n or len(pads) != 2 * n:
-        raise Fault("bad-attribute", f"`{call.op}` has {n} spatial axes but attributes for another number")
+        raise Fault("bad-attribute", f"`{call.op}` has {n} spatial axes, but attributes for a different number")
     for what, numbers in (("kernel", kernel), ("strides", strides), ("dilations", dilations)):
         if min(numbers) < 1 or max(numbers) > LIMIT:
             raise Fault("bad-attribute", f"the {what} of `{call.op}` must be at least 1, got {numbers}")
@@ -50,7 +50,7 @@ def conv_window(call: OnnxCall, x: Value, w: Value) -> tuple[Value, Conv]:
     spatial = x.shape[2:]
     given = call.ints("kernel_shape")
     if len(x.shape) < 3 or len(w.shape) != len(x.shape):
-        raise Fault("shape-mismatch", f"`{call.op}` of {list(x.shape)} with weights {list(w.shape)}")
+        raise Fault("shape-mismatch", f"`{call.op}` of {list(x.shape)} with weights {list(w.shape)} is not valid")
     if given is not None and given != kernel:
         raise Fault("bad-attribute", f"kernel_shape {given} does not fit weights of {list(w.shape)}")
     strides, dilations, pads = window(call, kernel)
@@ -87,20 +87,20 @@ def conv_transpose(call: OnnxCall) -> Answer:
     spatial = x.shape[2:]
     n = len(spatial)
     if n < 1 or len(kernel) != n:
-        raise Fault("shape-mismatch", f"`ConvTranspose` of {list(x.shape)} with weights {list(w.shape)}")
+        raise Fault("shape-mismatch", f"`ConvTranspose` of {list(x.shape)} with weights {list(w.shape)} is not valid")
     given = call.ints("kernel_shape")
     if given is not None and given != kernel:
         raise Fault("bad-attribute", f"kernel_shape {given} does not fit weights of {list(w.shape)}")
     strides, dilations, pads = window(call, kernel)
     extra = call.ints("output_padding") or [0] * n
     if len(extra) != n or min(extra) < 0 or max(extra) > LIMIT:
-        raise Fault("bad-attribute", f"the output_padding {extra} of `ConvTranspose`")
+        raise Fault("bad-attribute", f"the output_padding {extra} of `ConvTranspose` is not valid")
     wanted = call.ints("output_shape")
     mode = auto_pad(call)
     if wanted is not None and len(wanted) == n + 2:
         wanted = wanted[2:]
     if wanted is not None and (len(wanted) != n or min(wanted) < 1):
-        raise Fault("bad-attribute", f"the output_shape {wanted} of `ConvTranspose`")
+        raise Fault("bad-attribute", f"the output_shape {wanted} of `ConvTranspose` is not valid")
     if mode == "VALID":
         pads = [0] * (2 * n)
     elif mode != "NOTSET" and wanted is None:
@@ -120,7 +120,7 @@ def conv_transpose(call: OnnxCall) -> Answer:
             if pads[i + n] < 0:
                 extra[i], pads[i + n] = extra[i] - pads[i + n], 0
         if min(pads) < 0:
-            raise Fault("bad-attribute", f"`ConvTranspose` with the pads {pads}")
+            raise Fault("bad-attribute", f"`ConvTranspose` with the pads {pads} is not valid")
     group = call.integer("group", 1)
     if group < 1:
         raise Fault("bad-attribute", f"the group of `ConvTranspose` must be at least 1, got {group}")

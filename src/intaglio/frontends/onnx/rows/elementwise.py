@@ -123,7 +123,7 @@ def binary(call: OnnxCall) -> Answer:
     elif call.op == "PRelu" and len(b.shape) == 1 and len(a.shape) > 2 and b.shape[0] != a.shape[-1]:
         b = reshape(call, b, (*b.shape, *[1] * (len(a.shape) - 2)))  # one slope per channel, as before opset 7
     if call.op == "Equal" and a.dtype is not b.dtype:
-        raise Fault("unsupported-type", f"`Equal` of {a.dtype.value} and {b.dtype.value}")
+        raise Fault("unsupported-type", f"`Equal` of {a.dtype.value} and {b.dtype.value} is not supported")
     return call.emit(BINARY[call.op], a, b)
 
 
@@ -161,7 +161,7 @@ def mod(call: OnnxCall) -> Answer:
 def bit_shift(call: OnnxCall) -> Answer:
     direction = call.text("direction")
     if direction not in ("LEFT", "RIGHT"):
-        raise Fault("bad-attribute", f"`BitShift` in the direction `{direction}`")
+        raise Fault("bad-attribute", f"`BitShift` in the direction `{direction}` is not valid")
     return call.emit(ShiftLeft() if direction == "LEFT" else ShiftRight(), call.value(0), call.value(1))
 
 
@@ -210,7 +210,7 @@ def hard_sigmoid(call: OnnxCall) -> Answer:
 def gelu(call: OnnxCall) -> Answer:
     form = call.text("approximate", "none")
     if form not in ("none", "tanh"):
-        raise Fault("bad-attribute", f"`Gelu` approximated by `{form}`")
+        raise Fault("bad-attribute", f"`Gelu` approximated by `{form}` is not valid")
     return call.emit(Gelu(form == "tanh"), call.value(0))
 
 
@@ -291,7 +291,7 @@ def bit_cast(call: OnnxCall) -> Answer:
     x = call.value(0)
     to = dtype_of(call.integer("to"), "the result of `BitCast`")
     if to.bytes != x.dtype.bytes:
-        raise unsupported("`BitCast` between types of different size")
+        raise unsupported("`BitCast` between types of different size is not supported")
     if x.data is None:
         raise unsupported("`BitCast` of data is not supported")
     return call.constant(np.ascontiguousarray(x.data).view(to.numpy).reshape(x.shape), to)

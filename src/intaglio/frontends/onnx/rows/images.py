@@ -69,7 +69,7 @@ def resize(call: OnnxCall) -> Answer:
             starts[axis], ends[axis] = region[i], region[i + len(axes)]
         roi = (*starts, *ends)
     if coordinate == "tf_half_pixel_for_nn":
-        raise Fault("unsupported-operator", "`Resize` by `tf_half_pixel_for_nn`", "use `half_pixel`")
+        raise Fault("unsupported-operator", "`Resize` by `tf_half_pixel_for_nn` is not supported", "use `half_pixel`")
     op = Resize(
         tuple(shape), tuple(full_scales), roi, mode, coordinate, call.text("nearest_mode", "round_prefer_floor"),
         call.real("cubic_coeff_a", -0.75), bool(call.integer("exclude_outside")),
@@ -80,11 +80,11 @@ def resize(call: OnnxCall) -> Answer:
 
 def _by_sizes(call: OnnxCall, x: Value, axes: tuple[int, ...], wanted: list[int]) -> tuple[list[int], list[float]]:
     if len(wanted) != len(axes) or min(wanted) < 0:
-        raise Fault("bad-attribute", f"`Resize` to the sizes {wanted}")
+        raise Fault("bad-attribute", f"`Resize` to the sizes {wanted} is not valid")
     shape, scales = list(x.shape), [1.0] * len(x.shape)
     policy = call.text("keep_aspect_ratio_policy", "stretch")
     if any(x.shape[a] == 0 for a in axes):
-        raise Fault("shape-mismatch", f"`Resize` of the empty {list(x.shape)}")
+        raise Fault("shape-mismatch", f"`Resize` of the empty {list(x.shape)} is not valid")
     if policy == "stretch":
         for axis, size in zip(axes, wanted, strict=True):
             shape[axis], scales[axis] = size, size / x.shape[axis] if size else 1.0

@@ -33,7 +33,7 @@ def gather(call: OnnxCall) -> Answer:
     x, indices = call.value(0), call.value(1)
     axis = call.axis(len(x.shape), 0)
     if not x.shape:
-        raise Fault("shape-mismatch", "`Gather` from a scalar")
+        raise Fault("shape-mismatch", "`Gather` from a scalar is not valid")
     indices = checked(call, indices, x.shape[axis])
     if indices.data is not None and indices.data.size == 1 and x.data is None:
         cut = part(call, x, axis, int(indices.data.reshape(-1)[0]), 1)
@@ -107,7 +107,7 @@ def tensor_scatter(call: OnnxCall) -> Answer:
     mode = call.text("mode", "linear")
     size, count = cache.shape[axis], update.shape[axis]
     if axis == 0:
-        raise Fault("bad-attribute", "`TensorScatter` along the batch axis")
+        raise Fault("bad-attribute", "`TensorScatter` along the batch axis is not valid")
     batch = cache.shape[0]
     start = at if at is not None else call.constant(np.zeros(batch, np.int64))
     steps = call.constant(np.arange(count, dtype=np.int64).reshape(1, count))
@@ -115,7 +115,7 @@ def tensor_scatter(call: OnnxCall) -> Answer:
     if mode == "circular":
         places = call.emit(Mod(), places, call.constant(np.asarray(size, np.int64)))
     elif mode != "linear":
-        raise unsupported(f"`TensorScatter` in the mode `{mode}`")
+        raise unsupported(f"`TensorScatter` in the mode `{mode}` is not supported")
     shape = [1] * rank
     shape[0], shape[axis] = batch, count
     places = call.emit(Expand(update.shape), reshape(call, places, shape))

@@ -31,7 +31,7 @@ def _loss(call: OnnxCall, x: Value, target: Value, weight: Value | None) -> Valu
     """x [N,C,d...], target [N,d...]. A target equal to ignore_index counts nothing, whatever it is."""
     reduction = call.text("reduction", "mean")
     if reduction not in ("mean", "sum", "none") or len(x.shape) < 2:
-        raise Fault("bad-attribute", f"`{call.op}` of {list(x.shape)} reduced by `{reduction}`")
+        raise Fault("bad-attribute", f"`{call.op}` of {list(x.shape)} reduced by `{reduction}` is not valid")
     target = cast(call, target, DType.I64)
     ignored: Value | None = None
     place = target

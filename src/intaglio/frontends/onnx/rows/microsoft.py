@@ -41,7 +41,7 @@ def activated(call: OnnxCall, x: Value) -> Value:
         case _ if name in UNARY:
             return call.emit(UNARY[name], x)
         case _:
-            raise unsupported(f"`{call.op}` with the activation `{name}`")
+            raise unsupported(f"`{call.op}` with the activation `{name}` is not supported")
 
 
 @importer("FusedConv", domain=MS)
@@ -60,7 +60,7 @@ def fused_gemm(call: OnnxCall) -> Answer:
 @importer("FusedMatMul", "TransposeMatMul", domain=MS)
 def fused_matmul(call: OnnxCall) -> Answer:
     if call.integer("transBatchA") or call.integer("transBatchB"):
-        raise unsupported("`FusedMatMul` with transposed batch axes")
+        raise unsupported("`FusedMatMul` with transposed batch axes is not supported")
     op = MatMul(bool(call.integer("transA")), bool(call.integer("transB")))
     return scaled(call, call.emit(op, call.value(0), call.value(1)), call.real("alpha", 1.0))
 
@@ -138,12 +138,12 @@ def attention(call: OnnxCall) -> Answer:
     """Self-attention over one packed projection: x W + b -> q, k, v per head."""
     x, w, b = call.value(0), call.value(1), call.maybe(2)
     if call.has(4) or call.has(5) or call.outputs > 1 or call.integer("do_rotary"):
-        raise unsupported("`Attention` with a past, a bias or rotary embedding")
+        raise unsupported("`Attention` with a past, a bias or rotary embedding is not supported")
     heads = call.integer("num_heads")
     batch, length, _ = x.shape
     sizes = call.ints("qkv_hidden_sizes") or [w.shape[1] // 3] * 3
     if heads < 1 or any(s % heads for s in sizes):
-        raise Fault("bad-attribute", f"`Attention` with {heads} heads over {sizes}")
+        raise Fault("bad-attribute", f"`Attention` with {heads} heads over {sizes} is not valid")
     packed = call.emit(MatMul(), x, w, b)
     parts, start = [], 0
     for size in sizes:
@@ -172,6 +172,6 @@ def _mask(call: OnnxCall, mask: Value, batch: int, length: int, lowest: float, s
     elif mask.shape in ((batch, length), (batch, length, length)):
         seen = cast(call, mask, scores.dtype)
     else:
-        raise unsupported(f"`Attention` with a mask of {list(mask.shape)}")
+        raise unsupported(f"`Attention` with a mask of {list(mask.shape)} is not supported")
     seen = reshape(call, seen, (batch, 1, *([1] if len(seen.shape) == 2 else []), *seen.shape[1:]))
     return scaled(call, call.emit(Sub(), call.like(1, scores), seen), lowest)

@@ -109,7 +109,7 @@ def qgemm(call: OnnxCall) -> Answer:
     for scale in (a_scale, b_scale):
         check_scale(call, scale)
     if len(a.shape) != 2 or len(b.shape) != 2:
-        raise Fault("shape-mismatch", f"`QGemm` of {list(a.shape)} and {list(b.shape)}")
+        raise Fault("shape-mismatch", f"`QGemm` of {list(a.shape)} and {list(b.shape)} is not valid")
     if a_scale.type.elements != 1 or not uniform(a_zero, b_zero) or b_scale.data is None:
         raise unsupported("`QGemm` with scales or zero points that are computed, or different ones for the rows")
     turned = bool(call.integer("transB"))

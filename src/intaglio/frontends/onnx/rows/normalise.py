@@ -73,7 +73,7 @@ def _fitting(call: OnnxCall, x: Value, axis: int, *extra: Value | None) -> list[
         if value is not None and len(value.shape) > len(x.shape) - axis:
             cut = len(value.shape) - (len(x.shape) - axis)
             if any(n != 1 for n in value.shape[:cut]):
-                raise Fault("shape-mismatch", f"a scale or bias of {list(value.shape)} for {list(x.shape)}")
+                raise Fault("shape-mismatch", f"a scale or bias of {list(value.shape)} for {list(x.shape)} is not valid")
             value = reshape(call, value, value.shape[cut:])
         if value is not None:
             value = cast(call, value, x.dtype)
@@ -91,7 +91,7 @@ def rms_norm_row(call: OnnxCall) -> Answer:
 def instance_norm(call: OnnxCall) -> Answer:
     x, scale, bias = (call.value(i) for i in range(3))
     if len(x.shape) < 3:
-        raise Fault("shape-mismatch", f"`InstanceNormalization` of {list(x.shape)}")
+        raise Fault("shape-mismatch", f"`InstanceNormalization` of {list(x.shape)} is not valid")
     flat = reshape(call, x, (x.shape[0], x.shape[1], math.prod(x.shape[2:])))
     y = reshape(call, call.emit(LayerNorm(2, call.real("epsilon", 1e-5)), flat), x.shape)
     return per_channel(call, y, scale, bias)
@@ -102,7 +102,7 @@ def group_norm(call: OnnxCall) -> Answer:
     x, scale, bias = (call.value(i) for i in range(3))
     groups = call.integer("num_groups")
     if len(x.shape) < 2 or groups < 1 or x.shape[1] % groups:
-        raise Fault("bad-attribute", f"`GroupNormalization` of {list(x.shape)} in {groups} groups")
+        raise Fault("bad-attribute", f"`GroupNormalization` of {list(x.shape)} in {groups} groups is not valid")
     each = x.shape[1] // groups
     flat = reshape(call, x, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
     y = call.emit(LayerNorm(2, call.real("epsilon", 1e-5)), flat)
@@ -117,7 +117,7 @@ def lp_norm(call: OnnxCall) -> Answer:
     x = call.value(0)
     p = call.integer("p", 2)
     if p not in (1, 2):
-        raise Fault("bad-attribute", f"`LpNormalization` with p {p}")
+        raise Fault("bad-attribute", f"`LpNormalization` with p {p} is not valid")
     axis = call.axis(len(x.shape), -1)
     norm = call.emit(Reduce("l1" if p == 1 else "l2", (axis,), True), x)
     zero = call.emit(Equal(), norm, call.like(0, norm))
@@ -128,6 +128,6 @@ def lp_norm(call: OnnxCall) -> Answer:
 def lrn(call: OnnxCall) -> Answer:
     size = call.integer("size")
     if size < 1:
-        raise Fault("bad-attribute", f"`LRN` over {size} elements")
+        raise Fault("bad-attribute", f"`LRN` over {size} elements is not valid")
     op = Lrn(size, call.real("alpha", 1e-4), call.real("beta", 0.75), call.real("bias", 1.0), 1)
     return call.emit(op, call.value(0))

@@ -20,7 +20,7 @@ def pool_window(call: OnnxCall, x: Value) -> tuple[list[int], list[int], list[in
     """kernel, strides, dilations, pads to compute with, pads that the model declares."""
     kernel = call.ints("kernel_shape")
     if not kernel or len(kernel) != len(x.shape) - 2:
-        raise Fault("bad-attribute", f"`{call.op}` of {list(x.shape)} with the kernel {kernel}")
+        raise Fault("bad-attribute", f"`{call.op}` of {list(x.shape)} with the kernel {kernel} is not valid")
     strides, dilations, pads = window(call, kernel)
     n, spatial = len(kernel), x.shape[2:]
     mode = auto_pad(call)
@@ -29,7 +29,7 @@ def pool_window(call: OnnxCall, x: Value) -> tuple[list[int], list[int], list[in
     elif mode != "NOTSET":
         pads = same_pads(mode, spatial, kernel, strides, dilations)
     if min(pads) < 0:
-        raise Fault("bad-attribute", f"`{call.op}` with negative pads {pads}")
+        raise Fault("bad-attribute", f"`{call.op}` with negative pads {pads} is not valid")
     declared = list(pads)
     if call.integer("ceil_mode") and mode == "NOTSET":
         for i in range(n):
@@ -73,7 +73,7 @@ def lp_pool(call: OnnxCall) -> Answer:
     kernel, strides, dilations, pads, _ = pool_window(call, x)
     p = call.integer("p", 2)
     if p < 1:
-        raise Fault("bad-attribute", f"`LpPool` with p {p}")
+        raise Fault("bad-attribute", f"`LpPool` with p {p} is not valid")
     return call.emit(LpPool(tuple(kernel), tuple(strides), tuple(pads), tuple(dilations), p=p), x)
 
 
@@ -96,7 +96,7 @@ def max_unpool(call: OnnxCall) -> Answer:
     x, indices = call.value(0), call.value(1)
     kernel = call.ints("kernel_shape")
     if not kernel or len(kernel) != len(x.shape) - 2:
-        raise Fault("bad-attribute", f"`MaxUnpool` of {list(x.shape)} with the kernel {kernel}")
+        raise Fault("bad-attribute", f"`MaxUnpool` of {list(x.shape)} with the kernel {kernel} is not valid")
     strides, _, pads = window(call, kernel)
     n = len(kernel)
     inferred = list(x.shape[:2])
@@ -112,5 +112,5 @@ def max_unpool(call: OnnxCall) -> Answer:
     if wanted is None or wanted == inferred:
         return y
     if len(wanted) != len(inferred):
-        raise Fault("bad-attribute", f"`MaxUnpool` to {wanted}")
+        raise Fault("bad-attribute", f"`MaxUnpool` to {wanted} is not valid")
     return padded(call, y, [0] * len(wanted) + [w - n for w, n in zip(wanted, inferred, strict=True)])

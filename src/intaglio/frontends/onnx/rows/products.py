@@ -27,7 +27,7 @@ def gemm_by(call: OnnxCall, a: Value, b: Value, c: Value | None) -> Value:
     """alpha goes into whichever operand is a constant, else into the product; beta into the bias."""
     alpha, beta = call.real("alpha", 1.0), call.real("beta", 1.0)
     if len(a.shape) != 2 or len(b.shape) != 2:
-        raise Fault("shape-mismatch", f"`Gemm` of {list(a.shape)} and {list(b.shape)}")
+        raise Fault("shape-mismatch", f"`Gemm` of {list(a.shape)} and {list(b.shape)} is not valid")
     op = MatMul(bool(call.integer("transA")), bool(call.integer("transB")))
     if alpha != 1.0 and b.data is not None:
         b, alpha = scaled(call, b, alpha), 1.0

@@ -47,7 +47,7 @@ def spread(call: OnnxCall, x: Value, parameter: Value, axis: int, block: int) ->
         places = call.constant(np.arange(x.shape[axis], dtype=np.int64) // block)
         return call.emit(Gather(axis), parameter, places)
     if parameter.shape != (x.shape[axis],):
-        raise Fault("bad-quantisation", f"{list(parameter.shape)} parameters for {x.shape[axis]} channels")
+        raise Fault("bad-quantisation", f"{list(parameter.shape)} parameters do not fit {x.shape[axis]} channels")
     return reshape(call, parameter, tuple(x.shape[axis] if i == axis else 1 for i in range(rank)))
 
 
@@ -64,7 +64,7 @@ def quantize_linear(call: OnnxCall) -> Answer:
     else:
         to = zero.dtype if zero is not None else dtype_of(code or 2, "the result of `QuantizeLinear`")
         if not to.is_int:
-            raise Fault("unsupported-type", f"`QuantizeLinear` to {to.value}")
+            raise Fault("unsupported-type", f"`QuantizeLinear` to {to.value} is not supported")
         low, high = int_range(to)
     axis, block = call.integer("axis", 1), call.integer("block_size")
     if zero is None:
@@ -85,7 +85,7 @@ def dequantize_linear(call: OnnxCall) -> Answer:
     if zero is None:
         zero = call.constant(np.zeros(scale.shape, x.dtype.numpy), x.dtype)
     if zero.dtype is not x.dtype:
-        raise Fault("bad-quantisation", f"a zero point of {zero.dtype.value} for {x.dtype.value}")
+        raise Fault("bad-quantisation", f"a zero point of {zero.dtype.value} for {x.dtype.value} is not valid")
     zero = spread(call, x, zero, axis, block)
     return call.emit(Dequantize(to), x, spread(call, x, scale, axis, block), zero)
 

@@ -17,11 +17,11 @@ DEFAULT = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN
 def recurrent(call: OnnxCall) -> Answer:
     direction = call.text("direction", "forward")
     if direction not in ("forward", "reverse", "bidirectional"):
-        raise Fault("bad-attribute", f"`{call.op}` in the direction `{direction}`")
+        raise Fault("bad-attribute", f"`{call.op}` in the direction `{direction}` is not valid")
     count = 2 if direction == "bidirectional" else 1
     names = call.texts("activations") or DEFAULT[call.op] * count
     if len(names) != len(DEFAULT[call.op]) * count:
-        raise Fault("bad-attribute", f"`{call.op}` has {len(names)} activations")
+        raise Fault("bad-attribute", f"`{call.op}` has {len(names)} activations, which is not valid")
     known = {name.lower(): name for name in ACTIVATIONS}
     for name in names:
         if name.lower() not in known:
@@ -34,7 +34,7 @@ def recurrent(call: OnnxCall) -> Answer:
     hidden = call.integer("hidden_size", r.shape[-1] if r.shape else 0)
     clip = call.real("clip", math.inf) if "clip" in call.attributes else math.inf
     if hidden < 1 or not clip > 0:
-        raise Fault("bad-attribute", f"`{call.op}` with hidden size {hidden} and clip {clip}")
+        raise Fault("bad-attribute", f"`{call.op}` with hidden size {hidden} and clip {clip} is not valid")
     fields = (hidden, direction, tuple(names), alpha, beta, clip, bool(call.integer("layout")))
     operands = [call.maybe(i) for i in range(8 if call.op == "LSTM" else 6)]
     while operands and operands[-1] is None:

@@ -69,7 +69,7 @@ def cumprod(call: OnnxCall) -> Answer:
     axis = call.checked_axis(int(call.numbers(1, "axis").reshape(-1)[0]), len(x.shape))
     size = x.shape[axis]
     if size > 512:
-        raise unsupported(f"`CumProd` over {size} elements")
+        raise unsupported(f"`CumProd` over {size} elements is not supported")
     order = list(range(size))[:: -1 if call.integer("reverse") else 1]
     one = call.emit(Expand(tuple(1 if i == axis else n for i, n in enumerate(x.shape))), call.like(1, x))
     running: Value | None = None
@@ -83,5 +83,5 @@ def cumprod(call: OnnxCall) -> Answer:
             running = item if running is None else call.emit(Mul(), running, item)
             results[i] = running
     if not results:
-        raise Fault("bad-tensor", "`CumProd` over an empty axis")
+        raise Fault("bad-tensor", "`CumProd` over an empty axis is not valid")
     return concat(call, [results[i] for i in range(size)], axis)

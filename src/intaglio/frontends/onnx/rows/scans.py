@@ -108,7 +108,7 @@ def scan(call: OnnxCall) -> Answer:
     number = call.integer("num_scan_inputs")
     states = len(call.inputs) - number
     if not 0 < number <= len(call.inputs):
-        raise Fault("bad-attribute", f"`Scan` over {number} of {len(call.inputs)} inputs")
+        raise Fault("bad-attribute", f"`Scan` over {number} of {len(call.inputs)} inputs is not valid")
     inputs = [call.value(states + i) for i in range(number)]
     axes = call.ints("scan_input_axes") or [0] * number
     backwards = call.ints("scan_input_directions") or [0] * number
@@ -120,7 +120,7 @@ def scan(call: OnnxCall) -> Answer:
     axes = [call.checked_axis(a, len(v.shape)) for a, v in zip(axes, inputs, strict=True)]
     lengths = {v.shape[a] for v, a in zip(inputs, axes, strict=True)}
     if len(lengths) != 1:
-        raise Fault("shape-mismatch", f"`Scan` over inputs of different lengths {sorted(lengths)}")
+        raise Fault("shape-mismatch", f"`Scan` over inputs of different lengths {sorted(lengths)} is not valid")
     count = lengths.pop()
     if count > MAX_TRIPS:
         raise Fault("too-large", f"`Scan` runs {count} times; at most {MAX_TRIPS} are unrolled")

@@ -73,12 +73,12 @@ def split_to_sequence(call: OnnxCall) -> Answer:
     elif split.ndim == 0:
         each = int(split.reshape(-1)[0])
         if each < 1:
-            raise Fault("bad-attribute", f"`SplitToSequence` into parts of {each}")
+            raise Fault("bad-attribute", f"`SplitToSequence` into parts of {each} is not valid")
         sizes = [min(each, size - i) for i in range(0, size, each)]
     else:
         sizes = [int(v) for v in split.tolist()]
     if sum(sizes) != size or min(sizes, default=0) < 0:
-        raise Fault("bad-attribute", f"`SplitToSequence` of {size} elements into {sizes}")
+        raise Fault("bad-attribute", f"{size} elements cannot be split into parts of {sizes}")
     parts, start = [], 0
     for count in sizes:
         piece = part(call, x, axis, start, count)
@@ -93,7 +93,7 @@ def split_to_sequence(call: OnnxCall) -> Answer:
 def concat_from_sequence(call: OnnxCall) -> Answer:
     values = [v for v in call.sequence(0).values if isinstance(v, Value)]
     if not values or len(values) != len(call.sequence(0).values):
-        raise unsupported("`ConcatFromSequence` of an empty sequence")
+        raise unsupported("`ConcatFromSequence` of an empty sequence is not supported")
     rank = len(values[0].shape)
     if call.integer("new_axis"):
         axis = call.checked_axis(call.integer("axis"), rank + 1)
@@ -116,5 +116,5 @@ def has_element(call: OnnxCall) -> Answer:
 def get_element(call: OnnxCall) -> Answer:
     item = call.item(0)
     if item is None or isinstance(item, Absent):
-        raise Fault("bad-graph", "`OptionalGetElement` of nothing")
+        raise Fault("bad-graph", "`OptionalGetElement` of nothing is not valid")
     return item

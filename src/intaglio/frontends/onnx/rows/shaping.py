@@ -112,11 +112,11 @@ def split(call: OnnxCall) -> Answer:
     if sizes is None:
         count = call.integer("num_outputs", call.outputs)
         if count < 1 or count > max(call.outputs, x.shape[axis]):
-            raise Fault("bad-attribute", f"`Split` of {x.shape[axis]} elements into {count} parts")
+            raise Fault("bad-attribute", f"{x.shape[axis]} elements cannot be split into {count} parts")
         each = -(-x.shape[axis] // count)
         sizes = [min(each, max(0, x.shape[axis] - i * each)) for i in range(count)]
     if sum(sizes) != x.shape[axis] or min(sizes, default=0) < 0 or len(sizes) < call.outputs:
-        raise Fault("bad-attribute", f"`Split` of {x.shape[axis]} elements into {sizes}")
+        raise Fault("bad-attribute", f"{x.shape[axis]} elements cannot be split into parts of {sizes}")
     results, start = [], 0
     for size in sizes:
         results.append(part(call, x, axis, start, size))
@@ -178,7 +178,7 @@ def pad(call: OnnxCall) -> Answer:
                 full[axis], full[axis + rank] = pads[i], pads[i + len(axes)]
             pads = full
     if mode not in ("constant", "reflect", "edge", "wrap"):
-        raise Fault("bad-attribute", f"`Pad` in the mode `{mode}`")
+        raise Fault("bad-attribute", f"`Pad` in the mode `{mode}` is not valid")
     if len(pads) != 2 * rank:
         raise Fault("bad-attribute", f"`Pad` has {len(pads)} pads for rank {rank}")
     return padded(call, x, pads, mode, value)
@@ -189,7 +189,7 @@ def depth_to_space(call: OnnxCall) -> Answer:
     x, b = call.value(0), call.integer("blocksize")
     mode = call.text("mode", "DCR")
     if b < 1 or len(x.shape) != 4 or x.shape[1] % (b * b):
-        raise Fault("bad-attribute", f"`DepthToSpace` of {list(x.shape)} with block size {b}")
+        raise Fault("bad-attribute", f"`DepthToSpace` of {list(x.shape)} with block size {b} is not valid")
     n, c, h, w = x.shape
     c //= b * b
     if mode == "DCR":
@@ -197,7 +197,7 @@ def depth_to_space(call: OnnxCall) -> Answer:
     elif mode == "CRD":
         y = transpose(call, reshape(call, x, (n, c, b, b, h, w)), (0, 1, 4, 2, 5, 3))
     else:
-        raise Fault("bad-attribute", f"`DepthToSpace` in the mode `{mode}`")
+        raise Fault("bad-attribute", f"`DepthToSpace` in the mode `{mode}` is not valid")
     return reshape(call, y, (n, c, h * b, w * b))
 
 
@@ -205,11 +205,11 @@ def depth_to_space(call: OnnxCall) -> Answer:
 def space_to_depth(call: OnnxCall) -> Answer:
     x, b = call.value(0), call.integer("blocksize")
     if b < 1 or len(x.shape) != 4 or x.shape[2] % b or x.shape[3] % b:
-        raise Fault("bad-attribute", f"`SpaceToDepth` of {list(x.shape)} with block size {b}")
+        raise Fault("bad-attribute", f"`SpaceToDepth` of {list(x.shape)} with block size {b} is not valid")
     n, c, h, w = x.shape
     mode = call.text("mode", "DCR")
     if mode not in ("DCR", "CRD"):
-        raise Fault("bad-attribute", f"`SpaceToDepth` in the mode `{mode}`")
+        raise Fault("bad-attribute", f"`SpaceToDepth` in the mode `{mode}` is not valid")
     perm = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
     y = transpose(call, reshape(call, x, (n, c, h // b, b, w // b, b)), perm)
     return reshape(call, y, (n, c * b * b, h // b, w // b))
@@ -235,7 +235,7 @@ def center_crop_pad(call: OnnxCall) -> Answer:
     given = call.ints("axes")
     axes = call.checked_axes(given if given is not None else range(len(x.shape)), len(x.shape))
     if len(axes) != len(wanted):
-        raise Fault("bad-attribute", "`CenterCropPad` has another number of axes than of sizes")
+        raise Fault("bad-attribute", "`CenterCropPad` has different numbers of axes and sizes")
     for axis, size in zip(axes, wanted, strict=True):
         have = x.shape[axis]
         if size < have:
@@ -267,7 +267,7 @@ def affine_grid(call: OnnxCall) -> Answer:
     align = bool(call.integer("align_corners"))
     spatial = size[2:]
     if len(spatial) not in (2, 3) or min(size) < 1:
-        raise unsupported(f"`AffineGrid` for the size {size}")
+        raise unsupported(f"`AffineGrid` for the size {size} is not supported")
     lines = []
     for n in spatial:
         centres = (np.arange(n) * 2 + 1) / n - 1

@@ -21,7 +21,7 @@ MAX_LENGTH = 8192
 def dft_matrix(length: int, bins: int, parts: int, inverse: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """[length * parts, bins * 2]: what each real or imaginary sample adds to each real or imaginary bin."""
     if length > MAX_LENGTH:
-        raise unsupported(f"a Fourier transform of {length} samples", f"at most {MAX_LENGTH} are supported")
+        raise unsupported(f"a Fourier transform of {length} samples is not supported", f"at most {MAX_LENGTH} are supported")
     turns = np.outer(np.arange(length), np.arange(bins)) % length
     angle = 2 * np.pi * turns / length * (1 if inverse else -1)
     cos, sin = np.cos(angle), np.sin(angle)
@@ -50,12 +50,12 @@ def dft(call: OnnxCall) -> Answer:
     else:
         axis = call.axis(rank, 1)
     if axis == rank - 1:
-        raise Fault("bad-attribute", "`DFT` along the axis of real and imaginary parts")
+        raise Fault("bad-attribute", "`DFT` along the axis of real and imaginary parts is not valid")
     inverse, onesided = bool(call.integer("inverse")), bool(call.integer("onesided"))
     wanted = call.maybe_numbers(1, "length")
     length = x.shape[axis] if wanted is None else int(wanted.reshape(-1)[0])
     if length < 1:
-        raise Fault("bad-attribute", f"`DFT` of length {length}")
+        raise Fault("bad-attribute", f"`DFT` of length {length} is not valid")
     if onesided and inverse:
         return _real_inverse(call, x, axis, 2 * (x.shape[axis] - 1) if wanted is None else length)
     perm = [i for i in range(rank - 1) if i != axis] + [axis, rank - 1]
@@ -83,7 +83,7 @@ def _real_inverse(call: OnnxCall, x: Value, axis: int, length: int) -> Value:
     rank, bins = len(x.shape), length // 2 + 1
     perm = [i for i in range(rank - 1) if i != axis] + [axis, rank - 1]
     if x.shape[-1] != 2:
-        raise unsupported("the inverse of a one-sided `DFT` of real numbers")
+        raise unsupported("the inverse of a one-sided `DFT` of real numbers is not supported")
     y = _fit(call, transpose(call, x, perm), rank - 2, bins)
     weight = np.full(bins, 2.0)
     weight[0] = 1.0
@@ -103,13 +103,13 @@ def stft(call: OnnxCall) -> Answer:
     if len(x.shape) == 2:
         x = reshape(call, x, (*x.shape, 1))
     if len(x.shape) != 3 or x.shape[-1] not in (1, 2):
-        raise Fault("shape-mismatch", f"`STFT` of {list(x.shape)}")
+        raise Fault("shape-mismatch", f"`STFT` of {list(x.shape)} is not valid")
     step = int(call.numbers(1, "frame step").reshape(-1)[0])
     window = call.maybe(2)
     given = call.maybe_numbers(3, "frame length")
     length = int(given.reshape(-1)[0]) if given is not None else window.shape[0] if window is not None else 0
     if step < 1 or not 1 <= length <= x.shape[1]:
-        raise Fault("bad-attribute", f"`STFT` with frames of {length} every {step} out of {x.shape[1]} samples")
+        raise Fault("bad-attribute", f"`STFT` with frames of {length} every {step} out of {x.shape[1]} samples is not valid")
     frames = (x.shape[1] - length) // step + 1
     places = np.arange(frames)[:, None] * step + np.arange(length)[None, :]
     cut = call.emit(Gather(1), x, call.constant(places.astype(np.int64)))

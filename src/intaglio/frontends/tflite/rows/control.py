@@ -88,7 +88,7 @@ def if_(call: TFLiteCall) -> None:
     before = {key: variable.now for key, variable in call.walk.variables.items()}
     results = [run_subgraph(call, index, given, guard) for index, guard in zip(branches, guards, strict=True)]
     if any(variable.now is not before.get(key) for key, variable in call.walk.variables.items()):
-        raise Fault("unsupported-operator", "a branch on data changes a variable", "move the state out of the branch")
+        raise Fault("unsupported-operator", "a branch that depends on data changes a variable", "move the state out of the branch")
     if len(results[0]) != len(results[1]):
         raise Fault("bad-graph", "its branches give different numbers of results", "the file is damaged")
     joined = []

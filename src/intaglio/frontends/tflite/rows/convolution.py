@@ -94,7 +94,7 @@ def convolution(call: TFLiteCall) -> None:
     x, weights = call.value(0), filter_of(call, 1)
     assert weights.data is not None
     if x.type.rank != 4 or weights.type.rank != 4:
-        raise Fault("shape-mismatch", f"an image of {list(x.shape)} and a filter of {list(weights.shape)}")
+        raise Fault("shape-mismatch", f"an image of {list(x.shape)} and a filter of {list(weights.shape)} do not fit together")
     kernel = (weights.shape[1], weights.shape[2])
     strides, dilations = (o.StrideH(), o.StrideW()), (o.DilationHFactor(), o.DilationWFactor())
     pads = window_pads(call, o.Padding(), (x.shape[1], x.shape[2]), kernel, strides, dilations)
@@ -107,7 +107,7 @@ def convolution(call: TFLiteCall) -> None:
         group = channels // weights.shape[3] if weights.shape[3] else 0
         w = np.ascontiguousarray(weights.data.transpose(0, 3, 1, 2))
     if group < 1 or w.shape[1] * group != channels or outs % group:
-        raise Fault("shape-mismatch", f"an image of {list(x.shape)} and a filter of {list(weights.shape)}")
+        raise Fault("shape-mismatch", f"an image of {list(x.shape)} and a filter of {list(weights.shape)} do not fit together")
     act, out = o.FusedActivationFunction(), call.out()
     turned = constant(w, weights.dtype, weights.origin)
     if x.dtype in _QUANTISED:
@@ -151,7 +151,10 @@ def convolution_3d(call: TFLiteCall) -> None:
     o, x, weights = call.options, call.value(0), filter_of(call, 1)
     assert weights.data is not None
     if x.type.rank != 5 or weights.type.rank != 5 or x.dtype is not DType.F32:
-        raise Fault("unsupported-operator", f"a volume of {x.dtype.value}{list(x.shape)} and a filter of {list(weights.shape)}")
+        raise Fault(
+            "unsupported-operator",
+            f"a volume of {x.dtype.value}{list(x.shape)} with a filter of {list(weights.shape)} is not supported",
+        )
     kernel = weights.shape[:3]
     strides = (o.StrideD(), o.StrideH(), o.StrideW())
     dilations = (o.DilationDFactor(), o.DilationHFactor(), o.DilationWFactor())
@@ -177,7 +180,9 @@ def transpose_conv(call: TFLiteCall) -> None:
     act = getattr(o, "FusedActivationFunction", int)()
     fits = len(shape) == x.type.rank == weights.type.rank == 4 and weights.shape[3] == x.shape[3]
     if not fits or min(o.StrideH(), o.StrideW()) < 1:
-        raise Fault("shape-mismatch", f"an image of {list(x.shape)}, a filter of {list(weights.shape)}, a result of {shape}")
+        raise Fault(
+            "shape-mismatch", f"an image of {list(x.shape)}, a filter of {list(weights.shape)} and a result of {shape} do not fit"
+        )
     if x.dtype in _QUANTISED:
         _quantised_transpose_conv(call, shape, weights.data, x, act)
         return
@@ -237,7 +242,7 @@ def pooling(call: TFLiteCall) -> None:
     o, x, out = call.options, call.value(0), call.out()
     kernel, strides = (o.FilterHeight(), o.FilterWidth()), (o.StrideH(), o.StrideW())
     if x.type.rank != 4 or min(kernel) < 1:
-        raise Fault("shape-mismatch", f"pooling of {list(x.shape)} by {list(kernel)}")
+        raise Fault("shape-mismatch", f"pooling of {list(x.shape)} by {list(kernel)} is not valid")
     pads = window_pads(call, o.Padding(), (x.shape[1], x.shape[2]), kernel, strides, (1, 1))
     act = o.FusedActivationFunction()
     if call.operator.op == "MAX_POOL_2D":

@@ -63,12 +63,14 @@ def _boxes(call: TFLiteCall, fields: dict[str, Any]) -> Value:
 def detection(call: TFLiteCall) -> None:
     fields = _fields(call)
     if fields["use_regular_nms"] or int(fields["max_classes_per_detection"]) != 1:
-        hint = "export it with `use_regular_nms=false` and one class a detection"
-        raise Fault("unsupported-operator", "suppression class by class is not supported", hint)
+        hint = "export it with `use_regular_nms=false` and one class per detection"
+        raise Fault("unsupported-operator", "suppression per class is not supported", hint)
     classes, most = int(fields["num_classes"]), int(fields["max_detections"])
     scores = _real(call, 1)
     if call.value(0).type.rank != 3 or scores.type.rank != 3 or scores.shape[0] != 1 or not 1 <= classes <= scores.shape[2]:
-        raise Fault("shape-mismatch", f"boxes of {list(call.value(0).shape)} and scores of {list(scores.shape)}")
+        raise Fault(
+            "shape-mismatch", f"boxes of {list(call.value(0).shape)} and scores of {list(scores.shape)} do not fit together"
+        )
     boxes = _boxes(call, fields)
     first = scores.shape[2] - classes  # the background, where there is one
     named = call.emit(Slice((0, 0, first), (1, 1, 1), (1, scores.shape[1], classes)), scores)

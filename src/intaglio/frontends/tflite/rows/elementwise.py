@@ -389,7 +389,7 @@ def atan2(call: TFLiteCall) -> None:
 def local_response_normalization(call: TFLiteCall) -> None:
     o, x = call.options, call.value(0)
     if x.dtype is not DType.F32 or x.type.rank == 0 or not 0 <= o.Radius() <= 1 << 16:
-        raise Fault("bad-attribute", f"radius {o.Radius()} over {x.dtype.value}{list(x.shape)}")
+        raise Fault("bad-attribute", f"radius {o.Radius()} over {x.dtype.value}{list(x.shape)} is not valid")
     place = np.arange(x.shape[-1])
     apart = place[:, None] - place[None, :]  # of the one that is summed up from the one that is divided
     band = constant(((apart >= -o.Radius()) & (apart < o.Radius())).astype(np.float32))  # the last one is left out
@@ -411,7 +411,7 @@ def matrix_diag(call: TFLiteCall) -> None:
         matrix, diagonal = call.value(0), call.value(1)
         rows, columns = matrix.shape[-2:] if matrix.type.rank > 1 else (0, 0)
     if diagonal.type.rank == 0 or diagonal.shape[-1] != min(rows, columns):
-        raise Fault("shape-mismatch", f"a diagonal of {list(diagonal.shape)} in {rows}x{columns}")
+        raise Fault("shape-mismatch", f"a diagonal of {list(diagonal.shape)} in {rows}x{columns} is not valid")
     wide = call.emit(Reshape((*diagonal.shape, 1)), diagonal)
     if rows > columns:
         wide = call.emit(Reshape((*diagonal.shape[:-1], 1, columns)), diagonal)

@@ -24,7 +24,7 @@ def gather(call: TFLiteCall) -> None:
     batch = getattr(call.options, "BatchDims", int)()
     batch = batch + indices.type.rank if batch < 0 else batch
     if not 0 <= batch <= min(axis, indices.type.rank) or x.shape[:batch] != indices.shape[:batch]:
-        raise Fault("shape-mismatch", f"{batch} batch axes of {list(x.shape)} and {list(indices.shape)}, along axis {axis}")
+        raise Fault("shape-mismatch", f"{batch} batch axes do not fit {list(x.shape)}, {list(indices.shape)} and axis {axis}")
     call.give(call.emit(Gather(axis), x, indices) if batch == 0 else _gather_in_batches(call, x, indices, axis, batch))
 
 
@@ -56,7 +56,7 @@ def scatter_nd(call: TFLiteCall) -> None:
     shape = tuple(int(d) for d in call.known(2, "shape").reshape(-1))
     updates = call.value(1)
     if min(shape, default=0) < 0 or math.prod(shape) > LARGEST:
-        raise Fault("bad-attribute", f"a result of {list(shape)}")
+        raise Fault("bad-attribute", f"a result of {list(shape)} is not valid")
     zeros = constant(np.zeros(shape, updates.dtype.numpy))
     call.give(call.emit(ScatterNd("none" if updates.dtype is DType.BOOL else "add"), zeros, call.value(0), updates))
 
@@ -66,7 +66,7 @@ def dynamic_update_slice(call: TFLiteCall) -> None:
     """The update moved as far as it has to be to lie inside."""
     x, update, start = call.value(0), call.value(1), call.value(2)
     if update.type.rank != x.type.rank or any(u > d for u, d in zip(update.shape, x.shape, strict=True)):
-        raise Fault("shape-mismatch", f"an update of {list(update.shape)} in {list(x.shape)}")
+        raise Fault("shape-mismatch", f"an update of {list(update.shape)} in {list(x.shape)} is not valid")
     wide = call.emit(Cast(DType.I64), start) if start.dtype is not DType.I64 else start
     most = constant(np.asarray([d - u for d, u in zip(x.shape, update.shape, strict=True)], np.int64))
     first = call.emit(Max(), call.emit(Min(), wide, most), constant(np.zeros(x.type.rank, np.int64)))

@@ -30,7 +30,7 @@ def fully_connected(call: TFLiteCall) -> None:
     if getattr(o, "WeightsFormat", int)() != 0:
         raise Fault("unsupported-operator", "weights in a shuffled order are not supported", "convert without shuffled weights")
     if weights.type.rank != 2 or x.type.elements % max(weights.shape[1], 1) or 0 in weights.shape:
-        raise Fault("shape-mismatch", f"{list(x.shape)} times weights of {list(weights.shape)}")
+        raise Fault("shape-mismatch", f"cannot multiply {list(x.shape)} by weights of {list(weights.shape)}")
     outs, depth = weights.shape
     rows = x.type.elements // depth
     flat = call.emit(Reshape((rows, depth)), x) if x.shape != (rows, depth) else x
@@ -75,7 +75,7 @@ def batch_matmul(call: TFLiteCall) -> None:
     o = call.options
     a, b, turned = call.value(0), call.value(1), bool(o.AdjY())
     if a.type.rank < 2 or b.type.rank < 2:
-        raise Fault("shape-mismatch", f"{list(a.shape)} times {list(b.shape)}")
+        raise Fault("shape-mismatch", f"cannot multiply {list(a.shape)} by {list(b.shape)}")
     if a.dtype is DType.F32 and b.dtype is DType.F32:
         call.give(call.emit(MatMul(bool(o.AdjX()), turned), a, b))
         return
@@ -107,7 +107,7 @@ def _hybrid_matmul(call: TFLiteCall, o: Any, a: Value, b: Value, turned: bool) -
     op = HybridMatMul(bool(getattr(o, "AsymmetricQuantizeInputs", lambda: False)()))
     matrices, (columns, depth) = math.prod(b.shape[:-2]), b.shape[-2:]
     if a.shape[-1] != depth or (matrices > 1 and a.shape[:-2] != b.shape[:-2]):
-        raise Fault("shape-mismatch", f"{list(a.shape)} times {list(b.shape)} transposed")
+        raise Fault("shape-mismatch", f"cannot multiply {list(a.shape)} by the transpose of {list(b.shape)}")
     rows = a.type.elements // max(depth * matrices, 1)
     left, right = call.emit(Reshape((matrices, rows, depth)), a), call.emit(Reshape((matrices, columns, depth)), b)
     parts = []

@@ -117,9 +117,9 @@ def _integer_lstm(call: TFLiteCall, x: Value) -> None:
     """Zero points of input and hidden state go into the biases: what is left is a product of stored integers."""
     o = call.options
     if o.FusedActivationFunction() != 4:
-        raise Fault("unsupported-operator", "an LSTM of integers has tanh as its activation, not another")
+        raise Fault("unsupported-operator", "an LSTM of integers supports only tanh as its activation")
     if len(call.operator.intermediates) < 5:
-        raise Fault("bad-quantisation", "it lacks the quantisation of its hidden state")
+        raise Fault("bad-quantisation", "its hidden state has no quantisation parameters")
     gates = (0, 1, 2, 3) if call.has(1) else (1, 2, 3)
     weights, recurrents = [call.known(1 + g, "weights") for g in gates], [call.known(5 + g, "weights") for g in gates]
     biases = [call.known(12 + g, "bias") for g in gates]

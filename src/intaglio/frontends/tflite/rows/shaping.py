@@ -47,7 +47,7 @@ def reshape(call: TFLiteCall) -> None:
     else:
         shape = list(call.out().shape)
     if shape.count(-1) > 1 or any(d < -1 for d in shape):
-        raise Fault("bad-attribute", f"a reshape to {shape}")
+        raise Fault("bad-attribute", f"a reshape to {shape} is not valid")
     pair = _pair(call)
     if -1 in shape:
         rest = math.prod(d for d in (*shape, *pair) if d != -1)
@@ -94,7 +94,7 @@ def rank_of(call: TFLiteCall) -> None:
 def range_of(call: TFLiteCall) -> None:
     start, limit, delta = (call.known(n, "range").reshape(-1)[0].item() for n in range(3))
     if not delta or not 0 <= (limit - start) / delta <= LARGEST:
-        raise Fault("bad-attribute", f"a range from {start} to {limit} by {delta}")
+        raise Fault("bad-attribute", f"a range from {start} to {limit} by {delta} is not valid")
     call.give(constant(np.arange(start, limit, delta).astype(call.value(0).dtype.numpy)))
 
 
@@ -137,10 +137,10 @@ def strided_slice(call: TFLiteCall) -> None:
             shape.append(1)
             continue
         if source >= x.type.rank:
-            raise Fault("bad-attribute", f"a slice of {len(begin)} axes of {list(x.shape)}")
+            raise Fault("bad-attribute", f"a slice of {len(begin)} axes of {list(x.shape)} is not valid")
         size, s = x.shape[source], int(step[n])
         if s == 0:
-            raise Fault("bad-attribute", "a slice with step 0")
+            raise Fault("bad-attribute", "a slice with step 0 is not valid")
         first, last = (
             _clipped(int(begin[n]), size, s, bool(masks[0] >> n & 1), True),
             _clipped(int(end[n]), size, s, bool(masks[1] >> n & 1), False),
@@ -148,7 +148,7 @@ def strided_slice(call: TFLiteCall) -> None:
         if masks[2] >> n & 1:
             first = int(begin[n]) + (size if begin[n] < 0 else 0)
             if not 0 <= first < size:
-                raise Fault("bad-attribute", f"index {int(begin[n])} of an axis of {size}")
+                raise Fault("bad-attribute", f"index {int(begin[n])} is out of range for an axis of {size}")
             count, s = 1, 1
         else:
             count = max(0, math.ceil((last - first) / s))
@@ -253,7 +253,7 @@ def split(call: TFLiteCall) -> None:
         x = call.value(1)
         axis = axis_of(int(call.known(0, "axis").reshape(-1)[0]), x.type.rank)
         if count == 0 or x.shape[axis] % count:
-            raise Fault("shape-mismatch", f"an axis of {x.shape[axis]} in {count} equal parts")
+            raise Fault("shape-mismatch", f"an axis of {x.shape[axis]} cannot be split into {count} equal parts")
         sizes = [x.shape[axis] // count] * count
     else:
         x = call.value(0)
@@ -262,7 +262,7 @@ def split(call: TFLiteCall) -> None:
         if -1 in sizes:
             sizes[sizes.index(-1)] = x.shape[axis] - sum(s for s in sizes if s != -1)
         if min(sizes, default=0) < 0 or sum(sizes) != x.shape[axis] or len(sizes) != count:
-            raise Fault("shape-mismatch", f"an axis of {x.shape[axis]} in parts of {sizes}")
+            raise Fault("shape-mismatch", f"an axis of {x.shape[axis]} cannot be split into parts of {sizes}")
     first = 0
     for n, size in enumerate(sizes):
         call.give(_part(call, x, axis, first, size), n)
@@ -318,7 +318,7 @@ def reverse(call: TFLiteCall) -> None:
 def space_and_depth(call: TFLiteCall) -> None:
     x, b = call.value(0), call.options.BlockSize()
     if b < 1 or x.type.rank != 4:
-        raise Fault("bad-attribute", f"block {b} of {list(x.shape)}")
+        raise Fault("bad-attribute", f"block {b} of {list(x.shape)} is not valid")
     n, h, w, c = x.shape
     if call.operator.op == "SPACE_TO_DEPTH":
         split_ = call.emit(Reshape((n, h // b, b, w // b, b, c)), x)
@@ -362,7 +362,7 @@ def resize(call: TFLiteCall) -> None:
     o, x = call.options, call.value(0)
     asked = [int(d) for d in call.known(1, "size").reshape(-1)]
     if len(asked) != 2 or min(asked) < 1 or math.prod(asked) > LARGEST or x.type.rank != 4:
-        raise Fault("bad-attribute", f"a resize of {list(x.shape)} to {asked}")
+        raise Fault("bad-attribute", f"a resize of {list(x.shape)} to {asked} is not valid")
     height, width = asked
     shape = (x.shape[0], height, width, x.shape[3])
     corners, half = bool(o.AlignCorners()), bool(o.HalfPixelCenters())

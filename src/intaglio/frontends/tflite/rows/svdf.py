@@ -31,9 +31,11 @@ def svdf(call: TFLiteCall) -> None:
     features, times = call.known(1, "weights"), call.known(2, "weights")
     rank = o.Rank()
     if x.type.rank != 2 or features.ndim != 2 or times.ndim != 2 or rank < 1 or len(features) % rank:
-        raise Fault("shape-mismatch", f"an input of {list(x.shape)}, weights of {list(features.shape)} and rank {rank}")
+        raise Fault(
+            "shape-mismatch", f"an input of {list(x.shape)}, weights of {list(features.shape)} and rank {rank} do not fit together"
+        )
     if len(times) != len(features) or x.shape[1] != features.shape[1]:
-        raise Fault("shape-mismatch", f"weights of {list(features.shape)} and {list(times.shape)}")
+        raise Fault("shape-mismatch", f"weights of {list(features.shape)} and {list(times.shape)} do not fit together")
     integer = x.dtype is DType.I8
     batch, filters, memory = x.shape[0], len(features), times.shape[1]
     stored = call.tensor(4).dtype if integer else DType.F32

@@ -47,7 +47,9 @@ def weights_of(call: TFLiteCall, operands: list[int]) -> _Weights:
     for n in operands:
         part, tensor = call.known(n, "weights"), call.tensor(n)
         if part.ndim != 2 or tensor.dtype not in (DType.F32, DType.I8, DType.U8):
-            raise Fault("unsupported-operator", f"weights of {tensor.dtype and tensor.dtype.value}{list(part.shape)}")
+            raise Fault(
+                "unsupported-operator", f"weights of {tensor.dtype and tensor.dtype.value}{list(part.shape)} are not supported"
+            )
         parts.append(part.view(np.int8) if tensor.dtype is DType.U8 else part)  # LiteRT reads the bytes as signed ones
         scales.append(np.full(len(part), 1.0 if tensor.dtype is DType.F32 else call.quant(tensor)[0], np.float32))
     if len({(p.shape, p.dtype) for p in parts}) != 1:
@@ -59,8 +61,8 @@ def weights_of(call: TFLiteCall, operands: list[int]) -> _Weights:
 def steps_of(call: TFLiteCall, x: Value, time_major: bool) -> tuple[int, int]:
     time, batch = (x.shape[0], x.shape[1]) if time_major else (x.shape[1], x.shape[0])
     if time > MOST_STEPS:
-        hint = "feed it step by step, its state lives on"
-        raise Fault("unsupported-operator", f"{time} steps of this kind of layer are too many to write out", hint)
+        hint = "feed it step by step; its state is kept"
+        raise Fault("unsupported-operator", f"{time} steps are too many to unroll for this kind of layer", hint)
     return time, batch
 
 

@@ -50,7 +50,7 @@ def read_variable(call: TFLiteCall) -> None:
     if variable.now is None:
         shape = variable.start.shape if variable.start is not None else out.shape
         if out.dtype is None:
-            raise Fault("unsupported-type", "a variable of this type")
+            raise Fault("unsupported-type", "a variable of this type is not supported")
         variable.entry = Value("", TensorType(out.dtype, tuple(shape)), variable.name)
         variable.now = variable.entry
         call.walk.extra_inputs.append(variable.entry)
@@ -72,5 +72,7 @@ def _started(call: TFLiteCall) -> Value:
 def assign_variable(call: TFLiteCall) -> None:
     variable, value = _handle(call, 0), call.value(1)
     if variable.start is not None and np.shape(variable.start) != value.shape:
-        raise Fault("shape-mismatch", f"{quoted(variable.name)} is {list(np.shape(variable.start))}, assigned {list(value.shape)}")
+        raise Fault(
+            "shape-mismatch", f"{quoted(variable.name)} is {list(np.shape(variable.start))}, but is assigned {list(value.shape)}"
+        )
     variable.now = value

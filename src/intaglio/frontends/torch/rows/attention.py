@@ -38,7 +38,7 @@ def attention(call: TorchCall, q: Value, k: Value, v: Value, mask: Value | None,
 def sdpa(call: TorchCall) -> Answer:
     q, k, v = call.tensor("query"), call.tensor("key"), call.tensor("value")
     if call.real("dropout_p", 0.0) > 0:
-        raise unsupported("attention with dropout", "export with `model.eval()`")
+        raise unsupported("attention with dropout is not supported", "export with `model.eval()`")
     mask = call.maybe("attn_mask") if "attn_bias" not in call.arguments else call.maybe("attn_bias")
     if call.flag("enable_gqa") and k.shape[-3] != q.shape[-3]:
         times = q.shape[-3] // k.shape[-3]

@@ -175,7 +175,7 @@ def activation(call: TorchCall) -> Answer:
             return call.emit(LeakyRelu(call.real("negative_slope", 0.01)), x)
         case "rrelu" | "rrelu_with_noise" | "rrelu_with_noise_functional":
             if call.flag("training"):
-                raise unsupported("`rrelu` in training", "export with `model.eval()`")
+                raise unsupported("`rrelu` in training is not supported", "export with `model.eval()`")
             y = call.emit(LeakyRelu((call.real("lower", 0.125) + call.real("upper", 1 / 3)) / 2), x)
             return [y, None] if call.op.endswith("functional") else y
         case "elu":
@@ -479,5 +479,5 @@ def fill(call: TorchCall) -> Answer:
     x = call.first()
     value = call.get("value") if call.op == "fill" else 0
     if value is None:
-        raise Fault("bad-attribute", "`fill` without a value")
+        raise Fault("bad-attribute", "`fill` has no value")
     return expand(call, call.typed(value, x.dtype), x.shape)

@@ -39,12 +39,12 @@ def _resized(call: TorchCall, x: Value, rank: int) -> Value:
         sizes = [math.floor(n * float(s or 1)) for n, s in zip(spatial, given, strict=True)]
     call.bounded(sum(sizes))
     if len(sizes) != rank or min(sizes) < 1 or min(spatial) < 1:
-        raise Fault("bad-attribute", f"`{call.op}` of {list(spatial)} to {sizes}")
+        raise Fault("bad-attribute", f"`{call.op}` of {list(spatial)} to {sizes} is not valid")
     scales = [1.0, 1.0]
     for n, size, scale in zip(spatial, sizes, given, strict=True):
         scales.append(scale if scale is not None else size / n)
     if not all(math.isfinite(s) and s > 0 for s in scales):
-        raise Fault("bad-attribute", f"`{call.op}` by the scales {scales[2:]}")
+        raise Fault("bad-attribute", f"`{call.op}` by the scales {scales[2:]} is not valid")
     exact = "exact" in call.op
     mode = "nearest" if "nearest" in call.op else "cubic" if "cubic" in call.op else "linear"
     if mode == "nearest":
@@ -83,7 +83,7 @@ def affine_grid(call: TorchCall) -> Answer:
     theta, size = call.tensor("theta"), call.ints("size")
     align, spatial = call.flag("align_corners"), size[2:]
     if len(spatial) not in (2, 3) or min(size) < 1 or math.prod(spatial) > 1 << 22:
-        raise unsupported(f"`affine_grid` for the size {size}")
+        raise unsupported(f"`affine_grid` for the size {size} is not supported")
     lines = []
     for n in spatial:
         centres = (np.arange(n) * 2 + 1) / n - 1

@@ -33,7 +33,7 @@ def embedding_bag(call: TorchCall) -> Answer:
     mode = call.integer("mode", 0)
     rows = call.emit(Gather(0), weight, places(call, indices))
     if call.get("per_sample_weights") is not None:
-        raise unsupported("`embedding_bag` with weights per sample")
+        raise unsupported("`embedding_bag` with weights per sample is not supported")
     if offsets is None or offsets.data is None:
         raise unsupported("`embedding_bag` with offsets that depend on data", "give bags of one length, as a matrix")
     edges = [*offsets.data.reshape(-1).tolist(), rows.shape[0]]
@@ -77,7 +77,7 @@ def _indices(call: TorchCall, x: Value) -> list[Value | None]:
     found: list[Value | None] = []
     given = call.get("indices")
     if not isinstance(given, list):
-        raise Fault("bad-graph", f"`{call.op}` without a list of indices")
+        raise Fault("bad-graph", f"`{call.op}` has no list of indices")
     for item in given:
         if isinstance(item, Value) and item.dtype in (DType.BOOL, DType.U8):
             if item.data is None:
@@ -100,7 +100,7 @@ def _stacked(call: TorchCall, indices: list[Value]) -> tuple[Value, tuple[int, .
 def index(call: TorchCall) -> Answer:
     x = call.tensor("self")
     if call.op == "_unsafe_masked_index":
-        raise unsupported("`_unsafe_masked_index`")
+        raise unsupported("`_unsafe_masked_index` is not supported")
     given = _indices(call, x)
     axes = [axis for axis, v in enumerate(given) if v is not None]
     chosen = [v for v in given if v is not None]
@@ -176,7 +176,7 @@ def scatter(call: TorchCall) -> Answer:
     axis = call.dim("dim", len(x.shape))
     kind = "add" if call.op == "scatter_add" else REDUCE.get(call.text("reduce"), "")
     if not kind or not call.flag("include_self", True):
-        raise unsupported(f"`{call.op}` by {call.text('reduce')!r}")
+        raise unsupported(f"`{call.op}` by {call.text('reduce')!r} is not supported")
     source = call.get("src") if "src" in call.arguments else call.get("value")
     if isinstance(source, Value) and source.shape:
         new = cast(call, source, x.dtype)
@@ -209,7 +209,7 @@ def sized_by_data(call: TorchCall) -> Answer:
     x = call.first()
     if call.op == "nonzero" and x.data is not None:
         return call.constant(np.stack(np.nonzero(x.data), axis=1).astype(np.int64))
-    raise unsupported("the result has no static shape, since it depends on data", "use `torch.where` or a mask instead")
+    raise unsupported("the shape of the result depends on data", "use `torch.where` or a mask instead")
 
 
 @row("one_hot")
@@ -217,7 +217,7 @@ def one_hot(call: TorchCall) -> Answer:
     x = call.first()
     count = call.integer("num_classes", -1)
     if count < 1:
-        raise unsupported("`one_hot` without a number of classes", "give `num_classes`")
+        raise unsupported("`one_hot` without a number of classes is not supported", "give `num_classes`")
     return call.emit(OneHot(count, -1), places(call, x), call.constant([0, 1], DType.I64))
 
 
@@ -248,7 +248,7 @@ def searchsorted(call: TorchCall) -> Answer:
     edges = call.tensor("boundaries" if call.op == "bucketize" else "sorted_sequence")
     x = call.tensor("self")
     if len(edges.shape) != 1 or math.prod(x.shape) * edges.shape[0] > 1 << 24:
-        raise unsupported(f"`{call.op}` of {list(edges.shape)}")
+        raise unsupported(f"`{call.op}` of {list(edges.shape)} is not supported")
     wide = reshape(call, x, (*x.shape, 1))
     below = call.emit(LessEqual() if call.flag("right") or call.text("side") == "right" else Less(), edges, wide)
     return call.emit(Reduce("sum", (len(x.shape),), False), cast(call, below, DType.I64))

@@ -31,7 +31,7 @@ def filled(call: TorchCall) -> Answer:
         return call.typed(call.get("s"), call.dtype() or DType.F32)
     value = call.get("fill_value") if "full" in call.op else 1 if "ones" in call.op else 0
     if value is None:
-        raise Fault("bad-attribute", f"`{call.op}` without a value")
+        raise Fault("bad-attribute", f"`{call.op}` has no value")
     dtype = call.dtype()
     if dtype is None:
         dtype = like.dtype if like is not None else DType.F32
@@ -39,7 +39,7 @@ def filled(call: TorchCall) -> Answer:
             dtype = value.dtype if isinstance(value, Value) else _wrapped(value)
     shape = like.shape if like is not None and call.op.endswith("_like") else tuple(call.ints("size"))
     if min(shape, default=0) < 0:
-        raise Fault("bad-attribute", f"`{call.op}` of {list(shape)}")
+        raise Fault("bad-attribute", f"`{call.op}` of {list(shape)} is not valid")
     return expand(call, call.typed(value, dtype), shape)
 
 
@@ -47,11 +47,11 @@ def filled(call: TorchCall) -> Answer:
 def arange(call: TorchCall) -> Answer:
     start, end, step = call.number("start", 0), call.number("end"), call.number("step", 1)
     if not step or not all(math.isfinite(v) for v in (start, end, step)):
-        raise Fault("bad-attribute", f"`arange` from {start} to {end} by {step}")
+        raise Fault("bad-attribute", f"`arange` from {start} to {end} by {step} is not valid")
     whole = all(isinstance(v, int) for v in (start, end, step))
     count = max(math.ceil((end - start) / step) if call.op == "arange" else math.floor((end - start) / step) + 1, 0)
     if count > MOST_ELEMENTS:
-        raise Fault("too-large", f"`arange` of {count} elements")
+        raise Fault("too-large", f"`arange` of {count} elements is too large")
     dtype = call.dtype() or (DType.I64 if whole else DType.F32)
     if whole:
         return call.walk.constant((start + step * np.arange(count, dtype=np.int64)).astype(dtype.numpy), dtype)
@@ -62,7 +62,7 @@ def arange(call: TorchCall) -> Answer:
 def linspace(call: TorchCall) -> Answer:
     count = call.integer("steps")
     if not 0 <= count <= MOST_ELEMENTS:
-        raise Fault("bad-attribute", f"`linspace` of {count} steps")
+        raise Fault("bad-attribute", f"`linspace` of {count} steps is not valid")
     data = np.linspace(call.real("start"), call.real("end"), count)
     return _made(call, np.power(call.real("base", 10.0), data) if call.op == "logspace" else data, call.dtype() or DType.F32)
 
@@ -72,7 +72,7 @@ def eye(call: TorchCall) -> Answer:
     n = call.integer("n")
     m = call.integer("m", n)
     if not 0 <= n * m <= MOST_ELEMENTS:
-        raise Fault("too-large", f"`eye` of {n} by {m}")
+        raise Fault("too-large", f"`eye` of {n} by {m} is too large")
     return _made(call, np.eye(n, m), call.dtype() or DType.F32)
 
 
@@ -80,7 +80,7 @@ def eye(call: TorchCall) -> Answer:
 def triangle_indices(call: TorchCall) -> Answer:
     rows, columns, offset = call.integer("row"), call.integer("col"), call.integer("offset", 0)
     if not 0 <= rows * columns <= MOST_ELEMENTS:
-        raise Fault("too-large", f"`{call.op}` of {rows} by {columns}")
+        raise Fault("too-large", f"`{call.op}` of {rows} by {columns} is too large")
     found = np.tril_indices(rows, offset, columns) if call.op == "tril_indices" else np.triu_indices(rows, offset, columns)
     return call.walk.constant(np.stack(found).astype(np.int64), call.dtype() or DType.I64)
 
@@ -89,7 +89,7 @@ def triangle_indices(call: TorchCall) -> Answer:
 def window(call: TorchCall) -> Answer:
     length = call.integer("window_length")
     if not 0 <= length <= MOST_ELEMENTS:
-        raise Fault("too-large", f"`{call.op}` of {length}")
+        raise Fault("too-large", f"`{call.op}` of {length} is too large")
     around = length if call.flag("periodic", True) else length - 1
     angle = 2 * math.pi * np.arange(length) / max(around, 1)
     if call.op == "blackman_window":
@@ -109,7 +109,7 @@ def random(call: TorchCall) -> Answer:
 @row("cartesian_prod", "combinations")
 def pairs(call: TorchCall) -> Answer:
     if call.op == "combinations":
-        raise unsupported("`combinations`")
+        raise unsupported("`combinations` is not supported")
     values = call.tensors("tensors")
     grids = call.again("meshgrid", tensors=values)
     flat = [call.emit(Reshape((g.type.elements, 1)), g) for g in grids]

@@ -22,7 +22,7 @@ def batch_norm(call: TorchCall) -> Answer:
     x = call.tensor("input")
     mean, var = call.maybe("running_mean"), call.maybe("running_var")
     if (call.flag("training") or call.op == "_batch_norm_with_update") and mean is not None:
-        raise unsupported("a batch normalisation in training", "export with `model.eval()`")
+        raise unsupported("a batch normalisation in training is not supported", "export with `model.eval()`")
     if mean is None or var is None:  # by the statistics of the input itself
         axes = tuple(i for i in range(len(x.shape)) if i != 1)
         centre = call.emit(Reduce("mean", axes, True), x)
@@ -44,7 +44,7 @@ def layer_norm(call: TorchCall) -> Answer:
     x = call.tensor("input")
     axis = len(x.shape) - len(call.ints("normalized_shape"))
     if axis < 0:
-        raise unsupported(f"`layer_norm` of {list(x.shape)} over {call.ints('normalized_shape')}")
+        raise unsupported(f"`layer_norm` of {list(x.shape)} over {call.ints('normalized_shape')} is not supported")
     y = call.emit(LayerNorm(axis, call.real("eps", 1e-5)), x, call.maybe("weight"), call.maybe("bias"))
     return [y, None, None]
 
@@ -71,7 +71,7 @@ def group_norm(call: TorchCall) -> Answer:
     x = call.tensor("input")
     groups = call.integer("num_groups" if call.op == "group_norm" else "group")
     if groups < 1 or x.shape[1] % groups:
-        raise unsupported(f"`group_norm` of {list(x.shape)} in {groups} groups")
+        raise unsupported(f"`group_norm` of {list(x.shape)} in {groups} groups is not supported")
     flat = reshape(call, x, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
     y = reshape(call, call.emit(LayerNorm(2, call.real("eps", 1e-5)), flat), x.shape)
     return [_affine(call, y, call.maybe("weight"), call.maybe("bias")), None, None]

@@ -41,7 +41,7 @@ def python(call: TorchCall) -> Answer:
 def power(call: TorchCall) -> Answer:
     a, b = call.arguments.values()
     if not isinstance(a, (int, float)) or not isinstance(b, (int, float)) or abs(b) > 64 or abs(a) > 2**31:
-        raise Fault("bad-attribute", f"`pow` of {a!r} and {b!r}")
+        raise Fault("bad-attribute", f"`pow` of {a!r} and {b!r} is not valid")
     return a**b
 
 
@@ -49,7 +49,7 @@ def power(call: TorchCall) -> Answer:
 def getitem(call: TorchCall) -> Answer:
     items, index = call.arguments.values()
     if not isinstance(items, list) or not isinstance(index, int):
-        raise unsupported("an element of a value that is not a list")
+        raise unsupported("it reads an element of a value that is not a list")
     return items[index]
 
 
@@ -68,7 +68,7 @@ def numel(call: TorchCall) -> Answer:
 def item(call: TorchCall) -> Answer:
     x = call.first()
     if x.data is None or x.type.elements != 1:
-        raise unsupported("a number that depends on data decides about the graph", "make it a constant when exporting")
+        raise unsupported("the graph depends on a number that is computed from data", "make it a constant when exporting")
     return widen(x.data, x.dtype).reshape(-1)[0].item()
 
 
@@ -89,7 +89,7 @@ WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "hints_wrapper",
 def wrapped(call: TorchCall) -> Answer:
     """Only says how to compute: the body in place of the call."""
     if call.op == "wrap_with_autocast" and list(call.arguments.values())[2:3] == [True]:
-        raise unsupported("`autocast` chooses element types as it runs", "export with `.run_decompositions()`, or without it")
+        raise unsupported("`autocast` chooses element types at run time", "export with `.run_decompositions()`, or without it")
     return _inlined(call, *_body(call.arguments))
 
 
@@ -101,7 +101,7 @@ def _body(arguments: dict[str, Item]) -> tuple[GraphRecord, list[Item]]:
             for given in items[n + 1 :]:
                 rest += given if isinstance(given, list) else [given]
             return found, rest
-    raise Fault("bad-graph", "a call without a body", "export the model again")
+    raise Fault("bad-graph", "the call has no body", "export the model again")
 
 
 def _inlined(call: TorchCall, body: GraphRecord, operands: list[Item]) -> list[Item]:
@@ -122,7 +122,7 @@ def cond(call: TorchCall) -> Answer:
     items = list(call.arguments.values())
     graphs = [v for v in items if isinstance(v, GraphRecord)]
     if len(graphs) != 2:
-        raise Fault("bad-graph", "`cond` without two branches")
+        raise Fault("bad-graph", "`cond` does not have two branches")
     test, operands = items[0], items[-1] if isinstance(items[-1], list) else []
     if isinstance(test, Value) and test.data is not None:
         test = bool(test.data.reshape(-1)[0])

@@ -31,7 +31,7 @@ def linear(call: TorchCall) -> Answer:
 def matmul_row(call: TorchCall) -> Answer:
     operands = [v for v in call.arguments.values() if isinstance(v, Value)]
     if len(operands) != 2:
-        raise Fault("bad-graph", f"`{call.op}` of {len(operands)} tensors")
+        raise Fault("bad-graph", f"`{call.op}` of {len(operands)} tensors is not valid")
     return matmul(call, *operands)
 
 

@@ -49,7 +49,7 @@ def _spread(call: TorchCall, x: Value, parameter: Value) -> Value:
         return reshape(call, parameter, ())
     axis = call.dim("axis", len(x.shape))
     if parameter.type.elements != x.shape[axis]:
-        raise Fault("bad-quantisation", f"{parameter.type.elements} parameters for {x.shape[axis]} channels")
+        raise Fault("bad-quantisation", f"{parameter.type.elements} parameters do not fit {x.shape[axis]} channels")
     return reshape(call, parameter, tuple(x.shape[axis] if i == axis else 1 for i in range(len(x.shape))))
 
 
@@ -61,7 +61,7 @@ def _range(call: TorchCall, stored: DType) -> tuple[int, int]:
     low, high = int_range(stored)
     small, large = call.integer("quant_min", low), call.integer("quant_max", high)
     if not low <= small <= large <= high:
-        raise Fault("bad-quantisation", f"`{call.op}` to [{small}, {large}] in {stored.value}", "quantise again")
+        raise Fault("bad-quantisation", f"`{call.op}` to [{small}, {large}] in {stored.value} is not valid", "quantise again")
     return small, large
 
 

@@ -66,15 +66,17 @@ def _reversed(call: TorchCall, x: Value) -> Value:
 def recurrent(call: TorchCall) -> Answer:
     kind, x = KINDS[call.op], call.tensor("input")
     if call.overload == "data" or len(x.shape) != 3:
-        raise unsupported(f"`{call.op}` of a packed sequence", "give a padded batch of one length")
+        raise unsupported(f"`{call.op}` of a packed sequence is not supported", "give a padded batch of one length")
     if call.flag("train") and call.real("dropout", 0) > 0:
-        raise unsupported(f"`{call.op}` in training", "export with `model.eval()`")
+        raise unsupported(f"`{call.op}` in training is not supported", "export with `model.eval()`")
     layers, directions = call.integer("num_layers"), 2 if call.flag("bidirectional") else 1
     each = 4 if call.flag("has_biases", True) else 2
     weights = call.tensors("params")
     hx = call.tensors("hx") if isinstance(call.get("hx"), list) else [call.tensor("hx")]
     if layers * directions * each != len(weights):
-        raise unsupported(f"`{call.op}` with {len(weights)} weights (a projection?)", "export with `.run_decompositions()`")
+        raise unsupported(
+            f"`{call.op}` with {len(weights)} weights (a projection?) is not supported", "export with `.run_decompositions()`"
+        )
     if call.flag("batch_first"):
         x = transpose(call, x, (1, 0, 2))
     last: list[list[Value]] = [[] for _ in hx]

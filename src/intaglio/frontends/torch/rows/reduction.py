@@ -105,7 +105,7 @@ def norm(call: TorchCall) -> Answer:
     name = "ord" if call.op == "linalg_vector_norm" else "p"
     p = call.get(name, 2)
     if isinstance(p, str) and p != "fro":
-        raise unsupported(f"`{call.op}` of the order {p!r}")
+        raise unsupported(f"`{call.op}` of the order {p!r} is not supported")
     p = 2.0 if p is None or isinstance(p, str) else call.real(name, 2)
     axes, keep = call.dims("dim", len(x.shape)), call.flag("keepdim")
     if p in (1.0, 2.0):
@@ -140,7 +140,7 @@ def cumulative(call: TorchCall) -> Answer:
         return call.emit(Cumsum(axis), x) if x.shape else x
     size = x.shape[axis] if x.shape else 1
     if call.op != "cumprod" or size > 256:
-        raise unsupported(f"`{call.op}` of {size} elements")
+        raise unsupported(f"`{call.op}` of {size} elements is not supported")
     steps = [part(call, x, axis, 0, 1)]
     for n in range(1, size):
         steps.append(call.emit(Mul(), steps[-1], part(call, x, axis, n, 1)))

@@ -38,7 +38,7 @@ def view(call: TorchCall) -> Answer:
             sizes = [x.shape[axis] // max(known, 1) if n == -1 else n for n in sizes]
         return reshape(call, x, (*x.shape[:axis], *sizes, *x.shape[axis + 1 :]))
     if "dtype" in call.arguments:
-        raise unsupported("a view of the bits as another type")
+        raise unsupported("a view of the bits as another type is not supported")
     wanted = call.ints("size") if "size" in call.arguments else call.ints("shape")
     return reshape(call, x, resolved_shape(call, x, wanted, allow_zero=True))
 
@@ -140,7 +140,7 @@ def repeat_interleave(call: TorchCall) -> Answer:
 def cat(call: TorchCall) -> Answer:
     values = call.tensors("tensors")
     if not values:
-        raise Fault("bad-graph", f"`{call.op}` of nothing")
+        raise Fault("bad-graph", f"`{call.op}` has no operands")
     dtype = promoted(*values)
     values = [call.typed(v, dtype) for v in values]
     if call.op in ("hstack", "column_stack") and len(values[0].shape) < 2:
@@ -160,7 +160,7 @@ def cat(call: TorchCall) -> Answer:
 
 def parts(call: TorchCall, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
     if sum(sizes) != x.shape[axis] or min(sizes, default=0) < 0:
-        raise Fault("bad-attribute", f"{x.shape[axis]} elements in parts of {list(sizes)}")
+        raise Fault("bad-attribute", f"{x.shape[axis]} elements cannot be split into parts of {list(sizes)}")
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     return [part(call, x, axis, start, size) for start, size in zip(starts, sizes, strict=True)]
 
@@ -177,7 +177,7 @@ def split(call: TorchCall) -> Answer:
     else:
         each = call.integer("split_size")
     if each < 1:
-        raise Fault("bad-attribute", f"`{call.op}` into parts of {each}")
+        raise Fault("bad-attribute", f"`{call.op}` into parts of {each} is not valid")
     return parts(call, x, axis, [min(each, size - start) for start in range(0, size, each)] or [0])
 
 
@@ -219,7 +219,7 @@ def _index(call: TorchCall, name: str, size: int) -> int:
 def _range(call: TorchCall, size: int) -> range:
     step = call.integer("step", 1)
     if step < 1:
-        raise Fault("bad-attribute", f"`{call.op}` with the step {step}")
+        raise Fault("bad-attribute", f"`{call.op}` with the step {step} is not valid")
     start, end = (None if call.get(name) is None else call.integer(name) for name in ("start", "end"))
     return range(*slice(start, end, step).indices(size))
 
@@ -233,7 +233,7 @@ def slice_row(call: TorchCall) -> Answer:
         start, length = call.integer("start"), call.integer("length")
         start = start + x.shape[axis] if start < 0 else start
         if not 0 <= start <= start + length <= x.shape[axis]:
-            raise Fault("bad-attribute", f"`narrow` to {length} from {start} of {x.shape[axis]}")
+            raise Fault("bad-attribute", f"`narrow` to {length} from {start} of {x.shape[axis]} is not valid")
         return part(call, x, axis, start, length)
     places = _range(call, x.shape[axis])
     if len(places) == x.shape[axis]:
@@ -248,7 +248,7 @@ def slice_row(call: TorchCall) -> Answer:
 def slice_scatter(call: TorchCall) -> Answer:
     x, new = call.tensor("self", "input"), call.tensor("src")
     if call.op == "diagonal_scatter":
-        raise unsupported("`diagonal_scatter`")
+        raise unsupported("`diagonal_scatter` is not supported")
     axis = call.dim("dim", len(x.shape), 0)
     size = x.shape[axis]
     if call.op == "select_scatter":
@@ -329,7 +329,7 @@ def pad(call: TorchCall) -> Answer:
     given = call.ints("pad") if "pad" in call.arguments else call.ints("padding")
     rank = len(x.shape)
     if len(given) % 2 or len(given) > 2 * rank:
-        raise Fault("bad-attribute", f"`{call.op}` by {given} of {list(x.shape)}")
+        raise Fault("bad-attribute", f"`{call.op}` by {given} of {list(x.shape)} is not valid")
     pads = [0] * (2 * rank)
     for i in range(len(given) // 2):  # from the last axis on
         pads[rank - 1 - i], pads[2 * rank - 1 - i] = given[2 * i], given[2 * i + 1]
@@ -341,7 +341,7 @@ def pad(call: TorchCall) -> Answer:
     if call.op == "_pad_enum":
         mode = {0: "constant", 1: "reflect", 2: "edge", 3: "wrap"}.get(call.integer("mode"), "")
     if not mode:
-        raise unsupported(f"`{call.op}` in the mode {call.get('mode')!r}")
+        raise unsupported(f"`{call.op}` in the mode {call.get('mode')!r} is not supported")
     return padded(call, x, pads, mode, call.real("value", 0.0))
 
 
@@ -369,7 +369,7 @@ def pixel_shuffle(call: TorchCall) -> Answer:
      "requires_grad_", "rename", "refine_names", "cpu")  # fmt: skip
 def same(call: TorchCall) -> Answer:
     if "dropout" in call.op and call.flag("train") and call.real("p", 0.5) > 0:
-        raise unsupported(f"`{call.op}` in training", "export with `model.eval()`")
+        raise unsupported(f"`{call.op}` in training is not supported", "export with `model.eval()`")
     return [call.first(), None] if call.op == "native_dropout" else call.first()
 
 
@@ -411,7 +411,7 @@ def unfold(call: TorchCall) -> Answer:
     axis = call.dim(names[0] if names[0] in call.arguments else names[1], rank)
     size, step = call.integer("size"), call.integer("step")
     if step < 1 or not 0 <= size <= x.shape[axis]:
-        raise Fault("bad-attribute", f"`unfold` of {x.shape[axis]} by {size} with the step {step}")
+        raise Fault("bad-attribute", f"`unfold` of {x.shape[axis]} by {size} with the step {step} is not valid")
     call.bounded(((x.shape[axis] - size) // step + 1) * size)
     places = np.arange(0, x.shape[axis] - size + 1, step)[:, None] + np.arange(size)[None, :]
     y = call.emit(Gather(axis), x, call.constant(places.astype(np.int64)))

@@ -32,7 +32,9 @@ def complex_answer(call: TorchCall) -> Answer:
     if call.op in MATHS:
         return MATHS[call.op](call)
     if call.op not in MOVING:
-        raise unsupported(f"`{call.op}` of complex numbers", "take the magnitude, or real and imaginary parts, before")
+        raise unsupported(
+            f"`{call.op}` of complex numbers is not supported", "take the magnitude, or real and imaginary parts, first"
+        )
     return _joined(*[TABLE[f"aten.{call.op}"](_with(call, side)) for side in ("re", "im")])
 
 
@@ -75,10 +77,10 @@ def _product(call: TorchCall) -> Answer:
         scale = [call.typed(factor, v.dtype) for v in (x.re, x.im)]
         op: Op = Div() if call.op == "div" else Mul()
         if call.op == "div" and x is b:
-            raise unsupported("a division by complex numbers")
+            raise unsupported("a division by complex numbers is not supported")
         return Complex(call.emit(op, x.re, scale[0]), call.emit(op, x.im, scale[1]))
     if call.op == "div":
-        raise unsupported("a division by complex numbers")
+        raise unsupported("a division by complex numbers is not supported")
 
     def times(x: Value, y: Value) -> Value:
         return call.emit(Mul(), x, y)
@@ -90,7 +92,7 @@ def _product(call: TorchCall) -> Answer:
 def _sum(call: TorchCall) -> Answer:
     a, b = (call.get(name) for name in ("self", "other"))
     if not isinstance(a, Complex) or not isinstance(b, Complex) or call.number("alpha", 1) != 1:
-        raise unsupported("a sum of real and complex numbers")
+        raise unsupported("a sum of real and complex numbers is not supported")
     op: Op = Add() if call.op == "add" else Sub()
     return Complex(call.emit(op, a.re, b.re), call.emit(op, a.im, b.im))
 
@@ -110,7 +112,7 @@ MATHS: dict[str, Callable[[TorchCall], Answer]] = {
 
 @row("view_as_real", "imag", "angle", "conj_physical", "_conj_physical")
 def of_reals(call: TorchCall) -> Answer:
-    raise unsupported(f"`{call.op}` of real numbers")
+    raise unsupported(f"`{call.op}` of real numbers is not supported")
 
 
 @row("complex", "polar", "view_as_complex")
@@ -147,7 +149,7 @@ def _factor(call: TorchCall, n: int, *, back: bool = False) -> float:
 def _axis(call: TorchCall, rank: int) -> int:
     dims = call.maybe_ints("dim") or [-1]
     if len(dims) != 1:
-        raise unsupported(f"`{call.op}` along several axes")
+        raise unsupported(f"`{call.op}` along several axes is not supported")
     return call.axis(dims[0], rank)
 
 
@@ -158,9 +160,9 @@ def forward(call: TorchCall) -> Answer:
     axis = _axis(call, rank)
     n = call.integer("n", x.shape[axis])
     if n < 1:
-        raise Fault("bad-attribute", f"`{call.op}` of {n} elements")
+        raise Fault("bad-attribute", f"`{call.op}` of {n} elements is not valid")
     if n > x.shape[axis]:
-        raise unsupported(f"`{call.op}` of {n} elements out of {x.shape[axis]}", "pad it before")
+        raise unsupported(f"`{call.op}` of {n} elements out of {x.shape[axis]} is not supported", "pad it first")
     x = part(call, x, axis, 0, n)
     bins = n if call.op == "fft_fft" or not call.flag("onesided", True) else n // 2 + 1
     order = [*[a for a in range(rank) if a != axis], axis]
@@ -183,7 +185,7 @@ def inverse(call: TorchCall) -> Answer:
     bins = x.re.shape[axis]
     n = call.integer("last_dim_size", 2 * (bins - 1)) if call.op == "_fft_c2r" else call.integer("n", 2 * (bins - 1))
     if n // 2 + 1 != bins:
-        raise unsupported(f"`{call.op}` of {bins} bins to {n} elements")
+        raise unsupported(f"`{call.op}` of {bins} bins to {n} elements is not supported")
     twice = np.full(bins, 2.0)
     twice[0] = 1
     if n % 2 == 0:
@@ -203,11 +205,11 @@ def stft(call: TorchCall) -> Answer:
     n = call.integer("n_fft")
     hop, length = call.integer("hop_length", max(n // 4, 1)), call.integer("win_length", n)
     if n < 1 or hop < 1 or not 1 <= length <= n or (window is not None and window.shape != (length,)):
-        raise Fault("bad-attribute", f"`stft` of {n} elements with the hop {hop} and a window of {length}")
+        raise Fault("bad-attribute", f"`stft` of {n} elements with the hop {hop} and a window of {length} is not valid")
     if window is not None and window.data is None:
         raise unsupported("`stft` with a window that depends on data")
     if call.flag("center") or x.dtype is not DType.F32:
-        raise unsupported("`stft` that pads by itself, or of other than f32")
+        raise unsupported("`stft` with padding of its own, or of a type other than f32, is not supported")
     bins = n // 2 + 1 if call.flag("onesided", True) else n
     shape = np.zeros(n)
     start = (n - length) // 2

@@ -26,7 +26,7 @@ def batched(call: TorchCall, x: Value, rank: int, then: Callable[[Value], Answer
     if len(x.shape) == rank + 2:
         return then(x)
     if len(x.shape) != rank + 1:
-        raise Fault("shape-mismatch", f"`{call.op}` of {list(x.shape)}")
+        raise Fault("shape-mismatch", f"`{call.op}` of {list(x.shape)} is not valid")
     answer = then(reshape(call, x, (1, *x.shape)))
     if isinstance(answer, list):
         return [reshape(call, y, y.shape[1:]) for y in answer]
@@ -39,11 +39,11 @@ def conv(call: TorchCall) -> Answer:
     x, w, bias = call.tensor("input", "self"), call.tensor("weight"), call.maybe("bias")
     rank = len(w.shape) - 2
     if not 1 <= rank <= 3:
-        raise Fault("shape-mismatch", f"`{call.op}` with weights of {list(w.shape)}")
+        raise Fault("shape-mismatch", f"`{call.op}` with weights of {list(w.shape)} is not valid")
     strides, dilations = call.spread("stride", rank, 1), call.spread("dilation", rank, 1)
     group = call.integer("groups", 1)
     if group < 1 or min(strides) < 1 or min(dilations) < 1:
-        raise Fault("bad-attribute", f"`{call.op}` with stride {strides}, dilation {dilations} and {group} groups")
+        raise Fault("bad-attribute", f"`{call.op}` with stride {strides}, dilation {dilations} and {group} groups is not valid")
     turned = call.flag("transposed") or "transpose" in call.op
     pads = _pads(call, w.shape[2:], dilations)
     if turned:
@@ -59,12 +59,12 @@ def _pads(call: TorchCall, kernel: Shape, dilations: Shape) -> Shape:
     if not isinstance(call.get("padding"), str):
         pads = call.spread("padding", rank, 0)
         if min(pads) < 0:
-            raise Fault("bad-attribute", f"`{call.op}` with the padding {pads}")
+            raise Fault("bad-attribute", f"`{call.op}` with the padding {pads} is not valid")
         return (*pads, *pads)
     if call.text("padding") == "valid":
         return (0,) * (2 * rank)
     if call.text("padding") != "same":
-        raise Fault("bad-attribute", f"`{call.op}` with the padding {call.text('padding')!r}")
+        raise Fault("bad-attribute", f"`{call.op}` with the padding {call.text('padding')!r} is not valid")
     total = [d * (k - 1) for k, d in zip(kernel, dilations, strict=True)]
     return (*[t // 2 for t in total], *[t - t // 2 for t in total])
 
@@ -79,7 +79,7 @@ def _window(call: TorchCall, spatial: Shape) -> tuple[Shape, Shape, Shape, Shape
     strides = call.spread("stride", n, 1) if call.maybe_ints("stride") else kernel
     pads, dilations = call.spread("padding", n, 0), call.spread("dilation", n, 1)
     if min(strides) < 1 or min(kernel) < 1 or min(pads) < 0 or min(dilations) < 1:
-        raise Fault("bad-attribute", f"`{call.op}` with the kernel {kernel}, stride {strides} and padding {pads}")
+        raise Fault("bad-attribute", f"`{call.op}` with the kernel {kernel}, stride {strides} and padding {pads} is not valid")
     ends = list(pads)
     if call.flag("ceil_mode"):
         for i in range(n):
@@ -164,13 +164,13 @@ def adaptive_pool(call: TorchCall) -> Answer:
         sizes = [size] * rank if not isinstance(size, list) else size
         out = [x.shape[2 + i] if n is None else int(n) for i, n in enumerate(sizes)]
         if len(out) != rank or min(out) < 1 or max(out) > 1 << 16:
-            raise Fault("bad-attribute", f"`{call.op}` to {out}")
+            raise Fault("bad-attribute", f"`{call.op}` to {out} is not valid")
         return _adapted(call, x, out, highest)
 
     answer = batched(call, call.first(), rank, pooled)
     if highest:
         if _is_read(call, 1):
-            raise Fault("unsupported-operator", f"the indices of `{call.op}`", "use `max_pool` with a kernel")
+            raise Fault("unsupported-operator", f"the indices of `{call.op}` are not supported", "use `max_pool` with a kernel")
         return [answer, None]
     return answer
 
