@@ -173,7 +173,7 @@ def test_a_scale_that_cannot_be_is_told_with_its_tensor(scale: float, tmp_path: 
 def test_a_zero_point_out_of_range_is_told(tmp_path: Path) -> None:
     model = opened(SEEDS["add"]())
     model.subgraphs[0].tensors[0].quantization.zeroPoint = [300]
-    assert "`in0` has zero point 300, outside of i8" in told(packed(model), tmp_path)
+    assert "`in0` has zero point 300, which does not fit i8" in told(packed(model), tmp_path)
 
 
 def test_scales_that_do_not_fit_the_channels_are_told(tmp_path: Path) -> None:

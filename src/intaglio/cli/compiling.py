@@ -72,7 +72,7 @@ def compile_words(model: Path, output: Path, json: bool, words: Mapping[str, obj
 
 
 def _fitting(account: Account, labels: Array | None) -> Account:
-    """A wrong number of labels is told before the package is built."""
+    """A wrong number of labels is reported before the package is built."""
     if labels is not None and labels.size != account.samples:
         what = f"there are {labels.size} labels for {account.samples} samples"
         raise UserError("wrong-input", what, hint="give one integer per sample of `--calibrate`")

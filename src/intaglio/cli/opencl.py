@@ -1,4 +1,4 @@
-"""What is told of packages for OpenCL devices: where layers are, what moves, what a start takes."""
+"""Reports on packages for OpenCL devices: where layers run, what is moved, how long a start takes."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class StripeCheck(Generic[K]):
             for row in range(rows_of(value, stripe.axis) if place is not None else 0):
                 assert place is not None
                 if rows.get((value, row)) != (place + row * size, size):
-                    raise OurFault("bad-plan", f"row {row} of `{value.name}` is not there when its stripe ends")
+                    raise OurFault("bad-plan", f"row {row} of `{value.name}` is not in memory when its stripe ends")
         return whole
 
     def _enter(self, rows: dict[tuple[Value, int], Span], value: Value, layer: str) -> None:
@@ -122,7 +122,7 @@ class StripeCheck(Generic[K]):
     def _position(self, made: Rows, actual: int, time: int, value: Value) -> None:
         """Whole values are written and read where the row belongs."""
         if made.at + made.step * time != actual * row_bytes(value, self.stripe.axis):
-            raise OurFault("bad-plan", f"row {actual} of `{value.name}` is looked for at another place")
+            raise OurFault("bad-plan", f"row {actual} of `{value.name}` is read from the wrong place")
 
     def _roll(self, rows: dict[tuple[Value, int], Span], value: Value, by: int) -> None:
         place, window = self.where(value), self.stripe.windows[value]
@@ -152,7 +152,7 @@ class StripeCheck(Generic[K]):
             wanted = need(access, first, count, rows_of(value, self.stripe.axis))
             read = action.rows[value]
             if (wanted.high - wanted.low, wanted.top, wanted.bottom) != (read.count, read.top, read.bottom):
-                raise OurFault("bad-plan", f"`{layer.name}` reads {read.count} rows of `{value.name}`, it needs others")
+                raise OurFault("bad-plan", f"`{layer.name}` reads {read.count} rows of `{value.name}`, but needs others")
             if place is None or value not in self.stripe.windows:
                 self._position(read, wanted.low, time, value)
             if place is None:
@@ -161,6 +161,6 @@ class StripeCheck(Generic[K]):
             for n, row in enumerate(range(wanted.low, wanted.high)):
                 span = (place + read.at + read.step * time + n * size, size)
                 if rows.get((value, row)) != span:
-                    raise OurFault("bad-plan", f"`{layer.name}` reads row {row} of `{value.name}`, which is not there")
+                    raise OurFault("bad-plan", f"`{layer.name}` reads row {row} of `{value.name}`, which is not in memory")
                 found.append(span)
         return found

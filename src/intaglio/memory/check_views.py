@@ -39,7 +39,7 @@ class Views:
         for node in self._nodes:
             at = starts_bytes(node)
             if at is None:
-                raise OurFault("bad-plan", f"`{node.output.name}` is no view: its operator has to copy")
+                raise OurFault("bad-plan", f"`{node.output.name}` is not a view: its operator must copy")
             here = self._spot(node.output, named)
             for value, start in zip(node.inputs, at, strict=True):
                 there = None if value is None or not value.type.bytes else self._spot(value, named)

@@ -70,7 +70,7 @@ def spread(program: Program[K], storage: Storage, rooms: Sequence[Room], alignme
         buffer.offset = offset
     if elsewhere:
         what = f"no plan has room for all buffers with {quoted(elsewhere[0].name)} in `{elsewhere[0].region}`"
-        raise UserError("bad-plan", what, hint="give fewer buffers a place, or another one")
+        raise UserError("bad-plan", what, hint="fix the place of fewer buffers, or choose other places")
     return tuple(Arena(ARENA, whole, room.memory) for room in rooms if whole <= room.bytes)[:1]
 
 

@@ -62,10 +62,10 @@ class Keywords(TypedDict, total=False):
 
 
 def check_keywords(given: Mapping[str, object]) -> None:
-    """A misspelt word would quietly leave its option out."""
+    """A misspelt keyword must not be ignored silently."""
     known = ["model", "example_inputs", "output", *(o.keyword for o in OPTIONS if o.keyword)]
     for word in given:
         if word not in known:
             near = get_close_matches(word, known, 1)
-            hint = f"did you mean `{near[0]}`?" if near else "options are " + ", ".join(f"`{name}`" for name in known)
+            hint = f"did you mean `{near[0]}`?" if near else "options: " + ", ".join(f"`{name}`" for name in known)
             raise UserError("bad-option", f"`intaglio.compile` has no option {quoted(word)}", hint=hint)

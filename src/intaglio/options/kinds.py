@@ -91,7 +91,7 @@ def operators(words: list[str], option: str) -> frozenset[str]:
     (text,) = words
     named = frozenset(filter(None, text.replace(" ", "").split(",")))
     if not named:
-        raise UserError("bad-option", f"`{option}` names no operator", hint=f"`--accelerator NAME {option} qconv,qmatmul`")
+        raise UserError("bad-option", f"`{option}` names no operator", hint=f"e.g. `--accelerator NAME {option} qconv,qmatmul`")
     return named
 
 

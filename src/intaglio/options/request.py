@@ -56,7 +56,7 @@ class Quantization:
 def stage_index(stage: str) -> int:
     if stage not in STAGES:
         known = ", ".join(f"`{s}`" for s in STAGES)
-        raise UserError("unknown-stage", f"unknown stage {quoted(stage)}", hint=f"stages are {known}")
+        raise UserError("unknown-stage", f"unknown stage {quoted(stage)}", hint=f"stages: {known}")
     return STAGES.index(stage)
 
 

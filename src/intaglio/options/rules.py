@@ -64,7 +64,7 @@ class Rule:
 
 LEAVE_OUT = "omit one of them"
 NOT_ON_OPENCL = "`{}` cannot be combined with an OpenCL device (`{{target}}`)"
-ONE_MEMORY = "leave it out: an OpenCL device has one memory, and the package allocates there what it needs (`--ram` limits it)"
+ONE_MEMORY = "omit it: an OpenCL device has one memory, where the package allocates what it needs (`--ram` limits it)"
 LATE = "`{model}` is already past the stage `optimise`"
 
 
@@ -76,7 +76,7 @@ def _excluded(word: str, given: Callable[[Request], bool]) -> Rule:
 
 
 def _not_on_opencl(word: str, given: Callable[[Request], bool], hint: str = "") -> Rule:
-    hint = hint or f"leave `{word}` out, or compile for the processor alone"
+    hint = hint or f"omit `{word}`, or compile for the processor alone"
     name = f"opencl, {word.removeprefix('--')}"
     return Rule(name, "target", lambda s: s.on_opencl and given(s.request), NOT_ON_OPENCL.format(word), hint)
 
@@ -90,7 +90,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "accelerator-only, accelerator", "options",
         lambda s: bool(s.request.accelerator_only) and not s.request.accelerators,
-        "`--accelerator-only` needs `--accelerator`", "`--accelerator NAME --accelerator-only qconv,qmatmul`",
+        "`--accelerator-only` needs `--accelerator`", "for example `--accelerator NAME --accelerator-only qconv,qmatmul`",
     ),
     Rule(
         "weights fp16, quantize", "options",
@@ -117,24 +117,24 @@ RULES: tuple[Rule, ...] = (
         "weights-section, weights-address", "options",
         lambda s: s.request.weights_section is not None and s.request.weights_address is not None,
         "`--weights-section` and `--weights-address` cannot be combined",
-        "a section is placed by the linker, an address holds a binary of its own: choose one",
+        "choose one: the linker places a section; an address holds a separate binary",
     ),
     Rule(
         "weights read, a place", "options",
         lambda s: s.request.weights_read and (s.request.weights_section or s.request.weights_address) is not None,
         "`--weights read` cannot be combined with an address or a section",
-        "leave `--weights-address` and `--weights-section` out",
+        "omit `--weights-address` and `--weights-section`",
     ),
     Rule(
         "board, target", "options",
         lambda s: bool(s.request.board and s.request.target) and find_target(s.request.target or "").name != s.words()["core"],
-        "the board `{board}` has a `{core}`, not a {asked}", "leave `--target` out, or `--target {core}`",
+        "the board `{board}` has a `{core}`, not a {asked}", "omit `--target`, or use `--target {core}`",
     ),
     Rule(
         "device, a processor", "target",
         lambda s: not s.on_opencl and bool(s.request.devices),
         "`--device` needs an OpenCL device; `{target}` has none",
-        "`--target opencl`; `--board` names a microcontroller's board",
+        "use `--target opencl`; `--board` names the board of a microcontroller",
     ),
     Rule(
         "precision, a processor", "target",
@@ -162,7 +162,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "device, stop-after", "target",
         lambda s: s.on_opencl and bool(s.request.devices) and s.request.stop_after != "build",
-        "`--device` needs a package that is built", "leave `--device` or `--stop-after` out",
+        "`--device` needs a package that is built", "omit `--device` or `--stop-after`",
     ),
     Rule(
         "device, another machine", "target",
@@ -174,7 +174,7 @@ RULES: tuple[Rule, ...] = (
         "feed-rows, stream", "options",
         lambda s: s.request.feed_rows and s.request.stream is not None,
         "`--feed-rows` and `--stream` cannot be combined",
-        "`--stream` for frames that never end, `--feed-rows` for the rows of one picture after the other",
+        "use `--stream` for endless frames, or `--feed-rows` for the rows of separate pictures",
     ),
     Rule(
         "feed-rows, weights read", "options",
@@ -192,7 +192,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "accelerator, an IR file", "model",
         lambda s: bool(s.request.accelerators) and s.is_past("optimise"),
-        LATE, "give `--accelerator` with the model, or an IR file of the stage `import`; lines with `on` stay what they are",
+        LATE, "give `--accelerator` with the model, or an IR file of the stage `import`; lines with `on` stay as they are",
     ),
     Rule(
         "stream, an IR file", "model",
@@ -204,7 +204,7 @@ RULES: tuple[Rule, ...] = (
         lambda s: s.on_opencl and s.is_past("optimise") and s.request.precision is not None
         and (s.request.precision != "fp32") != s.halves,
         LATE + ", with values {bits}: `--precision {precision}` is too late",
-        "give `--precision` with the model, or an IR file of the stage `import`; values in a later one stay what they are",
+        "give `--precision` with the model, or an IR file of the stage `import`; values in a later one stay as they are",
     ),
 )  # fmt: skip
 

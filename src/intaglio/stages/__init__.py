@@ -10,7 +10,7 @@ packaging   the C project is written
 building    libraries, application, firmware, OpenCL programs
 finishing   limits are checked, the manifest is written; or the IR file of the last stage
 context     what passes know of the request
-watch       what is told on the way
+watch       what is reported while it runs
 """
 
 from intaglio.options.request import STAGES, Request, stage_index

@@ -45,7 +45,7 @@ class Findings:
 def context_of(
     request: Request, target: Target, deployment: Deployment, format: str, graph: Graph, findings: Findings
 ) -> Context:  # fmt: skip
-    """What the passes have to know of the request."""
+    """What the passes need to know about the request."""
     narrow = request.scheme if request.scheme in WEIGHT_SCHEMES else ""
     clock = deployment.board.clock_mhz if deployment.board is not None else None
     return Context(

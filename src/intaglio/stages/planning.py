@@ -41,7 +41,7 @@ def _is_too_large(program: Program, deployment: Deployment) -> bool:
 
 
 def _without_working_memory(model: Model, wishes: Wishes, work: Work) -> Climbed:
-    """Kernels of the device that are quick by working memory and larger weights (Winograd) give way to plain ones."""
+    """Plain kernels replace those that trade working memory and larger weights for speed (Winograd)."""
     graph, target, deployment = model.graph, model.target, model.deployment
     for node in graph.nodes:
         node.using = ""

@@ -1,4 +1,4 @@
-"""A float graph becomes an integer one, by the calibration data; or its weights alone are stored small."""
+"""A float graph becomes an integer one, using the calibration data; or only its weights are narrowed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def quantise(work: Work) -> Work:
     check(graph, how.settings)
     real = how.data is not None or how.calibrate is not None
     if not real:
-        watch.note("warning: no calibration data (`--calibrate`): ranges come from random inputs, which are rarely like real ones")
+        watch.note("warning: no calibration data (`--calibrate`): ranges come from random inputs, which rarely resemble real ones")
     made, account = quantize(graph, _samples(how, graph), how.settings, random_data=not real, progress=watch.progress or silent)
     watch.account(account)
     return replace(work, model=replace(model, graph=made, account=account))

@@ -1,4 +1,4 @@
-"""What a compile tells on the way."""
+"""What a compile reports while it runs."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class CostRow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Who wants to hear: stages as they start, notes of the front end, files being compiled, rows of `--explain`,
-    the account of a quantisation."""
+    """Callbacks: stages as they start, notes of the front end, files being compiled, rows of `--explain`,
+    the report of a quantisation."""
 
     stage: Callable[[str], None] = lambda _: None
     note: Callable[[str], None] = lambda _: None

@@ -185,7 +185,7 @@ class QemuCore:
     def _lost(self, error: Closed) -> ToolError:
         log = Path(self._folder.name) / "log"
         said = " ".join(log.read_text(errors="replace").split())[:200] if log.is_file() else ""
-        hint = "try again; it may be older than QEMU 5, or broken `qemu-system-arm --version` tells"
+        hint = "try again; QEMU may be broken or older than 5 (`qemu-system-arm --version` shows it)"
         return ToolError("emulator-failed", f"QEMU stopped: {error} {said}".strip(), hint=hint)
 
     def argument(self, index: int) -> int:

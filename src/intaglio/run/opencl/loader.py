@@ -72,7 +72,7 @@ def _find(_: tuple[str | None, ...]) -> Loader:
         seen.append((library, answer))
     for library, answer in seen:
         if answer.crash:
-            hint = "a broken driver in /etc/OpenCL/vendors? `OCL_ICD_VENDORS=FOLDER` names another folder of .icd files"
+            hint = "a driver in /etc/OpenCL/vendors may be broken; `OCL_ICD_VENDORS=FOLDER` selects another folder of .icd files"
             text = f"a process crashed while {quoted(library)} listed its devices: {answer.crash}"
             raise ToolError("opencl-crashed", text, hint=hint)
     if asked and seen[0][1].problem:
