@@ -36,7 +36,7 @@ def _no_vectors(job: Job, channels: int) -> str | None:
         return f"it is for bytes, not {job.type(0).dtype.value}"
     if channels < 2 * job.isa.lanes:
         return f"{channels} channels do not fill a vector of {2 * job.isa.lanes}"
-    return "there is nothing to compute" if job.node.output.type.elements == 0 else None
+    return "the result is empty" if job.node.output.type.elements == 0 else None
 
 
 def all_inside(job: Job, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...]) -> bool:

@@ -97,7 +97,7 @@ def layer_norm_applies(job: Job) -> str | None:
     assert isinstance(op, LayerNorm)
     size = math.prod(out.shape[op.axis % out.type.rank :])
     if size == 0:
-        return "there is nothing to normalise over"
+        return "there are no elements to normalise"
     for value in (job.optional(1), job.optional(2)):
         if value is not None and value.data is None and math.prod(value.shape) not in (1, size):
             return "a computed scale or bias has neither one element nor one per normalised element"

@@ -94,10 +94,10 @@ def not_float_image(job: Job) -> str | None:
     if op.layout is not Layout.NHWC:
         return f"the layout is {op.layout.value}, not NHWC"
     if job.type(0).rank != 4:
-        return "there are not two spatial axes"
+        return "the number of spatial axes is not 2"
     if job.type(0).dtype is not DType.F32:
         return f"the type is {job.type(0).dtype.value}, not f32"
-    return "there is nothing to compute" if job.node.output.type.elements == 0 else None
+    return "the result is empty" if job.node.output.type.elements == 0 else None
 
 
 def computed(job: Job) -> str | None:

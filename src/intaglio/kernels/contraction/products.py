@@ -74,11 +74,11 @@ def matmul_applies(job: Job) -> str | None:
     assert isinstance(op, MatMul) and weights is not None
     left, p = job.type(0), product_of(job)
     if left.dtype is not DType.F32 or out.dtype is not DType.F32:
-        return f"it is for f32; here {left.dtype.value} becomes {out.dtype.value}"
+        return f"the types are {left.dtype.value} and {out.dtype.value}, not f32"
     if op.transpose_a:
         return "the left side is transposed"
     if out.type.elements == 0 or p.depth == 0:
-        return "there is nothing to multiply"
+        return "a tensor is empty"
     if weights.dtype is not DType.F32 and weights.data is None:
         return "the right side is computed and not f32"
     if p.shared and math.prod(left.shape[:-1]) != p.rows:

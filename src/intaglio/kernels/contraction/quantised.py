@@ -120,7 +120,7 @@ def not_bytes(job: Job, more: tuple[DType, ...] = ()) -> str | None:
     op, weights = job.node.op, job.node.inputs[1]
     assert isinstance(op, (QConv, QMatMul)) and weights is not None
     if job.type(0).dtype not in BYTES or op.to not in BYTES or weights.dtype not in (*BYTES, *more):
-        return f"it is for bytes; here {job.type(0).dtype.value} times {weights.dtype.value} is {op.to.value}"
+        return f"the types are {job.type(0).dtype.value}, {weights.dtype.value} and {op.to.value}, not bytes"
     if job.node.output.type.elements == 0 or job.type(0).elements == 0:
-        return "there is nothing to compute"
+        return "a tensor is empty"
     return None

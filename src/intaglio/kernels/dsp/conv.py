@@ -50,9 +50,9 @@ def _beside(job: Job, op: QConv) -> tuple[Sum, Array] | str:
     step = op.epilogue[0] if len(op.epilogue) == 1 else None
     other = job.optional(5)
     if step is None or not isinstance(step.op, QAdd) or other is None or sorted(step.args) != [0, 1]:
-        return "what is fused into it is not one sum"
+        return "the fused layers are not one sum"
     if other.shape != job.node.output.shape or other.dtype is not op.to or step.op.to is not op.to or other.is_const:
-        return "what is added has another shape or type, or is constant"
+        return "the tensor that is added has another shape or type, or is constant"
     return sum_record(step.op, swapped=step.args == (1, 0))
 
 

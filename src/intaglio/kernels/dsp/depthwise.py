@@ -65,7 +65,7 @@ def facts(job: Job) -> Facts | str:
     op, weights, isa = job.node.op, job.node.inputs[1], job.isa
     assert isinstance(op, QConv) and weights is not None
     if not isa.dsp and (isa.lanes > 1 or not job.target.bare):
-        return "it is for small cores without vectors"
+        return "the target has vectors, or is not a microcontroller"
     if not isa.dsp and weights.dtype not in BYTES:
         return f"the weights are {weights.dtype.value}, and the core has no DSP extension"
     if op.epilogue:

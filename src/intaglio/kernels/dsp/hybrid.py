@@ -43,7 +43,7 @@ def facts(job: Job) -> Facts | str:
     if weights is None or scale is None or weights.data is None or scale.data is None or (bias is not None and bias.data is None):
         return "weights, scales or bias are computed"
     if job.type(0).shape[0] != 1:
-        return f"it takes one image or row at a time, not {job.type(0).shape[0]}"
+        return f"the batch has {job.type(0).shape[0]} images or rows, not 1"
     if isinstance(op, HybridConv):
         p, w = problem_of(job), weights.data.astype(np.int64)
         if p.group > 1 and p.depth == 1:

@@ -65,9 +65,9 @@ def _unlike(job: Job, kernel: tuple[int, ...], strides: tuple[int, ...], pads: t
     if reason := no_dsp(job):
         return reason
     if x.dtype not in BYTES or x.rank != 4:
-        return f"it is for images of bytes, not {x.dtype.value}{list(x.shape)}"
+        return f"the input is {x.dtype.value}{list(x.shape)}, not an image of bytes"
     if job.node.output.type.elements == 0:
-        return "there is nothing to compute"
+        return "the result is empty"
     return None if all_inside(job, kernel, strides, pads) else "a window has no pixel"
 
 

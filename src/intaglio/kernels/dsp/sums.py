@@ -34,17 +34,17 @@ def sum_record(op: QAdd, swapped: bool) -> tuple[Sum, Array] | str:
     sides = [(op.a_zero, op.a_multiplier, op.a_shift), (op.b_zero, op.b_multiplier, op.b_shift)]
     left, right = reversed(sides) if swapped else sides
     if op.to not in (DType.I8, DType.U8) or op.lift != LIFT:
-        return f"it adds bytes; results are {op.to.value}"
+        return f"the result is {op.to.value} with a shift of {op.lift} bits, not bytes with {LIFT}"
     if op.subtract:
-        return "it adds, and this is a difference"
+        return "the layer subtracts"
     halves = (left[1:] == _HALF, right[1:] == _HALF)
     which = {(True, True): Side.BOTH, (True, False): Side.LEFT, (False, True): Side.RIGHT}.get(halves)
     if which is None:
-        return "no side has half of the common step, which would be a shift"
+        return "neither side has half of the common step, so no factor is a shift"
     small, large = (left, right) if which is Side.RIGHT else (right, left)
     shifts = [op.shift] if which is Side.BOTH else [op.shift, small[2]]
     if any(not -31 <= shift <= -1 for shift in shifts) or op.multiplier < 0 or (which is not Side.BOTH and small[1] < 0):
-        return "a factor is negative or 1 or more"
+        return "a factor is negative, or at least 1"
     record = [0, 0, 0, 0, 0, op.multiplier, (1 << (-op.shift - 1)) + (op.y_zero << -op.shift), -op.shift]
     if which is Side.BOTH:
         record[4] = -(left[0] + right[0]) << (LIFT - 1)
@@ -93,7 +93,7 @@ def _unlike(job: Job, to: DType) -> str | None:
     if reason := no_dsp(job):
         return reason
     if to not in (DType.I8, DType.U8) or any(t.dtype is not to for t in types):
-        return f"it is for bytes of one type; here {types[0].dtype.value} and {types[1].dtype.value} give {to.value}"
+        return f"the types are {types[0].dtype.value}, {types[1].dtype.value} and {to.value}, not one type of bytes"
     return "one side is repeated" if any(t.shape != job.node.output.shape for t in types) else None
 
 

@@ -59,7 +59,7 @@ def facts(job: Job) -> Scaled | str:
     """What a kernel needs, or why there is none."""
     op = job.node.op
     if job.isa.name != "mve" and (job.isa.dsp or not job.target.bare):
-        return "it is for cores with MVE, and for small ones without the DSP extension"
+        return "the target has no MVE, and has the DSP extension or is not a microcontroller"
     if isinstance(op, QConv) and op.epilogue:
         return "another layer is fused into it"
     known = scaled_of(job)

@@ -64,7 +64,7 @@ def facts(job: Job) -> Scaled | str:
     if not p.depth == p.columns == 1:
         return "it is not depthwise"
     if n.scaling != "twice" or n.shift is None or n.bias is None:
-        return "it has no bias, or is not scaled as TFLite does it"
+        return "it has no bias, or its scaling differs from that of TFLite"
     if int(np.abs(n.weights).max()) > 127:
         return "the weights do not fit 8 bits"
     reach = np.abs(n.weights).reshape(p.channels, -1).sum(axis=1) * 255 + np.abs(n.whole_bias)

@@ -33,10 +33,10 @@ def not_an_image(job: Job) -> str | None:
     if op.layout is not Layout.NHWC:
         return f"the layout is {op.layout.value}, not NHWC"
     if job.type(0).rank != 4:
-        return "there are not two spatial axes"
+        return "the number of spatial axes is not 2"
     if wrong := [t.value for t in (job.type(0).dtype, out.dtype) if t not in FLOATS]:
         return f"the type is {wrong[0]}, not f32 or f16"
-    return "there is nothing to compute" if out.type.elements == 0 else None
+    return "the result is empty" if out.type.elements == 0 else None
 
 
 def image_conv(job: Job) -> str | None:

@@ -28,8 +28,8 @@ def stays_on_cpu(node: Node) -> str | None:
         return "the IR file keeps it on the CPU"
     values = [v for v in (*node.inputs, *node.outputs) if v is not None]
     if any(v.dtype is DType.F64 for v in values):
-        return "not every device computes in doubles"
-    return "indices are 32 bits on a device" if any(v.type.elements > MOST_ELEMENTS for v in values) else None
+        return "it uses doubles, which not every device supports"
+    return "a tensor is too large for 32-bit indices" if any(v.type.elements > MOST_ELEMENTS for v in values) else None
 
 
 def device_job(node: Node, target: Target) -> Job:

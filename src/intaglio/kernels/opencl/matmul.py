@@ -240,7 +240,7 @@ def matmul_applies(job: Job) -> str | None:
         return f"the type is {wrong[0]}, not f32 or f16"
     sides = _sides(job)
     if out.type.elements == 0 or sides.depth == 0:
-        return "there is nothing to compute"
+        return "a tensor is empty"
     if sides.shared and math.prod(left.shape[:-1]) != sides.rows:
         return "the left side is repeated for batches of the right side"
     if any(operand_kind(v.shape, out.shape) is None for v in _added(job)[2]):

@@ -20,7 +20,7 @@ TOGETHER = 12  # operands of a concat in one launch
 
 
 def concat_applies(job: Job) -> str | None:
-    return "there is nothing to move" if job.node.output.type.elements == 0 else None
+    return "the result is empty" if job.node.output.type.elements == 0 else None
 
 
 def concat(job: Job) -> Lowered:
@@ -73,7 +73,7 @@ def pad_applies(job: Job) -> str | None:
     assert isinstance(op, Pad)
     if op.mode != "constant":
         return f"the mode is {op.mode}, not constant"
-    return "there is nothing to move" if 0 in (job.node.output.type.elements, job.type(0).elements) else None
+    return "a tensor is empty" if 0 in (job.node.output.type.elements, job.type(0).elements) else None
 
 
 def pad(job: Job) -> Lowered:

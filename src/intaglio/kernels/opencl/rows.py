@@ -70,7 +70,7 @@ def _too_few(job: Job, size: int, rows: int) -> str | None:
         return f"the type is {wrong[0]}, not f32 or f16"
     if size < LEAST:
         return f"a row has fewer than {LEAST} elements"
-    return f"more than {MOST_ROWS} rows keep the device busy with an item each" if rows > MOST_ROWS else None
+    return f"there are more than {MOST_ROWS} rows, enough for one work-item each" if rows > MOST_ROWS else None
 
 
 def softmax_applies(job: Job) -> str | None:
@@ -157,14 +157,14 @@ def reduce_applies(job: Job) -> str | None:
     assert isinstance(op, Reduce)
     axes = _axes(x_type.shape, normal_axes(op.axes, x_type.rank))
     if op.kind not in _KINDS:
-        return f"`{op.kind}` is not folded by groups"
+        return f"work-groups do not compute `{op.kind}`"
     if out.elements == 0:
-        return "there is nothing to compute"
+        return "the result is empty"
     if reason := _too_few(job, math.prod(a.size for a in axes if a.reduced), out.elements):
         return reason
     kept = [a for a in axes if not a.reduced]
     if kept and not axes[-1].reduced and kept[-1].size >= GROUP:
-        return "neighbouring items read neighbouring columns, one each"
+        return "the last axis is kept, so that neighbouring work-items read neighbouring columns"
     return None
 
 

@@ -57,11 +57,11 @@ def winograd_applies(job: Job) -> str | None:
 def _not_worth_it(geo: Problem) -> str | None:
     tiles = geo.batch * math.prod(_tiles(geo))
     if min(geo.channels, geo.out_channels) < LEAST_CHANNELS:
-        return f"fewer than {LEAST_CHANNELS} channels are faster directly"
+        return f"there are fewer than {LEAST_CHANNELS} channels, so that direct convolution is faster"
     if tiles < LEAST_TILES:
-        return f"fewer than {LEAST_TILES} tiles are faster directly"
+        return f"there are fewer than {LEAST_TILES} tiles, so that direct convolution is faster"
     scratch = 16 * tiles * (geo.channels + geo.out_channels) * 4
-    return f"it needs {scratch} bytes of scratch memory, more than {MOST_SCRATCH}" if scratch > MOST_SCRATCH else None
+    return f"it needs {scratch} bytes of scratch memory, more than {MOST_SCRATCH} bytes" if scratch > MOST_SCRATCH else None
 
 
 def winograd(job: Job) -> Lowered:

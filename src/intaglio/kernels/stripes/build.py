@@ -95,7 +95,7 @@ class StripeBuilder:
         try:
             self.found = schedule_of(graph, spec)
         except NoRows as error:
-            hint = "`rows` and the layers of a stripe can be edited; without the line its layers are made as a whole"
+            hint = "`rows` and the layers of a stripe can be edited; without the line, its layers run as a whole"
             raise ModelError("bad-stripe", f"`{spec}`: {error}", where=graph.file, hint=hint) from None
         self.kernels: dict[Cut, tuple[Kernel, tuple[Argument, ...], str]] = {}
         self.uses: dict[Cut, int] = {}

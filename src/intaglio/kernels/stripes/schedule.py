@@ -102,7 +102,7 @@ class _Plan:
                     raise NoRows(f"`{node.output.name}` needs all of `{value.name}` at once")
         unread = [node.output for node in nodes if node.output not in kept and node.output not in self.readers]
         if unread:
-            raise NoRows(f"nobody reads `{unread[0].name}`")
+            raise NoRows(f"no layer reads `{unread[0].name}`")
         self.done = dict.fromkeys(range(len(nodes)), 0)
         self.taken = 0
         rolling = [v for v in self.maker if v not in kept]
