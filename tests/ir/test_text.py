@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intaglio.frontends.onnx import load
+from intaglio.ir.choices import OPEN, Choices
 from intaglio.ir.files import read_network, write_ir
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.placement import NOWHERE, Address, Placement
@@ -82,8 +83,7 @@ PLACES = st.one_of(st.none(), st.builds(at, st.sampled_from(REGIONS), st.integer
 def any_networks(draw: st.DrawFn) -> Network:
     """Graphs that need not make sense: every operator, any attributes, names and sources."""
     graph = Graph(draw(NAMES), stage=draw(st.sampled_from(["import", "optimise", "kernels", "memory"])))
-    graph.target = draw(st.sampled_from(["", "x86-64-v3"]))
-
+    kernels: dict[str, str] = {}
     addresses: dict[Value, Address] = {}
 
     def value() -> Value:
@@ -100,13 +100,15 @@ def any_networks(draw: st.DrawFn) -> Network:
             known.append(graph.constant(draw(NAMES), random_array(draw(NAMES), dtype, draw(SHAPES)), dtype, draw(TEXTS)))
         inputs = draw(st.lists(st.sampled_from([None, *known]), max_size=4))
         outputs = [value() for _ in range(draw(st.integers(1, 3)))]
-        using = draw(st.sampled_from(["", "view", "conv_nhwc(tile=6x2)", "reduce(lanes=8)"]))
+        if using := draw(st.sampled_from(["", "view", "conv_nhwc(tile=6x2)", "reduce(lanes=8)"])):
+            kernels[outputs[0].name] = using
         when = draw(st.sampled_from([None, *known])) if known else None
-        graph.nodes.append(Node(draw(operators(list(REGISTRY.values()))), inputs, outputs, draw(TEXTS), using, when))
+        graph.nodes.append(Node(draw(operators(list(REGISTRY.values()))), inputs, outputs, draw(TEXTS), when))
         known += outputs
     graph.outputs = draw(st.lists(st.sampled_from(known), min_size=1, max_size=3))
     graph.output_names = [draw(TEXTS.filter(bool)) for _ in graph.outputs]
-    return Network(graph, Placement(addresses))
+    choices = Choices(draw(st.sampled_from(["", "x86-64-v3"])), kernels)
+    return Network(graph, choices, Placement(addresses))
 
 
 def stored(graph: Graph) -> dict[str, Array]:
@@ -115,14 +117,14 @@ def stored(graph: Graph) -> dict[str, Array]:
     return {n: a.view(np.uint8) if a.dtype == np.bool_ else a for n, a in arrays.items()}
 
 
-def assert_round_trip(graph: Graph, placement: Placement = NOWHERE) -> Network:
-    text = print_graph(graph, placement)
+def assert_round_trip(graph: Graph, choices: Choices = OPEN, placement: Placement = NOWHERE) -> Network:
+    text = print_graph(graph, choices, placement)
     network = parse_network(text, stored(graph))
     again = network.graph
-    assert print_graph(again, network.placement) == text
+    assert print_graph(again, network.choices, network.placement) == text
     assert [n.op for n in again.nodes if "nan" not in repr(n.op)] == [n.op for n in graph.nodes if "nan" not in repr(n.op)]
     assert [n.source for n in again.nodes] == [n.source for n in graph.nodes]
-    assert [n.using for n in again.nodes] == [n.using for n in graph.nodes]
+    assert network.choices == choices
     assert again.output_names == graph.output_names
     for mine, theirs in zip(graph.constants(), again.constants(), strict=True):
         np.testing.assert_array_equal(mine.data, theirs.data)
@@ -132,7 +134,7 @@ def assert_round_trip(graph: Graph, placement: Placement = NOWHERE) -> Network:
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(any_networks())
 def test_print_and_parse_is_the_identity(network: Network) -> None:
-    again = assert_round_trip(network.graph, network.placement)
+    again = assert_round_trip(network.graph, network.choices, network.placement)
     mine, theirs = list(network.graph.values()), list(again.graph.values())
     assert [(v.name, str(v.type)) for v in mine] == [(v.name, str(v.type)) for v in theirs]
     assert [network.placement.of(v) for v in mine] == [again.placement.of(v) for v in theirs]
@@ -172,8 +174,8 @@ def test_a_real_model_round_trips_after_every_stage(entry: dict[str, Any], tmp_p
     graph = optimise(graph, Context(target))
     assert_round_trip(graph)
     program = lower(graph, target)
-    assert_round_trip(graph)
+    assert_round_trip(graph, program.choices)
     program.placement = place(program, target)
-    write_ir(graph, tmp_path / "model.ig", program.placement)
+    write_ir(graph, tmp_path / "model.ig", program.choices, program.placement)
     again = read_network(tmp_path / "model.ig")
-    assert print_graph(again.graph, again.placement) == print_graph(graph, program.placement)
+    assert print_graph(again.graph, again.choices, again.placement) == print_graph(graph, program.choices, program.placement)

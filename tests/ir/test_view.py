@@ -30,7 +30,7 @@ def test_the_view_loads_and_keeps_what_the_text_has(tmp_path: Path) -> None:
     graph = graph_of(TEXT)
     program = lower(graph, TARGET)
     program.placement = place(program, TARGET)
-    export_onnx(graph, tmp_path / "view.onnx", program.placement)
+    export_onnx(graph, tmp_path / "view.onnx", program.choices, program.placement)
     model = onnx.load(tmp_path / "view.onnx")
     matmul, elu, _ = model.graph.node
     assert (matmul.domain, matmul.op_type, matmul.doc_string) == ("intaglio", "matmul", "/dense/MatMul")

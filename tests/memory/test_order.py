@@ -117,7 +117,7 @@ def test_the_peak_of_the_search_is_that_of_the_buffers(graph: Graph) -> None:
         flow = flow_of(program, target, slots=slots)
         layers = len(program.layers)
         read = {v for layer in program.layers for v in layer.node.operands()}
-        read |= {n.inputs[0] for n in program.graph.nodes if n.using == "view" and n.inputs[0] is not None}
+        read |= {n.inputs[0] for n in program.choices.views(program.graph) if n.inputs[0] is not None}
         idle = [("input", n) for n, v in enumerate(program.graph.inputs) if v not in read]
         # An input that nobody reads, and what is copied to an output at the end, do not depend on the order.
         buffers = [replace(b, last=min(b.last, layers - 1)) for b in storage.buffers if b.first < layers and b.slot not in idle]

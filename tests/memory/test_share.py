@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intaglio.errors import OurFault, UserError
+from intaglio.ir.choices import VIEW, Choices
 from intaglio.ir.graph import Graph, State, Value
 from intaglio.ir.types import DType, TensorType
 from intaglio.ir.verify import verify
@@ -181,19 +182,21 @@ def test_a_whole_whose_part_is_overwritten_is_found_by_the_checker() -> None:
 
 def test_a_view_that_cannot_be_is_an_error() -> None:
     with pytest.raises(UserError, match="has no kernel `view`"):
-        lower(_asked(), TARGET)
+        lower(graph_of(TWICE), TARGET, Choices(TARGET.name, {"c": VIEW}))
 
 
-def _asked() -> Graph:
-    graph = graph_of("""
-        input x: f32[4,16]
-        a: f32[4,16] = exp(x)
-        c: f32[8,16] = concat(a, a, axis=0) using view
-        y: f32[8,16] = exp(c)
-        output y
-    """)
-    graph.target, graph.stage = TARGET.name, "kernels"
-    return graph
+def test_a_view_for_another_target_does_not_count() -> None:
+    program = lower(graph_of(TWICE), TARGET, Choices("another", {"c": VIEW}))
+    assert program.choices.kernels["c"] == "concat" and program.choices.target == TARGET.name
+
+
+TWICE = """
+    input x: f32[4,16]
+    a: f32[4,16] = exp(x)
+    c: f32[8,16] = concat(a, a, axis=0)
+    y: f32[8,16] = exp(c)
+    output y
+"""
 
 
 # Random graphs of little but concats and slices -------------------------------------------------------------------------
@@ -261,7 +264,7 @@ def test_a_tangle_of_parts_gives_what_the_graph_gives(rng: random.Random, steps:
         for out in graph.outputs:
             np.testing.assert_array_equal(got[out.name], wanted[out.name])
         inputs |= {s.input.name: wanted[s.output.name] for s in graph.states}
-    for value, (root, start) in storage_places(graph).items():
+    for value, (root, start) in storage_places(graph, program.choices).items():
         assert start % 4 == 0 or value.type.bytes == 0
         assert start + value.type.bytes <= root.type.bytes
 

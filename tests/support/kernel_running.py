@@ -51,7 +51,7 @@ class Case:
             type = TensorType(told.get(n, DType.of(array)), array.shape)
             values.append(Value(f"v{n}", type, data=array if n in self.constant else None))
         outs = self.op.infer(*[None if v is None else v.type for v in values])
-        return Node(self.op, values, [Value(f"y{n}", t) for n, t in enumerate(outs)], "/node", self.using)
+        return Node(self.op, values, [Value(f"y{n}", t) for n, t in enumerate(outs)], "/node")
 
     def expected(self) -> list[Array]:
         types = [None if v is None else v.type for v in self.node().inputs]
@@ -73,7 +73,7 @@ class Call:
 
 def prepare(case: Case, target: Target) -> Call:
     node = case.node()
-    lowered = lower_node(node, target)
+    lowered = lower_node(node, target, case.using)
     given = {f"v{n}": a for n, a in enumerate(case.operands) if a is not None}
     call = Call(lowered, [])
     places = {}

@@ -41,10 +41,10 @@ def move_slot(program: Program, slot: Slot, to: Address) -> None:
 def memory_text(program: Program) -> str:
     """What the IR file of the stage `memory` says."""
     program.graph.stage = "memory"
-    return print_graph(program.graph, program.placement)
+    return print_graph(program.graph, program.choices, program.placement)
 
 
 def read_again(text: str, program: Program, target: Target) -> Program:
     """The program of that text, with the addresses it gives."""
     network = parse_network(text, {v.name: v.data for v in program.graph.values() if v.data is not None})
-    return lower(network.graph, target, given=network.placement)
+    return lower(network.graph, target, network.choices, given=network.placement)

@@ -74,7 +74,7 @@ def view_model(path: Path, output: Path | None, json: bool) -> None:
     if target.is_dir():
         raise UserError("cannot-write", f"{quoted(str(target), 200)} is a folder", hint="give a file with `-o`")
     with fresh_file(target) as fresh:
-        export_onnx(source.graph, fresh, source.placement)
+        export_onnx(source.graph, fresh, source.choices, source.placement)
     print_json({"onnx": str(target)}) if json else note(f"wrote {target}: open it with Netron")
 
 

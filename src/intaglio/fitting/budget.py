@@ -90,7 +90,7 @@ def _made_again(program: Program, target: Target, budget: int, *, slots: bool) -
 
 
 def smallest(program: Program, target: Target, *, slots: bool) -> list[Rung]:
-    """The least arena with stripes, and with rows of the input fed. The choices in its graph are lost."""
+    """The least arena with stripes, and with rows of the input fed."""
     if target.device:
         return []
     work = instructions(program, target)
@@ -113,7 +113,7 @@ def no_rows_to_feed(program: Program) -> UserError:
     reason, where = "", ""
     if len(given) != 1:
         reason = f"it has {len(given)} inputs"
-    views = [node for node in graph.nodes if node.using == "view" and not reason and given[0] in node.operands()]
+    views = [node for node in program.choices.views(graph) if not reason and given[0] in node.operands()]
     if views:
         reason = f"it is first reshaped to {list(views[0].output.shape)}, which has other rows"
     for n, layer in enumerate(program.layers if not reason else []):

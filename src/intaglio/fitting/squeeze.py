@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from intaglio.errors import OurFault, UserError
-from intaglio.ir.graph import Graph, Node, Value
+from intaglio.ir.graph import Node, Value
 from intaglio.ir.stripes import StripeSpec
 from intaglio.kernels.lower import Memo, lower
 from intaglio.kernels.program import Program
@@ -80,7 +80,7 @@ class Squeeze:
     _sections: dict[tuple[int, int], Section | None] = field(default_factory=dict)
     _looked: int = 0
     _memo: Memo = field(default_factory=Memo)
-    _usings: dict[Node, str] = field(default_factory=dict)
+    _views: frozenset[Node] = frozenset()
     _loads: list[int] = field(default_factory=list)
     _buffers: list[Buffer] = field(default_factory=list)
     _ready: list[bool] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Squeeze:
 
     def __post_init__(self) -> None:
         program, alignment = self.program, self.target.alignment
-        self._usings = {node: node.using for node in program.graph.nodes}
+        self._views = frozenset(program.choices.views(program.graph))
         storage = find_storage(program, alignment, slots=self.slots)
         self._loads = [
             storage.state_bytes + sum(align(b.bytes, alignment) for b in storage.buffers if b.first <= n <= b.last)
@@ -210,7 +210,7 @@ class Squeeze:
 
     def _measured(self, first: int, last: int, rows: int) -> Section | None:
         try:
-            found = schedule_of(self.program.graph, self._spec(first, last, rows), self._geometry)
+            found = schedule_of(self.program.graph, self._spec(first, last, rows), self._views, self._geometry)
         except (NoRows, UserError):
             return None
         self._looked += len(found.fired)
@@ -271,10 +271,11 @@ class Squeeze:
     def program_with(self, specs: tuple[StripeSpec, ...], extra: float, *, search: bool = True) -> Squeezed | None:
         """The whole line again, with these stripes. Without `search`, offsets are a first guess."""
         graph = self.program.graph
-        forget(graph, self._usings)
         graph.stripes = list(specs)
+        graph.stage = "optimise"
         try:
-            program = placed(lower(graph, self.target, self._memo), self.target, slots=self.slots, search=search)
+            program = lower(graph, self.target, self.program.choices.only_views(), memo=self._memo)
+            program = placed(program, self.target, slots=self.slots, search=search)
         except (NoRows, UserError, OurFault):  # a plan that its checker refuses is none
             return None
         return Squeezed(program, specs, extra)
@@ -321,7 +322,7 @@ def _has_rows(node: Node) -> bool:
         access_of(node, AXIS)
     except NoRows:
         return False
-    return node.using != "view"
+    return True
 
 
 def _left_over(found: Schedule) -> float:
@@ -353,11 +354,3 @@ def _moved(found: Schedule) -> float:
         if value is not None and value in found.windows:
             total += max(0, found.windows[value] - fired.count) * row_bytes(value, AXIS)
     return total
-
-
-def forget(graph: Graph, usings: dict[Node, str]) -> None:
-    """Back to before kernels were chosen, but for those that a person asked for and for views."""
-    graph.stripes = []
-    graph.stage = "optimise"
-    for node in graph.nodes:
-        node.using = usings.get(node, "") if usings.get(node) == "view" else ""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from intaglio.errors import ModelError, UserError, quoted
+from intaglio.ir.choices import OPEN, Choices
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.names import is_clean
 from intaglio.ir.placement import NOWHERE, Placement
@@ -36,7 +37,8 @@ class Source:
     graph: Graph
     sha256: str  # of the model file
     format: str  # onnx, tflite, torch, keras, saved_model or ir
-    placement: Placement = NOWHERE  # addresses that an IR file gives
+    choices: Choices = OPEN  # kernels that an IR file asks for
+    placement: Placement = NOWHERE  # addresses that it gives
 
 
 def read_source(
@@ -61,7 +63,7 @@ def read_source(
         network = read_network(path)
         if name:
             network.graph.name = _clean_name(name)
-        return Source(network.graph, _digest(path), "ir", network.placement)
+        return Source(network.graph, _digest(path), "ir", network.choices, network.placement)
     if name:
         _clean_name(name)
     if kind == "onnx":

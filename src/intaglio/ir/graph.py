@@ -55,7 +55,6 @@ class Node:
     inputs: list[Value | None]
     outputs: list[Value]
     source: str = ""
-    using: str = ""  # kernel and tile, e.g. "conv_nhwc(tile=6x16)"
     when: Value | None = None
 
     @property
@@ -92,7 +91,6 @@ class Graph:
     outputs: list[Value] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
-    target: str = ""  # set once kernels are chosen
     stage: str = "import"  # the stage that produced this graph
     names: set[str] = field(default_factory=set)  # every value name in use
     output_names: list[str] = field(default_factory=list)  # as in the model, one per output

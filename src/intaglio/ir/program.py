@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from intaglio.ir.choices import OPEN, Choices
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.placement import NOWHERE, Arena, Placement
 from intaglio.ir.stripes import Stripe, Window
@@ -96,6 +97,7 @@ class Program(Generic[K]):
     constants: list[Constant]
     isa: str  # instruction set of the vector types, "scalar" where there is none
     alignment: int = 64  # of tensors in memory
+    choices: Choices = OPEN  # the kernels of its layers, and which nodes are views
     placement: Placement = NOWHERE  # what an IR file gives, and after the memory stage where everything is
     given_layers: list[Layer[K]] = field(default_factory=list)  # before the memory stage changed them; empty: it did not
     stripes: list[Stripe[K, Argument]] = field(default_factory=list)  # layers that are made a few rows at a time, in order
@@ -121,7 +123,7 @@ class Program(Generic[K]):
         return self._waits[1]
 
     def _find_waits(self) -> dict[int, int]:
-        roots = storage_roots(self.graph)
+        roots = self.storage_roots()
         found: dict[int, int] = {}
         for index, layer in enumerate(self.layers):
             if layer.kernel.wait is None:
@@ -136,6 +138,10 @@ class Program(Generic[K]):
                     found[index] = self._striped(later)[0]
                     break
         return found
+
+    def storage_roots(self) -> dict[Value, Value]:
+        """Everything that lives in the memory of another value, and which one that is."""
+        return storage_roots(self.graph, self.choices)
 
     def _striped(self, layer: int) -> tuple[int, int]:
         stripe = self.stripe_at(layer)

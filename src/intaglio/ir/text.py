@@ -26,6 +26,7 @@ from enum import Enum
 import numpy as np
 
 from intaglio.errors import ModelError, quoted
+from intaglio.ir.choices import OPEN, Choices
 from intaglio.ir.graph import Array, Graph, Node, State, Value
 from intaglio.ir.offload import Offload, gather
 from intaglio.ir.operator import REGISTRY, Op, Step
@@ -44,16 +45,17 @@ _PLAIN_SOURCE = re.compile(r"[!-~]([ -~]*[!-~])?")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Network:
-    """What an IR file holds: the graph, and where its values live."""
+    """What an IR file holds: the graph, the kernels of its layers, and where its values live."""
 
     graph: Graph
+    choices: Choices = OPEN
     placement: Placement = NOWHERE
 
 
-def print_graph(graph: Graph, placement: Placement = NOWHERE) -> str:
+def print_graph(graph: Graph, choices: Choices = OPEN, placement: Placement = NOWHERE) -> str:
     lines = [
         f"intaglio-ir {VERSION}",
-        f"model {graph.name} stage={graph.stage}" + (f" target={graph.target}" if graph.target else "")
+        f"model {graph.name} stage={graph.stage}" + (f" target={choices.target}" if choices.target else "")
         + (f" weights={graph.weights}" if graph.weights else ""),
     ]
     for value in graph.inputs:
@@ -66,7 +68,8 @@ def print_graph(graph: Graph, placement: Placement = NOWHERE) -> str:
     for node in graph.nodes:
         inside = node.op if isinstance(node.op, Offload) else None
         body = [node] if inside is None else inside.body
-        lines += [_node(each, placement, "" if inside is None else inside.place) for each in body]
+        place = "" if inside is None else inside.place
+        lines += [_node(each, choices.of(each), placement, place) for each in body]
     lines += [str(spec) for spec in graph.stripes]
     for value, name in zip(graph.outputs, graph.output_names or [""] * len(graph.outputs), strict=True):
         lines.append(f"output {value.name}" + (f" {json.dumps(name)}" if name and name != _usual_name(value) else ""))
@@ -93,14 +96,14 @@ def _contents(value: Value) -> str:
     return f"= {flat[0]}" if value.data.shape == () else f"= [{', '.join(flat)}]"
 
 
-def _node(node: Node, placement: Placement, place: str) -> str:
+def _node(node: Node, using: str, placement: Placement, place: str) -> str:
     outs = ", ".join(_declaration(v, placement) for v in node.outputs)
     args = ["_" if v is None else v.name for v in node.inputs]
     text = f"{outs} = {node.op.NAME}({', '.join(args + print_fields(node.op))})"
     if place:
         text += f" on {place}"
-    if node.using:
-        text += f" using {node.using}"
+    if using:
+        text += f" using {using}"
     if node.when is not None:
         text += f" when {node.when.name}"
     if node.source:
@@ -173,7 +176,7 @@ def parse_network(text: str, arrays: Mapping[str, Array] | None = None, file: st
         reader.finish()
     except ParseError as error:
         raise ModelError("bad-ir", str(error), where=file, hint=error.hint) from None
-    return Network(graph, Placement(reader.addresses))
+    return Network(graph, Choices(reader.target, reader.kernels), Placement(reader.addresses))
 
 
 class _Reader:
@@ -184,6 +187,8 @@ class _Reader:
         self.states: list[tuple[str, str, float]] = []
         self.places: dict[Node, tuple[str, int]] = {}
         self.addresses: dict[Value, Address] = {}
+        self.target = ""
+        self.kernels: dict[str, str] = {}
         self.number = 0
 
     def line(self, line: Line) -> None:
@@ -230,7 +235,7 @@ class _Reader:
             if key == "stage":
                 self.graph.stage = value
             elif key == "target":
-                self.graph.target = value
+                self.target = value
             elif key == "weights" and value == "read":
                 self.graph.weights = value
             else:
@@ -297,7 +302,7 @@ class _Reader:
         while not line.at_end():
             word = line.name()
             if word == "using":
-                node.using = line.using()
+                self.kernels[node.output.name] = line.using()
             elif word == "when":
                 node.when = self._known(line.name())
             elif word == "on":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from intaglio.errors import ToolError, quoted
+from intaglio.ir.choices import OPEN, Choices
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.placement import NOWHERE, Placement
 from intaglio.ir.text import print_attribute
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _LARGE_BYTES = 1 << 20
 
 
-def export_onnx(graph: Graph, path: Path, placement: Placement = NOWHERE) -> None:
+def export_onnx(graph: Graph, path: Path, choices: Choices = OPEN, placement: Placement = NOWHERE) -> None:
     import onnx
     from onnx import TensorProto, helper
 
@@ -47,7 +48,7 @@ def export_onnx(graph: Graph, path: Path, placement: Placement = NOWHERE) -> Non
         raw = data.tobytes() if small else b""
         dims = list(value.shape) if small else [0]
         weights.append(helper.make_tensor(value.name, kinds[value.dtype], dims, raw, raw=True))
-    nodes = [_node(node) for node in graph.nodes]
+    nodes = [_node(node, choices.of(node)) for node in graph.nodes]
     values = [info(o) for node in graph.nodes for o in node.outputs]
     body = helper.make_graph(
         nodes, graph.name, [info(v) for v in graph.inputs], [info(v) for v in graph.outputs], weights, value_info=values
@@ -65,12 +66,12 @@ def _doc(value: Value, placement: Placement) -> str:
     return f"{value.type} {placement.of(value) or ''} {value.origin}".strip()
 
 
-def _node(node: Node) -> NodeProto:
+def _node(node: Node, using: str) -> NodeProto:
     from onnx import helper
 
     fields = {f.name: print_attribute(getattr(node.op, f.name)) for f in dataclasses.fields(node.op)}
-    if node.using:
-        fields["using"] = node.using
+    if using:
+        fields["using"] = using
     if node.when is not None:
         fields["when"] = node.when.name
     return helper.make_node(

@@ -9,21 +9,23 @@ e: f32[1,8] @arena+64 = slice(c, ...) using view       a part of `c`
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from intaglio.ir.choices import Choices
 from intaglio.ir.graph import Graph, Node, Value
 
 
-def storage_places(graph: Graph) -> dict[Value, tuple[Value, int]]:
+def storage_places(graph: Graph, choices: Choices) -> dict[Value, tuple[Value, int]]:
     """Everything that lives in the memory of another value: which one, and how many bytes from its start."""
     parent: dict[Value, tuple[Value, int]] = {}
-    for node in graph.nodes:
-        if node.using == "view":
-            join(parent, node)
+    for node in choices.views(graph):
+        join(parent, node)
     return {value: find(parent, value) for value in parent}
 
 
-def storage_roots(graph: Graph) -> dict[Value, Value]:
+def storage_roots(graph: Graph, choices: Choices) -> dict[Value, Value]:
     """Everything that lives in the memory of another value, and which one that is."""
-    return {value: root for value, (root, _) in storage_places(graph).items()}
+    return {value: root for value, (root, _) in storage_places(graph, choices).items()}
 
 
 def join(parent: dict[Value, tuple[Value, int]], node: Node) -> None:
@@ -59,15 +61,14 @@ STEP_BYTES = 4  # kernels load words of small elements; they may be anywhere, bu
 
 
 class ViewRules:
-    """Which further nodes can be views, of those that move data: a concat whose operands are made where they belong, a slice."""
+    """Which nodes can be views beside those that are: a concat whose operands are made where they belong, a slice."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, views: Iterable[Node]) -> None:
         self._graph = graph
         self._parent: dict[Value, tuple[Value, int]] = {}
         self._guarded = {out for node in graph.nodes if node.when is not None for out in node.outputs}
-        for node in graph.nodes:
-            if node.using == "view":
-                self.add(node)
+        for node in views:
+            self.add(node)
 
     def add(self, node: Node) -> None:
         join(self._parent, node)

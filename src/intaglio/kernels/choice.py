@@ -8,9 +8,10 @@ a node with its reason; `compile --explain` prints that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from intaglio.errors import UserError, quoted
+from intaglio.ir.choices import VIEW, Choices
 from intaglio.ir.graph import Graph, Node
 from intaglio.kernels import (
     contract,
@@ -200,17 +201,17 @@ def choices_of(op: Op) -> tuple[Choice, ...]:
     return TABLE.get(op.NAME, (ELEMENTWISE,) if isinstance(op, Elementwise) else ())
 
 
-def for_device(node: Node, target: Target) -> Lowered | None:
+def for_device(node: Node, target: Target, asked: str = "") -> Lowered | None:
     """The kernel of an OpenCL device; None: it stays on the CPU."""
-    return lower_on_device(node, target, DEVICE.get(node.op.NAME, ()), choices_of(node.op))
+    return lower_on_device(node, target, asked, DEVICE.get(node.op.NAME, ()), choices_of(node.op))
 
 
-def lower_node(node: Node, target: Target) -> Lowered:
-    """The first kernel that applies; one that an edited IR file asks for by name comes before the others."""
-    if target.device and (made := for_device(node, target)) is not None:
+def lower_node(node: Node, target: Target, asked: str = "") -> Lowered:
+    """The first kernel that applies; the one that is asked for, as it stands in IR files, comes before the others."""
+    if target.device and (made := for_device(node, target, asked)) is not None:
         return made
-    job = Job(node, target, node.using)
-    for choice in _asked_first(node):
+    job = Job(node, target, asked)
+    for choice in _asked_first(node, asked):
         if choice.applies(job) is None:
             return choice.build(job.fresh())
     raise UserError(
@@ -220,9 +221,9 @@ def lower_node(node: Node, target: Target) -> Lowered:
     )
 
 
-def _asked_first(node: Node) -> list[Choice]:
-    asked = node.using.partition("(")[0]
-    return sorted(choices_of(node.op), key=lambda choice: choice.name != asked)
+def _asked_first(node: Node, asked: str) -> list[Choice]:
+    name = asked.partition("(")[0]
+    return sorted(choices_of(node.op), key=lambda choice: choice.name != name)
 
 
 def missing_kernels(nodes: list[Node], target: Target) -> list[tuple[Node, UserError]]:
@@ -257,12 +258,12 @@ class Explained:
     considered: tuple[Considered, ...]
 
 
-def considered(node: Node, target: Target) -> tuple[Considered, ...]:
+def considered(node: Node, target: Target, using: str = "") -> tuple[Considered, ...]:
     """Every kernel of the table for this node, in order; those behind the one that is used are not needed."""
-    if target.device and node.using.startswith(PREFIX):
+    if target.device and using.startswith(PREFIX):
         return _considered_on_device(node, target)
-    job, found, used = Job(node, target, node.using), [], False
-    asked = node.using.partition("(")[0]
+    job, found, used = Job(node, target, using), [], False
+    asked = using.partition("(")[0]
     named = any(choice.name == asked for choice in choices_of(node.op))
     for choice in choices_of(node.op):
         reason = NOT_NEEDED if used else choice.applies(job)
@@ -275,7 +276,7 @@ def considered(node: Node, target: Target) -> tuple[Considered, ...]:
 
 def _considered_on_device(node: Node, target: Target) -> tuple[Considered, ...]:
     """Kernels of the device; the last resort spreads the loops for one core over work-items."""
-    job, found, used = replace(device_job(node, target), asked=""), [], False
+    job, found, used = device_job(node, target), [], False
     for choice in DEVICE.get(node.op.NAME, ()):
         reason = NOT_NEEDED if used else choice.applies(job)
         used = used or reason is None
@@ -283,7 +284,7 @@ def _considered_on_device(node: Node, target: Target) -> tuple[Considered, ...]:
     return (*found, Considered("cl_spread", NOT_NEEDED if used else ""))
 
 
-def explained(graph: Graph, target: Target) -> list[Explained]:
+def explained(graph: Graph, target: Target, choices: Choices) -> list[Explained]:
     """For each layer that has a kernel, why it has this one."""
-    layers = [node for node in graph.nodes if node.using and node.using != "view"]
-    return [Explained(node.output.name, node.op.NAME, node.using, considered(node, target)) for node in layers]
+    layers = [(node, using) for node in graph.nodes if (using := choices.of(node)) and using != VIEW]
+    return [Explained(node.output.name, node.op.NAME, using, considered(node, target, using)) for node, using in layers]

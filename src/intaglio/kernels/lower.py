@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import assert_never
 
 from intaglio.errors import UserError, quoted
+from intaglio.ir.choices import OPEN, VIEW, Choices
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.placement import NOWHERE, Placement
 from intaglio.ir.stripes import Stripe, StripeSpec
@@ -34,16 +36,16 @@ class Memo:
     digests: dict[int, tuple[Array, bytes]] = field(default_factory=dict)  # by id; the array is kept, so that it stays its own
 
 
-def lower(graph: Graph, target: Target, memo: Memo | None = None, given: Placement = NOWHERE) -> Program:
-    """Choose and build a kernel for each node, and note the choice on it (`using`). Views need none. `given`: addresses of an IR
-    file, which count if it is one of the stage `memory` for this target."""
-    if graph.target != target.name:  # choices and addresses for another target do not count
+def lower(
+    graph: Graph, target: Target, asked: Choices = OPEN, *, given: Placement = NOWHERE, memo: Memo | None = None
+) -> Program:
+    """Build a kernel for each node; the program says which ones were chosen. Views need none. `asked`: kernels that were chosen
+    before, or that an IR file was edited to have. `given`: addresses of an IR file, which count if it is one of the stage
+    `memory`. Both count if they are for this target."""
+    if asked.target != target.name:
         graph.stage = "kernels"
-        for node in graph.nodes:
-            node.using = ""
-    asked = {node: node.using for node in graph.nodes}  # chosen before, or edited since
-    decide_views(graph)
-    build = _Build(graph, target, memo)
+        asked = OPEN
+    build = _Build(graph, target, asked, memo)
     striped = {nodes_between(graph, spec)[0]: spec for spec in check_apart(graph)}
     skip: set[Node] = set()
     for node in graph.nodes:
@@ -56,8 +58,8 @@ def lower(graph: Graph, target: Target, memo: Memo | None = None, given: Placeme
         except UserError as error:
             raise _placed(error, graph, node) from None
         if node not in skip:
-            _need_what_was_asked(graph, node, asked.get(node, ""), target)
-    graph.target, graph.stage = target.name, "memory" if graph.stage == "memory" else "kernels"
+            _need_what_was_asked(graph, node, asked.of(node), build.chosen[node.output.name], target)
+    graph.stage = "memory" if graph.stage == "memory" else "kernels"
     kernels = list(build.kernels.values())
     waits = any(layer.kernel.wait is not None for layer in build.layers)
     kept = given if graph.stage == "memory" else NOWHERE
@@ -68,17 +70,18 @@ def lower(graph: Graph, target: Target, memo: Memo | None = None, given: Placeme
         build.constants.found,
         target.isa,
         target.alignment,
+        Choices(target.name, MappingProxyType(build.chosen)),
         kept,
         stripes=build.stripes,
         asynchronous=waits,
     )
 
 
-def _need_what_was_asked(graph: Graph, node: Node, asked: str, target: Target) -> None:
+def _need_what_was_asked(graph: Graph, node: Node, asked: str, chosen: str, target: Target) -> None:
     """An edited `using` either counts or is an error; it is never passed over."""
-    if asked and asked != node.using and not (asked == ON_CPU and not node.using.startswith(PREFIX)):
+    if asked and asked != chosen and not (asked == ON_CPU and not chosen.startswith(PREFIX)):
         kernel = quoted(node.op.NAME)
-        hint = f"its kernel here is {quoted(node.using)}; remove `using` to leave the choice to the compiler"
+        hint = f"its kernel here is {quoted(chosen)}; remove `using` to leave the choice to the compiler"
         if target.device:
             hint += f"; kernels of the device start with `{PREFIX}`, and `using cpu` keeps the layer off it"
         error = UserError("bad-kernel", f"{kernel} of {quoted(node.output.name)} has no kernel {quoted(asked)}", hint=hint)
@@ -90,9 +93,9 @@ def _placed(error: UserError, graph: Graph, node: Node) -> UserError:
     return type(error)(error.slug, error.message, where=where, hint=error.hint)
 
 
-def decide_views(graph: Graph) -> None:
-    """Mark the reshapes that are another name for the same memory (`using view`). Other views, which the memory stage makes, are
-    kept when an IR file has them.
+def find_views(graph: Graph, asked: Choices) -> list[Node]:
+    """The reshapes that are another name for the same memory (`using view`), and the other views, which the memory stage makes,
+    where they are asked for and possible.
 
     A reshape needs memory of its own when it is guarded (its source may not exist), when its source is a constant, or when it is
     an output (or a state) and that memory is an input or is an output already."""
@@ -100,12 +103,9 @@ def decide_views(graph: Graph) -> None:
     roots: dict[Value, Value] = {}
     claimed = set(special)
     fed = set(graph.inputs)
-    asked: list[Node] = []
+    found: list[Node] = []
     for node in graph.nodes:
         if not isinstance(node.op, Reshape):
-            if node.using == "view":
-                node.using = ""
-                asked.append(node)
             continue
         source, out = node.inputs[0], node.output
         assert source is not None
@@ -113,17 +113,17 @@ def decide_views(graph: Graph) -> None:
         claimed.discard(out)
         taken = out in special and (root in fed or any(roots.get(v, v) is root for v in claimed))
         if source.is_const or node.when is not None or taken:
-            node.using = ""
             claimed |= {out} & special
             continue
-        node.using = "view"
+        found.append(node)
         roots[out] = root
         claimed |= {out} & special
-    rules = ViewRules(graph)
-    for node in asked:
-        if rules.allow(node):
-            node.using = "view"
+    rules = ViewRules(graph, found)
+    for node in asked.views(graph):
+        if not isinstance(node.op, Reshape) and rules.allow(node):
+            found.append(node)
             rules.add(node)
+    return found
 
 
 def _apart(arguments: list[Argument], step: int) -> tuple[Argument, ...]:
@@ -148,8 +148,10 @@ def _text_of(kernel: Kernel) -> str:
 
 
 class _Build:
-    def __init__(self, graph: Graph, target: Target, memo: Memo | None) -> None:
-        self.graph, self.target, self.memo = graph, target, memo
+    def __init__(self, graph: Graph, target: Target, asked: Choices, memo: Memo | None) -> None:
+        self.graph, self.target, self.asked, self.memo = graph, target, asked, memo
+        self.views = frozenset(find_views(graph, asked))
+        self.chosen: dict[str, str] = {}
         self.layers: list[Layer] = []
         self.kernels: dict[str, Kernel] = {}  # by the text of their body
         self.constants = Constants(None if memo is None else memo.digests)
@@ -158,14 +160,18 @@ class _Build:
         self.scratch_step = target.alignment if target.device else SCRATCH_STEP  # parts of a buffer on a device are aligned
 
     def add_stripe(self, spec: StripeSpec) -> None:
-        layers, stripe = StripeBuilder(self.graph, spec, len(self.layers), self._lower_rows).build()
+        builder = StripeBuilder(self.graph, spec, self.views, len(self.layers), self._lower_rows)
+        layers, stripe = builder.build()
         self.layers += layers
+        self.chosen |= builder.chosen
         self.stripes.append(stripe)
 
-    def _lowered(self, node: Node, key: object, originals: dict[Value, Value]) -> tuple[Lowered, Kernel, dict[Value, Value]]:
+    def _lowered(
+        self, node: Node, key: object, originals: dict[Value, Value], asked: str = ""
+    ) -> tuple[Lowered, Kernel, dict[Value, Value]]:
         known = None if self.memo is None else self.memo.lowered.get(key)
         if known is None:
-            lowered = lower_node(node, self.target)
+            lowered = lower_node(node, self.target, asked)
             known = (lowered, _text_of(lowered.kernel), originals)
             if self.memo is not None:
                 self.memo.lowered[key] = known
@@ -184,10 +190,13 @@ class _Build:
         return kernel, whole, lowered.using
 
     def add(self, node: Node) -> None:
-        if node.using == "view":
+        if node in self.views:
+            self.chosen[node.output.name] = VIEW
             return
-        lowered, kernel, _ = self._lowered(node, (node, node.using), {})
-        node.using = lowered.using
+        asked = self.asked.of(node)
+        asked = "" if asked == VIEW or isinstance(node.op, Reshape) else asked
+        lowered, kernel, _ = self._lowered(node, (node, asked), {}, asked)
+        self.chosen[node.output.name] = lowered.using
         arguments = self._arguments(lowered, node, kernel)
         types = [None if v is None else v.type for v in node.inputs]
         self.layers.append(Layer(node.output.name, node, kernel, arguments, node.op.macs(types, node.output.type)))

@@ -44,7 +44,7 @@ def _lives(program: Program[K], room: Callable[[Value], int | None]) -> dict[Val
     end = len(program.layers)
     kept = set(program.graph.outputs)
     alive: dict[Value, tuple[int, int]] = {value: (0, end if value in kept else 0) for value in program.graph.inputs}
-    views = [node for node in program.graph.nodes if node.using == "view"]
+    views = program.choices.views(program.graph)
     for index, layer in enumerate(program.layers):
         first, last = program.span(index)
         for value in layer.node.outputs:

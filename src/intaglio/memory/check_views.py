@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from intaglio.errors import OurFault
+from intaglio.ir.choices import Choices
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.placement import ARENA, STATE, Address, Kind, Placement, Region
 from intaglio.ir.views import starts_bytes
@@ -13,9 +14,9 @@ from intaglio.ir.views import starts_bytes
 class Views:
     """A view of one value (reshape, slice) is read by reading that one. One of several (concat) is there when they are."""
 
-    def __init__(self, graph: Graph, placement: Placement) -> None:
+    def __init__(self, graph: Graph, choices: Choices, placement: Placement) -> None:
         self._graph, self._placement = graph, placement
-        self._nodes = [node for node in graph.nodes if node.using == "view"]
+        self._nodes = choices.views(graph)
         self.renamed: dict[Value, Value] = {}
         self._waiting: list[Node] = []
         for node in self._nodes:

@@ -29,7 +29,7 @@ def check(program: Program[K]) -> None:
     """Raises OurFault on the first thing that is wrong."""
     owner: dict[Value, tuple[int, int]] = {}  # value -> its bytes, while they are its own
     placement = program.placement
-    views = Views(program.graph, placement)
+    views = Views(program.graph, program.choices, placement)
     renamed = views.renamed
     state = [(at.offset, s.input.type.bytes) for s in program.graph.states if (at := placement.of(s.input)) is not None]
     for n, stripe in enumerate(program.stripes):  # where rows are fed, the position in the order outlives a call too

@@ -54,9 +54,8 @@ def as_given(program: Program[K]) -> Program[K]:
     """The layers as they came from the kernel stage: in the order of the model, and copying what views share now."""
     if not program.given_layers:
         return program
-    own = {layer.node for layer in program.given_layers}
-    nodes = [replace(node, using="") if node in own and node.using == "view" else node for node in program.graph.nodes]
-    return replace(program, graph=replace(program.graph, nodes=nodes), layers=program.given_layers)
+    own = [layer.node for layer in program.given_layers if program.choices.is_view(layer.node)]
+    return replace(program, choices=program.choices.without(own), layers=program.given_layers)
 
 
 def peak_of(buffers: list[Buffer], alignment: int, apart: Apart = MappingProxyType({})) -> Peak | None:

@@ -50,7 +50,7 @@ class Storage:
 def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, slots: bool = False) -> Storage:
     """`slots`: the arena has room for inputs and outputs too, for as long as they are needed."""
     graph = program.graph
-    places = storage_places(graph)
+    places = storage_places(graph, program.choices)
     roots = {view: root for view, (root, _) in places.items()}
     outside, state_bytes = _outside(program, alignment, roots)
     buffers: dict[Value, Buffer] = {}

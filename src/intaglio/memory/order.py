@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from intaglio.ir.graph import Node, Value
 from intaglio.ir.program import K, Layer, Program, ValueArg
-from intaglio.ir.views import storage_roots
 from intaglio.memory.lifetimes import align, find_storage
 from intaglio.memory.schedule import Flow, Room, Task, best_order, peak_of
 from intaglio.targets import Target
@@ -36,7 +35,7 @@ def reorder(program: Program[K], target: Target, *, slots: bool = False) -> bool
 def flow_of(program: Program[K], target: Target, *, slots: bool = False) -> Flow:
     """Layers as tasks, buffers as rooms."""
     graph, layers = program.graph, program.layers
-    roots = storage_roots(graph)
+    roots = program.storage_roots()
     storage = find_storage(program, target.alignment, in_place=False, slots=slots)
     room_of: dict[Value, int] = {}
     sizes: list[int] = []

@@ -15,10 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Generic
 
+from intaglio.ir.choices import VIEW
 from intaglio.ir.graph import Node, Value
 from intaglio.ir.offload import Offload
 from intaglio.ir.program import Argument, ConstantArg, K, Layer, Program, ValueArg
-from intaglio.ir.views import storage_roots
 from intaglio.memory.lifetimes import align, find_storage
 from intaglio.targets import Target
 
@@ -69,7 +69,7 @@ def recompute(
     if now.peak >= first.peak:
         return []
     program.given_layers = program.given_layers or program.layers
-    program.layers, program.graph.nodes = trial.layers, trial.graph.nodes
+    program.layers, program.choices, program.graph.nodes = trial.layers, trial.choices, trial.graph.nodes
     program.graph.names |= {value.name for value in program.graph.values()}
     return made
 
@@ -109,7 +109,7 @@ class _Late(Generic[K]):
 
 def _candidates(program: Program[K], now: _Moment) -> list[_Late[K]]:
     graph, peak = program.graph, now.layer
-    roots = storage_roots(graph)
+    roots = program.storage_roots()
     ends = [*graph.outputs, *(s.output for s in graph.states)]
     tied = {*roots, *ends, *(roots[v] for v in ends if v in roots)}
     readers: dict[Value, list[int]] = {}
@@ -133,7 +133,7 @@ def _candidates(program: Program[K], now: _Moment) -> list[_Late[K]]:
 def _made_again(program: Program[K], late: _Late[K]) -> tuple[Program[K], str]:
     """The program with one more layer, and views of it, right before the late reader; and the name of that layer. Nothing that is
     shared with the old program is changed: readers are new nodes."""
-    graph, value = program.graph, late.value
+    graph, choices, value = program.graph, program.choices, late.value
     taken = {v.name for v in graph.values()} | graph.names
 
     def again(old: Value) -> Value:
@@ -147,9 +147,10 @@ def _made_again(program: Program[K], late: _Late[K]) -> tuple[Program[K], str]:
     swap = {value: new}
     added = [replace(late.layer.node, inputs=list(late.layer.node.inputs), outputs=[new])]
     for node in graph.nodes:
-        if node.using == "view" and node.inputs[0] in swap:
+        if choices.is_view(node) and node.inputs[0] in swap:
             swap[node.output] = again(node.output)
             added.append(replace(node, inputs=[swap[node.inputs[0]]], outputs=[swap[node.output]]))
+    kernels = {new.name: choices.of(late.layer.node), **{node.output.name: VIEW for node in added[1:]}}
     layers = list(program.layers[: late.at])
     layers.append(replace(late.layer, name=new.name, node=added[0], arguments=_swapped(late.layer.arguments, swap)))
     fresh: dict[Node, Node] = {}
@@ -170,7 +171,8 @@ def _made_again(program: Program[K], late: _Late[K]) -> tuple[Program[K], str]:
             nodes = [other for other in nodes if other is not node]
         else:
             read.update(node.operands())
-    return replace(program, graph=replace(graph, nodes=nodes), layers=layers), new.name
+    changed = replace(program, graph=replace(graph, nodes=nodes), layers=layers, choices=choices.with_kernels(kernels))
+    return changed, new.name
 
 
 def _swapped(arguments: tuple[Argument, ...], swap: dict[Value, Value]) -> tuple[Argument, ...]:

@@ -10,6 +10,9 @@ long as one of its parts, which can cost more than the copy did: a view is made 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from intaglio.ir.choices import VIEW
 from intaglio.ir.graph import Node
 from intaglio.ir.program import K, Layer, Program
 from intaglio.ir.views import ViewRules
@@ -22,21 +25,21 @@ def share_parts(program: Program[K], target: Target, *, slots: bool = False) -> 
     if program.has_addresses:
         return []
     made: list[str] = []
-    rules = ViewRules(program.graph)
+    rules = ViewRules(program.graph, program.choices.views(program.graph))
     before: dict[Node, int] | None = None
     for layer in list(program.layers):
         node = layer.node
         if not rules.allow(node):
             continue
         before = _loads(program, target, slots=slots) if before is None else before
-        layers, using = program.layers, node.using
-        node.using, program.layers = "view", [other for other in layers if other is not layer]
-        after = _loads(program, target, slots=slots)
+        choices = program.choices.with_kernels({node.output.name: VIEW})
+        layers = [other for other in program.layers if other is not layer]
+        after = _loads(replace(program, choices=choices, layers=layers), target, slots=slots)
         changed = [n for n, load in after.items() if before[n] != load]
         if changed and max(after[n] for n in changed) > max(before[n] for n in [node, *changed]):
-            node.using, program.layers = using, layers
             continue
-        program.given_layers = program.given_layers or layers
+        program.given_layers = program.given_layers or program.layers
+        program.choices, program.layers = choices, layers
         _forget_kernel(program, layer)
         rules.add(node)
         made.append(layer.name)

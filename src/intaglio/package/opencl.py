@@ -16,7 +16,6 @@ from intaglio.errors import OurFault, printable
 from intaglio.ir.graph import Value
 from intaglio.ir.placement import Kind
 from intaglio.ir.types import DType
-from intaglio.ir.views import storage_roots
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.opencl.launch import Launch, Size
 from intaglio.kernels.opencl.launch_printer import print_launch
@@ -81,7 +80,7 @@ class _Writer:
     def __init__(self, program: Program) -> None:
         self.program, self.graph = program, program.graph
         self.t = Tables(identifier(program.graph.name))
-        self.roots = storage_roots(self.graph)
+        self.roots = program.storage_roots()
         self.values = {value.name: value for value in self.graph.values()}
         self.sizes = {constant.name: constant.data.nbytes for constant in program.constants}
         self.printer = CLPrinter()

@@ -10,7 +10,6 @@ from intaglio.fitting.weights import Weights
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.placement import ARENA, STATE, Address, Region
 from intaglio.ir.types import DType, Layout, TensorType
-from intaglio.ir.views import storage_roots
 from intaglio.kernels.program import Layer, Program
 from intaglio.package.accelerators import Around, accelerator_of, accelerators_of, around
 from intaglio.package.arenas import ArenaView, arena_views, parameter
@@ -290,7 +289,7 @@ def _tolerant(views: tuple[TensorView, ...], target: Target) -> tuple[TensorView
 
 def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
     """The layer that writes each value (-1 for what is there before) and the last one that reads it."""
-    roots = storage_roots(program.graph)
+    roots = program.storage_roots()
 
     def owner(value: Value) -> str:
         """Reading a view reads the value that it is a view of."""

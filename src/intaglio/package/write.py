@@ -148,7 +148,7 @@ def _layers(program: Program) -> tuple[LayerInfo, ...]:
                 name=layer.name,
                 op="+".join(dict.fromkeys(n.op.NAME for n in flat_nodes([layer.node]))),
                 accelerator=accelerator_of(layer.node.op) or ("opencl" if layer.kernel.variants else ""),
-                kernel=layer.node.using or layer.kernel.name,
+                kernel=program.choices.of(layer.node) or layer.kernel.name,
                 macs=layer.macs,
                 source=printable(layer.node.source, 200),
                 outputs=tuple(tensor_info(v.origin, v.name, v.type) for v in layer.node.outputs),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from intaglio.ir.choices import Choices
 from intaglio.ir.graph import Graph
 from intaglio.ir.offload import Offload
 from intaglio.targets import Target
@@ -24,12 +25,12 @@ class Row:
     bound: str  # compute or memory
 
 
-def analyse(graph: Graph, target: Target) -> list[Row]:
+def analyse(graph: Graph, target: Target, choices: Choices) -> list[Row]:
     rows = []
     for node in graph.nodes:
         types = [None if v is None else v.type for v in node.inputs]
         macs = node.op.macs(types, node.output.type)
-        if node.op.NAME == "reshape" or node.using == "view":
+        if node.op.NAME == "reshape" or choices.is_view(node):
             moved = 0
         else:
             moved = sum(t.bytes for t in types if t is not None) + sum(o.type.bytes for o in node.outputs)

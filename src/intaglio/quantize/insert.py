@@ -91,10 +91,10 @@ def clone(graph: Graph) -> tuple[Graph, dict[Value, Value]]:
     for node in graph.nodes:
         inputs = [None if v is None else twin(v) for v in node.inputs]
         when = None if node.when is None else twin(node.when)
-        copy.nodes.append(Node(node.op, inputs, [twin(v) for v in node.outputs], node.source, node.using, when))
+        copy.nodes.append(Node(node.op, inputs, [twin(v) for v in node.outputs], node.source, when))
     copy.outputs = [twin(v) for v in graph.outputs]
     copy.states = [State(twin(s.input), twin(s.output), s.fill) for s in graph.states]
-    copy.target, copy.stage, copy.names, copy.output_names = graph.target, graph.stage, set(graph.names), list(graph.output_names)
+    copy.stage, copy.names, copy.output_names = graph.stage, set(graph.names), list(graph.output_names)
     return copy, new
 
 

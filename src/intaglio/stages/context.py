@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from intaglio.frontends.reading import Source
+from intaglio.ir.choices import Choices
 from intaglio.ir.files import write_ir
 from intaglio.ir.graph import Graph
 from intaglio.ir.text import print_graph
@@ -42,16 +44,15 @@ class Findings:
                 assert_never(finding)
 
 
-def context_of(
-    request: Request, target: Target, deployment: Deployment, format: str, graph: Graph, findings: Findings
-) -> Context:  # fmt: skip
+def context_of(request: Request, target: Target, deployment: Deployment, source: Source, findings: Findings) -> Context:
     """What the passes need to know about the request."""
+    graph, choices = source.graph, source.choices
     narrow = request.scheme if request.scheme in WEIGHT_SCHEMES else ""
     clock = deployment.board.clock_mhz if deployment.board is not None else None
     return Context(
         target,
         disabled=request.disabled,
-        source=format,
+        source=source.format,
         narrow=narrow or "",
         output_names=tuple(v.name for v in graph.outputs) if request.scheme is not None else (),
         accelerators=tuple(find_accelerator(name) for name in dict.fromkeys(request.accelerators)),
@@ -60,23 +61,23 @@ def context_of(
         stream=request.stream,
         feed_rows=request.feed_rows,
         weights_read=deployment.weights_read or graph.weights == "read",
-        takes_halves=lambda node, target: for_device(node, target) is not None,
+        takes_halves=lambda node, target: for_device(node, target, choices.of(node)) is not None,
         report=findings,
-        observe=_Dumper(request),
+        observe=_Dumper(request, choices),
     )
 
 
 class _Dumper:
     """Writes one IR file per pass, numbered in order."""
 
-    def __init__(self, request: Request) -> None:
-        self._folder = request.dump_ir
+    def __init__(self, request: Request, choices: Choices) -> None:
+        self._folder, self._choices = request.dump_ir, choices
         self._count = 0
         self._before = ""
 
     def __call__(self, name: str, graph: Graph) -> None:
         """Passes run again and again until nothing changes: one that changed nothing leaves no file."""
         self._count += 1
-        if self._folder is not None and (text := print_graph(graph)) != self._before:
+        if self._folder is not None and (text := print_graph(graph, self._choices)) != self._before:
             self._before = text
-            write_ir(graph, self._folder / f"{self._count:02d}-{name}.ig")
+            write_ir(graph, self._folder / f"{self._count:02d}-{name}.ig", self._choices)

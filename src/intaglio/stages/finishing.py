@@ -30,9 +30,14 @@ def finish(work: Work) -> Work:
 def write_stage(work: Work) -> Path:
     """The IR after the last stage. `-o x.ig` is that file; any other `-o` is a folder for it."""
     model, program = need(work.model), work.program
-    graph, placement = (model.graph, model.source.placement) if program is None else (program.graph, program.placement)
+    source = model.source
+    graph, choices, placement = (
+        (model.graph, source.choices, source.placement)
+        if program is None
+        else (program.graph, program.choices, program.placement)
+    )
     output = work.request.output
     path = output if output.suffix == ".ig" else output / f"{graph.name}.ig"
     with writing(path):
-        write_ir(graph, path, placement)
+        write_ir(graph, path, choices, placement)
     return path

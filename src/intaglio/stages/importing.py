@@ -54,14 +54,14 @@ def read_model(work: Work) -> Work:
     dims, shapes, states, constants = dict(request.dims), dict(request.shapes), dict(request.states), dict(request.constants)
     source = read_source(request.model, dims, shapes, request.name, states, watch.note, constants)
     graph = source.graph
-    target = optimized(target_of(request.board, request.target, graph.target or "host"), request.optimize)
+    target = optimized(target_of(request.board, request.target, source.choices.target or "host"), request.optimize)
     target = precise(target, request.precision)
     check_rules(Situation(request, target, graph.stage, _has_halves(graph)))
     deployment = request.deployment(target)
     if target.device and stage_index(graph.stage) >= stage_index("optimise"):
         target = _as_stored(target, graph, request)
     findings = Findings(watch)
-    context = context_of(request, target, deployment, source.format, graph, findings)
+    context = context_of(request, target, deployment, source, findings)
     context.observe("import", graph)
     return replace(work, model=Model(source, graph, target, deployment, context, findings, graph.stage))
 

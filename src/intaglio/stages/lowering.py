@@ -18,8 +18,8 @@ def choose_kernels(work: Work) -> Work:
     if not model.is_past("kernels"):
         graph = split(graph, model.context)
     work.watch.stage("kernels")
-    program = lower(graph, target, given=model.source.placement)
-    graph.stage, graph.target = max(graph.stage, "kernels", key=STAGES.index), target.name
+    program = lower(graph, target, model.source.choices, given=model.source.placement)
+    graph.stage = max(graph.stage, "kernels", key=STAGES.index)
     if work.watch.chosen is not None:
-        work.watch.chosen(explained(graph, target))
+        work.watch.chosen(explained(graph, target, program.choices))
     return replace(work, model=replace(model, graph=graph), program=program)

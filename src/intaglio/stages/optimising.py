@@ -21,5 +21,5 @@ def optimise(work: Work) -> Work:
         check_given(graph)
     target = aligned(graph, model.target)
     if watch.explain is not None:
-        watch.explain(list(analyse(graph, target)))
+        watch.explain(list(analyse(graph, target, model.source.choices)))
     return replace(work, model=replace(model, graph=graph, target=target))

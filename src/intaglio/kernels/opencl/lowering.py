@@ -22,9 +22,9 @@ PREFIX = "cl_"  # of kernels of a device, in IR files
 ON_CPU = "cpu"  # `using cpu`: this layer stays there
 
 
-def stays_on_cpu(node: Node) -> str | None:
+def stays_on_cpu(node: Node, asked: str) -> str | None:
     """Why no kernel of a device takes this node, whatever it computes."""
-    if node.using and not node.using.startswith(PREFIX):
+    if asked and not asked.startswith(PREFIX):
         return "the IR file keeps it on the CPU"
     values = [v for v in (*node.inputs, *node.outputs) if v is not None]
     if any(v.dtype is DType.F64 for v in values):
@@ -32,21 +32,23 @@ def stays_on_cpu(node: Node) -> str | None:
     return "a tensor is too large for 32-bit indices" if any(v.type.elements > MOST_ELEMENTS for v in values) else None
 
 
-def device_job(node: Node, target: Target) -> Job:
-    return Job(node, replace(target, isa="opencl"), node.using)
+def device_job(node: Node, target: Target, asked: str = "") -> Job:
+    return Job(node, replace(target, isa="opencl"), asked)
 
 
-def lower_on_device(node: Node, target: Target, own: tuple[Choice, ...], general: tuple[Choice, ...]) -> Lowered | None:
+def lower_on_device(
+    node: Node, target: Target, asked: str, own: tuple[Choice, ...], general: tuple[Choice, ...]
+) -> Lowered | None:
     """`own`: the kernels of devices. `general`: those for one core, whose loops are spread where no other applies."""
-    if stays_on_cpu(node) is not None:
+    if stays_on_cpu(node, asked) is not None:
         return None
-    job = device_job(node, target)
+    job = device_job(node, target, asked)
     for choice in own:
         if choice.applies(job) is None:
             made = choice.build(job.fresh())
             if _printable(made.kernel):
                 return made
-    job = replace(device_job(node, target), asked="")
+    job = device_job(node, target)
     for choice in general:
         if choice.applies(job) is None:
             return _spread(choice.build(job.fresh()), node)

@@ -8,7 +8,7 @@ Each is the layer's own operator on a few rows, lowered like any other node, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from intaglio.errors import ModelError, quoted
@@ -64,13 +64,13 @@ def kept_values(graph: Graph, nodes: list[Node]) -> set[Value]:
     return {out for node in nodes for out in node.outputs if out in outside}
 
 
-def schedule_of(graph: Graph, spec: StripeSpec, geometry: Geometry | None = None) -> Schedule:
+def schedule_of(graph: Graph, spec: StripeSpec, views: Set[Node], geometry: Geometry | None = None) -> Schedule:
     """Raises NoRows."""
     nodes = nodes_between(graph, spec)
     most = max((node.output.shape[AXIS] for node in nodes if node.output.type.rank > AXIS), default=0)
     if spec.rows > most:
         raise NoRows(f"{spec.rows} rows at a time, where layers have at most {most}")
-    if any(node.using == "view" for node in nodes):
+    if any(node in views for node in nodes):
         raise NoRows("there is a view among its layers")
     fed = fed_input(graph, nodes) if spec.fed else None
     return schedule(nodes, kept_values(graph, nodes), spec.rows, axis=AXIS, up=spec.up, fed=fed, geometry=geometry)
@@ -90,15 +90,16 @@ def fed_input(graph: Graph, nodes: list[Node]) -> Value:
 class StripeBuilder:
     """Collects layers and actions of one stripe. `lower` builds a kernel for a node of a few rows."""
 
-    def __init__(self, graph: Graph, spec: StripeSpec, first_layer: int, lower: Lower) -> None:
+    def __init__(self, graph: Graph, spec: StripeSpec, views: Set[Node], first_layer: int, lower: Lower) -> None:
         self.graph, self.spec, self.base, self.lower = graph, spec, first_layer, lower
         try:
-            self.found = schedule_of(graph, spec)
+            self.found = schedule_of(graph, spec, views)
         except NoRows as error:
             hint = "`rows` and the layers of a stripe can be edited; without the line, its layers run as a whole"
             raise ModelError("bad-stripe", f"`{spec}`: {error}", where=graph.file, hint=hint) from None
         self.kernels: dict[Cut, tuple[Kernel, tuple[Argument, ...], str]] = {}
         self.uses: dict[Cut, int] = {}
+        self.chosen: dict[str, str] = {}  # for each layer, the name of its kernel
         self.times: dict[int, int] = {}  # how often each layer was at work so far
         self.produced: dict[Value, int] = {}
         self.actions: dict[tuple[object, ...], Action[Kernel, Argument]] = {}
@@ -130,7 +131,7 @@ class StripeBuilder:
     def _layer(self, n: int, node: Node) -> Layer:
         """Its kernel is the one that is used most."""
         mine = [each for each in self.kernels if each.node == n]
-        kernel, arguments, node.using = self.kernels[max(mine, key=lambda each: self.uses[each])]
+        kernel, arguments, self.chosen[node.output.name] = self.kernels[max(mine, key=lambda each: self.uses[each])]
         types = [None if v is None else v.type for v in node.inputs]
         layer = Layer(node.output.name, node, kernel, arguments, node.op.macs(types, node.output.type))
         layer.striped_scratch = max(scratch_of(self.kernels[each][1]) for each in mine)

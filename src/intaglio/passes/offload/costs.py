@@ -16,7 +16,7 @@ HOST_MHZ = 1000.0
 
 
 def core_cycles(node: Node, target: Target) -> float:
-    if node.using == "view" or node.op.NAME == "reshape":
+    if node.op.NAME == "reshape":
         return 0.0
     types = [None if v is None else v.type for v in node.inputs]
     macs = node.op.macs(types, node.output.type)

@@ -120,7 +120,7 @@ def claims(flow: Flow, plugin: Plugin) -> tuple[list[Claim], list[Refusal]]:
 
 def _matched(flow: Flow, pattern: Is, node: Node) -> list[Node] | None:
     kinds = pattern.op if isinstance(pattern.op, tuple) else (pattern.op,)
-    if not isinstance(node.op, kinds) or node.using == "view":
+    if not isinstance(node.op, kinds):
         return None
     found = [node]
     for value, wanted in zip(node.inputs, pattern.operands, strict=False):
