@@ -23,7 +23,7 @@ _PLAIN = {"pads": 0, "strides": 1, "dilations": 1, "group": 1}  # what a window 
 
 def kernel_of(case: Case, target: Target) -> str:
     """The name in the table of kernels that this case has on a target; none where no kernel takes it."""
-    return next((c.name for c in considered(case.node(), target) if not c.reason), "")
+    return next((c.name for c in considered(case.node(), target, case.using) if not c.reason), "")
 
 
 def kind_of(case: Case) -> tuple[object, ...]:
