@@ -17,6 +17,7 @@ from support.building import needs_gcc
 from support.commands import Intaglio
 from support.firmware_running import booted, firmware, selftest
 from support.row_models import dense, pixels
+from support.strict import GCC
 
 INT8 = {"quantize": "int8", "integer_io": True, "ranges": "minmax", "equalize": False, "correct_bias": False, "sensitivity": False}
 ROWS, COLUMNS = 24, 16
@@ -126,8 +127,8 @@ def says(package: Package, folder: Path, cc: str, *flags: str) -> list[str]:
     (folder / "image.bin").write_bytes(picture(1).tobytes())
     sources = sorted(str(p) for p in (package.folder / "src").rglob("*.c") if p.stem.startswith("pixels"))
     flags += find_target(package.manifest.target).flags
-    strict = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{package.folder / 'include'}")
-    command = [*cc.split(), *strict, *flags, str(folder / "main.c"), *sources, "-lm", "-o", str(folder / "program")]
+    include = f"-I{package.folder / 'include'}"
+    command = [*cc.split(), *GCC, include, *flags, str(folder / "main.c"), *sources, "-lm", "-o", str(folder / "program")]
     subprocess.run(command, check=True, cwd=folder)
     done = subprocess.run([str(folder / "program"), str(folder / "image.bin")], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr

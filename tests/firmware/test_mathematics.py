@@ -15,6 +15,7 @@ import pytest
 
 from intaglio.ir.graph import Array
 from intaglio.run.toolchains import find_toolchain
+from support.strict import strict_flags
 
 LIBC = Path(str(resources.files("intaglio.package") / "templates" / "_firmware" / "firmware" / "libc"))
 ULPS = 4.0
@@ -50,18 +51,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     names = [*FUNCTIONS, "erf", "pow", "fmod", "fma", "nearbyint", "round", "fmax", "fmin"]
     renames = [f"-D{n}{suffix}=own_{n}{suffix}" for n in names for suffix in ("", "f")]
     toolchain = find_toolchain()
-    flags = (
-        "-std=c99",
-        "-O2",
-        "-fPIC",
-        "-shared",
-        "-ffreestanding",
-        "-ffp-contract=off",
-        "-Wall",
-        "-Wextra",
-        "-Wconversion",
-        "-Werror",
-    )
+    flags = (*strict_flags(toolchain.kind), "-O2", "-fPIC", "-shared", "-ffreestanding", "-ffp-contract=off")
     parts = []
     for source in ("math_float.c", "math_double.c"):
         text = (LIBC / source).read_text().replace('#include "math.h"', (LIBC / "math.h").read_text())

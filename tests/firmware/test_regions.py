@@ -15,6 +15,7 @@ from intaglio.package.manifest import read_manifest
 from support.commands import DIGITS, DIGITS_DATA, Intaglio
 from support.firmware_running import firmware, package_selftest
 from support.onnx_models import model, node, saved, value
+from support.strict import CLANG
 
 FAST, SLOW = 0x20000000, 0x24000000
 
@@ -119,7 +120,7 @@ def test_the_ir_file_is_compiled_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arena", ["static", "caller"])
 def test_two_memories_where_there_is_an_operating_system(arena: str, tmp_path: Path) -> None:
     path = memories(tmp_path, 2048, addresses=False)
-    made = compile(DIGITS, output=tmp_path / "out", memory=path, arena=arena, cflags=("-Wconversion", "-Wshadow", "-Werror"))
+    made = compile(DIGITS, output=tmp_path / "out", memory=path, arena=arena, cflags=CLANG)
     assert [a.memory for a in made.manifest.memory.arenas] == ["fast", "slow"]
     assert made.validate().ok
     assert subprocess.run([made.folder / "bin" / "digits", "--selftest"], capture_output=True).returncode == 0

@@ -27,9 +27,9 @@ from support.firmware_running import firmware, package_selftest
 from support.ir_text import graph_of
 from support.placing import at, move_slot
 from support.random_graphs import graphs
+from support.strict import CLANG
 
 TARGET = find_target("cortex-m4f")
-STRICT = ("-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Werror")
 _TWICE = """
     input x: f32[1,64]
     const w: f32[64,64] ...
@@ -166,7 +166,7 @@ int main(int count, char **words)
 
 def test_a_reader_of_the_user_s_that_is_late_one_that_is_early_and_one_that_fails(tmp_path: Path) -> None:
     """What arrives only when it is waited for, and what is there at once, give the same: the memory is nobody else's meanwhile."""
-    made = compile(DIGITS, output=tmp_path / "out", weights="read", cflags=STRICT)
+    made = compile(DIGITS, output=tmp_path / "out", weights="read", cflags=CLANG)
     said = {}
     for name, flags in {"early": ("0", "0"), "late": ("1", "0"), "failing": ("1", "1")}.items():
         (tmp_path / "reader.c").write_text(_READER)
@@ -183,7 +183,7 @@ def test_a_reader_of_the_user_s_that_is_late_one_that_is_early_and_one_that_fail
 
 
 def test_where_there_is_an_operating_system(intaglio: Intaglio, tmp_path: Path) -> None:
-    made = compile(DIGITS, output=tmp_path / "out", weights="read", cflags=STRICT)
+    made = compile(DIGITS, output=tmp_path / "out", weights="read", cflags=CLANG)
     assert made.validate(layers=True).ok
     assert subprocess.run([made.folder / "bin" / "digits", "--selftest"], capture_output=True).returncode == 0
     file = made.folder / "weights" / "digits_weights.bin"
@@ -255,8 +255,8 @@ def dense_model(folder: Path) -> Path:
 def test_a_dense_layer_is_read_by_parts_and_computes_the_same(target: str | None, tmp_path: Path) -> None:
     """115,200 bytes of weights, at most two parts of which are in memory."""
     path = dense_model(tmp_path)
-    made = compile(path, output=tmp_path / "out", weights="read", name="net", cflags=STRICT, target=target)
-    mapped = compile(path, output=tmp_path / "mapped", name="net", cflags=STRICT, target=target)
+    made = compile(path, output=tmp_path / "out", weights="read", name="net", cflags=CLANG, target=target)
+    mapped = compile(path, output=tmp_path / "mapped", name="net", cflags=CLANG, target=target)
     sizes = [p.bytes for layer in made.manifest.layers for p in layer.memory if p.value == "weights"]
     assert len(sizes) > 6 and max(sizes) <= 20480 and made.manifest.memory.arena_bytes < 40960
     x = {"x": np.random.default_rng(0).normal(size=(1, 96)).astype(np.float32)}

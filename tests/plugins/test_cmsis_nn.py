@@ -18,6 +18,7 @@ from intaglio.targets.plugins import Plugin, find_accelerator
 from intaglio.targets.target import find_target
 from support.ir_text import graph_of
 from support.shared import SHARED, needs_shared
+from support.strict import CLANG
 
 STAND_IN = Path(__file__).parents[2] / "plugins" / "cmsis_nn" / "tests" / "stand_in"
 SINGLE = "CMSIS_NN_USE_SINGLE_ROUNDING"
@@ -203,4 +204,4 @@ def test_windows_whose_middle_is_outside_are_refused(plugin: Plugin) -> None:
 
 
 def test_our_code_has_no_warnings(plugin: Plugin, tmp_path: Path) -> None:
-    compiled(CONV, tmp_path, "host", ("-Wall", "-Wextra", "-Wconversion", "-Werror"))
+    compiled(CONV, tmp_path, "host", CLANG)
