@@ -81,12 +81,12 @@ int main(void)
 """
 ANSWERS = (
     "40 the check of a cache is TINY_CHECK_FIRST, _ALWAYS or _NEVER, not 77",
-    "40 a limit of -1 ms for kernels; it is at least 0, which is none",
+    "40 the time limit of kernels is -1 ms; it must be at least 0 (no limit)",
     "40 a shipped cache of 5 bytes at NULL",
     "16 the pointer to input `x` is NULL",
     "41 profiling is off: tiny_set_profiling(1) comes before the run",
     "0 ",
-    "41 there was no run that went well since profiling is on",
+    "41 no run has succeeded since profiling was switched on",
     "0 ",
     "0 ",
 )

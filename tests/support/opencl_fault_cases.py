@@ -39,7 +39,7 @@ from support.opencl_faults import PROGRAMS, Bench, World, digests
 DAMAGED = "is damaged or of another version"
 ENTRY = "an entry of the writable cache is damaged"
 LIES = "an entry of the writable cache is not what its key says"
-FOREIGN = "it is another kind of file and stays as it is: remove it, or name another"
+FOREIGN = "it is another kind of file and is not changed: remove it, or name another"
 REFUSED = "the driver refused it"
 DIED = "a process ended while it was loaded"
 DIFFERS = "it does not compute what it computed when it was stored"

@@ -9,7 +9,7 @@ void semihosting_putchar(int c);
 /* The next byte that the debugger or emulator has; -1 at the end of what there is. */
 int semihosting_getchar(void);
 
-/* Ends an emulator with success or failure; returns where nobody listens. */
+/* Ends an emulator with success or failure; returns if no emulator listens. */
 void semihosting_exit(int failed);
 
 #endif
