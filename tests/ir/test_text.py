@@ -18,6 +18,7 @@ from intaglio.ir.choices import OPEN, Choices
 from intaglio.ir.files import read_network, write_ir
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.placement import NOWHERE, Address, Placement
+from intaglio.ir.stripes import StripeSpec
 from intaglio.ir.text import Network, parse_network, print_graph
 from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.ir.verify import verify
@@ -107,7 +108,10 @@ def any_networks(draw: st.DrawFn) -> Network:
         known += outputs
     graph.outputs = draw(st.lists(st.sampled_from(known), min_size=1, max_size=3))
     graph.output_names = [draw(TEXTS.filter(bool)) for _ in graph.outputs]
-    choices = Choices(draw(st.sampled_from(["", "x86-64-v3"])), kernels)
+    layers = st.sampled_from([out.name for node in graph.nodes for out in node.outputs])
+    specs = st.builds(StripeSpec, layers, layers, st.integers(1, 9), st.booleans(), st.booleans())
+    stripes = tuple(draw(st.lists(specs, max_size=2)))
+    choices = Choices(draw(st.sampled_from(["", "x86-64-v3"])), kernels, stripes)
     return Network(graph, choices, Placement(addresses))
 
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from intaglio.errors import OurFault, UserError
 from intaglio.fitting.squeeze import Squeeze
+from intaglio.ir.choices import Choices
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.stripes import StripeSpec
-from intaglio.ir.text import parse_graph, print_graph
+from intaglio.ir.text import parse_network, print_graph
 from intaglio.kernels import lower
 from intaglio.kernels.program import Program
 from intaglio.memory import place
@@ -36,9 +37,8 @@ QUICK = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCh
 
 def striped(graph: Graph, target: Target, *specs: StripeSpec, slots: bool = True) -> Program | None:
     """None where these layers cannot be a stripe."""
-    graph.stripes = list(specs)
     try:
-        program = lower(graph, target)
+        program = lower(graph, target, Choices(stripes=specs))
     except UserError:
         return None
     program.placement = place(program, target, slots=slots)
@@ -177,7 +177,25 @@ def test_a_stripe_that_makes_no_sense_is_an_error(line: str, why: str) -> None:
     graph = tower()
     text = print_graph(graph).replace("output ", f"{line}\noutput ", 1)
     with pytest.raises(UserError, match=why):
-        lower(parse_graph(text, {v.name: v.data for v in graph.constants() if v.data is not None}), SMALL)
+        _lowered(text, graph)
+
+
+def _lowered(text: str, graph: Graph) -> Program:
+    """With the constants of a graph."""
+    network = parse_network(text, {v.name: v.data for v in graph.constants() if v.data is not None})
+    return lower(network.graph, SMALL, network.choices)
+
+
+def test_a_search_leaves_the_program_that_it_starts_from_as_it_is() -> None:
+    whole = lower(tower(), SMALL)
+    whole.placement = place(whole, SMALL, slots=True)
+    text = memory_text(whole)
+    squeeze = Squeeze(whole, SMALL, slots=True)
+    least = squeeze.smallest()
+    assert least is not None and least.program.choices.stripes and least.arena_bytes < whole.arena_bytes
+    assert squeeze.without().choices == whole.choices
+    assert memory_text(whole) == text
+    assert "stripe from" in memory_text(least.program), "and what was found before is still there"
 
 
 def test_what_the_checker_accepts_is_right() -> None:

@@ -184,7 +184,7 @@ def _json(answer: Answer) -> dict[str, object]:
             for r in answer.rungs
         ],
         "smallest": {"rung": least.name, "ram_bytes": fit.ram_with(least.arena_bytes), "cost_ratio": least.cost_ratio},
-        "stripes": [str(spec) for spec in made.program.graph.stripes],
+        "stripes": [str(spec) for spec in made.program.choices.stripes],
         "boards": [{"name": b.board.name, "fits": b.fits, "time_ms": b.time_ms} for b in boards],
         "parts": {
             "arena_bytes": needs.arena,

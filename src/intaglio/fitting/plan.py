@@ -34,7 +34,7 @@ class Wishes:
 def plan_memory(program: Program, target: Target, deployment: Deployment, wishes: Wishes, note: Callable[[str], None]) -> Climbed:
     """The program with its addresses, and the rungs of the ladder that its limits made necessary."""
     slots, graph = wishes.slots, program.graph
-    given = graph.stage == "memory" or bool(graph.stripes)  # an IR file says it
+    given = graph.stage == "memory" or bool(program.choices.stripes)  # an IR file says it
     moved = reorder(program, target, slots=slots)
     if (not target.device and share_parts(program, target, slots=slots)) or moved:
         reorder(program, target, slots=slots)

@@ -124,7 +124,7 @@ class Squeeze:
         if found.extra <= WORTH * self.work:
             return found
         better = self.program_with(*self._higher((found.specs, found.extra), path, budget))
-        return better if better is not None and better.arena_bytes <= budget else self.program_with(found.specs, found.extra) or 64
+        return better if better is not None and better.arena_bytes <= budget else found
 
     def smallest(self) -> Squeezed | None:
         """The least arena there is with stripes; None if no layer can be in one."""
@@ -143,7 +143,7 @@ class Squeeze:
         found = self.program_with(*plain)
         if found is None or found.program.optimal:
             return found
-        return self.program_with(*self._turned(plain, 0)) or self.program_with(*plain)
+        return self.program_with(*self._turned(plain, 0)) or found
 
     def fed_alone(self) -> Squeezed | None:
         """Rows of the input fed to the stripe with which least is alive, everything else as a whole."""
@@ -270,11 +270,9 @@ class Squeeze:
 
     def program_with(self, specs: tuple[StripeSpec, ...], extra: float, *, search: bool = True) -> Squeezed | None:
         """The whole line again, with these stripes. Without `search`, offsets are a first guess."""
-        graph = self.program.graph
-        graph.stripes = list(specs)
-        graph.stage = "optimise"
+        asked = replace(self.program.choices.only_views(), stripes=specs)
         try:
-            program = lower(graph, self.target, self.program.choices.only_views(), memo=self._memo)
+            program = lower(self.program.graph, self.target, asked, memo=self._memo)
             program = placed(program, self.target, slots=self.slots, search=search)
         except (NoRows, UserError, OurFault):  # a plan that its checker refuses is none
             return None

@@ -1,7 +1,8 @@
-"""Which kernel computes each layer: a value beside the graph, never part of it.
+"""Which kernel computes each layer, and which layers are made a few rows at a time: a value beside the graph, never part of it.
 
     h: f32[1,8,8,16] = conv(x, w) using conv_nhwc(tile=6x2)        the kernel and its tile
     f: f32[1,1024] = reshape(h) using view                         no kernel: another name for the same memory
+    stripe from h to p rows=2                                      the layers from `h` to `p`, two rows of each at a time
 
 `lower` takes what was asked for (an edited IR file, views of an earlier plan); its program says what was chosen.
 """
@@ -13,16 +14,19 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from intaglio.ir.graph import Graph, Node
+from intaglio.ir.stripes import StripeSpec
 
 VIEW = "view"
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """`kernels`: by the name of the first result of a node, e.g. "conv_nhwc(tile=6x16)". They count for `target` alone."""
+    """`kernels`: by the name of the first result of a node, e.g. "conv_nhwc(tile=6x16)". They count for `target` alone,
+    stripes for every target."""
 
     target: str = ""
     kernels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    stripes: tuple[StripeSpec, ...] = ()
 
     def of(self, node: Node) -> str:
         """Empty where nothing is chosen."""
@@ -44,7 +48,7 @@ class Choices:
         return replace(self, kernels=MappingProxyType({name: k for name, k in self.kernels.items() if name not in gone}))
 
     def only_views(self) -> Choices:
-        return replace(self, kernels=MappingProxyType({name: k for name, k in self.kernels.items() if k == VIEW}))
+        return Choices(self.target, MappingProxyType({name: k for name, k in self.kernels.items() if k == VIEW}))
 
 
 OPEN = Choices()  # before the kernel stage

@@ -16,7 +16,6 @@ from intaglio.ir.types import DType, TensorType
 
 if TYPE_CHECKING:
     from intaglio.ir.operator import Op
-    from intaglio.ir.stripes import StripeSpec
 
 Array = np.ndarray[tuple[int, ...], np.dtype[Any]]  # the element type is a DType of ours, known at run time
 
@@ -96,7 +95,6 @@ class Graph:
     output_names: list[str] = field(default_factory=list)  # as in the model, one per output
     file: str = ""  # the IR file it was read from, and the line of each value there
     lines: dict[str, int] = field(default_factory=dict)
-    stripes: list[StripeSpec] = field(default_factory=list)  # layers that are made a few rows at a time
     weights: str = ""  # `read`: they are not mapped, each layer's are read into the arena
 
     def new_name(self, stem: str) -> str:

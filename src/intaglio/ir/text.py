@@ -45,7 +45,7 @@ _PLAIN_SOURCE = re.compile(r"[!-~]([ -~]*[!-~])?")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Network:
-    """What an IR file holds: the graph, the kernels of its layers, and where its values live."""
+    """What an IR file holds: the graph, the kernels of its layers with the stripes, and where its values live."""
 
     graph: Graph
     choices: Choices = OPEN
@@ -70,7 +70,7 @@ def print_graph(graph: Graph, choices: Choices = OPEN, placement: Placement = NO
         body = [node] if inside is None else inside.body
         place = "" if inside is None else inside.place
         lines += [_node(each, choices.of(each), placement, place) for each in body]
-    lines += [str(spec) for spec in graph.stripes]
+    lines += [str(spec) for spec in choices.stripes]
     for value, name in zip(graph.outputs, graph.output_names or [""] * len(graph.outputs), strict=True):
         lines.append(f"output {value.name}" + (f" {json.dumps(name)}" if name and name != _usual_name(value) else ""))
     return "\n".join(lines) + "\n"
@@ -176,7 +176,7 @@ def parse_network(text: str, arrays: Mapping[str, Array] | None = None, file: st
         reader.finish()
     except ParseError as error:
         raise ModelError("bad-ir", str(error), where=file, hint=error.hint) from None
-    return Network(graph, Choices(reader.target, reader.kernels), Placement(reader.addresses))
+    return Network(graph, Choices(reader.target, reader.kernels, tuple(reader.stripes)), Placement(reader.addresses))
 
 
 class _Reader:
@@ -189,6 +189,7 @@ class _Reader:
         self.addresses: dict[Value, Address] = {}
         self.target = ""
         self.kernels: dict[str, str] = {}
+        self.stripes: list[StripeSpec] = []
         self.number = 0
 
     def line(self, line: Line) -> None:
@@ -256,7 +257,7 @@ class _Reader:
             flags.add(flag := line.name())
             if flag not in ("up", "fed"):
                 raise ParseError(f"`stripe` has no {quoted(flag)}")
-        self.graph.stripes.append(StripeSpec(first, last, rows, "up" in flags, "fed" in flags))
+        self.stripes.append(StripeSpec(first, last, rows, "up" in flags, "fed" in flags))
 
     def _declare(self, line: Line) -> Value:
         name = line.name()

@@ -21,7 +21,7 @@ from intaglio.kernels.job import Lowered, Packed, Scratch
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.opencl.lowering import ON_CPU, PREFIX, device_text
 from intaglio.kernels.program import Argument, ConstantArg, Layer, Program, ScratchArg, ValueArg
-from intaglio.kernels.stripes.build import StripeBuilder, check_apart, nodes_between
+from intaglio.kernels.stripes.build import StripeBuilder, nodes_between, starts_of
 from intaglio.ops.move import Reshape
 from intaglio.targets import Target
 
@@ -39,14 +39,14 @@ class Memo:
 def lower(
     graph: Graph, target: Target, asked: Choices = OPEN, *, given: Placement = NOWHERE, memo: Memo | None = None
 ) -> Program:
-    """Build a kernel for each node; the program says which ones were chosen. Views need none. `asked`: kernels that were chosen
-    before, or that an IR file was edited to have. `given`: addresses of an IR file, which count if it is one of the stage
-    `memory`. Both count if they are for this target."""
+    """Build a kernel for each node; the program says which ones were chosen. Views need none. `asked`: stripes, and kernels that
+    were chosen before or that an IR file was edited to have. `given`: addresses of an IR file, which count if it is one of the
+    stage `memory`. Kernels and addresses count if they are for this target."""
     if asked.target != target.name:
         graph.stage = "kernels"
-        asked = OPEN
+        asked = Choices(stripes=asked.stripes)
     build = _Build(graph, target, asked, memo)
-    striped = {nodes_between(graph, spec)[0]: spec for spec in check_apart(graph)}
+    striped = starts_of(graph, asked.stripes)
     skip: set[Node] = set()
     for node in graph.nodes:
         try:
@@ -70,7 +70,7 @@ def lower(
         build.constants.found,
         target.isa,
         target.alignment,
-        Choices(target.name, MappingProxyType(build.chosen)),
+        Choices(target.name, MappingProxyType(build.chosen), asked.stripes),
         kept,
         stripes=build.stripes,
         asynchronous=waits,

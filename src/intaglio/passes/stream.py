@@ -121,7 +121,6 @@ class _Steps:
             states=[],
             names=set(graph.names),
             output_names=list(graph.output_names),
-            stripes=[],
         )
         for value in graph.inputs:
             copy = Value(value.name, self._few(value) if value is self.source else value.type, value.origin)

@@ -18,7 +18,10 @@ def choose_kernels(work: Work) -> Work:
     if not model.is_past("kernels"):
         graph = split(graph, model.context)
     work.watch.stage("kernels")
-    program = lower(graph, target, model.source.choices, given=model.source.placement)
+    asked = model.source.choices
+    if model.context.stream is not None:  # which made the layers of those stripes anew
+        asked = replace(asked, stripes=())
+    program = lower(graph, target, asked, given=model.source.placement)
     graph.stage = max(graph.stage, "kernels", key=STAGES.index)
     if work.watch.chosen is not None:
         work.watch.chosen(explained(graph, target, program.choices))

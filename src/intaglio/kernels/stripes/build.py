@@ -8,7 +8,7 @@ Each is the layer's own operator on a few rows, lowered like any other node, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 
 from intaglio.errors import ModelError, quoted
@@ -44,16 +44,19 @@ def nodes_between(graph: Graph, spec: StripeSpec) -> list[Node]:
     return graph.nodes[made[spec.first] : made[spec.last] + 1]
 
 
-def check_apart(graph: Graph) -> list[StripeSpec]:
-    """The stripes of a graph, each layer in at most one of them."""
+def starts_of(graph: Graph, stripes: Iterable[StripeSpec]) -> dict[Node, StripeSpec]:
+    """The first node of each stripe. Every layer is in at most one of them."""
+    starts: dict[Node, StripeSpec] = {}
     taken: dict[Node, StripeSpec] = {}
-    for spec in graph.stripes:
-        for node in nodes_between(graph, spec):
+    for spec in stripes:
+        nodes = nodes_between(graph, spec)
+        starts[nodes[0]] = spec
+        for node in nodes:
             if node in taken:
                 text = f"{quoted(node.output.name)} is in two stripes: `{taken[node]}` and `{spec}`"
                 raise ModelError("bad-stripe", text, where=graph.file, hint="delete one of the lines, or let them end earlier")
             taken[node] = spec
-    return graph.stripes
+    return starts
 
 
 def kept_values(graph: Graph, nodes: list[Node]) -> set[Value]:
