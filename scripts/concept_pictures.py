@@ -63,14 +63,14 @@ def ir() -> Picture:
     """One line of the IR, and which stage writes which part of it."""
     p = Picture("One value of the IR, stage by stage", 1040, 420)
     parts = [
-        ("relu1_1:", "blue", "name", "a C identifier"),
+        ('relu1_1 "relu1":', "blue", "name", "in C, and in the model"),
         ("f32[1,8,8,8] NHWC", "blue", "type", "element type, shape, layout, scale"),
         ("@arena+0", "green", "address", "region and offset in bytes"),
-        ("= conv(conv1_1, w, b, pads=(1,1,1,1), epilogue=[relu(0)])", "blue", "operator", "operands, then fields"),
-        ("using conv_nhwc(tile=8x2)", "violet", "kernel", "name and tile"),
+        ("= conv(conv1_1, conv1_weight, conv1_bias, ..., epilogue=[relu(0)])", "blue", "operator", "operands, then fields"),
+        ("using conv_nhwc(tile=14x1)", "violet", "kernel", "name and tile"),
         ("# /conv1/Conv", "blue", "source", "the node of the model"),
     ]
-    p.text(20, 34, "A value is one line. Each stage adds to the same line:", "soft")
+    p.text(20, 34, "A value is one line. Each stage adds to the same line (here with AVX2, some fields left out):", "soft")
     x, y = 20.0, 60.0
     for i, (text, colour, name, about) in enumerate(parts):
         width = len(text) * 8.2 + 24
@@ -83,7 +83,7 @@ def ir() -> Picture:
     rows = [
         ("import", "blue", "name, type, operator, source: the graph of the model"),
         ("optimise", "blue", "the same parts; passes rewrote the operators"),
-        ("kernels", "violet", "adds `using`: the kernel and its tile"),
+        ("kernels", "violet", "adds `using`: the kernel, and its tile if it has one"),
         ("memory", "green", "adds `@`: the address, and lines for stripes"),
     ]
     for i, (stage, colour, what) in enumerate(rows):
@@ -100,21 +100,24 @@ def kernels() -> Picture:
     """From a node to a kernel: the table of choices, the parts of a contraction, and the proof."""
     p = Picture("How a kernel is chosen and made", 1040, 560)
     p.text(20, 32, "1  choose: the first row of the table that applies", "bold")
-    p.box(20, 50, 220, 96, "grey", [bold("layer and target"), mono("conv, groups=32"), mono("x86-64-v3")])
+    p.box(20, 50, 220, 96, "grey", [bold("layer and target"), mono("qmatmul"), mono("x86-64-v3")])
     p.arrow((240, 98), (290, 98))
-    rows = [("conv_nhwc", "refused, with a reason"), ("depthwise_nhwc", "chosen"), ("conv_general", "a better one comes first")]
+    rows = [
+        ("qmatmul_rows", "refused, with a reason"), ("qmatmul_dsp", "refused, with a reason"), ("qmatmul_tiles", "chosen"),
+        ("qmatmul", "not needed"),
+    ]  # fmt: skip
     for i, (name, reason) in enumerate(rows):
-        y = 50 + i * 34
-        p.box(290, y, 190, 28, "green" if reason == "chosen" else "grey", [mono(name)])
-        p.text(494, y + 19, reason, "bold" if reason == "chosen" else "soft")
+        y = 46 + i * 26
+        p.box(290, y, 190, 22, "green" if reason == "chosen" else "grey", [mono(name)])
+        p.text(494, y + 16, reason, "bold" if reason == "chosen" else "soft")
     p.text(760, 92, "compile --explain prints every row", "small soft")
     p.text(760, 112, "and the reason why it was not used", "small soft")
     p.arrow((385, 152), (385, 204))
     p.box(8, 204, 1024, 102, "grey", [])
-    p.text(20, 192, "2  make: one contraction", "bold")
+    p.text(20, 192, "2  make: one contraction (depthwise, pooling and OpenCL kernels have loops of their own)", "bold")
     parts = [
         ("Problem", "the geometry, once:", "sizes, window, strides", "blue"),
-        ("gather", "how operands are read:", "direct, rows, im2col, slide", "blue"),
+        ("gather", "how operands are read:", "directly, staged, im2col", "blue"),
         ("micro-kernel", "pack, start, step, finish", "per instruction set", "violet"),
         ("epilogue", "bias, scale, activation,", "sum with another tensor", "amber"),
     ]
@@ -129,7 +132,7 @@ def kernels() -> Picture:
     outs = [
         (20, "red", "interpreter", "runs any kernel in Python", "equals the numpy reference"),
         (276, "green", "C printer", "C99 with intrinsics", "equals the interpreter"),
-        (532, "green", "OpenCL printer", "work-items by proof", "equals the interpreter"),
+        (532, "green", "OpenCL printer", "work-items by proof", "equals the reference"),
         (788, "grey", "packed constants", "in the order in which", "the kernel reads them"),
     ]
     p.rule(520, 392, 520, 412)

@@ -1,11 +1,17 @@
-"""Convolutions, matrix products and everything that is one: floats, bytes, hybrids, depthwise, grouped, on every target.
+"""Convolutions and matrix products, of floats and of integers.
 
     Problem          what is computed: sizes, window, strides, padding, groups            problem.py, quantised.py
-    gather           how operands come to the arithmetic: where they are, as rows of a    gather.py, stage.py
-                     stage, as columns of windows, or as sliding windows
-    MicroKernel      pack, start, step, finish: what an instruction set does in a tile    micro.py; fma.py, dots.py, ...
-    epilogue         what happens to a sum before it is stored                            kernels/epilogue.py, scaling of integers
+    gather           how operands reach the arithmetic: read where they are, as rows      gather.py, stage.py, columns.py
+                     of a stage, or as columns of windows (im2col)
+    micro-kernel     pack, start, step, finish: what an instruction set does in a tile    micro.py; fma.py, dots.py, ...
+    epilogue         what happens to a sum before it is stored                            kernels/epilogue.py, scaling.py
 
-`tiles.py` writes the loops around a tile for any gather and micro-kernel. A new instruction set brings instructions and, where
-`fma.py` and `dots.py` do not fit, a micro-kernel: no geometry, no packing loops, no names of its own.
+There are two sets of shared loops. `tiles.py` writes the loops around register tiles, for the gathers `Direct` and `Stage`.
+`columns.py` writes the loops around routines in C, for the DSP extension, MVE and plain cores, which gather columns. A new
+instruction set brings instructions and, where `fma.py` and `dots.py` do not fit, a micro-kernel: no geometry, no packing loops, no
+names of its own.
+
+Other kernels share `Problem`, the numbers of a quantised contraction and the epilogue, but have loops of their own: sliding windows
+(depthwise and pooling: `windows.py`, `taps.py`, the depthwise kernels of `dsp/` and `mve/`), kernels that compute one product at a
+time (`plain.py`, `hybrid.py`), and the kernels of OpenCL devices (`kernels/opencl/`).
 """
