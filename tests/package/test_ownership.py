@@ -82,7 +82,16 @@ def test_a_manifest_without_a_list_of_files_is_refused(tmp_path: Path, files: ob
         check_replaceable(package(tmp_path / "p", files=files))
 
 
-@pytest.mark.parametrize("name", ["build/app/m.o", "m.clbin", "m.clbin.lock", "m.clbin.tmp.77", "m.clbin.loading.0a"])
+CACHES = ["m.clbin", "m.clbin.lock", "m.clbin.tmp.77", "m.clbin.loading.0a"]
+OF_MAKE = ["app/m.c.o", "src/libc/m.S.o", "m.d", "libm.a", "libm.so", "libm.so.1", "m", "m.exe", "m.elf", "m.bin", "m.hex", "m.map"]
+OF_CMAKE = [
+    "CMakeCache.txt", "CMakeFiles/3.28/CompilerIdC/a.out", "CMakeFiles/CMakeOutput.log", "cmake_install.cmake", "Makefile",
+    "debug/CMakeCache.txt", "build.ninja", ".ninja_log", ".ninja_deps", "compile_commands.json", "CTestTestfile.cmake",
+    "install_manifest.txt", "Testing/Temporary/LastTest.log", "Testing/Temporary/CTestCostData.txt",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*CACHES, *(f"build/{name}" for name in (*OF_MAKE, *OF_CMAKE))])
 def test_what_building_and_running_leave_is_known(tmp_path: Path, name: str) -> None:
     left = package(tmp_path / "p") / name
     left.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +99,12 @@ def test_what_building_and_running_leave_is_known(tmp_path: Path, name: str) -> 
     check_replaceable(tmp_path / "p")
 
 
-@pytest.mark.parametrize("name", ["builds/m.o", "other.clbin", "m.clbin.txt", "src/build/m.o"])
+OTHERS = ["own/build/thesis.txt", "m.txt", "m/thesis.txt", "libm.a/thesis.txt", "results.bin", "notes.log", "src/m.c", ".o"]
+
+
+@pytest.mark.parametrize(
+    "name", ["builds/m.o", "other.clbin", "m.clbin.txt", "src/build/m.o", "build", *(f"build/{name}" for name in OTHERS)]
+)
 def test_what_only_looks_so_is_not(tmp_path: Path, name: str) -> None:
     left = package(tmp_path / "p") / name
     left.parent.mkdir(parents=True, exist_ok=True)

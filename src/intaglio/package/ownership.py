@@ -3,7 +3,7 @@
 A package is known by the content of its `manifest.json`, which lists every file with its digest. Beside these there may be what
 building and running a package leaves in it:
 
-    build/            objects of the package's own Makefile or CMakeLists.txt (`make clean` removes the folder)
+    build/            what make, CMake and the compiler write for the package's own Makefile or CMakeLists.txt, and no other file
     NAME.clbin*       programs of OpenCL devices, with the lock and the unfinished copies beside that file
     bin/, lib/        the files of the manifest, which another compiler may have built again
 """
@@ -27,6 +27,16 @@ MOST_MANIFEST_BYTES = 256 << 20
 SHOWN_FILES = 4
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _BUILT = ("bin/", "lib/")
+_BUILD_FILE = re.compile(  # of any name, below `build/`
+    r"""(.*/)?(
+        [^/]+\.(o|obj|o\.d|obj\.d|d)                              # objects, and what they depend on
+        | CMakeFiles/.+ | CMakeCache\.txt | (cmake_install|CTestTestfile)\.cmake | compile_commands\.json | install_manifest\.txt
+        | Makefile | build\.ninja | \.ninja_(deps|log|lock)
+        | Testing/Temporary/([^/]+\.log | CTestCostData\.txt)
+    )""",
+    re.VERBOSE,
+)
+_OF_PACKAGE = r"(.*/)?((lib)?{name}(\.(a|so|dylib|dll|dll\.a|lib|exp|pdb|exe|elf|bin|hex|map)|\.elf\.map|\.so(\.[0-9]+)+)|{name})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +49,14 @@ class Contents:
     def knows(self, path: str) -> bool:
         cache = f"{self.name}.clbin"
         beside = tuple(cache + ending for ending in (".lock", ".tmp.", ".loading."))
-        return path in self.files or path in (MANIFEST, cache) or path.startswith(("build/", *beside))
+        return path in self.files or path in (MANIFEST, cache) or path.startswith(beside) or self._is_built(path)
+
+    def _is_built(self, path: str) -> bool:
+        """Left by a build of this package in its folder `build`."""
+        folder, _, below = path.partition("/")
+        if folder != "build":
+            return False
+        return bool(_BUILD_FILE.fullmatch(below) or re.fullmatch(_OF_PACKAGE.format(name=re.escape(self.name)), below))
 
     def is_changed(self, path: str, file: Path) -> bool:
         """A text of ours that somebody has edited since."""
