@@ -21,7 +21,8 @@ def test_each_layer_has_its_kernel_and_reasons(intaglio: Intaglio, tmp_path: Pat
     lines = said.out.splitlines()
     start = lines.index("kernel of conv:")
     assert "conv_nhwc(tile=" in lines[start + 1]
-    assert "    not needed: depthwise_nhwc, conv_general" in lines[start:]
+    assert "    not depthwise_nhwc: it is not depthwise" in lines[start:]
+    assert "    used: conv_nhwc, the first that applies; not needed: conv_general" in lines[start:]
     assert all(len(line) <= 80 for line in lines[start:])
 
 
@@ -45,3 +46,19 @@ def test_an_edited_file_may_ask_for_another_kernel(intaglio: Intaglio, optimised
     assert said.code == 0
     assert "not max_pool_nhwc: the IR file asks for `pool_general`" in said.out
     assert "using pool_general" in (tmp_path / "again.ig").read_text()
+
+
+def test_a_kernel_that_does_not_apply_is_refused_with_its_reason(intaglio: Intaglio, optimised: Path, tmp_path: Path) -> None:
+    text = optimised.read_text()
+    optimised.write_text(text.replace("using conv_nhwc(tile=14x1)", "using depthwise_nhwc", 1))
+    said = intaglio("compile", optimised, "--stop-after", "memory", "-o", tmp_path / "again.ig")
+    assert said.code == 2
+    assert "has no kernel `depthwise_nhwc`" in said.err
+    assert "it is not depthwise" in said.err
+
+
+def test_a_name_without_parameters_takes_those_of_the_compiler(intaglio: Intaglio, optimised: Path, tmp_path: Path) -> None:
+    text = optimised.read_text()
+    optimised.write_text(text.replace("using conv_nhwc(tile=14x1)", "using conv_nhwc", 1))
+    assert intaglio("compile", optimised, "--stop-after", "memory", "-o", tmp_path / "again.ig").code == 0
+    assert (tmp_path / "again.ig").read_text().count("using conv_nhwc(tile=") == text.count("using conv_nhwc(tile=")

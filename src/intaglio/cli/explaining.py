@@ -37,9 +37,11 @@ def choices_lines(layers: Sequence[Explained]) -> list[str]:
         for kernel in refused:
             text = f"not {kernel.name}: {kernel.reason}"
             lines += textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="      ")
+        used = next((kernel.name for kernel in considered if not kernel.reason), "")
         behind = ", ".join(dict.fromkeys(kernel.name for kernel in considered if kernel.reason == NOT_NEEDED))
-        if behind:
-            lines += textwrap.wrap(f"not needed: {behind}", WIDTH, initial_indent="    ", subsequent_indent="      ")
+        if used:
+            text = f"used: {used}, the first that applies" + (f"; not needed: {behind}" if behind else "")
+            lines += textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="      ")
     return lines
 
 

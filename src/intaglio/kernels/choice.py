@@ -238,6 +238,7 @@ def missing_kernels(nodes: list[Node], target: Target) -> list[tuple[Node, UserE
 
 
 NOT_NEEDED = "not needed"
+SPREAD = "loops for one core, spread over work-items"
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,29 +260,35 @@ class Explained:
 
 
 def considered(node: Node, target: Target, using: str = "") -> tuple[Considered, ...]:
-    """Every kernel of the table for this node, in order; those behind the one that is used are not needed."""
-    if target.device and using.startswith(PREFIX):
-        return _considered_on_device(node, target)
-    job, found, used = Job(node, target, using), [], False
+    """Every kernel of the table for this node, in order. Those that apply behind the one that is used are not needed."""
+    if target.device and using.startswith(PREFIX):  # the last resort: the loops for one core, spread over work-items
+        found = _judged(DEVICE.get(node.op.NAME, ()), device_job(node, target), "")
+        return (*found, Considered(SPREAD, NOT_NEEDED if any(not kernel.reason for kernel in found) else ""))
     asked = using.partition("(")[0]
     named = any(choice.name == asked for choice in choices_of(node.op))
-    for choice in choices_of(node.op):
-        reason = NOT_NEEDED if used else choice.applies(job)
-        if reason is None and named and choice.name != asked:
+    return tuple(_judged(choices_of(node.op), Job(node, target, using), asked if named else ""))
+
+
+def _judged(choices: tuple[Choice, ...], job: Job, asked: str) -> list[Considered]:
+    found, used = [], False
+    for choice in choices:
+        reason = choice.applies(job) or (NOT_NEEDED if used else "")
+        if not reason and asked and choice.name != asked:
             reason = f"the IR file asks for `{asked}`"
-        used = used or reason is None
-        found.append(Considered(choice.name, reason or ""))
-    return tuple(found)
+        used = used or not reason
+        found.append(Considered(choice.name, reason))
+    return found
 
 
-def _considered_on_device(node: Node, target: Target) -> tuple[Considered, ...]:
-    """Kernels of the device; the last resort spreads the loops for one core over work-items."""
-    job, found, used = device_job(node, target), [], False
-    for choice in DEVICE.get(node.op.NAME, ()):
-        reason = NOT_NEEDED if used else choice.applies(job)
-        used = used or reason is None
-        found.append(Considered(choice.name, reason or ""))
-    return (*found, Considered("cl_spread", NOT_NEEDED if used else ""))
+def refusal(node: Node, target: Target, asked: str) -> str | None:
+    """Why a kernel that an IR file asks for by its name cannot be used; None: it can."""
+    job, known = Job(node, target, asked), choices_of(node.op)
+    reasons = [choice.applies(job) for choice in known if choice.name == asked.partition("(")[0]]
+    if not reasons:
+        return f"kernels of `{node.op.NAME}` are {', '.join(dict.fromkeys(f'`{choice.name}`' for choice in known))}"
+    if None in reasons:
+        return None if "(" not in asked else "it has other parameters here"
+    return reasons[0]
 
 
 def explained(graph: Graph, target: Target, choices: Choices) -> list[Explained]:

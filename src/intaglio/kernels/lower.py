@@ -14,7 +14,7 @@ from intaglio.ir.placement import NOWHERE, Placement
 from intaglio.ir.stripes import Stripe, StripeSpec
 from intaglio.ir.views import ViewRules
 from intaglio.kernels.c_printer import Printer
-from intaglio.kernels.choice import lower_node
+from intaglio.kernels.choice import lower_node, refusal
 from intaglio.kernels.constants import Constants
 from intaglio.kernels.isa import ISAS
 from intaglio.kernels.job import Lowered, Packed, Scratch
@@ -79,9 +79,12 @@ def lower(
 
 def _need_what_was_asked(graph: Graph, node: Node, asked: str, chosen: str, target: Target) -> None:
     """An edited `using` either counts or is an error; it is never passed over."""
-    if asked and asked != chosen and not (asked == ON_CPU and not chosen.startswith(PREFIX)):
+    if asked in ("", chosen) or (asked == ON_CPU and not chosen.startswith(PREFIX)):
+        return
+    reason = refusal(node, target, asked)
+    if reason is not None:
         kernel = quoted(node.op.NAME)
-        hint = f"its kernel here is {quoted(chosen)}; remove `using` to leave the choice to the compiler"
+        hint = f"its kernel here is {quoted(chosen)}; remove `using` to leave the choice to the compiler; {reason}"
         if target.device:
             hint += f"; kernels of the device start with `{PREFIX}`, and `using cpu` keeps the layer off it"
         error = UserError("bad-kernel", f"{kernel} of {quoted(node.output.name)} has no kernel {quoted(asked)}", hint=hint)
