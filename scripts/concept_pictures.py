@@ -114,7 +114,8 @@ def kernels() -> Picture:
     p.text(760, 112, "and the reason why it was not used", "small soft")
     p.arrow((385, 152), (385, 204))
     p.box(8, 204, 1024, 102, "grey", [])
-    p.text(20, 192, "2  make: one contraction (depthwise, pooling and OpenCL kernels have loops of their own)", "bold")
+    p.text(20, 192, "2  make: one contraction", "bold")
+    p.text(400, 192, "depthwise, pooling and OpenCL kernels share Problem and epilogue, with loops of their own", "small soft")
     parts = [
         ("Problem", "the geometry, once:", "sizes, window, strides", "blue"),
         ("gather", "how operands are read:", "directly, staged, im2col", "blue"),
