@@ -54,7 +54,7 @@ def test_commands_of_a_page_run_one_after_the_other(name: str, tmp_path: Path) -
         command = command.replace("src/intaglio/demo_data/", f"{DEMO.parent}/")
         words = shlex.split(command)
         if "digits-cl" in command and not pip_drivers():
-            continue  # no OpenCL device: `pip install 'intaglio[opencl]'`
+            continue  # no OpenCL device: `pip install -e '.[opencl]'`
         if words[0] == ".venv/bin/intaglio":
             words = [sys.executable, "-m", "intaglio", *words[1:]]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)

@@ -19,7 +19,7 @@ from intaglio.run.opencl.devices import find_device, list_devices
 from intaglio.run.opencl.loader import Loader, find_loader, pip_drivers, pip_loader
 
 needs_pocl = pytest.mark.skipif(
-    not any("pocl" in driver for driver in pip_drivers()), reason="PoCL is not installed: pip install 'intaglio[opencl]'"
+    not any("pocl" in driver for driver in pip_drivers()), reason="PoCL is not installed: pip install -e '.[opencl]'"
 )
 
 
@@ -124,7 +124,7 @@ def test_without_a_loader_it_is_said_what_brings_one(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(loader, "pip_drivers", lambda: ())
     with pytest.raises(ToolError, match=r"error\[no-opencl\]") as caught:
         find_device()
-    assert "pip install 'intaglio[opencl]'" in caught.value.hint
+    assert "pip install -e '.[opencl]'" in caught.value.hint
 
 
 @pytest.mark.parametrize(

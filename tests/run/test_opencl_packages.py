@@ -29,7 +29,7 @@ from support.commands import DIGITS, Intaglio
 from support.onnx_models import model, node, saved, value
 
 needs_pocl = pytest.mark.skipif(
-    not any("pocl" in driver for driver in pip_drivers()), reason="PoCL is not installed: pip install 'intaglio[opencl]'"
+    not any("pocl" in driver for driver in pip_drivers()), reason="PoCL is not installed: pip install -e '.[opencl]'"
 )
 RANDOM = np.random.default_rng(0)
 W = RANDOM.standard_normal((8, 4, 3, 3)).astype(np.float32) / 6

@@ -36,7 +36,7 @@ from support.onnx_models import model, node, saved, value
 from support.program_caches import checked, program, tuning, unknown
 
 needs_pocl = pytest.mark.skipif(
-    not any("pocl" in driver for driver in pip_drivers()), reason="PoCL is not installed: pip install 'intaglio[opencl]'"
+    not any("pocl" in driver for driver in pip_drivers()), reason="PoCL is not installed: pip install -e '.[opencl]'"
 )
 FAULTY = Path(__file__).with_name("opencl_faulty_driver.c")
 RANDOM = np.random.default_rng(7)

@@ -171,7 +171,7 @@ def _decoder(riscv: bool) -> Any:
     try:
         import capstone
     except (ImportError, OSError) as error:
-        hint = '`pip install "intaglio[emulator]"` installs it'
+        hint = "`.venv/bin/pip install -e '.[emulator]'` in the checkout installs it"
         raise ToolError("no-emulator", f"capstone is needed to estimate cycles: {error}", hint=hint) from None
     if riscv:
         return capstone.Cs(capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV32 | capstone.CS_MODE_RISCVC)

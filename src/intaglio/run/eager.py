@@ -37,7 +37,7 @@ class Eager:
         try:
             import torch
         except ImportError:
-            hint = "`pip install 'intaglio[torch]'`"
+            hint = "run `.venv/bin/pip install -e '.[torch]'` in the checkout"
             raise ToolError("no-reference", "torch is not installed, nothing to compare with", hint=hint) from None
         fill_table()
         self._torch: Any = torch

@@ -31,7 +31,7 @@ def save_object(model: object, example_inputs: tuple[object, ...] | None, path: 
 def _torch() -> Any:
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "export"):
-        hint = "`pip install 'intaglio[torch]'`"
+        hint = "run `.venv/bin/pip install -e '.[torch]'` in the checkout"
         raise ToolError("no-framework", "torch 2.9 or newer is needed to export a module", hint=hint)
 
     return torch

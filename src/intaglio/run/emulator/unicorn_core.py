@@ -290,7 +290,7 @@ def need_unicorn(*, or_qemu: bool) -> Any:
     try:
         import unicorn
     except (ImportError, OSError) as error:
-        hint = '`pip install "intaglio[emulator]"` installs it'
+        hint = "`.venv/bin/pip install -e '.[emulator]'` in the checkout installs it"
         if or_qemu:
             hint += "; or use `--emulator qemu` if qemu-system-arm is installed"
         raise ToolError("no-emulator", f"Unicorn is needed to emulate a core: {error}", hint=hint) from None

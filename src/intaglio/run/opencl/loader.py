@@ -34,7 +34,8 @@ from intaglio.run.toolchains import cache_root
 
 VARIABLE = "INTAGLIO_OPENCL_LIBRARY"
 SYSTEM = {"darwin": "/System/Library/Frameworks/OpenCL.framework/OpenCL", "win32": "OpenCL.dll"}.get(sys.platform, "libOpenCL.so.1")
-HINT = "`pip install 'intaglio[opencl]'` installs PoCL, which runs on the CPU; or install the driver of your GPU"
+_EXTRA = "`.venv/bin/pip install -e '.[opencl]'` in the checkout"
+HINT = f"{_EXTRA} installs PoCL, which runs on the CPU; or install the driver of your GPU"
 POCL = "Portable Computing Language"
 SEEN = (VARIABLE, "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES", "LD_LIBRARY_PATH", "PATH", "INTAGLIO_CACHE_DIR")
 
