@@ -62,7 +62,7 @@ def printable(text: str, limit: int = 2000) -> str:
 
     `Cc`, `Cf` and the like could move the cursor or hide what follows (CVE-2021-42574)."""
     if len(text) > limit:
-        text = text[: limit - 1] + "…"
+        text = text[: limit - 3] + "..."
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)

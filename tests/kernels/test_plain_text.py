@@ -7,7 +7,7 @@ import pytest
 from intaglio.ir.types import DType
 from intaglio.kernels.c_printer import print_kernel
 from intaglio.kernels.choice import lower_node
-from intaglio.kernels.loop import Braces, Buffer, Builder, If, Num, Store, Type
+from intaglio.kernels.loop import Braces, Buffer, Builder, If, Kernel, Num, Store, Type
 from intaglio.kernels.unused import drop_unused
 from intaglio.targets.target import find_target
 from support.ir_text import graph_of
@@ -67,3 +67,11 @@ def test_a_condition_around_nothing_goes() -> None:
     with k.when(ONE.compare("lt", 2.0)):
         k.let("unread", ONE + 1.0)
     assert not any(isinstance(s, If) for s in drop_unused(k.body()))
+
+
+def test_a_long_name_of_a_layer_is_cut_in_the_comment() -> None:
+    k = Builder()
+    k.store(Y, 0, ONE)
+    name = "model/functional_1/" + "batch_normalization_" * 3
+    text = print_kernel(Kernel("k", (Y,), k.body(), "fill", name="k", used_by=[name]))
+    assert f" * Used by: {name[:57]}...\n" in text
