@@ -7,6 +7,7 @@ import typing
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from intaglio import compile as compile_package
@@ -86,6 +87,19 @@ def test_keywords_may_be_lists_and_text() -> None:
     request = request_of_keywords(Path("m"), Path("o"), given)
     assert (request.devices, request.accelerators, request.disabled) == (("cpu",), ("a",), frozenset({"p"}))
     assert (request.template, request.dims) == (Path("t"), {})
+
+
+def test_keywords_may_be_written_as_on_the_command_line() -> None:
+    given: dict[str, object] = {"ram": "64K", "weights_address": "0x10", "cflags": "-O1 -g", "disabled": "p", "dims": "N=2"}
+    request = request_of_keywords(Path("m"), Path("o"), given)
+    assert (request.ram, request.weights_address, request.cflags) == (65536, 16, ("-O1", "-g"))
+    assert (request.disabled, request.dims) == (frozenset({"p"}), {"N": 2})
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    given: dict[str, object] = {"ram": np.int64(4096), "max_error": np.float32(0.5), "shapes": {"x": [np.int32(2), 3]}}
+    request = request_of_keywords(Path("m"), Path("o"), given)
+    assert (request.ram, request.max_error, request.shapes) == (4096, 0.5, {"x": (2, 3)})
 
 
 def test_what_is_left_out_is_the_default() -> None:

@@ -19,7 +19,7 @@ from intaglio.frontends.objects import save_object
 from intaglio.kernels.program import Program
 from intaglio.memory.ladder import Rung
 from intaglio.options.keywords import Keywords, check_keywords
-from intaglio.options.reading import request_of_keywords
+from intaglio.options.reading import request_of_keywords, unfit
 from intaglio.options.request import Request
 from intaglio.package.archive import write_archive
 from intaglio.run.opencl.library import DeviceOptions
@@ -128,10 +128,12 @@ def compile(
     `device` names one or several OpenCL devices of this machine whose programs go into the package; the package runs on the first.
     """
     check_keywords(options)
+    if output is not None and not isinstance(output, (str, Path)):
+        raise unfit("output", output, "path")
     temporary = None if output is not None else tempfile.TemporaryDirectory(prefix="intaglio-")
     folder = Path(output) if output is not None else Path(temporary.name if temporary else "") / "package"
+    request = request_of_keywords(Path(), folder, options)
     with tempfile.TemporaryDirectory(prefix="intaglio-") as place:
         path = Path(model) if isinstance(model, (str, Path)) else save_object(model, example_inputs, Path(place))
-        request = request_of_keywords(path, folder, options)
-        compile_request(request, Watch())
+        compile_request(replace(request, model=path), Watch())
     return Package(folder, temporary, device=DeviceOptions(next(iter(request.devices), None)))

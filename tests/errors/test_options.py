@@ -8,6 +8,8 @@ import pytest
 
 import intaglio
 from intaglio.errors import UserError
+from intaglio.options.reading import read_keyword
+from intaglio.options.request import OPTIONS
 from support.commands import DIGITS
 
 
@@ -28,6 +30,62 @@ def test_a_keyword_like_no_other_lists_them_all(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         intaglio.compile(DIGITS, output=tmp_path / "p", zzz=1)  # type: ignore[call-arg]
     assert "`target`" in caught.value.hint and "`integer_io`" in caught.value.hint
+
+
+@pytest.mark.parametrize("word", ["explain", "stop_after", "labels"])
+def test_an_option_of_the_command_line_alone_is_not_taken_for_another(tmp_path: Path, word: str) -> None:
+    with pytest.raises(UserError) as caught:
+        intaglio.compile(DIGITS, output=tmp_path / "p", **{word: True})  # type: ignore[arg-type]
+    assert caught.value.hint == f"`--{word.replace('_', '-')}` is an option of the command line alone"
+
+
+def test_a_name_that_is_not_near_is_not_suggested(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        intaglio.compile(DIGITS, output=tmp_path / "p", explained=True)  # type: ignore[call-arg]
+    assert "did you mean" not in caught.value.hint
+
+
+WRONG: list[tuple[str, object, str]] = [
+    ("ram", -5, "int from 1, in bytes, or str such as `64K`"),
+    ("ram", "64Q", "int from 1, in bytes, or str such as `64K`"),
+    ("ram", True, "int from 1, in bytes, or str such as `64K`"),
+    ("flash", 1.5, "int from 1, in bytes, or str such as `64K`"),
+    ("weights_address", 1 << 32, "int of 32 bits, or str such as `0x08080000`"),
+    ("target", 3, "str"),
+    ("quantize", True, "str"),
+    ("dims", {"batch": "x"}, "mapping of str to int from 1"),
+    ("dims", [1], "mapping of str to int from 1"),
+    ("shapes", {"image": 3}, "mapping of str to tuple of int from 1"),
+    ("shapes", {"image": (1, -1)}, "mapping of str to tuple of int from 1"),
+    ("states", {1: "h"}, "mapping of str to str"),
+    ("feed_rows", "yes", "bool"),
+    ("archive", 1, "bool"),
+    ("stream", "1", "int"),
+    ("max_error", "small", "float"),
+    ("cflags", [1], "sequence of str"),
+    ("disabled", 7, "set of str"),
+    ("device", 0, "str, or sequence of str"),
+    ("template", 4, "path"),
+    ("calibrate", 5, "path, or mapping of str to array"),
+    ("calibrate", {"x": "a.npy"}, "path, or mapping of str to array"),
+    ("output", 3, "path"),
+]
+
+
+@pytest.mark.parametrize(("keyword", "value", "expected"), WRONG, ids=lambda part: str(part)[:20])
+def test_a_value_of_the_wrong_type_is_refused(tmp_path: Path, keyword: str, value: object, expected: str) -> None:
+    with pytest.raises(UserError) as caught:
+        intaglio.compile(DIGITS, **{"output": tmp_path / "p", keyword: value})  # type: ignore[arg-type]
+    assert caught.value.slug == "bad-option"
+    assert caught.value.message == f"`{keyword}={value!r}` is not a value of the option `{keyword}`"
+    assert caught.value.hint == f"expected: {expected}"
+    assert not any(tmp_path.iterdir())
+
+
+def test_every_kind_refuses_what_it_is_not() -> None:
+    for option in (o for o in OPTIONS if o.keyword):
+        with pytest.raises(UserError, match=f"is not a value of the option `{option.keyword}`"):
+            read_keyword(option, object())
 
 
 @pytest.mark.parametrize("words", [{"integer_io": True}, {"calibrate": {}}, {"ranges": "mse"}])

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 class Keywords(TypedDict, total=False):
     target: str | None
     board: str | None
-    ram: int | None
-    flash: int | None
+    ram: int | str | None
+    flash: int | str | None
     memory: str | Path | None
     arena: str
     optimize: str
     io: str
     weights_section: str | None
-    weights_address: int | None
+    weights_address: int | str | None
     device: str | Sequence[str] | None
     precision: str | None
     limit_kernel_time: float | None
@@ -61,11 +61,19 @@ class Keywords(TypedDict, total=False):
     weights: str
 
 
+NEAR = 0.75  # `calibration` is near `calibrate`, `explain` is not near `export_plan`
+
+
 def check_keywords(given: Mapping[str, object]) -> None:
     """A misspelt keyword must not be ignored silently."""
     known = ["model", "example_inputs", "output", *(o.keyword for o in OPTIONS if o.keyword)]
     for word in given:
         if word not in known:
-            near = get_close_matches(word, known, 1)
-            hint = f"did you mean `{near[0]}`?" if near else "options: " + ", ".join(f"`{name}`" for name in known)
-            raise UserError("bad-option", f"`intaglio.compile` has no option {quoted(word)}", hint=hint)
+            raise UserError("bad-option", f"`intaglio.compile` has no option {quoted(word)}", hint=_near(word, known))
+
+
+def _near(word: str, known: list[str]) -> str:
+    if elsewhere := [o.word for o in OPTIONS if o.name == word and not o.keyword]:
+        return f"`{elsewhere[0]}` is an option of the command line alone"
+    near = get_close_matches(word, known, 1, NEAR)
+    return f"did you mean `{near[0]}`?" if near else "options: " + ", ".join(f"`{name}`" for name in known)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
+from intaglio.options import values
+from intaglio.options.values import Taker
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 Reader = Callable[[list[str], str], object]  # the words as typed, and the option they belong to
@@ -19,10 +21,12 @@ Reader = Callable[[list[str], str], object]  # the words as typed, and the optio
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`python` is shown in the documentation, `command` is the type on the command line; `read`: None where that is the value."""
+    """`python` is shown in messages and in the documentation, `command` is the type on the command line. `take` is for values of
+    keywords, `read` for words of the command line (None: the word is the value); a text as keyword is read as a word."""
 
     python: str
     command: type
+    take: Taker
     many: bool = False  # may be repeated
     read: Reader | None = None
 
@@ -99,19 +103,19 @@ def once_each(words: list[str], _: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-TEXT = Kind("str", str)
-WHOLE = Kind("int", int)
-NUMBER = Kind("float", float)
-FLAG = Kind("bool", bool)
-FILE = Kind("path", Path)
-SIZE = Kind("int, in bytes", str, read=size_bytes)
-ADDRESS = Kind("int", str, read=address)
-FLAGS = Kind("sequence of str", str, read=flags)
-OPERATORS = Kind("sequence of str", str, read=operators)
-TEXTS = Kind("sequence of str", str, many=True, read=lambda words, _: tuple(words))
-SET = Kind("set of str", str, many=True, read=lambda words, _: frozenset(words))
-DEVICES = Kind("str, or sequence of str", str, many=True, read=once_each)
-DIMS = Kind("mapping of str to int", str, many=True, read=dims)
-SHAPES = Kind("mapping of str to tuple of int", str, many=True, read=shapes)
-STATES = Kind("mapping of str to str", str, many=True, read=pairs)
-DATA = Kind("path, or mapping of str to array", Path)
+TEXT = Kind("str", str, values.text)
+WHOLE = Kind("int", int, values.whole)
+NUMBER = Kind("float", float, values.number)
+FLAG = Kind("bool", bool, values.flag)
+FILE = Kind("path", Path, values.path)
+SIZE = Kind("int from 1, in bytes, or str such as `64K`", str, values.size, read=size_bytes)
+ADDRESS = Kind("int of 32 bits, or str such as `0x08080000`", str, values.address, read=address)
+FLAGS = Kind("sequence of str", str, values.texts, read=flags)
+OPERATORS = Kind("sequence of str", str, values.text_set, read=operators)
+TEXTS = Kind("sequence of str", str, values.texts, many=True, read=lambda words, _: tuple(words))
+SET = Kind("set of str", str, values.text_set, many=True, read=lambda words, _: frozenset(words))
+DEVICES = Kind("str, or sequence of str", str, values.once_each, many=True, read=once_each)
+DIMS = Kind("mapping of str to int from 1", str, values.mapping(values.size), many=True, read=dims)
+SHAPES = Kind("mapping of str to tuple of int from 1", str, values.mapping(values.shape), many=True, read=shapes)
+STATES = Kind("mapping of str to str", str, values.mapping(values.text), many=True, read=pairs)
+DATA = Kind("path, or mapping of str to array", Path, values.data)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+import reprlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from intaglio.options import kinds
+from intaglio.errors import UserError, quoted
 from intaglio.options.request import OPTIONS, Option, Request
+from intaglio.options.values import Unfit
 
 
 def request_of_words(model: Path, output: Path, words: Mapping[str, object]) -> Request:
@@ -26,25 +28,23 @@ def read_words(option: Option, given: object) -> object:
 
 
 def request_of_keywords(model: Path, output: Path, keywords: Mapping[str, object]) -> Request:
-    """None is the default; a single device may be given alone, a path as text."""
-    values = {o.name: _value(o, keywords[o.keyword]) for o in OPTIONS if o.keyword and o.keyword in keywords}
+    """None is the default."""
+    values = {o.name: read_keyword(o, keywords[o.keyword]) for o in OPTIONS if o.keyword and o.keyword in keywords}
     return replace(Request(model, output), **values)  # type: ignore[arg-type]
 
 
-def _value(option: Option, given: object) -> object:
+def read_keyword(option: Option, given: object) -> object:
+    """The value of a keyword; text may be written as on the command line."""
     if given is None:
         return option.default
-    if option.kind is kinds.DEVICES and isinstance(given, str):
-        return (given,)
-    match option.default:
-        case tuple() if isinstance(given, (list, tuple)):
-            return tuple(given)
-        case frozenset() if isinstance(given, (list, tuple, Set)):
-            return frozenset(given)
-        case dict() if isinstance(given, Mapping):
-            return {key: tuple(value) if isinstance(value, (list, tuple)) else value for key, value in given.items()}
-        case _ if option.kind in (kinds.FILE, kinds.DATA) and isinstance(given, str):
-            return Path(given)
-        case _ if isinstance(given, Path) and option.kind is kinds.TEXT:
-            return str(given)
-    return given
+    try:
+        if isinstance(given, str) and option.kind.read is not None:
+            return option.kind.read([given], option.keyword)
+        return option.kind.take(given)
+    except (Unfit, UserError):
+        raise unfit(option.keyword, given, option.kind.python) from None
+
+
+def unfit(keyword: str, given: object, expected: str) -> UserError:
+    shown = quoted(f"{keyword}={reprlib.repr(given)}")
+    return UserError("bad-option", f"{shown} is not a value of the option `{keyword}`", hint=f"expected: {expected}")

@@ -1,0 +1,108 @@
+"""Values of keywords: each function takes what was given and returns a value of the kind, or raises `Unfit`."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Mapping, Set
+from numbers import Real
+from os import PathLike
+from pathlib import Path
+
+MOST_ADDRESS = 0xFFFFFFFF
+Taker = Callable[[object], object]
+
+
+class Unfit(Exception):
+    """The value is not of the kind."""
+
+
+def text(given: object) -> str:
+    if isinstance(given, str):
+        return given
+    return str(path(given))
+
+
+def path(given: object) -> Path:
+    found = os.fspath(given) if isinstance(given, (str, PathLike)) else None
+    if not isinstance(found, str):
+        raise Unfit
+    return Path(found)
+
+
+def flag(given: object) -> bool:
+    if isinstance(given, bool):
+        return given
+    raise Unfit
+
+
+def whole(given: object) -> int:
+    """Integers of numpy too, but no truth values."""
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise Unfit
+    try:
+        return operator.index(given)
+    except TypeError:
+        raise Unfit from None
+
+
+def size(given: object) -> int:
+    found = whole(given)
+    if found < 1:
+        raise Unfit
+    return found
+
+
+def address(given: object) -> int:
+    found = whole(given)
+    if not 0 <= found <= MOST_ADDRESS:
+        raise Unfit
+    return found
+
+
+def number(given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise Unfit
+    return float(given)
+
+
+def texts(given: object) -> tuple[str, ...]:
+    if not isinstance(given, (list, tuple, Set)) or not all(isinstance(part, str) for part in given):
+        raise Unfit
+    return tuple(given)
+
+
+def text_set(given: object) -> frozenset[str]:
+    return frozenset(texts(given))
+
+
+def once_each(given: object) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts(given)))
+
+
+def shape(given: object) -> tuple[int, ...]:
+    if not isinstance(given, (list, tuple)):
+        raise Unfit
+    return tuple(size(part) for part in given)
+
+
+def mapping(value: Taker) -> Taker:
+    """Of names to values that `value` takes."""
+
+    def take(given: object) -> dict[str, object]:
+        if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+            raise Unfit
+        return {key: value(one) for key, one in given.items()}
+
+    return take
+
+
+def array(given: object) -> object:
+    """What numpy makes an array of, which is done where it is read."""
+    if isinstance(given, (list, tuple)) or hasattr(given, "shape"):
+        return given
+    raise Unfit
+
+
+def data(given: object) -> object:
+    return path(given) if isinstance(given, (str, PathLike)) else mapping(array)(given)
