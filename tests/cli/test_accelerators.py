@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from intaglio.errors import UserError
 from intaglio.ir.files import write_ir
 from support.commands import Intaglio
 from support.ir_text import graph_of
@@ -51,6 +52,9 @@ def test_none_is_installed(intaglio: Intaglio, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(plugins, "installed", dict)
     assert "no accelerator is installed" in intaglio("accelerators").err
+    with pytest.raises(UserError) as caught:
+        plugins.find_accelerator("nobody")
+    assert caught.value.hint.startswith("no accelerator is installed; ")
 
 
 @pytest.mark.usefixtures("toys")

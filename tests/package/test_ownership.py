@@ -60,14 +60,16 @@ def test_files_that_the_manifest_does_not_know_stay(intaglio: Intaglio, tmp_path
     said = intaglio(*words, "--force")
     assert said.code == 2
     assert "has 5 files that Intaglio did not write: `a.txt`, `notes/1`, `notes/2`, `notes/3`, ..." in said.err
+    assert "move them away, or" in said.err
     assert everything(tmp_path) == before
 
 
 def test_a_link_is_not_ours(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (package(tmp_path / "p") / "link").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UserError, match="1 file that Intaglio did not write: `link`"):
+    with pytest.raises(UserError, match="1 file that Intaglio did not write: `link`") as caught:
         check_replaceable(tmp_path / "p")
+    assert caught.value.hint.startswith("move it away, or")
 
 
 def test_a_file_that_was_edited_stays(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def _print_summary(package: Package, seconds: float, request: Request) -> None:
     m = package.manifest
     macs = count_text(sum(layer.macs for layer in m.layers))
     note(
-        f"compiled `{m.name}` for {m.target} in {seconds:.1f} s: {len(m.layers)} layers, {macs} multiply-adds, "
+        f"compiled `{m.name}` for {m.target} in {seconds:.1f} s: {counted(len(m.layers), 'layer')}, {macs} multiply-adds, "
         f"weights {bytes_text(m.memory.weight_bytes)}, arena {proven_text(m.memory.arena_bytes, m.memory.lower_bound_bytes)}"
     )
     if (f := m.firmware) is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from intaglio.cli.running import print_validation
 from intaglio.cli.terminal import bytes_text, count_text, note, print_table, progress_bar
-from intaglio.errors import AnswerIsNo
+from intaglio.errors import AnswerIsNo, counted
 from intaglio.ir.graph import Array
 from intaglio.pipeline import compile_request
 from intaglio.run.data import read_arrays
@@ -61,7 +61,7 @@ def _print_layers(package: Package) -> None:
         rows.append([layer.op[:20], layer.kernel[:34], shape, count_text(layer.macs), layer.source[:24]])
     print_table(["layer", "kernel", "output", ">MACs", "in the model"], rows)
     weights, arena = bytes_text(m.memory.weight_bytes), bytes_text(m.memory.arena_bytes)
-    print(f"   {len(m.layers)} layers for {m.target}, weights {weights}, arena {arena}\n")
+    print(f"   {counted(len(m.layers), 'layer')} for {m.target}, weights {weights}, arena {arena}\n")
 
 
 def _run_application(package: Package, images: Array, labels: Array) -> None:

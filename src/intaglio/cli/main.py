@@ -159,7 +159,10 @@ def profile(
 @app.command()
 def tune(
     package: Folder,
-    target: Annotated[Optional[str], typer.Option("--target", metavar="T", help="Target of the package. Not needed.")] = None,
+    target: Annotated[
+        Optional[str],
+        typer.Option("--target", metavar="T", help="An OpenCL target. May be omitted: the package states its target."),
+    ] = None,
     device: Annotated[
         Optional[list[str]],
         typer.Option("--device", metavar="D", help="Device to tune on. May be repeated. Default: as for `run`."),

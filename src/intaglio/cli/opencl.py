@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from intaglio.cli.terminal import beginning, bytes_text, count_text, fitted, print_table
+from intaglio.errors import counted
 from intaglio.package.manifest import Manifest
 from intaglio.run.opencl.library import StartReport
 from intaglio.run.opencl.measure import OnDevice, computes_in
@@ -38,14 +39,15 @@ def placed_lines(manifest: Manifest, devices: Sequence[str]) -> list[str]:
     assert info is not None
     share = 100 * info.device_macs / info.macs if info.macs else 100.0
     lines = [
-        f"on the device: {info.device_layers} of {len(manifest.layers)} layers, {count_text(info.device_macs)} multiply-adds "
-        f"({share:.1f} %), in {computes_in(manifest)}"
+        f"on the device: {info.device_layers} of {counted(len(manifest.layers), 'layer')}, "
+        f"{count_text(info.device_macs)} multiply-adds ({share:.1f} %), in {computes_in(manifest)}"
     ]
     if info.host_layers:
         found = Counter(manifest.layers[n].op for n in info.host_layers)
         named = ", ".join(op if n == 1 else f"{n} {op}" for op, n in found.most_common(8)) + (", ..." if len(found) > 8 else "")
-        moved = f"{info.transfers} transfers, {info.transferred_bytes:,} bytes a run"
-        lines.append(f"on the CPU: {len(info.host_layers)} layers ({named}); {moved}, and {bytes_text(info.mirror_bytes)} of RAM")
+        moved = f"{counted(info.transfers, 'transfer')}, {info.transferred_bytes:,} bytes a run"
+        on_cpu = counted(len(info.host_layers), "layer")
+        lines.append(f"on the CPU: {on_cpu} ({named}); {moved}, and {bytes_text(info.mirror_bytes)} of RAM")
     total = info.pool_bytes + manifest.memory.weight_bytes
     lines.append(f"device memory: {total:,} bytes: buffers {info.pool_bytes:,}, weights {manifest.memory.weight_bytes:,}")
     if devices:
@@ -70,7 +72,8 @@ def print_on_device(result: Profile, on: OnDevice) -> None:
     columns = ["layer", "op", "on", ">MACs", ">ms", ">%", ">GFLOP/s"]
     print_table(columns, fitted(columns, rows, 21))
     print(f"{on.device} ({on.kind}, {on.platform}, driver {on.driver}), {on.computes_in}: {t.time_ms:.3f} ms a run")
-    print(f"on the device: {on.device_layers} of {len(result.layers)} layers; {on.transfers} transfers to and from the CPU, "
+    layers, transfers = counted(len(result.layers), "layer"), counted(on.transfers, "transfer")
+    print(f"on the device: {on.device_layers} of {layers}; {transfers} to and from the CPU, "
           f"{on.transferred_bytes:,} bytes, beside inputs and outputs")  # fmt: skip
     print(f"device memory: {t.ram_bytes:,} bytes: buffers {t.arena_bytes:,}, weights {t.weight_bytes:,}")
     print(f"this start: {told_start(on.start)}")

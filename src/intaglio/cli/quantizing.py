@@ -7,6 +7,7 @@ from intaglio.errors import counted
 from intaglio.quantize.settings import Account
 
 _MOST_ROWS = 40
+_SPELLED = {"equalized": "equalised"}  # the key in JSON, as printed
 
 
 def print_account(account: Account) -> None:
@@ -18,7 +19,7 @@ def print_account(account: Account) -> None:
         print_table(["layer", "name", "op", "stored", ">error alone", ">accumulated"], table, stderr=True)
         if len(shown) < len(rows):
             note(f"the {len(shown)} layers of {len(rows)} that add the most error; all are in ir/quantization.json")
-    tried = ", ".join(f"{name} {error:.2g}" for name, error in account.tried.items())
+    tried = ", ".join(f"{_SPELLED.get(name, name)} {error:.2g}" for name, error in account.tried.items())
     data = "random inputs" if account.random_data else counted(account.samples, "sample")
     note(f"quantised to {account.scheme} with {data}; ranges by {account.ranges} (error at the outputs: {tried})")
     done = [f"{counted(account.equalized, 'pair')} of layers equalised"] if account.equalized else []

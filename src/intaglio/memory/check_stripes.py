@@ -26,7 +26,7 @@ def meet(a: Span, b: Span) -> bool:
 
 @dataclass(slots=True)
 class StripeCheck(Generic[K]):
-    """`where` says where a value is; `wrote` is told of every span that is written, `held` of values that are there at the end."""
+    """`where` finds a value; `wrote` is called for every span that is written, `held` for values that are there at the end."""
 
     program: Program[K]
     stripe: Stripe[K, Argument]

@@ -195,8 +195,13 @@ class Request:
         frozenset[str](), kinds.SET, "optimise", "Skip a pass. May be repeated.", "NAME", word="--disable-pass",
         record=lambda r: ",".join(sorted(r.disabled)),
     )  # fmt: skip
-    dump_ir: Path | None = option(None, kinds.FILE, "optimise", "Write one IR file per pass to this folder.", "DIR")
-    explain: bool = option(False, kinds.FLAG, "optimise", "Print work, traffic and estimated time per layer.", keyword="")
+    dump_ir: Path | None = option(
+        None, kinds.FILE, "optimise", "Write an IR file to this folder for each pass that changed something.", "DIR"
+    )  # fmt: skip
+    explain: bool = option(
+        False, kinds.FLAG, "optimise", "Print work, traffic, estimated time and the choice of the kernel for each layer.",
+        keyword="",
+    )  # fmt: skip
     archive: bool = option(False, kinds.FLAG, "package", "Also write DIR.tar.gz.")
     archive_format: str = option("tar.gz", kinds.TEXT, "package", "Format of the archive: tar.gz or zip.", "F")
     force: bool = option(False, kinds.FLAG, "package", "Replace an existing package.")

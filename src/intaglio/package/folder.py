@@ -122,7 +122,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _swap(staging: Path, output: Path, *, force: bool) -> None:
-    """Other processes may do the same at this moment: whoever comes last replaces, with `--force`, or is told."""
+    """Other processes may do the same at this moment. With `--force` the last one replaces the folder; without it, it reports an
+    error."""
     for _ in range(100):
         try:
             os.rename(staging, output)  # also when there is an empty folder

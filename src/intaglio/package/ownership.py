@@ -103,11 +103,12 @@ def check_replaceable(folder: Path) -> None:
     paths = sorted(_paths(folder))
     unknown = [path for path in paths if not found.knows(path)]
     if unknown:
-        hint = "move them away, or give another folder with `-o`; nothing was deleted"
+        hint = f"move {_them(unknown)} away, or give another folder with `-o`; nothing was deleted"
         raise UserError("output-exists", f"{shown} has {_unknown(unknown)}", hint=hint)
     changed = [path for path in paths if found.is_changed(path, folder / path)]
     if changed:
-        hint = "move them away if you need them, else remove the folder; nothing was deleted"
+        them = _them(changed)
+        hint = f"move {them} away if you need {them}, else remove the folder; nothing was deleted"
         what = f"{shown} has {_counted(changed)} edited since Intaglio wrote the package: {_some(changed)}"
         raise UserError("output-exists", what, hint=hint)
 
@@ -159,6 +160,10 @@ def _paths(folder: Path) -> Iterator[str]:
 
 def _counted(paths: list[str]) -> str:
     return "1 file" if len(paths) == 1 else f"{len(paths):,} files"
+
+
+def _them(paths: list[str]) -> str:
+    return "it" if len(paths) == 1 else "them"
 
 
 def _unknown(paths: list[str]) -> str:

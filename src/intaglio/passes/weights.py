@@ -36,7 +36,7 @@ from intaglio.passes.rewriting import Editor, constant
 
 _SMALL = 64  # elements: below, a constant stays as it is
 _SMALL_TABLE = 1024
-_TOLD = 4096  # elements: larger constants that stay f32 are told
+_TOLD = 4096  # elements: larger constants that stay f32 are reported
 _HALF_MAX = 65504.0
 _INTEGERS = (DType.I8, DType.U8, DType.I16)
 

@@ -1,4 +1,4 @@
-"""Post-training quantisation: a float model becomes integers, with an account of what it cost.
+"""Post-training quantisation: turns a float model into integers, and reports the accuracy lost.
 
     prepared graph -> statistics -> ranges -> Quantize and Dequantize around every layer -> absorb -> integers
 

@@ -192,7 +192,7 @@ def quantised_weights(node: Node, weights: Array, bias: Array | None = None, ste
     else:
         axes = tuple(range(weights.ndim))
     most = np.abs(weights).max(axis=axes, keepdims=True)
-    floor = float(most.max()) * 1e-6  # a channel of zeros still needs a step that its bias can be told in
+    floor = float(most.max()) * 1e-6  # a channel of zeros still needs a step in which its bias can be expressed
     scale = (np.maximum(most, floor if floor > 0 else 1.0) / 127.0).astype(np.float32)
     if bias is not None and step is not None and bias.size == scale.size:
         scale = np.maximum(scale, (np.abs(bias) / (step * 2.0**29)).astype(np.float32).reshape(scale.shape))

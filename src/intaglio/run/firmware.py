@@ -85,7 +85,7 @@ def build_combined(
 
 
 def _write_stack(folder: Path, name: str, depth: int | None) -> None:
-    """What was computed goes into the linker script: whoever links again is told when there is less."""
+    """Writes the computed stack size to the linker script, so that a later link fails if there is less."""
     script = folder / "firmware" / f"{name}.ld"
     if depth is not None:
         script.write_text(_STACK.sub(f"__stack_bytes = {depth})", script.read_text(encoding="utf-8")), encoding="utf-8")

@@ -27,7 +27,7 @@ RUNTIME_SECONDS = 600
 
 
 def find_firmware_toolchain(asked: str | None, target: Target) -> Toolchain:
-    """`asked` is a command such as `arm-none-eabi-gcc`; without it zig, which pip has brought."""
+    """`asked` is a command such as `arm-none-eabi-gcc`; without it, the zig that pip installed with Intaglio is used."""
     if asked is None or asked == "zig":
         return _zig()
     try:

@@ -80,7 +80,7 @@ class Validation:
 
 
 def validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
-    """A package that was quantised here is compared with its own integers; what the float model says is told beside."""
+    """A package that was quantised here is compared with its own integers; the float model is reported beside."""
     manifest = package.manifest
     tensors = tuple(o.name for layer in manifest.layers for o in layer.outputs if o.name) if options.layers else ()
     reference = reference_of(package, tensors)

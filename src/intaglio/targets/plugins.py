@@ -217,8 +217,8 @@ def find_accelerator(name: str) -> Plugin:
         return _LOADED[name]
     found = installed()
     if name not in found:
-        known = ", ".join(f"`{n}`" for n in found) or "none is installed"
-        hint = f"installed: {known}; `intaglio new-accelerator {name if is_clean(name) else 'NAME'}` writes one"
+        known = f"installed: {', '.join(f'`{n}`' for n in found)}" if found else "no accelerator is installed"
+        hint = f"{known}; `intaglio new-accelerator {name if is_clean(name) else 'NAME'}` writes one"
         raise UserError("unknown-accelerator", f"unknown accelerator {quoted(name)}", hint=hint)
     _LOADED[name] = load(found[name])
     return _LOADED[name]

@@ -1,6 +1,6 @@
 """Instructions and cycles of firmware, in all and per layer.
 
-The total is counted on the firmware of the package. Layers are told apart by a second build, with the hook that is called
+The total is counted on the firmware of the package. Layers are separated by a second build, with the hook that is called
 after each of them: what runs between two calls belongs to the layer, but for the hook itself. Its call is part of that, some
 five instructions a layer; what comes before the first call and after the last (states that are copied) is in the total alone.
 """

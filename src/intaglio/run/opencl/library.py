@@ -1,7 +1,7 @@
 """The built library of a package for OpenCL devices, called in this process.
 
-The package's C does the work: it finds the device, keeps programs in a cache, runs. Here it is told what Python knows: which loader
-to call and with which environment (`loader`), which device is meant, and where caches are:
+The package's C does the work: it finds the device, keeps programs in a cache, runs. This module tells it which
+loader to call and with which environment (`loader`), which device is meant, and where caches are:
 
     NAME.clbin of the package       read, never written
     $INTAGLIO_OPENCL_CACHE, else NAME.clbin in the user's cache folder: read and written, as by the package's application
