@@ -295,5 +295,5 @@ def test_detections_are_the_best_boxes_that_do_not_overlap(tmp_path: Path) -> No
 
 def test_suppression_class_by_class_is_told(tmp_path: Path) -> None:
     (tmp_path / "m.tflite").write_bytes(detector(use_regular_nms=True))
-    with pytest.raises(ModelError, match="class by class"):
+    with pytest.raises(ModelError, match="per class is not supported"):
         load(tmp_path / "m.tflite", dims={}, shapes={})
