@@ -93,6 +93,26 @@ def test_a_template_does_not_follow_links_out_of_it(intaglio: Intaglio, tmp_path
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--shape image=1,1,x", "`x` in `--shape image=1,1,x` is not a size"),
+        ("--shape image=1,,8", "`--shape image=1,,8` has an empty size"),
+        ("--weights fp8", "hint: values: `mapped` (the default), `fp16`, `read`, `fp16,read`"),
+        ("--quantize int9", "hint: use int8, int16x8 or weights\n"),
+        ("--disable-pass fuse_epilog", "hint: did you mean `fuse_epilogue`?\n"),
+        ("--disable-pass magic", "hint: `intaglio passes` lists them\n"),
+        ("--export-plan FOLDER/nodir/p.csv", "nodir/p.csv` does not exist"),
+    ],
+)
+def test_a_refusal_says_what_would_work(intaglio: Intaglio, tmp_path: Path, words: str, said: str) -> None:
+    given = words.replace("FOLDER", str(tmp_path)).split()
+    found = intaglio("compile", DIGITS, "-o", tmp_path / "p", *given)
+    assert found.code == 2
+    assert said in found.err
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
     ("words", "slug"),
     [
         (["--target", "zx81"], "unknown-target"),

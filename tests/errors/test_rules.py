@@ -14,6 +14,8 @@ OTHER = "opencl-aarch64" if platform.machine() in ("x86_64", "AMD64") else "open
 OPENCL = "--target opencl "
 CASES = {
     "export-plan, stop-after": "--export-plan p.csv --stop-after optimise",
+    "archive, stop-after": "--archive --stop-after memory",
+    "archive-format, archive": "--archive-format zip",
     "accelerator-only, accelerator": "--accelerator-only qconv",
     "weights fp16, quantize": "--weights fp16 --quantize int8",
     "small weights, calibrate": "--quantize weights --calibrate x.npz",

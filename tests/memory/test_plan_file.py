@@ -96,3 +96,9 @@ def test_a_plan_of_stripes_is_read_again(intaglio: Intaglio, tmp_path: Path) -> 
     again = intaglio(*words, "-o", tmp_path / "b", "--import-plan", tmp_path / "p.csv")
     assert first.code == again.code == 0 and "stripes make the arena" in again.err
     assert (tmp_path / "a" / "src" / "digits.c").read_text() == (tmp_path / "b" / "src" / "digits.c").read_text()
+
+
+def test_a_plan_may_be_beside_an_output_whose_folder_is_new(intaglio: Intaglio, tmp_path: Path) -> None:
+    words: list[str | Path] = ["compile", DIGITS, "--stop-after", "package", "-o", tmp_path / "new" / "p"]
+    assert intaglio(*words, "--export-plan", tmp_path / "new" / "plan.csv").code == 0
+    assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["p", "plan.csv"]

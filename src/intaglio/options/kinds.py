@@ -15,6 +15,7 @@ from intaglio.errors import UserError, quoted
 from intaglio.options import values
 from intaglio.options.values import Taker
 
+_BETWEEN = re.compile(r"(?<=[0-9])x(?=[0-9])")  # `1x3x224x224`
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 Reader = Callable[[list[str], str], object]  # the words as typed, and the option they belong to
 
@@ -52,14 +53,16 @@ def dims(words: list[str], option: str) -> dict[str, int]:
 def shapes(words: list[str], option: str) -> dict[str, tuple[int, ...]]:
     found = {}
     for key, value in pairs(words, option).items():
-        sizes = [] if value in ("[]", "scalar") else value.strip("[]").replace("x", ",").split(",")
+        sizes = [] if value in ("[]", "scalar") else _BETWEEN.sub(",", value.strip("[]")).split(",")
         found[key] = tuple(_size(size, f"{option} {key}={value}") for size in sizes)
     return found
 
 
 def _size(text: str, word: str) -> int:
+    hint = "sizes are integers from 1, for example `--shape in0=1,3,224,224` or `--dim N=1`"
+    if not text.strip():
+        raise UserError("bad-option", f"{quoted(word, 120)} has an empty size", hint=hint)
     if not (text.strip().isascii() and text.strip().isdigit()) or len(text) > 18 or int(text) < 1:
-        hint = "sizes are integers from 1, for example `--shape in0=1,3,224,224` or `--dim N=1`"
         raise UserError("bad-option", f"{quoted(text)} in {quoted(word, 120)} is not a size", hint=hint)
     return int(text)
 

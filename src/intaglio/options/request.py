@@ -273,13 +273,14 @@ class Request:
         from intaglio.quantize.settings import SCHEMES, Settings
 
         if self.weights_stored not in ("", "fp16"):
-            raise UserError("bad-option", f"unknown value {quoted(self.weights_stored)} of `--weights`", hint="`--weights fp16`")
+            hint = "values: `mapped` (the default), `fp16`, `read`, `fp16,read`"
+            raise UserError("bad-option", f"unknown value {quoted(self.weights_stored)} of `--weights`", hint=hint)
         if self.scheme is None:
             return None
         if self.scheme in WEIGHT_SCHEMES:
             return Quantization(self.scheme)
         if self.scheme not in SCHEMES:
-            raise UserError("bad-option", f"unknown quantisation {quoted(self.scheme)}", hint="int8, int16x8, weights or fp16")
+            raise UserError("bad-option", f"unknown quantisation {quoted(self.scheme)}", hint="use int8, int16x8 or weights")
         if self.max_error is not None and not self.max_error > 0:
             raise UserError("bad-option", f"`--max-error {self.max_error}` is not a relative error", hint="for example 0.05")
         settings = Settings(

@@ -88,6 +88,16 @@ RULES: tuple[Rule, ...] = (
         "the stage `{stop_after}` has no memory plan yet", "use `--stop-after memory` or later",
     ),
     Rule(
+        "archive, stop-after", "options",
+        lambda s: s.request.archive and stage_index(s.request.stop_after) < stage_index("package"),
+        "the stage `{stop_after}` has no package for `--archive` yet", "use `--stop-after package` or later, or omit `--archive`",
+    ),
+    Rule(
+        "archive-format, archive", "options",
+        lambda s: s.request.archive_format != "tar.gz" and not s.request.archive,
+        "`--archive-format` needs `--archive`", "add `--archive`",
+    ),
+    Rule(
         "accelerator-only, accelerator", "options",
         lambda s: bool(s.request.accelerator_only) and not s.request.accelerators,
         "`--accelerator-only` needs `--accelerator`", "for example `--accelerator NAME --accelerator-only qconv,qmatmul`",

@@ -6,6 +6,8 @@ Groups of them run at four places of the line: on the graph as it was read (`ABS
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Graph
 from intaglio.passes import (
@@ -116,7 +118,8 @@ def check_disabled(names: frozenset[str]) -> None:
     """Are these names of passes?"""
     known = [p.name for p in PASSES]
     for name in sorted(names - set(known)):
-        hint = "passes: " + ", ".join(f"`{n}`" for n in known)
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean `{near[0]}`?" if near else "`intaglio passes` lists them"
         raise UserError("unknown-pass", f"unknown pass {quoted(name)}", hint=hint)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+from intaglio.errors import UserError, quoted
 from intaglio.frontends.reading import read_source
 from intaglio.ir.files import check_ir_place
 from intaglio.ir.graph import Graph
@@ -40,6 +42,8 @@ def check_request(work: Work) -> Work:
 
 
 def _check_output(request: Request) -> None:
+    if request.export_plan is not None:
+        _check_folder(request.export_plan, request.output)
     if stage_index(request.stop_after) >= stage_index("package"):
         check_output(request.output, force=request.force)
         if request.archive:
@@ -47,6 +51,13 @@ def _check_output(request: Request) -> None:
     elif request.output.suffix == ".ig":
         with writing(request.output):
             check_ir_place(request.output, weights=False)  # whether it has weights of its own is seen when it is written
+
+
+def _check_folder(plan: Path, output: Path) -> None:
+    """The folder of a plan is there, or is one that leads to the output."""
+    if not plan.parent.is_dir() and plan.absolute().parent not in output.absolute().parents:
+        what = f"the folder of `--export-plan` {quoted(str(plan), 200)} does not exist"
+        raise UserError("cannot-write", what, hint="create it, or use another")
 
 
 def read_model(work: Work) -> Work:
