@@ -200,7 +200,7 @@ def test_qemu_is_not_named_where_it_cannot_help(tmp_path: Path, monkeypatch: pyt
 
 def test_without_unicorn_the_way_to_it_is_told(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "unicorn", None)
-    with pytest.raises(ToolError, match=r'pip install "intaglio\[emulator\]"') as caught:
+    with pytest.raises(ToolError, match=r"pip install -e '.\[emulator\]'") as caught:
         Package.load(package.folder).run({"in0": BYTES})
     assert caught.value.exit_code == 2
 
