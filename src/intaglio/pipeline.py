@@ -63,9 +63,12 @@ LINE: tuple[Stage, ...] = (
 )
 
 
-def go(work: Work) -> Work:
+SETTLED = [stage.name for stage in LINE].index("kernels")  # those before do not depend on the RAM that is left for the arena
+
+
+def go(work: Work, line: tuple[Stage, ...] = LINE) -> Work:
     """Through the stages that are asked for."""
-    for stage in LINE:
+    for stage in line:
         if work.wants(stage.part):
             work = stage.run(work)
     return work
@@ -74,11 +77,12 @@ def go(work: Work) -> Work:
 def compile_request(request: Request, watch: Watch) -> Package | Path:
     """A package, or the IR file of the stage to stop after.
 
-    Stack and variables are known when the firmware is built: where RAM is short by them, the arena is made smaller by as much."""
-    reserve = RESERVE_BYTES
+    Stack and variables are known when the firmware is built: where RAM is short by them, the arena is made smaller by as much. The
+    optimised graph stays as it is."""
+    work, reserve = go(Work(request, watch), LINE[:SETTLED]), RESERVE_BYTES
     for attempt in range(MOST_ATTEMPTS):
         try:
-            return _compile(request, watch, reserve)
+            return _compile(replace(work, reserve=reserve))
         except ShortOfRam as short:
             if not short.can_shrink or attempt == MOST_ATTEMPTS - 1:
                 raise
@@ -86,9 +90,10 @@ def compile_request(request: Request, watch: Watch) -> Package | Path:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _compile(request: Request, watch: Watch, reserve: int) -> Package | Path:
+def _compile(work: Work) -> Package | Path:
+    request = work.request
     with ExitStack() as stack:
-        work = go(Work(request, watch, stack, reserve))
+        work = go(replace(work, stack=stack), LINE[SETTLED:])
         if work.written is None:
             return write_stage(work)
     if request.archive:
@@ -108,8 +113,7 @@ class Planned:
 
 def plan_request(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *, climbing: bool = True) -> Planned:
     """The stages up to memory, for questions about it. Without `climbing`, no limit makes layers slower."""
-    with ExitStack() as stack:
-        work = go(Work(replace(request, stop_after="memory"), watch, stack, reserve, climbing))
+    work = go(Work(replace(request, stop_after="memory"), watch, reserve, climbing))
     model, planned = need(work.model), need(work.planned)
     return Planned(planned.program, planned.rungs, model.target, model.deployment)
 

@@ -149,7 +149,6 @@ def test_a_result_lies_where_its_operand_was() -> None:
         storage = find_storage(program, SMALL.alignment)
         assert len(storage.apart) == 1
         assert program.arena_bytes < 1.4 * size
-        graph.stage = "optimise"
 
 
 def test_the_text_of_the_ir_keeps_stripes() -> None:

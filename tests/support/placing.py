@@ -40,8 +40,7 @@ def move_slot(program: Program, slot: Slot, to: Address) -> None:
 
 def memory_text(program: Program) -> str:
     """What the IR file of the stage `memory` says."""
-    program.graph.stage = "memory"
-    return print_graph(program.graph, program.choices, program.placement)
+    return print_graph(program.graph, program.choices, program.placement, "memory")
 
 
 def read_again(text: str, program: Program, target: Target) -> Program:

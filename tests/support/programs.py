@@ -33,7 +33,7 @@ def _loop(name: str, elements: int, reads: list[str], op: str, *, fallible: bool
 def add_then_square(name: str = "tiny", source: str = "/add", *, fallible: bool = False, weights: int = 8) -> Program:
     """y = (x + w)^2, with w in the weights and the sum in the arena."""
     type = TensorType(F32, (1, weights))
-    graph = Graph(name, output_names=["the/output:0"], stage="memory")
+    graph = Graph(name, output_names=["the/output:0"])
     x, w, a, y = (graph.value(n, type) for n in ("x", "w", "a", "y"))
     x.origin, a.origin = "the input", "sum"
     w.data = np.linspace(0, 1, weights, dtype=np.float32).reshape(1, weights)
@@ -53,7 +53,7 @@ def add_then_square(name: str = "tiny", source: str = "/add", *, fallible: bool 
 def running_sum() -> Program:
     """h = h + x; the state is also the output."""
     type = TensorType(F32, (2,))
-    graph = Graph("running", output_names=["h_out"], stage="memory")
+    graph = Graph("running", output_names=["h_out"])
     x, h, y = (graph.value(n, type, n) for n in ("x", "h", "y"))
     places = {x: Address(INPUT, 0), h: Address(STATE, 0), y: Address(OUTPUT, 0)}
     graph.inputs, graph.outputs, graph.states = [x, h], [y], [State(h, y)]
@@ -66,7 +66,7 @@ def running_sum() -> Program:
 def constant_output() -> Program:
     """An input handed through twice, and a constant: nothing to compute."""
     type = TensorType(F32, (3,))
-    graph = Graph("through", output_names=["a", "b", "c"], stage="memory")
+    graph = Graph("through", output_names=["a", "b", "c"])
     x = graph.value("x", type, "x")
     c = Value("c", type, "c", np.array([1, 2, 3], np.float32))
     graph.inputs, graph.outputs = [x], [x, x, c]

@@ -194,12 +194,12 @@ def _named(taken: Taken, number: int, arrays: list[Array], stem: str) -> list[tu
 
 def _built(plugin: Plugin, taken: list[Taken], target: Target, folder: Path, cc: str | None) -> Package:
     """All cases side by side in one graph, each in a region of its own."""
-    graph = Graph("conformance", stage="optimise")
+    graph = Graph("conformance")
     places: dict[Node, tuple[str, int]] = {}
     for number, one in enumerate(taken):
         _copy_into(graph, one, number, plugin.name, places)
     gather(graph, places)
-    write_ir(graph, folder / "cases.ig")
+    write_ir(graph, folder / "cases.ig", stage="optimise")
     request = Request(
         folder / "cases.ig",
         folder / "package",

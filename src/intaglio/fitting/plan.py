@@ -33,8 +33,8 @@ class Wishes:
 
 def plan_memory(program: Program, target: Target, deployment: Deployment, wishes: Wishes, note: Callable[[str], None]) -> Climbed:
     """The program with its addresses, and the rungs of the ladder that its limits made necessary."""
-    slots, graph = wishes.slots, program.graph
-    given = graph.stage == "memory" or bool(program.choices.stripes)  # an IR file says it
+    slots = wishes.slots
+    given = bool(program.placement.addresses) or bool(program.choices.stripes)  # an IR file says it
     moved = reorder(program, target, slots=slots)
     if (not target.device and share_parts(program, target, slots=slots)) or moved:
         reorder(program, target, slots=slots)
@@ -59,7 +59,6 @@ def plan_memory(program: Program, target: Target, deployment: Deployment, wishes
         program = placed(program, target, slots=slots, pinned=wishes.pinned, rooms=rooms)
     place_weights(program, deployment)
     check(program)
-    graph.stage = "memory"
     return Climbed(program, rungs, reached)
 
 

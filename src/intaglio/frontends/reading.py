@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from intaglio.errors import ModelError, UserError, quoted
 from intaglio.ir.choices import OPEN, Choices
-from intaglio.ir.graph import Array, Graph
+from intaglio.ir.graph import FIRST_STAGE, Array, Graph
 from intaglio.ir.names import is_clean
 from intaglio.ir.placement import NOWHERE, Placement
 
@@ -39,6 +39,7 @@ class Source:
     format: str  # onnx, tflite, torch, keras, saved_model or ir
     choices: Choices = OPEN  # kernels that an IR file asks for
     placement: Placement = NOWHERE  # addresses that it gives
+    stage: str = FIRST_STAGE  # that it was written after
 
 
 def read_source(
@@ -63,7 +64,7 @@ def read_source(
         network = read_network(path)
         if name:
             network.graph.name = _clean_name(name)
-        return Source(network.graph, _digest(path), "ir", network.choices, network.placement)
+        return Source(network.graph, _digest(path), "ir", network.choices, network.placement, network.stage)
     if name:
         _clean_name(name)
     if kind == "onnx":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from intaglio.errors import ModelError, ToolError, UserError, quoted
 from intaglio.ir.choices import OPEN, Choices
-from intaglio.ir.graph import Graph
+from intaglio.ir.graph import FIRST_STAGE, Graph
 from intaglio.ir.placement import NOWHERE, Placement
 from intaglio.ir.text import Network, parse_network, print_graph
 from intaglio.ir.verify import verify_edited
@@ -33,7 +33,9 @@ def check_ir_place(path: Path, *, weights: bool) -> None:
         raise UserError("output-exists", what, hint=hint)
 
 
-def write_ir(graph: Graph, path: Path, choices: Choices = OPEN, placement: Placement = NOWHERE) -> None:
+def write_ir(
+    graph: Graph, path: Path, choices: Choices = OPEN, placement: Placement = NOWHERE, stage: str = FIRST_STAGE
+) -> None:
     """Both files or none: each is written beside its place first."""
     from safetensors import SafetensorError
 
@@ -45,7 +47,7 @@ def write_ir(graph: Graph, path: Path, choices: Choices = OPEN, placement: Place
         if path.is_dir():
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
         check_ir_place(path, weights=large)
-        parts[0][0].write_text(print_graph(graph, choices, placement), encoding="utf-8")
+        parts[0][0].write_text(print_graph(graph, choices, placement, stage), encoding="utf-8")
         if large:
             parts.append((path.with_name(f".{weights.name}.part"), weights))
             parts[1][0].touch()

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[tuple[int, ...], np.dtype[Any]]  # the element type is a DType of ours, known at run time
 
+FIRST_STAGE = "import"  # what a model file becomes first
+
 
 @dataclass(slots=True, eq=False)
 class Value:
@@ -90,7 +92,6 @@ class Graph:
     outputs: list[Value] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
-    stage: str = "import"  # the stage that produced this graph
     names: set[str] = field(default_factory=set)  # every value name in use
     output_names: list[str] = field(default_factory=list)  # as in the model, one per output
     file: str = ""  # the IR file it was read from, and the line of each value there

@@ -27,7 +27,7 @@ import numpy as np
 
 from intaglio.errors import ModelError, quoted
 from intaglio.ir.choices import OPEN, Choices
-from intaglio.ir.graph import Array, Graph, Node, State, Value
+from intaglio.ir.graph import FIRST_STAGE, Array, Graph, Node, State, Value
 from intaglio.ir.offload import Offload, gather
 from intaglio.ir.operator import REGISTRY, Op, Step
 from intaglio.ir.placement import NOWHERE, Address, Placement, Region
@@ -45,17 +45,21 @@ _PLAIN_SOURCE = re.compile(r"[!-~]([ -~]*[!-~])?")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Network:
-    """What an IR file holds: the graph, the kernels of its layers with the stripes, and where its values live."""
+    """What an IR file holds: the graph, the kernels of its layers with the stripes, where its values live, and the stage that it
+    was written after."""
 
     graph: Graph
     choices: Choices = OPEN
     placement: Placement = NOWHERE
+    stage: str = FIRST_STAGE
 
 
-def print_graph(graph: Graph, choices: Choices = OPEN, placement: Placement = NOWHERE) -> str:
+def print_graph(
+    graph: Graph, choices: Choices = OPEN, placement: Placement = NOWHERE, stage: str = FIRST_STAGE
+) -> str:
     lines = [
         f"intaglio-ir {VERSION}",
-        f"model {graph.name} stage={graph.stage}" + (f" target={choices.target}" if choices.target else "")
+        f"model {graph.name} stage={stage}" + (f" target={choices.target}" if choices.target else "")
         + (f" weights={graph.weights}" if graph.weights else ""),
     ]
     for value in graph.inputs:
@@ -176,7 +180,8 @@ def parse_network(text: str, arrays: Mapping[str, Array] | None = None, file: st
         reader.finish()
     except ParseError as error:
         raise ModelError("bad-ir", str(error), where=file, hint=error.hint) from None
-    return Network(graph, Choices(reader.target, reader.kernels, tuple(reader.stripes)), Placement(reader.addresses))
+    choices = Choices(reader.target, reader.kernels, tuple(reader.stripes))
+    return Network(graph, choices, Placement(reader.addresses), reader.stage)
 
 
 class _Reader:
@@ -187,6 +192,7 @@ class _Reader:
         self.states: list[tuple[str, str, float]] = []
         self.places: dict[Node, tuple[str, int]] = {}
         self.addresses: dict[Value, Address] = {}
+        self.stage = FIRST_STAGE
         self.target = ""
         self.kernels: dict[str, str] = {}
         self.stripes: list[StripeSpec] = []
@@ -234,7 +240,7 @@ class _Reader:
             line.expect("=")
             value = line.token(r"[\w.+-]+", "a word")
             if key == "stage":
-                self.graph.stage = value
+                self.stage = value
             elif key == "target":
                 self.target = value
             elif key == "weights" and value == "read":

@@ -40,11 +40,11 @@ def lower(
     graph: Graph, target: Target, asked: Choices = OPEN, *, given: Placement = NOWHERE, memo: Memo | None = None
 ) -> Program:
     """Build a kernel for each node; the program says which ones were chosen. Views need none. `asked`: stripes, and kernels that
-    were chosen before or that an IR file was edited to have. `given`: addresses of an IR file, which count if it is one of the
-    stage `memory`. Kernels and addresses count if they are for this target."""
+    were chosen before or that an IR file was edited to have. `given`: addresses of an IR file. Kernels and addresses count if they
+    are for this target. The program has a graph of its own: the memory stage may order its nodes anew."""
+    graph = replace(graph, nodes=list(graph.nodes), names=set(graph.names))
     if asked.target != target.name:
-        graph.stage = "kernels"
-        asked = Choices(stripes=asked.stripes)
+        asked, given = Choices(stripes=asked.stripes), NOWHERE
     build = _Build(graph, target, asked, memo)
     striped = starts_of(graph, asked.stripes)
     skip: set[Node] = set()
@@ -59,10 +59,8 @@ def lower(
             raise _placed(error, graph, node) from None
         if node not in skip:
             _need_what_was_asked(graph, node, asked.of(node), build.chosen[node.output.name], target)
-    graph.stage = "memory" if graph.stage == "memory" else "kernels"
     kernels = list(build.kernels.values())
     waits = any(layer.kernel.wait is not None for layer in build.layers)
-    kept = given if graph.stage == "memory" else NOWHERE
     return Program(
         graph,
         build.layers,
@@ -71,7 +69,7 @@ def lower(
         target.isa,
         target.alignment,
         Choices(target.name, MappingProxyType(build.chosen), asked.stripes),
-        kept,
+        given,
         stripes=build.stripes,
         asynchronous=waits,
     )

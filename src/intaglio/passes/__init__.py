@@ -104,9 +104,7 @@ def narrow(graph: Graph, context: Context) -> Graph:
 
 
 def optimise(graph: Graph, context: Context) -> Graph:
-    graph = run(OPTIMISE, graph, context)
-    graph.stage = "optimise"
-    return graph
+    return run(OPTIMISE, graph, context)
 
 
 def split(graph: Graph, context: Context) -> Graph:

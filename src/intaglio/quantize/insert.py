@@ -94,7 +94,7 @@ def clone(graph: Graph) -> tuple[Graph, dict[Value, Value]]:
         copy.nodes.append(Node(node.op, inputs, [twin(v) for v in node.outputs], node.source, when))
     copy.outputs = [twin(v) for v in graph.outputs]
     copy.states = [State(twin(s.input), twin(s.output), s.fill) for s in graph.states]
-    copy.stage, copy.names, copy.output_names = graph.stage, set(graph.names), list(graph.output_names)
+    copy.names, copy.output_names = set(graph.names), list(graph.output_names)
     return copy, new
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from intaglio.ir.files import write_ir
+from intaglio.options.request import stage_index
 from intaglio.package.folder import writing
 from intaglio.package.manifest import write_manifest
 from intaglio.package.needs import needs_of
@@ -39,5 +40,5 @@ def write_stage(work: Work) -> Path:
     output = work.request.output
     path = output if output.suffix == ".ig" else output / f"{graph.name}.ig"
     with writing(path):
-        write_ir(graph, path, choices, placement)
+        write_ir(graph, path, choices, placement, max(model.done, work.request.stop_after, key=stage_index))
     return path

@@ -67,14 +67,14 @@ def read_model(work: Work) -> Work:
     graph = source.graph
     target = optimized(target_of(request.board, request.target, source.choices.target or "host"), request.optimize)
     target = precise(target, request.precision)
-    check_rules(Situation(request, target, graph.stage, _has_halves(graph)))
+    check_rules(Situation(request, target, source.stage, _has_halves(graph)))
     deployment = request.deployment(target)
-    if target.device and stage_index(graph.stage) >= stage_index("optimise"):
+    if target.device and stage_index(source.stage) >= stage_index("optimise"):
         target = _as_stored(target, graph, request)
     findings = Findings(watch)
     context = context_of(request, target, deployment, source, findings)
     context.observe("import", graph)
-    return replace(work, model=Model(source, graph, target, deployment, context, findings, graph.stage))
+    return replace(work, model=Model(source, graph, target, deployment, context, findings, source.stage))
 
 
 def absorb_pairs(work: Work) -> Work:

@@ -81,7 +81,7 @@ def _write_beside(work: Work, manifest: Manifest, folder: Path) -> None:
     """IR, the account of a quantisation, test vectors."""
     account, program = need(work.model).account, need(work.program)
     graph = program.graph
-    write_ir(graph, folder / "ir" / f"{graph.name}.ig", program.choices, program.placement)
+    write_ir(graph, folder / "ir" / f"{graph.name}.ig", program.choices, program.placement, "memory")
     if account is not None:
         (folder / "ir" / "quantization.json").write_text(json.dumps(account.as_json(), indent=1) + "\n", encoding="utf-8")
     if sum(info.type.bytes for info in (*manifest.inputs, *manifest.outputs)) <= MOST_VECTOR_BYTES:

@@ -43,7 +43,6 @@ def _is_too_large(program: Program, deployment: Deployment) -> bool:
 def _without_working_memory(model: Model, wishes: Wishes, work: Work) -> Climbed:
     """Plain kernels replace those that trade working memory and larger weights for speed (Winograd)."""
     graph, target, deployment = model.graph, model.target, model.deployment
-    graph.stage = "kernels"
     planned = plan_memory(lower(graph, optimized(target, "size")), target, deployment, wishes, work.watch.note)
     if not _is_too_large(planned.program, deployment):
         work.watch.note("within `--ram`, convolutions are computed without Winograd's working memory")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -57,12 +57,12 @@ class Work:
 
     request: Request
     watch: Watch
-    stack: ExitStack  # closed when all stages have gone well, or one has not
     reserve: int = RESERVE_BYTES
     climbing: bool = True
     pinned: PlanFile | None = None  # buffers whose place the user chose
     model: Model | None = None
     program: Program | None = None
+    stack: ExitStack = field(default_factory=ExitStack)  # closed when all stages have gone well, or one has not
     planned: Climbed | None = None  # with the rungs of the ladder that were needed to stay within a limit
     written: Written | None = None
 
