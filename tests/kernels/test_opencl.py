@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 
 from intaglio.ir.types import DType
+from intaglio.kernels.accesses import everything, may_run_at_once
+from intaglio.kernels.forms import Scope
 from intaglio.kernels.interpret import interpret
 from intaglio.kernels.loop import Buffer, Builder, Expr, For, Kernel, Load, Type, idx
-from intaglio.kernels.opencl.accesses import everything, may_run_at_once
-from intaglio.kernels.opencl.forms import Scope
 from intaglio.kernels.opencl.interpret import run_variant
 from intaglio.kernels.opencl.launch import Variant
 from intaglio.kernels.opencl.spread import spread

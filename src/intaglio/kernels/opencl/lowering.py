@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from intaglio.ir.graph import Node, Value
 from intaglio.ir.types import DType
+from intaglio.kernels.accesses import inner_of
 from intaglio.kernels.job import Choice, Job, Lowered
 from intaglio.kernels.loop import Buffer, For, Kernel, Num, Stmt, While
-from intaglio.kernels.opencl.accesses import inner_of
 from intaglio.kernels.opencl.launch import Launch, Variant
 from intaglio.kernels.opencl.launch_printer import print_launch
 from intaglio.kernels.opencl.printer import CLPrinter, NoOpenCL, common

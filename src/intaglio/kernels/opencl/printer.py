@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+from intaglio.kernels.accesses import everything
 from intaglio.kernels.c_functions import function_text
 from intaglio.kernels.c_printer import Printer
 from intaglio.kernels.loop import (
@@ -24,7 +25,6 @@ from intaglio.kernels.loop import (
     Type,
     Var,
 )
-from intaglio.kernels.opencl.accesses import everything
 from intaglio.kernels.opencl.isa import OPERATORS, TABLE, opencl
 from intaglio.kernels.opencl.launch import Launch
 from intaglio.kernels.scalar_functions import FUNCTIONS, ScalarFunction, function_of

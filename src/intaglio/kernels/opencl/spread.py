@@ -10,6 +10,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from intaglio.kernels.accesses import (
+    Opaque,
+    after_let,
+    enter,
+    everything,
+    expressions_of,
+    inner_of,
+    loop_of,
+    may_run_at_once,
+    most_rounds,
+    reads_any,
+    written_in,
+)
+from intaglio.kernels.forms import Scope
 from intaglio.kernels.loop import (
     IDX,
     Assign,
@@ -31,20 +45,6 @@ from intaglio.kernels.loop import (
     While,
     idx,
 )
-from intaglio.kernels.opencl.accesses import (
-    Opaque,
-    after_let,
-    enter,
-    everything,
-    expressions_of,
-    inner_of,
-    loop_of,
-    may_run_at_once,
-    most_rounds,
-    reads_any,
-    written_in,
-)
-from intaglio.kernels.opencl.forms import Scope
 from intaglio.kernels.opencl.launch import Launch, global_id, group_for, local_id
 from intaglio.kernels.unused import drop_unused
 
@@ -278,7 +278,7 @@ def _nested(
 
 def _params(kernel: Kernel, body: tuple[Stmt, ...]) -> tuple[Buffer, ...]:
     """Those of the kernel that the body touches."""
-    from intaglio.kernels.opencl.accesses import loads_in
+    from intaglio.kernels.accesses import loads_in
 
     used = written_in(body) | {load.buffer for s in everything(body) for e in expressions_of(s) for load in loads_in(e)}
     used |= {s.source for s in everything(body) if isinstance(s, CopyRun)}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 
+from intaglio.kernels.forms import Atom, Form, Scope, disjoint
 from intaglio.kernels.loop import (
     Array,
     Assign,
@@ -28,7 +29,6 @@ from intaglio.kernels.loop import (
     Verbatim,
     While,
 )
-from intaglio.kernels.opencl.forms import Atom, Form, Scope, disjoint
 
 _numbers = count()
 
