@@ -23,7 +23,7 @@ def test_each_layer_has_its_kernel_and_reasons(intaglio: Intaglio, tmp_path: Pat
     assert "conv_nhwc(tile=" in lines[start + 1]
     assert "    not depthwise_nhwc: it is not depthwise" in lines[start:]
     assert "    used: conv_nhwc, the first that applies; not needed: conv_general" in lines[start:]
-    assert all(len(line) <= 80 for line in lines[start:])
+    assert all(len(line) <= 80 for line in lines)
 
 
 def test_the_reasons_as_json(intaglio: Intaglio, tmp_path: Path) -> None:

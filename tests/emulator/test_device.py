@@ -41,9 +41,14 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
     return compile(dense(folder), output=folder / "p", board="mps2-an386")
 
 
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Package:
+    folder = tmp_path_factory.mktemp("here")
+    return compile(dense(folder), output=folder / "p")
+
+
 @pytest.mark.parametrize("core", ["cortex-m0+", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "rv32imc", "rv32imafc"])
-def test_integers_are_bit_for_bit_those_of_this_machine(tmp_path: Path, core: str) -> None:
-    here = compile(dense(tmp_path), output=tmp_path / "here")
+def test_integers_are_bit_for_bit_those_of_this_machine(here: Package, tmp_path: Path, core: str) -> None:
     there = compile(dense(tmp_path), output=tmp_path / "there", target=core)
     steps = numbers((5, 1, 16), "int8", seed=2)
     (want,), (got,) = here.run_steps({"in0": steps}).values(), there.run_steps({"in0": steps}).values()
@@ -52,8 +57,7 @@ def test_integers_are_bit_for_bit_those_of_this_machine(tmp_path: Path, core: st
 
 @needs_qemu
 @pytest.mark.parametrize("core", ["cortex-m4f", "cortex-m55"])
-def test_qemu_gives_the_same(tmp_path: Path, core: str) -> None:
-    here = compile(dense(tmp_path), output=tmp_path / "here")
+def test_qemu_gives_the_same(here: Package, tmp_path: Path, core: str) -> None:
     there = Package.load(compile(dense(tmp_path), output=tmp_path / "there", target=core).folder, emulator="qemu")
     (want,), (got,) = here.run({"in0": BYTES}).values(), there.run({"in0": BYTES}).values()
     np.testing.assert_array_equal(got, want)

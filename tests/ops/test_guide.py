@@ -51,7 +51,10 @@ def test_the_guide_names_four_places() -> None:
     assert places[-1] == "tests/support/elementwise_meaning.py"
 
 
-@pytest.mark.parametrize("other", [FUNCTION, EXPRESSION], ids=["as an expression", "as a function"])
+@pytest.mark.parametrize(
+    "other",
+    [pytest.param(FUNCTION, id="as an expression", marks=pytest.mark.slow), pytest.param(EXPRESSION, id="as a function")],
+)
 def test_the_snippets_of_the_guide_add_an_operator(other: str, tmp_path: Path) -> None:
     for folder in ("src", "tests"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))

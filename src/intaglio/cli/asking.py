@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from intaglio.cli.terminal import bytes_text, note, print_json, print_table
+from intaglio.cli.terminal import PAGE, bytes_text, note, print_json, print_table
 from intaglio.errors import UserError, counted, quoted
 from intaglio.frontends.reading import front_end, kind_of, read_source
 from intaglio.targets.memories import HOLDS, Memory
@@ -106,7 +106,7 @@ def list_boards(json: bool) -> None:
     if several:
         print()
         print_table(
-            ["boards with more", "memory", "kind", ">address", ">size", ">bytes/cycle", "holds"],
+            ["boards with more", "memory", ">address", ">size", ">B/cycle", "holds"],
             [_memory_row(b.name if n == 0 else "", m) for b in several for n, m in enumerate(b.memories)],
         )
 
@@ -114,7 +114,7 @@ def list_boards(json: bool) -> None:
 def _memory_row(board: str, memory: Memory) -> list[str]:
     holds = ", ".join(memory.holds or HOLDS[memory.kind])
     return [
-        board, memory.name, memory.kind, f"{memory.address:#010x}", bytes_text(memory.bytes), f"{memory.bytes_per_cycle:g}", holds,
+        board, memory.name, f"{memory.address:#010x}", bytes_text(memory.bytes), f"{memory.bytes_per_cycle:g}", holds,
     ]  # fmt: skip
 
 
@@ -133,7 +133,7 @@ def list_ops(json: bool) -> None:
         print(f"{title} ({len(names)}):")
         line = " "
         for name in names:
-            if len(line) + len(name) + 1 > 98:
+            if len(line) + len(name) + 1 > PAGE:
                 print(line)
                 line = " "
             line += f" {name}"
@@ -147,7 +147,7 @@ def _wrapped(op: str, fields: list[str]) -> list[str]:
     pieces, line = [], f"{op}("
     for n, name in enumerate(fields):
         word = f"{name})" if n == len(fields) - 1 else f"{name},"
-        if len(line) + len(word) > 90:
+        if len(line) + len(word) > PAGE - 8:
             pieces.append(line)
             line = ""
         line += word
@@ -161,11 +161,12 @@ def list_passes(json: bool) -> None:
         rows = [{"name": p.name, "summary": p.summary, "when": p.when.words, "required": p.required} for p in PASSES]
         print_json({"passes": rows})
         return
-    print_table(["pass", "what it does", "runs for"], [[p.name, p.summary, _runs_for(p)] for p in PASSES])
+    print_table(["pass", "what it does, and for which models if not for all"], [[p.name, _told(p)] for p in PASSES])
 
 
-def _runs_for(step: Pass) -> str:
-    return (step.when.words or "every model") + (", required" if step.required else "")
+def _told(step: Pass) -> str:
+    conditions = [*([step.when.words] if step.when.words else []), *(["required"] if step.required else [])]
+    return f"{step.summary} ({'; '.join(conditions)})" if conditions else step.summary
 
 
 def list_templates(json: bool) -> None:

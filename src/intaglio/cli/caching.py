@@ -27,7 +27,6 @@ DeviceOption = Annotated[
     Optional[str], typer.Option("--device", metavar="D", help="gpu, cpu, accelerator, numbers such as 0.0, or a part of a name.")
 ]
 KINDS = {1: "program", 2: "tuning", 3: "mark"}
-WIDTH = 80
 
 
 @cache_app.command("list")
@@ -398,7 +397,9 @@ def _verdict(m: Match) -> str:
 
 def _print_field(name: str, word: str, text: str) -> None:
     """In columns; a long text goes on in its own, uncut: what differs may be its end."""
-    pieces = textwrap.wrap(printable(text), WIDTH - 28, break_on_hyphens=False) or ["(empty)"]
+    from intaglio.cli.terminal import PAGE
+
+    pieces = textwrap.wrap(printable(text), PAGE - 28, break_on_hyphens=False) or ["(empty)"]
     print(f"  {name:<17} {word:<7} {pieces[0]}")
     for piece in pieces[1:]:
         print(f"{'':28}{piece}")

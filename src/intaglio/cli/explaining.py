@@ -5,11 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from intaglio.cli.terminal import bytes_text, count_text, print_table
+from intaglio.cli.terminal import PAGE, bytes_text, count_text, print_table
 from intaglio.kernels.choice import NOT_NEEDED, Considered, Explained
 from intaglio.stages import CostRow
-
-WIDTH = 80
 
 
 def print_costs(rows: list[CostRow], *, stderr: bool) -> None:
@@ -36,12 +34,12 @@ def choices_lines(layers: Sequence[Explained]) -> list[str]:
         refused = [kernel for kernel in considered if kernel.reason and kernel.reason != NOT_NEEDED]
         for kernel in refused:
             text = f"not {kernel.name}: {kernel.reason}"
-            lines += textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="      ")
+            lines += textwrap.wrap(text, PAGE, initial_indent="    ", subsequent_indent="      ")
         used = next((kernel.name for kernel in considered if not kernel.reason), "")
         behind = ", ".join(dict.fromkeys(kernel.name for kernel in considered if kernel.reason == NOT_NEEDED))
         if used:
             text = f"used: {used}, the first that applies" + (f"; not needed: {behind}" if behind else "")
-            lines += textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="      ")
+            lines += textwrap.wrap(text, PAGE, initial_indent="    ", subsequent_indent="      ")
     return lines
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
-from intaglio.cli.terminal import WIDTH, note, print_json, print_table, proven_text
+from intaglio.cli.terminal import PAGE, note, print_json, print_table, proven_text
 from intaglio.errors import AnswerIsNo, UserError
 from intaglio.fitting.budget import smallest
 from intaglio.fitting.fit import STACK_BYTES, Fit, fit_of, fits, needs_on_board, time_ms
@@ -221,7 +221,7 @@ def _print(answer: Answer) -> None:
         state = f", state {fit.state_bytes:,}" if fit.state_bytes else ""
         print(f"peak   {fit.state_bytes + fit.peak.bytes:>12,} bytes   live in layer {fit.peak.layer}, {_peak_name(made, fit)}:")
         over = "; results share memory with operands" if sum(b.bytes for b in fit.peak.alive) > fit.peak.bytes else ""
-        print(textwrap.fill(f"{alive}{more}{state}{over}", WIDTH, initial_indent=" " * 28, subsequent_indent=" " * 28))
+        print(textwrap.fill(f"{alive}{more}{state}{over}", PAGE, initial_indent=" " * 28, subsequent_indent=" " * 28))
     least = answer.least
     cost = f", about {100 * (least.cost_ratio - 1):.1f} % more instructions" if least.cost_ratio > 1 else ""
     print(f"least  {fit.ram_with(least.arena_bytes):>12,} bytes   the smallest RAM found by the ladder: {least.name}{cost}")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDTH = 100
-PAGE = 80  # of tables that people paste into mails and issues
+PAGE = 80  # columns of tables: people paste them into mails and issues
+SHORT = 14  # cells up to this length are never split
 
 
 class Progress(Protocol):
@@ -45,12 +45,12 @@ def console(*, stderr: bool = False) -> Console:
 
     made = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
     # On a narrow or absent terminal tables stay readable; on a wide one they stay within the page.
-    made.width = min(WIDTH, made.width) if made.is_terminal else WIDTH
+    made.width = min(PAGE, made.width) if made.is_terminal else PAGE
     return made
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, stderr: bool = False, title: str = "") -> None:
-    """Columns whose name starts with `>` are numbers, to the right."""
+    """Columns whose name starts with `>` are numbers, to the right. Long text goes on in the next line."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -59,14 +59,14 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, stderr
     for n, name in enumerate(columns):
         right = name.startswith(">")
         # The first column is a name that one may have to type; long ones are cut by whoever makes the rows.
-        least = max((len(row[0]) for row in rows), default=0) if n == 0 else None
-        last = n == len(columns) - 1
+        widest = max((len(row[n]) for row in rows), default=0)
+        whole = right or n == 0 or widest <= SHORT
         table.add_column(
             name.removeprefix(">"),
             justify="right" if right else "left",
-            no_wrap=right or not last,
+            no_wrap=whole,
             overflow="ellipsis",
-            min_width=least,
+            min_width=widest if whole else None,
         )
     for row in rows:
         table.add_row(*[Text(cell) for cell in row])
