@@ -15,6 +15,7 @@ from intaglio.passes import (
     dead_channels,
     fold_weights,
     fusion,
+    gelu,
     layout,
     movement,
     recognise,
@@ -56,7 +57,7 @@ ABSORB: tuple[Step, ...] = (Pass("absorb_quantisation", absorb_quantisation, _PA
 PREPARE: tuple[Step, ...] = (
     *_TIDY,
     *_STRENGTH,
-    *named(fold_weights.split_batch_norm, fold_weights.fold_pad, recognise.recognise_layer_norm),
+    *named(fold_weights.split_batch_norm, fold_weights.fold_pad, recognise.recognise_layer_norm, gelu.recognise_gelu),
     *_TIDY,
     *_STRENGTH,
     *named(layout.flatten_one_dimension),
