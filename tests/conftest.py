@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,22 @@ pytest.register_assert_rewrite("support")
 
 from support.commands import DIGITS, Intaglio  # noqa: E402
 from support.outside import outside, plugin_site  # noqa: E402, F401 (fixtures)
+
+OBJECTS = "INTAGLIO_OBJECT_CACHE"
+_made: list[str] = []
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One cache of objects for a run of the tests and all its processes: many packages share sources. It starts empty: every
+    source is compiled at least once."""
+    if OBJECTS not in os.environ and not hasattr(config, "workerinput"):
+        _made.append(tempfile.mkdtemp(prefix="intaglio-objects-"))
+        os.environ[OBJECTS] = _made[0]
+
+
+def pytest_unconfigure() -> None:
+    for folder in _made:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -271,3 +271,20 @@ def test_env_prints_what_a_shell_needs(intaglio: Intaglio, monkeypatch: pytest.M
     monkeypatch.setattr(loader, "find_loader", lambda: Loader("libOpenCL.so.1", {}, Answer(())))
     said = intaglio("cache", "env")
     assert said.code == 0 and not said.out and "nothing to set" in said.err
+
+
+def test_objects_are_counted_and_removed(intaglio: Intaglio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTAGLIO_OBJECT_CACHE", str(tmp_path))
+    monkeypatch.setenv("INTAGLIO_OBJECT_CACHE_SIZE", "2M")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "abc").write_bytes(bytes(100))
+    assert intaglio("cache", "objects", "--json").json == {
+        "folder": str(tmp_path), "objects": 1, "bytes": 100, "limit_bytes": 2 << 20,
+    }  # fmt: skip
+    said = intaglio("cache", "objects", "--clear")
+    assert said.out.strip() == str(tmp_path) and "0 objects" in said.err and not any((tmp_path / "a").iterdir())
+
+
+def test_objects_of_a_cache_that_is_off(intaglio: Intaglio, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTAGLIO_OBJECT_CACHE", "off")
+    assert "not cached" in intaglio("cache", "objects").err and intaglio("cache", "objects", "--json").json == {"folder": None}

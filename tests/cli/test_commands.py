@@ -156,7 +156,10 @@ def test_archive_holds_the_package(intaglio: Intaglio, tmp_path: Path) -> None:
     assert {"p/manifest.json", "p/include/digits.h", "p/ir/source.onnx"} <= names
 
 
-def test_the_same_model_gives_the_same_bytes(intaglio: Intaglio, digits: Path, tmp_path: Path) -> None:
+def test_the_same_model_gives_the_same_bytes(
+    intaglio: Intaglio, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTAGLIO_OBJECT_CACHE", "off")
     assert intaglio("compile", DIGITS, "-o", tmp_path / "elsewhere" / "p").code == 0
     assert digests(tmp_path / "elsewhere" / "p") == digests(digits)
 

@@ -262,3 +262,10 @@ def test_an_output_where_no_folder_can_be(intaglio: Intaglio) -> None:
     said = intaglio("compile", DIGITS, "-o", "/proc/x")
     assert said.code == 2
     assert "error[cannot-write]" in said.err
+
+
+def test_a_limit_of_the_object_cache_that_is_no_size(intaglio: Intaglio, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTAGLIO_OBJECT_CACHE_SIZE", "many")
+    said = intaglio("cache", "objects")
+    assert said.code == 2
+    assert "error[bad-option]: `INTAGLIO_OBJECT_CACHE_SIZE` is `many`" in said.err and "512M" in said.err

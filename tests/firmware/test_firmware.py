@@ -93,7 +93,8 @@ def test_nothing_of_a_c_library_is_needed_but_memory_and_mathematics(tmp_path: P
     assert {n for n in wanted if not n.startswith(("net_", "__aeabi_"))} <= {"memcpy", "memset", "memmove", "expf", "logf", "tanhf"}
 
 
-def test_the_same_model_gives_the_same_bytes(package: Package, tmp_path: Path) -> None:
+def test_the_same_model_gives_the_same_bytes(package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTAGLIO_OBJECT_CACHE", "off")
     again = firmware(integer_model(tmp_path), tmp_path / "out", board="stm32f4-discovery", name="net")
     assert again.manifest.files == package.manifest.files
 

@@ -13,8 +13,10 @@ from support.programs import add_then_square
 
 @pytest.fixture(scope="module")
 def twice(tmp_path_factory: pytest.TempPathFactory) -> tuple[Package, Package]:
-    first = build(add_then_square(weights=3000), tmp_path_factory.mktemp("a") / "p")
-    second = build(add_then_square(weights=3000), tmp_path_factory.mktemp("somewhere-else") / "deep" / "p")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("INTAGLIO_OBJECT_CACHE", "off")  # the compiler makes both
+        first = build(add_then_square(weights=3000), tmp_path_factory.mktemp("a") / "p")
+        second = build(add_then_square(weights=3000), tmp_path_factory.mktemp("somewhere-else") / "deep" / "p")
     return first, second
 
 

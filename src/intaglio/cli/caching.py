@@ -1,4 +1,5 @@
-"""`intaglio cache list | explain | verify | prune | merge | env`: program caches (NAME.clbin) of OpenCL packages."""
+"""`intaglio cache list | explain | verify | prune | merge | env`: program caches (NAME.clbin) of OpenCL packages; `cache objects`:
+the cache of compiled objects of this user."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from intaglio.run.opencl.cache_file import CacheFile, Damage, Record
     from intaglio.run.opencl.matching import Match
 
-cache_app = typer.Typer(help="Inspect and manage program caches of OpenCL packages.", no_args_is_help=True)
+cache_app = typer.Typer(help="Inspect and manage program caches of OpenCL packages, and the cache of compiled objects.", no_args_is_help=True)
 
 Cache = Annotated[Path, typer.Argument(metavar="FILE|DIR", help="A .clbin file, or a package with one.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -229,6 +230,28 @@ def env_command(json: JsonOption = False) -> None:
         print(f"export {name}='{quote}'")
     if not found.environment:
         note(f"nothing to set: {found.library} is found without variables")
+
+
+@cache_app.command("objects")
+def objects_command(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all objects.")] = False, json: JsonOption = False
+) -> None:
+    """Show where compiled objects are cached, how many, and their size. INTAGLIO_OBJECT_CACHE=off switches the cache off."""
+    from intaglio.cli.terminal import bytes_text, note, print_json
+    from intaglio.run.objects import object_cache
+
+    cache = object_cache()
+    if cache is None:
+        print_json({"folder": None}) if json else note("compiled objects are not cached")
+        return
+    if clear:
+        cache.clear()
+    sizes = cache.sizes()
+    if json:
+        print_json({"folder": str(cache.folder), "objects": len(sizes), "bytes": sum(sizes), "limit_bytes": cache.limit_bytes})
+        return
+    print(cache.folder)
+    note(f"{counted(len(sizes), 'object')}, {bytes_text(sum(sizes))} of {bytes_text(cache.limit_bytes)}")
 
 
 NEVER_USED = ("superseded", "malformed", "distrusted")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intaglio.errors import IntaglioError, OurFault, ToolError, UserError
+from intaglio.run.objects import inputs_of, object_cache
 from intaglio.run.toolchains import Toolchain
 from intaglio.targets.target import Target
 
@@ -52,15 +53,10 @@ def build_into(
         relative = source.relative_to(folder)
         made = objects / ("app_" if source.parent.name == "app" else "") / f"{relative.name}.o"
         made.parent.mkdir(exist_ok=True)
-        run((*toolchain.compiler, *flags, "-c", relative.as_posix(), "-o", str(made)))
-        run.advance("compiling")
+        run.compile(relative.as_posix(), flags, made)
         return made
 
-    run.total = len(library) + len(application)
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        # The largest first: the last file to finish decides how long it takes.
-        order = sorted([*library, *application], key=lambda p: -p.stat().st_size)
-        made = dict(zip(order, pool.map(compile_one, order), strict=True))
+    made = run.compile_all([*library, *application], compile_one)
     (output / "lib").mkdir(exist_ok=True)
     parts = [str(made[source]) for source in library]
     link = (*toolchain.compiler, *toolchain.target_flags(target), *_link_flags(options.cflags))
@@ -89,6 +85,11 @@ def sources_in(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.c"), *folder.glob("*.S")])
 
 
+def _cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _link_flags(cflags: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f for f in cflags if f.startswith("-fsanitize"))
 
@@ -109,6 +110,7 @@ class Runner:
         self._toolchain = toolchain
         self._options = options
         self._environment = toolchain.environment()
+        self._cache = object_cache()
         self._done = 0
         self.total = 0
 
@@ -116,6 +118,25 @@ class Runner:
         self._done += 1
         if self._options.progress is not None:
             self._options.progress(what, self._done, self.total)
+
+    def compile_all(self, sources: list[Path], compile_one: Callable[[Path], Path]) -> dict[Path, Path]:
+        """As many at once as there are cores. The largest first: the last file to finish decides how long it takes."""
+        self.total = len(sources)
+        order = sorted(sources, key=lambda p: -p.stat().st_size)
+        with ThreadPoolExecutor(max_workers=_cores()) as pool:
+            return dict(zip(order, pool.map(compile_one, order), strict=True))
+
+    def compile(self, source: str, flags: tuple[str, ...], made: Path) -> None:
+        """An object from a source of the project, or from the cache of objects."""
+        command = (*self._toolchain.compiler, *flags, "-c", source, "-o", str(made))
+        inputs = inputs_of(self._folder, source, self._toolchain, flags, self._options.cflags) if self._cache is not None else None
+        if self._cache is None or inputs is None:
+            self(command)
+        elif not self._cache.fetch(inputs.key, made):
+            listed = made.with_suffix(".d")
+            self((*command, "-MD", "-MF", str(listed)))
+            self._cache.store(inputs, made, listed)
+        self.advance("compiling")
 
     def __call__(self, command: tuple[str, ...]) -> None:
         if (said := self.attempt(command)) is not None:

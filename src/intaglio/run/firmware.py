@@ -6,10 +6,8 @@ bin/NAME.elf      the model, `firmware/` and a self-test
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -162,22 +160,17 @@ class _Build:
         flags = (*compile_flags(toolchain, target), *own, *options.cflags)
         library = [source for folder in folders for source in sources_in(folder)]
         around = [*sources_in(self._folder / "firmware"), *sources_in(self._folder / "firmware" / "libc")]
-        self._run.total = len(library) + len(around)
 
-        def compile_one(source: Path) -> str:
+        def compile_one(source: Path) -> Path:
             relative = source.relative_to(self._folder)
             made = objects / relative.parent / f"{relative.name}.o"
             made.parent.mkdir(parents=True, exist_ok=True)
-            self._run((*toolchain.compiler, *flags, "-c", relative.as_posix(), "-o", str(made)))
-            self._run.advance("compiling")
-            return str(made)
+            self._run.compile(relative.as_posix(), flags, made)
+            return made
 
-        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-            # The largest first: the last file to finish decides how long it takes.
-            order = sorted([*library, *around], key=lambda p: -p.stat().st_size)
-            made = dict(zip(order, pool.map(compile_one, order), strict=True))
-        self._library = [made[source] for source in library]
-        self._around = [made[source] for source in around]
+        made = self._run.compile_all([*library, *around], compile_one)
+        self._library = [str(made[source]) for source in library]
+        self._around = [str(made[source]) for source in around]
 
     def archive(self, path: Path) -> None:
         path.unlink(missing_ok=True)
