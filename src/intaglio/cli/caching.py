@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from intaglio.run.opencl.cache_file import CacheFile, Damage, Record
     from intaglio.run.opencl.matching import Match
 
-cache_app = typer.Typer(help="Inspect and manage program caches of OpenCL packages, and the cache of compiled objects.", no_args_is_help=True)
+cache_app = typer.Typer(help="Inspect and manage OpenCL program caches, and the cache of compiled objects.", no_args_is_help=True)
 
 Cache = Annotated[Path, typer.Argument(metavar="FILE|DIR", help="A .clbin file, or a package with one.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
