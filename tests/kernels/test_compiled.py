@@ -16,15 +16,15 @@ import pytest
 
 from intaglio.kernels.choice import TABLE
 from intaglio.run.toolchains import find_toolchain
-from intaglio.targets.target import find_target, host_target, runs_here
+from intaglio.targets.target import find_target, runs_here
 from support.kernel_integer_tiles import INTEGER_TILES
 from support.kernel_quick import ALL, kernel_of, quick_cases
 from support.kernel_running import TARGETS, Case, assert_close, call_compiled, compile_c, prepare, write_c
 from support.kernel_small_cores import SMALL_CORES
 
-RUNNABLE = {"avx2": ["avx2", "sse2", "vec4", "scalar"], "sse2": ["sse2", "vec4", "scalar"], "neon": ["neon", "vec4", "scalar"]}
-WIDE = [isa for isa in ("avx512", "avx512_vnni", "avx2_vnni") if runs_here(TARGETS[isa])]
-HERE = [*RUNNABLE.get(host_target().isa, ["scalar"]), *WIDE]
+_BEST_FIRST = ("avx512_vnni", "avx512", "avx2_vnni", "avx2", "sse2", "neon_dot", "neon", "vec4", "scalar")
+HERE = [isa for isa in _BEST_FIRST if runs_here(TARGETS[isa]) or isa in ("vec4", "scalar")]
+WIDE = [isa for isa in HERE[1:] if isa.startswith("avx")]  # beside the best, which all cases are compiled for
 TESTS = Path(__file__).parents[1]
 WHICH: dict[str, Callable[[], dict[str, Case]]] = {"all": lambda: ALL, "quick": quick_cases}
 EVERY = [pytest.param(i, "all", marks=pytest.mark.slow) for i in HERE]

@@ -135,10 +135,13 @@ def runs_here(target: Target) -> bool:
     return target.arch == _MACHINES.get(platform.machine().lower()) and set(target.needs) <= _cpu_flags()
 
 
+HOSTS = ("x86-64-avx512vnni", "x86-64-v4", "x86-64-avxvnni", "x86-64-v3", "x86-64", "aarch64-dotprod", "aarch64")  # best first
+
+
 def host_target() -> Target:
-    """The best target that this machine can run, of those whose speed has been measured: `x86-64-v4` is chosen by name only."""
+    """The best target that this machine can run."""
     targets = all_targets()
-    return next((targets[name] for name in ("x86-64-v3", "x86-64", "aarch64") if runs_here(targets[name])), targets["generic"])
+    return next((targets[name] for name in HOSTS if runs_here(targets[name])), targets["generic"])
 
 
 @cache
@@ -146,7 +149,7 @@ def _cpu_flags() -> frozenset[str]:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             for line in file:
-                if line.startswith("flags"):
+                if line.startswith(("flags", "Features")):  # x86, Arm
                     return frozenset(line.split(":", 1)[1].split())
     except OSError:
         pass
