@@ -19,6 +19,7 @@ from intaglio.kernels.job import Lowered, Packed, Scratch
 from intaglio.kernels.prelude import prelude
 from intaglio.kernels.program import Program
 from intaglio.ops.base import Op, widen
+from intaglio.run.build import BuildOptions, spared_flags
 from intaglio.run.toolchains import Toolchain
 from intaglio.targets import Target
 from intaglio.targets.target import all_targets
@@ -127,7 +128,8 @@ def write_c(calls: Sequence[Call], isa: str, path: Path) -> None:
 
 def compile_c(toolchain: Toolchain, target: Target, source: Path, out: Path, *flags: str) -> None:
     warnings = strict_flags(toolchain.kind)
-    command = [*toolchain.compiler, *warnings, *toolchain.target_flags(target), *flags, str(source), "-o", str(out)]
+    spared = spared_flags(toolchain, target, BuildOptions(cflags=flags))
+    command = [*toolchain.compiler, *warnings, *toolchain.target_flags(target), *spared, *flags, str(source), "-o", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=toolchain.environment())
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr[:4000]}"
 

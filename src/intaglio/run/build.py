@@ -13,9 +13,11 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from intaglio.errors import IntaglioError, OurFault, ToolError, UserError
+from intaglio.run.intrinsics import PROBE, spared_headers
 from intaglio.run.objects import inputs_of, object_cache
 from intaglio.run.toolchains import Toolchain
 from intaglio.targets.target import Target
@@ -44,7 +46,7 @@ def build_into(
 ) -> None:
     """Build the sources in `folder` into `output`/lib and bin."""
     folder, output = folder.resolve(), output.resolve()  # commands run inside of the folder
-    flags = (*toolchain.compile_flags(target), "-Iinclude", "-Isrc", *options.cflags)
+    flags = (*toolchain.compile_flags(target), *spared_flags(toolchain, target, options), "-Iinclude", "-Isrc", *options.cflags)
     library = sources_in(folder / "src")
     application = [] if options.library_only else sources_in(folder / "src" / "app")
     run = Runner(folder, toolchain, options)
@@ -83,6 +85,22 @@ def check_whole(folder: Path, *parts: str) -> None:
 
 def sources_in(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.c"), *folder.glob("*.S")])
+
+
+def spared_flags(toolchain: Toolchain, target: Target, options: BuildOptions) -> tuple[str, ...]:
+    """So that the compiler reads fewer headers. The user's own C and flags may use other instructions than the target has."""
+    if options.edited_template or options.accelerators or any(flag.startswith("-m") for flag in options.cflags):
+        return ()
+    spared = spared_headers(toolchain, target)
+    return spared if spared and _accepts(toolchain, (*toolchain.compile_flags(target), *spared), PROBE) else ()
+
+
+@cache
+def _accepts(toolchain: Toolchain, flags: tuple[str, ...], text: str) -> bool:
+    with tempfile.TemporaryDirectory(prefix="intaglio-probe-") as name:
+        folder = Path(name)
+        (folder / "probe.c").write_text(text, encoding="ascii")
+        return Runner(folder, toolchain, BuildOptions()).attempt_compile("probe.c", flags, folder / "probe.c.o") is None
 
 
 def _cores() -> int:
@@ -129,14 +147,21 @@ class Runner:
     def compile(self, source: str, flags: tuple[str, ...], made: Path) -> None:
         """An object from a source of the project, or from the cache of objects."""
         command = (*self._toolchain.compiler, *flags, "-c", source, "-o", str(made))
+        if (said := self.attempt_compile(source, flags, made)) is not None:
+            raise self.failure(command, said)
+        self.advance("compiling")
+
+    def attempt_compile(self, source: str, flags: tuple[str, ...], made: Path) -> str | None:
+        command = (*self._toolchain.compiler, *flags, "-c", source, "-o", str(made))
         inputs = inputs_of(self._folder, source, self._toolchain, flags, self._options.cflags) if self._cache is not None else None
         if self._cache is None or inputs is None:
-            self(command)
-        elif not self._cache.fetch(inputs.key, made):
-            listed = made.with_suffix(".d")
-            self((*command, "-MD", "-MF", str(listed)))
+            return self.attempt(command)
+        if self._cache.fetch(inputs.key, made):
+            return None
+        listed = made.with_suffix(".d")
+        if (said := self.attempt((*command, "-MD", "-MF", str(listed)))) is None:
             self._cache.store(inputs, made, listed)
-        self.advance("compiling")
+        return said
 
     def __call__(self, command: tuple[str, ...]) -> None:
         if (said := self.attempt(command)) is not None:

@@ -112,7 +112,7 @@ def pip_zig() -> Toolchain | None:
     if importlib.util.find_spec("ziglang") is None:
         return None
     start = (sys.executable, "-m", "ziglang")
-    version = _output((*start, "version"))
+    version = output_of((*start, "version"))
     if version is None:
         return None
     return Toolchain("zig", (*start, "cc"), (*start, "ar"), f"zig {version.strip()}")
@@ -120,7 +120,7 @@ def pip_zig() -> Toolchain | None:
 
 @cache
 def _probe(command: tuple[str, ...]) -> Toolchain | None:
-    text = _output((*command, "--version"))
+    text = output_of((*command, "--version"))
     if not text:
         return None
     first = text.splitlines()[0].strip()
@@ -141,7 +141,7 @@ def _archiver(command: tuple[str, ...], is_zig: bool) -> tuple[str, ...]:
     raise ToolError("no-compiler", "there is no `ar` to make a static library with", hint="`pip install ziglang`")
 
 
-def _output(command: tuple[str, ...]) -> str | None:
+def output_of(command: tuple[str, ...]) -> str | None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
