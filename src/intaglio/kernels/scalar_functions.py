@@ -168,13 +168,16 @@ def _sigmoid(e: Lanes, k: Builder, x: Expr) -> Expr:
 
 
 def _odd_ratio(e: Lanes, k: Builder, x: Expr, limit: float, above: list[float], below: list[float]) -> Expr:
-    """x P(x^2) / Q(x^2), between -1 and 1; operands beyond the limit, where the function is 1 in f32 or nearly so, count as it."""
+    """x P(x^2) / Q(x^2), between -1 and 1. From the limit on, where the function is 1 in f32 or nearly so, it is exactly 1: GELU
+    multiplies what is left of 1 with x."""
     low = k.let("low", e.highest(e.const(-limit), x))
     bounded = k.let("bounded", e.lowest(e.const(limit), low))
     z = k.let("z", e.mul(bounded, bounded))
     p = k.let("p", e.mul(_polynomial(e, k, z, above), bounded))
     ratio = k.let("ratio", e.div(p, _polynomial(e, k, z, below)))
-    return e.lowest(e.const(1.0), k.let("least", e.highest(e.const(-1.0), ratio)))
+    within = k.let("within", e.lowest(e.const(1.0), k.let("least", e.highest(e.const(-1.0), ratio))))
+    above_limit = k.let("high", e.choose(e.compare("ge", x, e.const(limit)), e.const(1.0), within))
+    return e.choose(e.compare("le", x, e.const(-limit)), e.const(-1.0), above_limit)
 
 
 def _tanh(e: Lanes, k: Builder, x: Expr) -> Expr:
