@@ -9,7 +9,7 @@ from intaglio.kernels.choice import TABLE
 from intaglio.kernels.expressions import ROWS
 from intaglio.ops.base import REGISTRY, Chain, Elementwise
 from support.kernel_integer_tiles import INTEGER_TILES
-from support.kernel_quick import ALL
+from support.kernel_quick import ALL, quick_cases
 from support.kernel_running import TARGETS, assert_close, interpreted
 
 
@@ -20,11 +20,12 @@ def test_every_kernel_has_a_case() -> None:
     assert lowered <= set(REGISTRY)
 
 
-# The interpreter takes long. Scalar and avx2 kernels are compiled in test_compiled; sse2 has the lanes of neon.
-_COVERED = [pytest.param(i, n, marks=pytest.mark.slow) for i in ("avx2", "sse2", "scalar", "avx512") for n in ALL]
+# The interpreter takes long. All scalar and avx2 kernels are compiled in test_compiled; sse2 has the lanes of neon.
+_OTHERS = [pytest.param(i, n, marks=pytest.mark.slow) for i in ("avx2", "sse2", "scalar", "avx512") for n in ALL]
+_NEON = [pytest.param("neon", n, marks=[] if n in quick_cases() else pytest.mark.slow) for n in ALL]
 
 
-@pytest.mark.parametrize(("isa", "name"), [*(("neon", n) for n in ALL), *_COVERED])
+@pytest.mark.parametrize(("isa", "name"), [*_NEON, *_OTHERS])
 def test_the_kernel_means_what_the_reference_says(isa: str, name: str) -> None:
     code, results = interpreted(ALL[name], TARGETS[isa])
     assert code == 0
