@@ -1,208 +1,185 @@
-"""Speed against the peers, as ratios within one interleaved run on one core.
+"""Speed against the best runtime of every model: one thread, pinned, all runtimes in turn within one run.
 
-    make bench                      all models, writes benchmarks/RESULTS.md
-    .venv/bin/python benchmarks/run.py --only mobilenet
-    .venv/bin/python benchmarks/run.py --integers           the integer models alone, against LiteRT and OpenVINO
+    make bench                                       all models, writes benchmarks/RESULTS.md
+    make bench ONLY='resnet|vit'                     those whose names match; the table is printed
+    .venv/bin/python benchmarks/run.py --help        the rest
 
-Absolute times say little on a shared machine: each round measures every system in turn, and what counts is the median of the
-ratios per round. Models: the float ONNX ones of ../shared/models where they are, and well-known shapes with random weights.
+Absolute times say little on a shared machine: a round measures every runtime once, and there are several. A ratio is the median of
+the best peer divided by ours. Interrupted, it prints the rows that are done. Models and conversions are kept in build/bench.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
-import platform
-import re
-import statistics
 import sys
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
-import integers
 import numpy as np
-import onnx
-from peers import Call, Work, emx, emx_python, onnxruntime, ours
 
-from models import write_all
+sys.path.insert(0, str(Path(__file__).with_name("speed")))
+from figures import Row, grouped, median_of_rounds
+from peak import Peak, processor
+from peers import LABELS, OURS, PEERS
+from peers.base import Missing, Work
+from report import Machine, report
+from worker import Worker
+from works import Planned, planned
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "bench"
 SHARED = ROOT.parent / "shared" / "models"
-QUANTISED = re.compile("qdq|qop|qlstm")  # not float
-ROUNDS = 9
-ROUND_SECONDS = 0.15
+RESULTS = ROOT / "benchmarks" / "RESULTS.md"
+PROFILED = ("openvino", "onnxruntime")  # peers with times per layer
+TOLERANCE = {"float": 2e-3, "mixed": 0.1, "int8": 1.0}  # shares of the largest output; integers are rounded differently by all
+HOPELESS = 4.0  # a peer this much slower than the fastest is measured once
 
 
-@dataclass
-class Result:
-    name: str
-    macs: int = 0
-    ms: dict[str, float] = field(default_factory=dict)
-    ratio: dict[str, float] = field(default_factory=dict)  # peer's time over ours
-    error: float = 0.0
-    missing: dict[str, str] = field(default_factory=dict)
-    layers: list[tuple[str, str, int, float]] = field(default_factory=list)
+class Bench:
+    """The runtimes, each in its process, and the settings of a run."""
 
+    def __init__(self, options: argparse.Namespace) -> None:
+        core = max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, {core})
+        self.rounds, self.seconds, self.cpu_time = options.rounds, options.seconds, options.cpu_time
+        self.profiles = not options.without_layers
+        self.workers = {name: Worker(name, core) for name in (OURS, *options.peers)}
+        self.peak = Peak(BUILD)
 
-def works(only: str) -> list[Work]:
-    found: list[Work] = []
-    if (SHARED / "manifest.json").exists():
-        for entry in json.loads((SHARED / "manifest.json").read_text()):
-            if entry["format"] == "onnx" and not QUANTISED.search(entry["id"]):
-                data = np.load(SHARED / entry["ref"])
-                arrays = [np.array(data[f"in{i}"][0]) for i in range(len(entry["inputs"]))]
-                found.append(Work(entry["id"], SHARED / entry["file"], [np.asarray(a) for a in arrays]))
-    random = np.random.default_rng(1)
-    for path in write_all(BUILD / "models"):
-        model = onnx.load(str(path))
-        shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
-        found.append(Work(path.stem, path, [random.standard_normal(shape).astype(np.float32)]))
-    return [w for w in found if re.search(only, w.name)]
+    def stop(self) -> None:
+        for worker in self.workers.values():
+            worker.stop()
 
+    def row(self, work: Work) -> Row:
+        row = Row(work.name, work.kind)
+        outputs: dict[str, list[np.ndarray]] = {}
+        for name, worker in self.workers.items():
+            try:
+                outputs[name] = worker.load(work)
+            except Missing as reason:
+                row.missing[name] = str(reason)
+        if OURS not in outputs:
+            row.failure = row.missing.pop(OURS, "no result")
+        self._compare(row, work, outputs)
+        self._time(row, list(outputs))
+        self._profile(row)
+        return row
 
-def one_round(call: Call, seconds: float) -> float:
-    """The median time of a call in ms, over as many calls as fit."""
-    times: list[float] = []
-    end = time.perf_counter() + seconds
-    while len(times) < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e3
+    def _compare(self, row: Row, work: Work, outputs: dict[str, list[np.ndarray]]) -> None:
+        reference = work.expected or next((outputs[name] for name in PEERS if name in outputs), [])
+        errors = {name: error_of(got, reference) for name, got in outputs.items()}
+        row.error = errors.pop(OURS, math.nan)
+        row.errors = errors
+        row.wrong = frozenset(name for name, error in errors.items() if not error <= TOLERANCE[work.kind])
 
+    def _time(self, row: Row, names: list[str]) -> None:
+        rounds: dict[str, list[float]] = {name: [] for name in names}
+        peaks: list[float] = []
+        for number in range(self.rounds):
+            peaks.append(self.peak.macs_per_ms())
+            fastest = min((min(times) for times in rounds.values() if times), default=math.inf)
+            for name in list(names):
+                if number and min(rounds[name]) > HOPELESS * fastest and name != OURS:
+                    continue
+                try:
+                    measured = self.workers[name].round(self.seconds)
+                except Missing as reason:
+                    row.missing[name] = str(reason)
+                    names.remove(name)
+                    rounds.pop(name)
+                    continue
+                rounds[name].append(measured.cpu_ms if self.cpu_time else measured.wall_ms)
+        medians = median_of_rounds(rounds)
+        row.ms = medians.pop(OURS, math.nan)
+        row.peers = medians
+        row.peak = float(np.median(peaks))
 
-def measure(work: Work, with_emx: str | None) -> Result:
-    import intaglio
-
-    result = Result(work.name)
-    calls: dict[str, Call] = {}
-    calls["intaglio"], outputs = ours(work, BUILD / "packages" / work.name)
-    try:
-        calls["onnxruntime"], expected = onnxruntime(work)
-        result.error = max(_error(a, b) for a, b in zip(outputs(), expected, strict=True))
-    except Exception as error:  # a peer that cannot run the model is a result too
-        result.missing["onnxruntime"] = str(error)[:100]
-    if with_emx:
+    def _profile(self, row: Row) -> None:
+        """Ours always: it has the multiply-adds. A peer's where it wins or nearly does."""
         try:
-            calls["emx-onnx-cgen"] = emx(work, BUILD / "emx" / work.name, with_emx)
-            calls["emx-onnx-cgen"]()
-        except Exception as error:
-            result.missing["emx-onnx-cgen"] = str(error).replace("\n", " ")[:100]
-    rounds: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(ROUNDS):
-        for name, call in calls.items():
-            rounds[name].append(one_round(call, ROUND_SECONDS))
-    for name, times in rounds.items():
-        result.ms[name] = min(times)
-        if name != "intaglio":
-            result.ratio[name] = statistics.median(p / o for p, o in zip(times, rounds["intaglio"], strict=True))
-    package = intaglio.Package.load(BUILD / "packages" / work.name)
-    profile = package.profile()
-    result.macs = sum(layer.macs for layer in package.manifest.layers)
-    result.layers = [(row.name, row.op, row.macs, row.time_ms) for row in profile.layers]
-    return result
+            row.layers = self.workers[OURS].layers() if not row.failure else []
+            row.macs = sum(layer.macs for layer in row.layers)
+            for peer in PROFILED:
+                if self.profiles and peer in row.peers and row.peers[peer] < 1.05 * row.ms:
+                    row.groups[peer] = grouped(row.layers, self.workers[peer].layers())
+        except Missing as reason:
+            row.missing.setdefault("profile", str(reason))
 
 
-def _error(got: np.ndarray, expected: np.ndarray) -> float:
-    scale = float(np.max(np.abs(expected))) + 1e-9
-    return float(np.max(np.abs(got.astype(np.float64) - expected.reshape(got.shape)))) / scale
+def error_of(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
+    """The largest difference, as a share of the largest expected value of that output; layouts of one size count as equal."""
+    if not expected or len(got) != len(expected):
+        return math.nan
+    worst = 0.0
+    for a, b in zip(got, expected, strict=True):
+        if a.size != b.size:
+            return math.nan
+        first, second = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
+        worst = max(worst, float(np.max(np.abs(first - second), initial=0.0)) / (float(np.max(np.abs(second), initial=0.0)) + 1e-9))
+    return worst
 
 
-def geometric_mean(values: list[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
+def told(row: Row, number: int, total: int) -> str:
+    """A line of progress, within 80 columns."""
+    start = f"[{number}/{total}] {row.name[:24]:24s}"
+    if row.failure:
+        return f"{start} {row.failure}"[:80]
+    best = LABELS.get(row.best, "no peer")
+    flag = " !" if not row.error <= TOLERANCE[row.kind] else ""
+    return f"{start} {row.ms:9.3f} ms  {row.ratio:5.2f} ({best}){flag}"[:80]
 
 
-def report(results: list[Result]) -> str:
-    lines = [
-        "# Speed",
-        "",
-        f"`make bench` on {_processor()}, one core, one thread, float32, batch 1; least time in ms of {ROUNDS} interleaved rounds.",
-        "A ratio is the peer's time divided by ours, the median over the rounds: above 1, Intaglio is faster. The machine is",
-        "shared, so compare only within a row. `error` is the largest difference from ONNX Runtime divided by the largest output.",
-        "",
-        "| model | MMAC | Intaglio | ONNX Runtime | ratio | emx-onnx-cgen | ratio | error |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for r in results:
-        cells = [r.name, f"{r.macs / 1e6:.1f}", f"{r.ms['intaglio']:.3f}"]
-        for peer in ("onnxruntime", "emx-onnx-cgen"):
-            cells += [f"{r.ms[peer]:.3f}", f"{r.ratio[peer]:.2f}"] if peer in r.ms else ["-", "-"]
-        lines.append("| " + " | ".join([*cells, f"{r.error:.1e}"]) + " |")
-    lines.append("")
-    for peer, label in (("onnxruntime", "ONNX Runtime"), ("emx-onnx-cgen", "emx-onnx-cgen")):
-        ratios = [r.ratio[peer] for r in results if peer in r.ratio]
-        if ratios:
-            low = min((r for r in results if peer in r.ratio), key=lambda r: r.ratio[peer])
-            lines.append(
-                f"Geometric mean against {label}: **{geometric_mean(ratios):.2f}** over {len(ratios)} models, "
-                f"lowest {low.ratio[peer]:.2f} ({low.name})."
-            )
-    reasons = [f"- {r.name}, {peer}: {why}" for r in results for peer, why in r.missing.items()]
-    if reasons:
-        lines += ["", "Reasons for missing figures:", "", *reasons]
-    lines += ["", "## Layers", "", "The layers that take the most time, as shown by `intaglio profile`."]
-    for r in results:
-        total = sum(t for *_, t in r.layers) or 1.0
-        lines += [
-            "",
-            f"### {r.name}",
-            "",
-            "| layer | operator | MMAC | ms | % | GFLOP/s |",
-            "| --- | --- | ---: | ---: | ---: | ---: |",
-        ]
-        for name, op, macs, ms in sorted(r.layers, key=lambda row: -row[3])[:8]:
-            speed = f"{2 * macs / ms / 1e6:.1f}" if macs and ms else ""
-            lines.append(f"| {_cell(name)} | {op} | {macs / 1e6:.2f} | {ms:.4f} | {100 * ms / total:.1f} | {speed} |")
-    return "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    return re.sub(r"[|\n`]", " ", text)[:60]
-
-
-def _processor() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-        return re.findall(r"model name\s*: (.*)", text)[0].strip()
-    except (OSError, IndexError):
-        return platform.machine()
+def run(bench: Bench, todo: list[Planned], machine: Machine) -> list[Row]:
+    """The report so far is in build/bench after every row."""
+    rows: list[Row] = []
+    for number, plan in enumerate(todo, 1):
+        print(f"[{number}/{len(todo)}] {plan.name} ...\r", end="", file=sys.stderr, flush=True)
+        try:
+            row = bench.row(plan.make())
+        except KeyboardInterrupt:
+            print("\ninterrupted: the rows below are done", file=sys.stderr)
+            return rows
+        except Exception as error:  # a model that cannot be made here is a line of the report
+            row = Row(plan.name, "float", failure=f"not made: {type(error).__name__}: {error}")
+        rows.append(row)
+        print(f"{told(row, number, len(todo)):79s}", file=sys.stderr, flush=True)
+        (BUILD / "report.md").write_text(report(rows, machine), encoding="utf-8")
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=".", help="models whose name matches")
-    parser.add_argument("--without-emx", action="store_true")
-    parser.add_argument("--integers", action="store_true", help="the integer models alone")
-    parser.add_argument("--output", type=Path, help="default: benchmarks/RESULTS.md when all models run")
+    parser.add_argument("--only", default="", help="models whose names match this pattern; default: all")
+    parser.add_argument("--peers", default=list(PEERS), type=lambda text: text.split(","), help=f"default: {','.join(PEERS)}")
+    parser.add_argument("--rounds", type=int, default=9, help="default: 9")
+    parser.add_argument("--seconds", type=float, default=0.15, help="of one runtime in one round; default: 0.15")
+    parser.add_argument("--cpu-time", action="store_true", help="count the processor's time, for a machine that others use")
+    parser.add_argument("--without-layers", action="store_true", help="no profiles of the peers")
+    parser.add_argument("--output", type=Path, help="default: benchmarks/RESULTS.md when all models run, else the terminal")
     options = parser.parse_args()
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    results_path = ROOT / "benchmarks" / "RESULTS.md"
-    if options.integers:
-        text = integers.with_section(results_path.read_text(encoding="utf-8"), integers.run(SHARED, BUILD))
-        (options.output or results_path).write_text(text, encoding="utf-8")
-        return
-    python = None if options.without_emx else emx_python(BUILD / "emx-venv")
-    results: list[Result] = []
-    todo = works(options.only)
-    for number, work in enumerate(todo, 1):
-        result = measure(work, python)
-        results.append(result)
-        ratios = "  ".join(f"{peer} {ratio:.2f}" for peer, ratio in result.ratio.items())
-        print(f"[{number}/{len(todo)}] {work.name:26s} {result.ms['intaglio']:9.3f} ms  {ratios}", file=sys.stderr, flush=True)
-    text = report(results)
-    if options.only == ".":
-        text = integers.with_section(text, integers.run(SHARED, BUILD))
-    where = options.output or (results_path if options.only == "." else None)
+    if unknown := sorted(set(options.peers) - set(PEERS)):
+        parser.error(f"unknown runtime `{unknown[0]}`; available: {', '.join(PEERS)}")
+    todo = planned(SHARED, BUILD, options.only)
+    if not todo:
+        parser.error(f"no model matches `{options.only}`")
+    start = time.monotonic()
+    machine = Machine(processor(), options.rounds, "processor time" if options.cpu_time else "time by the clock")
+    bench = Bench(options)
+    try:
+        rows = run(bench, todo, machine)
+    finally:
+        bench.stop()
+    text = report(rows, machine)
+    where = options.output or (RESULTS if not options.only and len(rows) == len(todo) else None)
     if where is None:
         print(text)
     else:
         where.write_text(text, encoding="utf-8")
-        print(f"written: {where}", file=sys.stderr)
+        print(f"written: {where} ({(time.monotonic() - start) / 60:.0f} min)", file=sys.stderr)
 
 
 if __name__ == "__main__":
