@@ -8,6 +8,7 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import Layout
 from intaglio.kernels.contraction.tile import candidates
 from intaglio.ops.activation import Relu, Sigmoid
+from intaglio.ops.attention import Attention
 from intaglio.ops.base import Step
 from intaglio.ops.binary import Add, Mul, Sub
 from intaglio.ops.conv import Conv, ConvTranspose
@@ -192,3 +193,35 @@ TILED |= {
     "gru linear before reset without bias": recurrent(Gru, 3, bias=False, linear_before_reset=True),
     "gru linear before reset, computed, no bias": recurrent(Gru, 3, bias=False, linear_before_reset=True, constant=False),
 }
+
+
+# Attention ---------------------------------------------------------------------------------------------------------------
+
+_QKV = ((0, 126, 3, 18, 1), (6, 126, 3, 18, 1), (12, 126, 3, 18, 1))  # of [2,7,3,2,3]: batch, row, one of the three, head
+TILED |= {
+    "attention": case(
+        Attention((2, 2, 7, 7, 3, 3), *_QKV, scale=0.5, joined=True), *[real(2, 7, 18)] * 3
+    ),
+    "attention of turned keys, other sizes": case(
+        Attention((1, 2, 13, 21, 5, 9), (0, 0, 65, 5, 1), (0, 0, 105, 1, 21), (0, 0, 189, 9, 1), scale=0.25),
+        real(1, 2, 13, 5), real(1, 2, 5, 21), real(1, 2, 21, 9),
+    ),
+    "attention with masks": case(
+        Attention(
+            (2, 3, 5, 11, 4, 8), (0, 60, 20, 4, 1), (0, 132, 44, 4, 1), (0, 264, 88, 8, 1),
+            ((0, 0, 55, 11, 1), (0, 11, 0, 0, 1), (0, 0, 0, 1, 0)), joined=True,
+        ),
+        real(2, 3, 5, 4), real(2, 3, 11, 4), real(2, 3, 11, 8), real(3, 5, 11), real(2, 11), real(5, 1),
+    ),
+    "attention without what comes later": case(
+        Attention((1, 1, 9, 9, 4, 4), (0, 0, 0, 4, 1), (0, 0, 0, 4, 1), (0, 0, 0, 4, 1), ((0, 0, 0, 9, 1),)),
+        real(9, 4), real(9, 4), real(9, 4), np.where(np.tri(9) > 0, F(0), -F(np.inf)).astype(F),
+    ),
+    "attention in bands": case(
+        Attention((1, 1, 25, 600, 2, 3), (0, 0, 0, 2, 1), (0, 0, 0, 2, 1), (0, 0, 0, 3, 1)), real(25, 2), real(600, 2), real(600, 3)
+    ),
+    "attention by another tile": case(
+        Attention((1, 1, 7, 9, 4, 4), (0, 0, 0, 4, 1), (0, 0, 0, 4, 1), (0, 0, 0, 4, 1)), real(7, 4), real(9, 4), real(9, 4),
+        using="attention(tile=3x2)",
+    ),
+}  # fmt: skip

@@ -33,7 +33,7 @@ from intaglio.kernels import (
     sample,
     window_general,
 )
-from intaglio.kernels.contraction import dots, fma, hybrid, plain, products, taps, windows
+from intaglio.kernels.contraction import attention, dots, fma, hybrid, plain, products, taps, windows
 from intaglio.kernels.dsp import conv as dsp_conv
 from intaglio.kernels.dsp import depthwise as dsp_depthwise
 from intaglio.kernels.dsp import hybrid as dsp_hybrid
@@ -118,6 +118,7 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
 SINGLE: dict[str, Callable[[Job], Lowered]] = {  # operators with one kernel that takes everything
     "arg_reduce": reduce.arg_reduce,
     "assert_true": movement.assert_true,
+    "attention": attention.attention,
     "batch_norm": normalize.batch_norm,
     "col2im": contract.col2im,
     "concat": movement.concat,

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Graph
 from intaglio.passes import (
+    attention,
     clean,
     dead_channels,
     fold_weights,
@@ -79,6 +80,7 @@ NARROW: tuple[Step, ...] = (*PREPARE, Pass("narrow_weights", narrow_weights, _NA
 OPTIMISE: tuple[Step, ...] = (
     *PREPARE,
     Pass("offload", offload, _ACCELERATOR, required=True),
+    *named(attention.fuse_attention, clean.dead_code),
     *named(residual.fuse_sum, fusion.fuse_epilogue, fusion.fuse_elementwise, clean.dead_code),
     Pass("store_halves", store_halves, _HALVES, required=True),
     Pass("name_outputs", name_outputs, _QUANTISED),

@@ -21,10 +21,12 @@ Sums = list[list[Var]]  # by row and vector
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The first output column of a block: which of the packed ones it is, groups padded to whole vectors, and which channel."""
+    """The first output column of a block: which of the packed ones it is, groups padded to whole vectors, and which channel. `row`
+    is the first row of the tile in a matrix."""
 
     packed: Expr
     channel: Expr
+    row: Expr
 
 
 class MicroKernel(Protocol):

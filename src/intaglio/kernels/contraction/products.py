@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.contraction.fma import Fma, pack_bias, pack_panels
+from intaglio.kernels.contraction.packing import Right, pack_right
 from intaglio.kernels.contraction.problem import Problem
-from intaglio.kernels.contraction.tile import Block, choose_tile, parse_tile
+from intaglio.kernels.contraction.tile import choose_tile, parse_tile
 from intaglio.kernels.contraction.tiles import Tiles
 from intaglio.kernels.elementwise import broadcast_strides, offset_of
 from intaglio.kernels.epilogue import epilogue_of, operand_kind, steps_text
 from intaglio.kernels.expressions import apply, computed_in
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Expr, Load, Num, Type, cast, idx
+from intaglio.kernels.loop import Buffer, Expr, Type, cast, idx
 from intaglio.ops.base import Step
 from intaglio.ops.binary import Add
 from intaglio.ops.matmul import MatMul
@@ -109,7 +110,7 @@ def matmul_tiled(job: Job) -> Lowered:
     tiles = Tiles(job.k, problem, tile, Fma(e, w, b, job.writes(), epilogue))
     if p.shared:
         if source is not None:
-            _pack(job, tiles, source, idx(0), op.transpose_b)
+            _pack(job, p, tiles, source, idx(0), op.transpose_b)
         tiles.matrix(a, job.target.l2_bytes)
     else:
         _batches(job, p, tiles, a, source, stored)
@@ -134,40 +135,13 @@ def _batches(job: Job, p: Product, tiles: Tiles, a: Buffer, source: Buffer | Non
         if source is None:
             tiles.w_base = k.let("w_at", which * stored)
         else:
-            _pack(job, tiles, source, k.let("b_at", which * (p.depth * p.columns)), op.transpose_b)
+            _pack(job, p, tiles, source, k.let("b_at", which * (p.depth * p.columns)), op.transpose_b)
         tiles.matrix(a, job.target.l2_bytes)
 
 
-def _pack(job: Job, tiles: Tiles, source: Buffer, base: Expr, transposed: bool) -> None:
-    """scratch[block][k][lane] = b[k][column], zeros in lanes without a column."""
-    k, e, depth = job.k, job.vector, tiles.problem.channels
-    place = 0
-    wide = tiles.tile.vectors * e.lanes
-    whole = [b for b in tiles.blocks if b.width == wide]
-    groups = [(whole[0], len(whole))] if whole else []
-    groups += [(b, 1) for b in tiles.blocks[len(whole) :]]
-    for block, count in groups:
-        width = block.vectors * e.lanes
-        with k.loop("block", 0, count) as n:
-            to = k.let("to", n * (width * depth) + place)
-            first = k.let("first", base + (n * width + block.first) * (depth if transposed else 1))
-            _pack_block(job, tiles, source, first, to, block, transposed)
-        place += count * width * depth
-
-
-def _pack_block(job: Job, tiles: Tiles, source: Buffer, first: Expr, to: Expr, block: Block, transposed: bool) -> None:
-    k, e, w = job.k, job.vector, tiles.micro.w
-    depth, columns, width = tiles.problem.channels, tiles.problem.out_channels, block.vectors * e.lanes
-    if transposed:
-        with k.loop("column", 0, block.width) as c, k.loop("j", 0, depth) as j:
-            k.store(w, to + j * width + c, Load(source, first + c * depth + j, Type("f32")))
-        with k.loop("column", block.width, width) as c, k.loop("j", 0, depth) as j:
-            k.store(w, to + j * width + c, Num(0.0, Type("f32")))
-        return
-    with k.loop("j", 0, depth) as j:
-        for v in range(block.vectors):
-            part = block.lanes_of(v, e.lanes) if e.vector else 0
-            k.store(w, to + j * width + v * e.lanes, e.load(source, first + j * columns + v * e.lanes, part))
+def _pack(job: Job, p: Product, tiles: Tiles, source: Buffer, base: Expr, transposed: bool) -> None:
+    down, across = (1, p.depth) if transposed else (p.columns, 1)
+    pack_right(job, tiles, Right(source, base, down, across, p.columns))
 
 
 def matmul_general(job: Job) -> Lowered:

@@ -18,11 +18,13 @@ BlockBody = Callable[[Block, Expr, Expr], None]  # the block, where its weights 
 
 
 class Tiles:
-    """`x_base`, `w_base` and `y_base` are where this problem starts when a kernel computes several."""
+    """`x_base`, `w_base` and `y_base` are where this problem starts when a kernel computes several; `x_pitch` and `y_pitch` are
+    the numbers from one row of a matrix to the next."""
 
     def __init__(self, k: Builder, problem: Problem, tile: Tile, micro: MicroKernel) -> None:
         self.k, self.problem, self.tile, self.micro = k, problem, tile, micro
         self.x_base = self.w_base = self.y_base = idx(0)
+        self.x_pitch, self.y_pitch = problem.channels, problem.out_channels
         self.blocks = blocks_of(problem.columns, tile.vectors, micro.lanes)
         self.stored = sum(b.vectors for b in self.blocks) * micro.lanes
 
@@ -41,7 +43,7 @@ class Tiles:
                             line = gather.line(k, n, oh, first, base, g)
                             row = (n * p.out_height + oh) * (p.out_width * p.out_channels)
                             out = k.let("out", self.y_base + row + g * p.columns + column)
-                            where = Column(g * self.stored + column, g * p.columns + column)
+                            where = Column(g * self.stored + column, g * p.columns + column, oh)
                             self._row(gather, line, low, high, edges, block, at, where, out)
 
                     self._each_block(self._packed_depth(), block_rows, g)
@@ -132,13 +134,13 @@ class Tiles:
 
     def _matrix_tile(self, x: Buffer, m: Expr, rows: int, block: Block, at: Expr, column: Expr) -> None:
         p, k, micro = self.problem, self.k, self.micro
-        where = Column(column, column)
+        where = Column(column, column, m)
         sums = micro.start(k, rows, block, where)
-        base = k.let("row", self.x_base + m * p.channels)
+        base = k.let("row", self.x_base + m * self.x_pitch)
         with k.loop("j", 0, p.channels) as j:
-            places = {r: base + r * p.channels + j for r in range(rows)}
+            places = {r: base + r * self.x_pitch + j for r in range(rows)}
             micro.step(k, sums, at + j * (block.vectors * micro.lanes), x, places)
-        outs = [k.let(f"to{r}", self.y_base + (m + r) * p.out_channels + column) for r in range(rows)]
+        outs = [k.let(f"to{r}", self.y_base + (m + r) * self.y_pitch + column) for r in range(rows)]
         micro.finish(k, sums, block, where, outs)
 
     # Both -----------------------------------------------------------------------------------------------------------

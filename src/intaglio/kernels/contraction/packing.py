@@ -1,0 +1,59 @@
+"""A computed right side of a product, brought into the order in which register tiles read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from intaglio.kernels.contraction.tile import Block
+from intaglio.kernels.contraction.tiles import Tiles
+from intaglio.kernels.job import Job
+from intaglio.kernels.lanes import Lanes
+from intaglio.kernels.loop import Buffer, Expr, Num, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """Where element [j, column] of the right side is: `base + j * down + column * across`. `columns` of them are there; the tiles
+    may have more, which become zeros. Each number is multiplied by `scale`."""
+
+    source: Buffer
+    base: Expr
+    down: int
+    across: int
+    columns: int
+    scale: float = 1.0
+
+
+def pack_right(job: Job, tiles: Tiles, right: Right) -> None:
+    """scratch[block][j][lane] = right[j][column] * scale, zeros in lanes without a column."""
+    k, e, depth = job.k, job.vector, tiles.problem.channels
+    place, wide = 0, tiles.tile.vectors * e.lanes
+    blocks = [replace(b, width=min(b.width, right.columns - b.first)) for b in tiles.blocks]
+    whole = [b for b in blocks if b.width == wide]
+    groups = [(whole[0], len(whole))] if whole else []
+    groups += [(b, 1) for b in blocks[len(whole) :]]
+    for block, count in groups:
+        width = block.vectors * e.lanes
+        with k.loop("block", 0, count) as n:
+            to = k.let("to", n * (width * depth) + place)
+            first = k.let("first", right.base + (n * width + block.first) * right.across)
+            _pack_block(job, tiles, right, first, to, block)
+        place += count * width * depth
+
+
+def _pack_block(job: Job, tiles: Tiles, right: Right, first: Expr, to: Expr, block: Block) -> None:
+    k, e, w, one = job.k, job.vector, tiles.micro.w, Lanes.scalar()
+    depth, width = tiles.problem.channels, block.vectors * e.lanes
+    if right.across != 1:
+        with k.loop("column", 0, block.width) as c, k.loop("j", 0, depth) as j:
+            value = one.load(right.source, first + c * right.across + j * right.down)
+            k.store(w, to + j * width + c, value if right.scale == 1.0 else one.mul(value, one.const(right.scale)))
+        with k.loop("column", block.width, width) as c, k.loop("j", 0, depth) as j:
+            k.store(w, to + j * width + c, Num(0.0, Type("f32")))
+        return
+    with k.loop("j", 0, depth) as j:
+        for v in range(block.vectors):
+            part = block.lanes_of(v, e.lanes)
+            at = first + j * right.down + v * e.lanes
+            value = e.load(right.source, at, part if e.vector else 0)
+            k.store(w, to + j * width + v * e.lanes, value if right.scale == 1.0 else e.mul(value, e.const(right.scale)))
