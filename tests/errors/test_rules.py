@@ -12,6 +12,7 @@ from support.commands import DIGITS, Intaglio
 
 OTHER = "opencl-aarch64" if platform.machine() in ("x86_64", "AMD64") else "opencl-x86-64"
 OPENCL = "--target opencl "
+WASM = "--target wasm32 "
 CASES = {
     "export-plan, stop-after": "--export-plan p.csv --stop-after optimise",
     "archive, stop-after": "--archive --stop-after memory",
@@ -34,6 +35,11 @@ CASES = {
     "opencl, stream": OPENCL + "--stream 1",
     "opencl, feed-rows": OPENCL + "--feed-rows",
     "opencl, accelerator": OPENCL + "--accelerator none",
+    "wasm, weights read": WASM + "--weights read",
+    "wasm, memory": WASM + "--memory m.toml",
+    "wasm, feed-rows": WASM + "--feed-rows",
+    "wasm, weights-section": WASM + "--weights-section .x",
+    "wasm, accelerator": WASM + "--accelerator none",
     "device, stop-after": OPENCL + "--device cpu --stop-after package",
     "device, another machine": f"--target {OTHER} --device cpu",
     "feed-rows, stream": "--feed-rows --stream 1",

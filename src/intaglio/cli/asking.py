@@ -83,7 +83,7 @@ def list_targets(json: bool) -> None:
 
     here = host_target().name
     cores = all_targets().values()
-    devices = [find_target(name) for name in ("opencl", *(f"opencl-{t.name}" for t in cores if not t.bare))]
+    devices = [find_target(name) for name in ("opencl", *(f"opencl-{t.name}" for t in cores if not (t.bare or t.wasm)))]
     if json:
         print_json({"host": here, "targets": [asdict(t) for t in (*cores, *devices)]})
         return

@@ -29,6 +29,10 @@ class Situation:
         return self.target is not None and bool(self.target.device)
 
     @property
+    def in_wasm(self) -> bool:
+        return self.target is not None and self.target.wasm
+
+    @property
     def elsewhere(self) -> bool:
         """For a processor that this machine does not have."""
         return self.target is not None and self.target.arch != opencl_target(host_target()).arch
@@ -79,6 +83,11 @@ def _not_on_opencl(word: str, given: Callable[[Request], bool], hint: str = "") 
     hint = hint or f"omit `{word}`, or compile for the processor alone"
     name = f"opencl, {word.removeprefix('--')}"
     return Rule(name, "target", lambda s: s.on_opencl and given(s.request), NOT_ON_OPENCL.format(word), hint)
+
+
+def _not_in_wasm(word: str, given: Callable[[Request], bool]) -> Rule:
+    message, hint = f"`{word}` is not available for WebAssembly", f"omit `{word}`: a module has one memory, with its weights in it"
+    return Rule(f"wasm, {word.removeprefix('--')}", "target", lambda s: s.in_wasm and given(s.request), message, hint)
 
 
 RULES: tuple[Rule, ...] = (
@@ -169,6 +178,11 @@ RULES: tuple[Rule, ...] = (
     _not_on_opencl("--stream", lambda r: r.stream is not None),
     _not_on_opencl("--feed-rows", lambda r: r.feed_rows),
     _not_on_opencl("--accelerator", lambda r: bool(r.accelerators)),
+    _not_in_wasm("--weights read", lambda r: r.weights_read),
+    _not_in_wasm("--memory", lambda r: r.memory is not None),
+    _not_in_wasm("--feed-rows", lambda r: r.feed_rows),
+    _not_in_wasm("--weights-section", lambda r: r.weights_section is not None),
+    _not_in_wasm("--accelerator", lambda r: bool(r.accelerators)),
     Rule(
         "device, stop-after", "target",
         lambda s: s.on_opencl and bool(s.request.devices) and s.request.stop_after != "build",

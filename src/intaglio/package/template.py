@@ -26,6 +26,7 @@ from intaglio.package.project import Project
 SHARED = {
     "posix": ("_network",),
     "opencl": ("posix", "_network"),
+    "wasm": ("posix", "_network"),
     "baremetal": ("_network", "_firmware"),
     "_combined": ("_firmware",),
 }

@@ -295,6 +295,14 @@ _ASSEMBLY = """/* The weights as they are: ARRAY.bin, found through -I, placed i
     .p2align 6
 _ARRAY:
     .incbin "ARRAY.bin"
+#elif defined(__wasm__)
+    .section .rodata.ARRAY,"",@
+    .globl ARRAY
+    .type ARRAY,@object
+    .p2align 6
+ARRAY:
+    .incbin "ARRAY.bin"
+    .size ARRAY, . - ARRAY
 #else
     .section SECTION,"a",%progbits
     .globl ARRAY

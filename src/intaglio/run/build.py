@@ -20,6 +20,7 @@ from intaglio.errors import IntaglioError, OurFault, ToolError, UserError
 from intaglio.run.intrinsics import PROBE, spared_headers
 from intaglio.run.objects import inputs_of, object_cache
 from intaglio.run.toolchains import Toolchain
+from intaglio.run.wasm import PROGRAM_FLAGS, module_flags
 from intaglio.targets.target import Target
 
 Progress = Callable[[str, int, int], None]  # what, done, of
@@ -62,9 +63,9 @@ def build_into(
     (output / "lib").mkdir(exist_ok=True)
     parts = [str(made[source]) for source in library]
     link = (*toolchain.compiler, *toolchain.target_flags(target), *_link_flags(options.cflags))
-    shared = output / "lib" / f"lib{name}.so"
     libraries = ("-lm", "-ldl") if target.device else ("-lm",)  # the OpenCL loader is opened by `dlopen`
-    run((*link, "-shared", "-o", str(shared), *parts, *libraries))
+    kind = module_flags(name, (folder / "include" / f"{name}.h").read_text(encoding="utf-8")) if target.wasm else ("-shared",)
+    run((*link, *kind, "-o", str(output / "lib" / library_file(name, target)), *parts, *libraries))
     if options.library_only:
         return
     static = output / "lib" / f"lib{name}.a"
@@ -72,7 +73,14 @@ def build_into(
     (output / "bin").mkdir(exist_ok=True)
     app_parts = [str(made[source]) for source in application]
     if app_parts:
-        run((*link, "-o", str(output / "bin" / name), *app_parts, *parts, *libraries))
+        program = output / "bin" / (f"{name}.wasm" if target.wasm else name)
+        more = PROGRAM_FLAGS if target.wasm else ()
+        run((*link, *more, "-o", str(program), *app_parts, *parts, *libraries))
+
+
+def library_file(name: str, target: Target) -> str:
+    """What a process loads: a shared library, or a module."""
+    return f"{name}.wasm" if target.wasm else f"lib{name}.so"
 
 
 def check_whole(folder: Path, *parts: str) -> None:

@@ -64,6 +64,10 @@ class LoadedPackage:
                 self._library = EmulatedDevice(self.folder, self.manifest, EmulatorOptions(self.emulator))
             elif self.manifest.opencl is not None:
                 self._library = self.opencl_library
+            elif target_of(self.manifest).wasm:
+                from intaglio.run.wasm import WasmLibrary
+
+                self._library = WasmLibrary(self.folder / "lib" / f"{self.name}.wasm", self.manifest)
             else:
                 self._library = Library(self.folder / "lib" / f"lib{self.name}.so", self.manifest)
         return self._library

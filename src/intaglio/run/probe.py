@@ -8,11 +8,12 @@ from pathlib import Path
 
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import target_of
-from intaglio.run.build import BuildOptions, build_project, check_whole
+from intaglio.run.build import BuildOptions, build_project, check_whole, library_file
 from intaglio.run.host import Library, Sink
 from intaglio.run.loaded import LoadedPackage
 from intaglio.run.opencl.library import OpenclLibrary
 from intaglio.run.toolchains import find_toolchain
+from intaglio.run.wasm import WasmLibrary
 
 
 def watch_layers(package: LoadedPackage, inputs: list[Array], sink: Sink, cc: str | None = None) -> None:
@@ -40,12 +41,16 @@ class Probe:
         name = package.name
         for part in ("include", "src"):
             shutil.copytree(package.folder / part, root / part, symlinks=True)
-        for file in ("probe.c", "probe.h"):
+        target = target_of(package.manifest)
+        for file in () if target.wasm else ("probe.c", "probe.h"):  # a module calls the hook of who runs it
             shutil.copyfile(package.folder / "src" / "app" / file, root / "src" / file)
         options = BuildOptions(cflags=(f"-D{name.upper()}_HOOK",), library_only=True)
-        build_project(root, name, target_of(package.manifest), find_toolchain(cc), options)
-        path = root / "lib" / f"lib{name}.so"
-        if package.manifest.opencl is None:
+        build_project(root, name, target, find_toolchain(cc, target.arch if target.wasm else ""), options)
+        path = root / "lib" / library_file(name, target)
+        self.library: Library | OpenclLibrary | WasmLibrary
+        if target.wasm:
+            self.library = WasmLibrary(path, package.manifest)
+        elif package.manifest.opencl is None:
             self.library = Library(path, package.manifest, package.folder)
         else:
             self.library = OpenclLibrary(path, package.manifest, package.folder, package.device)

@@ -38,7 +38,8 @@ class Toolchain:
     linker: tuple[str, ...] = ()
 
     def compile_flags(self, target: Target) -> tuple[str, ...]:
-        return (*BASE_FLAGS, "-Os" if target.optimize == "size" else "-O3", *self.target_flags(target))
+        base = tuple(flag for flag in BASE_FLAGS if not (target.wasm and flag == "-fPIC"))  # a module is linked as a whole
+        return (*base, "-Os" if target.optimize == "size" else "-O3", *self.target_flags(target))
 
     def target_flags(self, target: Target) -> tuple[str, ...]:
         if self.kind != "zig":
@@ -46,6 +47,8 @@ class Toolchain:
         flags = [_ZIG_CPU.get(flag, flag) for flag in target.flags]  # -g0: zig adds debug information with the paths of its build
         if not target.arch:
             return ("-g0", *flags, "-mcpu=baseline")
+        if target.wasm:
+            return ("-target", "wasm32-wasi", "-g0", *flags)
         # An old glibc as the baseline: the result runs on any Linux since 2014.
         triple = f"{target.arch}-linux-gnu.2.17" if sys.platform == "linux" else f"{target.arch}-{_zig_os()}"
         return ("-target", triple, "-g0", *flags)
@@ -74,6 +77,8 @@ _ZIG_CPU = {
 def find_toolchain(asked: str | None = None, arch: str = "") -> Toolchain:
     """`asked` is a command such as `gcc-13` or `zig`; without it `CC`, then whatever is there. For another processor than this
     machine's, zig comes first: it is a cross compiler, the system's is not."""
+    if arch == "wasm32":
+        return _for_wasm(asked)
     wanted = asked or os.environ.get("CC") or ""
     if wanted:
         return _named(wanted)
@@ -86,6 +91,15 @@ def find_toolchain(asked: str | None = None, arch: str = "") -> Toolchain:
         return zig
     hint = "`pip install ziglang` installs one; or install gcc or clang, or name one with `--cc`"
     raise ToolError("no-compiler", "no C compiler was found on this machine", hint=hint)
+
+
+def _for_wasm(asked: str | None) -> Toolchain:
+    """zig alone has a C library for WebAssembly. `CC` is the compiler of this machine."""
+    found = _named(asked) if asked else pip_zig() or _named("zig")
+    if found.kind != "zig":
+        hint = "omit `--cc`: the one that pip installs (ziglang) is used"
+        raise UserError("no-compiler", f"`{asked}` has no C library for WebAssembly", hint=hint)
+    return found
 
 
 def _named(wanted: str) -> Toolchain:

@@ -10,6 +10,7 @@ from intaglio.package.figures import write_figures
 from intaglio.package.manifest import FirmwareInfo, Manifest
 from intaglio.package.needs import has_room_but_for_vectors
 from intaglio.package.selftest import write_selftest
+from intaglio.package.web import write_page_data
 from intaglio.run.build import BuildOptions, build_project
 from intaglio.run.firmware import build_package
 from intaglio.run.opencl.application import fill_cache
@@ -24,6 +25,8 @@ def build(work: Work) -> Work:
     options = BuildOptions(request.cflags, request.library_only, edited, work.watch.progress, manifest.accelerators)
     if (board := model.deployment.board) is None:
         build_project(folder, manifest.name, model.target, toolchain, options)
+        if model.target.wasm and (folder / "web").is_dir() and not request.library_only:
+            write_page_data(folder, manifest)
     else:
         manifest = _with_firmware(work, partial(build_package, folder, manifest, model.target, board, toolchain, options))
     for word in request.devices:

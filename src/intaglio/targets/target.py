@@ -55,6 +55,11 @@ class Target:
     optimize: str = "balanced"  # not in files: what the user wants, speed, size or balanced
 
     @property
+    def wasm(self) -> bool:
+        """A module for browsers and runtimes of WebAssembly."""
+        return self.arch == "wasm32"
+
+    @property
     def bare(self) -> bool:
         """No operating system: firmware is built, and runs on an emulated core."""
         return bool(self.core)
@@ -83,8 +88,8 @@ def find_target(name: str) -> Target:
     if name == "opencl":
         return opencl_target(host_target())
     targets = all_targets()
-    if name.startswith(OPENCL) and name.removeprefix(OPENCL) in targets and not targets[name.removeprefix(OPENCL)].bare:
-        return replace(opencl_target(targets[name.removeprefix(OPENCL)]), name=name)
+    if name.startswith(OPENCL) and (beside := targets.get(name.removeprefix(OPENCL))) and not (beside.bare or beside.wasm):
+        return replace(opencl_target(beside), name=name)
     if name not in targets:
         known = ", ".join(f"`{n}`" for n in ["host", "opencl", *targets])
         raise UserError("unknown-target", f"unknown target {quoted(name)}", hint=f"known targets: {known}")
