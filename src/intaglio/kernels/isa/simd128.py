@@ -1,4 +1,4 @@
-"""SIMD128 of WebAssembly: `vec4` with its own instructions, and dot products of pairs of 16-bit numbers. Multiply-adds are not fused."""
+"""SIMD128 of WebAssembly: `vec4` with its own instructions, and dot products of 16-bit pairs. Multiply-adds are not fused."""
 
 from __future__ import annotations
 
