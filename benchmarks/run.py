@@ -21,20 +21,21 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).with_name("speed")))
+import node_names
 from figures import Row, grouped, median_of_rounds
 from peak import Peak, processor
 from peers import LABELS, OURS, PEERS
 from peers.base import Missing, Work
 from report import Machine, report
 from worker import Worker
-from works import Planned, planned
+from works import Planned, model_file, planned
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "bench"
 SHARED = ROOT.parent / "shared" / "models"
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
-PROFILED = ("openvino", "onnxruntime")  # peers with times per layer
-TOLERANCE = {"float": 2e-3, "mixed": 0.1, "int8": 1.0}  # shares of the largest output; integers are rounded differently by all
+PROFILED = ("openvino", "onnxruntime", "mnn")  # peers with times per layer
+TOLERANCE = {"float": 1e-2, "mixed": 0.1, "int8": 1.0}  # shares of the largest output; integers are rounded differently by all
 HOPELESS = 4.0  # a peer this much slower than the fastest is measured once
 
 
@@ -42,7 +43,8 @@ class Bench:
     """The runtimes, each in its process, and the settings of a run."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        core = max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+        self.cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
+        core = max(self.cores)
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, {core})
         self.rounds, self.seconds, self.cpu_time = options.rounds, options.seconds, options.cpu_time
@@ -53,6 +55,8 @@ class Bench:
     def stop(self) -> None:
         for worker in self.workers.values():
             worker.stop()
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, self.cores)
 
     def row(self, work: Work) -> Row:
         row = Row(work.name, work.kind)
@@ -66,7 +70,7 @@ class Bench:
             row.failure = row.missing.pop(OURS, "no result")
         self._compare(row, work, outputs)
         self._time(row, list(outputs))
-        self._profile(row)
+        self._profile(row, work)
         return row
 
     def _compare(self, row: Row, work: Work, outputs: dict[str, list[np.ndarray]]) -> None:
@@ -98,14 +102,16 @@ class Bench:
         row.peers = medians
         row.peak = float(np.median(peaks))
 
-    def _profile(self, row: Row) -> None:
+    def _profile(self, row: Row, work: Work) -> None:
         """Ours always: it has the multiply-adds. A peer's where it wins or nearly does."""
         try:
             row.layers = self.workers[OURS].layers() if not row.failure else []
             row.macs = sum(layer.macs for layer in row.layers)
+            known = node_names.of_file(work.file("onnx"))
+            ours = node_names.renamed(row.layers, known)
             for peer in PROFILED:
                 if self.profiles and peer in row.peers and row.peers[peer] < 1.05 * row.ms:
-                    row.groups[peer] = grouped(row.layers, self.workers[peer].layers())
+                    row.groups[peer] = grouped(ours, node_names.renamed(self.workers[peer].layers(), known))
         except Missing as reason:
             row.missing.setdefault("profile", str(reason))
 
@@ -151,6 +157,18 @@ def run(bench: Bench, todo: list[Planned], machine: Machine) -> list[Row]:
     return rows
 
 
+def costs() -> list[str]:
+    """Start and compile times, as a section of the report."""
+    from costs import COMPILED, STARTED, compile_times, section, start_of
+
+    compiled = []
+    for name in COMPILED:
+        print(f"compiling {name} ...", file=sys.stderr, flush=True)
+        compiled.append(compile_times(model_file(name, BUILD), BUILD / "made" / name / "compiled"))
+    package = BUILD / "made" / STARTED / "package"
+    return section(start_of(package, STARTED) if package.exists() else None, compiled)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="models whose names match this pattern; default: all")
@@ -159,6 +177,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.15, help="of one runtime in one round; default: 0.15")
     parser.add_argument("--cpu-time", action="store_true", help="count the processor's time, for a machine that others use")
     parser.add_argument("--without-layers", action="store_true", help="no profiles of the peers")
+    parser.add_argument("--costs", action="store_true", help="measure start and compile times; default: when all models run")
     parser.add_argument("--output", type=Path, help="default: benchmarks/RESULTS.md when all models run, else the terminal")
     options = parser.parse_args()
     if unknown := sorted(set(options.peers) - set(PEERS)):
@@ -173,8 +192,9 @@ def main() -> None:
         rows = run(bench, todo, machine)
     finally:
         bench.stop()
-    text = report(rows, machine)
-    where = options.output or (RESULTS if not options.only and len(rows) == len(todo) else None)
+    whole = not options.only and len(rows) == len(todo)
+    text = report(rows, machine, costs() if whole or options.costs else ())
+    where = options.output or (RESULTS if whole else None)
     if where is None:
         print(text)
     else:

@@ -21,7 +21,7 @@ class Machine:
     clock: str
 
 
-def report(rows: Sequence[Row], machine: Machine) -> str:
+def report(rows: Sequence[Row], machine: Machine, costs: Sequence[str] = ()) -> str:
     peaks = sorted(2 * r.peak / 1e6 for r in rows if not math.isnan(r.peak))
     peak = f"{peaks[len(peaks) // 2]:.0f} GFLOP/s" if peaks else "not measured"
     lines = [
@@ -41,6 +41,7 @@ def report(rows: Sequence[Row], machine: Machine) -> str:
         if chosen:
             lines += ["", f"## {title}", "", *table(chosen)]
     lines += ["", "## Where a peer wins", "", *losses(rows)]
+    lines += ["", *costs] if costs else []
     lines += ["", "## Missing figures", "", *missing(rows)]
     return "\n".join(lines) + "\n"
 
@@ -111,7 +112,8 @@ def missing(rows: Sequence[Row]) -> Iterator[str]:
     """Reasons, those that several models share on one line."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for r in rows:
-        for name, why in [*([(OURS, r.failure)] if r.failure else []), *r.missing.items()]:
+        differing = [(peer, f"its outputs differ by {r.errors.get(peer, math.nan):.0e} of the largest") for peer in sorted(r.wrong)]
+        for name, why in [*([(OURS, r.failure)] if r.failure else []), *r.missing.items(), *differing]:
             reasons.setdefault((LABELS.get(name, name), _cell(why, 110)), []).append(r.name)
     if not reasons:
         yield "None."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -67,24 +67,42 @@ def _recorded(entry: dict[str, object], shared: Path, build: Path) -> Callable[[
 
 def _architecture(name: str, build: Path) -> Callable[[], Work]:
     def make() -> Work:
-        from architectures import write_all
-
-        (path,) = write_all(build / "models", f"^{name}$")
-        return Work(name, "float", {"onnx": path}, inputs_of(path), build / "made" / name)
+        path = model_file(name, build)
+        return _with_reference(Work(name, "float", {"onnx": path}, inputs_of(path), build / "made" / name))
 
     return make
 
 
 def _quantised(name: str, build: Path) -> Callable[[], Work]:
     def make() -> Work:
-        from architectures import write_all
-        from quantised import write_qdq
-
-        (path,) = write_all(build / "models", f"^{name}$")
-        files = write_qdq(path, build / "models")
-        return Work(f"{name}_qdq", "int8", files, inputs_of(path), build / "made" / f"{name}_qdq")
+        path = model_file(f"{name}_qdq", build)
+        files = {"onnx": path, "tflite": path.with_suffix(".tflite")}
+        return _with_reference(Work(path.stem, "int8", files, inputs_of(path), build / "made" / path.stem))
 
     return make
+
+
+def _with_reference(work: Work) -> Work:
+    """With the outputs of ONNX Runtime without optimisations: node by node, quantised models in float between their quantisers.
+
+    Its optimised integer kernels saturate sums of two products on processors without VNNI.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(work.path), options, providers=["CPUExecutionProvider"])
+    feed = {given.name: array for given, array in zip(session.get_inputs(), work.inputs, strict=True)}
+    return replace(work, expected=session.run(None, feed))
+
+
+def model_file(name: str, build: Path) -> Path:
+    """The ONNX file of an architecture or of its quantised form, written if it is missing."""
+    from architectures import write_all
+    from quantised import write_qdq
+
+    (path,) = write_all(build / "models", f"^{name.removesuffix('_qdq')}$")
+    return write_qdq(path, build / "models")["onnx"] if name.endswith("_qdq") else path
 
 
 def inputs_of(path: Path) -> list[np.ndarray]:

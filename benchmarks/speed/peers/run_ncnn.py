@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import ncnn
 import numpy as np
 
@@ -15,7 +17,11 @@ class Ncnn:
     def __init__(self, work: Work) -> None:
         folder = (work.folder / "ncnn").resolve()
         shapes = ",".join("[" + ",".join(str(n) for n in a.shape) + "]" + _kind(a) for a in work.inputs)
-        command = [tool("pnnx"), str(work.files["onnx"].resolve()), f"inputshape={shapes}", "fp16=0"]
+        model = folder / "net.onnx"
+        if not model.exists():  # it writes beside the file that it reads
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(work.files["onnx"], model)
+        command = [tool("pnnx"), str(model), f"inputshape={shapes}", "fp16=0"]
         names = [f"{key}={folder / file}" for key, file in _FILES.items()]
         convert([*command, *names], folder, folder / _FILES["ncnnparam"])
         self.net = ncnn.Net()
