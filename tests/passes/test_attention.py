@@ -198,7 +198,43 @@ def test_one_head_of_keys_for_all_queries() -> None:
     )
 
 
+ONNX = """
+input q: f32[1,2,5,3]
+input k: f32[1,2,5,3]
+input v: f32[1,2,5,3]
+input m: f32[5,5]
+const least: f32[] = -inf
+const zero: f32[] = 0.0
+s: f32[1,2,5,5] = matmul(q, k, transpose_b=true)
+t: f32[1,2,5,5] = add(s, m)
+p: f32[1,2,5,5] = softmax(t, axis=3)
+a: f32[5,1] = reduce(m, kind="max", axes=(1))
+b: bool[5,1] = equal(a, least)
+c: f32[1,2,5,5] = where(b, zero, p)
+y: f32[1,2,5,3] = matmul(c, v)
+output y
+"""
+
+
+def test_the_body_of_onnx_attention_makes_hidden_rows_zero() -> None:
+    assert_rewrites(
+        fuse_attention,
+        ONNX,
+        """
+        input q: f32[1,2,5,3]
+        input k: f32[1,2,5,3]
+        input v: f32[1,2,5,3]
+        input m: f32[5,5]
+        y: f32[1,2,5,3] = attention(q, k, v, m, sizes=(1,2,5,5,3,3), q=(0,0,15,3,1), k=(0,0,15,3,1), v=(0,0,15,3,1), \
+masks=((0,0,0,5,1)), hidden_zero=true)
+        output y
+        """,
+    )
+
+
 STAYS = {
+    "other rows than the hidden ones become zero": ONNX.replace("-inf", "-1.0"),
+    "hidden rows become another number": ONNX.replace("const zero: f32[] = 0.0", "const zero: f32[] = 1.0"),
     "the weights are read by somebody else": BERT.replace("output y", "output y\noutput p"),
     "the scores are read by somebody else": BERT.replace("output y", "output y\noutput s"),
     "softmax goes along another axis": BERT.replace("softmax(u, axis=3)", "softmax(u, axis=2)"),

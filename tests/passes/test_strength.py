@@ -46,6 +46,9 @@ CHEAPER = {
         "a: f32[2,1,3] = reshape(x, shape=(2,1,3))\ny: f32[1,2,3] = transpose(a, perm=(1,0,2))",
         "a: f32[2,1,3] = reshape(x, shape=(2,1,3))\ny: f32[1,2,3] = reshape(a, shape=(1,2,3))",
     ),
+    "a choice that is known": (
+        "const no: bool[3] = [false, false, false]\ny: f32[2,3] = where(no, two, x)", "y: f32[2,3] = reshape(x, shape=(2,3))",
+    ),
     "an expansion by axes of one": ("y: f32[1,2,3] = expand(x, shape=(1,2,3))", "y: f32[1,2,3] = reshape(x, shape=(1,2,3))"),
 }  # fmt: skip
 
@@ -57,6 +60,8 @@ def test_there_is_something_cheaper_than(name: str) -> None:
 
 
 STAYS = {
+    "a choice of a number": "const yes: bool[3] = [true, true, true]\ny: f32[2,3] = where(yes, two, x)",
+    "a choice by element": "const some: bool[3] = [true, false, true]\ny: f32[2,3] = where(some, two, x)",
     "a power of 4": "const four: f32[] = 4.0\ny: f32[2,3] = pow(x, four)",
     "a square that grows": "const twos: f32[2,1,1] = [2.0, 2.0]\ny: f32[2,2,3] = pow(x, twos)",
     "powers that differ": "const p: f32[3] = [2.0, 2.0, 3.0]\ny: f32[2,3] = pow(x, p)",

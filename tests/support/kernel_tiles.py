@@ -198,6 +198,7 @@ TILED |= {
 # Attention ---------------------------------------------------------------------------------------------------------------
 
 _QKV = ((0, 126, 3, 18, 1), (6, 126, 3, 18, 1), (12, 126, 3, 18, 1))  # of [2,7,3,2,3]: batch, row, one of the three, head
+_ROWS = (0, 0, 0, 4, 1)
 TILED |= {
     "attention": case(
         Attention((2, 2, 7, 7, 3, 3), *_QKV, scale=0.5, joined=True), *[real(2, 7, 18)] * 3
@@ -214,14 +215,18 @@ TILED |= {
         real(2, 3, 5, 4), real(2, 3, 11, 4), real(2, 3, 11, 8), real(3, 5, 11), real(2, 11), real(5, 1),
     ),
     "attention without what comes later": case(
-        Attention((1, 1, 9, 9, 4, 4), (0, 0, 0, 4, 1), (0, 0, 0, 4, 1), (0, 0, 0, 4, 1), ((0, 0, 0, 9, 1),)),
+        Attention((1, 1, 9, 9, 4, 4), _ROWS, _ROWS, _ROWS, ((0, 0, 0, 9, 1),)),
         real(9, 4), real(9, 4), real(9, 4), np.where(np.tri(9) > 0, F(0), -F(np.inf)).astype(F),
+    ),
+    "attention of hidden rows": case(
+        Attention((1, 1, 6, 9, 4, 4), _ROWS, _ROWS, _ROWS, ((0, 0, 0, 9, 1),), hidden_zero=True),
+        real(6, 4), real(9, 4), real(9, 4), np.where(np.arange(6)[:, None] % 2 * np.ones(9) > 0, real(6, 9), -F(np.inf)).astype(F),
     ),
     "attention in bands": case(
         Attention((1, 1, 25, 600, 2, 3), (0, 0, 0, 2, 1), (0, 0, 0, 2, 1), (0, 0, 0, 3, 1)), real(25, 2), real(600, 2), real(600, 3)
     ),
     "attention by another tile": case(
-        Attention((1, 1, 7, 9, 4, 4), (0, 0, 0, 4, 1), (0, 0, 0, 4, 1), (0, 0, 0, 4, 1)), real(7, 4), real(9, 4), real(9, 4),
+        Attention((1, 1, 7, 9, 4, 4), _ROWS, _ROWS, _ROWS), real(7, 4), real(9, 4), real(9, 4),
         using="attention(tile=3x2)",
     ),
 }  # fmt: skip

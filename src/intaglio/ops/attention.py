@@ -19,7 +19,7 @@ class Attention(Op):
     `sizes` are batch, heads, rows, keys, depth and width. `q`, `k` and `v` say where the numbers are in the operands: the first
     one, then the steps of batch, head, row and element; so all three may be the result of one product. `masks` has the same for
     each mask: the first number, then the steps of batch, head, row and key. The result is [batch, heads, rows, width], or `joined`
-    [batch, rows, heads, width]."""
+    [batch, rows, heads, width]. A row whose scores are all minus infinity is not a number, or zeros with `hidden_zero`."""
 
     NAME: ClassVar[str] = "attention"
     sizes: tuple[int, ...] = ()
@@ -29,6 +29,7 @@ class Attention(Op):
     masks: tuple[tuple[int, ...], ...] = ()
     scale: float = 1.0
     joined: bool = False
+    hidden_zero: bool = False
 
     def _walks(self) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
         """Name, extents and walk of every operand."""
@@ -66,8 +67,11 @@ class Attention(Op):
         scores = np.multiply(np.matmul(q, k.swapaxes(-1, -2)), np.asarray(self.scale, q.dtype))
         for mask in masks:
             scores = np.add(scores, mask)
-        weights = np.exp(np.subtract(scores, np.max(scores, axis=-1, keepdims=True)))
-        y = np.matmul(np.divide(weights, np.sum(weights, axis=-1, keepdims=True)), v)
+        largest = np.max(scores, axis=-1, keepdims=True)
+        hidden = np.logical_and(np.isneginf(largest), self.hidden_zero)
+        weights = np.exp(np.subtract(scores, np.where(hidden, 0, largest)))
+        total = np.where(hidden, 1, np.sum(weights, axis=-1, keepdims=True))
+        y = np.matmul(np.divide(weights, total).astype(q.dtype), v)
         return (np.ascontiguousarray(y.swapaxes(1, 2)) if self.joined else y,)
 
     def macs(self, types: list[TensorType | None], out: TensorType) -> int:

@@ -10,14 +10,15 @@ import numpy as np
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.types import DType, Shape
 from intaglio.ops.attention import Attention
-from intaglio.ops.base import BadOperator
-from intaglio.ops.binary import Add, Mul, Where
+from intaglio.ops.base import BadOperator, normal_axes
+from intaglio.ops.binary import Add, Equal, Mul, Where
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.move import Reshape, Slice, Transpose
-from intaglio.ops.reduce import Softmax
+from intaglio.ops.reduce import Reduce, Softmax
 from intaglio.passes.context import Context
 from intaglio.passes.rewriting import Editor, constant, count_readers, scalar_of
 
+_Move = Reshape | Transpose | Slice
 _FEWEST_ROWS = 4  # below, keys are read once or twice: bringing them into another order costs more than the products
 _LEAST_MASK = -1e9  # a fill that is added instead of chosen: no score changes it
 
@@ -102,21 +103,41 @@ def _attention(edit: Editor, node: Node, readers: dict[Value, int]) -> tuple[Att
     if not _plain_product(node) or node.output.shape[-2] < _FEWEST_ROWS or node.output.type.elements == 0:
         return None
     softmax = _made(edit, node.inputs[0], node)
+    emptied = softmax if softmax is not None and isinstance(softmax.op, Where) and readers.get(softmax.output) == 1 else None
+    if emptied is not None:
+        softmax = _made(edit, emptied.inputs[2], node)
     if softmax is None or not isinstance(softmax.op, Softmax) or readers.get(softmax.output) != 1:
         return None
     shape = softmax.output.shape
     if softmax.op.axis % len(shape) != len(shape) - 1 or shape[:-2] != node.output.shape[:-2]:
         return None
     scores = _scores(edit, softmax.inputs[0], node, readers)
-    if scores is None:
+    if scores is None or (emptied is not None and not _empties(edit, emptied, node, scores)):
         return None
-    return _described(edit, node, scores, shape)
-
-
-def _described(edit: Editor, node: Node, scores: _Scores, shape: Shape) -> tuple[Attention, list[Value]] | None:
-    """The operator and its operands."""
-    product, (rows, keys) = scores.product, shape[-2:]
     lead = (math.prod(shape[:-3]), shape[-3]) if len(shape) > 2 else (1, 1)
+    return _described(edit, node, scores, lead, emptied is not None)
+
+
+def _empties(edit: Editor, chosen: Node, node: Node, scores: _Scores) -> bool:
+    """Is this `where(c, 0, weights)` with c true for the rows that the only mask hides, as the body of ONNX `Attention` has it?"""
+    equal = _made(edit, chosen.inputs[0], node)
+    if scalar_of(chosen.inputs[1]) != 0.0 or equal is None or not isinstance(equal.op, Equal) or len(scores.masks) != 1:
+        return False
+    for n in (0, 1):
+        largest = _made(edit, equal.inputs[n], node)
+        if largest is None or not isinstance(largest.op, Reduce) or scalar_of(equal.inputs[1 - n]) != -math.inf:
+            continue
+        mask, op = largest.inputs[0], largest.op
+        assert mask is not None
+        return mask is scores.masks[0].value and (op.kind, op.keepdims, normal_axes(op.axes, mask.type.rank)) == (
+            "max", True, (mask.type.rank - 1,),
+        )  # fmt: skip
+    return False
+
+
+def _described(edit: Editor, node: Node, scores: _Scores, lead: Shape, zero: bool) -> tuple[Attention, list[Value]] | None:
+    """The operator and its operands, with so many batches and heads."""
+    product, (rows, keys) = scores.product, scores.product.output.shape[-2:]
     q = _side(edit, product, 0, node, lead)
     k = _side(edit, product, 1, node, lead)
     v = _side(edit, node, 1, node, lead)
@@ -130,7 +151,7 @@ def _described(edit: Editor, node: Node, scores: _Scores, shape: Shape) -> tuple
         walks[n] = (*walks[n][:4], walks[n][4] or 1)
     depth, width = q.view.shape[-1], node.output.shape[-1]
     scale = scores.factor * q.factor * k.factor
-    op = Attention((*lead, rows, keys, depth, width), walks[0], walks[1], walks[2], tuple(walks[3:]), scale)
+    op = Attention((*lead, rows, keys, depth, width), walks[0], walks[1], walks[2], tuple(walks[3:]), scale, False, zero)
     values = [side.value for side in found]
     try:
         op.infer(*[value.type for value in values])
@@ -158,7 +179,7 @@ def _side(edit: Editor, product: Node, which: int, node: Node, lead: Shape) -> _
 def _sources(edit: Editor, value: Value, node: Node, factors: bool) -> list[_Side]:
     """The value as a view of values before it, the furthest first. `factors`: multiplications by a number may lie between."""
     places: list[tuple[Value, float]] = [(value, 1.0)]
-    moves: list[Reshape | Transpose | Slice | None] = []
+    moves: list[_Move | None] = []
     while True:
         value, factor = places[-1]
         producer = _made(edit, value, node)
@@ -173,7 +194,7 @@ def _sources(edit: Editor, value: Value, node: Node, factors: bool) -> list[_Sid
                 break
             factor *= number
             moves.append(None)
-        elif isinstance(producer.op, (Reshape, Transpose)) or (isinstance(producer.op, Slice) and min(producer.op.steps) > 0):
+        elif isinstance(producer.op, _Move) and not (isinstance(producer.op, Slice) and min(producer.op.steps) < 1):
             moves.append(producer.op)
         else:
             break
@@ -183,7 +204,7 @@ def _sources(edit: Editor, value: Value, node: Node, factors: bool) -> list[_Sid
     return [side for side in found if side is not None]
 
 
-def _viewed(source: Value, factor: float, moves: list[Reshape | Transpose | Slice | None]) -> _Side | None:
+def _viewed(source: Value, factor: float, moves: list[_Move | None]) -> _Side | None:
     """A value after moves, the last one first; None where one of them has to copy."""
     side: _Side | None = replace(_whole(source), factor=factor)
     for op in reversed(moves):

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from intaglio.ir.graph import Graph, Node, Value
+from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.types import DType
 from intaglio.ops.activation import Clip, HardSigmoid, HardSwish, Relu, Sigmoid, Silu
-from intaglio.ops.binary import Add, Div, Max, Min, Mul, Pow
+from intaglio.ops.binary import Add, Div, Max, Min, Mul, Pow, Where
 from intaglio.ops.move import Expand, Tile, Transpose
 from intaglio.ops.move import Reshape as ReshapeOp
 from intaglio.ops.unary import Reciprocal, Sqrt
@@ -27,6 +27,7 @@ def reduce_strength(graph: Graph, context: Context) -> Graph:
         mul(x, sigmoid(x))                           silu(x)
         mul(x, clip(x + 3, 0, 6)) / 6                hard_swish(x)
         transpose that moves only axes of size 1     reshape
+        where(true everywhere, a, b)                 a
 
     Division by a constant becomes a multiplication only for f32 and f64; the result may differ in the last bit."""
     edit = Editor(graph)
@@ -62,6 +63,8 @@ def _cheaper(edit: Editor, node: Node) -> Node | None:
             return _bound(node)
         case Mul() if real:
             return _activation(edit, node)
+        case Where() if first is not None and first.data is not None and first.data.size:
+            return _known_choice(node, first.data)
         case Transpose() if first is not None:
             moved = [p for p in node.op.perm if first.shape[p] != 1]
             if moved == sorted(moved):
@@ -106,6 +109,15 @@ def _division(edit: Editor, node: Node) -> Node | None:
     if not np.all(np.isfinite(inverse)) or np.any(np.abs(inverse) < np.finfo(inverse.dtype).tiny):  # a denormal has few digits
         return None
     node.op, node.inputs = Mul(), [node.inputs[0], constant(edit.graph, divisor.name, inverse)]
+    return node
+
+
+def _known_choice(node: Node, condition: Array) -> Node | None:
+    """`where` whose condition is the same everywhere."""
+    side = node.inputs[1 if condition.flat[0] else 2]
+    if side is None or side.shape != node.output.shape or not np.all(condition == condition.flat[0]):
+        return None
+    node.op, node.inputs = ReshapeOp(side.shape), [side]
     return node
 
 

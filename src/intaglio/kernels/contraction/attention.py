@@ -13,6 +13,7 @@ second product: results agree within the rounding of f32 (tests: 2e-6 of the lar
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -173,13 +174,20 @@ def _softmax(job: Job, op: Attention, o: _Operands, row: Expr, r: Expr, masks: l
         k.assign(tops[0], e.highest(tops[0], masked(j, e.lanes)))
     if keys > whole:
         k.assign(tops[0], e.highest(tops[0], masked(idx(whole), keys - whole)))
-    largest = k.let("largest", e.splat(_joined(k, e, "max", tops)))
+    best = _joined(k, e, "max", tops)
+    if op.hidden_zero:  # every weight is exp(-inf - 0) then
+        best = k.let("best", one.choose(one.compare("eq", best, one.const(-math.inf)), one.const(0.0), best))
+    largest = k.let("largest", e.splat(best))
     total = k.var("total", e.const(0.0))
     with k.loop("j", 0, -(-keys // e.lanes) * e.lanes, e.lanes) as j:
         value = k.let("weight", e.call("exp", e.sub(e.load(o.scores, row + j), largest)))
         k.store(o.scores, row + j, value)
         k.assign(total, e.add(total, value))
-    k.store(o.factors, r, one.div(one.const(1.0), _joined(k, e, "sum", [total])))
+    whole_sum = _joined(k, e, "sum", [total])
+    factor = one.div(one.const(1.0), whole_sum)
+    if op.hidden_zero:
+        factor = one.choose(one.compare("eq", whole_sum, one.const(0.0)), one.const(0.0), k.let("factor", factor))
+    k.store(o.factors, r, factor)
 
 
 def _joined(k: Builder, e: Lanes, kind: str, parts: list[Var]) -> Expr:
