@@ -20,9 +20,11 @@ _WHOLE = {"i8": 8, "u8": 8, "i16": 16, "u16": 16, "i32": 32, "u32": 32}
 
 def write_scalars(body: tuple[Stmt, ...], constants: Mapping[Buffer, Array]) -> tuple[tuple[Stmt, ...], set[Buffer]]:
     """The statements with numbers in place of loads; and the buffers that nobody reads any more."""
+    numbers = {b: data.reshape(-1)[0].item() for b, data in constants.items() if data.size == 1 and b.dtype.value in _KINDS}
+    if not numbers:
+        return body, set()
     held: set[Buffer] = set()
     _walk(body, lambda found: held.update(_held(found)))
-    numbers = {b: data.reshape(-1)[0].item() for b, data in constants.items() if data.size == 1 and b.dtype.value in _KINDS}
     numbers = {b: value for b, value in numbers.items() if b not in held}
     if not numbers:
         return body, set()
