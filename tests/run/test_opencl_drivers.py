@@ -18,7 +18,7 @@ from intaglio.run.opencl import loader
 from intaglio.run.opencl.devices import OpenCLDevice, list_devices
 from intaglio.run.opencl.library import DeviceOptions, OpenclLibrary
 from intaglio.run.package import Package
-from intaglio.run.toolchains import cache_root
+from intaglio.targets.caches import cache_root
 from support.onnx_models import model, node, saved, value
 
 RANDOM = np.random.default_rng(3)

@@ -24,7 +24,7 @@ from intaglio.run.opencl.cache_store import read_cache
 from intaglio.run.opencl.library import DeviceOptions, OpenclLibrary, failure, writable_cache
 from intaglio.run.opencl.loader import pip_drivers
 from intaglio.run.package import Package
-from intaglio.run.toolchains import cache_root
+from intaglio.targets.caches import cache_root
 from support.commands import DIGITS, Intaglio
 from support.onnx_models import model, node, saved, value
 

@@ -29,7 +29,8 @@ from intaglio.run.opencl.cache_file import (
     program_record,
     tuning_record,
 )
-from intaglio.run.opencl.cache_store import locked, read_cache, sentinel, unsafe, update_cache
+from intaglio.run.opencl.cache_store import locked, read_cache, sentinel, update_cache
+from intaglio.targets.caches import unsafe
 from support.program_caches import checked, distrusted, program, tuning, unknown, written
 
 KEPT = (program("conv"), program("pool", b"b"), tuning(), checked(program("conv")), unknown())

@@ -35,7 +35,7 @@ def list_command(cache: Cache, json: JsonOption = False) -> None:
     """List the entries of a cache: device, driver, size and state."""
     from intaglio.cli.terminal import bytes_text, note, print_json, print_table
     from intaglio.run.opencl.cache_contents import STATES, entries
-    from intaglio.run.opencl.cache_store import unsafe
+    from intaglio.targets.caches import unsafe
 
     path, found = _read(cache)
     listed = entries(found.records)
@@ -65,9 +65,10 @@ def explain_command(cache: Cache, device: DeviceOption = None, json: JsonOption 
     """Report for each entry, field by field, whether it would be used on this machine."""
     from intaglio.cli.terminal import note, print_json
     from intaglio.run.opencl.cache_contents import entries
-    from intaglio.run.opencl.cache_store import sentinel, unsafe
+    from intaglio.run.opencl.cache_store import sentinel
     from intaglio.run.opencl.devices import find_device
     from intaglio.run.opencl.matching import match, package_programs
+    from intaglio.targets.caches import unsafe
 
     path, found = _read(cache)
     here = find_device(device)
@@ -102,7 +103,8 @@ def verify_command(cache: Cache, json: JsonOption = False) -> None:
     """Check every length, key and digest. Exit code 1 if something is damaged."""
     from intaglio.cli.terminal import note, print_json
     from intaglio.run.opencl.cache_contents import entries
-    from intaglio.run.opencl.cache_store import read_cache, unsafe
+    from intaglio.run.opencl.cache_store import read_cache
+    from intaglio.targets.caches import unsafe
 
     path = _place(cache)
     found = read_cache(path)
@@ -430,7 +432,7 @@ def _print_field(name: str, word: str, text: str) -> None:
 
 def _remarks(path: Path, found: CacheFile) -> None:
     from intaglio.cli.terminal import bytes_text, note
-    from intaglio.run.opencl.cache_store import unsafe
+    from intaglio.targets.caches import unsafe
 
     if found.problem:
         note(f"{path.name}: {found.problem}")

@@ -8,7 +8,10 @@ from there. Templates come from users: they run in jinja's sandbox, and a mistak
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
+import tempfile
 import traceback
 from collections.abc import Callable
 from functools import cache
@@ -18,10 +21,12 @@ from types import TracebackType
 
 import jinja2
 import jinja2.sandbox
+from jinja2.bccache import Bucket
 
 from intaglio.errors import UserError, quoted
 from intaglio.package.folder import fresh_folder, writing
 from intaglio.package.project import Project
+from intaglio.targets.caches import cache_root, unsafe
 
 SHARED = {
     "posix": ("_network",),
@@ -116,7 +121,36 @@ def _environment(folders: Folders) -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,
+        bytecode_cache=_Parsed() if all(folder.is_relative_to(_shipped()) for folder in folders) else None,
     )
+
+
+class _Parsed(jinja2.BytecodeCache):
+    """Shipped templates as jinja has parsed them, in the user's cache folder: that takes longer than all other work on a small
+    model. A file that is damaged, or that others could have written, is not used."""
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        path = self._path(bucket)
+        try:
+            digest, _, content = path.read_bytes().partition(b"\n")
+            if hashlib.sha256(content).hexdigest().encode() == digest and not unsafe(path):
+                bucket.bytecode_from_string(content)
+        except OSError:
+            return
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        content, path = bucket.bytecode_to_string(), self._path(bucket)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as beside:
+                beside.write(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+            os.replace(beside.name, path)
+        except OSError:
+            return
+
+    def _path(self, bucket: Bucket) -> Path:
+        """The key covers the place of the template; jinja compares its text, and the version of Python."""
+        return cache_root() / "templates" / f"{jinja2.__version__}-{bucket.key}"
 
 
 def _render(environment: jinja2.Environment, template: Path, relative: str, variables: dict[str, object]) -> str:

@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 
 from intaglio.errors import ToolError, UserError, quoted
-from intaglio.run.toolchains import Toolchain, cache_root, find_toolchain, pip_zig
+from intaglio.run.toolchains import Toolchain, find_toolchain, pip_zig
+from intaglio.targets.caches import cache_root
 from intaglio.targets.target import LEVELS, Target
 
 FLAGS = (

@@ -22,8 +22,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
-from intaglio.run.opencl.cache_store import unsafe
-from intaglio.run.toolchains import Toolchain, cache_root
+from intaglio.run.toolchains import Toolchain
+from intaglio.targets.caches import cache_root, unsafe
 
 FOLDER, SIZE = "INTAGLIO_OBJECT_CACHE", "INTAGLIO_OBJECT_CACHE_SIZE"
 DEFAULT_BYTES = 512 << 20

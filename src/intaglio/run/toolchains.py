@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from intaglio.errors import ToolError, UserError, quoted
+from intaglio.targets.caches import cache_root
 from intaglio.targets.target import Target
 
 BASE_FLAGS = (
@@ -161,15 +162,6 @@ def output_of(command: tuple[str, ...]) -> str | None:
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None
     return done.stdout if done.returncode == 0 else None
-
-
-def cache_root() -> Path:
-    """Where things are kept that can be made again. INTAGLIO_CACHE_DIR moves it."""
-    if told := os.environ.get("INTAGLIO_CACHE_DIR"):
-        return Path(told)
-    if told := os.environ.get("XDG_CACHE_HOME"):
-        return Path(told) / "intaglio"
-    return Path.home() / ".cache" / "intaglio"
 
 
 def _machine() -> str:

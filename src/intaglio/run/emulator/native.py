@@ -15,7 +15,8 @@ from importlib import resources
 from pathlib import Path
 
 from intaglio.errors import IntaglioError, ToolError, quoted
-from intaglio.run.toolchains import cache_root, find_toolchain
+from intaglio.run.toolchains import find_toolchain
+from intaglio.targets.caches import cache_root
 from intaglio.targets.target import find_target
 
 

@@ -47,26 +47,6 @@ def read_cache(path: Path) -> CacheFile:
         raise UserError("cannot-read", f"{shown} cannot be read: {error.strerror}") from error
 
 
-def unsafe(path: Path) -> str:
-    """Why a package would not use the file: others could have written into it. Empty where all is well."""
-    if not hasattr(os, "geteuid"):
-        return ""
-    for place, what in ((path, "the file"), (path.parent if str(path.parent) else Path("."), "its folder")):
-        try:
-            status = place.stat()
-        except OSError as error:
-            return f"{what} cannot be inspected: {error.strerror}"
-        if status.st_uid not in (0, os.geteuid()):
-            return f"{what} belongs to another user"
-        if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
-            continue  # such as /tmp: there one can only remove what is one's own
-        if status.st_mode & stat.S_IWOTH:
-            return f"{what} is writable by everybody"
-        if status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid()):
-            return f"{what} is writable by another group"
-    return ""
-
-
 def update_cache(path: Path, change: Callable[[CacheFile], Sequence[Record]]) -> CacheFile:
     """Replace the records by what `change` makes of those that are there when the lock is held. Nothing is written where nothing
     changes. A file that is not there is empty; one that is nothing of ours, by name or content, is never overwritten."""

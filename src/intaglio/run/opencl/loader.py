@@ -30,7 +30,7 @@ from pathlib import Path
 
 from intaglio.errors import ToolError, quoted
 from intaglio.run.opencl.answers import Answer, ask
-from intaglio.run.toolchains import cache_root
+from intaglio.targets.caches import cache_root
 
 VARIABLE = "INTAGLIO_OPENCL_LIBRARY"
 SYSTEM = {"darwin": "/System/Library/Frameworks/OpenCL.framework/OpenCL", "win32": "OpenCL.dll"}.get(sys.platform, "libOpenCL.so.1")
