@@ -25,6 +25,7 @@ from intaglio.package.archive import write_archive
 from intaglio.run.opencl.library import DeviceOptions
 from intaglio.run.package import Package
 from intaglio.stages.building import build
+from intaglio.stages.current import is_current
 from intaglio.stages.finishing import finish, write_stage
 from intaglio.stages.importing import absorb_pairs, check_request, read_model
 from intaglio.stages.lowering import choose_kernels
@@ -75,10 +76,13 @@ def go(work: Work, line: tuple[Stage, ...] = LINE) -> Work:
 
 
 def compile_request(request: Request, watch: Watch) -> Package | Path:
-    """A package, or the IR file of the stage to stop after.
+    """A package, or the IR file of the stage to stop after. A package that is there and up to date stays as it is.
 
     Stack and variables are known when the firmware is built: where RAM is short by them, the arena is made smaller by as much. The
     optimised graph stays as it is."""
+    if is_current(request):
+        watch.current()
+        return Package(request.output)
     work, reserve = go(Work(request, watch), LINE[:SETTLED]), RESERVE_BYTES
     for attempt in range(MOST_ATTEMPTS):
         try:

@@ -34,6 +34,7 @@ def compile_words(model: Path, output: Path, json: bool, words: Mapping[str, obj
     accounts: list[Account] = []
     sent: list[Offloaded] = []
     chosen: list[Explained] = []
+    current: list[bool] = []
     start = time.perf_counter()
     with progress_bar() as progress:
         watch = Watch(
@@ -43,6 +44,7 @@ def compile_words(model: Path, output: Path, json: bool, words: Mapping[str, obj
             chosen=chosen.extend if request.explain else None,
             account=lambda account: accounts.append(_fitting(account, labels)),
             offloaded=sent.append,
+            current=lambda: current.append(True),
         )
         try:
             result = compile_request(request, watch)
@@ -66,7 +68,12 @@ def compile_words(model: Path, output: Path, json: bool, words: Mapping[str, obj
         told: dict[str, object] = {"quantization": accounts[0].as_json()} if accounts else {}
         told |= {"accelerators": offloaded_json(sent[-1])} if sent else {}
         told |= {"kernels": choices_json(chosen)} if chosen else {}
-        print_json({**_summary(result, request), **told, **({"accuracy": accuracy} if accuracy else {})})
+        told |= {"accuracy": accuracy} if accuracy else {}
+        print_json({**_summary(result, request), "up_to_date": bool(current), **told})
+    elif current:
+        name, target = result.manifest.name, result.manifest.target
+        note(f"`{name}` for {target} is up to date, nothing was compiled; `--force` compiles it again")
+        note(f"package: {result.folder}")
     else:
         _print_summary(result, time.perf_counter() - start, request)
 

@@ -11,7 +11,7 @@ from intaglio.errors import UserError, quoted
 from intaglio.ir.names import is_clean
 from intaglio.ir.placement import Address, Region
 from intaglio.ir.types import DType, Layout, Quant, TensorType
-from intaglio.package.ownership import MANIFEST, file_digest
+from intaglio.package.ownership import MANIFEST, file_digest, file_digests
 from intaglio.targets.board import Board, find_board, generic_board
 from intaglio.targets.memories import memory_of_table
 from intaglio.targets.target import Target, find_target, optimized, precise
@@ -206,6 +206,7 @@ class Manifest:
     firmware: FirmwareInfo | None = None
     stream: StreamInfo | None = None
     opencl: OpenclInfo | None = None
+    request: str = ""  # SHA-256 of what was asked for and of Intaglio, to tell whether a compile has something to do
     format: int = FORMAT
 
     @property
@@ -241,7 +242,7 @@ def write_digest(manifest: Manifest, folder: Path, name: str) -> None:
 
 def digests(folder: Path) -> dict[str, str]:
     files = sorted(p for p in folder.rglob("*") if p.is_file() and p != folder / MANIFEST)
-    return {p.relative_to(folder).as_posix(): file_digest(p) for p in files}
+    return {p.relative_to(folder).as_posix(): digest for p, digest in zip(files, file_digests(files), strict=True)}
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -315,6 +316,7 @@ def _manifest(table: dict[str, object]) -> Manifest:
         firmware=None if (firmware := t.get("firmware")) is None else _firmware(_object(firmware)),
         stream=None if (stream := t.get("stream")) is None else _stream(_object(stream)),
         opencl=None if (opencl := t.get("opencl")) is None else _opencl(_object(opencl)),
+        request=str(t.get("request", "")),
     )
 
 

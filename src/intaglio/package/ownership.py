@@ -16,7 +16,8 @@ import os
 import re
 import tarfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +70,12 @@ class Contents:
 def file_digest(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def file_digests(paths: Sequence[Path]) -> list[str]:
+    """Of several files at once: packages of large models have gigabytes."""
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        return list(pool.map(file_digest, paths))
 
 
 def contents_of(manifest: bytes) -> Contents | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from intaglio.ir.files import write_ir
@@ -11,6 +12,7 @@ from intaglio.package.manifest import write_manifest
 from intaglio.package.needs import needs_of
 from intaglio.run.expect import tool_versions
 from intaglio.run.firmware import check_placed
+from intaglio.stages.current import request_digest
 from intaglio.stages.limits import check_needs
 from intaglio.stages.work import Work, need
 
@@ -24,7 +26,7 @@ def finish(work: Work) -> Work:
     if manifest.firmware is not None and model.deployment.board is not None:
         check_placed(folder / manifest.firmware.elf, model.deployment.board)
     manifest.tools.update(tool_versions(written.toolchain))
-    write_manifest(manifest, folder)
+    write_manifest(replace(manifest, request=request_digest(work.request)), folder)
     return work
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from intaglio.fitting.limits import Needs, elsewhere
@@ -21,6 +20,7 @@ from intaglio.run.firmware_tools import find_firmware_toolchain
 from intaglio.run.toolchains import Toolchain, find_toolchain
 from intaglio.stages.limits import check_needs
 from intaglio.stages.work import Model, Work, Written, need
+from intaglio.targets.target import Target
 from intaglio.version import __version__
 
 MOST_VECTOR_BYTES = 128 << 20
@@ -53,11 +53,11 @@ def _check_early(work: Work) -> None:
 
 def _toolchain(work: Work) -> Toolchain | None:
     """Found before anything is written: without one, nothing is."""
-    target = need(work.model).target
-    if not work.wants("build"):
-        return None
-    find = partial(find_firmware_toolchain, target=target) if target.bare else partial(find_toolchain, arch=target.arch)
-    return find(work.request.cc)
+    return compiler_for(need(work.model).target, work.request.cc) if work.wants("build") else None
+
+
+def compiler_for(target: Target, cc: str | None) -> Toolchain:
+    return find_firmware_toolchain(cc, target) if target.bare else find_toolchain(cc, target.arch)
 
 
 def _project(work: Work, folder: Path) -> Manifest:

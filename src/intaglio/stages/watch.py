@@ -40,4 +40,5 @@ class Watch:
     explain: Callable[[list[CostRow]], None] | None = None
     chosen: Callable[[list[Explained]], None] | None = None  # the kernel of each layer, and why
     account: Callable[[Account], None] = lambda _: None
+    current: Callable[[], None] = lambda: None  # the package is up to date: nothing is done
     offloaded: Callable[[Offloaded], None] = lambda _: None
