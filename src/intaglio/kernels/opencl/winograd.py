@@ -4,7 +4,8 @@
     2  16 matrix products                         M = V U             -> scratch [16][tiles][out channels]
     3  2x2 results per tile                       y = A' M A + bias, and the fused steps
 
-U = G g G' is computed at compile time, in doubles. Worth it for many channels and many pixels; the scratch is part of the plan.
+U = G g G' is computed at compile time; the transforms are those of `contraction/transform.py`. Worth it for many channels and many
+pixels; the scratch is part of the plan.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from intaglio.ir.types import DType
 from intaglio.kernels.contraction.problem import Problem, problem_of
+from intaglio.kernels.contraction.transform import transform
 from intaglio.kernels.epilogue import Epilogue, epilogue_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
@@ -27,8 +29,8 @@ from intaglio.kernels.opencl.tiles import block_width, pack_blocks
 from intaglio.ops.conv import Conv
 
 LEAST_CHANNELS, LEAST_TILES, MOST_SCRATCH = 32, 49, 16 << 20
-_G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 _LANES = 4
+_WAY = transform(2)
 
 
 def _tiles(geo: Problem) -> tuple[int, int]:
@@ -72,10 +74,8 @@ def winograd(job: Job) -> Lowered:
     high, across = _tiles(geo)
     tiles = geo.batch * high * across
     x = job.operand(0, "x")
-    kernel = weights.data.astype(np.float64)  # [O, I, 3, 3]
-    turned = np.einsum("ai,oijk,bk->abjo", _G, kernel.transpose(0, 2, 1, 3), _G)  # [4, 4, I, O]
     wide = block_width(geo.out_channels)
-    packed = [pack_blocks(m.astype(np.float32), wide) for m in turned.reshape(16, geo.channels, geo.out_channels)]
+    packed = [pack_blocks(m.astype(np.float32), wide) for m in _WAY.turned(weights.data)]
     u = job.packed(np.concatenate(packed), "u")
     b = packed_bias(job, op, wide)
     epilogue = epilogue_of(job, op.epilogue, [v for v in node.inputs[3:] if v is not None], node.output.shape)
@@ -128,9 +128,9 @@ def _input(job: Job, geo: Problem, x: Buffer, v: Buffer, high: int, across: int,
                 value = e.load(x, ((n * geo.height + row) * geo.width + spot) * geo.channels + c)
                 line.append(k.let(f"d{i}{j}", Op("select", (inside, value, e.const(0.0)), value.type)))
             d.append(line)
-        columns = [_forward(k, e, [d[i][j] for i in range(4)], f"t{j}_") for j in range(4)]  # along rows
+        columns = [_WAY.of_input(k, e, [d[i][j] for i in range(4)], f"t{j}_") for j in range(4)]  # along rows
         for i in range(4):
-            for j, value in enumerate(_forward(k, e, [columns[j][i] for j in range(4)], f"u{i}_")):
+            for j, value in enumerate(_WAY.of_input(k, e, [columns[j][i] for j in range(4)], f"u{i}_")):
                 k.store(v, ((4 * i + j) * tiles + tile) * geo.channels + c, value)
     size = (parts, tiles)
     return launch_of(k, "winograd_in", [x, v], size, group_for(size, 64, 16), group_for(size, 64, 16), about=about)
@@ -138,12 +138,6 @@ def _input(job: Job, geo: Problem, x: Buffer, v: Buffer, high: int, across: int,
 
 def _corner(k: Builder, tile: Expr, high: int, across: int) -> tuple[Expr, Expr]:
     return k.let("left", (tile % across) * 2), k.let("top", (tile // across) % high * 2)
-
-
-def _forward(k: Builder, e: Lanes, d: list[Expr], name: str) -> list[Expr]:
-    """B' times a column."""
-    sums = [e.sub(d[0], d[2]), e.add(d[1], d[2]), e.sub(d[2], d[1]), e.sub(d[1], d[3])]
-    return [k.let(f"{name}{n}", s) for n, s in enumerate(sums)]
 
 
 def _output(
@@ -160,12 +154,12 @@ def _output(
         at = [
             [k.let(f"m{i}{j}", e.load(m, ((4 * i + j) * tiles + tile) * geo.out_channels + c)) for j in range(4)] for i in range(4)
         ]
-        columns = [_back(k, e, [at[i][j] for i in range(4)], f"t{j}_") for j in range(4)]
+        columns = [_WAY.of_products(k, e, [at[i][j] for i in range(4)], f"t{j}_") for j in range(4)]
         left, top = _corner(k, tile, high, across)
         n = k.let("n", tile // (high * across))
         bias = k.let("bias", e.load(b, c)) if b is not None else None
         for i in range(2):
-            for j, value in enumerate(_back(k, e, [columns[j][i] for j in range(4)], f"y{i}_")):
+            for j, value in enumerate(_WAY.of_products(k, e, [columns[j][i] for j in range(4)], f"y{i}_")):
                 result = k.let("sum", e.add(value, bias)) if bias is not None else value
                 place = k.let("to", ((n * geo.out_height + top + i) * geo.out_width + left + j) * geo.out_channels + c)
                 tests = [(top + i).compare("lt", geo.out_height)] if i and geo.out_height % 2 else []
@@ -185,9 +179,3 @@ def _write(k: Builder, e: Lanes, epilogue: Epilogue, y: Buffer, value: Expr, c: 
         return
     with k.when(tests[0] if len(tests) == 1 else both(tests[0], tests[1])):
         store()
-
-
-def _back(k: Builder, e: Lanes, m: list[Expr], name: str) -> list[Expr]:
-    """A' times a column."""
-    sums = [e.add(e.add(m[0], m[1]), m[2]), e.sub(e.sub(m[1], m[2]), m[3])]
-    return [k.let(f"{name}{n}", s) for n, s in enumerate(sums)]

@@ -1,0 +1,131 @@
+"""Winograd's transforms of 3x3 convolutions, for every target: F(m x m, 3x3) computes m x m results from (m + 2)^2 products.
+
+    y = A' [ (G g G') * (B' d B) ] A        d: a patch of the input, (m + 2) x (m + 2), patches lie m apart;  g: the 3x3 weights
+
+The matrices come from points p (Toom and Cook), and infinity as the last one: a polynomial of degree m + 1 is known by its values
+there. Points in pairs +p and -p share half of the work: even and odd terms are summed once and added and subtracted. F(4x4) has
+points 3/4 and 3/2 instead of the usual 1 and 2: all constants are exact in f32, and rounding errors are a quarter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from math import prod
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.kernels.lanes import Lanes
+from intaglio.kernels.loop import Builder, Expr
+
+Row = tuple[Fraction, ...]
+POINTS: dict[int, tuple[Fraction, ...]] = {  # one of each pair; 0 and infinity are always there
+    2: (Fraction(1),),
+    4: (Fraction(3, 4), Fraction(3, 2)),
+}
+TAPS = 3
+EPSILON = 2.0**-24
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """`forward` is B' (of the input), `weights` is G, `back` is A' (of the products), as exact numbers."""
+
+    size: int  # m: results per axis
+    forward: tuple[Row, ...]
+    weights: tuple[Row, ...]
+    back: tuple[Row, ...]
+
+    @property
+    def reach(self) -> int:
+        """Inputs per axis, and products."""
+        return self.size + TAPS - 1
+
+    @property
+    def amplification(self) -> float:
+        """Largest sum of absolute values of what a result is added from, relative to max |x| max |w| of one channel. A direct sum
+        has 9. Rounding errors are at most in proportion to it."""
+        sums = [sum(map(abs, b)) * sum(map(abs, g)) for b, g in zip(self.forward, self.weights, strict=True)]
+        return float(max(sum(abs(a) * s for a, s in zip(row, sums, strict=True)) for row in self.back)) ** 2
+
+    def bound(self, channels: int) -> float:
+        """Largest rounding error of a result before its bias, relative to max |x| max |w|: every product passes two transforms on
+        either side, each at most `reach` additions, and the sum over channels."""
+        return EPSILON * self.amplification * channels * (4 * self.reach + channels)
+
+    def turned(self, weights: Array) -> Array:
+        """Weights [O, I, 3, 3] as matrices [reach^2, I, O], computed in doubles."""
+        g = np.array([[float(value) for value in row] for row in self.weights])
+        found: Array = np.einsum("ai,oijk,bk->abjo", g, weights.astype(np.float64).transpose(0, 2, 1, 3), g)
+        return np.reshape(found, (self.reach**2, *found.shape[2:]))
+
+    def of_input(self, k: Builder, e: Lanes, d: Sequence[Expr], name: str) -> list[Expr]:
+        """B' times a column. Rows of a pair of points have the same even terms, and the same odd ones but for the sign."""
+        out: list[Expr | None] = [None] * self.reach
+        for n in range(1, self.reach - 1, 2):
+            even = k.let(f"{name}even", weighted(e, self.forward[n][0::2], d[0::2]))
+            lead = self.forward[n][self.reach - 3]  # of the highest odd power
+            odd = k.let(f"{name}odd", weighted(e, [c / lead for c in self.forward[n][1::2]], d[1::2]))
+            out[n] = weighted(e, (Fraction(1), lead), (even, odd))
+            out[n + 1] = weighted(e, (Fraction(1), -lead), (even, odd))
+        for n in (0, self.reach - 1):
+            out[n] = weighted(e, self.forward[n], d)
+        return [k.let(f"{name}{n}", value) for n, value in enumerate(out) if value is not None]
+
+    def of_products(self, k: Builder, e: Lanes, m: Sequence[Expr], name: str) -> list[Expr]:
+        """A' times a column. Sums and differences of a pair are named where more than one result has them."""
+        terms: list[tuple[list[Fraction], Expr]] = []  # the coefficients of a term in all results
+        columns = [[row[n] for row in self.back] for n in range(self.reach)]
+        if self.size <= 2:
+            terms = list(zip(columns, m, strict=True))
+        else:
+            terms.append((columns[0], m[0]))
+            for n in range(1, self.reach - 1, 2):
+                both = k.let(f"{name}sum", e.add(m[n], m[n + 1])), k.let(f"{name}diff", e.sub(m[n], m[n + 1]))
+                terms += [([c if i % 2 == odd else Fraction(0) for i, c in enumerate(columns[n])], both[odd]) for odd in (0, 1)]
+            terms.append((columns[-1], m[-1]))
+        values = [value for _, value in terms]
+        return [k.let(f"{name}{i}", weighted(e, [c[i] for c, _ in terms], values)) for i in range(self.size)]
+
+
+def weighted(e: Lanes, factors: Sequence[Fraction], values: Sequence[Expr]) -> Expr:
+    """The sum of values times constants, those without a factor first."""
+    terms = [(c, v) for c, v in zip(factors, values, strict=True) if c]
+    terms.sort(key=lambda term: abs(term[0]) != 1)
+    if terms[0][0] < 0 and any(c == 1 for c, _ in terms):
+        terms.sort(key=lambda term: term[0] != 1)
+    (factor, value), *rest = terms
+    total = value if factor == 1 else e.mul(e.const(float(factor)), value)
+    for factor, value in rest:
+        if abs(factor) == 1:
+            total = e.add(total, value) if factor > 0 else e.sub(total, value)
+        else:
+            total = e.fma(e.const(float(factor)), value, total)
+    return total
+
+
+@cache
+def transform(size: int) -> Transform:
+    points = [Fraction(0), *(sign * p for p in POINTS[size] for sign in (1, -1))]
+    reach = size + TAPS - 1
+    forward, weights = [], []
+    for n, p in enumerate(points):
+        others = points[:n] + points[n + 1 :]
+        forward.append((*_polynomial(others), Fraction(0)))
+        weights.append(tuple(p**j / prod(p - q for q in others) for j in range(TAPS)))
+    forward.append(_polynomial(points))
+    weights.append((Fraction(0), Fraction(0), Fraction(1)))
+    back = tuple((*(p**i for p in points), Fraction(i == size - 1)) for i in range(size))
+    assert len(points) + 1 == reach
+    return Transform(size, tuple(forward), tuple(weights), back)
+
+
+def _polynomial(roots: Sequence[Fraction]) -> Row:
+    """The coefficients of a polynomial with these roots, the lowest power first; the highest one has 1."""
+    found = [Fraction(1)]
+    for root in roots:
+        found = [up - root * here for up, here in zip([Fraction(0), *found], [*found, Fraction(0)], strict=True)]
+    return tuple(found)
