@@ -16,6 +16,7 @@ CASES: dict[str, tuple[Case, str]] = {
     "long rows, strided and dilated": (conv((1, 5, 90, 4), 9, (2, 3), (2, 2), (1, 2, 1, 0), (1, 2)), "chunk_end"),
     "long rows in groups": (conv((2, 3, 64, 4), 10, (1, 3), pads=(0, 1, 0, 1), group=2), "chunk_end"),
     "high images go in stripes": (conv((1, 23, 6, 4), 9, (3, 3), pads=(1, 1, 1, 1)), "stripe"),
+    "patches go in blocks": (replace(conv((2, 13, 9, 4), 11, (3, 3), pads=(1, 1, 1, 1)), using="winograd(m=2,tile=4x1)"), "first"),
     "many pixels of a 1x1 go in chunks": (conv((1, 9, 9, 8), 11, (1, 1)), "chunk"),
     "many rows of a product go in chunks": (matmul(real(50, 16), real(16, 19)), "chunk"),
 }

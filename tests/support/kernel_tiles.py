@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from intaglio.ir.graph import Array
@@ -74,6 +76,14 @@ TILED |= {
 }  # fmt: skip
 for _tile in candidates(TARGETS["avx2"]):
     TILED[f"conv in tiles {_tile}"] = conv((1, 2, 11, 3), 19, (1, 2), pads=(0, 1, 0, 0), using=f"conv_nhwc(tile={_tile})")
+_BY_WINOGRAD = {
+    "3x3": conv((1, 6, 9, 3), 11, (3, 3), pads=(1, 1, 1, 1)),
+    "3x3 without padding or bias": conv((2, 10, 6, 8), 16, (3, 3), bias=False),
+    "3x3, asymmetric pads": conv((2, 7, 11, 9), 5, (3, 3), pads=(2, 0, 0, 3)),
+    "3x3 smaller than a patch": conv((1, 3, 2, 4), 3, (3, 3), pads=(1, 1, 1, 1)),
+}
+for _size in (2, 4):
+    TILED |= {f"winograd m={_size} {n}": replace(c, using=f"winograd(m={_size},tile=3x2)") for n, c in _BY_WINOGRAD.items()}
 _STEPS = (
     Step(Add(), (0, 1)), Step(Mul(), (4, 2)), Step(Relu(), (5,)), Step(Sub(), (6, 3)), Step(Sigmoid(), (7,))
 )  # fmt: skip
@@ -87,6 +97,7 @@ for _text, _op, _shape, _weights in (
     TILED[f"{_text} with an epilogue"] = case(
         _op, real(*_shape), real(*_weights), real(_weights[0]), real(*_out), real(_weights[0]), real(1), constant=[1, 2, 4]
     )
+TILED["winograd with an epilogue"] = replace(TILED["conv with an epilogue"], using="winograd(m=4,tile=6x2)")
 TILED["conv NCHW with an epilogue"] = case(
     Conv(epilogue=(Step(Add(), (0, 1)), Step(Relu(), (2,)))), real(1, 2, 4, 4), real(3, 2, 2, 2), None, real(3, 1, 1)
 )

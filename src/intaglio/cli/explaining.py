@@ -35,10 +35,11 @@ def choices_lines(layers: Sequence[Explained]) -> list[str]:
         for kernel in refused:
             text = f"not {kernel.name}: {kernel.reason}"
             lines += textwrap.wrap(text, PAGE, initial_indent="    ", subsequent_indent="      ")
-        used = next((kernel.name for kernel in considered if not kernel.reason), "")
+        used = next((kernel for kernel in considered if not kernel.reason), None)
         behind = ", ".join(dict.fromkeys(kernel.name for kernel in considered if kernel.reason == NOT_NEEDED))
-        if used:
-            text = f"used: {used}, the first that applies" + (f"; not needed: {behind}" if behind else "")
+        if used is not None:
+            note = f" ({used.note})" if used.note else ""
+            text = f"used: {used.name}, the first that applies{note}" + (f"; not needed: {behind}" if behind else "")
             lines += textwrap.wrap(text, PAGE, initial_indent="    ", subsequent_indent="      ")
     return lines
 
@@ -49,7 +50,10 @@ def choices_json(layers: Sequence[Explained]) -> list[dict[str, object]]:
             "layer": layer.layer,
             "op": layer.op,
             "using": layer.using,
-            "considered": [{"kernel": kernel.name, "reason": kernel.reason or "used"} for kernel in layer.considered],
+            "considered": [
+                {"kernel": kernel.name, "reason": kernel.reason or "used", **({"note": kernel.note} if kernel.note else {})}
+                for kernel in layer.considered
+            ],
         }
         for layer in layers
     ]

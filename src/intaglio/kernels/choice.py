@@ -33,7 +33,7 @@ from intaglio.kernels import (
     sample,
     window_general,
 )
-from intaglio.kernels.contraction import attention, dots, fma, hybrid, plain, products, taps, windows
+from intaglio.kernels.contraction import attention, dots, fma, hybrid, plain, products, taps, windows, winograd
 from intaglio.kernels.dsp import conv as dsp_conv
 from intaglio.kernels.dsp import depthwise as dsp_depthwise
 from intaglio.kernels.dsp import hybrid as dsp_hybrid
@@ -60,6 +60,7 @@ def lanes(name: str) -> Choice:
 ELEMENTWISE = Choice("elementwise", always, elementwise.elementwise)
 SEVERAL: dict[str, tuple[Choice, ...]] = {
     "conv": (
+        Choice("winograd", winograd.winograd_applies, winograd.winograd, winograd.why_winograd),
         Choice("conv_nhwc", fma.conv_applies, fma.conv_nhwc),
         Choice("depthwise_nhwc", windows.depthwise_applies, windows.depthwise),
         Choice("conv_general", always, window_general.conv_general),
@@ -244,10 +245,12 @@ SPREAD = "loops for one core, spread over work-items"
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """A kernel that was looked at for a node; `reason` says why it was not used, and is empty for the one that was."""
+    """A kernel that was looked at for a node; `reason` says why it was not used, and is empty for the one that was. `note` says
+    what speaks for that one."""
 
     name: str
     reason: str
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +280,7 @@ def _judged(choices: tuple[Choice, ...], job: Job, asked: str) -> list[Considere
         if not reason and asked and choice.name != asked:
             reason = f"the IR file asks for `{asked}`"
         used = used or not reason
-        found.append(Considered(choice.name, reason))
+        found.append(Considered(choice.name, reason, "" if reason else choice.why(job)))
     return found
 
 

@@ -141,11 +141,13 @@ Build = Callable[[Job], Lowered]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One way to compute an operator. `applies` returns None, or the reason why this kernel cannot be used here."""
+    """One way to compute an operator. `applies` returns None, or the reason why this kernel cannot be used here. `why` says what
+    speaks for it where it is used; most need not say."""
 
     name: str
     applies: Applies
     build: Build
+    why: Callable[[Job], str] = lambda _: ""
 
 
 def always(_: Job) -> str | None:

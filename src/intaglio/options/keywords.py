@@ -23,6 +23,7 @@ class Keywords(TypedDict, total=False):
     memory: str | Path | None
     arena: str
     optimize: str
+    exact: bool
     io: str
     weights_section: str | None
     weights_address: int | str | None

@@ -122,6 +122,10 @@ class Request:
         "balanced", kinds.TEXT, "kernels", "Optimise for speed, balanced or size.", "O",
         record=lambda r: r.optimize,
     )  # fmt: skip
+    exact: bool = option(
+        False, kinds.FLAG, "kernels", "Refuse algorithms that change rounding, such as Winograd's convolution.",
+        record=lambda _: "yes",
+    )  # fmt: skip
     io: str = option(
         "arena", kinds.TEXT, "memory", "Buffers of inputs and outputs on a board: arena, or caller.", "IO", record=lambda r: r.io
     )
@@ -249,6 +253,11 @@ class Request:
     @property
     def weights_read(self) -> bool:
         return "read" in self.weights.split(",")
+
+    @property
+    def limited(self) -> bool:
+        """RAM or flash has a limit."""
+        return self.ram is not None or self.flash is not None or self.memory is not None or self.weights_read
 
     @property
     def weights_stored(self) -> str:

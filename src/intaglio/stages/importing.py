@@ -20,7 +20,7 @@ from intaglio.run.opencl.devices import find_device
 from intaglio.stages.context import Findings, context_of
 from intaglio.stages.work import Model, Work, need
 from intaglio.targets.deployment import target_of
-from intaglio.targets.target import Target, optimized, precise
+from intaglio.targets.target import Target, optimized, precise, wished
 
 
 def check_request(work: Work) -> Work:
@@ -66,7 +66,7 @@ def read_model(work: Work) -> Work:
     source = read_source(request.model, dims, shapes, request.name, states, watch.note, constants)
     graph = source.graph
     target = optimized(target_of(request.board, request.target, source.choices.target or "host"), request.optimize)
-    target = precise(target, request.precision)
+    target = wished(precise(target, request.precision), exact=request.exact, limited=request.limited)
     check_rules(Situation(request, target, source.stage, _has_halves(graph)))
     deployment = request.deployment(target)
     if target.device and stage_index(source.stage) >= stage_index("optimise"):

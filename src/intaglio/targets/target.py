@@ -53,6 +53,8 @@ class Target:
     device: str = ""  # `opencl`: layers run on such a device, the rest on this processor
     precision: str = "fp32"  # of floats on the device; not in files
     optimize: str = "balanced"  # not in files: what the user wants, speed, size or balanced
+    exact: bool = False  # not in files: no algorithms that change rounding
+    limited: bool = False  # not in files: memory has a limit, so kernels do not spend it to be faster
 
     @property
     def wasm(self) -> bool:
@@ -118,6 +120,11 @@ def optimized(target: Target, word: str) -> Target:
         raise UserError("bad-option", f"unknown value {quoted(word)} of `--optimize`", hint="use `speed`, `balanced` or `size`")
     registers = min(target.registers, TILE_REGISTERS[word]) if target.bare else target.registers
     return replace(target, optimize=word, registers=registers)
+
+
+def wished(target: Target, *, exact: bool, limited: bool) -> Target:
+    """The target as kernels see it: with sums that are rounded as usual, and with memory that they do not spend to be faster."""
+    return replace(target, exact=exact, limited=limited)
 
 
 PRECISIONS = ("fp32", "mixed", "fp16")

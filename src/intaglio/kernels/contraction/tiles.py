@@ -132,6 +132,20 @@ class Tiles:
             with k.block():
                 self._each_block(depth, lambda block, at, col: self._matrix_tile(x, idx(tall), rows - tall, block, at, col))
 
+    def first_rows(self, x: Buffer, count: Expr, rest: int) -> None:
+        """The first `count` rows of x, which the running program knows: whole tiles, or whole tiles and `rest` rows."""
+        k, high = self.k, self.tile.rows
+        tall = k.let("tall", count // high * high) if rest else count
+
+        def body(block: Block, at: Expr, column: Expr) -> None:
+            with k.loop("m", 0, tall, high) as m:
+                self._matrix_tile(x, m, high, block, at, column)
+            if rest:
+                with k.when(tall.compare("lt", count)):
+                    self._matrix_tile(x, tall, rest, block, at, column)
+
+        self._each_block(self.problem.channels, body)
+
     def _matrix_tile(self, x: Buffer, m: Expr, rows: int, block: Block, at: Expr, column: Expr) -> None:
         p, k, micro = self.problem, self.k, self.micro
         where = Column(column, column, m)

@@ -45,6 +45,8 @@ def winograd_applies(job: Job) -> str | None:
     assert weights is not None
     if job.asked and "winograd" not in job.asked:
         return "the IR file asks for another kernel"
+    if job.target.exact:
+        return "it changes rounding, and `--exact` is set"
     if job.target.optimize == "size":
         return "it needs scratch memory, and `--optimize size` is set"
     if geo.group != 1 or (geo.kernel, geo.strides, geo.dilations) != ((3, 3), (1, 1), (1, 1)):
