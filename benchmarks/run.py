@@ -22,7 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).with_name("speed")))
 import node_names
-from figures import Row, grouped, median_of_rounds
+from figures import Row, median_of_rounds
 from peak import Peak, processor
 from peers import LABELS, OURS, PEERS
 from peers.base import Missing, Work
@@ -108,10 +108,10 @@ class Bench:
             row.layers = self.workers[OURS].layers() if not row.failure else []
             row.macs = sum(layer.macs for layer in row.layers)
             known = node_names.of_file(work.file("onnx"))
-            ours = node_names.renamed(row.layers, known)
+            row.layers = node_names.renamed(row.layers, known)
             for peer in PROFILED:
                 if self.profiles and peer in row.peers and row.peers[peer] < 1.05 * row.ms:
-                    row.groups[peer] = grouped(ours, node_names.renamed(self.workers[peer].layers(), known))
+                    row.profiles[peer] = node_names.renamed(self.workers[peer].layers(), known)
         except Missing as reason:
             row.missing.setdefault("profile", str(reason))
 

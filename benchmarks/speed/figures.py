@@ -55,7 +55,7 @@ class Row:
     wrong: frozenset[str] = frozenset()  # peers whose outputs are too far off to count
     peak: float = math.nan  # measured multiply-adds per ms, in the same rounds
     layers: list[LayerTime] = field(default_factory=list)
-    groups: dict[str, list[Group]] = field(default_factory=dict)  # by peer
+    profiles: dict[str, list[LayerTime]] = field(default_factory=dict)  # of peers that win or nearly do
 
     @property
     def best(self) -> str:
@@ -71,6 +71,12 @@ class Row:
     @property
     def share_of_peak(self) -> float:
         return self.macs / self.ms / self.peak if self.kind == "float" and self.macs else math.nan
+
+
+def paired(groups: Sequence[Group]) -> bool:
+    """Whether names of both sides agree for most of our time: some runtimes give their layers new names."""
+    both = sum(g.ours_ms for g in groups if g.ours_ms and g.peer_ms)
+    return both > 0.5 * sum(g.ours_ms for g in groups)
 
 
 def median_of_rounds(rounds: Mapping[str, Sequence[float]]) -> dict[str, float]:

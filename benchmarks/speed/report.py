@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from figures import Group, Row, means
+from figures import Group, LayerTime, Row, grouped, means, paired
 from peers import LABELS, OURS, PEERS
 
 SHOWN_LAYERS = 6
@@ -81,31 +81,51 @@ def losses(rows: Sequence[Row]) -> Iterator[str]:
     for r in lost:
         yield f"### {r.name}: {r.ratio:.2f} against {LABELS[r.best]}"
         yield ""
-        peer = r.best if r.best in r.groups else next(iter(r.groups), "")
-        if peer:
-            yield from _layers(r, peer, r.groups[peer])
+        peer = r.best if r.profiles.get(r.best) else next((p for p, layers in r.profiles.items() if layers), "")
+        groups = grouped(r.layers, r.profiles.get(peer, []))
+        if peer and paired(groups):
+            yield from _joined(peer, groups)
+        elif peer:
+            yield from _beside(peer, r.layers, r.profiles[peer])
         else:
             yield f"{LABELS[r.best]} has no profile by layer. Our slowest layers:"
             yield ""
             yield "| layer | kernel | MMAC | ms |"
             yield "| --- | --- | ---: | ---: |"
-            for layer in sorted(r.layers, key=lambda layer: -layer.ms)[:SHOWN_LAYERS]:
+            for layer in _slowest(r.layers):
                 yield f"| {_cell(layer.name)} | {_cell(layer.kind)} | {layer.macs / 1e6:.2f} | {layer.ms:.4f} |"
         yield ""
 
 
-def _layers(row: Row, peer: str, groups: Sequence[Group]) -> Iterator[str]:
+def _slowest(layers: Sequence[LayerTime]) -> list[LayerTime]:
+    return sorted(layers, key=lambda layer: -layer.ms)[:SHOWN_LAYERS]
+
+
+def _joined(peer: str, groups: Sequence[Group]) -> Iterator[str]:
     ours, theirs = sum(g.ours_ms for g in groups), sum(g.peer_ms for g in groups)
     label = LABELS[peer]
-    yield f"Sums of the profiles: ours {_ms(ours)}, {label} {_ms(theirs)} ms. The layers that cost the most more than {label}'s:"
+    yield f"Sums of the profiles: ours {_ms(ours)} ms, {label} {_ms(theirs)} ms. The layers that lose the most to {label}:"
     yield ""
     yield f"| layer | our kernel | {label}'s | MMAC | ours | theirs | lost |"
     yield "| --- | --- | --- | ---: | ---: | ---: | ---: |"
     for g in groups[:SHOWN_LAYERS]:
         if g.lost_ms > 0:
             kinds = " | ".join(_cell(kind) for kind in g.kinds)
-            times = " | ".join(f"{ms:.4f}" for ms in (g.ours_ms, g.peer_ms, g.lost_ms))
-            yield f"| {_cell(g.name)} | {kinds} | {g.macs / 1e6:.2f} | {times} |"
+            theirs_ms = f"{g.peer_ms:.4f}" if g.peer_ms else "-"
+            yield f"| {_cell(g.name)} | {kinds} | {g.macs / 1e6:.2f} | {g.ours_ms:.4f} | {theirs_ms} | {g.lost_ms:.4f} |"
+
+
+def _beside(peer: str, ours: Sequence[LayerTime], theirs: Sequence[LayerTime]) -> Iterator[str]:
+    """For runtimes that give their layers new names: the slowest of each, not the same ones."""
+    sums = [_ms(sum(layer.ms for layer in layers)) for layers in (ours, theirs)]
+    label = LABELS[peer]
+    yield f"Sums of the profiles: ours {sums[0]} ms, {label} {sums[1]} ms. Its names are its own; the slowest layers of each:"
+    yield ""
+    yield f"| ours | MMAC | ms | {label}'s | ms |"
+    yield "| --- | ---: | ---: | --- | ---: |"
+    for mine, other in zip(_slowest(ours), _slowest(theirs), strict=False):
+        left = f"{_cell(mine.name + ' ' + mine.kind)} | {mine.macs / 1e6:.2f} | {mine.ms:.4f}"
+        yield f"| {left} | {_cell(other.name + ' ' + other.kind)} | {other.ms:.4f} |"
 
 
 def missing(rows: Sequence[Row]) -> Iterator[str]:

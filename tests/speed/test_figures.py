@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from figures import Group, LayerTime, Row, geometric_mean, grouped, means, median_of_rounds
+from figures import Group, LayerTime, Row, geometric_mean, grouped, means, median_of_rounds, paired
 
 
 def row(name: str = "net", ms: float = 2.0, macs: int = 1000, kind: str = "float", **peers: float) -> Row:
@@ -64,6 +64,12 @@ def test_layers_that_a_peer_fused_are_compared_with_all_of_ours() -> None:
     ours = [layer("a", 1.0, "conv1"), layer("b", 2.0, "add1"), layer("c", 4.0, "conv2")]
     theirs = [layer("p", 2.5, "conv1", "add1"), layer("q", 4.0, "conv2")]
     assert [(g.name, g.ours_ms, g.peer_ms) for g in grouped(ours, theirs)] == [("b", 3.0, 2.5), ("c", 4.0, 4.0)]
+
+
+def test_names_agree_when_most_of_our_time_has_a_partner() -> None:
+    ours = [layer("a", 3.0, "conv1"), layer("b", 1.0, "conv2")]
+    assert paired(grouped(ours, [layer("p", 1.0, "conv1")]))
+    assert not paired(grouped(ours, [layer("p", 1.0, "conv2"), layer("q", 9.0, "other")]))
 
 
 def test_layers_that_one_side_alone_has_are_kept() -> None:

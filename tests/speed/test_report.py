@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from figures import Group, LayerTime, Row
+from figures import LayerTime, Row
 from report import Machine, losses, missing, report, table
 
 MACHINE = Machine("a processor (avx2)", 3, "time by the clock")
@@ -31,11 +31,18 @@ def test_the_lowest_ratio_comes_first() -> None:
 
 def test_a_lost_row_shows_the_layers_of_both_sides() -> None:
     row = lost()
-    row.groups["openvino"] = [Group("conv7", ("conv_nhwc", "jit_avx2"), 1.5, 0.5, 2_000_000), Group("b", ("x", "y"), 0.1, 0.4)]
+    row.layers.append(LayerTime("b", "copy", 0.1, ("n8",)))
+    row.profiles["openvino"] = [LayerTime("p", "jit_avx2", 0.5, ("n7",)), LayerTime("q", "reorder", 0.4, ("n8",))]
     text = list(losses([row]))
     assert text[0] == "### net: 0.50 against OpenVINO"
     assert "| conv7 | conv_nhwc | jit_avx2 | 2.00 | 1.5000 | 0.5000 | 1.0000 |" in text
     assert not any(line.startswith("| b ") for line in text)
+
+
+def test_a_peer_that_renames_its_layers_is_shown_beside_ours() -> None:
+    row = lost()
+    row.profiles["openvino"] = [LayerTime("Convolution_9", "jit_avx2", 0.5, ("Convolution_9",))]
+    assert "| conv7 conv_nhwc | 2.00 | 1.5000 | Convolution_9 jit_avx2 | 0.5000 |" in list(losses([row]))
 
 
 def test_a_lost_row_without_a_profile_of_the_peer_shows_ours() -> None:

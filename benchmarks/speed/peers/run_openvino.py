@@ -57,7 +57,8 @@ class OpenVino:
             name = node.get_friendly_name()
             names = tuple(n for n in told.get("originalLayersNames", name).split(",") if n)
             kind = " ".join(part for part in (told.get("layerType", ""), told.get("primitiveType", "")) if part)
-            layers.append(LayerTime(name, kind, least.get(name, 0.0), names))
+            if least.get(name):  # constants take no time
+                layers.append(LayerTime(name, kind, least[name], names))
         return layers
 
 
