@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from intaglio.errors import ToolError, UserError
 from intaglio.run import toolchains
 from intaglio.run.toolchains import find_toolchain
-from intaglio.targets.target import find_target
+from intaglio.targets.target import all_targets, find_target
 
 
 @pytest.fixture
@@ -49,3 +50,21 @@ def test_what_is_no_compiler_is_refused() -> None:
 def test_flags_are_translated_for_zig() -> None:
     flags = find_toolchain("zig").target_flags(find_target("x86-64-v3"))
     assert flags == ("-target", "x86_64-linux-gnu.2.17", "-g0", "-mcpu=x86_64_v3")
+
+
+MACROS = {
+    "x86-64": "__SSE2__", "x86-64-v3": "__AVX2__", "x86-64-avxvnni": "__AVXVNNI__", "x86-64-v4": "__AVX512BW__",
+    "x86-64-avx512vnni": "__AVX512VNNI__", "aarch64": "__ARM_NEON", "aarch64-dotprod": "__ARM_FEATURE_DOTPROD",
+    "wasm32": "__wasm_simd128__", "generic": "__STDC__",
+}  # fmt: skip
+
+
+def test_zig_has_the_instructions_of_every_target_with_an_operating_system(tmp_path: Path) -> None:
+    hosts = {name: target for name, target in all_targets().items() if not target.bare}
+    assert set(hosts) == set(MACROS)
+    zig = find_toolchain("zig")
+    for name, target in hosts.items():
+        (tmp_path / "t.c").write_text(f"#ifndef {MACROS[name]}\n#error missing\n#endif\n")
+        command = [*zig.compiler, *zig.target_flags(target), "-E", "-o", "t.i", "t.c"]
+        done = subprocess.run(command, cwd=tmp_path, env=zig.environment(), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{name}: {done.stderr[-300:]}"

@@ -28,6 +28,15 @@ IG_INLINE void ig_store_part(float *p, __m512 v, int n)
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), v);
 }
 
+/* Without optimisation this intrinsic is a macro, in which gcc gives a mask to a signed parameter. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+IG_INLINE __m512 ig_round(__m512 v)
+{
+    return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+#pragma GCC diagnostic pop
+
 IG_INLINE float ig_hsum(__m512 v)
 {
     return _mm512_reduce_add_ps(v);
@@ -88,7 +97,7 @@ AVX512 = Isa(
         "vabs": "_mm512_andnot_ps(_mm512_set1_ps(-0.0f), {0})",
         "vfloor": "_mm512_floor_ps({0})",
         "vceil": "_mm512_ceil_ps({0})",
-        "vround": "_mm512_roundscale_ps({0}, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)",
+        "vround": "ig_round({0})",
         "vlt": "_mm512_cmp_ps_mask({0}, {1}, _CMP_LT_OQ)",
         "vle": "_mm512_cmp_ps_mask({0}, {1}, _CMP_LE_OQ)",
         "vgt": "_mm512_cmp_ps_mask({0}, {1}, _CMP_GT_OQ)",
