@@ -38,17 +38,17 @@ class Form:
         self.shapes: dict[str, tuple[int, ...]] = {}
 
     def bytes(self) -> bytes:
+        for node in self.graph.node:
+            if node.op_type not in (*RULES, "QuantizeLinear", "DequantizeLinear"):
+                raise ValueError(f"`{node.op_type}` has no TFLite form here")
         (given,) = self.graph.input
         n, c, h, w = (d.dim_value for d in given.type.tensor_type.shape.dim)
         self._place(given.name, (n, h, w, c))
         start = self.writer.tensor(Tensor((n, h, w, c), "float32"), "input")
         self.writer.operator("QUANTIZE", [start], [self.places[given.name]])
         for node in self.graph.node:
-            rule = RULES.get(node.op_type)
-            if rule is not None:
-                rule(self, node)
-            elif node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
-                raise ValueError(f"`{node.op_type}` has no TFLite form here")
+            if node.op_type in RULES:
+                RULES[node.op_type](self, node)
         last = self.makers[self.graph.output[0].name].input[0]
         name = self._before(self.makers[last].input[0]) if last in self.makers else last
         end = self.writer.tensor(Tensor(self.shapes[name], "float32"), "output")
