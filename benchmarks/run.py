@@ -158,7 +158,8 @@ def run(bench: Bench, todo: list[Planned], machine: Machine) -> list[Row]:
 
 
 def costs() -> list[str]:
-    """Start and compile times, as a section of the report."""
+    """Start and compile times and two threads, as sections of the report."""
+    import threads
     from costs import COMPILED, STARTED, compile_times, section, start_of
 
     compiled = []
@@ -166,7 +167,12 @@ def costs() -> list[str]:
         print(f"compiling {name} ...", file=sys.stderr, flush=True)
         compiled.append(compile_times(model_file(name, BUILD), BUILD / "made" / name / "compiled"))
     package = BUILD / "made" / STARTED / "package"
-    return section(start_of(package, STARTED) if package.exists() else None, compiled)
+    scaled = []
+    for name in threads.MODELS:
+        print(f"two threads on {name} ...", file=sys.stderr, flush=True)
+        scaled.append(threads.scaling(model_file(name, BUILD), BUILD / "made" / name))
+    told = section(start_of(package, STARTED) if package.exists() else None, compiled)
+    return [*told, "", *threads.section(scaled, os.cpu_count() or 1)]
 
 
 def main() -> None:
@@ -177,7 +183,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.15, help="of one runtime in one round; default: 0.15")
     parser.add_argument("--cpu-time", action="store_true", help="count the processor's time, for a machine that others use")
     parser.add_argument("--without-layers", action="store_true", help="no profiles of the peers")
-    parser.add_argument("--costs", action="store_true", help="measure start and compile times; default: when all models run")
+    parser.add_argument("--costs", action="store_true", help="start, compile times and two threads; default: when all run")
     parser.add_argument("--output", type=Path, help="default: benchmarks/RESULTS.md when all models run, else the terminal")
     options = parser.parse_args()
     if unknown := sorted(set(options.peers) - set(PEERS)):
