@@ -15,14 +15,13 @@ import math
 import os
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).with_name("speed")))
 import node_names
-from figures import Row, median_of_rounds
+from figures import Row, error_of, median_of_rounds
 from peak import Peak, processor
 from peers import LABELS, OURS, PEERS
 from peers.base import Missing, Work
@@ -114,19 +113,6 @@ class Bench:
                     row.profiles[peer] = node_names.renamed(self.workers[peer].layers(), known)
         except Missing as reason:
             row.missing.setdefault("profile", str(reason))
-
-
-def error_of(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
-    """The largest difference, as a share of the largest expected value of that output; layouts of one size count as equal."""
-    if not expected or len(got) != len(expected):
-        return math.nan
-    worst = 0.0
-    for a, b in zip(got, expected, strict=True):
-        if a.size != b.size:
-            return math.nan
-        first, second = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
-        worst = max(worst, float(np.max(np.abs(first - second), initial=0.0)) / (float(np.max(np.abs(second), initial=0.0)) + 1e-9))
-    return worst
 
 
 def told(row: Row, number: int, total: int) -> str:

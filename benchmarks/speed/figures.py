@@ -10,6 +10,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 SMALL_MACS = 20_000_000  # below: a small model
 
 
@@ -71,6 +73,24 @@ class Row:
     @property
     def share_of_peak(self) -> float:
         return self.macs / self.ms / self.peak if self.kind == "float" and self.macs else math.nan
+
+
+def error_of(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
+    """The largest difference as a share of the largest expected value of that output.
+
+    Some runtimes give outputs in an order, or a shape, of their own: each is compared with the nearest of its size.
+    """
+    if not expected or len(got) != len(expected):
+        return math.nan
+    flat = [a.astype(np.float64).ravel() for a in got]
+    errors = [min((_share(a, b.astype(np.float64).ravel()) for a in flat if a.size == b.size), default=math.nan) for b in expected]
+    return math.nan if any(math.isnan(e) for e in errors) else max(errors)
+
+
+def _share(got: np.ndarray, expected: np.ndarray) -> float:
+    largest = float(np.max(np.abs(expected), initial=0.0)) + 1e-9
+    difference = float(np.max(np.abs(got - expected), initial=0.0))
+    return math.inf if math.isnan(difference) else difference / largest
 
 
 def paired(groups: Sequence[Group]) -> bool:

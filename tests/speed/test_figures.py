@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
-from figures import Group, LayerTime, Row, geometric_mean, grouped, means, median_of_rounds, paired
+from figures import Group, LayerTime, Row, error_of, geometric_mean, grouped, means, median_of_rounds, paired
 
 
 def row(name: str = "net", ms: float = 2.0, macs: int = 1000, kind: str = "float", **peers: float) -> Row:
@@ -44,6 +45,18 @@ def test_means_are_of_floats_of_small_floats_and_of_integers() -> None:
     rows = [row(openvino=2.0, macs=10**6), row(openvino=8.0, macs=10**9), row(kind="int8", openvino=6.0, macs=10**6), row()]
     found = {name: (round(mean, 6), count) for name, (mean, count) in means(rows).items()}
     assert found == {"float": (2.0, 2), "float, below 20 MMAC": (1.0, 1), "int8": (3.0, 1)}
+
+
+def test_the_error_is_a_share_of_the_largest_output_whatever_their_order() -> None:
+    small, large = np.asarray([0.0, 2.0]), np.asarray([[10.0, 20.0, 40.0]])
+    assert error_of([small, large + 1.0], [small, large]) == pytest.approx(1 / 40)
+    assert error_of([large.ravel(), small + 1.0], [small, large]) == pytest.approx(1 / 2)
+
+
+def test_outputs_that_are_missing_or_no_numbers_are_not_right() -> None:
+    one = np.asarray([1.0])
+    assert math.isnan(error_of([one], [one, one])) and math.isnan(error_of([np.asarray([1.0, 2.0])], [one]))
+    assert error_of([one * math.nan], [one]) == math.inf
 
 
 def test_the_share_of_the_peak_counts_the_multiply_adds_of_floats() -> None:

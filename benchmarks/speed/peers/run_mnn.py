@@ -45,8 +45,7 @@ class Mnn:
     def _set(self, tensor: MNN.Tensor, array: np.ndarray) -> None:
         whole = {np.dtype(np.int64): np.int32, np.dtype(np.int8): np.int8, np.dtype(np.uint8): np.uint8}
         given = np.ascontiguousarray(array.astype(whole.get(array.dtype, array.dtype)))
-        layout = MNN.Tensor_DimensionType_Caffe
-        made = MNN.Tensor(tuple(given.shape), tensor.getDataType(), given, layout)
+        made = MNN.Tensor(tuple(given.shape), tensor.getDataType(), given, tensor.getDimensionType())
         self.kept.append((given, made))
         tensor.copyFrom(made)
 
@@ -58,7 +57,7 @@ class Mnn:
         results = []
         for tensor in self.interpreter.getSessionOutputAll(self.session).values():
             shape = tuple(tensor.getShape())
-            host = MNN.Tensor(shape, tensor.getDataType(), np.zeros(shape, np.float32), MNN.Tensor_DimensionType_Caffe)
+            host = MNN.Tensor(shape, tensor.getDataType(), np.zeros(shape, np.float32), tensor.getDimensionType())
             tensor.copyToHostTensor(host)
             results.append(np.array(host.getNumpyData()))
         return results
