@@ -50,10 +50,12 @@ class ConstantArg:
 
 @dataclass(frozen=True, slots=True)
 class ScratchArg:
-    """Working memory of this layer only, in the arena; `at` is where this piece of it starts."""
+    """Working memory of this layer only, in the arena; `at` is where this piece of it starts. Where `each` is not 0, every part of
+    a kernel that several threads compute has so many bytes of it."""
 
     bytes: int
     at: int = 0
+    each: int = 0
 
 
 Argument = ValueArg | ConstantArg | ScratchArg

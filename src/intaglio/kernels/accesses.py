@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 
-from intaglio.kernels.forms import Atom, Form, Scope, disjoint
+from intaglio.kernels.forms import Atom, Form, Scope, disjoint, rows_disjoint
 from intaglio.kernels.loop import (
     Array,
     Assign,
@@ -166,8 +166,9 @@ def changes_outer_variables(body: tuple[Stmt, ...], own: frozenset[str] = frozen
     return False
 
 
-def may_run_at_once(loop: For, scope: Scope, same: dict[Buffer, Buffer]) -> bool:
-    """No round touches what another writes. `same` buffers may be the same memory."""
+def may_run_at_once(loop: For, scope: Scope, same: Mapping[Buffer, Buffer], own: frozenset[Buffer] | None = None) -> bool:
+    """No round touches what another writes. `same` buffers may be the same memory. For threads: of `own` buffers each has another,
+    and a round may write parts of several rows."""
     if changes_outer_variables(loop.body):
         return False
     inside, atom = enter(loop, scope)
@@ -178,12 +179,13 @@ def may_run_at_once(loop: For, scope: Scope, same: dict[Buffer, Buffer]) -> bool
     except Opaque:
         return False
     arrays = {s.buffer for s in everything(loop.body) if isinstance(s, Array)}
-    written = {same.get(a.buffer, a.buffer) for a in found if a.writes} - arrays
-    known = frozenset(scope.loops) | _atoms(scope)
+    written = {same.get(a.buffer, a.buffer) for a in found if a.writes} - arrays - (own or frozenset())
+    known = known_in(scope)
+    proofs = [disjoint] if own is None else [disjoint, rows_disjoint]
     for buffer in written:
         touching = _that_meet([a for a in found if same.get(a.buffer, a.buffer) == buffer], known)
         forms = [(a.form, a.count) for a in touching if a.form is not None]
-        if len(forms) < len(touching) or not disjoint(forms, atom, known):
+        if len(forms) < len(touching) or not any(proof(forms, atom, known) for proof in proofs):
             return False
     return True
 
@@ -204,8 +206,9 @@ def _that_meet(found: list[Access], known: frozenset[Atom]) -> list[Access]:
     return [a for n, a in enumerate(found) if a.writes or n not in ranges or not (ranges[n][1] < low or ranges[n][0] > high)]
 
 
-def _atoms(scope: Scope) -> frozenset[Atom]:
-    return frozenset(atom for form in scope.names.values() if form is not None for atom, _ in form.terms)
+def known_in(scope: Scope) -> frozenset[Atom]:
+    """Loops around this place, and what else is fixed here."""
+    return frozenset(scope.loops) | {atom for form in scope.names.values() if form is not None for atom, _ in form.terms}
 
 
 def loop_of(run: CopyRun) -> For:

@@ -261,6 +261,7 @@ class Explained:
     op: str
     using: str
     considered: tuple[Considered, ...]
+    parts: str = ""  # how threads divide it; "": there is one
 
 
 def considered(node: Node, target: Target, using: str = "") -> tuple[Considered, ...]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from intaglio.kernels.loop import Expr, Num, Op, Var
 
 Range = tuple[int, int]
+MOST_PITCHES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +161,54 @@ def disjoint(forms: list[tuple[Form, int]], loop: Atom, known: frozenset[Atom]) 
                 return False
             total += coefficient * (extent - 1)
     return True
+
+
+def rows_disjoint(forms: list[tuple[Form, int]], loop: Atom, known: frozenset[Atom]) -> bool:
+    """The same where a round does several things: a tile of several rows, a row with its edges. Either all that a round touches
+    lies within one step of the loop, or rounds are different columns of rows that are `pitch` apart:
+
+    y[192 (6 m + r) + 16 block + c]      loop block in 0..11: 192 pitch, columns 16 block + 0..15, whatever m and r
+    """
+    step = forms[0][0].coefficient(loop) if forms else 0
+    free: list[tuple[Form, int]] = []
+    fixed = {t for t in forms[0][0].terms if t[0] in known} if forms else set()
+    for form, count in forms:
+        own = tuple(t for t in form.terms if t[0] not in known and t[0] != loop)
+        if {t for t in form.terms if t[0] in known} != fixed or form.coefficient(loop) != step:
+            return False
+        if any(atom.moved_by(loop) for atom, _ in own):
+            return False
+        free.append((Form(form.const, own), count))
+    if not step:
+        return loop.extent <= 1
+    low, high = _window(free, 0)
+    if high - low <= abs(step):
+        return True
+    across = abs(step) * (loop.extent - 1)
+    for pitch in sorted(p for p in _pitches(free) if p > across):
+        low, high = _window(free, pitch)
+        if high - low <= min(abs(step), pitch - across):
+            return True
+    return False
+
+
+def _pitches(forms: list[tuple[Form, int]]) -> set[int]:
+    """What rows may be apart: steps of the other loops, and distances between places."""
+    starts = sorted({form.const for form, _ in forms})
+    steps = {abs(c) for form, _ in forms for _, c in form.terms}
+    return steps | {start - starts[0] for start in starts[1 : MOST_PITCHES + 1]}
+
+
+def _window(forms: list[tuple[Form, int]], pitch: int) -> Range:
+    """From where to where the forms reach; with a pitch, of each row that is so long."""
+    low, high = forms[0][0].const, forms[0][0].const
+    first = low
+    for form, count in forms:
+        kept = Form(form.const, tuple(t for t in form.terms if not pitch or t[1] % pitch))
+        start, end = kept.range()
+        if pitch:
+            shift = (start - first) % pitch
+            shift -= pitch if 2 * shift > pitch else 0
+            start, end = first + shift, first + shift + end - start
+        low, high = min(low, start), max(high, end + count)
+    return low, high

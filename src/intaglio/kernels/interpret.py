@@ -57,13 +57,26 @@ class _Failed(Exception):
 
 def interpret(kernel: Kernel, arrays: Sequence[Array]) -> int:
     """Run on flat arrays, one per parameter, in their order; outputs are written in place. Returns the error code."""
-    machine = _Machine(dict(zip(kernel.params, arrays, strict=True)))
+    memory = dict(zip(kernel.params, arrays, strict=True))
     try:
         with np.errstate(all="ignore"):
-            machine.run(kernel.body)
+            if kernel.split is not None:
+                _interpret_parts(kernel, kernel.split, memory)
+            else:
+                _Machine(memory).run(kernel.body)
     except _Failed as failed:
         return failed.code
     return 0
+
+
+def _interpret_parts(kernel: Kernel, split: loop.Split, memory: dict[Buffer, Array]) -> None:
+    """The parts of a step in the order that nobody expects: they may come in any."""
+    for step in range(split.steps):
+        for part in reversed(range(split.parts)):
+            own = {kernel.params[n]: memory[kernel.params[n]].reshape(split.parts, -1)[part] for n in split.own}
+            machine = _Machine(memory | own)
+            machine.env |= {"part": part, "step": step}
+            machine.run(kernel.body)
 
 
 def numpy_type(type: Type) -> np.dtype[Any]:

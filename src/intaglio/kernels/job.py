@@ -35,7 +35,12 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
+    """Working memory. `own`: no round of a loop around its use finds what another wrote there, so threads may each have a piece
+    of it; `each` is the size of a piece where they do."""
+
     bytes: int
+    own: bool = False
+    each: int = 0
 
 
 Source = Value | Packed | Scratch
@@ -98,8 +103,8 @@ class Job:
     def packed(self, data: Array, name: str, dtype: DType | None = None) -> Buffer:
         return self._param(name, dtype or DType.of(data), True, Packed(data, dtype or DType.of(data)))
 
-    def scratch(self, elements: int, name: str = "scratch", dtype: DType = DType.F32) -> Buffer:
-        return self._param(name, dtype, False, Scratch(elements * dtype.bytes))
+    def scratch(self, elements: int, name: str = "scratch", dtype: DType = DType.F32, *, own: bool = False) -> Buffer:
+        return self._param(name, dtype, False, Scratch(elements * dtype.bytes, own))
 
     def _param(self, name: str, dtype: DType, const: bool, source: Source) -> Buffer:
         buffer = Buffer(name, dtype, const)
@@ -133,6 +138,23 @@ class Job:
         )
         return Lowered(kernel, self.arguments, using or stem)
 
+
+
+def same_memory(lowered: Lowered, node: Node) -> dict[Buffer, Buffer]:
+    """Operands that may share the memory of the result."""
+    kernel = lowered.kernel
+    if not kernel.in_place:
+        return {}
+    results = [p for p, a in zip(kernel.params, lowered.arguments, strict=True) if isinstance(a, Value) and a in node.outputs]
+    if not results:
+        return {}
+    room = node.output.type.bytes
+    found: dict[Buffer, Buffer] = {}
+    for n, (param, source) in enumerate(zip(kernel.params, lowered.arguments, strict=True)):
+        fits = isinstance(source, Value) and source.data is None and source.type.bytes == room and param.const
+        if fits and kernel.over in (-1, n):
+            found[param] = results[0]
+    return found
 
 
 Applies = Callable[[Job], str | None]

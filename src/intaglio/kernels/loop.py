@@ -333,6 +333,18 @@ class Barrier:
 Stmt = Union[Let, Assign, Store, For, While, If, Braces, Comment, CopyRun, RoutineCall, Fail, Verbatim, Array, Barrier]
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How a kernel is divided among threads: it is called for each part of a step, and steps come one after the other. `own` are
+    the positions of parameters that are another piece of working memory for each part."""
+
+    parts: int
+    steps: int
+    own: tuple[int, ...]
+    loops: tuple[str, ...]  # whose rounds are divided
+    balance: float  # the work of the part that does most, times parts, of all work
+
+
 @dataclass(slots=True)
 class Kernel:
     """One C function. `name` is given when the program is put together; equal kernels share one."""
@@ -350,6 +362,7 @@ class Kernel:
     includes: tuple[str, ...] = ()  # headers of an accelerator
     wait: Kernel | None = None  # then this one only starts the work, on the same arguments
     variants: tuple[Variant, ...] = ()  # ways to compute it on an OpenCL device; it runs there then, and has no body
+    split: Split | None = None  # several threads compute it; the body names `part`, and `step` where there are several
 
 
 INDEX_OUT_OF_RANGE = 1

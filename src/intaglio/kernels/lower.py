@@ -22,6 +22,7 @@ from intaglio.kernels.loop import Kernel
 from intaglio.kernels.opencl.lowering import ON_CPU, PREFIX, device_text
 from intaglio.kernels.program import Argument, ConstantArg, Layer, Program, ScratchArg, ValueArg
 from intaglio.kernels.stripes.build import StripeBuilder, nodes_between, starts_of
+from intaglio.kernels.threads.lowering import in_parts
 from intaglio.ops.move import Reshape
 from intaglio.targets import Target
 
@@ -133,7 +134,7 @@ def _apart(arguments: list[Argument], step: int) -> tuple[Argument, ...]:
     end = 0
     for argument in arguments:
         if isinstance(argument, ScratchArg):
-            argument = ScratchArg(argument.bytes, -(-end // step) * step)
+            argument = replace(argument, at=-(-end // step) * step)
             end = argument.at + argument.bytes
         out.append(argument)
     return tuple(out)
@@ -168,11 +169,13 @@ class _Build:
         self.stripes.append(stripe)
 
     def _lowered(
-        self, node: Node, key: object, originals: dict[Value, Value], asked: str = ""
+        self, node: Node, key: object, originals: dict[Value, Value], asked: str = "", *, whole: bool = False
     ) -> tuple[Lowered, Kernel, dict[Value, Value]]:
         known = None if self.memo is None else self.memo.lowered.get(key)
         if known is None:
             lowered = lower_node(node, self.target, asked)
+            if whole and self.target.threads > 1:
+                lowered = in_parts(lowered, node, self.target.threads)
             known = (lowered, _text_of(lowered.kernel), originals)
             if self.memo is not None:
                 self.memo.lowered[key] = known
@@ -196,7 +199,7 @@ class _Build:
             return
         asked = self.asked.of(node)
         asked = "" if asked == VIEW or isinstance(node.op, Reshape) else asked
-        lowered, kernel, _ = self._lowered(node, (node, asked), {}, asked)
+        lowered, kernel, _ = self._lowered(node, (node, asked), {}, asked, whole=True)
         self.chosen[node.output.name] = lowered.using
         arguments = self._arguments(lowered, node, kernel)
         types = [None if v is None else v.type for v in node.inputs]
@@ -221,7 +224,7 @@ class _Build:
     def _argument(self, source: Value | Packed | Scratch, parameter: str, node: Node, kernel: Kernel) -> Argument:
         match source:
             case Scratch():
-                return ScratchArg(source.bytes)
+                return ScratchArg(source.bytes, each=source.each)
             case Value() if source.data is None:
                 return ValueArg(source)
             case Value() | Packed():

@@ -55,6 +55,7 @@ class Target:
     optimize: str = "balanced"  # not in files: what the user wants, speed, size or balanced
     exact: bool = False  # not in files: no algorithms that change rounding
     limited: bool = False  # not in files: memory has a limit, so kernels do not spend it to be faster
+    threads: int = 1  # not in files: how many compute a layer together
 
     @property
     def wasm(self) -> bool:
@@ -125,6 +126,17 @@ def optimized(target: Target, word: str) -> Target:
 def wished(target: Target, *, exact: bool, limited: bool) -> Target:
     """The target as kernels see it: with sums that are rounded as usual, and with memory that they do not spend to be faster."""
     return replace(target, exact=exact, limited=limited)
+
+
+MOST_THREADS = 64
+
+
+def threaded(target: Target, threads: int) -> Target:
+    """The target with the number of threads that compute a layer together."""
+    if not 1 <= threads <= MOST_THREADS:
+        hint = f"use 1 to {MOST_THREADS}; without the option, the thread that calls computes everything"
+        raise UserError("bad-option", f"`--threads {threads}` is not a number of threads", hint=hint)
+    return replace(target, threads=threads)
 
 
 PRECISIONS = ("fp32", "mixed", "fp16")

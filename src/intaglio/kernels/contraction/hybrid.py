@@ -75,7 +75,7 @@ def hybrid_matmul(job: Job) -> Lowered:
     x, w, scale = job.operand(0, "x"), job.operand(1, "w"), job.operand(2, "scale")
     bias = job.optional(3)
     b = job.reads(bias, "bias") if bias is not None else None
-    q = job.scratch(depth, "q", DType.I8)
+    q = job.scratch(depth, "q", DType.I8, own=True)
     y = job.writes()
     e = Lanes.scalar()
     with k.loop("m", 0, rows) as m:

@@ -104,7 +104,7 @@ def matmul_tiled(job: Job) -> Lowered:
         w = pack_panels(job, list(data.reshape(-1, p.depth, p.columns)), tile)
     else:
         source = job.operand(1, "b")
-        w = job.scratch(stored, "w")
+        w = job.scratch(stored, "w", own=not p.shared)
     b = pack_bias(job, p.bias, 1, tile, "c")
     epilogue = epilogue_of(job, p.steps, list(p.extras), node.output.shape)
     tiles = Tiles(job.k, problem, tile, Fma(e, w, b, job.writes(), epilogue))

@@ -167,5 +167,5 @@ def stage_of(job: Job, p: Problem, x: Buffer, dtype: DType, zero: int, direct: b
     parts = -(-p.out_height // stripe)
     stripe = -(-p.out_height // parts)
     sized = Stage(job.isa, p, x, x, False, stripe, zero)
-    buffer = job.scratch(sized.rows() * sized.pitch + SLACK, name, dtype)
+    buffer = job.scratch(sized.rows() * sized.pitch + SLACK, name, dtype, own=True)
     return Stage(job.isa, p, x, buffer, False, stripe, zero)

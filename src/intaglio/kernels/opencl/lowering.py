@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from intaglio.ir.graph import Node, Value
+from intaglio.ir.graph import Node
 from intaglio.ir.types import DType
 from intaglio.kernels.accesses import inner_of
-from intaglio.kernels.job import Choice, Job, Lowered
-from intaglio.kernels.loop import Buffer, For, Kernel, Num, Stmt, While
+from intaglio.kernels.job import Choice, Job, Lowered, same_memory
+from intaglio.kernels.loop import For, Kernel, Num, Stmt, While
 from intaglio.kernels.opencl.launch import Launch, Variant
 from intaglio.kernels.opencl.launch_printer import print_launch
 from intaglio.kernels.opencl.printer import CLPrinter, NoOpenCL, common
@@ -59,7 +59,7 @@ def _spread(lowered: Lowered, node: Node) -> Lowered | None:
     kernel = lowered.kernel
     if kernel.wait is not None:
         return None
-    launches, in_place = spread(kernel, _same(lowered, node)), kernel.in_place
+    launches, in_place = spread(kernel, same_memory(lowered, node)), kernel.in_place
     if in_place and launches is not None:  # more goes at once when the result has memory of its own
         apart = spread(kernel, {})
         if apart is not None and _width(apart) > _width(launches):
@@ -75,23 +75,6 @@ def _spread(lowered: Lowered, node: Node) -> Lowered | None:
     if not _printable(made):
         return None
     return Lowered(made, lowered.arguments, PREFIX + lowered.using)
-
-
-def _same(lowered: Lowered, node: Node) -> dict[Buffer, Buffer]:
-    """Operands that may share the memory of the result."""
-    kernel = lowered.kernel
-    if not kernel.in_place:
-        return {}
-    results = [p for p, a in zip(kernel.params, lowered.arguments, strict=True) if isinstance(a, Value) and a in node.outputs]
-    if not results:
-        return {}
-    room = node.output.type.bytes
-    found: dict[Buffer, Buffer] = {}
-    for n, (param, source) in enumerate(zip(kernel.params, lowered.arguments, strict=True)):
-        fits = isinstance(source, Value) and source.data is None and source.type.bytes == room and param.const
-        if fits and kernel.over in (-1, n):
-            found[param] = results[0]
-    return found
 
 
 def _width(launches: tuple[Launch, ...]) -> int:

@@ -1,0 +1,1 @@
+"""Kernels in parts, for several threads (`--threads`): `split.py`."""
