@@ -30,7 +30,10 @@ def choices_lines(layers: Sequence[Explained]) -> list[str]:
     lines: list[str] = []
     for (op, considered), same in groups.items():
         lines += ["", f"kernel of {op}:"]
-        lines += [f"  {layer.layer[:36]:36}  {layer.using}" for layer in same]
+        for layer in same:
+            lines.append(f"  {layer.layer[:36]:36}  {layer.using}")
+            if layer.parts:
+                lines += textwrap.wrap(layer.parts, PAGE, initial_indent="    ", subsequent_indent="      ")
         refused = [kernel for kernel in considered if kernel.reason and kernel.reason != NOT_NEEDED]
         for kernel in refused:
             text = f"not {kernel.name}: {kernel.reason}"
@@ -50,6 +53,7 @@ def choices_json(layers: Sequence[Explained]) -> list[dict[str, object]]:
             "layer": layer.layer,
             "op": layer.op,
             "using": layer.using,
+            **({"parts": layer.parts} if layer.parts else {}),
             "considered": [
                 {"kernel": kernel.name, "reason": kernel.reason or "used", **({"note": kernel.note} if kernel.note else {})}
                 for kernel in layer.considered

@@ -209,6 +209,8 @@ def print_timed(result: Profile) -> None:
         f"{result.target}: {t.time_ms:.3f} ms, arena {bytes_text(t.arena_bytes)}, weights {bytes_text(t.weight_bytes)}"
         + (f", code {bytes_text(t.code_bytes)}" if t.code_bytes is not None else "")
     )
+    if divided := [layer for layer in result.layers if layer.parts > 1]:
+        note(f"{divided[0].parts} threads compute {len(divided)} of {len(result.layers)} layers together")
 
 
 def print_emulated(result: Profile, emulation: Emulation) -> None:

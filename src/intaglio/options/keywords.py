@@ -30,6 +30,7 @@ class Keywords(TypedDict, total=False):
     device: str | Sequence[str] | None
     precision: str | None
     limit_kernel_time: float | None
+    threads: int
     dims: Mapping[str, int] | None
     shapes: Mapping[str, tuple[int, ...]] | None
     states: Mapping[str, str] | None

@@ -148,6 +148,9 @@ class Request:
         None, kinds.NUMBER, "package", "Split OpenCL kernels that take longer than this, in ms.", "MS",
         record=lambda r: f"{r.limit_kernel_time:g}",
     )  # fmt: skip
+    threads: int = option(
+        1, kinds.WHOLE, "kernels", "Threads that compute a layer together. Default: 1.", "N", record=lambda r: str(r.threads)
+    )
     dims: Mapping[str, int] = option(
         {},
         kinds.DIMS,

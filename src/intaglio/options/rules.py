@@ -167,6 +167,11 @@ RULES: tuple[Rule, ...] = (
         "`--limit-kernel-time` needs an OpenCL device; `{target}` has none", "use `--target opencl`, or omit it",
     ),
     Rule(
+        "threads, no operating system", "target",
+        lambda s: s.target is not None and s.target.bare and s.request.threads > 1,
+        "`--threads` needs an operating system, and `{target}` has none", "omit it: one core computes everything",
+    ),
+    Rule(
         "weights-address, an operating system", "target",
         lambda s: s.target is not None and not s.target.bare and s.request.weights_address is not None,
         "`--weights-address` needs a board, and `{target}` has an operating system",
@@ -177,6 +182,7 @@ RULES: tuple[Rule, ...] = (
     _not_on_opencl("--memory", lambda r: r.memory is not None, ONE_MEMORY),
     _not_on_opencl("--stream", lambda r: r.stream is not None),
     _not_on_opencl("--feed-rows", lambda r: r.feed_rows),
+    _not_on_opencl("--threads", lambda r: r.threads > 1, "omit it: the device computes in parallel by itself"),
     _not_on_opencl("--accelerator", lambda r: bool(r.accelerators)),
     _not_in_wasm("--weights read", lambda r: r.weights_read),
     _not_in_wasm("--memory", lambda r: r.memory is not None),
@@ -204,6 +210,11 @@ RULES: tuple[Rule, ...] = (
         "feed-rows, weights read", "options",
         lambda s: s.request.feed_rows and s.request.weights_read,
         "`--weights read` and `--feed-rows` cannot be combined", LEAVE_OUT,
+    ),
+    Rule(
+        "feed-rows, threads", "options",
+        lambda s: s.request.feed_rows and s.request.threads > 1,
+        "`--feed-rows` and `--threads` cannot be combined", LEAVE_OUT,
     ),
     _excluded("--weights read", lambda r: r.weights_read),
     _excluded("--feed-rows", lambda r: r.feed_rows),

@@ -8,8 +8,9 @@ A block is a run of layers under one guard (a branch of an `If`), or under none:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from intaglio.errors import UserError
@@ -33,6 +34,9 @@ class Call:
     fallible: bool
     results: tuple[Result, ...]
     failure: str = "error"  # what the run returns where the call failed
+    task: str = ""  # the function that makes one part of it, where several threads do
+    steps: int = 1
+    names: tuple[str, ...] = ()  # what that function declares before the call
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,7 @@ def _arguments(pointers: Pointers, layer: Layer) -> list[str]:
             case ConstantArg(name):
                 arguments.append(pointers.constant(name, param.dtype))
             case ScratchArg():
-                arguments.append(pointers.scratch(layer, param.dtype, argument.at))
+                arguments.append(pointers.scratch(layer, param.dtype, argument.at, argument.each))
             case _:
                 assert_never(argument)
     return arguments
@@ -150,9 +154,26 @@ def _call(pointers: Pointers, index: int, layer: Layer, name: str) -> Call:
     op = unit or layer.node.op.NAME
     source = f"{op}: {layer.node.source}" if layer.node.source else op
     results = _results(pointers, layer) if layer.kernel.wait is None else (Result("NULL", 0),)
-    text = wrapped(f"{identifier(layer.kernel.name)}(", _arguments(pointers, layer))
+    split = layer.kernel.split
+    told = [] if split is None else ["part", "frame->step"][: 1 + (split.steps > 1)]
+    text = wrapped(f"{identifier(layer.kernel.name)}(", [*_arguments(pointers, layer), *told])
     failure = f"{identifier(name).upper()}_ACCELERATOR_FAILED" if unit else "error"
-    return Call(index, comment(source), text, layer.kernel.fallible, results, failure)
+    call = Call(index, comment(source), text, layer.kernel.fallible, results, failure)
+    if split is None:
+        return call
+    return replace(call, task=f"{identifier(name)}_layer_{index}", steps=split.steps, names=_declared(identifier(name), text))
+
+
+def _declared(name: str, text: str) -> tuple[str, ...]:
+    """Of the names that calls use, those in this one."""
+    words = set(re.findall(r"\w+", text))
+    known = {
+        "arena": "unsigned char *const arena = frame->arena;",
+        "arenas": f"const {name}_arenas *const arenas = frame->arenas;",
+        "in": f"const {name}_inputs *const in = frame->in;",
+        "out": f"{name}_outputs *const out = frame->out;",
+    }
+    return tuple(line for word, line in known.items() if word in words)
 
 
 def output_copies(program: Program) -> list[Copy]:

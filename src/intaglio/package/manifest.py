@@ -14,7 +14,7 @@ from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.package.ownership import MANIFEST, file_digest, file_digests
 from intaglio.targets.board import Board, find_board, generic_board
 from intaglio.targets.memories import memory_of_table
-from intaglio.targets.target import Target, find_target, optimized, precise
+from intaglio.targets.target import Target, find_target, optimized, precise, threaded
 
 FORMAT = 1
 COMBINED_FORMAT = "combined 1"  # of what `intaglio link` writes
@@ -92,6 +92,7 @@ class LayerInfo:
     guarded: bool = False  # runs only where a condition in the data holds
     memory: tuple[PlaceInfo, ...] = ()
     accelerator: str = ""  # that computes it, if not the core
+    parts: int = 1  # that threads compute at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,8 @@ def tensor_info(name: str, field: str, type: TensorType) -> TensorInfo:
 def target_of(manifest: Manifest) -> Target:
     """What the package was compiled for, with the wish it was compiled with."""
     target = optimized(find_target(manifest.target), manifest.options.get("optimize", "balanced"))
-    return precise(target, manifest.options.get("precision"))
+    threads = manifest.options.get("threads", "1")
+    return threaded(precise(target, manifest.options.get("precision")), int(threads) if threads.isdigit() else 0)
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
@@ -379,6 +381,8 @@ def _tensor(row: dict[str, object]) -> TensorInfo:
 
 def _layer(row: dict[str, object]) -> LayerInfo:
     outputs, memory, index, macs, weights = row["outputs"], row["memory"], row["index"], row["macs"], row.get("weight_bytes", 0)
+    parts = row.get("parts", 1)
+    assert isinstance(parts, int)
     assert isinstance(outputs, list)
     assert isinstance(memory, list)
     assert isinstance(index, int)
@@ -387,6 +391,7 @@ def _layer(row: dict[str, object]) -> LayerInfo:
     return LayerInfo(
         index=index,
         accelerator=str(row.get("accelerator", "")),
+        parts=parts,
         name=str(row["name"]),
         op=str(row["op"]),
         kernel=str(row["kernel"]),

@@ -109,12 +109,13 @@ class Pointers:
         address = self._placement.slots[slot]
         return f"{self._bases[address.region]} + {address.offset}"
 
-    def scratch(self, layer: Layer, dtype: DType, at: int) -> str:
+    def scratch(self, layer: Layer, dtype: DType, at: int, each: int = 0) -> str:
+        """`each`: bytes of the piece that each part of the layer has."""
         address = self._placement.scratch.get(layer.name)
         if address is None:
             raise OurFault("no-address", f"layer `{layer.name}` has no place for its working memory")
         place = f"{self._bases[address.region]} + {macro(self._name, 'SCRATCH', layer.name)}" + (f" + {at}" if at else "")
-        return pointer(dtype, place, const=False)
+        return pointer(dtype, place + (f" + part * {each}" if each else ""), const=False)
 
 
 def pointer(dtype: DType, place: str, *, const: bool) -> str:

@@ -14,7 +14,7 @@ from intaglio.kernels.program import Layer, Program
 from intaglio.package.accelerators import Around, accelerator_of, accelerators_of, around
 from intaglio.package.arenas import ArenaView, arena_views, parameter
 from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, macro, unique_macros
-from intaglio.package.calls import Copy, Fill, Stretch, blocks_of, output_copies, state_copies, state_fills
+from intaglio.package.calls import Call, Copy, Fill, Stretch, blocks_of, output_copies, state_copies, state_fills
 from intaglio.package.pointers import output_fields
 from intaglio.package.reads import Reads
 from intaglio.package.striped_calls import FeedView, stripe_views
@@ -130,6 +130,12 @@ class Project:
     state_fills: tuple[Fill, ...]
     layers: tuple[LayerView, ...]
     macs: int
+    threads: int
+
+    @property
+    def divided(self) -> tuple[Call, ...]:
+        """The layers that several threads compute."""
+        return tuple(call for block in self.blocks for call in block.calls if call.task)
 
     @property
     def fallible(self) -> bool:
@@ -153,7 +159,7 @@ class Project:
             "arena_parameter": parameter(self.arenas, self.name),
             "arena_word": "arenas" if several else "arena",
         }
-        return {**own, **arena, "fallible": self.fallible, "models": self.models}
+        return {**own, **arena, "fallible": self.fallible, "divided": self.divided, "models": self.models}
 
 
 def api_inputs(graph: Graph) -> list[Value]:
@@ -223,6 +229,7 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
         state_fills=tuple(state_fills(program)),
         layers=tuple(_layer_view(index, layer) for index, layer in enumerate(program.layers)),
         macs=sum(layer.macs for layer in program.layers),
+        threads=target.threads,
     )
 
 

@@ -155,6 +155,7 @@ def _layers(program: Program) -> tuple[LayerInfo, ...]:
                 weight_bytes=sum(sizes[name] for name in {a.name for a in layer.arguments if isinstance(a, ConstantArg)}),
                 guarded=layer.node.when is not None,
                 memory=tuple(places),
+                parts=layer.kernel.split.parts if layer.kernel.split is not None else 1,
             )
         )
     return tuple(layers)

@@ -48,7 +48,8 @@ def profile(package: LoadedPackage, runs: int = 20, cc: str | None = None, wait_
     )
     layers = tuple(
         LayerTime(
-            layer.name, layer.op, layer.macs, None, None, us / 1000, layer.kernel, layer.source, accelerator=layer.accelerator
+            layer.name, layer.op, layer.macs, None, None, us / 1000, layer.kernel, layer.source,
+            accelerator=layer.accelerator, parts=layer.parts,
         )
         for layer, us in zip(manifest.layers, best, strict=True)
     )

@@ -50,6 +50,7 @@ class LayerTime:
     weight_bytes: int | None = None  # in flash
     ram_bytes: int | None = None  # of the arena, alive while it runs
     accelerator: str = ""  # that computes it, if not the core
+    parts: int = 1  # that threads compute at the same time
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,9 @@ class Toolchain:
         return (*base, "-Os" if target.optimize == "size" else "-O3", *self.target_flags(target))
 
     def target_flags(self, target: Target) -> tuple[str, ...]:
+        return (*self._processor_flags(target), *(["-pthread"] if target.threads > 1 else []))
+
+    def _processor_flags(self, target: Target) -> tuple[str, ...]:
         if self.kind != "zig":
             return target.flags
         flags = [_ZIG_CPU.get(flag, flag) for flag in target.flags]  # -g0: zig adds debug information with the paths of its build

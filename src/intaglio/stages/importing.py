@@ -20,7 +20,7 @@ from intaglio.run.opencl.devices import find_device
 from intaglio.stages.context import Findings, context_of
 from intaglio.stages.work import Model, Work, need
 from intaglio.targets.deployment import target_of
-from intaglio.targets.target import Target, optimized, precise, wished
+from intaglio.targets.target import Target, optimized, precise, threaded, wished
 
 
 def check_request(work: Work) -> Work:
@@ -32,7 +32,7 @@ def check_request(work: Work) -> Work:
     request.quantization()
     if request.target or request.board or request.model.suffix != ".ig":  # else the file says its target
         asked = target_of(request.board, request.target, "host")
-        check_rules(Situation(request, asked))
+        check_rules(Situation(request, threaded(asked, request.threads)))
         request.deployment(asked)
     check_disabled(request.disabled)
     for word in request.devices:
@@ -67,6 +67,7 @@ def read_model(work: Work) -> Work:
     graph = source.graph
     target = optimized(target_of(request.board, request.target, source.choices.target or "host"), request.optimize)
     target = wished(precise(target, request.precision), exact=request.exact, limited=request.limited)
+    target = threaded(target, request.threads)
     check_rules(Situation(request, target, source.stage, _has_halves(graph)))
     deployment = request.deployment(target)
     if target.device and stage_index(source.stage) >= stage_index("optimise"):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from intaglio.ir.placement import NOWHERE
 from intaglio.kernels import lower
 from intaglio.kernels.choice import explained
+from intaglio.kernels.threads.lowering import divided
 from intaglio.passes import split
 from intaglio.stages.work import Work, need
 
@@ -25,5 +26,6 @@ def choose_kernels(work: Work) -> Work:
     given = model.source.placement if model.is_past("memory") else NOWHERE
     program = lower(graph, target, asked, given=given)
     if work.watch.chosen is not None:
-        work.watch.chosen(explained(graph, target, program.choices))
+        rows = explained(graph, target, program.choices)
+        work.watch.chosen([replace(row, parts=divided(program, row.layer)) for row in rows] if target.threads > 1 else rows)
     return replace(work, model=replace(model, graph=graph), program=program)
