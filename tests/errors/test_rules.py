@@ -41,6 +41,7 @@ CASES = {
     "wasm, memory": WASM + "--memory m.toml",
     "wasm, feed-rows": WASM + "--feed-rows",
     "wasm, weights-section": WASM + "--weights-section .x",
+    "wasm, threads": WASM + "--threads 2",
     "wasm, accelerator": WASM + "--accelerator none",
     "device, stop-after": OPENCL + "--device cpu --stop-after package",
     "device, another machine": f"--target {OTHER} --device cpu",

@@ -188,6 +188,11 @@ RULES: tuple[Rule, ...] = (
     _not_in_wasm("--memory", lambda r: r.memory is not None),
     _not_in_wasm("--feed-rows", lambda r: r.feed_rows),
     _not_in_wasm("--weights-section", lambda r: r.weights_section is not None),
+    Rule(
+        "wasm, threads", "target",
+        lambda s: s.in_wasm and s.request.threads > 1,
+        "`--threads` is not available for WebAssembly", "omit `--threads`: a module has one thread",
+    ),
     _not_in_wasm("--accelerator", lambda r: bool(r.accelerators)),
     Rule(
         "device, stop-after", "target",

@@ -116,8 +116,9 @@ def _operands(job: Job, op: Attention, band: int, stored: int) -> _Operands:
         tail = job.packed(np.where(there, 0.0, -np.inf).astype(np.float32), "tail")
     packed = -(-width // lanes) * lanes * keys
     y = job.writes()
-    scratch = [job.scratch(stored * depth, "keys"), job.scratch(packed, "values"), job.scratch(band * stored, "scores")]
-    return _Operands(q, k, v, masks, y, scratch[0], scratch[1], scratch[2], job.scratch(band, "factors"), tail)
+    sizes = {"keys": stored * depth, "values": packed, "scores": band * stored, "factors": band}
+    scratch = [job.scratch(size, name, own=True) for name, size in sizes.items()]
+    return _Operands(q, k, v, masks, y, scratch[0], scratch[1], scratch[2], scratch[3], tail)
 
 
 def _start(walk: tuple[int, ...], b: Expr, h: Expr) -> Expr:

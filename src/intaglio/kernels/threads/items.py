@@ -28,10 +28,6 @@ class Item:
     def written(self) -> set[Buffer]:
         return {a.buffer for a in self.found if a.writes}
 
-    @property
-    def touched(self) -> set[Buffer]:
-        return {a.buffer for a in self.found}
-
 
 def items_of(body: tuple[Stmt, ...], scope: Scope, written: set[Buffer], before: tuple[Let, ...] = ()) -> list[Item]:
     """The statements of a body one by one. Those behind a name that changes, or that holds a number that the kernel writes, stay

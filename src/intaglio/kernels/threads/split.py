@@ -92,7 +92,7 @@ Plan = Union[Share, Inside, Everyone, Single]
 
 def split(kernel: Kernel, parts: int, same: Mapping[Buffer, Buffer], own: frozenset[Buffer]) -> Kernel | None:
     """The kernel in parts; None where that is not possible, or not worth it. `same` buffers may be the same memory; `own` ones are
-    working memory in which no round of a loop finds what another wrote, so that every part may have its own."""
+    working memory in which no round of a loop finds what another round wrote, so that every part may have its own."""
     if kernel.fallible or kernel.variants or kernel.wait is not None or kernel.includes:
         return None
     try:
@@ -160,14 +160,14 @@ class _Splitter:
 
     def _inside(self, item: Item, loop: For, rounds: int, inside: Scope) -> Inside | None:
         """Where nothing inside waits for something else."""
-        if item.work < LEAST_ROUND * rounds or item.touched & self.own:
+        if item.work < LEAST_ROUND * rounds:
             return None
         found = items_of(loop.body, inside, self.written)
         known = known_in(inside)
         if any(conflict(a, b, self.same, known, self.own) for n, a in enumerate(found) for b in found[:n]):
             return None
         inner = tuple(self._plan(each) for each in found)
-        if all(isinstance(each, Single) for each in inner):
+        if not any(isinstance(each, Share | Inside) for each in inner):
             return None
         plan = Inside(item, loop, rounds, inner, 0.0)
         memory = sum(each.cost - self._longest((each,)) for each in inner if isinstance(each, Share | Inside))
