@@ -109,7 +109,8 @@ def test_what_all_parts_read_is_made_in_a_step_before() -> None:
 
 def test_an_uneven_loop_counts_what_its_last_round_does() -> None:
     """56 rows in stripes of 18: rounds of 18, 18, 18 and 2 are not two and two."""
-    made = split_of(case(Conv(pads=(1, 1, 1, 1), layout=Layout.NHWC), zeros(1, 56, 56, 64), zeros(64, 64, 3, 3), constant=[1]))
+    op, x, w = Conv(pads=(1, 1, 1, 1), layout=Layout.NHWC), zeros(1, 56, 56, 64), zeros(64, 64, 3, 3)
+    made = split_of(case(op, x, w, constant=[1], using="conv_nhwc(tile=6x2)"))
     assert made is not None
     assert "stripe" not in made.loops and made.balance < 1.05
 
