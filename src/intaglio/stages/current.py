@@ -35,9 +35,11 @@ FILES = ("board", "memory")  # names of a board, or of a file
 
 def is_current(request: Request) -> bool:
     folder = request.output
-    if any(getattr(request, name) for name in MORE) or not (folder / MANIFEST).is_file() or folder.is_symlink():
+    if any(getattr(request, name) for name in MORE):
         return False
     try:
+        if not (folder / MANIFEST).is_file() or folder.is_symlink():
+            return False
         manifest = read_manifest(folder)
         return bool(manifest.request) and _is_of(request, manifest) and _is_whole(folder, manifest)
     except (IntaglioError, OSError):  # the compile tells what is wrong
