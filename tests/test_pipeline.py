@@ -12,6 +12,7 @@ from intaglio.fitting.limits import ShortOfRam
 from intaglio.options.request import STAGES, Request
 from intaglio.pipeline import LINE, MOST_ATTEMPTS, compile_request
 from intaglio.stages.watch import Watch
+from intaglio.stages.work import Work
 from support.commands import DIGITS, Intaglio
 
 REQUEST = Request(Path("m.onnx"), Path("out"))
@@ -39,16 +40,17 @@ def short(missing: int, *, can_shrink: bool) -> ShortOfRam:
 
 
 def attempts(monkeypatch: pytest.MonkeyPatch, *answers: ShortOfRam | Path) -> list[int]:
-    """The reserve of each attempt."""
+    """The reserve of each attempt. The stages before are done once, here not at all."""
     tried: list[int] = []
 
-    def attempt(_request: Request, _watch: Watch, reserve: int) -> Path:
-        tried.append(reserve)
+    def attempt(work: Work) -> Path:
+        tried.append(work.reserve)
         answer = answers[len(tried) - 1]
         if isinstance(answer, ShortOfRam):
             raise answer
         return answer
 
+    monkeypatch.setattr(pipeline, "go", lambda work, _: work)
     monkeypatch.setattr(pipeline, "_compile", attempt)
     return tried
 
