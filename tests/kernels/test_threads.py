@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -24,7 +26,7 @@ from support.kernel_running import TARGETS, Call, Case, case, interpreted, prepa
 
 def divided(case: Case, parts: int, isa: str = "avx2") -> Lowered:
     node = case.node()
-    return in_parts(lower_node(node, TARGETS[isa], case.using), node, parts)
+    return in_parts(lower_node(node, replace(TARGETS[isa], threads=parts), case.using), node, parts)
 
 
 def split_of(case: Case, parts: int = 2) -> Split | None:
@@ -113,6 +115,15 @@ def test_an_uneven_loop_counts_what_its_last_round_does() -> None:
     made = split_of(case(op, x, w, constant=[1], using="conv_nhwc(tile=6x2)"))
     assert made is not None
     assert "stripe" not in made.loops and made.balance < 1.05
+
+
+@pytest.mark.parametrize(("size", "way"), [(56, ("first",)), (7, ("patch", "product"))])
+def test_winograd_is_divided_by_patches_or_where_these_are_few_by_products(size: int, way: tuple[str, ...]) -> None:
+    op, x, w = Conv(pads=(1, 1, 1, 1), layout=Layout.NHWC), zeros(1, size, size, 64), zeros(64, 64, 3, 3)
+    made = split_of(case(op, x, w, constant=[1], using="winograd(m=4)"))
+    assert made is not None and set(made.loops) >= set(way)
+    assert made.steps == (1 if way == ("first",) else 3)
+    assert made.balance < 1.2
 
 
 @pytest.mark.parametrize(

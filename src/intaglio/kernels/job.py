@@ -17,7 +17,7 @@ from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.types import DType, TensorType
 from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Kernel, Stmt
+from intaglio.kernels.loop import PART, Buffer, Builder, Expr, Kernel, Split, Stmt, idx, imin
 from intaglio.kernels.scalars import write_scalars
 from intaglio.kernels.unused import drop_unused
 from intaglio.targets import Target
@@ -64,10 +64,11 @@ class Job:
     params: list[Buffer] = field(default_factory=list)
     arguments: list[Source] = field(default_factory=list)
     facts: dict[object, object] = field(default_factory=dict)
+    split: Split | None = None  # how the builder itself divides the kernel among threads
 
     def fresh(self) -> Job:
         """The same node for the next builder: nothing written, facts kept."""
-        return replace(self, k=Builder(), params=[], arguments=[])
+        return replace(self, k=Builder(), params=[], arguments=[], split=None)
 
     @property
     def isa(self) -> Isa:
@@ -106,6 +107,18 @@ class Job:
     def scratch(self, elements: int, name: str = "scratch", dtype: DType = DType.F32, *, own: bool = False) -> Buffer:
         return self._param(name, dtype, False, Scratch(elements * dtype.bytes, own))
 
+    def share(self, name: str, count: int, group: int) -> tuple[Expr, Expr]:
+        """From where to where a kernel goes of `count` things: all of them, or where several threads compute it the groups of its
+        part. For loops over blocks, which are cut where a thread's share ends, and for those that no proof can see through."""
+        threads = self.target.threads
+        if threads == 1:
+            return idx(0), idx(count)
+        groups = -(-count // group)
+        self.split = Split(threads, 1, (), (name,), -(-groups // threads) * threads / groups)
+        self.k.reserve("part")
+        low, high = ((part * groups // threads) * group for part in (PART, PART + 1))
+        return self.k.let("low", low), self.k.let("high", imin(count, high))
+
     def _param(self, name: str, dtype: DType, const: bool, source: Source) -> Buffer:
         buffer = Buffer(name, dtype, const)
         self.k.reserve(name)
@@ -135,8 +148,14 @@ class Job:
             over=-1 if over is None else self.params.index(over),
             fallible=self.k.fallible,
             isa=self.target.isa,
+            split=self._own_memory(),
         )
         return Lowered(kernel, self.arguments, using or stem)
+
+    def _own_memory(self) -> Split | None:
+        """With the working memory that each part has itself."""
+        own = (n for n, source in enumerate(self.arguments) if isinstance(source, Scratch) and source.own)
+        return None if self.split is None else replace(self.split, own=tuple(own))
 
 
 

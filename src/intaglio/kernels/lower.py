@@ -173,9 +173,10 @@ class _Build:
     ) -> tuple[Lowered, Kernel, dict[Value, Value]]:
         known = None if self.memo is None else self.memo.lowered.get(key)
         if known is None:
-            lowered = lower_node(node, self.target, asked)
-            if whole and self.target.threads > 1:
-                lowered = in_parts(lowered, node, self.target.threads)
+            threads = self.target.threads if whole else 1
+            lowered = lower_node(node, replace(self.target, threads=threads), asked)
+            if threads > 1:
+                lowered = in_parts(lowered, node, threads)
             known = (lowered, _text_of(lowered.kernel), originals)
             if self.memo is not None:
                 self.memo.lowered[key] = known

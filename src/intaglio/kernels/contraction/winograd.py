@@ -35,6 +35,7 @@ from intaglio.targets import Target
 LINE = 16  # numbers of a cache line: planes of scratch memory start in different sets of the cache
 MOST_SCRATCH = 4 << 20
 TRANSFORM_CYCLES = 6.0  # per product, patch and vector. With AVX2, 36 products (m = 4) took 170 to 210, 16 (m = 2) took 65 to 90
+EVEN = 1.12  # tiles of the thread that has most, of the mean: above it, threads divide the products instead
 GAIN = 7 / 8  # the estimate must be this much better, for the memory and the rounding that it costs
 
 
@@ -52,6 +53,7 @@ class Plan:
     tile: Tile
     block: int
     wide: int  # output channels, padded to whole vectors
+    own: bool = True  # each thread has patches of its own; or all share one block, and divide its products
 
     @property
     def products(self) -> int:
@@ -69,8 +71,14 @@ def plan_of(p: Problem, target: Target, lanes: int, size: int, asked: Tile | Non
     patches = p.batch * down * across
     wide = -(-p.out_channels // lanes) * lanes
     tile = asked or choose_tile(target, patches, wide, lanes)
-    block = _block(patches, tile.rows, way.reach**2 * 4, p.channels, wide, target.l2_bytes)
-    return Plan(way, down, across, patches, tile, block, wide)
+    tiles, threads, product_bytes = -(-patches // tile.rows), target.threads, way.reach**2 * 4
+    own = -(-tiles // threads) * threads <= EVEN * tiles or tiles * tile.rows * product_bytes * (p.channels + wide) > MOST_SCRATCH
+    if own:
+        share = patches if threads == 1 else -(-tiles // threads) * tile.rows
+        block = _block(share, tile.rows, product_bytes, p.channels, wide, target.l2_bytes)
+    else:
+        block = tiles * tile.rows
+    return Plan(way, down, across, patches, tile, block, wide, own)
 
 
 def _block(patches: int, rows: int, product_bytes: int, channels: int, wide: int, l2_bytes: int) -> int:
@@ -197,8 +205,9 @@ def winograd(job: Job) -> Lowered:
     k, count = job.k, plan.products
     matrix = Problem.matrix(plan.block, p.channels, plan.wide)
     tiles = Tiles(k, matrix, plan.tile, Fma(job.vector, u, None, after.planes.buffer, Epilogue((), ())))
-    with k.loop("first", 0, plan.patches, plan.block) as first:
-        there = k.let("there", imin(plan.block, idx(plan.patches) - first))
+    low, high = job.share("first", plan.patches, plan.tile.rows) if plan.own else (idx(0), idx(plan.patches))
+    with k.loop("first", low, high, plan.block) as first:
+        there = k.let("there", imin(plan.block, high - first))
         with k.loop("patch", 0, there) as at:
             before.write(at, first + at)
         with k.loop("product", 0, count) as n:
@@ -227,7 +236,7 @@ class Planes:
 
 def _planes(job: Job, plan: Plan, name: str, columns: int) -> Planes:
     pitch = plan.block * columns + LINE
-    return Planes(job.scratch(plan.products * pitch, name), columns, pitch)
+    return Planes(job.scratch(plan.products * pitch, name, own=plan.own), columns, pitch)
 
 
 def _place(job: Job, plan: Plan, which: Expr) -> tuple[Expr, Expr, Expr]:
@@ -255,8 +264,8 @@ class Before:
         self.job, self.p, self.plan, self.x = job, p, plan, x
         self.windows = plan.windows(p)
         self.planes = _planes(job, plan, "v", p.channels)
-        self.half = job.scratch(plan.products * job.vector.lanes, "half")
-        self.padded = job.scratch(plan.products * p.channels, "padded") if self.windows.padded else None
+        self.half = job.scratch(plan.products * job.vector.lanes, "half", own=True)
+        self.padded = job.scratch(plan.products * p.channels, "padded", own=True) if self.windows.padded else None
 
     def write(self, at: Expr, which: Expr) -> None:
         """Patch number `which` of all, number `at` of its block."""
@@ -311,7 +320,7 @@ class After:
     def __init__(self, job: Job, p: Problem, plan: Plan, bias: Buffer | None, epilogue: Epilogue) -> None:
         self.job, self.p, self.plan, self.bias, self.epilogue = job, p, plan, bias, epilogue
         self.planes = _planes(job, plan, "m", plan.wide)
-        self.half = job.scratch(plan.way.size * plan.way.reach * job.vector.lanes, "halves")
+        self.half = job.scratch(plan.way.size * plan.way.reach * job.vector.lanes, "halves", own=True)
         self.y = job.writes()
 
     def write(self, at: Expr, which: Expr) -> None:

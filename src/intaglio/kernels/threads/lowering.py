@@ -17,9 +17,12 @@ def in_parts(lowered: Lowered, node: Node, threads: int) -> Lowered:
     arguments = list(lowered.arguments)
     held = list(zip(lowered.kernel.params, arguments, strict=True))
     own = frozenset(param for param, source in held if isinstance(source, Scratch) and source.own)
-    kernel = split(lowered.kernel, threads, same_memory(lowered, node), own)
-    if kernel is None:
-        return lowered
+    kernel = lowered.kernel
+    if kernel.split is None:  # the builder has not done it
+        made = split(kernel, threads, same_memory(lowered, node), own)
+        if made is None:
+            return lowered
+        kernel = made
     for n, (param, source) in enumerate(held):
         if param in own and isinstance(source, Scratch):
             each = -(-source.bytes // PIECE) * PIECE

@@ -24,6 +24,8 @@ from intaglio.kernels.accesses import Opaque, accesses, enter, everything, known
 from intaglio.kernels.forms import Atom, Scope
 from intaglio.kernels.loop import (
     IDX,
+    PART,
+    STEP,
     Braces,
     Buffer,
     Expr,
@@ -49,7 +51,6 @@ ENOUGH = 0.9  # of the time of one core: what parts have to be below
 MOST_STEPS = 4
 LEAST_ROUND = 200  # operations of a round: loops inside of shorter ones are not looked at
 MOST_WORK = 1 << 20  # shares are computed with numbers below this
-PART, STEP = Var("part", IDX), Var("step", IDX)
 
 
 @dataclass(frozen=True, slots=True)
