@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from intaglio.passes.recognise import recognise_layer_norm
+from intaglio.passes.recognise import join_norm_scale, recognise_layer_norm
 from intaglio.passes.strength import reduce_strength
 from support.ir_text import assert_rewrites, assert_unchanged
 
@@ -178,3 +178,49 @@ def test_what_only_looks_like_a_layer_norm_stays(change: tuple[str, str]) -> Non
     if change[1] == "axes=(1)":
         text = text.replace("f32[2,3,1]", "f32[2,1,3]")
     assert_unchanged(recognise_layer_norm, text.replace(*change))
+
+
+RMS = """
+input x: f32[2,3,4]
+const e: f32[] = 0.5
+q: f32[2,3,4] = mul(x, x)
+v: f32[2,3,1] = reduce(q, kind="mean", axes=(-1))
+a: f32[2,3,1] = add(v, e)
+s: f32[2,3,1] = sqrt(a)
+"""
+
+
+@pytest.mark.parametrize("form", ["y: f32[2,3,4] = div(x, s)", "r: f32[2,3,1] = reciprocal(s)\ny: f32[2,3,4] = mul(x, r)"])
+def test_an_rms_norm_that_was_spelled_out_is_one_operator(form: str) -> None:
+    after = "input x: f32[2,3,4]\ny: f32[2,3,4] = layer_norm(x, axis=2, epsilon=0.5, centred=false)\noutput y"
+    assert_rewrites(recognise_layer_norm, f"{RMS}{form}\noutput y", after)
+
+
+def test_the_mean_square_of_something_else_is_no_norm() -> None:
+    text = RMS.replace("q: f32[2,3,4] = mul(x, x)", "z: f32[2,3,4] = abs(x)\nq: f32[2,3,4] = mul(z, z)")
+    assert_unchanged(recognise_layer_norm, f"{text}y: f32[2,3,4] = div(x, s)\noutput y")
+
+
+SCALED = """
+input x: f32[2,3,4]
+const s: f32[1,4] ...
+const t: f32[4] ...
+n: f32[2,3,4] = layer_norm(x, axis=2)
+m: f32[2,3,4] = mul(s, n)
+y: f32[2,3,4] = add(m, t)
+output y
+"""
+
+
+def test_a_norm_applies_the_scale_and_bias_behind_it() -> None:
+    after = "input x: f32[2,3,4]\ny: f32[2,3,4] = layer_norm(x, s_1, t, axis=2)\noutput y"
+    assert_rewrites(join_norm_scale, SCALED, after)
+    only = SCALED.replace("mul(s, n)", "relu(n)").replace("add(m, t)", "add(n, t)").replace("output y", "output y\noutput m")
+    assert_unchanged(join_norm_scale, only)  # read twice
+
+
+@pytest.mark.parametrize(
+    "change", [("s: f32[1,4]", "s: f32[3,4]"), ("output y", "output y\noutput n\noutput m")], ids=["a scale per row", "read twice"]
+)
+def test_scale_and_bias_of_a_norm_stay_where(change: tuple[str, str]) -> None:
+    assert_unchanged(join_norm_scale, SCALED.replace(*change))

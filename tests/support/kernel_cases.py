@@ -209,6 +209,7 @@ CASES |= {
     "log_softmax of the first axis": case(LogSoftmax(0), real(5, 3)),
     "layer_norm": case(LayerNorm(), real(3, 19)),
     "layer_norm with scale": case(LayerNorm(-1, 1e-3), real(3, 19), real(19), real(19)),
+    "rms norm": case(LayerNorm(centred=False), real(3, 19), real(19)),
     "layer_norm of two axes": case(LayerNorm(1), real(2, 3, 7), real(3, 7), real(1), constant=[1, 2]),
     "layer_norm with one number": case(LayerNorm(), real(2, 9), real(1), real(1)),
     "layer_norm f16": case(LayerNorm(), real(2, 9).astype(H), real(9).astype(H), real(9).astype(H)),

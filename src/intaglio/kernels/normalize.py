@@ -104,6 +104,10 @@ def layer_norm_applies(job: Job) -> str | None:
     return None
 
 
+def _mean(k: Builder, row: Row, one: Lanes, size: int) -> Expr:
+    return k.let("mean", one.mul(row.total("total", "sum", lambda e, v: v), one.const(1.0 / size)))
+
+
 def layer_norm(job: Job) -> Lowered:
     op, k, out, node = job.node.op, job.k, job.node.output, job.node
     assert isinstance(op, LayerNorm)
@@ -119,17 +123,20 @@ def layer_norm(job: Job) -> Lowered:
     with k.loop("o", 0, outer) as o:
         row = Row(job, x, y, k.let("row", o * size), size, 1, kind)
         one = row.one
-        mean = k.let("mean", one.mul(row.total("total", "sum", lambda e, v: v), one.const(1.0 / size)))
+        mean = _mean(k, row, one, size) if op.centred else None
+
+        def centred(e: Lanes, v: Expr) -> Expr:
+            return v if mean is None else e.sub(v, e.splat(mean))
 
         def squared(e: Lanes, v: Expr) -> Expr:
-            far = k.let("far", e.sub(v, e.splat(mean)))
+            far = k.let("far", centred(e, v))
             return e.mul(far, far)
 
         var = one.mul(row.total("squares", "sum", squared), one.const(1.0 / size))
         factor = k.let("factor", one.div(one.const(1.0), one.call("sqrt", one.add(var, one.const(op.epsilon)))))
 
         def result(e: Lanes, v: Expr, j: Expr) -> Expr:
-            value = e.mul(e.sub(v, e.splat(mean)), e.splat(factor))
+            value = e.mul(centred(e, v), e.splat(factor))
             if scale is not None:
                 value = e.mul(value, _entry(e, scale, j, single[0]))
             if bias is not None:
@@ -137,9 +144,13 @@ def layer_norm(job: Job) -> Lowered:
             return value
 
         row.rewrite(result)
-    about = f"layer_norm over the last {size} of {out.dtype.value}{list(out.shape)}, epsilon {op.epsilon}"
+    about = f"{norm_name(op)} over the last {size} of {out.dtype.value}{list(out.shape)}, epsilon {op.epsilon}"
     assert node.inputs[0] is not None
-    return job.done("layer_norm", about, "layer_norm", in_place=True)
+    return job.done(norm_name(op), about, "layer_norm", in_place=True)
+
+
+def norm_name(op: LayerNorm) -> str:
+    return "layer_norm" if op.centred else "rms_norm"
 
 
 def _entry(e: Lanes, buffer: Buffer, j: Expr, single: bool) -> Expr:

@@ -16,11 +16,13 @@ from intaglio.ops.numeric import numeric
 
 @dataclass(frozen=True, slots=True)
 class LayerNorm(Op):
-    """layer_norm(x, scale?, bias?): zero mean and unit variance over the axes from `axis` on, then scale and bias."""
+    """layer_norm(x, scale?, bias?): zero mean and unit variance over the axes from `axis` on, then scale and bias. Where it
+    is not `centred` it is RMS norm: the mean is not subtracted, and the mean square becomes 1."""
 
     NAME: ClassVar[str] = "layer_norm"
     axis: int = -1
     epsilon: float = 1e-5
+    centred: bool = True
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x = need(self.NAME, types, 1, 3)[0]
@@ -41,7 +43,7 @@ class LayerNorm(Op):
         x = arrays[0]
         assert x is not None
         axes = tuple(range(normal_axis(self.axis, x.ndim), x.ndim))
-        centred = np.subtract(x, np.mean(numeric(x), axis=axes, keepdims=True))
+        centred = np.subtract(x, np.mean(numeric(x), axis=axes, keepdims=True)) if self.centred else x
         variance = np.mean(np.multiply(centred, centred), axis=axes, keepdims=True)
         y = np.divide(centred, np.sqrt(np.add(variance, self.epsilon)))
         if len(arrays) > 1 and arrays[1] is not None:

@@ -80,7 +80,7 @@ NARROW: tuple[Step, ...] = (*PREPARE, Pass("narrow_weights", narrow_weights, _NA
 OPTIMISE: tuple[Step, ...] = (
     *PREPARE,
     Pass("offload", offload, _ACCELERATOR, required=True),
-    *named(attention.fuse_attention, clean.dead_code),
+    *named(recognise.join_norm_scale, attention.fuse_attention, clean.dead_code),
     *named(residual.fuse_sum, fusion.fuse_epilogue, fusion.fuse_elementwise, clean.dead_code),
     Pass("store_halves", store_halves, _HALVES, required=True),
     Pass("name_outputs", name_outputs, _QUANTISED),

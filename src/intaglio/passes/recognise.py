@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import normal_axes
@@ -10,7 +12,7 @@ from intaglio.ops.norm import LayerNorm
 from intaglio.ops.reduce import Reduce
 from intaglio.ops.unary import Reciprocal, Sqrt
 from intaglio.passes.context import Context
-from intaglio.passes.rewriting import Editor, scalar_of
+from intaglio.passes.rewriting import Editor, constant, count_readers, scalar_of
 
 
 def recognise_layer_norm(graph: Graph, context: Context) -> Graph:
@@ -20,17 +22,59 @@ def recognise_layer_norm(graph: Graph, context: Context) -> Graph:
         d = sub(x, m);  q = mul(d, d);  v = reduce(q, kind="mean", axes=(2))
         s = sqrt(add(v, 1e-5));  y = div(d, s)                                 ->     y = layer_norm(x, axis=2, epsilon=1e-5)
 
-    Scale and bias that follow stay as they are: they run in the chain after it."""
+    Without the difference it is RMS norm: `layer_norm(x, centred=false)`. Scale and bias that follow are joined by
+    `join_norm_scale`."""
     edit = Editor(graph)
     for node in graph.nodes:
         edit.take(node)
         found = _quotient(edit, node)
-        if found is not None:
-            x, axis, epsilon = found
-            node.op, node.inputs = LayerNorm(axis, epsilon), [x]
+        if found is not None and (found[1].centred or not context.target.bare):
+            node.op, node.inputs = found[1], [found[0]]
             edit.changed = True
         edit.keep(node)
     return edit.finish()
+
+
+def join_norm_scale(graph: Graph, context: Context) -> Graph:
+    """A norm applies the constant scale and bias that follow it.
+
+        a = layer_norm(x, axis=2)
+        b = mul(a, s);  y = add(b, t)        ->      y = layer_norm(x, s, t, axis=2)
+
+    Skipped when a value in between has another reader, for constants that are larger than what is normalised, on OpenCL devices
+    and without an operating system: there they run in the chain after it."""
+    if context.target.bare or context.target.device:
+        return graph
+    edit = Editor(graph)
+    readers = count_readers(graph)
+    for node in graph.nodes:
+        edit.take(node)
+        if isinstance(node.op, (Mul, Add)):
+            _join_scale(edit, node, readers)
+        edit.keep(node)
+    return edit.finish()
+
+
+def _join_scale(edit: Editor, node: Node, readers: dict[Value, int]) -> None:
+    place = 1 if isinstance(node.op, Mul) else 2
+    for n in (0, 1):
+        norm, other, source = _producer(edit, node.inputs[n], LayerNorm), node.inputs[1 - n], node.inputs[n]
+        if norm is None or other is None or source is None or other.data is None or norm.when is not node.when:
+            continue
+        given = [*norm.inputs, None, None][:3]
+        if readers.get(source) != 1 or source.shape != node.output.shape or any(v is not None for v in given[place:]):
+            continue
+        if other.dtype is not DType.F32 or source.dtype is not DType.F32:
+            continue
+        assert isinstance(norm.op, LayerNorm)
+        normal = source.shape[norm.op.axis % source.type.rank :]
+        shape = other.shape[max(0, len(other.shape) - len(normal)) :]
+        if other.type.elements != math.prod(shape) or any(d not in (1, m) for d, m in zip(shape[::-1], normal[::-1], strict=False)):
+            continue
+        given[place] = other if other.shape == shape else constant(edit.graph, other.name, other.data.reshape(shape))
+        node.op, node.inputs = norm.op, given[: place + 1]
+        edit.changed = True
+        return
 
 
 def _producer(edit: Editor, value: Value | None, kind: type) -> Node | None:
@@ -38,7 +82,7 @@ def _producer(edit: Editor, value: Value | None, kind: type) -> Node | None:
     return node if node is not None and isinstance(node.op, kind) else None
 
 
-def _quotient(edit: Editor, node: Node) -> tuple[Value, int, float] | None:
+def _quotient(edit: Editor, node: Node) -> tuple[Value, LayerNorm] | None:
     if node.output.dtype is not DType.F32:
         return None
     if isinstance(node.op, Div):
@@ -67,12 +111,15 @@ def _quotient(edit: Editor, node: Node) -> tuple[Value, int, float] | None:
     return None
 
 
-def _centred(edit: Editor, far: Value, variance: Node, epsilon: float) -> tuple[Value, int, float] | None:
+def _centred(edit: Editor, far: Value, variance: Node, epsilon: float) -> tuple[Value, LayerNorm] | None:
     square = _producer(edit, variance.inputs[0], Mul)
     difference = _producer(edit, far, Sub)
-    if square is None or difference is None or square.inputs[0] is not square.inputs[1]:
+    if square is None or square.inputs[0] is not square.inputs[1]:
         return None
     squared = square.inputs[0]
+    if difference is None:
+        axes = _last_axes([variance], far) if squared is far else None
+        return (far, LayerNorm(axes[0], epsilon, centred=False)) if axes else None
     twin = _producer(edit, squared, Sub)
     if squared is not far and (twin is None or twin.inputs != difference.inputs):
         return None
@@ -80,10 +127,16 @@ def _centred(edit: Editor, far: Value, variance: Node, epsilon: float) -> tuple[
     mean = _producer(edit, difference.inputs[1], Reduce)
     if x is None or mean is None or mean.inputs[0] is not x:
         return None
-    ops = (mean.op, variance.op)
-    if not all(isinstance(o, Reduce) and o.kind == "mean" and o.keepdims for o in ops):
+    axes = _last_axes([mean, variance], x)
+    return (x, LayerNorm(axes[0], epsilon)) if axes else None
+
+
+def _last_axes(means: list[Node], x: Value) -> tuple[int, ...] | None:
+    """The axes over which all of these take the mean, where they are the last ones."""
+    ops = [node.op for node in means if isinstance(node.op, Reduce)]
+    if not all(o.kind == "mean" and o.keepdims for o in ops):
         return None
-    axes = [normal_axes(o.axes, x.type.rank) for o in ops if isinstance(o, Reduce)]
-    if axes[0] != axes[1] or axes[0] != tuple(range(x.type.rank - len(axes[0]), x.type.rank)) or not axes[0]:
+    axes = [normal_axes(o.axes, x.type.rank) for o in ops]
+    if any(a != axes[0] for a in axes) or axes[0] != tuple(range(x.type.rank - len(axes[0]), x.type.rank)) or not axes[0]:
         return None
-    return x, axes[0][0], epsilon
+    return axes[0]

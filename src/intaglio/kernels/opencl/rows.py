@@ -14,7 +14,7 @@ from intaglio.kernels.elementwise import offset_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Type, cast
-from intaglio.kernels.normalize import _entry, _per_element
+from intaglio.kernels.normalize import _entry, _per_element, norm_name
 from intaglio.kernels.opencl.launch import Variant, device_kernel, global_id, launch_of, local_id
 from intaglio.kernels.reduce import _axes, _finish, fold, split_axis, start_value
 from intaglio.ops.base import normal_axes
@@ -130,17 +130,22 @@ def layer_norm(job: Job) -> Lowered:
     y, k, e = job.writes(), job.k, Lanes.scalar()
     group = _Group(k)
     base = k.let("base", global_id(1) * size)
-    mean = k.let("mean", e.mul(group.fold("sum", size, lambda j: e.load(x, base + j)), e.const(1.0 / size)))
+    mean: Expr | None = None
+    if op.centred:
+        mean = k.let("mean", e.mul(group.fold("sum", size, lambda j: e.load(x, base + j)), e.const(1.0 / size)))
+
+    def centred(j: Expr) -> Expr:
+        return e.load(x, base + j) if mean is None else e.sub(e.load(x, base + j), mean)
 
     def squared(j: Expr) -> Expr:
-        far = k.let("far", e.sub(e.load(x, base + j), mean))
+        far = k.let("far", centred(j))
         return e.mul(far, far)
 
     var = k.let("var", e.mul(group.fold("sum", size, squared), e.const(1.0 / size)))
     factor = k.let("factor", e.div(e.const(1.0), e.call("sqrt", e.add(var, e.const(op.epsilon)))))
 
     def write(j: Expr) -> None:
-        value = e.mul(e.sub(e.load(x, base + j), mean), factor)
+        value = e.mul(centred(j), factor)
         if scale is not None:
             value = e.mul(value, _entry(e, scale, j, single[0]))
         if bias is not None:
@@ -148,8 +153,8 @@ def layer_norm(job: Job) -> Lowered:
         k.store(y, base + j, cast(value, Type(y.dtype.value)))
 
     group.each(size, write)
-    about = f"layer_norm over the last {size} of {out.dtype.value}{list(out.shape)}, epsilon {op.epsilon}"
-    return _done(job, k, "layer_norm", outer, about, in_place=True)
+    about = f"{norm_name(op)} over the last {size} of {out.dtype.value}{list(out.shape)}, epsilon {op.epsilon}"
+    return _done(job, k, norm_name(op), outer, about, in_place=True)
 
 
 def reduce_applies(job: Job) -> str | None:
