@@ -19,7 +19,7 @@ def template(tmp_path: Path) -> Path:
 
 
 def test_there_is_one_for_each_interface() -> None:
-    assert template_names() == ["baremetal", "opencl", "posix"]
+    assert template_names() == ["baremetal", "opencl", "posix", "wasm"]
 
 
 def test_an_edited_template_is_used(template: Path, tmp_path: Path) -> None:

@@ -177,6 +177,8 @@ def _not_wanted(job: Job) -> str | None:
         return None
     if job.target.optimize == "size":
         return "its weights are larger, and `--optimize size` is set"
+    if job.target.wasm:
+        return "its weights are larger, and a page has to load them"
     if job.target.limited:
         return "its weights are larger and it needs scratch memory, and memory has a limit"
     found = estimates(job)
