@@ -59,8 +59,10 @@ def compiled(cases: dict[str, Case], isa: str, folder: Path, *flags: str) -> lis
 
 
 def test_kernels_for_this_machine_equal_the_reference(tmp_path: Path) -> None:
-    """All of them: without optimisation they are compiled in a third of the time."""
-    assert not (wrong := compiled(ALL, HERE[0], tmp_path, "-O0")), "\n".join(wrong)
+    """All but those that the sanitizers watch: without optimisation they are compiled in a third of the time."""
+    watched = {} if shutil.which("gcc") is None else quick_cases()
+    cases = {name: case for name, case in ALL.items() if name not in watched}
+    assert not (wrong := compiled(cases, HERE[0], tmp_path, "-O0")), "\n".join(wrong)
 
 
 @pytest.mark.parametrize(("isa", "which"), [("scalar", "quick"), *((isa, "quick") for isa in WIDE), *EVERY])
@@ -71,10 +73,10 @@ def test_compiled_kernels_equal_the_reference(isa: str, which: str, tmp_path: Pa
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="sanitizers need gcc")
 @pytest.mark.parametrize(("isa", "which"), [(HERE[0], "quick"), *[e for e in EVERY if e.values[0] != "vec4"]])
-def test_no_kernel_reads_outside_or_is_undefined(isa: str, which: str, tmp_path: Path) -> None:
+def test_no_kernel_reads_outside_or_is_undefined_or_wrong(isa: str, which: str, tmp_path: Path) -> None:
     cases = WHICH[which]()
     write_c([prepare(c, TARGETS[isa]) for c in cases.values()], isa, tmp_path / "kernels.c")
-    flags = ["-O0", "-g1", "-shared", "-fPIC", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-lm"]
+    flags = ["-O0", "-g0", "-shared", "-fPIC", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-lm"]
     compile_c(find_toolchain("gcc"), TARGETS[isa], tmp_path / "kernels.c", tmp_path / "kernels.so", *flags)
     (tmp_path / "kernels.json").write_text(json.dumps(list(cases)))
     found = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)

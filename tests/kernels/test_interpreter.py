@@ -22,7 +22,10 @@ def test_every_kernel_has_a_case() -> None:
 
 # The interpreter takes long. All scalar and avx2 kernels are compiled in test_compiled; sse2 has the lanes of neon.
 _OTHERS = [pytest.param(i, n, marks=pytest.mark.slow) for i in ("avx2", "sse2", "scalar", "avx512") for n in ALL]
-_NEON = [pytest.param("neon", n, marks=[] if n in quick_cases() else pytest.mark.slow) for n in ALL]
+_LARGE = ("in stripes", "in chunks", "few deep rows")  # minutes of interpreting, for loops that test_compiled runs
+_QUICK = [n for n in quick_cases() if not n.endswith(_LARGE)]
+_NEON = [pytest.param("neon", n, marks=[] if n in _QUICK else pytest.mark.slow) for n in ALL]
+_TILES = [pytest.param(n, marks=pytest.mark.slow) if n.endswith(_LARGE) else n for n in INTEGER_TILES]
 
 
 @pytest.mark.parametrize(("isa", "name"), [*_NEON, *_OTHERS])
@@ -32,7 +35,7 @@ def test_the_kernel_means_what_the_reference_says(isa: str, name: str) -> None:
     assert_close(ALL[name], results, ALL[name].expected())
 
 
-@pytest.mark.parametrize("name", INTEGER_TILES)
+@pytest.mark.parametrize("name", _TILES)
 @pytest.mark.parametrize("isa", ["avx2_vnni", "neon_dot", "avx512_vnni", "simd128"])
 def test_dot_products_mean_what_the_reference_says(isa: str, name: str) -> None:
     code, results = interpreted(INTEGER_TILES[name], TARGETS[isa])

@@ -65,6 +65,7 @@ def held(results: list[Result], check: str, pattern: str = "") -> int:
     return sum(r.check == check and r.case.startswith(pattern) and r.refused is None for r in results)
 
 
+@pytest.mark.slow  # that of `example_npu` runs the suite too
 def test_it_conforms(plugin: Plugin, monkeypatch: pytest.MonkeyPatch) -> None:
     """With fully connected layers that round once, as those of TFLite do: then every pattern has cases."""
     monkeypatch.setenv(SINGLE, "dense")

@@ -58,6 +58,7 @@ def test_all_recordings_joined_give_what_the_model_says_of_each_window(tmp_path:
 
 
 @needs_shared
+@pytest.mark.slow
 def test_a_frame_costs_a_tenth_of_a_window_on_a_core(tmp_path: Path) -> None:
     pytest.importorskip("unicorn")
     frames = recorded()[: WINDOW + 3]

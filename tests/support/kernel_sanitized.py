@@ -1,4 +1,4 @@
-"""Run as a program, with the sanitizers loaded first: calls every kernel of a library once.
+"""Run as a program, with the sanitizers loaded first: calls every kernel of a library once and compares with the reference.
 
 `kernel_sanitized.py LIBRARY ISA`; beside the library, a .json file names the case of each kernel."""
 
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from support.kernel_quick import ALL
-from support.kernel_running import TARGETS, call_compiled, prepare
+from support.kernel_running import TARGETS, assert_close, call_compiled, prepare
 
 
 def main(path: str, isa: str) -> None:
@@ -22,6 +22,9 @@ def main(path: str, isa: str) -> None:
         call.lowered.kernel.name = f"k{n}"
         print(name, flush=True)
         assert call_compiled(library, call) == 0, name
+        shapes = [out.shape for out in ALL[name].node().outputs]
+        results = [call.arrays[at].reshape(shape) for at, shape in zip(call.outputs, shapes, strict=True)]
+        assert_close(ALL[name], results, ALL[name].expected())
     print(f"{len(order)} kernels")
 
 
