@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from intaglio.run.opencl.loader import pip_drivers
+from support.commands import Intaglio
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -43,12 +44,15 @@ LONG = [pytest.param(name, marks=pytest.mark.slow) for name in _LONG]
 
 @pytest.mark.usefixtures("outside")  # `pip install ./plugins/example_npu`
 @pytest.mark.parametrize("name", [*RUN, *LONG])
-def test_commands_of_a_page_run_one_after_the_other(name: str, tmp_path: Path) -> None:
+def test_commands_of_a_page_run_one_after_the_other(
+    name: str, intaglio: Intaglio, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     page = ROOT / name
     if page.name == "emulate.md":
         pytest.importorskip("unicorn")
     shown = re.findall(r"^    ((?:\.venv/bin/intaglio|build/)\S* .*)$", page.read_text(encoding="utf-8"), re.M)
     assert len(shown) > 4
+    monkeypatch.chdir(tmp_path)
     for line in shown:
         command = line.split("    #")[0].strip()
         command = command.replace("src/intaglio/demo_data/", f"{DEMO.parent}/")
@@ -56,7 +60,9 @@ def test_commands_of_a_page_run_one_after_the_other(name: str, tmp_path: Path) -
         if "digits-cl" in command and not pip_drivers():
             continue  # no OpenCL device: `pip install -e '.[opencl]'`
         if words[0] == ".venv/bin/intaglio":
-            words = [sys.executable, "-m", "intaglio", *words[1:]]
+            said = intaglio(*words[1:])
+            assert said.code == 0, f"{command}\n{said.err}"
+            continue
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
 

@@ -58,6 +58,7 @@ def compiled(cases: dict[str, Case], isa: str, folder: Path, *flags: str) -> lis
     return wrong
 
 
+@pytest.mark.slow  # cases of the same kind as those that the sanitizers watch
 def test_kernels_for_this_machine_equal_the_reference(tmp_path: Path) -> None:
     """All but those that the sanitizers watch: without optimisation they are compiled in a third of the time."""
     watched = {} if shutil.which("gcc") is None else quick_cases()
