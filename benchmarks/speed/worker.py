@@ -1,4 +1,4 @@
-"""One runtime in a process of its own, pinned to one core: it loads a model and runs a round when it is told to.
+"""One runtime in a process of its own, pinned to one core: it loads a model, then runs a round on request.
 
 A runtime that crashes or hangs ends its process and no more; the next model gets a new one. While one runtime measures, the others
 wait at a pipe.

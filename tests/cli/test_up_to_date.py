@@ -119,3 +119,9 @@ def test_files_of_options_count_by_their_content(tmp_path: Path) -> None:
     changed = [request_digest(r) for r in requests]
     assert [a == b for a, b in zip(first, changed, strict=True)] == [True, False, False, False, True, True]
     assert request_digest(replace(plain, output=tmp_path / "elsewhere", cc="gcc")) == first[0]
+
+
+def test_what_is_shown_or_written_beside_a_package_does_not_change_it(intaglio: Intaglio, tmp_path: Path) -> None:
+    beside = ("--explain", "--export-plan", tmp_path / "plan.csv", "--dump-ir", tmp_path / "passes")
+    assert intaglio("compile", DIGITS, "-o", tmp_path / "p", *beside).code == 0
+    assert is_current(Request(DIGITS, tmp_path / "p"))

@@ -365,7 +365,7 @@ class Kernel:
     split: Split | None = None  # several threads compute it; the body names `part`, and `step` where there are several
 
 
-PART, STEP = Var("part", IDX), Var("step", IDX)  # what a kernel that is split is told
+PART, STEP = Var("part", IDX), Var("step", IDX)  # parameters of a kernel that is divided over threads
 INDEX_OUT_OF_RANGE = 1
 ASSERTION_FAILED = 2
 

@@ -26,8 +26,9 @@ from intaglio.stages.packaging import compiler_for
 from intaglio.targets.deployment import target_of
 from intaglio.targets.target import find_target
 
-# The model and the compiler are compared by themselves; where the package goes does not change it.
-LEFT_OUT = frozenset(["model", "output", "force", "cc", "archive_format"])
+# The model and the compiler are compared by themselves; where the package goes, and what is shown or written beside it, does not
+# change it.
+LEFT_OUT = frozenset(["model", "output", "force", "cc", "archive", "archive_format", "explain", "dump_ir", "export_plan"])
 # More is asked for than a package: a table, a file beside it, a measurement. Or it depends on code and drivers outside of Intaglio.
 MORE = ("force", "archive", "explain", "dump_ir", "export_plan", "labels", "devices", "accelerators", "library_only")
 FILES = ("board", "memory")  # names of a board, or of a file
