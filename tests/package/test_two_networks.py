@@ -27,12 +27,12 @@ TAG = re.compile(r"^typedef struct (\w+) \*", re.MULTILINE)
 FEATURES = {"_POSIX_C_SOURCE", "_XOPEN_SOURCE"}  # what a file asks of the system's headers
 
 
-def sources(intaglio: Intaglio, tmp_path: Path, target: str) -> dict[str, Path]:
+def sources(intaglio: Intaglio, tmp_path: Path, target: str, *more: str) -> dict[str, Path]:
     """The folders of two networks of different kinds, by name."""
     models = {"digits": DIGITS, "dense": integer_model(tmp_path)}
     for name, model in models.items():
         words = ("compile", model, "-o", tmp_path / name, "--target", target, "--name", name, "--stop-after", "package")
-        assert intaglio(*words).code == 0
+        assert intaglio(*words, *more).code == 0
     return {name: tmp_path / name for name in models}
 
 
@@ -66,10 +66,12 @@ def check(toolchain: Toolchain, flags: tuple[str, ...], words: list[str], folder
 
 
 @needs_gcc
-def test_two_networks_are_one_file_on_the_host(intaglio: Intaglio, tmp_path: Path) -> None:
+@pytest.mark.parametrize("threads", [(), ("--threads", "2")], ids=str)
+def test_two_networks_are_one_file_on_the_host(threads: tuple[str, ...], intaglio: Intaglio, tmp_path: Path) -> None:
     target, toolchain = find_target("host"), find_toolchain("gcc")
-    where = as_one_file(sources(intaglio, tmp_path, "host"), tmp_path / "both.c")
-    check(toolchain, toolchain.compile_flags(target), [*where, "-fsyntax-only", "both.c"], tmp_path)
+    where = as_one_file(sources(intaglio, tmp_path, "host", *threads), tmp_path / "both.c")
+    features = ("-D_POSIX_C_SOURCE=200809L",)  # before the first header, for all files
+    check(toolchain, (*toolchain.compile_flags(target), *features), [*where, "-fsyntax-only", "both.c"], tmp_path)
 
 
 def test_two_networks_are_one_file_on_a_small_core(intaglio: Intaglio, tmp_path: Path) -> None:
@@ -91,9 +93,9 @@ def test_two_networks_are_one_file_on_an_opencl_device(kind: str, intaglio: Inta
     check(toolchain, features, [*where, "-c", "both.c"], tmp_path)
 
 
-@pytest.mark.parametrize("target", ["host", "cortex-m4f", "cortex-m55", "aarch64", "opencl"])
+@pytest.mark.parametrize("target", ["host", "host --threads 2", "cortex-m4f", "cortex-m55", "aarch64", "opencl"])
 def test_names_at_file_scope_start_with_the_name_of_the_network(target: str, intaglio: Intaglio, tmp_path: Path) -> None:
-    for name, folder in sources(intaglio, tmp_path, target).items():
+    for name, folder in sources(intaglio, tmp_path, *target.split()).items():
         for path in sorted((folder / "src").glob(f"{name}*.[ch]")):
             found = names_at_file_scope(path.read_text())
             assert [n for n in found if not n.lower().startswith(f"{name}_")] == [], path.name
