@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from intaglio.kernels.c_printer import print_kernel
+from support.kernel_hybrid import HYBRID, hybrid
 from support.kernel_integer_tiles import INTEGER_TILES, conv, dense
 from support.kernel_running import TARGETS, Case, assert_close, interpreted, prepare
 
@@ -15,7 +16,7 @@ PLAIN = {"lanes of a sum with a factor over one": "elementwise", "bytes pooled w
 
 @pytest.mark.parametrize("isa", ["avx2", "avx2_vnni", "neon", "neon_dot"])
 def test_vectors_are_taken(isa: str) -> None:
-    used = {name: prepare(c, TARGETS[isa]).lowered.using for name, c in INTEGER_TILES.items()}
+    used = {name: prepare(c, TARGETS[isa]).lowered.using for name, c in {**INTEGER_TILES, **HYBRID}.items()}
     plain = {name: using for name, using in used.items() if not any(w in using for w in ("tile=", "lanes=", "pixels="))}
     assert plain == PLAIN
 
@@ -36,10 +37,14 @@ def test_a_target_without_vectors_has_plain_loops() -> None:
         ("tiles 3x3 of u8", "avx2_vnni", "_mm256_dpwssd_avx_epi32"),  # weights less their zero point need 9 bits
         ("tiles 1x1", "neon_dot", "vdotq_s32"),
         ("tiles 1x1", "neon", "vmlal_s16"),
+        ("hybrid 3x3", "avx2", "_mm256_madd_epi16(a0, w0)"),
+        ("hybrid 3x3 of small weights", "avx2", "_mm256_maddubs_epi16"),
+        ("hybrid 3x3", "avx512_vnni", "_mm512_dpbusd_epi32"),
+        ("hybrid rows", "neon_dot", "vdotq_s32"),
     ],
 )
 def test_the_dot_product_follows_the_weights(name: str, isa: str, instruction: str) -> None:
-    kernel = prepare(INTEGER_TILES[name], TARGETS[isa]).lowered.kernel
+    kernel = prepare({**INTEGER_TILES, **HYBRID}[name], TARGETS[isa]).lowered.kernel
     kernel.name = "k"
     assert instruction in print_kernel(kernel)
 
@@ -49,6 +54,7 @@ SMALL: dict[str, Case] = {
     "stripes of lanes": conv((2, 9, 7, 18), 18, (3, 3), pads=(1, 1, 1, 1), group=18),
     "chunks of pixels": conv((1, 9, 9, 16), 11, (1, 1)),
     "chunks of rows": dense(37, 20, 19),
+    "stripes of numbers that were floats": hybrid((1, 9, 7, 6), 10, (3, 3)),
 }
 
 

@@ -8,6 +8,7 @@ from intaglio.ir.offload import Offload
 from intaglio.kernels.choice import TABLE
 from intaglio.kernels.expressions import ROWS
 from intaglio.ops.base import REGISTRY, Chain, Elementwise
+from support.kernel_hybrid import HYBRID
 from support.kernel_integer_tiles import INTEGER_TILES
 from support.kernel_quick import ALL, quick_cases
 from support.kernel_running import TARGETS, assert_close, interpreted
@@ -25,7 +26,8 @@ _OTHERS = [pytest.param(i, n, marks=pytest.mark.slow) for i in ("avx2", "sse2", 
 _LARGE = ("in stripes", "in chunks", "few deep rows")  # minutes of interpreting, for loops that test_compiled runs
 _QUICK = [n for n in quick_cases() if not n.endswith(_LARGE)]
 _NEON = [pytest.param("neon", n, marks=[] if n in _QUICK else pytest.mark.slow) for n in ALL]
-_TILES = [pytest.param(n, marks=pytest.mark.slow) if n.endswith(_LARGE) else n for n in INTEGER_TILES]
+_DOTS = {**INTEGER_TILES, **HYBRID}
+_TILES = [pytest.param(n, marks=pytest.mark.slow) if n.endswith(_LARGE) else n for n in _DOTS]
 
 
 @pytest.mark.parametrize(("isa", "name"), [*_NEON, *_OTHERS])
@@ -38,6 +40,6 @@ def test_the_kernel_means_what_the_reference_says(isa: str, name: str) -> None:
 @pytest.mark.parametrize("name", _TILES)
 @pytest.mark.parametrize("isa", ["avx2_vnni", "neon_dot", "avx512_vnni", "simd128"])
 def test_dot_products_mean_what_the_reference_says(isa: str, name: str) -> None:
-    code, results = interpreted(INTEGER_TILES[name], TARGETS[isa])
+    code, results = interpreted(_DOTS[name], TARGETS[isa])
     assert code == 0
-    assert_close(INTEGER_TILES[name], results, INTEGER_TILES[name].expected())
+    assert_close(_DOTS[name], results, _DOTS[name].expected())

@@ -20,6 +20,7 @@ from intaglio.ops.base import Elementwise
 from intaglio.ops.conv import Conv
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.reduce import Cumsum, Softmax
+from support.kernel_hybrid import hybrid, hybrid_rows
 from support.kernel_quick import ALL, quick_cases
 from support.kernel_running import TARGETS, Call, Case, case, interpreted, prepare
 
@@ -107,6 +108,21 @@ def test_what_all_parts_read_is_made_in_a_step_before() -> None:
     lowered = divided(case(MatMul(), zeros(384, 64), zeros(64, 384)), 2)
     assert lowered.kernel.split is not None and lowered.kernel.split.steps >= 2
     assert lowered.kernel.split.own == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "made_of"),
+    [
+        ("row", hybrid_rows(1, 640, 1280, True)),
+        ("rows", hybrid_rows(64, 384, 384, False)),
+        ("image", hybrid((1, 32, 32, 64), 64, (3, 3))),
+    ],
+)
+def test_floats_are_quantised_in_steps_before_their_products(name: str, made_of: Case) -> None:
+    """The extremes of a row or image, its numbers, the products; several rows are quantised by one thread each."""
+    made = split_of(made_of)
+    assert made is not None and made.steps == (2 if name == "rows" else 3)
+    assert made.balance < 1.05
 
 
 def test_an_uneven_loop_counts_what_its_last_round_does() -> None:

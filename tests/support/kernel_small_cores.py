@@ -8,10 +8,10 @@ import numpy as np
 
 from intaglio.ir.types import DType, Layout
 from intaglio.ops.base import Step
-from intaglio.ops.hybrid import HybridConv, HybridMatMul
 from intaglio.ops.pool import MaxPool
 from intaglio.ops.quantised import QAdd, QConv, QMul, sum_factors
 from intaglio.ops.quantised_rows import QAveragePool
+from support.kernel_hybrid import hybrid, hybrid_rows
 from support.kernel_integer_tiles import conv, dense, numbers
 from support.kernel_running import Case, case
 
@@ -30,22 +30,6 @@ def added(base: Case, scales: tuple[float, float, float], swapped: bool = False,
     shape = base.node().output.shape
     fused = replace(base.op, epilogue=(Step(op, (1, 0) if swapped else (0, 1)),))
     return replace(base, op=fused, operands=(*base.operands, numbers(*shape, dtype=to.numpy.type)))
-
-
-def hybrid(shape: tuple[int, ...], out: int, kernel: tuple[int, int], asymmetric: bool = True, bias: bool = True) -> Case:
-    x = _RANDOM.standard_normal(shape).astype(np.float32)
-    w = numbers(out, shape[-1], *kernel, low=-127, high=127)
-    scale = np.linspace(0.01, 0.03, out, dtype=np.float32)
-    b = _RANDOM.standard_normal(out).astype(np.float32) if bias else None
-    pads = (kernel[0] // 2, kernel[1] // 2, kernel[0] // 2, kernel[1] // 2)
-    return case(HybridConv((1, 1), pads, asymmetric=asymmetric), x, w, scale, b, constant=[1, 2, 3])
-
-
-def hybrid_row(depth: int, out: int, asymmetric: bool) -> Case:
-    x = _RANDOM.standard_normal((1, depth)).astype(np.float32)
-    scale = np.linspace(0.01, 0.03, out, dtype=np.float32)
-    w = numbers(out, depth, low=-127, high=127)
-    return case(HybridMatMul(asymmetric), x, w, scale, None, constant=[1, 2])
 
 
 _PLAIN = conv((1, 5, 6, 8), 12, (3, 3), pads=_SAME)
@@ -78,8 +62,8 @@ SMALL_CORES: dict[str, Case] = {
     "quantised as they come": hybrid((1, 5, 6, 8), 9, (3, 3)),
     "quantised as they come, pointwise": hybrid((1, 5, 6, 8), 9, (1, 1), bias=False),
     "quantised as they come, without a zero point": hybrid((1, 4, 4, 3), 4, (3, 1), asymmetric=False),
-    "a row quantised as it comes": hybrid_row(37, 10, True),
-    "a row quantised without a zero point": hybrid_row(16, 4, False),
+    "a row quantised as it comes": hybrid_rows(1, 37, 10, True),
+    "a row quantised without a zero point": hybrid_rows(1, 16, 4, False),
     "the largest of odd channels": case(MaxPool((3, 2), (1, 2), (1, 0, 1, 1), layout=Layout.NHWC), numbers(1, 5, 6, 7)),
     "the largest of u8": case(MaxPool((2, 2), (2, 2), layout=Layout.NHWC), numbers(2, 4, 4, 8, dtype=np.uint8)),
     "means of odd channels": case(QAveragePool((3, 3), (2, 2), (1, 1, 1, 1), -100, 100), numbers(1, 7, 5, 6)),

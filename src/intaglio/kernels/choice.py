@@ -33,7 +33,7 @@ from intaglio.kernels import (
     sample,
     window_general,
 )
-from intaglio.kernels.contraction import attention, dots, fma, hybrid, plain, products, taps, windows, winograd
+from intaglio.kernels.contraction import attention, dots, fma, hybrid, hybrid_tiles, plain, products, taps, windows, winograd
 from intaglio.kernels.dsp import conv as dsp_conv
 from intaglio.kernels.dsp import depthwise as dsp_depthwise
 from intaglio.kernels.dsp import hybrid as dsp_hybrid
@@ -86,10 +86,12 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
     ),
     "hybrid_conv": (
         Choice("hybrid_conv_dsp", unless(dsp_hybrid.facts), dsp_hybrid.hybrid_conv_dsp),
+        Choice("hybrid_conv_tiles", unless(hybrid_tiles.hybrid_of), hybrid_tiles.hybrid_conv_tiles),
         Choice("hybrid_conv", plain.computed_weights, hybrid.hybrid_conv),
     ),
     "hybrid_matmul": (
         Choice("hybrid_dense_dsp", unless(dsp_hybrid.facts), dsp_hybrid.hybrid_matmul_dsp),
+        Choice("hybrid_matmul_tiles", unless(hybrid_tiles.hybrid_of), hybrid_tiles.hybrid_matmul_tiles),
         Choice("hybrid_matmul", always, hybrid.hybrid_matmul),
     ),
     "max_pool": (

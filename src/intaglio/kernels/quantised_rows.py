@@ -9,6 +9,7 @@ import numpy as np
 from intaglio.ir.types import DType
 from intaglio.kernels.contraction.hybrid import round_away
 from intaglio.kernels.job import Job, Lowered
+from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import IDX, Buffer, Builder, Expr, Load, Num, Op, Type, cast, select
 from intaglio.kernels.whole_numbers import I32, I64, bounded, number, scaled, whole
 from intaglio.ops.fixed_point import INT32_MIN
@@ -185,7 +186,7 @@ def qdense(job: Job) -> Lowered:
             k.assign(total, plus(total, cast(product, I64), I64))
         real = k.let("real", Op("mul", (cast(total, F64), Load(scale, n, F64)), F64))
         limited = Op("min", (Op("max", (real, Num(-1e9, F64)), F64), Num(1e9, F64)), F64)
-        k.store(y, m * columns + n, bounded(k.let("v", round_away(k, limited)), op.low, op.high, y.dtype))
+        k.store(y, m * columns + n, bounded(k.let("v", round_away(k, Lanes.scalar("f64"), limited)), op.low, op.high, y.dtype))
     return job.done(f"qdense_{depth}_{columns}", f"qdense i16[{rows},{depth}] x i8[{columns},{depth}], scaled in doubles")
 
 

@@ -5,7 +5,8 @@
                      of a stage, as columns of windows (im2col), or as transformed        winograd.py, transform.py
                      patches (Winograd)
     micro-kernel     pack, start, step, finish: what an instruction set does in a tile    micro.py; fma.py, dots.py, ...
-    epilogue         what happens to a sum before it is stored                            kernels/epilogue.py, scaling.py
+    epilogue         what happens to a sum before it is stored                            kernels/epilogue.py, scaling.py,
+                                                                                          hybrid_tiles.py
 
 There are two sets of shared loops. `tiles.py` writes the loops around register tiles, for the gathers `Direct` and `Stage` and for
 transformed patches. `columns.py` writes the loops around routines in C, for the DSP extension, MVE and plain cores, which gather

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -35,6 +36,15 @@ from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Op, Type
 from intaglio.ops.quantised import QConv
 
 
+class Ends(Protocol):
+    """Where sums start, and what becomes of them."""
+
+    def first(self, k: Builder, rows: int, block: Block, at: Column) -> list[list[Expr]]:
+        """By row and vector."""
+
+    def finish(self, k: Builder, sums: Sums, block: Block, at: Column, places: list[Expr]) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Dots:
     """Sums of i32, `dot.group` neighbouring numbers at a time."""
@@ -42,10 +52,7 @@ class Dots:
     isa: Isa
     dot: Dot
     w: Buffer
-    bias: Buffer
-    factor: Factor
-    bytes: Bytes
-    y: Buffer
+    ends: Ends
 
     @property
     def lanes(self) -> int:
@@ -56,9 +63,8 @@ class Dots:
         return self.dot.group
 
     def start(self, k: Builder, rows: int, block: Block, at: Column) -> Sums:
-        places = [at.packed + v * self.lanes for v in range(block.vectors)]
-        firsts = [k.let(f"bias{v}", Load(self.bias, place, i32(self.isa))) for v, place in enumerate(places)]
-        return [[k.var(f"acc{r}_{v}", firsts[v]) for v in range(block.vectors)] for r in range(rows)]
+        firsts = self.ends.first(k, rows, block, at)
+        return [[k.var(f"acc{r}_{v}", first) for v, first in enumerate(row)] for r, row in enumerate(firsts)]
 
     def step(self, k: Builder, sums: Sums, w_at: Expr, x: Buffer, places: Mapping[int, Expr]) -> None:
         dot, wide = self.dot, self.lanes * self.dot.group
@@ -76,7 +82,25 @@ class Dots:
                 k.assign(acc, Op(dot.name, (acc, a, weight), i32(self.isa)))
 
     def finish(self, k: Builder, sums: Sums, block: Block, at: Column, places: list[Expr]) -> None:
-        lanes, factor = self.lanes, self.factor
+        self.ends.finish(k, sums, block, at, places)
+
+
+@dataclass(frozen=True, slots=True)
+class ToBytes:
+    """Sums start from the bias; they are scaled and stored as bytes."""
+
+    bias: Buffer
+    factor: Factor
+    bytes: Bytes
+    y: Buffer
+
+    def first(self, k: Builder, rows: int, block: Block, at: Column) -> list[list[Expr]]:
+        isa = self.bytes.isa
+        places = [at.packed + v * isa.lanes for v in range(block.vectors)]
+        return [[k.let(f"bias{v}", Load(self.bias, place, i32(isa))) for v, place in enumerate(places)]] * rows
+
+    def finish(self, k: Builder, sums: Sums, block: Block, at: Column, places: list[Expr]) -> None:
+        lanes, factor = self.bytes.isa.lanes, self.factor
         for first in range(0, block.vectors, 2):
             pair = range(first, min(first + 2, block.vectors))
             constants = [factor.constants(k, at.packed + v * lanes, str(v)) for v in pair]
@@ -117,6 +141,15 @@ def choose_dot(isa: Isa, runs: Array) -> tuple[Dot, Array] | None:
     return None
 
 
+def along_rows(problem: Problem, weights: Array) -> tuple[Problem, Array]:
+    """A convolution as tiles take it: an image one pixel wide as a row, one of windows of one pixel as a matrix."""
+    upright = problem.upright()
+    weights = weights if upright is problem else weights.transpose(0, 1, 3, 2)
+    if upright.pointwise:
+        upright = Problem.matrix(upright.rows, upright.channels, upright.out_channels)
+    return upright, weights
+
+
 @fact
 def dots_of(job: Job) -> Facts | str:
     """What a kernel of dot products needs, or why there is none."""
@@ -131,15 +164,11 @@ def dots_of(job: Job) -> Facts | str:
     if isinstance(numbers, str):
         return numbers
     if isinstance(op, QConv):
-        original = problem_of(job)
-        problem = original.upright()
-        if problem is not original:
-            numbers = replace(numbers, weights=numbers.weights.transpose(0, 1, 3, 2))
+        problem, weights = along_rows(problem_of(job), numbers.weights)
+        numbers = replace(numbers, weights=weights)
     else:
         outs, depth = numbers.weights.shape[:2]
         problem = Problem.matrix(job.node.output.type.elements // outs, depth, outs)
-    if problem.pointwise:
-        problem = Problem.matrix(problem.rows, problem.channels, problem.out_channels)
     chosen = choose_dot(job.isa, numbers.runs(problem.group, problem.joined))
     if chosen is None:
         return "no dot product of the target is exact for these weights"
@@ -178,34 +207,42 @@ def choose_tile(job: Job, row_lengths: list[int], columns: int, steps: int) -> T
 # Kernels ----------------------------------------------------------------------------------------------------------------
 
 
-def dots_for(job: Job, known: Facts, tile: Tile, x_zero: int) -> Dots:
-    """The micro-kernel, its weights packed [block][run][step][channel][group]. `x_zero`: of x as it is multiplied."""
-    dot, grouped, numbers, lanes = known.dot, known.grouped, known.numbers, job.isa.lanes
-    groups, columns = grouped.shape[:2]
-    stored = -(-columns // lanes) * lanes
+def arranged(values: Array, groups: int, columns: int, lanes: int) -> Array:
+    """A number per channel: groups apart, each padded to whole vectors."""
+    out = np.zeros((groups, -(-columns // lanes) * lanes), values.dtype)
+    out[:, :columns] = np.broadcast_to(values, (groups * columns,)).reshape(groups, columns)
+    return out.reshape(-1)
 
-    def arrange(values: Array) -> Array:
-        """A number per channel: groups apart, each padded to whole vectors."""
-        out = np.zeros((groups, stored), values.dtype)
-        out[:, :columns] = np.broadcast_to(values, (groups * columns,)).reshape(groups, columns)
-        return out.reshape(-1)
 
+def pack_weights(job: Job, dot: Dot, grouped: Array, tile: Tile) -> Buffer:
+    """Weights [groups, columns, runs, steps, group] as tiles read them: [block][run][step][channel][group]."""
+    lanes = job.isa.lanes
     narrow = dot.narrow_weights and int(grouped.min()) >= -128 and int(grouped.max()) <= 127
     storage = DType.I8 if narrow else dot.w
     panels = []
     for group in grouped:
-        for block in blocks_of(columns, tile.vectors, lanes):
+        for block in blocks_of(grouped.shape[1], tile.vectors, lanes):
             panel = np.zeros((block.vectors * lanes, *group.shape[1:]), storage.numpy)
             panel[: block.width] = group[block.first : block.first + block.width]
             panels.append(panel.transpose(1, 2, 0, 3).reshape(-1))
-    w = job.packed(np.concatenate(panels), "w", storage)
+    return job.packed(np.concatenate(panels), "w", storage)
+
+
+def dots_for(job: Job, known: Facts, tile: Tile, x_zero: int) -> Dots:
+    """The micro-kernel. `x_zero`: of x as it is multiplied."""
+    numbers, (groups, columns) = known.numbers, known.grouped.shape[:2]
+
+    def arrange(values: Array) -> Array:
+        return arranged(values, groups, columns, job.isa.lanes)
+
+    w = pack_weights(job, known.dot, known.grouped, tile)
     first = job.packed(arrange(numbers.starts(x_zero)), "b")
     factor = factor_of(job, known.scaling, arrange)
     out = Bytes(job.isa, numbers.y_zero, numbers.low, numbers.high, numbers.to)
-    return Dots(job.isa, dot, w, first, factor, out, job.writes())
+    return Dots(job.isa, known.dot, w, ToBytes(first, factor, out, job.writes()))
 
 
-def _packing(micro: Dots, tile: Tile, most: int, runs: str = "") -> str:
+def packing_text(micro: Dots, tile: Tile, most: int, runs: str = "") -> str:
     group, wide = micro.group, tile.vectors * micro.lanes
     packed = f"weights packed [block]{runs}[k/{group}][{wide}][{group}]"
     return f"{tile.about(most, 'pixel', micro.lanes, 'channels')}, {packed}, {micro.dot.name}"
@@ -223,7 +260,7 @@ def qconv_tiles(job: Job) -> Lowered:
     length = p.taps // known.grouped.shape[2]
     direct = known.dot.x is x.dtype and not p.padded and length % micro.group == 0
     Tiles(job.k, p, tile, micro).image(stage_of(job, p, x, known.dot.x, zero, direct))
-    packing = _packing(micro, tile, p.out_width, f"[kh]{'' if p.joined else '[kw]'}")
+    packing = packing_text(micro, tile, p.out_width, f"[kh]{'' if p.joined else '[kw]'}")
     return job.done(original.stem("qconv"), f"{original.title('qconv')}, {x.dtype.value}\n{packing}", f"qconv_tiles(tile={tile})")
 
 
@@ -252,7 +289,7 @@ def _matrix(job: Job, stem: str, name: str) -> Lowered:
             tiles = Tiles(job.k, small, tile, micro)
             tiles.x_base, tiles.y_base = tiles.x_base + height * chunk * depth, tiles.y_base + height * chunk * columns
             tiles.image(replace(stage, problem=small, stripe=1))
-    about = f"{stem} [{rows}, {depth}] x [{depth}, {columns}], {x.dtype.value}\n" + _packing(micro, tile, rows)
+    about = f"{stem} [{rows}, {depth}] x [{depth}, {columns}], {x.dtype.value}\n" + packing_text(micro, tile, rows)
     return job.done(f"{stem}_{depth}_{columns}", about, f"{name}(tile={tile})")
 
 

@@ -5,6 +5,10 @@ low, high = extremes of the row;  step = ...;  q[j] = round(x[j] / step)        
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+
 from intaglio.ir.types import DType
 from intaglio.kernels.contraction.plain import Sums, dot, packed_weights, plain_image
 from intaglio.kernels.contraction.problem import problem_of
@@ -17,36 +21,35 @@ from intaglio.ops.hybrid import HybridConv, HybridMatMul
 F32, F64 = Type("f32"), Type("f64")
 
 
-def round_away(k: Builder, value: Expr) -> Expr:
-    """Half away from zero, as an i32."""
+def round_away(k: Builder, e: Lanes, value: Expr) -> Expr:
+    """Half away from zero, as i32. To floats the number below a half is added: 0.49999997f + 0.5f would be 1."""
+    half = 0.5 if e.kind == "f64" else float(np.nextafter(np.float32(0.5), np.float32(0.0)))
     value = k.let("scaled", value)
-    half = Num(0.5, value.type)
-    away = select(
-        value.compare("lt", Num(0.0, value.type)), Op("sub", (value, half), value.type), Op("add", (value, half), value.type)
-    )
-    return cast(away, I32)  # towards zero
+    away = e.add(value, e.choose(e.compare("lt", value, e.const(0.0)), e.const(-half), e.const(half)))
+    return Op("vtrunc", (away,), Type("i32", e.lanes)) if e.vector else cast(away, I32)
 
 
 def _clip(value: Expr, low: int, high: int) -> Expr:
     return Op("min", (Op("max", (value, number(low)), I32), number(high)), I32)
 
 
-def quantize_into(k: Builder, x: Buffer, base: Expr, count: int, q: Buffer, asymmetric: bool) -> tuple[Expr, Expr]:
-    """q[j] of x[base + j]; returns the step (f32) and the zero point (i32)."""
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The numbers that a row is rounded to: x = (q - zero) * step. `inverse` is what x is multiplied by."""
+
+    step: Expr
+    inverse: Expr
+    zero: Expr  # i32; 0 where rows are symmetric
+
+
+def grid_of(k: Builder, low: Expr, high: Expr, asymmetric: bool) -> Grid:
+    """By the extremes of a row, 0 among them."""
     e = Lanes.scalar()
-    low, high = k.var("low", e.const(0.0)), k.var("high", e.const(0.0))
-    with k.loop("j", 0, count) as j:
-        value = k.let("v", e.load(x, base + j))
-        k.assign(low, e.lowest(value, low))
-        k.assign(high, e.highest(value, high))
     if not asymmetric:
         size = k.let("size", e.highest(Op("neg", (low,), F32), high))
         flat = k.let("flat", size.compare("eq", Num(0.0, F32)))
         inverse = k.let("inverse", select(_true(flat), Num(0.0, F32), e.div(e.const(127.0), size)))
-        with k.loop("j", 0, count) as j:
-            rounded = round_away(k, e.mul(e.load(x, base + j), inverse))
-            k.store(q, j, cast(_clip(rounded, -127, 127), Type("i8")))
-        return k.let("step", select(_true(flat), Num(1.0, F32), e.div(size, e.const(127.0)))), number(0)
+        return Grid(k.let("step", select(_true(flat), Num(1.0, F32), e.div(size, e.const(127.0)))), inverse, number(0))
     d = Lanes.scalar("f64")
     spread = k.let("spread", d.sub(cast(high, F64), cast(low, F64)))
     flat = k.let("flat", spread.compare("eq", Num(0.0, F64)))
@@ -55,12 +58,36 @@ def quantize_into(k: Builder, x: Buffer, base: Expr, count: int, q: Buffer, asym
     from_low, from_high = d.sub(d.const(-128.0), below), d.sub(d.const(127.0), above)
     nearer = d.sub(d.const(128.0), below).compare("lt", d.add(d.const(127.0), above))
     start = k.let("start", select(nearer, from_low, from_high))
-    zero = k.let("zero", select(_true(flat), number(0), _clip(round_away(k, start), -128, 127)))
+    zero = k.let("zero", select(_true(flat), number(0), _clip(round_away(k, d, start), -128, 127)))
     inverse = k.let("inverse", cast(d.div(d.const(1.0), scale), F32))
+    return Grid(k.let("step", cast(scale, F32)), inverse, zero)
+
+
+def lowest_of(asymmetric: bool) -> int:
+    """The lowest number of a row; 127 is the highest."""
+    return -128 if asymmetric else -127
+
+
+def extremes(k: Builder, x: Buffer, base: Expr, count: int) -> tuple[Expr, Expr]:
+    """Of x[base + j], 0 among them; what is not a number does not count."""
+    e = Lanes.scalar()
+    low, high = k.var("low", e.const(0.0)), k.var("high", e.const(0.0))
     with k.loop("j", 0, count) as j:
-        real = e.add(cast(zero, F32), e.mul(e.load(x, base + j), inverse))
-        k.store(q, j, cast(_clip(round_away(k, real), -128, 127), Type("i8")))
-    return k.let("step", cast(scale, F32)), zero
+        value = k.let("v", e.load(x, base + j))
+        k.assign(low, e.lowest(value, low))
+        k.assign(high, e.highest(value, high))
+    return low, high
+
+
+def quantize_into(k: Builder, x: Buffer, base: Expr, count: int, q: Buffer, asymmetric: bool) -> tuple[Expr, Expr]:
+    """q[j] of x[base + j]; returns the step (f32) and the zero point (i32)."""
+    e = Lanes.scalar()
+    grid = grid_of(k, *extremes(k, x, base, count), asymmetric)
+    with k.loop("j", 0, count) as j:
+        real = e.mul(e.load(x, base + j), grid.inverse)
+        real = e.add(cast(grid.zero, F32), real) if asymmetric else real
+        k.store(q, j, cast(_clip(round_away(k, e, real), lowest_of(asymmetric), 127), Type("i8")))
+    return grid.step, grid.zero
 
 
 def _true(flag: Expr) -> Expr:

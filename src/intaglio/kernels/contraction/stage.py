@@ -47,9 +47,9 @@ def convert_run(k: Builder, isa: Isa, x: Buffer, x_at: Expr, to: Buffer, at: Exp
         k.store(to, at + (count - lanes), Op(name, (Load(x, x_at + (count - lanes), source),), target))
 
 
-def fill_run(k: Builder, to: Buffer, at: Expr, count: int, value: int) -> None:
+def fill_run(k: Builder, to: Buffer, at: Expr, count: int, value: int | Expr) -> None:
     with k.loop("i", 0, count) as i:
-        k.store(to, at + i, Num(value, Type(to.dtype.value)))
+        k.store(to, at + i, Num(value, Type(to.dtype.value)) if isinstance(value, int) else value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Stage:
     buffer: Buffer
     direct: bool
     stripe: int  # output rows at a time
-    zero: int  # what padding is filled with
+    zero: int | Expr  # what padding is filled with; an expression in the type of the buffer
 
     @property
     def columns(self) -> int:
@@ -155,7 +155,7 @@ class Stage:
         return None
 
 
-def stage_of(job: Job, p: Problem, x: Buffer, dtype: DType, zero: int, direct: bool, name: str = "stage") -> Stage:
+def stage_of(job: Job, p: Problem, x: Buffer, dtype: DType, zero: int | Expr, direct: bool, name: str = "stage") -> Stage:
     """Stripes that fit half of the L1 cache."""
     whole = Stage(job.isa, p, x, x, direct, p.out_height, zero)
     if direct:

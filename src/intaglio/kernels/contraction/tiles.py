@@ -119,7 +119,7 @@ class Tiles:
         """All rows of x where they are."""
         p, k, high = self.problem, self.k, self.tile.rows
         rows, depth = p.rows, p.channels
-        tall = rows // high * high
+        tall, packed = rows // high * high, self._packed_depth()
         per_chunk = max(1, l2_bytes // 2 // (depth * x.dtype.bytes) // high) * high
         with k.loop("chunk", 0, tall, per_chunk) as chunk:
 
@@ -127,10 +127,10 @@ class Tiles:
                 with k.loop("m", chunk, imin(chunk + per_chunk, tall), high) as m:
                     self._matrix_tile(x, m, high, block, at, column)
 
-            self._each_block(depth, whole)
+            self._each_block(packed, whole)
         if rows > tall:
             with k.block():
-                self._each_block(depth, lambda block, at, col: self._matrix_tile(x, idx(tall), rows - tall, block, at, col))
+                self._each_block(packed, lambda block, at, col: self._matrix_tile(x, idx(tall), rows - tall, block, at, col))
 
     def first_rows(self, x: Buffer, count: Expr, rest: int) -> None:
         """The first `count` rows of x, which the running program knows: whole tiles, or whole tiles and `rest` rows."""
@@ -144,16 +144,16 @@ class Tiles:
                 with k.when(tall.compare("lt", count)):
                     self._matrix_tile(x, tall, rest, block, at, column)
 
-        self._each_block(self.problem.channels, body)
+        self._each_block(self._packed_depth(), body)
 
     def _matrix_tile(self, x: Buffer, m: Expr, rows: int, block: Block, at: Expr, column: Expr) -> None:
         p, k, micro = self.problem, self.k, self.micro
         where = Column(column, column, m)
         sums = micro.start(k, rows, block, where)
         base = k.let("row", self.x_base + m * self.x_pitch)
-        with k.loop("j", 0, p.channels) as j:
-            places = {r: base + r * self.x_pitch + j for r in range(rows)}
-            micro.step(k, sums, at + j * (block.vectors * micro.lanes), x, places)
+        with k.loop("j", 0, -(-p.channels // micro.group)) as j:
+            places = {r: base + r * self.x_pitch + j * micro.group for r in range(rows)}
+            micro.step(k, sums, at + j * (block.vectors * micro.lanes * micro.group), x, places)
         outs = [k.let(f"to{r}", self.y_base + (m + r) * self.y_pitch + column) for r in range(rows)]
         micro.finish(k, sums, block, where, outs)
 
