@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,11 @@ def test_the_reasons_as_json(intaglio: Intaglio, tmp_path: Path) -> None:
     assert reasons["pool_general"] == "not needed"
 
 
+def test_a_tile_has_no_rows_and_columns_that_the_layer_lacks(optimised: Path) -> None:
+    text = optimised.read_text()  # the image is 8 pixels wide and has 8 channels; then 4 and 16; then a row of 10
+    assert re.findall(r"tile=(\d+x\d+)", text) == ["8x1", "4x2", "1x2"]
+
+
 def test_an_edited_file_may_ask_for_another_kernel(intaglio: Intaglio, optimised: Path, tmp_path: Path) -> None:
     text = optimised.read_text()
     assert text.count("using max_pool_nhwc(pixels=4)") >= 1
@@ -50,7 +56,7 @@ def test_an_edited_file_may_ask_for_another_kernel(intaglio: Intaglio, optimised
 
 def test_a_kernel_that_does_not_apply_is_refused_with_its_reason(intaglio: Intaglio, optimised: Path, tmp_path: Path) -> None:
     text = optimised.read_text()
-    optimised.write_text(text.replace("using conv_nhwc(tile=14x1)", "using depthwise_nhwc", 1))
+    optimised.write_text(text.replace("using conv_nhwc(tile=8x1)", "using depthwise_nhwc", 1))
     said = intaglio("compile", optimised, "--stop-after", "memory", "-o", tmp_path / "again.ig")
     assert said.code == 2
     assert "has no kernel `depthwise_nhwc`" in said.err
@@ -59,6 +65,6 @@ def test_a_kernel_that_does_not_apply_is_refused_with_its_reason(intaglio: Intag
 
 def test_a_name_without_parameters_takes_those_of_the_compiler(intaglio: Intaglio, optimised: Path, tmp_path: Path) -> None:
     text = optimised.read_text()
-    optimised.write_text(text.replace("using conv_nhwc(tile=14x1)", "using conv_nhwc", 1))
+    optimised.write_text(text.replace("using conv_nhwc(tile=8x1)", "using conv_nhwc", 1))
     assert intaglio("compile", optimised, "--stop-after", "memory", "-o", tmp_path / "again.ig").code == 0
     assert (tmp_path / "again.ig").read_text().count("using conv_nhwc(tile=") == text.count("using conv_nhwc(tile=")

@@ -77,9 +77,9 @@ def test_a_wrong_line_is_told(name: str, intaglio: Intaglio, tmp_path: Path) -> 
 
 
 KERNELS = {
-    "a huge tile": ("conv_nhwc(tile=6x2)", "conv_nhwc(tile=99x99)", "bad-tile"),
-    "an empty tile": ("conv_nhwc(tile=6x2)", "conv_nhwc(tile=0x1)", "bad-tile"),
-    "half a tile": ("conv_nhwc(tile=6x2)", "conv_nhwc(tile=6)", "bad-tile"),
+    "a huge tile": ("conv_nhwc(tile=4x2)", "conv_nhwc(tile=99x99)", "bad-tile"),
+    "an empty tile": ("conv_nhwc(tile=4x2)", "conv_nhwc(tile=0x1)", "bad-tile"),
+    "half a tile": ("conv_nhwc(tile=4x2)", "conv_nhwc(tile=6)", "bad-tile"),
     "a kernel that is not there": ("using softmax", "using softmox", "bad-kernel"),
     "a view that is none": ("using softmax", "using view", "bad-kernel"),
     "a kernel of another operator": ("using softmax", "using matmul(tile=6x2)", "bad-kernel"),

@@ -74,7 +74,9 @@ def cycles(tile: Tile, rows: int, columns: int, lanes: int) -> float:
 
 
 def choose_tile(target: Target, rows: int, columns: int, lanes: int) -> Tile:
-    return min(candidates(target), key=lambda t: (round(cycles(t, rows, columns, lanes), 3), -t.rows))
+    """The cheapest, cut to the rows and vectors that there are."""
+    best = min(candidates(target), key=lambda t: (round(cycles(t, rows, columns, lanes), 3), -t.rows))
+    return Tile(max(1, min(best.rows, rows)), max(1, min(best.vectors, -(-columns // lanes))))
 
 
 MOST_ROWS, MOST_VECTORS = 32, 8
