@@ -7,7 +7,8 @@ import pytest
 from intaglio.targets import target as targets
 from intaglio.targets.target import find_target, host_target
 
-AVX2 = {"avx2", "fma"}
+SSE4 = {"ssse3", "sse4_1", "sse4_2", "popcnt", "cx16", "lahf_lm"}
+AVX2 = SSE4 | {"avx2", "fma", "bmi1", "bmi2", "f16c", "abm", "movbe"}
 AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 
 
@@ -16,6 +17,8 @@ AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
     [
         ("x86_64", set(), "x86-64"),
         ("x86_64", {"avx2"}, "x86-64"),
+        ("x86_64", SSE4, "x86-64-v2"),
+        ("x86_64", AVX2 - {"fma"}, "x86-64-v2"),
         ("x86_64", AVX2, "x86-64-v3"),
         ("AMD64", AVX2 | {"avx_vnni"}, "x86-64-avxvnni"),
         ("x86_64", AVX512, "x86-64-v4"),

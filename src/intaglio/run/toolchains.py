@@ -73,6 +73,7 @@ class Toolchain:
 _ZIG_CPU = {
     "-march=x86-64-v4": "-mcpu=x86_64_v4",
     "-march=x86-64-v3": "-mcpu=x86_64_v3",
+    "-march=x86-64-v2": "-mcpu=x86_64_v2",
     "-march=x86-64": "-mcpu=x86_64",
     "-march=armv8-a": "-mcpu=generic",
     "-march=armv8.2-a+dotprod": "-mcpu=generic+dotprod",

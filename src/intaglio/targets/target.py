@@ -4,7 +4,7 @@ name = "x86-64-v3"
 arch = "x86_64"
 isa = "avx2"                      # instruction records used by the kernels
 flags = ["-march=x86-64-v3"]      # for the C compiler
-needs = ["avx2", "fma"]           # what /proc/cpuinfo lists on a machine that can run it
+needs = ["avx2", "fma", ...]      # what /proc/cpuinfo lists on a machine that can run it
 interface = "posix"               # network template
 registers = 16                    # vector registers (of floats, where there are no vectors)
 l1_bytes, l2_bytes, gflops, gbytes_per_s   # for tile choice and the roofline
@@ -156,10 +156,17 @@ _MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64
 
 def runs_here(target: Target) -> bool:
     """Can this machine execute code for the target?"""
-    return target.arch == _MACHINES.get(platform.machine().lower()) and set(target.needs) <= _cpu_flags()
+    return target.arch == _MACHINES.get(platform.machine().lower()) and not lacking(target)
 
 
-HOSTS = ("x86-64-avx512vnni", "x86-64-v4", "x86-64-avxvnni", "x86-64-v3", "x86-64", "aarch64-dotprod", "aarch64")  # best first
+def lacking(target: Target) -> tuple[str, ...]:
+    """What the target needs and the processor of this machine does not list."""
+    return tuple(word for word in target.needs if word not in _cpu_flags())
+
+
+HOSTS = (
+    "x86-64-avx512vnni", "x86-64-v4", "x86-64-avxvnni", "x86-64-v3", "x86-64-v2", "x86-64", "aarch64-dotprod", "aarch64",
+)  # best first  # fmt: skip
 
 
 def host_target() -> Target:
