@@ -33,6 +33,7 @@ from intaglio.stages.optimising import optimise
 from intaglio.stages.packaging import write_package
 from intaglio.stages.planning import plan
 from intaglio.stages.quantising import quantise
+from intaglio.stages.variants import split_variants
 from intaglio.stages.watch import Watch
 from intaglio.stages.work import Work, need
 from intaglio.targets.deployment import Deployment
@@ -43,11 +44,12 @@ MOST_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`part` is the stage of `--stop-after` that it belongs to."""
+    """`part` is the stage of `--stop-after` that it belongs to; `each`: of every variant by itself."""
 
     name: str
     part: str
     run: Callable[[Work], Work]
+    each: bool = False
 
 
 LINE: tuple[Stage, ...] = (
@@ -55,9 +57,10 @@ LINE: tuple[Stage, ...] = (
     Stage("import", "import", read_model),
     Stage("absorb", "import", absorb_pairs),
     Stage("quantise", "import", quantise),
-    Stage("optimise", "optimise", optimise),
-    Stage("kernels", "kernels", choose_kernels),
-    Stage("memory", "memory", plan),
+    Stage("variants", "optimise", split_variants),
+    Stage("optimise", "optimise", optimise, each=True),
+    Stage("kernels", "kernels", choose_kernels, each=True),
+    Stage("memory", "memory", plan, each=True),
     Stage("package", "package", write_package),
     Stage("build", "build", build),
     Stage("finish", "package", finish),
@@ -71,7 +74,9 @@ def go(work: Work, line: tuple[Stage, ...] = LINE) -> Work:
     """Through the stages that are asked for."""
     for stage in line:
         if work.wants(stage.part):
+            others = tuple(stage.run(other) for other in work.others) if stage.each else ()
             work = stage.run(work)
+            work = replace(work, others=others) if others else work
     return work
 
 

@@ -23,6 +23,7 @@ from intaglio.passes.offload import Offloaded
 from intaglio.pipeline import compile_request
 from intaglio.quantize.settings import Account
 from intaglio.run.package import Package
+from intaglio.run.variants import lacking_here
 from intaglio.stages.watch import CostRow, Watch
 
 
@@ -116,6 +117,8 @@ def _summary(package: Package, request: Request) -> dict[str, object]:
         "arenas": [asdict(arena) for arena in m.memory.arenas],
         "weight_bytes": m.memory.weight_bytes,
     }
+    if m.variants:
+        told["variants"] = [{"target": v.target, "arena_bytes": v.arena_bytes, "weight_bytes": v.weight_bytes} for v in m.variants]
     if m.firmware is not None:
         told["firmware"] = asdict(m.firmware)
     if m.opencl is not None:
@@ -132,6 +135,10 @@ def _print_summary(package: Package, seconds: float, request: Request) -> None:
         f"compiled `{m.name}` for {m.target} in {seconds:.1f} s: {counted(len(m.layers), 'layer')}, {macs} multiply-adds, "
         f"weights {bytes_text(m.memory.weight_bytes)}, arena {proven_text(m.memory.arena_bytes, m.memory.lower_bound_bytes)}"
     )
+    if m.variants:
+        note("variants, of which each reads: " + ", ".join(f"{v.target} {bytes_text(v.weight_bytes)}" for v in m.variants))
+        if absent := [v.target for v in m.variants if lacking_here(v)]:
+            note(f"this machine cannot run, so `intaglio validate` will not check: {', '.join(absent)}")
     if (f := m.firmware) is not None:
         stack = "an unbounded stack" if f.stack_bytes is None else f"stack {f.stack_bytes:,}"
         note(

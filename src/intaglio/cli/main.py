@@ -39,6 +39,9 @@ DeviceOption = Annotated[
     Optional[str],
     typer.Option("--device", metavar="D", help="OpenCL device: gpu, cpu, numbers such as 0.0, or a part of a name."),
 ]
+VariantOption = Annotated[
+    Optional[str], typer.Option("--variant", metavar="V", help="Variant of the package, e.g. v3. Default: the best that runs here.")
+]
 CheckOption = Annotated[
     str, typer.Option("--cache-check", metavar="C", help="Test cached OpenCL programs: always, first (once per device) or never.")
 ]
@@ -97,12 +100,13 @@ def run(
     device: DeviceOption = None,
     cache_check: CheckOption = "first",
     no_cache: NoCacheOption = False,
+    variant: VariantOption = None,
     json: JsonOption = False,
 ) -> None:
     """Run a package on this machine, on an OpenCL device, or on an emulated core."""
     from intaglio.cli.running import Place, run_package
 
-    run_package(package, input, output, steps, Place(emulator, device, cache_check, no_cache), json)
+    run_package(package, input, output, steps, Place(emulator, device, cache_check, no_cache, variant), json)
 
 
 @app.command()
@@ -126,12 +130,13 @@ def validate(
     device: DeviceOption = None,
     cache_check: CheckOption = "first",
     no_cache: NoCacheOption = False,
+    variant: VariantOption = None,
     json: JsonOption = False,
 ) -> None:
     """Compare a package with the reference runtime. Exit code 1 if they differ."""
     from intaglio.cli.running import Limits, Place, validate_package
 
-    place, limits = Place(emulator, device, cache_check, no_cache), Limits(tolerance, threshold)
+    place, limits = Place(emulator, device, cache_check, no_cache, variant), Limits(tolerance, threshold)
     raise typer.Exit(validate_package(package, inputs, steps, labels, layers, limits, seed, cc, place, json))
 
 
@@ -148,12 +153,13 @@ def profile(
     device: DeviceOption = None,
     cache_check: CheckOption = "first",
     no_cache: NoCacheOption = False,
+    variant: VariantOption = None,
     json: JsonOption = False,
 ) -> None:
     """Measure the time per layer. For firmware: count instructions and estimate cycles on an emulated core."""
     from intaglio.cli.running import Place, profile_package
 
-    profile_package(package, runs, cc, Place(emulator, device, cache_check, no_cache), wait_states, json)
+    profile_package(package, runs, cc, Place(emulator, device, cache_check, no_cache, variant), wait_states, json)
 
 
 @app.command()

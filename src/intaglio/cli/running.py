@@ -29,7 +29,7 @@ from intaglio.run.opencl.library import DeviceOptions
 from intaglio.run.package import Package
 from intaglio.run.profile import profile
 from intaglio.run.timing import Emulation, Profile
-from intaglio.run.validate import LayerCheck, ValidateOptions, Validation, validate
+from intaglio.run.validate import LayerCheck, ValidateOptions, Validation, VariantCheck, validate
 from intaglio.targets.target import find_target
 
 
@@ -41,10 +41,11 @@ class Place:
     device: str | None = None
     cache_check: str = "first"
     no_cache: bool = False
+    variant: str | None = None
 
     def load(self, folder: Path) -> Package:
         on = DeviceOptions(self.device, self.cache_check, not self.no_cache)
-        return Package.load(folder, emulator=self.emulator, device=on)
+        return Package.load(folder, emulator=self.emulator, device=on, variant=self.variant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +164,16 @@ def print_validation(result: Validation) -> None:
         print(f"to the float model: {quoted(c.name)} cosine {c.cosine:.6f}, SQNR {sqnr}, largest difference {c.max_abs:.3g}")
     if result.against_float and result.random_inputs:
         print("(on random inputs, which may be outside the calibrated ranges; use real ones: `--inputs x.npz --steps`)")
+    for variant in result.variants:
+        print(_variant_line(variant))
     verdict = "matches" if result.ok else "DOES NOT match"
     print(f"{verdict} {result.reference}, {counted(result.samples, 'sample')}")
+
+
+def _variant_line(check: VariantCheck) -> str:
+    if check.ok is None:
+        return f"variant {check.variant}: NOT validated, this machine lacks {', '.join(check.lacking)}"
+    return f"variant {check.variant}: {'pass' if check.ok else 'FAIL'}, max rel {check.max_rel or 0.0:.2e}"
 
 
 def profile_package(folder: Path, runs: int, cc: str | None, place: Place, wait_states: str | None, json: bool) -> None:

@@ -31,6 +31,7 @@ class Keywords(TypedDict, total=False):
     precision: str | None
     limit_kernel_time: float | None
     threads: int
+    variants: Sequence[str] | str
     dims: Mapping[str, int] | None
     shapes: Mapping[str, tuple[int, ...]] | None
     states: Mapping[str, str] | None

@@ -102,6 +102,15 @@ def operators(words: list[str], option: str) -> frozenset[str]:
     return named
 
 
+def names(words: list[str], option: str) -> tuple[str, ...]:
+    """`v3,v4`"""
+    (text,) = words
+    found = tuple(dict.fromkeys(filter(None, text.replace(" ", "").split(","))))
+    if not found:
+        raise UserError("bad-option", f"`{option}` names nothing", hint=f"for example `{option} v3,v4`")
+    return found
+
+
 def once_each(words: list[str], _: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
@@ -115,6 +124,7 @@ SIZE = Kind("int from 1, in bytes, or str such as `64K`", str, values.size, read
 ADDRESS = Kind("int of 32 bits, or str such as `0x08080000`", str, values.address, read=address)
 FLAGS = Kind("sequence of str", str, values.texts, read=flags)
 OPERATORS = Kind("sequence of str", str, values.text_set, read=operators)
+NAMES = Kind("sequence of str", str, values.texts, read=names)
 TEXTS = Kind("sequence of str", str, values.texts, many=True, read=lambda words, _: tuple(words))
 SET = Kind("set of str", str, values.text_set, many=True, read=lambda words, _: frozenset(words))
 DEVICES = Kind("str, or sequence of str", str, values.once_each, many=True, read=once_each)

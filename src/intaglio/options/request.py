@@ -151,6 +151,10 @@ class Request:
     threads: int = option(
         1, kinds.WHOLE, "kernels", "Threads that compute a layer together. Default: 1.", "N", record=lambda r: str(r.threads)
     )
+    variants: tuple[str, ...] = option(
+        (), kinds.NAMES, "optimise", "Also compile for these processors, e.g. v3,v4; the library uses the best at run time.", "V",
+        record=lambda r: ",".join(r.variants),
+    )  # fmt: skip
     dims: Mapping[str, int] = option(
         {},
         kinds.DIMS,

@@ -13,6 +13,7 @@ from intaglio.errors import UserError, quoted
 from intaglio.options.request import WEIGHT_SCHEMES, Request, stage_index
 from intaglio.targets.board import find_board
 from intaglio.targets.target import Target, find_target, host_target, opencl_target
+from intaglio.targets.variants import has_variants
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,13 @@ def _excluded(word: str, given: Callable[[Request], bool]) -> Rule:
     message = f"`--accelerator` and `{word}` cannot be combined"
     name = f"accelerator, {word.removeprefix('--')}"
     return Rule(name, "options", lambda s: bool(s.request.accelerators) and given(s.request), message, LEAVE_OUT)
+
+
+def _not_with_variants(word: str, given: Callable[[Request], bool], why: str) -> Rule:
+    message = f"`--variants` and `{word}` cannot be combined: {why}"
+    hint = f"omit `{word}`, or compile a package for each processor"
+    name = f"variants, {word.removeprefix('--')}"
+    return Rule(name, "options", lambda s: bool(s.request.variants) and given(s.request), message, hint)
 
 
 def _not_on_opencl(word: str, given: Callable[[Request], bool], hint: str = "") -> Rule:
@@ -224,6 +232,25 @@ RULES: tuple[Rule, ...] = (
     _excluded("--weights read", lambda r: r.weights_read),
     _excluded("--feed-rows", lambda r: r.feed_rows),
     _excluded("--stream", lambda r: r.stream is not None),
+    _not_with_variants("--stop-after", lambda r: stage_index(r.stop_after) < stage_index("package"), "an IR file has one target"),
+    _not_with_variants("--export-plan", lambda r: r.export_plan is not None, "each variant has a plan of its own"),
+    _not_with_variants("--import-plan", lambda r: r.import_plan is not None, "each variant has a plan of its own"),
+    _not_with_variants("--memory", lambda r: r.memory is not None, "variants share one arena"),
+    _not_with_variants("--feed-rows", lambda r: r.feed_rows, "rows are for devices with little memory"),
+    _not_with_variants("--weights read", lambda r: r.weights_read, "the weights of all variants are mapped"),
+    _not_with_variants("--accelerator", lambda r: bool(r.accelerators), "its code is for one target"),
+    _not_with_variants("--template", lambda r: r.template is not None, "the files of variants come from templates of their own"),
+    Rule(
+        "variants, a processor without them", "target",
+        lambda s: s.target is not None and bool(s.request.variants) and not has_variants(s.target),
+        "`--variants` needs a target for x86-64 or aarch64; `{target}` is none",
+        "use `--target x86-64 --variants v3,v4`, or omit `--variants`",
+    ),
+    Rule(
+        "variants, an IR file", "model",
+        lambda s: bool(s.request.variants) and s.is_past("optimise"),
+        LATE, "give `--variants` with the model, or an IR file of the stage `import`",
+    ),
     Rule(
         "quantize, an IR file", "model",
         lambda s: s.request.scheme is not None and s.is_past("optimise"),

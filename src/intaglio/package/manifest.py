@@ -14,7 +14,7 @@ from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.package.ownership import MANIFEST, file_digest, file_digests
 from intaglio.targets.board import Board, find_board, generic_board
 from intaglio.targets.memories import memory_of_table
-from intaglio.targets.target import Target, find_target, optimized, precise, threaded
+from intaglio.targets.target import HOSTS, Target, find_target, optimized, precise, threaded
 
 FORMAT = 1
 COMBINED_FORMAT = "combined 1"  # of what `intaglio link` writes
@@ -191,6 +191,18 @@ class OpenclInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class VariantInfo:
+    """The network's code for one kind of processor: its target, the prefix of its C names, its folder below `src/`."""
+
+    target: str
+    prefix: str
+    folder: str
+    arena_bytes: int
+    weight_bytes: int  # that it reads
+    layers: tuple[LayerInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     name: str
     target: str
@@ -208,6 +220,7 @@ class Manifest:
     stream: StreamInfo | None = None
     opencl: OpenclInfo | None = None
     request: str = ""  # SHA-256 of what was asked for and of Intaglio, to tell whether a compile has something to do
+    variants: tuple[VariantInfo, ...] = ()  # best first; the last is that of `target`, whose layers stand above
     format: int = FORMAT
 
     @property
@@ -319,7 +332,14 @@ def _manifest(table: dict[str, object]) -> Manifest:
         stream=None if (stream := t.get("stream")) is None else _stream(_object(stream)),
         opencl=None if (opencl := t.get("opencl")) is None else _opencl(_object(opencl)),
         request=str(t.get("request", "")),
+        variants=tuple(_variant(_object(row)) for row in _list(t.get("variants", []))),
     )
+
+
+def _variant(row: dict[str, Any]) -> VariantInfo:
+    info = VariantInfo(**{**row, "layers": tuple(_layer(layer) for layer in row["layers"])})
+    assert info.target in HOSTS and is_clean(info.prefix) and "/" not in info.folder and ".." not in info.folder
+    return info
 
 
 def _opencl(row: dict[str, Any]) -> OpenclInfo:
@@ -356,6 +376,11 @@ def board_of(manifest: Manifest, target: Target) -> Board:
     if info is not None and info.board:
         return find_board(info.board)
     return generic_board(target.name, riscv=target.arch.startswith("riscv"))
+
+
+def _list(value: object) -> list[object]:
+    assert isinstance(value, list)
+    return value
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -91,6 +91,19 @@ class ModelView:
 
 
 @dataclass(frozen=True, slots=True)
+class VariantView:
+    """The network's code for one kind of processor. `needs`: bits, by word of what a processor can do; none: it runs on all."""
+
+    name: str
+    short: str
+    prefix: str
+    about: str
+    flags: tuple[str, ...]
+    needs: tuple[int, ...]
+    layers: tuple[LayerView, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     name: str
     NAME: str
@@ -131,6 +144,9 @@ class Project:
     layers: tuple[LayerView, ...]
     macs: int
     threads: int
+    network: str = ""  # of a variant: what the package is called
+    variants: tuple[VariantView, ...] = ()  # of the package, best first
+    words: tuple[str, ...] = ()  # what tells them apart: words that say what the processor can do
 
     @property
     def divided(self) -> tuple[Call, ...]:

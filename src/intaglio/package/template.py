@@ -1,7 +1,8 @@
 """Network templates: the skeleton around the generated layers, bound to a hardware interface (`posix`, `baremetal`).
 
 A template is a folder. `NAME` in a path becomes the model's name; a file that ends in `.j2` is rendered with jinja2
-(its variables are the fields of `project.Project`) and left out when it comes out empty, any other is copied. Shipped ones
+(its variables are the fields of `project.Project`) and left out when it comes out empty, any other is copied. A file whose name
+starts with `_` is there for others to include. Shipped ones
 share the network itself (`_network`) and what is around it on a device (`_firmware`): what is not in their own folder comes
 from there. Templates come from users: they run in jinja's sandbox, and a mistake is reported with file and line.
 """
@@ -34,6 +35,8 @@ SHARED = {
     "wasm": ("posix", "_network"),
     "baremetal": ("_network", "_firmware"),
     "_combined": ("_firmware",),
+    "_variants": ("posix", "_network"),
+    "_variant": ("_network",),
 }
 REQUIRED = ("include/NAME.h.j2", "src/NAME.c.j2")
 
@@ -91,8 +94,19 @@ def render_template(folders: Folders, project: Project, output: Path) -> None:
 
 
 def render_files(folders: Folders, name: str, variables: dict[str, object], output: Path) -> None:
+    _render_each(_files(folders), folders, name, variables, output)
+
+
+def render_own(folders: Folders, name: str, variables: dict[str, object], output: Path) -> None:
+    """The files of the first folder alone; they may include those of the others."""
+    _render_each(_files(folders[:1]), folders, name, variables, output)
+
+
+def _render_each(files: dict[str, Path], folders: Folders, name: str, variables: dict[str, object], output: Path) -> None:
     environment = _environment(folders)
-    for relative, path in _files(folders).items():
+    for relative, path in files.items():
+        if path.name.startswith("_"):
+            continue
         target = output / relative.replace("NAME", name).removesuffix(".j2")
         target.parent.mkdir(parents=True, exist_ok=True)
         if not relative.endswith(".j2"):

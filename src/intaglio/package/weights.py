@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -69,6 +69,24 @@ def _write_linked(constants: list[Constant], weights: Weights, name: str, array:
     section = weights.section or ".rodata"
     text = _ASSEMBLY.replace("SECTION", section).replace("ALIGNMENT", str(weights.alignment)).replace("ARRAY", array)
     (source_folder / f"{array}.S").write_text(text, encoding="ascii")
+
+
+def write_offsets(names: Mapping[str, str], prefix: str, network: str, source_folder: Path) -> None:
+    """The header of a variant: its constants by name, with their names in the block of the network."""
+    lines = [
+        f"/* Weights of {prefix}: where each is in the block of {network}. */",
+        f"#ifndef {prefix.upper()}_WEIGHTS_H",
+        f"#define {prefix.upper()}_WEIGHTS_H",
+        "",
+        f'#include "{network}_weights.h"',
+        "",
+        f"#define {prefix}_weights {network}_weights",
+        *(f"#define {offset_macro(prefix, own)} {offset_macro(network, name)}" for own, name in names.items()),
+        "",
+        "#endif",
+        "",
+    ]
+    (source_folder / f"{prefix}_weights.h").write_text("\n".join(lines), encoding="ascii")
 
 
 def weights_file(name: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from intaglio.errors import printable
-from intaglio.fitting.weights import plan_file, plan_weights
+from intaglio.fitting.weights import Weights, plan_file, plan_weights
 from intaglio.ir.graph import Value
 from intaglio.ir.offload import flat_nodes
 from intaglio.ir.placement import Address
@@ -52,7 +52,7 @@ def write_project(
 ) -> Manifest:
     """Sources, header, build files. Returns the manifest, still without files and tools."""
     graph = program.graph
-    _keep_constant_outputs(program)
+    keep_constant_outputs(program)
     weights = plan_file(program) if graph.weights == "read" else plan_weights(program.constants, deployment)
     project = project_of(program, target, deployment, weights, version=origin.version, digest=origin.model_sha256)
     render_template((template,) if template else shipped_template(target.interface), project, folder)
@@ -60,7 +60,12 @@ def write_project(
     write_kernels(program, graph.name, sources)
     write_accelerators(program, target, sources)
     write_weights(program.constants, weights, graph.name, sources)
-    opencl = write_opencl(program, target, folder, deployment.limit_ms) if target.device else None
+    manifest = manifest_of(program, target, origin, weights)
+    return replace(manifest, opencl=write_opencl(program, target, folder, deployment.limit_ms)) if target.device else manifest
+
+
+def manifest_of(program: Program, target: Target, origin: Origin, weights: Weights) -> Manifest:
+    graph = program.graph
     return Manifest(
         name=graph.name,
         target=target.name,
@@ -84,15 +89,14 @@ def write_project(
             optimal=program.optimal,
             fed_rows=next((v.shape[s.axis] for s in program.stripes if s.spec.fed for v in s.windows if v in graph.inputs), 0),
             arenas=tuple(ArenaInfo(str(a.region), a.bytes, a.memory) for a in program.arenas),
-            weights_apart=project.weights_apart,
+            weights_apart=tuple((memory, block.size_bytes) for memory, block in weights.apart),
         ),
-        layers=_layers(program),
+        layers=layers_of(program),
         options=origin.options,
-        opencl=opencl,
     )
 
 
-def _keep_constant_outputs(program: Program) -> None:
+def keep_constant_outputs(program: Program) -> None:
     """An output that is a constant is copied from the weights, so it has to be among them."""
     graph = program.graph
     for value in [*graph.outputs, *(s.output for s in graph.states)]:
@@ -124,7 +128,7 @@ def _state_output(program: Program, value: Value) -> str:
     return value.origin or value.name
 
 
-def _layers(program: Program) -> tuple[LayerInfo, ...]:
+def layers_of(program: Program) -> tuple[LayerInfo, ...]:
     alive = lifetimes(program)
     sizes = {constant.name: constant.data.nbytes for constant in program.constants}
     read_for = {read.layer: read for read in plan_reads(program)}

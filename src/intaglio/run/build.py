@@ -35,6 +35,7 @@ class BuildOptions:
     edited_template: bool = False  # then a compiler error is about the user's C
     progress: Progress | None = None
     accelerators: tuple[str, ...] = ()  # plug-ins that wrote parts of the C
+    variants: tuple[tuple[str, Target], ...] = ()  # folders below `src` with their targets
 
 
 def build_project(folder: Path, name: str, target: Target, toolchain: Toolchain, options: BuildOptions) -> None:
@@ -47,8 +48,9 @@ def build_into(
 ) -> None:
     """Build the sources in `folder` into `output`/lib and bin."""
     folder, output = folder.resolve(), output.resolve()  # commands run inside of the folder
-    flags = (*toolchain.compile_flags(target), *spared_flags(toolchain, target, options), "-Iinclude", "-Isrc", *options.cflags)
-    library = sources_in(folder / "src")
+    by_folder = {folder / "src" / part: _flags(toolchain, of, options) for part, of in options.variants}
+    flags = _flags(toolchain, target, options)
+    library = [source for part in (folder / "src", *by_folder) for source in sources_in(part)]
     application = [] if options.library_only else sources_in(folder / "src" / "app")
     run = Runner(folder, toolchain, options)
 
@@ -56,7 +58,7 @@ def build_into(
         relative = source.relative_to(folder)
         made = objects / ("app_" if source.parent.name == "app" else "") / f"{relative.name}.o"
         made.parent.mkdir(exist_ok=True)
-        run.compile(relative.as_posix(), flags, made)
+        run.compile(relative.as_posix(), by_folder.get(source.parent, flags), made)
         return made
 
     made = run.compile_all([*library, *application], compile_one)
@@ -76,6 +78,10 @@ def build_into(
         program = output / "bin" / (f"{name}.wasm" if target.wasm else name)
         more = PROGRAM_FLAGS if target.wasm else ()
         run((*link, *more, "-o", str(program), *app_parts, *parts, *libraries))
+
+
+def _flags(toolchain: Toolchain, target: Target, options: BuildOptions) -> tuple[str, ...]:
+    return (*toolchain.compile_flags(target), *spared_flags(toolchain, target, options), "-Iinclude", "-Isrc", *options.cflags)
 
 
 def library_file(name: str, target: Target) -> str:

@@ -34,9 +34,11 @@ class Runner(Protocol):
 class Library:
     """One loaded library with one arena: one sequence of inferences."""
 
-    def __init__(self, path: Path, manifest: Manifest, folder: Path | None = None) -> None:
-        """`folder`: the package, where the library is not in it."""
-        self._library = open_library(path, manifest)
+    def __init__(
+        self, path: Path, manifest: Manifest, folder: Path | None = None, variant: str = "", *, alone: bool = False
+    ) -> None:
+        """`folder`: the package, where the library is not in it. `variant`: of the code in it; `alone`: whatever others use."""
+        self._library = open_library(path, manifest, copied=alone)
         self.manifest = manifest
         name = manifest.name
         if not hasattr(self._library, f"{name}_run_in"):
@@ -47,6 +49,8 @@ class Library:
         self._error = getattr(self._library, f"{name}_error")
         self._error.restype = ctypes.c_char_p
         self._error.argtypes = [ctypes.c_int]
+        if variant:
+            self._use(variant)
         if manifest.options.get("weights") == "read" and manifest.memory.weight_bytes:
             self._open_weights((folder or path.parent.parent) / weights_file(name))
         sizes = manifest.memory.arena_sizes()
@@ -55,6 +59,13 @@ class Library:
         self._arena = ctypes.addressof(self._starts) if len(sizes) > 1 else self._starts[0]
         self._sink: object = None  # a callback that C holds must stay alive here
         self.reset()
+
+    def _use(self, variant: str) -> None:
+        use = getattr(self._library, f"{self.manifest.name}_use_variant")
+        use.restype, use.argtypes = ctypes.c_int, [ctypes.c_char_p]
+        if use(variant.encode()) != 0:
+            what = f"the processor of this machine cannot run the variant `{variant}` of `{self.manifest.name}`"
+            raise UserError("cannot-run", what, hint="omit `--variant`: the best that runs here is used")
 
     def _open_weights(self, path: Path) -> None:
         if not path.is_file() or not is_sound(path.read_bytes()):

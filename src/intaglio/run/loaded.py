@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -15,13 +16,15 @@ from intaglio.package.manifest import Manifest, read_manifest, target_of
 from intaglio.run.build import Progress
 from intaglio.run.host import Library, Runner, ordered_inputs
 from intaglio.run.opencl.library import DEFAULT, DeviceOptions, OpenclLibrary
+from intaglio.run.variants import chosen_variant
 
 
 class LoadedPackage:
     """Holds its temporary folder, if it has one.
 
     Firmware runs on an emulated core: `emulator` is `unicorn` (the default, except for the Cortex-M55) or `qemu`.
-    Packages for OpenCL run on the `device`: `gpu`, `cpu`, numbers such as `0.0`, or a part of its name."""
+    Packages for OpenCL run on the `device`: `gpu`, `cpu`, numbers such as `0.0`, or a part of its name.
+    Packages with variants run the best that this machine can run, or the `variant` that is named; its layers are in `manifest`."""
 
     def __init__(
         self,
@@ -29,18 +32,30 @@ class LoadedPackage:
         temporary: tempfile.TemporaryDirectory[str] | None = None,
         emulator: str | None = None,
         device: DeviceOptions = DEFAULT,
+        variant: str | None = None,
     ) -> None:
         self.folder = Path(folder)
         self.emulator = emulator
         self.device = device
         self.manifest: Manifest = read_manifest(self.folder)
+        self.variant = chosen_variant(self.manifest, variant)
+        self.variant_asked = variant is not None
+        if self.variant is not None:
+            self.manifest = replace(self.manifest, layers=self.variant.layers)
         self._temporary = temporary
         self._library: Runner | None = None
 
     @classmethod
-    def load(cls, folder: str | Path, *, emulator: str | None = None, device: str | DeviceOptions | None = None) -> Self:
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        emulator: str | None = None,
+        device: str | DeviceOptions | None = None,
+        variant: str | None = None,
+    ) -> Self:
         on = device if isinstance(device, DeviceOptions) else DeviceOptions(device)
-        package = cls(Path(folder), emulator=emulator, device=on)
+        package = cls(Path(folder), emulator=emulator, device=on, variant=variant)
         if package.manifest.opencl is None and on != DEFAULT:
             what = f"`{package.name}` was compiled for `{package.manifest.target}`, which has no OpenCL device and no program cache"
             raise UserError("bad-option", what, hint="compile it with `--target opencl`, or omit these options")
@@ -69,8 +84,13 @@ class LoadedPackage:
 
                 self._library = WasmLibrary(self.folder / "lib" / f"{self.name}.wasm", self.manifest)
             else:
-                self._library = Library(self.folder / "lib" / f"lib{self.name}.so", self.manifest)
+                self._library = self.library_at(self.folder / "lib" / f"lib{self.name}.so")
         return self._library
+
+    def library_at(self, path: Path) -> Library:
+        """The library of the package, or a build of it elsewhere, with the variant of this object."""
+        variant = "" if self.variant is None else self.variant.target
+        return Library(path, self.manifest, self.folder, variant, alone=self.variant_asked)
 
     @property
     def opencl_library(self) -> OpenclLibrary:

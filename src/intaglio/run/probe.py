@@ -13,6 +13,7 @@ from intaglio.run.host import Library, Sink
 from intaglio.run.loaded import LoadedPackage
 from intaglio.run.opencl.library import OpenclLibrary
 from intaglio.run.toolchains import find_toolchain
+from intaglio.run.variants import variant_targets
 from intaglio.run.wasm import WasmLibrary
 
 
@@ -44,14 +45,14 @@ class Probe:
         target = target_of(package.manifest)
         for file in () if target.wasm else ("probe.c", "probe.h"):  # a module calls the hook of who runs it
             shutil.copyfile(package.folder / "src" / "app" / file, root / "src" / file)
-        options = BuildOptions(cflags=(f"-D{name.upper()}_HOOK",), library_only=True)
+        options = BuildOptions(cflags=(f"-D{name.upper()}_HOOK",), library_only=True, variants=variant_targets(package.manifest))
         build_project(root, name, target, find_toolchain(cc, target.arch if target.wasm else ""), options)
         path = root / "lib" / library_file(name, target)
         self.library: Library | OpenclLibrary | WasmLibrary
         if target.wasm:
             self.library = WasmLibrary(path, package.manifest)
         elif package.manifest.opencl is None:
-            self.library = Library(path, package.manifest, package.folder)
+            self.library = package.library_at(path)
         else:
             self.library = OpenclLibrary(path, package.manifest, package.folder, package.device)
 

@@ -53,4 +53,4 @@ def profile(package: LoadedPackage, runs: int = 20, cc: str | None = None, wait_
         )
         for layer, us in zip(manifest.layers, best, strict=True)
     )
-    return Profile(manifest.target, total, layers)
+    return Profile(manifest.target if package.variant is None else package.variant.target, total, layers)

@@ -26,6 +26,7 @@ from intaglio.run.probe import watch_layers
 from intaglio.run.reference import IrReference, Reference, has_bf16, model_reference, run_steps
 from intaglio.run.streaming import Windowed
 from intaglio.run.timing import stored_inputs
+from intaglio.run.variants import lacking_here
 
 RANDOM_SAMPLES = 3
 
@@ -62,6 +63,16 @@ class Accuracy:
 
 
 @dataclass(frozen=True, slots=True)
+class VariantCheck:
+    """`ok` is None where this machine cannot run it: its processor lacks something."""
+
+    variant: str
+    ok: bool | None
+    max_rel: float | None = None
+    lacking: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Validation:
     ok: bool
     reference: str
@@ -77,9 +88,29 @@ class Validation:
     backend: str = ""  # cpu, gpu or quantised, where the threshold is the backend's
     rule: str = ""  # what an output has to be, in words
     no_layers: str = ""  # why there is no layer to compare, where that was asked for
+    variants: tuple[VariantCheck, ...] = ()  # of a package that has some, in the order of its manifest
 
 
 def validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
+    """Every variant that this machine can run, where there are some and none was asked for. The result is that of the best; `ok` is
+    that of all."""
+    result = _validate(package, options)
+    if package.variant is None or package.variant_asked:
+        return result
+    rows = []
+    for info in package.manifest.variants:
+        if missing := lacking_here(info):
+            rows.append(VariantCheck(info.target, None, lacking=missing))
+            continue
+        one = result
+        if info.target != package.variant.target:
+            other = LoadedPackage(package.folder, variant=info.target)
+            one = _validate(other, options)
+        rows.append(VariantCheck(info.target, one.ok, max((o.max_rel for o in one.outputs), default=0.0)))
+    return replace(result, ok=all(row.ok is not False for row in rows), variants=tuple(rows))
+
+
+def _validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
     """A package that was quantised here is compared with its own integers; the float model is reported beside."""
     manifest = package.manifest
     tensors = tuple(o.name for layer in manifest.layers for o in layer.outputs if o.name) if options.layers else ()
@@ -325,7 +356,8 @@ def _windowed(tensor: TensorInfo, info: StreamInfo) -> TensorInfo:
 
 
 def ir_path(package: LoadedPackage) -> Path:
-    return package.folder / "ir" / f"{package.name}.ig"
+    name = package.name if package.variant is None else package.variant.prefix
+    return package.folder / "ir" / f"{name}.ig"
 
 
 def _samples(

@@ -3,6 +3,7 @@
 work        what a stage takes and returns: the model on its way
 importing   the model file becomes a graph
 quantising  a float graph becomes an integer one
+variants    one work for each processor that the library is for
 optimising  passes rewrite the graph
 lowering    every layer gets its kernel
 planning    every buffer gets its address, within the limits of the device

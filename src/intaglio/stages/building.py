@@ -22,7 +22,8 @@ def build(work: Work) -> Work:
     folder, manifest, toolchain = written.folder, written.manifest, need(written.toolchain)
     work.watch.stage("build")
     edited = request.template is not None
-    options = BuildOptions(request.cflags, request.library_only, edited, work.watch.progress, manifest.accelerators)
+    variants = tuple((w.variant.short, w.variant.target) for w in work.of_variants() if w.variant is not None)
+    options = BuildOptions(request.cflags, request.library_only, edited, work.watch.progress, manifest.accelerators, variants)
     if (board := model.deployment.board) is None:
         build_project(folder, manifest.name, model.target, toolchain, options)
         if model.target.wasm and (folder / "web").is_dir() and not request.library_only:

@@ -21,6 +21,7 @@ from intaglio.stages.context import Findings, context_of
 from intaglio.stages.work import Model, Work, need
 from intaglio.targets.deployment import target_of
 from intaglio.targets.target import Target, optimized, precise, threaded, wished
+from intaglio.targets.variants import variants_of
 
 
 def check_request(work: Work) -> Work:
@@ -34,6 +35,7 @@ def check_request(work: Work) -> Work:
         asked = target_of(request.board, request.target, "host")
         check_rules(Situation(request, threaded(asked, request.threads)))
         request.deployment(asked)
+        variants_of(asked, request.variants, "")
     check_disabled(request.disabled)
     for word in request.devices:
         find_device(word)

@@ -14,6 +14,7 @@ from intaglio.package.folder import fresh_folder
 from intaglio.package.manifest import Manifest
 from intaglio.package.selftest import write_selftest
 from intaglio.package.source import keep_model
+from intaglio.package.variants import Part, write_variants
 from intaglio.package.write import Origin, write_project
 from intaglio.run.expect import expected_vectors
 from intaglio.run.firmware_tools import find_firmware_toolchain
@@ -64,7 +65,11 @@ def _project(work: Work, folder: Path) -> Manifest:
     request, model, program = work.request, need(work.model), need(work.program)
     kept = keep_model(request.model, model.source.format, folder) if not request.library_only else None
     origin = Origin(request.model.name, model.source.sha256, kept, __version__, _record(work, model))
-    manifest = write_project(program, model.target, origin, folder, request.template, model.deployment)
+    if work.variant is not None:
+        parts = [Part(need(each.variant), need(each.program)) for each in work.of_variants()]
+        manifest = write_variants(parts, origin, folder, model.deployment)
+    else:
+        manifest = write_project(program, model.target, origin, folder, request.template, model.deployment)
     manifest = replace(manifest, stream=model.findings.stream)
     if model.findings.turned:
         manifest = replace(manifest, inputs=tuple(replace(info, turned=True) for info in manifest.inputs))
@@ -81,7 +86,9 @@ def _write_beside(work: Work, manifest: Manifest, folder: Path) -> None:
     """IR, the account of a quantisation, test vectors."""
     account, program = need(work.model).account, need(work.program)
     graph = program.graph
-    write_ir(graph, folder / "ir" / f"{graph.name}.ig", program.choices, program.placement, "memory")
+    for each in work.of_variants():
+        made = need(each.program)
+        write_ir(made.graph, folder / "ir" / f"{made.graph.name}.ig", made.choices, made.placement, "memory")
     if account is not None:
         (folder / "ir" / "quantization.json").write_text(json.dumps(account.as_json(), indent=1) + "\n", encoding="utf-8")
     if sum(info.type.bytes for info in (*manifest.inputs, *manifest.outputs)) <= MOST_VECTOR_BYTES:

@@ -21,6 +21,7 @@ from intaglio.stages.context import Findings
 from intaglio.stages.watch import Watch
 from intaglio.targets.deployment import Deployment
 from intaglio.targets.target import Target
+from intaglio.targets.variants import Variant
 
 T = TypeVar("T")
 
@@ -65,12 +66,18 @@ class Work:
     stack: ExitStack = field(default_factory=ExitStack)  # closed when all stages have gone well, or one has not
     planned: Climbed | None = None  # with the rungs of the ladder that were needed to stay within a limit
     written: Written | None = None
+    variant: Variant | None = None  # what this is, where a package has several
+    others: tuple[Work, ...] = ()  # best first
 
     def wants(self, stage: str) -> bool:
         """Is this stage still to be done? An IR file may be there already."""
         last = stage_index(self.request.stop_after)
         there = self.model is not None and last < stage_index("memory") and self.model.is_past(STAGES[last])
         return stage_index(stage) <= last and (stage == "import" or not there)
+
+    def of_variants(self) -> tuple[Work, ...]:
+        """Best first; this one, which every processor has to run, last."""
+        return (*self.others, self)
 
 
 def need(part: T | None) -> T:
