@@ -7,8 +7,8 @@ a node with its reason; `compile --explain` prints that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.choices import VIEW, Choices
@@ -39,6 +39,7 @@ from intaglio.kernels.dsp import depthwise as dsp_depthwise
 from intaglio.kernels.dsp import hybrid as dsp_hybrid
 from intaglio.kernels.dsp import pool as dsp_pool
 from intaglio.kernels.dsp import sums as dsp_sums
+from intaglio.kernels.estimate import one_by_one
 from intaglio.kernels.job import Choice, Job, Lowered, always, unless
 from intaglio.kernels.mve import conv as mve_conv
 from intaglio.kernels.mve import depthwise as mve_depthwise
@@ -51,6 +52,7 @@ from intaglio.kernels.opencl import winograd as cl_winograd
 from intaglio.kernels.opencl.lowering import PREFIX, device_job, lower_on_device
 from intaglio.ops.base import Elementwise, Op
 from intaglio.targets import Target
+from intaglio.targets.roofline import roofline
 
 
 def lanes(name: str) -> Choice:
@@ -60,49 +62,58 @@ def lanes(name: str) -> Choice:
 ELEMENTWISE = Choice("elementwise", always, elementwise.elementwise)
 SEVERAL: dict[str, tuple[Choice, ...]] = {
     "conv": (
-        Choice("winograd", winograd.winograd_applies, winograd.winograd, winograd.why_winograd),
-        Choice("conv_nhwc", fma.conv_applies, fma.conv_nhwc),
-        Choice("depthwise_nhwc", windows.depthwise_applies, windows.depthwise),
-        Choice("conv_general", always, window_general.conv_general),
+        Choice(
+            "winograd", winograd.winograd_applies, winograd.winograd, winograd.why_winograd, winograd.winograd_ways,
+            winograd.winograd_estimate,
+        ),
+        Choice("conv_nhwc", fma.conv_applies, fma.conv_nhwc, ways=fma.conv_ways, estimate=fma.conv_estimate),
+        Choice(
+            "depthwise_nhwc", windows.depthwise_applies, windows.depthwise, ways=windows.depthwise_ways,
+            estimate=windows.depthwise_estimate,
+        ),
+        Choice("conv_general", always, window_general.conv_general, estimate=one_by_one),
     ),
     "matmul": (
-        Choice("matmul", products.matmul_applies, products.matmul_tiled),
-        Choice("matmul_general", always, products.matmul_general),
+        Choice(
+            "matmul", products.matmul_applies, products.matmul_tiled, ways=products.matmul_ways,
+            estimate=products.matmul_estimate,
+        ),
+        Choice("matmul_general", always, products.matmul_general, estimate=one_by_one),
     ),
     "qconv": (
         Choice("qdepthwise_mve", unless(mve_depthwise.facts), mve_depthwise.qdepthwise_mve),
         Choice("qconv_rows", unless(mve_conv.facts), mve_conv.contraction_rows),
-        Choice("qdepthwise_lanes", unless(taps.taps_of), taps.qdepthwise),
+        Choice("qdepthwise_lanes", unless(taps.taps_of), taps.qdepthwise, ways=taps.taps_ways, estimate=taps.taps_estimate),
         Choice("qdepthwise_dsp", unless(dsp_depthwise.facts), dsp_depthwise.qdepthwise_dsp),
         Choice("qconv_dsp", unless(dsp_conv.facts), dsp_conv.contraction_dsp),
-        Choice("qconv_tiles", unless(dots.dots_of), dots.qconv_tiles),
-        Choice("qconv", plain.computed_weights, plain.qconv),
+        Choice("qconv_tiles", unless(dots.dots_of), dots.qconv_tiles, ways=dots.dots_ways, estimate=dots.dots_estimate),
+        Choice("qconv", plain.computed_weights, plain.qconv, estimate=one_by_one),
     ),
     "qmatmul": (
         Choice("qmatmul_rows", unless(mve_conv.facts), mve_conv.contraction_rows),
         Choice("qmatmul_dsp", unless(dsp_conv.facts), dsp_conv.contraction_dsp),
-        Choice("qmatmul_tiles", unless(dots.dots_of), dots.qmatmul_tiles),
-        Choice("qmatmul", always, plain.qmatmul),
+        Choice("qmatmul_tiles", unless(dots.dots_of), dots.qmatmul_tiles, ways=dots.dots_ways, estimate=dots.dots_estimate),
+        Choice("qmatmul", always, plain.qmatmul, estimate=one_by_one),
     ),
     "hybrid_conv": (
         Choice("hybrid_conv_dsp", unless(dsp_hybrid.facts), dsp_hybrid.hybrid_conv_dsp),
         Choice("hybrid_conv_tiles", unless(hybrid_tiles.hybrid_of), hybrid_tiles.hybrid_conv_tiles),
-        Choice("hybrid_conv", plain.computed_weights, hybrid.hybrid_conv),
+        Choice("hybrid_conv", plain.computed_weights, hybrid.hybrid_conv, estimate=one_by_one),
     ),
     "hybrid_matmul": (
         Choice("hybrid_dense_dsp", unless(dsp_hybrid.facts), dsp_hybrid.hybrid_matmul_dsp),
         Choice("hybrid_matmul_tiles", unless(hybrid_tiles.hybrid_of), hybrid_tiles.hybrid_matmul_tiles),
-        Choice("hybrid_matmul", always, hybrid.hybrid_matmul),
+        Choice("hybrid_matmul", always, hybrid.hybrid_matmul, estimate=one_by_one),
     ),
     "max_pool": (
         Choice("max_pool_dsp", dsp_pool.max_pool_applies, dsp_pool.max_pool_dsp),
         Choice("max_pool_bytes", integer_pool.max_pool_applies, integer_pool.max_pool_bytes),
         Choice("max_pool_nhwc", fma.not_float_image, windows.pool_nhwc),
-        Choice("pool_general", always, window_general.pool_general),
+        Choice("pool_general", always, window_general.pool_general, estimate=one_by_one),
     ),
     "average_pool": (
         Choice("average_pool_nhwc", fma.not_float_image, windows.pool_nhwc),
-        Choice("pool_general", always, window_general.pool_general),
+        Choice("pool_general", always, window_general.pool_general, estimate=one_by_one),
     ),
     "qaverage_pool": (
         Choice("qaverage_pool_dsp", dsp_pool.qaverage_pool_applies, dsp_pool.qaverage_pool_dsp),
@@ -117,11 +128,15 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
     "qmul": (lanes("qmul"), Choice("qmul_dsp", unless(dsp_sums.product_of), dsp_sums.qmul_dsp), ELEMENTWISE),
     "requantize": (lanes("requantize"), ELEMENTWISE),
     "layer_norm": (Choice("layer_norm", normalize.layer_norm_applies, normalize.layer_norm),),
+    "attention": (
+        Choice(
+            "attention", always, attention.attention, ways=attention.attention_ways, estimate=attention.attention_estimate
+        ),
+    ),
 }
 SINGLE: dict[str, Callable[[Job], Lowered]] = {  # operators with one kernel that takes everything
     "arg_reduce": reduce.arg_reduce,
     "assert_true": movement.assert_true,
-    "attention": attention.attention,
     "batch_norm": normalize.batch_norm,
     "col2im": contract.col2im,
     "concat": movement.concat,
@@ -230,6 +245,67 @@ def _asked_first(node: Node, asked: str) -> list[Choice]:
     return sorted(choices_of(node.op), key=lambda choice: choice.name != name)
 
 
+# Without measuring, and what to measure -----------------------------------------------------------------------------------
+
+FAR = 2.5  # times the best estimate: ways behind are not measured
+MOST_WAYS = 8  # of one kernel that are measured
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to compute a layer: a kernel with its parameters, as `using` has it, and its estimate."""
+
+    using: str
+    estimate_us: float
+
+
+def ways_to_measure(node: Node, target: Target) -> list[Way]:
+    """Kernels that apply, with the parameters that the estimate finds promising, best first. The usual one of each kernel is
+    always among them, unless another kernel is far better."""
+    found: list[Way] = []
+    for choice, uses in _possible(node, target).items():
+        ways = [Way(using, choice.estimate(Job(node, target, using))) for using in uses]
+        found += [ways[0], *sorted(ways[1:], key=lambda way: way.estimate_us)][:MOST_WAYS]
+    least = min((way.estimate_us for way in found), default=0.0)
+    return sorted((way for way in found if way.estimate_us <= FAR * least), key=lambda way: way.estimate_us)
+
+
+def usual_way(node: Node, target: Target) -> str:
+    """What `lower_node` takes by itself; empty where nothing applies."""
+    job = Job(node, target)
+    first = next((choice for choice in choices_of(node.op) if choice.applies(job) is None), None)
+    return "" if first is None else first.name if first.ways is None else first.ways(job)[0]
+
+
+def can_use(node: Node, target: Target, using: str) -> bool:
+    """Is this a kernel that applies, with parameters that it may have here? For what was measured by another version."""
+    return any(using in uses for uses in _possible(node, target, using.partition("(")[0]).values())
+
+
+def _possible(node: Node, target: Target, name: str = "") -> dict[Choice, list[str]]:
+    """By kernel: all that apply here, or the one of this name. A kernel that is for smaller code or memory applies as always;
+    one that is refused by an estimate alone may be measured."""
+    found: dict[Choice, list[str]] = {}
+    for choice in choices_of(node.op):
+        job = Job(node, target, choice.name)
+        there = name in ("", choice.name) and all(choice.name != other.name for other in found) and choice.applies(job) is None
+        if there and (uses := [choice.name] if choice.ways is None else choice.ways(job)):
+            found[choice] = uses
+    return found
+
+
+def estimate_us(node: Node, target: Target, using: str) -> float:
+    """Microseconds of the kernel that a layer has: what tiles and algorithms are chosen by. Cores without an operating system and
+    devices have a roofline."""
+    if target.bare or target.device:
+        return roofline(node, target).time_us
+    job, name = Job(node, target, using), using.partition("(")[0]
+    for choice in choices_of(node.op):
+        if choice.name == name and choice.applies(job) is None:
+            return choice.estimate(job)
+    return roofline(node, target).time_us
+
+
 def missing_kernels(nodes: list[Node], target: Target) -> list[tuple[Node, UserError]]:
     """Every node that no kernel takes, for `check`."""
     found = []
@@ -264,24 +340,32 @@ class Explained:
     using: str
     considered: tuple[Considered, ...]
     parts: str = ""  # how threads divide it; "": there is one
+    estimate_us: float = 0.0
+    measured_us: float | None = None  # by `intaglio tune`
 
 
-def considered(node: Node, target: Target, using: str = "") -> tuple[Considered, ...]:
-    """Every kernel of the table for this node, in order. Those that apply behind the one that is used are not needed."""
+MEASURED = "the fastest of those that were measured"
+
+
+def considered(node: Node, target: Target, using: str = "", *, tuned: bool = False) -> tuple[Considered, ...]:
+    """Every kernel of the table for this node, in order. Those that apply behind the one that is used are not needed. `tuned`: the
+    one that is used was measured to be the fastest."""
     if target.device and using.startswith(PREFIX):  # the last resort: the loops for one core, spread over work-items
         found = _judged(DEVICE.get(node.op.NAME, ()), device_job(node, target), "")
         return (*found, Considered(SPREAD, NOT_NEEDED if any(not kernel.reason for kernel in found) else ""))
     asked = using.partition("(")[0]
     named = any(choice.name == asked for choice in choices_of(node.op))
-    return tuple(_judged(choices_of(node.op), Job(node, target, using), asked if named else ""))
+    by = f"`{asked}` was measured to be faster" if tuned else f"the IR file asks for `{asked}`"
+    found = _judged(choices_of(node.op), Job(node, target, using), asked if named else "", by)
+    return tuple(replace(kernel, note=MEASURED) if tuned and not kernel.reason else kernel for kernel in found)
 
 
-def _judged(choices: tuple[Choice, ...], job: Job, asked: str) -> list[Considered]:
+def _judged(choices: tuple[Choice, ...], job: Job, asked: str, by: str = "") -> list[Considered]:
     found, used = [], False
     for choice in choices:
         reason = choice.applies(job) or (NOT_NEEDED if used else "")
         if not reason and asked and choice.name != asked:
-            reason = f"the IR file asks for `{asked}`"
+            reason = by
         used = used or not reason
         found.append(Considered(choice.name, reason, "" if reason else choice.why(job)))
     return found
@@ -298,7 +382,10 @@ def refusal(node: Node, target: Target, asked: str) -> str | None:
     return reasons[0]
 
 
-def explained(graph: Graph, target: Target, choices: Choices) -> list[Explained]:
-    """For each layer that has a kernel, why it has this one."""
+def explained(graph: Graph, target: Target, choices: Choices, tuned: Collection[str] = ()) -> list[Explained]:
+    """For each layer that has a kernel, why it has this one. `tuned`: layers whose kernel was measured to be the fastest."""
     layers = [(node, using) for node in graph.nodes if (using := choices.of(node)) and using != VIEW]
-    return [Explained(node.output.name, node.op.NAME, using, considered(node, target, using)) for node, using in layers]
+    return [
+        Explained(node.output.name, node.op.NAME, using, considered(node, target, using, tuned=node.output.name in tuned))
+        for node, using in layers
+    ]

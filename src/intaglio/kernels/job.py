@@ -21,6 +21,7 @@ from intaglio.kernels.loop import PART, Buffer, Builder, Expr, Kernel, Split, St
 from intaglio.kernels.scalars import write_scalars
 from intaglio.kernels.unused import drop_unused
 from intaglio.targets import Target
+from intaglio.targets.roofline import roofline
 
 T = TypeVar("T")
 
@@ -176,6 +177,10 @@ def same_memory(lowered: Lowered, node: Node) -> dict[Buffer, Buffer]:
     return found
 
 
+def _roofline_us(job: Job) -> float:
+    return roofline(job.node, job.target).time_us / job.target.threads
+
+
 Applies = Callable[[Job], str | None]
 Build = Callable[[Job], Lowered]
 
@@ -189,6 +194,8 @@ class Choice:
     applies: Applies
     build: Build
     why: Callable[[Job], str] = lambda _: ""
+    ways: Callable[[Job], list[str]] | None = None  # all that are possible, as in `using`, the usual first; None: one
+    estimate: Callable[[Job], float] = _roofline_us  # microseconds, of the way that is asked for
 
 
 def always(_: Job) -> str | None:

@@ -1,9 +1,4 @@
-"""What each node costs: multiply-accumulates, bytes moved, and the time a roofline gives.
-
-    time = max(2 * MACs / peak arithmetic, bytes / memory bandwidth)
-
-Bytes count every operand and result once, weights included; caches make real traffic smaller. It is an estimate for comparing
-nodes, not a promise."""
+"""What each node costs before its kernel is chosen: multiply-accumulates, bytes moved, and the time a roofline gives."""
 
 from __future__ import annotations
 
@@ -13,32 +8,29 @@ from intaglio.ir.choices import Choices
 from intaglio.ir.graph import Graph
 from intaglio.ir.offload import Offload
 from intaglio.targets import Target
+from intaglio.targets.roofline import roofline
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
+    """`measured_us`: of its kernel on this processor, where a tuning database has it."""
+
     name: str
     op: str
     macs: int
     bytes_moved: int
     estimate_us: float
     bound: str  # compute or memory
+    value: str  # the name of its first result
+    measured_us: float | None = None
 
 
 def analyse(graph: Graph, target: Target, choices: Choices) -> list[Row]:
     rows = []
     for node in graph.nodes:
-        types = [None if v is None else v.type for v in node.inputs]
-        macs = node.op.macs(types, node.output.type)
-        if node.op.NAME == "reshape" or choices.is_view(node):
-            moved = 0
-        else:
-            moved = sum(t.bytes for t in types if t is not None) + sum(o.type.bytes for o in node.outputs)
-        compute_us = 2 * macs / (target.gflops * 1e3)
-        memory_us = moved / (target.gbytes_per_s * 1e3)
-        bound = "compute" if compute_us > memory_us else "memory"
+        found = roofline(node, target, is_view=node.op.NAME == "reshape" or choices.is_view(node))
+        op, time, bound = node.op.NAME, found.time_us, found.bound
         if isinstance(node.op, Offload):  # its plug-in knows; `--explain` has a table of its own for these
-            rows.append(Row(node.source or node.output.name, node.op.place, macs, moved, 0.0, "accelerator"))
-            continue
-        rows.append(Row(node.source or node.output.name, node.op.NAME, macs, moved, max(compute_us, memory_us), bound))
+            op, time, bound = node.op.place, 0.0, "accelerator"
+        rows.append(Row(node.source or node.output.name, op, found.macs, found.bytes_moved, time, bound, node.output.name))
     return rows

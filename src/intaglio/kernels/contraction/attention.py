@@ -22,9 +22,10 @@ from intaglio.kernels.contraction.fma import Fma
 from intaglio.kernels.contraction.micro import Column, Sums
 from intaglio.kernels.contraction.packing import Right, pack_right
 from intaglio.kernels.contraction.problem import Problem
-from intaglio.kernels.contraction.tile import Block, Tile, candidates, cycles, parse_tile
+from intaglio.kernels.contraction.tile import Block, Tile, candidates, cycles, parse_tile, possible_tiles
 from intaglio.kernels.contraction.tiles import Tiles
 from intaglio.kernels.epilogue import Epilogue
+from intaglio.kernels.estimate import micros
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr, Type, Var, idx
@@ -32,6 +33,7 @@ from intaglio.kernels.reduce import across, start_value
 from intaglio.ops.attention import Attention
 from intaglio.targets import Target
 
+SOFTMAX_CYCLES = 12.0  # per vector of scores
 _NOTHING = Epilogue((), ())
 _WAYS = 4  # vectors in which the largest score is searched at the same time: the latency of a maximum
 
@@ -95,14 +97,32 @@ def attention(job: Job) -> Lowered:
     return job.done(f"attention_{rows}_{keys}_{depth}", about, f"attention(tile={tile})")
 
 
+def _cycles(op: Attention, tile: Tile, lanes: int) -> float:
+    """Of both products of a head."""
+    _, _, rows, keys, depth, width = op.sizes
+    return cycles(tile, rows, keys, lanes) * depth + cycles(tile, rows, width, lanes) * keys
+
+
 def _choose(target: Target, op: Attention, lanes: int) -> Tile:
     """One tile for both products."""
-    _, _, rows, keys, depth, width = op.sizes
+    return min(candidates(target), key=lambda t: (round(_cycles(op, t, lanes), 3), -t.rows))
 
-    def cost(tile: Tile) -> float:
-        return cycles(tile, rows, keys, lanes) * depth + cycles(tile, rows, width, lanes) * keys
 
-    return min(candidates(target), key=lambda t: (round(cost(t), 3), -t.rows))
+def attention_ways(job: Job) -> list[str]:
+    op, target, lanes = job.node.op, job.target, job.vector.lanes
+    assert isinstance(op, Attention)
+    _, _, rows, keys, _, width = op.sizes
+    tiles = possible_tiles(target, rows, max(keys, width), lanes, _choose(target, op, lanes))
+    return [f"attention(tile={tile})" for tile in tiles]
+
+
+def attention_estimate(job: Job) -> float:
+    """Both products, and the exponentials between them."""
+    op, target, lanes = job.node.op, job.target, job.vector.lanes
+    assert isinstance(op, Attention)
+    batch, heads, rows, keys, _, _ = op.sizes
+    steps = _cycles(op, parse_tile(job.asked) or _choose(target, op, lanes), lanes) + SOFTMAX_CYCLES * rows * keys / lanes
+    return micros(target, lanes, batch * heads * steps, 0)
 
 
 def _operands(job: Job, op: Attention, band: int, stored: int) -> _Operands:

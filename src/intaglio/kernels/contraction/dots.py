@@ -30,10 +30,13 @@ from intaglio.kernels.contraction.scaling import Bytes, Factor, Scaling, factor_
 from intaglio.kernels.contraction.stage import offset_of_type, stage_of
 from intaglio.kernels.contraction.tile import Block, Tile, blocks_of, parse_tile
 from intaglio.kernels.contraction.tiles import Tiles
+from intaglio.kernels.estimate import micros
 from intaglio.kernels.isa import Dot, Isa
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Op, Type
 from intaglio.ops.quantised import QConv
+
+STAGE_CYCLES = 2.0  # per vector of x that is written to the stage
 
 
 class Ends(Protocol):
@@ -187,21 +190,56 @@ def cycles(rows: int, vectors: int) -> float:
     return 0.62 * rows * vectors + 0.12 * rows + 0.2 * vectors + 0.2
 
 
-def choose_tile(job: Job, row_lengths: list[int], columns: int, steps: int) -> Tile:
-    """The tile with the least estimated time for rows of these lengths; each tile pays for its start and its scaling too."""
-    lanes, registers = job.isa.lanes, job.target.registers
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What a tile is chosen for: `count` runs of `length` results side by side, each of `steps` dot products."""
 
-    def total(tile: Tile) -> float:
+    length: int
+    count: int
+    columns: int
+    steps: int
+    lanes: int
+
+    def cycles(self, tile: Tile) -> float:
+        """Each tile pays for its start and its scaling too."""
         time = 0.0
-        for block in blocks_of(columns, tile.vectors, lanes):
-            for length in row_lengths:
-                full, rest = divmod(length, tile.rows)
-                for count, rows in ((full, tile.rows), (1 if rest else 0, rest)):
-                    time += count * (cycles(rows, block.vectors) * steps + 4.0 * rows * block.vectors + 1.5 * block.vectors + 5)
-        return time
+        full, rest = divmod(self.length, tile.rows)
+        for block in blocks_of(self.columns, tile.vectors, self.lanes):
+            start = 1.5 * block.vectors + 5
+            for count, rows in ((full, tile.rows), (1 if rest else 0, rest)):
+                time += count * (cycles(rows, block.vectors) * self.steps + 4.0 * rows * block.vectors + start)
+        return time * self.count
 
-    fit = [Tile(r, v) for v in (1, 2, 3, 4, 6, 8) for r in range(1, min(8, max(row_lengths)) + 1) if r * v + v + 2 <= registers]
-    return min(fit, key=lambda t: (round(total(t), 2), -t.rows, t.vectors))
+
+def _runs(job: Job) -> Runs:
+    known, lanes = _facts(job), job.isa.lanes
+    p = known.problem
+    if not isinstance(job.node.op, QConv) or problem_of(job).pointwise:
+        return Runs(p.out_width, 1, p.out_channels, known.grouped.shape[3], lanes)
+    return Runs(p.out_width, p.out_height, p.columns, known.steps, lanes)
+
+
+def _ranked(job: Job) -> list[Tile]:
+    """Tiles that fit the registers, by their estimated time."""
+    runs, registers = _runs(job), job.target.registers
+    wide = -(-runs.columns // runs.lanes)
+    shapes = [Tile(r, v) for v in (1, 2, 3, 4, 6, 8) for r in range(1, min(8, runs.length) + 1)]
+    fit = [t for t in shapes if t.rows * t.vectors + t.vectors + 2 <= registers and (t.vectors <= wide or t.vectors == 1)]
+    return sorted(fit, key=lambda t: (round(runs.cycles(t), 2), -t.rows, t.vectors))
+
+
+def dots_ways(job: Job) -> list[str]:
+    name = "qconv_tiles" if isinstance(job.node.op, QConv) else "qmatmul_tiles"
+    return [f"{name}(tile={tile})" for tile in _ranked(job)]
+
+
+def dots_estimate(job: Job) -> float:
+    """With a pass over the rows of x, which wait in the stage."""
+    known = _facts(job)
+    p, lanes = known.problem, job.isa.lanes
+    steps = _runs(job).cycles(parse_tile(job.asked) or _ranked(job)[0]) * p.batch * p.group
+    staged = job.type(0).elements / (2 * lanes) * STAGE_CYCLES
+    return micros(job.target, lanes, steps + staged, known.grouped.size)
 
 
 # Kernels ----------------------------------------------------------------------------------------------------------------
@@ -253,7 +291,7 @@ def qconv_tiles(job: Job) -> Lowered:
     p = known.problem
     if original.pointwise:
         return _matrix(job, "qconv1x1", "qconv_tiles")
-    tile = parse_tile(job.asked) or choose_tile(job, [p.out_width] * p.out_height, p.columns, known.steps)
+    tile = parse_tile(job.asked) or _ranked(job)[0]
     x = job.operand(0, "x")
     zero = known.numbers.x_zero + offset_of_type(x.dtype, known.dot.x)
     micro = dots_for(job, known, tile, zero)
@@ -273,7 +311,7 @@ def _matrix(job: Job, stem: str, name: str) -> Lowered:
     known = _facts(job)
     p, dot = known.problem, known.dot
     rows, depth, columns = p.out_width, p.channels, p.out_channels
-    tile = parse_tile(job.asked) or choose_tile(job, [rows], columns, known.grouped.shape[3])
+    tile = parse_tile(job.asked) or _ranked(job)[0]
     x = job.operand(0, "x")
     zero = known.numbers.x_zero + offset_of_type(x.dtype, dot.x)
     micro = dots_for(job, known, tile, zero)

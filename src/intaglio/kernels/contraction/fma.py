@@ -21,14 +21,16 @@ from intaglio.ir.types import DType, Layout
 from intaglio.kernels.contraction.gather import Direct
 from intaglio.kernels.contraction.micro import Column, Sums
 from intaglio.kernels.contraction.problem import Problem, problem_of
-from intaglio.kernels.contraction.tile import Block, Tile, choose_tile, pack_columns, parse_tile
+from intaglio.kernels.contraction.tile import Block, Tile, choose_tile, cycles, pack_columns, parse_tile, possible_tiles
 from intaglio.kernels.contraction.tiles import Tiles
 from intaglio.kernels.epilogue import Epilogue, epilogue_of, steps_text
+from intaglio.kernels.estimate import micros
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr
 from intaglio.ops.conv import Conv
 from intaglio.ops.pool import Pool
+from intaglio.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +116,34 @@ def conv_applies(job: Job) -> str | None:
     return "it is depthwise" if problem_of(job).depthwise else computed(job)
 
 
+def _run(p: Problem) -> int:
+    """Pixels side by side."""
+    return p.rows if p.pointwise else p.out_width
+
+
+def conv_ways(job: Job) -> list[str]:
+    p, lanes = problem_of(job), job.vector.lanes
+    chosen = choose_tile(job.target, _run(p), p.columns, lanes)
+    return [f"conv_nhwc(tile={tile})" for tile in possible_tiles(job.target, _run(p), p.columns, lanes, chosen)]
+
+
+def conv_estimate(job: Job) -> float:
+    return direct_us(problem_of(job), job.target, job.vector.lanes, parse_tile(job.asked))
+
+
+def direct_us(p: Problem, target: Target, lanes: int, asked: Tile | None = None) -> float:
+    """Microseconds of a direct convolution."""
+    run = _run(p)
+    tile = asked or choose_tile(target, run, p.columns, lanes)
+    steps = cycles(tile, run, p.columns, lanes) * (p.rows // run) * p.group * p.taps * p.share_inside
+    return micros(target, lanes, steps, p.taps * p.out_channels * DType.F32.bytes)
+
+
 def conv_nhwc(job: Job) -> Lowered:
     op, node, p = job.node.op, job.node, problem_of(job)
     weights, bias = node.inputs[1], job.optional(2)
     assert isinstance(op, Conv) and weights is not None and weights.data is not None
-    run = p.rows if p.pointwise else p.out_width
+    run = _run(p)
     tile = parse_tile(job.asked) or choose_tile(job.target, run, p.columns, job.vector.lanes)
     x = job.operand(0, "x")
     w = pack_panels(job, p.matrices(weights.data), tile)

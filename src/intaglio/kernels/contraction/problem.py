@@ -102,6 +102,14 @@ class Problem:
     def padded(self) -> bool:
         return any(self.pads) or self.reaches_over(0) or self.reaches_over(1)
 
+    @property
+    def share_inside(self) -> float:
+        """How many of the rows of all windows are inside the image: a direct convolution leaves out the others. Columns that it
+        leaves out save little, since such a tile has fewer sums at a time."""
+        (step, _), (top, _), (apart, _) = self.strides, self.pads, self.dilations
+        rows = [row * step + tap * apart - top for row in range(self.out_height) for tap in range(self.kernel[0])]
+        return sum(0 <= row < self.height for row in rows) / len(rows)
+
     def inside(self, top: Expr, left: Expr) -> Expr | bool:
         """Does a whole window lie inside the image? An expression where only the running program knows."""
         test: Expr | bool = True

@@ -15,10 +15,11 @@ from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.contraction.fma import Fma, pack_bias, pack_panels
 from intaglio.kernels.contraction.packing import Right, pack_right
 from intaglio.kernels.contraction.problem import Problem
-from intaglio.kernels.contraction.tile import choose_tile, parse_tile
+from intaglio.kernels.contraction.tile import choose_tile, cycles, parse_tile, possible_tiles
 from intaglio.kernels.contraction.tiles import Tiles
 from intaglio.kernels.elementwise import broadcast_strides, offset_of
 from intaglio.kernels.epilogue import epilogue_of, operand_kind, steps_text
+from intaglio.kernels.estimate import micros
 from intaglio.kernels.expressions import apply, computed_in
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.lanes import Lanes
@@ -26,6 +27,8 @@ from intaglio.kernels.loop import Buffer, Expr, Type, cast, idx
 from intaglio.ops.base import Step
 from intaglio.ops.binary import Add
 from intaglio.ops.matmul import MatMul
+
+PACK_CYCLES = 2.0  # per vector of a right side that is packed when it is computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,25 @@ def matmul_applies(job: Job) -> str | None:
     if any(operand_kind(v.shape, out.shape) is None for v in p.extras):
         return "an operand of the epilogue is neither one number, one per column nor one per result"
     return None
+
+
+def matmul_ways(job: Job) -> list[str]:
+    p, lanes = product_of(job), job.vector.lanes
+    chosen = choose_tile(job.target, p.rows, p.columns, lanes)
+    return [f"matmul(tile={tile})" for tile in possible_tiles(job.target, p.rows, p.columns, lanes, chosen)]
+
+
+def matmul_estimate(job: Job) -> float:
+    """With the packing of a right side that is computed."""
+    p, lanes = product_of(job), job.vector.lanes
+    count = 1 if p.shared else math.prod(job.node.output.shape[:-2])
+    tile = parse_tile(job.asked) or choose_tile(job.target, p.rows, p.columns, lanes)
+    steps = cycles(tile, p.rows, p.columns, lanes) * p.depth * count
+    right = job.node.inputs[1]
+    assert right is not None
+    if right.data is None:
+        steps += right.type.elements / lanes * PACK_CYCLES
+    return micros(job.target, lanes, steps, 0 if right.data is None else right.type.bytes)
 
 
 def matmul_tiled(job: Job) -> Lowered:

@@ -26,12 +26,17 @@ from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.contraction.quantised import Quantised, not_bytes, quantised_of
 from intaglio.kernels.contraction.scaling import Bytes, Factor, Scaling, factor_of, i16, i32, scaling_of
 from intaglio.kernels.contraction.stage import Stage, stage_of
+from intaglio.kernels.contraction.tile import parse_pixels
+from intaglio.kernels.estimate import micros
 from intaglio.kernels.isa import Isa
 from intaglio.kernels.isa.meaning import INTEGER_MEANING
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, Var, idx, imin
 from intaglio.ops.quantised import QConv
 
+PIXELS = (4, 5, 3, 2, 1)  # at a time
+PAIR_CYCLES, COLUMN_CYCLES, END_CYCLES = 2.0, 3.0, 12.0  # of 2 vectors: a step, a zipped column, start and scaling of a pixel
+FEW_TAPS = 100  # up to here, several pixels at a time
 MOST_TAPS = 400  # all taps of a tile are written out
 Tap = tuple[int, int]
 
@@ -62,9 +67,9 @@ def flat_pixels(p: Problem, wide: int) -> int:
 
 def pixels_of(positions: int, taps: int) -> int:
     """Output pixels at a time: as even as possible, their sums must stay in registers."""
-    if taps > 100:
+    if taps > FEW_TAPS:
         return 1
-    return min((4, 5, 3, 2, 1), key=lambda p: (-(-positions // p) * p, -(-positions // p)))
+    return min(PIXELS, key=lambda p: (-(-positions // p) * p, -(-positions // p)))
 
 
 def lane_order(isa: Isa) -> Array:
@@ -130,15 +135,39 @@ def qdepthwise(job: Job) -> Lowered:
     factor = factor_of(job, known.scaling, arrange)
     out = Bytes(isa, numbers.y_zero, numbers.low, numbers.high, numbers.to)
     stage = stage_of(job, p, x, DType.I16, numbers.x_zero, False)
-    writer = _Writer(job, p, stage, steps, w, first, factor, out, job.writes(), repeat)
+    pixels = 1 if repeat > 1 else parse_pixels(job.asked, PIXELS) or pixels_of(p.out_width, p.taps)
+    writer = _Writer(job, p, stage, steps, w, first, factor, out, job.writes(), repeat, pixels)
     writer.image()
-    pixels = writer.pixels
     about = (
         f"{original.title('depthwise qconv', apart=True)}, {x.dtype.value}\n"
         f"{'a flat row' if repeat > 1 else f'{pixels} pixels'} x {wide} channels at a time, weights packed "
         + ("[block][kh/2][kw][c][2]" if isa.integers.taps == 2 else "[block][kh][kw][c]")
     )
     return job.done(original.stem("qdepthwise", apart=True), about, f"qdepthwise_lanes(pixels={pixels})")
+
+
+def taps_ways(job: Job) -> list[str]:
+    """The usual number of pixels first; a flat row has no others."""
+    known = taps_of(job)
+    assert not isinstance(known, str)
+    p = known.problem
+    if flat_pixels(p, 2 * job.isa.lanes) > 1:
+        return ["qdepthwise_lanes(pixels=1)"]
+    usual = pixels_of(p.out_width, p.taps)
+    possible = [n for n in PIXELS if n <= p.out_width and (n == 1 or p.taps <= FEW_TAPS)]
+    return [f"qdepthwise_lanes(pixels={n})" for n in sorted(possible, key=lambda n: n != usual)]
+
+
+def taps_estimate(job: Job) -> float:
+    known = taps_of(job)
+    assert not isinstance(known, str)
+    p, lanes = known.problem, job.isa.lanes
+    pixels = parse_pixels(job.asked, PIXELS) or pixels_of(p.out_width, p.taps)
+    steps = len(steps_of(p.kernel, job.isa.integers.taps))
+    shared = steps * min(1.0, ((pixels - 1) * p.strides[1] + p.kernel[1]) / (pixels * p.kernel[1]))  # columns of several pixels
+    vectors = -(-p.channels // (2 * lanes))
+    each = steps * PAIR_CYCLES + shared * COLUMN_CYCLES + END_CYCLES
+    return micros(job.target, lanes, p.rows * vectors * each, p.taps * p.channels)
 
 
 def _packed(isa: Isa, weights: Array, steps: list[Taps], repeat: int, padded: int) -> Array:
@@ -166,7 +195,7 @@ def _packed(isa: Isa, weights: Array, steps: list[Taps], repeat: int, padded: in
 class _Writer:
     def __init__(
         self, job: Job, p: Problem, stage: Stage, steps: list[Taps], w: Buffer, bias: Buffer, factor: Factor, out: Bytes,
-        y: Buffer, repeat: int,
+        y: Buffer, repeat: int, pixels: int,
     ) -> None:  # fmt: skip
         self.k, self.isa, self.problem, self.stage, self.steps = job.k, job.isa, p, stage, steps
         self.w, self.bias, self.factor, self.bytes, self.y = w, bias, factor, out, y
@@ -175,7 +204,7 @@ class _Writer:
         self.at_once = job.isa.integers.taps
         self.advance = repeat * p.channels if self.flat else p.strides[1] * p.channels
         self.spacing = repeat * p.channels
-        self.pixels = 1 if self.flat else pixels_of(p.out_width, p.taps)
+        self.pixels = pixels
 
     def image(self) -> None:
         p, k, stage = self.problem, self.k, self.stage

@@ -6,6 +6,7 @@ Columns are packed at compile time: blocks of `vectors` * lanes columns, inside 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,6 +80,16 @@ def choose_tile(target: Target, rows: int, columns: int, lanes: int) -> Tile:
     return Tile(max(1, min(best.rows, rows)), max(1, min(best.vectors, -(-columns // lanes))))
 
 
+def possible_tiles(target: Target, rows: int, columns: int, lanes: int, chosen: Tile) -> list[Tile]:
+    """The chosen one first. A tile that is higher or wider than the result is the same as one of its size."""
+
+    def within(tile: Tile) -> Tile:
+        return Tile(min(tile.rows, rows), min(tile.vectors, -(-columns // lanes)))
+
+    others = dict.fromkeys(within(tile) for tile in candidates(target))
+    return [chosen, *(tile for tile in others if tile != within(chosen))]
+
+
 MOST_ROWS, MOST_VECTORS = 32, 8
 
 
@@ -93,6 +104,12 @@ def parse_tile(using: str) -> Tile | None:
         hint = f"a tile is ROWSxVECTORS, such as `tile=6x2`: 1 to {MOST_ROWS} rows, 1 to {MOST_VECTORS} vectors"
         raise UserError("bad-tile", f"{quoted(text)} in {quoted(using)} is not a tile", hint=hint)
     return tile
+
+
+def parse_pixels(using: str, possible: Sequence[int]) -> int | None:
+    """The number of an edited `using depthwise_nhwc(pixels=3)`, if it is possible."""
+    match = re.search(r"\(pixels=(\d{1,3})\)$", using)
+    return int(match[1]) if match and int(match[1]) in possible else None
 
 
 def pack_columns(matrix: Array, vectors: int, lanes: int) -> Array:

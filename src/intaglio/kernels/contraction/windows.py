@@ -17,12 +17,17 @@ from intaglio.ir.types import DType
 from intaglio.kernels.contraction.fma import computed, not_float_image
 from intaglio.kernels.contraction.gather import Line
 from intaglio.kernels.contraction.problem import Problem, problem_of
+from intaglio.kernels.contraction.tile import parse_pixels
 from intaglio.kernels.epilogue import Epilogue, epilogue_of, steps_text
+from intaglio.kernels.estimate import micros
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr, Var, idx
 from intaglio.ops.conv import Conv
 from intaglio.ops.pool import AveragePool, Pool
+
+USUAL_COLUMNS, MOST_COLUMNS = 4, 8
+MULTIPLY_CYCLES, LOAD_CYCLES, END_CYCLES = 0.6, 0.5, 3.0  # of a vector: a tap, a column of the image, start and end of a pixel
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +101,36 @@ def pool_nhwc(job: Job) -> Lowered:
 
 
 def _columns(job: Job, p: Problem) -> int:
-    """Output pixels at a time: their accumulators and the input columns they share must fit the registers."""
-    for columns in (4, 3, 2):
+    """Output pixels at a time."""
+    possible = _possible_columns(job, p)
+    return parse_pixels(job.asked, possible) or max(columns for columns in possible if columns <= USUAL_COLUMNS)
+
+
+def _possible_columns(job: Job, p: Problem) -> list[int]:
+    """Accumulators and the input columns that they share must fit the registers."""
+    found = [1]
+    for columns in range(2, MOST_COLUMNS + 1):
         span = (columns - 1) * p.strides[1] + (p.kernel[1] - 1) * p.dilations[1] + 1
         if columns + min(span, p.kernel[1] * columns) + 1 <= job.target.registers and columns <= p.out_width:
-            return columns
-    return 1
+            found.append(columns)
+    return found
+
+
+def depthwise_ways(job: Job) -> list[str]:
+    """The usual number of pixels first."""
+    p = problem_of(job)
+    usual = _columns(job, p)
+    return [f"depthwise_nhwc(pixels={n})" for n in sorted(_possible_columns(job, p), key=lambda n: (n != usual, n))]
+
+
+def depthwise_estimate(job: Job) -> float:
+    """Per vector of channels and pixel: its taps, and the columns that pixels share."""
+    p, lanes = problem_of(job), job.isa.lanes
+    columns = _columns(job, p)
+    span = (columns - 1) * p.strides[1] + p.kernel[1]
+    each = p.kernel[0] * (p.kernel[1] * MULTIPLY_CYCLES + span / columns * LOAD_CYCLES) + END_CYCLES
+    vectors = -(-p.channels // lanes)
+    return micros(job.target, lanes, p.rows * vectors * each * p.share_inside, p.taps * p.channels * DType.F32.bytes)
 
 
 @dataclass(frozen=True, slots=True)

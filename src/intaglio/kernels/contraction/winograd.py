@@ -21,12 +21,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from intaglio.ir.types import DType
-from intaglio.kernels.contraction.fma import Fma, computed, not_float_image, pack_bias, pack_panels
+from intaglio.kernels.contraction.fma import Fma, computed, direct_us, not_float_image, pack_bias, pack_panels
 from intaglio.kernels.contraction.problem import Problem, problem_of
-from intaglio.kernels.contraction.tile import Tile, choose_tile, cycles, parse_tile
+from intaglio.kernels.contraction.tile import Tile, choose_tile, cycles, parse_tile, possible_tiles
 from intaglio.kernels.contraction.tiles import Tiles
 from intaglio.kernels.contraction.transform import POINTS, TAPS, Transform, transform
 from intaglio.kernels.epilogue import Epilogue, epilogue_of, steps_text
+from intaglio.kernels.estimate import micros
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Buffer, Expr, idx, imax, imin
 from intaglio.ops.conv import Conv
@@ -119,33 +120,35 @@ class Estimates:
 
 @fact
 def estimates(job: Job) -> Estimates:
-    """Arithmetic as for the choice of tiles, and weights that come from memory once per inference: layers before have used the
-    caches. Both add up, as measured: a core does not fetch far enough ahead to hide one behind the other."""
-    p, target, lanes = problem_of(job), job.target, job.vector.lanes
-    clock = target.gflops / (4 * lanes) * 1e3  # cycles per microsecond, of two units that multiply and add
-
-    def micros(steps: float, weights: int) -> float:
-        return steps / clock + weights * 4 / (target.gbytes_per_s * 1e3)
-
-    tile = choose_tile(target, p.out_width, p.columns, lanes)
-    steps = cycles(tile, p.out_width, p.columns, lanes) * p.batch * p.out_height * p.taps * _share_inside(p)
-    direct = micros(steps, p.taps * p.out_channels)
-    found = {}
-    for size in POINTS:
-        plan = plan_of(p, target, lanes, size)
-        vectors = -(-p.channels // lanes) + plan.wide // lanes
-        steps = plan.products * (
-            cycles(plan.tile, plan.patches, plan.wide, lanes) * p.channels + TRANSFORM_CYCLES * vectors * plan.patches
-        )
-        found[size] = micros(steps, plan.products * p.channels * plan.wide)
-    return Estimates(direct, found)
+    p = problem_of(job)
+    return Estimates(direct_us(p, job.target, job.vector.lanes), {size: _micros(job, p, size) for size in POINTS})
 
 
-def _share_inside(p: Problem) -> float:
-    """How many of the rows of all windows are inside the image: the direct convolution leaves out the others. Columns that it
-    leaves out save little, since such a tile has fewer sums at a time."""
-    inside = sum(0 <= row + tap - p.pads[0] < p.height for row in range(p.out_height) for tap in range(TAPS))
-    return inside / (p.out_height * TAPS)
+def _micros(job: Job, p: Problem, size: int, asked: Tile | None = None) -> float:
+    target, lanes = job.target, job.vector.lanes
+    plan = plan_of(p, target, lanes, size, asked)
+    vectors = -(-p.channels // lanes) + plan.wide // lanes
+    steps = plan.products * (
+        cycles(plan.tile, plan.patches, plan.wide, lanes) * p.channels + TRANSFORM_CYCLES * vectors * plan.patches
+    )
+    return micros(target, lanes, steps, plan.products * p.channels * plan.wide * DType.F32.bytes)
+
+
+def winograd_ways(job: Job) -> list[str]:
+    """The best size first; none where the user's wishes speak against it."""
+    if _not_wished(job):
+        return []
+    p, lanes = problem_of(job), job.vector.lanes
+    ways = []
+    for size in sorted(POINTS, key=lambda size: size != estimates(job).best):
+        plan = plan_of(p, job.target, lanes, size)
+        tiles = possible_tiles(job.target, plan.patches, plan.wide, lanes, plan.tile)
+        ways += [f"winograd(m={size},tile={tile})" for tile in tiles]
+    return ways
+
+
+def winograd_estimate(job: Job) -> float:
+    return _micros(job, problem_of(job), _asked_size(job) or estimates(job).best, parse_tile(job.asked))
 
 
 def winograd_applies(job: Job) -> str | None:
@@ -175,14 +178,20 @@ def _asked_size(job: Job) -> int | None:
 def _not_wanted(job: Job) -> str | None:
     if job.asked.partition("(")[0] == "winograd":
         return None
+    if reason := _not_wished(job):
+        return reason
+    found = estimates(job)
+    return None if found.by_size[found.best] <= GAIN * found.direct else f"direct convolution is faster: {found}"
+
+
+def _not_wished(job: Job) -> str | None:
     if job.target.optimize == "size":
         return "its weights are larger, and `--optimize size` is set"
     if job.target.wasm:
         return "its weights are larger, and a page has to load them"
     if job.target.limited:
         return "its weights are larger and it needs scratch memory, and memory has a limit"
-    found = estimates(job)
-    return None if found.by_size[found.best] <= GAIN * found.direct else f"direct convolution is faster: {found}"
+    return None
 
 
 def why_winograd(job: Job) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from intaglio.ir.graph import Node
 from intaglio.targets.accelerator import Cost
+from intaglio.targets.roofline import roofline
 from intaglio.targets.target import Target
 
 CYCLES_PER_BYTE = 2.5  # loads, stores and the loop around them, of operators that only compute elements
@@ -21,8 +22,7 @@ def core_cycles(node: Node, target: Target) -> float:
     types = [None if v is None else v.type for v in node.inputs]
     macs = node.op.macs(types, node.output.type)
     if not target.bare:
-        moved = sum(t.bytes for t in types if t is not None) + sum(o.type.bytes for o in node.outputs)
-        return HOST_MHZ * max(2 * macs / (target.gflops * 1e3), moved / (target.gbytes_per_s * 1e3))
+        return HOST_MHZ * roofline(node, target).time_us
     per_mac = target.cycles_per_mac_float if node.output.dtype.is_float else target.cycles_per_mac_int
     if getattr(node.op, "group", 1) > 1:
         per_mac *= NARROW

@@ -1,0 +1,30 @@
+"""Time of a kernel without measuring it: cycles of its tiles, and its weights from memory.
+
+What chooses tiles and algorithms, orders what `tune` measures and stands in `compile --explain` is the same function: the
+`estimate` of a row in `choice.py`. Kernels without one have the roofline of their layer.
+"""
+
+from __future__ import annotations
+
+from intaglio.kernels.job import Job
+from intaglio.targets import Target
+
+ONE_BY_ONE = 2.0  # cycles of a product in loops without vectors: the sum waits for the product before it
+
+
+def clock(target: Target, lanes: int) -> float:
+    """Cycles per microsecond, of a core with two units that multiply and add vectors."""
+    return target.gflops / (4 * lanes) * 1e3
+
+
+def micros(target: Target, lanes: int, cycles: float, weight_bytes: int) -> float:
+    """Arithmetic, and weights that come from memory once per inference: layers before have used the caches. Both add up, as
+    measured: a core does not fetch far enough ahead to hide one behind the other."""
+    return cycles / clock(target, lanes) / target.threads + weight_bytes / (target.gbytes_per_s * 1e3)
+
+
+def one_by_one(job: Job) -> float:
+    """Of a kernel that takes everything, one product at a time."""
+    types = [None if v is None else v.type for v in job.node.inputs]
+    macs = job.node.op.macs(types, job.node.output.type)
+    return micros(job.target, job.isa.lanes, ONE_BY_ONE * max(macs, job.node.output.type.elements), 0)
