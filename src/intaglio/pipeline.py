@@ -28,14 +28,14 @@ from intaglio.stages.building import build
 from intaglio.stages.current import is_current
 from intaglio.stages.finishing import finish, write_stage
 from intaglio.stages.importing import absorb_pairs, check_request, read_model
-from intaglio.stages.lowering import choose_kernels
+from intaglio.stages.lowering import choose_kernels, graph_of
 from intaglio.stages.optimising import optimise
 from intaglio.stages.packaging import write_package
 from intaglio.stages.planning import plan
 from intaglio.stages.quantising import quantise
 from intaglio.stages.variants import split_variants
 from intaglio.stages.watch import Watch
-from intaglio.stages.work import Work, need
+from intaglio.stages.work import Model, Work, need
 from intaglio.targets.deployment import Deployment
 from intaglio.targets.target import Target
 
@@ -125,6 +125,12 @@ def plan_request(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *
     work = go(Work(replace(request, stop_after="memory"), watch, reserve, climbing))
     model, planned = need(work.model), need(work.planned)
     return Planned(planned.program, planned.rungs, model.target, model.deployment)
+
+
+def graph_to_lower(request: Request, watch: Watch) -> Model:
+    """The stages before kernels are chosen, for `tune`."""
+    model = need(go(Work(replace(request, stop_after="kernels"), watch), LINE[:SETTLED]).model)
+    return replace(model, graph=graph_of(model))
 
 
 def compile(

@@ -29,6 +29,7 @@ CASES = {
     "precision, a processor": "--precision fp16",
     "limit-kernel-time, a processor": "--limit-kernel-time 8",
     "threads, no operating system": "--target cortex-m4f --threads 2",
+    "tuning, not a processor": "--target cortex-m4 --tuning times.txt",
     "weights-address, an operating system": "--target generic --weights-address 0x08080000",
     "opencl, arena caller": OPENCL + "--arena caller",
     "opencl, weights read": OPENCL + "--weights read",

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intaglio.errors import ToolError, UserError
+from intaglio.run.one_writer import locked
 from intaglio.run.opencl.cache_contents import entries, merge, prune
 from intaglio.run.opencl.cache_file import (
     HEADER,
@@ -29,7 +30,7 @@ from intaglio.run.opencl.cache_file import (
     program_record,
     tuning_record,
 )
-from intaglio.run.opencl.cache_store import locked, read_cache, sentinel, update_cache
+from intaglio.run.opencl.cache_store import read_cache, sentinel, update_cache
 from intaglio.targets.caches import unsafe
 from support.program_caches import checked, distrusted, program, tuning, unknown, written
 

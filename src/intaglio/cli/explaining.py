@@ -5,21 +5,23 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from intaglio.cli.terminal import PAGE, bytes_text, count_text, print_table
-from intaglio.kernels.choice import NOT_NEEDED, Considered, Explained
+from intaglio.cli.terminal import PAGE, bytes_text, count_text, fitted, print_table
+from intaglio.kernels.choice import MEASURED, NOT_NEEDED, Considered, Explained
 from intaglio.stages import CostRow
 
 
 def print_costs(rows: list[CostRow], *, stderr: bool) -> None:
-    table = []
-    total = 0.0
+    """The column of measured times is there where `intaglio tune` has measured a layer."""
+    table, tuned = [], any(row.measured_us is not None for row in rows)
     for row in rows:
-        estimate = float(row.estimate_us)
-        total += estimate
-        macs, moved = int(row.macs), int(row.bytes_moved)
-        table.append([row.name[:24], row.op[:20], count_text(macs), bytes_text(moved), f"{estimate:.1f}", row.bound])
-    table.append(["total", "", "", "", f"{total:.1f}", ""])
-    print_table(["node", "op", ">MACs", ">moved", ">estimate us", "bound by"], table, stderr=stderr)
+        cells = [row.name[:24], row.op[: 14 if tuned else 20], count_text(int(row.macs)), bytes_text(int(row.bytes_moved))]
+        measured = "" if row.measured_us is None else f"{row.measured_us:.1f}"
+        table.append([*cells, f"{row.estimate_us:.1f}", *([measured] if tuned else []), row.bound])
+    total = sum(row.estimate_us for row in rows)
+    measured = f"{sum(row.measured_us or 0.0 for row in rows):.1f}"
+    table.append(["total", "", "", "", f"{total:.1f}", *([measured] if tuned else []), ""])
+    columns = ["node", "op", ">MACs", ">moved", ">estimate us", *([">measured"] if tuned else []), "bound by"]
+    print_table(columns, fitted(columns, table), stderr=stderr)
 
 
 def choices_lines(layers: Sequence[Explained]) -> list[str]:
@@ -42,7 +44,8 @@ def choices_lines(layers: Sequence[Explained]) -> list[str]:
         behind = ", ".join(dict.fromkeys(kernel.name for kernel in considered if kernel.reason == NOT_NEEDED))
         if used is not None:
             note = f" ({used.note})" if used.note else ""
-            text = f"used: {used.name}, the first that applies{note}" + (f"; not needed: {behind}" if behind else "")
+            why = used.note if used.note == MEASURED else f"the first that applies{note}"
+            text = f"used: {used.name}, {why}" + (f"; not needed: {behind}" if behind else "")
             lines += textwrap.wrap(text, PAGE, initial_indent="    ", subsequent_indent="      ")
     return lines
 
@@ -53,6 +56,8 @@ def choices_json(layers: Sequence[Explained]) -> list[dict[str, object]]:
             "layer": layer.layer,
             "op": layer.op,
             "using": layer.using,
+            "estimate_us": round(layer.estimate_us, 3),
+            **({} if layer.measured_us is None else {"measured_us": layer.measured_us}),
             **({"parts": layer.parts} if layer.parts else {}),
             "considered": [
                 {"kernel": kernel.name, "reason": kernel.reason or "used", **({"note": kernel.note} if kernel.note else {})}

@@ -163,23 +163,25 @@ def profile(
 
 
 @app.command()
+@with_options("target", "exact", "threads", "tuning", "dims", "shapes", "stream", "quantize", "calibrate", "cc")
 def tune(
-    package: Folder,
-    target: Annotated[
-        Optional[str],
-        typer.Option("--target", metavar="T", help="An OpenCL target. May be omitted: the package states its target."),
-    ] = None,
+    paths: Annotated[list[Path], typer.Argument(metavar="MODEL|DIR", help="A model, or a package for OpenCL.")],
     device: Annotated[
         Optional[list[str]],
-        typer.Option("--device", metavar="D", help="Device to tune on. May be repeated. Default: as for `run`."),
+        typer.Option("--device", metavar="D", help="OpenCL device to tune on. May be repeated. Default: as for `run`."),
     ] = None,
-    limit_kernel_time: Annotated[Optional[float], typer.Option(metavar="MS", help="Split kernels that take longer.")] = None,
+    limit_kernel_time: Annotated[Optional[float], typer.Option(metavar="MS", help="Split OpenCL kernels that take longer.")] = None,
+    budget: Annotated[Optional[float], typer.Option(metavar="S", help="Start no other layer after this time, in seconds.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Measure again what the database has.")] = False,
+    merge: Annotated[bool, typer.Option("--merge", help="Merge databases: `--merge A B -o C`.")] = False,
+    output: Annotated[Optional[Path], typer.Option("--output", "-o", metavar="F", help="Database that `--merge` writes.")] = None,
     json: JsonOption = False,
+    **options: object,
 ) -> None:
-    """Find the fastest kernels and work-group sizes on an OpenCL device, and store them in the package."""
-    from intaglio.cli.tuning import tune_package
+    """Measure kernels and tiles of a model's layers on this machine, for later compiles; or tune a package for OpenCL."""
+    from intaglio.cli.tuning import Words, tune_words
 
-    tune_package(package, target, device or [], limit_kernel_time, json)
+    tune_words(paths, merge, Words(device or [], limit_kernel_time, budget, again, output, json), options)
 
 
 @app.command()

@@ -1,118 +1,160 @@
-"""`intaglio tune`: the fastest kernels for an OpenCL device, kept in the package."""
+"""`intaglio tune`: the fastest kernels of a model on this machine, kept in a database; or those of a package for OpenCL."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from intaglio.cli.terminal import beginning, fitted, note, print_json, print_table, progress_bar
-from intaglio.errors import UserError, quoted
+from intaglio.cli.terminal import ending, fitted, note, print_json, print_table, progress_bar
+from intaglio.errors import UserError, counted, printable, quoted
+from intaglio.options.reading import request_of_words
+from intaglio.options.request import Request
 from intaglio.package.folder import writing
-from intaglio.package.manifest import Manifest, ProgramInfo, write_digest
-from intaglio.run.opencl.application import Tuned, tune
-from intaglio.run.opencl.cache_file import Program
-from intaglio.run.opencl.cache_store import read_cache
-from intaglio.run.opencl.devices import OpenCLDevice, find_device
-from intaglio.run.opencl.matching import is_of_device
-from intaglio.run.package import Package
-from intaglio.targets.target import find_target
+from intaglio.pipeline import graph_to_lower
+from intaglio.run.toolchains import find_toolchain
+from intaglio.run.tuning.database import default_file, merged, read_database, read_if_there, write_database
+from intaglio.run.tuning.search import Measured, Plan, Shape, Step, search, shapes_of
+from intaglio.stages.tuned import OFF
+from intaglio.stages.watch import Watch
+from intaglio.targets.target import Target, processor_name, runs_here
+
+LONGEST_SECONDS = 1e6
+OF_DEVICES = ("--device", "--limit-kernel-time")
 
 
-def tune_package(folder: Path, target: str | None, devices: list[str], limit_ms: float | None, json: bool) -> None:
-    package = _package(folder, target)
-    if limit_ms is not None and not 0 < limit_ms < 1e6:
-        raise UserError("bad-option", f"`--limit-kernel-time {limit_ms:g}` is not a time", hint="use milliseconds, for example 8")
-    words: list[str | None] = [*devices] or [None]
-    places = dict.fromkeys(find_device(word).place for word in words)
-    manifest, found = package.manifest, []
-    for place in places:
-        with writing(folder), progress_bar("tuning") as progress:
-            found.append(tune(folder, package.name, place, _first(manifest), note, limit_ms, progress))
-            manifest = _with_programs(manifest, folder, found[-1].device)
-            write_digest(manifest, folder, f"{package.name}.clbin")
-        if not json:
-            print_tuned(manifest, found[-1])
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What `tune` has beside the options of a compile."""
+
+    devices: Sequence[str]
+    limit_ms: float | None
+    budget: float | None
+    again: bool
+    output: Path | None
+    json: bool
+
+
+def tune_words(paths: list[Path], merge: bool, words: Words, options: Mapping[str, object]) -> None:
+    if merge:
+        merge_files(paths, words)
+        return
+    if len(paths) != 1:
+        raise UserError("bad-option", "`intaglio tune` takes one model, or one package", hint="`--merge A B -o C` merges databases")
+    if words.output is not None:
+        raise UserError("bad-option", "`-o` needs `--merge`", hint="`--tuning FILE` names the database that `tune` writes")
+    (path,) = paths
+    if path.is_dir() and path.suffix not in (".keras", ".savedmodel") and (path / "manifest.json").exists():
+        from intaglio.cli.tuning_devices import tune_package
+
+        target = options.get("target")
+        tune_package(path, str(target) if target else None, list(words.devices), words.limit_ms, words.json)
+        return
+    if given := [word for word, value in zip(OF_DEVICES, (words.devices, words.limit_ms), strict=True) if value]:
+        hint = f"`intaglio compile {path.name} --target opencl -o DIR`, then `intaglio tune DIR {given[0]} ...`"
+        raise UserError("bad-option", f"`{given[0]}` is for packages for OpenCL, and {quoted(str(path), 200)} is none", hint=hint)
+    _tune_model(request_of_words(path, Path("-"), options), words)
+
+
+def _tune_model(request: Request, words: Words) -> None:
+    if words.budget is not None and not 0 < words.budget < LONGEST_SECONDS:
+        raise UserError("bad-option", f"`--budget {words.budget:g}` is not a time", hint="use seconds, for example 60")
+    if request.tuning == OFF:
+        raise UserError("bad-option", "`--tuning off` has no place for results", hint="name a file, or omit it")
+    file = request.tuning or default_file()
+    read_if_there(file)  # before anything is measured
+    # What is known must not decide what is measured.
+    model = graph_to_lower(replace(request, tuning=None), Watch(note=lambda text: note(f"note: {text}")))
+    _check_target(model.target)
+    with writing(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    plan = Plan(file, model.target, find_toolchain(request.cc, model.target.arch), words.again, words.budget)
+    shapes = shapes_of(model.graph, model.target)
+    note(f"{counted(len(shapes), 'shape')} of layers with a choice of kernels, on {processor_name()} ({model.target.name})")
+    with progress_bar("tuning") as progress:
+
+        def report(step: Step) -> None:
+            left = "" if step.seconds_left is None else f", about {step.seconds_left:.0f} s left"
+            said = f"layer {step.number} of {step.total}{left}"
+            if progress is not None:
+                progress(said, step.number - 1, step.total)
+            else:
+                note(f"{said}: {ending(_name(step.shape), 40)}")
+
+        found = search(shapes, plan, report)
+    _tell(found, len(shapes), plan, words.json)
+
+
+def _check_target(target: Target) -> None:
+    if target.device:
+        hint = "`intaglio compile MODEL --target opencl -o DIR`, then `intaglio tune DIR`"
+        raise UserError("bad-option", f"`{target.name}` has a device, which is tuned for a package", hint=hint)
+    if not runs_here(target):
+        hint = "tune on a machine that has it, and give its file to `compile` with `--tuning`"
+        raise UserError("bad-option", f"this machine cannot run code for `{target.name}`", hint=hint)
+
+
+def _tell(found: list[Measured], total: int, plan: Plan, json: bool) -> None:
+    new = sum(measured.new for measured in found)
     if json:
-        rows = [_told(manifest, one) for one in found]
-        print_json({"package": str(folder), "cache": f"{package.name}.clbin", "devices": rows})
+        rows = [_row(measured) for measured in found]
+        told = {"database": str(plan.database), "processor": processor_name(), "target": plan.target.name}
+        print_json({**told, "shapes": total, "measured": new, "layers": rows})
     else:
-        note(f"stored in {folder / package.name}.clbin")
+        _print(found)
+    for measured in found:
+        if measured.problem:
+            note(f"not measured: {measured.shape.text}: {measured.problem}")
+    left = total - len(found)
+    if left:
+        note(f"the budget is used up, {counted(left, 'shape')} of {total} left: run it again to go on")
+    note(f"{new} measured now, {len(found) - new} known before; stored in {plan.database}")
 
 
-def _first(manifest: Manifest) -> frozenset[str]:
-    """Sources that the package starts with, before any tuning."""
-    programs = manifest.opencl.programs if manifest.opencl is not None else ()
-    return frozenset(program.source for program in programs if program.kind != "tuned")
-
-
-def _with_programs(manifest: Manifest, folder: Path, device: OpenCLDevice) -> Manifest:
-    """The manifest with tuned programs too, for `intaglio cache explain`: other kernels make other programs. What was tuned before
-    and is in the cache no more, goes."""
-    info = manifest.opencl
-    assert info is not None
-    options, former = info.programs[0].options, {p.source for p in info.programs}
-    known = {program.source: program for program in info.programs if program.kind != "tuned"}
-    for record in read_cache(folder / f"{manifest.name}.clbin").records:
-        program = record.content
-        if not isinstance(program, Program) or (source := program.field("source")) in known:
-            continue
-        if source in former or is_of_device(program, device):
-            known[source] = ProgramInfo(len(known), "tuned", source, options)
-    return replace(manifest, opencl=replace(info, programs=tuple(known.values())))
-
-
-def _package(folder: Path, target: str | None) -> Package:
-    if folder.is_file():
-        hint = f"`intaglio compile {folder.name} --target opencl -o DIR`, then `intaglio tune DIR`"
-        raise UserError("not-a-package", f"{quoted(str(folder), 200)} is a file, not a package", hint=hint)
-    package = Package.load(folder)
-    if package.manifest.opencl is None:
-        what = f"`{package.name}` was compiled for `{package.manifest.target}`, which has nothing to tune"
-        raise UserError("bad-option", what, hint="compile it with `--target opencl`")
-    if target is not None and not find_target(target).device:
-        what = f"`{package.name}` was compiled for `{package.manifest.target}`, not for {quoted(target)}"
-        raise UserError("bad-option", what, hint="omit `--target`: the package knows its target")
-    return package
-
-
-def print_tuned(manifest: Manifest, tuned: Tuned) -> None:
-    before, after = tuned.before, tuned.after
-    rows, kernels = [], _kernels(manifest, tuned)
-    for layer, was, now in zip(manifest.layers, before.layers, after.layers, strict=True):
-        where, how = "device" if layer.accelerator else "cpu", kernels.get(layer.index, "")
-        op, how = beginning(layer.op, 14), beginning(how, 16)
-        rows.append([layer.name, op, where, f"{was / 1000:.4f}", f"{now / 1000:.4f}", _times(was, now), how])
-    rows.append(["transfers", "", "", f"{before.transfers / 1000:.4f}", f"{after.transfers / 1000:.4f}", "", ""])
-    rows.append(["total", "", "", f"{before.total / 1000:.4f}", f"{after.total / 1000:.4f}", _times(before.total, after.total), ""])
-    columns = ["layer", "op", "on", ">before, ms", ">after", ">times", "kernel"]
-    print_table(columns, fitted(columns, rows), title=tuned.device.name)
-
-
-def _kernels(manifest: Manifest, tuned: Tuned) -> dict[int, str]:
-    """By layer."""
-    on_device = [layer.index for layer in manifest.layers if layer.accelerator]
-    return {on_device[n]: kernel for n, kernel in tuned.chosen.items()}
-
-
-def _times(was: float, now: float) -> str:
-    return f"{was / now:.2f}" if now else ""
-
-
-def _told(manifest: Manifest, tuned: Tuned) -> dict[str, object]:
-    rows, kernels = zip(manifest.layers, tuned.before.layers, tuned.after.layers, strict=True), _kernels(manifest, tuned)
+def _row(measured: Measured) -> dict[str, object]:
+    ranked = sorted(measured.times.items(), key=lambda item: (item[1], item[0]))
     return {
-        "device": tuned.device.name,
-        "place": tuned.device.place,
-        "driver": tuned.device.driver_version,
-        "transfers_before_ms": tuned.before.transfers / 1000,
-        "transfers_after_ms": tuned.after.transfers / 1000,
-        "before_ms": tuned.before.total / 1000,
-        "after_ms": tuned.after.total / 1000,
-        "layers": [
-            {
-                "name": layer.name, "op": layer.op, "on": "device" if layer.accelerator else "cpu", "before_ms": was / 1000,
-                "after_ms": now / 1000, "kernel": kernels.get(layer.index),
-            }
-            for layer, was, now in rows
-        ],
-    }  # fmt: skip
+        "layer": measured.shape.text,
+        "count": len(measured.shape.nodes),
+        "new": measured.new,
+        "usual": measured.shape.usual,
+        "best": ranked[0][0] if ranked else None,
+        "times_us": dict(ranked),
+    }
+
+
+def _print(found: list[Measured]) -> None:
+    """The usual kernel against the best, of all layers together in the last row."""
+    rows, before, after = [], 0.0, 0.0
+    for measured in found:
+        if not measured.times:
+            continue
+        best, least = min(measured.times.items(), key=lambda item: (item[1], item[0]))
+        usual, count = measured.times.get(measured.shape.usual, least), len(measured.shape.nodes)
+        before, after = before + usual * count, after + least * count
+        name = _name(measured.shape) + (f" and {count - 1} more" if count > 1 else "")
+        rows.append([name, f"{usual:.1f}", f"{least:.1f}", f"{usual / least:.2f}", best])
+    if rows:
+        rows.append(["total", f"{before:.1f}", f"{after:.1f}", f"{before / after:.2f}", ""])
+        columns = ["layer", ">untuned, us", ">best", ">times", "kernel"]
+        print_table(columns, fitted(columns, rows))
+
+
+def _name(shape: Shape) -> str:
+    """Of its first layer."""
+    node = shape.nodes[0]
+    return printable(node.source or node.output.name, 200)
+
+
+def merge_files(paths: list[Path], words: Words) -> None:
+    """Records of all files in one."""
+    if words.output is None:
+        raise UserError("bad-option", "`--merge` needs `-o FILE`", hint="`intaglio tune --merge A B -o C`")
+    made = merged([read_database(path) for path in paths])
+    with writing(words.output):
+        words.output.parent.mkdir(parents=True, exist_ok=True)
+    write_database(words.output, made)
+    if words.json:
+        print_json({"database": str(words.output), "processors": len(made.places), "layers": made.layers})
+    processors = f"{counted(len(made.places), 'processor')}, {counted(made.layers, 'layer')}"
+    note(f"merged {counted(len(paths), 'file')} into {words.output}: {processors}")

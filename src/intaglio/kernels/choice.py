@@ -97,12 +97,18 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
     ),
     "hybrid_conv": (
         Choice("hybrid_conv_dsp", unless(dsp_hybrid.facts), dsp_hybrid.hybrid_conv_dsp),
-        Choice("hybrid_conv_tiles", unless(hybrid_tiles.hybrid_of), hybrid_tiles.hybrid_conv_tiles),
+        Choice(
+            "hybrid_conv_tiles", unless(hybrid_tiles.hybrid_of), hybrid_tiles.hybrid_conv_tiles, ways=hybrid_tiles.tiles_ways,
+            estimate=hybrid_tiles.tiles_estimate,
+        ),
         Choice("hybrid_conv", plain.computed_weights, hybrid.hybrid_conv, estimate=one_by_one),
     ),
     "hybrid_matmul": (
         Choice("hybrid_dense_dsp", unless(dsp_hybrid.facts), dsp_hybrid.hybrid_matmul_dsp),
-        Choice("hybrid_matmul_tiles", unless(hybrid_tiles.hybrid_of), hybrid_tiles.hybrid_matmul_tiles),
+        Choice(
+            "hybrid_matmul_tiles", unless(hybrid_tiles.hybrid_of), hybrid_tiles.hybrid_matmul_tiles,
+            ways=hybrid_tiles.tiles_ways, estimate=hybrid_tiles.tiles_estimate,
+        ),
         Choice("hybrid_matmul", always, hybrid.hybrid_matmul, estimate=one_by_one),
     ),
     "max_pool": (
@@ -248,7 +254,7 @@ def _asked_first(node: Node, asked: str) -> list[Choice]:
 # Without measuring, and what to measure -----------------------------------------------------------------------------------
 
 FAR = 2.5  # times the best estimate: ways behind are not measured
-MOST_WAYS = 8  # of one kernel that are measured
+MOST_TILES = 6  # of one algorithm that are measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +271,17 @@ def ways_to_measure(node: Node, target: Target) -> list[Way]:
     found: list[Way] = []
     for choice, uses in _possible(node, target).items():
         ways = [Way(using, choice.estimate(Job(node, target, using))) for using in uses]
-        found += [ways[0], *sorted(ways[1:], key=lambda way: way.estimate_us)][:MOST_WAYS]
+        algorithms: dict[str, list[Way]] = {}
+        for way in [ways[0], *sorted(ways[1:], key=lambda way: way.estimate_us)]:
+            algorithms.setdefault(way.using.partition("tile=")[0], []).append(way)
+        found += [way for tiles in algorithms.values() for way in tiles[:MOST_TILES]]
     least = min((way.estimate_us for way in found), default=0.0)
     return sorted((way for way in found if way.estimate_us <= FAR * least), key=lambda way: way.estimate_us)
+
+
+def has_choice(node: Node) -> bool:
+    """Is there more than one kernel, or more than one set of parameters?"""
+    return node.op.NAME in SEVERAL
 
 
 def usual_way(node: Node, target: Target) -> str:

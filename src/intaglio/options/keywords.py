@@ -32,6 +32,7 @@ class Keywords(TypedDict, total=False):
     limit_kernel_time: float | None
     threads: int
     variants: Sequence[str] | str
+    tuning: str | Path | None
     dims: Mapping[str, int] | None
     shapes: Mapping[str, tuple[int, ...]] | None
     states: Mapping[str, str] | None

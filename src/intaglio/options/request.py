@@ -155,6 +155,9 @@ class Request:
         (), kinds.NAMES, "optimise", "Also compile for these processors, e.g. v3,v4; the library uses the best at run time.", "V",
         record=lambda r: ",".join(r.variants),
     )  # fmt: skip
+    tuning: Path | None = option(
+        None, kinds.FILE, "kernels", "Kernel times that `intaglio tune` has measured, or off. Default: those of this machine.", "F"
+    )
     dims: Mapping[str, int] = option(
         {},
         kinds.DIMS,

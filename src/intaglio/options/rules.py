@@ -180,6 +180,11 @@ RULES: tuple[Rule, ...] = (
         "`--threads` needs an operating system, and `{target}` has none", "omit it: one core computes everything",
     ),
     Rule(
+        "tuning, not a processor", "target",
+        lambda s: s.target is not None and bool(s.target.bare or s.target.device or s.target.wasm) and s.request.tuning is not None,
+        "`--tuning` has times of processors with an operating system, and `{target}` is none", "omit `--tuning`",
+    ),
+    Rule(
         "weights-address, an operating system", "target",
         lambda s: s.target is not None and not s.target.bare and s.request.weights_address is not None,
         "`--weights-address` needs a board, and `{target}` has an operating system",

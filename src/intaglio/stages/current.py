@@ -23,6 +23,7 @@ from intaglio.package.manifest import Manifest, read_manifest
 from intaglio.package.ownership import MANIFEST, file_digest, file_digests
 from intaglio.run.expect import tool_versions
 from intaglio.stages.packaging import compiler_for
+from intaglio.stages.tuned import implicit_file
 from intaglio.targets.deployment import target_of
 from intaglio.targets.target import find_target
 
@@ -68,6 +69,7 @@ def _is_whole(folder: Path, manifest: Manifest) -> bool:
 
 def request_digest(request: Request) -> str:
     told: dict[str, object] = {"intaglio": _own_digest(), "host": find_target("host").name, "model": request.model.name}
+    told["tuned"] = _told(implicit_file(request))
     for field in fields(request):
         value = getattr(request, field.name)
         if field.name in FILES and value is not None and Path(value).is_file():

@@ -4,28 +4,67 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from intaglio.errors import counted, quoted
+from intaglio.ir.choices import VIEW
+from intaglio.ir.graph import Graph
 from intaglio.ir.placement import NOWHERE
 from intaglio.kernels import lower
-from intaglio.kernels.choice import explained
+from intaglio.kernels.choice import estimate_us, explained
+from intaglio.kernels.program import Program
 from intaglio.kernels.threads.lowering import divided
 from intaglio.passes import split
-from intaglio.stages.work import Work, need
+from intaglio.passes.analysis import analyse
+from intaglio.stages.tuned import Tuning, tuning_of, with_tuned
+from intaglio.stages.work import Model, Work, need
+
+
+def graph_of(model: Model) -> Graph:
+    """As it is lowered."""
+    graph = model.graph
+    if model.context.weights_read:
+        graph = replace(graph, weights="read")
+    return graph if model.is_past("kernels") else split(graph, model.context)
 
 
 def choose_kernels(work: Work) -> Work:
     model = need(work.model)
-    graph, target = model.graph, model.target
-    if model.context.weights_read:
-        graph = replace(graph, weights="read")
-    if not model.is_past("kernels"):
-        graph = split(graph, model.context)
+    graph, target = graph_of(model), model.target
     work.watch.stage("kernels")
     asked = model.source.choices
     if model.context.stream is not None:  # which made the layers of those stripes anew
         asked = replace(asked, stripes=())
     given = model.source.placement if model.is_past("memory") else NOWHERE
+    tuning = tuning_of(work.request, target, work.watch)
+    names: frozenset[str] = frozenset()
+    if tuning is not None:
+        asked, names = with_tuned(graph, asked, tuning)
+        if names:
+            told = f"{len(names)} of {counted(len(graph.nodes), 'layer')}"
+            work = replace(work, tuned=f"{tuning.file.name}: {told}")
+            work.watch.note(f"the kernels of {told} are those measured by `intaglio tune`: {tuning.file}")
+        elif tuning.named:
+            work.watch.note(f"{quoted(str(tuning.file), 200)} has no times of these layers for `{target.name}`")
     program = lower(graph, target, asked, given=given)
-    if work.watch.chosen is not None:
-        rows = explained(graph, target, program.choices)
-        work.watch.chosen([replace(row, parts=divided(program, row.layer)) for row in rows] if target.threads > 1 else rows)
+    _explain(work, program, tuning, names)
     return replace(work, model=replace(model, graph=graph), program=program)
+
+
+def _explain(work: Work, program: Program, tuning: Tuning | None, tuned: frozenset[str]) -> None:
+    """Estimated and measured times, and the reasons for each kernel; `tuned` are the layers whose kernel was measured."""
+    target, choices, graph = need(work.model).target, program.choices, program.graph
+    if work.watch.explain is None and work.watch.chosen is None:
+        return
+    times: dict[str, tuple[float, float | None]] = {}
+    for node in graph.nodes:
+        if (using := choices.of(node)) not in ("", VIEW):
+            measured = None if tuning is None else tuning.measured_us(node, using)
+            times[node.output.name] = (estimate_us(node, target, using), measured)
+    if work.watch.explain is not None:
+        rows = analyse(graph, target, choices)
+        known = [(row, times.get(row.value, (row.estimate_us, None))) for row in rows]
+        work.watch.explain([replace(row, estimate_us=estimate, measured_us=measured) for row, (estimate, measured) in known])
+    if work.watch.chosen is not None:
+        reasons = explained(graph, target, choices, tuned)
+        if target.threads > 1:
+            reasons = [replace(row, parts=divided(program, row.layer)) for row in reasons]
+        work.watch.chosen([replace(row, estimate_us=times[row.layer][0], measured_us=times[row.layer][1]) for row in reasons])

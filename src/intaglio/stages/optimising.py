@@ -20,6 +20,6 @@ def optimise(work: Work) -> Work:
     if model.source.format == "ir" and accelerators_of(graph):
         check_given(graph)
     target = aligned(graph, model.target)
-    if watch.explain is not None:
+    if watch.explain is not None and not work.wants("kernels"):  # which knows more
         watch.explain(list(analyse(graph, target, model.source.choices)))
     return replace(work, model=replace(model, graph=graph, target=target))

@@ -78,7 +78,7 @@ def _project(work: Work, folder: Path) -> Manifest:
 
 def _record(work: Work, model: Model) -> dict[str, str]:
     """Options in the manifest. The precision may be that of an IR file."""
-    told = work.request.record()
+    told = {**work.request.record(), **({"tuning": work.tuned} if work.tuned else {})}
     return told if model.target.precision == "fp32" else {**told, "precision": model.target.precision}
 
 

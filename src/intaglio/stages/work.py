@@ -63,6 +63,7 @@ class Work:
     pinned: PlanFile | None = None  # buffers whose place the user chose
     model: Model | None = None
     program: Program | None = None
+    tuned: str = ""  # for how many layers which database has chosen the kernel
     stack: ExitStack = field(default_factory=ExitStack)  # closed when all stages have gone well, or one has not
     planned: Climbed | None = None  # with the rungs of the ladder that were needed to stay within a limit
     written: Written | None = None

@@ -21,6 +21,7 @@ cycles_per_mac_float = 4.2
 from __future__ import annotations
 
 import platform
+import re
 import tomllib
 from dataclasses import dataclass, replace
 from functools import cache
@@ -173,6 +174,24 @@ def host_target() -> Target:
     """The best target that this machine can run."""
     targets = all_targets()
     return next((targets[name] for name in HOSTS if runs_here(targets[name])), targets["generic"])
+
+
+@cache
+def processor_name() -> str:
+    """As its maker calls it, with the numbers of its kind: virtual machines often have a short name."""
+    found: dict[str, str] = {}
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                key, _, value = line.partition(":")
+                found.setdefault(key.strip(), value.strip())
+    except (OSError, UnicodeDecodeError):
+        pass
+    name = found.get("model name") or platform.processor() or platform.machine()
+    kinds = {"cpu family": "family", "model": "model", "CPU implementer": "maker", "CPU part": "part"}
+    if parts := [f"{word} {found[key]}" for key, word in kinds.items() if found.get(key)]:
+        name += f" ({', '.join(parts)})"
+    return re.sub(r"[^!-{}~]+", " ", name).strip() or "unknown"
 
 
 @cache

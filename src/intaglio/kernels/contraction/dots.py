@@ -219,25 +219,28 @@ def _runs(job: Job) -> Runs:
     return Runs(p.out_width, p.out_height, p.columns, known.steps, lanes)
 
 
-def _ranked(job: Job) -> list[Tile]:
+def ranked(runs: Runs, registers: int) -> list[Tile]:
     """Tiles that fit the registers, by their estimated time."""
-    runs, registers = _runs(job), job.target.registers
     wide = -(-runs.columns // runs.lanes)
     shapes = [Tile(r, v) for v in (1, 2, 3, 4, 6, 8) for r in range(1, min(8, runs.length) + 1)]
     fit = [t for t in shapes if t.rows * t.vectors + t.vectors + 2 <= registers and (t.vectors <= wide or t.vectors == 1)]
     return sorted(fit, key=lambda t: (round(runs.cycles(t), 2), -t.rows, t.vectors))
 
 
+def _tile(job: Job) -> Tile:
+    return parse_tile(job.asked) or ranked(_runs(job), job.target.registers)[0]
+
+
 def dots_ways(job: Job) -> list[str]:
     name = "qconv_tiles" if isinstance(job.node.op, QConv) else "qmatmul_tiles"
-    return [f"{name}(tile={tile})" for tile in _ranked(job)]
+    return [f"{name}(tile={tile})" for tile in ranked(_runs(job), job.target.registers)]
 
 
 def dots_estimate(job: Job) -> float:
     """With a pass over the rows of x, which wait in the stage."""
     known = _facts(job)
     p, lanes = known.problem, job.isa.lanes
-    steps = _runs(job).cycles(parse_tile(job.asked) or _ranked(job)[0]) * p.batch * p.group
+    steps = _runs(job).cycles(_tile(job)) * p.batch * p.group
     staged = job.type(0).elements / (2 * lanes) * STAGE_CYCLES
     return micros(job.target, lanes, steps + staged, known.grouped.size)
 
@@ -291,7 +294,7 @@ def qconv_tiles(job: Job) -> Lowered:
     p = known.problem
     if original.pointwise:
         return _matrix(job, "qconv1x1", "qconv_tiles")
-    tile = parse_tile(job.asked) or _ranked(job)[0]
+    tile = _tile(job)
     x = job.operand(0, "x")
     zero = known.numbers.x_zero + offset_of_type(x.dtype, known.dot.x)
     micro = dots_for(job, known, tile, zero)
@@ -311,7 +314,7 @@ def _matrix(job: Job, stem: str, name: str) -> Lowered:
     known = _facts(job)
     p, dot = known.problem, known.dot
     rows, depth, columns = p.out_width, p.channels, p.out_channels
-    tile = parse_tile(job.asked) or _ranked(job)[0]
+    tile = _tile(job)
     x = job.operand(0, "x")
     zero = known.numbers.x_zero + offset_of_type(x.dtype, dot.x)
     micro = dots_for(job, known, tile, zero)

@@ -23,12 +23,13 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.contraction.dots import (
     Dots,
+    Runs,
     along_rows,
     arranged,
     choose_dot,
-    choose_tile,
     pack_weights,
     packing_text,
+    ranked,
 )
 from intaglio.kernels.contraction.hybrid import extremes, grid_of, lowest_of, round_away
 from intaglio.kernels.contraction.micro import Column, Sums
@@ -38,6 +39,7 @@ from intaglio.kernels.contraction.scaling import i16, i32, splat
 from intaglio.kernels.contraction.stage import SLACK, offset_of_type, stage_of
 from intaglio.kernels.contraction.tile import Block, Tile, parse_tile
 from intaglio.kernels.contraction.tiles import Tiles
+from intaglio.kernels.estimate import micros
 from intaglio.kernels.isa import Dot
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.lanes import Lanes
@@ -46,6 +48,7 @@ from intaglio.kernels.whole_numbers import I32
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 
 F32 = Type("f32")
+QUANTISE_CYCLES = 8.0  # per vector of x
 MOST = 255  # the largest size of a number less its zero point
 
 
@@ -251,13 +254,36 @@ def _micro(job: Job, known: Facts, tile: Tile, rows: Rows, row: Expr | None) -> 
     return Dots(job.isa, known.dot, w, ToReals(rows, sums, scale, bias, job.writes(), row))
 
 
+def _runs(job: Job, known: Facts) -> Runs:
+    p, steps = known.problem, known.grouped.shape[2] * known.grouped.shape[3]
+    return Runs(p.out_width, p.out_height, p.columns, steps, job.isa.lanes)
+
+
+def _tile(job: Job, known: Facts) -> Tile:
+    return parse_tile(job.asked) or ranked(_runs(job, known), job.target.registers)[0]
+
+
+def tiles_ways(job: Job) -> list[str]:
+    known, name = hybrid_of(job), job.node.op.NAME
+    assert isinstance(known, Facts)
+    return [f"{name}_tiles(tile={tile})" for tile in ranked(_runs(job, known), job.target.registers)]
+
+
+def tiles_estimate(job: Job) -> float:
+    """With a pass over x, which is quantised first."""
+    known, lanes = hybrid_of(job), job.isa.lanes
+    assert isinstance(known, Facts)
+    steps = _runs(job, known).cycles(_tile(job, known)) * known.problem.batch * known.problem.group
+    return micros(job.target, lanes, steps + job.type(0).elements / lanes * QUANTISE_CYCLES, known.grouped.size)
+
+
 def hybrid_matmul_tiles(job: Job) -> Lowered:
     op, k, known = job.node.op, job.k, hybrid_of(job)
     assert isinstance(op, HybridMatMul) and isinstance(known, Facts)
     p, wide = known.problem, 2 * job.isa.lanes
     rows, depth, columns = p.rows, p.channels, p.out_channels
     pitch = -(-depth // wide) * wide
-    tile = parse_tile(job.asked) or choose_tile(job, [rows], columns, known.grouped.shape[3])
+    tile = _tile(job, known)
     numbers = _rows(job, known.dot, rows, rows * pitch, op.asymmetric, own=False)
     micro = _micro(job, known, tile, numbers, None)
     tiles = Tiles(k, p, tile, micro)
@@ -273,8 +299,7 @@ def hybrid_conv_tiles(job: Job) -> Lowered:
     op, k, known, original = job.node.op, job.k, hybrid_of(job), problem_of(job)
     assert isinstance(op, HybridConv) and isinstance(known, Facts)
     p, size = known.problem, original.height * original.width * original.channels
-    steps = known.grouped.shape[2] * known.grouped.shape[3]
-    tile = parse_tile(job.asked) or choose_tile(job, [p.out_width] * p.out_height, p.columns, steps)
+    tile = _tile(job, known)
     numbers = _rows(job, known.dot, 1, size, op.asymmetric, own=original.batch > 1)
     micro = _micro(job, known, tile, numbers, idx(0))
     padding = cast(numbers.zero(idx(0)), Type(numbers.q.dtype.value))
