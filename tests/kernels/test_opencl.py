@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -14,23 +16,26 @@ from hypothesis import given, settings
 
 from intaglio.ir.types import DType
 from intaglio.kernels.accesses import everything, may_run_at_once
+from intaglio.kernels.choice import DEVICE
 from intaglio.kernels.forms import Scope
 from intaglio.kernels.interpret import interpret
 from intaglio.kernels.loop import Buffer, Builder, Expr, For, Kernel, Load, Type, idx
 from intaglio.kernels.opencl.interpret import run_variant
 from intaglio.kernels.opencl.launch import Variant
+from intaglio.kernels.opencl.lowering import device_job
 from intaglio.kernels.opencl.spread import spread
 from intaglio.run.toolchains import find_toolchain
 from support.kernel_cases import CASES
 from support.kernel_integer_tiles import INTEGER_TILES
 from support.kernel_narrow import NARROW
-from support.kernel_opencl import OPENCL, Driver, halves_of, interpreted_on_device, on_device, results_of, source_of
+from support.kernel_opencl import OPENCL, Driver, asked_of, halves_of, interpreted_on_device, on_device, results_of, source_of
 from support.kernel_quantised import QUANTISED
 from support.kernel_running import Case, assert_close
 from support.kernel_tiles import TILED
 
 ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **NARROW}
-QUICK = 60  # a driver takes about 50 ms a kernel: every so-manieth case in `make test`, all in `make test-all`
+# Loops for one core that are spread over work-items: elementwise, in steps of time, with integers, with atomic order, sorted.
+SPREAD = ("softsign", "cast f16 to u64", "gru f16", "qlstm of a coupled gate", "qconv", "scatter_nd add", "topk", "conv_transpose")
 PER_PROGRAM = 24
 
 
@@ -56,8 +61,31 @@ LANGUAGE = (
 )
 
 
-def some(step: int) -> dict[str, Case]:
-    return {name: ALL[name] for name in list(ALL)[::step]}
+@cache
+def quick_cases() -> dict[str, Case]:
+    """A driver takes about 50 ms a kernel: in `make test` the smallest case of every row of the table for devices, in floats and
+    with narrow weights, and some that are spread; all of them in `make test-all`."""
+    smallest: dict[tuple[str, str, bool], str] = {}
+    for name in sorted(ALL, key=lambda n: sum(a.size for a in ALL[n].operands if a is not None)):
+        node = ALL[name].node()
+        job = device_job(node, OPENCL, asked_of(ALL[name]))
+        reasons = [row.applies(job) for row in DEVICE.get(node.op.NAME, ())]
+        if None in reasons:
+            row = DEVICE[node.op.NAME][reasons.index(None)].name
+            smallest.setdefault((node.op.NAME, row, name in NARROW), name)
+    return {name: ALL[name] for name in (*smallest.values(), *SPREAD)}
+
+
+WHICH: dict[str, Callable[[], dict[str, Case]]] = {"quick": quick_cases, "all": lambda: ALL}
+
+
+def test_every_kernel_for_devices_has_a_case_that_make_test_runs() -> None:
+    rows = {(op, row.name) for op, choices in DEVICE.items() for row in choices}
+    for name in quick_cases():
+        node = ALL[name].node()
+        job = device_job(node, OPENCL, asked_of(ALL[name]))
+        rows -= {(node.op.NAME, row.name) for row in DEVICE.get(node.op.NAME, ()) if row.applies(job) is None}
+    assert not rows
 
 
 def test_what_needs_doubles_stays_on_the_cpu() -> None:
@@ -77,9 +105,9 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
         return Driver()
 
 
-@pytest.mark.parametrize("step", [QUICK, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_driver_computes_what_the_reference_says(driver: Driver, step: int) -> None:
-    calls = {name: call for name, case in some(step).items() if (call := on_device(case)) is not None}
+@pytest.mark.parametrize("which", ["quick", pytest.param("all", marks=pytest.mark.slow)])
+def test_a_driver_computes_what_the_reference_says(driver: Driver, which: str) -> None:
+    calls = {name: call for name, case in WHICH[which]().items() if (call := on_device(case)) is not None}
     names, wrong = list(calls), []
     for first in range(0, len(names), PER_PROGRAM):
         part = names[first : first + PER_PROGRAM]
@@ -100,11 +128,7 @@ def test_a_driver_computes_what_the_reference_says(driver: Driver, step: int) ->
     assert not wrong, "\n".join(wrong)
 
 
-SMALL = [n for n in list(ALL)[::9] if sum(a.size for a in ALL[n].operands if a is not None) < 600]
-_REST = [pytest.param(n, marks=pytest.mark.slow) for n in ALL if n not in SMALL]
-
-
-@pytest.mark.parametrize("name", [*SMALL, *_REST])
+@pytest.mark.parametrize("name", [n if n in quick_cases() else pytest.param(n, marks=pytest.mark.slow) for n in ALL])
 def test_the_launches_mean_what_the_reference_says(name: str) -> None:
     call = on_device(ALL[name])
     if call is None:
@@ -116,13 +140,16 @@ def test_the_launches_mean_what_the_reference_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("define", [(), ("-DIG_FP16",)], ids=["floats", "halves"])
-def test_a_compiler_for_spirv_accepts_every_kernel(define: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", ["quick", pytest.param("all", marks=pytest.mark.slow)])
+def test_a_compiler_for_spirv_accepts_every_kernel(which: str, define: tuple[str, ...], tmp_path: Path) -> None:
     """The language itself, without the extras of one driver: every kernel of fp32, and those of halves."""
     zig = find_toolchain("zig")
     target = replace(OPENCL, precision="fp16") if define else OPENCL
-    cases = {n: h for n, c in TILED.items() if (h := halves_of(c)) is not None} if define else some(6)
+    cases = WHICH[which]()
+    if define:
+        cases = {n: h for n, c in cases.items() if (h := halves_of(c)) is not None}
     calls = [call for case in cases.values() if (call := on_device(case, target)) is not None]
-    assert len(calls) > 20
+    assert len(calls) > 10
     (tmp_path / "all.cl").write_text(LANGUAGE + source_of([c.lowered.kernel for c in calls]).text)
     flags = ["-cc1", "-triple", "spirv64-unknown-unknown", "-cl-std=CL1.2", "-fdeclare-opencl-builtins", "-fsyntax-only"]
     flags += ["-D__opencl_c_named_address_space_builtins=1", "-Wall", "-Wno-unused-function", "-Wno-unused-const-variable"]
