@@ -52,12 +52,16 @@ lint: $(STAMP)
 	$(BIN)/ruff check src tests tools scripts benchmarks plugins examples
 	$(BIN)/mypy
 
-# Tests of one file share fixtures such as compiled packages: they go to one process.
-test: lint
-	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not slow"
+# The linters run beside the tests: they need one core for half a minute.
+test: $(STAMP)
+	@$(MAKE) --no-print-directory -j 2 lint pytest
 
-test-all: lint
-	$(BIN)/pytest -n $(JOBS) --dist loadfile
+test-all: $(STAMP)
+	@$(MAKE) --no-print-directory -j 2 lint pytest SLOW=1
+
+# Tests of one file share fixtures such as compiled packages: they go to one process.
+pytest: $(STAMP)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile $(if $(SLOW),,-m "not slow")
 
 # Against the best runtime of every model; `make bench ONLY=resnet` runs those whose names match.
 bench: $(BENCH)
@@ -80,4 +84,4 @@ clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: all demo example-gesture example-gesture-live lint test test-all bench bench-mcu bench-memory bench-opencl conformance clean
+.PHONY: all demo example-gesture example-gesture-live lint pytest test test-all bench bench-mcu bench-memory bench-opencl conformance clean

@@ -116,22 +116,27 @@ def test_a_new_one_works_as_it_is_written(intaglio: Intaglio, tmp_path: Path) ->
     assert "2 passed" in done.stdout
 
 
-def test_one_that_takes_the_process_down_is_named(intaglio: Intaglio, model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "line", "ended"),
+    [
+        ("falls", "import ctypes; ctypes.string_at(0)", "SIGSEGV"),
+        pytest.param("aborts", "import os; os.abort()", "SIGABRT", marks=pytest.mark.slow),
+    ],
+)
+def test_one_that_takes_the_process_down_is_named(name: str, line: str, ended: str, intaglio: Intaglio, tmp_path: Path) -> None:
     """A bad pointer in its C, or in what it calls: the parent of the process says whose it was."""
-    for name, line in (("falls", "import ctypes; ctypes.string_at(0)"), ("aborts", "import os; os.abort()")):
-        folder = tmp_path / name
-        intaglio("new-accelerator", name, "-o", folder)
-        source = folder / "src" / name / "__init__.py"
-        source.write_text(source.read_text().replace("        work = region.macs", f"        {line}\n        work = region.macs"))
-    install([tmp_path / "falls", tmp_path / "aborts"], tmp_path / "site")
+    folder = tmp_path / name
+    intaglio("new-accelerator", name, "-o", folder)
+    source = folder / "src" / name / "__init__.py"
+    source.write_text(source.read_text().replace("        work = region.macs", f"        {line}\n        work = region.macs"))
+    install([folder], tmp_path / "site")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     (tmp_path / "out").mkdir()
-    for name, ended in (("falls", "SIGSEGV"), ("aborts", "SIGABRT")):
-        command = [sys.executable, "-m", "intaglio", "accelerators", "test", name]
-        done = subprocess.run(command, cwd=tmp_path / "out", env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 2
-        assert "error[plugin-crashed]: " in done.stderr
-        assert f"the accelerator `{name} ({name} 0.1.0)` crashed the process in `cost` ({ended})" in done.stderr
+    command = [sys.executable, "-m", "intaglio", "accelerators", "test", name]
+    done = subprocess.run(command, cwd=tmp_path / "out", env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "error[plugin-crashed]: " in done.stderr
+    assert f"the accelerator `{name} ({name} 0.1.0)` crashed the process in `cost` ({ended})" in done.stderr
     assert not list((tmp_path / "out").iterdir())
 
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from intaglio.options.request import Request
+from intaglio.pipeline import compile_request
+from intaglio.stages.watch import Watch
 from intaglio.targets.board import all_boards
 from support.commands import DIGITS, Intaglio
 from support.row_models import dense, pixels
@@ -20,13 +23,14 @@ def few_boards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("intaglio.cli.fitting.all_boards", lambda: shown)
 
 
-@pytest.fixture
-def models(intaglio: Intaglio, tmp_path: Path) -> dict[str, Path]:
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A float model and the same on integers, as an IR file."""
-    plain = pixels(tmp_path)
-    words = ("--quantize", "int8", "--integer-io", *TARGET, "--stop-after", "optimise", "-o", tmp_path / "pixels8.ig")
-    assert intaglio("compile", plain, *words).code == 0
-    return {"float": plain, "int8": tmp_path / "pixels8.ig"}
+    folder = tmp_path_factory.mktemp("models")
+    plain, integers = pixels(folder), folder / "pixels8.ig"
+    request = Request(plain, output=integers, target=TARGET[1], quantize="int8", integer_io=True, stop_after="optimise")
+    compile_request(request, Watch())
+    return {"float": plain, "int8": integers}
 
 
 def board(folder: Path, ram: int) -> Path:
