@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from intaglio.kernels.c_printer import print_kernel
+from support.kernel_byte_chain import BYTE_CHAINS
 from support.kernel_hybrid import HYBRID, hybrid
 from support.kernel_integer_tiles import INTEGER_TILES, conv, dense
 from support.kernel_running import TARGETS, Case, assert_close, interpreted, prepare
@@ -16,7 +17,7 @@ PLAIN = {"lanes of a sum with a factor over one": "elementwise", "bytes pooled w
 
 @pytest.mark.parametrize("isa", ["avx2", "avx2_vnni", "neon", "neon_dot"])
 def test_vectors_are_taken(isa: str) -> None:
-    used = {name: prepare(c, TARGETS[isa]).lowered.using for name, c in {**INTEGER_TILES, **HYBRID}.items()}
+    used = {name: prepare(c, TARGETS[isa]).lowered.using for name, c in {**INTEGER_TILES, **HYBRID, **BYTE_CHAINS}.items()}
     plain = {name: using for name, using in used.items() if not any(w in using for w in ("tile=", "lanes=", "pixels="))}
     assert plain == PLAIN
 

@@ -8,6 +8,7 @@ from intaglio.ir.offload import Offload
 from intaglio.kernels.choice import TABLE
 from intaglio.kernels.expressions import ROWS
 from intaglio.ops.base import REGISTRY, Chain, Elementwise
+from support.kernel_byte_chain import BYTE_CHAINS
 from support.kernel_hybrid import HYBRID
 from support.kernel_integer_tiles import INTEGER_TILES
 from support.kernel_quick import ALL, quick_cases
@@ -26,7 +27,7 @@ _OTHERS = [pytest.param(i, n, marks=pytest.mark.slow) for i in ("avx2", "sse2", 
 _LARGE = ("in stripes", "in chunks", "few deep rows")  # minutes of interpreting, for loops that test_compiled runs
 _QUICK = [n for n in quick_cases() if not n.endswith(_LARGE)]
 _NEON = [pytest.param("neon", n, marks=[] if n in _QUICK else pytest.mark.slow) for n in ALL]
-_DOTS = {**INTEGER_TILES, **HYBRID}
+_DOTS = {**INTEGER_TILES, **HYBRID, **BYTE_CHAINS}
 _TILES = [pytest.param(n, marks=pytest.mark.slow) if n.endswith(_LARGE) else n for n in _DOTS]
 
 

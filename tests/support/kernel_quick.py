@@ -10,6 +10,7 @@ from functools import cache
 
 from intaglio.kernels.choice import considered
 from intaglio.targets import Target
+from support.kernel_byte_chain import BYTE_CHAINS
 from support.kernel_cases import CASES
 from support.kernel_hybrid import HYBRID
 from support.kernel_integer_tiles import INTEGER_TILES
@@ -18,7 +19,7 @@ from support.kernel_quantised import QUANTISED
 from support.kernel_running import TARGETS, Case
 from support.kernel_tiles import TILED
 
-ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **HYBRID, **NARROW}
+ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **HYBRID, **BYTE_CHAINS, **NARROW}
 _PLAIN = {"pads": 0, "strides": 1, "dilations": 1, "group": 1}  # what a window without that part has
 
 

@@ -14,6 +14,7 @@ from intaglio.errors import UserError, quoted
 from intaglio.ir.choices import VIEW, Choices
 from intaglio.ir.graph import Graph, Node
 from intaglio.kernels import (
+    byte_chain,
     contract,
     detection,
     elementwise,
@@ -60,6 +61,7 @@ def lanes(name: str) -> Choice:
 
 
 ELEMENTWISE = Choice("elementwise", always, elementwise.elementwise)
+BYTE_CHAIN = Choice("byte_chain", unless(byte_chain.byte_chain_of), byte_chain.byte_chain)
 SEVERAL: dict[str, tuple[Choice, ...]] = {
     "conv": (
         Choice(
@@ -133,6 +135,7 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
     "qadd": (lanes("qadd"), Choice("qadd_dsp", unless(dsp_sums.sum_of), dsp_sums.qadd_dsp), ELEMENTWISE),
     "qmul": (lanes("qmul"), Choice("qmul_dsp", unless(dsp_sums.product_of), dsp_sums.qmul_dsp), ELEMENTWISE),
     "requantize": (lanes("requantize"), ELEMENTWISE),
+    **dict.fromkeys(("chain", "dequantize", "quantize"), (BYTE_CHAIN, ELEMENTWISE)),
     "layer_norm": (Choice("layer_norm", normalize.layer_norm_applies, normalize.layer_norm),),
     "attention": (
         Choice(

@@ -49,7 +49,8 @@ def offset_of(indices: list[Expr], strides: list[int]) -> Expr:
     return total
 
 
-def _steps(op: Elementwise, operands: int) -> tuple[Step, ...]:
+def steps_of(op: Elementwise, operands: int) -> tuple[Step, ...]:
+    """Those of a chain; any other operator is one step."""
     return op.steps if isinstance(op, Chain) else (Step(op, tuple(range(operands))),)
 
 
@@ -57,7 +58,7 @@ def elementwise(job: Job) -> Lowered:
     node, k = job.node, job.k
     assert isinstance(node.op, Elementwise)
     values = [v for v in node.inputs if v is not None]
-    steps = _steps(node.op, len(values))
+    steps = steps_of(node.op, len(values))
     buffers = [job.reads(v, f"x{n}") for n, v in enumerate(values)]
     y = job.writes()
     out = node.output.type

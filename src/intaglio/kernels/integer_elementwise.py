@@ -172,10 +172,10 @@ def integer_elementwise(job: Job) -> Lowered:
         bases = [k.let(f"at{n}", offset_of(at, w[:outer])) for n, w in enumerate(walks)]
         to = k.let("to", offset_of(at, out_walk[:outer]))
         done = sizes[-1] // wide * wide
-        held = [None if w[-1] else _repeated(k, isa, b, base, z, n)
+        held = [None if w[-1] else repeated(k, isa, b, base, z, n)
                 for n, (b, w, base, z) in enumerate(zip(buffers, walks, bases, zeros, strict=True))]  # fmt: skip
         with k.loop("i", 0, done, wide) as i:
-            given = [held[n] or _vector(k, isa, b, bases[n] + i, zeros[n], n) for n, b in enumerate(buffers)]
+            given = [held[n] or widened(k, isa, b, bases[n] + i, zeros[n], n) for n, b in enumerate(buffers)]
             parts = [[vector(f"vwiden_{half}", i32(isa), v) for v in given] for half in HALVES]
             results = [compute([k.let(f"{half}{n}", v) for n, v in enumerate(p)]) for half, p in zip(HALVES, parts, strict=True)]
             bytes_.store(k, y, to + i, wide, results)
@@ -186,11 +186,13 @@ def integer_elementwise(job: Job) -> Lowered:
     return job.done(op.NAME, f"{op.NAME} {shapes} -> {out.dtype.value}{list(out.shape)}", f"{op.NAME}(lanes={wide})", in_place=True)
 
 
-def _vector(k: Builder, isa: Isa, x: Buffer, at: Expr, zero: int, n: int) -> Expr:
+def widened(k: Builder, isa: Isa, x: Buffer, at: Expr, zero: int, n: int) -> Expr:
+    """Neighbouring bytes of operand `n` as 16 bits, less their zero point."""
     loaded = Load(x, at, Type(x.dtype.value, 2 * isa.lanes))
     return k.let(f"x{n}_16", _centred(isa, Op(f"vwiden_{x.dtype.value}", (loaded,), i16(isa)), zero))
 
 
-def _repeated(k: Builder, isa: Isa, x: Buffer, at: Expr, zero: int, n: int) -> Expr:
+def repeated(k: Builder, isa: Isa, x: Buffer, at: Expr, zero: int, n: int) -> Expr:
+    """The same of one byte over and over."""
     one = cast(Load(x, at, Type(x.dtype.value)), Type("i16"))
     return k.let(f"x{n}_16", _centred(isa, Op("vsplat_i16", (one,), i16(isa)), zero))

@@ -22,6 +22,7 @@ from intaglio.ir.types import DType
 from intaglio.kernels.contraction.quantised import Quantised
 from intaglio.kernels.isa import Isa
 from intaglio.kernels.job import Job
+from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Type
 from intaglio.ops.fixed_point import FLOAT_LIMIT
 
@@ -44,6 +45,13 @@ def splat(isa: Isa, value: int) -> Expr:
     return Op("visplat", (Num(value, Type("i32")),), i32(isa))
 
 
+def nearest(e: Lanes, real: Expr, small: bool = False) -> Expr:
+    """A vector of floats as the nearest whole numbers, half to even; what is not a number is the lowest. `small` ones are known to
+    be numbers that fit 32 bits."""
+    inside = real if small else e.lowest(e.highest(real, e.const(-FLOAT_LIMIT)), e.const(FLOAT_LIMIT))
+    return Op("vtoint", (inside,), i32(e.isa))
+
+
 @dataclass(frozen=True, slots=True)
 class Factor:
     """How sums are scaled: the constants as buffers (one vector per vector of channels), or splat when all channels share them."""
@@ -55,6 +63,7 @@ class Factor:
     right: Buffer | int | float | None = None  # and after it; for `once` the whole shift
     half: Buffer | int | float | None = None  # half of 2^right, where adding it cannot overflow
     bias: Buffer | int | float | None = None  # of floats, added after the product
+    small: bool = False  # scaled sums are known to fit 32 bits
 
     def constants(self, k: Builder, at: Expr, name: str = "") -> list[Expr | None]:
         """The constants of the vector of channels at `at`."""
@@ -81,8 +90,7 @@ class Factor:
             real_type = Type("f32", self.isa.lanes)
             real: Expr = Op("vmul", (Op("vtofloat", (acc,), real_type), multiplier), real_type)
             real = Op("vadd", (real, bias), real_type) if bias is not None else real
-            low, high = (Op("vsplat", (Num(s * FLOAT_LIMIT, Type("f32")),), real_type) for s in (-1, 1))
-            return k.let("v", Op("vtoint", (Op("vmin", (Op("vmax", (real, low), real_type), high), real_type),), to))
+            return k.let("v", nearest(Lanes(self.isa, self.isa.lanes), real, self.small))
         if self.how == "once":
             assert right is not None
             return k.let("v", vector("vscale_once", to, acc, multiplier, right))
@@ -135,6 +143,7 @@ class Scaling:
     right: Array | None = None
     half: Array | None = None
     bias: Array | None = None
+    small: bool = False
 
 
 def scaling_by(
@@ -144,7 +153,9 @@ def scaling_by(
     if bound >= 2**31:
         return "sums may not fit 32 bits"
     if how == "float":
-        return Scaling(how, multiplier.astype(np.float32), bias=None if bias is None else bias.astype(np.float32))
+        real, added = multiplier.astype(np.float32), None if bias is None else bias.astype(np.float32)
+        largest = bound * float(np.abs(real).max(initial=0.0)) + (0.0 if added is None else float(np.abs(added).max(initial=0.0)))
+        return Scaling(how, real, bias=added, small=largest < 2.0**30)
     assert shift is not None and bias is None
     m, s = multiplier.astype(np.int64), shift.astype(np.int64)
     if m.size == 0 or m.min() < 0 or s.max() > 30 or s.min() < -31:
@@ -181,6 +192,7 @@ def factor_of(job: Job, scaling: Scaling, arrange: Arrange = lambda values: valu
 
     multiplier = one(scaling.multiplier, "multiplier")
     assert multiplier is not None
-    right = "shift" if scaling.how == "once" else "right"
-    rest = ((scaling.left, "left"), (scaling.right, right), (scaling.half, "half"), (scaling.bias, "real_bias"))
-    return Factor(job.isa, scaling.how, multiplier, *(one(values, name) for values, name in rest))
+    shift = "shift" if scaling.how == "once" else "right"
+    rest = ((scaling.left, "left"), (scaling.right, shift), (scaling.half, "half"), (scaling.bias, "real_bias"))
+    left, right, half, bias = (one(values, name) for values, name in rest)
+    return Factor(job.isa, scaling.how, multiplier, left, right, half, bias, scaling.small)
