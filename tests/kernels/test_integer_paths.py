@@ -15,7 +15,7 @@ from support.kernel_running import TARGETS, Case, assert_close, interpreted, pre
 PLAIN = {"lanes of a sum with a factor over one": "elementwise", "bytes pooled with windows of padding": "pool_general"}
 
 
-@pytest.mark.parametrize("isa", ["avx2", "avx2_vnni", "neon", "neon_dot"])
+@pytest.mark.parametrize("isa", ["avx2", "avx2_vnni", "neon", "neon_dot", "neon_i8mm"])
 def test_vectors_are_taken(isa: str) -> None:
     used = {name: prepare(c, TARGETS[isa]).lowered.using for name, c in {**INTEGER_TILES, **HYBRID, **BYTE_CHAINS}.items()}
     plain = {name: using for name, using in used.items() if not any(w in using for w in ("tile=", "lanes=", "pixels="))}
@@ -37,6 +37,10 @@ def test_a_target_without_vectors_has_plain_loops() -> None:
         ("tiles 1x1", "avx512_vnni", "_mm512_dpbusd_epi32"),
         ("tiles 3x3 of u8", "avx2_vnni", "_mm256_dpwssd_avx_epi32"),  # weights less their zero point need 9 bits
         ("tiles 1x1", "neon_dot", "vdotq_s32"),
+        ("tiles 1x1", "neon_i8mm", "vmmlaq_s32"),
+        ("tiles 1x1 of one pixel", "neon_i8mm", "vdotq_s32"),  # half of a matrix product would be wasted
+        ("tiles 3x3 of u8", "neon_i8mm", "vmlal_s16"),  # weights less their zero point need 9 bits
+        ("hybrid rows", "neon_i8mm", "vmmlaq_s32"),
         ("tiles 1x1", "neon", "vmlal_s16"),
         ("hybrid 3x3", "avx2", "_mm256_madd_epi16(a0, w0)"),
         ("hybrid 3x3 of small weights", "avx2", "_mm256_maddubs_epi16"),

@@ -39,7 +39,7 @@ def test_the_kernel_means_what_the_reference_says(isa: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", _TILES)
-@pytest.mark.parametrize("isa", ["avx2_vnni", "neon_dot", "avx512_vnni", "simd128"])
+@pytest.mark.parametrize("isa", ["avx2_vnni", "neon_dot", "neon_i8mm", "avx512_vnni", "simd128"])
 def test_dot_products_mean_what_the_reference_says(isa: str, name: str) -> None:
     code, results = interpreted(_DOTS[name], TARGETS[isa])
     assert code == 0

@@ -26,6 +26,7 @@ AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
         ("x86_64", AVX512 | {"avx512_vnni", "avx_vnni"}, "x86-64-avx512vnni"),
         ("aarch64", set(), "aarch64"),
         ("arm64", {"asimddp"}, "aarch64-dotprod"),
+        ("aarch64", {"asimddp", "i8mm"}, "aarch64-i8mm"),
         ("riscv64", set(), "generic"),
     ],
 )

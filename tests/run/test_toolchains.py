@@ -55,7 +55,7 @@ def test_flags_are_translated_for_zig() -> None:
 MACROS = {
     "x86-64": "__SSE2__", "x86-64-v2": "__SSE4_2__", "x86-64-v3": "__AVX2__", "x86-64-avxvnni": "__AVXVNNI__",
     "x86-64-v4": "__AVX512BW__", "x86-64-avx512vnni": "__AVX512VNNI__", "aarch64": "__ARM_NEON",
-    "aarch64-dotprod": "__ARM_FEATURE_DOTPROD",
+    "aarch64-dotprod": "__ARM_FEATURE_DOTPROD", "aarch64-i8mm": "__ARM_FEATURE_MATMUL_INT8",
     "wasm32": "__wasm_simd128__", "generic": "__STDC__",
 }  # fmt: skip
 

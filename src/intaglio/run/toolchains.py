@@ -76,6 +76,7 @@ _ZIG_CPU = {
     "-march=x86-64-v2": "-mcpu=x86_64_v2",
     "-march=x86-64": "-mcpu=x86_64",
     "-march=armv8-a": "-mcpu=generic",
+    "-march=armv8.2-a+dotprod+i8mm": "-mcpu=generic+dotprod+i8mm",
     "-march=armv8.2-a+dotprod": "-mcpu=generic+dotprod",
 }
 

@@ -166,7 +166,8 @@ def lacking(target: Target) -> tuple[str, ...]:
 
 
 HOSTS = (
-    "x86-64-avx512vnni", "x86-64-v4", "x86-64-avxvnni", "x86-64-v3", "x86-64-v2", "x86-64", "aarch64-dotprod", "aarch64",
+    "x86-64-avx512vnni", "x86-64-v4", "x86-64-avxvnni", "x86-64-v3", "x86-64-v2", "x86-64", "aarch64-i8mm",
+    "aarch64-dotprod", "aarch64",
 )  # best first  # fmt: skip
 
 

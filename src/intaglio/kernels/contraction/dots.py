@@ -9,13 +9,13 @@ Rows of x wait in a stage (`stage.py`) in the type of the dot product, padding i
 image whose rows are chunks of its rows.
 
 Which dot product is taken depends on the weights: products of u8 and i8 are twice as many per instruction, where they are exact
-(`Dot.takes`). Does not apply to weights that are computed, to 16-bit numbers, or to sums that might not fit 32 bits: `plain.py`
-takes these. Depthwise convolutions are in `taps.py`.
+(`Dot.takes`). Matrix products (`Matrices`) take two rows at a time. Does not apply to weights that are computed, to 16-bit numbers,
+or to sums that might not fit 32 bits: `plain.py` takes these. Depthwise convolutions are in `taps.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -37,6 +37,7 @@ from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Op, Type
 from intaglio.ops.quantised import QConv
 
 STAGE_CYCLES = 2.0  # per vector of x that is written to the stage
+Rows = Sequence[Sequence[Expr]]  # sums by row and vector
 
 
 class Ends(Protocol):
@@ -45,7 +46,7 @@ class Ends(Protocol):
     def first(self, k: Builder, rows: int, block: Block, at: Column) -> list[list[Expr]]:
         """By row and vector."""
 
-    def finish(self, k: Builder, sums: Sums, block: Block, at: Column, places: list[Expr]) -> None: ...
+    def finish(self, k: Builder, sums: Rows, block: Block, at: Column, places: list[Expr]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,53 @@ class Dots:
 
 
 @dataclass(frozen=True, slots=True)
+class Matrices(Dots):
+    """Two rows at a time: a vector of sums is 2 rows x 2 columns, so a vector of columns of two rows is two of them.
+
+        acc0_0, acc1_0    rows 0 and 1 times columns 0, 1; and times columns 2, 3
+        a = join(x[row0 + 8j ..], x[row1 + 8j ..]);  acc0_0 = mmla(acc0_0, a, w0);  acc1_0 = mmla(acc1_0, a, w1)
+
+    Rows and pairs of rows are turned into each other by two instructions. A row without a partner is joined with itself."""
+
+    def start(self, k: Builder, rows: int, block: Block, at: Column) -> Sums:
+        firsts = self.ends.first(k, rows, block, at)
+        sums: Sums = []
+        for r in range(0, rows, 2):
+            pair = list(zip(firsts[r], firsts[min(r + 1, rows - 1)], strict=True))
+            for part, name in enumerate(("vjoin_low", "vjoin_high")):
+                sums.append([k.var(f"acc{r + part}_{v}", Op(name, both, i32(self.isa))) for v, both in enumerate(pair)])
+        return sums
+
+    def step(self, k: Builder, sums: Sums, w_at: Expr, x: Buffer, places: Mapping[int, Expr]) -> None:
+        half = Type(self.dot.x.value, self.group)
+        whole = Type(self.dot.x.value, 2 * self.group)
+        wide = self.lanes * self.group
+        weights = [
+            [k.let(f"w{v}_{part}", Load(self.w, w_at + (v * wide + part * 2 * self.group), whole)) for part in (0, 1)]
+            for v in range(len(sums[0]))
+        ]
+        for r in range(0, len(sums), 2):
+            rows = [Load(x, places[r], half), Load(x, places.get(r + 1, places[r]), half)]
+            a = k.let(f"a{r}", Op("vjoin_bytes", tuple(rows), whole))
+            for v, columns in enumerate(weights):
+                for part, weight in enumerate(columns):
+                    acc = sums[r + part][v]
+                    k.assign(acc, Op(self.dot.name, (acc, a, weight), i32(self.isa)))
+
+    def finish(self, k: Builder, sums: Sums, block: Block, at: Column, places: list[Expr]) -> None:
+        rows: list[list[Expr]] = []
+        for r in range(len(places)):
+            name, (left, right) = ("vjoin_low", "vjoin_high")[r % 2], sums[r - r % 2 : r - r % 2 + 2]
+            row = [Op(name, both, i32(self.isa)) for both in zip(left, right, strict=True)]
+            rows.append([k.let(f"total{r}_{v}", value) for v, value in enumerate(row)])
+        self.ends.finish(k, rows, block, at, places)
+
+
+def micro_of(isa: Isa, dot: Dot, w: Buffer, ends: Ends) -> Dots:
+    return (Matrices if dot.rows > 1 else Dots)(isa, dot, w, ends)
+
+
+@dataclass(frozen=True, slots=True)
 class ToBytes:
     """Sums start from the bias; they are scaled and stored as bytes."""
 
@@ -102,7 +150,7 @@ class ToBytes:
         places = [at.packed + v * isa.lanes for v in range(block.vectors)]
         return [[k.let(f"bias{v}", Load(self.bias, place, i32(isa))) for v, place in enumerate(places)]] * rows
 
-    def finish(self, k: Builder, sums: Sums, block: Block, at: Column, places: list[Expr]) -> None:
+    def finish(self, k: Builder, sums: Rows, block: Block, at: Column, places: list[Expr]) -> None:
         lanes, factor = self.bytes.isa.lanes, self.factor
         for first in range(0, block.vectors, 2):
             pair = range(first, min(first + 2, block.vectors))
@@ -131,9 +179,12 @@ class Facts:
         return int(np.prod(self.grouped.shape[2:4]))
 
 
-def choose_dot(isa: Isa, runs: Array) -> tuple[Dot, Array] | None:
-    """The first dot product of the target that is exact for weights [..., run]; and these, [..., steps, group]."""
+def choose_dot(isa: Isa, runs: Array, rows: int) -> tuple[Dot, Array] | None:
+    """The first dot product of the target that is exact for weights [..., run]; and these, [..., steps, group]. A matrix
+    product needs as many rows: where tiles have fewer, a part of it would be wasted."""
     for dot in isa.integers.dots:
+        if dot.rows > rows:
+            continue
         length = runs.shape[-1]
         steps = -(-length // dot.group)
         padded = np.zeros((*runs.shape[:-1], steps * dot.group), np.int64)
@@ -172,7 +223,7 @@ def dots_of(job: Job) -> Facts | str:
     else:
         outs, depth = numbers.weights.shape[:2]
         problem = Problem.matrix(job.node.output.type.elements // outs, depth, outs)
-    chosen = choose_dot(job.isa, numbers.runs(problem.group, problem.joined))
+    chosen = choose_dot(job.isa, numbers.runs(problem.group, problem.joined), problem.out_width)
     if chosen is None:
         return "no dot product of the target is exact for these weights"
     scaling = scaling_of(numbers, job.isa)
@@ -192,13 +243,15 @@ def cycles(rows: int, vectors: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """What a tile is chosen for: `count` runs of `length` results side by side, each of `steps` dot products."""
+    """What a tile is chosen for: `count` runs of `length` results side by side, each of `steps` dot products, `together` results at
+    a time."""
 
     length: int
     count: int
     columns: int
     steps: int
     lanes: int
+    together: int
 
     def cycles(self, tile: Tile) -> float:
         """Each tile pays for its start and its scaling too."""
@@ -206,7 +259,8 @@ class Runs:
         full, rest = divmod(self.length, tile.rows)
         for block in blocks_of(self.columns, tile.vectors, self.lanes):
             start = 1.5 * block.vectors + 5
-            for count, rows in ((full, tile.rows), (1 if rest else 0, rest)):
+            for count, some in ((full, tile.rows), (1 if rest else 0, rest)):
+                rows = -(-some // self.together) * self.together
                 time += count * (cycles(rows, block.vectors) * self.steps + 4.0 * rows * block.vectors + start)
         return time * self.count
 
@@ -215,15 +269,15 @@ def _runs(job: Job) -> Runs:
     known, lanes = _facts(job), job.isa.lanes
     p = known.problem
     if not isinstance(job.node.op, QConv) or problem_of(job).pointwise:
-        return Runs(p.out_width, 1, p.out_channels, known.grouped.shape[3], lanes)
-    return Runs(p.out_width, p.out_height, p.columns, known.steps, lanes)
+        return Runs(p.out_width, 1, p.out_channels, known.grouped.shape[3], lanes, known.dot.rows)
+    return Runs(p.out_width, p.out_height, p.columns, known.steps, lanes, known.dot.rows)
 
 
 def ranked(runs: Runs, registers: int) -> list[Tile]:
     """Tiles that fit the registers, by their estimated time."""
-    wide = -(-runs.columns // runs.lanes)
-    shapes = [Tile(r, v) for v in (1, 2, 3, 4, 6, 8) for r in range(1, min(8, runs.length) + 1)]
-    fit = [t for t in shapes if t.rows * t.vectors + t.vectors + 2 <= registers and (t.vectors <= wide or t.vectors == 1)]
+    wide, high = -(-runs.columns // runs.lanes), runs.together
+    shapes = [Tile(r, v) for v in (1, 2, 3, 4, 6, 8) for r in range(high, min(8, runs.length) + 1, high)]
+    fit = [t for t in shapes if (t.rows + high) * t.vectors + 2 <= registers and (t.vectors <= wide or t.vectors == 1)]
     return sorted(fit, key=lambda t: (round(runs.cycles(t), 2), -t.rows, t.vectors))
 
 
@@ -280,7 +334,7 @@ def dots_for(job: Job, known: Facts, tile: Tile, x_zero: int) -> Dots:
     first = job.packed(arrange(numbers.starts(x_zero)), "b")
     factor = factor_of(job, known.scaling, arrange)
     out = Bytes(job.isa, numbers.y_zero, numbers.low, numbers.high, numbers.to)
-    return Dots(job.isa, known.dot, w, ToBytes(first, factor, out, job.writes()))
+    return micro_of(job.isa, known.dot, w, ToBytes(first, factor, out, job.writes()))
 
 
 def packing_text(micro: Dots, tile: Tile, most: int, runs: str = "") -> str:

@@ -15,6 +15,7 @@ Does not apply to weights, scales or biases that are computed, to depthwise conv
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,12 +28,13 @@ from intaglio.kernels.contraction.dots import (
     along_rows,
     arranged,
     choose_dot,
+    micro_of,
     pack_weights,
     packing_text,
     ranked,
 )
 from intaglio.kernels.contraction.hybrid import extremes, grid_of, lowest_of, round_away
-from intaglio.kernels.contraction.micro import Column, Sums
+from intaglio.kernels.contraction.micro import Column
 from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.contraction.quantised import runs_of
 from intaglio.kernels.contraction.scaling import i16, i32, splat
@@ -87,7 +89,7 @@ def hybrid_of(job: Job) -> Facts | str:
         problem, w = Problem.matrix(job.type(0).shape[0], w.shape[1], w.shape[0]), w[:, :, None, None]
     if int(np.abs(w).reshape(len(w), -1).sum(axis=1).max()) * MOST >= 2**31:
         return "a sum may not fit 32 bits"
-    chosen = choose_dot(job.isa, runs_of(w, problem.group, problem.joined))
+    chosen = choose_dot(job.isa, runs_of(w, problem.group, problem.joined), problem.out_width)
     if chosen is None:
         return "no dot product of the target is exact for these weights"
     reals = [None if v is None or v.data is None else v.data.reshape(-1).astype(np.float32) for v in (scale, bias)]
@@ -217,7 +219,7 @@ class ToReals:
 
         return [starts(r) for r in range(rows)] if self.row is None else [starts(0)] * rows
 
-    def finish(self, k: Builder, sums: Sums, block: Block, at: Column, places: list[Expr]) -> None:
+    def finish(self, k: Builder, sums: Sequence[Sequence[Expr]], block: Block, at: Column, places: list[Expr]) -> None:
         e = self.rows.e
         for v in range(block.vectors):
             place = at.packed + v * e.lanes
@@ -251,12 +253,12 @@ def _micro(job: Job, known: Facts, tile: Tile, rows: Rows, row: Expr | None) -> 
         sums = job.packed(arrange(-known.grouped.sum(axis=(2, 3, 4)).reshape(-1).astype(np.int32)), "sums")
     scale = job.packed(arrange(known.scale), "scale")
     bias = None if known.bias is None else job.packed(arrange(known.bias), "bias")
-    return Dots(job.isa, known.dot, w, ToReals(rows, sums, scale, bias, job.writes(), row))
+    return micro_of(job.isa, known.dot, w, ToReals(rows, sums, scale, bias, job.writes(), row))
 
 
 def _runs(job: Job, known: Facts) -> Runs:
     p, steps = known.problem, known.grouped.shape[2] * known.grouped.shape[3]
-    return Runs(p.out_width, p.out_height, p.columns, steps, job.isa.lanes)
+    return Runs(p.out_width, p.out_height, p.columns, steps, job.isa.lanes, known.dot.rows)
 
 
 def _tile(job: Job, known: Facts) -> Tile:

@@ -32,6 +32,12 @@ def _dot_pairs(acc: Array, a: Array, w: Array) -> Array:
     return _wrap(acc.astype(np.int64) + pairs.astype(np.int64).reshape(acc.size, -1).sum(axis=1))
 
 
+def _matrix(acc: Array, a: Array, w: Array) -> Array:
+    """Two rows of eight times two columns of eight."""
+    products = a.astype(np.int64).reshape(2, -1) @ w.astype(np.int64).reshape(2, -1).T
+    return _wrap(acc.astype(np.int64) + products.reshape(-1))
+
+
 def _zip(a: Array, b: Array, part: int) -> Array:
     """As x86 does it: inside of each 128 bits of the vector, the lower or the upper half of both, interleaved."""
     halves = [v.reshape(-1, 2, 4)[:, part] for v in (a, b)]
@@ -57,6 +63,10 @@ INTEGER_MEANING: Mapping[str, Callable[..., Array]] = {
     "vdot4_pairs": _dot_pairs,
     "vdot4_u8": _dot,
     "vdot4_i8": _dot,
+    "vmmla_i8": _matrix,
+    "vjoin_bytes": lambda a, b: np.concatenate([a, b]),
+    "vjoin_low": lambda a, b: np.concatenate([_half(a, False), _half(b, False)]),
+    "vjoin_high": lambda a, b: np.concatenate([_half(a, True), _half(b, True)]),
     "vzip_low": lambda a, b: _zip(a, b, 0),
     "vzip_high": lambda a, b: _zip(a, b, 1),
     "vtap_low": lambda acc, a, w: _dot(acc, _half(a, False), _half(w, False)),

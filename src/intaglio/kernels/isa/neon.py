@@ -1,4 +1,4 @@
-"""NEON of 64-bit Arm; and with the dot products of Armv8.2."""
+"""NEON of 64-bit Arm; with the dot products of Armv8.2; and with the matrix products of i8mm (Armv8.6)."""
 
 from __future__ import annotations
 
@@ -150,4 +150,20 @@ DOT_INTEGERS = Integers(
     },
 )
 
-ISAS = (NEON.with_integers(INTEGERS), NEON.with_integers(DOT_INTEGERS, "neon_dot"))
+MATRIX_INTEGERS = replace(
+    DOT_INTEGERS,
+    dots=(Dot("vmmla_i8", 8, DType.I8, DType.I8, rows=2), *DOT_INTEGERS.dots),
+    table={
+        **(DOT_INTEGERS.table or {}),
+        "vmmla_i8": "(ig_v4i)vmmlaq_s32((int32x4_t){0}, {1}, {2})",
+        "vjoin_bytes": "vreinterpretq_s8_u8(vcombine_u8({0}, {1}))",
+        "vjoin_low": "(ig_v4i)vzip1q_s64((int64x2_t){0}, (int64x2_t){1})",
+        "vjoin_high": "(ig_v4i)vzip2q_s64((int64x2_t){0}, (int64x2_t){1})",
+    },
+)
+
+ISAS = (
+    NEON.with_integers(INTEGERS),
+    NEON.with_integers(DOT_INTEGERS, "neon_dot"),
+    NEON.with_integers(MATRIX_INTEGERS, "neon_i8mm"),
+)

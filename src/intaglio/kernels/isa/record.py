@@ -6,6 +6,7 @@ numbers of 16 bits; results leave as 2L bytes. A `Dot` multiplies groups of neig
     vdot2(acc, a, w)    acc[i] + a[2i] * w[2i] + a[2i+1] * w[2i+1]                         16 bits, exact
     vdot4_pairs         the same of four, u8 times i8, where a pair must fit 16 bits       a check of the weights at compile time
     vdot4_u8, vdot4_i8  four, exact: VNNI, NEON's dot product
+    vmmla_i8            eight, of two rows and two columns at once: acc[2r+c] + sum of a[8r+i] * w[8c+i]     Arm's i8mm
     vdot1               one, 16 bits: NEON without
 """
 
@@ -30,6 +31,7 @@ class Dot:
     w: DType
     pairs: bool = False
     narrow_weights: bool = False  # 16-bit weights that fit 8 bits are stored in 8 and widened when loaded
+    rows: int = 1  # of x that one instruction takes: 2 rows times 2 columns in a vector of sums
 
     def takes(self, weights: Array) -> bool:
         """Are the products of these weights, laid out [..., groups, group], exact?"""
