@@ -26,7 +26,7 @@ from intaglio.kernels.loop import Buffer, Builder, Expr, Var, idx
 from intaglio.ops.conv import Conv
 from intaglio.ops.pool import AveragePool, Pool
 
-USUAL_COLUMNS, MOST_COLUMNS = 4, 8
+FEW_COLUMNS, MOST_COLUMNS = 4, 6
 MULTIPLY_CYCLES, LOAD_CYCLES, END_CYCLES = 0.6, 0.5, 3.0  # of a vector: a tap, a column of the image, start and end of a pixel
 
 
@@ -101,9 +101,10 @@ def pool_nhwc(job: Job) -> Lowered:
 
 
 def _columns(job: Job, p: Problem) -> int:
-    """Output pixels at a time."""
+    """Output pixels at a time: of depthwise convolutions as many as fit, except on small cores, where code is short."""
     possible = _possible_columns(job, p)
-    return parse_pixels(job.asked, possible) or max(columns for columns in possible if columns <= USUAL_COLUMNS)
+    most = MOST_COLUMNS if isinstance(job.node.op, Conv) and not job.target.bare else FEW_COLUMNS
+    return parse_pixels(job.asked, possible) or max(columns for columns in possible if columns <= most)
 
 
 def _possible_columns(job: Job, p: Problem) -> list[int]:

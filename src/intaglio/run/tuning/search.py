@@ -20,9 +20,9 @@ from intaglio.run.tuning.layers import layer_text
 from intaglio.run.tuning.trial import Trial, built, on_one_core
 from intaglio.targets.target import Target
 
-FAR = {3: 3.0, 12: 1.25}  # after so many rounds, ways that take so many times the best are not timed again
+FAR = {3: 3.0, 12: 1.6, 24: 1.25}  # after so many rounds, ways that take so many times the best are not timed again
 CLOCK_US = 0.3  # that reading the clock may take
-LEAST_ROUNDS, MOST_ROUNDS = 20, 120  # other processes disturb several rounds in a row
+LEAST_ROUNDS, MOST_ROUNDS = 30, 120  # other processes disturb several rounds in a row
 LAYER_SECONDS = 2.0  # then the rounds of a layer end
 
 
