@@ -93,7 +93,10 @@ def test_two_networks_are_one_file_on_an_opencl_device(kind: str, intaglio: Inta
     check(toolchain, features, [*where, "-c", "both.c"], tmp_path)
 
 
-@pytest.mark.parametrize("target", ["host", "host --threads 2", "cortex-m4f", "cortex-m55", "aarch64", "opencl"])
+TARGETS = ("host", "host --threads 2", "x86-64 --variants v3", "cortex-m4f", "cortex-m55", "aarch64", "opencl")
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_names_at_file_scope_start_with_the_name_of_the_network(target: str, intaglio: Intaglio, tmp_path: Path) -> None:
     for name, folder in sources(intaglio, tmp_path, *target.split()).items():
         for path in sorted((folder / "src").glob(f"{name}*.[ch]")):

@@ -6,13 +6,16 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from intaglio.package.manifest import read_manifest, target_of
+from intaglio.run.build import BuildOptions, build_project
 from intaglio.run.toolchains import Toolchain, pip_zig
+from intaglio.run.variants import variant_targets
 from intaglio.targets.target import Target
 from support.kernel_running import TARGETS, Call, Case, assert_close, compile_c, prepare, write_c
 
@@ -22,11 +25,26 @@ PROCESSORS = {"neon": "cortex-a53", "neon_dot": "neoverse-n1", "neon_i8mm": "max
 SECONDS = 600
 
 
-def static(target: Target) -> tuple[Toolchain, Target]:
-    """zig, which brings a C library that is linked statically, and the target with flags for it."""
+@dataclass(frozen=True, slots=True)
+class Static(Toolchain):
+    """zig with the C library that it links statically."""
+
+    def target_flags(self, target: Target) -> tuple[str, ...]:
+        return tuple("aarch64-linux-musl" if "linux" in word else word for word in Toolchain.target_flags(self, target))
+
+
+def static() -> Static:
     zig = pip_zig()
     assert zig is not None
-    return zig, replace(target, flags=(*target.flags, "-target", "aarch64-linux-musl", "-ffp-contract=off"))
+    return Static(**{f.name: getattr(zig, f.name) for f in fields(zig)})
+
+
+def build_application(folder: Path) -> Path:
+    """The application of a package that was not built."""
+    manifest = read_manifest(folder)
+    options = BuildOptions(variants=variant_targets(manifest))
+    build_project(folder, manifest.name, target_of(manifest), static(), options)
+    return folder / "bin" / manifest.name
 
 
 def run(program: Path, processor: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -90,8 +108,7 @@ def emulated(cases: dict[str, Case], isa: str, folder: Path, *flags: str) -> lis
     write_c(list(calls.values()), isa, folder / "kernels.c")
     with open(folder / "kernels.c", "a") as file:
         file.write(main_text(list(calls.values())))
-    toolchain, target = static(TARGETS[isa])
-    compile_c(toolchain, target, folder / "kernels.c", folder / "program", *flags, "-lm")
+    compile_c(static(), TARGETS[isa], folder / "kernels.c", folder / "program", *flags, "-ffp-contract=off", "-lm")
     with open(folder / "in", "wb") as memory:
         for call in calls.values():
             memory.write(struct.pack("<Q", len(call.arrays)))
