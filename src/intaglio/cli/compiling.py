@@ -8,9 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from intaglio.cli.explaining import choices_json, choices_lines, print_costs
-from intaglio.cli.offloading import offloaded_json, print_offloaded
+from intaglio.cli.offloading import print_offloaded
 from intaglio.cli.opencl import placed_json, placed_lines
 from intaglio.cli.quantizing import print_account
+from intaglio.cli.reporting import check_place, look_at
 from intaglio.cli.running import read_labels
 from intaglio.cli.terminal import bytes_text, count_text, note, print_json, progress_bar, proven_text
 from intaglio.errors import AnswerIsNo, UserError, counted
@@ -22,13 +23,32 @@ from intaglio.options.rules import Situation, check_rules
 from intaglio.passes.offload import Offloaded
 from intaglio.pipeline import compile_request
 from intaglio.quantize.settings import Account
+from intaglio.report.budgets import read_budgets
 from intaglio.run.package import Package
 from intaglio.run.variants import lacking_here
 from intaglio.stages.watch import CostRow, Watch
 
 
-def compile_words(model: Path, output: Path, json: bool, words: Mapping[str, object]) -> None:
+def compile_words(
+    model: Path, output: Path, json: bool, words: Mapping[str, object], report: Path | None = None, budget: Path | None = None
+) -> int:
+    """Exit code 1: a budget is broken."""
     request = request_of_words(model, output, words)
+    if report is not None:
+        check_place(report)
+    limits = {} if budget is None else read_budgets(budget)
+    if (report is not None or limits) and request.stop_after != "build":
+        word = "--report" if report is not None else "--budget"
+        what = f"`{word}` needs a package that was built, and `--stop-after` stops before"
+        raise UserError("bad-option", what, hint=f"leave `{word}` or `--stop-after` out")
+    made = _compile(request, json)
+    if made is None or (report is None and not limits):
+        return 0
+    return look_at(made[0].folder, report, limits, made[1])
+
+
+def _compile(request: Request, json: bool) -> tuple[Package, dict[str, float]] | None:
+    """The package, and its accuracy where that was asked for; None: an earlier stage was the last."""
     check_rules(Situation(request))  # before labels are read
     labels = read_labels(request.labels) if request.labels is not None else None
     rows: list[CostRow] = []
@@ -63,11 +83,11 @@ def compile_words(model: Path, output: Path, json: bool, words: Mapping[str, obj
         print_account(accounts[0])
     if isinstance(result, Path):
         print_json({"ir": str(result), "stage": request.stop_after}) if json else note(f"wrote {result}")
-        return
+        return None
     accuracy = _accuracy(result, request, labels, json) if labels is not None else None
     if json:
         told: dict[str, object] = {"quantization": accounts[0].as_json()} if accounts else {}
-        told |= {"accelerators": offloaded_json(sent[-1])} if sent else {}
+        told |= {"accelerators": sent[-1].as_json()} if sent else {}
         told |= {"kernels": choices_json(chosen)} if chosen else {}
         told |= {"accuracy": accuracy} if accuracy else {}
         print_json({**_summary(result, request), "up_to_date": bool(current), **told})
@@ -77,6 +97,7 @@ def compile_words(model: Path, output: Path, json: bool, words: Mapping[str, obj
         note(f"package: {result.folder}")
     else:
         _print_summary(result, time.perf_counter() - start, request)
+    return result, accuracy or {}
 
 
 def _fitting(account: Account, labels: Array | None) -> Account:

@@ -47,6 +47,10 @@ CheckOption = Annotated[
 ]
 NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Build OpenCL programs from source and do not store them.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+RunOption = Annotated[bool, typer.Option("--run/--no-run", help="Time the package and compare it with its reference.")]
+BudgetOption = Annotated[
+    Optional[Path], typer.Option("--budget", metavar="B.toml", help="Budgets: ram, flash, time ... Exit code 1 if one is exceeded.")
+]
 
 
 @app.command("compile")
@@ -55,12 +59,16 @@ def compile_command(
     model: Model,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Package folder (or .ig file) to write.")],
     json: JsonOption = False,
+    report: Annotated[
+        Optional[Path], typer.Option("--report", metavar="R.html", help="Also write a page about it; see `intaglio report`.")
+    ] = None,
+    budget: BudgetOption = None,
     **options: object,
 ) -> None:
     """Compile a model into a package: C sources, libraries, application, tests."""
     from intaglio.cli.compiling import compile_words
 
-    compile_words(model, output, json, options)
+    raise typer.Exit(compile_words(model, output, json, options, report, budget))
 
 
 @app.command()
@@ -160,6 +168,44 @@ def profile(
     from intaglio.cli.running import Place, profile_package
 
     profile_package(package, runs, cc, Place(emulator, device, cache_check, no_cache, variant), wait_states, json)
+
+
+@app.command()
+def report(
+    package: Folder,
+    before: Annotated[Optional[Path], typer.Argument(metavar="[DIR2]", help="An earlier package to compare with.")] = None,
+    output: Annotated[
+        Optional[Path], typer.Option("--output", "-o", metavar="R.html", help="Page to write. Default: DIR.html, here.")
+    ] = None,
+    budget: BudgetOption = None,
+    run: RunOption = True,
+    json: JsonOption = False,
+) -> None:
+    """Write one HTML page about a package: memory, layers, graph, code, numerics."""
+    from intaglio.cli.reporting import write_report
+    from intaglio.report.gather import Wanted
+
+    raise typer.Exit(write_report(package, before, output, budget, Wanted(run), json=json))
+
+
+@app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(metavar="A", help="The folder of the earlier package.")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="The folder of the later package.")],
+    fail_if: Annotated[
+        Optional[list[str]],
+        typer.Option("--fail-if", metavar="RULE", help="Exit code 1 if this holds, e.g. `ram>+2%`. May be repeated."),
+    ] = None,
+    budget: BudgetOption = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    run: RunOption = True,
+    json: JsonOption = False,
+) -> None:
+    """Show what changed from one package to another: figures and layers."""
+    from intaglio.cli.reporting import compare_packages
+    from intaglio.report.gather import Wanted
+
+    raise typer.Exit(compare_packages(before, after, fail_if or [], budget, Wanted(run), json=json, markdown=markdown))
 
 
 @app.command()

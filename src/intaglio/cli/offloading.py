@@ -35,27 +35,3 @@ def print_offloaded(made: Offloaded, *, explain: bool, stderr: bool) -> None:
     hidden = made.cycles - made.overlapped_cycles
     if hidden > 0.005 * made.cycles:
         note(f"of these, {hidden:,.0f} cycles of the core overlap with an accelerator")
-
-
-def offloaded_json(made: Offloaded) -> dict[str, object]:
-    return {
-        "cycles": made.overlapped_cycles,
-        "core_cycles": made.core_cycles,
-        "proven": made.proven,
-        "seconds": round(made.seconds, 3),
-        "regions": [
-            {
-                "place": s.place,
-                "layers": list(s.layers),
-                "ops": list(s.ops),
-                "patterns": list(s.patterns),
-                "cycles": s.cost.cycles,
-                "transfer_cycles": s.cost.transfer_cycles,
-                "launch_cycles": s.cost.launch_cycles,
-                "bytes": s.cost.bytes,
-                "core_cycles": s.core_cycles,
-            }
-            for s in made.sent
-        ],
-        "core": [{"layer": k.layer, "op": k.op, "cycles": k.cycles, "reasons": list(k.reasons)} for k in made.kept],
-    }

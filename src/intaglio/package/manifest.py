@@ -93,6 +93,18 @@ class LayerInfo:
     memory: tuple[PlaceInfo, ...] = ()
     accelerator: str = ""  # that computes it, if not the core
     parts: int = 1  # that threads compute at the same time
+    function: str = ""  # in C
+
+
+@dataclass(frozen=True, slots=True)
+class PassInfo:
+    """What a pass has changed: operators that it took away and put in, by name and number."""
+
+    name: str
+    nodes: int  # after it
+    removed: dict[str, int]
+    added: dict[str, int]
+    layers: tuple[str, ...]  # some that are new or have another operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +233,7 @@ class Manifest:
     opencl: OpenclInfo | None = None
     request: str = ""  # SHA-256 of what was asked for and of Intaglio, to tell whether a compile has something to do
     variants: tuple[VariantInfo, ...] = ()  # best first; the last is that of `target`, whose layers stand above
+    passes: tuple[PassInfo, ...] = ()  # that changed something, in order
     format: int = FORMAT
 
     @property
@@ -333,7 +346,12 @@ def _manifest(table: dict[str, object]) -> Manifest:
         opencl=None if (opencl := t.get("opencl")) is None else _opencl(_object(opencl)),
         request=str(t.get("request", "")),
         variants=tuple(_variant(_object(row)) for row in _list(t.get("variants", []))),
+        passes=tuple(_pass(_object(row)) for row in _list(t.get("passes", []))),
     )
+
+
+def _pass(row: dict[str, Any]) -> PassInfo:
+    return PassInfo(**{**row, "layers": tuple(row["layers"])})
 
 
 def _variant(row: dict[str, Any]) -> VariantInfo:
@@ -417,6 +435,7 @@ def _layer(row: dict[str, object]) -> LayerInfo:
         index=index,
         accelerator=str(row.get("accelerator", "")),
         parts=parts,
+        function=str(row.get("function", "")),
         name=str(row["name"]),
         op=str(row["op"]),
         kernel=str(row["kernel"]),

@@ -160,6 +160,7 @@ def layers_of(program: Program) -> tuple[LayerInfo, ...]:
                 guarded=layer.node.when is not None,
                 memory=tuple(places),
                 parts=layer.kernel.split.parts if layer.kernel.split is not None else 1,
+                function="" if layer.kernel.variants else layer.kernel.name,
             )
         )
     return tuple(layers)

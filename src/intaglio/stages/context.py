@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import assert_never
 
 from intaglio.frontends.reading import Source
@@ -11,7 +14,7 @@ from intaglio.ir.graph import Graph
 from intaglio.ir.text import print_graph
 from intaglio.kernels.choice import for_device
 from intaglio.options.request import WEIGHT_SCHEMES, Request
-from intaglio.package.manifest import StreamInfo
+from intaglio.package.manifest import PassInfo, StreamInfo
 from intaglio.passes.context import Context, Finding
 from intaglio.passes.offload import Offloaded
 from intaglio.passes.rows_input import Turned
@@ -22,6 +25,25 @@ from intaglio.targets.plugins import find_accelerator
 from intaglio.targets.target import Target
 
 
+class Changes:
+    """What each pass has changed. One that runs again, in a later round, is reported again."""
+
+    MOST_LAYERS = 6
+
+    def __init__(self) -> None:
+        self.found: list[PassInfo] = []
+        self._before: Counter[tuple[str, str]] | None = None
+
+    def __call__(self, name: str, graph: Graph) -> None:
+        now = Counter((node.op.NAME, node.output.name) for node in graph.nodes)
+        before, self._before = self._before, now
+        if before is None or (removed := before - now) == (added := now - before):
+            return
+        gone, new = (dict(sorted(Counter(op for op, _ in part).items())) for part in (removed, added))
+        layers = tuple(value for _, value in list(added)[: self.MOST_LAYERS])
+        self.found.append(PassInfo(name, len(graph.nodes), gone, new, layers))
+
+
 class Findings:
     """What passes report: notes and regions go to the user at once, the rest is kept for the manifest."""
 
@@ -29,12 +51,15 @@ class Findings:
         self._watch = watch
         self.stream: StreamInfo | None = None
         self.turned = False
+        self.offloaded: Offloaded | None = None
+        self.passes = Changes()
 
     def __call__(self, finding: Finding) -> None:
         match finding:
             case str():
                 self._watch.note(finding)
             case Offloaded():
+                self.offloaded = finding
                 self._watch.offloaded(finding)
             case Stream():
                 self.stream = StreamInfo(finding.axis, finding.hop, finding.window, finding.outputs, bool(finding.goes_on))
@@ -63,8 +88,17 @@ def context_of(request: Request, target: Target, deployment: Deployment, source:
         weights_read=deployment.weights_read or graph.weights == "read",
         takes_halves=lambda node, target: for_device(node, target, choices.of(node)) is not None,
         report=findings,
-        observe=_Dumper(request, choices),
+        observe=_Observer((findings.passes, _Dumper(request, choices))),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Observer:
+    observers: tuple[Callable[[str, Graph], None], ...]
+
+    def __call__(self, name: str, graph: Graph) -> None:
+        for observe in self.observers:
+            observe(name, graph)
 
 
 class _Dumper:

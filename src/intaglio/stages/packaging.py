@@ -70,7 +70,7 @@ def _project(work: Work, folder: Path) -> Manifest:
         manifest = write_variants(parts, origin, folder, model.deployment)
     else:
         manifest = write_project(program, model.target, origin, folder, request.template, model.deployment)
-    manifest = replace(manifest, stream=model.findings.stream)
+    manifest = replace(manifest, stream=model.findings.stream, passes=tuple(model.findings.passes.found))
     if model.findings.turned:
         manifest = replace(manifest, inputs=tuple(replace(info, turned=True) for info in manifest.inputs))
     return manifest
@@ -91,6 +91,9 @@ def _write_beside(work: Work, manifest: Manifest, folder: Path) -> None:
         write_ir(made.graph, folder / "ir" / f"{made.graph.name}.ig", made.choices, made.placement, "memory")
     if account is not None:
         (folder / "ir" / "quantization.json").write_text(json.dumps(account.as_json(), indent=1) + "\n", encoding="utf-8")
+    if (sent := need(work.model).findings.offloaded) is not None:
+        told = {key: value for key, value in sent.as_json().items() if key != "seconds"}  # the same input gives the same bytes
+        (folder / "ir" / "accelerators.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     if sum(info.type.bytes for info in (*manifest.inputs, *manifest.outputs)) <= MOST_VECTOR_BYTES:
         expected_vectors(graph, manifest, folder, work.watch.note)
     else:

@@ -66,6 +66,29 @@ class Offloaded:
     proven: bool
     seconds: float
 
+    def as_json(self) -> dict[str, object]:
+        return {
+            "cycles": self.overlapped_cycles,
+            "core_cycles": self.core_cycles,
+            "proven": self.proven,
+            "seconds": round(self.seconds, 3),
+            "regions": [
+                {
+                    "place": s.place,
+                    "layers": list(s.layers),
+                    "ops": list(s.ops),
+                    "patterns": list(s.patterns),
+                    "cycles": s.cost.cycles,
+                    "transfer_cycles": s.cost.transfer_cycles,
+                    "launch_cycles": s.cost.launch_cycles,
+                    "bytes": s.cost.bytes,
+                    "core_cycles": s.core_cycles,
+                }
+                for s in self.sent
+            ],
+            "core": [{"layer": k.layer, "op": k.op, "cycles": k.cycles, "reasons": list(k.reasons)} for k in self.kept],
+        }
+
 
 def offload(graph: Graph, context: Context) -> Graph:
     """Regions of the graph go to accelerators, where that is cheaper in all.

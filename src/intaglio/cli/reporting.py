@@ -1,0 +1,141 @@
+"""`intaglio report` and `intaglio compare`: a page to look at, differences to read, budgets that hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from intaglio.cli.terminal import note, print_json, print_table
+from intaglio.errors import UserError, quoted
+from intaglio.package.folder import write_text
+from intaglio.report.budgets import Checked, Rule, check_budgets, read_budgets, read_rule
+from intaglio.report.code import code_of
+from intaglio.report.differences import Difference, LayerChange, difference
+from intaglio.report.facts import MEASURED, Facts, Figure
+from intaglio.report.gather import Wanted, gather
+from intaglio.report.page import page
+from intaglio.run.package import Package
+
+SHOWN_LAYERS = 20
+
+
+def write_report(
+    folder: Path, other: Path | None, output: Path | None, budget: Path | None, wanted: Wanted, *, json: bool = False
+) -> int:
+    """The page of one package, or of one beside an earlier one. Exit code 1: a budget is broken."""
+    path = output or Path(f"{folder.resolve().name}.html")
+    check_place(path)
+    limits = {} if budget is None else read_budgets(budget)
+    facts = gather(folder, wanted, lambda what: note(f"{what} {folder.name} ..."))
+    before = None if other is None else gather(other, wanted, lambda what: note(f"{what} {other.name} ..."))
+    checked = check_budgets(limits, facts)
+    _write(path, folder, facts, checked, None if before is None else difference(before, facts))
+    if json:
+        print_json({**asdict(facts), "budgets": [asdict(c) for c in checked], "report": str(path)})
+    else:
+        _tell(path, facts)
+    return tell_budgets(checked)
+
+
+def look_at(folder: Path, path: Path | None, limits: dict[str, float], accuracy: dict[str, float]) -> int:
+    """After a compile: the page, and the budgets."""
+    facts = gather(folder, Wanted(), lambda what: note(f"{what} {folder.name} ..."))
+    if "quantized" in accuracy:
+        share = Figure("accuracy", "accuracy", accuracy["quantized"], "", MEASURED)
+        facts = replace(facts, figures=(*facts.figures, share))
+    checked = check_budgets(limits, facts)
+    if path is not None:
+        _write(path, folder, facts, checked, None)
+        _tell(path, facts)
+    return tell_budgets(checked)
+
+
+def _write(path: Path, folder: Path, facts: Facts, checked: tuple[Checked, ...], change: Difference | None) -> None:
+    code, no_assembly = code_of(Package(folder))
+    write_text(path, page(facts, code, no_assembly, checked, change))
+
+
+def _tell(path: Path, facts: Facts) -> None:
+    for text in facts.notes:
+        note(f"note: {text}")
+    note(f"report: {path} ({path.stat().st_size:,} bytes)")
+
+
+def check_place(path: Path) -> None:
+    """Before anything is measured: a page replaces a page, nothing else."""
+    if path.is_dir():
+        raise UserError("output-exists", f"{quoted(str(path), 200)} is a folder", hint="give `-o` the name of an HTML file")
+    if path.is_file():
+        with open(path, "rb") as file:
+            if not file.read(15).lower().startswith(b"<!doctype html"):
+                what = f"{quoted(str(path), 200)} exists and is not a page"
+                raise UserError("output-exists", what, hint="move it, or use another `-o`")
+
+
+def tell_budgets(checked: Sequence[Checked]) -> int:
+    """A line for each that is broken."""
+    broken = [c for c in checked if not c.ok]
+    for one in broken:
+        note(f"over budget: {one.text}")
+    if checked and not broken:
+        note(f"within all {len(checked)} budgets" if len(checked) > 1 else "within its budget")
+    return 1 if broken else 0
+
+
+def compare_packages(
+    before: Path, after: Path, fail_if: Sequence[str], budget: Path | None, wanted: Wanted, *, json: bool, markdown: bool
+) -> int:
+    """Exit code 1: a rule or a budget is broken."""
+    rules = [read_rule(text) for text in fail_if]
+    limits = {} if budget is None else read_budgets(budget)
+    old = gather(before, wanted, lambda what: note(f"{what} {before.name} ..."))
+    new = gather(after, wanted, lambda what: note(f"{what} {after.name} ..."))
+    made = difference(old, new)
+    broken = [rule for rule in rules if any(f.key == rule.key and rule.broken(f) for f in made.figures)]
+    checked = check_budgets(limits, new)
+    if json:
+        told = {"budgets": [asdict(c) for c in checked], "broken": [rule.text for rule in broken]}
+        print_json({**asdict(made), **told})
+    elif markdown:
+        print(_markdown(made, broken, checked, new))
+    else:
+        _print(made)
+    for rule in broken:
+        change = next(f for f in made.figures if f.key == rule.key)
+        note(f"broken rule: `{rule.text}`: {change.label} {change.before_text} -> {change.after_text} ({change.change_text})")
+    return max(tell_budgets(checked), 1 if broken else 0)
+
+
+def _print(made: Difference) -> None:
+    print(f"{made.before} -> {made.after}")
+    rows = [[f.label, f.before_text, f.after_text, f.change_text + (" worse" if f.worse else "")] for f in made.figures]
+    print_table(["figure", ">before", ">now", ">change"], rows)
+    if made.layers:
+        print_table(["layer", "what", "before", "now"], [_row(change) for change in made.layers[:SHOWN_LAYERS]])
+        if len(made.layers) > SHOWN_LAYERS:
+            print(f"... and {len(made.layers) - SHOWN_LAYERS} changes more; `--json` has all of them")
+    else:
+        print("no layer changed")
+
+
+def _row(change: LayerChange) -> list[str]:
+    return [change.layer[-24:], change.what, change.before, change.after]
+
+
+def _markdown(made: Difference, broken: Sequence[Rule], checked: Sequence[Checked], facts: Facts) -> str:
+    """For a comment under a change."""
+    lines = [f"### Intaglio: `{facts.name}` for {facts.board or facts.target}", ""]
+    lines += ["| figure | before | now | change |", "| --- | ---: | ---: | ---: |"]
+    lines += [f"| {f.label} | {f.before_text} | {f.after_text} | {f.change_text}{' ⚠' if f.worse else ''} |" for f in made.figures]
+    if broken or any(not c.ok for c in checked):
+        lines += ["", *(f"- ❌ `{rule.text}`" for rule in broken), *(f"- ❌ {c.text}" for c in checked if not c.ok)]
+    if made.layers:
+        lines += ["", f"<details><summary>{len(made.layers)} changes of layers</summary>", ""]
+        lines += ["| layer | what | before | now |", "| --- | --- | --- | --- |"]
+        lines += [f"| `{c.layer}` | {c.what} | {c.before} | {c.after} |" for c in made.layers[:100]]
+        lines += ["", "</details>"]
+    return "\n".join(lines)
+
+
+__all__ = ["check_place", "compare_packages", "look_at", "tell_budgets", "write_report"]

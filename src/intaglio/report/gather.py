@@ -1,0 +1,262 @@
+"""From the folder of a package to its facts: read, run, compared, timed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from intaglio.errors import IntaglioError
+from intaglio.ir.files import read_network
+from intaglio.ir.text import Network
+from intaglio.kernels.choice import considered
+from intaglio.options import kinds
+from intaglio.options.request import OPTIONS
+from intaglio.package.manifest import LayerInfo, Manifest, board_of, target_of
+from intaglio.report.advice import advice_of
+from intaglio.report.drawing import drawn
+from intaglio.report.facts import COMPUTED, EMULATED, ESTIMATED, MEASURED, Facts, Figure, LayerFacts, Numerics, Part, Refused, Roof
+from intaglio.report.memory import blocks_of, regions_of
+from intaglio.report.names import shortened
+from intaglio.report.snippets import snippets_of
+from intaglio.run.package import Package
+from intaglio.run.timing import LayerTime, Profile
+from intaglio.run.validate import LayerCheck, ValidateOptions, Validation, validate
+from intaglio.targets.target import Target
+
+Say = Callable[[str], None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to find out beside what the package says of itself."""
+
+    run: bool = True  # profile it and compare it with its reference
+    runs: int = 20
+
+
+def gather(folder: Path, wanted: Wanted, say: Say) -> Facts:
+    package = Package(folder)
+    manifest = package.manifest
+    target, notes = target_of(manifest), list[str]()
+    network = _network(package, notes)
+    profile = _tried("timed", notes, lambda: package.profile(wanted.runs), say, "measuring") if wanted.run else None
+    options = ValidateOptions(layers=manifest.opencl is None)
+    validation = _tried("compared", notes, lambda: validate(package, options), say, "comparing") if wanted.run else None
+    layers = _layers(manifest, target, network, profile, validation)
+    nodes, edges = ((), ()) if network is None else drawn(network, manifest, [layer.label for layer in layers])
+    regions = regions_of(manifest, blocks := blocks_of(manifest, network))
+    ram, flash = _parts(manifest, profile)
+    board = board_of(manifest, target) if manifest.firmware is not None else None
+    named = manifest.firmware.board if manifest.firmware is not None else ""
+    limits = (board.ram_bytes, board.flash_bytes) if board is not None and named else (None, None)
+    return Facts(
+        name=manifest.name,
+        target=manifest.target,
+        about=target.description,
+        board=named,
+        intaglio=manifest.intaglio,
+        model=manifest.model.file,
+        sha256=manifest.model.sha256,
+        options=dict(manifest.options),
+        tools=dict(manifest.tools),
+        command=command_of(manifest),
+        figures=tuple(_figures(manifest, profile, validation, ram, flash)),
+        ram=ram,
+        flash=flash,
+        ram_limit=limits[0],
+        flash_limit=limits[1],
+        regions=regions,
+        blocks=blocks,
+        layers=layers,
+        nodes=nodes,
+        edges=edges,
+        passes=tuple(asdict(info) for info in manifest.passes),
+        numerics=None if validation is None else _numerics(validation),
+        quantization=_side_file(folder, "quantization.json"),
+        accelerators=_side_file(folder, "accelerators.json"),
+        roof=None if target.bare else Roof(target.gflops * 1e3 / 2, target.gbytes_per_s * 1e3, ESTIMATED),
+        advice=advice_of(manifest, target, layers, regions),
+        snippets=snippets_of(manifest),
+        time_source=ESTIMATED if target.bare else MEASURED,
+        notes=tuple(notes),
+    )
+
+
+def _tried(what: str, notes: list[str], action: Callable[[], T], say: Say, doing: str) -> T | None:
+    """A part that cannot be had here leaves a note, not a page less."""
+    say(doing)
+    try:
+        return action()
+    except IntaglioError as error:
+        notes.append(f"not {what}: {error.message}")
+        return None
+
+
+def _network(package: Package, notes: list[str]) -> Network | None:
+    manifest = package.manifest
+    prefix = manifest.variants[-1].prefix if manifest.variants else manifest.name
+    path = package.folder / "ir" / f"{prefix}.ig"
+    try:
+        return read_network(path)
+    except IntaglioError as error:
+        notes.append(f"no graph and no reasons: {error.message}")
+        return None
+
+
+def _side_file(folder: Path, name: str) -> dict[str, object] | None:
+    try:
+        table = json.loads((folder / "ir" / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return table if isinstance(table, dict) else None
+
+
+def command_of(manifest: Manifest) -> str:
+    """The command that makes the package again; options as the manifest has them."""
+    place = ["--board", board] if (board := manifest.options.get("board")) else ["--target", manifest.target]
+    words = ["intaglio", "compile", manifest.model.file, *place, "-o", manifest.name]
+    for option in OPTIONS:
+        value = manifest.options.get(option.recorded, "")
+        if not value or not option.word or option.name == "board":
+            continue
+        if option.kind is kinds.FLAG:
+            words.append(option.word)
+        else:
+            several = value.split(";" if option.kind is kinds.SHAPES else ",") if option.kind.many else [value]
+            words += [word for one in several for word in (option.word, one)]
+    return shlex.join(words)
+
+
+def _layers(
+    manifest: Manifest, target: Target, network: Network | None, profile: Profile | None, validation: Validation | None
+) -> tuple[LayerFacts, ...]:
+    labels = shortened([layer.name for layer in manifest.layers])
+    timed = dict(zip((layer.name for layer in manifest.layers), profile.layers, strict=True)) if profile is not None else {}
+    checked: dict[str, LayerCheck] = {check.layer: check for check in validation.layers} if validation is not None else {}
+    why = _reasons(network, target)
+    live = _live(manifest)
+    rows = []
+    for layer, label in zip(manifest.layers, labels, strict=True):
+        used, refused = why.get(layer.name, ("", ()))
+        rows.append(_layer(layer, label, timed.get(layer.name), checked.get(layer.name), used, refused, live[layer.index]))
+    return tuple(rows)
+
+
+def _layer(
+    layer: LayerInfo,
+    label: str,
+    time: LayerTime | None,
+    check: LayerCheck | None,
+    why: str,
+    refused: tuple[Refused, ...],
+    live: int,
+) -> LayerFacts:
+    first = layer.outputs[0] if layer.outputs else None
+    error = None if check is None else check.comparison.max_abs if check.whole else check.comparison.max_rel
+    return LayerFacts(
+        index=layer.index,
+        name=layer.name,
+        label=label,
+        op=layer.op,
+        source=layer.source,
+        kernel=layer.kernel,
+        function=layer.function,
+        why=why,
+        refused=refused,
+        result="" if first is None else f"{first.dtype}[{','.join(map(str, first.shape))}] {first.layout}".strip(),
+        macs=layer.macs,
+        time=None if time is None or time.time_ms is None else time.time_ms * 1000,
+        cycles=None if time is None else time.cycles,
+        instructions=None if time is None else time.instructions,
+        weight_bytes=layer.weight_bytes,
+        result_bytes=sum(o.bytes for o in layer.outputs),
+        live_bytes=live,
+        error=error,
+        cosine=None if check is None else check.comparison.cosine,
+        whole=check is not None and check.whole,
+        accelerator=layer.accelerator,
+        parts=layer.parts,
+    )
+
+
+def _live(manifest: Manifest) -> list[int]:
+    """Bytes of the arenas that are alive while each layer runs."""
+    live = [0] * len(manifest.layers)
+    for block in blocks_of(manifest, None):
+        for step in range(block.first, min(block.last, len(live) - 1) + 1):
+            live[step] += block.bytes
+    return live
+
+
+def _reasons(network: Network | None, target: Target) -> dict[str, tuple[str, tuple[Refused, ...]]]:
+    found: dict[str, tuple[str, tuple[Refused, ...]]] = {}
+    if network is None:
+        return found
+    for node in network.graph.nodes:
+        using = network.choices.of(node)
+        if not using or network.choices.is_view(node):
+            continue
+        rows = considered(node, target, using)
+        used = next((row for row in rows if not row.reason), None)
+        others = tuple(Refused(row.name, row.reason) for row in rows if row.reason)
+        found[node.output.name] = ("" if used is None else used.note or "the first that applies", others)
+    return found
+
+
+def _parts(manifest: Manifest, profile: Profile | None) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+    memory, firmware = manifest.memory, manifest.firmware
+    if firmware is not None:
+        ram = [("arena", memory.arena_bytes, COMPUTED), ("inputs and outputs", firmware.io_bytes, MEASURED)]
+        ram += [("variables", firmware.static_bytes, MEASURED), ("stack", firmware.stack_bytes or 0, MEASURED)]
+        flash = [("code", firmware.code_bytes), ("weights", firmware.weight_bytes), ("first values", firmware.data_bytes)]
+        told = tuple(Part(name, size, MEASURED) for name, size in flash if size)
+        return tuple(Part(*row) for row in ram if row[1]), told
+    code = profile.total.code_bytes if profile is not None else None
+    flash_parts = [Part("weights", memory.weight_bytes, COMPUTED)] + ([Part("code", code, MEASURED)] if code else [])
+    return (Part("arena", memory.arena_bytes, COMPUTED),), tuple(flash_parts)
+
+
+def _figures(
+    manifest: Manifest, profile: Profile | None, validation: Validation | None, ram: tuple[Part, ...], flash: tuple[Part, ...]
+) -> list[Figure]:
+    built = manifest.firmware is not None
+    found = [
+        Figure("ram", "RAM", sum(p.bytes for p in ram), "bytes", MEASURED if built else COMPUTED),
+        Figure("flash", "flash" if built else "size", sum(p.bytes for p in flash), "bytes", MEASURED),
+        Figure("arena", "arena", manifest.memory.arena_bytes, "bytes", COMPUTED),
+        Figure("weights", "weights", manifest.memory.weight_bytes, "bytes", COMPUTED),
+        Figure("macs", "multiply-adds", sum(layer.macs for layer in manifest.layers), "", COMPUTED),
+    ]
+    if profile is not None:
+        total, emulation = profile.total, profile.emulation
+        if total.instructions is not None:
+            found.append(Figure("instructions", "instructions", total.instructions, "", EMULATED))
+        if total.cycles is not None:
+            found.append(Figure("cycles", "cycles", total.cycles, "", ESTIMATED))
+        if total.time_ms is not None:
+            found.append(Figure("time", "time", total.time_ms, "ms", MEASURED if emulation is None else ESTIMATED))
+    if validation is not None and validation.outputs:
+        worst = max(o.max_rel for o in validation.outputs)
+        found.append(Figure("error", "error", worst, "", MEASURED if profile is None or profile.emulation is None else EMULATED))
+    return found
+
+
+def _numerics(validation: Validation) -> Numerics:
+    return Numerics(
+        ok=validation.ok,
+        reference=validation.reference,
+        rule=validation.rule,
+        samples=validation.samples,
+        random=validation.random_inputs,
+        outputs=tuple(asdict(o) for o in validation.outputs),
+        first_bad=validation.first_bad_layer,
+        no_layers=validation.no_layers,
+    )
+
+
+__all__ = ["Wanted", "command_of", "gather"]

@@ -1,0 +1,145 @@
+"""What a report knows of a package: figures with their source, memory over time, reasons, code."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from intaglio import compile
+from intaglio.report.code import code_of
+from intaglio.report.differences import difference
+from intaglio.report.facts import Facts
+from intaglio.report.gather import Wanted, gather
+from intaglio.report.layout import layered
+from intaglio.report.names import shortened
+from intaglio.run.package import Package
+from support.commands import DIGITS
+
+
+@pytest.fixture(scope="module")
+def firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("unicorn")
+    folder = tmp_path_factory.mktemp("m4") / "digits"
+    return compile(DIGITS, output=folder, target="cortex-m4f", quantize="int8").folder
+
+
+@pytest.fixture(scope="module")
+def facts(firmware: Path) -> Facts:
+    return gather(firmware, Wanted(), lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def on_host(digits: Path) -> Facts:
+    return gather(digits, Wanted(), lambda _: None)
+
+
+def test_every_figure_says_where_it_comes_from(facts: Facts, on_host: Facts) -> None:
+    sources = {f.key: f.source for f in facts.figures}
+    assert sources == {
+        "ram": "measured", "flash": "measured", "arena": "computed", "weights": "computed", "macs": "computed",
+        "instructions": "emulated", "cycles": "estimated", "error": "emulated",
+    }  # fmt: skip
+    assert {f.key: f.source for f in on_host.figures}["time"] == "measured"
+
+
+def test_parts_add_up_to_the_figures(facts: Facts) -> None:
+    ram, flash = facts.figure("ram"), facts.figure("flash")
+    assert ram is not None and ram.value == sum(part.bytes for part in facts.ram)
+    assert flash is not None and flash.value == sum(part.bytes for part in facts.flash)
+
+
+def test_buffers_that_live_together_do_not_overlap_and_fit(facts: Facts) -> None:
+    (region,) = facts.regions
+    for a in facts.blocks:
+        assert a.offset >= 0 and a.offset + a.bytes <= region.bytes
+        for b in facts.blocks:
+            together = a is not b and a.first <= b.last and b.first <= a.last
+            apart = a.offset + a.bytes <= b.offset or b.offset + b.bytes <= a.offset
+            over = a.first == b.last or b.first == a.last  # a result may take over the memory of an operand in its last layer
+            assert not together or apart or over, (a, b)
+    assert region.live[region.peak] == max(region.live) <= region.bytes
+
+
+def test_layers_have_costs_errors_reasons_and_code(facts: Facts, firmware: Path) -> None:
+    code, reason = code_of(Package(firmware))
+    assert reason == ""
+    for layer in facts.layers:
+        assert layer.instructions and layer.cycles
+        assert not layer.error  # quantised here: the model has few of these layers, and those are equal
+        assert layer.why and layer.function in code
+        assert layer.function in code[layer.function].c and code[layer.function].file.startswith("src/")
+    conv = next(layer for layer in facts.layers if layer.op == "qconv")
+    assert "bl" in code[conv.function].assembly or "smla" in code[conv.function].assembly
+    assert any(row.kernel == "qconv_tiles" and "no integer dot products" in row.reason for row in conv.refused)
+    assert sum(layer.instructions or 0 for layer in facts.layers) <= (facts.figure("instructions") or facts.figures[0]).value
+
+
+def test_layers_of_a_float_model_are_compared_with_its_own(on_host: Facts) -> None:
+    errors = [layer.error for layer in on_host.layers]
+    assert all(error is not None and error < 1e-5 for error in errors)
+    assert on_host.numerics is not None and on_host.numerics.ok
+
+
+def test_the_graph_has_every_layer_and_its_edges_go_down(facts: Facts) -> None:
+    assert sorted(node.layer for node in facts.nodes if node.layer >= 0) == list(range(len(facts.layers)))
+    assert facts.edges and all(facts.nodes[a].y < facts.nodes[b].y for a, b in facts.edges)
+    assert facts.nodes[0].op == "input" and facts.nodes[-1].op == "output"
+
+
+def test_passes_say_what_they_changed(on_host: Facts) -> None:
+    fused = next(info for info in on_host.passes if info["name"] == "fuse_epilogue")
+    assert fused["removed"] == {"conv": 2, "relu": 2} and fused["added"] == {"conv": 2}
+
+
+def test_the_command_makes_the_package_again(facts: Facts) -> None:
+    assert facts.command == "intaglio compile digits.onnx --target cortex-m4f -o digits --quantize int8"
+
+
+def test_without_running_there_are_no_times(digits: Path) -> None:
+    quiet = gather(digits, Wanted(run=False), lambda _: None)
+    assert quiet.numerics is None and all(layer.time is None for layer in quiet.layers)
+
+
+def test_a_package_without_ir_has_a_note_instead_of_a_graph(tmp_path: Path) -> None:
+    folder = compile(DIGITS, output=tmp_path / "d", library_only=True).folder
+    found = gather(folder, Wanted(run=False), lambda _: None)
+    assert not found.nodes and found.notes
+
+
+# Names, places, differences ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (["net_a_conv_out", "net_b_conv_out"], ["a", "b"]),
+        (["net_conv1", "net_conv12", "y"], ["conv1", "conv12", "y"]),
+        (["one"], ["one"]),
+        (["a_b", "a_b"], ["b", "b"]),
+        (["x" * 60], ["…" + "x" * 39]),
+        ([], []),
+    ],
+)
+def test_names_lose_what_they_share(names: list[str], short: list[str]) -> None:
+    assert shortened(names) == short
+
+
+def test_a_chain_is_a_straight_column_and_nodes_of_a_row_are_apart() -> None:
+    chain = layered(5, [(n, n + 1) for n in range(4)])
+    assert len(set(chain.columns)) == 1 and chain.rows == (0, 1, 2, 3, 4)
+    wide = layered(42, [(0, n) for n in range(1, 41)] + [(n, 41) for n in range(1, 41)])
+    columns = sorted(wide.columns[1:41])
+    assert all(b - a >= 0.99 for a, b in pairwise(columns)) and wide.rows[41] == 2
+    assert layered(0, []).columns == ()
+
+
+def test_two_packages_beside_each_other(facts: Facts, on_host: Facts) -> None:
+    same = difference(facts, facts)
+    assert all(change.change_text == "same" and not change.worse for change in same.figures) and not same.layers
+    made = difference(on_host, facts)
+    by_key = {change.key: change for change in made.figures}
+    assert by_key["weights"].better and by_key["weights"].share is not None and by_key["weights"].share < -0.5
+    assert by_key["instructions"].change_text == "new" and by_key["time"].change_text == "gone"
+    assert any(change.what == "gone" for change in made.layers) and any(change.what == "new" for change in made.layers)
