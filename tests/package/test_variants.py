@@ -299,10 +299,27 @@ def test_other_processors_by_emulation(processor: str, picks: str, digits: Packa
     assert application(digits, "--selftest", start=start).returncode == 0
 
 
+LIMITED = ("compile", DIGITS, "--target", "x86-64", "--variants", "v3", "--stop-after", "package", "-o")
+
+
+def test_flash_is_that_of_all_variants(intaglio: Intaglio, tmp_path: Path) -> None:
+    short = intaglio(*LIMITED, tmp_path / "p", "--flash", "12K")
+    assert short.code == 1 and "`digits` needs at least" in short.err
+
+
+@pytest.mark.slow
+def test_ram_is_that_of_the_largest(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio(*LIMITED, tmp_path / "p", "--ram", "2K", "--json")
+    assert said.json["arena_bytes"] == max(row["arena_bytes"] for row in said.json["variants"]) <= 2048
+    assert intaglio(*LIMITED, tmp_path / "q", "--ram", "64").code == 1
+
+
 def test_a_variant_needs_more_than_its_target() -> None:
     names = [v.name for v in variants_of(find_target("x86-64-v3"), ("v4", "x86-64-avxvnni", "v3"), "net")]
     assert names == ["x86-64-v4", "x86-64-avxvnni", "x86-64-v3"]
     with pytest.raises(UserError, match="`x86-64-v3` has no variant `v2`"):
+        variants_of(find_target("x86-64-v3"), ("v2",), "net")
+    with pytest.raises(UserError, match="`--target x86-64` has more"):
         variants_of(find_target("x86-64-v3"), ("v2",), "net")
     assert variants_of(find_target("x86-64"), (), "net") == ()
 

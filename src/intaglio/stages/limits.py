@@ -12,8 +12,9 @@ from intaglio.stages.work import Work, need
 def check_needs(work: Work, needs: Needs) -> None:
     """Raise where it does not fit. `can_shrink` of the error: a smaller arena is worth a try."""
     model, planned = need(work.model), need(work.planned)
+    name = planned.program.graph.name if work.variant is None else work.variant.network
     try:
-        check_limits(planned.program.graph.name, needs, model.deployment, _chances(work))
+        check_limits(name, needs, model.deployment, _chances(work))
     except ShortOfRam as short:
         short.can_shrink = bool(planned.rungs) and planned.reached
         raise

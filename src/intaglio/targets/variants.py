@@ -60,6 +60,8 @@ def variants_of(target: Target, words: tuple[str, ...], network: str) -> tuple[V
             what = f"`{target.name}` has no variant {quoted(word)}"
             listed = ", ".join(f"`{short}`" for short in known) or "none"
             hint = f"a variant needs more of the processor than the target; available: {listed}"
+            if target.arch in FAMILIES and target.name != FAMILIES[target.arch]:
+                hint += f"; `--target {FAMILIES[target.arch]}` has more"
             raise UserError("unknown-variant", what, hint=hint)
         chosen |= set() if found is None else {found.name}
     made = [as_wished(t, target) for t in known.values() if t.name in chosen]
