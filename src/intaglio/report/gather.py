@@ -15,6 +15,7 @@ from intaglio.ir.text import Network
 from intaglio.kernels.choice import considered
 from intaglio.options import kinds
 from intaglio.options.request import OPTIONS
+from intaglio.package.alive import alive_bytes
 from intaglio.package.manifest import LayerInfo, Manifest, board_of, target_of
 from intaglio.report.advice import advice_of
 from intaglio.report.drawing import drawn
@@ -139,11 +140,12 @@ def _layers(
     timed = dict(zip((layer.name for layer in manifest.layers), profile.layers, strict=True)) if profile is not None else {}
     checked: dict[str, LayerCheck] = {check.layer: check for check in validation.layers} if validation is not None else {}
     why = _reasons(network, target)
-    live = _live(manifest)
+    places = [place for layer in manifest.layers for place in layer.memory]
     rows = []
     for layer, label in zip(manifest.layers, labels, strict=True):
         used, refused = why.get(layer.name, ("", ()))
-        rows.append(_layer(layer, label, timed.get(layer.name), checked.get(layer.name), used, refused, live[layer.index]))
+        live = alive_bytes(places, layer.index)
+        rows.append(_layer(layer, label, timed.get(layer.name), checked.get(layer.name), used, refused, live))
     return tuple(rows)
 
 
@@ -182,15 +184,6 @@ def _layer(
         accelerator=layer.accelerator,
         parts=layer.parts,
     )
-
-
-def _live(manifest: Manifest) -> list[int]:
-    """Bytes of the arenas that are alive while each layer runs."""
-    live = [0] * len(manifest.layers)
-    for block in blocks_of(manifest, None):
-        for step in range(block.first, min(block.last, len(live) - 1) + 1):
-            live[step] += block.bytes
-    return live
 
 
 def _reasons(network: Network | None, target: Target) -> dict[str, tuple[str, tuple[Refused, ...]]]:

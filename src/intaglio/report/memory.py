@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from intaglio.ir.text import Network
-from intaglio.package.manifest import Manifest
+from intaglio.package.alive import alive_bytes
+from intaglio.package.manifest import Manifest, PlaceInfo
 from intaglio.report.facts import Block, Region
 
 
@@ -49,11 +50,8 @@ def regions_of(manifest: Manifest, blocks: tuple[Block, ...]) -> tuple[Region, .
     steps = len(manifest.layers)
     found = []
     for name, size in manifest.memory.arena_sizes().items():
-        live = [0] * steps
-        for block in blocks:
-            if block.region == name:
-                for step in range(block.first, min(block.last, steps - 1) + 1):
-                    live[step] += block.bytes
+        places = [PlaceInfo(b.value, name, b.offset, b.bytes, b.first, b.last) for b in blocks if b.region == name]
+        live = [alive_bytes(places, step) for step in range(steps)]
         bound = manifest.memory.lower_bound_bytes if not manifest.memory.arenas else max(live, default=0)
         found.append(Region(name, size, min(bound, size), tuple(live), max(range(steps), key=live.__getitem__, default=0)))
     return tuple(found)

@@ -18,6 +18,7 @@ import numpy as np
 
 from intaglio.errors import OurFault, UserError
 from intaglio.ir.graph import Array
+from intaglio.package.alive import alive_bytes
 from intaglio.package.manifest import FirmwareInfo, LayerInfo, Manifest, target_of
 from intaglio.run.costs import Coster, Sum
 from intaglio.run.emulator.counting import Counts
@@ -126,7 +127,6 @@ def _outputs(manifest: Manifest) -> list[Array]:
 
 def _layer(manifest: Manifest, layer: LayerInfo, found: Sum | None, clock_mhz: float | None) -> LayerTime:
     places = [place for other in manifest.layers for place in other.memory]
-    alive = {(p.region, p.offset, p.bytes) for p in places if p.first_layer <= layer.index <= p.last_layer}
     return LayerTime(
         layer.name,
         layer.op,
@@ -138,7 +138,7 @@ def _layer(manifest: Manifest, layer: LayerInfo, found: Sum | None, clock_mhz: f
         layer.source,
         None if found is None or not layer.macs else found.instructions / layer.macs,
         weight_bytes=layer.weight_bytes,
-        ram_bytes=sum(size for _, _, size in alive),
+        ram_bytes=alive_bytes(places, layer.index),
         accelerator=layer.accelerator,
     )
 
