@@ -117,6 +117,17 @@ INTEGER_TILES: dict[str, Case] = {
     "tiles of the lowest": conv((1, 4, 4, 9), 16, (3, 3), pads=_SAME, x_zero=127, x=-128, weight=-128, real=1e-4),
     "tiles of u8 at the limits": conv((1, 3, 4, 40), 8, (1, 1), dtype=np.uint8, x_zero=0, w_zero=255, x=255, weight=0, real=1e-4),
     "tiles of full pairs": conv((1, 3, 4, 8), 16, (1, 1), x_zero=-128, x=127, weight=64, real=1e-3),
+    "listed 3x3": conv((1, 6, 9, 8), 24, (3, 3), pads=_SAME, using="qconv_listed"),
+    "listed 3x3 strided": conv((2, 9, 8, 4), 19, (3, 3), (2, 2), (0, 0, 1, 1), using="qconv_listed", largest=100),
+    "listed 3x3 of u8": conv(
+        (1, 5, 7, 12), 9, (3, 3), pads=_SAME, dtype=np.uint8, x_zero=131, w_zero=128, low=10, high=201, using="qconv_listed"
+    ),
+    "listed 1x1": conv((1, 7, 9, 16), 40, (1, 1), using="qconv_listed(tile=6x2)"),
+    "listed 1x1 strided": conv((1, 5, 7, 16), 9, (1, 1), (2, 2), scaling="once", using="qconv_listed"),
+    "listed 1 wide": conv((1, 31, 1, 4), 8, (5, 1), (2, 1), (2, 0, 2, 0), using="qconv_listed"),
+    "listed dilated": conv((1, 9, 11, 4), 5, (3, 3), dilations=(2, 3), pads=(2, 3, 2, 3), using="qconv_listed", scaling="float"),
+    "listed of the largest numbers": conv((1, 3, 5, 64), 16, (1, 1), x_zero=-128, x=127, real=1e-4, using="qconv_listed"),
+    "listed where no pair fits": conv((1, 3, 5, 8), 16, (1, 1), x_zero=-128, x=127, weight=-127, real=1e-4, using="qconv_listed"),
     "lanes 3x3": conv((1, 6, 9, 16), 16, (3, 3), pads=_SAME, group=16),
     "lanes 3x3 of many channels": conv((1, 4, 6, 37), 37, (3, 3), pads=_SAME, group=37, low=-128, high=60),
     "lanes 3x3 strided": conv((2, 7, 8, 18), 18, (3, 3), (2, 2), (0, 1, 1, 0), group=18),
@@ -143,6 +154,8 @@ INTEGER_TILES: dict[str, Case] = {
     "dense of small weights": dense(7, 24, 16, largest=50),
     "dense in batches": dense(3, 12, 10, batch=(2, 2), transpose=False),
     "dense, few deep rows": dense(9, 1280, 24),  # fewer rows fit the cache than a tile has
+    "dense by lists": dense(9, 36, 40, using="qmatmul_listed"),
+    "dense by lists, few deep rows": dense(9, 1280, 24, dtype=np.uint8, a_zero=100, using="qmatmul_listed"),
     "dense of a given size": dense(9, 12, 40, using="qmatmul_tiles(tile=2x4)"),
     "lanes of a sum": qadd((5, 33), (5, 33), 0.5, 0.37, 1.1 / (1 << 20)),
     "lanes of a sum at the limits": qadd((64,), (64,), 0.5, 0.49999999, 1.9 / (1 << 20), (-128, 127, 0), low=-5),

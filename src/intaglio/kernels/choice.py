@@ -34,7 +34,19 @@ from intaglio.kernels import (
     sample,
     window_general,
 )
-from intaglio.kernels.contraction import attention, dots, fma, hybrid, hybrid_tiles, plain, products, taps, windows, winograd
+from intaglio.kernels.contraction import (
+    attention,
+    dots,
+    fma,
+    hybrid,
+    hybrid_tiles,
+    listed,
+    plain,
+    products,
+    taps,
+    windows,
+    winograd,
+)
 from intaglio.kernels.dsp import conv as dsp_conv
 from intaglio.kernels.dsp import depthwise as dsp_depthwise
 from intaglio.kernels.dsp import hybrid as dsp_hybrid
@@ -88,12 +100,14 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
         Choice("qdepthwise_lanes", unless(taps.taps_of), taps.qdepthwise, ways=taps.taps_ways, estimate=taps.taps_estimate),
         Choice("qdepthwise_dsp", unless(dsp_depthwise.facts), dsp_depthwise.qdepthwise_dsp),
         Choice("qconv_dsp", unless(dsp_conv.facts), dsp_conv.contraction_dsp),
+        Choice("qconv_listed", listed.listed_applies, listed.listed, ways=listed.listed_ways, estimate=listed.listed_estimate),
         Choice("qconv_tiles", unless(dots.dots_of), dots.qconv_tiles, ways=dots.dots_ways, estimate=dots.dots_estimate),
         Choice("qconv", plain.computed_weights, plain.qconv, estimate=one_by_one),
     ),
     "qmatmul": (
         Choice("qmatmul_rows", unless(mve_conv.facts), mve_conv.contraction_rows),
         Choice("qmatmul_dsp", unless(dsp_conv.facts), dsp_conv.contraction_dsp),
+        Choice("qmatmul_listed", listed.listed_applies, listed.listed, ways=listed.listed_ways, estimate=listed.listed_estimate),
         Choice("qmatmul_tiles", unless(dots.dots_of), dots.qmatmul_tiles, ways=dots.dots_ways, estimate=dots.dots_estimate),
         Choice("qmatmul", always, plain.qmatmul, estimate=one_by_one),
     ),

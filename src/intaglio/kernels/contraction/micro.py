@@ -47,3 +47,10 @@ class MicroKernel(Protocol):
         """Rows without a place do not take part."""
 
     def finish(self, k: Builder, sums: Sums, block: Block, at: Column, places: list[Expr]) -> None: ...
+
+
+class Reduction(Protocol):
+    """How a tile adds its steps where they do not follow each other in memory."""
+
+    def reduce(self, k: Builder, sums: Sums, first: Expr, across: int, at: Expr, where: Column, x: Buffer) -> None:
+        """Add all steps of a tile whose windows start at `first`, `across` numbers from one row to the next."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from intaglio.kernels.contraction.gather import Gather, Line
-from intaglio.kernels.contraction.micro import Column, MicroKernel, Sums
+from intaglio.kernels.contraction.micro import Column, MicroKernel, Reduction, Sums
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.contraction.tile import Block, Tile, blocks_of
 from intaglio.kernels.loop import Buffer, Builder, Expr, idx, imin
@@ -21,8 +21,8 @@ class Tiles:
     """`x_base`, `w_base` and `y_base` are where this problem starts when a kernel computes several; `x_pitch` and `y_pitch` are
     the numbers from one row of a matrix to the next."""
 
-    def __init__(self, k: Builder, problem: Problem, tile: Tile, micro: MicroKernel) -> None:
-        self.k, self.problem, self.tile, self.micro = k, problem, tile, micro
+    def __init__(self, k: Builder, problem: Problem, tile: Tile, micro: MicroKernel, steps: Reduction | None = None) -> None:
+        self.k, self.problem, self.tile, self.micro, self.steps = k, problem, tile, micro, steps
         self.x_base = self.w_base = self.y_base = idx(0)
         self.x_pitch, self.y_pitch = problem.channels, problem.out_channels
         self.blocks = blocks_of(problem.columns, tile.vectors, micro.lanes)
@@ -81,8 +81,13 @@ class Tiles:
         across, steps = self._runs()
         width = block.vectors * micro.lanes * micro.group
         sums = micro.start(k, rows, block, where)
+        left = (ow * p.strides[1] - gather.left) * p.channels
+        if self.steps is not None:
+            first = k.let("start", line.start + left)
+            self.steps.reduce(k, sums, first, p.strides[1] * p.channels, at, where, gather.buffer)
+            micro.finish(k, sums, block, where, [out + (ow + r) * p.out_channels for r in range(rows)])
+            return
         with k.loop("kh", line.low, line.high) as kh:
-            left = (ow * p.strides[1] - gather.left) * p.channels
             start = k.let("start", line.start + kh * (p.dilations[0] * gather.pitch) + left)
             panel = k.let("panel", at + kh * (across * steps * width))
             if inside is not None:

@@ -150,6 +150,18 @@ IG_INLINE __m128i ig_bytes_u8(__m256i v)
     return _mm_packus_epi16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
 }
 
+/* of every four bytes: 0 2 1 3 */
+IG_INLINE __m256i ig_swap_middle(__m256i v)
+{
+    return _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(_mm_set_epi32(0x0f0d0e0c, 0x0b090a08, 0x07050604, 0x03010200)));
+}
+
+/* of every four bytes: 0 3 1 2 */
+IG_INLINE __m256i ig_swap_last(__m256i v)
+{
+    return _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(_mm_set_epi32(0x0e0d0f0c, 0x0a090b08, 0x06050704, 0x02010300)));
+}
+
 IG_INLINE void ig_store_bytes(void *p, __m128i v, size_t n)
 {
     unsigned char bytes[16];
@@ -232,6 +244,8 @@ INTEGERS = Integers(
         "vsplat_i16": "_mm256_set1_epi16({0})",
         "vdot2": "(ig_v8i)((ig_v8u){0} + (ig_v8u)_mm256_madd_epi16({1}, {2}))",
         "vdot4_pairs": "(ig_v8i)((ig_v8u){0} + (ig_v8u)_mm256_madd_epi16(_mm256_maddubs_epi16({1}, {2}), _mm256_set1_epi16(1)))",
+        "vswap_middle": "ig_swap_middle({0})",
+        "vswap_last": "ig_swap_last({0})",
         "vzip_low": "_mm256_unpacklo_epi16({0}, {1})",
         "vzip_high": "_mm256_unpackhi_epi16({0}, {1})",
         "vwiden_i8": "_mm256_cvtepi8_epi16({0})",

@@ -225,6 +225,8 @@ INTEGERS = Integers(
         "vsplat_i16": "_mm512_set1_epi16({0})",
         "vdot2": "(ig_v16i)((ig_v16u){0} + (ig_v16u)_mm512_madd_epi16({1}, {2}))",
         "vdot4_pairs": "(ig_v16i)((ig_v16u){0} + (ig_v16u)_mm512_madd_epi16(_mm512_maddubs_epi16({1}, {2}), _mm512_set1_epi16(1)))",
+        "vswap_middle": "_mm512_shuffle_epi8({0}, _mm512_set4_epi32(0x0f0d0e0c, 0x0b090a08, 0x07050604, 0x03010200))",
+        "vswap_last": "_mm512_shuffle_epi8({0}, _mm512_set4_epi32(0x0e0d0f0c, 0x0a090b08, 0x06050704, 0x02010300))",
         "vzip_low": "_mm512_unpacklo_epi16({0}, {1})",
         "vzip_high": "_mm512_unpackhi_epi16({0}, {1})",
         "vwiden_i8": "_mm512_cvtepi8_epi16({0})",

@@ -71,6 +71,8 @@ INTEGER_MEANING: Mapping[str, Callable[..., Array]] = {
     "vzip_high": lambda a, b: _zip(a, b, 1),
     "vtap_low": lambda acc, a, w: _dot(acc, _half(a, False), _half(w, False)),
     "vtap_high": lambda acc, a, w: _dot(acc, _half(a, True), _half(w, True)),
+    "vswap_middle": lambda a: a.reshape(-1, 4)[:, [0, 2, 1, 3]].reshape(-1),
+    "vswap_last": lambda a: a.reshape(-1, 4)[:, [0, 3, 1, 2]].reshape(-1),
     "vwiden_i8": lambda a: a.astype(np.int16),
     "vwiden_u8": lambda a: a.astype(np.int16),
     "vwiden_low": lambda a: _half(a, False).astype(np.int32),
