@@ -121,3 +121,9 @@ def run_gcc(folder: Path, *words: str) -> None:
     flags = [*find_toolchain("gcc").target_flags(find_target("host")), *GCC]
     subprocess.run(["gcc", *flags, *words, "-o", "program"], cwd=folder, check=True)
     subprocess.run(["./program"], cwd=folder, check=True)
+
+
+def test_sizes_in_the_header_are_plain_integers_for_the_preprocessor(digits: Path) -> None:
+    header = (digits / "include" / "digits.h").read_text()
+    sizes = re.findall(r"^#define (DIGITS_\w+_(?:BYTES|ELEMENTS|ALIGNMENT|RANK)) (.*)$", header, re.M)
+    assert len(sizes) >= 7 and all(value.isdigit() for _, value in sizes), sizes

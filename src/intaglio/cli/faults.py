@@ -11,7 +11,7 @@ from intaglio.errors import OurFault, UserError
 from intaglio.version import __version__
 
 
-def usage_error(error: Exception) -> str | None:
+def usage_error(error: Exception) -> str | UserError | None:
     """What click says about a command line, in our form. None when it is something else."""
     shown = getattr(error, "format_message", None)
     if shown is None:
@@ -20,7 +20,7 @@ def usage_error(error: Exception) -> str | None:
     if type(error).__name__ == "NoArgsIsHelpError":
         return str(shown())  # the page itself, as it is
     path = context.command_path if context is not None else "intaglio"
-    return str(UserError("usage", str(shown()).replace("\n", " "), hint=f"see `{path} --help`"))
+    return UserError("usage", str(shown()).replace("\n", " "), hint=f"see `{path} --help`")
 
 
 def write_report(error: Exception) -> OurFault:

@@ -23,6 +23,23 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+def _print_version(asked: bool) -> None:
+    if asked:
+        from intaglio.version import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Options before a command."""
+
+
 template_app = typer.Typer(help="Network templates: the C around the generated layers.", no_args_is_help=True)
 app.add_typer(template_app, name="template")
 accelerators_app = typer.Typer(help="List the installed accelerators, or test one.", invoke_without_command=True)
@@ -398,6 +415,8 @@ def main() -> None:
             if Path(error.where or "").name.startswith("intaglio-compiler-"):
                 Path(error.where or "").unlink(missing_ok=True)
         _say("stopped" if _heard else str(error))
+        if not _heard:
+            _error_as_json(error)
     except Ended as ended:
         _say("stopped")
         code = 128 + int(ended.args[0])
@@ -418,14 +437,27 @@ def _foreign_error(error: Exception) -> int:
 
     usage = usage_error(error)
     if usage is not None:
-        _say(usage)
+        _say(str(usage))
+        if isinstance(usage, IntaglioError):
+            _error_as_json(usage)
         return 2
     if isinstance(error, MemoryError):
         hint = "set smaller dimensions with `--dim` or `--shape`, or use a machine with more memory"
         _say(str(UserError("out-of-memory", "there is not enough memory for this model", hint=hint)))
         return 2
-    _say(str(write_report(error)))
+    fault = write_report(error)
+    _say(str(fault))
+    _error_as_json(fault)
     return 3
+
+
+def _error_as_json(error: IntaglioError) -> None:
+    """With `--json`, stdout is one object in every case: that of the answer, or that of the error."""
+    from intaglio.cli.terminal import json_was_printed, print_json
+
+    if "--json" in sys.argv[1:] and not json_was_printed():
+        parts = {"slug": error.slug, "message": error.message, "where": error.where, "hint": error.hint}
+        print_json({"error": {**parts, "exit_code": error.exit_code}})
 
 
 def _say(text: str) -> None:

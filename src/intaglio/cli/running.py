@@ -204,18 +204,20 @@ def _wait_states(package: Package, word: str | None) -> int:
 
 def print_timed(result: Profile) -> None:
     total = sum(layer.time_ms or 0 for layer in result.layers) or 1.0
+    unit, scale = ("us", 1000.0) if total < 1 else ("ms", 1.0)
     rows = []
     for layer in result.layers:
         ms = layer.time_ms or 0.0
         rate = 2 * layer.macs / ms / 1e6 if ms else 0.0
         speed = f"{rate:.1f}" if layer.macs else ""
         op = beginning(layer.op, 18)
-        rows.append([ending(layer.name, 30), op, count_text(layer.macs), f"{ms:.4f}", f"{100 * ms / total:.1f}", speed])
-    columns = ["layer", "op", ">MACs", ">ms", ">%", ">GFLOP/s"]
+        rows.append([ending(layer.name, 30), op, count_text(layer.macs), f"{ms * scale:.3f}", f"{100 * ms / total:.1f}", speed])
+    columns = ["layer", "op", ">MACs", f">{unit}", ">%", ">GFLOP/s"]
     print_table(columns, fitted(columns, rows))
     t = result.total
     note(
-        f"{result.target}: {t.time_ms:.3f} ms, arena {bytes_text(t.arena_bytes)}, weights {bytes_text(t.weight_bytes)}"
+        f"{result.target}: {(t.time_ms or 0) * scale:.3f} {unit}, arena {bytes_text(t.arena_bytes)}, "
+        f"weights {bytes_text(t.weight_bytes)}"
         + (f", code {bytes_text(t.code_bytes)}" if t.code_bytes is not None else "")
     )
     if divided := [layer for layer in result.layers if layer.parts > 1]:

@@ -24,8 +24,16 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+_printed: list[bool] = []  # has this process printed its object?
+
+
+def json_was_printed() -> bool:
+    return bool(_printed)
+
+
 def print_json(value: object) -> None:
     """One object. NaN and infinity have no JSON spelling and become null."""
+    _printed.append(True)
     told = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
     print(json.dumps(_plain(told), indent=2, allow_nan=False))
 

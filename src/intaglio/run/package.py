@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from intaglio.errors import UserError, counted
 from intaglio.ir.graph import Array
 from intaglio.run.loaded import LoadedPackage
 
@@ -23,7 +27,54 @@ class Package(LoadedPackage):
 
         return validate(self, ValidateOptions(inputs=inputs, layers=layers, threshold=threshold))
 
+    def __call__(self, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
+        """`package(x)`: arrays in the order of the inputs, or by name. An array may lack the leading 1 of a batch, or have several
+        samples there, which run one after the other. One output is returned as it is, several by name."""
+        inputs = self.manifest.inputs
+        if len(arrays) > len(inputs):
+            what = f"`{self.name}` takes {counted(len(inputs), 'array')}, not {len(arrays)}"
+            raise UserError("wrong-input", what, hint=f"in order: {', '.join(f'`{i.name}`' for i in inputs)}")
+        fields = {info.field: info.name for info in inputs}
+        given = {fields.get(name, name): np.asarray(value) for name, value in named.items()}
+        for info, array in zip(inputs, arrays, strict=False):
+            if info.name in given:
+                raise UserError("wrong-input", f"`{info.name}` is given twice")
+            given[info.name] = np.asarray(array)
+        samples = {_samples(given[info.name], info.shape) for info in inputs if info.name in given}
+        count = max(samples, default=0)
+        if count == 0 or len(samples) != 1:
+            return self._one(given)
+        parts = [self._one({name: array[n : n + 1] for name, array in given.items()}) for n in range(count)]
+        first = parts[0]
+        if isinstance(first, dict):
+            return {name: np.concatenate([part[name] for part in parts if isinstance(part, dict)]) for name in first}
+        return np.concatenate([part for part in parts if not isinstance(part, dict)])
+
+    def _one(self, given: Mapping[str, Array]) -> Array | dict[str, Array]:
+        shapes = {info.name: info.shape for info in self.manifest.inputs}
+        whole = {n: a.reshape(shapes[n]) if (1, *a.shape) == shapes.get(n) else a for n, a in given.items()}
+        results = self.run(whole)
+        return next(iter(results.values())) if len(results) == 1 else results
+
+    def _repr_html_(self) -> str:
+        """The head of its report, in a notebook."""
+        m = self.manifest
+        rows = [("target", m.target), ("layers", f"{len(m.layers):,}"), ("multiply-adds", f"{sum(x.macs for x in m.layers):,}")]
+        rows += [("arena", f"{m.memory.arena_bytes:,} bytes"), ("weights", f"{m.memory.weight_bytes:,} bytes")]
+        if m.firmware is not None:
+            rows += [("RAM", f"{m.firmware.ram_bytes:,} bytes"), ("flash", f"{m.firmware.flash_bytes:,} bytes")]
+        for label, infos in (("in", m.inputs), ("out", m.outputs)):
+            rows += [(label, f"{i.name}: {i.dtype}[{', '.join(map(str, i.shape))}]") for i in infos]
+        body = "".join(f"<tr><th style='text-align:left'>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in rows)
+        return f"<b>{escape(m.name)}</b> from <code>{escape(m.model.file)}</code><table>{body}</table>"
+
     def profile(self, runs: int = 20) -> Profile:
         from intaglio.run.profile import profile
 
         return profile(self, runs)
+
+
+def _samples(array: Array, shape: tuple[int, ...]) -> int:
+    """How many samples an array holds beyond the batch of 1 that the model takes; 0: it is for the model as it is."""
+    several = len(array.shape) == len(shape) and array.shape[1:] == shape[1:] and shape[:1] == (1,) and array.shape[0] > 1
+    return array.shape[0] if several else 0

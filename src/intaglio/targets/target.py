@@ -24,6 +24,7 @@ import platform
 import re
 import tomllib
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 
@@ -95,8 +96,11 @@ def find_target(name: str) -> Target:
     if name.startswith(OPENCL) and (beside := targets.get(name.removeprefix(OPENCL))) and not (beside.bare or beside.wasm):
         return replace(opencl_target(beside), name=name)
     if name not in targets:
-        known = ", ".join(f"`{n}`" for n in ["host", "opencl", *targets])
-        raise UserError("unknown-target", f"unknown target {quoted(name)}", hint=f"known targets: {known}")
+        words = ["host", "opencl", *targets]
+        near = get_close_matches(name.lower(), words, 1)
+        known = f"known targets: {', '.join(f'`{n}`' for n in words)}"
+        hint = f"did you mean `{near[0]}`? {known}" if near else known
+        raise UserError("unknown-target", f"unknown target {quoted(name)}", hint=hint)
     return targets[name]
 
 
