@@ -206,6 +206,20 @@ def report(
 
 
 @app.command()
+def wheel(
+    package: Folder,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to write the wheel to.")] = Path("dist"),
+    wheel_version: Annotated[str, typer.Option("--wheel-version", metavar="V", help="Version of the wheel.")] = "0.1.0",
+) -> None:
+    """Write a package for a host as a Python wheel that needs numpy alone."""
+    from intaglio.cli.terminal import note
+    from intaglio.package.manifest import read_manifest
+    from intaglio.package.wheel import write_wheel
+
+    note(f"wheel: {write_wheel(package, read_manifest(package), output, wheel_version)}")
+
+
+@app.command()
 def compare(
     before: Annotated[Path, typer.Argument(metavar="A", help="The folder of the earlier package.")],
     after: Annotated[Path, typer.Argument(metavar="B", help="The folder of the later package.")],
