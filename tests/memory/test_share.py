@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from intaglio.errors import OurFault, UserError
 from intaglio.ir.choices import VIEW, Choices
-from intaglio.ir.graph import Graph, State, Value
-from intaglio.ir.types import DType, TensorType
 from intaglio.ir.verify import verify
 from intaglio.ir.views import storage_places
 from intaglio.kernels import lower
@@ -25,10 +23,7 @@ from intaglio.memory.lifetimes import find_storage
 from intaglio.memory.order import reorder
 from intaglio.memory.planner import lower_bound
 from intaglio.memory.share import share_parts
-from intaglio.ops.binary import Add, Max
 from intaglio.ops.evaluate import evaluate_graph
-from intaglio.ops.move import Concat, Reshape, Slice, Transpose
-from intaglio.ops.unary import Abs, Neg
 from intaglio.pipeline import plan_request
 from intaglio.stages import Request, Watch
 from support.commands import Intaglio
@@ -37,6 +32,7 @@ from support.kernel_running import TARGETS
 from support.placing import at, memory_text, move, read_again
 from support.program_running import Machine
 from support.shared import SHARED, needs_shared
+from support.tangles import tangle
 
 PLAIN = TARGETS["scalar"]
 
@@ -200,49 +196,6 @@ TWICE = """
 
 
 # Random graphs of little but concats and slices -------------------------------------------------------------------------
-
-
-def tangle(rng: random.Random, steps: int) -> Graph:
-    graph = Graph("tangle")
-    dtype = rng.choice([DType.F32, DType.I8, DType.I64])
-    shape = rng.choice([(4,), (2, 4), (1, 4, 4), (1, 1, 8)])
-    graph.inputs = [graph.value("x", TensorType(dtype, shape)), graph.value("h", TensorType(dtype, shape))]
-    values: list[Value] = list(graph.inputs)
-    for _ in range(steps):
-        x = rng.choice([*values[-3:], rng.choice(values)])
-        axis = next((n for n, d in enumerate(x.shape) if d != 1), 0) if rng.random() < 0.8 else rng.randrange(x.type.rank)
-        same = [v for v in values if v.type.rank == x.type.rank and all(
-            a == b for n, (a, b) in enumerate(zip(v.shape, x.shape, strict=True)) if n != axis
-        )]  # fmt: skip
-        match rng.choice(["concat", "concat", "slice", "slice", "reshape", "one", "one", "two", "turn"]):
-            case "concat":
-                others = [rng.choice(same) for _ in range(rng.randrange(1, 3))]
-                made = graph.add(Concat(axis), [x, *others], "c")
-            case "slice":
-                count = rng.randrange(1, x.shape[axis] + 1)
-                start = rng.randrange(x.shape[axis] - count + 1)
-                starts = tuple(start if n == axis else 0 for n in range(x.type.rank))
-                sizes = tuple(count if n == axis else d for n, d in enumerate(x.shape))
-                made = graph.add(Slice(starts, (1,) * x.type.rank, sizes), [x], "s")
-            case "reshape":
-                made = graph.add(Reshape(rng.choice([(x.type.elements,), (1, *x.shape[::-1]), (x.type.elements, 1)])), [x], "r")
-            case "two":
-                equal = [v for v in values if v.shape == x.shape]
-                made = graph.add(rng.choice([Add(), Max()]), [x, rng.choice(equal)], "t")
-            case "turn":
-                made = graph.add(Transpose(tuple(range(x.type.rank))[::-1]), [x], "u")
-            case _:
-                made = graph.add(rng.choice([Neg(), Abs()]), [x], "o")
-        if made.type.elements <= 200 and made.type.rank <= 4:
-            values.append(made)
-    own = [v for v in values if v not in graph.inputs] or [graph.add(Neg(), [graph.inputs[0]], "o")]
-    graph.outputs = list(dict.fromkeys([own[-1], *(v for v in own if rng.random() < 0.1)]))
-    graph.output_names = [v.name for v in graph.outputs]
-    follow = [v for v in own if v.type == graph.inputs[1].type]
-    if follow and rng.random() < 0.6:
-        graph.states = [State(graph.inputs[1], rng.choice(follow))]
-    verify(graph)
-    return graph
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -17,6 +17,7 @@ from intaglio.kernels.program import Argument, ConstantArg, Layer, Program, Scra
 class Machine:
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.pitches = program.storage_pitches()
         self.arena = np.full(max(1, program.arena_bytes), 0x7F, np.uint8)
         self.arena[:] = 0x7F
         self.constants = {c.name: np.ascontiguousarray(c.data).reshape(-1) for c in program.constants}
@@ -25,13 +26,15 @@ class Machine:
             self._bytes(state.input)[:] = 0
 
     def _bytes(self, value: Value) -> Array:
+        """From its first byte to its last, with what lies between its rows."""
         address = self.program.placement.addresses[value]
         at = address.offset
+        size = self.pitches[value].extent(value) if value in self.pitches else value.type.bytes
         if address.region.kind is Kind.PART:  # of an input or an output
             whole = next(v for v in self.program.graph.values() if v.name == address.region.name)
-            return self._bytes(whole)[at : at + value.type.bytes]
+            return self._bytes(whole)[at : at + size]
         if address.region in (ARENA, STATE):
-            return self.arena[at : at + value.type.bytes]
+            return self.arena[at : at + size]
         return self.outside.setdefault(address, np.zeros(value.type.bytes, np.uint8))
 
     def _memory(self, argument: Argument, layer: Layer, dtype: np.dtype[np.generic]) -> Array:

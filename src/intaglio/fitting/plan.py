@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from intaglio.fitting.budget import RESERVE_BYTES, Budget, Climbed, climb
 from intaglio.fitting.fit import arena_budget, arena_rooms, place_weights
+from intaglio.fitting.side_by_side import without_copies
 from intaglio.ir.placement import NOWHERE
 from intaglio.kernels.program import Program
 from intaglio.memory import placed
@@ -40,6 +41,8 @@ def plan_memory(program: Program, target: Target, deployment: Deployment, wishes
         reorder(program, target, slots=slots)
     rooms = arena_rooms(program, deployment, slots=slots)
     program = placed(program, target, slots=slots, rooms=rooms)
+    if not given and not rooms and not wishes.feed_rows:
+        program = _with_rows(program, target, deployment, wishes)
     rungs: tuple[Rung, ...] = ()
     reached = True
     if wishes.climbing and not given:
@@ -60,6 +63,15 @@ def plan_memory(program: Program, target: Target, deployment: Deployment, wishes
     place_weights(program, deployment)
     check(program)
     return Climbed(program, rungs, reached)
+
+
+def _with_rows(program: Program, target: Target, deployment: Deployment, wishes: Wishes) -> Program:
+    """Without the copies of concats. Stripes make whole tensors only: they start from a program that has the copies."""
+    made = without_copies(program, target, slots=wishes.slots)
+    if made is None:
+        return program
+    limit = arena_budget(made, deployment, wishes.reserve) if wishes.climbing else None
+    return program if limit is not None and made.arena_bytes > limit else made
 
 
 def _limits(program: Program, deployment: Deployment, rooms: Sequence[Room], wishes: Wishes) -> list[int | None]:

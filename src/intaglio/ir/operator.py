@@ -50,6 +50,11 @@ class Op:
         starts inside of the operand), where the memory of one can be the memory of the other. None: it has to copy."""
         return None
 
+    def row_widths(self, types: list[TensorType | None], out: TensorType) -> tuple[int, ...] | None:
+        """For an operator that puts rows of its operands side by side: how many elements of each operand are in a row of the
+        result. None: it does something else."""
+        return None
+
     def evaluate(self, arrays: list[Array | None], types: list[TensorType | None]) -> tuple[Array, ...]:
         """`reference` on stored arrays: f16 and bf16 widened before, results rounded to their stored type after."""
         outs = self.infer(*types)

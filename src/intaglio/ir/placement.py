@@ -4,6 +4,7 @@
     @state+0             at the start of the first arena, where it outlives a run
     @input+0, @output+1  memory of the caller, by position
     @=y+64               a view: a part of `y`, which is an input or an output
+    @arena+64/1024       a view: rows that start 1024 bytes apart, side by side with rows of other values
 """
 
 from __future__ import annotations
@@ -70,13 +71,15 @@ def part_of(value: Value) -> Region:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`@arena+4096`. The offset is in bytes; of inputs and outputs it is their position."""
+    """`@arena+4096`. The offset is in bytes; of inputs and outputs it is their position. `stride`: the bytes from one row to the
+    next, where rows of other values lie between them."""
 
     region: Region
     offset: int
+    stride: int = 0
 
     def __str__(self) -> str:
-        return f"@{self.region}+{self.offset}"
+        return f"@{self.region}+{self.offset}" + (f"/{self.stride}" if self.stride else "")
 
     @property
     def slot(self) -> Slot | None:

@@ -16,7 +16,7 @@ from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.placement import NOWHERE, Arena, Placement
 from intaglio.ir.stripes import Stripe, Window
 from intaglio.ir.types import DType
-from intaglio.ir.views import storage_roots
+from intaglio.ir.views import Pitch, storage_pitches, storage_roots
 
 
 class KernelFacts(Protocol):
@@ -26,6 +26,7 @@ class KernelFacts(Protocol):
     over: int  # which argument alone may be that; -1: any
     fallible: bool
     used_by: list[str]  # nodes of the model
+    pitches: tuple[tuple[int, int, int], ...]  # arguments that are rows of wider tensors: which, elements in a row, and apart
 
     @property
     def wait(self) -> KernelFacts | None: ...  # it only starts the work of an accelerator; this one waits for the results
@@ -144,6 +145,10 @@ class Program(Generic[K]):
     def storage_roots(self) -> dict[Value, Value]:
         """Everything that lives in the memory of another value, and which one that is."""
         return storage_roots(self.graph, self.choices)
+
+    def storage_pitches(self) -> dict[Value, Pitch]:
+        """Values that do not lie in one piece."""
+        return storage_pitches(self.graph, self.choices)
 
     def _striped(self, layer: int) -> tuple[int, int]:
         stripe = self.stripe_at(layer)

@@ -273,8 +273,8 @@ class _Reader:
         line.expect(":")
         value = Value(name, line.type(), origin)
         if line.peek("@"):
-            region, offset = line.address()
-            self.addresses[value] = Address(Region.of(region), offset)
+            region, offset, stride = line.address()
+            self.addresses[value] = Address(Region.of(region), offset, stride)
         self.values[name] = value
         self.graph.names.add(name)
         self.graph.lines[name] = self.number

@@ -134,7 +134,8 @@ class Line:
         except ValueError:
             raise ParseError(f"{quoted(text, 40)} is not a {what}") from None
 
-    def address(self) -> tuple[str, int]:
+    def address(self) -> tuple[str, int, int]:
+        """Region, offset, and the bytes from row to row, 0 where there are none."""
         self.expect("@")
         part = self.peek("=")  # `@=y+64`: a part of an input or an output
         if part:
@@ -144,7 +145,11 @@ class Line:
             self.expect(":")
             region += f":{self.name()}"
         self.expect("+")
-        return region, whole(self.token(r"\d+", "an offset"))
+        offset = whole(self.token(r"\d+", "an offset"))
+        if not self.peek("/"):
+            return region, offset, 0
+        self.expect("/")
+        return region, offset, whole(self.token(r"\d+", "the bytes from row to row"))
 
     def using(self) -> str:
         kernel = self.name()

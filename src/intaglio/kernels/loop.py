@@ -363,6 +363,7 @@ class Kernel:
     wait: Kernel | None = None  # then this one only starts the work, on the same arguments
     variants: tuple[Variant, ...] = ()  # ways to compute it on an OpenCL device; it runs there then, and has no body
     split: Split | None = None  # several threads compute it; the body names `part`, and `step` where there are several
+    pitches: tuple[tuple[int, int, int], ...] = ()  # parameters that are rows of wider tensors: which, elements in a row, and apart
 
 
 PART, STEP = Var("part", IDX), Var("step", IDX)  # parameters of a kernel that is divided over threads

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import assert_never
 
-from intaglio.errors import UserError, quoted
+from intaglio.errors import ModelError, UserError, quoted
 from intaglio.ir.choices import OPEN, VIEW, Choices
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.placement import NOWHERE, Placement
 from intaglio.ir.stripes import Stripe, StripeSpec
-from intaglio.ir.views import ViewRules
+from intaglio.ir.views import Pitch, ViewRules, pitches_of
 from intaglio.kernels.c_printer import Printer
 from intaglio.kernels.choice import lower_node, refusal
 from intaglio.kernels.constants import Constants
@@ -20,6 +21,7 @@ from intaglio.kernels.isa import ISAS
 from intaglio.kernels.job import Lowered, Packed, Scratch
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.opencl.lowering import ON_CPU, PREFIX, device_text
+from intaglio.kernels.pitched import Unproven, with_pitches
 from intaglio.kernels.program import Argument, ConstantArg, Layer, Program, ScratchArg, ValueArg
 from intaglio.kernels.stripes.build import StripeBuilder, nodes_between, starts_of
 from intaglio.kernels.threads.lowering import in_parts
@@ -35,6 +37,12 @@ class Memo:
 
     lowered: dict[object, tuple[Lowered, str, dict[Value, Value]]] = field(default_factory=dict)
     digests: dict[int, tuple[Array, bytes]] = field(default_factory=dict)  # by id; the array is kept, so that it stays its own
+    whole: dict[tuple[Node, str], Lowered] = field(default_factory=dict)  # before anything is done for rows or threads
+
+    def of(self, node: Node, target: Target, asked: str) -> Lowered:
+        if (node, asked) not in self.whole:
+            self.whole[node, asked] = lower_node(node, target, asked)
+        return self.whole[node, asked]
 
 
 def lower(
@@ -122,7 +130,7 @@ def find_views(graph: Graph, asked: Choices) -> list[Node]:
         claimed |= {out} & special
     rules = ViewRules(graph, found)
     for node in asked.views(graph):
-        if not isinstance(node.op, Reshape) and rules.allow(node):
+        if not isinstance(node.op, Reshape) and (rules.allow(node) or rules.allow_rows(node)):
             found.append(node)
             rules.add(node)
     return found
@@ -143,16 +151,41 @@ def _apart(arguments: list[Argument], step: int) -> tuple[Argument, ...]:
 def _text_of(kernel: Kernel) -> str:
     """Kernels of the same text are one."""
     params = ",".join(f"{p.name}:{p.dtype.value}:{p.const}" for p in kernel.params)
-    text = f"{params}|{kernel.in_place}|{kernel.over}|" + "\n".join(Printer(ISAS[kernel.isa]).stmts(kernel.body, 1))
+    lines = Printer(ISAS[kernel.isa]).stmts(kernel.body, 1)
+    text = f"{params}|{kernel.in_place}|{kernel.over}|{kernel.pitches}|" + "\n".join(lines)
     if kernel.variants:
         text += device_text(kernel)
     return text if kernel.wait is None else f"{text}|{_text_of(kernel.wait)}"
 
 
+def _in_rows(lowered: Lowered, node: Node, pitches: Mapping[Value, Pitch]) -> Lowered:
+    """The kernel on values that do not lie in one piece."""
+    arguments = enumerate(lowered.arguments)
+    found = {n: pitches[a] for n, a in arguments if isinstance(a, Value) and a in pitches}
+    try:
+        return replace(lowered, kernel=with_pitches(lowered.kernel, found))
+    except Unproven as reason:
+        kernel = f"the kernel {quoted(lowered.using)} of {quoted(node.output.name)}"
+        names = ", ".join(quoted(a.name) for n, a in enumerate(lowered.arguments) if n in found and isinstance(a, Value))
+        text = f"{kernel} cannot use rows that are apart ({names}, by `using view`): {reason}"
+        raise UserError("bad-view", text, hint="remove `using view` of the `concat` that has this part") from None
+
+
+def takes_rows(node: Node, target: Target, asked: str, pitches: Mapping[Value, Pitch], memo: Memo) -> bool:
+    """Has the node a kernel for values with these pitches?"""
+    try:
+        _in_rows(memo.of(node, target, asked), node, pitches)
+    except UserError:
+        return False
+    return True
+
+
 class _Build:
     def __init__(self, graph: Graph, target: Target, asked: Choices, memo: Memo | None) -> None:
         self.graph, self.target, self.asked, self.memo = graph, target, asked, memo
-        self.views = frozenset(find_views(graph, asked))
+        views = find_views(graph, asked)
+        self.views = frozenset(views)
+        self.pitches = pitches_of(views)
         self.chosen: dict[str, str] = {}
         self.layers: list[Layer] = []
         self.kernels: dict[str, Kernel] = {}  # by the text of their body
@@ -162,6 +195,11 @@ class _Build:
         self.scratch_step = target.alignment if target.device else SCRATCH_STEP  # parts of a buffer on a device are aligned
 
     def add_stripe(self, spec: StripeSpec) -> None:
+        for node in nodes_between(self.graph, spec):
+            if (value := next((v for v in [*node.operands(), *node.outputs] if v in self.pitches), None)) is not None:
+                text = f"`{spec}`: {quoted(value.name)} is a part of rows (`using view`), which stripes do not make"
+                hint = "remove the `stripe` line, or `using view` of the `concat`"
+                raise ModelError("bad-stripe", text, where=self.graph.file, hint=hint)
         builder = StripeBuilder(self.graph, spec, self.views, len(self.layers), self._lower_rows)
         layers, stripe = builder.build()
         self.layers += layers
@@ -171,19 +209,25 @@ class _Build:
     def _lowered(
         self, node: Node, key: object, originals: dict[Value, Value], asked: str = "", *, whole: bool = False
     ) -> tuple[Lowered, Kernel, dict[Value, Value]]:
-        known = None if self.memo is None else self.memo.lowered.get(key)
+        rows = tuple((v.name, self.pitches[v]) for v in [*node.operands(), *node.outputs] if v in self.pitches) if whole else ()
+        known = None if self.memo is None else self.memo.lowered.get((key, rows))
         if known is None:
             threads = self.target.threads if whole else 1
-            lowered = lower_node(node, replace(self.target, threads=threads), asked)
+            lowered = self._plain(node, asked) if whole else lower_node(node, replace(self.target, threads=1), asked)
+            if rows:
+                lowered = _in_rows(lowered, node, self.pitches)
             if threads > 1:
                 lowered = in_parts(lowered, node, threads)
             known = (lowered, _text_of(lowered.kernel), originals)
             if self.memo is not None:
-                self.memo.lowered[key] = known
+                self.memo.lowered[key, rows] = known
         lowered, text, originals = known
         kernel = self._shared(lowered.kernel if self.memo is None else replace(lowered.kernel, used_by=[]), text)
         kernel.used_by.append(node.source or node.output.name)
         return lowered, kernel, originals
+
+    def _plain(self, node: Node, asked: str) -> Lowered:
+        return lower_node(node, self.target, asked) if self.memo is None else self.memo.of(node, self.target, asked)
 
     def _lower_rows(
         self, node: Node, originals: dict[Value, Value], key: object

@@ -17,8 +17,8 @@ from intaglio.ir.placement import ARENA, STATE, Address, Kind, Slot
 from intaglio.ir.program import Argument, K, Layer, Program, ValueArg
 from intaglio.ir.stripes import Stripe
 from intaglio.memory.check_reads import check_reads
-from intaglio.memory.check_stripes import Span, StripeCheck
-from intaglio.memory.check_views import Views
+from intaglio.memory.check_stripes import StripeCheck
+from intaglio.memory.check_views import Span, Views, meet
 from intaglio.memory.check_waits import check_waits
 from intaglio.memory.weights_read import WeightsRead
 
@@ -27,7 +27,7 @@ _APART = 1 << 48  # no arena is as large
 
 def check(program: Program[K]) -> None:
     """Raises OurFault on the first thing that is wrong."""
-    owner: dict[Value, tuple[int, int]] = {}  # value -> its bytes, while they are its own
+    owner: dict[Value, Span] = {}  # value -> its bytes, while they are its own
     placement = program.placement
     views = Views(program.graph, program.choices, placement)
     renamed = views.renamed
@@ -39,8 +39,8 @@ def check(program: Program[K]) -> None:
         if (offset := _slot(program, ("input", n))) is not None:
             _inside(program, offset, value.type.bytes, f"input `{value.name}`")
             _clear_of_state(state, offset, value.type.bytes, f"input `{value.name}`")
-            _overwrite(owner, offset, value.type.bytes)
-            owner[value] = (offset, value.type.bytes)
+            _overwrite(owner, Span(offset, value.type.bytes))
+            owner[value] = Span(offset, value.type.bytes)
     fed = {value for n, value in enumerate(program.graph.inputs) if ("input", n) in placement.slots}
     for index, layer in enumerate(program.layers):
         views.join(owner, lambda value: _room(program, value))
@@ -52,7 +52,7 @@ def check(program: Program[K]) -> None:
         if scratch:
             _inside(program, scratch_at, scratch, f"scratch of layer {layer.name}")
             _clear_of_state(state, scratch_at, scratch, f"scratch of layer {layer.name}")
-            _overwrite(owner, scratch_at, scratch)
+            _overwrite(owner, Span(scratch_at, scratch))
         for value in layer.node.operands():
             root = renamed.get(value, value)
             if not root.is_const and (root in fed or _has_room(program, root)) and root.type.bytes and root not in owner:
@@ -65,21 +65,22 @@ def check(program: Program[K]) -> None:
             room = _room(program, out)
             if room is None or not out.type.bytes:
                 continue
-            place = (room, out.type.bytes)
-            _inside(program, *place, f"`{out.name}`")
-            _clear_of_state(state, *place, f"`{out.name}`")
-            shared = [r for r in reads if r in owner and _meet(owner[r], place)]
+            place = views.span(out, room)
+            _inside(program, place.at, place.bytes, f"`{out.name}`")
+            _clear_of_state(state, place.at, place.bytes, f"`{out.name}`")
+            shared = [r for r in reads if r in owner and meet(owner[r], place)]
             same = all(owner[r] == place for r in shared)
             if shared and not (layer.kernel.in_place and same and _allowed(layer, shared, renamed)):
                 raise OurFault("bad-plan", f"layer {index} `{layer.name}` writes over what it reads: `{shared[0].name}`")
-            if scratch and _meet((scratch_at, scratch), place):
+            if scratch and meet((scratch_at, scratch), place):
                 raise OurFault("bad-plan", f"layer {index} `{layer.name}`: scratch and output overlap")
-            _overwrite(owner, *place)
+            _overwrite(owner, place)
             owner[out] = place
     views.join(owner, lambda value: _room(program, value))
     _check_outputs(program, owner, renamed, fed)
     _check_next_states(program, owner, renamed)
     views.check_addresses()
+    views.check_kernels(program)
     _check_weights(program, state)
     if program.asynchronous:
         check_waits(
@@ -87,7 +88,7 @@ def check(program: Program[K]) -> None:
         )  # fmt: skip
 
 
-def _check_next_states(program: Program[K], owner: dict[Value, tuple[int, int]], renamed: dict[Value, Value]) -> None:
+def _check_next_states(program: Program[K], owner: dict[Value, Span], renamed: dict[Value, Value]) -> None:
     """What becomes the next state is still there at the end."""
     for following in [renamed.get(s.output, s.output) for s in program.graph.states]:
         if not following.is_const and _has_room(program, following) and following.type.bytes and following not in owner:
@@ -131,7 +132,7 @@ def _check_rolled(program: Program[K], index: int, out: Value) -> None:
 
 
 def _check_stripe(
-    program: Program[K], stripe: Stripe[K, Argument], owner: dict[Value, tuple[int, int]], renamed: dict[Value, Value],
+    program: Program[K], stripe: Stripe[K, Argument], owner: dict[Value, Span], renamed: dict[Value, Value],
     state: list[tuple[int, int]],
 ) -> None:  # fmt: skip
     """Its steps one by one; what they made is there afterwards."""
@@ -142,34 +143,34 @@ def _check_stripe(
             return _slot(program, ("input", program.graph.inputs.index(value)))
         return _room(program, value)
 
-    def wrote(span: Span) -> None:
+    def wrote(span: tuple[int, int]) -> None:
         _inside(program, *span, what)
         _clear_of_state(state, *span, what)
-        _overwrite(owner, *span)
+        _overwrite(owner, Span(*span))
 
     def scratch(layer: Layer[K]) -> int:
         return _scratch(program, layer)
 
     for value in StripeCheck(program, stripe, where, scratch, wrote, lambda value: renamed.get(value, value) in owner).run():
         if (place := where(value)) is not None:
-            owner[value] = (place, value.type.bytes)
+            owner[value] = Span(place, value.type.bytes)
 
 
-def _check_outputs(program: Program[K], owner: dict[Value, tuple[int, int]], renamed: dict[Value, Value], fed: set[Value]) -> None:
+def _check_outputs(program: Program[K], owner: dict[Value, Span], renamed: dict[Value, Value], fed: set[Value]) -> None:
     """What becomes an output is still there at the end; no output with room in the arena lies on another, or on what is copied."""
     roots = [renamed.get(v, v) for v in program.graph.outputs]
     for value, root in zip(program.graph.outputs, roots, strict=True):
         if not root.is_const and (root in fed or _has_room(program, root)) and root.type.bytes and root not in owner:
             raise OurFault("bad-plan", f"the output `{value.name}` is overwritten before the run ends")
     slots = [_slot(program, ("output", n)) for n in range(len(program.graph.outputs))]
-    places = [None if at is None else (at, v.type.bytes) for at, v in zip(slots, program.graph.outputs, strict=True)]
+    places = [None if at is None else Span(at, v.type.bytes) for at, v in zip(slots, program.graph.outputs, strict=True)]
     for n, place in enumerate(places):
         if place is None:
             continue
         name = program.graph.outputs[n].name
-        _inside(program, *place, f"output `{name}`")
+        _inside(program, place.at, place.bytes, f"output `{name}`")
         others = [p for m, p in enumerate(places) if m != n and p is not None] + [owner[r] for r in roots if r in owner]
-        if any(_meet(place, other) for other in others if other != place):
+        if any(meet(place, other) for other in others if other != place):
             raise OurFault("bad-plan", f"the output `{name}` shares memory with another")
 
 
@@ -225,17 +226,13 @@ def _has_room(program: Program[K], value: Value) -> bool:
     return _room(program, value) is not None
 
 
-def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:
-    return a[0] < b[0] + b[1] and b[0] < a[0] + a[1]
-
-
-def _overwrite(owner: dict[Value, tuple[int, int]], offset: int, size: int) -> None:
-    for value in [v for v, place in owner.items() if _meet(place, (offset, size))]:
+def _overwrite(owner: dict[Value, Span], written: Span) -> None:
+    for value in [v for v, place in owner.items() if meet(place, written)]:
         del owner[value]
 
 
 def _clear_of_state(state: list[tuple[int, int]], offset: int, size: int, what: str) -> None:
-    if any(_meet(place, (offset, size)) for place in state):
+    if any(meet(place, (offset, size)) for place in state):
         raise OurFault("bad-plan", f"{what} lies in the state")
 
 

@@ -74,6 +74,8 @@ def _in_their_regions(program: Program[K], storage: Storage, alignment: int, oth
                 raise _fault(program, value, f"no plan of this network needs more than {most} bytes")
             if place.offset - at != start.offset:
                 raise _fault(program, value, f"it is a view of {quoted(first.name)}, which has another address")
+            if place.stride != (stride := storage.strides.get(value, 0)):
+                raise _fault(program, value, f"its rows are {stride} bytes apart" if stride else "it lies in one piece")
             buffer.offset = place.offset - at
     for node in program.graph.nodes:  # values without bytes live nowhere in particular
         for out in node.outputs:

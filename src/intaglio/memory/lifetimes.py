@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from intaglio.ir.graph import Value
 from intaglio.ir.placement import ARENA, INPUT, OUTPUT, STATE, Address, Region, Slot, part_of
 from intaglio.ir.program import K, Layer, Program, ValueArg
-from intaglio.ir.views import storage_places
+from intaglio.ir.views import storage_parts
 from intaglio.memory.weights_read import plan_reads
 from intaglio.ops.move import Roll
 
@@ -45,13 +45,14 @@ class Storage:
     state_bytes: int
     in_place: dict[str, str]
     apart: dict[tuple[Buffer, Buffer], int] = field(default_factory=dict)  # (lower, upper), may overlap: least distance
+    strides: dict[Value, int] = field(default_factory=dict)  # of values that do not lie in one piece: bytes from row to row
 
 
 def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, slots: bool = False) -> Storage:
     """`slots`: the arena has room for inputs and outputs too, for as long as they are needed."""
     graph = program.graph
-    places = storage_places(graph, program.choices)
-    roots = {view: root for view, (root, _) in places.items()}
+    parts = storage_parts(graph, program.choices)
+    roots = {view: part.whole for view, part in parts.items()}
     outside, state_bytes = _outside(program, alignment, roots)
     buffers: dict[Value, Buffer] = {}
     home: dict[Value, Buffer] = {}
@@ -83,13 +84,15 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, 
                 buffer.values.append(out)
             buffer.last = max(buffer.last, end, last_read.get(root, index))
             home[root] = buffer
-    for view, (root, at) in places.items():
+    strides = {v: part.pitch.stride * v.dtype.bytes for v, part in parts.items() if part.pitch is not None}
+    for view, part in parts.items():
+        root = part.whole
         if root in home:
             home[root].values.append(view)
-            if at:
-                home[root].parts[view] = at
+            if part.at:
+                home[root].parts[view] = part.at
         elif root in outside:
-            outside[view] = _part(root, outside[root], view, at)
+            outside[view] = _part(root, outside[root], view, part.at, strides.get(view, 0))
     for root, buffer in home.items():  # what is put together of parts is written by no layer
         if root not in buffer.values:
             buffer.values.insert(0, root)
@@ -99,7 +102,7 @@ def find_storage(program: Program[K], alignment: int, *, in_place: bool = True, 
     for read in plan_reads(program):
         room.append(Buffer(f"{program.layers[read.layer].name}_weights", read.bytes, read.first, read.last, slot=read.slot))
     every = [b for b in [*buffers.values(), *scratch, *room] if b.bytes]
-    return Storage(every, outside, state_bytes, took, _overlaps(program, home, room, roots, outside))
+    return Storage(every, outside, state_bytes, took, _overlaps(program, home, room, roots, outside), strides)
 
 
 def _outside(program: Program[K], alignment: int, roots: dict[Value, Value]) -> tuple[dict[Value, Address], int]:
@@ -143,10 +146,10 @@ def _slots(
     return found
 
 
-def _part(root: Value, home: Address, view: Value, at: int) -> Address:
+def _part(root: Value, home: Address, view: Value, at: int, stride: int) -> Address:
     if home.region == STATE:
-        return Address(STATE, home.offset + at)
-    return Address(part_of(root), at) if at or view.type.bytes != root.type.bytes else home
+        return Address(STATE, home.offset + at, stride)
+    return Address(part_of(root), at, stride) if at or view.type.bytes != root.type.bytes else home
 
 
 def rolled_states(program: Program[K]) -> dict[Value, Value]:

@@ -41,7 +41,8 @@ def place(
     for buffer in storage.buffers:
         buffer.offset += base if buffer.region == ARENA else 0
         for value in buffer.values:
-            addresses[value] = Address(buffer.region, buffer.offset + buffer.parts.get(value, 0))
+            at = buffer.offset + buffer.parts.get(value, 0)
+            addresses[value] = Address(buffer.region, at, storage.strides.get(value, 0))
     addresses |= storage.outside
     for node in program.graph.nodes:  # values without bytes live nowhere in particular
         for out in node.outputs:

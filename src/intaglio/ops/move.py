@@ -146,6 +146,10 @@ class Concat(Op):
             return None
         return tuple(sum(sizes[:n]) for n in range(len(sizes)))
 
+    def row_widths(self, types: list[TensorType | None], out: TensorType) -> tuple[int, ...] | None:
+        axis = normal_axis(self.axis, out.rank)
+        return tuple(0 if t is None else math.prod(t.shape[axis:]) for t in types)
+
 
 @dataclass(frozen=True, slots=True)
 class Roll(Op):

@@ -146,7 +146,8 @@ def _arguments(pointers: Pointers, layer: Layer) -> list[str]:
 
 
 def _results(pointers: Pointers, layer: Layer) -> tuple[Result, ...]:
-    return tuple(Result(pointers.of(v, v.dtype, const=True), v.type.bytes) for v in layer.node.outputs if pointers.has(v))
+    shown = [v for v in layer.node.outputs if pointers.has(v)]
+    return tuple(Result(pointers.of(v, v.dtype, const=True), pointers.extent(v)) for v in shown)
 
 
 def _call(pointers: Pointers, index: int, layer: Layer, name: str) -> Call:

@@ -77,6 +77,8 @@ class PlaceInfo:
     bytes: int
     first_layer: int
     last_layer: int
+    row_bytes: int = 0  # where it is not in one piece: rows of so many bytes
+    stride_bytes: int = 0  # from row to row
 
 
 @dataclass(frozen=True, slots=True)

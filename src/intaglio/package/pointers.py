@@ -37,6 +37,7 @@ class Pointers:
         self._bases = {view.region: view.base for view in arena_views(program.arenas, program.arena_bytes, "", graph.name)}
         self._bases[STATE] = self._bases[ARENA]
         self._program, self._placement = program, program.placement
+        self._pitches = program.storage_pitches()
         self._reads = Reads(program)
         self._read: WeightsRead | None = None
 
@@ -53,6 +54,11 @@ class Pointers:
     def of(self, value: Value, dtype: DType, *, const: bool, plus: str = "") -> str:
         """`plus`: C text of what is added, in bytes, such as ` + n3 * 768`."""
         return self._typed(value, 0, dtype, const, plus)
+
+    def extent(self, value: Value) -> int:
+        """Bytes from the start of a value to its end, with what is between its rows."""
+        pitch = self._pitches.get(value)
+        return value.type.bytes if pitch is None else pitch.extent(value)
 
     def has(self, value: Value) -> bool:
         """Has it a place in memory?"""

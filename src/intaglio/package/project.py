@@ -352,6 +352,7 @@ def _places(program: Program) -> list[Place]:
             window = program.window_of(value)
             rows = "" if window is None else f", a window of {window.rows} row{'s' if window.rows > 1 else ''}"
             about = f"{value.type}{rows}, layers {first} to {last}"
+        about += f", rows {address.stride} bytes apart" if address.stride else ""
         about += where[ARENA if address.region == STATE else address.region]
         places.append(Place(macro(network, "AT", value.name), address.offset, comment(about)))
     for index, layer in enumerate(program.layers):

@@ -132,6 +132,7 @@ def layers_of(program: Program) -> tuple[LayerInfo, ...]:
     alive = lifetimes(program)
     sizes = {constant.name: constant.data.nbytes for constant in program.constants}
     read_for = {read.layer: read for read in plan_reads(program)}
+    pitches = program.storage_pitches()
     layers = []
     for index, layer in enumerate(program.layers):
         places = []
@@ -140,7 +141,8 @@ def layers_of(program: Program) -> tuple[LayerInfo, ...]:
                 first, last = alive[value.name]
                 window = program.window_of(value)  # the rows of it that are there at once
                 size = value.type.bytes if window is None else window.bytes
-                places.append(PlaceInfo(value.name, str(place.region), place.offset, size, first, last))
+                row = pitches[value].width * value.dtype.bytes if value in pitches else 0
+                places.append(PlaceInfo(value.name, str(place.region), place.offset, size, first, last, row, place.stride))
         if (place := program.placement.scratch.get(layer.name)) is not None:
             places.append(PlaceInfo("scratch", str(place.region), place.offset, layer.scratch_bytes, index, index))
         if (read := read_for.get(index)) is not None:

@@ -15,7 +15,7 @@ from intaglio.ir.types import DType
 from intaglio.ops.control import Copy
 from intaglio.ops.convert import Dequantize
 from intaglio.ops.move import Reshape, Transpose
-from intaglio.package.manifest import Manifest, StreamInfo, TensorInfo
+from intaglio.package.manifest import LayerInfo, Manifest, StreamInfo, TensorInfo
 from intaglio.package.project import DEVICE_TOLERANCE, SELFTEST_TOLERANCE
 from intaglio.package.vectors import KINDS, random_inputs
 from intaglio.run.build import Progress
@@ -406,6 +406,14 @@ def _stored(array: Array, dtype: DType) -> Array:
     return array.view(np.uint16) if dtype is DType.BF16 and array.dtype.itemsize == 2 else array
 
 
+def _together(data: bytes, layer: LayerInfo, info: TensorInfo) -> bytes:
+    """The rows of a tensor without what lies between them."""
+    place = next((p for p in layer.memory if p.value == info.field and p.stride_bytes), None)
+    if place is None:
+        return data
+    return b"".join(data[at : at + place.row_bytes] for at in range(0, len(data), place.stride_bytes))
+
+
 def _check_layers(
     package: LoadedPackage, steps: list[dict[str, Array]], expected: list[dict[str, Array]], options: ValidateOptions, rule: Rule
 ) -> tuple[LayerCheck, ...]:
@@ -420,6 +428,8 @@ def _check_layers(
         which = turn.get(layer, 0)
         turn[layer] = which + 1
         shown = list(manifest.layers[layer].outputs)
+        if which < len(shown):
+            data = _together(data, manifest.layers[layer], shown[which])
         if which < len(shown) and shown[which].name and len(data) == shown[which].bytes:
             info = shown[which]
             seen[layer, which] = np.frombuffer(data, info.type.dtype.numpy).reshape(info.shape)
