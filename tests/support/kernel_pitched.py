@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -12,7 +16,8 @@ from intaglio.ir.views import Pitch
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.pitched import Unproven, with_pitches
 from intaglio.targets import Target
-from support.kernel_running import Call, Case, assert_close, prepare
+from support.kernel_quick import ALL
+from support.kernel_running import TARGETS, Call, Case, assert_close, call_compiled, prepare
 
 BETWEEN = 0x55
 GAP = 4  # elements between rows
@@ -76,3 +81,20 @@ def _taken_apart(array: Array, pitch: Pitch) -> tuple[Array, Array]:
     gap = np.full((pitch.stride - pitch.width) * array.itemsize, BETWEEN, np.uint8).view(array.dtype)
     wide = np.concatenate([array, gap]).reshape(-1, pitch.stride)
     return wide[:, : pitch.width].copy(), wide[:, pitch.width :].copy()
+
+
+def main(path: str, isa: str) -> None:
+    """Run as a program, with the sanitizers loaded first: every kernel of the library once."""
+    library = ctypes.CDLL(path)
+    count = 0
+    for name in json.loads(Path(path).with_suffix(".json").read_text()):
+        print(name, flush=True)
+        for made in apart(ALL[name], TARGETS[isa]):
+            made.call.lowered.kernel.name = f"k{count}"
+            count += 1
+            made.check(call_compiled(library, made.call))
+    print(f"{count} kernels")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
