@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from intaglio.errors import ModelError, OurFault, UserError
 from intaglio.fitting.side_by_side import without_copies
 from intaglio.ir.choices import VIEW, Choices
+from intaglio.ir.files import write_ir
 from intaglio.ir.graph import Graph
 from intaglio.ir.views import storage_pitches
 from intaglio.kernels import lower
@@ -23,8 +26,10 @@ from intaglio.memory.checker import check
 from intaglio.memory.share import share_parts
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.targets import Target
+from support.commands import Intaglio
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
+from support.onnx_models import model, node, saved, value
 from support.placing import memory_text, move, read_again
 from support.program_running import Machine
 from support.tangles import dense, tangle
@@ -73,6 +78,18 @@ SKIP = """
     u: f32[1,8,8,16] NHWC = resize(m, scales=(1.0,2.0,2.0,1.0), shape=(1,8,8,16), mode="nearest")
     c: f32[1,8,8,24] NHWC = concat(e, u, axis=3)
     y: f32[1,8,8,8] NHWC = conv(c, w2, _, pads=(1,1,1,1), layout=NHWC)
+    output y
+"""
+WIDE = """
+    input x: f32[1,6,5,32] NHWC
+    const w1: f32[32,32,1,1] ...
+    const w2: f32[32,1,3,3] ...
+    const w3: f32[32,96,3,3] ...
+    a: f32[1,6,5,32] NHWC = conv(x, w1, _, layout=NHWC)
+    b: f32[1,6,5,32] NHWC = conv(x, w2, _, pads=(1,1,1,1), group=32, layout=NHWC, epilogue=[relu(0)])
+    p: f32[1,6,5,32] NHWC = max_pool(x, kernel=(3,3), pads=(1,1,1,1), layout=NHWC)
+    c: f32[1,6,5,96] NHWC = concat(a, b, p, axis=3)
+    y: f32[1,6,5,32] NHWC = conv(c, w3, _, pads=(1,1,1,1), layout=NHWC)
     output y
 """
 MODELS = {"inception": BLOCK, "dense": DENSE, "skip": SKIP}
@@ -336,3 +353,47 @@ def test_a_tangle_of_rows_gives_what_the_graph_gives(
         for out in graph.outputs:
             np.testing.assert_array_equal(got[out.name], wanted[out.name])
         inputs |= {s.input.name: wanted[s.output.name] for s in graph.states}
+
+
+# Built and run ----------------------------------------------------------------------------------------------------------
+
+BUILT = {
+    "host": ("--target", "host"),
+    "host, two threads": ("--target", "host", "--threads", "2"),
+    "generic": ("--target", "generic"),
+    "Cortex-M4F": ("--board", "mps2-an386"),
+    "host, int8": ("--target", "host", "--quantize", "int8"),
+    "Cortex-M4F, int8": ("--board", "mps2-an386", "--quantize", "int8"),
+}
+
+
+@pytest.mark.parametrize("how", [pytest.param(h, marks=pytest.mark.slow) if h in ("host", "generic") else h for h in BUILT])
+def test_rows_are_right_in_the_c_that_is_built(intaglio: Intaglio, tmp_path: Path, how: str) -> None:
+    if "Cortex" in how:
+        pytest.importorskip("unicorn")
+    write_ir(replace(graph_of(WIDE if "int8" in how else DENSE), name="block"), tmp_path / "block.ig")
+    said = intaglio("compile", tmp_path / "block.ig", "-o", tmp_path / "p", *BUILT[how])
+    assert said.code == 0, said.err
+    text = (tmp_path / "p" / "ir" / "block.ig").read_text()
+    apart = set(re.findall(r"^(\w+).*: \w+\[.*\] .*@\S+/\d+ = ", text, re.M))
+    assert bool(apart) == (how != "Cortex-M4F, int8"), "its kernels are routines"
+    told = intaglio("validate", tmp_path / "p", "--json")
+    assert told.json["ok"], told.out
+
+
+def test_layers_whose_rows_are_apart_are_compared_with_the_model(intaglio: Intaglio, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    shapes = {"w": (8, 4, 3, 3), "u": (16, 4, 1, 1), "v": (8, 24, 1, 1)}
+    nodes = [
+        node("Conv", "x w", "a", pads=[1, 1, 1, 1]),
+        node("Conv", "x u", "b"),
+        node("Concat", "a b", "c", axis=1),
+        node("Conv", "c v", "y"),
+    ]
+    constants = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    path = saved(model(nodes, [value("x", [1, 4, 6, 6])], [value("y", [1, 8, 6, 6])], constants), tmp_path)
+    assert intaglio("compile", path, "-o", tmp_path / "p").code == 0
+    assert len(re.findall(r"@\S+/96 = ", (tmp_path / "p" / "ir" / "model.ig").read_text())) == 2
+    told = intaglio("validate", tmp_path / "p", "--layers", "--json").json
+    assert told["ok"]
+    assert {"a", "b"} <= {layer["tensor"] for layer in told["layers"]}
