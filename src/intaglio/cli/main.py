@@ -12,6 +12,19 @@ import typer
 
 from intaglio.cli.caching import cache_app
 from intaglio.cli.options import with_options
+from intaglio.cli.products import products_app
+from intaglio.cli.words import (
+    BudgetOption,
+    CcOption,
+    CheckOption,
+    DeviceOption,
+    EmulatorOption,
+    Folder,
+    JsonOption,
+    Model,
+    NoCacheOption,
+    VariantOption,
+)
 from intaglio.errors import IntaglioError, UserError
 
 app = typer.Typer(
@@ -45,30 +58,7 @@ app.add_typer(template_app, name="template")
 accelerators_app = typer.Typer(help="List the installed accelerators, or test one.", invoke_without_command=True)
 app.add_typer(accelerators_app, name="accelerators")
 app.add_typer(cache_app, name="cache")
-
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model (.onnx, .tflite, .pt2, .keras, .h5) or an IR file (.ig).")]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a package.")]
-CcOption = Annotated[Optional[str], typer.Option("--cc", metavar="CC", help="C compiler: a command, or `zig`.")]
-EmulatorOption = Annotated[
-    Optional[str], typer.Option("--emulator", metavar="E", help="Emulator: unicorn or qemu. Default: unicorn.")
-]
-DeviceOption = Annotated[
-    Optional[str],
-    typer.Option("--device", metavar="D", help="OpenCL device: gpu, cpu, numbers such as 0.0, or a part of a name."),
-]
-VariantOption = Annotated[
-    Optional[str], typer.Option("--variant", metavar="V", help="Variant of the package, e.g. v3. Default: the best that runs here.")
-]
-CheckOption = Annotated[
-    str, typer.Option("--cache-check", metavar="C", help="Test cached OpenCL programs: always, first (once per device) or never.")
-]
-NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Build OpenCL programs from source and do not store them.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-RunOption = Annotated[bool, typer.Option("--run/--no-run", help="Time the package and compare it with its reference.")]
-BudgetOption = Annotated[
-    Optional[Path], typer.Option("--budget", metavar="B.toml", help="Budgets: ram, flash, time ... Exit code 1 if one is exceeded.")
-]
-
+app.add_typer(products_app)
 
 @app.command("compile")
 @with_options()
@@ -185,58 +175,6 @@ def profile(
     from intaglio.cli.running import Place, profile_package
 
     profile_package(package, runs, cc, Place(emulator, device, cache_check, no_cache, variant), wait_states, json)
-
-
-@app.command()
-def report(
-    package: Folder,
-    before: Annotated[Optional[Path], typer.Argument(metavar="[DIR2]", help="An earlier package to compare with.")] = None,
-    output: Annotated[
-        Optional[Path], typer.Option("--output", "-o", metavar="R.html", help="Page to write. Default: DIR.html, here.")
-    ] = None,
-    budget: BudgetOption = None,
-    run: RunOption = True,
-    json: JsonOption = False,
-) -> None:
-    """Write one HTML page about a package: memory, layers, graph, code, numerics."""
-    from intaglio.cli.reporting import write_report
-    from intaglio.report.gather import Wanted
-
-    raise typer.Exit(write_report(package, before, output, budget, Wanted(run), json=json))
-
-
-@app.command()
-def wheel(
-    package: Folder,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to write the wheel to.")] = Path("dist"),
-    wheel_version: Annotated[str, typer.Option("--wheel-version", metavar="V", help="Version of the wheel.")] = "0.1.0",
-) -> None:
-    """Write a package for a host as a Python wheel that needs numpy alone."""
-    from intaglio.cli.terminal import note
-    from intaglio.package.manifest import read_manifest
-    from intaglio.package.wheel import write_wheel
-
-    note(f"wheel: {write_wheel(package, read_manifest(package), output, wheel_version)}")
-
-
-@app.command()
-def compare(
-    before: Annotated[Path, typer.Argument(metavar="A", help="The folder of the earlier package.")],
-    after: Annotated[Path, typer.Argument(metavar="B", help="The folder of the later package.")],
-    fail_if: Annotated[
-        Optional[list[str]],
-        typer.Option("--fail-if", metavar="RULE", help="Exit code 1 if this holds, e.g. `ram>+2%`. May be repeated."),
-    ] = None,
-    budget: BudgetOption = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
-    run: RunOption = True,
-    json: JsonOption = False,
-) -> None:
-    """Show what changed from one package to another: figures and layers."""
-    from intaglio.cli.reporting import compare_packages
-    from intaglio.report.gather import Wanted
-
-    raise typer.Exit(compare_packages(before, after, fail_if or [], budget, Wanted(run), json=json, markdown=markdown))
 
 
 @app.command()

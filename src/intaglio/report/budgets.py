@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,17 +71,22 @@ def read_budgets(path: Path) -> dict[str, float]:
         raise UserError("no-such-file", f"cannot read {quoted(str(path), 200)}: {error.strerror}", hint=hint) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError("bad-budget", f"{quoted(path.name)} is not TOML: {error}", hint=hint) from None
-    return {key: _limit(key, value, path) for key, value in table.items()}
+    return limits_of(table, path.name)
 
 
-def _limit(key: str, value: object, path: Path) -> float:
-    hint = f"a budget file is TOML with any of {', '.join(KNOWN)}"
+def limits_of(table: Mapping[str, object], file: str) -> dict[str, float]:
+    """The budgets of a table in a file of this name."""
+    return {key: _limit(key, value, file) for key, value in table.items()}
+
+
+def _limit(key: str, value: object, file: str) -> float:
+    hint = f"budgets are any of {', '.join(KNOWN)}"
     if key not in KNOWN:
-        raise UserError("bad-budget", f"{quoted(path.name)} has an unknown budget {quoted(key)}", hint=hint)
+        raise UserError("bad-budget", f"{quoted(file)} has an unknown budget {quoted(key)}", hint=hint)
     if isinstance(value, str) and key in SIZES:
         return float(size_bytes([value], key))
     if isinstance(value, bool) or not isinstance(value, int | float) or value - value != 0 or value < 0:
-        raise UserError("bad-budget", f"the budget {quoted(key)} in {quoted(path.name)} is not a number", hint=hint)
+        raise UserError("bad-budget", f"the budget {quoted(key)} in {quoted(file)} is not a number", hint=hint)
     return float(value)
 
 
@@ -113,4 +119,4 @@ def read_rule(text: str) -> Rule:
     return Rule(text.strip(), key, relation == ">", unit == "%", value)
 
 
-__all__ = ["KNOWN", "Checked", "Rule", "check_budgets", "read_budgets", "read_rule"]
+__all__ = ["KNOWN", "Checked", "Rule", "check_budgets", "limits_of", "read_budgets", "read_rule"]

@@ -1,0 +1,88 @@
+"""Commands around finished packages and projects: report, compare, build, wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from intaglio.cli.words import BudgetOption, Folder, JsonOption, RunOption
+
+products_app = typer.Typer()
+
+
+@products_app.command()
+def report(
+    package: Folder,
+    before: Annotated[Optional[Path], typer.Argument(metavar="[DIR2]", help="An earlier package to compare with.")] = None,
+    output: Annotated[
+        Optional[Path], typer.Option("--output", "-o", metavar="R.html", help="Page to write. Default: DIR.html, here.")
+    ] = None,
+    budget: BudgetOption = None,
+    run: RunOption = True,
+    json: JsonOption = False,
+) -> None:
+    """Write one HTML page about a package: memory, layers, graph, code, numerics."""
+    from intaglio.cli.reporting import write_report
+    from intaglio.report.gather import Wanted
+
+    raise typer.Exit(write_report(package, before, output, budget, Wanted(run), json=json))
+
+
+@products_app.command()
+def build(
+    names: Annotated[Optional[list[str]], typer.Argument(metavar="[NAME]...", help="Packages and firmware. Default: all.")] = None,
+    file: Annotated[Path, typer.Option("--file", "-f", metavar="F.toml", help="The project file.")] = Path("intaglio.toml"),
+    set_: Annotated[
+        Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Replace a value, e.g. defaults.optimize=size.")
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", metavar="N", help="Packages at the same time.", min=1, max=256)] = 2,
+    force: Annotated[bool, typer.Option("--force", help="Also make what is up to date.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of the project file.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Make every package of a project file, in parallel, if it changed."""
+    if schema:
+        from intaglio.cli.terminal import print_json
+        from intaglio.project.schema import schema as made
+
+        print_json(made())
+        return
+    from intaglio.cli.building import build_words
+
+    raise typer.Exit(build_words(file, names or [], set_ or [], jobs, force=force, json=json))
+
+
+@products_app.command()
+def wheel(
+    package: Folder,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to write the wheel to.")] = Path("dist"),
+    wheel_version: Annotated[str, typer.Option("--wheel-version", metavar="V", help="Version of the wheel.")] = "0.1.0",
+) -> None:
+    """Write a package for a host as a Python wheel that needs numpy alone."""
+    from intaglio.cli.terminal import note
+    from intaglio.package.manifest import read_manifest
+    from intaglio.package.wheel import write_wheel
+
+    note(f"wheel: {write_wheel(package, read_manifest(package), output, wheel_version)}")
+
+
+@products_app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(metavar="A", help="The folder of the earlier package.")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="The folder of the later package.")],
+    fail_if: Annotated[
+        Optional[list[str]],
+        typer.Option("--fail-if", metavar="RULE", help="Exit code 1 if this holds, e.g. `ram>+2%`. May be repeated."),
+    ] = None,
+    budget: BudgetOption = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    run: RunOption = True,
+    json: JsonOption = False,
+) -> None:
+    """Show what changed from one package to another: figures and layers."""
+    from intaglio.cli.reporting import compare_packages
+    from intaglio.report.gather import Wanted
+
+    raise typer.Exit(compare_packages(before, after, fail_if or [], budget, Wanted(run), json=json, markdown=markdown))

@@ -1,0 +1,31 @@
+"""Arguments and options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model (.onnx, .tflite, .pt2, .keras, .h5) or an IR file (.ig).")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a package.")]
+CcOption = Annotated[Optional[str], typer.Option("--cc", metavar="CC", help="C compiler: a command, or `zig`.")]
+EmulatorOption = Annotated[
+    Optional[str], typer.Option("--emulator", metavar="E", help="Emulator: unicorn or qemu. Default: unicorn.")
+]
+DeviceOption = Annotated[
+    Optional[str],
+    typer.Option("--device", metavar="D", help="OpenCL device: gpu, cpu, numbers such as 0.0, or a part of a name."),
+]
+VariantOption = Annotated[
+    Optional[str], typer.Option("--variant", metavar="V", help="Variant of the package, e.g. v3. Default: the best that runs here.")
+]
+CheckOption = Annotated[
+    str, typer.Option("--cache-check", metavar="C", help="Test cached OpenCL programs: always, first (once per device) or never.")
+]
+NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Build OpenCL programs from source and do not store them.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+RunOption = Annotated[bool, typer.Option("--run/--no-run", help="Time the package and compare it with its reference.")]
+BudgetOption = Annotated[
+    Optional[Path], typer.Option("--budget", metavar="B.toml", help="Budgets: ram, flash, time ... Exit code 1 if one is exceeded.")
+]

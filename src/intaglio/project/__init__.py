@@ -1,0 +1,1 @@
+"""One file for a project, `intaglio.toml`: models, the packages to make of them, budgets, firmware of several networks."""

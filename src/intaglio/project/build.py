@@ -1,0 +1,137 @@
+"""Making what a project file asks for: in parallel, only what changed, each job apart from the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+
+from intaglio.errors import IntaglioError, UserError, quoted
+from intaglio.package.folder import write_text
+from intaglio.package.manifest import Manifest, read_manifest
+from intaglio.package.ownership import file_digest
+from intaglio.pipeline import compile_request
+from intaglio.project.file import Firmware, Job, ProjectFile
+from intaglio.report.budgets import check_budgets
+from intaglio.report.code import code_of
+from intaglio.report.gather import Wanted, gather
+from intaglio.report.page import page
+from intaglio.run.linking import link_packages
+from intaglio.run.package import Package
+from intaglio.stages.current import is_current
+from intaglio.stages.watch import Watch
+
+BUILT, CURRENT, OVER, FAILED = "built", "up to date", "over budget", "failed"
+RUNS = frozenset({"time", "instructions", "cycles", "error"})  # budgets that need a run
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`code`: as an exit code. `lines`: budgets that are broken, or the error."""
+
+    name: str
+    state: str
+    target: str = ""
+    ram_bytes: int | None = None
+    flash_bytes: int | None = None
+    seconds: float = 0.0
+    code: int = 0
+    lines: tuple[str, ...] = ()
+
+
+def build_project(
+    project: ProjectFile, names: Sequence[str], jobs: int, *, force: bool, heard: Callable[[Outcome], None]
+) -> list[Outcome]:
+    """All packages, or those that are named, then the firmware that is made of them. A job that fails stops no other."""
+    chosen = _chosen(project, names)
+    found: dict[str, Outcome] = {}
+    with ProcessPoolExecutor(max(1, min(jobs, len(chosen))), mp_context=get_context("spawn")) as pool:
+        waiting: dict[Future[Outcome], Job] = {pool.submit(_build, job, force): job for job in chosen}
+        for future in as_completed(waiting):
+            job = waiting[future]
+            try:
+                found[job.name] = future.result()
+            except BrokenProcessPool:
+                found[job.name] = Outcome(job.name, FAILED, code=3, lines=("the process ended; build it alone to see why",))
+            heard(found[job.name])
+    outcomes = [found[job.name] for job in chosen]
+    for firmware in project.firmware:
+        if not names or firmware.name in names:
+            outcomes.append(_link(firmware, project, found))
+            heard(outcomes[-1])
+    return outcomes
+
+
+def _chosen(project: ProjectFile, names: Sequence[str]) -> list[Job]:
+    linked = {part for f in project.firmware if f.name in names for part in f.packages}
+    known = [*(job.name for job in project.jobs), *(f.name for f in project.firmware)]
+    for name in names:
+        if name not in known:
+            hint = f"packages and firmware: {', '.join(f'`{one}`' for one in known)}"
+            raise UserError("bad-option", f"the project has no {quoted(name)}", hint=hint)
+    return [job for job in project.jobs if not names or job.name in names or job.name in linked]
+
+
+def _build(job: Job, force: bool) -> Outcome:
+    start = time.perf_counter()
+    try:
+        outcome = _made(job, force)
+    except IntaglioError as error:
+        told = (str(error),)
+        outcome = Outcome(job.name, FAILED, job.request.board or job.request.target or "host", code=error.exit_code, lines=told)
+    return replace(outcome, seconds=time.perf_counter() - start)
+
+
+def _made(job: Job, force: bool) -> Outcome:
+    request = job.request
+    if job.sha256 and request.model.is_file() and (digest := file_digest(request.model)) != job.sha256.lower():
+        what = f"{quoted(request.model.name)} is not the model of the project: its SHA-256 is {digest}"
+        raise UserError("wrong-model", what, hint="put the right file there, or change `sha256`")
+    current = not force and is_current(replace(request, force=False))
+    if not current:
+        compile_request(request, Watch())
+    manifest = read_manifest(request.output)
+    broken = _looked_at(job, current)
+    state = OVER if broken else CURRENT if current else BUILT
+    ram, flash = _sizes(manifest)
+    return Outcome(job.name, state, request.board or manifest.target, ram, flash, code=1 if broken else 0, lines=broken)
+
+
+def _looked_at(job: Job, current: bool) -> tuple[str, ...]:
+    """The page and the budgets."""
+    wants_page = job.report is not None and not (current and job.report.is_file())
+    if not job.budget and not wants_page:
+        return ()
+    limits, folder = dict(job.budget), job.request.output
+    facts = gather(folder, Wanted(run=wants_page or bool(RUNS & limits.keys())), lambda _: None)
+    checked = check_budgets(limits, facts)
+    if wants_page and job.report is not None:
+        write_text(job.report, page(facts, *code_of(Package(folder)), checked))
+    return tuple(one.text for one in checked if not one.ok)
+
+
+def _sizes(manifest: Manifest) -> tuple[int, int]:
+    if manifest.firmware is not None:
+        return manifest.firmware.ram_bytes, manifest.firmware.flash_bytes
+    return manifest.memory.arena_bytes, manifest.memory.weight_bytes
+
+
+def _link(firmware: Firmware, project: ProjectFile, found: dict[str, Outcome]) -> Outcome:
+    start = time.perf_counter()
+    failed = [part for part in firmware.packages if part in found and found[part].state == FAILED]
+    if failed:
+        told = f"not linked: {', '.join(f'`{part}`' for part in failed)} failed"
+        return Outcome(firmware.name, FAILED, code=2, lines=(told,))
+    folders = {job.name: job.request.output for job in project.jobs}
+    try:
+        linked = link_packages([folders[part] for part in firmware.packages], firmware.output, force=True)
+    except IntaglioError as error:
+        return Outcome(firmware.name, FAILED, code=error.exit_code, lines=(str(error),), seconds=time.perf_counter() - start)
+    target = found[firmware.packages[0]].target if firmware.packages[0] in found else ""
+    return Outcome(firmware.name, BUILT, target, linked.ram_bytes, linked.flash_bytes, time.perf_counter() - start)
+
+
+__all__ = ["BUILT", "CURRENT", "FAILED", "OVER", "Outcome", "build_project"]

@@ -1,0 +1,228 @@
+"""Reading `intaglio.toml`.
+
+    [defaults]                          options of every package, as keywords of `intaglio.compile`
+    optimize = "speed"
+
+    [models.digits]
+    source = "models/digits.onnx"       relative to this file, as all paths
+    sha256 = "f793..."                  optional: another file is refused
+    calibrate = "data/digits.npz"       options of every package of this model
+
+    [packages.digits-board]
+    model = "digits"
+    board = "nucleo-l4r5zi"             further options
+    quantize = "int8"
+    output = "build/digits-board"       default: build/NAME
+    report = "build/digits.html"        optional
+    budget = { ram = "32K" }            optional, or the name of a budget file
+
+    [firmware.product]                  `intaglio link` of several packages
+    packages = ["digits-board", "kws-board"]
+
+Nearer options win: those of the package, then of the model, then the defaults. `${NAME}` in a text is a variable of the
+environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+
+from intaglio.errors import UserError, quoted
+from intaglio.options import kinds
+from intaglio.options.reading import request_of_keywords
+from intaglio.options.request import OPTIONS, Request
+from intaglio.report.budgets import limits_of, read_budgets
+
+NAME = "intaglio.toml"
+HINT = "see docs/guides/project.md"
+SECTIONS = ("defaults", "models", "packages", "firmware")
+OF_MODEL = ("source", "sha256")
+OF_PACKAGE = ("model", "output", "report", "budget")
+OF_FIRMWARE = ("packages", "output")
+KEYWORDS = tuple(o.keyword for o in OPTIONS if o.keyword and o.keyword not in ("force", "dump_ir", "export_plan"))
+_PATHS = {o.keyword for o in OPTIONS if o.kind in (kinds.FILE, kinds.DATA)} | {"memory", "template"}
+_CLEAN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A package to make."""
+
+    name: str
+    request: Request
+    sha256: str = ""
+    budget: tuple[tuple[str, float], ...] = ()
+    report: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Firmware:
+    """Several packages as one program."""
+
+    name: str
+    packages: tuple[str, ...]
+    output: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFile:
+    path: Path
+    jobs: tuple[Job, ...]
+    firmware: tuple[Firmware, ...]
+
+
+def read_project(path: Path, overrides: Sequence[str] = ()) -> ProjectFile:
+    """`overrides`: `packages.digits-board.quantize=int16x8`, values as in TOML, or text."""
+    try:
+        table: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        hint = f"write one, or name it with `--file`; {HINT}"
+        raise UserError("no-project", f"cannot read {quoted(str(path), 200)}: {error.strerror}", hint=hint) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError("bad-project", f"{quoted(path.name)} is not TOML: {error}", hint=HINT) from None
+    for text in overrides:
+        _override(table, text)
+    read = _Reader(path, table)
+    return ProjectFile(path, read.jobs(), read.firmware())
+
+
+def _override(table: dict[str, object], text: str) -> None:
+    place, equals, value = text.partition("=")
+    keys = place.strip().split(".")
+    if not equals or len(keys) < 2 or not all(keys):
+        raise UserError("bad-option", f"{quoted(text)} is not of the form SECTION.KEY=VALUE", hint="e.g. `defaults.optimize=size`")
+    for key in keys[:-1]:
+        inner = table.setdefault(key, {})
+        if not isinstance(inner, dict):
+            raise UserError("bad-option", f"{quoted(place)} is not a place in the project file", hint=HINT)
+        table = inner
+    try:
+        table[keys[-1]] = tomllib.loads(f"x = {value}")["x"]
+    except tomllib.TOMLDecodeError:
+        table[keys[-1]] = value
+
+
+class _Reader:
+    def __init__(self, path: Path, table: Mapping[str, object]) -> None:
+        self._path, self._root = path, path.parent
+        self._check(table, SECTIONS, "")
+        self._defaults = self._section(table, "defaults")
+        self._check(self._defaults, KEYWORDS, "defaults")
+        self._models, self._packages, self._firmware = (self._tables(table, name) for name in SECTIONS[1:])
+
+    def jobs(self) -> tuple[Job, ...]:
+        for name, model in self._models.items():
+            self._check(model, (*OF_MODEL, *KEYWORDS), f"models.{name}")
+        made = tuple(self._job(name, package) for name, package in self._packages.items())
+        if not made:
+            raise self._error("it makes no package", f"add `[packages.NAME]` with `model = ...`; {HINT}")
+        places = [job.request.output.resolve() for job in made]
+        for job in made:
+            if places.count(job.request.output.resolve()) > 1:
+                raise self._error(f"two packages have the output {quoted(str(job.request.output))}", "give each its own")
+        return made
+
+    def _job(self, name: str, package: Mapping[str, object]) -> Job:
+        where = f"packages.{name}"
+        self._check(package, (*OF_PACKAGE, *KEYWORDS), where)
+        model_name = self._text(package, "model", where)
+        if model_name not in self._models:
+            what = f"`{where}` is of the model {quoted(model_name)}, which is not there"
+            raise self._error(what, _near(model_name, self._models))
+        model = self._models[model_name]
+        given = {**self._defaults, **model, **package}
+        options = {key: self._value(key, value) for key, value in given.items() if key in KEYWORDS}
+        source = self._root / self._text(model, "source", f"models.{model_name}")
+        output = self._root / str(self._expanded(package.get("output", f"build/{name}")))
+        try:
+            request = replace(request_of_keywords(source, output, options), force=True)
+        except UserError as error:
+            raise UserError(error.slug, f"{error.message}, in `{where}` of {quoted(self._path.name)}", hint=error.hint) from None
+        report = package.get("report")
+        page = None if report is None else self._root / str(self._expanded(report))
+        return Job(name, request, str(model.get("sha256", "")), self._budget(package.get("budget"), where), page)
+
+    def _budget(self, given: object, where: str) -> tuple[tuple[str, float], ...]:
+        if given is None:
+            return ()
+        if isinstance(given, str):
+            return tuple(read_budgets(self._root / str(self._expanded(given))).items())
+        if not isinstance(given, dict):
+            raise self._error(f"the budget of `{where}` is neither a table nor the name of a file", HINT)
+        return tuple(limits_of(given, self._path.name).items())
+
+    def firmware(self) -> tuple[Firmware, ...]:
+        found = []
+        for name, table in self._firmware.items():
+            where = f"firmware.{name}"
+            self._check(table, OF_FIRMWARE, where)
+            parts = table.get("packages")
+            if not isinstance(parts, list) or len(parts) < 2 or not all(isinstance(part, str) for part in parts):
+                raise self._error(f"`packages` of `{where}` is not a list of two or more names", HINT)
+            for part in parts:
+                if part not in self._packages:
+                    raise self._error(f"`{where}` links {quoted(part)}, which is not there", _near(part, self._packages))
+            output = self._root / str(self._expanded(table.get("output", f"build/{name}")))
+            found.append(Firmware(name, tuple(parts), output))
+        return tuple(found)
+
+    def _value(self, key: str, value: object) -> object:
+        value = self._expanded(value)
+        return str(self._root / value) if key in _PATHS and isinstance(value, str) and value != "off" else value
+
+    def _expanded(self, value: object) -> object:
+        """`${NAME}` of the environment; one that is not set is an error, not an empty text."""
+        if not isinstance(value, str):
+            return value
+
+        def known(match: re.Match[str]) -> str:
+            if match[1] not in os.environ:
+                raise self._error(f"`${{{match[1]}}}` is not set in the environment", f"set `{match[1]}`, or write the value")
+            return os.environ[match[1]]
+
+        return re.sub(r"\$\{(\w+)\}", known, value)
+
+    def _text(self, table: Mapping[str, object], key: str, where: str) -> str:
+        value = self._expanded(table.get(key))
+        if not isinstance(value, str) or not value:
+            raise self._error(f"`{where}` has no `{key}`", HINT)
+        return value
+
+    def _section(self, table: Mapping[str, object], name: str) -> dict[str, object]:
+        part = table.get(name, {})
+        if not isinstance(part, dict):
+            raise self._error(f"`{name}` is not a table", HINT)
+        return part
+
+    def _tables(self, table: Mapping[str, object], name: str) -> dict[str, dict[str, object]]:
+        found = {}
+        for key, value in self._section(table, name).items():
+            if not isinstance(value, dict):
+                raise self._error(f"`{name}.{key}` is not a table", HINT)
+            if _CLEAN.fullmatch(key) is None:
+                raise self._error(f"{quoted(key)} is not a name", "letters, digits, `-`, `_` and `.`")
+            found[key] = value
+        return found
+
+    def _check(self, table: Mapping[str, object], known: Sequence[str], where: str) -> None:
+        for key in table:
+            if key not in known:
+                place = f"`{where}`" if where else "the file"
+                raise self._error(f"{place} has an unknown key {quoted(key)}", _near(key, known))
+
+    def _error(self, what: str, hint: str) -> UserError:
+        return UserError("bad-project", f"{quoted(self._path.name)}: {what}", hint=hint)
+
+
+def _near(word: str, known: Mapping[str, object] | Sequence[str]) -> str:
+    near = get_close_matches(word, list(known), 1)
+    return f"did you mean `{near[0]}`?" if near else f"known: {', '.join(f'`{name}`' for name in known) or 'none'}"
+
+
+__all__ = ["NAME", "Firmware", "Job", "ProjectFile", "read_project"]
