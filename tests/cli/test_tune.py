@@ -73,37 +73,45 @@ def test_a_real_tune_and_the_compile_that_uses_it(tuned: Tuned, intaglio: Intagl
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-5)
 
 
-def asked_for(using: str, small: Path, intaglio: Intaglio, target: str = "x86-64-v3", *words: str) -> str:
-    """The IR of a compile with a database that has nothing but this kernel, for the convolutions."""
-    layer = "conv(f32[1,9,9,4], const f32[4,4,3,3], _, pads=(1,1,1,1), layout=NHWC, epilogue=[relu(0)])"
-    database = Database({here(find_target(target)): {layer: {using: 1.0}}})
-    path = small.with_name("made.txt")
-    write_database(path, database)
-    ir = small.with_name("k.ig")
-    said = intaglio("compile", small, "--target", target, "--tuning", path, "--stop-after", "kernels", "-o", ir, *words)
+LAYER = "conv(f32[1,9,9,4], const f32[4,4,3,3], _, pads=(1,1,1,1), layout=NHWC, epilogue=[relu(0)])"
+AVX2 = find_target("x86-64-v3")
+
+
+def asked_for(times: dict[str, float], small: Path, intaglio: Intaglio, *words: str) -> str:
+    """The IR of a compile with a database that has nothing but these times, of the convolutions."""
+    made, ir = small.with_name("made.txt"), small.with_name("k.ig")
+    write_database(made, Database({here(AVX2): {LAYER: times}}))
+    said = intaglio("compile", small, "--target", AVX2.name, "--tuning", made, "--stop-after", "kernels", "-o", ir, *words)
     assert said.code == 0, said.err
     return ir.read_text()
 
 
 def test_a_kernel_of_the_database_is_used(small: Path, intaglio: Intaglio) -> None:
-    assert asked_for("winograd(m=2,tile=5x1)", small, intaglio).count("using winograd(m=2,tile=5x1)") == 2
-    assert asked_for("conv_nhwc(tile=3x1)", small, intaglio).count("using conv_nhwc(tile=3x1)") == 2
+    assert asked_for({"winograd(m=2,tile=5x1)": 1.0}, small, intaglio).count("using winograd(m=2,tile=5x1)") == 2
+    assert asked_for({"conv_nhwc(tile=3x1)": 1.0}, small, intaglio).count("using conv_nhwc(tile=3x1)") == 2
+
+
+def test_a_difference_that_may_be_noise_does_not_count(small: Path, intaglio: Intaglio) -> None:
+    usual, other = "conv_nhwc(tile=9x1)", "conv_nhwc(tile=3x1)"
+    assert f"using {usual}" in asked_for({}, small, intaglio)
+    assert f"using {usual}" in asked_for({usual: 50.5, other: 50.0}, small, intaglio)
+    assert f"using {other}" in asked_for({usual: 52.0, other: 50.0}, small, intaglio)
 
 
 @pytest.mark.parametrize("using", ["gone(tile=1x1)", "conv_nhwc(tile=32x8)", "depthwise_nhwc(pixels=4)", "winograd(m=7,tile=6x2)"])
 def test_a_stale_record_changes_nothing(using: str, small: Path, intaglio: Intaglio) -> None:
     plain = small.with_name("plain.ig")
     assert intaglio("compile", small, "--target", "x86-64-v3", "--stop-after", "kernels", "-o", plain).code == 0
-    assert asked_for(using, small, intaglio) == plain.read_text()
+    assert asked_for({using: 1.0}, small, intaglio) == plain.read_text()
 
 
 def test_exact_and_limits_refuse_what_the_database_says(small: Path, intaglio: Intaglio) -> None:
     for words in (("--exact",), ("--ram", "1M")):
-        assert "winograd" not in asked_for("winograd(m=2,tile=5x1)", small, intaglio, "x86-64-v3", *words)
+        assert "winograd" not in asked_for({"winograd(m=2,tile=5x1)": 1.0}, small, intaglio, *words)
 
 
 def test_the_kernel_of_an_edited_file_counts_more(small: Path, intaglio: Intaglio) -> None:
-    text = asked_for("conv_nhwc(tile=3x1)", small, intaglio)
+    text = asked_for({"conv_nhwc(tile=3x1)": 1.0}, small, intaglio)
     small.with_name("k.ig").write_text(text)
     made = small.with_name("made.txt")
     made.write_text(made.read_text().replace("tile=3x1", "tile=4x1"))
@@ -126,6 +134,17 @@ def test_the_times_of_this_machine_are_used_for_the_host_alone(
     tuned.database.write_text("something else\n")
     said = intaglio(*words)
     assert said.code == 0 and "warning: the kernel times of this machine are not used" in said.err
+
+
+def test_an_interrupted_search_says_where_it_goes_on(
+    small: Path, intaglio: Intaglio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(search, "built", stopped)
+    said = intaglio("tune", small, "--tuning", tmp_path / "t.txt")
+    assert said.code == 130 and "t.txt; run it again to go on" in said.err
 
 
 def test_merging_on_the_command_line(tmp_path: Path, intaglio: Intaglio) -> None:

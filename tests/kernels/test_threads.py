@@ -97,7 +97,7 @@ def test_a_product_is_divided_into_equal_parts() -> None:
 
 def test_each_part_of_attention_packs_into_memory_of_its_own() -> None:
     """scores = q k for each head: the right side is packed into working memory, once per head."""
-    lowered = divided(case(MatMul(), zeros(4, 128, 32), zeros(4, 32, 128)), 2)
+    lowered = divided(case(MatMul(), zeros(4, 130, 32), zeros(4, 32, 128)), 2)
     assert lowered.kernel.split is not None and lowered.kernel.split.loops == ("b0",)
     (scratch,) = [source for source in lowered.arguments if isinstance(source, Scratch)]
     assert scratch.each == 128 * 32 * 4 and scratch.bytes == 2 * scratch.each

@@ -81,7 +81,12 @@ def _tune_model(request: Request, words: Words) -> None:
             else:
                 note(f"{said}: {ending(_name(step.shape), 40)}")
 
-        found = search(shapes, plan, report)
+        try:
+            found = search(shapes, plan, report)
+        except BaseException as error:
+            if not isinstance(error, Exception):  # Ctrl-C
+                note(f"what was measured is kept in {file}; run it again to go on")
+            raise
     _tell(found, len(shapes), plan, words.json)
 
 

@@ -110,13 +110,13 @@ class _Cells:
         now = bias[0] + bias[1]
         if late:
             now[2 * h :] = bias[0][2 * h :]
-        tile = choose_tile(job.target, rows, self.width, lanes)
+        tile = choose_tile(job.target, rows, self.width, self.features, lanes)
         w = pack_panels(job, [_t(self.w.data[d])], tile, f"w{d}")
         b = pack_bias(job, now, 1, tile, f"b{d}")
         self.inputs.append(_Product(self.features, self.width, w, 0, tile, b, 0, self._scale(0, d, 0, self.width, tile, f"ws{d}")))
         products = []
         for n, (lo, hi) in enumerate(parts):
-            narrow = choose_tile(job.target, 1, hi - lo, lanes)
+            narrow = choose_tile(job.target, 1, hi - lo, h, lanes)
             r = pack_panels(job, [_t(self.r.data[d][lo:hi])], narrow, f"r{d}_{n}")
             after: Buffer | None = None
             if late:

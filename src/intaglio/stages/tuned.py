@@ -13,7 +13,7 @@ from pathlib import Path
 from intaglio.errors import UserError
 from intaglio.ir.choices import Choices
 from intaglio.ir.graph import Graph, Node
-from intaglio.kernels.choice import can_use, has_choice
+from intaglio.kernels.choice import can_use, has_choice, usual_way
 from intaglio.options.request import Request
 from intaglio.run.tuning.database import Database, default_file, here, read_database, read_default
 from intaglio.run.tuning.layers import layer_text
@@ -21,6 +21,7 @@ from intaglio.stages.watch import Watch
 from intaglio.targets.target import Target
 
 OFF = Path("off")
+NOISE, NOISE_US, MUCH = 1.02, 0.1, float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +66,21 @@ def tuning_of(request: Request, target: Target, watch: Watch) -> Tuning | None:
     return None if found is None else Tuning(*found, target, named=False)
 
 
+def fastest(node: Node, tuning: Tuning) -> str:
+    """The fastest kernel that was measured and that applies; the usual one where the difference may be noise; or nothing."""
+    times, target = tuning.times(node), tuning.target
+    ranked = sorted((time, using) for using, time in times.items() if can_use(node, target, using))
+    if not ranked:
+        return ""
+    usual = usual_way(node, target)
+    return usual if times.get(usual, MUCH) <= NOISE * ranked[0][0] + NOISE_US else ranked[0][1]
+
+
 def with_tuned(graph: Graph, asked: Choices, tuning: Tuning) -> tuple[Choices, frozenset[str]]:
-    """The fastest kernel that was measured and that applies, for each layer whose kernel nobody has chosen; and for which."""
+    """The fastest kernel for each layer that was measured and whose kernel nobody has chosen; and for which layers."""
     chosen = asked.kernels if asked.target == tuning.target.name else {}
-    found = {}
-    for node in graph.nodes:
-        if chosen.get(node.output.name):
-            continue
-        ranked = sorted(tuning.times(node).items(), key=lambda item: (item[1], item[0]))
-        best = next((using for using, _ in ranked if can_use(node, tuning.target, using)), None)
-        if best is not None:
-            found[node.output.name] = best
+    waiting = [node for node in graph.nodes if not chosen.get(node.output.name)]
+    found = {node.output.name: using for node in waiting if (using := fastest(node, tuning))}
     if not found:
         return asked, frozenset()
     return Choices(tuning.target.name, {**chosen, **found}, asked.stripes), frozenset(found)

@@ -97,15 +97,15 @@ def attention(job: Job) -> Lowered:
     return job.done(f"attention_{rows}_{keys}_{depth}", about, f"attention(tile={tile})")
 
 
-def _cycles(op: Attention, tile: Tile, lanes: int) -> float:
+def _cycles(target: Target, op: Attention, tile: Tile, lanes: int) -> float:
     """Of both products of a head."""
     _, _, rows, keys, depth, width = op.sizes
-    return cycles(tile, rows, keys, lanes) * depth + cycles(tile, rows, width, lanes) * keys
+    return cycles(target, tile, rows, keys, depth, lanes) + cycles(target, tile, rows, width, keys, lanes)
 
 
 def _choose(target: Target, op: Attention, lanes: int) -> Tile:
     """One tile for both products."""
-    return min(candidates(target), key=lambda t: (round(_cycles(op, t, lanes), 3), -t.rows))
+    return min(candidates(target), key=lambda t: (round(_cycles(target, op, t, lanes), 3), -t.rows))
 
 
 def attention_ways(job: Job) -> list[str]:
@@ -121,7 +121,7 @@ def attention_estimate(job: Job) -> float:
     op, target, lanes = job.node.op, job.target, job.vector.lanes
     assert isinstance(op, Attention)
     batch, heads, rows, keys, _, _ = op.sizes
-    steps = _cycles(op, parse_tile(job.asked) or _choose(target, op, lanes), lanes) + SOFTMAX_CYCLES * rows * keys / lanes
+    steps = _cycles(target, op, parse_tile(job.asked) or _choose(target, op, lanes), lanes) + SOFTMAX_CYCLES * rows * keys / lanes
     return micros(target, lanes, batch * heads * steps, 0)
 
 

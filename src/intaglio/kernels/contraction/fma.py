@@ -123,7 +123,7 @@ def _run(p: Problem) -> int:
 
 def conv_ways(job: Job) -> list[str]:
     p, lanes = problem_of(job), job.vector.lanes
-    chosen = choose_tile(job.target, _run(p), p.columns, lanes)
+    chosen = choose_tile(job.target, _run(p), p.columns, p.taps, lanes)
     return [f"conv_nhwc(tile={tile})" for tile in possible_tiles(job.target, _run(p), p.columns, lanes, chosen)]
 
 
@@ -134,8 +134,8 @@ def conv_estimate(job: Job) -> float:
 def direct_us(p: Problem, target: Target, lanes: int, asked: Tile | None = None) -> float:
     """Microseconds of a direct convolution."""
     run = _run(p)
-    tile = asked or choose_tile(target, run, p.columns, lanes)
-    steps = cycles(tile, run, p.columns, lanes) * (p.rows // run) * p.group * p.taps * p.share_inside
+    tile = asked or choose_tile(target, run, p.columns, p.taps, lanes)
+    steps = cycles(target, tile, run, p.columns, p.taps, lanes) * (p.rows // run) * p.group * p.share_inside
     return micros(target, lanes, steps, p.taps * p.out_channels * DType.F32.bytes)
 
 
@@ -144,7 +144,7 @@ def conv_nhwc(job: Job) -> Lowered:
     weights, bias = node.inputs[1], job.optional(2)
     assert isinstance(op, Conv) and weights is not None and weights.data is not None
     run = _run(p)
-    tile = parse_tile(job.asked) or choose_tile(job.target, run, p.columns, job.vector.lanes)
+    tile = parse_tile(job.asked) or choose_tile(job.target, run, p.columns, p.taps, job.vector.lanes)
     x = job.operand(0, "x")
     w = pack_panels(job, p.matrices(weights.data), tile)
     b = pack_bias(job, None if bias is None else bias.data, p.group, tile)

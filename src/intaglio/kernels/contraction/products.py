@@ -94,7 +94,7 @@ def matmul_applies(job: Job) -> str | None:
 
 def matmul_ways(job: Job) -> list[str]:
     p, lanes = product_of(job), job.vector.lanes
-    chosen = choose_tile(job.target, p.rows, p.columns, lanes)
+    chosen = choose_tile(job.target, p.rows, p.columns, p.depth, lanes)
     return [f"matmul(tile={tile})" for tile in possible_tiles(job.target, p.rows, p.columns, lanes, chosen)]
 
 
@@ -102,8 +102,8 @@ def matmul_estimate(job: Job) -> float:
     """With the packing of a right side that is computed."""
     p, lanes = product_of(job), job.vector.lanes
     count = 1 if p.shared else math.prod(job.node.output.shape[:-2])
-    tile = parse_tile(job.asked) or choose_tile(job.target, p.rows, p.columns, lanes)
-    steps = cycles(tile, p.rows, p.columns, lanes) * p.depth * count
+    tile = parse_tile(job.asked) or choose_tile(job.target, p.rows, p.columns, p.depth, lanes)
+    steps = cycles(job.target, tile, p.rows, p.columns, p.depth, lanes) * count
     right = job.node.inputs[1]
     assert right is not None
     if right.data is None:
@@ -117,7 +117,7 @@ def matmul_tiled(job: Job) -> Lowered:
     assert isinstance(op, MatMul) and weights is not None
     left, right = job.type(0), job.type(1)
     e, problem = job.vector, Problem.matrix(p.rows, p.depth, p.columns)
-    tile = parse_tile(job.asked) or choose_tile(job.target, p.rows, p.columns, e.lanes)
+    tile = parse_tile(job.asked) or choose_tile(job.target, p.rows, p.columns, p.depth, e.lanes)
     stored = -(-p.columns // e.lanes) * e.lanes * p.depth  # numbers of a packed right side
     a = job.operand(0, "x")
     source: Buffer | None = None

@@ -15,6 +15,8 @@ from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array
 from intaglio.targets import Target
 
+END_CYCLES = 4.0  # of each sum whose end is not hidden
+
 
 @dataclass(frozen=True, slots=True)
 class Tile:
@@ -61,11 +63,15 @@ def candidates(target: Target) -> list[Tile]:
     return sorted({t for t in fit if t.rows >= best[t.vectors].rows // 2 or t.rows == 1}, key=lambda t: (t.rows, t.vectors))
 
 
-def cycles(tile: Tile, rows: int, columns: int, lanes: int) -> float:
-    """Estimated cycles per reduction step on a core with two FMA and two load ports and a latency of 4."""
+def cycles(target: Target, tile: Tile, rows: int, columns: int, depth: int, lanes: int) -> float:
+    """Estimated cycles of a product [rows, depth] x [depth, columns] on a core with two FMA and two load ports and a latency of 4.
+
+    The end of a tile is hidden behind the start of the next one if its sums need at most half of the registers. Measured on Zen 3
+    with 16 to 32 numbers per sum: 4x2 takes 7 to 23 % less time than 6x2 and 4x3, which are faster from about 64 on."""
+    hidden = target.registers if target.bare else target.registers // 2
 
     def of(r: int, v: int) -> float:
-        return max(r * v / 2, (r + v) / 2, 4.0) + 0.6
+        return depth * (max(r * v / 2, (r + v) / 2, 4.0) + 0.6) + END_CYCLES * max(0, r * v - hidden)
 
     total = 0.0
     full, rest = divmod(rows, tile.rows)
@@ -74,9 +80,10 @@ def cycles(tile: Tile, rows: int, columns: int, lanes: int) -> float:
     return total
 
 
-def choose_tile(target: Target, rows: int, columns: int, lanes: int) -> Tile:
+def choose_tile(target: Target, rows: int, columns: int, depth: int, lanes: int) -> Tile:
     """The cheapest, cut to the rows and vectors that there are."""
-    best = min(candidates(target), key=lambda t: (round(cycles(t, rows, columns, lanes), 3), -t.rows))
+    deep = max(1, depth)
+    best = min(candidates(target), key=lambda t: (round(cycles(target, t, rows, columns, deep, lanes) / deep, 3), -t.rows))
     return Tile(max(1, min(best.rows, rows)), max(1, min(best.vectors, -(-columns // lanes))))
 
 

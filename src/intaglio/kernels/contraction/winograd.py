@@ -71,7 +71,7 @@ def plan_of(p: Problem, target: Target, lanes: int, size: int, asked: Tile | Non
     down, across = -(-p.out_height // size), -(-p.out_width // size)
     patches = p.batch * down * across
     wide = -(-p.out_channels // lanes) * lanes
-    tile = asked or choose_tile(target, patches, wide, lanes)
+    tile = asked or choose_tile(target, patches, wide, p.channels, lanes)
     tiles, threads, product_bytes = -(-patches // tile.rows), target.threads, way.reach**2 * 4
     own = -(-tiles // threads) * threads <= EVEN * tiles or tiles * tile.rows * product_bytes * (p.channels + wide) > MOST_SCRATCH
     if own:
@@ -129,7 +129,7 @@ def _micros(job: Job, p: Problem, size: int, asked: Tile | None = None) -> float
     plan = plan_of(p, target, lanes, size, asked)
     vectors = -(-p.channels // lanes) + plan.wide // lanes
     steps = plan.products * (
-        cycles(plan.tile, plan.patches, plan.wide, lanes) * p.channels + TRANSFORM_CYCLES * vectors * plan.patches
+        cycles(target, plan.tile, plan.patches, plan.wide, p.channels, lanes) + TRANSFORM_CYCLES * vectors * plan.patches
     )
     return micros(target, lanes, steps, plan.products * p.channels * plan.wide * DType.F32.bytes)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from intaglio.errors import IntaglioError
+from intaglio.errors import AnswerIsNo
 from intaglio.ir.graph import Graph, Node
 from intaglio.kernels.choice import Way, has_choice, usual_way, ways_to_measure
 from intaglio.run.toolchains import Toolchain
@@ -118,7 +118,7 @@ def _measured(shape: Shape, plan: Plan) -> Measured:
         ways = [way.using for way in shape.ways]
         with built(shape.nodes[0], ways, plan.target, plan.toolchain) as trial, on_one_core(plan.target):
             times = time_ways(trial)
-    except IntaglioError as error:  # such as data that a layer refuses
+    except AnswerIsNo as error:  # random data that the layer refuses
         return Measured(shape, {}, new=True, problem=error.message)
     add_records(plan.database, plan.place, shape.text, times)
     return Measured(shape, times, new=True)
