@@ -38,7 +38,7 @@ def test_paths_that_the_pages_name_are_there() -> None:
 
 
 RUN = ["README.md"]
-_LONG = ("docs/guides/first-model.md", "docs/guides/emulate.md", "docs/guides/memory.md", "docs/guides/opencl.md")
+_LONG = [f"docs/guides/{name}.md" for name in ("first-model", "emulate", "memory", "opencl", "tune")]
 LONG = [pytest.param(name, marks=pytest.mark.slow) for name in _LONG]
 
 

@@ -161,7 +161,7 @@ OTHER = next(name for name in ("aarch64", "x86-64-v3") if not runs_here(find_tar
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--budget", "0"), "`--budget 0` is not a time"),
+        (("--time-limit", "0"), "`--time-limit 0` is not a time"),
         (("--tuning", "off"), "`--tuning off` has no place for results"),
         (("--tuning", DIGITS), "is not a tuning database of this version"),
         (("--target", OTHER), f"this machine cannot run code for `{OTHER}`"),

@@ -260,8 +260,8 @@ def three() -> Graph:
     """)
 
 
-def plan_for(tmp_path: Path, *, again: bool = False, budget: float | None = None) -> Plan:
-    return Plan(tmp_path / "t.txt", AVX2, find_toolchain(), again, budget)
+def plan_for(tmp_path: Path, *, again: bool = False, time_limit: float | None = None) -> Plan:
+    return Plan(tmp_path / "t.txt", AVX2, find_toolchain(), again, time_limit)
 
 
 def test_noise_does_not_count() -> None:
@@ -293,8 +293,8 @@ def test_what_was_measured_before_an_interruption_is_kept(trials: list[Node], tm
     assert [step.number for step in steps] == [2] and len(trials) == 2
 
 
-def test_the_budget_ends_the_search(trials: list[Node], tmp_path: Path) -> None:
-    assert search(shapes_of(three(), AVX2), plan_for(tmp_path, budget=1e-9), lambda _: None) == []
+def test_the_time_limit_ends_the_search(trials: list[Node], tmp_path: Path) -> None:
+    assert search(shapes_of(three(), AVX2), plan_for(tmp_path, time_limit=1e-9), lambda _: None) == []
     assert trials == [] and not (tmp_path / "t.txt").exists()
 
 

@@ -186,7 +186,7 @@ def tune(
         typer.Option("--device", metavar="D", help="OpenCL device to tune on. May be repeated. Default: as for `run`."),
     ] = None,
     limit_kernel_time: Annotated[Optional[float], typer.Option(metavar="MS", help="Split OpenCL kernels that take longer.")] = None,
-    budget: Annotated[Optional[float], typer.Option(metavar="S", help="Start no other layer after this time, in seconds.")] = None,
+    time_limit: Annotated[Optional[float], typer.Option(metavar="S", help="Start no layer after this time, in seconds.")] = None,
     again: Annotated[bool, typer.Option("--again", help="Measure again what the database has.")] = False,
     merge: Annotated[bool, typer.Option("--merge", help="Merge databases: `--merge A B -o C`.")] = False,
     output: Annotated[Optional[Path], typer.Option("--output", "-o", metavar="F", help="Database that `--merge` writes.")] = None,
@@ -196,7 +196,7 @@ def tune(
     """Measure kernels and tiles of a model's layers on this machine, for later compiles; or tune a package for OpenCL."""
     from intaglio.cli.tuning import Words, tune_words
 
-    tune_words(paths, merge, Words(device or [], limit_kernel_time, budget, again, output, json), options)
+    tune_words(paths, merge, Words(device or [], limit_kernel_time, time_limit, again, output, json), options)
 
 
 @app.command()

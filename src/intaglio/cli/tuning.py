@@ -29,7 +29,7 @@ class Words:
 
     devices: Sequence[str]
     limit_ms: float | None
-    budget: float | None
+    time_limit: float | None
     again: bool
     output: Path | None
     json: bool
@@ -57,8 +57,8 @@ def tune_words(paths: list[Path], merge: bool, words: Words, options: Mapping[st
 
 
 def _tune_model(request: Request, words: Words) -> None:
-    if words.budget is not None and not 0 < words.budget < LONGEST_SECONDS:
-        raise UserError("bad-option", f"`--budget {words.budget:g}` is not a time", hint="use seconds, for example 60")
+    if words.time_limit is not None and not 0 < words.time_limit < LONGEST_SECONDS:
+        raise UserError("bad-option", f"`--time-limit {words.time_limit:g}` is not a time", hint="use seconds, for example 60")
     if request.tuning == OFF:
         raise UserError("bad-option", "`--tuning off` has no place for results", hint="name a file, or omit it")
     file = request.tuning or default_file()
@@ -68,7 +68,7 @@ def _tune_model(request: Request, words: Words) -> None:
     _check_target(model.target)
     with writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
-    plan = Plan(file, model.target, find_toolchain(request.cc, model.target.arch), words.again, words.budget)
+    plan = Plan(file, model.target, find_toolchain(request.cc, model.target.arch), words.again, words.time_limit)
     shapes = shapes_of(model.graph, model.target)
     note(f"{counted(len(shapes), 'shape')} of layers with a choice of kernels, on {processor_name()} ({model.target.name})")
     with progress_bar("tuning") as progress:
@@ -112,7 +112,7 @@ def _tell(found: list[Measured], total: int, plan: Plan, json: bool) -> None:
             note(f"not measured: {measured.shape.text}: {measured.problem}")
     left = total - len(found)
     if left:
-        note(f"the budget is used up, {counted(left, 'shape')} of {total} left: run it again to go on")
+        note(f"the time is used up, {counted(left, 'shape')} of {total} left: run it again to go on")
     note(f"{new} measured now, {len(found) - new} known before; stored in {plan.database}")
 
 

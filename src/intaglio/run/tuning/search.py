@@ -56,13 +56,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`again`: records that are there do not count. `budget`: seconds after which no other layer is started."""
+    """`again`: records that are there do not count. `time_limit`: seconds after which no other layer is started."""
 
     database: Path
     target: Target
     toolchain: Toolchain
     again: bool = False
-    budget: float | None = None
+    time_limit: float | None = None
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -71,7 +71,7 @@ class Plan:
 
     @property
     def used_up(self) -> bool:
-        return self.budget is not None and time.monotonic() - self.started >= self.budget
+        return self.time_limit is not None and time.monotonic() - self.started >= self.time_limit
 
 
 def shapes_of(graph: Graph, target: Target) -> list[Shape]:
@@ -89,7 +89,7 @@ def shapes_of(graph: Graph, target: Target) -> list[Shape]:
 
 
 def search(shapes: list[Shape], plan: Plan, report: Callable[[Step], None]) -> list[Measured]:
-    """Those that were measured now or before; others were left out when the budget was used up."""
+    """Those that were measured now or before; others were left out when the time was used up."""
     known = read_if_there(plan.database)
     there = {s.text: known.times(plan.place, s.text) for s in shapes}
     if plan.again:
