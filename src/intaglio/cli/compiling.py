@@ -174,6 +174,9 @@ def _print_summary(package: Package, seconds: float, request: Request) -> None:
         note("of the weights: " + ", ".join(f"{size:,} bytes in {memory}" for memory, size in m.memory.weights_apart))
     if m.memory.arenas:
         note("the arena: " + ", ".join(f"{a.bytes:,} bytes in {a.memory}" for a in m.memory.arenas))
+    inside = [word for word, there in (("the trained model", m.model.source), ("its IR", not request.no_ir)) if there]
+    if inside:
+        note(f"inside, for `validate`: {' and '.join(inside)}; `--no-source` and `--no-ir` leave them out")
     note(f"package: {package.folder}")
     if request.archive:
         note(f"archive: {package.folder}.{request.archive_format}")

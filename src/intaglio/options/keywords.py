@@ -51,6 +51,8 @@ class Keywords(TypedDict, total=False):
     template: str | Path | None
     cc: str | None
     cflags: Sequence[str]
+    no_source: bool
+    no_ir: bool
     library_only: bool
     quantize: str | None
     calibrate: str | Path | Mapping[str, Array] | None

@@ -226,6 +226,12 @@ class Request:
     cflags: tuple[str, ...] = option(
         (), kinds.FLAGS, "build", "Additional flags for the C compiler.", "FLAGS", record=lambda r: " ".join(r.cflags)
     )
+    no_source: bool = option(
+        False, kinds.FLAG, "package", "Leave the trained model out of the package.", record=lambda _: "yes"
+    )
+    no_ir: bool = option(
+        False, kinds.FLAG, "package", "Leave the IR out; `validate` needs the model or the IR.", record=lambda _: "yes"
+    )
     library_only: bool = option(
         False, kinds.FLAG, "package", "Neither application nor test vectors: for calls from this process.", word=""
     )

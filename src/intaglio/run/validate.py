@@ -357,7 +357,11 @@ def _windowed(tensor: TensorInfo, info: StreamInfo) -> TensorInfo:
 
 def ir_path(package: LoadedPackage) -> Path:
     name = package.name if package.variant is None else package.variant.prefix
-    return package.folder / "ir" / f"{name}.ig"
+    path = package.folder / "ir" / f"{name}.ig"
+    if not path.is_file() and package.manifest.options.get("no_ir"):
+        hint = "compile it without `--no-ir`, or without `--no-source`"
+        raise UserError("no-reference", f"`{package.name}` has neither its model nor its IR to compare with", hint=hint)
+    return path
 
 
 def _samples(

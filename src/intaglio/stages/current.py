@@ -51,7 +51,7 @@ def is_current(request: Request) -> bool:
 def _is_of(request: Request, manifest: Manifest) -> bool:
     target = target_of(request.board, request.target, "host")
     toolchain = compiler_for(target, request.cc) if request.stop_after == "build" else None
-    kept = manifest.files.get(manifest.model.source or "")
+    kept = manifest.model.sha256 if request.no_source else manifest.files.get(manifest.model.source or "")
     return (
         manifest.tools == tool_versions(toolchain)
         and manifest.request == request_digest(request)

@@ -10,7 +10,7 @@ from intaglio.fitting.limits import Needs, elsewhere
 from intaglio.fitting.weights import plan_weights
 from intaglio.ir.files import write_ir
 from intaglio.ir.types import DType
-from intaglio.package.folder import fresh_folder
+from intaglio.package.folder import fresh_folder, write_text
 from intaglio.package.manifest import Manifest
 from intaglio.package.selftest import write_selftest
 from intaglio.package.source import keep_model
@@ -63,7 +63,7 @@ def compiler_for(target: Target, cc: str | None) -> Toolchain:
 
 def _project(work: Work, folder: Path) -> Manifest:
     request, model, program = work.request, need(work.model), need(work.program)
-    kept = keep_model(request.model, model.source.format, folder) if not request.library_only else None
+    kept = None if request.library_only or request.no_source else keep_model(request.model, model.source.format, folder)
     origin = Origin(request.model.name, model.source.sha256, kept, __version__, _record(work, model))
     if work.variant is not None:
         parts = [Part(need(each.variant), need(each.program)) for each in work.of_variants()]
@@ -86,14 +86,14 @@ def _write_beside(work: Work, manifest: Manifest, folder: Path) -> None:
     """IR, the account of a quantisation, test vectors."""
     account, program = need(work.model).account, need(work.program)
     graph = program.graph
-    for each in work.of_variants():
+    for each in () if work.request.no_ir else work.of_variants():
         made = need(each.program)
         write_ir(made.graph, folder / "ir" / f"{made.graph.name}.ig", made.choices, made.placement, "memory")
     if account is not None:
-        (folder / "ir" / "quantization.json").write_text(json.dumps(account.as_json(), indent=1) + "\n", encoding="utf-8")
+        write_text(folder / "ir" / "quantization.json", json.dumps(account.as_json(), indent=1) + "\n")
     if (sent := need(work.model).findings.offloaded) is not None:
         told = {key: value for key, value in sent.as_json().items() if key != "seconds"}  # the same input gives the same bytes
-        (folder / "ir" / "accelerators.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        write_text(folder / "ir" / "accelerators.json", json.dumps(told, indent=1) + "\n")
     if sum(info.type.bytes for info in (*manifest.inputs, *manifest.outputs)) <= MOST_VECTOR_BYTES:
         expected_vectors(graph, manifest, folder, work.watch.note)
     else:
