@@ -29,7 +29,7 @@ def test_one_of_both_is_enough_to_validate(word: str, intaglio: Intaglio, tmp_pa
 def test_without_both_there_is_nothing_to_compare_with(intaglio: Intaglio, tmp_path: Path) -> None:
     said = intaglio("compile", DIGITS, "-o", tmp_path / "p", "--no-source", "--no-ir")
     assert said.code == 0 and "inside" not in said.err and not (tmp_path / "p" / "ir").exists()
-    assert intaglio("run", tmp_path / "p").code == 0
+    assert intaglio("profile", tmp_path / "p").code == 0
     said = intaglio("validate", tmp_path / "p")
     assert said.code == 2 and "error[no-reference]" in said.err and "hint: " in said.err
     assert intaglio("report", tmp_path / "p", "-o", tmp_path / "r.html").code == 0
