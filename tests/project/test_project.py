@@ -128,7 +128,7 @@ def test_one_that_fails_stops_no_other(project: Path, intaglio: Intaglio) -> Non
     words = ["--set", "packages.core.ram=16", "--json"]
     said = intaglio("build", "core", "host", "-f", project, *words)
     told = {o["name"]: o for o in said.json["outcomes"]}
-    assert said.code == 1 and told["core"]["state"] == "failed" and "does-not-fit" in told["core"]["lines"][0]
+    assert said.code == 2 and told["core"]["state"] == "failed" and "does-not-fit" in told["core"]["lines"][0]
     assert told["host"]["state"] == "built"
 
 
@@ -144,3 +144,20 @@ def test_the_schema_has_every_option(intaglio: Intaglio) -> None:
     assert made == json.loads(json.dumps(schema()))
     package = made["properties"]["packages"]["additionalProperties"]["properties"]
     assert set(KEYWORDS) <= set(package) and all(package[key]["description"] for key in KEYWORDS)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [('"build/host.html"', "false", "has no `report`"), ("[firmware.both]", "[firmware.core]", "are both called `core`")],
+)
+def test_names_and_pages_that_cannot_be(old: str, new: str, reason: str, project: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        read_project(edited(project, old, new))
+    assert reason in str(caught.value)
+
+
+def test_firmware_is_linked_again_only_when_a_package_changed(project: Path, intaglio: Intaglio) -> None:
+    pytest.importorskip("unicorn")
+    words = ("build", "both", "-f", project, "--json")
+    states = [{o["name"]: o["state"] for o in intaglio(*words, *more).json["outcomes"]} for more in ((), (), ("--force",))]
+    assert [s["both"] for s in states] == ["built", "up to date", "built"]

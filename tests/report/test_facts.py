@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import onnx
 import pytest
 
 from intaglio import compile
@@ -91,6 +92,18 @@ def test_the_graph_has_every_layer_and_its_edges_go_down(facts: Facts) -> None:
 def test_passes_say_what_they_changed(on_host: Facts) -> None:
     fused = next(info for info in on_host.passes if info["name"] == "fuse_epilogue")
     assert fused["removed"] == {"conv": 2, "relu": 2} and fused["added"] == {"conv": 2}
+
+
+def test_the_state_of_a_network_is_in_its_memory(tmp_path: Path) -> None:
+    tensor = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 16]) for name in ("x", "s", "y", "t")]
+    nodes = [onnx.helper.make_node("Add", ["x", "s"], ["t"]), onnx.helper.make_node("Exp", ["t"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "sums", tensor[:2], tensor[2:])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), tmp_path / "sums.onnx")
+    folder = compile(tmp_path / "sums.onnx", output=tmp_path / "p", target="generic", states={"s": "t"}).folder
+    found = gather(folder, Wanted(run=False), lambda _: None)
+    state = next(block for block in found.blocks if block.kind == "state")
+    assert state.offset == 0 and state.bytes == Package(folder).manifest.memory.state_bytes > 0
+    assert min(found.regions[0].live) >= state.bytes
 
 
 def test_the_command_makes_the_package_again(facts: Facts) -> None:

@@ -27,6 +27,7 @@ from intaglio.report.budgets import read_budgets
 from intaglio.run.package import Package
 from intaglio.run.variants import lacking_here
 from intaglio.stages.watch import CostRow, Watch
+from intaglio.targets.target import find_target, lacking
 
 
 def compile_words(
@@ -160,6 +161,8 @@ def _print_summary(package: Package, seconds: float, request: Request) -> None:
         note("variants, of which each reads: " + ", ".join(f"{v.target} {bytes_text(v.weight_bytes)}" for v in m.variants))
         if absent := [v.target for v in m.variants if lacking_here(v)]:
             note(f"this machine cannot run, so `intaglio validate` will not check: {', '.join(absent)}")
+    elif missing := lacking(find_target(m.target)):
+        note(f"this machine cannot run it: it lacks {', '.join(missing)}")
     if (f := m.firmware) is not None:
         stack = "an unbounded stack" if f.stack_bytes is None else f"stack {f.stack_bytes:,}"
         note(

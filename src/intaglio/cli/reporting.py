@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from intaglio.cli.terminal import note, print_json, print_table
+from intaglio.cli.terminal import ending, note, print_json, print_table
 from intaglio.errors import UserError, quoted
 from intaglio.package.folder import write_text
 from intaglio.report.budgets import Checked, Rule, check_budgets, read_budgets, read_rule
@@ -92,19 +92,23 @@ def compare_packages(
     old = gather(before, wanted, lambda what: note(f"{what} {before.name} ..."))
     new = gather(after, wanted, lambda what: note(f"{what} {after.name} ..."))
     made = difference(old, new)
-    broken = [rule for rule in rules if any(f.key == rule.key and rule.broken(f) for f in made.figures)]
+    changes = {change.key: change for change in made.figures}
+    unknown = [rule for rule in rules if rule.key not in changes or not rule.can_tell(changes[rule.key])]
+    broken = [rule for rule in rules if rule not in unknown and rule.broken(changes[rule.key])]
     checked = check_budgets(limits, new)
     if json:
-        told = {"budgets": [asdict(c) for c in checked], "broken": [rule.text for rule in broken]}
+        told = {"budgets": [asdict(c) for c in checked], "broken": [rule.text for rule in (*broken, *unknown)]}
         print_json({**asdict(made), **told})
     elif markdown:
-        print(_markdown(made, broken, checked, new))
+        print(_markdown(made, [*broken, *unknown], checked, new))
     else:
         _print(made)
+    for rule in unknown:
+        note(f"broken rule: `{rule.text}`: the {rule.key} of both packages is not known here")
     for rule in broken:
-        change = next(f for f in made.figures if f.key == rule.key)
+        change = changes[rule.key]
         note(f"broken rule: `{rule.text}`: {change.label} {change.before_text} -> {change.after_text} ({change.change_text})")
-    return max(tell_budgets(checked), 1 if broken else 0)
+    return max(tell_budgets(checked), 1 if broken or unknown else 0)
 
 
 def _print(made: Difference) -> None:
@@ -120,7 +124,7 @@ def _print(made: Difference) -> None:
 
 
 def _row(change: LayerChange) -> list[str]:
-    return [change.layer[-24:], change.what, change.before, change.after]
+    return [ending(change.layer, 24), change.what, change.before, change.after]
 
 
 def _markdown(made: Difference, broken: Sequence[Rule], checked: Sequence[Checked], facts: Facts) -> str:

@@ -19,6 +19,7 @@ from intaglio.cli.terminal import (
     print_json,
     print_table,
     progress_bar,
+    within_page,
 )
 from intaglio.errors import UserError, counted, quoted
 from intaglio.ir.graph import Array
@@ -225,30 +226,34 @@ def print_timed(result: Profile) -> None:
 
 
 def print_emulated(result: Profile, emulation: Emulation) -> None:
-    """A row per layer in 100 columns, then what the whole firmware needs."""
+    """A row per layer, then what the whole firmware needs."""
     t, clock = result.total, emulation.clock_mhz
     rows = []
     several = any(layer.accelerator for layer in result.layers)  # then it matters where more than how many instructions a MAC takes
     for layer in result.layers:
-        share = 100 * (layer.instructions or 0) / (t.instructions or 1)
+        share = 100 * (layer.cycles or 0) / (t.cycles or 1)
         where = (layer.accelerator or "core")[:12] if several else _ratio(layer.instructions_per_mac)
         rows.append(
             [
-                ending(layer.name, 16 if several else 20), layer.op[:10], count_text(layer.macs).replace(" ", ""),
+                layer.name, layer.op[:10], count_text(layer.macs).replace(" ", ""),
                 _whole(layer.instructions),
                 where, "?" if layer.cycles is None else count_text(layer.cycles),
                 _ms(layer.time_ms) if clock else f"{share:.1f}", str(layer.weight_bytes or ""), str(layer.ram_bytes or ""),
             ]
         )  # fmt: skip
     last = "~ms" if clock else "%"
-    print_table(["layer", "op", ">MACs", ">instr.", "on" if several else ">/MAC", ">~cycles", f">{last}", ">weights", ">RAM"], rows)
+    columns = ["layer", "op", ">MACs", ">instr.", "on" if several else ">/MAC", ">~cycles", f">{last}", ">weights", ">RAM"]
+    within_page(columns, rows, [">/MAC", ">weights", "op", ">MACs"])
     print(f"instructions: {_whole(t.instructions)}, {_ratio(t.instructions_per_mac)} per MAC (exact, {emulation.emulator})")
     at = f" = {_ms(t.time_ms)} ms at {clock:g} MHz" if clock else ""
     waits = f"{emulation.wait_states} wait states of flash" if emulation.wait_states else "zero wait states"
     print(f"cycles: about {_whole(t.cycles)}{at} (an estimate for {emulation.core}, {waits})")
     stack = f"stack {'without a bound' if t.stack_bytes is None else t.stack_bytes} ({t.stack_used_bytes} used)"
-    print(f"RAM: {t.ram_bytes} bytes: arena {t.arena_bytes}, inputs and outputs {t.io_bytes}, static {t.static_bytes}, {stack}")
-    print(f"flash: {t.flash_bytes} bytes: code {t.code_bytes}, weights {t.weight_bytes}")
+    print(
+        f"RAM: {_whole(t.ram_bytes)} bytes: arena {_whole(t.arena_bytes)}, inputs and outputs {_whole(t.io_bytes)}, "
+        f"variables {_whole(t.static_bytes)}, {stack}"
+    )
+    print(f"flash: {_whole(t.flash_bytes)} bytes: code {_whole(t.code_bytes)}, weights {_whole(t.weight_bytes)}")
 
 
 def _whole(number: int | None) -> str:

@@ -130,6 +130,21 @@ def beginning(name: str, width: int) -> str:
     return name if len(name) <= width else f"{name[: width - 1]}…"
 
 
+def within_page(columns: Sequence[str], rows: Sequence[Sequence[str]], first_to_go: Sequence[str]) -> None:
+    """A table whose columns all fit: names are shortened to 16 characters, then columns are left out in this order."""
+    shown = list(range(len(columns)))
+
+    def width() -> int:
+        cells = [max(map(len, (columns[n].removeprefix(">"), *(row[n] for row in rows)))) for n in shown[1:]]
+        return min(16, max((len(row[0]) for row in rows), default=0)) + sum(cells) + 3 * len(cells)
+
+    for name in first_to_go:
+        if width() > PAGE and name in columns:
+            shown.remove(columns.index(name))
+    chosen = [columns[n] for n in shown]
+    print_table(chosen, fitted(chosen, [[row[n] for n in shown] for row in rows], 16))
+
+
 def fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], least: int = 10) -> list[list[str]]:
     """Rows whose first cells, names, are shortened so that the table has at most 80 columns."""
     widths = [max(map(len, (columns[n].removeprefix(">"), *(row[n] for row in rows)))) for n in range(1, len(columns))]

@@ -10,10 +10,9 @@ from intaglio.cli.terminal import ending, fitted, note, print_json, print_table,
 from intaglio.errors import UserError, counted, printable, quoted
 from intaglio.options.reading import request_of_words
 from intaglio.options.request import Request
-from intaglio.package.folder import writing
 from intaglio.pipeline import graph_to_lower
 from intaglio.run.toolchains import find_toolchain
-from intaglio.run.tuning.database import default_file, merged, read_database, read_if_there, write_database
+from intaglio.run.tuning.database import default_file, merged, read_database, read_if_there, storing, write_database
 from intaglio.run.tuning.search import Measured, Plan, Shape, Step, search, shapes_of
 from intaglio.stages.tuned import OFF
 from intaglio.stages.watch import Watch
@@ -66,7 +65,7 @@ def _tune_model(request: Request, words: Words) -> None:
     # What is known must not decide what is measured.
     model = graph_to_lower(replace(request, tuning=None), Watch(note=lambda text: note(f"note: {text}")))
     _check_target(model.target)
-    with writing(file):
+    with storing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
     plan = Plan(file, model.target, find_toolchain(request.cc, model.target.arch), words.again, words.time_limit)
     shapes = shapes_of(model.graph, model.target)
@@ -156,7 +155,7 @@ def merge_files(paths: list[Path], words: Words) -> None:
     if words.output is None:
         raise UserError("bad-option", "`--merge` needs `-o FILE`", hint="`intaglio tune --merge A B -o C`")
     made = merged([read_database(path) for path in paths])
-    with writing(words.output):
+    with storing(words.output):
         words.output.parent.mkdir(parents=True, exist_ok=True)
     write_database(words.output, made)
     if words.json:

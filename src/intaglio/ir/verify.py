@@ -95,7 +95,7 @@ def states_keep_their_type(graph: Graph) -> Iterator[Problem]:
         if state.input not in graph.inputs or state.input in fed:
             yield Problem.of(state.input, f"the state {quoted(state.input.name)} is not an input, or is fed twice")
         fed.add(state.input)
-        if state.input.type != state.output.type:
+        if (state.input.type.dtype, state.input.type.shape) != (state.output.type.dtype, state.output.type.shape):
             text = f"the state {quoted(state.input.name)} is {state.input.type}, its next value {state.output.type}"
             yield Problem.of(state.output, text)
 

@@ -239,8 +239,9 @@ class Request:
         None, kinds.TEXT, "quantise", "Quantise a float model: int8, int16x8, or weights (weights only).", "Q"
     )
     calibrate: Path | Mapping[str, Array] | None = option(
-        None, kinds.DATA, "quantise", "Real inputs to calibrate with: .npz, .npy, or a folder of these.", "DATA"
-    )
+        None, kinds.DATA, "quantise", "Real inputs to calibrate with: .npz, .npy, or a folder of these.", "DATA",
+        record=lambda r: _file_name(str(r.calibrate)) if isinstance(r.calibrate, Path) else "arrays",
+    )  # fmt: skip
     labels: Path | None = option(
         None, kinds.FILE, "build", "Classes of the calibration data; prints the accuracy.", "L.npy", keyword=""
     )

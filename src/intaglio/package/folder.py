@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from intaglio.errors import ToolError, UserError, quoted
-from intaglio.package.ownership import check_replaceable
+from intaglio.package.ownership import MANIFEST, check_replaceable
 from intaglio.targets import black_box
 
 # What a system says when it does not let us write; anything else is a bug of ours.
@@ -93,6 +93,8 @@ def _check_output(output: Path, *, force: bool) -> None:
         return
     if not force:
         hint = "use `--force` to replace a package, or another folder with `-o`"
+        if (output / MANIFEST).is_file():
+            hint += "; it was made with other options, another model, compiler or version, or other kernel times"
         raise UserError("output-exists", f"the output folder {shown} exists and is not empty", hint=hint)
     check_replaceable(output)
 

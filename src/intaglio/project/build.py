@@ -8,16 +8,17 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
+from pathlib import Path
 
 from intaglio.errors import IntaglioError, UserError, quoted
 from intaglio.package.folder import write_text
 from intaglio.package.manifest import Manifest, read_manifest
-from intaglio.package.ownership import file_digest
+from intaglio.package.ownership import MANIFEST, file_digest
 from intaglio.pipeline import compile_request
 from intaglio.project.file import Firmware, Job, ProjectFile
 from intaglio.report.budgets import check_budgets
 from intaglio.report.code import code_of
-from intaglio.report.gather import Wanted, gather
+from intaglio.report.gather import Wanted, binary_bytes, gather
 from intaglio.report.page import page
 from intaglio.run.linking import link_packages
 from intaglio.run.package import Package
@@ -60,7 +61,7 @@ def build_project(
     outcomes = [found[job.name] for job in chosen]
     for firmware in project.firmware:
         if not names or firmware.name in names:
-            outcomes.append(_link(firmware, project, found))
+            outcomes.append(_link(firmware, project, found, force=force))
             heard(outcomes[-1])
     return outcomes
 
@@ -80,8 +81,8 @@ def _build(job: Job, force: bool) -> Outcome:
     try:
         outcome = _made(job, force)
     except IntaglioError as error:
-        told = (str(error),)
-        outcome = Outcome(job.name, FAILED, job.request.board or job.request.target or "host", code=error.exit_code, lines=told)
+        target = job.request.board or job.request.target or "host"
+        outcome = Outcome(job.name, FAILED, target, code=max(2, error.exit_code), lines=(str(error),))
     return replace(outcome, seconds=time.perf_counter() - start)
 
 
@@ -96,7 +97,7 @@ def _made(job: Job, force: bool) -> Outcome:
     manifest = read_manifest(request.output)
     broken = _looked_at(job, current)
     state = OVER if broken else CURRENT if current else BUILT
-    ram, flash = _sizes(manifest)
+    ram, flash = _sizes(manifest, Package(request.output))
     return Outcome(job.name, state, request.board or manifest.target, ram, flash, code=1 if broken else 0, lines=broken)
 
 
@@ -113,23 +114,36 @@ def _looked_at(job: Job, current: bool) -> tuple[str, ...]:
     return tuple(one.text for one in checked if not one.ok)
 
 
-def _sizes(manifest: Manifest) -> tuple[int, int]:
+def _sizes(manifest: Manifest, package: Package) -> tuple[int, int]:
     if manifest.firmware is not None:
         return manifest.firmware.ram_bytes, manifest.firmware.flash_bytes
-    return manifest.memory.arena_bytes, manifest.memory.weight_bytes
+    return manifest.memory.arena_bytes, manifest.memory.weight_bytes + (binary_bytes(package) or 0)
 
 
-def _link(firmware: Firmware, project: ProjectFile, found: dict[str, Outcome]) -> Outcome:
+def _is_newer(output: Path, parts: list[Path]) -> bool:
+    """Was it linked after the last of its packages was made?"""
+    try:
+        linked = (output / MANIFEST).stat().st_mtime_ns
+        return all((part / MANIFEST).stat().st_mtime_ns < linked for part in parts)
+    except OSError:
+        return False
+
+
+def _link(firmware: Firmware, project: ProjectFile, found: dict[str, Outcome], *, force: bool) -> Outcome:
     start = time.perf_counter()
     failed = [part for part in firmware.packages if part in found and found[part].state == FAILED]
     if failed:
         told = f"not linked: {', '.join(f'`{part}`' for part in failed)} failed"
         return Outcome(firmware.name, FAILED, code=2, lines=(told,))
     folders = {job.name: job.request.output for job in project.jobs}
+    parts = [folders[part] for part in firmware.packages]
+    if not force and _is_newer(firmware.output, parts):
+        return Outcome(firmware.name, CURRENT, seconds=time.perf_counter() - start)
     try:
-        linked = link_packages([folders[part] for part in firmware.packages], firmware.output, force=True)
+        linked = link_packages(parts, firmware.output, force=True)
     except IntaglioError as error:
-        return Outcome(firmware.name, FAILED, code=error.exit_code, lines=(str(error),), seconds=time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        return Outcome(firmware.name, FAILED, code=max(2, error.exit_code), lines=(str(error),), seconds=seconds)
     target = found[firmware.packages[0]].target if firmware.packages[0] in found else ""
     return Outcome(firmware.name, BUILT, target, linked.ram_bytes, linked.flash_bytes, time.perf_counter() - start)
 

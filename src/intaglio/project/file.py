@@ -144,8 +144,7 @@ class _Reader:
             request = replace(request_of_keywords(source, output, options), force=True)
         except UserError as error:
             raise UserError(error.slug, f"{error.message}, in `{where}` of {quoted(self._path.name)}", hint=error.hint) from None
-        report = package.get("report")
-        page = None if report is None else self._root / str(self._expanded(report))
+        page = self._root / self._text(package, "report", where) if "report" in package else None
         return Job(name, request, str(model.get("sha256", "")), self._budget(package.get("budget"), where), page)
 
     def _budget(self, given: object, where: str) -> tuple[tuple[str, float], ...]:
@@ -169,6 +168,8 @@ class _Reader:
                 if part not in self._packages:
                     raise self._error(f"`{where}` links {quoted(part)}, which is not there", _near(part, self._packages))
             output = self._root / str(self._expanded(table.get("output", f"build/{name}")))
+            if name in self._packages:
+                raise self._error(f"a package and firmware are both called {quoted(name)}", "give one another name")
             found.append(Firmware(name, tuple(parts), output))
         return tuple(found)
 

@@ -50,6 +50,10 @@ class Rule:
     relative: bool
     number: float
 
+    def can_tell(self, change: FigureChange) -> bool:
+        """Is there what it compares? A rule that checks nothing must not pass."""
+        return change.after is not None and (not self.relative or change.before is not None)
+
     def broken(self, change: FigureChange) -> bool:
         if change.after is None:
             return False
@@ -84,9 +88,13 @@ def _limit(key: str, value: object, file: str) -> float:
     if key not in KNOWN:
         raise UserError("bad-budget", f"{quoted(file)} has an unknown budget {quoted(key)}", hint=hint)
     if isinstance(value, str) and key in SIZES:
-        return float(size_bytes([value], key))
+        try:
+            return float(size_bytes([value], key))
+        except UserError:
+            what = f"the budget {quoted(key)} in {quoted(file)} is not a size: {quoted(value)}"
+            raise UserError("bad-budget", what, hint=f'for example `{key} = "64K"`') from None
     if isinstance(value, bool) or not isinstance(value, int | float) or value - value != 0 or value < 0:
-        raise UserError("bad-budget", f"the budget {quoted(key)} in {quoted(file)} is not a number", hint=hint)
+        raise UserError("bad-budget", f"the budget {quoted(key)} in {quoted(file)} is not a number from 0", hint=hint)
     return float(value)
 
 

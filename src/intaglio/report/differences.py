@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from intaglio.report.facts import Facts, Figure, LayerFacts
 
-NOISE = {"time": 0.03}  # a share below which a measured figure says nothing; others are exact
+NOISE = {"time": 0.1}  # a share below which a measured figure says nothing
+LEAST = 0.0005  # what is shown as 0.0 % is neither better nor worse
 MORE_IS_BETTER = frozenset({"accuracy"})
 
 
@@ -57,7 +58,7 @@ def figure_text(figure: Figure | None) -> str:
     if figure.key == "accuracy":
         return f"{100 * figure.value:.2f} %"
     if figure.unit == "ms":
-        return f"{figure.value:.3f} ms" if figure.value < 10 else f"{figure.value:.1f} ms"
+        return f"{figure.value * 1000:.3g} us" if figure.value < 0.1 else f"{figure.value:.4g} ms"
     return f"{figure.value:,.0f}" + (f" {figure.unit}" if figure.unit else "")
 
 
@@ -66,7 +67,7 @@ def _figure(before: Figure | None, after: Figure | None) -> FigureChange:
     assert known is not None
     old, new = (None if f is None else f.value for f in (before, after))
     share = (new - old) / old if old and new is not None else 0.0 if old == new else None
-    matters = share is None or abs(share) > NOISE.get(known.key, 0.0)
+    matters = share is None or abs(share) > NOISE.get(known.key, LEAST)
     up = old is not None and new is not None and new > old and matters
     down = old is not None and new is not None and new < old and matters
     good, bad = (up, down) if known.key in MORE_IS_BETTER else (down, up)

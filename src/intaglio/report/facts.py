@@ -111,6 +111,7 @@ class Numerics:
     outputs: tuple[dict[str, object], ...]
     first_bad: str | None
     no_layers: str
+    against_float: tuple[dict[str, object], ...] = ()  # of a package that was quantised: how far it is from the float model
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from intaglio.report.memory import blocks_of, regions_of
 from intaglio.report.names import shortened
 from intaglio.report.snippets import snippets_of
 from intaglio.run.package import Package
-from intaglio.run.timing import LayerTime, Profile
+from intaglio.run.timing import LayerTime, Profile, code_bytes
 from intaglio.run.validate import LayerCheck, ValidateOptions, Validation, validate
 from intaglio.targets.target import Target
 
@@ -51,7 +51,7 @@ def gather(folder: Path, wanted: Wanted, say: Say) -> Facts:
     layers = _layers(manifest, target, network, profile, validation)
     nodes, edges = ((), ()) if network is None else drawn(network, manifest, [layer.label for layer in layers])
     regions = regions_of(manifest, blocks := blocks_of(manifest, network))
-    ram, flash = _parts(manifest, profile)
+    ram, flash = _parts(package)
     board = board_of(manifest, target) if manifest.firmware is not None else None
     named = manifest.firmware.board if manifest.firmware is not None else ""
     limits = (board.ram_bytes, board.flash_bytes) if board is not None and named else (None, None)
@@ -201,7 +201,16 @@ def _reasons(network: Network | None, target: Target) -> dict[str, tuple[str, tu
     return found
 
 
-def _parts(manifest: Manifest, profile: Profile | None) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+def binary_bytes(package: Package) -> int | None:
+    """Of a package for a host: its machine code; of a module for WebAssembly, what is not weights."""
+    module = package.folder / "lib" / f"{package.name}.wasm"
+    if module.is_file():
+        return max(0, module.stat().st_size - package.manifest.memory.weight_bytes)
+    return code_bytes(package)
+
+
+def _parts(package: Package) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+    manifest = package.manifest
     memory, firmware = manifest.memory, manifest.firmware
     if firmware is not None:
         ram = [("arena", memory.arena_bytes, COMPUTED), ("inputs and outputs", firmware.io_bytes, MEASURED)]
@@ -209,8 +218,9 @@ def _parts(manifest: Manifest, profile: Profile | None) -> tuple[tuple[Part, ...
         flash = [("code", firmware.code_bytes), ("weights", firmware.weight_bytes), ("first values", firmware.data_bytes)]
         told = tuple(Part(name, size, MEASURED) for name, size in flash if size)
         return tuple(Part(*row) for row in ram if row[1]), told
-    code = profile.total.code_bytes if profile is not None else None
-    flash_parts = [Part("weights", memory.weight_bytes, COMPUTED)] + ([Part("code", code, MEASURED)] if code else [])
+    flash_parts = [Part("weights", memory.weight_bytes, COMPUTED)]
+    if code := binary_bytes(package):
+        flash_parts.append(Part("code", code, MEASURED))
     return (Part("arena", memory.arena_bytes, COMPUTED),), tuple(flash_parts)
 
 
@@ -218,9 +228,10 @@ def _figures(
     manifest: Manifest, profile: Profile | None, validation: Validation | None, ram: tuple[Part, ...], flash: tuple[Part, ...]
 ) -> list[Figure]:
     built = manifest.firmware is not None
+    whole = MEASURED if len(flash) > 1 else COMPUTED  # without a binary, the weights alone
     found = [
         Figure("ram", "RAM", sum(p.bytes for p in ram), "bytes", MEASURED if built else COMPUTED),
-        Figure("flash", "flash" if built else "size", sum(p.bytes for p in flash), "bytes", MEASURED),
+        Figure("flash", "flash" if built else "size", sum(p.bytes for p in flash), "bytes", whole),
         Figure("arena", "arena", manifest.memory.arena_bytes, "bytes", COMPUTED),
         Figure("weights", "weights", manifest.memory.weight_bytes, "bytes", COMPUTED),
         Figure("macs", "multiply-adds", sum(layer.macs for layer in manifest.layers), "", COMPUTED),
@@ -249,7 +260,8 @@ def _numerics(validation: Validation) -> Numerics:
         outputs=tuple(asdict(o) for o in validation.outputs),
         first_bad=validation.first_bad_layer,
         no_layers=validation.no_layers,
+        against_float=tuple(asdict(o) for o in validation.against_float),
     )
 
 
-__all__ = ["Wanted", "command_of", "gather"]
+__all__ = ["Wanted", "binary_bytes", "command_of", "gather"]

@@ -14,12 +14,15 @@ def blocks_of(manifest: Manifest, network: Network | None) -> tuple[Block, ...]:
     for layer in manifest.layers:
         for place in layer.memory:
             if place.region.partition(":")[0] in ("arena", "state"):
+                if place.region == "state":
+                    continue
                 kind = place.value if place.value in ("scratch", "weights") else "value"
                 name = place.value if kind == "value" else f"{kind} of {layer.name}"
-                region = "arena" if place.region == "state" else place.region
                 found.append(
-                    Block(name, region, place.offset, place.bytes, place.first_layer, place.last_layer, layer.index, kind)
+                    Block(name, place.region, place.offset, place.bytes, place.first_layer, place.last_layer, layer.index, kind)
                 )
+    if manifest.memory.state_bytes:  # at the start of the first arena, alive from run to run
+        found.append(Block("state", "arena", 0, manifest.memory.state_bytes, 0, max(0, len(manifest.layers) - 1), -1, "state"))
     last = _last_readers(manifest, network)
     for info in manifest.inputs:
         if info.arena_offset is not None:

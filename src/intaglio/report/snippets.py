@@ -14,7 +14,8 @@ def snippets_of(manifest: Manifest) -> tuple[Snippet, ...]:
     found = [Snippet("Python", "python", _python(manifest))]
     if manifest.opencl is None:
         found.insert(0, Snippet("C", "c", _c(manifest)))
-        found.append(Snippet("CMake", "cmake", _cmake(manifest)))
+        if not manifest.target.startswith("wasm"):
+            found.append(Snippet("CMake", "cmake", _cmake(manifest)))
     if manifest.firmware is not None:
         found.append(Snippet("Zephyr", "cmake", f"# west build -- -DZEPHYR_EXTRA_MODULES={manifest.name}\n"
                                                 f"CONFIG_{identifier(manifest.name).upper()}=y"))  # fmt: skip
@@ -52,7 +53,7 @@ def _python(manifest: Manifest) -> str:
 
 
 def _cmake(manifest: Manifest) -> str:
-    return f"add_subdirectory({manifest.name})\ntarget_link_libraries(app PRIVATE {manifest.name})"
+    return f"add_subdirectory({manifest.name})\ntarget_link_libraries(app PRIVATE {manifest.name}::{manifest.name})"
 
 
 __all__ = ["snippets_of"]

@@ -17,6 +17,7 @@ from intaglio.run.build import Progress
 from intaglio.run.host import Library, Runner, ordered_inputs
 from intaglio.run.opencl.library import DEFAULT, DeviceOptions, OpenclLibrary
 from intaglio.run.variants import chosen_variant
+from intaglio.targets.target import lacking
 
 
 class LoadedPackage:
@@ -89,6 +90,9 @@ class LoadedPackage:
 
     def library_at(self, path: Path) -> Library:
         """The library of the package, or a build of it elsewhere, with the variant of this object."""
+        if self.variant is None and (missing := lacking(target_of(self.manifest))):
+            what = f"this machine cannot run `{self.name}`, which is for `{self.manifest.target}`: it lacks {', '.join(missing)}"
+            raise UserError("cannot-run", what, hint="run it on such a machine, or compile it for this one")
         variant = "" if self.variant is None else self.variant.target
         return Library(path, self.manifest, self.folder, variant, alone=self.variant_asked)
 

@@ -181,7 +181,10 @@ def _not_wanted(job: Job) -> str | None:
     if reason := _not_wished(job):
         return reason
     found = estimates(job)
-    return None if found.by_size[found.best] <= GAIN * found.direct else f"direct convolution is faster: {found}"
+    if found.by_size[found.best] <= GAIN * found.direct:
+        return None
+    clear = found.by_size[found.best] >= found.direct
+    return f"{'direct convolution is faster' if clear else 'it gains too little to pay for its weights'}: {found}"
 
 
 def _not_wished(job: Job) -> str | None:

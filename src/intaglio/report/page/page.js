@@ -103,7 +103,7 @@ function overview() {
   const fine = !broken.length;
   const limits = (F.budgets || []).length || F.ram_limit ? ', and within its limits' : '';
   const words = fine ? (n ? `Results agree with ${n.reference}${limits}` : `Results were not compared${limits}`) : broken.join('; ');
-  s.append(el('p', { class: 'verdict' }, el('span', { class: fine ? (n ? 'ok' : 'maybe') : 'no' }, fine ? '✓' : '✗'), words));
+  s.append(el('p', { class: 'verdict' }, el('span', { class: fine ? (n ? 'ok' : 'maybe') : 'no' }, fine ? (n ? '✓' : '•') : '✗'), words));
   const measured = F.figures.filter((f) => f.source === 'measured' || f.source === 'emulated').length;
   s.append(el('p', { class: 'lead' }, `${F.model} for ${F.board || F.target} (${F.about}). ` +
     `${measured} of ${F.figures.length} figures are measured or emulated. Intaglio ${F.intaglio}.`));
@@ -175,7 +175,7 @@ function addresses(region, blocks) {
   for (const b of blocks) {
     const box = el('rect', { class: 'block', x: x(b.first), width: Math.max(1, x(b.last + 1) - x(b.first)), y: y(b.offset + b.bytes),
       height: Math.max(0.8, y(b.offset) - y(b.offset + b.bytes)), 'data-layer': b.layer,
-      fill: b.kind === 'value' ? opColour(F.layers[b.layer].op) : b.kind === 'input' ? '#8c959f' : '#bf8700', 'fill-opacity': b.kind === 'value' ? 0.85 : 0.55,
+      fill: b.kind === 'value' ? opColour(F.layers[b.layer].op) : b.kind === 'input' ? '#8c959f' : b.kind === 'state' ? '#8250df' : '#bf8700', 'fill-opacity': b.kind === 'value' ? 0.85 : 0.55,
       onclick: () => choose(b.layer), onmousemove: (e) => tip(e, `${b.value}: ${whole(b.bytes)} bytes at ${whole(b.offset)}, layers ${b.first} to ${b.last}`), onmouseleave: (e) => tip(e, '') });
     plot.append(box);
   }
@@ -344,6 +344,11 @@ function numerics() {
   s.append(el('p', { class: 'lead' }, `Compared with ${n.reference} on ${n.samples} ${n.random ? 'random ' : ''}inputs. Pass: ${n.rule}.`));
   s.append(table(['output', '>largest difference', '>relative', '>cosine', ''], n.outputs.map((o) =>
     [o.name, Number(o.max_abs).toExponential(2), Number(o.max_rel).toExponential(2), o.cosine === null ? '' : Number(o.cosine).toFixed(6), o.ok ? '✓' : '✗'])));
+  if ((n.against_float || []).length) {
+    s.append(el('p', { class: 'lead' }, 'It was quantised here, so that it is compared with its own integers. Beside the float model' + (n.random ? ', on random inputs, which rarely resemble real ones:' : ':')));
+    s.append(table(['output', '>largest difference', '>cosine', '>SQNR'], n.against_float.map((o) =>
+      [o.name, Number(o.max_abs).toExponential(2), o.cosine === null ? '' : Number(o.cosine).toFixed(5), o.sqnr_db === null ? '' : Number(o.sqnr_db).toFixed(0) + ' dB'])));
+  }
   const worst = F.layers.filter((l) => l.error !== null).sort((a, b) => b.error - a.error || a.index - b.index);
   if (!worst.length) { if (n.no_layers) s.append(el('p', { class: 'lead' }, `Layers were not compared: ${n.no_layers}.`)); return; }
   s.append(el('h3', {}, 'Layers, worst first'), chosenTable(['>#', 'layer', 'op', '>error', '>cosine'], worst.slice(0, 40), (l) =>
@@ -421,7 +426,7 @@ async function choose(index) {
   if (state.layer !== index) return;
   const facts = [['operator', l.op], ['result', l.result], ['multiply-adds', whole(l.macs)], [timed ? 'time' : 'cycles', costs ? (l.time !== null ? time(l.time) : l.cycles === null ? '' : whole(l.cycles)) : ''],
     ['instructions', l.instructions === null ? '' : whole(l.instructions)], ['weights', whole(l.weight_bytes) + ' bytes'], ['RAM alive', whole(l.live_bytes) + ' bytes'],
-    ['error', l.error === null ? '' : String(l.error)], ['kernel', l.kernel], ['why', l.why], ['function', l.function], ['file', texts.file || ''], ['code', texts.bytes ? whole(texts.bytes) + ' bytes' : ''],
+    ['error', l.error === null ? '' : l.whole ? l.error + ' steps' : l.error.toExponential(2)], ['kernel', l.kernel], ['why', l.why], ['function', l.function], ['file', texts.file || ''], ['code', texts.bytes ? whole(texts.bytes) + ' bytes' : ''],
     ['computed by', l.accelerator], ['in the model', l.source]].filter(([, v]) => v);
   const list = el('dl', {}, facts.flatMap(([k, v]) => [el('dt', {}, k), el('dd', {}, v)]));
   const others = l.refused.length ? [el('h3', {}, 'Other kernels'), el('dl', {}, l.refused.flatMap((r) => [el('dt', {}, r.kernel), el('dd', {}, r.reason)]))] : [];

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from intaglio.errors import UserError, quoted
+from intaglio.errors import ToolError, UserError, quoted
 from intaglio.run.one_writer import locked, replace_file
 from intaglio.targets.caches import cache_root, unsafe
 from intaglio.targets.target import Target, processor_name
@@ -166,15 +167,24 @@ def read_if_there(path: Path) -> Database:
     return read_database(path) if os.path.lexists(path) else Database()
 
 
+@contextmanager
+def storing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        what = f"cannot write the kernel times to {quoted(str(path), 200)}: {error.strerror}"
+        raise ToolError("cannot-write", what, hint="name a file that can be written with `--tuning FILE`") from error
+
+
 def add_records(path: Path, place: Place, layer: str, times: Times) -> None:
     """Under a lock, with what other processes have written meanwhile. A file that is not a database is never overwritten."""
-    with locked(path):
+    with storing(path), locked(path):
         database = read_if_there(path)
         replace_file(path, print_database(database.with_times(place, layer, times)).encode())
 
 
 def write_database(path: Path, database: Database) -> None:
-    with locked(path):
+    with storing(path), locked(path):
         if os.path.lexists(path):
             read_database(path)  # nothing else is overwritten
         replace_file(path, print_database(database).encode())
