@@ -43,7 +43,7 @@ def installed(package: Package, intaglio: Intaglio, folder: Path) -> Path:
     return folder / "site"
 
 
-@pytest.mark.parametrize("kind", ["floats", "keywords"])
+@pytest.mark.parametrize("kind", ["keywords", pytest.param("floats", marks=pytest.mark.slow)])
 def test_an_installed_wheel_computes_what_the_package_computes(kind: str, intaglio: Intaglio, tmp_path: Path) -> None:
     model = DIGITS
     if kind != "floats":

@@ -156,6 +156,7 @@ def test_names_and_pages_that_cannot_be(old: str, new: str, reason: str, project
     assert reason in str(caught.value)
 
 
+@pytest.mark.slow
 def test_firmware_is_linked_again_only_when_a_package_changed(project: Path, intaglio: Intaglio) -> None:
     pytest.importorskip("unicorn")
     words = ("build", "both", "-f", project, "--json")
