@@ -25,6 +25,6 @@ SLOW = [("neon_i8mm", "dots"), *((isa, which) for isa in PROCESSORS for which in
 
 
 @needs_qemu
-@pytest.mark.parametrize(("isa", "which"), [("neon_i8mm", "few"), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)])
+@pytest.mark.parametrize(("isa", "which"), [pytest.param(*case, marks=pytest.mark.slow) for case in (("neon_i8mm", "few"), *SLOW)])
 def test_kernels_for_arm_equal_the_reference(isa: str, which: str, tmp_path: Path) -> None:
     assert not (wrong := emulated(SETS[which](), isa, tmp_path, "-O1")), "\n".join(wrong)

@@ -37,6 +37,7 @@ def test_the_processor_decides_which_variant_runs(intaglio: Intaglio, tmp_path: 
     assert refused.returncode == 2 and "cannot run it" in refused.stderr
 
 
+@pytest.mark.slow  # in a new environment, the compiler builds a C library for Arm first
 def test_a_small_network_runs(intaglio: Intaglio, tmp_path: Path) -> None:
     passes(application(intaglio, DIGITS, tmp_path / "p", "--target", "aarch64"), PROCESSORS["neon"])
 
