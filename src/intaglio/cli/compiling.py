@@ -158,7 +158,7 @@ def _print_summary(package: Package, seconds: float, request: Request) -> None:
         f"weights {bytes_text(m.memory.weight_bytes)}, arena {proven_text(m.memory.arena_bytes, m.memory.lower_bound_bytes)}"
     )
     if m.variants:
-        note("variants, of which each reads: " + ", ".join(f"{v.target} {bytes_text(v.weight_bytes)}" for v in m.variants))
+        note("weights that each variant reads: " + ", ".join(f"{v.target} {bytes_text(v.weight_bytes)}" for v in m.variants))
         if absent := [v.target for v in m.variants if lacking_here(v)]:
             note(f"this machine cannot run, so `intaglio validate` will not check: {', '.join(absent)}")
     elif missing := lacking(find_target(m.target)):

@@ -12,7 +12,7 @@ from intaglio.options.reading import request_of_words
 from intaglio.options.request import Request
 from intaglio.pipeline import graph_to_lower
 from intaglio.run.toolchains import find_toolchain
-from intaglio.run.tuning.database import default_file, merged, read_database, read_if_there, storing, write_database
+from intaglio.run.tuning.database import default_file, make_room, merged, read_database, read_if_there, write_database
 from intaglio.run.tuning.search import Measured, Plan, Shape, Step, search, shapes_of
 from intaglio.stages.tuned import OFF
 from intaglio.stages.watch import Watch
@@ -65,8 +65,7 @@ def _tune_model(request: Request, words: Words) -> None:
     # What is known must not decide what is measured.
     model = graph_to_lower(replace(request, tuning=None), Watch(note=lambda text: note(f"note: {text}")))
     _check_target(model.target)
-    with storing(file):
-        file.parent.mkdir(parents=True, exist_ok=True)
+    make_room(file)
     plan = Plan(file, model.target, find_toolchain(request.cc, model.target.arch), words.again, words.time_limit)
     shapes = shapes_of(model.graph, model.target)
     note(f"{counted(len(shapes), 'shape')} of layers with a choice of kernels, on {processor_name()} ({model.target.name})")
@@ -140,7 +139,7 @@ def _print(found: list[Measured]) -> None:
         rows.append([name, f"{usual:.1f}", f"{least:.1f}", f"{usual / least:.2f}", best])
     if rows:
         rows.append(["total", f"{before:.1f}", f"{after:.1f}", f"{before / after:.2f}", ""])
-        columns = ["layer", ">untuned, us", ">best", ">times", "kernel"]
+        columns = ["layer", ">untuned, us", ">best, us", ">speed-up", "kernel"]
         print_table(columns, fitted(columns, rows))
 
 
@@ -155,8 +154,7 @@ def merge_files(paths: list[Path], words: Words) -> None:
     if words.output is None:
         raise UserError("bad-option", "`--merge` needs `-o FILE`", hint="`intaglio tune --merge A B -o C`")
     made = merged([read_database(path) for path in paths])
-    with storing(words.output):
-        words.output.parent.mkdir(parents=True, exist_ok=True)
+    make_room(words.output)
     write_database(words.output, made)
     if words.json:
         print_json({"database": str(words.output), "processors": len(made.places), "layers": made.layers})

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # numpy is behind these: `intaglio --help` does without
 WEIGHT_SCHEMES = ("weights", "fp16")  # weights are stored small, arithmetic stays in floats
 STAGES = ("import", "optimise", "kernels", "memory", "package", "build")
 T = TypeVar("T")
+ARRAYS = "arrays"  # what the manifest says of data that was no file
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +241,7 @@ class Request:
     )
     calibrate: Path | Mapping[str, Array] | None = option(
         None, kinds.DATA, "quantise", "Real inputs to calibrate with: .npz, .npy, or a folder of these.", "DATA",
-        record=lambda r: _file_name(str(r.calibrate)) if isinstance(r.calibrate, Path) else "arrays",
+        record=lambda r: _file_name(str(r.calibrate)) if isinstance(r.calibrate, Path) else ARRAYS,
     )  # fmt: skip
     labels: Path | None = option(
         None, kinds.FILE, "build", "Classes of the calibration data; prints the accuracy.", "L.npy", keyword=""

@@ -223,7 +223,9 @@ class _Reader:
 
 def _near(word: str, known: Mapping[str, object] | Sequence[str]) -> str:
     near = get_close_matches(word, list(known), 1)
-    return f"did you mean `{near[0]}`?" if near else f"known: {', '.join(f'`{name}`' for name in known) or 'none'}"
+    if not known:
+        return f"the file has none yet; {HINT}"
+    return f"did you mean `{near[0]}`?" if near else f"known: {', '.join(f'`{name}`' for name in known)}"
 
 
 __all__ = ["NAME", "Firmware", "Job", "ProjectFile", "read_project"]

@@ -14,7 +14,7 @@ from intaglio.ir.files import read_network
 from intaglio.ir.text import Network
 from intaglio.kernels.choice import considered
 from intaglio.options import kinds
-from intaglio.options.request import OPTIONS
+from intaglio.options.request import ARRAYS, OPTIONS
 from intaglio.package.alive import alive_bytes
 from intaglio.package.manifest import LayerInfo, Manifest, board_of, target_of
 from intaglio.report.advice import advice_of
@@ -125,6 +125,8 @@ def command_of(manifest: Manifest) -> str:
         value = manifest.options.get(option.recorded, "")
         if not value or not option.word or option.name == "board":
             continue
+        if option.kind is kinds.DATA and value == ARRAYS:
+            value = "DATA.npz"  # they were given in Python
         if option.kind is kinds.FLAG:
             words.append(option.word)
         else:

@@ -81,7 +81,7 @@ def cycles(target: Target, tile: Tile, rows: int, columns: int, depth: int, lane
 
 
 def choose_tile(target: Target, rows: int, columns: int, depth: int, lanes: int) -> Tile:
-    """The cheapest, cut to the rows and vectors that there are."""
+    """The cheapest tile, no larger than the layer."""
     deep = max(1, depth)
     best = min(candidates(target), key=lambda t: (round(cycles(target, t, rows, columns, deep, lanes) / deep, 3), -t.rows))
     return Tile(max(1, min(best.rows, rows)), max(1, min(best.vectors, -(-columns // lanes))))

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -167,10 +166,10 @@ def read_if_there(path: Path) -> Database:
     return read_database(path) if os.path.lexists(path) else Database()
 
 
-@contextmanager
-def storing(path: Path) -> Iterator[None]:
+def make_room(path: Path) -> None:
+    """The folder of a database, before anything is measured."""
     try:
-        yield
+        path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         what = f"cannot write the kernel times to {quoted(str(path), 200)}: {error.strerror}"
         raise ToolError("cannot-write", what, hint="name a file that can be written with `--tuning FILE`") from error
@@ -178,13 +177,13 @@ def storing(path: Path) -> Iterator[None]:
 
 def add_records(path: Path, place: Place, layer: str, times: Times) -> None:
     """Under a lock, with what other processes have written meanwhile. A file that is not a database is never overwritten."""
-    with storing(path), locked(path):
+    with locked(path):
         database = read_if_there(path)
         replace_file(path, print_database(database.with_times(place, layer, times)).encode())
 
 
 def write_database(path: Path, database: Database) -> None:
-    with storing(path), locked(path):
+    with locked(path):
         if os.path.lexists(path):
             read_database(path)  # nothing else is overwritten
         replace_file(path, print_database(database).encode())
