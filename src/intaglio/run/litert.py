@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from intaglio.errors import ModelError, ToolError
+from intaglio.errors import ModelError, ToolError, printable
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import Manifest
 
@@ -40,7 +40,8 @@ class LiteRt:
                     self._interpreter.resize_tensor_input(detail["index"], info.shape)
             self._interpreter.allocate_tensors()
         except (RuntimeError, ValueError) as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            reason = printable(lines[0], 160)  # it repeats itself for every tensor
             raise ModelError("no-reference", f"LiteRT does not load the model: {reason}") from None
 
     def fresh(self) -> None:
