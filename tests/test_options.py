@@ -12,9 +12,12 @@ import pytest
 
 from intaglio import compile as compile_package
 from intaglio.cli.main import compile_command
+from intaglio.errors import UserError
+from intaglio.options.groups import GROUPS
 from intaglio.options.keywords import Keywords
 from intaglio.options.reading import read_words, request_of_keywords, request_of_words
 from intaglio.options.request import OPTIONS, Request
+from intaglio.options.speaking import in_python
 from intaglio.pipeline import LINE
 from intaglio.quantize.settings import Settings
 from intaglio.run.package import Package
@@ -38,6 +41,11 @@ def test_the_command_line_has_every_option_that_has_a_word() -> None:
     parameters = set(typing.get_type_hints(compile_command)) - {"return"}
     beside = {"model", "output", "json", "report", "budget"}  # what the command does with the package
     assert parameters == beside | {o.name for o in OPTIONS if o.word}
+
+
+def test_every_word_is_in_one_group_of_the_help() -> None:
+    grouped = [name for _, names in GROUPS for name in names]
+    assert sorted(grouped) == sorted(o.name for o in OPTIONS if o.word)
 
 
 def test_keywords_for_type_checkers_are_those_of_the_schema() -> None:
@@ -132,3 +140,25 @@ def test_the_command_line_records_its_words(intaglio: Intaglio, tmp_path: Path) 
     words = ["compile", str(DIGITS), "-o", str(tmp_path / "p"), "--stop-after", "package", "--optimize", "size", "--dim", "batch=1"]
     assert intaglio(*words).code == 0
     assert Package.load(tmp_path / "p").manifest.options == {"optimize": "size", "dims": "batch=1"}
+
+
+SPOKEN = {
+    "`--shape x=1,3` contradicts the model": "`shapes={'x': (1, 3)}` contradicts the model",
+    "set it with `--dim NAME=N`": "set it with `dims={'NAME': N}`",
+    "`--ram` allows 1,024": "`ram` allows 1,024",
+    "`--ram 64K`, `--feed-rows` or `--weights read`": "`ram='64K'`, `feed_rows=True` or `weights='read'`",
+    "`--stream 1` and `--max-error E`": "`stream=1` and `max_error=E`",
+    "`--accelerator a --ram 4K`": "`accelerators='a', ram='4K'`",
+    "`intaglio boards --json` lists all; `--explain` says why": "`intaglio boards --json` lists all; `--explain` says why",
+}
+
+
+@pytest.mark.parametrize("text", SPOKEN)
+def test_messages_speak_of_keywords_to_python(text: str) -> None:
+    assert in_python(text) == SPOKEN[text]
+
+
+def test_errors_of_a_compile_from_python_name_keywords(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"`shapes=\{'image': \(1, 3\)\}` contradicts the model") as found:
+        compile_package(DIGITS, output=tmp_path / "p", shapes={"image": (1, 3)})
+    assert "--" not in found.value.hint

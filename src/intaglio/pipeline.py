@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
+from intaglio.errors import IntaglioError
 from intaglio.fitting.budget import RESERVE_BYTES
 from intaglio.fitting.limits import ShortOfRam
 from intaglio.frontends.objects import save_object
@@ -21,6 +22,7 @@ from intaglio.memory.ladder import Rung
 from intaglio.options.keywords import Keywords, check_keywords
 from intaglio.options.reading import request_of_keywords, unfit
 from intaglio.options.request import Request
+from intaglio.options.speaking import in_python, spoken_in_python
 from intaglio.package.archive import write_archive
 from intaglio.run.opencl.library import DeviceOptions
 from intaglio.run.package import Package
@@ -29,6 +31,7 @@ from intaglio.stages.current import is_current
 from intaglio.stages.finishing import finish, write_stage
 from intaglio.stages.importing import absorb_pairs, check_request, read_model
 from intaglio.stages.lowering import choose_kernels, graph_of
+from intaglio.stages.notebook import notebook_progress
 from intaglio.stages.optimising import optimise
 from intaglio.stages.packaging import write_package
 from intaglio.stages.planning import plan
@@ -138,6 +141,7 @@ def compile(
     *,
     example_inputs: tuple[object, ...] | None = None,
     output: str | Path | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
     **options: Unpack[Keywords],
 ) -> Package:
     """Compile a model into a package; without `output`, into a temporary one that lives as long as the result.
@@ -145,14 +149,32 @@ def compile(
     `model` is a file, a PyTorch module with `example_inputs` (a tuple of tensors), an exported program or a Keras model.
     Options are those of docs/reference/options.md: `target`, `board`, `ram`, `dims`, `quantize`, `calibrate`, ...
     `device` names one or several OpenCL devices of this machine whose programs go into the package; the package runs on the first.
+    `progress` is called with what is done, how much of it, and how much there is; notebooks show it by themselves.
     """
+    try:
+        with notebook_progress() as shown:
+            return _compile_object(model, example_inputs, output, options, progress or shown)
+    except IntaglioError as error:
+        raise spoken_in_python(error) from error.__cause__
+
+
+def _compile_object(
+    model: object,
+    example_inputs: tuple[object, ...] | None,
+    output: str | Path | None,
+    options: Keywords,
+    progress: Callable[[str, int, int], None] | None,
+) -> Package:
     check_keywords(options)
     if output is not None and not isinstance(output, (str, Path)):
         raise unfit("output", output, "path")
     temporary = None if output is not None else tempfile.TemporaryDirectory(prefix="intaglio-")
     folder = Path(output) if output is not None else Path(temporary.name if temporary else "") / "package"
     request = request_of_keywords(Path(), folder, options)
+    notes: list[str] = []
     with tempfile.TemporaryDirectory(prefix="intaglio-") as place:
         path = Path(model) if isinstance(model, (str, Path)) else save_object(model, example_inputs, Path(place))
-        compile_request(replace(request, model=path), Watch())
-    return Package(folder, temporary, device=DeviceOptions(next(iter(request.devices), None)))
+        compile_request(replace(request, model=path), Watch(note=notes.append, progress=progress))
+    package = Package(folder, temporary, device=DeviceOptions(next(iter(request.devices), None)))
+    package.notes = tuple(in_python(note) for note in notes)
+    return package

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intaglio.cli.terminal import fitted
+from intaglio.cli.terminal import fitted, shortened
+from intaglio.options.groups import GROUPS
+from intaglio.options.request import OPTIONS
 from intaglio.package.manifest import digests, read_manifest
 from intaglio.stages import STAGES
 from support.commands import DIGITS, DIGITS_DATA, Intaglio
@@ -20,8 +22,7 @@ from support.commands import DIGITS, DIGITS_DATA, Intaglio
 def test_compile_says_where_the_package_is(intaglio: Intaglio, tmp_path: Path) -> None:
     said = intaglio("compile", DIGITS, "-o", tmp_path / "p", "--stop-after", "package")
     assert said.code == 0
-    assert said.out == ""
-    assert f"package: {tmp_path / 'p'}" in said.err
+    assert "compiled `digits` for " in said.out and f"package: {tmp_path / 'p'}" in said.out
     assert "batch dimension" in said.err
 
 
@@ -53,6 +54,16 @@ def test_run_of_one_npy_prints(intaglio: Intaglio, digits: Path, tmp_path: Path)
     np.save(tmp_path / "x.npy", np.zeros((1, 1, 8, 8), np.float32))
     said = intaglio("run", digits, "--input", tmp_path / "x.npy")
     assert said.out.startswith("probabilities: float32[1, 10]")
+    (output,) = intaglio("run", digits, "--input", tmp_path / "x.npy", "--json").json["outputs"]
+    assert output["shape"] == [1, 10] and len(output["values"][0]) == 10 and abs(sum(output["values"][0]) - 1) < 1e-5
+
+
+def test_help_shows_the_options_of_a_compile_by_group(intaglio: Intaglio) -> None:
+    told = intaglio("compile", "--help").out
+    titles = [title for title, _ in GROUPS]
+    assert [line[:-1] for line in told.splitlines() if line.endswith(":") and line[:-1] in titles] == titles
+    assert told.index("Device and limits:") < told.index("--ram N") < told.index("Inputs and sizes:") < told.index("--dim NAME=N")
+    assert all(f"{o.word} " in told for o in OPTIONS if o.word)
 
 
 def test_validate_agrees_and_tells_the_accuracy_of_both(intaglio: Intaglio, digits: Path, tmp_path: Path) -> None:
@@ -225,3 +236,11 @@ def test_names_are_shortened_until_a_table_fits_eighty_columns() -> None:
     (row,) = fitted(columns, [["/model/" + "block/" * 20 + "conv", "conv", "0.1234"]])
     assert len(row[0]) + len(row[1]) + len(row[2]) + 6 == 80 and row[0].startswith("…") and row[0].endswith("/conv")
     assert fitted(columns, [["conv", "conv", "0.1234"]]) == [["conv", "conv", "0.1234"]]
+
+
+def test_long_names_lose_what_they_have_in_common() -> None:
+    names = ["net/stage_1/block_1/conv/Relu:0", "net/stage_1/block_2/conv/Relu:0", "net/stage_1/pool/Mean:0", "output"]
+    assert shortened(names, 40) == names
+    assert shortened(names, 22) == ["…block_1/conv/Relu:0", "…block_2/conv/Relu:0", "…pool/Mean:0", "output"]
+    assert shortened(names, 12) == ["…conv/Relu:0", "…conv/Relu:0", "…pool/Mean:0", "output"]
+    assert shortened(["stem_conv1_relu6_requantised", "head_conv9_relu6_requantised"], 16) == ["stem_conv1…", "head_conv9…"]

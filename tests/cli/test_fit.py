@@ -99,5 +99,5 @@ def test_a_package_says_whether_its_arena_is_proven_optimal(intaglio: Intaglio, 
     assert read_manifest(tmp_path / "p").memory.optimal is True
     (tmp_path / "pin.csv").write_text("buffer,offset\nrelu1_1,2048\n")
     said = intaglio(*words, "--import-plan", tmp_path / "pin.csv")
-    assert re.search(r"arena [\d,]+ bytes, at most [\d.]+ % above the lower bound", said.err)
+    assert re.search(r"arena [\d,]+ bytes, at most [\d.]+ % above the lower bound", said.out)
     assert read_manifest(tmp_path / "p").memory.optimal is False

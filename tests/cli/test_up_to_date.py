@@ -29,7 +29,7 @@ def test_nothing_is_done_and_said_so(intaglio: Intaglio, package: Path) -> None:
     before = times(package)
     said = intaglio("compile", DIGITS, "-o", package)
     assert said.code == 0
-    assert "is up to date, nothing was compiled; `--force` compiles it again" in said.err
+    assert "is up to date, nothing was compiled; `--force` compiles it again" in said.out
     assert times(package) == before
 
 
@@ -41,7 +41,7 @@ def test_json_says_so_too(intaglio: Intaglio, package: Path) -> None:
 def test_force_compiles_it_again(intaglio: Intaglio, package: Path) -> None:
     before = (package / "manifest.json").stat().st_ino
     said = intaglio("compile", DIGITS, "-o", package, "--force")
-    assert said.code == 0 and "compiled `digits`" in said.err
+    assert said.code == 0 and "compiled `digits`" in said.out
     assert (package / "manifest.json").stat().st_ino != before
 
 

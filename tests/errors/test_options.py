@@ -92,13 +92,13 @@ def test_every_kind_refuses_what_it_is_not() -> None:
 def test_settings_of_quantisation_need_a_quantisation(tmp_path: Path, words: dict[str, object]) -> None:
     with pytest.raises(UserError) as caught:
         intaglio.compile(DIGITS, output=tmp_path / "p", **words)  # type: ignore[arg-type]
-    assert "calibration data and its options need `--quantize`" in caught.value.message
+    assert "calibration data and its options need `quantize`" in caught.value.message
 
 
 @pytest.mark.parametrize("threads", [0, -2, 65])
 def test_a_number_of_threads_that_is_none(tmp_path: Path, threads: int) -> None:
     with pytest.raises(UserError) as caught:
         intaglio.compile(DIGITS, output=tmp_path / "p", threads=threads)
-    assert caught.value.message == f"`--threads {threads}` is not a number of threads"
+    assert caught.value.message == f"`threads={threads}` is not a number of threads"
     assert caught.value.hint.startswith("use 1 to 64")
     assert not any(tmp_path.iterdir())

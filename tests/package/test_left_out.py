@@ -11,7 +11,7 @@ from support.commands import DIGITS, Intaglio
 
 def test_the_summary_says_what_is_inside(intaglio: Intaglio, tmp_path: Path) -> None:
     said = intaglio("compile", DIGITS, "-o", tmp_path / "p")
-    assert "inside, for `validate`: the trained model and its IR" in said.err
+    assert "inside, for `validate`: the trained model and its IR" in said.out
     assert (tmp_path / "p" / "ir" / "source.onnx").is_file()
 
 
@@ -23,7 +23,7 @@ def test_one_of_both_is_enough_to_validate(word: str, intaglio: Intaglio, tmp_pa
     assert names == ({"digits.ig", "digits.safetensors"} if word == "--no-source" else {"source.onnx"})
     assert intaglio("validate", tmp_path / "p").code == 0
     assert intaglio("profile", tmp_path / "p").code == 0
-    assert "is up to date" in intaglio("compile", DIGITS, "-o", tmp_path / "p", word).err
+    assert "is up to date" in intaglio("compile", DIGITS, "-o", tmp_path / "p", word).out
 
 
 def test_without_both_there_is_nothing_to_compare_with(intaglio: Intaglio, tmp_path: Path) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
+import sys
+import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import intaglio
 from intaglio import Package, UserError
+from support.commands import DIGITS, DIGITS_DATA
 
 
 @pytest.fixture(scope="module")
@@ -37,3 +42,46 @@ def test_what_cannot_be_called(package: Package) -> None:
 def test_in_a_notebook(package: Package) -> None:
     shown = package._repr_html_()
     assert "<b>digits</b>" in shown and "image: f32[1, 1, 8, 8]" in shown and "24,448" in shown
+
+
+def test_results_are_attributes(tmp_path: Path) -> None:
+    with np.load(DIGITS_DATA) as data:
+        images = data["image"][:16]
+    heard: list[tuple[str, int, int]] = []
+    made = intaglio.compile(
+        DIGITS, output=tmp_path / "p", quantize="int8", calibrate={"image": images},
+        progress=lambda what, done, total: heard.append((what, done, total)),
+    )  # fmt: skip
+    assert any("batch dimension" in note for note in made.notes) and heard and all(done <= total for _, done, total in heard)
+    account = made.quantization
+    assert account is not None and (account.scheme, account.samples, account.random_data) == ("int8", 16, False)
+    assert account == Package.load(tmp_path / "p").quantization and account.layers[0].stored == "i8" and 0 < account.error < 0.5
+    assert made.validation is None
+    result = made.validate()
+    assert made.validation is result and result.ok
+    (tmp_path / "p" / "ir" / "quantization.json").write_text("{}")
+    with pytest.raises(UserError, match="damaged"):
+        _ = made.quantization
+
+
+def test_a_float_package_has_no_quantisation(package: Package) -> None:
+    assert package.quantization is None
+
+
+def test_a_notebook_shows_the_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    class ZMQInteractiveShell:  # what IPython calls the shell of a notebook
+        pass
+
+    class Handle:
+        def update(self, text: str) -> None:
+            shown.append(text)
+
+    display = types.ModuleType("IPython.display")
+    vars(display).update(HTML=lambda text: text, display=lambda _, display_id: Handle())
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
+    intaglio.compile(DIGITS, output=tmp_path / "p")
+    assert any("<progress value='1'" in text for text in shown) and shown[-1] == ""

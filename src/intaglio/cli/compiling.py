@@ -13,7 +13,7 @@ from intaglio.cli.opencl import placed_json, placed_lines
 from intaglio.cli.quantizing import print_account
 from intaglio.cli.reporting import check_place, look_at
 from intaglio.cli.running import read_labels
-from intaglio.cli.terminal import bytes_text, count_text, note, print_json, progress_bar, proven_text
+from intaglio.cli.terminal import bytes_text, count_text, note, print_json, progress_bar, proven_text, say
 from intaglio.errors import AnswerIsNo, UserError, counted
 from intaglio.ir.graph import Array
 from intaglio.kernels.choice import Explained
@@ -94,8 +94,8 @@ def _compile(request: Request, json: bool) -> tuple[Package, dict[str, float]] |
         print_json({**_summary(result, request), "up_to_date": bool(current), **told})
     elif current:
         name, target = result.manifest.name, result.manifest.target
-        note(f"`{name}` for {target} is up to date, nothing was compiled; `--force` compiles it again")
-        note(f"package: {result.folder}")
+        print(f"`{name}` for {target} is up to date, nothing was compiled; `--force` compiles it again")
+        print(f"package: {result.folder}")
     else:
         _print_summary(result, time.perf_counter() - start, request)
     return result, accuracy or {}
@@ -153,33 +153,33 @@ def _summary(package: Package, request: Request) -> dict[str, object]:
 def _print_summary(package: Package, seconds: float, request: Request) -> None:
     m = package.manifest
     macs = count_text(sum(layer.macs for layer in m.layers))
-    note(
+    say(
         f"compiled `{m.name}` for {m.target} in {seconds:.1f} s: {counted(len(m.layers), 'layer')}, {macs} multiply-adds, "
         f"weights {bytes_text(m.memory.weight_bytes)}, arena {proven_text(m.memory.arena_bytes, m.memory.lower_bound_bytes)}"
     )
     if m.variants:
-        note("weights that each variant reads: " + ", ".join(f"{v.target} {bytes_text(v.weight_bytes)}" for v in m.variants))
+        say("weights that each variant reads: " + ", ".join(f"{v.target} {bytes_text(v.weight_bytes)}" for v in m.variants))
         if absent := [v.target for v in m.variants if lacking_here(v)]:
-            note(f"this machine cannot run, so `intaglio validate` will not check: {', '.join(absent)}")
+            say(f"this machine cannot run, so `intaglio validate` will not check: {', '.join(absent)}")
     elif missing := lacking(find_target(m.target)):
-        note(f"this machine cannot run it: it lacks {', '.join(missing)}")
+        say(f"this machine cannot run it: it lacks {', '.join(missing)}")
     if (f := m.firmware) is not None:
         stack = "an unbounded stack" if f.stack_bytes is None else f"stack {f.stack_bytes:,}"
-        note(
-            f"flash {f.flash_bytes:,} bytes: code {f.code_bytes:,}, weights {f.weight_bytes:,}; "
+        say(f"flash {f.flash_bytes:,} bytes: code {f.code_bytes:,}, weights {f.weight_bytes:,}")
+        say(
             f"RAM {f.ram_bytes:,} bytes: arena {m.memory.arena_bytes:,}, inputs and outputs {f.io_bytes:,}, "
             f"variables {f.static_bytes:,}, {stack}"
         )
     if m.opencl is not None:
         for line in placed_lines(m, list(request.devices)):
-            note(line)
+            say(line)
     if m.memory.weights_apart:
-        note("of the weights: " + ", ".join(f"{size:,} bytes in {memory}" for memory, size in m.memory.weights_apart))
+        say("of the weights: " + ", ".join(f"{size:,} bytes in {memory}" for memory, size in m.memory.weights_apart))
     if m.memory.arenas:
-        note("the arena: " + ", ".join(f"{a.bytes:,} bytes in {a.memory}" for a in m.memory.arenas))
+        say("the arena: " + ", ".join(f"{a.bytes:,} bytes in {a.memory}" for a in m.memory.arenas))
     inside = [word for word, there in (("the trained model", m.model.source), ("its IR", not request.no_ir)) if there]
     if inside:
-        note(f"inside, for `validate`: {' and '.join(inside)}; `--no-source` and `--no-ir` leave them out")
-    note(f"package: {package.folder}")
+        say(f"inside, for `validate`: {' and '.join(inside)}; `--no-source` and `--no-ir` leave them out")
+    print(f"package: {package.folder}")
     if request.archive:
-        note(f"archive: {package.folder}.{request.archive_format}")
+        print(f"archive: {package.folder}.{request.archive_format}")

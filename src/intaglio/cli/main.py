@@ -11,7 +11,7 @@ from typing import Annotated, Optional
 import typer
 
 from intaglio.cli.caching import cache_app
-from intaglio.cli.options import with_options
+from intaglio.cli.options import GroupedCommand, with_options
 from intaglio.cli.products import products_app
 from intaglio.cli.words import (
     BudgetOption,
@@ -60,7 +60,7 @@ app.add_typer(accelerators_app, name="accelerators")
 app.add_typer(cache_app, name="cache")
 app.add_typer(products_app)
 
-@app.command("compile")
+@app.command("compile", cls=GroupedCommand)
 @with_options()
 def compile_command(
     model: Model,
@@ -177,7 +177,7 @@ def profile(
     profile_package(package, runs, cc, Place(emulator, device, cache_check, no_cache, variant), wait_states, json)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 @with_options("target", "exact", "threads", "tuning", "dims", "shapes", "stream", "quantize", "calibrate", "cc")
 def tune(
     paths: Annotated[list[Path], typer.Argument(metavar="MODEL|DIR", help="A model, or a package for OpenCL.")],

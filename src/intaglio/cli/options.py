@@ -5,13 +5,38 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Annotated, Optional, TypeVar
+from typing import Annotated, Any, Optional, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
+from intaglio.options.groups import GROUPS, group_of
 from intaglio.options.request import OPTIONS, Option
 
 Command = TypeVar("Command", bound=Callable[..., None])
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help shows the options of a compile by group, those of the command itself first."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:  # of click, which newer versions of typer carry inside
+        rows: dict[str, list[tuple[str, str]]] = {title: [] for title in ("", *(group for group, _ in GROUPS))}
+        arguments = []
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            if parameter.param_type_name == "argument":
+                arguments.append(record)
+            else:
+                rows[group_of(parameter.name or "")].append(record)
+        if arguments:
+            with formatter.section("Arguments"):
+                formatter.write_dl(arguments)
+        for title, records in rows.items():
+            if records:
+                with formatter.section(title or "Options"):
+                    formatter.write_dl(records)
 
 
 def with_options(*names: str) -> Callable[[Command], Command]:

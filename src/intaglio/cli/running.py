@@ -78,7 +78,7 @@ def run_package(folder: Path, input: Path | None, output: Path | None, steps: bo
     if output is not None:
         write_arrays(output, package.manifest, results)
     if json:
-        rows = [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in results.items()]
+        rows = [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape), "values": a.tolist()} for n, a in results.items()]
         print_json({"package": str(folder), "output": None if output is None else str(output), "outputs": rows})
     elif output is None:
         for name, array in results.items():
@@ -212,7 +212,7 @@ def print_timed(result: Profile) -> None:
         rate = 2 * layer.macs / ms / 1e6 if ms else 0.0
         speed = f"{rate:.1f}" if layer.macs else ""
         op = beginning(layer.op, 18)
-        rows.append([ending(layer.name, 30), op, count_text(layer.macs), f"{ms * scale:.3f}", f"{100 * ms / total:.1f}", speed])
+        rows.append([layer.name, op, count_text(layer.macs), f"{ms * scale:.3f}", f"{100 * ms / total:.1f}", speed])
     columns = ["layer", "op", ">MACs", f">{unit}", ">%", ">GFLOP/s"]
     print_table(columns, fitted(columns, rows))
     t = result.total

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -22,6 +23,11 @@ class Progress(Protocol):
 
 def note(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+def say(text: str) -> None:
+    """A sentence of the answer, within the page: long ones go on in the next line."""
+    print(textwrap.fill(text, PAGE, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
 
 
 _printed: list[bool] = []  # has this process printed its object?
@@ -149,4 +155,24 @@ def fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], least: int = 1
     """Rows whose first cells, names, are shortened so that the table has at most 80 columns."""
     widths = [max(map(len, (columns[n].removeprefix(">"), *(row[n] for row in rows)))) for n in range(1, len(columns))]
     room = max(least, PAGE - sum(widths) - 3 * len(widths))
-    return [[ending(row[0], room), *row[1:]] for row in rows]
+    return [[name, *row[1:]] for name, row in zip(shortened([row[0] for row in rows], room), rows, strict=True)]
+
+
+def shortened(names: Sequence[str], width: int) -> list[str]:
+    """Names that fit this width. Those that do not lose what they have in common at the start and the end, and then all but their
+    ends."""
+    long = {name for name in names if len(name) > width}
+    start = _shared(long)
+    end = _shared({name[start:][::-1] for name in long})
+    marks = ("…" if start else "", "…" if end else "")
+    return [ending(f"{marks[0]}{n[start : len(n) - end]}{marks[1]}", width) if n in long else n for n in names]
+
+
+def _shared(names: Collection[str]) -> int:
+    """Characters that all names begin with, up to the end of a part (`block1/`, `net.`, `stage_`); 0 where that is hardly any."""
+    if len(names) < 2:
+        return 0
+    first, last = min(names), max(names)  # all names begin with what these two have in common
+    same = next((n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    length = max(first[:same].rfind(mark) + 1 for mark in "/._:;")
+    return length if length >= 3 else 0

@@ -72,7 +72,7 @@ NEAR = 0.75  # `calibration` is near `calibrate`, `explain` is not near `export_
 
 def check_keywords(given: Mapping[str, object]) -> None:
     """A misspelt keyword must not be ignored silently."""
-    known = ["model", "example_inputs", "output", *(o.keyword for o in OPTIONS if o.keyword)]
+    known = ["model", "example_inputs", "output", "progress", *(o.keyword for o in OPTIONS if o.keyword)]
     for word in given:
         if word not in known:
             raise UserError("bad-option", f"`intaglio.compile` has no option {quoted(word)}", hint=_near(word, known))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 METHODS = ("minmax", "percentile", "entropy", "mse")
 SCHEMES = ("int8", "int16x8")
@@ -65,9 +66,14 @@ class Account:
         return max((o.relative for o in self.outputs), default=0.0)
 
     def as_json(self) -> dict[str, object]:
-        from dataclasses import asdict
-
         return asdict(self)
+
+    @classmethod
+    def of_json(cls, table: dict[str, Any]) -> Account:
+        """What `as_json` wrote."""
+        outputs = [OutputError(**row) for row in table["outputs"]]
+        layers = [LayerRow(**row) for row in table["layers"]]
+        return cls(**{**table, "outputs": outputs, "layers": layers})
 
 
 Progress = Callable[[str, int, int], None]

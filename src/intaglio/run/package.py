@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
@@ -13,19 +14,39 @@ from intaglio.ir.graph import Array
 from intaglio.run.loaded import LoadedPackage
 
 if TYPE_CHECKING:
+    from intaglio.quantize.settings import Account
     from intaglio.run.timing import Profile
     from intaglio.run.validate import Validation
 
 
 class Package(LoadedPackage):
-    """`Package.load(folder)`; `compile()` returns one."""
+    """`Package.load(folder)`; `compile()` returns one. `notes`: what the compile had to say. `validation`: the last result of
+    `validate()`."""
+
+    notes: tuple[str, ...] = ()
+    validation: Validation | None = None
+
+    @property
+    def quantization(self) -> Account | None:
+        """What quantisation did and what it cost, layer by layer; None: Intaglio did not quantise it, or `no_ir` left this out."""
+        path = self.folder / "ir" / "quantization.json"
+        if not path.is_file():
+            return None
+        from intaglio.quantize.settings import Account
+
+        try:
+            return Account.of_json(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, KeyError):
+            hint = "compile the model again"
+            raise UserError("bad-package", "`ir/quantization.json` is damaged", where=str(self.folder), hint=hint) from None
 
     def validate(
         self, inputs: Mapping[str, Array] | None = None, *, layers: bool = False, threshold: float | None = None
     ) -> Validation:
         from intaglio.run.validate import ValidateOptions, validate
 
-        return validate(self, ValidateOptions(inputs=inputs, layers=layers, threshold=threshold))
+        self.validation = validate(self, ValidateOptions(inputs=inputs, layers=layers, threshold=threshold))
+        return self.validation
 
     def __call__(self, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
         """`package(x)`: arrays in the order of the inputs, or by name. An array may lack the leading 1 of a batch, or have several
