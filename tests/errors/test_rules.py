@@ -16,6 +16,7 @@ WASM = "--target wasm32 "
 CASES = {
     "export-plan, stop-after": "--export-plan p.csv --stop-after optimise",
     "archive, stop-after": "--archive --stop-after memory",
+    "sign, stop-after": "--sign key.pem --stop-after memory",
     "archive-format, archive": "--archive-format zip",
     "accelerator-only, accelerator": "--accelerator-only qconv",
     "weights fp16, quantize": "--weights fp16 --quantize int8",

@@ -1,4 +1,4 @@
-"""Commands around finished packages and projects: report, compare, build, wheel."""
+"""Commands around finished packages and projects: report, compare, build, wheel, verify."""
 
 from __future__ import annotations
 
@@ -66,6 +66,20 @@ def wheel(
     from intaglio.package.wheel import write_wheel
 
     note(f"wheel: {write_wheel(package, read_manifest(package), output, wheel_version)}")
+
+
+@products_app.command()
+def verify(
+    package: Folder,
+    key: Annotated[
+        Optional[Path], typer.Option("--key", metavar="PUBLIC.pem", help="Public key that the package must be signed with.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Check that a package is whole and unchanged, and signed by a key. Exit code 1 if it is not."""
+    from intaglio.cli.verifying import verify_words
+
+    raise typer.Exit(verify_words(package, key, json))
 
 
 @products_app.command()

@@ -53,6 +53,7 @@ class Keywords(TypedDict, total=False):
     cflags: Sequence[str]
     no_source: bool
     no_ir: bool
+    sign: str | Path | None
     library_only: bool
     quantize: str | None
     calibrate: str | Path | Mapping[str, Array] | None

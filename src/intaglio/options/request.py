@@ -233,6 +233,9 @@ class Request:
     no_ir: bool = option(
         False, kinds.FLAG, "package", "Leave the IR out; `validate` needs the model or the IR.", record=lambda _: "yes"
     )
+    sign: Path | None = option(
+        None, kinds.FILE, "finish", "Sign the package with this private key; `intaglio verify` checks it.", "KEY.pem"
+    )
     library_only: bool = option(
         False, kinds.FLAG, "package", "Neither application nor test vectors: for calls from this process.", word=""
     )

@@ -110,6 +110,11 @@ RULES: tuple[Rule, ...] = (
         "the stage `{stop_after}` has no package for `--archive` yet", "use `--stop-after package` or later, or omit `--archive`",
     ),
     Rule(
+        "sign, stop-after", "options",
+        lambda s: s.request.sign is not None and stage_index(s.request.stop_after) < stage_index("package"),
+        "the stage `{stop_after}` has no package for `--sign` yet", "use `--stop-after package` or later, or omit `--sign`",
+    ),
+    Rule(
         "archive-format, archive", "options",
         lambda s: s.request.archive_format != "tar.gz" and not s.request.archive,
         "`--archive-format` needs `--archive`", "add `--archive`",

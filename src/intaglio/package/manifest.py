@@ -11,7 +11,7 @@ from intaglio.errors import UserError, quoted
 from intaglio.ir.names import is_clean
 from intaglio.ir.placement import Address, Region
 from intaglio.ir.types import DType, Layout, Quant, TensorType
-from intaglio.package.ownership import MANIFEST, file_digest, file_digests
+from intaglio.package.ownership import MANIFEST, SIGNATURE, file_digest, file_digests
 from intaglio.targets.board import Board, find_board, generic_board
 from intaglio.targets.memories import memory_of_table
 from intaglio.targets.target import HOSTS, Target, find_target, optimized, precise, threaded
@@ -257,9 +257,9 @@ def target_of(manifest: Manifest) -> Target:
     return threaded(precise(target, manifest.options.get("precision")), int(threads) if threads.isdigit() else 0)
 
 
-def write_manifest(manifest: Manifest, folder: Path) -> None:
-    """With the digest of every file that is there now."""
-    complete = replace(manifest, files=digests(folder))
+def write_manifest(manifest: Manifest, folder: Path, files: dict[str, str] | None = None) -> None:
+    """With the digest of every file that is there now: `files`, where that is known."""
+    complete = replace(manifest, files=digests(folder) if files is None else dict(sorted(files.items())))
     (folder / MANIFEST).write_text(json.dumps(asdict(complete), indent=1) + "\n", encoding="utf-8")
 
 
@@ -271,7 +271,8 @@ def write_digest(manifest: Manifest, folder: Path, name: str) -> None:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p != folder / MANIFEST)
+    own = (folder / MANIFEST, folder / SIGNATURE)
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p not in own)
     return {p.relative_to(folder).as_posix(): digest for p, digest in zip(files, file_digests(files), strict=True)}
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from intaglio.errors import UserError, quoted
 
 MANIFEST = "manifest.json"
+SIGNATURE = "signature.json"  # over all files but itself
 MOST_MANIFEST_BYTES = 256 << 20
 SHOWN_FILES = 4
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -50,7 +51,7 @@ class Contents:
     def knows(self, path: str) -> bool:
         cache = f"{self.name}.clbin"
         beside = tuple(cache + ending for ending in (".lock", ".tmp.", ".loading."))
-        return path in self.files or path in (MANIFEST, cache) or path.startswith(beside) or self._is_built(path)
+        return path in self.files or path in (MANIFEST, SIGNATURE, cache) or path.startswith(beside) or self._is_built(path)
 
     def _is_built(self, path: str) -> bool:
         """Left by a build of this package in its folder `build`."""
@@ -107,7 +108,7 @@ def check_replaceable(folder: Path) -> None:
     if found is None:
         what = f"the folder {shown} is not a package (its `{MANIFEST}` does not list the files of one)"
         raise UserError("output-exists", what, hint=hint)
-    paths = sorted(_paths(folder))
+    paths = sorted(paths_below(folder))
     unknown = [path for path in paths if not found.knows(path)]
     if unknown:
         hint = f"move {_them(unknown)} away, or give another folder with `-o`; nothing was deleted"
@@ -157,7 +158,7 @@ def _members(path: Path, manifest: str) -> tuple[list[str], bytes | None]:
         return members, found
 
 
-def _paths(folder: Path) -> Iterator[str]:
+def paths_below(folder: Path) -> Iterator[str]:
     """Files and links below the folder; links are not followed."""
     for place, folders, files in os.walk(folder):
         links = [name for name in folders if os.path.islink(os.path.join(place, name))]

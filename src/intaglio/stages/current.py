@@ -20,7 +20,7 @@ import numpy as np
 from intaglio.errors import IntaglioError
 from intaglio.options.request import Request
 from intaglio.package.manifest import Manifest, read_manifest
-from intaglio.package.ownership import MANIFEST, file_digest, file_digests
+from intaglio.package.ownership import MANIFEST, SIGNATURE, file_digest, file_digests
 from intaglio.run.expect import tool_versions
 from intaglio.stages.packaging import compiler_for
 from intaglio.stages.tuned import implicit_file
@@ -43,7 +43,8 @@ def is_current(request: Request) -> bool:
         if not (folder / MANIFEST).is_file() or folder.is_symlink():
             return False
         manifest = read_manifest(folder)
-        return bool(manifest.request) and _is_of(request, manifest) and _is_whole(folder, manifest)
+        signed = request.sign is None or (folder / SIGNATURE).is_file()
+        return signed and bool(manifest.request) and _is_of(request, manifest) and _is_whole(folder, manifest)
     except (IntaglioError, OSError):  # the compile tells what is wrong
         return False
 

@@ -8,8 +8,11 @@ from pathlib import Path
 from intaglio.ir.files import write_ir
 from intaglio.options.request import stage_index
 from intaglio.package.folder import writing
-from intaglio.package.manifest import write_manifest
+from intaglio.package.manifest import digests, write_manifest
 from intaglio.package.needs import needs_of
+from intaglio.package.ownership import file_digest
+from intaglio.package.sbom import SBOM, calibration_data, write_sbom
+from intaglio.package.signing import sign_package
 from intaglio.run.expect import tool_versions
 from intaglio.run.firmware import check_placed
 from intaglio.stages.current import request_digest
@@ -26,7 +29,12 @@ def finish(work: Work) -> Work:
     if manifest.firmware is not None and model.deployment.board is not None:
         check_placed(folder / manifest.firmware.elf, model.deployment.board)
     manifest.tools.update(tool_versions(written.toolchain))
-    write_manifest(replace(manifest, request=request_digest(work.request)), folder)
+    files = digests(folder)
+    write_sbom(manifest, calibration_data(work.request.calibrate), files, folder)
+    files[SBOM] = file_digest(folder / SBOM)
+    write_manifest(replace(manifest, request=request_digest(work.request)), folder, files)
+    if work.request.sign is not None:
+        sign_package(folder, work.request.sign)
     return work
 
 

@@ -15,6 +15,7 @@ from intaglio.options.request import Request, stage_index
 from intaglio.options.rules import Situation, check_rules
 from intaglio.package.archive import check_archive
 from intaglio.package.folder import check_output, writing
+from intaglio.package.signing import check_key
 from intaglio.passes import absorb, check_disabled
 from intaglio.run.opencl.devices import find_device
 from intaglio.stages.context import Findings, context_of
@@ -39,6 +40,8 @@ def check_request(work: Work) -> Work:
     check_disabled(request.disabled)
     for word in request.devices:
         find_device(word)
+    if request.sign is not None:
+        check_key(request.sign)
     _check_output(request)
     return replace(work, pinned=None if request.import_plan is None else read_plan(request.import_plan))
 
