@@ -1,4 +1,4 @@
-"""Commands around finished packages and projects: report, compare, build, wheel, verify."""
+"""Commands around finished packages and projects: report, compare, build, wheel, cmsis-pack, verify."""
 
 from __future__ import annotations
 
@@ -61,11 +61,24 @@ def wheel(
     wheel_version: Annotated[str, typer.Option("--wheel-version", metavar="V", help="Version of the wheel.")] = "0.1.0",
 ) -> None:
     """Write a package for a host as a Python wheel that needs numpy alone."""
-    from intaglio.cli.terminal import note
     from intaglio.package.manifest import read_manifest
     from intaglio.package.wheel import write_wheel
 
-    note(f"wheel: {write_wheel(package, read_manifest(package), output, wheel_version)}")
+    print(f"wheel: {write_wheel(package, read_manifest(package), output, wheel_version)}")
+
+
+@products_app.command("cmsis-pack")
+def cmsis_pack(
+    package: Folder,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to write the pack to.")] = Path("dist"),
+    vendor: Annotated[str, typer.Option("--vendor", metavar="V", help="Vendor of the pack.")] = "Intaglio",
+    pack_version: Annotated[str, typer.Option("--pack-version", metavar="V", help="Version of the pack.")] = "0.1.0",
+) -> None:
+    """Write a package for a Cortex-M core as a CMSIS-Pack."""
+    from intaglio.package.cmsis_pack import write_cmsis_pack
+    from intaglio.package.manifest import read_manifest
+
+    print(f"pack: {write_cmsis_pack(package, read_manifest(package), output, vendor, pack_version)}")
 
 
 @products_app.command()

@@ -6,13 +6,15 @@ import gzip
 import os
 import tarfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
-from intaglio.package.folder import fresh_file
+from intaglio.package.folder import fresh_file, writing
 from intaglio.package.ownership import check_replaceable_archive
 
 FORMATS = ("tar.gz", "zip")
+_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def archive_path(folder: Path, format: str) -> Path:
@@ -45,6 +47,17 @@ def write_archive(folder: Path, format: str) -> Path:
     return target
 
 
+def write_zip_of(files: Mapping[str, bytes], path: Path) -> None:
+    """Files by their names, for formats that are zip files: wheels and packs."""
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with fresh_file(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            member = zipfile.ZipInfo(name, _EPOCH)
+            member.external_attr, member.compress_type = 0o644 << 16, zipfile.ZIP_DEFLATED
+            archive.writestr(member, data)
+
+
 def _mode(path: Path) -> int:
     return 0o755 if os.access(path, os.X_OK) else 0o644
 
@@ -66,7 +79,7 @@ def _write_tar(folder: Path, files: list[Path], target: Path) -> None:
 def _write_zip(folder: Path, files: list[Path], target: Path) -> None:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in files:
-            member = zipfile.ZipInfo(f"{folder.name}/{path.relative_to(folder).as_posix()}", (1980, 1, 1, 0, 0, 0))
+            member = zipfile.ZipInfo(f"{folder.name}/{path.relative_to(folder).as_posix()}", _EPOCH)
             member.compress_type = zipfile.ZIP_DEFLATED
             member.create_system = 3
             member.external_attr = (0o100000 | _mode(path)) << 16

@@ -175,7 +175,8 @@ class Project:
             "arena_parameter": parameter(self.arenas, self.name),
             "arena_word": "arenas" if several else "arena",
         }
-        return {**own, **arena, "fallible": self.fallible, "divided": self.divided, "models": self.models}
+        esp_idf = self.arch.startswith("riscv32") or self.target == "generic"  # plain C runs on the Xtensa ones too
+        return {**own, **arena, "fallible": self.fallible, "divided": self.divided, "models": self.models, "esp_idf": esp_idf}
 
 
 def api_inputs(graph: Graph) -> list[Value]:

@@ -30,10 +30,10 @@ from intaglio.package.project import Project
 from intaglio.targets.caches import cache_root, unsafe
 
 SHARED = {
-    "posix": ("_network",),
+    "posix": ("_bindings", "_network"),
     "opencl": ("posix", "_network"),
     "wasm": ("posix", "_network"),
-    "baremetal": ("_network", "_firmware"),
+    "baremetal": ("_bindings", "_network", "_firmware"),
     "_combined": ("_firmware",),
     "_variants": ("posix", "_network"),
     "_variant": ("_network",),
@@ -108,10 +108,13 @@ def _render_each(files: dict[str, Path], folders: Folders, name: str, variables:
         if path.name.startswith("_"):
             continue
         target = output / relative.replace("NAME", name).removesuffix(".j2")
+        text = _render(environment, folders[0], relative, variables) if relative.endswith(".j2") else None
+        if text == "":
+            continue
         target.parent.mkdir(parents=True, exist_ok=True)
-        if not relative.endswith(".j2"):
+        if text is None:
             shutil.copyfile(path, target)
-        elif text := _render(environment, folders[0], relative, variables):
+        else:
             target.write_text(text, encoding="utf-8")
 
 

@@ -16,18 +16,16 @@ import json
 import keyword
 import platform
 import re
-import zipfile
 from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
 from intaglio.errors import UserError, quoted
-from intaglio.package.folder import writing
+from intaglio.package.archive import write_zip_of
 from intaglio.package.manifest import Manifest, TensorInfo, target_of
 from intaglio.version import __version__
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 _ARCHES = {"x86_64": "x86_64", "aarch64": "aarch64"}
 
 
@@ -48,13 +46,7 @@ def write_wheel(folder: Path, manifest: Manifest, output: Path, version: str) ->
     rows = [f"{path},sha256={_digest(data)},{len(data)}" for path, data in files.items()]
     files[f"{info}/RECORD"] = ("\n".join([*rows, f"{info}/RECORD,,"]) + "\n").encode()
     path = output / f"{name}-{version}-{tag}.whl"
-    with writing(path):
-        output.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for place, data in files.items():
-                entry = zipfile.ZipInfo(place, _EPOCH)
-                entry.external_attr, entry.compress_type = 0o644 << 16, zipfile.ZIP_DEFLATED
-                archive.writestr(entry, data)
+    write_zip_of(files, path)
     return path
 
 
