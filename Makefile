@@ -6,6 +6,7 @@ STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.installed-for-demo
 PLUGINS := $(VENV)/.installed-plugins
 BENCH := $(VENV)/.installed-for-bench
+DOCS := $(VENV)/.installed-for-docs
 JOBS ?= 2
 
 all: test
@@ -23,7 +24,7 @@ $(STAMP): pyproject.toml | $(BIN)/python
 	@touch $@ $(DEMO)
 
 $(DEMO): pyproject.toml | $(BIN)/python
-	$(PIP) -e '.[emulator]'
+	$(PIP) -e '.[emulator,opencl]'
 	@touch $@
 
 # The NPU of plugins/, as anybody would install it.
@@ -35,6 +36,10 @@ $(PLUGINS): $(STAMP) $(shell find plugins/example_npu -name '*.py' -o -name '*.[
 # The peers of `make bench`; one that cannot be installed here is a line of its report.
 $(BENCH): pyproject.toml | $(STAMP)
 	$(BIN)/python benchmarks/install.py
+	@touch $@
+
+$(DOCS): pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[docs]'
 	@touch $@
 
 demo: $(DEMO)
@@ -80,8 +85,13 @@ bench-opencl: $(STAMP)
 conformance: $(STAMP)
 	$(BIN)/python tools/conformance.py --jobs $(JOBS) $(if $(SANITIZE),--sanitize)
 
+# The documentation as a site that opens from disk: build/site/index.html.
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "wrote build/site/index.html"
+
 clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: all demo example-gesture example-gesture-live lint pytest test test-all bench bench-mcu bench-memory bench-opencl conformance clean
+.PHONY: all demo example-gesture example-gesture-live lint pytest test test-all bench bench-mcu bench-memory bench-opencl conformance docs clean
