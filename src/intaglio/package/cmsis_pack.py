@@ -48,7 +48,8 @@ def description(manifest: Manifest, files: list[str], vendor: str, version: str)
     release.text = f"Model {manifest.model.sha256[:12]}"
     condition = xml.SubElement(xml.SubElement(root, "conditions"), "condition", {"id": "core"})
     xml.SubElement(condition, "require", {"Dcore": _CORES[manifest.target]})
-    about = {"Cclass": "Machine Learning", "Cgroup": "Network", "Csub": name.lstrip("_")[:32], "Cversion": version, "condition": "core"}
+    part = {"Cclass": "Machine Learning", "Cgroup": "Network", "Csub": name.lstrip("_")[:32]}  # the schema takes no longer name
+    about = {**part, "Cversion": version, "condition": "core"}
     component = xml.SubElement(xml.SubElement(root, "components"), "component", about)
     macs = sum(layer.macs for layer in manifest.layers)
     _text(component, "description", f"{len(manifest.layers)} layers, {macs} multiply-adds")
