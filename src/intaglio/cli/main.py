@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -343,6 +345,12 @@ def _end(signum: int, _: object) -> None:
     raise Ended(signum)
 
 
+@cache
+def _command() -> Callable[..., object]:
+    """Typer reads the signatures of all commands, which takes 35 ms: once is enough for a process that calls `main` again."""
+    return typer.main.get_command(app)
+
+
 def main() -> None:
     """Exit codes: 0 done, 1 the answer is no, 2 the request is at fault, 3 our fault; 128 + N: ended by signal N."""
     from intaglio.cli.guarding import in_child
@@ -358,7 +366,7 @@ def main() -> None:
         ):
             if signal.getsignal(signum) is usual:
                 signal.signal(signum, _end)
-        code = app(standalone_mode=False)
+        code = _command()(standalone_mode=False)
         sys.stdout.flush()
     except IntaglioError as error:
         code = error.exit_code
