@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any, assert_never
 
 import numpy as np
@@ -48,6 +49,8 @@ _COMPARE = {
     "ne": np.not_equal,
 }
 Scalar = int | float | bool | np.generic | Array
+Number = int | float | bool | np.integer[Any]
+Code = Callable[["_Machine"], Scalar]
 
 
 class _Failed(Exception):
@@ -71,22 +74,27 @@ def interpret(kernel: Kernel, arrays: Sequence[Array]) -> int:
 
 def _interpret_parts(kernel: Kernel, split: loop.Split, memory: dict[Buffer, Array]) -> None:
     """The parts of a step in the order that nobody expects: they may come in any."""
+    codes: dict[int, Code] = {}
     for step in range(split.steps):
         for part in reversed(range(split.parts)):
             own = {kernel.params[n]: memory[kernel.params[n]].reshape(split.parts, -1)[part] for n in split.own}
-            machine = _Machine(memory | own)
+            machine = _Machine(memory | own, codes)
             machine.env |= {"part": part, "step": step}
             machine.run(kernel.body)
 
 
+@cache
 def numpy_type(type: Type) -> np.dtype[Any]:
     return np.dtype(np.int64) if type.kind == "idx" else DType(type.kind).numpy
 
 
 class _Machine:
-    def __init__(self, memory: dict[Buffer, Array]) -> None:
+    """Machines of the same body may share `codes`, the code of its expressions by their `id`; the body outlives it."""
+
+    def __init__(self, memory: dict[Buffer, Array], codes: dict[int, Code] | None = None) -> None:
         self.memory = memory
         self.env: dict[str, Scalar] = {}
+        self.codes: dict[int, Code] = {} if codes is None else codes
 
     def run(self, body: tuple[Stmt, ...]) -> None:
         for stmt in body:
@@ -142,107 +150,147 @@ class _Machine:
         array[at : at + lanes] = value[:lanes] if stmt.count else value
 
     def eval(self, expr: Expr) -> Scalar:
+        code = self.codes.get(id(expr))
+        if code is None:
+            code = self.codes[id(expr)] = self.code(expr)
+        return code(self)
+
+    def code(self, expr: Expr) -> Code:
+        """What computes an expression, with all decided that does not depend on a machine: most are in a loop."""
         match expr:
             case Num():
-                return int(expr.value) if expr.type.kind == "idx" else np.asarray(expr.value).astype(numpy_type(expr.type))[()]
+                number = int(expr.value) if expr.type.kind == "idx" else np.asarray(expr.value).astype(numpy_type(expr.type))[()]
+                return lambda machine: number
             case Var():
-                return self.env[expr.name]
+                name = expr.name
+                return lambda machine: machine.env[name]
             case Load():
-                array, at, lanes = self.memory[expr.buffer], self.index(expr.index), expr.count or expr.type.lanes
-                assert at >= 0 and at + lanes <= array.size, f"{expr.buffer.name}[{at}] is outside of {array.size}"
-                if expr.count:
-                    part = np.zeros(expr.type.lanes, array.dtype)
-                    part[:lanes] = array[at : at + lanes]
-                    return part
-                return array[at] if lanes == 1 else array[at : at + lanes].copy()
+                return self.load(expr)
             case Op():
-                if expr.op == "select":
-                    return self.eval(expr.args[1] if self.eval(expr.args[0]) else expr.args[2])
-                if expr.op in ("and", "or"):
-                    first = bool(self.eval(expr.args[0]))
-                    return first and bool(self.eval(expr.args[1])) if expr.op == "and" else first or bool(self.eval(expr.args[1]))
-                return self.apply(expr, [self.eval(a) for a in expr.args])
+                return self.operation(expr, [self.code(a) for a in expr.args])
         raise AssertionError(expr)
 
-    def apply(self, op: Op, args: list[Scalar]) -> Scalar:
+    def load(self, expr: Load) -> Code:
+        buffer, at_code, lanes, all_lanes = expr.buffer, self.code(expr.index), expr.count or expr.type.lanes, expr.type.lanes
+        some = expr.count > 0
+
+        def loaded(machine: _Machine) -> Scalar:
+            array, at = machine.memory[buffer], int(at_code(machine))
+            assert at >= 0 and at + lanes <= array.size, f"{buffer.name}[{at}] is outside of {array.size}"
+            if some:
+                part = np.zeros(all_lanes, array.dtype)
+                part[:lanes] = array[at : at + lanes]
+                return part
+            return array[at] if lanes == 1 else array[at : at + lanes].copy()
+
+        return loaded
+
+    def operation(self, op: Op, args: list[Code]) -> Code:
+        if op.op == "select":
+            condition, first, second = args
+            return lambda machine: (first if condition(machine) else second)(machine)
+        if op.op in ("and", "or"):
+            first, second = args
+            if op.op == "and":
+                return lambda machine: bool(first(machine)) and bool(second(machine))
+            return lambda machine: bool(first(machine)) or bool(second(machine))
+        meaning = self.meaning(op)
+        if len(args) == 1:
+            (one,) = args
+            return lambda machine: meaning(one(machine))
+        if len(args) == 2:
+            left, right = args
+            return lambda machine: meaning(left(machine), right(machine))
+        return lambda machine: meaning(*[a(machine) for a in args])
+
+    def meaning(self, op: Op) -> Callable[..., Scalar]:
+        """A function of the values of the operands."""
         name, to = op.op, op.type
         if name in ("vsplat", "visplat"):
-            return np.full(to.lanes, args[0], numpy_type(to))
+            return lambda a: np.full(to.lanes, a, numpy_type(to))
         if name in REPEATS:
-            return np.resize(np.asarray(args[0], numpy_type(to)), to.lanes)
+            return lambda a: np.resize(np.asarray(a, numpy_type(to)), to.lanes)
         if name in MEANING:
-            return MEANING[name](*args)
+            return MEANING[name]
         if name == "fma":
-            return MEANING["vfma"](*[np.asarray(a) for a in args])[()]
+            return lambda *args: MEANING["vfma"](*[np.asarray(a) for a in args])[()]
         if name == "cast":
-            return _cast(args[0], op.args[0].type, to)
+            return partial(_cast, source=op.args[0].type, to=to)
         if name in _COMPARE:
-            return np.asarray(_COMPARE[name](np.asarray(args[0]), np.asarray(args[1])))
+            compare = _COMPARE[name]
+            return lambda a, b: np.asarray(compare(np.asarray(a), np.asarray(b)))
         if name == "not":
-            return not args[0]
+            return lambda a: not a
+        dtype = numpy_type(to)
         if name.startswith("fn_") and name[3:] in FIXED_POINT:
-            exact = [np.asarray(a) if np.asarray(a).dtype.kind == "f" else np.asarray(a, np.int64) for a in args]
-            meaning = FIXED_POINT[name[3:]].meaning
-            assert meaning is not None, f"{name} is a part of other functions"
-            return np.asarray(meaning(*exact)).astype(numpy_type(to))[()]
+            return partial(_fixed_point, name, dtype)
         if name.startswith("fn_") and name[3:] in FUNCTIONS:
-            wide = [np.asarray(a, np.float64) for a in args]
-            return np.asarray(FUNCTIONS[name[3:]].meaning(*wide)).astype(numpy_type(to))[()]
-        if to.kind == "idx":
-            return _index_arithmetic(name, int(args[0]), int(args[1]))
-        return _scalar(name, args, numpy_type(to))
+            function = FUNCTIONS[name[3:]].meaning
+            return lambda *args: np.asarray(function(*[np.asarray(a, np.float64) for a in args])).astype(dtype)[()]
+        return _INDEX_ARITHMETIC[name] if to.kind == "idx" else _scalar(name, dtype)
 
 
-def _index_arithmetic(name: str, a: int, b: int) -> int:
-    match name:
-        case "add":
-            return a + b
-        case "sub":
-            return a - b
-        case "mul":
-            return a * b
-        case "div":
-            return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-        case "mod":
-            return a - _index_arithmetic("div", a, b) * b
-        case "min":
-            return min(a, b)
-        case "max":
-            return max(a, b)
-    raise AssertionError(name)
+def _fixed_point(name: str, dtype: np.dtype[np.generic], *args: Scalar) -> Scalar:
+    exact = [np.asarray(a) if np.asarray(a).dtype.kind == "f" else np.asarray(a, np.int64) for a in args]
+    meaning = FIXED_POINT[name[3:]].meaning
+    assert meaning is not None, f"{name} is a part of other functions"
+    return np.asarray(meaning(*exact)).astype(dtype)[()]
 
 
-def _scalar(name: str, args: list[Scalar], dtype: np.dtype[np.generic]) -> Scalar:
-    a = np.asarray(args[0], dtype)
-    if len(args) == 1:
-        unary = {"neg": np.negative, "abs": np.abs, "bit_not": np.invert}
-        return unary[name](a)[()]
-    b = np.asarray(args[1], dtype)
-    if name in ("add", "sub", "mul", "bit_and", "bit_or", "bit_xor"):
-        binary = {
-            "add": np.add, "sub": np.subtract, "mul": np.multiply,
-            "bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor,
-        }  # fmt: skip
-        return binary[name](a, b)[()]
-    if name == "min":
-        return (a if a < b else b)[()]
-    if name == "max":
-        return (a if a > b else b)[()]
-    if name == "div" and dtype.kind == "f":
-        return (a / b)[()]
-    if name in ("div", "mod"):
-        if b == 0:
-            return dtype.type(0)
-        quotient = abs(int(a)) // abs(int(b)) * (1 if (a < 0) == (b < 0) else -1)
-        whole = quotient if name == "div" else int(a) - quotient * int(b)
-        return np.asarray(whole).astype(dtype)[()]
-    if name in ("shift_left", "shift_right"):
-        if not 0 <= int(b) < dtype.itemsize * 8:  # what numpy does: everything is shifted out
-            return np.asarray(-1 if name == "shift_right" and int(a) < 0 else 0, dtype)
-        return (np.left_shift if name == "shift_left" else np.right_shift)(a, b)[()]
-    if name == "fn_ipow":
-        return np.asarray(int(a) ** int(b) & (2**64 - 1) if int(b) >= 0 else 0).astype(dtype)[()]
-    raise AssertionError(name)
+def _index_division(a: Number, b: Number) -> int:
+    a, b = int(a), int(b)
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+_INDEX_ARITHMETIC: dict[str, Callable[[Number, Number], int]] = {
+    "add": lambda a, b: int(a) + int(b),
+    "sub": lambda a, b: int(a) - int(b),
+    "mul": lambda a, b: int(a) * int(b),
+    "div": _index_division,
+    "mod": lambda a, b: int(a) - _index_division(a, b) * int(b),
+    "min": lambda a, b: min(int(a), int(b)),
+    "max": lambda a, b: max(int(a), int(b)),
+}
+_UNARY = {"neg": np.negative, "abs": np.abs, "bit_not": np.invert}
+_BINARY = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply,
+    "bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor,
+}  # fmt: skip
+
+
+def _scalar(name: str, dtype: np.dtype[np.generic]) -> Callable[..., Scalar]:
+    """A function of one or two operands, which are of this type."""
+    if name in _UNARY:
+        unary = _UNARY[name]
+        return lambda a: unary(np.asarray(a, dtype))[()]
+    if name in _BINARY:
+        binary = _BINARY[name]
+        return lambda a, b: binary(np.asarray(a, dtype), np.asarray(b, dtype))[()]
+    others: dict[str, Callable[[Array, Array], Scalar]] = {
+        "min": lambda a, b: (a if a < b else b)[()],
+        "max": lambda a, b: (a if a > b else b)[()],
+        "div": (lambda a, b: (a / b)[()]) if dtype.kind == "f" else partial(_division, name),
+        "mod": partial(_division, name),
+        "shift_left": partial(_shift, name),
+        "shift_right": partial(_shift, name),
+        "fn_ipow": lambda a, b: np.asarray(int(a) ** int(b) & (2**64 - 1) if int(b) >= 0 else 0).astype(dtype)[()],
+    }
+    other = others[name]
+    return lambda a, b: other(np.asarray(a, dtype), np.asarray(b, dtype))
+
+
+def _division(name: str, a: Array, b: Array) -> Scalar:
+    if b == 0:
+        return np.zeros((), a.dtype)[()]
+    quotient = abs(int(a)) // abs(int(b)) * (1 if (a < 0) == (b < 0) else -1)
+    whole = quotient if name == "div" else int(a) - quotient * int(b)
+    return np.asarray(whole).astype(a.dtype)[()]
+
+
+def _shift(name: str, a: Array, b: Array) -> Scalar:
+    if not 0 <= int(b) < a.dtype.itemsize * 8:  # what numpy does: everything is shifted out
+        return np.asarray(-1 if name == "shift_right" and int(a) < 0 else 0, a.dtype)
+    return (np.left_shift if name == "shift_left" else np.right_shift)(a, b)[()]
 
 
 def _cast(value: Scalar, source: Type, to: Type) -> Scalar:
@@ -271,10 +319,10 @@ class _FunctionMachine(_Machine):
         super().__init__({})
         self.isa = isa
 
-    def apply(self, op: Op, args: list[Scalar]) -> Scalar:
+    def meaning(self, op: Op) -> Callable[..., Scalar]:
         if op.op.startswith("fn_"):
-            return run_function(op.op[3:], self.isa, np.asarray(args[0]))
-        return super().apply(op, args)
+            return lambda a, *_: run_function(op.op[3:], self.isa, np.asarray(a))
+        return super().meaning(op)
 
 
 def run_function(name: str, isa: Isa, x: Array) -> Array:

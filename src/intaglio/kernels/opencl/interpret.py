@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from intaglio.ir.graph import Array as Data
-from intaglio.kernels.interpret import Scalar, _Failed, _Machine, numpy_type
+from intaglio.kernels.interpret import Code, Scalar, _Failed, _Machine, numpy_type
 from intaglio.kernels.loop import Array, Barrier, Braces, Buffer, For, If, Kernel, Op, Stmt, While
 from intaglio.kernels.opencl.launch import Launch, Variant
 
@@ -16,21 +16,33 @@ from intaglio.kernels.opencl.launch import Launch, Variant
 class _Item(_Machine):
     """One work-item; `steps` gives way at every barrier."""
 
-    def __init__(self, memory: dict[Buffer, Data], place: tuple[int, ...], inside: tuple[int, ...], group: tuple[int, ...]) -> None:
-        super().__init__(memory)
+    def __init__(
+        self, memory: dict[Buffer, Data], codes: dict[int, Code], place: tuple[int, ...], inside: tuple[int, ...],
+        group: tuple[int, ...],
+    ) -> None:  # fmt: skip
+        super().__init__(memory, codes)
         self.numbers = {"global_id": place, "local_id": inside, "local_size": group}
 
-    def apply(self, op: Op, args: list[Scalar]) -> Scalar:
-        if op.op in self.numbers:
-            known = self.numbers[op.op]
-            return known[int(args[0])] if int(args[0]) < len(known) else (1 if op.op == "local_size" else 0)
+    def operation(self, op: Op, args: list[Code]) -> Code:
+        if op.op not in self.numbers:
+            return super().operation(op, args)
+        name, (axis_code,) = op.op, args
+
+        def number(machine: _Machine) -> Scalar:
+            assert isinstance(machine, _Item)  # the code is that of all items
+            known, axis = machine.numbers[name], int(axis_code(machine))
+            return known[axis] if axis < len(known) else (1 if name == "local_size" else 0)
+
+        return number
+
+    def meaning(self, op: Op) -> Callable[..., Scalar]:
         if op.op == "lane":
-            return np.asarray(np.asarray(args[0])[int(args[1])])[()]
+            return lambda vector, at: np.asarray(np.asarray(vector)[int(at)])[()]
         if op.op == "vector":
-            return np.array(args, numpy_type(op.type))
+            return lambda *args: np.array(args, numpy_type(op.type))
         if op.op == "cast" and op.type.lanes > 1:
-            return np.asarray(args[0]).astype(numpy_type(op.type))
-        return super().apply(op, args)
+            return lambda a: np.asarray(a).astype(numpy_type(op.type))
+        return super().meaning(op)
 
     def steps(self, body: tuple[Stmt, ...]) -> Iterator[None]:
         for stmt in body:
@@ -59,6 +71,7 @@ def run_launch(launch: Launch, memory: dict[Buffer, Data], group: tuple[int, ...
     """All work-groups one after the other. Returns the error code that an item left, or 0."""
     counts = [-(-n // g) for n, g in zip(launch.size, group, strict=True)]
     status = 0
+    codes: dict[int, Code] = {}
     for at in itertools.product(*(range(n) for n in reversed(counts))):
         first = [a * g for a, g in zip(reversed(at), group, strict=True)]
         local: dict[Buffer, Data] = dict(memory)
@@ -68,7 +81,7 @@ def run_launch(launch: Launch, memory: dict[Buffer, Data], group: tuple[int, ...
         items = []
         for inside in itertools.product(*(range(g) for g in reversed(group))):
             own = tuple(reversed(inside))
-            one = _Item(dict(local), tuple(f + i for f, i in zip(first, own, strict=True)), own, group)
+            one = _Item(dict(local), codes, tuple(f + i for f, i in zip(first, own, strict=True)), own, group)
             items.append(one.steps(launch.body))
         while items:
             alive = []
