@@ -64,9 +64,11 @@ test: $(STAMP)
 test-all: $(STAMP)
 	@$(MAKE) --no-print-directory -j 2 lint pytest SLOW=1
 
-# Tests of one file share fixtures such as compiled packages: they go to one process.
+# Tests of one file share fixtures such as compiled packages: they go to one process, in the order of tests/conftest.py.
+# Tests start Python often: its bytecode is kept, also where the environment says otherwise.
+pytest: export PYTHONDONTWRITEBYTECODE :=
 pytest: $(STAMP)
-	$(BIN)/pytest -n $(JOBS) --dist loadfile $(if $(SLOW),,-m "not slow")
+	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(if $(SLOW),,-m "not slow")
 
 # Against the best runtime of every model; `make bench ONLY=resnet` runs those whose names match.
 bench: $(BENCH)
