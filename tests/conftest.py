@@ -13,6 +13,15 @@ from support.commands import DIGITS, Intaglio  # noqa: E402
 from support.outside import outside, plugin_site  # noqa: E402, F401 (fixtures)
 
 OBJECTS, TUNING = "INTAGLIO_OBJECT_CACHE", "INTAGLIO_TUNING"
+# Of `make test`, by time (`--durations=0`); the others take less than 10 s each.
+LONGEST = (
+    "kernels/test_compiled", "kernels/test_small_cores", "kernels/test_interpreter", "run/test_opencl_packages",
+    "kernels/test_opencl", "firmware/test_feed_rows", "firmware/test_weights_read", "tests/test_docs", "firmware/test_regions",
+    "frontends/test_torch_architectures", "cli/test_accelerators", "run/test_opencl_faults", "project/test_project",
+    "firmware/test_packages", "quantize/test_quantizing", "memory/test_side_by_side", "ir/test_text",
+    "models/test_small_networks", "plugins/test_example_npu", "emulator/test_device", "models/test_shared_models",
+    "frontends/test_torch_objects", "cli/test_json_errors", "ops/test_guide", "run/test_opencl_drivers",
+)  # fmt: skip
 _made: list[str] = []
 
 
@@ -23,6 +32,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if OBJECTS not in os.environ and not hasattr(config, "workerinput"):
         _made.append(tempfile.mkdtemp(prefix="intaglio-objects-"))
         os.environ[OBJECTS] = _made[0]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long go first: one that starts last keeps one process busy while the others have nothing to do."""
+    place = {name: n for n, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(f"{item.path.parent.name}/{item.path.stem}", len(place)))
 
 
 def pytest_unconfigure() -> None:
