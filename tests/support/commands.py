@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from intaglio.cli import terminal
 from intaglio.cli.main import main
 
 DIGITS = Path(str(resources.files("intaglio") / "demo_data" / "digits.onnx"))
@@ -35,6 +36,7 @@ class Intaglio:
 
     def __call__(self, *words: str | Path) -> Said:
         self._monkeypatch.setattr(sys, "argv", ["intaglio", *map(str, words)])
+        self._monkeypatch.setattr(terminal, "_printed", [])  # as in a process of its own
         self._capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()
