@@ -6,7 +6,8 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -94,21 +95,45 @@ def imports(path: Path) -> tuple[str, ...]:
 
 def _imports(path: Path) -> Iterator[str]:
     """Modules of ours that a file imports when it runs; imports for the type checker alone do not count."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    skipped = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if node in skipped:
-            continue
+    for node in statements(ast.parse(path.read_text(encoding="utf-8")).body):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("intaglio."):
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from (name if name in known() else str(node.module) for name in names)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.startswith("intaglio."))
+
+
+def statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Those inside of others too. Expressions, which are most of a file, have none in them."""
+    for node in body:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        if not isinstance(node, ast.expr):
+            yield node
+            yield from statements(ast.iter_child_nodes(node))
+
+
+def test_imports_inside_of_anything_are_seen() -> None:
+    text = """
+        if TYPE_CHECKING:
+            import a
+        class C:
+            async def f(self):
+                try:
+                    import b
+                except E:
+                    with x:
+                        import c
+                match x:
+                    case 1 if x:
+                        while x:
+                            import d
+                    case _:
+                        for y in x:
+                            import e
+    """
+    found = [node for node in statements(ast.parse(textwrap.dedent(text)).body) if isinstance(node, ast.Import)]
+    assert [node.names[0].name for node in found] == ["b", "c", "d", "e"]
 
 
 def test_files_stay_small() -> None:
