@@ -62,7 +62,7 @@ def test_the_snippets_of_the_guide_add_an_operator(other: str, tmp_path: Path) -
     for snippet in snippets():
         if snippet.path != other:
             snippet.apply(tmp_path)
-    options = ["-p", "no:cacheprovider", "-p", "no:xdist", "-k", "swirl or every or vectors"]
+    options = ["-p", "no:cacheprovider", "-p", "no:xdist", "--assert=plain", "-k", "swirl or every or vectors"]
     command = [sys.executable, "-m", "pytest", *options, *CHECKS]
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
