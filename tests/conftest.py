@@ -3,12 +3,15 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.register_assert_rewrite("support")
 
+from intaglio.run.toolchains import Toolchain  # noqa: E402
+from intaglio.targets.target import Target  # noqa: E402
 from support.commands import DIGITS, Intaglio  # noqa: E402
 from support.outside import outside, plugin_site  # noqa: E402, F401 (fixtures)
 
@@ -43,6 +46,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_unconfigure() -> None:
     for folder in _made:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def level_of_optimisation(request: pytest.FixtureRequest) -> Iterator[None]:
+    """`make test` compiles C for this machine with -O1: that takes half of the time, and the level does not change what C computes.
+    tests/models compiles as users do, and so does everything in `make test-all`."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.config.option.markexpr == "not slow" and request.path.parent.name != "models":
+            as_shipped = Toolchain.compile_flags
+
+            def quick(toolchain: Toolchain, target: Target) -> tuple[str, ...]:
+                return tuple("-O1" if flag == "-O3" else flag for flag in as_shipped(toolchain, target))
+
+            patch.setattr(Toolchain, "compile_flags", quick)
+        yield
 
 
 @pytest.fixture
