@@ -13,6 +13,7 @@ pytest.register_assert_rewrite("support")
 from intaglio.run.toolchains import Toolchain  # noqa: E402
 from intaglio.targets.target import Target  # noqa: E402
 from support.commands import DIGITS, Intaglio  # noqa: E402
+from support.examples import VARIABLE as EXAMPLES  # noqa: E402
 from support.outside import outside, plugin_site  # noqa: E402, F401 (fixtures)
 
 OBJECTS, TUNING = "INTAGLIO_OBJECT_CACHE", "INTAGLIO_TUNING"
@@ -32,6 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """One cache of objects for a run of the tests and all its processes: many packages share sources. It starts empty: every
     source is compiled at least once. What was measured on this machine does not count."""
     os.environ[TUNING] = "/nonexistent/tuning.txt"
+    if config.option.markexpr == "not slow":
+        os.environ[EXAMPLES] = "1"
     if OBJECTS not in os.environ and not hasattr(config, "workerinput"):
         _made.append(tempfile.mkdtemp(prefix="intaglio-objects-"))
         os.environ[OBJECTS] = _made[0]

@@ -28,6 +28,7 @@ from intaglio.ops.base import REGISTRY, Op, Step
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes import Context, optimise
 from intaglio.targets.target import host_target
+from support.examples import examples
 from support.ir_text import random_array
 from support.placing import at
 from support.random_graphs import graphs
@@ -137,7 +138,7 @@ def assert_round_trip(
     return network
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 @given(any_networks())
 def test_print_and_parse_is_the_identity(network: Network) -> None:
     again = assert_round_trip(network.graph, network.choices, network.placement, network.stage)
@@ -160,7 +161,7 @@ def test_every_operator_can_be_written_and_read(name: str, data: st.DataObject) 
     assert_round_trip(graph)
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow])
 @given(graphs())
 def test_a_graph_from_text_computes_the_same(graph: Graph) -> None:
     again = assert_round_trip(graph).graph

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from intaglio.memory.exact import Piece, best_offsets
 from intaglio.memory.lifetimes import Buffer
 from intaglio.memory.planner import lower_bound, place_buffers
+from support.examples import examples
 
 TINY = st.lists(st.builds(lambda f, n, s: Piece(f, f + n, s), st.integers(0, 5), st.integers(0, 3), st.integers(1, 6)), max_size=6)
 
@@ -61,7 +62,7 @@ def test_work_that_runs_out_proves_nothing() -> None:
     assert best_offsets(blocks, 1000, load(blocks), work=40).bound == load(blocks)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(TINY)
 def test_the_planner_calls_a_plan_best_only_when_it_is(blocks: list[Piece]) -> None:
     buffers = [Buffer(f"b{n}", b.size, b.first, b.last) for n, b in enumerate(blocks)]

@@ -21,6 +21,7 @@ from intaglio.memory.planner import lower_bound
 from intaglio.memory.schedule import Flow, Room, Task, best_order, peak_of
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes import Context, optimise
+from support.examples import examples
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
 from support.placing import memory_text, read_again
@@ -73,7 +74,7 @@ def works(flow: Flow, order: list[int]) -> bool:
     return sorted(order) == list(range(len(flow.tasks)))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.randoms(use_true_random=False), st.integers(1, 7))
 def test_the_order_is_as_good_as_trying_every_one(rng: random.Random, count: int) -> None:
     flow = random_flow(rng, count)
@@ -82,7 +83,7 @@ def test_the_order_is_as_good_as_trying_every_one(rng: random.Random, count: int
     assert peak_of(flow, order) == min(peak_of(flow, other) for other in every_order(flow))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.randoms(use_true_random=False), st.integers(20, 60), st.sampled_from([0, 2000]))
 def test_a_large_order_works_and_is_never_worse_than_the_given_one(rng: random.Random, count: int, work: int) -> None:
     flow = random_flow(rng, count)
@@ -107,7 +108,7 @@ def bound(graph: Graph, isa: str, *, order: bool) -> int:
     return lower_bound(find_storage(program, TARGETS[isa].alignment).buffers, TARGETS[isa].alignment)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graph=graphs(14))
 def test_the_peak_of_the_search_is_that_of_the_buffers(graph: Graph) -> None:
     target = TARGETS["scalar"]
@@ -124,7 +125,7 @@ def test_the_peak_of_the_search_is_that_of_the_buffers(graph: Graph) -> None:
         assert peak_of(flow, list(range(layers))) == lower_bound(buffers, target.alignment)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graph=graphs(12))
 def test_a_program_in_another_order_gives_what_the_graph_gives(graph: Graph) -> None:
     target = TARGETS["scalar"]

@@ -15,6 +15,7 @@ from intaglio.memory import place
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes import Context, optimise
 from intaglio.targets.target import host_target
+from support.examples import examples
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
 from support.program_running import Machine
@@ -23,7 +24,7 @@ from support.shared import ONNX, SHARED, needs_shared, shapes_of
 
 
 @pytest.mark.parametrize("isa", ["avx2", "scalar"])
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graph=graphs(10))
 def test_a_program_in_its_arena_gives_what_the_graph_gives(isa: str, graph: Graph) -> None:
     graph = optimise(graph, Context(TARGETS[isa]))

@@ -27,6 +27,7 @@ from intaglio.ops.reduce import Reduce
 from intaglio.ops.unary import Abs, Neg
 from intaglio.passes.clean import dead_code
 from intaglio.passes.context import Context
+from support.examples import examples
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
 from support.placing import memory_text, read_again
@@ -154,7 +155,7 @@ def tower(rng: random.Random, steps: int) -> Graph:
     return dead_code(graph, Context(PLAIN))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(st.randoms(use_true_random=False), st.integers(6, 30))
 def test_results_are_equal_and_the_peak_is_lower(rng: random.Random, steps: int) -> None:
     graph = tower(rng, steps)

@@ -23,6 +23,7 @@ from intaglio.memory.planner import place_buffers
 from intaglio.memory.regions import Room, rooms_of, spread
 from intaglio.targets.memories import Memory
 from intaglio.targets.target import find_target
+from support.examples import examples
 from support.ir_text import graph_of
 from support.placing import at, memory_text, move, read_again, region_of
 from support.random_graphs import graphs
@@ -139,7 +140,7 @@ def test_the_memory_of_the_variables_keeps_some_bytes() -> None:
 lifetimes = st.tuples(st.integers(1, 3000), st.integers(0, 12), st.integers(0, 12))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(lifetimes, min_size=1, max_size=14),
     st.lists(st.integers(64, 6000), min_size=1, max_size=4),
@@ -168,7 +169,7 @@ def test_no_plan_is_above_a_memory_and_none_overlaps(rows: list[tuple[int, int, 
             assert one.region != other.region or not one.meets(other) or apart
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs(), st.integers(0, 2000), st.integers(0, 2000))
 def test_any_graph_has_a_sound_plan_in_two_memories(graph: Graph, fast: int, slow: int) -> None:
     program = placed(graph, fast, slow)  # checked inside

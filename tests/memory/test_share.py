@@ -27,6 +27,7 @@ from intaglio.ops.evaluate import evaluate_graph
 from intaglio.pipeline import plan_request
 from intaglio.stages import Request, Watch
 from support.commands import Intaglio
+from support.examples import examples
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
 from support.placing import at, memory_text, move, read_again
@@ -198,7 +199,7 @@ TWICE = """
 # Random graphs of little but concats and slices -------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False), st.integers(1, 16), st.booleans())
 def test_a_tangle_of_parts_gives_what_the_graph_gives(rng: random.Random, steps: int, slots: bool) -> None:
     graph = tangle(rng, steps)
@@ -222,7 +223,7 @@ def test_a_tangle_of_parts_gives_what_the_graph_gives(rng: random.Random, steps:
         assert start + value.type.bytes <= root.type.bytes
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False), st.integers(1, 16))
 def test_a_tangle_of_parts_is_read_again_as_it_was_written(rng: random.Random, steps: int) -> None:
     graph = tangle(rng, steps)

@@ -28,6 +28,7 @@ from intaglio.memory.share import share_parts
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.targets import Target
 from support.commands import Intaglio
+from support.examples import examples
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
 from support.onnx_models import model, node, saved, value
@@ -344,7 +345,7 @@ def test_spans_of_rows_meet_where_a_byte_is_in_both() -> None:
 # Random graphs ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False), st.integers(4, 20), st.sampled_from(["avx2", "scalar"]), st.booleans(), st.booleans())
 def test_a_tangle_of_rows_gives_what_the_graph_gives(
     rng: random.Random, steps: int, isa: str, slots: bool, deep: bool

@@ -12,6 +12,7 @@ from intaglio.kernels.program import Program
 from intaglio.memory import place
 from intaglio.memory.checker import check
 from intaglio.targets.target import find_target
+from support.examples import examples
 from support.ir_text import graph_of
 from support.placing import move_slot
 from support.random_graphs import graphs
@@ -44,7 +45,7 @@ def test_without_slots_the_arena_is_for_layers_alone() -> None:
     assert program.arena_bytes == 256
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs())
 def test_any_graph_has_a_sound_plan(graph: Graph) -> None:
     program = placed(graph)

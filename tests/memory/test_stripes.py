@@ -26,13 +26,14 @@ from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes.context import Context
 from intaglio.passes.residual import fuse_sum
 from intaglio.targets.target import Target, find_target
+from support.examples import examples
 from support.integer_graphs import IntegerNet, integer_net, picture
 from support.kernel_running import TARGETS
 from support.placing import at, memory_text, move, read_again
 from support.program_running import Machine
 
 PLAIN, SMALL = TARGETS["scalar"], find_target("cortex-m4f")
-QUICK = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+QUICK = settings(deadline=None, max_examples=examples(15), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def striped(graph: Graph, target: Target, *specs: StripeSpec, slots: bool = True) -> Program | None:

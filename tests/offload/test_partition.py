@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intaglio.passes.offload.partition import Candidate, choose
+from support.examples import examples
 
 
 @st.composite
@@ -73,7 +74,7 @@ def cheapest(core: list[float], needs: list[int], candidates: list[Candidate]) -
 
 
 @given(problems())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_nothing_is_cheaper(problem: tuple[list[float], list[int], list[Candidate]]) -> None:
     core, needs, candidates = problem
     choice = choose(core, needs, candidates)

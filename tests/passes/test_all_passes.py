@@ -15,12 +15,13 @@ from intaglio.ir.verify import verify
 from intaglio.passes import OPTIMISE, PASSES, Pass, absorb, check_disabled, optimise
 from intaglio.passes.context import Context
 from intaglio.passes.line import UntilSettled, named, passes_of, run, settled
+from support.examples import examples
 from support.ir_text import CONTEXT, TARGET, assert_same_results, graph_of, results
 from support.random_graphs import graphs
 from support.shared import SHARED, needs_shared
 
 SOURCES = "".join(p.read_text() for p in Path(__file__).parent.glob("test_*.py"))
-SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 EXP = "input x: f32[1]\ny: f32[1] = exp(x)\noutput y"
 
 
@@ -43,7 +44,7 @@ def test_an_optimised_graph_gives_what_it_gave(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("step", [p for p in PASSES if not p.required], ids=lambda p: p.name)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graph=graphs(5))
 def test_each_pass_may_be_switched_off(step: Pass, graph: Graph) -> None:
     before = results(graph)

@@ -25,6 +25,7 @@ from intaglio.passes.clean import dead_code
 from intaglio.passes.context import Context
 from intaglio.passes.dead_channels import drop_dead_channels
 from intaglio.targets.target import host_target
+from support.examples import examples
 from support.ir_text import assert_unchanged, rewritten
 
 
@@ -106,7 +107,7 @@ class Maker:
         return self.conv(y, rng.choice([3, 8]), 1)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 10**6))
 def test_the_result_stays_bit_for_bit(seed: int) -> None:
     graph, twin = Maker(seed).network(), Maker(seed).network()

@@ -27,12 +27,13 @@ from intaglio.ops.recurrent import Gru, Lstm, Recurrent, Rnn
 from intaglio.ops.reduce import Reduce
 from intaglio.passes.stream import stream_along
 from support.commands import Intaglio
+from support.examples import examples
 from support.integer_graphs import IntegerNet
 from support.ir_text import graph_of
 from support.onnx_models import model, node, saved, value
 from support.streams import assert_equals_windows, assert_goes_on
 
-QUICK = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 F = np.float32
 
 

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from intaglio.ir.types import DType
 from intaglio.quantize.ranges import grid, range_of, rounded
 from intaglio.quantize.settings import METHODS
+from support.examples import examples
 
 
 @pytest.mark.parametrize("method", METHODS)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.integers(0, 1000), st.floats(-3, 3), st.floats(0.01, 100))
 def test_a_range_has_zero_in_it_and_stays_inside(method: str, seed: int, shift: float, size: float) -> None:
     x = ((np.random.default_rng(seed).standard_normal(500) + shift) * size).astype(np.float32)
