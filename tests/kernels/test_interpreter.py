@@ -11,7 +11,7 @@ from intaglio.ops.base import REGISTRY, Chain, Elementwise
 from support.kernel_byte_chain import BYTE_CHAINS
 from support.kernel_hybrid import HYBRID
 from support.kernel_integer_tiles import INTEGER_TILES
-from support.kernel_quick import ALL, quick_cases
+from support.kernel_quick import ALL, first_of_each_kind, quick_cases
 from support.kernel_running import TARGETS, assert_close, interpreted
 
 
@@ -28,7 +28,9 @@ _LARGE = ("in stripes", "in chunks", "few deep rows")  # minutes of interpreting
 _QUICK = [n for n in quick_cases() if not n.endswith(_LARGE)]
 _NEON = [pytest.param("neon", n, marks=[] if n in _QUICK else pytest.mark.slow) for n in ALL]
 _DOTS = {**INTEGER_TILES, **HYBRID, **BYTE_CHAINS}
-_TILES = [pytest.param(n, marks=pytest.mark.slow) if n.endswith(_LARGE) else n for n in _DOTS]
+_DOT_ISAS = ("avx2_vnni", "neon_dot", "neon_i8mm", "avx512_vnni", "simd128")
+_QUICK_DOTS = {i: {n for n in first_of_each_kind(_DOTS, TARGETS[i]) if not n.endswith(_LARGE)} for i in _DOT_ISAS}
+_TILES = [pytest.param(i, n, marks=[] if n in _QUICK_DOTS[i] else pytest.mark.slow) for i in _DOT_ISAS for n in _DOTS]
 
 
 @pytest.mark.parametrize(("isa", "name"), [*_NEON, *_OTHERS])
@@ -38,8 +40,7 @@ def test_the_kernel_means_what_the_reference_says(isa: str, name: str) -> None:
     assert_close(ALL[name], results, ALL[name].expected())
 
 
-@pytest.mark.parametrize("name", _TILES)
-@pytest.mark.parametrize("isa", ["avx2_vnni", "neon_dot", "neon_i8mm", "avx512_vnni", "simd128"])
+@pytest.mark.parametrize(("isa", "name"), _TILES)
 def test_dot_products_mean_what_the_reference_says(isa: str, name: str) -> None:
     code, results = interpreted(_DOTS[name], TARGETS[isa])
     assert code == 0

@@ -6,6 +6,7 @@ case is therefore in the quick set at once. `make test-all` runs every case ever
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from intaglio.kernels.choice import considered
@@ -28,10 +29,10 @@ def kernel_of(case: Case, target: Target) -> str:
     return next((c.name for c in considered(case.node(), target, case.using) if not c.reason), "")
 
 
-def kind_of(case: Case) -> tuple[object, ...]:
+def kind_of(case: Case, targets: Sequence[Target]) -> tuple[object, ...]:
     node = case.node()
     types = [None if v is None else v.dtype for v in (*node.inputs[:2], *node.outputs)]
-    kernels = [kernel_of(case, TARGETS[isa]) for isa in ("avx2", "scalar")]
+    kernels = [kernel_of(case, target) for target in targets]
     return case.op.NAME, tuple(types), case.using, *kernels, _borders(case)
 
 
@@ -45,9 +46,13 @@ def _borders(case: Case) -> tuple[object, ...]:
     return tuple(found)
 
 
+def first_of_each_kind(cases: Mapping[str, Case], *targets: Target) -> dict[str, Case]:
+    first: dict[tuple[object, ...], str] = {}
+    for name, case in cases.items():
+        first.setdefault(kind_of(case, targets), name)
+    return {name: cases[name] for name in first.values()}
+
+
 @cache
 def quick_cases() -> dict[str, Case]:
-    first: dict[tuple[object, ...], str] = {}
-    for name, case in ALL.items():
-        first.setdefault(kind_of(case), name)
-    return {name: ALL[name] for name in first.values()}
+    return first_of_each_kind(ALL, TARGETS["avx2"], TARGETS["scalar"])
