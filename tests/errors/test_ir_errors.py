@@ -79,6 +79,12 @@ def test_a_file_that_is_not_ir(text: str) -> None:
     assert "`intaglio-ir 1`" in caught.value.hint
 
 
+def test_a_line_without_end_is_not_read() -> None:
+    with pytest.raises(ModelError, match=r"line 5 has 4,000,\d+ characters") as caught:
+        parse_graph(f"{HEAD}# {'x' * 10}\ny: f32[2] = relu({'x' * 4_000_000})\n", file="t.ig")
+    assert "safetensors" in caught.value.hint
+
+
 def test_a_state_of_a_value_that_is_not_there() -> None:
     with pytest.raises(ModelError, match="`h` is not defined"):
         parse_graph(f"{HEAD}state h = x\noutput x\n", file="t.ig")

@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 from intaglio.errors import ModelError
-from intaglio.frontends.onnx import load
+from intaglio.frontends.onnx import container, load
 from intaglio.package.source import copy_model
 from support.onnx_models import BOOL, INT64, ints, model, node, saved, value
 
@@ -83,6 +83,18 @@ BOMBS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_small_file_that_would_grow_without_end_is_too_large(name: str, tmp_path: Path) -> None:
     assert slug_of(saved(BOMBS[name](), tmp_path)) == "too-large"
+
+
+def _vocabulary(monkeypatch: pytest.MonkeyPatch, size: int) -> Any:
+    monkeypatch.setattr(container, "MAX_FIELDS", 1000)
+    monkeypatch.setattr(container, "MAX_VALUES", 5000)
+    return model([node("Relu", "x", "y", keys=[f"word {n}" for n in range(size)])])
+
+
+def test_strings_of_an_attribute_are_no_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(saved(_vocabulary(monkeypatch, 4000), tmp_path))[0].nodes
+    with pytest.raises(ModelError, match="more than 5,000 numbers and strings in attributes"):
+        load(saved(_vocabulary(monkeypatch, 6000), tmp_path))
 
 
 def test_a_large_product_of_constants_is_left_to_the_device(tmp_path: Path) -> None:

@@ -382,6 +382,7 @@ EXTERNAL: dict[str, dict[str, str]] = {
     "short length": {"location": "data.bin", "length": "4"},
     "not a number": {"location": "data.bin", "offset": "zero"},
     "unknown key": {"location": "data.bin", "command": "rm"},
+    "a hard link": {"location": "hard.bin"},
 }
 
 
@@ -392,6 +393,8 @@ def test_external_data_outside_of_the_rules_is_refused(name: str, tmp_path: Path
     (tmp_path / "real" / "data.bin").write_bytes(np.ones(4, np.float32).tobytes())
     (tmp_path / "link.bin").symlink_to(tmp_path / "data.bin")
     (tmp_path / "folder").symlink_to(tmp_path / "real")
+    (tmp_path / "other").write_bytes(np.ones(4, np.float32).tobytes())
+    os.link(tmp_path / "other", tmp_path / "hard.bin")
     os.mkfifo(tmp_path / "fifo")
     assert error_of(_external(**EXTERNAL[name]), tmp_path).slug == "external-data"
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -275,3 +278,53 @@ def test_keras_is_not_needed_to_read_a_file(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setitem(sys.modules, name, None)
     graph, _ = load(tmp_path / "m.keras", dims={}, shapes={})
     assert graph.outputs[0].shape == (1, 2)
+
+
+def renamed(path: Path, name: Callable[[str], str]) -> Path:
+    """The same file with other names for the groups of its weights: `name` gets the path above `vars`."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {n: archive.read(n) for n in archive.namelist()}
+    place = io.BytesIO()
+    with h5py.File(io.BytesIO(parts["model.weights.h5"])) as before, h5py.File(place, "w") as after:
+
+        def visit(here: str, item: Any) -> None:
+            group, marked, number = here.rpartition("/vars/")
+            if marked:
+                after.require_group(name(group)).require_group("vars")[number] = item[()]
+
+        before.visititems(visit)
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, data in parts.items():
+            archive.writestr(member, place.getvalue() if member == "model.weights.h5" else data)
+    return path
+
+
+def twice(group: str) -> str:
+    """As Keras 2.13 counts: layers with weights stand twice in its list."""
+    older = group.replace("layers/", "_layer_checkpoint_dependencies/")
+    return re.sub(r"(conv2d|dense|bidirectional)_(\d+)", lambda m: f"{m[1]}_{2 * int(m[2])}", older)
+
+
+NAMES: dict[str, Callable[[str], str]] = {
+    "2.12": lambda group: group.replace("layers/", "_layer_checkpoint_dependencies/"),
+    "2.13": twice,
+    "2.13 on Windows": lambda group: twice(group).replace("/", "\\"),
+    "Windows": lambda group: group.replace("/", "\\"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_are_found_by_the_names_of_every_version(name: str, tmp_path: Path) -> None:
+    inner = keras.Sequential([keras.Input((5,)), L.Dense(5), L.ReLU(), L.Dense(5)])
+    layers = [L.Conv2D(3, 3), L.Conv2D(3, 3), L.ReLU(), L.Conv2D(5, 1), L.GlobalAveragePooling2D(), inner, L.Dense(5), L.Dense(4)]
+    more = [L.Reshape((2, 2)), L.Bidirectional(L.LSTM(2, return_sequences=True)), L.Bidirectional(L.LSTM(2))]
+    start = result = keras.Input((7, 7, 2), name="x")
+    for layer in (*layers, *more):
+        result = layer(result)
+    model = fill(keras.Model(start, result))
+    model.save(tmp_path / "m.keras")
+    x = numbers(1, 7, 7, 2)
+    (plain,) = run(tmp_path / "m.keras", x=x)
+    (got,) = run(renamed(tmp_path / "m.keras", NAMES[name]), x=x)
+    np.testing.assert_array_equal(got, plain)
+    np.testing.assert_allclose(got, model.predict(x, verbose=0), atol=1e-5)

@@ -45,6 +45,28 @@ def test_damaged_files_are_explained(tmp_path: Path, content: bytes) -> None:
         read_arrays(tmp_path / "x.npz")
 
 
+def members(folder: Path) -> bytes:
+    np.savez(folder / "good.npz", x=np.arange(6, dtype=np.float32))
+    return (folder / "good.npz").read_bytes()
+
+
+def test_every_damaged_byte_is_explained(tmp_path: Path) -> None:
+    """Headers of zip and of numpy, one byte at a time: encrypted, of another version, packed by another method, no Python text."""
+    good = members(tmp_path)
+    np.save(tmp_path / "good.npy", np.arange(6, dtype=np.float32))
+    plain = (tmp_path / "good.npy").read_bytes()
+    path, refused = tmp_path / "x.npz", 0
+    for content in (good, plain):
+        for at in range(len(content)):
+            for byte in (content[at] ^ 0xFF, content[at] ^ 1, 0x28):
+                path.write_bytes(content[:at] + bytes([byte]) + content[at + 1 :])
+                try:
+                    read_arrays(path)  # anything but a `UserError` ends the test
+                except UserError as error:
+                    refused += error.slug == "bad-data" and bool(error.hint)
+    assert refused > 200
+
+
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("intaglio.run.data.MOST_BYTES", 1 << 20)
     np.savez_compressed(tmp_path / "x.npz", x=np.zeros(1 << 20, np.float32))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 from pathlib import Path
 
 from intaglio.errors import ModelError, ToolError, UserError, quoted
@@ -41,7 +42,8 @@ def write_ir(
 
     weights = path.with_suffix(".safetensors")
     large = any(v.data is not None and v.data.size > INLINE_ELEMENTS for v in graph.constants())
-    parts = [(path.with_name(f".{path.name}.part"), path)]
+    own = secrets.token_hex(4)  # others may write the same file at this moment
+    parts = [(path.with_name(f".{path.name}.{own}.part"), path)]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
@@ -49,7 +51,7 @@ def write_ir(
         check_ir_place(path, weights=large)
         parts[0][0].write_text(print_graph(graph, choices, placement, stage), encoding="utf-8")
         if large:
-            parts.append((path.with_name(f".{weights.name}.part"), weights))
+            parts.append((path.with_name(f".{weights.name}.{own}.part"), weights))
             parts[1][0].touch()
             mode = parts[1][0].stat().st_mode
             save_weights(graph, parts[1][0])

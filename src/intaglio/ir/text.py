@@ -159,6 +159,9 @@ def parse_graph(text: str, arrays: Mapping[str, Array] | None = None, file: str 
     return parse_network(text, arrays, file).graph
 
 
+LONGEST_LINE = 4_000_000  # of characters; the longest that we write, with a scale for each of 10,000 channels, has 200,000
+
+
 def parse_network(text: str, arrays: Mapping[str, Array] | None = None, file: str = "text") -> Network:
     """Raises ModelError with the line that is wrong."""
     graph = Graph("model", file=file)
@@ -171,6 +174,9 @@ def parse_network(text: str, arrays: Mapping[str, Array] | None = None, file: st
         if not raw.strip() or raw.lstrip().startswith("#"):
             continue
         reader.number = number
+        if len(raw) > LONGEST_LINE:
+            what = f"line {number:,} has {len(raw):,} characters; at most {LONGEST_LINE:,} are read"
+            raise ModelError("bad-ir", what, where=file, hint="large constants belong into the .safetensors file beside it")
         try:
             reader.line(Line(raw))
         except ParseError as error:

@@ -68,8 +68,8 @@ def anything(value: Value) -> Span | None:
 def _span(node: Node, found: dict[Value, Span]) -> Span | None:
     op = node.op
     first = found.get(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
-    if first is None:
-        return None
+    if first is None or any(value is not None and not value.type.elements for value in (*node.inputs, *node.outputs)):
+        return None  # of nothing there is no least number
     match op:
         case QConv():
             return _convolution(node, op, first)

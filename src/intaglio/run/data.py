@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from intaglio.errors import UserError, quoted
+from intaglio.errors import UserError, printable, quoted
 from intaglio.ir.graph import Array
 from intaglio.package.folder import fresh_file
 from intaglio.package.manifest import Manifest
@@ -33,8 +33,9 @@ def read_arrays(path: Path) -> dict[str, Array]:
             return {"in0": np.asarray(np.load(path, allow_pickle=False))}
         if start[:2] == b"PK":
             return _archive(path)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError, MemoryError) as error:
-        raise UserError("bad-data", f"{shown} is damaged: {error}", hint="write it with `numpy.savez`") from None
+    except Exception as error:  # numpy, zipfile and tokenize fail on damaged files in as many ways as there are bytes
+        reason = printable(str(error) or type(error).__name__, 200)
+        raise UserError("bad-data", f"{shown} is damaged: {reason}", hint="write it with `numpy.savez`") from None
     hint = "write inputs with `numpy.savez(path, **{name: array})` or `numpy.save`"
     raise UserError("bad-data", f"{shown} is neither .npz nor .npy", hint=hint)
 

@@ -6,6 +6,7 @@ can be trained first (`_legacy_weights` of Keras). Both are described by one lis
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from intaglio.errors import quoted
@@ -89,6 +90,8 @@ class Weights:
         if source.legacy:
             for layer in model.layers:
                 self._bind(layer)
+        else:
+            self._find(model)
 
     def read(self, layer: Layer, role: str) -> Array:
         return self.store.array(self._path(layer, role))
@@ -104,16 +107,33 @@ class Weights:
     def _path(self, layer: Layer, role: str) -> str:
         if layer in self._faults:
             raise self._faults[layer]
-        if self._legacy:
-            return self._paths.get((layer, role), "/missing")
-        leaf = next(leaf for leaf in leaves(layer) if leaf.role == role)
-        path = f"{layer.group}/{leaf.path}".lstrip("/")
-        older = path.replace("layers/", "_layer_checkpoint_dependencies/")  # Keras 2.12 to 2.15
-        private = "/".join(f"_{p}" if p.endswith("_dense") else p for p in path.split("/"))
-        for option in (path, older, private):
-            if self.store.shape(option) is not None:
-                return option
-        return path
+        if not self._legacy and all(leaf.role != role for leaf in leaves(layer)):
+            raise Fault("bad-tensor", f"its options do not go with the weights {quoted(role)} that it needs", "save it again")
+        return self._paths.get((layer, role), "/missing")
+
+    def _find(self, model: Model) -> None:
+        """By the way of naming groups that finds the most arrays: a number means another layer in another way."""
+        best: dict[tuple[Layer, str], str] = {}
+        for groups in (standard_groups(model), older_groups(model, "", 1), older_groups(model, "", 2)):
+            for apart in ("/", "\\"):  # as the system writes paths that saved it
+                found = self._found(groups, apart)
+                best = found if len(found) > len(best) else best
+            if len(best) == sum(len(leaves(layer)) for layer in groups):
+                break
+        self._paths = best
+
+    def _found(self, groups: dict[Layer, str], apart: str) -> dict[tuple[Layer, str], str]:
+        found = {}
+        for layer, group in groups.items():
+            for leaf in leaves(layer):
+                folder, _, number = f"{group}/{leaf.path}".lstrip("/").rpartition("/vars/")
+                private = "/".join(f"_{p}" if p.endswith("_dense") else p for p in folder.split("/"))
+                for option in (folder, private):
+                    path = f"{option.replace('/', apart)}/vars/{number}"
+                    if self.store.shape(path) is not None:
+                        found[layer, leaf.role] = path
+                        break
+        return found
 
     def _bind(self, layer: Layer) -> None:
         """The list of a layer in a `.h5` file, by order; layers inside of it share the list."""
@@ -138,3 +158,30 @@ def tree(layer: Layer, trainable: bool) -> list[tuple[Layer, str, bool]]:
     inside = layer.model.layers if layer.model is not None else layer.inner
     own = [(layer, leaf.role, trained and leaf.trainable) for leaf in leaves(layer)]
     return own + [found for part in inside for found in tree(part, trained)]
+
+
+def standard_groups(model: Model) -> dict[Layer, str]:
+    """Where Keras 3 keeps each layer."""
+    return {layer: layer.group for layer in every_layer(model.layers)}
+
+
+def every_layer(layers: list[Layer]) -> list[Layer]:
+    inside = [layer.model.layers if layer.model is not None else layer.inner for layer in layers]
+    return [*layers, *(found for part in inside for found in every_layer(part))]
+
+
+def older_groups(model: Model, group: str, step: int) -> dict[Layer, str]:
+    """Where Keras 2.12 to 2.15 keep them: layers are numbered by class in a list that has those with weights twice (`step` 2)."""
+    found: dict[Layer, str] = {}
+    used: dict[str, int] = {}
+    for layer in model.layers:
+        stem = re.sub(r"_\d+$", "", layer.group.rpartition("/")[2])
+        number = used.get(stem, 0)
+        if not layer.is_op:
+            used[stem] = number + (step if tree(layer, True) else 1)
+        place = f"{group}/_layer_checkpoint_dependencies/{stem}" + (f"_{number}" if number else "")
+        found[layer] = place
+        found |= {inner: place + inner.group.removeprefix(layer.group) for inner in every_layer(layer.inner)}
+        if layer.model is not None:
+            found |= older_groups(layer.model, place, step)
+    return found

@@ -14,6 +14,8 @@ MAX_FILE_BYTES = 2**31 - 1
 MAX_GRAPH_DEPTH = 32
 MAX_ITEMS = 150_000  # nodes, initializers, inputs, ... in the file; real models have some ten thousand
 MAX_FIELDS = 2_000_000
+MAX_VALUES = 20_000_000  # numbers and strings of attributes: a forest of trees or a vocabulary has millions
+_VALUES = (7, 8, 9)  # AttributeProto.floats, ints, strings
 # Fields of ModelProto and their wire types (onnx.proto): enough to tell a cut model from something else.
 _MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
 # Where messages hold messages that may hold graphs again: kind -> field -> kind (GraphProto.node is 1, and so on).
@@ -39,9 +41,9 @@ def read_model(path: Path) -> Any:
             "truncated-model", f"`{where}` ends in the middle of a field", where=where,
             hint="copy or download the file again, and compare its size with the original",
         )  # fmt: skip
-    if _is_crowded(content):
+    if crowd := _crowd(content):
         raise ModelError(
-            "too-large", f"`{where}` has more than {MAX_ITEMS} nodes and tensors", where=where,
+            "too-large", f"`{where}` has more than {crowd}", where=where,
             hint="simplify the model before exporting it; in a graph of this size, most nodes are dead, unrolled or constant",
         )  # fmt: skip
     import onnx
@@ -115,16 +117,20 @@ def _scan(content: bytes | mmap.mmap) -> str:
     return "model"
 
 
-def _is_crowded(content: bytes | mmap.mmap) -> bool:
-    """Does it hold so many messages that the parsed model would fill the memory? (An empty node takes two bytes of file.)"""
-    fields = items = 0
+def _crowd(content: bytes | mmap.mmap) -> str:
+    """What it has so many of that the parsed model would fill the memory (an empty node takes two bytes of file), or nothing."""
+    fields = items = values = 0
     pending = [("model", 0, 0, len(content))]
     while pending:
         kind, depth, at, end = pending.pop()
         inside = _INSIDE[kind]
         while 0 <= at < end:
             key, at = _varint(content, at)
-            wire, fields = key & 7, fields + 1
+            wire = key & 7
+            if kind == "attribute" and key >> 3 in _VALUES:
+                values += 1
+            else:
+                fields += 1
             if kind in ("graph", "function"):
                 items += depth  # what is nested is looked at once per level
             if wire == 0:
@@ -140,8 +146,10 @@ def _is_crowded(content: bytes | mmap.mmap) -> bool:
             else:
                 break  # damaged, which the parser will say
             if items > MAX_ITEMS or fields > MAX_FIELDS:
-                return True
-    return False
+                return f"{MAX_ITEMS:,} nodes and tensors"
+            if values > MAX_VALUES:
+                return f"{MAX_VALUES:,} numbers and strings in attributes"
+    return ""
 
 
 def _varint(content: bytes | mmap.mmap, at: int) -> tuple[int, int]:

@@ -175,6 +175,11 @@ def _inside(folder: Path, location: str, what: str) -> Path:
             raise Fault("external-data", f"the external data `{location}` of {what} is a link; links are not followed")
     if path == folder or not stat.S_ISREG(os.lstat(path).st_mode):
         raise Fault("external-data", f"the external data `{location}` of {what} is not a regular file")
+    if os.lstat(path).st_nlink > 1:  # it may be any file of the disk
+        raise Fault(
+            "external-data", f"the external data `{location}` of {what} is a hard link; links are not followed",
+            "put a copy of the file in its place",
+        )  # fmt: skip
     return path
 
 
