@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from intaglio.targets.board import Board, all_boards
+from intaglio.targets.board import all_boards, read_board
+from intaglio.targets.target import all_targets
 from support.commands import Intaglio
 from support.firmware_running import firmware, integer_model
 
@@ -46,13 +48,31 @@ def test_boards_are_listed(intaglio: Intaglio) -> None:
         "arduino-nano-33-ble esp32-c3 mps2-an386 mps3-an547"
     )
     assert {row["name"] for row in rows} >= set(wanted.split())
-    assert all(row["ram_bytes"] > 0 and row["flash_bytes"] > 0 for row in rows)
+    assert all(row["ram_bytes"] > 0 and row["flash_bytes"] > 0 and row["source"] for row in rows)
 
 
-@pytest.mark.parametrize("board", all_boards().values(), ids=lambda b: b.name)
-def test_memories_of_a_board_do_not_overlap(board: Board) -> None:
-    spans = sorted((m.address, m.address + m.bytes) for m in board.memories)
+def test_there_are_boards_of_every_family() -> None:
+    families = ["f0", "f1", "f2", "f3", "f4", "f7", "g0", "g4", "h5", "h7", "l0", "l1", "l4", "l5", "u5", "n6", "wb", "wl"]
+    for family in families:
+        assert any(name.startswith((f"nucleo-{family}", f"stm32{family}")) for name in all_boards()), family
+    assert len(all_boards()) >= 60
+    assert {board.core for board in all_boards().values()} == {t.name for t in all_targets().values() if t.bare}
+
+
+@pytest.mark.parametrize("name", all_boards())
+def test_a_board_s_file_is_whole_and_says_where_it_is_from(name: str) -> None:
+    board = read_board(Path(str(resources.files("intaglio.targets").joinpath("boards", f"{name}.toml"))))
+    assert board == all_boards()[name]
+    assert len(board.source.split()) >= 2, "the name of a document"
+    assert 16 <= board.clock_mhz <= 1000 and 0 <= board.wait_states <= 15 and isinstance(board.wait_states, int)
+    spans = sorted((m.address, m.end) for m in board.memories)
     assert all(a[1] <= b[0] for a, b in pairwise(spans))
+    for memory in board.memories:
+        assert memory.bytes % 256 == 0 and memory.address % 256 == 0
+        assert (4 << 10) <= memory.bytes <= (128 << 20)
+        inside = (0x20000000, 0x40000000) if memory.kind == "ram" and memory.name in ("sram", "dtcm") else (0, 1 << 32)
+        assert inside[0] <= memory.address < inside[1] or board.core.startswith("rv32") or memory.address == 0x10000000
+    assert all(32 <= ord(c) < 127 for c in board.description + board.source)
 
 
 def test_a_board_of_the_user_s_with_weights_in_its_second_flash(tmp_path: Path) -> None:

@@ -100,8 +100,8 @@ def list_boards(json: bool) -> None:
     if json:
         print_json({"boards": [{**asdict(b), "ram_bytes": b.ram_bytes, "flash_bytes": b.flash_bytes} for b in boards]})
         return
-    rows = [[b.name, b.core, f"{b.clock_mhz:g}", bytes_text(b.flash_bytes), bytes_text(b.ram_bytes), b.description] for b in boards]
-    print_table(["board", "core", ">MHz", ">flash", ">RAM", "description"], rows)
+    rows = [[b.name, b.core, f"{b.clock_mhz:g}", _kb(b.flash_bytes), _kb(b.ram_bytes), _chip(b.description)] for b in boards]
+    print_table(["board", "core", ">MHz", ">flash", ">RAM", "chip; sizes in KB"], rows)
     several = [b for b in boards if len(b.memories) > 2]
     if several:
         print()
@@ -109,6 +109,16 @@ def list_boards(json: bool) -> None:
             ["boards with more", "memory", ">address", ">size", ">B/cycle", "holds"],
             [_memory_row(b.name if n == 0 else "", m) for b in several for n, m in enumerate(b.memories)],
         )
+
+
+def _kb(size: int) -> str:
+    return f"{size >> 10:,}"
+
+
+def _chip(description: str) -> str:
+    """`ST NUCLEO-F103RB (STM32F103RB)`: the name of the board is there already."""
+    inside = description.removesuffix(")").partition(" (")[2]
+    return inside or description
 
 
 def _memory_row(board: str, memory: Memory) -> list[str]:

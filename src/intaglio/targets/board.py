@@ -3,6 +3,7 @@
 core = "cortex-m4f"               # a file of targets/cores
 clock_mhz = 120
 wait_states = 5                   # of flash at that clock; estimates count none unless asked for
+source = "ST RM0432"              # the documents that say so
 
 [[memory]]
 name = "flash"
@@ -38,6 +39,7 @@ class Board:
     clock_mhz: float
     wait_states: int
     memories: tuple[Memory, ...]
+    source: str = ""  # data sheet, reference manual; every board of ours names it
     qemu: str = ""  # QEMU's name of this machine, where it has one
     boot: str = ""  # whose boot ROM looks for a block of its own in flash: rp2350
     cycle_csr: int = 0  # RISC-V: the register that counts cycles, where it is not mcycle
