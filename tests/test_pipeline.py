@@ -43,15 +43,16 @@ def attempts(monkeypatch: pytest.MonkeyPatch, *answers: ShortOfRam | Path) -> li
     """The reserve of each attempt. The stages before are done once, here not at all."""
     tried: list[int] = []
 
-    def attempt(work: Work) -> Path:
+    def attempt(work: Work) -> Work:
         tried.append(work.reserve)
         answer = answers[len(tried) - 1]
         if isinstance(answer, ShortOfRam):
             raise answer
-        return answer
+        monkeypatch.setattr(pipeline, "write_stage", lambda _: answer)
+        return work
 
     monkeypatch.setattr(pipeline, "go", lambda work, _: work)
-    monkeypatch.setattr(pipeline, "_compile", attempt)
+    monkeypatch.setattr(pipeline, "_complete", attempt)
     return tried
 
 

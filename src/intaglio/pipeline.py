@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
-from intaglio.errors import IntaglioError
+from intaglio.errors import AnswerIsNo, IntaglioError
 from intaglio.fitting.budget import RESERVE_BYTES
 from intaglio.fitting.limits import ShortOfRam
 from intaglio.frontends.objects import save_object
@@ -91,10 +91,19 @@ def compile_request(request: Request, watch: Watch) -> Package | Path:
     if is_current(request):
         watch.current()
         return Package(request.output)
-    work, reserve = go(Work(request, watch), LINE[:SETTLED]), RESERVE_BYTES
+    work = _attempts(go(Work(request, watch), LINE[:SETTLED]))
+    if work.written is None:
+        return write_stage(work)
+    if request.archive:
+        write_archive(request.output, request.archive_format)
+    return Package(request.output)
+
+
+def _attempts(work: Work) -> Work:
+    reserve = work.reserve
     for attempt in range(MOST_ATTEMPTS):
         try:
-            return _compile(replace(work, reserve=reserve))
+            return _complete(replace(work, reserve=reserve))
         except ShortOfRam as short:
             if not short.can_shrink or attempt == MOST_ATTEMPTS - 1:
                 raise
@@ -102,15 +111,10 @@ def compile_request(request: Request, watch: Watch) -> Package | Path:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _compile(work: Work) -> Package | Path:
-    request = work.request
+def _complete(work: Work) -> Work:
+    """The stages from the kernels on; the package is in its place then."""
     with ExitStack() as stack:
-        work = go(replace(work, stack=stack), LINE[SETTLED:])
-        if work.written is None:
-            return write_stage(work)
-    if request.archive:
-        write_archive(request.output, request.archive_format)
-    return Package(request.output)
+        return go(replace(work, stack=stack), LINE[SETTLED:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,29 @@ def plan_request(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *
     work = go(Work(replace(request, stop_after="memory"), watch, reserve, climbing))
     model, planned = need(work.model), need(work.planned)
     return Planned(planned.program, planned.rungs, model.target, model.deployment)
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What `compile` makes, and why it would not give it out: it does not fit."""
+
+    planned: Planned
+    package: Package
+    refusal: AnswerIsNo | None = None
+
+
+def build_request(request: Request, watch: Watch, *, climbing: bool = True) -> Built:
+    """A package for questions about its size and speed: what does not fit is built all the same, as small as it gets. Without
+    `climbing` it is built as it is, and no limit counts."""
+    work = go(Work(request, watch, climbing=climbing, checking=climbing), LINE[:SETTLED])
+    refusal = None
+    try:
+        work = _attempts(work)
+    except AnswerIsNo as no:
+        refusal = no
+        work = _complete(replace(work, checking=False))
+    model, planned = need(work.model), need(work.planned)
+    return Built(Planned(planned.program, planned.rungs, model.target, model.deployment), Package(request.output), refusal)
 
 
 def graph_to_lower(request: Request, watch: Watch) -> Model:

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from intaglio.errors import ToolError
 from intaglio.package.manifest import read_manifest
 from intaglio.targets.board import all_boards
 from support.commands import DIGITS, Intaglio
@@ -19,7 +20,7 @@ BOARD = ("--board", "nucleo-l4r5zi")
 def few_boards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two cores are enough here: each is a compilation."""
     shown = {name: all_boards()[name] for name in ("nucleo-l4r5zi", "stm32f4-discovery", "rp2040")}
-    monkeypatch.setattr("intaglio.cli.fitting.all_boards", lambda: shown)
+    monkeypatch.setattr("intaglio.cli.fit_boards.all_boards", lambda: shown)
 
 
 def test_json_is_as_the_contract_says(intaglio: Intaglio) -> None:
@@ -27,8 +28,10 @@ def test_json_is_as_the_contract_says(intaglio: Intaglio) -> None:
     told = said.json
     assert said.code == 0
     assert told["fits"] is told["optimal"] is True
-    assert told["lower_bound_bytes"] == told["ram_bytes"] == told["parts"]["arena_bytes"] + told["parts"]["stack_bytes_estimate"]
-    assert told["flash_bytes"] == told["parts"]["weight_bytes"] + told["parts"]["code_bytes_estimate"]
+    parts = told["parts"]
+    assert told["lower_bound_bytes"] == told["ram_bytes"] == parts["arena_bytes"] + parts["stack_bytes"] + parts["variable_bytes"]
+    assert told["flash_bytes"] == parts["weight_bytes"] + parts["code_bytes"]
+    assert told["from"] == {"sizes": "built", "time": "emulated"}
     assert isinstance(told["peak_layer"], str)
     assert [set(rung) for rung in told["ladder"]] == [{"rung", "ram_bytes", "flash_bytes", "cost_ratio"}] * len(told["ladder"])
     rungs = {rung["rung"]: rung for rung in told["ladder"]}
@@ -36,7 +39,8 @@ def test_json_is_as_the_contract_says(intaglio: Intaglio) -> None:
     assert rungs["stripes"]["ram_bytes"] < told["ram_bytes"] and rungs["stripes"]["cost_ratio"] > 1
     assert told["smallest"]["ram_bytes"] == min(rung["ram_bytes"] for name, rung in rungs.items() if "int8" not in name)
     assert [b["name"] for b in told["boards"]] == ["nucleo-l4r5zi", "stm32f4-discovery", "rp2040"]
-    assert all(set(b) == {"name", "fits", "time_ms"} and b["fits"] and b["time_ms"] > 0 for b in told["boards"])
+    assert all({"name", "fits", "time_ms"} < set(b) and b["fits"] and b["time_ms"] > 0 for b in told["boards"])
+    assert told["boards"][0]["time_ms"] == told["time_ms"] and told["boards"][0]["flash_bytes"] == told["flash_bytes"]
 
 
 def test_the_peak_is_the_layer_with_most_alive(intaglio: Intaglio) -> None:
@@ -47,7 +51,7 @@ def test_the_peak_is_the_layer_with_most_alive(intaglio: Intaglio) -> None:
 
 
 def test_rungs_never_cost_memory(intaglio: Intaglio) -> None:
-    sizes = [rung["ram_bytes"] for rung in intaglio("fit", DIGITS, "--json").json["ladder"]]
+    sizes = [rung["ram_bytes"] for rung in intaglio("fit", DIGITS, "--quick", "--target", "host", "--json").json["ladder"]]
     assert sizes == sorted(sizes, reverse=True)
 
 
@@ -64,14 +68,85 @@ def test_what_does_not_fit_says_the_bound_the_layer_and_what_would_help(intaglio
 
 def test_the_screen_has_needs_peak_ladder_and_boards(intaglio: Intaglio) -> None:
     said = intaglio("fit", DIGITS, *BOARD)
-    assert "arena 2,560 bytes, proven optimal; inputs and outputs inside; stack ~512" in said.out
-    for word in ("peak", "weights", "in-place", "best offsets", "stm32f4-discovery", "yes"):
+    assert "arena 2,560 bytes, proven optimal; inputs and\n" in said.out
+    for word in ("sizes as built, time emulated", "peak", "weights", "in-place", "best offsets", "stm32f4-discovery", "yes"):
         assert word in said.out
     assert len(said.out.splitlines()) < 40
+    assert max(map(len, said.out.splitlines())) <= 80
 
 
-def test_without_a_board_inputs_and_outputs_are_the_callers(intaglio: Intaglio) -> None:
-    told = intaglio("fit", DIGITS, "--json").json
+def test_fit_says_what_compile_and_profile_say(intaglio: Intaglio, tmp_path: Path) -> None:
+    told = intaglio("fit", DIGITS, "--board", "rp2040", "--json").json
+    made = intaglio("compile", DIGITS, "--board", "rp2040", "-o", tmp_path / "p", "--json").json["firmware"]
+    total = intaglio("profile", tmp_path / "p", "--json").json["total"]
+    assert (told["ram_bytes"], told["flash_bytes"]) == (made["ram_bytes"], made["flash_bytes"])
+    assert [told[key] for key in ("cycles", "instructions", "time_ms")] == [total[k] for k in ("cycles", "instructions", "time_ms")]
+    other = {b["name"]: b for b in intaglio("fit", DIGITS, *BOARD, "--json").json["boards"]}["rp2040"]
+    assert (other["ram_bytes"], other["flash_bytes"]) == (made["ram_bytes"], made["flash_bytes"])
+    assert other["time_ms"] == pytest.approx(total["time_ms"], rel=0.001), "built for the core alone"
+
+
+def test_under_a_limit_fit_and_compile_take_the_same_rungs(intaglio: Intaglio, tmp_path: Path) -> None:
+    told = intaglio("fit", DIGITS, *BOARD, "--ram", "2K", "--json").json
+    made = intaglio("compile", DIGITS, *BOARD, "--ram", "2K", "-o", tmp_path / "p", "--json").json["firmware"]
+    assert told["stripes"] and (told["ram_bytes"], told["flash_bytes"]) == (made["ram_bytes"], made["flash_bytes"])
+
+
+def test_quick_builds_nothing_and_marks_its_estimates(intaglio: Intaglio, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("intaglio.cli.fit_figures.build_request", lambda *_, **__: pytest.fail("it was built"))
+    said = intaglio("fit", DIGITS, *BOARD, "--quick")
+    assert said.code == 0 and "~ marks an estimate" in said.out and "stack ~512" in said.out
+    told = intaglio("fit", DIGITS, *BOARD, "--quick", "--json").json
+    assert told["from"] == {"sizes": "estimated", "time": "estimated"}
+
+
+def test_without_an_emulator_time_is_an_estimate(intaglio: Intaglio, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(*_: object) -> None:
+        raise ToolError("no-emulator", "Unicorn is needed to emulate a core")
+
+    monkeypatch.setattr("intaglio.run.emulator.measure.run_once", absent)
+    told = intaglio("fit", DIGITS, *BOARD, "--json").json
+    assert told["from"] == {"sizes": "built", "time": "estimated"} and told["instructions"] is None
+
+
+def test_without_board_and_target_it_is_about_microcontrollers(intaglio: Intaglio) -> None:
+    said = intaglio("fit", DIGITS, "--ram", "64K", "--flash", "512K")
+    assert said.code == 0 and max(map(len, said.out.splitlines())) <= 80
+    assert "within 65,536 bytes of RAM and 524,288 bytes of flash" in said.out
+    for word in ("cortex-m0+", "cortex-m4f", "as it is", "stripes", "--weights read", "--quantize int8", "rp2040"):
+        assert word in said.out
+    assert "x86" not in said.out and "aarch64" not in said.out
+
+
+def test_means_are_told_apart_for_every_core_and_board(intaglio: Intaglio) -> None:
+    said = intaglio("fit", DIGITS, "--ram", "2K", "--flash", "18K", "--json")
+    told = said.json
+    assert said.code == 0 and told["fits"] is True and told["limits"] == {"ram_bytes": 2048, "flash_bytes": 18432}
+    cores = {core["name"]: core for core in told["cores"]}
+    assert set(cores) == {"cortex-m0+", "cortex-m4f"}
+    for core in cores.values():
+        assert "stripes" in core["means"] and "--quantize int8" in core["means"]
+        assert "as it is" not in core["means"] and "--weights read" not in core["means"]
+        assert core["from"] == {"sizes": "built", "time": "emulated"}
+    means = {one["name"]: one for one in told["means"]}
+    assert means["stripes"]["ram_bytes"] < means["as it is"]["ram_bytes"] < means["--weights read"]["ram_bytes"]
+    assert means["--weights read"]["flash_bytes"] < means["as it is"]["flash_bytes"]
+    assert all(board["means"] == cores[board["core"]]["means"] for board in told["boards"])
+
+
+def test_what_fits_no_core_ends_with_1_and_says_what_would_help(intaglio: Intaglio) -> None:
+    said = intaglio("fit", DIGITS, "--flash", "12K")
+    assert said.code == 1
+    assert "`digits` fits no core within 12,288 bytes of flash; it would with" in said.err and "`--quantize int8`" in said.err
+
+
+def test_options_for_one_device_need_one(intaglio: Intaglio) -> None:
+    said = intaglio("fit", DIGITS, "--feed-rows")
+    assert said.code == 2 and "error[bad-option]" in said.err and "hint: add `--board` or `--target`" in said.err
+
+
+def test_on_a_host_inputs_and_outputs_are_the_callers(intaglio: Intaglio) -> None:
+    told = intaglio("fit", DIGITS, "--quick", "--target", "host", "--json").json
     assert told["parts"]["io_bytes"] == 256 + 40
 
 
@@ -88,7 +163,7 @@ def test_the_picture_is_well_formed_and_has_every_buffer(intaglio: Intaglio, tmp
 def test_a_wrong_model_or_place_for_the_picture_is_told(intaglio: Intaglio, tmp_path: Path) -> None:
     assert intaglio("fit", tmp_path / "none.onnx").code == 2
     (tmp_path / "file").write_text("")
-    said = intaglio("fit", DIGITS, "--plot", tmp_path / "file" / "p.svg")
+    said = intaglio("fit", DIGITS, "--quick", "--target", "host", "--plot", tmp_path / "file" / "p.svg")
     assert said.code == 2
     assert "error[cannot-write]" in said.err
 

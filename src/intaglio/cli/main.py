@@ -90,19 +90,27 @@ def check(model: Model, json: JsonOption = False, **options: object) -> None:
 
 
 @app.command()
-@with_options("target", "board", "ram", "flash", "memory", "weights", "dims", "shapes", "feed_rows", "stream")
+@with_options(
+    "target", "board", "ram", "flash", "memory", "weights", "dims", "shapes", "feed_rows", "stream", "quantize", "calibrate",
+    "accelerators",
+)  # fmt: skip
 def fit(
     model: Model,
     plot: Annotated[
         Optional[Path], typer.Option(metavar="P.svg", help="Draw the memory plan: layers across, addresses up.")
     ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Estimate code, stack and time; build and emulate nothing.")
+    ] = False,
     json: JsonOption = False,
     **options: object,
 ) -> None:
-    """Report RAM and flash, the layer that sets the peak, and which boards fit. Exit code 1 if it does not fit."""
+    """Report RAM, flash and time, what sets the peak, and which boards fit. Without `--board` and `--target`: all
+    microcontrollers, and what would make it fit. Exit code 1 if it does not fit."""
+    from intaglio.cli.fit_answer import How
     from intaglio.cli.fitting import fit_model
 
-    raise typer.Exit(fit_model(model, options, plot, json))
+    raise typer.Exit(fit_model(model, options, How(plot, quick, json)))
 
 
 @app.command()

@@ -1,9 +1,10 @@
 """Will it fit? The needs of a planned program before anything is built.
 
-The arena and the weights are exact. Code, stack and time are estimates, from nine small models on a Cortex-M4F:
+The arena and the weights are exact. Code, stack and time are guesses, compared with 22 small models on nine cores, as built and
+emulated (benchmarks/FIT.md has what they are worth):
 
-    code    0.35 bytes per character of a float kernel's C (0.31 to 0.39 as built), 0.8 of an integer one (0.59 to 1.4: macros)
-    stack   512 bytes (88 to 504)
+    code    bytes per character of a kernel's C, and what is around them: 0.7 for integers; 0.32 for floats, 0.55 without FPU
+    stack   512 bytes (88 to 912)
     time    multiply-adds by the core's `cycles_per_mac_int` and `cycles_per_mac_float`, zero wait states
 """
 
@@ -23,12 +24,13 @@ from intaglio.memory.regions import Room, rooms_of, spread
 from intaglio.memory.weights import spread_weights
 from intaglio.targets.board import Board
 from intaglio.targets.deployment import Deployment
-from intaglio.targets.target import Target
+from intaglio.targets.target import Target, find_target
 
 STACK_BYTES = 512
 VARIABLES_BYTES = 256
 CODE_MARGIN, CODE_AROUND_BYTES = 1.5, 4096  # the estimate may be low; start-up code, memory and mathematics
-CODE_PER_FLOAT_CHARACTER, CODE_PER_INTEGER_CHARACTER = 0.35, 0.8
+CODE_PER_INTEGER_CHARACTER, CODE_PER_FLOAT_CHARACTER, CODE_PER_SOFT_CHARACTER = 0.7, 0.32, 0.55
+CODE_OF_FIRMWARE_BYTES, CODE_OF_SOFT_FLOATS_BYTES = 400, 1700  # start-up code and application; floats without FPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ def place_weights(program: Program, deployment: Deployment) -> None:
     main, others = deployment.main("flash"), deployment.weights_memories
     if main is None or not others:
         return
-    code = round(_code_bytes(program) * CODE_MARGIN) + CODE_AROUND_BYTES if deployment.board is not None else 0
+    code = round(_code_bytes(program, deployment.board) * CODE_MARGIN) + CODE_AROUND_BYTES if deployment.board is not None else 0
     room = (deployment.flash_bytes or main.bytes) - code if main.may_hold("weights") else 0
     spread_weights(program, room, [Room(m.name, m.bytes) for m in others])
 
@@ -105,17 +107,22 @@ def needs_of_program(program: Program, deployment: Deployment) -> Needs:
         arena=program.arena_bytes,
         elsewhere=elsewhere(program.arenas, deployment),
         io=sum(v.type.bytes for v in callers),
-        code=_code_bytes(program),
+        code=_code_bytes(program, deployment.board),
         stack=STACK_BYTES,
         on_device=bool(deployment.device),
     )
 
 
-def needs_on_board(program: Program, target: Target, board: Board) -> Needs:
-    """Of a program that was planned for the core alone: with its arena in several memories, where one does not suffice."""
-    on = Deployment(board)
+def needs_on_board(program: Program, target: Target, on: Deployment, built: Needs | None = None) -> Needs:
+    """Of a program that was planned for the core alone: with its arena in several memories, where one does not suffice, and its
+    weights in another flash. `built`: what its firmware needs, where there is one."""
     needs = needs_of_program(program, on)
-    if program.arenas or sum(needs.main_ram.values()) <= board.ram_bytes:
+    if built is not None:
+        needs = replace(needs, code=built.code, data=built.data, static=built.static, stack=built.stack)
+    beside = on.weights_memories
+    if beside and sum(needs.flash.values()) > (on.flash_bytes or 0) and needs.weights <= sum(m.bytes for m in beside):
+        needs = replace(needs, weights=0, weights_elsewhere=((beside[0].name, needs.weights),))
+    if program.arenas or sum(needs.main_ram.values()) <= (on.ram_bytes or 0):
         return needs
     storage = find_storage(program, target.alignment, slots=program.has_slots)
     plan = place_buffers(storage.buffers, target.alignment, search=False, apart=storage.apart)
@@ -124,10 +131,13 @@ def needs_on_board(program: Program, target: Target, board: Board) -> Needs:
     return replace(needs, arena=sum(a.bytes for a in arenas), elsewhere=elsewhere(arenas, on)) if arenas else needs
 
 
-def _code_bytes(program: Program) -> int:
+def _code_bytes(program: Program, board: Board | None) -> int:
     floats = {layer.kernel.name for layer in program.layers if layer.node.output.dtype.is_float}
     characters = [(kernel.name in floats, len(print_kernel(kernel))) for kernel in program.kernels]
-    return round(sum(n * (CODE_PER_FLOAT_CHARACTER if is_float else CODE_PER_INTEGER_CHARACTER) for is_float, n in characters))
+    soft = board is not None and find_target(board.core).fpu == "none"
+    per_float = CODE_PER_SOFT_CHARACTER if soft else CODE_PER_FLOAT_CHARACTER
+    around = (CODE_OF_FIRMWARE_BYTES if board is not None else 0) + (CODE_OF_SOFT_FLOATS_BYTES if soft and floats else 0)
+    return around + round(sum(n * (per_float if is_float else CODE_PER_INTEGER_CHARACTER) for is_float, n in characters))
 
 
 def fit_of(program: Program, target: Target, deployment: Deployment) -> Fit:
@@ -148,10 +158,10 @@ def fits(needs: Needs, ram: int | None, flash: int | None) -> bool:
     return enough_ram and (flash is None or sum(needs.flash.values()) <= flash)
 
 
-def time_ms(program: Program, target: Target, board: Board) -> float | None:
-    """A first guess; None where the core's cycles or the board's clock are not known."""
-    if not (target.cycles_per_mac_int and target.cycles_per_mac_float and board.clock_mhz):
+def estimated_cycles(program: Program, target: Target) -> float | None:
+    """A first guess; None where the cycles of the core are not known."""
+    if not (target.cycles_per_mac_int and target.cycles_per_mac_float):
         return None
     floats = sum(layer.macs for layer in program.layers if layer.node.output.dtype.is_float)
     integers = sum(layer.macs for layer in program.layers) - floats
-    return (floats * target.cycles_per_mac_float + integers * target.cycles_per_mac_int) / board.clock_mhz / 1000
+    return floats * target.cycles_per_mac_float + integers * target.cycles_per_mac_int

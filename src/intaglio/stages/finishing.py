@@ -26,7 +26,7 @@ def finish(work: Work) -> Work:
     model, written = need(work.model), work.written
     folder, manifest = written.folder, written.manifest
     check_needs(work, needs_of(manifest, manifest.firmware, model.deployment))
-    if manifest.firmware is not None and model.deployment.board is not None:
+    if work.checking and manifest.firmware is not None and model.deployment.board is not None:
         check_placed(folder / manifest.firmware.elf, model.deployment.board)
     manifest.tools.update(tool_versions(written.toolchain))
     files = digests(folder)

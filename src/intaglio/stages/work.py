@@ -54,12 +54,14 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`reserve`: RAM for stack and variables, before they are known; without `climbing`, no limit makes layers slower."""
+    """`reserve`: RAM for stack and variables, before they are known; without `climbing`, no limit makes layers slower; without
+    `checking`, what is too large for its device is built all the same."""
 
     request: Request
     watch: Watch
     reserve: int = RESERVE_BYTES
     climbing: bool = True
+    checking: bool = True
     pinned: PlanFile | None = None  # buffers whose place the user chose
     model: Model | None = None
     program: Program | None = None

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from intaglio.run.host import Sink
 from intaglio.run.loaded import LoadedPackage
 from intaglio.run.timing import Emulation, LayerTime, Profile, Total
 from intaglio.run.toolchains import Toolchain
+from intaglio.targets.board import Board
 from intaglio.targets.target import Target
 
 
@@ -38,14 +40,8 @@ def measure(package: LoadedPackage, inputs: list[Array], cc: str | None, wait_st
     if firmware is None:
         raise UserError("not-built", f"`{package.name}` has no firmware", hint="compile the model again, without `--stop-after`")
     options = EmulatorOptions(package.emulator, flash_reads=wait_states > 0)
-    device = EmulatedDevice(package.folder, manifest, options)
-    coster = Coster(target.core, device.core.read, riscv=device.core.image.riscv, wait_states=wait_states)
-    before = device.counts()
-    device.run(inputs)
-    after = device.counts()
-    whole = None if before is None or after is None else coster.add(after.since(before))
-    stack_used, about, board = device.stack_used_bytes, device.core.about, device.core.board
-    device.close()
+    run = run_once(package, inputs, wait_states)
+    whole, board = run.sum, run.board
     per_layer: list[Sum | None] = [None] * len(manifest.layers)
     if whole is not None:
         with _hooked(package, cc, options) as hooked:
@@ -54,10 +50,39 @@ def measure(package: LoadedPackage, inputs: list[Array], cc: str | None, wait_st
     clock = board.clock_mhz or None
     return Profile(
         manifest.target,
-        _total(manifest, firmware, whole, clock, stack_used),
+        _total(manifest, firmware, whole, clock, run.stack_used_bytes),
         tuple(_layer(manifest, layer, found, clock) for layer, found in zip(manifest.layers, per_layer, strict=True)),
-        Emulation(about, target.core, board.name, clock, wait_states),
+        Emulation(run.emulator, target.core, board.name, clock, wait_states),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One inference of the package's own firmware: the total of `profile`, and of whoever else shows one."""
+
+    sum: Sum | None  # None: the emulator does not count
+    stack_used_bytes: int
+    emulator: str
+    board: Board
+
+    @property
+    def time_ms(self) -> float | None:
+        return _ms(self.sum, self.board.clock_mhz or None)
+
+
+def run_once(package: LoadedPackage, inputs: list[Array], wait_states: int = 0) -> Run:
+    options = EmulatorOptions(package.emulator, flash_reads=wait_states > 0)
+    device = EmulatedDevice(package.folder, package.manifest, options)
+    core = target_of(package.manifest).core
+    try:
+        coster = Coster(core, device.core.read, riscv=device.core.image.riscv, wait_states=wait_states)
+        before = device.counts()
+        device.run(inputs)
+        after = device.counts()
+        whole = None if before is None or after is None else coster.add(after.since(before))
+        return Run(whole, device.stack_used_bytes, device.core.about, device.core.board)
+    finally:
+        device.close()
 
 
 def watch(package: LoadedPackage, inputs: list[Array], sink: Sink, cc: str | None) -> None:

@@ -1,0 +1,126 @@
+"""What a model needs of a core or a board, for `intaglio fit`: as built and emulated, the same as `compile` and `profile` say. With
+`--quick`, and on hosts: as planned.
+
+    sizes   built: linked firmware; estimated: arena and weights are exact, code and stack are guesses
+    time    emulated: one run of that firmware, its cycles by the table of costs; estimated: multiply-adds times a factor
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from intaglio.errors import AnswerIsNo, IntaglioError, UserError
+from intaglio.fitting.fit import estimated_cycles, fits, needs_of_program, needs_on_board
+from intaglio.fitting.limits import Needs
+from intaglio.options.request import Request
+from intaglio.package.needs import needs_of
+from intaglio.pipeline import Planned, build_request, compile_request, plan_request
+from intaglio.run.package import Package
+from intaglio.run.timing import stored_inputs
+from intaglio.stages.watch import Watch
+from intaglio.targets.board import Board
+from intaglio.targets.deployment import Deployment
+
+BUILT, EMULATED, ESTIMATED = "built", "emulated", "estimated"
+MOST_CYCLES = 4e9  # by the estimate: half a minute of emulation for each core of the table; the core asked for has no limit
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """`sizes` and `time` say where the figures come from; `refusal`: why it does not fit, in the words of `compile`."""
+
+    planned: Planned
+    needs: Needs
+    cycles: float | None
+    instructions: int | None = None
+    sizes: str = ESTIMATED
+    time: str = ESTIMATED
+    refusal: AnswerIsNo | None = None
+
+    def time_ms(self, board: Board | None) -> float | None:
+        """Zero wait states, as `profile` has it."""
+        if self.cycles is None or board is None or not board.clock_mhz:
+            return None
+        return self.cycles / board.clock_mhz / 1000
+
+    def needs_on(self, deployment: Deployment) -> Needs:
+        """On a board, of what was made for its core alone."""
+        built = self.needs if self.sizes == BUILT else None
+        return needs_on_board(self.planned.program, self.planned.target, deployment, built)
+
+
+def planned_figures(planned: Planned) -> Figures:
+    needs = needs_of_program(planned.program, planned.deployment)
+    return Figures(planned, needs, estimated_cycles(planned.program, planned.target))
+
+
+def built_figures(request: Request, watch: Watch, *, climbing: bool, most_cycles: float = float("inf")) -> Figures:
+    """What `compile` would make of it. Without `climbing` nothing is slower than it has to be, and no limit counts."""
+    with tempfile.TemporaryDirectory(prefix="intaglio-fit-") as place:
+        made = build_request(replace(request, output=Path(place) / "package"), watch, climbing=climbing)
+        manifest, planned = made.package.manifest, made.planned
+        needs = needs_of(manifest, manifest.firmware, planned.deployment)
+        found = replace(planned_figures(planned), needs=needs, sizes=BUILT, refusal=made.refusal)
+        if found.cycles is not None and found.cycles > most_cycles:
+            return found
+        return _emulated(found, made.package)
+
+
+def _emulated(figures: Figures, package: Package) -> Figures:
+    """As they are where there is no emulator, or none for this core."""
+    from intaglio.run.emulator.measure import run_once
+
+    try:
+        run = run_once(package, stored_inputs(package))
+    except IntaglioError as error:
+        if error.slug != "no-emulator":
+            raise
+        return figures
+    if run.sum is None:
+        return figures
+    return replace(figures, cycles=run.sum.cycles, instructions=run.sum.instructions, time=EMULATED)
+
+
+def on_core(request: Request, core: str, *, quick: bool) -> Figures | None:
+    """As it is, without a board and limits; None where the core has no kernel for some layer."""
+    asked = alone(request, core)
+    try:
+        if quick:
+            return planned_figures(plan_request(asked, Watch(), climbing=False))
+        return built_figures(asked, Watch(), climbing=False, most_cycles=MOST_CYCLES)
+    except UserError:
+        return None
+
+
+def alone(request: Request, core: str) -> Request:
+    """For a core, without anything that is said of memories and of chips that others do not have."""
+    bare = replace(request, target=core, board=None, ram=None, flash=None, memory=None, feed_rows=False)
+    return replace(bare, weights="mapped", accelerators=(), accelerator_only=frozenset())
+
+
+@contextmanager
+def quantised_once(request: Request) -> Iterator[Request]:
+    """The model as integers, in a file: it is quantised once for all cores."""
+    if request.quantize is None:
+        yield request
+        return
+    with tempfile.TemporaryDirectory(prefix="intaglio-fit-") as place:
+        path = Path(place) / f"{request.model.stem}.ig"
+        alike = alone(request, request.target or "cortex-m4f")
+        compile_request(replace(alike, output=path, stop_after="import"), Watch())
+        yield _without_quantising(request, path)
+
+
+def _without_quantising(request: Request, model: Path) -> Request:
+    plain = Request(model, request.output, request.target, request.board, request.ram, request.flash, request.memory)
+    kept = partial(replace, plain, weights=request.weights, feed_rows=request.feed_rows, stream=request.stream)
+    return kept(name=request.name or request.model.stem)
+
+
+def within(needs: Needs, deployment: Deployment) -> bool:
+    return fits(needs, deployment.ram_bytes, deployment.flash_bytes)
