@@ -11,8 +11,10 @@ import intaglio
 from intaglio.conformance import check_accelerator
 from intaglio.conformance.cases import cases
 from intaglio.passes.offload.match import Flow, claims
+from intaglio.targets.board import find_board
 from intaglio.targets.plugins import find_accelerator
 from intaglio.targets.target import find_target
+from support.commands import DIGITS, Intaglio
 from support.shared import SHARED, needs_shared
 
 pytestmark = pytest.mark.usefixtures("outside")
@@ -129,3 +131,19 @@ def test_the_core_goes_on_beside_it_and_waits_only_for_what_is_left(tmp_path: Pa
     assert npu.cycles > 5000
     assert cycles["qconv"] < 1000  # started and found done: the core never waited
     assert package.validate().ok
+
+
+def test_compile_fit_and_profile_show_the_same_total(
+    intaglio: Intaglio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("intaglio.cli.fit_boards.all_boards", lambda: {"nucleo-l4r5zi": find_board("nucleo-l4r5zi")})
+    data = Path(DIGITS).with_suffix(".npz")
+    words = (DIGITS, "--quantize", "int8", "--calibrate", data, "--board", "nucleo-l4r5zi", "--accelerator", "example_npu")
+    said = intaglio("compile", *words, "--explain", "-o", tmp_path / "p")
+    total = intaglio("profile", tmp_path / "p", "--json").json["total"]
+    told = intaglio("fit", *words, "--json").json
+    assert (told["cycles"], told["time_ms"], told["flash_bytes"]) == (total["cycles"], total["time_ms"], total["flash_bytes"])
+    assert f"total: about {total['cycles']:,} cycles = {total['time_ms']:.3f} ms at 120 MHz" in said.err
+    assert "estimate us" not in said.out and "estimated" not in said.err, "no second total"
+    (alone,) = told["boards"]
+    assert alone["time_ms"] == told["time_ms"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from intaglio.cli.explaining import choices_json, choices_lines, print_costs
+from intaglio.cli.explaining import choices_json, choices_lines, print_costs, print_total
 from intaglio.cli.offloading import print_offloaded
 from intaglio.cli.opencl import placed_json, placed_lines
 from intaglio.cli.quantizing import print_account
@@ -27,6 +27,7 @@ from intaglio.report.budgets import read_budgets
 from intaglio.run.package import Package
 from intaglio.run.variants import lacking_here
 from intaglio.stages.watch import CostRow, Watch
+from intaglio.targets.deployment import target_of
 from intaglio.targets.target import find_target, lacking
 
 
@@ -75,7 +76,7 @@ def _compile(request: Request, json: bool) -> tuple[Package, dict[str, float]] |
                 print_json({"fits": False, "message": error.message, "parts": error.where, "hint": error.hint})
             raise
     if rows:
-        print_costs(rows, stderr=json)
+        print_costs(rows, stderr=json, bare=target_of(request.board, request.target, "host").bare)
     if chosen and not json:
         print("\n".join(choices_lines(chosen)))
     if sent and not json:
@@ -98,6 +99,8 @@ def _compile(request: Request, json: bool) -> tuple[Package, dict[str, float]] |
         print(f"package: {result.folder}")
     else:
         _print_summary(result, time.perf_counter() - start, request)
+        if request.explain and result.bare:
+            print_total(result)
     return result, accuracy or {}
 
 

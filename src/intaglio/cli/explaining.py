@@ -5,13 +5,20 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from intaglio.cli.terminal import PAGE, bytes_text, count_text, fitted, print_table
+from intaglio.cli.terminal import PAGE, bytes_text, count_text, fitted, ms_text, note, print_table
 from intaglio.kernels.choice import MEASURED, NOT_NEEDED, Considered, Explained
+from intaglio.run.package import Package
 from intaglio.stages import CostRow
 
+ACCELERATOR = "accelerator"  # what bounds the time of a row that is not the core's
 
-def print_costs(rows: list[CostRow], *, stderr: bool) -> None:
-    """The column of measured times is there where `intaglio tune` has measured a layer."""
+
+def print_costs(rows: list[CostRow], *, stderr: bool, bare: bool = False) -> None:
+    """The column of measured times is there where `intaglio tune` has measured a layer. On a core without an operating system
+    (`bare`), the model of costs gives shares alone: how long all of it takes is emulated."""
+    if bare:
+        _print_shares(rows, stderr=stderr)
+        return
     table, tuned = [], any(row.measured_us is not None for row in rows)
     for row in rows:
         cells = [row.name[:24], row.op[: 14 if tuned else 20], count_text(int(row.macs)), bytes_text(int(row.bytes_moved))]
@@ -22,6 +29,27 @@ def print_costs(rows: list[CostRow], *, stderr: bool) -> None:
     table.append(["total", "", "", "", f"{total:.1f}", *([measured] if tuned else []), ""])
     columns = ["node", "op", ">MACs", ">moved", ">estimate us", *([">measured"] if tuned else []), "bound by"]
     print_table(columns, fitted(columns, table), stderr=stderr)
+
+
+def _print_shares(rows: list[CostRow], *, stderr: bool) -> None:
+    """Of the core: what accelerators take is in a table of its own."""
+    total = sum(row.estimate_us for row in rows if row.bound != ACCELERATOR) or 1.0
+    columns = ["node", "op", ">MACs", ">moved", ">~ % of the core", "bound by"]
+    table = []
+    for row in rows:
+        share = "" if row.bound == ACCELERATOR else f"{100 * row.estimate_us / total:.1f}"
+        table.append([row.name[:24], row.op[:20], count_text(int(row.macs)), bytes_text(int(row.bytes_moved)), share, row.bound])
+    print_table(columns, fitted(columns, table), stderr=stderr)
+
+
+def print_total(package: Package) -> None:
+    """Of firmware: the total that `profile` and `fit` show."""
+    from intaglio.run.emulator.measure import run_if_possible
+
+    run = run_if_possible(package)
+    if run is not None and run.sum is not None:
+        at = "" if run.time_ms is None else f" = {ms_text(run.time_ms)} ms at {run.board.clock_mhz:g} MHz"
+        note(f"total: about {run.sum.cycles:,} cycles{at}, {run.sum.instructions:,} instructions (emulated, zero wait states)")
 
 
 def choices_lines(layers: Sequence[Explained]) -> list[str]:

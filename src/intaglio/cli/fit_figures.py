@@ -14,14 +14,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from intaglio.errors import AnswerIsNo, IntaglioError, UserError
+from intaglio.errors import AnswerIsNo, UserError
 from intaglio.fitting.fit import estimated_cycles, fits, needs_of_program, needs_on_board
 from intaglio.fitting.limits import Needs
 from intaglio.options.request import Request
 from intaglio.package.needs import needs_of
 from intaglio.pipeline import Planned, build_request, compile_request, plan_request
 from intaglio.run.package import Package
-from intaglio.run.timing import stored_inputs
 from intaglio.stages.watch import Watch
 from intaglio.targets.board import Board
 from intaglio.targets.deployment import Deployment
@@ -73,15 +72,10 @@ def built_figures(request: Request, watch: Watch, *, climbing: bool, most_cycles
 
 def _emulated(figures: Figures, package: Package) -> Figures:
     """As they are where there is no emulator, or none for this core."""
-    from intaglio.run.emulator.measure import run_once
+    from intaglio.run.emulator.measure import run_if_possible
 
-    try:
-        run = run_once(package, stored_inputs(package))
-    except IntaglioError as error:
-        if error.slug != "no-emulator":
-            raise
-        return figures
-    if run.sum is None:
+    run = run_if_possible(package)
+    if run is None or run.sum is None:
         return figures
     return replace(figures, cycles=run.sum.cycles, instructions=run.sum.instructions, time=EMULATED)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from intaglio.cli.fit_answer import Answer, peak_name, place_name
 from intaglio.cli.fit_boards import OnBoard
 from intaglio.cli.fit_figures import BUILT, EMULATED, Figures
-from intaglio.cli.terminal import PAGE, print_table, proven_text
+from intaglio.cli.terminal import PAGE, ms_text, print_table, proven_text
 from intaglio.fitting.fit import Fit
 from intaglio.fitting.limits import Needs
 
@@ -76,11 +76,6 @@ def print_time(figures: Figures) -> None:
     at = f"; {ms_text(ms)} ms at {board.clock_mhz:g} MHz" if ms is not None and board is not None else ""
     count = f"; {figures.instructions:,} instructions, exact" if figures.instructions is not None else ""
     line("time", round(figures.cycles), f"{figures.time}, zero wait states{at}{count}", "cycles")
-
-
-def ms_text(ms: float) -> str:
-    """As `intaglio profile` has it."""
-    return f"{ms:.3f}" if ms < 100 else f"{ms:,.1f}"
 
 
 def _print_peak(answer: Answer) -> None:

@@ -15,6 +15,7 @@ from intaglio.cli.terminal import (
     count_text,
     ending,
     fitted,
+    ms_text,
     note,
     print_json,
     print_table,
@@ -265,4 +266,4 @@ def _ratio(number: float | None) -> str:
 
 
 def _ms(number: float | None) -> str:
-    return "?" if number is None else f"{number:.3f}" if number < 100 else f"{number:.1f}"
+    return "?" if number is None else ms_text(number)

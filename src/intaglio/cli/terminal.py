@@ -127,6 +127,11 @@ def count_text(count: int) -> str:
     return str(count)
 
 
+def ms_text(ms: float) -> str:
+    """The same everywhere: times are compared."""
+    return f"{ms:.3f}" if ms < 100 else f"{ms:,.1f}"
+
+
 def ending(name: str, width: int) -> str:
     """The last characters of a name: the end of a path tells more than its start."""
     return name if len(name) <= width else f"…{name[1 - width :]}"

@@ -376,7 +376,7 @@ function accelerators() {
   const a = F.accelerators;
   if (!a) return;
   const s = section('accelerators', 'Accelerators');
-  s.append(el('p', { class: 'lead' }, `Estimated ${whole(a.cycles)} cycles, ${whole(a.core_cycles)} on the core alone.`));
+  s.append(el('p', { class: 'lead' }, `About ${Math.round((100 * a.cycles) / (a.core_cycles || 1))} % of the cycles of the core alone, by the model of costs, whose cycles are below.`));
   s.append(table(['where', 'layers', '>compute', '>transfer', '>launch', '>on the core'], (a.regions || []).map((r) => [r.place, r.layers.join(', '), whole(r.cycles), whole(r.transfer_cycles), whole(r.launch_cycles), whole(r.core_cycles)])));
   if ((a.core || []).length) s.append(el('h3', {}, 'What stays on the core'), table(['layer', 'op', '>cycles', 'because'], a.core.map((k) => [k.layer, k.op, whole(k.cycles), k.reasons.join('; ')])));
 }

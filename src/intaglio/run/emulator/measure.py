@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from intaglio.errors import OurFault, UserError
+from intaglio.errors import IntaglioError, OurFault, UserError
 from intaglio.ir.graph import Array
 from intaglio.package.alive import alive_bytes
 from intaglio.package.manifest import FirmwareInfo, LayerInfo, Manifest, target_of
@@ -28,7 +28,7 @@ from intaglio.run.firmware import build_firmware
 from intaglio.run.firmware_tools import find_firmware_toolchain
 from intaglio.run.host import Sink
 from intaglio.run.loaded import LoadedPackage
-from intaglio.run.timing import Emulation, LayerTime, Profile, Total
+from intaglio.run.timing import Emulation, LayerTime, Profile, Total, stored_inputs
 from intaglio.run.toolchains import Toolchain
 from intaglio.targets.board import Board
 from intaglio.targets.target import Target
@@ -83,6 +83,17 @@ def run_once(package: LoadedPackage, inputs: list[Array], wait_states: int = 0) 
         return Run(whole, device.stack_used_bytes, device.core.about, device.core.board)
     finally:
         device.close()
+
+
+def run_if_possible(package: LoadedPackage) -> Run | None:
+    """On the inputs of `profile`; None where there is no emulator for this core and board, or none that counts."""
+    try:
+        run = run_once(package, stored_inputs(package))
+    except IntaglioError as error:
+        if error.slug != "no-emulator":
+            raise
+        return None
+    return None if run.sum is None else run
 
 
 def watch(package: LoadedPackage, inputs: list[Array], sink: Sink, cc: str | None) -> None:
