@@ -20,7 +20,7 @@ TARGET = ("--target", "cortex-m4f")
 @pytest.fixture(autouse=True)
 def few_boards(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = {name: all_boards()[name] for name in ("nucleo-l4r5zi", "rp2040")}
-    monkeypatch.setattr("intaglio.cli.fitting.all_boards", lambda: shown)
+    monkeypatch.setattr("intaglio.cli.fit_boards.all_boards", lambda: shown)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_int8_is_offered_to_floats_alone(models: dict[str, Path], intaglio: Inta
 
 
 def test_the_smallest_ram_is_enough_for_compile(models: dict[str, Path], intaglio: Intaglio, tmp_path: Path) -> None:
-    """The estimate of the stack is generous, so a build within it succeeds."""
+    """Its stack is that of a build, so another build within it succeeds."""
     told = intaglio("fit", models["int8"], *TARGET, "--json").json
     least = next(r for r in told["ladder"] if r["rung"] == "stripes")["ram_bytes"]
     said = intaglio("compile", models["int8"], *TARGET, "--ram", str(least), "-o", tmp_path / "out")

@@ -59,6 +59,14 @@ def test_there_are_boards_of_every_family() -> None:
     assert {board.core for board in all_boards().values()} == {t.name for t in all_targets().values() if t.bare}
 
 
+def test_a_board_whose_core_is_not_supported_is_refused_with_what_works(intaglio: Intaglio, tmp_path: Path) -> None:
+    model = integer_model(tmp_path)
+    said = intaglio("compile", model, "--board", "esp32-s3", "-o", tmp_path / "p")
+    assert said.code == 2 and "error[unknown-board]: `esp32-s3` has a core that is not supported: Xtensa LX7" in said.err
+    assert "`--target generic --stop-after package`" in said.err
+    assert intaglio("compile", model, "--target", "generic", "--stop-after", "package", "-o", tmp_path / "p").code == 0
+
+
 @pytest.mark.parametrize("name", all_boards())
 def test_a_board_s_file_is_whole_and_says_where_it_is_from(name: str) -> None:
     board = read_board(Path(str(resources.files("intaglio.targets").joinpath("boards", f"{name}.toml"))))

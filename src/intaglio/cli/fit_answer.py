@@ -26,7 +26,8 @@ class How:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is printed. `small`: rungs that are there beside those that the plan uses; `refusal`: why it does not fit."""
+    """What is printed. `small`: rungs that are there beside those that the plan uses, and `beside` what RAM has there beside the
+    arena, where that was built; `refusal`: why it does not fit."""
 
     figures: Figures
     fit: Fit
@@ -34,6 +35,13 @@ class Answer:
     refusal: str
     boards: tuple[OnBoard, ...]
     small: tuple[Rung, ...] = ()
+    beside: int | None = None
+
+    def ram_of(self, rung: Rung) -> int:
+        """Stripes need more stack than the plan as it is; the linker script starts the stack at a multiple of 16 bytes."""
+        if self.beside is None or rung not in self.small:
+            return self.fit.ram_with(rung.arena_bytes)
+        return -(-(rung.arena_bytes + self.beside) // 16) * 16
 
     @property
     def made(self) -> Planned:
@@ -69,10 +77,10 @@ def answer_json(answer: Answer) -> dict[str, object]:
         "peak_layer": peak_name(made, fit),
         "peak_tensors": [{"name": b.name, "bytes": b.bytes} for b in fit.peak.alive] if fit.peak else [],
         "ladder": [
-            {"rung": r.name, "ram_bytes": fit.ram_with(r.arena_bytes), "flash_bytes": fit.flash_bytes, "cost_ratio": r.cost_ratio}
+            {"rung": r.name, "ram_bytes": answer.ram_of(r), "flash_bytes": fit.flash_bytes, "cost_ratio": r.cost_ratio}
             for r in answer.rungs
         ],
-        "smallest": {"rung": least.name, "ram_bytes": fit.ram_with(least.arena_bytes), "cost_ratio": least.cost_ratio},
+        "smallest": {"rung": least.name, "ram_bytes": answer.ram_of(least), "cost_ratio": least.cost_ratio},
         "stripes": [str(spec) for spec in made.program.choices.stripes],
         "cycles": figures.cycles,
         "instructions": figures.instructions,

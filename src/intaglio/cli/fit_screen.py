@@ -14,6 +14,7 @@ from intaglio.fitting.limits import Needs
 
 _SHOWN = 6  # tensors alive at the peak
 _INDENT = " " * 28
+ESTIMATES = "~ marks an estimate\n(flash may be off by a half, the time of most models by a factor of 2)"  # benchmarks/FIT.md
 
 
 def print_answer(answer: Answer) -> None:
@@ -25,12 +26,12 @@ def print_answer(answer: Answer) -> None:
     _print_peak(answer)
     least = answer.least
     cost = f", about {100 * (least.cost_ratio - 1):.1f} % more instructions" if least.cost_ratio > 1 else ""
-    line("least", fit.ram_with(least.arena_bytes), f"the smallest RAM found by the ladder: {least.name}{cost}")
+    line("least", answer.ram_of(least), f"the smallest RAM found by the ladder: {least.name}{cost}")
     print()
     before = fit.rungs[0].arena_bytes
     rows = []
     for rung in answer.rungs:
-        rows.append([rung.name, f"{fit.ram_with(rung.arena_bytes):,}", f"{before - rung.arena_bytes:,}", f"{rung.cost_ratio:.2f}"])
+        rows.append([rung.name, f"{answer.ram_of(rung):,}", f"{before - rung.arena_bytes:,}", f"{rung.cost_ratio:.2f}"])
         before = rung.arena_bytes
     print_table(["ladder", ">RAM", ">gained", ">time"], rows)
     print()
@@ -41,7 +42,7 @@ def source_of(figures: Figures) -> str:
     """Where figures come from."""
     if figures.sizes == BUILT:
         return f"sizes as built, time {figures.time}"
-    return "~ marks an estimate"
+    return ESTIMATES
 
 
 def line(label: str, size: int, text: str, unit: str = "bytes") -> None:

@@ -13,7 +13,7 @@ from intaglio.cli.fit_answer import Answer, How, answer_json, picture
 from intaglio.cli.fit_boards import OnBoard, cores_of, figures_by_core, main_core, on_boards, that_fit
 from intaglio.cli.fit_figures import BUILT, EMULATED, Figures, alone, quantised_once
 from intaglio.cli.fit_means import AS_IT_IS, NAMES, Finder, Means
-from intaglio.cli.fit_screen import print_boards
+from intaglio.cli.fit_screen import ESTIMATES, print_boards
 from intaglio.cli.terminal import bytes_text, note, print_json, print_table
 from intaglio.errors import UserError, counted
 from intaglio.fitting.fit import fit_of
@@ -115,7 +115,9 @@ def _print(found: Survey, request: Request) -> None:
     estimated = any(on.figures is not None and (on.figures.sizes, on.figures.time) != (BUILT, EMULATED) for on in found.cores)
     print(f"{found.name} on microcontrollers{',' if limits else ''}")
     print(f"within {limits}") if limits else None
-    print("sizes as built, cycles as emulated with zero wait states" + ("; ~ marks an estimate" if estimated else ""))
+    quick = not any(on.figures is not None and on.figures.sizes == BUILT for on in found.cores)
+    built = "sizes as built, cycles as emulated with zero wait states" + ("; ~ marks an estimate" if estimated else "")
+    print(ESTIMATES if quick else built)
     print()
     rows = [_core_row(on) for on in found.cores]
     print_table(["core", ">RAM", ">flash", ">cycles", "fits" if limits else ""], rows)
@@ -142,7 +144,7 @@ def _core_row(on: OnCore) -> list[str]:
 def _means_rows(found: Survey) -> list[list[str]]:
     rows = []
     for one in found.means:
-        needs, about = one.needs, "" if one.as_built else "~"
+        needs, about = one.needs, "" if one.built else "~"
         cores = sum(one.name in on.means for on in found.cores)
         boards = sum(one.name in on.means for on in found.boards)
         flash = f"{about}{sum(needs.flash.values()):,}"
@@ -173,5 +175,5 @@ def _means_json(one: Means) -> dict[str, object]:
         "ram_bytes": sum(one.needs.ram.values()),
         "flash_bytes": sum(one.needs.flash.values()),
         "read_bytes": sum(size for _, size in one.needs.weights_elsewhere),
-        "from": BUILT if one.as_built else "estimated",
+        "from": BUILT if one.built else "estimated",
     }

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from intaglio.cli.fit_answer import Answer, How, answer_json, peak_name, picture
 from intaglio.cli.fit_boards import OnBoard, cores_of, figures_by_core, on_boards
-from intaglio.cli.fit_figures import ESTIMATED, Figures, alone, built_figures, planned_figures, quantised_once
+from intaglio.cli.fit_figures import BUILT, ESTIMATED, Figures, alone, built_figures, planned_figures, quantised_once
 from intaglio.cli.fit_means import Finder
 from intaglio.cli.fit_screen import print_answer
 from intaglio.cli.fit_survey import survey
@@ -28,6 +28,8 @@ from intaglio.options.request import Request
 from intaglio.package.folder import write_text
 from intaglio.pipeline import Planned, plan_request
 from intaglio.stages.watch import Watch
+
+LINKED_STACK_BYTES = 256  # `__stack_bytes` of the linker script, before the stack is known: less does not link
 
 
 def fit_model(model: Path, options: Mapping[str, object], how: How) -> int:
@@ -68,7 +70,15 @@ def _answer(request: Request, watch: Watch, how: How) -> Answer:
     enough = figures.refusal is None and fits(fit.needs, made.deployment.ram_bytes, made.deployment.flash_bytes)
     with ExitStack() as stack:
         boards = _boards(stack.enter_context(quantised_once(request)), figures, how, stack)
-    return Answer(figures, fit, enough, "" if enough else _refusal(figures, fit), boards, _smallest(request, fit))
+    small = _smallest(request, fit)
+    beside = _beside(request) if figures.sizes == BUILT and any("~" not in rung.name for rung in small) else None
+    return Answer(figures, fit, enough, "" if enough else _refusal(figures, fit), boards, small, beside)
+
+
+def _beside(request: Request) -> int:
+    """RAM beside the arena, in the smallest stripes."""
+    needs = built_figures(replace(request, ram=1), Watch(), climbing=True, most_cycles=-1.0).needs
+    return needs.io + needs.static + max(needs.stack or 0, LINKED_STACK_BYTES)
 
 
 def _planned(request: Request, watch: Watch, plain: Planned, fit: Fit) -> Figures:
@@ -84,7 +94,8 @@ def _boards(request: Request, figures: Figures, how: How, stack: ExitStack) -> t
         reused[made.target.name] = figures  # the same program
     cores = figures_by_core(request, [c for c in cores_of() if c not in reused], quick=how.quick) | reused
     main = made.target.name if made.target.name in cores else next(iter(cores))
-    found = on_boards(replace(request, ram=None, flash=None), cores, Finder(request, cores, main, stack))
+    whole = replace(request, ram=None, flash=None)  # limits are the boards' own
+    found = on_boards(whole, cores, Finder(whole, cores, main, stack))
     asked = made.deployment.board
     return tuple(
         replace(on, needs=figures.needs, time_ms=figures.time_ms(on.board), sizes=figures.sizes, time=figures.time)

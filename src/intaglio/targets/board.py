@@ -90,11 +90,18 @@ def generic_board(core: str, *, riscv: bool = False) -> Board:
     return Board("", "no board", core, 0.0, 0, memories)
 
 
+# Boards that people ask for, with a core that has no file in targets/cores.
+_NO_CORE = {"esp32": "Xtensa LX6", "esp32-s2": "Xtensa LX7", "esp32-s3": "Xtensa LX7", "ch32v003": "RISC-V with 16 registers"}
+
+
 def find_board(name: str) -> Board:
     """One of ours by name, or one of the user's by its file."""
     if name.endswith(".toml"):
         return read_board(Path(name))
     boards = all_boards()
+    if (core := _NO_CORE.get(name.lower())) is not None:
+        hint = "`--target generic --stop-after package` writes plain C, without firmware, for the compiler of its maker"
+        raise UserError("unknown-board", f"{quoted(name)} has a core that is not supported: {core}", hint=hint)
     if name not in boards:
         near = difflib.get_close_matches(name.lower(), boards, n=4, cutoff=0.4)
         nearest = "the nearest: " + ", ".join(f"`{n}`" for n in near) + "; " if near else ""
