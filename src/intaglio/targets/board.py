@@ -80,7 +80,8 @@ def board_of(name: str, text: str) -> Board:
 
 
 # Large memories of QEMU's MPS2 with an M7 and of its MPS3, where they are not at the usual place.
-_QEMU_HAS = {"cortex-m7": (0x00000000, 0x60000000), "cortex-m55": (0x70000000, 0x71000000)}
+_M7 = (0x00000000, 0x60000000)
+_QEMU_HAS = {"cortex-m7": _M7, "cortex-m7-sp": _M7, "cortex-m55": (0x70000000, 0x71000000)}
 
 
 def generic_board(core: str, *, riscv: bool = False) -> Board:
