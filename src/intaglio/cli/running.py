@@ -20,6 +20,7 @@ from intaglio.cli.terminal import (
     print_json,
     print_table,
     progress_bar,
+    say,
     within_page,
 )
 from intaglio.errors import UserError, counted, quoted
@@ -128,7 +129,7 @@ def _difference(check: LayerCheck) -> str:
 
 
 def _verdict(c: Comparison) -> str:
-    return "by cosine" if c.by_cosine else "pass" if c.ok else "FAIL"
+    return "by cosine" if c.by_cosine else "by noise" if c.by_noise else "pass" if c.ok else "FAIL"
 
 
 def print_validation(result: Validation) -> None:
@@ -155,6 +156,9 @@ def print_validation(result: Validation) -> None:
     columns, rows = [columns[n] for n in told], [[row[n] for n in told] for row in rows]
     print_table(columns, fitted(columns, rows))
     print(f"pass: {result.rule}")
+    for c in result.outputs:
+        if c.moved_abs is not None:
+            say(f"{quoted(c.name)} of the reference itself moves by {c.moved_abs:.2e} if the inputs change by one ulp")
     if result.accuracy is not None:
         a = result.accuracy
         print(f"accuracy: {100 * a.package:.2f} % (reference {100 * a.reference:.2f} %) on {counted(result.samples, 'sample')}")

@@ -27,6 +27,8 @@ class Comparison:
     mismatches: int  # elements of an integer output that differ
     ok: bool
     by_cosine: bool = False  # outside of the tolerance, and ok by its cosine
+    moved_abs: float | None = None  # how far the reference moves by one ulp of the inputs, where that was asked
+    by_noise: bool = False  # outside of the tolerance, and ok by that
 
 
 def compare(

@@ -1,0 +1,64 @@
+"""How far a model itself moves when its inputs change by one unit in the last place.
+
+Some models amplify the smallest difference: a division by nearly zero, a long recurrence, a comparison that decides. Two correct
+runtimes then differ by more than any fixed tolerance, and so does one from itself after such a change. An output that is outside of
+the tolerance is held against that movement before it is called wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from intaglio.errors import UserError
+from intaglio.ir.graph import Array
+from intaglio.ir.types import DType
+from intaglio.package.manifest import Manifest
+from intaglio.run.compare import Comparison
+from intaglio.run.reference import Reference, run_steps
+
+TRIES = 3
+# Rounding happens in every layer, and in every sum of many products, not at the inputs alone.
+FACTOR = 16
+
+
+def own_movement(
+    reference: Reference, manifest: Manifest, steps: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]]
+) -> dict[str, float]:
+    """The largest change of each output, over some changes of the inputs by one ulp up or down; empty: no input is a float."""
+    floats = [info.name for info in manifest.inputs if DType(info.dtype) in (DType.F32, DType.F64)]
+    if not floats:
+        return {}
+    moved = {info.name: 0.0 for info in manifest.outputs}
+    for seed in range(TRIES):
+        rng = np.random.default_rng(seed)
+        changed = [{n: _by_one_ulp(a, rng) if n in floats else a for n, a in step.items()} for step in steps]
+        try:
+            results = run_steps(reference, manifest, changed)
+        except UserError:  # the reference does not take such an input
+            continue
+        for name in moved:
+            for a, b in zip(results, expected, strict=True):
+                moved[name] = max(moved[name], _distance(np.asarray(a[name]), np.asarray(b[name])))
+    return moved
+
+
+def within_noise(row: Comparison, moved: float) -> Comparison:
+    """`ok` where the difference is no more than the model's own movement explains."""
+    noisy = row.max_abs <= FACTOR * moved
+    return replace(row, moved_abs=moved, ok=row.ok or noisy, by_noise=noisy and not row.ok)
+
+
+def _by_one_ulp(array: Array, rng: np.random.Generator) -> Array:
+    towards = np.where(rng.random(array.shape) < 0.5, -np.inf, np.inf).astype(array.dtype)
+    return np.asarray(np.nextafter(array, towards), array.dtype)
+
+
+def _distance(a: Array, b: Array) -> float:
+    if a.dtype.kind not in "fiu" or a.shape != b.shape:
+        return 0.0
+    wide, other = a.astype(np.float64), b.astype(np.float64)
+    finite = np.isfinite(wide) & np.isfinite(other)
+    return float(np.max(np.abs(wide[finite] - other[finite]), initial=0.0))

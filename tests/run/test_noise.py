@@ -1,0 +1,53 @@
+"""A model that amplifies the last bit of its inputs is held against itself, and a wrong result is still wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from intaglio import Package, compile
+from support.commands import Intaglio
+
+
+def saved(folder: Path, nodes: list[onnx.NodeProto], **constants: object) -> Path:
+    kinds = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4096]) for name in ("x", "y")]
+    tensors = [numpy_helper.from_array(np.asarray(array, np.float32), name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "g", kinds[:1], kinds[1:], tensors)
+    path = folder / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def chaotic(tmp_path_factory: pytest.TempPathFactory) -> Package:
+    """The sine of a large sum: its last bits, which depend on the order of the terms, decide."""
+    folder = tmp_path_factory.mktemp("chaotic")
+    nodes = [helper.make_node("Mul", ["x", "w"], ["a"]), helper.make_node("ReduceSum", ["a"], ["b"], keepdims=1)]
+    nodes += [helper.make_node("Mul", ["x", "b"], ["c"]), helper.make_node("Sin", ["c"], ["y"])]
+    w = np.random.default_rng(0).standard_normal((1, 4096)) * 300
+    return compile(saved(folder, nodes, w=w), output=folder / "m")
+
+
+def test_the_models_own_noise_is_no_fault(chaotic: Package, intaglio: Intaglio) -> None:
+    result = chaotic.validate()
+    (output,) = result.outputs
+    assert output.max_rel > 1e-4, "the case is too tame to show anything"
+    assert result.ok and output.by_noise and output.moved_abs is not None and output.max_abs <= 16 * output.moved_abs
+    said = intaglio("validate", chaotic.folder)
+    assert said.code == 0 and "by noise" in said.out and "moves by" in said.out
+    assert intaglio("validate", chaotic.folder, "--tolerance", "1e-4").code == 1  # what the user asks for is all that counts
+
+
+def test_a_wrong_result_stays_wrong(tmp_path: Path) -> None:
+    """The model in the package is replaced by one that computes a little more."""
+    right = compile(saved(tmp_path, [helper.make_node("Mul", ["x", "c"], ["y"])], c=2.0), output=tmp_path / "p")
+    assert right.validate().ok
+    other = saved(tmp_path, [helper.make_node("Mul", ["x", "c"], ["y"])], c=2.001)
+    (right.folder / "ir" / "source.onnx").write_bytes(other.read_bytes())
+    result = Package.load(right.folder).validate()
+    (output,) = result.outputs
+    assert not result.ok and not output.by_noise and output.moved_abs is not None and output.moved_abs < 1e-5
