@@ -405,3 +405,20 @@ def test_external_data_beside_the_model_is_read(tmp_path: Path) -> None:
     data = graph.constants()[0].data
     assert data is not None
     assert data.tolist() == [[0.0, 1.0, 2.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    ("domain", "op", "hint"),
+    [
+        ("com.microsoft", "NhwcMaxPool", "ORT_ENABLE_BASIC"),
+        ("com.microsoft.nchwc", "Conv", "ORT_ENABLE_BASIC"),
+        ("com.microsoft", "BeamSearch", "before its optimiser"),
+        ("ai.onnx.contrib", "BertTokenizer", "cut the model after it"),
+        ("org.pytorch.aten", "ATen", "`.pt2`"),
+        ("TRT", "EfficientNMS_TRT", "select boxes in your code"),
+    ],
+)
+def test_operators_of_others_say_what_to_do(domain: str, op: str, hint: str, tmp_path: Path) -> None:
+    foreign = helper.make_node(op, ["x"], ["y"], domain=domain)
+    error = error_of(model([foreign], opsets=[helper.make_opsetid(domain, 1)]), tmp_path)
+    assert error.slug == "unsupported-operator" and hint in error.hint

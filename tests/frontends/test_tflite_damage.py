@@ -219,6 +219,33 @@ def test_a_custom_operator_is_told_by_its_name(tmp_path: Path) -> None:
     assert "a custom operator" in text
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("FlexTensorListReserve", "compile the `.keras` or `.h5` file itself, or convert with a batch of 1"),
+        ("FlexErf", "convert again without `SELECT_TF_OPS`"),
+        ("edgetpu-custom-op", "from before `edgetpu_compiler`"),
+        ("MaxUnpooling2D", "one of MediaPipe's"),
+    ],
+)
+def test_a_custom_operator_that_is_known_says_what_to_do(name: str, hint: str, tmp_path: Path) -> None:
+    model = opened(SEEDS["tanh"]())
+    code = model.operatorCodes[0]
+    code.builtinCode, code.deprecatedBuiltinCode, code.customCode = 32, 32, name
+    assert hint in told(packed(model), tmp_path)
+
+
+def test_scales_of_blocks_are_called_by_their_name(tmp_path: Path) -> None:
+    model = opened(SEEDS["dense"]())
+    quantised = model.subgraphs[0].tensors[1].quantization
+    quantised.detailsType, quantised.details = 2, ModelWriter().schema.BlockwiseQuantizationT(scales=0, zeroPoints=-1, blockSize=4)
+    quantised.scale, quantised.zeroPoint = None, None
+    (tmp_path / "m.tflite").write_bytes(packed(model))
+    with pytest.raises(ModelError, match="has a scale for each block of its numbers") as caught:
+        load(tmp_path / "m.tflite", dims={}, shapes={})
+    assert "scale for each channel" in caught.value.hint
+
+
 def test_options_of_another_operator_are_told(tmp_path: Path) -> None:
     model = opened(conv())
     schema = ModelWriter().schema

@@ -201,8 +201,11 @@ def test_open_axes_of_an_input_are_pinned_by_shape(tmp_path: Path) -> None:
     x, y = (Tensor((1, 4), "float32", signature=(-1, 4)) for _ in range(2))
     path = tmp_path / "m.tflite"
     path.write_bytes(one_operator("ABS", [x], y, version=1))
-    assert load(path, dims={}, shapes={})[0].outputs[0].shape == (1, 4)
-    assert load(path, dims={}, shapes={"in0": (3, 4)})[0].outputs[0].shape == (3, 4)
+    graph, notes = load(path, dims={}, shapes={})
+    assert graph.outputs[0].shape == (1, 4)
+    assert notes == ["axis 0 of the input `in0` can be chosen with `--shape in0=N,4`; it is 1 here"]
+    graph, notes = load(path, dims={}, shapes={"in0": (3, 4)})
+    assert graph.outputs[0].shape == (3, 4) and notes == []
     with pytest.raises(UserError, match="is \\[1, 4\\], not \\[3, 5\\]"):
         load(path, dims={}, shapes={"in0": (3, 5)})
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from intaglio.errors import ModelError, printable, quoted
 from intaglio.frontends.emitting import MAX_FOLDED_BYTES, MAX_NODES, Emitter
+from intaglio.frontends.foreign import onnx_hint
 from intaglio.frontends.onnx.call import TABLE, Answer, Item, Items, OnnxCall, Unknown
 from intaglio.frontends.onnx.container import MAX_GRAPH_DEPTH, opsets_of
 from intaglio.frontends.onnx.faults import Fault, Problem, need_text
@@ -236,7 +237,7 @@ class Walk(Emitter):
             return _listed(row(call))
         if version is None:
             raise Fault("unsupported-operator", f"the domain `{printable(domain, 80)}` is not among the model's opsets",
-                        "export without custom operators")  # fmt: skip
+                        onnx_hint(domain, node.op_type, "export without custom operators"))  # fmt: skip
         return self._by_function_body(node, domain, version, inputs, attributes, scope)
 
     def _by_function_body(
@@ -251,12 +252,12 @@ class Walk(Emitter):
                 "unsupported-operator",
                 f"there is no operator `{printable(node.op_type, 80)}` in opset {version}"
                 + (f" of `{printable(domain, 80)}`" if domain else ""),
-                "custom operators are not supported; export the model with standard ones",
+                onnx_hint(domain, node.op_type, "custom operators are not supported; export the model with standard ones"),
             ) from None
         body = _function_body(schema, node, version, inputs, attributes)
         if body is None:
-            raise Fault("unsupported-operator", "the operator is not supported",
-                        "replace it with supported operators when exporting (`intaglio ops` lists them)")  # fmt: skip
+            usual = "replace it with supported operators when exporting (`intaglio ops` lists them)"
+            raise Fault("unsupported-operator", "the operator is not supported", onnx_hint(domain, node.op_type, usual))
         defaults = {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
         return self.inline(body, (domain, node.op_type, "schema"), inputs, attributes, scope, defaults)
 

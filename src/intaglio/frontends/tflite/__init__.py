@@ -9,7 +9,7 @@ import numpy as np
 from intaglio.errors import ModelError, UserError, quoted
 from intaglio.frontends.onnx.faults import Problem
 from intaglio.frontends.onnx.names import Names, identifier
-from intaglio.frontends.tflite.container import Model, read_model
+from intaglio.frontends.tflite.container import Model, Tensor, read_model
 from intaglio.frontends.tflite.walk import Walk, constant, type_quant
 from intaglio.ir.graph import Graph, Node, State, Value
 from intaglio.ir.types import TensorType
@@ -71,18 +71,30 @@ def _graph(walk: Walk, shapes: dict[str, tuple[int, ...]], name: str) -> tuple[G
     if left:
         names = ", ".join(quoted(v.origin) for v in inputs)
         raise UserError("unknown-input", f"unknown input {quoted(next(iter(left)))}", where=model.file, hint=f"inputs: {names}")
-    loose = [(n, main.tensors[i]) for n, i in enumerate(main.inputs) if main.tensors[i].open_axes]
+    loose = [] if walk.pinned else [(n, main.tensors[i]) for n, i in enumerate(main.inputs) if main.tensors[i].open_axes]
+    notes += [_note(n, tensor, inputs[n].origin) for n, tensor in loose]
     try:
         values = walk.run(main, given)
     except ModelError as error:
-        if error.slug != "shape-mismatch" or walk.pinned or not loose:
+        first = next(((n, t) for n, t in loose if t.open_axes != (0,) or error.slug == "shape-mismatch"), None)
+        if first is None:
             raise
-        n, tensor = loose[0]
-        hint = f"axes {list(tensor.open_axes)} of the input {quoted(inputs[n].origin)} are open; pin them with `--shape in{n}=...`"
+        n, tensor = first
+        hint = f"{_note(n, tensor, inputs[n].origin)}. {error.hint}".removesuffix(" ")
         raise ModelError(error.slug, error.message, where=error.where, hint=hint) from None
     if walk.problems:
         return Graph("model"), notes
     return _finish(walk, model, inputs, values, name), notes
+
+
+def _note(position: int, tensor: Tensor, name: str) -> str:
+    """What stands for the axes that the file leaves open."""
+    sizes = [tensor.shape[n] for n in tensor.open_axes]
+    which, them = ("axis", "it is") if len(sizes) == 1 else ("axes", "they are")
+    taken = ", ".join(map(str, sizes))
+    axes = ", ".join(map(str, tensor.open_axes))
+    word = ",".join("N" if n in tensor.open_axes else str(d) for n, d in enumerate(tensor.shape))
+    return f"{which} {axes} of the input {quoted(name)} can be chosen with `--shape in{position}={word}`; {them} {taken} here"
 
 
 def _finish(walk: Walk, model: Model, inputs: list[Value], values: dict[int, Value], name: str) -> Graph:

@@ -124,6 +124,9 @@ def read_model(path: Path) -> Model:
         ) from None
 
 
+_BLOCKWISE = 2  # QuantizationDetails.BlockwiseQuantization, which the library with the schema does not have yet
+
+
 class _Reader:
     def __init__(self, file: str, data: bytes) -> None:
         import tflite
@@ -267,6 +270,9 @@ class _Reader:
 
     def _quant(self, t: Any, shape: tuple[int, ...], shown: str) -> Quantisation | None:
         q = t.Quantization()
+        if q is not None and q.DetailsType() == _BLOCKWISE:
+            hint = "convert it with a scale for each channel; scales for blocks of a channel are not supported"
+            raise bad(self.file, f"{shown} has a scale for each block of its numbers", "unsupported-type", hint)
         if q is None or q.ScaleLength() == 0:
             return None
         scale = np.asarray([q.Scale(j) for j in range(self._count(q.ScaleLength(), "scales"))], np.float64)

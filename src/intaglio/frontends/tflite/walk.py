@@ -15,6 +15,7 @@ import numpy as np
 
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.discovery import add_rows
+from intaglio.frontends.foreign import tflite_hint
 from intaglio.frontends.onnx.faults import Fault, Problem
 from intaglio.frontends.tflite.container import COMPLEX, Model, Operator, Quantisation, Subgraph, Tensor
 from intaglio.ir.graph import Array, Node, Value
@@ -87,7 +88,7 @@ class Walk:
                     raise Fault(
                         "unsupported-operator",
                         "it is a custom operator, and the file does not define what it computes",
-                        "export the model with built-in operators only, or cut it before this one",
+                        tflite_hint(operator.op.removeprefix("CUSTOM").strip()),
                     )
                 if operator.op not in ROWS:
                     raise Fault("unsupported-operator", "the operator is not supported")

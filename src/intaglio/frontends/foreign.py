@@ -1,0 +1,54 @@
+"""What to do about well-known operators of others that a file does not define: one row each, the first that matches."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+_TENSOR_LIST = (
+    "it is a recurrent layer as TensorFlow's loop: compile the `.keras` or `.h5` file itself, or convert with a batch of 1 "
+    "and without `SELECT_TF_OPS`"
+)
+_MEDIAPIPE = "it is one of MediaPipe's: cut the model before it, and compute the rest in your application"
+TFLITE: tuple[tuple[str, str], ...] = (
+    ("FlexTensorList*", _TENSOR_LIST),
+    ("FlexWhile", _TENSOR_LIST),
+    ("Flex*", "it needs TensorFlow itself: convert again without `SELECT_TF_OPS`, or compile the `.keras` or `.h5` file"),
+    ("edgetpu-custom-op", "the file was compiled for an Edge TPU: use the `.tflite` file from before `edgetpu_compiler`"),
+    ("ethos-u", "the file was compiled for an Ethos-U: use the `.tflite` file from before Vela"),
+    ("*ethos*", "the file was compiled for an Ethos-U: use the `.tflite` file from before Vela"),
+    ("TfLiteHexagon*", "the file was compiled for a Hexagon DSP: use the `.tflite` file from before that"),
+    ("Convolution2DTransposeBias", _MEDIAPIPE),
+    ("MaxPoolingWithArgmax2D", _MEDIAPIPE),
+    ("MaxUnpooling2D", _MEDIAPIPE),
+    ("Landmarks2TransformMatrix", _MEDIAPIPE),
+    ("Landmarks2TransformMatrixV2", _MEDIAPIPE),
+    ("TransformTensorBilinear*", _MEDIAPIPE),
+    ("TransformLandmarks*", _MEDIAPIPE),
+    ("AudioSpectrogram", "compute the spectrogram in your application, and cut the model after it"),
+    ("Mfcc", "compute the features in your application, and cut the model after them"),
+)
+_OPTIMISED = "it was put in by ONNX Runtime's optimiser: use the model from before that, or save it with `ORT_ENABLE_BASIC`"
+ONNX: tuple[tuple[str, str, str], ...] = (
+    ("com.microsoft.nchwc", "*", _OPTIMISED),
+    ("com.ms.internal.nhwc", "*", _OPTIMISED),
+    ("com.microsoft.experimental", "*", _OPTIMISED),
+    ("com.microsoft", "Nhwc*", _OPTIMISED),
+    ("com.microsoft", "*", "it is ONNX Runtime's own: use the model from before its optimiser or quantiser, or export it again"),
+    ("ai.onnx.contrib", "*", "it is a tokeniser or a picture decoder of onnxruntime-extensions: cut the model after it"),
+    ("org.pytorch.aten", "*", "PyTorch wrote its own operator: export with `dynamo=True`, or compile the `.pt2` file"),
+    ("org.pytorch._caffe2", "*", "PyTorch wrote an operator of Caffe2: export with `dynamo=True`, or compile the `.pt2` file"),
+    ("mmdeploy", "*", "it is one of MMDeploy's: export with the plain ONNX backend, or cut the model before it"),
+    ("*", "TRT*", "it is one of TensorRT's: export without TensorRT's plug-ins (`--end2end` off), and select boxes in your code"),
+    ("*", "*TRT", "it is one of TensorRT's: export without TensorRT's plug-ins (`--end2end` off), and select boxes in your code"),
+)
+
+
+def tflite_hint(code: str) -> str:
+    """For a custom operator of this name."""
+    usual = "export the model with built-in operators only, or cut it before this one"
+    return next((hint for pattern, hint in TFLITE if fnmatchcase(code, pattern)), usual)
+
+
+def onnx_hint(domain: str, op: str, usual: str) -> str:
+    found = (hint for of, pattern, hint in ONNX if fnmatchcase(domain, of) and fnmatchcase(op, pattern))
+    return next(found, usual)
