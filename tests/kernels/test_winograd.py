@@ -12,9 +12,10 @@ import pytest
 from intaglio.ir.graph import Array
 from intaglio.ir.types import Layout
 from intaglio.kernels.choice import considered
+from intaglio.kernels.contraction.patches import MOST_SCRATCH
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.contraction.transform import POINTS, transform
-from intaglio.kernels.contraction.winograd import MOST_SCRATCH, plan_of
+from intaglio.kernels.contraction.winograd import plan_of
 from intaglio.ops.conv import Conv
 from intaglio.targets import Target
 from support.commands import Intaglio

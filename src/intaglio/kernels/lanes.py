@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from intaglio.ir.types import DType
 from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Operand, Type, cast, idx
 
@@ -30,6 +31,10 @@ class Lanes:
     @property
     def type(self) -> Type:
         return Type(self.kind, self.lanes)
+
+    @property
+    def dtype(self) -> DType:
+        return DType(self.kind)
 
     @property
     def vector(self) -> bool:

@@ -5,6 +5,9 @@
 The matrices come from points p (Toom and Cook), and infinity as the last one: a polynomial of degree m + 1 is known by its values
 there. Points in pairs +p and -p share half of the work: even and odd terms are summed once and added and subtracted. F(4x4) has
 points 3/4 and 3/2 instead of the usual 1 and 2: all constants are exact in f32, and rounding errors are a quarter.
+
+Integers have the points 1 and 2, and whole numbers everywhere: G is multiplied by what it divides by, so results come multiplied
+by a known number (`WholeTransform`). Nothing is rounded.
 """
 
 from __future__ import annotations
@@ -13,12 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from math import prod
+from math import gcd, isqrt, lcm, prod
+from typing import Protocol
 
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Builder, Expr
 
 Row = tuple[Fraction, ...]
@@ -26,8 +29,23 @@ POINTS: dict[int, tuple[Fraction, ...]] = {  # one of each pair; 0 and infinity 
     2: (Fraction(1),),
     4: (Fraction(3, 4), Fraction(3, 2)),
 }
+WHOLE_POINTS: dict[int, tuple[Fraction, ...]] = {2: (Fraction(1),), 4: (Fraction(1), Fraction(2))}
 TAPS = 3
 EPSILON = 2.0**-24
+
+
+class Arithmetic(Protocol):
+    """What a transform needs of vectors: `Lanes` of floats, or whole numbers."""
+
+    def const(self, value: float) -> Expr: ...
+
+    def add(self, a: Expr, b: Expr) -> Expr: ...
+
+    def sub(self, a: Expr, b: Expr) -> Expr: ...
+
+    def mul(self, a: Expr, b: Expr) -> Expr: ...
+
+    def fma(self, a: Expr, b: Expr, c: Expr) -> Expr: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +80,7 @@ class Transform:
         found: Array = np.einsum("ai,oijk,bk->abjo", g, weights.astype(np.float64).transpose(0, 2, 1, 3), g)
         return np.reshape(found, (self.reach**2, *found.shape[2:]))
 
-    def of_input(self, k: Builder, e: Lanes, d: Sequence[Expr], name: str) -> list[Expr]:
+    def of_input(self, k: Builder, e: Arithmetic, d: Sequence[Expr], name: str) -> list[Expr]:
         """B' times a column. Rows of a pair of points have the same even terms, and the same odd ones but for the sign."""
         out: list[Expr | None] = [None] * self.reach
         for n in range(1, self.reach - 1, 2):
@@ -75,7 +93,7 @@ class Transform:
             out[n] = weighted(e, self.forward[n], d)
         return [k.let(f"{name}{n}", value) for n, value in enumerate(out) if value is not None]
 
-    def of_products(self, k: Builder, e: Lanes, m: Sequence[Expr], name: str) -> list[Expr]:
+    def of_products(self, k: Builder, e: Arithmetic, m: Sequence[Expr], name: str) -> list[Expr]:
         """A' times a column. Sums and differences of a pair are named where more than one result has them."""
         terms: list[tuple[list[Fraction], Expr]] = []  # the coefficients of a term in all results
         columns = [[row[n] for row in self.back] for n in range(self.reach)]
@@ -91,7 +109,7 @@ class Transform:
         return [k.let(f"{name}{i}", weighted(e, [c[i] for c, _ in terms], values)) for i in range(self.size)]
 
 
-def weighted(e: Lanes, factors: Sequence[Fraction], values: Sequence[Expr]) -> Expr:
+def weighted(e: Arithmetic, factors: Sequence[Fraction], values: Sequence[Expr]) -> Expr:
     """The sum of values times constants, those without a factor first."""
     terms = [(c, v) for c, v in zip(factors, values, strict=True) if c]
     terms.sort(key=lambda term: abs(term[0]) != 1)
@@ -107,9 +125,44 @@ def weighted(e: Lanes, factors: Sequence[Fraction], values: Sequence[Expr]) -> E
     return total
 
 
+@dataclass(frozen=True, slots=True)
+class WholeTransform:
+    """`way` has whole numbers only; its results are `factor` times those of the convolution."""
+
+    way: Transform
+    factor: int
+
+    @property
+    def growth(self) -> int:
+        """How much larger than the input its transform can be."""
+        return int(max(sum(map(abs, row)) for row in self.way.forward)) ** 2
+
+
 @cache
 def transform(size: int) -> Transform:
-    points = [Fraction(0), *(sign * p for p in POINTS[size] for sign in (1, -1))]
+    return _of_points(size, POINTS[size])
+
+
+@cache
+def whole_transform(size: int) -> WholeTransform:
+    """What G divides by goes into the weights, as far as 16 bits allow; A' has the rest, where it costs products."""
+    way = _of_points(size, WHOLE_POINTS[size])
+    factor = lcm(*(value.denominator for row in way.weights for value in row))
+    scaled = [[int(value * factor) for value in row] for row in way.weights]
+    shares = [_share(row) for row in scaled]
+    weights = tuple(tuple(Fraction(v, share) for v in row) for row, share in zip(scaled, shares, strict=True))
+    back = tuple(tuple(value * share for value, share in zip(row, shares, strict=True)) for row in way.back)
+    return WholeTransform(Transform(size, way.forward, weights, back), factor**2)
+
+
+def _share(row: Sequence[int]) -> int:
+    """What a row of G has to be divided by, so that transformed weights of 8 bits fit 16."""
+    most = isqrt(32767 // 128)
+    return next(n for n in range(1, max(map(abs, row)) + 1) if gcd(*row) % n == 0 and sum(map(abs, row)) <= most * n)
+
+
+def _of_points(size: int, pairs: Sequence[Fraction]) -> Transform:
+    points = [Fraction(0), *(sign * p for p in pairs for sign in (1, -1))]
     reach = size + TAPS - 1
     forward, weights = [], []
     for n, p in enumerate(points):
