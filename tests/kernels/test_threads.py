@@ -21,6 +21,7 @@ from intaglio.ops.conv import Conv
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.reduce import Cumsum, Softmax
 from support.kernel_hybrid import hybrid, hybrid_rows
+from support.kernel_integer_tiles import conv as qconv
 from support.kernel_quick import ALL, quick_cases
 from support.kernel_running import TARGETS, Call, Case, case, interpreted, prepare
 
@@ -133,10 +134,17 @@ def test_an_uneven_loop_counts_what_its_last_round_does() -> None:
     assert "stripe" not in made.loops and made.balance < 1.05
 
 
-@pytest.mark.parametrize(("size", "way"), [(56, ("first",)), (7, ("patch", "product"))])
-def test_winograd_is_divided_by_patches_or_where_these_are_few_by_products(size: int, way: tuple[str, ...]) -> None:
+def by_winograd(size: int, kind: str) -> Case:
+    if kind == "bytes":
+        return qconv((1, size, size, 64), 64, (3, 3), pads=(1, 1, 1, 1), using="qwinograd(m=4)")
     op, x, w = Conv(pads=(1, 1, 1, 1), layout=Layout.NHWC), zeros(1, size, size, 64), zeros(64, 64, 3, 3)
-    made = split_of(case(op, x, w, constant=[1], using="winograd(m=4)"))
+    return case(op, x, w, constant=[1], using="winograd(m=4)")
+
+
+@pytest.mark.parametrize("kind", ["floats", "bytes"])
+@pytest.mark.parametrize(("size", "way"), [(56, ("first",)), (7, ("patch", "product"))])
+def test_winograd_is_divided_by_patches_or_where_these_are_few_by_products(size: int, way: tuple[str, ...], kind: str) -> None:
+    made = split_of(by_winograd(size, kind))
     assert made is not None and set(made.loops) >= set(way)
     assert made.steps == (1 if way == ("first",) else 3)
     assert made.balance < 1.2

@@ -117,6 +117,19 @@ INTEGER_TILES: dict[str, Case] = {
     "tiles of the lowest": conv((1, 4, 4, 9), 16, (3, 3), pads=_SAME, x_zero=127, x=-128, weight=-128, real=1e-4),
     "tiles of u8 at the limits": conv((1, 3, 4, 40), 8, (1, 1), dtype=np.uint8, x_zero=0, w_zero=255, x=255, weight=0, real=1e-4),
     "tiles of full pairs": conv((1, 3, 4, 8), 16, (1, 1), x_zero=-128, x=127, weight=64, real=1e-3),
+    "whole winograd 2": conv((1, 3, 5, 16), 20, (3, 3), pads=_SAME, using="qwinograd(m=2)"),
+    "whole winograd 4": conv((2, 5, 3, 16), 9, (3, 3), pads=_SAME, using="qwinograd(m=4)"),
+    "whole winograd of long vectors": conv((1, 3, 5, 32), 8, (3, 3), pads=_SAME, using="qwinograd(m=4)"),
+    "whole winograd 4 inside": conv((1, 6, 10, 16), 17, (3, 3), scaling="once", using="qwinograd(m=4,tile=1x2)"),
+    "whole winograd 2 of u8": conv(
+        (1, 4, 3, 16), 17, (3, 3), pads=(1, 0, 1, 0), dtype=np.uint8, x_zero=131, w_zero=128, low=9, high=99, using="qwinograd(m=2)"
+    ),
+    "whole winograd 4 of the largest": conv(
+        (1, 4, 4, 16), 8, (3, 3), pads=_SAME, x_zero=-128, x=127, weight=127, real=1e-5, scaling="float", using="qwinograd(m=4)"
+    ),
+    "whole winograd 2 of the lowest": conv(
+        (1, 2, 4, 16), 8, (3, 3), pads=_SAME, x_zero=127, x=-128, weight=-128, real=1e-5, using="qwinograd(m=2)"
+    ),
     "listed 3x3": conv((1, 6, 9, 8), 24, (3, 3), pads=_SAME, using="qconv_listed"),
     "listed 3x3 strided": conv((2, 9, 8, 4), 19, (3, 3), (2, 2), (0, 0, 1, 1), using="qconv_listed", largest=100),
     "listed 3x3 of u8": conv(

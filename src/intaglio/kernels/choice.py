@@ -43,6 +43,7 @@ from intaglio.kernels.contraction import (
     listed,
     plain,
     products,
+    qwinograd,
     taps,
     windows,
     winograd,
@@ -100,6 +101,10 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
         Choice("qdepthwise_lanes", unless(taps.taps_of), taps.qdepthwise, ways=taps.taps_ways, estimate=taps.taps_estimate),
         Choice("qdepthwise_dsp", unless(dsp_depthwise.facts), dsp_depthwise.qdepthwise_dsp),
         Choice("qconv_dsp", unless(dsp_conv.facts), dsp_conv.contraction_dsp),
+        Choice(
+            "qwinograd", qwinograd.qwinograd_applies, qwinograd.qwinograd, qwinograd.why_qwinograd, qwinograd.qwinograd_ways,
+            qwinograd.qwinograd_estimate,
+        ),
         Choice("qconv_listed", listed.listed_applies, listed.listed, ways=listed.listed_ways, estimate=listed.listed_estimate),
         Choice("qconv_tiles", unless(dots.dots_of), dots.qconv_tiles, ways=dots.dots_ways, estimate=dots.dots_estimate),
         Choice("qconv", plain.computed_weights, plain.qconv, estimate=one_by_one),

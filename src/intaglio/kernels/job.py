@@ -71,6 +71,10 @@ class Job:
         """The same node for the next builder: nothing written, facts kept."""
         return replace(self, k=Builder(), params=[], arguments=[], split=None)
 
+    def without_asking(self) -> Job:
+        """The same node, as if no IR file asked for a kernel."""
+        return replace(self, asked="")
+
     @property
     def isa(self) -> Isa:
         return ISAS[self.target.isa]

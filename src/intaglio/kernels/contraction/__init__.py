@@ -2,8 +2,8 @@
 
     Problem          what is computed: sizes, window, strides, padding, groups            problem.py, quantised.py
     gather           how operands reach the arithmetic: read where they are, as rows      gather.py, stage.py, columns.py
-                     of a stage, as columns of windows (im2col), or as transformed        winograd.py, transform.py
-                     patches (Winograd)
+                     of a stage, as columns of windows (im2col), or as transformed        winograd.py, qwinograd.py,
+                     patches (Winograd)                                                   patches.py, transform.py
     micro-kernel     pack, start, step, finish: what an instruction set does in a tile    micro.py; fma.py, dots.py,
                                                                                           listed.py, ...
     epilogue         what happens to a sum before it is stored                            kernels/epilogue.py, scaling.py,

@@ -159,8 +159,8 @@ def listed_applies(job: Job) -> str | None:
         return found
     if job.asked.partition("(")[0] == _name(job):
         return None
-    other = dots_estimate(replace(job, asked=""))
-    return None if listed_estimate(replace(job, asked="")) < GAIN * other else "an estimate says that it is not faster"
+    other = dots_estimate(job.without_asking())
+    return None if listed_estimate(job.without_asking()) < GAIN * other else "an estimate says that it is not faster"
 
 
 # Operands ---------------------------------------------------------------------------------------------------------------

@@ -84,6 +84,7 @@ INTEGER_MEANING: Mapping[str, Callable[..., Array]] = {
     "vadds_i16": lambda a, b: _clip(a.astype(np.int32) + b, np.int16),
     "vadd_i16": lambda a, b: (a.astype(np.int32) + b).astype(np.int16),
     "vsub_i16": lambda a, b: (a.astype(np.int32) - b).astype(np.int16),
+    "vmul_i16": lambda a, b: (a.astype(np.int32) * b).astype(np.int16),
     "vmin_i16": np.minimum,
     "vmax_i16": np.maximum,
     "vmax_i8": np.maximum,
@@ -99,7 +100,7 @@ INTEGER_MEANING: Mapping[str, Callable[..., Array]] = {
     "vscale_once": lambda a, m, t: _wrap(scale_once(_wide(a), m, 31 - _wide(t))),
     "vtrunc": lambda a: np.trunc(a).astype(np.int32),
 }
-REPEATS = ("vrepeat", "vrepeat_bytes", "vsplat_i16")  # a short vector (or one number) over and over
+REPEATS = ("vrepeat", "vrepeat_bytes", "vsplat_i16", "vsplat_i8", "vsplat_u8")  # a short vector (or one number) over and over
 
 F = np.float32
 
