@@ -44,6 +44,9 @@ BYTE_CHAINS: dict[str, Case] = {
     "lanes of a real sum of channels": between_bytes((5, 33), (33,), high=99),
     "lanes of a real sum with one number": between_bytes((5, 33), (1,)),
     "lanes of a real difference of u8": between_bytes((40,), (40,), middle=_RELU, dtype=np.uint8, zeros=(0, 200, 31)),
+    "lanes of a real sum by a product": between_bytes(
+        (2, 37), (2, 37), scales=(0.048875965, 0.05121015, 0.03586933), zeros=(-1, -1, -128)
+    ),
     "lanes of a real sum that is no byte": between_bytes((3, 19), (3, 19), quantised=False),
     "lanes of a real sum beyond all bytes": between_bytes((50,), (50,), scales=(3e37, 1e30, 1e-4)),
     "lanes quantised": case(

