@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from intaglio.ir.graph import Array
 from intaglio.kernels.c_printer import print_kernel
 from intaglio.ops.base import Step
 from intaglio.ops.binary import Add, Mul
+from intaglio.run.toolchains import find_toolchain
 from support.kernel_byte_chain import BYTE_CHAINS, between_bytes
-from support.kernel_running import TARGETS, Case, assert_close, interpreted, prepare
+from support.kernel_running import TARGETS, Case, assert_close, compile_c, interpreted, prepare, write_c
 
 HERE = TARGETS["avx2"]
 ALIKE = (0.048875965, 0.05121015, 0.03586933)  # of a residual sum
@@ -54,6 +56,13 @@ def test_a_product_gives_the_bytes_of_the_division_for_every_pair(scales: tuple[
 )
 def test_the_division_stays_where_a_byte_would_differ_or_might(found: Case) -> None:
     assert divides(found)
+
+
+@pytest.mark.parametrize("name", ["lanes quantised", "lanes dequantised", "lanes of a real sum that is no byte"])
+def test_a_kernel_alone_has_all_that_it_calls(name: str, tmp_path: Path) -> None:
+    """Floats that become bytes load no integers, and still need the functions of integers."""
+    write_c([prepare(BYTE_CHAINS[name], HERE)], "avx2", tmp_path / "alone.c")
+    compile_c(find_toolchain(), HERE, tmp_path / "alone.c", tmp_path / "alone.o", "-O0", "-c")
 
 
 def test_operands_that_are_used_twice_are_tried_as_one() -> None:

@@ -230,9 +230,11 @@ class Printer:
                 place = f"{stmt.buffer.name}[{self.expr(stmt.index)}]"
                 if stmt.count:
                     part = "ig_store_bytes" if stmt.value.type.kind in ("i8", "u8") else "ig_store_part"
+                    self.integers = self.integers or part == "ig_store_bytes"
                     lines.append(f"{pad}{part}(&{place}, {self.expr(stmt.value)}, {stmt.count});")
                 elif stmt.value.type.lanes > 1:
                     store = (self.isa.integers.stores or {}).get(str(stmt.value.type), self.isa.store)
+                    self.integers = self.integers or store is not self.isa.store
                     lines.append(f"{pad}{store.format(place, self.expr(stmt.value))};")
                 else:
                     lines.append(f"{pad}{place} = {self._as(stmt.value, Type(stmt.buffer.dtype.value))};")
