@@ -17,6 +17,8 @@ Each error has a slug (stable, for machines), a sentence with literals in backti
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class IntaglioError(Exception):
     exit_code = 3
@@ -76,3 +78,9 @@ def quoted(name: str, limit: int = 80) -> str:
 def counted(count: int, noun: str) -> str:
     """A number with its noun: `1 pair`, `2 pairs`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("s") else "s")
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs an extra: in a checkout, or for a package from pip."""
+    checkout = (Path(__file__).parents[2] / "pyproject.toml").is_file()
+    return f"`.venv/bin/pip install -e '.[{extra}]'` in the checkout" if checkout else f"`pip install 'intaglio[{extra}]'`"

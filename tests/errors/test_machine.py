@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from intaglio.errors import UserError
+from intaglio import errors
+from intaglio.errors import UserError, install_hint
 from intaglio.package.folder import fresh_file, fresh_folder
 from support.commands import DIGITS, Intaglio
 
@@ -158,3 +159,9 @@ def test_a_signal_leaves_nothing(signum: signal.Signals, code: int, tmp_path: Pa
     assert "Traceback" not in said
     assert list((tmp_path / "out").iterdir()) == []
     assert [p.name for p in (tmp_path / "tmp").iterdir() if p.name.startswith("intaglio")] == []
+
+
+def test_how_an_extra_is_installed_depends_on_where_intaglio_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert install_hint("emulator") == "`.venv/bin/pip install -e '.[emulator]'` in the checkout"
+    monkeypatch.setattr(errors, "__file__", "/usr/lib/python3/site-packages/intaglio/errors.py")
+    assert install_hint("emulator") == "`pip install 'intaglio[emulator]'`"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from intaglio.errors import ToolError, UserError, quoted
+from intaglio.errors import ToolError, UserError, install_hint, quoted
 from intaglio.package.ownership import MANIFEST, SIGNATURE, Contents, contents_of, file_digest, paths_below
 
 PASSWORD = "INTAGLIO_SIGN_PASSWORD"  # of the key; a word on the command line would be seen by others
@@ -108,7 +108,7 @@ def _library(part: str) -> ModuleType:
     try:
         return importlib.import_module(f"model_signing.{part}")
     except ImportError as error:
-        hint = "`pip install 'intaglio[sign]'` installs it"
+        hint = f"{install_hint('sign')} installs it"
         raise ToolError("no-signing", f"signatures need the package `model-signing`: {error}", hint=hint) from None
 
 

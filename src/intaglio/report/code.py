@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from intaglio.errors import install_hint
 from intaglio.package.manifest import Manifest
 from intaglio.run.loaded import LoadedPackage
 
@@ -40,7 +41,7 @@ def code_of(package: LoadedPackage) -> tuple[dict[str, Code], str]:
     try:
         found, reason = dict(_disassembled(binary, every.keys())), ""
     except ImportError:
-        found, reason = {}, "`pip install intaglio[emulator]` brings what reads machine code"
+        found, reason = {}, f"{install_hint('emulator')} installs what reads machine code"
     except ValueError as error:
         found, reason = {}, str(error)
     return {name: _whole(name, every, found) for name in texts}, reason

@@ -94,7 +94,7 @@ def _tried(what: str, notes: list[str], action: Callable[[], T], say: Say, doing
     try:
         return action()
     except IntaglioError as error:
-        notes.append(f"not {what}: {error.message}")
+        notes.append(f"not {what}: {error.message}" + (f"; {error.hint}" if error.hint else ""))
         return None
 
 

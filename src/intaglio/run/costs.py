@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from intaglio.errors import ToolError
+from intaglio.errors import ToolError, install_hint
 from intaglio.run.emulator.counting import BasicBlock, Counts
 
 
@@ -171,7 +171,7 @@ def _decoder(riscv: bool) -> Any:
     try:
         import capstone
     except (ImportError, OSError) as error:
-        hint = "`.venv/bin/pip install -e '.[emulator]'` in the checkout installs it"
+        hint = f"{install_hint('emulator')} installs it"
         raise ToolError("no-emulator", f"capstone is needed to estimate cycles: {error}", hint=hint) from None
     if riscv:
         return capstone.Cs(capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV32 | capstone.CS_MODE_RISCVC)

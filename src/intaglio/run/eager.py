@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from intaglio.errors import ModelError, ToolError, quoted
+from intaglio.errors import ModelError, ToolError, install_hint, quoted
 from intaglio.frontends.torch.labels import labels_of
 from intaglio.frontends.torch.program import Aside, GraphRecord, Kind, NodeRecord, Ref, read_program
 from intaglio.frontends.torch.rows.numbers import PYTHON
@@ -37,7 +37,7 @@ class Eager:
         try:
             import torch
         except ImportError:
-            hint = "run `.venv/bin/pip install -e '.[torch]'` in the checkout"
+            hint = f"run {install_hint('torch')}"
             raise ToolError("no-reference", "torch is not installed, nothing to compare with", hint=hint) from None
         fill_table()
         self._torch: Any = torch

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from intaglio.errors import ModelError, ToolError, UserError, quoted
+from intaglio.errors import ModelError, ToolError, UserError, install_hint, quoted
 from intaglio.frontends.torch.loading import check
 
 
@@ -31,7 +31,7 @@ def save_object(model: object, example_inputs: tuple[object, ...] | None, path: 
 def _torch() -> Any:
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "export"):
-        hint = "run `.venv/bin/pip install -e '.[torch]'` in the checkout"
+        hint = f"run {install_hint('torch')}"
         raise ToolError("no-framework", "torch 2.9 or newer is needed to export a module", hint=hint)
 
     return torch

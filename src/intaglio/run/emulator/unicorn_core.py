@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol
 
-from intaglio.errors import IntaglioError, OurFault, ToolError
+from intaglio.errors import IntaglioError, OurFault, ToolError, install_hint
 from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault, memory_of, reach, roomy
 from intaglio.run.emulator.counting import OUT_OF_BYTES, Counts, NativeCounter, PythonCounter, native_library
 from intaglio.run.emulator.image import Image
@@ -290,7 +290,7 @@ def need_unicorn(*, or_qemu: bool) -> Any:
     try:
         import unicorn
     except (ImportError, OSError) as error:
-        hint = "`.venv/bin/pip install -e '.[emulator]'` in the checkout installs it"
+        hint = f"{install_hint('emulator')} installs it"
         if or_qemu:
             hint += "; or use `--emulator qemu` if qemu-system-arm is installed"
         raise ToolError("no-emulator", f"Unicorn is needed to emulate a core: {error}", hint=hint) from None

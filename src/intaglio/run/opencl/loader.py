@@ -28,14 +28,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from intaglio.errors import ToolError, quoted
+from intaglio.errors import ToolError, install_hint, quoted
 from intaglio.run.opencl.answers import Answer, ask
 from intaglio.targets.caches import cache_root
 
 VARIABLE = "INTAGLIO_OPENCL_LIBRARY"
 SYSTEM = {"darwin": "/System/Library/Frameworks/OpenCL.framework/OpenCL", "win32": "OpenCL.dll"}.get(sys.platform, "libOpenCL.so.1")
-_EXTRA = "`.venv/bin/pip install -e '.[opencl]'` in the checkout"
-HINT = f"{_EXTRA} installs PoCL, which runs on the CPU; or install the driver of your GPU"
+HINT = f"{install_hint('opencl')} installs PoCL, which runs on the CPU; or install the driver of your GPU"
 POCL = "Portable Computing Language"
 SEEN = (VARIABLE, "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES", "LD_LIBRARY_PATH", "PATH", "INTAGLIO_CACHE_DIR")
 
