@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from intaglio.cli.terminal import PAGE, bytes_text, count_text, fitted, ms_text, note, print_table
+from intaglio.cli.terminal import PAGE, bytes_text, count_text, fitted, ms_text, note, print_table, us_text
 from intaglio.kernels.choice import MEASURED, NOT_NEEDED, Considered, Explained
 from intaglio.run.package import Package
 from intaglio.stages import CostRow
@@ -21,24 +21,24 @@ def print_costs(rows: list[CostRow], *, stderr: bool, bare: bool = False) -> Non
         return
     table, tuned = [], any(row.measured_us is not None for row in rows)
     for row in rows:
-        cells = [row.name[:24], row.op[: 14 if tuned else 20], count_text(int(row.macs)), bytes_text(int(row.bytes_moved))]
-        measured = "" if row.measured_us is None else f"{row.measured_us:.1f}"
-        table.append([*cells, f"{row.estimate_us:.1f}", *([measured] if tuned else []), row.bound])
+        cells = [row.name, row.op[: 14 if tuned else 20], count_text(int(row.macs)), bytes_text(int(row.bytes_moved))]
+        measured = "" if row.measured_us is None else us_text(row.measured_us)
+        table.append([*cells, us_text(row.estimate_us), *([measured] if tuned else []), row.bound])
     total = sum(row.estimate_us for row in rows)
-    measured = f"{sum(row.measured_us or 0.0 for row in rows):.1f}"
-    table.append(["total", "", "", "", f"{total:.1f}", *([measured] if tuned else []), ""])
-    columns = ["node", "op", ">MACs", ">moved", ">estimate us", *([">measured"] if tuned else []), "bound by"]
+    measured = us_text(sum(row.measured_us or 0.0 for row in rows))
+    table.append(["total", "", "", "", us_text(total), *([measured] if tuned else []), ""])
+    columns = ["layer", "op", ">MACs", ">moved", ">estimate us", *([">measured"] if tuned else []), "bound by"]
     print_table(columns, fitted(columns, table), stderr=stderr)
 
 
 def _print_shares(rows: list[CostRow], *, stderr: bool) -> None:
     """Of the core: what accelerators take is in a table of its own."""
     total = sum(row.estimate_us for row in rows if row.bound != ACCELERATOR) or 1.0
-    columns = ["node", "op", ">MACs", ">moved", ">~ % of the core", "bound by"]
+    columns = ["layer", "op", ">MACs", ">moved", ">~ % of the core", "bound by"]
     table = []
     for row in rows:
         share = "" if row.bound == ACCELERATOR else f"{100 * row.estimate_us / total:.1f}"
-        table.append([row.name[:24], row.op[:20], count_text(int(row.macs)), bytes_text(int(row.bytes_moved)), share, row.bound])
+        table.append([row.name, row.op[:20], count_text(int(row.macs)), bytes_text(int(row.bytes_moved)), share, row.bound])
     print_table(columns, fitted(columns, table), stderr=stderr)
 
 

@@ -132,6 +132,11 @@ def ms_text(ms: float) -> str:
     return f"{ms:.3f}" if ms < 100 else f"{ms:,.1f}"
 
 
+def us_text(us: float) -> str:
+    """With two digits at least, also below a microsecond."""
+    return f"{us:.2f}" if us < 10 else f"{us:.1f}" if us < 1000 else f"{us:,.0f}"
+
+
 def ending(name: str, width: int) -> str:
     """The last characters of a name: the end of a path tells more than its start."""
     return name if len(name) <= width else f"…{name[1 - width :]}"

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from intaglio.cli.terminal import ending, fitted, note, print_json, print_table, progress_bar
-from intaglio.errors import UserError, counted, printable, quoted
+from intaglio.cli.terminal import ending, fitted, note, print_json, print_table, progress_bar, us_text
+from intaglio.errors import UserError, counted, quoted
 from intaglio.options.reading import request_of_words
 from intaglio.options.request import Request
 from intaglio.pipeline import graph_to_lower
@@ -136,17 +136,16 @@ def _print(found: list[Measured]) -> None:
         usual, count = measured.times.get(measured.shape.usual, least), len(measured.shape.nodes)
         before, after = before + usual * count, after + least * count
         name = _name(measured.shape) + (f" and {count - 1} more" if count > 1 else "")
-        rows.append([name, f"{usual:.1f}", f"{least:.1f}", f"{usual / least:.2f}", best])
+        rows.append([name, us_text(usual), us_text(least), f"{usual / least:.2f}", best])
     if rows:
-        rows.append(["total", f"{before:.1f}", f"{after:.1f}", f"{before / after:.2f}", ""])
+        rows.append(["total", us_text(before), us_text(after), f"{before / after:.2f}", ""])
         columns = ["layer", ">untuned, us", ">best, us", ">speed-up", "kernel"]
         print_table(columns, fitted(columns, rows))
 
 
 def _name(shape: Shape) -> str:
-    """Of its first layer."""
-    node = shape.nodes[0]
-    return printable(node.source or node.output.name, 200)
+    """Of its first layer, as `--explain`, `profile` and the C have it."""
+    return shape.nodes[0].output.name
 
 
 def merge_files(paths: list[Path], words: Words) -> None:

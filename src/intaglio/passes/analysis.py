@@ -15,13 +15,12 @@ from intaglio.targets.roofline import roofline
 class Row:
     """`measured_us`: of its kernel on this processor, where a tuning database has it."""
 
-    name: str
+    name: str  # of the layer, as in `profile` and in the C: that of its first result
     op: str
     macs: int
     bytes_moved: int
     estimate_us: float
     bound: str  # compute or memory
-    value: str  # the name of its first result
     measured_us: float | None = None
 
 
@@ -32,5 +31,5 @@ def analyse(graph: Graph, target: Target, choices: Choices) -> list[Row]:
         op, time, bound = node.op.NAME, found.time_us, found.bound
         if isinstance(node.op, Offload):  # its plug-in knows; `--explain` has a table of its own for these
             op, time, bound = node.op.place, 0.0, "accelerator"
-        rows.append(Row(node.source or node.output.name, op, found.macs, found.bytes_moved, time, bound, node.output.name))
+        rows.append(Row(node.output.name, op, found.macs, found.bytes_moved, time, bound))
     return rows

@@ -61,7 +61,7 @@ def _explain(work: Work, program: Program, tuning: Tuning | None, tuned: frozens
             times[node.output.name] = (estimate_us(node, target, using), measured)
     if work.watch.explain is not None:
         rows = analyse(graph, target, choices)
-        known = [(row, times.get(row.value, (row.estimate_us, None))) for row in rows]
+        known = [(row, times.get(row.name, (row.estimate_us, None))) for row in rows]
         work.watch.explain([replace(row, estimate_us=estimate, measured_us=measured) for row, (estimate, measured) in known])
     if work.watch.chosen is not None:
         reasons = explained(graph, target, choices, tuned)

@@ -59,8 +59,8 @@ class Estimates:
         return min(self.by_size, key=lambda size: self.by_size[size])
 
     def __str__(self) -> str:
-        ways = ", ".join(f"F({m}x{m}) {time:.0f} us" for m, time in self.by_size.items())
-        return f"estimated {self.direct:.0f} us direct, {ways}"
+        ways = ", ".join(f"F({m}x{m}) {time:.3g} us" for m, time in self.by_size.items())
+        return f"estimated {self.direct:.3g} us direct, {ways}"
 
 
 @fact
