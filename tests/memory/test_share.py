@@ -40,7 +40,7 @@ PLAIN = TARGETS["scalar"]
 
 def shared(text: str) -> tuple[Program, list[str]]:
     program = lower(graph_of(text), TARGET)
-    made = share_parts(program, TARGET)
+    program, made = share_parts(program, TARGET)
     program.placement = place(program, TARGET)
     return program, made
 
@@ -76,7 +76,7 @@ def test_the_text_of_a_program_with_parts_is_read_again() -> None:
     assert "a: f32[1,4,16] @=c+0" in text
     assert "b: f32[1,4,16] @=c+256" in text
     again = read_again(text, program, TARGET)
-    assert share_parts(again, TARGET) == []
+    assert share_parts(again, TARGET) == (again, [])
     again.placement = place(again, TARGET)
     assert memory_text(again) == text
 
@@ -205,9 +205,9 @@ def test_a_tangle_of_parts_gives_what_the_graph_gives(rng: random.Random, steps:
     graph = tangle(rng, steps)
     program = lower(graph, PLAIN)
     before = lower_bound(find_storage(program, PLAIN.alignment, slots=slots).buffers, PLAIN.alignment)
-    share_parts(program, PLAIN, slots=slots)
+    program, _ = share_parts(program, PLAIN, slots=slots)
     assert lower_bound(find_storage(program, PLAIN.alignment, slots=slots).buffers, PLAIN.alignment) <= before
-    reorder(program, PLAIN, slots=slots)
+    program = reorder(program, PLAIN, slots=slots)
     verify(graph)
     program.placement = place(program, PLAIN, slots=slots)
     machine = Machine(program)
@@ -228,8 +228,7 @@ def test_a_tangle_of_parts_gives_what_the_graph_gives(rng: random.Random, steps:
 def test_a_tangle_of_parts_is_read_again_as_it_was_written(rng: random.Random, steps: int) -> None:
     graph = tangle(rng, steps)
     program = lower(graph, PLAIN)
-    share_parts(program, PLAIN)
-    reorder(program, PLAIN)
+    program = reorder(share_parts(program, PLAIN)[0], PLAIN)
     program.placement = place(program, PLAIN)
     text = memory_text(program)
     again = read_again(text, program, PLAIN)
@@ -275,7 +274,8 @@ def test_parts_are_right_in_the_c_that_is_built(intaglio: Intaglio, tmp_path: Pa
 
 def test_an_output_made_of_parts_has_its_room_from_the_first_one_on() -> None:
     program = lower(graph_of(CONCAT.replace("output y", "output y\n    output c")), TARGET)
-    assert share_parts(program, TARGET, slots=True) == ["c"]
+    program, made = share_parts(program, TARGET, slots=True)
+    assert made == ["c"]
     program.placement = place(program, TARGET, slots=True)
     room = next(b for b in find_storage(program, TARGET.alignment, slots=True).buffers if b.slot == ("output", 1))
     assert (room.first, room.last) == (0, 3)

@@ -99,7 +99,7 @@ MODELS = {"inception": BLOCK, "dense": DENSE, "skip": SKIP}
 
 def planned(graph: Graph, target: Target) -> Program:
     program = lower(graph, target)
-    share_parts(program, target)
+    program, _ = share_parts(program, target)
     return placed(program, target)
 
 
@@ -353,7 +353,7 @@ def test_a_tangle_of_rows_gives_what_the_graph_gives(
     target = TARGETS[isa]
     graph = dense(rng, steps) if deep else tangle(rng, steps, inner=0.7)
     program = lower(graph, target)
-    share_parts(program, target, slots=slots)
+    program, _ = share_parts(program, target, slots=slots)
     plain = placed(program, target, slots=slots)
     program = without_copies(plain, target, slots=slots) or plain
     assert program.arena_bytes <= plain.arena_bytes

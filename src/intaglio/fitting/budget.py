@@ -83,10 +83,9 @@ def climb(program: Program, target: Target, budget: Budget, *, slots: bool, note
 
 def _made_again(program: Program, target: Target, budget: int, *, slots: bool) -> tuple[Program, list[Again]]:
     """Cheap tensors made twice, placed anew."""
-    program = replace(program, placement=NOWHERE)
-    again = recompute(program, target, budget, slots=slots)
+    program, again = recompute(replace(program, placement=NOWHERE), target, budget, slots=slots)
     if again:
-        reorder(program, target, slots=slots)
+        program = reorder(program, target, slots=slots)
     return placed(program, target, slots=slots), again
 
 

@@ -36,9 +36,12 @@ def plan_memory(program: Program, target: Target, deployment: Deployment, wishes
     """The program with its addresses, and the rungs of the ladder that its limits made necessary."""
     slots = wishes.slots
     given = bool(program.placement.addresses) or bool(program.choices.stripes)  # an IR file says it
-    moved = reorder(program, target, slots=slots)
-    if (not target.device and share_parts(program, target, slots=slots)) or moved:
-        reorder(program, target, slots=slots)
+    first = program
+    program = reorder(program, target, slots=slots)
+    if not target.device:
+        program, _ = share_parts(program, target, slots=slots)
+    if program is not first:
+        program = reorder(program, target, slots=slots)
     rooms = arena_rooms(program, deployment, slots=slots)
     program = placed(program, target, slots=slots, rooms=rooms)
     if not given and not rooms and not wishes.feed_rows:

@@ -35,8 +35,7 @@ def without_copies(program: Program, target: Target, *, slots: bool) -> Program 
     if found is None:
         return None
     made = lower(program.graph, target, found, memo=search.memo)
-    made.given_layers = program.given_layers or program.layers
-    reorder(made, target, slots=slots)
+    made = reorder(replace(made, given_layers=program.given_layers or program.layers), target, slots=slots)
     made = placed(made, target, slots=slots)
     most = program.arena_bytes - 1 if target.bare else program.arena_bytes
     return made if made.arena_bytes <= most else None

@@ -11,6 +11,8 @@ time, so it is always done; an order that is not better is left alone, and so is
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from intaglio.ir.graph import Node, Value
 from intaglio.ir.program import K, Layer, Program, ValueArg
 from intaglio.memory.lifetimes import align, find_storage
@@ -18,18 +20,16 @@ from intaglio.memory.schedule import Flow, Room, Task, best_order, peak_of
 from intaglio.targets import Target
 
 
-def reorder(program: Program[K], target: Target, *, slots: bool = False) -> bool:
-    """Whether there was a better order. `program.layers` and `graph.nodes` are in it then."""
+def reorder(program: Program[K], target: Target, *, slots: bool = False) -> Program[K]:
+    """The program in a better order, its layers and the nodes of its graph; itself where there is none."""
     if program.has_addresses or any(after > index + 1 for index, after in program.waits().items()):
-        return False  # a person decided, or the core and an accelerator work at the same time in this order
+        return program  # a person decided, or the core and an accelerator work at the same time in this order
     flow = flow_of(program, target, slots=slots)
     given = list(range(len(flow.tasks)))
     order = best_order(flow)
     if order == given or peak_of(flow, order) >= peak_of(flow, given):
-        return False
-    program.given_layers = program.given_layers or list(program.layers)
-    put_in_order(program, [program.layers[n] for n in order])
-    return True
+        return program
+    return in_order(program, [program.layers[n] for n in order])
 
 
 def flow_of(program: Program[K], target: Target, *, slots: bool = False) -> Flow:
@@ -126,10 +126,9 @@ def _over(layer: Layer[K], roots: dict[Value, Value], room_of: dict[Value, int])
     return tuple(found)
 
 
-def put_in_order(program: Program[K], layers: list[Layer[K]]) -> None:
+def in_order(program: Program[K], layers: list[Layer[K]]) -> Program[K]:
     """Layers and nodes in a new order; views as soon as they can be."""
     graph = program.graph
-    program.layers = layers
     known = set(graph.inputs)
     own = {layer.node for layer in layers}
     views = [node for node in graph.nodes if node not in own]
@@ -152,4 +151,5 @@ def put_in_order(program: Program[K], layers: list[Layer[K]]) -> None:
         known.update(layer.node.outputs)
         settle()
     assert not views
-    graph.nodes = nodes
+    given = program.given_layers or program.layers
+    return replace(program, graph=replace(graph, nodes=nodes), layers=layers, given_layers=given)

@@ -40,11 +40,11 @@ class Again:
 
 def recompute(
     program: Program[K], target: Target, budget_bytes: int, *, slots: bool = False, most_extra: float = MOST_EXTRA
-) -> list[Again]:
-    """Until no layer needs more than the budget for the arena, state included, or nothing helps. Nothing is changed when the peak
+) -> tuple[Program[K], list[Again]]:
+    """Until no layer needs more than the budget for the arena, state included, or nothing helps. The program itself when the peak
     does not become lower; the caller orders and places anew."""
     if program.has_addresses:
-        return []
+        return program, []
     made: list[Again] = []
     trial = replace(program, graph=replace(program.graph, nodes=list(program.graph.nodes)), layers=list(program.layers))
     now = first = _moment(trial, target, slots=slots)
@@ -67,11 +67,9 @@ def recompute(
         made.append(step)
         allowed -= step.macs + step.bytes_moved
     if now.peak >= first.peak:
-        return []
-    program.given_layers = program.given_layers or program.layers
-    program.layers, program.choices, program.graph.nodes = trial.layers, trial.choices, trial.graph.nodes
-    program.graph.names |= {value.name for value in program.graph.values()}
-    return made
+        return program, []
+    names = trial.graph.names | {value.name for value in trial.graph.values()}
+    return replace(trial, graph=replace(trial.graph, names=names), given_layers=program.given_layers or program.layers), made
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,41 +10,37 @@ long as one of its parts, which can cost more than the copy did: a view is made 
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 
 from intaglio.ir.choices import VIEW
 from intaglio.ir.graph import Node
-from intaglio.ir.program import K, Layer, Program
+from intaglio.ir.program import K, Program
 from intaglio.ir.views import ViewRules
 from intaglio.memory.lifetimes import align, find_storage
 from intaglio.targets import Target
 
 
-def share_parts(program: Program[K], target: Target, *, slots: bool = False) -> list[str]:
-    """Turn layers that only move data into views; their names."""
+def share_parts(program: Program[K], target: Target, *, slots: bool = False) -> tuple[Program[K], list[str]]:
+    """The program in which layers that only move data are views, and the names of these."""
     if program.has_addresses:
-        return []
+        return program, []
     made: list[str] = []
     rules = ViewRules(program.graph, program.choices.views(program.graph))
     before: dict[Node, int] | None = None
-    for layer in list(program.layers):
-        node = layer.node
+    for node in [layer.node for layer in program.layers]:
         if not rules.allow(node):
             continue
         before = _loads(program, target, slots=slots) if before is None else before
-        choices = program.choices.with_kernels({node.output.name: VIEW})
-        layers = [other for other in program.layers if other is not layer]
-        after = _loads(replace(program, choices=choices, layers=layers), target, slots=slots)
+        viewed = _as_view(program, node)
+        after = _loads(viewed, target, slots=slots)
         changed = [n for n, load in after.items() if before[n] != load]
         if changed and max(after[n] for n in changed) > max(before[n] for n in [node, *changed]):
             continue
-        program.given_layers = program.given_layers or program.layers
-        program.choices, program.layers = choices, layers
-        _forget_kernel(program, layer)
+        made += [layer.name for layer in program.layers if layer.node is node]
+        program, before = viewed, after
         rules.add(node)
-        made.append(layer.name)
-        before = after
-    return made
+    return program, made
 
 
 def _loads(program: Program[K], target: Target, *, slots: bool) -> dict[Node, int]:
@@ -64,10 +60,19 @@ def _loads(program: Program[K], target: Target, *, slots: bool) -> dict[Node, in
     return loads
 
 
-def _forget_kernel(program: Program[K], layer: Layer[K]) -> None:
-    """Of a layer that is none any more."""
-    source = layer.node.source or layer.node.output.name
-    if source in layer.kernel.used_by:
-        layer.kernel.used_by.remove(source)
-    if not any(other.kernel is layer.kernel for other in program.layers):
-        program.kernels = [kernel for kernel in program.kernels if kernel is not layer.kernel]
+def _as_view(program: Program[K], node: Node) -> Program[K]:
+    """Without the layer of this node; what its kernel says of those that use it says so no more."""
+    layer = next(layer for layer in program.layers if layer.node is node)
+    layers, kernels = [other for other in program.layers if other is not layer], program.kernels
+    source = node.source or node.output.name
+    if all(other.kernel is not layer.kernel for other in layers):
+        kernels = [kernel for kernel in kernels if kernel is not layer.kernel]
+    elif source in layer.kernel.used_by:
+        less = copy(layer.kernel)
+        less.used_by = list(layer.kernel.used_by)
+        less.used_by.remove(source)
+        layers = [replace(other, kernel=less) if other.kernel is layer.kernel else other for other in layers]
+        kernels = [less if kernel is layer.kernel else kernel for kernel in kernels]
+    choices = program.choices.with_kernels({node.output.name: VIEW})
+    given = program.given_layers or program.layers
+    return replace(program, choices=choices, layers=layers, kernels=kernels, given_layers=given)
