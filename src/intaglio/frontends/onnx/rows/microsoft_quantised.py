@@ -138,7 +138,13 @@ def matmul_integer_to_float(call: OnnxCall) -> Answer:
 @importer("DynamicQuantizeMatMul", domain=MS)
 def dynamic_quantize_matmul(call: OnnxCall) -> Answer:
     """The left side is quantised as it comes."""
-    x, b, b_scale = call.value(0), call.value(1), call.value(2)
+    return dynamic_product(call, call.value(0), call.value(1), call.value(2), call.maybe(3), call.maybe(4))
+
+
+def dynamic_product(
+    call: OnnxCall, x: Value, b: Value, b_scale: Value, b_zero: Value | None, bias: Value | None = None
+) -> Value:
+    """x @ b, with x as bytes between its least and its largest number, zero included."""
     low = call.emit(Min(), call.emit(Reduce("min", _all(x), False), x), call.constant(np.asarray(0, np.float32)))
     high = call.emit(Max(), call.emit(Reduce("max", _all(x), False), x), call.constant(np.asarray(0, np.float32)))
     scale = call.emit(Div(), call.emit(Sub(), high, low), call.constant(np.asarray(255, np.float32)))
@@ -149,7 +155,7 @@ def dynamic_quantize_matmul(call: OnnxCall) -> Answer:
         Quantize(DType.U8, 0, 255), negative, call.constant(np.asarray(1, np.float32)), call.constant(np.asarray(0, np.uint8))
     )
     a = call.emit(Quantize(DType.U8, 0, 255), x, scale, zero)
-    return _float_product(call, a, b, scale, b_scale, zero, call.maybe(3), call.maybe(4))
+    return _float_product(call, a, b, scale, b_scale, zero, b_zero, bias)
 
 
 def _all(x: Value) -> tuple[int, ...]:
