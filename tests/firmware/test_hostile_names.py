@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from intaglio.package.sbom import SBOM
 from intaglio.pipeline import compile_request
 from intaglio.stages import Request, Watch
 from models.test_hostile_names import NAMES, assert_same_but_for_identifiers, made
@@ -22,7 +23,7 @@ def sources(proto: Any, folder: Path) -> dict[str, list[str]]:
     return {
         str(path.relative_to(folder / "out")): tokens(path)
         for path in sorted((folder / "out").rglob("*"))
-        if path.is_file() and path.suffix in READ_BY_TOOLS and path.name not in ("manifest.json", "vectors.json")
+        if path.is_file() and path.suffix in READ_BY_TOOLS and path.name not in ("manifest.json", "vectors.json", SBOM)
     }
 
 

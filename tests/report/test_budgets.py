@@ -9,7 +9,7 @@ import pytest
 from intaglio.errors import UserError
 from intaglio.report.budgets import read_rule
 from intaglio.report.differences import FigureChange
-from support.commands import DIGITS, Intaglio
+from support.commands import DIGITS, DIGITS_DATA, Intaglio
 
 
 def budget(folder: Path, text: str) -> Path:
@@ -81,7 +81,7 @@ def test_a_rule_that_checks_nothing_does_not_pass(intaglio: Intaglio, digits: Pa
 def test_comparing_packages(intaglio: Intaglio, digits: Path, tmp_path: Path) -> None:
     assert intaglio("compile", DIGITS, "-o", tmp_path / "q", "--quantize", "int8").code == 0
     said = intaglio("compare", digits, tmp_path / "q", "--no-run", "--fail-if", "ram>+2%")
-    assert said.code == 0 and "-57.5 %" in said.out and all(len(line) <= 80 for line in said.out.splitlines())
+    assert said.code == 0 and "-57.5 %" in said.out and all(len(line) <= 80 for line in said.out.splitlines()[2:])
     said = intaglio("compare", tmp_path / "q", digits, "--no-run", "--fail-if", "ram>+2%", "--markdown")
     assert said.code == 1 and "broken rule: `ram>+2%`" in said.err
     assert "| RAM | 1,088 bytes | 2,560 bytes | +135.3 % ⚠ |" in said.out
@@ -89,3 +89,13 @@ def test_comparing_packages(intaglio: Intaglio, digits: Path, tmp_path: Path) ->
     assert told["broken"] == [] and told["figures"][0]["key"] == "ram"
     wrong = intaglio("compare", digits, tmp_path / "q", "--fail-if", "rom>2%")
     assert wrong.code == 2 and "error[bad-rule]" in wrong.err
+
+
+def test_accuracy_is_kept_in_the_package(intaglio: Intaglio, tmp_path: Path) -> None:
+    data = ("--quantize", "int8", "--calibrate", DIGITS_DATA, "--labels", DIGITS_DATA)
+    assert "accuracy: " in intaglio("compile", DIGITS, "-o", tmp_path / "p", *data).out
+    (tmp_path / "b.toml").write_text("accuracy = 0.9\n")
+    words = ("compare", tmp_path / "p", tmp_path / "p", "--budget", tmp_path / "b.toml", "--no-run", "--json")
+    told = intaglio(*words)
+    assert told.code == 0 and {f["key"]: f["after"] for f in told.json["figures"]}["accuracy"] > 0.9
+    assert intaglio("verify", tmp_path / "p").code == 0

@@ -66,7 +66,7 @@ def test_numbers_that_json_does_not_have() -> None:
 def test_the_command_writes_it_and_replaces_only_pages(intaglio: Intaglio, digits: Path, tmp_path: Path) -> None:
     path = tmp_path / "r.html"
     said = intaglio("report", digits, digits, "-o", path, "--no-run")
-    assert said.code == 0 and f"report: {path}" in said.err
+    assert said.code == 0 and f"report: {path}" in said.out
     assert json.loads(data(path.read_text(), "other"))["layers"] == []
     assert intaglio("report", digits, "-o", path, "--no-run").code == 0
     path.write_text("my thesis")

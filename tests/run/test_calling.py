@@ -29,6 +29,7 @@ def test_arrays_with_without_and_with_several_samples(package: Package) -> None:
         np.testing.assert_array_equal(together[n : n + 1], one)
         np.testing.assert_array_equal(package(x[n]), one)
         np.testing.assert_array_equal(package(image=x[n]), one)
+        np.testing.assert_array_equal(package(x[n].astype(np.float64)), one)
         np.testing.assert_array_equal(package.run({"image": x[n : n + 1]})["probabilities"], one)
 
 

@@ -24,6 +24,7 @@ from intaglio.passes.offload import Offloaded
 from intaglio.pipeline import compile_request
 from intaglio.quantize.settings import Account
 from intaglio.report.budgets import read_budgets
+from intaglio.run.accuracy import keep_accuracy
 from intaglio.run.package import Package
 from intaglio.run.variants import lacking_here
 from intaglio.stages.watch import CostRow, Watch
@@ -46,11 +47,11 @@ def compile_words(
     made = _compile(request, json)
     if made is None or (report is None and not limits):
         return 0
-    return look_at(made[0].folder, report, limits, made[1])
+    return look_at(made.folder, report, limits)
 
 
-def _compile(request: Request, json: bool) -> tuple[Package, dict[str, float]] | None:
-    """The package, and its accuracy where that was asked for; None: an earlier stage was the last."""
+def _compile(request: Request, json: bool) -> Package | None:
+    """The package; None: an earlier stage was the last."""
     check_rules(Situation(request))  # before labels are read
     labels = read_labels(request.labels) if request.labels is not None else None
     rows: list[CostRow] = []
@@ -87,6 +88,8 @@ def _compile(request: Request, json: bool) -> tuple[Package, dict[str, float]] |
         print_json({"ir": str(result), "stage": request.stop_after}) if json else note(f"wrote {result}")
         return None
     accuracy = _accuracy(result, request, labels, json) if labels is not None else None
+    if accuracy is not None:
+        keep_accuracy(result, accuracy, request.sign)
     if json:
         told: dict[str, object] = {"quantization": accounts[0].as_json()} if accounts else {}
         told |= {"accelerators": sent[-1].as_json()} if sent else {}
@@ -101,7 +104,7 @@ def _compile(request: Request, json: bool) -> tuple[Package, dict[str, float]] |
         _print_summary(result, time.perf_counter() - start, request)
         if request.explain and result.bare:
             print_total(result)
-    return result, accuracy or {}
+    return result
 
 
 def _fitting(account: Account, labels: Array | None) -> Account:
@@ -121,7 +124,7 @@ def _accuracy(package: Package, request: Request, labels: Array, json: bool) -> 
     assert isinstance(calibrate, Path)
     result = accuracy_of(package, lambda graph: read_samples(calibrate, graph), labels)
     if not json:
-        note(
+        say(
             f"accuracy: {100 * result.package:.2f} % quantised, {100 * result.reference:.2f} % in floating point, "
             f"on {counted(result.samples, 'sample')}"
         )

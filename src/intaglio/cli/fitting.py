@@ -138,6 +138,6 @@ def _smallest(request: Request, fit: Fit) -> tuple[Rung, ...]:
     least = min([program.arena_bytes, *(r.arena_bytes for r in rungs)])
     names = {r.name for r in fit.rungs}
     rungs = [replace(r, name=f"more {r.name}" if r.name in names else r.name) for r in rungs if r.arena_bytes < used]
-    if floats and target.cycles_per_mac_float:
+    if floats and request.scheme is None and target.cycles_per_mac_float:
         rungs.append(Rung("int8 (--quantize), ~", -(-least // 4), target.cycles_per_mac_int / target.cycles_per_mac_float))
     return tuple(rungs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from intaglio.cli.terminal import note, print_table
+from intaglio.cli.terminal import note, print_table, say
 from intaglio.errors import counted
 from intaglio.quantize.settings import Account
 
@@ -16,21 +16,21 @@ def print_account(account: Account) -> None:
     shown = rows if len(rows) <= _MOST_ROWS else sorted(sorted(rows, key=lambda r: -r.alone)[:_MOST_ROWS], key=lambda r: r.number)
     if shown:
         table = [[str(r.number), _short(r.name), r.op[:12], r.stored, f"{r.alone:.2e}", f"{r.accumulated:.2e}"] for r in shown]
-        print_table(["layer", "name", "op", "stored", ">error alone", ">accumulated"], table, stderr=True)
+        print_table(["layer", "name", "op", "stored", ">error alone", ">accumulated"], table)
         if len(shown) < len(rows):
-            note(f"the {len(shown)} layers of {len(rows)} that add the most error; all are in ir/quantization.json")
+            say(f"the {len(shown)} layers of {len(rows)} that add the most error; all are in ir/quantization.json")
     tried = ", ".join(f"{_SPELLED.get(name, name)} {error:.2g}" for name, error in account.tried.items())
     data = "random inputs" if account.random_data else counted(account.samples, "sample")
-    note(f"quantised to {account.scheme} with {data}; ranges by {account.ranges} (error at the outputs: {tried})")
+    say(f"quantised to {account.scheme} with {data}; ranges by {account.ranges} (error at the outputs: {tried})")
     done = [f"{counted(account.equalized, 'pair')} of layers equalised"] if account.equalized else []
     done += [f"{counted(account.corrected, 'bias')} corrected"] if account.corrected else []
     done += [f"{counted(len(account.kept), 'layer')} kept wider"] if account.kept else []
     if done:
-        note(", ".join(done))
+        say(", ".join(done))
     for out in account.outputs:
-        note(f"output {out.name}: cosine {out.cosine:.5f}, relative error {out.relative:.3g}, largest difference {out.largest:.3g}")
+        say(f"output {out.name}: cosine {out.cosine:.5f}, relative error {out.relative:.3g}, largest difference {out.largest:.3g}")
     for text in [*account.notes, *([account.advice] if account.advice else [])]:
-        note(text)
+        say(text)
     if account.layers and all(row.stored == "f32" for row in account.layers):
         note("warning: no layer is computed in integers")
 

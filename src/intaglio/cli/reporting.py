@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from intaglio.cli.terminal import ending, note, print_json, print_table
 from intaglio.errors import UserError, quoted
 from intaglio.package.folder import write_text
+from intaglio.package.manifest import read_manifest
 from intaglio.report.budgets import Checked, Rule, check_budgets, read_budgets, read_rule
 from intaglio.report.code import code_of
 from intaglio.report.differences import Difference, LayerChange, difference
-from intaglio.report.facts import MEASURED, Facts, Figure
+from intaglio.report.facts import Facts
 from intaglio.report.gather import Wanted, gather
 from intaglio.report.page import page
 from intaglio.run.package import Package
@@ -30,7 +31,7 @@ def write_report(
     facts = gather(folder, wanted, lambda what: note(f"{what} {folder.name} ..."))
     before = None if other is None else gather(other, wanted, lambda what: note(f"{what} {other.name} ..."))
     checked = check_budgets(limits, facts)
-    _write(path, folder, facts, checked, None if before is None else difference(before, facts))
+    _write(path, folder, facts, checked, None if before is None else difference(before, facts, (str(other), str(folder))))
     if json:
         print_json({**asdict(facts), "budgets": [asdict(c) for c in checked], "report": str(path)})
     else:
@@ -38,12 +39,9 @@ def write_report(
     return tell_budgets(checked)
 
 
-def look_at(folder: Path, path: Path | None, limits: dict[str, float], accuracy: dict[str, float]) -> int:
+def look_at(folder: Path, path: Path | None, limits: dict[str, float]) -> int:
     """After a compile: the page, and the budgets."""
     facts = gather(folder, Wanted(), lambda what: note(f"{what} {folder.name} ..."))
-    if "quantized" in accuracy:
-        share = Figure("accuracy", "accuracy", accuracy["quantized"], "", MEASURED)
-        facts = replace(facts, figures=(*facts.figures, share))
     checked = check_budgets(limits, facts)
     if path is not None:
         _write(path, folder, facts, checked, None)
@@ -59,7 +57,7 @@ def _write(path: Path, folder: Path, facts: Facts, checked: tuple[Checked, ...],
 def _tell(path: Path, facts: Facts) -> None:
     for text in facts.notes:
         note(f"note: {text}")
-    note(f"report: {path} ({path.stat().st_size:,} bytes)")
+    print(f"report: {path} ({path.stat().st_size:,} bytes)")
 
 
 def check_place(path: Path) -> None:
@@ -89,9 +87,11 @@ def compare_packages(
     """Exit code 1: a rule or a budget is broken."""
     rules = [read_rule(text) for text in fail_if]
     limits = {} if budget is None else read_budgets(budget)
+    for folder in (before, after):
+        read_manifest(folder)  # before one of them is measured
     old = gather(before, wanted, lambda what: note(f"{what} {before.name} ..."))
     new = gather(after, wanted, lambda what: note(f"{what} {after.name} ..."))
-    made = difference(old, new)
+    made = difference(old, new, (str(before), str(after)))
     changes = {change.key: change for change in made.figures}
     unknown = [rule for rule in rules if rule.key not in changes or not rule.can_tell(changes[rule.key])]
     broken = [rule for rule in rules if rule not in unknown and rule.broken(changes[rule.key])]
@@ -112,7 +112,7 @@ def compare_packages(
 
 
 def _print(made: Difference) -> None:
-    print(f"{made.before} -> {made.after}")
+    print(f"before  {made.before}\nnow     {made.after}")
     rows = [[f.label, f.before_text, f.after_text, f.change_text + (" worse" if f.worse else "")] for f in made.figures]
     print_table(["figure", ">before", ">now", ">change"], rows)
     if made.layers:

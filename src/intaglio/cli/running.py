@@ -69,7 +69,7 @@ class Limits:
 def run_package(folder: Path, input: Path | None, output: Path | None, steps: bool, place: Place, json: bool) -> None:
     package = place.load(folder)
     if input is not None:
-        given = read_arrays(input)
+        given = _without_labels(read_arrays(input), package)
     elif not package.manifest.inputs:
         given = {}
     else:
@@ -95,7 +95,7 @@ def validate_package(
     limits: Limits, seed: int, cc: str | None, place: Place, json: bool,
 ) -> int:  # fmt: skip
     package = place.load(folder)
-    told = None if inputs is None else read_arrays(inputs)
+    told = None if inputs is None else _without_labels(read_arrays(inputs), package)
     classes = None if labels is None else read_labels(labels)
     with progress_bar("running") as progress:
         options = ValidateOptions(told, steps, classes, layers, limits.tolerance, limits.threshold, seed, cc, progress)
@@ -105,6 +105,12 @@ def validate_package(
     else:
         print_validation(result)
     return 0 if result.ok else 1
+
+
+def _without_labels(arrays: dict[str, Array], package: Package) -> dict[str, Array]:
+    """Files of calibration data may have the classes beside the inputs."""
+    known = {name for info in package.manifest.inputs for name in (info.name, info.field)}
+    return {name: array for name, array in arrays.items() if name != "labels" or name in known}
 
 
 def read_labels(path: Path) -> Array:
@@ -221,13 +227,13 @@ def print_timed(result: Profile) -> None:
     columns = ["layer", "op", ">MACs", f">{unit}", ">%", ">GFLOP/s"]
     print_table(columns, fitted(columns, rows))
     t = result.total
-    note(
+    say(
         f"{result.target}: {(t.time_ms or 0) * scale:.3f} {unit}, arena {bytes_text(t.arena_bytes)}, "
         f"weights {bytes_text(t.weight_bytes)}"
         + (f", code {bytes_text(t.code_bytes)}" if t.code_bytes is not None else "")
     )
     if divided := [layer for layer in result.layers if layer.parts > 1]:
-        note(f"{divided[0].parts} threads compute {len(divided)} of {len(result.layers)} layers together")
+        say(f"{divided[0].parts} threads compute {len(divided)} of {len(result.layers)} layers together")
 
 
 def print_emulated(result: Profile, emulation: Emulation) -> None:

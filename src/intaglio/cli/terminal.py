@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from rich.console import Console
 
-PAGE = 80  # columns of tables: people paste them into mails and issues
+PAGE = 80  # columns of text, and of tables that go into a file or a pipe: people paste them into mails and issues
+WIDEST = 140  # of tables on a terminal
 SHORT = 14  # cells up to this length are never split
 
 
@@ -58,9 +60,15 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     made = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
-    # On a narrow or absent terminal tables stay readable; on a wide one they stay within the page.
-    made.width = min(PAGE, made.width) if made.is_terminal else PAGE
+    made.width = columns_here()
     return made
+
+
+def columns_here() -> int:
+    """Of a table: as many as the terminal has, within reason; those of a page where there is none."""
+    if not sys.stdout.isatty():
+        return PAGE
+    return max(PAGE, min(WIDEST, shutil.get_terminal_size((PAGE, 24)).columns))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, stderr: bool = False, title: str = "") -> None:
@@ -155,7 +163,7 @@ def within_page(columns: Sequence[str], rows: Sequence[Sequence[str]], first_to_
         return min(16, max((len(row[0]) for row in rows), default=0)) + sum(cells) + 3 * len(cells)
 
     for name in first_to_go:
-        if width() > PAGE and name in columns:
+        if width() > columns_here() and name in columns:
             shown.remove(columns.index(name))
     chosen = [columns[n] for n in shown]
     print_table(chosen, fitted(chosen, [[row[n] for n in shown] for row in rows], 16))
@@ -164,7 +172,7 @@ def within_page(columns: Sequence[str], rows: Sequence[Sequence[str]], first_to_
 def fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], least: int = 10) -> list[list[str]]:
     """Rows whose first cells, names, are shortened so that the table has at most 80 columns."""
     widths = [max(map(len, (columns[n].removeprefix(">"), *(row[n] for row in rows)))) for n in range(1, len(columns))]
-    room = max(least, PAGE - sum(widths) - 3 * len(widths))
+    room = max(least, columns_here() - sum(widths) - 3 * len(widths))
     return [[name, *row[1:]] for name, row in zip(shortened([row[0] for row in rows], room), rows, strict=True)]
 
 

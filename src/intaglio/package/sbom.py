@@ -45,7 +45,7 @@ def calibration_data(given: Path | Mapping[str, Array] | None) -> tuple[Data, ..
 
 def write_sbom(manifest: Manifest, data: Sequence[Data], built: Mapping[str, str], folder: Path) -> None:
     """`built`: digests of the files that are in the folder now."""
-    text = json.dumps(sbom_of(manifest, data, built), indent=1, ensure_ascii=False)
+    text = json.dumps(sbom_of(manifest, data, built), indent=1)
     (folder / SBOM).write_text(text + "\n", encoding="utf-8")
 
 
@@ -109,7 +109,7 @@ def _tools(manifest: Manifest) -> list[Json]:
 
 
 def _formats(infos: Sequence[TensorInfo]) -> list[Json]:
-    return [{"format": f"{info.name}: {info.dtype}[{','.join(map(str, info.shape))}]"} for info in infos]
+    return [{"format": f"{info.field}: {info.dtype}[{','.join(map(str, info.shape))}]"} for info in infos]
 
 
 def _hashes(sha256: str) -> list[Json]:

@@ -12,12 +12,14 @@ LARGE_SHARE = 0.1  # of the arena
 
 
 def advice_of(
-    manifest: Manifest, target: Target, layers: tuple[LayerFacts, ...], regions: tuple[Region, ...]
+    manifest: Manifest, target: Target, layers: tuple[LayerFacts, ...], regions: tuple[Region, ...], ram_limit: int | None
 ) -> tuple[Advice, ...]:
-    return tuple(_all(manifest, target, layers, regions))
+    return tuple(_all(manifest, target, layers, regions, ram_limit))
 
 
-def _all(manifest: Manifest, target: Target, layers: tuple[LayerFacts, ...], regions: tuple[Region, ...]) -> Iterator[Advice]:
+def _all(
+    manifest: Manifest, target: Target, layers: tuple[LayerFacts, ...], regions: tuple[Region, ...], ram_limit: int | None
+) -> Iterator[Advice]:
     options, memory = manifest.options, manifest.memory
     floats = sum(layer.macs for layer in layers if layer.result.startswith("f32"))
     everything = sum(layer.macs for layer in layers) or 1
@@ -35,10 +37,11 @@ def _all(manifest: Manifest, target: Target, layers: tuple[LayerFacts, ...], reg
                 "The input picture is in RAM as a whole while the first layer runs, which sets the peak.", "--feed-rows",
                 f"up to {info.bytes:,} bytes of RAM", ESTIMATED,
             )  # fmt: skip
-    if target.bare and "ram" not in options and regions and _dominated(regions[0]):
+    tight = ram_limit is None or memory.arena_bytes > LARGE_SHARE * ram_limit
+    if target.bare and "ram" not in options and tight and regions and _dominated(regions[0]):
         yield Advice(
-            "Two large layers set the peak. With a limit, they are computed a few rows at a time; `intaglio fit` tells the least "
-            "RAM and what it costs.", "--ram N", "`intaglio fit MODEL` has the figure", ESTIMATED,
+            "A few layers need much more memory than the others. With a limit, layers may be computed a few rows at a time.",
+            "--ram N", f"`intaglio fit {manifest.model.file}` has the least RAM and what it costs", COMPUTED,
         )  # fmt: skip
     if memory.arena_bytes > memory.lower_bound_bytes:
         over = memory.arena_bytes - memory.lower_bound_bytes

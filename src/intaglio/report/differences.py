@@ -43,11 +43,18 @@ class Difference:
     layers: tuple[LayerChange, ...]
 
 
-def difference(before: Facts, after: Facts) -> Difference:
+def difference(before: Facts, after: Facts, folders: tuple[str, str] = ("before", "now")) -> Difference:
     keys = list(dict.fromkeys(f.key for facts in (after, before) for f in facts.figures))
     figures = tuple(_figure(before.figure(key), after.figure(key)) for key in keys)
-    told = [f"{facts.name} for {facts.board or facts.target} (Intaglio {facts.intaglio})" for facts in (before, after)]
+    told = [_side(folder, one, other) for folder, one, other in zip(folders, (before, after), (after, before), strict=True)]
     return Difference(before.name, told[0], told[1], figures, tuple(_layers(before.layers, after.layers)))
+
+
+def _side(folder: str, facts: Facts, other: Facts) -> str:
+    """`build/a: digits for nucleo-l4r5zi, ram=10240`: with the options that the other does not have."""
+    own = [f"{key}={value}" for key, value in sorted(facts.options.items()) if other.options.get(key) != value]
+    version = [f"Intaglio {facts.intaglio}"] if facts.intaglio != other.intaglio else []
+    return ", ".join([f"{folder}: {facts.name} for {facts.board or facts.target}", *own, *version])
 
 
 def figure_text(figure: Figure | None) -> str:

@@ -23,6 +23,7 @@ from intaglio.report.facts import COMPUTED, EMULATED, ESTIMATED, MEASURED, Facts
 from intaglio.report.memory import blocks_of, regions_of
 from intaglio.report.names import shortened
 from intaglio.report.snippets import snippets_of
+from intaglio.run.accuracy import ACCURACY
 from intaglio.run.package import Package
 from intaglio.run.timing import LayerTime, Profile, code_bytes
 from intaglio.run.validate import LayerCheck, ValidateOptions, Validation, validate
@@ -66,7 +67,7 @@ def gather(folder: Path, wanted: Wanted, say: Say) -> Facts:
         options=dict(manifest.options),
         tools=dict(manifest.tools),
         command=command_of(manifest),
-        figures=tuple(_figures(manifest, profile, validation, ram, flash)),
+        figures=(*_figures(manifest, profile, validation, ram, flash), *_accuracy(folder)),
         ram=ram,
         flash=flash,
         ram_limit=limits[0],
@@ -81,7 +82,7 @@ def gather(folder: Path, wanted: Wanted, say: Say) -> Facts:
         quantization=_side_file(folder, "quantization.json"),
         accelerators=_side_file(folder, "accelerators.json"),
         roof=None if target.bare else Roof(target.gflops * 1e3 / 2, target.gbytes_per_s * 1e3, ESTIMATED),
-        advice=advice_of(manifest, target, layers, regions),
+        advice=advice_of(manifest, target, layers, regions, limits[0]),
         snippets=snippets_of(manifest),
         time_source=ESTIMATED if target.bare else MEASURED,
         notes=tuple(notes),
@@ -115,6 +116,12 @@ def _side_file(folder: Path, name: str) -> dict[str, object] | None:
     except (OSError, ValueError):
         return None
     return table if isinstance(table, dict) else None
+
+
+def _accuracy(folder: Path) -> tuple[Figure, ...]:
+    """What `compile --labels` found."""
+    share = (_side_file(folder, ACCURACY) or {}).get("quantized")
+    return (Figure("accuracy", "accuracy", share, "", MEASURED),) if isinstance(share, float) else ()
 
 
 def command_of(manifest: Manifest) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -11,6 +13,9 @@ from intaglio.errors import UserError, quoted
 from intaglio.ir.files import read_ir
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.types import DType, TensorType
+from intaglio.package.folder import write_text
+from intaglio.package.manifest import read_manifest, write_digest
+from intaglio.package.signing import sign_package
 from intaglio.run.calibration import Samples
 from intaglio.run.loaded import LoadedPackage
 from intaglio.run.reference import run_steps
@@ -22,6 +27,18 @@ class Labelled:
     package: float
     reference: float
     samples: int
+
+
+ACCURACY = "accuracy.json"  # beside the IR
+
+
+def keep_accuracy(package: LoadedPackage, shares: dict[str, float], key: Path | None) -> None:
+    """In the package, for reports and budgets: its manifest and its signature cover the file then."""
+    name = f"ir/{ACCURACY}"
+    write_text(package.folder / name, json.dumps(shares, indent=1) + "\n")
+    write_digest(read_manifest(package.folder), package.folder, name)
+    if key is not None:
+        sign_package(package.folder, key)
 
 
 def accuracy_of(package: LoadedPackage, read: Callable[[Graph], Samples], labels: Array) -> Labelled:

@@ -50,7 +50,8 @@ class Package(LoadedPackage):
 
     def __call__(self, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
         """`package(x)`: arrays in the order of the inputs, or by name. An array may lack the leading 1 of a batch, or have several
-        samples there, which run one after the other. One output is returned as it is, several by name."""
+        samples there, which run one after the other; doubles, which numpy makes, become floats. One output is returned as it is,
+        several by name."""
         inputs = self.manifest.inputs
         if len(arrays) > len(inputs):
             what = f"`{self.name}` takes {counted(len(inputs), 'array')}, not {len(arrays)}"
@@ -61,6 +62,8 @@ class Package(LoadedPackage):
             if info.name in given:
                 raise UserError("wrong-input", f"`{info.name}` is given twice")
             given[info.name] = np.asarray(array)
+        doubles = [info.name for info in inputs if info.dtype == "f32" and info.name in given]
+        given |= {name: given[name].astype(np.float32) for name in doubles if given[name].dtype == np.float64}
         samples = {_samples(given[info.name], info.shape) for info in inputs if info.name in given}
         count = max(samples, default=0)
         if count == 0 or len(samples) != 1:
