@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from intaglio.targets.board import all_boards, read_board
+from intaglio.package.manifest import read_manifest
+from intaglio.targets.board import Board, all_boards, read_board
 from intaglio.targets.target import all_targets
+from intaglio.targets.uart import Uart
 from support.commands import Intaglio
 from support.firmware_running import firmware, integer_model
 
@@ -84,12 +86,14 @@ def test_a_board_s_file_is_whole_and_says_where_it_is_from(name: str) -> None:
 
 
 def test_a_board_of_the_user_s_with_weights_in_its_second_flash(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(MINE)
+    (tmp_path / "mine.toml").write_text(MINE + '[uart]\nkind = "stm32f4"\naddress = 0x40004400\n')
     model = integer_model(tmp_path)
     made = firmware(model, tmp_path / "out", board=str(tmp_path / "mine.toml"), name="net", weights_address=0x90000000)
     info = made.manifest.firmware
     assert info is not None and (info.board, info.weights_address) == ("mine", 0x90000000)
     assert made.manifest.options["board"] == "mine.toml" and str(tmp_path) not in (made.folder / "manifest.json").read_text()
+    assert read_manifest(made.folder) == made.manifest and info.own_board is not None
+    assert info.own_board.uart == Uart("stm32f4", 0x40004400)
     (tmp_path / "mine.toml").unlink()
     assert made.validate().ok
     assert made.profile().total.time_ms is not None
@@ -109,6 +113,11 @@ WRONG = [
     (MINE.replace("bytes = 32768", 'bytes = "many"'), "a memory: `bytes` is not an integer"),
     (MINE.replace("address = 0x20000000\n", ""), "a memory: `address` is missing"),
     (MINE.replace('name = "sram"', 'name = "*/ int x;"'), "a memory needs a `name` of letters"),
+    (MINE.replace("wait_states = 4", "wait_states = 4\nuart = 3"), "`uart` is not a table"),
+    (MINE + '[uart]\nkind = "stm32"\n', "the UART: `address` is missing"),
+    (MINE + '[uart]\nkind = "telex"\naddress = 0x40004400\n', "the UART: `kind` must be one of cmsdk, stm32"),
+    (MINE + '[uart]\nkind = "stm32"\naddress = 0x40004401\n', "no multiple of 4"),
+    (MINE + '[uart]\nkind = "stm32"\naddress = 0x40004400\nbaud = 9600\n', "the UART: unknown field `baud`"),
 ]
 
 

@@ -15,6 +15,7 @@ from intaglio.package.ownership import MANIFEST, SIGNATURE, file_digest, file_di
 from intaglio.targets.board import Board, find_board, generic_board
 from intaglio.targets.memories import memory_of_table
 from intaglio.targets.target import HOSTS, Target, find_target, optimized, precise, threaded
+from intaglio.targets.uart import uart_of
 
 FORMAT = 1
 COMBINED_FORMAT = "combined 1"  # of what `intaglio link` writes
@@ -233,6 +234,7 @@ class Manifest:
     firmware: FirmwareInfo | None = None
     stream: StreamInfo | None = None
     opencl: OpenclInfo | None = None
+    build: str = ""  # of firmware: SHA-256 of its kernels, tensors and weights, which it says of itself on a serial line
     request: str = ""  # SHA-256 of what was asked for and of Intaglio, to tell whether a compile has something to do
     variants: tuple[VariantInfo, ...] = ()  # best first; the last is that of `target`, whose layers stand above
     passes: tuple[PassInfo, ...] = ()  # that changed something, in order
@@ -347,6 +349,7 @@ def _manifest(table: dict[str, object]) -> Manifest:
         firmware=None if (firmware := t.get("firmware")) is None else _firmware(_object(firmware)),
         stream=None if (stream := t.get("stream")) is None else _stream(_object(stream)),
         opencl=None if (opencl := t.get("opencl")) is None else _opencl(_object(opencl)),
+        build=str(t.get("build", "")),
         request=str(t.get("request", "")),
         variants=tuple(_variant(_object(row)) for row in _list(t.get("variants", []))),
         passes=tuple(_pass(_object(row)) for row in _list(t.get("passes", []))),
@@ -384,7 +387,13 @@ def _firmware(row: dict[str, Any]) -> FirmwareInfo:
     own = (
         None
         if board is None
-        else Board(**{**board, "memories": tuple(memory_of_table(m, addresses=False) for m in board["memories"])})
+        else Board(
+            **{
+                **board,
+                "memories": tuple(memory_of_table(m, addresses=False) for m in board["memories"]),
+                "uart": uart_of(board.get("uart")),
+            }
+        )
     )
     return FirmwareInfo(**{**row, "own_board": own})
 

@@ -11,7 +11,7 @@ kind = "flash"                    # read only, where code and weights are
 address = 0x08000000
 bytes = 2097152
 
-What else a memory can say is in `memories`. `--board mine.toml` reads a file of the user's.
+What else a memory can say is in `memories`, and what a UART is in `uart`. `--board mine.toml` reads a file of the user's.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pathlib import Path
 from intaglio.errors import UserError, quoted
 from intaglio.targets.memories import Memory, check_fields, fault_of, main_memory, memory_of_table
 from intaglio.targets.target import all_targets
+from intaglio.targets.uart import Uart, uart_of
 
 __all__ = ["Board", "Memory", "all_boards", "board_of", "find_board", "generic_board", "read_board"]
 
@@ -45,6 +46,7 @@ class Board:
     cycle_csr: int = 0  # RISC-V: the register that counts cycles, where it is not mcycle
     cycle_event_csr: int = 0  # 1 is written to it: count cycles
     cycle_enable_csr: int = 0  # 1 is written to it: count
+    uart: Uart | None = None  # that firmware answers on: `intaglio validate --serial`
 
     def main(self, kind: str) -> Memory:
         """Where stack and variables are (ram), or the code (flash)."""
@@ -74,11 +76,13 @@ def board_of(name: str, text: str) -> Board:
     rows = table.pop("memory", None)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError("it has no `[[memory]]`")
-    own = [f for f in fields(Board) if f.name not in ("name", "memories")]
+    uart = uart_of(table.pop("uart", None))
+    own = [f for f in fields(Board) if f.name not in ("name", "memories", "uart")]
     check_fields(table, own, "")
-    return Board(name=name, memories=tuple(memory_of_table(row) for row in rows), **table)
+    return Board(name=name, memories=tuple(memory_of_table(row) for row in rows), uart=uart, **table)
 
 
+EMULATED_UART = 0x40004000  # as an MPS2 has it
 # Large memories of QEMU's MPS2 with an M7 and of its MPS3, where they are not at the usual place.
 _M7 = (0x00000000, 0x60000000)
 _QEMU_HAS = {"cortex-m7": _M7, "cortex-m7-sp": _M7, "cortex-m55": (0x70000000, 0x71000000)}
@@ -88,7 +92,7 @@ def generic_board(core: str, *, riscv: bool = False) -> Board:
     """For a core without a board: room enough that memory is no limit, at addresses that emulators have."""
     flash, ram = (0x20000000, 0x80000000) if riscv else _QEMU_HAS.get(core, (0x00000000, 0x21000000))
     memories = (Memory("flash", "flash", flash, 16 << 20), Memory("ram", "ram", ram, 16 << 20))
-    return Board("", "no board", core, 0.0, 0, memories)
+    return Board("", "no board", core, 0.0, 0, memories, uart=Uart("cmsdk", EMULATED_UART))
 
 
 # Boards that people ask for, with a core that has no file in targets/cores.
