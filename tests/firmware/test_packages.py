@@ -23,6 +23,8 @@ ARDUINO = """#pragma once
 struct Line {
     void begin(long) {}
     void write(uint8_t) {}
+    int available() { return 1; }
+    int read() { return 0; }
     void print(const char *) {}
     void println(uint32_t) {}
     void println(const char *) {}
@@ -32,6 +34,8 @@ static Line Serial;
 static inline uint32_t millis() { return 0; }
 static inline uint32_t micros() { return 0; }
 static inline void delay(uint32_t) {}
+static inline void yield() {}
+#define F_CPU 64000000L
 """
 needs_gcc = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="there is no arm-none-eabi-gcc here")
 
@@ -69,13 +73,14 @@ def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return firmware(DIGITS, folder / "out", **words)
 
 
-def test_an_arduino_sketch_finds_headers_and_sources_in_src_alone(package: Package, tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", ["net_selftest", "net_serial"])
+def test_an_arduino_sketch_finds_headers_and_sources_in_src_alone(which: str, package: Package, tmp_path: Path) -> None:
     """As Arduino's builder does it: everything below src is compiled, and src is the only folder of headers."""
     properties = (package.folder / "library.properties").read_text()
     keys = dict(line.split("=", 1) for line in properties.splitlines())
     assert keys["name"] == "net" and keys["includes"] == "net.h,net_device.h" and keys["version"].count(".") == 2
     sketch = tmp_path / "sketch.cpp"
-    ino = package.folder / "examples" / "net_selftest" / "net_selftest.ino"
+    ino = package.folder / "examples" / which / f"{which}.ino"
     sketch.write_text('#include "Arduino.h"\n' + ino.read_text())
     (tmp_path / "Arduino.h").write_text(ARDUINO)
     target = find_target("cortex-m4f")
@@ -89,15 +94,22 @@ def test_an_arduino_sketch_finds_headers_and_sources_in_src_alone(package: Packa
     compiled((*tools.compiler, "-std=c99", *flags, *map(str, sources)))
 
 
-def test_zephyr_s_sample_is_c(package: Package, tmp_path: Path) -> None:
+@pytest.mark.parametrize("config", ["", "CONFIG_INTAGLIO_NET_SERIAL"])
+def test_zephyr_s_sample_is_c(config: str, package: Package, tmp_path: Path) -> None:
     (tmp_path / "zephyr" / "sys").mkdir(parents=True)
     (tmp_path / "zephyr" / "sys" / "printk.h").write_text("void printk(const char *text, ...);\n")
     stub = "#include <stdint.h>\n#define __aligned(n) __attribute__((aligned(n)))\n"
     stub += "uint32_t k_cycle_get_32(void);\nuint32_t k_cyc_to_us_floor32(uint32_t cycles);\n"
-    (tmp_path / "zephyr" / "kernel.h").write_text(stub)
+    (tmp_path / "zephyr" / "kernel.h").write_text(stub + "void k_yield(void);\n")
+    (tmp_path / "zephyr" / "device.h").write_text("struct device;\n#define DT_CHOSEN(x) x\n#define DEVICE_DT_GET(x) NULL\n")
+    (tmp_path / "zephyr" / "drivers").mkdir()
+    uart = "int uart_poll_in(const struct device *from, unsigned char *to);\n"
+    uart += "void uart_poll_out(const struct device *to, unsigned char byte);\n"
+    (tmp_path / "zephyr" / "drivers" / "uart.h").write_text(uart)
     target = find_target("cortex-m4f")
     tools = find_firmware_toolchain(None, target)
     flags = (*compile_flags(tools, target), "-fsyntax-only", "-Iinclude", f"-I{tmp_path}", "-Wno-format", "-Werror")
+    flags += (f"-D{config}",) if config else ()
     subprocess.run((*tools.compiler, *flags, "zephyr/sample/src/main.c"), cwd=package.folder, check=True)
 
 

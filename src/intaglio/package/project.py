@@ -109,6 +109,7 @@ class Project:
     NAME: str
     version: str
     digest: str
+    build: str  # of firmware: what its code and weights are
     target: str
     target_about: str
     flags: tuple[str, ...]
@@ -191,7 +192,9 @@ def state_bytes(program: Program) -> int:
     return max(ends, default=0)
 
 
-def project_of(program: Program, target: Target, deployment: Deployment, weights: Weights, *, version: str, digest: str) -> Project:
+def project_of(
+    program: Program, target: Target, deployment: Deployment, weights: Weights, *, version: str, digest: str, build: str = ""
+) -> Project:
     graph = program.graph
     name = identifier(graph.name)
     inputs = api_inputs(graph)
@@ -208,6 +211,7 @@ def project_of(program: Program, target: Target, deployment: Deployment, weights
         NAME=name.upper(),
         version=version,
         digest=digest,
+        build=build,
         target=target.name,
         target_about=comment(target.description),
         flags=target.flags,

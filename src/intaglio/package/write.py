@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -54,13 +56,16 @@ def write_project(
     graph = program.graph
     keep_constant_outputs(program)
     weights = plan_file(program) if graph.weights == "read" else plan_weights(program.constants, deployment)
-    project = project_of(program, target, deployment, weights, version=origin.version, digest=origin.model_sha256)
+    manifest = manifest_of(program, target, origin, weights)
+    if target.bare:
+        manifest = replace(manifest, build=_build_digest(program, manifest))
+    words = {"version": origin.version, "digest": origin.model_sha256, "build": manifest.build}
+    project = project_of(program, target, deployment, weights, **words)
     render_template((template,) if template else shipped_template(target.interface), project, folder)
     sources = folder / "src"
     write_kernels(program, graph.name, sources)
     write_accelerators(program, target, sources)
     write_weights(program.constants, weights, graph.name, sources)
-    manifest = manifest_of(program, target, origin, weights)
     return replace(manifest, opencl=write_opencl(program, target, folder, deployment.limit_ms)) if target.device else manifest
 
 
@@ -94,6 +99,17 @@ def manifest_of(program: Program, target: Target, origin: Origin, weights: Weigh
         layers=layers_of(program),
         options=origin.options,
     )
+
+
+def _build_digest(program: Program, manifest: Manifest) -> str:
+    """Of what the firmware computes, and how. Options are not in it: they name files of the user's."""
+    m = manifest
+    tensors, layers = [asdict(info) for info in (*m.inputs, *m.outputs)], [asdict(layer) for layer in m.layers]
+    told = [m.intaglio, m.target, m.model.sha256, asdict(m.memory), tensors, layers]
+    digest = hashlib.sha256(json.dumps(told).encode())
+    for constant in program.constants:
+        digest.update(constant.name.encode() + constant.data.tobytes())
+    return digest.hexdigest()
 
 
 def keep_constant_outputs(program: Program) -> None:

@@ -7,12 +7,13 @@ bin/NAME.elf      the model, `firmware/` and a self-test
 from __future__ import annotations
 
 import re
+import shlex
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from intaglio.errors import AnswerIsNo, UserError
-from intaglio.package.manifest import FirmwareInfo, Manifest
+from intaglio.package.manifest import FirmwareInfo, Manifest, board_of
 from intaglio.package.weights import weights_file
 from intaglio.run.build import BuildOptions, Runner, check_whole, sources_in
 from intaglio.run.firmware_tools import compile_flags, link_command, runtime
@@ -27,6 +28,7 @@ _OVERFLOW = re.compile(r"will not fit in region|overflowed by|no room for the st
 _STACK = re.compile(r"__stack_bytes = \d+\)")
 _LENGTH = re.compile(r"LENGTH = \d+")
 ALLOCATED, WRITABLE = 2, 1  # SHF_ALLOC, SHF_WRITE
+SERVER_STACK_BYTES = 1024  # of what answers on a serial line, above an inference
 ROOM_BYTES = 256 << 20  # between flash and RAM of every board there is more
 
 
@@ -45,6 +47,29 @@ def build_firmware(folder: Path, elf: Path, name: str, target: Target, toolchain
     """Compile the package in `folder` into `elf` alone; the folder is only read, and the board's memory is no limit."""
     with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
         _Build(folder, name, target, toolchain, BuildOptions(cflags), Path(objects)).link_anyway(elf)
+
+
+def build_serial(folder: Path, elf: Path, manifest: Manifest, target: Target, toolchain: Toolchain, *, fits: bool) -> None:
+    """Firmware that answers on the serial line, with cycles per layer. `fits`: for the memories of the board, or not at all."""
+    name = manifest.name
+    if not (folder / "src" / f"{name}_serial.c").is_file():
+        hint = "compile the model again, with a template that has `src/NAME_serial.c`"
+        raise UserError("not-built", f"`{name}` has no code for a serial line", where=str(folder), hint=hint)
+    around = [p for p in sorted((folder / "firmware").glob("*.c")) if p.name not in ("main.c", "uart.c")]
+    own = any(f"{name}_uart_get" in path.read_text(encoding="utf-8", errors="replace") for path in around)
+    if board_of(manifest, target).uart is None and not own:
+        what = f"`{name}` has no serial line: the UART of its board is not known"
+        hint = f"define `{name}_uart_get` and `{name}_uart_put` in a file of `firmware/`, or name a `[uart]` in the board's file"
+        raise UserError("no-uart", what, where=str(folder / "firmware"), hint=hint)
+    cflags = (*shlex.split(manifest.options.get("cflags", "")), f"-D{name.upper()}_SERIAL", f"-D{name.upper()}_HOOK")
+    bound = 0 if manifest.firmware is None else manifest.firmware.stack_bytes or 0
+    with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
+        build = _Build(folder, name, target, toolchain, BuildOptions(cflags), Path(objects))
+        if not fits:
+            build.link_anyway(elf)
+        elif not build.link(elf, stack_bytes=bound + SERVER_STACK_BYTES):
+            what = f"`{name}` with the code for its serial line and the cycles of each layer exceeds the memories of the board"
+            raise AnswerIsNo("does-not-fit", what, hint="use `--optimize size`, or compile for a board with more memory to measure")
 
 
 def build_package(
@@ -178,10 +203,10 @@ class _Build:
 
     def link_anyway(self, elf: Path) -> None:
         """For the board's memories, or else for some that are never too small: what is too large is measured, and told by us."""
-        if not self._link(elf):
-            self._link(elf, roomy=True)
+        if not self.link(elf):
+            self.link(elf, roomy=True)
 
-    def _link(self, elf: Path, *, roomy: bool = False) -> bool:
+    def link(self, elf: Path, *, roomy: bool = False, stack_bytes: int = 0) -> bool:
         """False when the memories are too small."""
         script = self._script
         if roomy:
@@ -190,8 +215,8 @@ class _Build:
             Path(script).write_text(_LENGTH.sub(f"LENGTH = {ROOM_BYTES}", text), encoding="utf-8")
         start = link_command(self._toolchain, self._target, script)
         # Of the stack we know more than the linker does: `check_limits` tells.
-        no_stack = "-Wl,--defsym=__stack_bytes=0" if self._toolchain.kind == "gcc" else "--defsym=__stack_bytes=0"
-        command = (*start, no_stack, "-o", str(elf.resolve()), *self._around, *self._library)
+        stack = f"{'-Wl,' if self._toolchain.kind == 'gcc' else ''}--defsym=__stack_bytes={stack_bytes}"
+        command = (*start, stack, "-o", str(elf.resolve()), *self._around, *self._library)
         said = self._run.attempt(command)
         if said is not None and _UNDEFINED.search(said):
             command = (*command, runtime(self._toolchain, self._target))
