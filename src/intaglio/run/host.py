@@ -20,15 +20,25 @@ from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.package.weights import is_sound, weights_file
 
 ERROR_SLUGS = {1: "index-out-of-range", 2: "assertion-failed", 21: "accelerator-failed"}
+FIRMWARE_ERRORS = {
+    1: "an index in the data is outside its tensor", 2: "the data contradicts the shapes of the compiled model",
+    20: "its weights could not be read", 21: "an accelerator reports an error",
+}  # fmt: skip
 Sink = Callable[[int, bytes], None]  # layer, what it wrote
 
 
 class Runner(Protocol):
-    """A built model that can be called: a library in this process, or firmware on an emulated core."""
+    """A built model that can be called: a library in this process, or firmware on an emulated core or on a board."""
 
     def reset(self) -> None: ...
     def run(self, inputs: list[Array]) -> list[Array]: ...
     def run_into(self, inputs: list[Array], outputs: list[Array]) -> None: ...
+
+
+def firmware_stopped(name: str, code: int) -> AnswerIsNo:
+    """Firmware has no texts: a code of `NAME_run`, in words."""
+    said = FIRMWARE_ERRORS.get(code, f"error {code}")
+    return AnswerIsNo(ERROR_SLUGS.get(code, "run-failed"), f"`{name}` stopped: {said}", hint="the input data causes this")
 
 
 class Library:

@@ -16,6 +16,8 @@ from intaglio.package.manifest import Manifest, read_manifest, target_of
 from intaglio.run.build import Progress
 from intaglio.run.host import Library, Runner, ordered_inputs
 from intaglio.run.opencl.library import DEFAULT, DeviceOptions, OpenclLibrary
+from intaglio.run.serial.device import SerialDevice
+from intaglio.run.serial.line import SerialOptions
 from intaglio.run.variants import chosen_variant
 from intaglio.targets.target import lacking
 
@@ -23,7 +25,8 @@ from intaglio.targets.target import lacking
 class LoadedPackage:
     """Holds its temporary folder, if it has one.
 
-    Firmware runs on an emulated core: `emulator` is `unicorn` (the default, except for the Cortex-M55) or `qemu`.
+    Firmware runs on an emulated core: `emulator` is `unicorn` (the default, except for the Cortex-M55) or `qemu`. Or it runs on a
+    board: `serial` is the port that it answers on, such as `/dev/ttyACM0`.
     Packages for OpenCL run on the `device`: `gpu`, `cpu`, numbers such as `0.0`, or a part of its name.
     Packages with variants run the best that this machine can run, or the `variant` that is named; its layers are in `manifest`."""
 
@@ -34,8 +37,10 @@ class LoadedPackage:
         emulator: str | None = None,
         device: DeviceOptions = DEFAULT,
         variant: str | None = None,
+        serial: SerialOptions | None = None,
     ) -> None:
         self.folder = Path(folder)
+        self.serial = serial
         self.emulator = emulator
         self.device = device
         self.manifest: Manifest = read_manifest(self.folder)
@@ -54,13 +59,27 @@ class LoadedPackage:
         emulator: str | None = None,
         device: str | DeviceOptions | None = None,
         variant: str | None = None,
+        serial: str | SerialOptions | None = None,
     ) -> Self:
         on = device if isinstance(device, DeviceOptions) else DeviceOptions(device)
-        package = cls(Path(folder), emulator=emulator, device=on, variant=variant)
+        line = SerialOptions(serial) if isinstance(serial, str) else serial
+        package = cls(Path(folder), emulator=emulator, device=on, variant=variant, serial=line)
+        package.check_serial()
         if package.manifest.opencl is None and on != DEFAULT:
             what = f"`{package.name}` was compiled for `{package.manifest.target}`, which has no OpenCL device and no program cache"
             raise UserError("bad-option", what, hint="compile it with `--target opencl`, or omit these options")
         return package
+
+    def check_serial(self) -> None:
+        """A board is one place to run, and it runs firmware."""
+        if self.serial is None:
+            return
+        if not self.bare:
+            what = f"`--serial` needs firmware; `{self.name}` was compiled for `{self.manifest.target}`"
+            raise UserError("bad-option", what, hint="compile it with `--board`, or omit `--serial`")
+        if self.emulator is not None:
+            hint = "omit one of them; `intaglio emulate` is an emulated core on a serial line"
+            raise UserError("bad-option", "`--serial` runs on a board, `--emulator` does not", hint=hint)
 
     @property
     def name(self) -> str:
@@ -74,7 +93,9 @@ class LoadedPackage:
     @property
     def library(self) -> Runner:
         if self._library is None:
-            if self.bare:
+            if self.serial is not None:
+                self._library = self.serial_device
+            elif self.bare:
                 from intaglio.run.emulator.device import EmulatedDevice, EmulatorOptions
 
                 self._library = EmulatedDevice(self.folder, self.manifest, EmulatorOptions(self.emulator))
@@ -95,6 +116,15 @@ class LoadedPackage:
             raise UserError("cannot-run", what, hint="run it on such a machine, or compile it for this one")
         variant = "" if self.variant is None else self.variant.target
         return Library(path, self.manifest, self.folder, variant, alone=self.variant_asked)
+
+    @property
+    def serial_device(self) -> SerialDevice:
+        """The board behind the line, which can say more."""
+        if not isinstance(self._library, SerialDevice):
+            if self.serial is None:
+                raise OurFault("no-serial", f"`{self.name}` was loaded without a serial line")
+            self._library = SerialDevice(self.manifest, self.serial)
+        return self._library
 
     @property
     def opencl_library(self) -> OpenclLibrary:

@@ -92,7 +92,7 @@ class Package(LoadedPackage):
         body = "".join(f"<tr><th style='text-align:left'>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in rows)
         return f"<b>{escape(m.name)}</b> from <code>{escape(m.model.file)}</code><table>{body}</table>"
 
-    def profile(self, runs: int = 20) -> Profile:
+    def profile(self, runs: int | None = None) -> Profile:
         from intaglio.run.profile import profile
 
         return profile(self, runs)

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from intaglio.errors import UserError
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import target_of
 from intaglio.run.build import BuildOptions, build_project, check_whole, library_file
@@ -19,6 +20,9 @@ from intaglio.run.wasm import WasmLibrary
 
 def watch_layers(package: LoadedPackage, inputs: list[Array], sink: Sink, cc: str | None = None) -> None:
     """One run from a fresh state; `sink` gets what each layer wrote."""
+    if package.serial is not None:
+        hint = "omit `--serial`: the emulated core has the same values"
+        raise UserError("bad-option", "a board does not tell what its layers write: `--layers` needs an emulated core", hint=hint)
     if package.bare:
         from intaglio.run.emulator.measure import watch
 

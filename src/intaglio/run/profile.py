@@ -1,7 +1,8 @@
 """Time per layer on this machine, measured by the hook in the library: those of the fastest of several runs, since noise only adds.
 The total is their sum.
 
-Packages for other cores are counted on an emulated one: `emulator/measure.py`; those for OpenCL: `opencl/measure.py`."""
+Packages for other cores are counted on an emulated one (`emulator/measure.py`) or measured on a board (`serial/measure.py`); those
+for OpenCL: `opencl/measure.py`."""
 
 from __future__ import annotations
 
@@ -9,9 +10,16 @@ from intaglio.run.loaded import LoadedPackage
 from intaglio.run.probe import Probe
 from intaglio.run.timing import LayerTime, Profile, Total, code_bytes, stored_inputs
 
+RUNS = 20
 
-def profile(package: LoadedPackage, runs: int = 20, cc: str | None = None, wait_states: int | None = None) -> Profile:
-    """On this machine the least of `runs`; on an emulated core one run, since all are alike. `wait_states` are the flash's."""
+
+def profile(package: LoadedPackage, runs: int | None = None, cc: str | None = None, wait_states: int | None = None) -> Profile:
+    """On this machine and on a board the least of `runs`; on an emulated core one run, since all are alike. `wait_states` are the
+    flash's."""
+    if package.serial is not None:
+        from intaglio.run.serial.measure import measure as measure_on_board
+
+        return measure_on_board(package, stored_inputs(package), runs)
     if package.bare:
         from intaglio.run.emulator.measure import measure
 
@@ -20,12 +28,12 @@ def profile(package: LoadedPackage, runs: int = 20, cc: str | None = None, wait_
     if manifest.opencl is not None:
         from intaglio.run.opencl.measure import measure as measure_on_device
 
-        return measure_on_device(package, runs)
+        return measure_on_device(package, RUNS if runs is None else runs)
     inputs = stored_inputs(package)
     probe = Probe(package, cc)
     found = []
     try:
-        for _ in range(max(2, runs)):
+        for _ in range(max(2, RUNS if runs is None else runs)):
             probe.library.reset()
             probe.library.start_probe()
             probe.library.run(inputs)

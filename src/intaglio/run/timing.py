@@ -66,12 +66,23 @@ class Emulation:
 
 
 @dataclass(frozen=True, slots=True)
+class OnBoard:
+    """How cycles were measured: by the counter of a core behind a serial line. `cycles_are_estimated`: that core is an emulator."""
+
+    board: str
+    clock_mhz: float | None
+    runs: int
+    cycles_are_estimated: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     target: str
     total: Total
     layers: tuple[LayerTime, ...]
     emulation: Emulation | None = None
     opencl: OnDevice | None = None
+    serial: OnBoard | None = None
 
 
 def least_ms(package: LoadedPackage, runs: int) -> float:

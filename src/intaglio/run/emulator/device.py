@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from intaglio.errors import AnswerIsNo, OurFault, UserError, quoted
+from intaglio.errors import OurFault, UserError, quoted
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import Manifest, TensorInfo, board_of
 from intaglio.package.weights import is_sound
@@ -22,15 +22,13 @@ from intaglio.run.emulator.core import Core, Stack
 from intaglio.run.emulator.counting import Counts
 from intaglio.run.emulator.image import Image, Part, read_image
 from intaglio.run.emulator.peripherals import attach_accelerators
-from intaglio.run.host import ERROR_SLUGS
+from intaglio.run.host import firmware_stopped
 from intaglio.targets.board import Board
 from intaglio.targets.target import Target, find_target
 
 EMULATORS = ("unicorn", "qemu")
 LEAST_LIMIT = 1 << 32  # bytes of code in one run, before it is taken for a runaway
 LIMIT_PER_WORK = 4000  # and for each MAC and each byte that a layer writes: exp() without a FPU needs a thousand instructions
-ERRORS = {1: "an index in the data is outside its tensor", 2: "the data contradicts the shapes of the compiled model",
-          21: "an accelerator reports an error"}  # fmt: skip
 LayerSink = Callable[[int, int, int], None]  # layer, address, bytes; layer -1 at the start of a run
 
 
@@ -104,9 +102,7 @@ class EmulatedDevice:
         code = core.call(f"{name}_app_run", self._limit_bytes, stops)
         self._check_stack()
         if code != 0:
-            slug = ERROR_SLUGS.get(code, "run-failed")
-            said = ERRORS.get(code, f"error {code}")
-            raise AnswerIsNo(slug, f"`{name}` stopped: {said}", hint="the input data causes this")
+            raise firmware_stopped(name, code)
         for info, array in zip(self.manifest.outputs, outputs, strict=True):
             data = core.read(self._place(info, "output"), array.nbytes)
             array[...] = np.frombuffer(data, array.dtype).reshape(array.shape)

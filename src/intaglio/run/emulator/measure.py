@@ -36,9 +36,7 @@ from intaglio.targets.target import Target
 
 def measure(package: LoadedPackage, inputs: list[Array], cc: str | None, wait_states: int) -> Profile:
     manifest, target = package.manifest, target_of(package.manifest)
-    firmware = manifest.firmware
-    if firmware is None:
-        raise UserError("not-built", f"`{package.name}` has no firmware", hint="compile the model again, without `--stop-after`")
+    firmware = need_firmware(package)
     options = EmulatorOptions(package.emulator, flash_reads=wait_states > 0)
     run = run_once(package, inputs, wait_states)
     whole, board = run.sum, run.board
@@ -50,8 +48,8 @@ def measure(package: LoadedPackage, inputs: list[Array], cc: str | None, wait_st
     clock = board.clock_mhz or None
     return Profile(
         manifest.target,
-        _total(manifest, firmware, whole, clock, run.stack_used_bytes),
-        tuple(_layer(manifest, layer, found, clock) for layer, found in zip(manifest.layers, per_layer, strict=True)),
+        bare_total(manifest, firmware, whole, clock, run.stack_used_bytes),
+        tuple(bare_layer(manifest, layer, found, clock) for layer, found in zip(manifest.layers, per_layer, strict=True)),
         Emulation(run.emulator, target.core, board.name, clock, wait_states),
     )
 
@@ -96,6 +94,13 @@ def run_if_possible(package: LoadedPackage) -> Run | None:
     return None if run.sum is None else run
 
 
+def need_firmware(package: LoadedPackage) -> FirmwareInfo:
+    firmware = package.manifest.firmware
+    if firmware is None:
+        raise UserError("not-built", f"`{package.name}` has no firmware", hint="compile the model again, without `--stop-after`")
+    return firmware
+
+
 def watch(package: LoadedPackage, inputs: list[Array], sink: Sink, cc: str | None) -> None:
     """One run; `sink` gets what each layer wrote."""
     with _hooked(package, cc, EmulatorOptions(package.emulator)) as device:
@@ -114,7 +119,7 @@ def _hooked(package: LoadedPackage, cc: str | None, options: EmulatorOptions) ->
     with tempfile.TemporaryDirectory(prefix="intaglio-probe-") as folder:
         elf = Path(folder) / f"{package.name}.elf"
         flags = (*shlex.split(manifest.options.get("cflags", "")), f"-D{package.name.upper()}_HOOK")
-        toolchain = _toolchain(manifest, target, cc)
+        toolchain = firmware_toolchain(manifest, target, cc)
         build_firmware(package.folder, elf, package.name, target, toolchain, flags)
         device = EmulatedDevice(package.folder, manifest, options, elf)
         try:
@@ -123,7 +128,7 @@ def _hooked(package: LoadedPackage, cc: str | None, options: EmulatorOptions) ->
             device.close()
 
 
-def _toolchain(manifest: Manifest, target: Target, cc: str | None) -> Toolchain:
+def firmware_toolchain(manifest: Manifest, target: Target, cc: str | None) -> Toolchain:
     """The compiler that made the package, where it is still there: layers should add up to the total."""
     made = manifest.tools.get("compiler", "")
     name = made.split(" ")[0]
@@ -161,7 +166,7 @@ def _outputs(manifest: Manifest) -> list[Array]:
     return [np.empty(info.shape, info.type.dtype.numpy) for info in manifest.outputs]
 
 
-def _layer(manifest: Manifest, layer: LayerInfo, found: Sum | None, clock_mhz: float | None) -> LayerTime:
+def bare_layer(manifest: Manifest, layer: LayerInfo, found: Sum | None, clock_mhz: float | None) -> LayerTime:
     places = [place for other in manifest.layers for place in other.memory]
     return LayerTime(
         layer.name,
@@ -179,7 +184,7 @@ def _layer(manifest: Manifest, layer: LayerInfo, found: Sum | None, clock_mhz: f
     )
 
 
-def _total(manifest: Manifest, firmware: FirmwareInfo, whole: Sum | None, clock: float | None, stack_used: int) -> Total:
+def bare_total(manifest: Manifest, firmware: FirmwareInfo, whole: Sum | None, clock: float | None, stack_used: int | None) -> Total:
     macs = sum(layer.macs for layer in manifest.layers)
     return Total(
         macs=macs,

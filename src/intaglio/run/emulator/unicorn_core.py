@@ -1,7 +1,7 @@
 """Firmware on Unicorn, which is QEMU's translator as a library: exact, and counted per basic block.
 
 Memories of the board are mapped as they are: flash is read only, and whatever lies outside of them is a fault. Peripherals
-there are none; the private bus of a Cortex-M (FPU enable, system control) is plain memory.
+there are none but those that are attached; the private bus of a Cortex-M (FPU enable, system control) is plain memory.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import operator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -272,6 +273,8 @@ class UnicornCore:
         if memory_of(self.board, device.address) is not None or device.address % PAGE or device.bytes % PAGE:
             what = f"the registers of a device cannot be at {device.address:#010x}: there is memory, or it is no whole page"
             raise ToolError("plugin-garbage", what, hint="give whole pages of 4096 bytes where the board has nothing")
+        if not self.image.riscv and PRIVATE_BUS[0] <= device.address < sum(PRIVATE_BUS):
+            self._engine.mem_unmap(device.address, device.bytes)
         self._engine.mmio_map(device.address, device.bytes, load, None, store, None)
 
     def _gone_wrong(self, error: IntaglioError) -> int:
@@ -279,8 +282,23 @@ class UnicornCore:
         self._engine.emu_stop()
         return 0
 
+    def answer_for(self, function: str, value: Callable[[], int]) -> None:
+        """From now on the function returns `value` at once, instead of running."""
+
+        def returned(*_: object) -> None:
+            self._engine.reg_write(self._registers["result"], value() & 0xFFFFFFFF)
+            self._engine.reg_write(self._registers["pc"], int(self._engine.reg_read(self._registers["link"])))
+
+        address = self.image.address(function)
+        self._engine.hook_add(self._unicorn.UC_HOOK_CODE, returned, None, address, address)
+        self._engine.ctl_flush_tb()
+
     def stall(self, cycles: int) -> None:
         self._stalls += max(0, cycles)
+
+    def stop(self) -> None:
+        """From another thread: `serve` returns."""
+        self._engine.emu_stop()
 
     def close(self) -> None:
         self._engine = None
