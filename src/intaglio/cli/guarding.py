@@ -22,7 +22,8 @@ def calls_plugins(words: Sequence[str]) -> bool:
         return True
     if words[:1] == ["compile"] and any(word.endswith(".ig") for word in words):
         return True
-    return words[:1] in (["run"], ["validate"], ["profile"]) and any(_has_accelerators(Path(word)) for word in words[1:])
+    runs = words[:1] in (["run"], ["validate"], ["profile"], ["emulate"])
+    return runs and any(_has_accelerators(Path(word)) for word in words[1:])
 
 
 def _has_accelerators(folder: Path) -> bool:

@@ -16,6 +16,7 @@ from intaglio.cli.caching import cache_app
 from intaglio.cli.options import GroupedCommand, with_options
 from intaglio.cli.products import products_app
 from intaglio.cli.words import (
+    BaudOption,
     BudgetOption,
     CcOption,
     CheckOption,
@@ -25,6 +26,8 @@ from intaglio.cli.words import (
     JsonOption,
     Model,
     NoCacheOption,
+    SerialOption,
+    TimeoutOption,
     VariantOption,
 )
 from intaglio.errors import IntaglioError, UserError
@@ -126,12 +129,16 @@ def run(
     cache_check: CheckOption = "first",
     no_cache: NoCacheOption = False,
     variant: VariantOption = None,
+    serial: SerialOption = None,
+    baud: BaudOption = 115200,
+    timeout: TimeoutOption = 60.0,
     json: JsonOption = False,
 ) -> None:
-    """Run a package on this machine, on an OpenCL device, or on an emulated core."""
-    from intaglio.cli.running import Place, run_package
+    """Run a package on this machine, on an OpenCL device, on an emulated core, or on a board."""
+    from intaglio.cli.running import Place, run_package, serial_line
 
-    run_package(package, input, output, steps, Place(emulator, device, cache_check, no_cache, variant), json)
+    line = serial_line(serial, baud, timeout)
+    run_package(package, input, output, steps, Place(emulator, device, cache_check, no_cache, variant, line), json)
 
 
 @app.command()
@@ -156,19 +163,26 @@ def validate(
     cache_check: CheckOption = "first",
     no_cache: NoCacheOption = False,
     variant: VariantOption = None,
+    serial: SerialOption = None,
+    baud: BaudOption = 115200,
+    timeout: TimeoutOption = 60.0,
     json: JsonOption = False,
 ) -> None:
     """Compare a package with the reference runtime. Exit code 1 if they differ."""
-    from intaglio.cli.running import Limits, Place, validate_package
+    from intaglio.cli.running import Limits, Place, serial_line, validate_package
 
-    place, limits = Place(emulator, device, cache_check, no_cache, variant), Limits(tolerance, threshold)
+    line = serial_line(serial, baud, timeout)
+    place, limits = Place(emulator, device, cache_check, no_cache, variant, line), Limits(tolerance, threshold)
     raise typer.Exit(validate_package(package, inputs, steps, labels, layers, limits, seed, cc, place, json))
 
 
 @app.command()
 def profile(
     package: Folder,
-    runs: Annotated[int, typer.Option(metavar="N", help="Number of runs; the least time counts.", min=1, max=100000)] = 20,
+    runs: Annotated[
+        Optional[int],
+        typer.Option(metavar="N", help="Number of runs; the least time counts. Default: 20, on a board 3.", min=1, max=100000),
+    ] = None,
     cc: CcOption = None,
     emulator: EmulatorOption = None,
     wait_states: Annotated[
@@ -179,12 +193,26 @@ def profile(
     cache_check: CheckOption = "first",
     no_cache: NoCacheOption = False,
     variant: VariantOption = None,
+    serial: SerialOption = None,
+    baud: BaudOption = 115200,
+    timeout: TimeoutOption = 60.0,
+    clock: Annotated[
+        Optional[float], typer.Option(metavar="MHZ", help="Clock of the board's core. Default: as the firmware says.")
+    ] = None,
+    save: Annotated[
+        Optional[Path], typer.Option(metavar="R.json", help="Keep the board's cycles in this file, for `report --measured`.")
+    ] = None,
+    label: Annotated[
+        Optional[str], typer.Option(metavar="NAME", help="Name of the board in that file. Default: the package's board.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure the time per layer. For firmware: count instructions and estimate cycles on an emulated core."""
-    from intaglio.cli.running import Place, profile_package
+    """Measure the time per layer. For firmware: estimate cycles on an emulated core, or measure them on a board."""
+    from intaglio.cli.running import Keep, Place, profile_package, serial_line
 
-    profile_package(package, runs, cc, Place(emulator, device, cache_check, no_cache, variant), wait_states, json)
+    line = serial_line(serial, baud, timeout, clock)
+    place = Place(emulator, device, cache_check, no_cache, variant, line)
+    profile_package(package, runs, cc, place, wait_states, Keep(save, label), json)
 
 
 @app.command(cls=GroupedCommand)

@@ -1,4 +1,4 @@
-"""Commands around finished packages and projects: report, compare, build, wheel, cmsis-pack, verify."""
+"""Commands around finished packages and projects: report, compare, build, wheel, cmsis-pack, verify, firmware, emulate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from intaglio.cli.words import BudgetOption, Folder, JsonOption, RunOption
+from intaglio.cli.words import BudgetOption, CcOption, Folder, JsonOption, RunOption
 
 products_app = typer.Typer()
 
@@ -20,6 +20,10 @@ def report(
         Optional[Path], typer.Option("--output", "-o", metavar="R.html", help="Page to write. Default: DIR.html, here.")
     ] = None,
     budget: BudgetOption = None,
+    measured: Annotated[
+        Optional[Path],
+        typer.Option("--measured", metavar="R.json", help="Show the cycles of a board, kept by `profile --serial PORT --save`."),
+    ] = None,
     run: RunOption = True,
     json: JsonOption = False,
 ) -> None:
@@ -27,7 +31,28 @@ def report(
     from intaglio.cli.reporting import write_report
     from intaglio.report.gather import Wanted
 
-    raise typer.Exit(write_report(package, before, output, budget, Wanted(run), json=json))
+    raise typer.Exit(write_report(package, before, output, budget, Wanted(run, measured=measured), json=json))
+
+
+@products_app.command()
+def firmware(
+    package: Folder,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="F.elf", help="File to write.")],
+    cc: CcOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Build firmware that answers on the board's UART, with cycles per layer: for `validate` and `profile --serial PORT`."""
+    from intaglio.cli.serving import write_firmware
+
+    write_firmware(package, output, cc, json)
+
+
+@products_app.command()
+def emulate(package: Folder, cc: CcOption = None) -> None:
+    """Run firmware on an emulated core with its UART on a pseudo-terminal, for `--serial`. Prints its path; Ctrl-C ends it."""
+    from intaglio.cli.serving import emulate_board
+
+    emulate_board(package, cc)
 
 
 @products_app.command()

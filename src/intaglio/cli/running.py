@@ -23,7 +23,7 @@ from intaglio.cli.terminal import (
     say,
     within_page,
 )
-from intaglio.errors import UserError, counted, quoted
+from intaglio.errors import AnswerIsNo, UserError, counted, quoted
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import board_of
 from intaglio.run.compare import Comparison
@@ -31,7 +31,10 @@ from intaglio.run.data import read_arrays, write_arrays
 from intaglio.run.opencl.library import DeviceOptions
 from intaglio.run.package import Package
 from intaglio.run.profile import profile
-from intaglio.run.timing import Emulation, Profile
+from intaglio.run.serial.device import SelfTest
+from intaglio.run.serial.line import SerialOptions
+from intaglio.run.serial.runs import run_of, save_run
+from intaglio.run.timing import Emulation, OnBoard, Profile
 from intaglio.run.validate import LayerCheck, ValidateOptions, Validation, VariantCheck, validate
 from intaglio.targets.target import find_target
 
@@ -45,10 +48,25 @@ class Place:
     cache_check: str = "first"
     no_cache: bool = False
     variant: str | None = None
+    serial: SerialOptions | None = None
 
     def load(self, folder: Path) -> Package:
         on = DeviceOptions(self.device, self.cache_check, not self.no_cache)
-        return Package.load(folder, emulator=self.emulator, device=on, variant=self.variant)
+        return Package.load(folder, emulator=self.emulator, device=on, variant=self.variant, serial=self.serial)
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Where figures of a board are kept, and under which name."""
+
+    path: Path | None = None
+    label: str | None = None
+
+
+def serial_line(port: str | None, baud: int, timeout_s: float, clock_mhz: float | None = None) -> SerialOptions | None:
+    if port is None and clock_mhz is not None:
+        raise UserError("bad-option", "`--clock` is that of a board", hint="give `--serial PORT` too, or omit it")
+    return None if port is None else SerialOptions(port, baud, timeout_s, clock_mhz)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +114,8 @@ def validate_package(
 ) -> int:  # fmt: skip
     package = place.load(folder)
     told = None if inputs is None else _without_labels(read_arrays(inputs), package)
+    if package.serial is not None:
+        _check_board(package)
     classes = None if labels is None else read_labels(labels)
     with progress_bar("running") as progress:
         options = ValidateOptions(told, steps, classes, layers, limits.tolerance, limits.threshold, seed, cc, progress)
@@ -111,6 +131,15 @@ def _without_labels(arrays: dict[str, Array], package: Package) -> dict[str, Arr
     """Files of calibration data may have the classes beside the inputs."""
     known = {name for info in package.manifest.inputs for name in (info.name, info.field)}
     return {name: array for name, array in arrays.items() if name != "labels" or name in known}
+
+
+def _check_board(package: Package) -> None:
+    """Before anything is compared: the self-test, which needs nothing from here."""
+    found = package.serial_device.selftest()
+    note(f"self-test on the board: {found.value}")
+    if found in (SelfTest.FAILED, SelfTest.OTHER_WEIGHTS):
+        hint = "flash the firmware again, and its weights, if they have an address of their own"
+        raise AnswerIsNo("selftest-failed", f"the self-test of `{package.name}` on the board {found.value}", hint=hint)
 
 
 def read_labels(path: Path) -> Array:
@@ -188,11 +217,20 @@ def _variant_line(check: VariantCheck) -> str:
     return f"variant {check.variant}: {'pass' if check.ok else 'FAIL'}, max rel {check.max_rel or 0.0:.2e}"
 
 
-def profile_package(folder: Path, runs: int, cc: str | None, place: Place, wait_states: str | None, json: bool) -> None:
+def profile_package(
+    folder: Path, runs: int | None, cc: str | None, place: Place, wait_states: str | None, keep: Keep, json: bool
+) -> None:
     package = place.load(folder)
+    if package.serial is None and keep != Keep():
+        raise UserError("bad-option", "`--save` and `--label` keep the figures of a board", hint="give `--serial PORT` too")
     result = profile(package, runs, cc, _wait_states(package, wait_states))
+    if keep.path is not None:
+        count = save_run(keep.path, run_of(package.manifest, result, keep.label))
+        note(f"kept in {keep.path}, which has {counted(count, 'run')}")
     if json:
         print_json(result)
+    elif result.serial is not None:
+        print_on_board(result, result.serial)
     elif result.emulation is not None:
         print_emulated(result, result.emulation)
     elif result.opencl is not None:
@@ -207,6 +245,8 @@ def _wait_states(package: Package, word: str | None) -> int:
         return 0
     if not package.bare:
         raise UserError("bad-option", f"`--wait-states` needs firmware; `{package.name}` runs on this machine")
+    if package.serial is not None:
+        raise UserError("bad-option", "a board has its own wait states", hint="omit `--wait-states`")
     if word == "board":
         return board_of(package.manifest, find_target(package.manifest.target)).wait_states
     if not (word.isascii() and word.isdigit() and len(word) < 4):
@@ -265,6 +305,30 @@ def print_emulated(result: Profile, emulation: Emulation) -> None:
         f"variables {_whole(t.static_bytes)}, {stack}"
     )
     print(f"flash: {_whole(t.flash_bytes)} bytes: code {_whole(t.code_bytes)}, weights {_whole(t.weight_bytes)}")
+
+
+def print_on_board(result: Profile, board: OnBoard) -> None:
+    """A row per layer, then the whole inference."""
+    t, clock = result.total, board.clock_mhz
+    rows = []
+    for layer in result.layers if any(layer.cycles is not None for layer in result.layers) else ():
+        share = 100 * (layer.cycles or 0) / (t.cycles or 1)
+        per_mac = "" if not layer.macs or layer.cycles is None else f"{layer.cycles / layer.macs:.2f}"
+        last = [_ms(layer.time_ms)] if clock else []
+        rows.append([layer.name, layer.op[:10], count_text(layer.macs), _whole(layer.cycles), per_mac, f"{share:.1f}", *last])
+    columns = ["layer", "op", ">MACs", ">cycles", ">/MAC", ">%", *([">ms"] if clock else [])]
+    if rows:
+        within_page(columns, rows, [">/MAC", "op", ">MACs"])
+    elif t.cycles is not None:
+        note("the firmware was compiled without the hook: only the whole inference was measured")
+    if t.cycles is None:
+        print("cycles: the core has no counter")
+        return
+    how = "estimated by an emulated core" if board.cycles_are_estimated else f"measured, the least of {counted(board.runs, 'run')}"
+    at = f" = {_ms(t.time_ms)} ms at {clock:g} MHz" if clock else ""
+    print(f"cycles: {_whole(t.cycles)}{at} ({how})")
+    if not clock:
+        note("the clock of the core is not known: `--clock MHZ` gives times")
 
 
 def _whole(number: int | None) -> str:

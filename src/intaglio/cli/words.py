@@ -24,6 +24,13 @@ CheckOption = Annotated[
     str, typer.Option("--cache-check", metavar="C", help="Test cached OpenCL programs: always, first (once per device) or never.")
 ]
 NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Build OpenCL programs from source and do not store them.")]
+SerialOption = Annotated[
+    Optional[str], typer.Option("--serial", metavar="PORT", help="Run on the board that answers on this port, e.g. /dev/ttyACM0.")
+]
+BaudOption = Annotated[int, typer.Option("--baud", metavar="N", help="Baud rate of the serial port.", min=1, max=20_000_000)]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="S", help="Seconds that the board may take for one inference.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 RunOption = Annotated[bool, typer.Option("--run/--no-run", help="Time the package and compare it with its reference.")]
 BudgetOption = Annotated[

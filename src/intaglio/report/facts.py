@@ -1,7 +1,7 @@
 """What is known of a package: plain values, which the page, the comparison and JSON show alike.
 
-Every figure says where it comes from. `measured`: on this machine, or read from the built binary; `emulated`: counted on an
-emulated core, exact; `estimated`: by a model of the core; `computed`: it follows from the graph and the memory plan.
+Every figure says where it comes from. `measured`: on this machine or on a board, or read from the built binary; `emulated`: counted
+on an emulated core, exact; `estimated`: by a model of the core; `computed`: it follows from the graph and the memory plan.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +25,8 @@ from intaglio.report.names import shortened
 from intaglio.report.snippets import snippets_of
 from intaglio.run.accuracy import ACCURACY
 from intaglio.run.package import Package
+from intaglio.run.serial.measure import profile_of_run
+from intaglio.run.serial.runs import BoardRun, runs_of
 from intaglio.run.timing import LayerTime, Profile, code_bytes
 from intaglio.run.validate import LayerCheck, ValidateOptions, Validation, validate
 from intaglio.targets.target import Target
@@ -38,15 +40,19 @@ class Wanted:
     """What to find out beside what the package says of itself."""
 
     run: bool = True  # profile it and compare it with its reference
-    runs: int = 20
+    runs: int | None = None
+    measured: Path | None = None  # cycles of a board, in a file
 
 
 def gather(folder: Path, wanted: Wanted, say: Say) -> Facts:
     package = Package(folder)
     manifest = package.manifest
     target, notes = target_of(manifest), list[str]()
+    on_boards = () if wanted.measured is None else runs_of(wanted.measured, manifest)
     network = _network(package, notes)
     profile = _tried("timed", notes, lambda: package.profile(wanted.runs), say, "measuring") if wanted.run else None
+    if on_boards:
+        profile = _on_board(package, profile, on_boards, notes)
     options = ValidateOptions(layers=manifest.opencl is None)
     validation = _tried("compared", notes, lambda: validate(package, options), say, "comparing") if wanted.run else None
     layers = _layers(manifest, target, network, profile, validation)
@@ -67,7 +73,7 @@ def gather(folder: Path, wanted: Wanted, say: Say) -> Facts:
         options=dict(manifest.options),
         tools=dict(manifest.tools),
         command=command_of(manifest),
-        figures=(*_figures(manifest, profile, validation, ram, flash), *_accuracy(folder)),
+        figures=(*_figures(manifest, profile, validation, ram, flash, on_boards), *_accuracy(folder)),
         ram=ram,
         flash=flash,
         ram_limit=limits[0],
@@ -84,9 +90,26 @@ def gather(folder: Path, wanted: Wanted, say: Say) -> Facts:
         roof=None if target.bare else Roof(target.gflops * 1e3 / 2, target.gbytes_per_s * 1e3, ESTIMATED),
         advice=advice_of(manifest, target, layers, regions, limits[0]),
         snippets=snippets_of(manifest),
-        time_source=ESTIMATED if target.bare else MEASURED,
+        time_source=on_boards[0].source if on_boards and on_boards[0].layers else ESTIMATED if target.bare else MEASURED,
         notes=tuple(notes),
     )
+
+
+def _on_board(package: Package, profile: Profile | None, runs: tuple[BoardRun, ...], notes: list[str]) -> Profile:
+    """Cycles and times of the first; instructions and stack stay those of the emulated core."""
+    first = runs[0]
+    told = profile_of_run(package, first)
+    notes += [f"{run.source} on {run.board}: {run.cycles:,} cycles{_at(run)}" for run in runs]
+    if profile is None:
+        return told
+    rows = zip(profile.layers, told.layers, strict=True)
+    layers = tuple(replace(old, cycles=new.cycles, time_ms=new.time_ms) for old, new in rows) if first.layers else profile.layers
+    total = replace(profile.total, cycles=told.total.cycles, time_ms=told.total.time_ms)
+    return replace(profile, total=total, layers=layers)
+
+
+def _at(run: BoardRun) -> str:
+    return "" if run.clock_mhz is None else f" at {run.clock_mhz:g} MHz = {run.cycles / run.clock_mhz / 1000:.3f} ms"
 
 
 def _tried(what: str, notes: list[str], action: Callable[[], T], say: Say, doing: str) -> T | None:
@@ -234,7 +257,12 @@ def _parts(package: Package) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
 
 
 def _figures(
-    manifest: Manifest, profile: Profile | None, validation: Validation | None, ram: tuple[Part, ...], flash: tuple[Part, ...]
+    manifest: Manifest,
+    profile: Profile | None,
+    validation: Validation | None,
+    ram: tuple[Part, ...],
+    flash: tuple[Part, ...],
+    on_boards: tuple[BoardRun, ...],
 ) -> list[Figure]:
     built = manifest.firmware is not None
     whole = MEASURED if len(flash) > 1 else COMPUTED  # without a binary, the weights alone
@@ -246,13 +274,14 @@ def _figures(
         Figure("macs", "multiply-adds", sum(layer.macs for layer in manifest.layers), "", COMPUTED),
     ]
     if profile is not None:
-        total, emulation = profile.total, profile.emulation
+        total = profile.total
+        counted_by = on_boards[0].source if on_boards else ESTIMATED if manifest.firmware is not None else MEASURED
         if total.instructions is not None:
             found.append(Figure("instructions", "instructions", total.instructions, "", EMULATED))
         if total.cycles is not None:
-            found.append(Figure("cycles", "cycles", total.cycles, "", ESTIMATED))
+            found.append(Figure("cycles", "cycles", total.cycles, "", counted_by))
         if total.time_ms is not None:
-            found.append(Figure("time", "time", total.time_ms, "ms", MEASURED if emulation is None else ESTIMATED))
+            found.append(Figure("time", "time", total.time_ms, "ms", counted_by))
     if validation is not None and validation.outputs:
         worst = max(o.max_rel for o in validation.outputs)
         found.append(Figure("error", "error", worst, "", MEASURED if profile is None or profile.emulation is None else EMULATED))
