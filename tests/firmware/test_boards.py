@@ -10,7 +10,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from intaglio.package.manifest import read_manifest
-from intaglio.targets.board import Board, all_boards, read_board
+from intaglio.targets.board import all_boards, read_board
 from intaglio.targets.target import all_targets
 from intaglio.targets.uart import Uart
 from support.commands import Intaglio
