@@ -5,8 +5,6 @@
     y = NAME.run(x)                  arrays in the order of NAME.INPUTS, or by name; one output, or a dict of several
     net = NAME.Model()               one with memory of its own: for each thread, or each sequence of a network with a state
     y = net(x)
-
-Intaglio puts this file into the wheel of a model as its `__init__.py`, beside the library and `model.json`.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+# Intaglio puts this file into the wheel of a model as its `__init__.py`, beside the library and `model.json`.
 _FOLDER = Path(__file__).parent
 _FACTS: dict[str, Any] = json.loads((_FOLDER / "model.json").read_text(encoding="utf-8"))
 INPUTS: list[dict[str, Any]] = _FACTS["inputs"]
@@ -93,3 +92,7 @@ def run(*arrays: Any, **named: Any) -> Any:
 
 
 __all__ = ["INPUTS", "OUTPUTS", "Model", "__version__", "run"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__doc__", "__file__", "__name__"]

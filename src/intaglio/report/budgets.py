@@ -94,7 +94,9 @@ def _limit(key: str, value: object, file: str) -> float:
             what = f"the budget {quoted(key)} in {quoted(file)} is not a size: {quoted(value)}"
             raise UserError("bad-budget", what, hint=f'for example `{key} = "64K"`') from None
     if isinstance(value, bool) or not isinstance(value, int | float) or value - value != 0 or value < 0:
-        raise UserError("bad-budget", f"the budget {quoted(key)} in {quoted(file)} is not a number from 0", hint=hint)
+        unit = {"time": ", in ms", "accuracy": ", a share such as 0.92"}.get(key, "")
+        what = f"the budget {quoted(key)} in {quoted(file)} is not a number from 0{unit}"
+        raise UserError("bad-budget", what, hint=hint)
     return float(value)
 
 

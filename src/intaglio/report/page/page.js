@@ -351,6 +351,7 @@ function numerics() {
   }
   const worst = F.layers.filter((l) => l.error !== null).sort((a, b) => b.error - a.error || a.index - b.index);
   if (!worst.length) { if (n.no_layers) s.append(el('p', { class: 'lead' }, `Layers were not compared: ${n.no_layers}.`)); return; }
+  if (worst.length < F.layers.length) s.append(el('p', { class: 'lead' }, `${worst.length} of ${F.layers.length} layers have a tensor of the model to compare with; others are fused.`));
   s.append(el('h3', {}, 'Layers, worst first'), chosenTable(['>#', 'layer', 'op', '>error', '>cosine'], worst.slice(0, 40), (l) =>
     [l.index, l.label, l.op, l.whole ? l.error + ' steps' : l.error.toExponential(2), l.cosine === null ? '' : l.cosine.toFixed(6)]));
 }
@@ -366,7 +367,7 @@ function quantization() {
   const q = F.quantization;
   if (!q) return;
   const s = section('quantisation', 'Quantisation');
-  s.append(el('p', { class: 'lead' }, `${q.scheme}, ranges by ${q.ranges}, ${q.samples} ${q.random_data ? 'random ' : ''}samples.` + (q.advice ? ` ${q.advice}` : '')));
+  s.append(el('p', { class: 'lead' }, `${q.scheme}, ranges by ${q.ranges}, ${q.samples} ${q.random_data ? 'random ' : ''}samples.` + (q.equalized ? ` Pairs of layers equalised: ${q.equalized}.` : '') + (q.corrected ? ` Biases corrected: ${q.corrected}.` : '') + (q.advice ? ` ${q.advice}` : '')));
   if (Array.isArray(q.outputs)) s.append(table(['output', '>relative error', '>cosine', '>largest'], q.outputs.map((o) => [o.name, `${(100 * o.relative).toFixed(2)} %`, Number(o.cosine).toFixed(5), Number(o.largest).toExponential(2)])));
   if (Array.isArray(q.layers) && q.layers.length) s.append(el('h3', {}, 'Error by layer'), table(['layer', 'op', 'stored', '>alone', '>accumulated'],
     [...q.layers].sort((a, b) => b.alone - a.alone).map((l) => [l.name, l.op, l.stored, `${(100 * l.alone).toFixed(2)} %`, `${(100 * l.accumulated).toFixed(2)} %`])));
