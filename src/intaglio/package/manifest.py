@@ -12,10 +12,8 @@ from intaglio.ir.names import is_clean
 from intaglio.ir.placement import Address, Region
 from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.package.ownership import MANIFEST, SIGNATURE, file_digest, file_digests
-from intaglio.targets.board import Board, find_board, generic_board
-from intaglio.targets.memories import memory_of_table
+from intaglio.targets.board import Board, board_of_tables, find_board, generic_board
 from intaglio.targets.target import HOSTS, Target, find_target, optimized, precise, threaded
-from intaglio.targets.uart import uart_of
 
 FORMAT = 1
 COMBINED_FORMAT = "combined 1"  # of what `intaglio link` writes
@@ -384,18 +382,15 @@ def _stream(row: dict[str, Any]) -> StreamInfo:
 
 def _firmware(row: dict[str, Any]) -> FirmwareInfo:
     board = row.get("own_board")
-    own = (
-        None
-        if board is None
-        else Board(
-            **{
-                **board,
-                "memories": tuple(memory_of_table(m, addresses=False) for m in board["memories"]),
-                "uart": uart_of(board.get("uart")),
-            }
-        )
+    return FirmwareInfo(**{**row, "own_board": None if board is None else _own_board(board)})
+
+
+def _own_board(row: dict[str, Any]) -> Board:
+    """As it is written: the fields of a board, with the names that they have in Python."""
+    tables = {"memories": "memory", "caches": "cache"}
+    return board_of_tables(
+        row["name"], {tables.get(key, key): value for key, value in row.items() if key != "name"}, addresses=False
     )
-    return FirmwareInfo(**{**row, "own_board": own})
 
 
 def board_of(manifest: Manifest, target: Target) -> Board:

@@ -2,7 +2,7 @@
 
 core = "cortex-m4f"               # a file of targets/cores
 clock_mhz = 120
-wait_states = 5                   # of flash at that clock; estimates count none unless asked for
+wait_states = 5                   # of flash at that clock
 source = "ST RM0432"              # the documents that say so
 
 [[memory]]
@@ -11,7 +11,8 @@ kind = "flash"                    # read only, where code and weights are
 address = 0x08000000
 bytes = 2097152
 
-What else a memory can say is in `memories`, and what a UART is in `uart`. `--board mine.toml` reads a file of the user's.
+What else a memory can say is in `memories`; what is between core and memories (`[[cache]]`, `[timing]`) in `bus`; what a UART is in
+`uart`. `--board mine.toml` reads a file of the user's.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from importlib import resources
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
+from intaglio.targets.bus import NOT_MEASURED, Cache, Timing, bus_fault, cache_of_table, timing_of_table
 from intaglio.targets.memories import Memory, check_fields, fault_of, main_memory, memory_of_table
 from intaglio.targets.target import all_targets
 from intaglio.targets.uart import Uart, uart_of
@@ -46,6 +48,8 @@ class Board:
     cycle_csr: int = 0  # RISC-V: the register that counts cycles, where it is not mcycle
     cycle_event_csr: int = 0  # 1 is written to it: count cycles
     cycle_enable_csr: int = 0  # 1 is written to it: count
+    caches: tuple[Cache, ...] = ()
+    timing: Timing = NOT_MEASURED
     uart: Uart | None = None  # that firmware answers on: `intaglio validate --serial`
 
     def main(self, kind: str) -> Memory:
@@ -72,14 +76,29 @@ def all_boards() -> dict[str, Board]:
 
 def board_of(name: str, text: str) -> Board:
     """ValueError names the field that is at fault."""
-    table = tomllib.loads(text)
-    rows = table.pop("memory", None)
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+    return board_of_tables(name, tomllib.loads(text))
+
+
+def board_of_tables(name: str, table: dict[str, object], *, addresses: bool = True) -> Board:
+    table = dict(table)
+    rows, caches, timing = table.pop("memory", None), table.pop("cache", []), table.pop("timing", {})
+    if not isinstance(rows, list | tuple) or not all(isinstance(row, dict) for row in rows):
         raise ValueError("it has no `[[memory]]`")
+    if not isinstance(caches, list | tuple) or not all(isinstance(row, dict) for row in caches):
+        raise ValueError("`cache` is not `[[cache]]`")
+    if not isinstance(timing, dict):
+        raise ValueError("`timing` is not `[timing]`")
     uart = uart_of(table.pop("uart", None))
-    own = [f for f in fields(Board) if f.name not in ("name", "memories", "uart")]
+    own = [f for f in fields(Board) if f.name not in ("name", "memories", "caches", "timing", "uart")]
     check_fields(table, own, "")
-    return Board(name=name, memories=tuple(memory_of_table(row) for row in rows), uart=uart, **table)
+    return Board(
+        name=name,
+        memories=tuple(memory_of_table(row, addresses=addresses) for row in rows),
+        caches=tuple(cache_of_table(row) for row in caches),
+        timing=timing_of_table(timing),
+        uart=uart,
+        **table,  # type: ignore[arg-type]  # checked above
+    )
 
 
 EMULATED_UART = 0x40004000  # as an MPS2 has it
@@ -142,6 +161,8 @@ def _fault(board: Board) -> str:
     if not all(isinstance(n, int | float) and n >= 0 for n in (board.clock_mhz, board.wait_states)):
         return "`clock_mhz` and `wait_states` must be numbers"
     if fault := fault_of(board.memories):
+        return fault
+    if fault := bus_fault(board.caches, board.timing, board.memories):
         return fault
     if main_memory(board.memories, "ram") is None or main_memory(board.memories, "flash") is None:
         return "it needs a flash for code, and a ram for stack and variables"
