@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from intaglio.run.costs import CORES, Coster, Sum
-from intaglio.run.emulator.counting import BasicBlock, Counts, Times
+from intaglio.run.board_cycles import BoardCycles, Stall, Sum
+from intaglio.run.costs import CORES, Coster
+from intaglio.run.emulator.counting import BasicBlock, Counts, Times, Traffic, Watched
 
 pytest.importorskip("capstone")
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cycle-estimate.md"
@@ -39,18 +40,49 @@ def cost(code: str, core: str = "cortex-m4", times: Times = ONCE, *, riscv: bool
         ("e1ee020a", 3),  # vfma.f32
         ("91fbf2f0", 7),  # sdiv r0, r1, r2
         ("b8bf 8818", 2),  # it lt; addlt
+        ("8818 b8bf 8818", 2),  # the same after an instruction of 16 bits: the IT is folded into it
+        ("09eb0201 b8bf 8818", 3),  # after one of 32 bits it is not
+        ("0860 0868", 1 + 2),  # str r0, [r1]; ldr r0, [r1]: nothing is pipelined after a store
+        ("0868 0360", 2 + 2),  # ldr r0, [r1]; str r3, [r0]: the address is what was loaded
+        ("0868 0268", 2 + 2),  # ldr r0, [r1]; ldr r2, [r0]
+        ("0868 0860", 2 + 1),  # ldr r0, [r1]; str r0, [r1]: the value may be what was loaded
+        ("8818 0268", 1 + 2 + 1),  # adds r0, r1, r2; ldr r2, [r0]: the address is computed by the instruction before
+        ("8818 0026 0268", 1 + 1 + 2),  # with a movs r6, #0 in between it is not
+        ("8818 0860", 1 + 1),  # adds r0, r1, r2; str r0, [r1]: the value, not the address
+        ("8818 03c8", 1 + 3 + 1),  # adds r0, r1, r2; ldm r0!, {r0, r1}
+        ("54f8040b 54f8041b", 2 + 1),  # ldr r0, [r4], #4; ldr r1, [r4], #4: the base is not loaded
     ],
 )
 def test_kinds_of_instructions_on_a_cortex_m4(code: str, cycles: int) -> None:
     assert cost(code) == cycles
 
 
-def test_a_branch_costs_more_when_it_is_taken() -> None:
-    assert cost("fed1", times=Times(ran=10, taken=9)) == 10 * 1 + 9 * 2
+@pytest.mark.parametrize(
+    ("code", "address", "refill"),
+    [
+        ("fed1", 0, 1),  # bne to itself
+        ("fed1", 2, 1),  # an instruction of 16 bits may be anywhere
+        ("09eb0201 fcd1", 0, 1),  # to an add.w at a multiple of 4
+        ("09eb0201 fcd1", 2, 2),  # across two words
+        ("7047", 0, 2),  # bx lr: where to is known late
+        ("10bd", 0, 2),  # pop {r4, pc}
+    ],
+)
+def test_a_branch_that_is_taken_fills_the_pipeline_again(code: str, address: int, refill: int) -> None:
+    data = bytes(address) + bytes.fromhex(code)
+    coster = Coster("cortex-m4", lambda at, size: data[at : at + size], riscv=False)
+    block = BasicBlock(address, len(data) - address)
+    never, often = (coster.add(Counts({block: Times(10, taken)})).cycles for taken in (0, 9))
+    assert often - never == 9 * refill
+
+
+def test_the_refill_of_an_m0_does_not_depend_on_the_target() -> None:
+    assert [cost(code, "cortex-m0+", Times(1, 1)) for code in ("fed1", "7047")] == [2, 2]
 
 
 @pytest.mark.parametrize(
-    ("core", "cycles"), [("cortex-m0+", 2 + 2), ("cortex-m3", 2 + 1), ("cortex-m7", round(3 * 0.6)), ("cortex-m33", round(3 * 0.9))]
+    ("core", "cycles"),
+    [("cortex-m0+", 2 + 2), ("cortex-m3", 2 + 1), ("cortex-m7", round(3 * 0.65)), ("cortex-m33", round(3 * 0.95))],
 )
 def test_cores_differ(core: str, cycles: int) -> None:
     assert cost("0868 4a68", core) == cycles
@@ -72,8 +104,11 @@ def test_a_low_overhead_loop_is_no_vector() -> None:
 
 def test_wait_states_are_for_taken_branches_and_loads_from_flash() -> None:
     data = bytes.fromhex("fed1")
-    coster = Coster("cortex-m4", lambda a, n: data, riscv=False, wait_states=4)
-    assert coster.add(Counts({BasicBlock(0, 2): Times(10, 9)}, flash_reads=3)).cycles == 10 + 9 * 2 + (9 + 3) * 4
+    timing = BoardCycles(4, watched=(Watched("flash", 0, 256), Watched("sdram", 512, 256, flash=False)))
+    coster = Coster("cortex-m4", lambda a, n: data, riscv=False, timing=timing)
+    found = coster.add(Counts({BasicBlock(0, 2): Times(10, 9)}, Traffic((3, 50))))
+    assert found.cycles == 10 + 9 * 1 + (9 + 3) * 4
+    assert found.stalls == (Stall("branches", 36, 9), Stall("loads from flash", 12, 3))
 
 
 def test_the_page_has_the_numbers_of_the_code() -> None:

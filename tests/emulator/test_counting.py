@@ -12,6 +12,7 @@ from intaglio.run.emulator.core import Core
 from intaglio.run.emulator.counting import Counts
 from intaglio.run.emulator.qemu_core import QemuCore
 from intaglio.targets.board import generic_board
+from intaglio.targets.bus import Cache
 from intaglio.targets.target import find_target
 from support.bare_programs import LIMIT, core_with, program
 
@@ -84,8 +85,52 @@ def test_the_same_function_again_counts_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("native", [True, False])
 def test_loads_from_flash_are_counted_when_asked(tmp_path: Path, native: bool) -> None:
     image = program(tmp_path, READS)
-    assert ran(core_with(image, native=native, flash_reads=True), "reads").flash_reads >= 64
-    assert ran(core_with(image, native=native), "reads").flash_reads == 0
+    assert ran(core_with(image, native=native, caches=()), "reads").traffic.accesses == (64,)
+    assert ran(core_with(image, native=native), "reads").traffic.accesses == ()
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(
+    ("cache", "misses"),
+    [
+        (Cache("c", "data", 8, 32), 8),  # a fill is a line: 256 bytes of the table
+        (Cache("c", "data", 8, 32, fill_bytes=8), 32),
+        (Cache("c", "data", 1, 4), 64),
+    ],
+    ids=str,
+)
+def test_a_cache_is_simulated_on_the_addresses(tmp_path: Path, native: bool, cache: Cache, misses: int) -> None:
+    image = program(tmp_path, READS)
+    counts = ran(core_with(image, native=native, caches=(cache,)), "reads")
+    assert misses <= counts.traffic.data_misses[0] <= misses + 1  # where the table is not at the start of a line
+    assert counts.traffic.code_misses == (0,)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_what_is_in_a_cache_does_not_miss_again(tmp_path: Path, native: bool) -> None:
+    image = program(tmp_path, READS)
+    large, small = (core_with(image, native=native, caches=(Cache("c", "data", n, 32),)) for n in (16, 4))
+    for core in (large, small):
+        ran(core, "reads")
+    assert ran(large, "reads").traffic.data_misses == (0,)
+    assert ran(small, "reads").traffic.data_misses[0] >= 8
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_code_that_is_fetched_ahead_misses_only_after_a_branch(tmp_path: Path, native: bool) -> None:
+    image = program(tmp_path, STRAIGHT)
+    alone, ahead = (core_with(image, native=native, caches=(Cache("c", "code", 8, 32, prefetch=p),)) for p in (False, True))
+    assert ran(alone, "straight").traffic.code_misses[0] >= 3000 * 4 // 32
+    ran(ahead, "straight")  # its end is in the cache now, its start is not
+    assert ran(ahead, "straight").traffic.code_misses == (1,)
+
+
+def test_python_simulates_the_caches_of_native_code(tmp_path: Path) -> None:
+    image = program(tmp_path, READS + CONDITIONAL + STRAIGHT)
+    caches = (Cache("d", "data", 8, 16, ways=2, fill_bytes=8), Cache("c", "code", 64, 16, ways=4))
+    native, python = core_with(image, caches=caches), core_with(image, native=False, caches=caches)
+    for function in ("reads", "some", "straight", "reads"):
+        assert ran(native, function) == ran(python, function)
 
 
 def test_a_function_can_be_watched_after_it_has_run_unwatched(tmp_path: Path) -> None:

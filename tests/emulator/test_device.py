@@ -21,6 +21,7 @@ from support.tflite_models import Tensor, numbers, one_operator
 pytest.importorskip("unicorn")
 pytest.importorskip("ai_edge_litert")  # writes the small models
 needs_qemu = pytest.mark.skipif(shutil.which("qemu-system-arm") is None, reason="there is no qemu-system-arm here")
+WAITS_OF_BOARD, NO_WAITS = ("--wait-states", "board"), ("--wait-states", "0")
 BYTES = numbers((1, 16), "int8", seed=1)
 X = np.array([[1, 2, 3, 4]], np.float32)
 
@@ -137,6 +138,36 @@ def test_wait_states_of_flash_add_cycles(package: Package, intaglio: Intaglio) -
     assert two["emulation"]["wait_states"] == 2
     assert two["total"]["cycles"] > none["total"]["cycles"]
     assert two["total"]["instructions"] == none["total"]["instructions"]
+
+
+@pytest.fixture(scope="module")
+def cached(tmp_path_factory: pytest.TempPathFactory) -> Package:
+    folder = tmp_path_factory.mktemp("cached")
+    return compile(dense(folder), output=folder / "p", board="nucleo-l4r5zi")
+
+
+def test_a_board_that_is_described_is_estimated_with_its_memories(cached: Package, intaglio: Intaglio) -> None:
+    default, board, core = (intaglio("profile", cached.folder, "--json", *w).json for w in ((), WAITS_OF_BOARD, NO_WAITS))
+    assert default["total"] == board["total"] and default["emulation"]["described"]
+    total, whole = default["total"], core["total"]
+    assert total["cycles"] == round(1.1 * whole["cycles"]) + sum(stall["cycles"] for stall in total["stalls"])
+    assert total["instructions"] == whole["instructions"] and whole["stalls"] == []
+    assert total["cycles_low"] < total["cycles"] < total["cycles_high"] and whole["cycles_low"] is None
+    (layer,) = default["layers"]
+    assert {stall["cause"]: stall["count"] for stall in layer["stalls"]}["art_data data"] >= 128 // 8  # weights, eight at a time
+    assert layer["cycles_low"] < layer["cycles"] < layer["cycles_high"]
+
+
+def test_its_profile_says_what_the_estimate_rests_on(cached: Package, intaglio: Intaglio) -> None:
+    said = intaglio("profile", cached.folder)
+    assert max(map(len, said.out.splitlines())) <= 100
+    assert "(an estimate for nucleo-l4r5zi)" in said.out and "of these: core " in said.out and "art_data data" in said.out
+    assert "interval: " in said.out and "+-4 %: nine MLPerf Tiny results" in said.out
+
+
+def test_fit_agrees_with_the_profile_of_a_described_board(cached: Package, intaglio: Intaglio, tmp_path: Path) -> None:
+    fit = intaglio("fit", dense(tmp_path), "--board", "nucleo-l4r5zi", "--json").json
+    assert fit["cycles"] == cached.profile().total.cycles
 
 
 def test_wait_states_need_unicorn(package: Package, intaglio: Intaglio) -> None:

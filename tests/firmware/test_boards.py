@@ -11,6 +11,7 @@ from elftools.elf.elffile import ELFFile
 
 from intaglio.package.manifest import read_manifest
 from intaglio.targets.board import all_boards, read_board
+from intaglio.targets.bus import Timing
 from intaglio.targets.target import all_targets
 from intaglio.targets.uart import Uart
 from support.commands import Intaglio
@@ -82,11 +83,12 @@ def test_a_board_s_file_is_whole_and_says_where_it_is_from(name: str) -> None:
         assert (4 << 10) <= memory.bytes <= (128 << 20)
         inside = (0x20000000, 0x40000000) if memory.kind == "ram" and memory.name in ("sram", "dtcm") else (0, 1 << 32)
         assert inside[0] <= memory.address < inside[1] or board.core.startswith("rv32") or memory.address == 0x10000000
-    assert all(32 <= ord(c) < 127 for c in board.description + board.source)
+    assert all(32 <= ord(c) < 127 for c in board.description + board.source + board.timing.source)
+    assert all(cache.source for cache in board.caches) and (board.timing.source or board.timing == Timing())
 
 
 def test_a_board_of_the_user_s_with_weights_in_its_second_flash(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(MINE + '[uart]\nkind = "stm32f4"\naddress = 0x40004400\n')
+    (tmp_path / "mine.toml").write_text(MINE + CACHE + TIMING + '[uart]\nkind = "stm32f4"\naddress = 0x40004400\n')
     model = integer_model(tmp_path)
     made = firmware(model, tmp_path / "out", board=str(tmp_path / "mine.toml"), name="net", weights_address=0x90000000)
     info = made.manifest.firmware
@@ -96,10 +98,30 @@ def test_a_board_of_the_user_s_with_weights_in_its_second_flash(tmp_path: Path) 
     assert info.own_board.uart == Uart("stm32f4", 0x40004400)
     (tmp_path / "mine.toml").unlink()
     assert made.validate().ok
-    assert made.profile().total.time_ms is not None
+    total = made.profile().total
+    assert total.time_ms is not None and [stall.cause for stall in total.stalls] == ["art data", "branches"]
+    assert total.cycles and total.cycles_high == round(total.cycles * 1.04)
 
 
+CACHE = '\n[[cache]]\nname = "art"\nkind = "data"\nlines = 8\nline_bytes = 32\n'
+TIMING = '\n[timing]\nfactor = 1.1\nerror_percent = 4\nsource = "measured"\n'
 WRONG = [
+    (MINE + CACHE.replace("data", "milk"), "`kind` of the cache `art` must be one of data, code, both"),
+    (MINE + CACHE.replace("lines = 8\n", ""), "a cache: `lines` is missing"),
+    (MINE + CACHE + "sets = 3\n", "a cache: unknown field `sets`"),
+    (MINE + CACHE.replace("32", "33"), "`line_bytes` that are a power of two"),
+    (MINE + CACHE + "fill_bytes = 64\n", "`fill_bytes` of the cache `art` must be a power of two from 4 to its `line_bytes`"),
+    (MINE + CACHE + "ways = 3\n", "`ways` of the cache `art` must divide its `lines`"),
+    (MINE + CACHE + "miss_cycles = 5000\n", "`miss_cycles` of the cache `art` must be at most 1000"),
+    (MINE + CACHE + 'memories = ["rom"]\n', "the cache `art` names `rom`, which is not a memory of the board"),
+    (MINE + CACHE + 'memories = "flash"\n', "a cache: `memories` is not a list of names"),
+    (MINE + CACHE + CACHE, "two caches have the name `art`"),
+    (MINE + CACHE + CACHE.replace('"art"', '"other"'), "two caches hold data of `flash`"),
+    (MINE + CACHE.replace('"art"', '"*/"'), "a cache needs a `name` of letters"),
+    (MINE + TIMING.replace("1.1", "0"), "`[timing]` needs a `factor` from 0.1 to 10"),
+    (MINE + TIMING.replace("1.1", '"fast"'), "`[timing]`: `factor` is not a number"),
+    ("cache = 3\n" + MINE, "`cache` is not `[[cache]]`"),
+    ("timing = 3\n" + MINE, "`timing` is not `[timing]`"),
     ("", "it has no `[[memory]]`"),
     (MINE.replace("clock_mhz = 80\n", ""), "`clock_mhz` is missing"),
     (MINE.replace("wait_states = 4", "wait_sates = 4"), "`wait_states` is missing"),

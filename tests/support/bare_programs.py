@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from intaglio.run.emulator.image import Image, read_image
 from intaglio.run.emulator.unicorn_core import UnicornCore
 from intaglio.run.firmware_tools import compile_flags, find_firmware_toolchain, link_command
 from intaglio.targets.board import find_board, generic_board
+from intaglio.targets.bus import Cache
 from intaglio.targets.target import find_target
 
 LIMIT = 1 << 32
@@ -58,8 +61,10 @@ def program(folder: Path, text: str, core: str = "cortex-m4f", level: str = "-O1
     return read_image(folder / "p.elf")
 
 
-def core_with(image: Image, name: str = "cortex-m4f", *, native: bool = True, flash_reads: bool = False) -> UnicornCore:
+def core_with(image: Image, name: str = "cortex-m4f", *, native: bool = True, caches: Sequence[Cache] | None = None) -> UnicornCore:
+    """With `caches`, which may be none: loads from flash are counted."""
     pytest.importorskip("unicorn")
     target = find_target(name)
     board = generic_board(name, riscv=image.riscv) if name != "board" else find_board("mps2-an386")
-    return UnicornCore(image, board, target.core, native=native, count_flash_reads=flash_reads)
+    board = replace(board, caches=tuple(caches or ()))
+    return UnicornCore(image, board, target.core, native=native, watch=caches is not None)

@@ -20,6 +20,7 @@ from intaglio.fitting.limits import Needs
 from intaglio.options.request import Request
 from intaglio.package.needs import needs_of
 from intaglio.pipeline import Planned, build_request, compile_request, plan_request
+from intaglio.run.board_cycles import ZERO_WAITS
 from intaglio.run.package import Package
 from intaglio.stages.watch import Watch
 from intaglio.targets.board import Board
@@ -40,9 +41,10 @@ class Figures:
     sizes: str = ESTIMATED
     time: str = ESTIMATED
     refusal: AnswerIsNo | None = None
+    waits: str = ZERO_WAITS  # of memories, that are in `cycles`
 
     def time_ms(self, board: Board | None) -> float | None:
-        """Zero wait states, as `profile` has it."""
+        """Of the cycles that `profile` has."""
         if self.cycles is None or board is None or not board.clock_mhz:
             return None
         return self.cycles / board.clock_mhz / 1000
@@ -77,7 +79,7 @@ def _emulated(figures: Figures, package: Package) -> Figures:
     run = run_if_possible(package)
     if run is None or run.sum is None:
         return figures
-    return replace(figures, cycles=run.sum.cycles, instructions=run.sum.instructions, time=EMULATED)
+    return replace(figures, cycles=run.sum.cycles, instructions=run.sum.instructions, time=EMULATED, waits=run.timing.words)
 
 
 def on_core(request: Request, core: str, *, quick: bool) -> Figures | None:

@@ -76,7 +76,7 @@ def print_time(figures: Figures) -> None:
     ms = figures.time_ms(board)
     at = f"; {ms_text(ms)} ms at {board.clock_mhz:g} MHz" if ms is not None and board is not None else ""
     count = f"; {figures.instructions:,} instructions, exact" if figures.instructions is not None else ""
-    line("time", round(figures.cycles), f"{figures.time}, zero wait states{at}{count}", "cycles")
+    line("time", round(figures.cycles), f"{figures.time}, {figures.waits}{at}{count}", "cycles")
 
 
 def _print_peak(answer: Answer) -> None:
@@ -92,8 +92,8 @@ def _print_peak(answer: Answer) -> None:
 
 
 def print_boards(boards: Sequence[OnBoard]) -> None:
-    """Needs are those of the model. A time with ~ is an estimate."""
-    print_table(["board", "core", ">RAM", ">flash", ">ms", "fits"], [_row(b) for b in boards])
+    """Needs are those of the model. The time is that of the core, with zero wait states; with ~ it is an estimate."""
+    print_table(["board", "core", ">RAM", ">flash", ">core ms", "fits"], [_row(b) for b in boards])
 
 
 def _row(on: OnBoard) -> list[str]:

@@ -187,7 +187,7 @@ def profile(
     emulator: EmulatorOption = None,
     wait_states: Annotated[
         Optional[str],
-        typer.Option(metavar="N", help="Wait states of flash: a number, or `board`. Default: 0."),
+        typer.Option(metavar="N", help="Wait states of flash: a number, or `board`. Default: as the board's file says, or 0."),
     ] = None,
     device: DeviceOption = None,
     cache_check: CheckOption = "first",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from intaglio.cli.cycles import cycles_lines, largest_causes, waits_of
 from intaglio.cli.opencl import print_on_device
 from intaglio.cli.terminal import (
     beginning,
@@ -26,6 +27,7 @@ from intaglio.cli.terminal import (
 from intaglio.errors import AnswerIsNo, UserError, counted, quoted
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import board_of
+from intaglio.run.board_cycles import is_described
 from intaglio.run.compare import Comparison
 from intaglio.run.data import read_arrays, write_arrays
 from intaglio.run.opencl.library import DeviceOptions
@@ -239,16 +241,17 @@ def profile_package(
         print_timed(result)
 
 
-def _wait_states(package: Package, word: str | None) -> int:
-    """`board`: what the flash of the board has at its clock."""
+def _wait_states(package: Package, word: str | None) -> int | None:
+    """None: the board as its file describes it. `board`: the same, and where that says nothing, what its flash has at its clock."""
     if word is None:
-        return 0
+        return None
     if not package.bare:
         raise UserError("bad-option", f"`--wait-states` needs firmware; `{package.name}` runs on this machine")
     if package.serial is not None:
         raise UserError("bad-option", "a board has its own wait states", hint="omit `--wait-states`")
     if word == "board":
-        return board_of(package.manifest, find_target(package.manifest.target)).wait_states
+        board = board_of(package.manifest, find_target(package.manifest.target))
+        return None if is_described(board) else board.wait_states
     if not (word.isascii() and word.isdigit() and len(word) < 4):
         raise UserError("bad-option", f"`--wait-states {quoted(word)[1:-1]}` is not a number", hint="use a number, or `board`")
     return int(word)
@@ -280,6 +283,7 @@ def print_emulated(result: Profile, emulation: Emulation) -> None:
     """A row per layer, then what the whole firmware needs."""
     t, clock = result.total, emulation.clock_mhz
     rows = []
+    causes = largest_causes(t)
     several = any(layer.accelerator for layer in result.layers)  # then it matters where more than how many instructions a MAC takes
     for layer in result.layers:
         share = 100 * (layer.cycles or 0) / (t.cycles or 1)
@@ -288,17 +292,18 @@ def print_emulated(result: Profile, emulation: Emulation) -> None:
             [
                 layer.name, layer.op[:10], count_text(layer.macs).replace(" ", ""),
                 _whole(layer.instructions),
-                where, "?" if layer.cycles is None else count_text(layer.cycles),
+                where, "?" if layer.cycles is None else count_text(layer.cycles), *waits_of(layer, causes),
                 _ms(layer.time_ms) if clock else f"{share:.1f}", str(layer.weight_bytes or ""), str(layer.ram_bytes or ""),
             ]
         )  # fmt: skip
     last = "~ms" if clock else "%"
-    columns = ["layer", "op", ">MACs", ">instr.", "on" if several else ">/MAC", ">~cycles", f">{last}", ">weights", ">RAM"]
-    within_page(columns, rows, [">/MAC", ">weights", "op", ">MACs"])
+    waits = [f">{cause}" for cause in causes]
+    columns = ["layer", "op", ">MACs", ">instr.", "on" if several else ">/MAC", ">~cycles", *waits, f">{last}", ">weights", ">RAM"]
+    first_to_go = [">/MAC", ">weights", "op", *([">RAM"] if waits else []), ">MACs", *waits[1:]]
+    within_page(columns, rows, first_to_go)
     print(f"instructions: {_whole(t.instructions)}, {_ratio(t.instructions_per_mac)} per MAC (exact, {emulation.emulator})")
-    at = f" = {_ms(t.time_ms)} ms at {clock:g} MHz" if clock else ""
-    waits = f"{emulation.wait_states} wait states of flash" if emulation.wait_states else "zero wait states"
-    print(f"cycles: about {_whole(t.cycles)}{at} (an estimate for {emulation.core}, {waits})")
+    for line in cycles_lines(t, emulation):
+        say(line, 100)
     stack = f"stack {'without a bound' if t.stack_bytes is None else t.stack_bytes} ({t.stack_used_bytes} used)"
     print(
         f"RAM: {_whole(t.ram_bytes)} bytes: arena {_whole(t.arena_bytes)}, inputs and outputs {_whole(t.io_bytes)}, "

@@ -27,9 +27,9 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def say(text: str) -> None:
+def say(text: str, width: int = PAGE) -> None:
     """A sentence of the answer, within the page: long ones go on in the next line."""
-    print(textwrap.fill(text, PAGE, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
+    print(textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
 
 
 _printed: list[bool] = []  # has this process printed its object?

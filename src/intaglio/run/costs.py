@@ -4,10 +4,11 @@
     1b6: ldr  r1, [r5], #4       1    its neighbour is pipelined
     1ba: smlad r2, r0, r1, r2    1
     1be: subs r3, #1             1
-    1c0: bne  1b2                1    + 2 whenever it is taken: the pipeline is filled again
+    1c0: bne  1b2                1    + 2 whenever it is taken: the pipeline is filled again, with a wide instruction across words
 
-Zero wait states, no caches, no interrupts: `docs/reference/cycle-estimate.md` says where the numbers come from and what
-they leave out. The number of instructions, which is exact, needs no table: lengths are in the encoding.
+The core alone, with zero wait states; what memories and caches of a board add is in `board_cycles`.
+`docs/reference/cycle-estimate.md` says where the numbers come from and what they leave out. The number of instructions, which
+is exact, needs no table: lengths are in the encoding.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from intaglio.errors import ToolError, install_hint
+from intaglio.run.board_cycles import NO_WAITS, BoardCycles, Sum
 from intaglio.run.emulator.counting import BasicBlock, Counts
 
 
@@ -27,7 +29,11 @@ class Costs:
     load: int = 2  # the first of neighbouring loads
     next_load: int = 1
     store: int = 1
-    refill: int = 2  # added to every branch that is taken
+    late_address: int = 1  # added to a load or store if the instruction before computes its address
+    refill: int = 1  # added to every branch that is taken
+    refill_late: int = 1  # and where the target comes from a register or from memory, so that it is known late
+    refill_wide: int = 1  # and where the target is an instruction of 32 bits that is not at a multiple of 4
+    folded_it: int = 0  # an IT after an instruction of 16 bits
     multiply_add: int = 1
     multiply_long: int = 1
     divide: int = 7
@@ -38,15 +44,16 @@ class Costs:
 
 
 M4 = Costs()
+FLAT = replace(M4, late_address=0, refill_late=0, refill_wide=0, folded_it=1)  # nothing depends on neighbours or on alignment
 CORES = {
-    "cortex-m0+": replace(M4, next_load=2, store=2, refill=1),
+    "cortex-m0+": replace(FLAT, next_load=2, store=2),
     "cortex-m3": replace(M4, multiply_add=2, multiply_long=4),
     "cortex-m4": M4,
-    "cortex-m7": replace(M4, dual_issue=0.6),
-    "cortex-m33": replace(M4, dual_issue=0.9),
-    "cortex-m55": replace(M4, load=1, refill=1, divide=6, float_multiply_add=1, float_divide=10),
-    "rv32imc": replace(M4, next_load=2, multiply_long=1, divide=17),
-    "rv32imafc": replace(M4, next_load=2, divide=17, float_multiply_add=1),
+    "cortex-m7": replace(M4, dual_issue=0.65),
+    "cortex-m33": replace(M4, dual_issue=0.95),
+    "cortex-m55": replace(FLAT, load=1, divide=6, float_multiply_add=1, float_divide=10),
+    "rv32imc": replace(FLAT, next_load=2, refill=2, divide=17),
+    "rv32imafc": replace(FLAT, next_load=2, refill=2, divide=17, float_multiply_add=1),
 }
 
 LOADS = {
@@ -60,7 +67,23 @@ ADDED = {"mla", "mls", "smlabb", "smlabt", "smlatb", "smlatt", "smlad", "smladx"
 LONG = {"umull", "smull", "umlal", "smlal", "umaal", "smlald", "smlaldx", "mulh", "mulhu", "mulhsu"}
 DIVISIONS = {"sdiv", "udiv", "div", "divu", "rem", "remu"}
 FUSED = ("vmla", "vmls", "vnmla", "vnmls", "vfma", "vfms", "vfnma", "vfnms", "fmadd", "fmsub", "fnmadd", "fnmsub")
+BRANCHES = {"b", "bl", "cbz", "cbnz"}  # direct ones: the target is in the instruction
 FLOAT_DIVISIONS = ("vdiv", "vsqrt", "fdiv", "fsqrt")
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """What its cost depends on. `sets`: registers that it computes, not those that it loads."""
+
+    name: str
+    operands: str = ""
+    address: frozenset[str] = frozenset()  # registers that make the address of a load or store
+    sets: frozenset[str] = frozenset()
+    loads: frozenset[str] = frozenset()
+    target: int | None = None  # of a direct branch, less its own address
+
+
+START = Instruction("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,67 +93,75 @@ class BlockCost:
     taken_cycles: int  # more, whenever the branch at its end is taken
 
 
-@dataclass(frozen=True, slots=True)
-class Sum:
-    instructions: int
-    cycles: int
-
-
 class Coster:
     """Adds up what ran. `read` gives the bytes of the firmware; each block is disassembled once."""
 
-    def __init__(self, core: str, read: Callable[[int, int], bytes], *, riscv: bool, wait_states: int = 0) -> None:
+    def __init__(self, core: str, read: Callable[[int, int], bytes], *, riscv: bool, timing: BoardCycles = NO_WAITS) -> None:
         self._costs = CORES[core]
         self._read = read
         self._riscv = riscv
-        self._wait_states = wait_states
+        self._timing = timing
         self._vectors = core == "cortex-m55"
         self._decoder = _decoder(riscv)
         self._known: dict[BasicBlock, BlockCost] = {}
-        self._decoded: dict[bytes, tuple[str, str]] = {}  # name and operands, of which only the number matters
+        self._decoded: dict[bytes, Instruction] = {}
 
     def add(self, counts: Counts) -> Sum:
-        """Wait states: each taken branch and each load from flash waits for the flash; code in a row is fetched ahead."""
-        instructions = cycles = waits = 0
+        instructions = cycles = taken = 0
         for block, times in counts.blocks.items():
             if block not in self._known:
                 self._known[block] = self._block(block)
             cost = self._known[block]
             instructions += cost.instructions * times.ran
             cycles += cost.cycles * times.ran + cost.taken_cycles * times.taken
-            waits += times.taken
-        waits = (waits + counts.flash_reads) * self._wait_states
-        return Sum(instructions, round(cycles * self._costs.dual_issue) + waits + counts.stalls)
+            taken += times.taken
+        return self._timing.sum(instructions, round(cycles * self._costs.dual_issue), taken, counts)
 
     def _block(self, block: BasicBlock) -> BlockCost:
         code = self._read(block.address, block.size_bytes)
         cycles = count = offset = 0
-        after_load = False
+        before, narrow, last = START, False, 0
         while offset < len(code):
             word = code[offset : offset + _length(code, offset, self._riscv)]
             if word not in self._decoded:
-                found = next(self._decoder.disasm(word, block.address + offset, 1), None)
-                known = (_base_name(found, self._riscv), found.op_str) if found is not None else (_unknown(word), "")
-                self._decoded[word] = known
-            name, operands = self._decoded[word]
-            cycles += self._one(name, operands, after_load)
-            after_load = name in LOADS or name in STORES
+                found = next(self._decoder.disasm(word, 0, 1), None)
+                self._decoded[word] = Instruction(_unknown(word)) if found is None else _instruction(found, self._riscv)
+            now = self._decoded[word]
+            cycles += self._costs.folded_it if now.name == "it" and narrow else self._one(now, before)
+            before, narrow, last = now, len(word) == 2, offset
             count += 1
             offset += len(word)
-        return BlockCost(count, cycles, self._costs.refill)
+        return BlockCost(count, cycles, self._refill(before, block.address + last))
 
-    def _one(self, name: str, operands: str, after_load: bool) -> int:
+    def _refill(self, branch: Instruction, at: int) -> int:
+        """1 to 3 on an M4, by Arm's manual: "depending on the alignment and width of the target instruction, and whether the
+        processor manages to speculate the address early"."""
         c = self._costs
+        if branch.target is None:
+            return c.refill + c.refill_late
+        target = at + branch.target
+        wide = c.refill_wide and target % 4 and _length(self._read(target, 2), 0, self._riscv) == 4
+        return c.refill + (c.refill_wide if wide else 0)
+
+    def _one(self, now: Instruction, before: Instruction) -> int:
+        """A load is pipelined after a load, but not after a store, and not if its address is what was loaded."""
+        c, name = self._costs, now.name
         if not name:
             return c.vector if self._vectors else 1
+        late = c.late_address if now.address & before.sets else 0
         if name in LOADS:
-            return c.next_load if after_load else c.load
+            pipelined = before.name in LOADS and not now.address & before.loads
+            return (c.next_load if pipelined else c.load) + late
         if name in STORES:
-            return c.store
+            return c.store + (c.late_address if now.address & before.loads else late)
         if name in PAIRS:
-            return 3
+            return 3 + late
         if name.startswith(LISTS):
-            return 1 + _registers(operands)
+            return 1 + _registers(now.operands) + late
+        return self._arithmetic(name)
+
+    def _arithmetic(self, name: str) -> int:
+        c = self._costs
         if name in ADDED:
             return c.multiply_add
         if name in LONG:
@@ -156,9 +187,26 @@ def _unknown(word: bytes) -> str:
     return "loop" if len(word) == 4 and word[1] == 0xF0 and word[3] >> 4 == 0xC and word[2] & 1 else ""
 
 
-def _base_name(instruction: Any, riscv: bool) -> str:
-    """Without condition and width: `ldrne.w` is `ldr`. RISC-V has neither."""
-    return str(instruction.mnemonic if riscv else instruction.insn_name())
+def _instruction(found: Any, riscv: bool) -> Instruction:
+    """Names are without condition and width: `ldrne.w` is `ldr`. RISC-V has neither, and needs no registers."""
+    if riscv:
+        return Instruction(str(found.mnemonic))
+    from capstone import arm
+
+    name = str(found.insn_name())
+    if name in BRANCHES and found.operands[-1].type == arm.ARM_OP_IMM:
+        return Instruction(name, target=found.operands[-1].imm)
+    written = frozenset(found.reg_name(number) for number in found.regs_access()[1])
+    parts = [number for o in found.operands if o.type == arm.ARM_OP_MEM for number in (o.mem.base, o.mem.index) if number]
+    if name.startswith(LISTS):  # the base is the first operand, or the stack pointer
+        stack = name.endswith(("push", "pop"))
+        return Instruction(name, found.op_str, frozenset({"sp" if stack else found.op_str.split(",")[0].rstrip("!")}))
+    address = frozenset(found.reg_name(number) for number in parts)
+    if name in LOADS or name in PAIRS:
+        return Instruction(name, found.op_str, address, loads=written - address)
+    if name in STORES:
+        return Instruction(name, found.op_str, address)
+    return Instruction(name, found.op_str, address, sets=written)
 
 
 def _registers(operands: str) -> int:
@@ -175,4 +223,6 @@ def _decoder(riscv: bool) -> Any:
         raise ToolError("no-emulator", f"capstone is needed to estimate cycles: {error}", hint=hint) from None
     if riscv:
         return capstone.Cs(capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV32 | capstone.CS_MODE_RISCVC)
-    return capstone.Cs(capstone.CS_ARCH_ARM, capstone.CS_MODE_THUMB | capstone.CS_MODE_MCLASS | capstone.CS_MODE_V8)
+    found = capstone.Cs(capstone.CS_ARCH_ARM, capstone.CS_MODE_THUMB | capstone.CS_MODE_MCLASS | capstone.CS_MODE_V8)
+    found.detail = True
+    return found

@@ -14,8 +14,8 @@ RUNS = 20
 
 
 def profile(package: LoadedPackage, runs: int | None = None, cc: str | None = None, wait_states: int | None = None) -> Profile:
-    """On this machine and on a board the least of `runs`; on an emulated core one run, since all are alike. `wait_states` are the
-    flash's."""
+    """On this machine and on a board the least of `runs`; on an emulated core one run, since all are alike. `wait_states` of
+    flash, instead of the board as its file describes it."""
     if package.serial is not None:
         from intaglio.run.serial.measure import measure as measure_on_board
 
@@ -23,7 +23,7 @@ def profile(package: LoadedPackage, runs: int | None = None, cc: str | None = No
     if package.bare:
         from intaglio.run.emulator.measure import measure
 
-        return measure(package, stored_inputs(package), cc, wait_states or 0)
+        return measure(package, stored_inputs(package), cc, wait_states)
     manifest = package.manifest
     if manifest.opencl is not None:
         from intaglio.run.opencl.measure import measure as measure_on_device
@@ -57,8 +57,16 @@ def profile(package: LoadedPackage, runs: int | None = None, cc: str | None = No
     )
     layers = tuple(
         LayerTime(
-            layer.name, layer.op, layer.macs, None, None, us / 1000, layer.kernel, layer.source,
-            accelerator=layer.accelerator, parts=layer.parts,
+            layer.name,
+            layer.op,
+            layer.macs,
+            None,
+            None,
+            us / 1000,
+            layer.kernel,
+            layer.source,
+            accelerator=layer.accelerator,
+            parts=layer.parts,
         )
         for layer, us in zip(manifest.layers, best, strict=True)
     )

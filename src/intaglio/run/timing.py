@@ -11,6 +11,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.package.vectors import random_inputs
+from intaglio.run.board_cycles import Stall
 from intaglio.run.host import fitted
 from intaglio.run.loaded import LoadedPackage
 
@@ -34,6 +35,9 @@ class Total:
     io_bytes: int | None = None  # buffers of inputs and outputs
     static_bytes: int | None = None
     stack_used_bytes: int | None = None  # measured; `stack_bytes` is the bound
+    cycles_low: int | None = None  # on the board; None where nothing is said of one
+    cycles_high: int | None = None
+    stalls: tuple[Stall, ...] = ()  # part of `cycles`
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,9 @@ class LayerTime:
     ram_bytes: int | None = None  # of the arena, alive while it runs
     accelerator: str = ""  # that computes it, if not the core
     parts: int = 1  # that threads compute at the same time
+    cycles_low: int | None = None
+    cycles_high: int | None = None
+    stalls: tuple[Stall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,8 @@ class Emulation:
     clock_mhz: float | None
     wait_states: int
     cycles_are_estimated: bool = True
+    basis: str = ""  # what the interval of the cycles rests on; "": there is none
+    described: bool = False  # cycles are those of the board, as its file describes it, not of its core alone
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
  *
  * A table with open addressing, in memory of the caller. A block is its address and its size: one address may begin blocks
  * of several sizes. `taken` counts how often the branch at the end of a block went elsewhere than to the next instruction.
- * `reads` counts loads from the memory that `count_read` is registered for. */
+ *
+ * Memories that a board has to wait for are regions: `count_access` is registered for each of them, and a cache that is in
+ * between is simulated on the addresses. Code goes through the cache of its region, block by block. */
 #include <stdint.h>
 
 typedef struct {
@@ -11,15 +13,77 @@ typedef struct {
 } block;
 
 typedef struct {
+    uint32_t line_shift, fill_shift; /* log2 of their bytes */
+    uint32_t set_mask, ways;
+    uint32_t prefetch;   /* code in a row is fetched ahead */
+    uint32_t clock;      /* of the last access: the oldest line of a set is replaced */
+    uint32_t *tags;      /* [set][way]: number of the line + 1, 0 is free */
+    uint32_t *ages;
+    uint64_t *filled;    /* a bit for each fill of a line */
+    uint64_t misses[2];  /* of data, of code */
+} cache;
+
+typedef struct {
+    uint32_t first, last;
+    cache *data, *code; /* 0: none */
+    uint64_t accesses, bytes;
+} region;
+
+typedef struct {
     block *rows;
     uint64_t mask;       /* number of rows - 1, a power of two - 1 */
     uint64_t used;       /* rows that are not free */
     uint64_t bytes_left; /* of code, before it is taken for a runaway */
-    uint64_t reads;
+    region *regions;     /* that code is in and that have a cache for it */
+    uint64_t region_count;
     block *last;         /* the block that runs now */
     void (*stop)(void *engine);
     uint64_t stopped;    /* 1: out of bytes, 2: out of rows */
 } counter;
+
+/* Whether it was missing. */
+static int look(cache *c, uint32_t address)
+{
+    uint32_t line = address >> c->line_shift, set = line & c->set_mask, way, oldest = 0;
+    uint32_t *tags = c->tags + set * c->ways, *ages = c->ages + set * c->ways;
+    uint64_t *filled = c->filled + set * c->ways;
+    uint64_t bit = (uint64_t)1 << ((address & (((uint32_t)1 << c->line_shift) - 1)) >> c->fill_shift);
+    int missing;
+
+    c->clock++;
+    for (way = 0; way < c->ways && tags[way] != line + 1; way++)
+        if (c->clock - ages[way] > c->clock - ages[oldest])
+            oldest = way;
+    if (way == c->ways) {
+        way = oldest;
+        tags[way] = line + 1;
+        filled[way] = 0;
+    }
+    ages[way] = c->clock;
+    missing = (filled[way] & bit) == 0;
+    filled[way] |= bit;
+    return missing;
+}
+
+static void fetch(counter *c, uint32_t address, uint32_t size, int jumped)
+{
+    uint64_t i;
+
+    for (i = 0; i < c->region_count; i++) {
+        region *r = &c->regions[i];
+        uint32_t at, step;
+        if (r->code == 0 || address < r->first || address > r->last)
+            continue;
+        step = (uint32_t)1 << r->code->fill_shift;
+        for (at = address & ~(step - 1); at < address + size; at += step) {
+            int missing = look(r->code, at);
+            if (missing && (jumped || !r->code->prefetch))
+                r->code->misses[1]++;
+            jumped = 0;
+        }
+        return;
+    }
+}
 
 void count_block(void *engine, uint64_t address64, uint32_t size, void *user)
 {
@@ -27,6 +91,7 @@ void count_block(void *engine, uint64_t address64, uint32_t size, void *user)
     uint32_t address = (uint32_t)address64;
     uint64_t at = (address >> 1) & c->mask;
     block *row = &c->rows[at];
+    int jumped = 1;
 
     while (row->size != 0 && (row->address != address || row->size != size)) {
         at = (at + 1) & c->mask;
@@ -43,8 +108,12 @@ void count_block(void *engine, uint64_t address64, uint32_t size, void *user)
         row->size = size;
     }
     row->count++;
-    if (c->last != 0 && c->last->address + c->last->size != address)
-        c->last->taken++;
+    if (c->last != 0) {
+        jumped = c->last->address + c->last->size != address;
+        c->last->taken += (uint64_t)jumped;
+    }
+    if (c->region_count != 0)
+        fetch(c, address, size, jumped);
     c->last = row;
     if (c->bytes_left < size) {
         c->stopped = 1;
@@ -54,8 +123,17 @@ void count_block(void *engine, uint64_t address64, uint32_t size, void *user)
     c->bytes_left -= size;
 }
 
-void count_read(void *engine, int kind, uint64_t address, int size, int64_t value, void *user)
+void count_access(void *engine, int kind, uint64_t address64, int size, int64_t value, void *user)
 {
-    (void)engine, (void)kind, (void)address, (void)size, (void)value;
-    ((counter *)user)->reads++;
+    region *r = (region *)user;
+    uint32_t address = (uint32_t)address64;
+
+    (void)engine, (void)kind, (void)value;
+    r->accesses++;
+    r->bytes += (uint32_t)size;
+    if (r->data != 0) {
+        r->data->misses[0] += (uint64_t)look(r->data, address);
+        if ((address ^ (address + (uint32_t)size - 1)) >> r->data->fill_shift)
+            r->data->misses[0] += (uint64_t)look(r->data, address + (uint32_t)size - 1);
+    }
 }

@@ -35,7 +35,7 @@ LayerSink = Callable[[int, int, int], None]  # layer, address, bytes; layer -1 a
 @dataclass(frozen=True, slots=True)
 class EmulatorOptions:
     name: str | None = None  # unicorn or qemu
-    flash_reads: bool = False  # count them: slower
+    watch: bool = False  # count accesses to memories that the core waits for: slower
 
 
 def chosen_emulator(target: Target, asked: str | None) -> str:
@@ -139,7 +139,7 @@ class EmulatedDevice:
 def start(image: Image, board: Board, target: Target, options: EmulatorOptions) -> Core:
     """A booted core."""
     if chosen_emulator(target, options.name) == "qemu":
-        if options.flash_reads:
+        if options.watch:
             hint = "omit `--wait-states`" + ("" if target.core == "cortex-m55" else ", or use `--emulator unicorn`")
             raise UserError("bad-option", "QEMU does not count loads from flash, which have wait states", hint=hint)
         from intaglio.run.emulator.qemu_core import QemuCore
@@ -147,7 +147,7 @@ def start(image: Image, board: Board, target: Target, options: EmulatorOptions) 
         return QemuCore(image, board, target.core)
     from intaglio.run.emulator.unicorn_core import UnicornCore
 
-    return UnicornCore(image, board, target.core, count_flash_reads=options.flash_reads)
+    return UnicornCore(image, board, target.core, watch=options.watch)
 
 
 def _flashed_apart(folder: Path, manifest: Manifest) -> tuple[Part, ...]:

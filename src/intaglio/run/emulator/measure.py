@@ -20,10 +20,11 @@ import numpy as np
 from intaglio.errors import IntaglioError, OurFault, UserError
 from intaglio.ir.graph import Array
 from intaglio.package.alive import alive_bytes
-from intaglio.package.manifest import FirmwareInfo, LayerInfo, Manifest, target_of
-from intaglio.run.costs import Coster, Sum
+from intaglio.package.manifest import FirmwareInfo, LayerInfo, Manifest, board_of, target_of
+from intaglio.run.board_cycles import NO_WAITS, BoardCycles, Sum, cycles_of
+from intaglio.run.costs import Coster
 from intaglio.run.emulator.counting import Counts
-from intaglio.run.emulator.device import EmulatedDevice, EmulatorOptions
+from intaglio.run.emulator.device import EmulatedDevice, EmulatorOptions, chosen_emulator
 from intaglio.run.firmware import build_firmware
 from intaglio.run.firmware_tools import find_firmware_toolchain
 from intaglio.run.host import Sink
@@ -34,23 +35,22 @@ from intaglio.targets.board import Board
 from intaglio.targets.target import Target
 
 
-def measure(package: LoadedPackage, inputs: list[Array], cc: str | None, wait_states: int) -> Profile:
+def measure(package: LoadedPackage, inputs: list[Array], cc: str | None, wait_states: int | None = None) -> Profile:
     manifest, target = package.manifest, target_of(package.manifest)
     firmware = need_firmware(package)
-    options = EmulatorOptions(package.emulator, flash_reads=wait_states > 0)
     run = run_once(package, inputs, wait_states)
-    whole, board = run.sum, run.board
+    whole, board, timing = run.sum, run.board, run.timing
     per_layer: list[Sum | None] = [None] * len(manifest.layers)
     if whole is not None:
-        with _hooked(package, cc, options) as hooked:
-            coster = Coster(target.core, hooked.core.read, riscv=hooked.core.image.riscv, wait_states=wait_states)
+        with _hooked(package, cc, EmulatorOptions(package.emulator, watch=bool(timing.watched))) as hooked:
+            coster = Coster(target.core, hooked.core.read, riscv=hooked.core.image.riscv, timing=timing)
             per_layer = [coster.add(counts) for counts in _layer_counts(hooked, inputs, len(manifest.layers))]
     clock = board.clock_mhz or None
     return Profile(
         manifest.target,
         bare_total(manifest, firmware, whole, clock, run.stack_used_bytes),
         tuple(bare_layer(manifest, layer, found, clock) for layer, found in zip(manifest.layers, per_layer, strict=True)),
-        Emulation(run.emulator, target.core, board.name, clock, wait_states),
+        Emulation(run.emulator, target.core, board.name, clock, timing.wait_states, basis=timing.basis, described=timing.described),
     )
 
 
@@ -62,31 +62,35 @@ class Run:
     stack_used_bytes: int
     emulator: str
     board: Board
+    timing: BoardCycles = NO_WAITS
 
     @property
     def time_ms(self) -> float | None:
         return _ms(self.sum, self.board.clock_mhz or None)
 
 
-def run_once(package: LoadedPackage, inputs: list[Array], wait_states: int = 0) -> Run:
-    options = EmulatorOptions(package.emulator, flash_reads=wait_states > 0)
-    device = EmulatedDevice(package.folder, package.manifest, options)
-    core = target_of(package.manifest).core
+def run_once(package: LoadedPackage, inputs: list[Array], wait_states: int | None = None) -> Run:
+    """`wait_states` as in `board_cycles.cycles_of`."""
+    target = target_of(package.manifest)
+    timing = cycles_of(board_of(package.manifest, target), wait_states)
+    if wait_states is None and chosen_emulator(target, package.emulator) == "qemu":
+        timing = NO_WAITS  # QEMU does not tell of accesses to memories
+    device = EmulatedDevice(package.folder, package.manifest, EmulatorOptions(package.emulator, watch=bool(timing.watched)))
     try:
-        coster = Coster(core, device.core.read, riscv=device.core.image.riscv, wait_states=wait_states)
+        coster = Coster(target.core, device.core.read, riscv=device.core.image.riscv, timing=timing)
         before = device.counts()
         device.run(inputs)
         after = device.counts()
         whole = None if before is None or after is None else coster.add(after.since(before))
-        return Run(whole, device.stack_used_bytes, device.core.about, device.core.board)
+        return Run(whole, device.stack_used_bytes, device.core.about, device.core.board, timing)
     finally:
         device.close()
 
 
-def run_if_possible(package: LoadedPackage) -> Run | None:
+def run_if_possible(package: LoadedPackage, wait_states: int | None = None) -> Run | None:
     """On the inputs of `profile`; None where there is no emulator for this core and board, or none that counts."""
     try:
-        run = run_once(package, stored_inputs(package))
+        run = run_once(package, stored_inputs(package), wait_states)
     except IntaglioError as error:
         if error.slug != "no-emulator":
             raise
@@ -159,7 +163,7 @@ def _layer_counts(device: EmulatedDevice, inputs: list[Array], layers: int) -> l
 def _without_hook(device: EmulatedDevice, counts: Counts) -> Counts:
     own = (f"{device.manifest.name}_hook", f"{device.manifest.name}_cycles")
     inside = {block for block in counts.blocks if (f := device.core.image.function(block.address)) and f.name in own}
-    return Counts({b: t for b, t in counts.blocks.items() if b not in inside}, counts.flash_reads, counts.stalls)
+    return Counts({b: t for b, t in counts.blocks.items() if b not in inside}, counts.traffic, counts.stalls)
 
 
 def _outputs(manifest: Manifest) -> list[Array]:
@@ -181,6 +185,9 @@ def bare_layer(manifest: Manifest, layer: LayerInfo, found: Sum | None, clock_mh
         weight_bytes=layer.weight_bytes,
         ram_bytes=alive_bytes(places, layer.index),
         accelerator=layer.accelerator,
+        cycles_low=None if found is None else found.cycles_low,
+        cycles_high=None if found is None else found.cycles_high,
+        stalls=() if found is None else found.stalls,
     )
 
 
@@ -201,6 +208,9 @@ def bare_total(manifest: Manifest, firmware: FirmwareInfo, whole: Sum | None, cl
         io_bytes=firmware.io_bytes,
         static_bytes=firmware.static_bytes,
         stack_used_bytes=stack_used,
+        cycles_low=None if whole is None else whole.cycles_low,
+        cycles_high=None if whole is None else whole.cycles_high,
+        stalls=() if whole is None else whole.stalls,
     )
 
 

@@ -9,15 +9,24 @@ from __future__ import annotations
 import ctypes
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol
 
 from intaglio.errors import IntaglioError, OurFault, ToolError, install_hint
+from intaglio.run.board_cycles import watched_memories
 from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault, memory_of, reach, roomy
-from intaglio.run.emulator.counting import OUT_OF_BYTES, Counts, NativeCounter, PythonCounter, native_library
+from intaglio.run.emulator.counting import (
+    OUT_OF_BYTES,
+    Counts,
+    NativeBus,
+    NativeCounter,
+    PythonCounter,
+    Watched,
+    native_library,
+)
 from intaglio.run.emulator.image import Image
 from intaglio.run.emulator.machines import runs_on_qemu
 from intaglio.targets.accelerator import Device
@@ -47,7 +56,8 @@ class Host(Protocol):
 
 
 class UnicornCore:
-    def __init__(self, image: Image, board: Board, core: str, *, count_flash_reads: bool = False, native: bool = True) -> None:
+    def __init__(self, image: Image, board: Board, core: str, *, watch: bool = False, native: bool = True) -> None:
+        """`watch`: count accesses to memories that the core may have to wait for, and simulate their caches."""
         unicorn = need_unicorn(or_qemu=runs_on_qemu(board, core))
         self.about = f"Unicorn {unicorn.__version__}"
         self.image, self.board = image, roomy(board, image)
@@ -59,7 +69,7 @@ class UnicornCore:
         self._engine = _engine(unicorn, image, core)
         self._registers = _registers(unicorn, image.riscv)
         self._map()
-        self._counter = self._count(count_flash_reads, native)
+        self._counter = self._count(watched_memories(self.board) if watch else (), native)
         self._engine.hook_add(unicorn.UC_HOOK_MEM_INVALID, self._invalid)
         self._engine.hook_add(unicorn.UC_HOOK_INTR, self._exception)
         self._main = image.address("main")
@@ -228,27 +238,27 @@ class UnicornCore:
 
     # Counting ---------------------------------------------------------------------------------------------------------
 
-    def _count(self, flash_reads: bool, native: bool) -> NativeCounter | PythonCounter:
-        u, flash = self._unicorn, self.board.main("flash")
+    def _count(self, watched: Sequence[Watched], native: bool) -> NativeCounter | PythonCounter:
+        u, caches = self._unicorn, self.board.caches
+        kinds = [u.UC_HOOK_MEM_READ | (u.UC_HOOK_MEM_WRITE if memory.writes else 0) for memory in watched]
         library = native_library() if native else None
         handles = _handles(self._engine) if library is not None else None
         if library is None or handles is None:
-            slow = PythonCounter()
+            slow = PythonCounter(watched, caches)
             self._engine.hook_add(u.UC_HOOK_BLOCK, slow.on_block)
-            if flash_reads:
-                self._engine.hook_add(u.UC_HOOK_MEM_READ, slow.on_read, None, flash.address, flash.address + flash.bytes - 1)
+            for index, (memory, kind) in enumerate(zip(watched, kinds, strict=True)):
+                self._engine.hook_add(kind, slow.on_access, index, memory.address, memory.address + memory.bytes - 1)
             return slow
         shared, engine = handles
         stop = ctypes.cast(shared.uc_emu_stop, ctypes.c_void_p).value or 0
-        counter = NativeCounter(library, self.image.code_bytes, stop)
-        wanted = [(u.UC_HOOK_BLOCK, counter.block, 1, 0)]
-        if flash_reads:
-            wanted.append((u.UC_HOOK_MEM_READ, counter.read, flash.address, flash.address + flash.bytes - 1))
-        for kind, function, first, last in wanted:
+        counter = NativeCounter(library, self.image.code_bytes, stop, NativeBus(watched, caches))
+        wanted = [(u.UC_HOOK_BLOCK, counter.block, counter.user, 1, 0)]
+        for index, (memory, kind) in enumerate(zip(watched, kinds, strict=True)):
+            wanted.append((kind, counter.access, counter.region(index), memory.address, memory.address + memory.bytes - 1))
+        for kind, function, to, first, last in wanted:
             handle = ctypes.c_size_t()
-            user = ctypes.c_void_p(counter.user)
             scope = (ctypes.c_uint64(first), ctypes.c_uint64(last))
-            if shared.uc_hook_add(engine, ctypes.byref(handle), kind, function, user, *scope) != u.UC_ERR_OK:
+            if shared.uc_hook_add(engine, ctypes.byref(handle), kind, function, ctypes.c_void_p(to), *scope) != u.UC_ERR_OK:
                 raise OurFault("emulator-failed", "Unicorn refuses a native hook")
         return counter
 
