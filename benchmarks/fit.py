@@ -97,7 +97,7 @@ def _row(name: str, path: Path, board: str, fit: Figures, guess: Figures) -> Row
         except IntaglioError as error:
             print(f"{name} on {board}: {error}", file=sys.stderr)
             return None
-        run = run_if_possible(package, wait_states=0) if fit.time == EMULATED else None
+        run = run_if_possible(package) if fit.time == EMULATED else None
         firmware = package.manifest.firmware
     assert firmware is not None
     ms = fit.time_ms(on.board) if fit.time == EMULATED else None
@@ -118,7 +118,7 @@ def page(rows: list[Row]) -> str:
         "",
         f"`.venv/bin/python benchmarks/fit.py`, {len(rows)} packages: {models} models on {len(BOARDS)} boards",
         f"({', '.join(BOARDS)}), where they fit.",
-        "Flash is that of the linked firmware, time that of one emulated run, as `profile --wait-states 0` has them. A core",
+        "Flash is that of the linked firmware, time that of one emulated run, as `profile` has them. A core",
         "that has no emulator on this machine (a Cortex-M55 without QEMU) has no time here, and an estimated one in `fit`.",
         "",
         f"- `fit`: flash within {worst_flash:.2f} % (limit {FLASH_LIMIT:g} %), time within {worst_time:.2f} % (limit",

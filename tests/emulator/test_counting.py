@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from intaglio.run.board_cycles import survey_of
 from intaglio.run.costs import Coster
 from intaglio.run.emulator.core import Core
 from intaglio.run.emulator.counting import Counts
 from intaglio.run.emulator.qemu_core import QemuCore
+from intaglio.run.emulator.unicorn_core import UnicornCore
 from intaglio.targets.board import generic_board
 from intaglio.targets.bus import Cache
 from intaglio.targets.target import find_target
@@ -131,6 +134,23 @@ def test_python_simulates_the_caches_of_native_code(tmp_path: Path) -> None:
     native, python = core_with(image, caches=caches), core_with(image, native=False, caches=caches)
     for function in ("reads", "some", "straight", "reads"):
         assert ran(native, function) == ran(python, function)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_caches_of_several_boards_are_simulated_at_once(tmp_path: Path, native: bool) -> None:
+    image = program(tmp_path, READS + STRAIGHT)
+    generic = generic_board("cortex-m4f")
+    both = replace(generic, name="both", caches=(Cache("c", "both", 64, 16, ways=2),))
+    apart = replace(generic, name="apart", caches=(Cache("c", "code", 8, 32, prefetch=True), Cache("d", "data", 4, 32)))
+    boards = (both, apart, replace(apart, name="alike"))
+    together = UnicornCore(image, generic, "cortex-m4", boards=boards, native=native)
+    alone = {board.name: UnicornCore(image, board, "cortex-m4", watch=True, native=native) for board in boards}
+    survey = survey_of(generic.main("flash"), boards)
+    assert len(survey.watched) == 2 and survey.where["alike"] == survey.where["apart"]
+    for function in ("reads", "straight", "reads"):
+        counts = ran(together, function)
+        for board in boards:
+            assert survey.counts(board, counts) == ran(alone[board.name], function)
 
 
 def test_a_function_can_be_watched_after_it_has_run_unwatched(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,10 +20,10 @@ from intaglio.fitting.limits import Needs
 from intaglio.options.request import Request
 from intaglio.package.needs import needs_of
 from intaglio.pipeline import Planned, build_request, compile_request, plan_request
-from intaglio.run.board_cycles import ZERO_WAITS
+from intaglio.run.board_cycles import ZERO_WAITS, is_described
 from intaglio.run.package import Package
 from intaglio.stages.watch import Watch
-from intaglio.targets.board import Board
+from intaglio.targets.board import Board, all_boards
 from intaglio.targets.deployment import Deployment
 
 BUILT, EMULATED, ESTIMATED = "built", "emulated", "estimated"
@@ -42,12 +42,13 @@ class Figures:
     time: str = ESTIMATED
     refusal: AnswerIsNo | None = None
     waits: str = ZERO_WAITS  # of memories, that are in `cycles`
+    on_boards: Mapping[str, int] = field(default_factory=dict)  # cycles with the memories of boards that describe them
 
     def time_ms(self, board: Board | None) -> float | None:
         """Of the cycles that `profile` has."""
         if self.cycles is None or board is None or not board.clock_mhz:
             return None
-        return self.cycles / board.clock_mhz / 1000
+        return self.on_boards.get(board.name, self.cycles) / board.clock_mhz / 1000
 
     def needs_on(self, deployment: Deployment) -> Needs:
         """On a board, of what was made for its core alone."""
@@ -76,10 +77,15 @@ def _emulated(figures: Figures, package: Package) -> Figures:
     """As they are where there is no emulator, or none for this core."""
     from intaglio.run.emulator.measure import run_if_possible
 
-    run = run_if_possible(package)
+    board = figures.planned.deployment.board
+    alone = board is not None and not board.name
+    alike = [b for b in all_boards().values() if alone and b.core == figures.planned.target.name and is_described(b)]
+    run = run_if_possible(package, boards=tuple(alike))
     if run is None or run.sum is None:
         return figures
-    return replace(figures, cycles=run.sum.cycles, instructions=run.sum.instructions, time=EMULATED, waits=run.timing.words)
+    others = {name: found.cycles for name, found in run.on_boards.items()}
+    emulated = replace(figures, cycles=run.sum.cycles, instructions=run.sum.instructions, time=EMULATED)
+    return replace(emulated, waits=run.timing.words, on_boards=others)
 
 
 def on_core(request: Request, core: str, *, quick: bool) -> Figures | None:

@@ -92,8 +92,8 @@ def _print_peak(answer: Answer) -> None:
 
 
 def print_boards(boards: Sequence[OnBoard]) -> None:
-    """Needs are those of the model. The time is that of the core, with zero wait states; with ~ it is an estimate."""
-    print_table(["board", "core", ">RAM", ">flash", ">core ms", "fits"], [_row(b) for b in boards])
+    """Needs are those of the model. A time with ~ is an estimate."""
+    print_table(["board", "core", ">RAM", ">flash", ">ms", "fits"], [_row(b) for b in boards])
 
 
 def _row(on: OnBoard) -> list[str]:

@@ -90,8 +90,9 @@ def _planned(request: Request, watch: Watch, plain: Planned, fit: Fit) -> Figure
 def _boards(request: Request, figures: Figures, how: How, stack: ExitStack) -> tuple[OnBoard, ...]:
     made = figures.planned
     reused = {}
-    if made.target.bare and not made.rungs and not made.program.arenas and request == _as_alone(request):
-        reused[made.target.name] = figures  # the same program
+    same = made.target.bare and not made.rungs and not made.program.arenas and request == _as_alone(request)  # the same program
+    if same and (figures.time == ESTIMATED or figures.on_boards):  # but the cycles of one board are not those of others
+        reused[made.target.name] = figures
     cores = figures_by_core(request, [c for c in cores_of() if c not in reused], quick=how.quick) | reused
     main = made.target.name if made.target.name in cores else next(iter(cores))
     whole = replace(request, ram=None, flash=None)  # limits are the boards' own

@@ -10,10 +10,12 @@ says what the wait states may add. `docs/reference/cycle-estimate.md` has the fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from intaglio.run.emulator.counting import Counts, Watched
+from intaglio.run.emulator.counting import Counts, Traffic, Watched
 from intaglio.targets.board import Board
+from intaglio.targets.bus import Cache
 from intaglio.targets.memories import Memory
 
 ZERO_WAITS = "zero wait states"
@@ -149,6 +151,50 @@ def cycles_of(board: Board, wait_states: int | None) -> BoardCycles:
     if not is_described(board):
         return BoardCycles(0, board, watched_memories(board) if board.wait_states else ())
     return BoardCycles(board.wait_states, board, watched_memories(board))
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Caches of several boards, for firmware that was built for their core alone: it has one flash, which each of them sees where
+    its own is. `where`: the memory of a board, and its caches, by name of the board."""
+
+    watched: tuple[Watched, ...]
+    caches: tuple[Cache, ...]
+    where: Mapping[str, tuple[int, tuple[int, ...]]]
+
+    def counts(self, board: Board, counts: Counts) -> Counts:
+        """As if the board alone had been emulated."""
+        memory, caches = self.where[board.name]
+        seen = counts.traffic
+        own = Traffic(
+            (seen.accesses[memory],),
+            (seen.bytes[memory],),
+            tuple(seen.data_misses[n] for n in caches),
+            tuple(seen.code_misses[n] for n in caches),
+        )
+        return replace(counts, traffic=own)
+
+
+def survey_of(flash: Memory, boards: Sequence[Board]) -> Survey:
+    """`flash`: of the firmware. Boards that differ in nothing are simulated once."""
+    watched: list[Watched] = []
+    caches: list[Cache] = []
+    where: dict[str, tuple[int, tuple[int, ...]]] = {}
+    known: dict[tuple[int, tuple[Cache, ...]], tuple[int, tuple[int, ...]]] = {}
+    for board in boards:
+        own = board.main("flash")
+        moved = own.address - flash.address
+        alike = tuple(replace(cache, name="", miss_cycles=0, source="") for cache in board.caches)
+        key = (moved, alike)
+        if key not in known:
+            first = len(caches)
+            caches += board.caches
+            serving = [(number, cache) for number, cache in enumerate(board.caches, first) if cache.serves(own)]
+            data, code = (next((n for n, c in serving if c.holds(what)), None) for what in ("data", "code"))
+            known[key] = len(watched), tuple(range(first, len(caches)))
+            watched.append(Watched(flash.name, flash.address, flash.bytes, data_cache=data, code_cache=code, moved=moved))
+        where[board.name] = known[key]
+    return Survey(tuple(watched), tuple(caches), where)
 
 
 def watched_memories(board: Board) -> tuple[Watched, ...]:

@@ -106,7 +106,7 @@ class Coster:
         self._known: dict[BasicBlock, BlockCost] = {}
         self._decoded: dict[bytes, Instruction] = {}
 
-    def add(self, counts: Counts) -> Sum:
+    def add(self, counts: Counts, timing: BoardCycles | None = None) -> Sum:
         instructions = cycles = taken = 0
         for block, times in counts.blocks.items():
             if block not in self._known:
@@ -115,7 +115,7 @@ class Coster:
             instructions += cost.instructions * times.ran
             cycles += cost.cycles * times.ran + cost.taken_cycles * times.taken
             taken += times.taken
-        return self._timing.sum(instructions, round(cycles * self._costs.dual_issue), taken, counts)
+        return (timing or self._timing).sum(instructions, round(cycles * self._costs.dual_issue), taken, counts)
 
     def _block(self, block: BasicBlock) -> BlockCost:
         code = self._read(block.address, block.size_bytes)

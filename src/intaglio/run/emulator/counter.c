@@ -25,6 +25,7 @@ typedef struct {
 
 typedef struct {
     uint32_t first, last;
+    uint32_t moved;     /* added to addresses for the caches */
     cache *data, *code; /* 0: none */
     uint64_t accesses, bytes;
 } region;
@@ -76,12 +77,10 @@ static void fetch(counter *c, uint32_t address, uint32_t size, int jumped)
             continue;
         step = (uint32_t)1 << r->code->fill_shift;
         for (at = address & ~(step - 1); at < address + size; at += step) {
-            int missing = look(r->code, at);
-            if (missing && (jumped || !r->code->prefetch))
+            int first = jumped && at <= address;
+            if (look(r->code, at + r->moved) && (first || !r->code->prefetch))
                 r->code->misses[1]++;
-            jumped = 0;
         }
-        return;
     }
 }
 
@@ -126,7 +125,7 @@ void count_block(void *engine, uint64_t address64, uint32_t size, void *user)
 void count_access(void *engine, int kind, uint64_t address64, int size, int64_t value, void *user)
 {
     region *r = (region *)user;
-    uint32_t address = (uint32_t)address64;
+    uint32_t address = (uint32_t)address64 + r->moved;
 
     (void)engine, (void)kind, (void)value;
     r->accesses++;

@@ -48,6 +48,7 @@ class Watched:
     writes: bool = False  # are counted as well
     data_cache: int | None = None
     code_cache: int | None = None
+    moved: int = 0  # bytes by which the caches see it elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ class RegionState(ctypes.Structure):
     _fields_ = (
         ("first", ctypes.c_uint32),
         ("last", ctypes.c_uint32),
+        ("moved", ctypes.c_uint32),
         ("data", ctypes.c_void_p),
         ("code", ctypes.c_void_p),
         ("accesses", ctypes.c_uint64),
@@ -159,6 +161,7 @@ class NativeBus:
         self.regions = (RegionState * max(1, len(watched)))()
         for region, memory in zip(self.regions, watched, strict=False):
             region.first, region.last = memory.address, memory.address + memory.bytes - 1
+            region.moved = memory.moved & 0xFFFFFFFF
             region.data, region.code = self._at(memory.data_cache), self._at(memory.code_cache)
         self.count, self._cache_count = len(watched), len(caches)
 
@@ -263,14 +266,14 @@ class PythonCounter:
             if memory.code_cache is not None and memory.address <= address < memory.address + memory.bytes:
                 cache = self._caches[memory.code_cache]
                 for at in range(address // cache.fill_bytes * cache.fill_bytes, address + size, cache.fill_bytes):
-                    cache.code_misses += cache.missing(at) and (jumped or not cache.prefetch)
-                    jumped = False
+                    first = jumped and at <= address
+                    cache.code_misses += cache.missing(at + memory.moved) and (first or not cache.prefetch)
 
     def on_access(self, engine: object, kind: int, address: int, size: int, value: int, index: int) -> None:
         self._accesses[index] += 1
         self._bytes[index] += size
         if (number := self._watched[index].data_cache) is not None:
-            cache = self._caches[number]
+            cache, address = self._caches[number], address + self._watched[index].moved
             for at in dict.fromkeys(a // cache.fill_bytes * cache.fill_bytes for a in (address, address + size - 1)):
                 cache.data_misses += cache.missing(at)
 

@@ -36,6 +36,7 @@ LayerSink = Callable[[int, int, int], None]  # layer, address, bytes; layer -1 a
 class EmulatorOptions:
     name: str | None = None  # unicorn or qemu
     watch: bool = False  # count accesses to memories that the core waits for: slower
+    boards: tuple[Board, ...] = ()  # whose caches are simulated, of firmware for their core alone
 
 
 def chosen_emulator(target: Target, asked: str | None) -> str:
@@ -147,7 +148,7 @@ def start(image: Image, board: Board, target: Target, options: EmulatorOptions) 
         return QemuCore(image, board, target.core)
     from intaglio.run.emulator.unicorn_core import UnicornCore
 
-    return UnicornCore(image, board, target.core, watch=options.watch)
+    return UnicornCore(image, board, target.core, watch=options.watch, boards=options.boards)
 
 
 def _flashed_apart(folder: Path, manifest: Manifest) -> tuple[Part, ...]:

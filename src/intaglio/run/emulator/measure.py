@@ -10,9 +10,9 @@ from __future__ import annotations
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from intaglio.errors import IntaglioError, OurFault, UserError
 from intaglio.ir.graph import Array
 from intaglio.package.alive import alive_bytes
 from intaglio.package.manifest import FirmwareInfo, LayerInfo, Manifest, board_of, target_of
-from intaglio.run.board_cycles import NO_WAITS, BoardCycles, Sum, cycles_of
+from intaglio.run.board_cycles import NO_WAITS, BoardCycles, Sum, cycles_of, survey_of
 from intaglio.run.costs import Coster
 from intaglio.run.emulator.counting import Counts
 from intaglio.run.emulator.device import EmulatedDevice, EmulatorOptions, chosen_emulator
@@ -63,34 +63,41 @@ class Run:
     emulator: str
     board: Board
     timing: BoardCycles = NO_WAITS
+    on_boards: Mapping[str, Sum] = field(default_factory=dict)  # of those that were asked for
 
     @property
     def time_ms(self) -> float | None:
         return _ms(self.sum, self.board.clock_mhz or None)
 
 
-def run_once(package: LoadedPackage, inputs: list[Array], wait_states: int | None = None) -> Run:
-    """`wait_states` as in `board_cycles.cycles_of`."""
+def run_once(
+    package: LoadedPackage, inputs: list[Array], wait_states: int | None = None, boards: tuple[Board, ...] = ()
+) -> Run:
+    """`wait_states` as in `board_cycles.cycles_of`. `boards`: others that firmware for a core alone is estimated for."""
     target = target_of(package.manifest)
     timing = cycles_of(board_of(package.manifest, target), wait_states)
     if wait_states is None and chosen_emulator(target, package.emulator) == "qemu":
-        timing = NO_WAITS  # QEMU does not tell of accesses to memories
-    device = EmulatedDevice(package.folder, package.manifest, EmulatorOptions(package.emulator, watch=bool(timing.watched)))
+        timing, boards = NO_WAITS, ()  # QEMU does not tell of accesses to memories
+    options = EmulatorOptions(package.emulator, watch=bool(timing.watched), boards=boards)
+    device = EmulatedDevice(package.folder, package.manifest, options)
     try:
         coster = Coster(target.core, device.core.read, riscv=device.core.image.riscv, timing=timing)
         before = device.counts()
         device.run(inputs)
         after = device.counts()
-        whole = None if before is None or after is None else coster.add(after.since(before))
-        return Run(whole, device.stack_used_bytes, device.core.about, device.core.board, timing)
+        if before is None or after is None:
+            return Run(None, device.stack_used_bytes, device.core.about, device.core.board, timing)
+        counts, survey = after.since(before), survey_of(device.core.board.main("flash"), boards)
+        others = {b.name: coster.add(survey.counts(b, counts), cycles_of(b, None)) for b in boards}
+        return Run(coster.add(counts), device.stack_used_bytes, device.core.about, device.core.board, timing, others)
     finally:
         device.close()
 
 
-def run_if_possible(package: LoadedPackage, wait_states: int | None = None) -> Run | None:
+def run_if_possible(package: LoadedPackage, wait_states: int | None = None, boards: tuple[Board, ...] = ()) -> Run | None:
     """On the inputs of `profile`; None where there is no emulator for this core and board, or none that counts."""
     try:
-        run = run_once(package, stored_inputs(package), wait_states)
+        run = run_once(package, stored_inputs(package), wait_states, boards)
     except IntaglioError as error:
         if error.slug != "no-emulator":
             raise

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from intaglio.errors import IntaglioError, OurFault, ToolError, install_hint
-from intaglio.run.board_cycles import watched_memories
+from intaglio.run.board_cycles import survey_of, watched_memories
 from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault, memory_of, reach, roomy
 from intaglio.run.emulator.counting import (
     OUT_OF_BYTES,
@@ -31,6 +31,7 @@ from intaglio.run.emulator.image import Image
 from intaglio.run.emulator.machines import runs_on_qemu
 from intaglio.targets.accelerator import Device
 from intaglio.targets.board import Board
+from intaglio.targets.bus import Cache
 from intaglio.targets.memories import NOWHERE
 
 PAGE = 4096
@@ -56,8 +57,11 @@ class Host(Protocol):
 
 
 class UnicornCore:
-    def __init__(self, image: Image, board: Board, core: str, *, watch: bool = False, native: bool = True) -> None:
-        """`watch`: count accesses to memories that the core may have to wait for, and simulate their caches."""
+    def __init__(
+        self, image: Image, board: Board, core: str, *, watch: bool = False, native: bool = True, boards: Sequence[Board] = ()
+    ) -> None:
+        """`watch`: count accesses to memories that the core may have to wait for, and simulate their caches; those of `boards`,
+        if there are any."""
         unicorn = need_unicorn(or_qemu=runs_on_qemu(board, core))
         self.about = f"Unicorn {unicorn.__version__}"
         self.image, self.board = image, roomy(board, image)
@@ -69,7 +73,9 @@ class UnicornCore:
         self._engine = _engine(unicorn, image, core)
         self._registers = _registers(unicorn, image.riscv)
         self._map()
-        self._counter = self._count(watched_memories(self.board) if watch else (), native)
+        survey = survey_of(self.board.main("flash"), boards) if boards else None
+        watched = survey.watched if survey else watched_memories(self.board) if watch else ()
+        self._counter = self._count(watched, survey.caches if survey else self.board.caches, native)
         self._engine.hook_add(unicorn.UC_HOOK_MEM_INVALID, self._invalid)
         self._engine.hook_add(unicorn.UC_HOOK_INTR, self._exception)
         self._main = image.address("main")
@@ -238,8 +244,8 @@ class UnicornCore:
 
     # Counting ---------------------------------------------------------------------------------------------------------
 
-    def _count(self, watched: Sequence[Watched], native: bool) -> NativeCounter | PythonCounter:
-        u, caches = self._unicorn, self.board.caches
+    def _count(self, watched: Sequence[Watched], caches: Sequence[Cache], native: bool) -> NativeCounter | PythonCounter:
+        u = self._unicorn
         kinds = [u.UC_HOOK_MEM_READ | (u.UC_HOOK_MEM_WRITE if memory.writes else 0) for memory in watched]
         library = native_library() if native else None
         handles = _handles(self._engine) if library is not None else None
