@@ -32,8 +32,9 @@ from support.kernel_opencl import OPENCL, Driver, asked_of, halves_of, interpret
 from support.kernel_quantised import QUANTISED
 from support.kernel_running import Case, assert_close
 from support.kernel_tiles import TILED
+from support.tree_models import TREES
 
-ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **NARROW}
+ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **NARROW, **TREES}
 # Loops for one core that are spread over work-items: elementwise, in steps of time, with integers, with atomic order, sorted.
 SPREAD = ("softsign", "cast f16 to u64", "gru f16", "qlstm of a coupled gate", "qconv", "scatter_nd add", "topk", "conv_transpose")
 PER_PROGRAM = 24

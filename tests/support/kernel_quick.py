@@ -19,8 +19,9 @@ from support.kernel_narrow import NARROW
 from support.kernel_quantised import QUANTISED
 from support.kernel_running import TARGETS, Case
 from support.kernel_tiles import TILED
+from support.tree_models import TREES
 
-ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **HYBRID, **BYTE_CHAINS, **NARROW}
+ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **HYBRID, **BYTE_CHAINS, **NARROW, **TREES}
 _PLAIN = {"pads": 0, "strides": 1, "dilations": 1, "group": 1}  # what a window without that part has
 
 

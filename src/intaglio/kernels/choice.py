@@ -32,6 +32,7 @@ from intaglio.kernels import (
     reduce,
     resample,
     sample,
+    trees,
     window_general,
 )
 from intaglio.kernels.contraction import (
@@ -156,6 +157,10 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
     "requantize": (lanes("requantize"), ELEMENTWISE),
     **dict.fromkeys(("chain", "dequantize", "quantize"), (BYTE_CHAIN, ELEMENTWISE)),
     "layer_norm": (Choice("layer_norm", normalize.layer_norm_applies, normalize.layer_norm),),
+    "tree_ensemble": (
+        Choice("trees_abreast", trees.abreast_applies, trees.trees_abreast),
+        Choice("trees_walked", unless(trees.tables_of), trees.trees_walked),
+    ),
     "attention": (
         Choice(
             "attention", always, attention.attention, ways=attention.attention_ways, estimate=attention.attention_estimate

@@ -42,7 +42,15 @@ class Unknown:
     """The result of a node that could not be imported (only while `check` collects problems)."""
 
 
-Item = Value | Items | Absent | Unknown
+@dataclass(slots=True)
+class Unusable:
+    """A result that is refused where something reads it or it is an output: labels that are strings."""
+
+    what: str  # "a tensor of strings"
+    hint: str
+
+
+Item = Value | Items | Absent | Unknown | Unusable
 Answer = Item | Sequence[Item | None] | None
 Row = Callable[["OnnxCall"], Answer]
 TABLE: dict[tuple[str, str], Row] = {}
@@ -78,6 +86,8 @@ class OnnxCall:
         item = self.item(index)
         if item is None or isinstance(item, Absent):
             return None
+        if isinstance(item, Unusable):
+            raise unsupported(f"operand {index} of `{self.op}` is {item.what}", item.hint)
         if not isinstance(item, Value):
             raise unsupported(f"operand {index} is a sequence or an optional where a tensor is expected")
         return item

@@ -6,7 +6,7 @@ from typing import Any
 
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends import finishing
-from intaglio.frontends.onnx.call import Item, Unknown
+from intaglio.frontends.onnx.call import Item, Unknown, Unusable
 from intaglio.frontends.onnx.faults import Problem
 from intaglio.frontends.onnx.tensors import DTYPES
 from intaglio.frontends.onnx.walk import Walk
@@ -17,10 +17,17 @@ def finish(walk: Walk, inputs: list[Value], outputs: list[tuple[str, Item]], nam
     tensors: list[tuple[str, Value]] = []
     for origin, item in outputs:
         if not isinstance(item, Value):
-            raise ModelError("unsupported-type", f"the output {quoted(origin)} is a sequence or an optional",
-                             where=walk.file, hint="give tensors as outputs")  # fmt: skip
+            reason, hint = _no_tensor(item)
+            raise ModelError("unsupported-type", f"the output {quoted(origin)} is {reason}", where=walk.file, hint=hint)
         tensors.append((origin, item))
     return finishing.finish(walk, inputs, tensors, name)
+
+
+def _no_tensor(item: Item) -> tuple[str, str]:
+    """What an output is that is no tensor of numbers, and what to do."""
+    if isinstance(item, Unusable):
+        return item.what, item.hint
+    return "a sequence or an optional", "give tensors as outputs"
 
 
 def check_declared(walk: Walk, graph: Any, results: list[Item]) -> None:
@@ -29,7 +36,8 @@ def check_declared(walk: Walk, graph: Any, results: list[Item]) -> None:
         if isinstance(item, Unknown):
             continue
         if not isinstance(item, Value):
-            walk.problems.append(Problem(out.name, "output", "the output is a sequence or an optional", "give tensors as outputs"))
+            reason, hint = _no_tensor(item)
+            walk.problems.append(Problem(out.name, "output", f"the output is {reason}", hint, "unsupported-type", walk.file))
             continue
         if out.type.WhichOneof("value") != "tensor_type":
             continue

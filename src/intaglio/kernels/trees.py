@@ -1,0 +1,343 @@
+"""Decision trees as tables. Each step reads a feature, a threshold and two children, and takes one without a branch:
+
+    while node >= 0:                                     trees_walked: one tree after the other, until a leaf
+        node = children[2 * node + (x[features[node]] <= thresholds[node] ? 0 : 1)]
+
+    for step in 0..depth:                                trees_abreast: several trees at once, all of them to the depth of the
+        n0 = children[2 * n0 + ...]                      deepest; leaves are nodes whose children are themselves. A processor
+        n1 = children[2 * n1 + ...]                      with several units has work while it waits for memory.
+
+Features and children are stored in as few bytes as they need. Nodes where a missing value goes left ask `-x <= t'` with swapped
+children instead, so that a step is the same for all: the kernel has a row with every feature and its negation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from intaglio.ir.graph import Array
+from intaglio.ir.types import DType
+from intaglio.kernels.job import Job, Lowered, fact
+from intaglio.kernels.lanes import Lanes
+from intaglio.kernels.loop import IDX, Buffer, Expr, Load, Num, Type, Var, cast, idx, select
+from intaglio.ops.base import BadOperator
+from intaglio.ops.trees import BASE, TreeEnsemble, depth_of
+
+ABREAST = 8  # trees: what hides the latency of a step, and still fits the registers of x86-64
+WASTE = 2.0  # steps to the full depth, of the steps to an average leaf: above, walking until a leaf is faster
+_SMALL = {False: (DType.I8, DType.I16, DType.I32), True: (DType.U8, DType.U16, DType.I32)}
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The constants of a forest, nodes in the order of a walk. `targets_of` is the list of targets that all leaves have; else
+    `target_of` is the target of each tree; else every leaf has its own list."""
+
+    features: Array
+    thresholds: Array
+    children: Array
+    roots: Array
+    depths: Array
+    average_depth: float
+    negated: bool
+    starts: Array
+    ids: Array
+    weights: Array
+    base: Array
+    targets_of: tuple[int, ...] = ()
+    target_of: tuple[int, ...] = ()
+
+
+def _constants(job: Job) -> list[Array] | str:
+    found = [value.data for value in job.node.inputs[1:] if value is not None and value.data is not None]
+    return found if len(found) == BASE else "its tables are not constants"
+
+
+@fact
+def tables_of(job: Job) -> Tables | str:
+    given = _constants(job)
+    if isinstance(given, str):
+        return given
+    features, thresholds, children, missing, roots, starts, ids, weights, base = given
+    places = np.concatenate([children.reshape(-1), roots])
+    leaves = len(starts) - 1
+    wrong = places.size and (int(places.max()) >= len(features) or int(places.min()) < -leaves)
+    if wrong or (features.size and not 0 <= int(features.min()) <= int(features.max()) < job.type(0).shape[1]):
+        return "a table points outside of another"
+    try:
+        depth_of(children, roots)
+    except BadOperator as error:
+        return error.reason
+    order, depths, average = _walk_order(children, roots)
+    features, thresholds, children, missing = (a[order] for a in (features, thresholds, children, missing))
+    place = np.zeros(max(len(given[0]), 1), np.int64)
+    place[order] = np.arange(len(order))
+    children, roots = (np.where(a >= 0, place[np.maximum(a, 0)], a).astype(np.int32) for a in (children, roots))
+    if missing.any():
+        features, thresholds, children = _negated(features, thresholds, children, missing, job.type(0).shape[1])
+    return Tables(
+        features, thresholds, children, roots, depths, average, bool(missing.any()), starts, ids, weights, base,
+        _same_targets(starts, ids), _target_of_tree(children, roots, starts, ids),
+    )  # fmt: skip
+
+
+def _walk_order(children: Array, roots: Array) -> tuple[Array, Array, float]:
+    """Nodes as a walk meets them, left first; how deep each tree is; and how deep an average leaf. Shared subtrees count once."""
+    order: list[int] = []
+    pairs = children.tolist()
+    height: dict[int, int] = {}
+    seen: set[int] = set()
+    ends = steps = 0
+    for root in roots.tolist():
+        waiting = [(root, 0)]
+        while waiting:
+            node, level = waiting.pop()
+            if node < 0:
+                ends, steps = ends + 1, steps + level
+            elif node not in seen:
+                seen.add(node)
+                order.append(node)
+                waiting += [(pairs[node][1], level + 1), (pairs[node][0], level + 1)]
+        _measure(root, pairs, height)
+    depths = [height.get(root, 0) for root in roots.tolist()]
+    return np.array(order, np.int64), np.array(depths, np.int32), steps / max(ends, 1)
+
+
+def _measure(root: int, pairs: list[list[int]], height: dict[int, int]) -> None:
+    """The longest way to a leaf from each node of a tree, children before their parents."""
+    waiting = [root] if root >= 0 else []
+    while waiting:
+        node = waiting[-1]
+        below = [child for child in pairs[node] if child >= 0]
+        unknown = [child for child in below if child not in height]
+        if unknown and node not in height:
+            waiting += unknown
+            continue
+        height[node] = 1 + max((height[child] for child in below), default=0)
+        waiting.pop()
+
+
+def _negated(features: Array, thresholds: Array, children: Array, missing: Array, count: int) -> tuple[Array, Array, Array]:
+    """x > t is -x <= the number below -t, and false where x is missing. Nothing is above infinity; where t is missing, all are."""
+    kind = thresholds.dtype.type
+    below = np.nextafter(np.negative(thresholds), kind(-np.inf))
+    below = np.where(thresholds == kind(np.inf), kind(np.nan), np.where(np.isnan(thresholds), kind(np.inf), below))
+    features = np.where(missing, features + count, features)
+    thresholds = np.where(missing, below, thresholds).astype(thresholds.dtype)
+    return features, thresholds, np.where(missing[:, None], children[:, ::-1], children)
+
+
+def _same_targets(starts: Array, ids: Array) -> tuple[int, ...]:
+    lists = {tuple(ids[a:b].tolist()) for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)}
+    only = lists.pop() if len(lists) == 1 else ()
+    return only if len(set(only)) == len(only) else ()
+
+
+def _target_of_tree(children: Array, roots: Array, starts: Array, ids: Array) -> tuple[int, ...]:
+    """The target of each tree whose leaves have one and the same; empty where a tree has another kind of leaf."""
+    if (np.diff(starts) != 1).any():
+        return ()
+    found = []
+    for root in roots.tolist():
+        level, targets = np.array([root]), set()
+        while level.size:
+            targets |= set(ids[starts[-1 - level[level < 0]]].tolist())
+            level = np.unique(children[level[level >= 0]])
+        if len(targets) != 1:
+            return ()
+        found.append(targets.pop())
+    return tuple(found)
+
+
+def _packed(job: Job, numbers: Array, name: str) -> Buffer:
+    """Whole numbers in as few bytes as they need."""
+    low, high = int(numbers.min(initial=0)), int(numbers.max(initial=0))
+    fits = (d for d in _SMALL[low >= 0] if np.iinfo(d.numpy).min <= low and high <= np.iinfo(d.numpy).max)
+    kind = next(fits)
+    return job.packed(numbers.astype(kind.numpy).reshape(-1), name, kind)
+
+
+def _at(buffer: Buffer, place: Expr) -> Expr:
+    return cast(Load(buffer, place, Type(buffer.dtype.value)), IDX)
+
+
+class Leaves:
+    """What leaves add to the targets of one row."""
+
+    def __init__(self, job: Job, tables: Tables, y: Buffer) -> None:
+        op = job.node.op
+        assert isinstance(op, TreeEnsemble)
+        self.k, self.op, self.tables, self.y = job.k, op, tables, y
+        self.e = Lanes.scalar(y.dtype.value)
+        self.row: Expr = idx(0)
+        self.total: Var | None = None  # of the one target, where there is one
+        self.base = job.packed(tables.base, "base")
+        dense = bool(tables.targets_of)
+        width = len(tables.targets_of)
+        weights = tables.weights.reshape(-1, width) if dense else tables.weights
+        self.weights = job.packed(weights.reshape(-1), "weights")
+        self.starts = None if dense or tables.target_of else _packed(job, tables.starts, "starts")
+        natural = tables.targets_of == tuple(range(width))
+        ids = np.array(tables.targets_of or tables.target_of or tables.ids)
+        self.ids = None if dense and natural else _packed(job, ids, "targets")
+        either = op.aggregate in ("min", "max")
+        self.seen = job.scratch(op.targets, "seen", DType.U8) if either and not dense else None
+
+    def start(self, row: Expr) -> None:
+        k, zero = self.k, Num(0.0, self.e.type)
+        self.row = k.let("to", row * self.op.targets)
+        if self.op.targets == 1 and self.tables.targets_of == (0,):
+            self.total = k.var("total", zero, self.e.type)
+            return
+        with k.loop("j", 0, self.op.targets) as j:
+            k.store(self.y, self.row + j, zero)
+            if self.seen is not None:
+                k.store(self.seen, j, Num(0, Type("u8")))
+
+    def add(self, tree: Expr, leaf: Expr) -> None:
+        k, width = self.k, len(self.tables.targets_of)
+        if self.total is not None:
+            k.assign(self.total, self._joined(tree, idx(0), self.total, self.e.load(self.weights, leaf)))
+        elif width:
+            with k.loop("j", 0, width) as j:
+                target = k.let("target", _at(self.ids, j)) if self.ids is not None else j
+                self._into(tree, target, leaf * width + j)
+        elif self.tables.target_of:
+            assert self.ids is not None
+            self._into(tree, k.let("target", _at(self.ids, tree)), leaf)
+        else:
+            assert self.ids is not None and self.starts is not None
+            first, last = k.let("first", _at(self.starts, leaf)), k.let("last", _at(self.starts, leaf + 1))
+            with k.loop("j", first, last) as j:
+                self._into(tree, k.let("target", _at(self.ids, j)), j)
+
+    def _into(self, tree: Expr, target: Expr, weight: Expr) -> None:
+        place = self.k.let("place", self.row + target)
+        self.k.store(self.y, place, self._joined(tree, target, self.e.load(self.y, place), self.e.load(self.weights, weight)))
+        if self.seen is not None:
+            self.k.store(self.seen, target, Num(1, Type("u8")))
+
+    def _joined(self, tree: Expr, target: Expr, total: Expr, weight: Expr) -> Expr:
+        """The first weight of a target is its smallest and largest."""
+        if self.op.aggregate in ("sum", "average"):
+            return self.e.add(total, weight)
+        weight = self.k.let("weight", weight)
+        join = self.e.lowest if self.op.aggregate == "min" else self.e.highest
+        first = tree.compare("eq", 0) if self.seen is None else _at(self.seen, target).compare("eq", 0)
+        return select(first, weight, join(total, weight))
+
+    def finish(self) -> None:
+        k, e = self.k, self.e
+        with k.loop("j", 0, self.op.targets) as j:
+            total = self.total if self.total is not None else e.load(self.y, self.row + j)
+            if self.op.aggregate == "average":
+                total = e.div(total, e.const(float(len(self.tables.roots))))
+            k.store(self.y, self.row + j, e.add(total, e.load(self.base, j)))
+
+
+def _row(job: Job, tables: Tables, x: Buffer, n: Expr) -> tuple[Buffer, Expr]:
+    """The features of a row, and where they start; with their negations where missing values matter."""
+    k, count = job.k, job.type(0).shape[1]
+    if not tables.negated:
+        return x, k.let("from", n * count)
+    both = next((p for p in job.params if p.name == "signed_x"), None) or job.scratch(2 * count, "signed_x", x.dtype)
+    e = Lanes.scalar(x.dtype.value)
+    with k.loop("i", 0, count) as i:
+        value = k.let("v", e.load(x, n * count + i))
+        k.store(both, i, value)
+        k.store(both, i + count, e.neg(value))
+    return both, idx(0)
+
+
+def _about(job: Job, tables: Tables, note: str) -> str:
+    x, y = job.type(0), job.node.output
+    nodes, trees = len(tables.features), len(tables.roots)
+    return (
+        f"tree_ensemble\n{x.dtype.value}{list(x.shape)} -> {y.dtype.value}{list(y.shape)}: {trees} trees, {nodes} nodes, "
+        f"{len(tables.starts) - 1} leaves, {note}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    features: Buffer
+    thresholds: Buffer
+    children: Buffer
+    kind: Type
+
+    def next(self, x: Buffer, row: Expr, node: Expr) -> Expr:
+        value = Load(x, row + _at(self.features, node), self.kind)
+        right = select(value.compare("le", Load(self.thresholds, node, self.kind)), idx(0), idx(1))
+        return _at(self.children, node * 2 + right)
+
+
+def trees_walked(job: Job) -> Lowered:
+    k, tables = job.k, tables_of(job)
+    assert isinstance(tables, Tables)
+    x, y = job.operand(0, "x"), job.writes()
+    features, thresholds = _packed(job, tables.features, "features"), job.packed(tables.thresholds, "thresholds")
+    steps = Steps(features, thresholds, _packed(job, tables.children, "children"), Type(x.dtype.value))
+    roots = _packed(job, tables.roots, "roots")
+    leaves = Leaves(job, tables, y)
+    with k.loop("n", 0, job.type(0).shape[0]) as n:
+        source, row = _row(job, tables, x, n)
+        leaves.start(n)
+        with k.loop("t", 0, len(tables.roots)) as t:
+            node = k.var("node", _at(roots, t))
+            if len(tables.features):
+                with k.during(node.compare("ge", 0)):
+                    k.assign(node, steps.next(source, row, node))
+            leaves.add(t, k.let("leaf", -1 - node))
+        leaves.finish()
+    return job.done("trees_walked", _about(job, tables, "each walked to its leaf"))
+
+
+def abreast_applies(job: Job) -> str | None:
+    tables = tables_of(job)
+    if isinstance(tables, str):
+        return tables
+    if job.target.bare:
+        return "the core has one unit: it would only take more steps"
+    if len(tables.roots) < 2 or not len(tables.features):
+        return "there are no trees to walk at once"
+    if float(tables.depths.mean()) > WASTE * tables.average_depth:
+        return "the trees are too uneven: most leaves are far above the deepest"
+    return None
+
+
+def trees_abreast(job: Job) -> Lowered:
+    """Leaves are nodes from `inner` on: they stay where they are."""
+    k, tables = job.k, tables_of(job)
+    assert isinstance(tables, Tables)
+    x, y = job.operand(0, "x"), job.writes()
+    inner, ends, count = len(tables.features), len(tables.starts) - 1, len(tables.roots)
+    down = np.where(tables.children < 0, inner - 1 - tables.children, tables.children)
+    stay = np.repeat(np.arange(inner, inner + ends), 2).reshape(-1, 2)
+    features = _packed(job, np.concatenate([tables.features, np.zeros(ends, np.int32)]), "features")
+    thresholds = job.packed(np.concatenate([tables.thresholds, np.zeros(ends, tables.thresholds.dtype)]), "thresholds")
+    steps = Steps(features, thresholds, _packed(job, np.concatenate([down, stay]), "children"), Type(x.dtype.value))
+    roots = _packed(job, np.where(tables.roots < 0, inner - 1 - tables.roots, tables.roots), "roots")
+    groups = [range(t, min(t + ABREAST, count)) for t in range(0, count, ABREAST)]
+    depths = _packed(job, np.array([int(tables.depths[g.start : g.stop].max()) for g in groups]), "depths")
+    leaves = Leaves(job, tables, y)
+
+    def together(source: Buffer, row: Expr, group: Expr, size: int) -> None:
+        first = k.let("tree", group * ABREAST)
+        nodes = [k.var(f"n{j}", _at(roots, first + j)) for j in range(size)]
+        with k.loop("step", 0, k.let("depth", _at(depths, group))):
+            for node in nodes:
+                k.assign(node, steps.next(source, row, node))
+        for j, node in enumerate(nodes):
+            leaves.add(k.let("t", first + j), k.let("leaf", node - inner))
+
+    with k.loop("n", 0, job.type(0).shape[0]) as n:
+        source, row = _row(job, tables, x, n)
+        leaves.start(n)
+        with k.loop("g", 0, count // ABREAST) as g:
+            together(source, row, g, ABREAST)
+        if count % ABREAST:
+            together(source, row, idx(count // ABREAST), count % ABREAST)
+        leaves.finish()
+    return job.done("trees_abreast", _about(job, tables, f"{ABREAST} walked at once"))

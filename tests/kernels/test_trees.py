@@ -1,0 +1,65 @@
+"""Trees as tables: compiled code gives the bits of the reference, and tables are as small as they can be."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from intaglio.ir.types import DType
+from intaglio.kernels.job import Job, Packed
+from intaglio.kernels.trees import abreast_applies
+from intaglio.ops.trees import CHILDREN
+from intaglio.run.toolchains import find_toolchain
+from intaglio.targets.target import find_target
+from support.kernel_running import TARGETS, Case, call_compiled, compile_c, prepare, write_c
+from support.tree_models import TREES, forest_case
+
+
+@pytest.mark.parametrize("using", ["trees_walked", ""])
+def test_compiled_trees_give_the_bits_of_the_reference(using: str, tmp_path: Path) -> None:
+    cases = {name: replace(case, using=using or case.using) for name, case in TREES.items()}
+    calls = {name: prepare(case, TARGETS["scalar"]) for name, case in cases.items()}
+    write_c(list(calls.values()), "scalar", tmp_path / "kernels.c")
+    made = tmp_path / "kernels.so"
+    compile_c(find_toolchain(), TARGETS["scalar"], tmp_path / "kernels.c", made, "-O2", "-shared", "-fPIC", "-lm")
+    library = ctypes.CDLL(str(made))
+    for name, call in calls.items():
+        assert call_compiled(library, call) == 0
+        wanted = cases[name].expected()[0]
+        np.testing.assert_array_equal(call.arrays[call.outputs[0]].reshape(wanted.shape), wanted, err_msg=name)
+
+
+def tables(case: Case, target: str = "cortex-m4f") -> dict[str, DType]:
+    lowered = prepare(case, find_target(target)).lowered
+    held = zip(lowered.kernel.params, lowered.arguments, strict=True)
+    return {param.name: source.dtype for param, source in held if isinstance(source, Packed)}
+
+
+def test_features_take_a_byte_and_children_one_or_two() -> None:
+    small, large = tables(forest_case(2, depth=3)), tables(forest_case(40))
+    assert (small["features"], small["children"]) == (DType.U8, DType.I8)
+    assert (large["features"], large["children"]) == (DType.U8, DType.I16)
+
+
+def test_leaves_that_all_have_the_same_targets_list_none() -> None:
+    assert not {"targets", "starts"} & set(tables(forest_case(9, 3)))
+    assert "starts" not in tables(forest_case(9, 3, "one"))
+    assert {"targets", "starts"} <= set(tables(forest_case(9, 4, "any")))
+
+
+def test_trees_are_walked_abreast_where_a_processor_has_several_units() -> None:
+    node = forest_case(11).node()
+    assert abreast_applies(Job(node, find_target("x86-64-v3"))) is None
+    assert "one unit" in str(abreast_applies(Job(node, find_target("cortex-m4f"))))
+
+
+def test_an_edited_tree_with_a_cycle_has_no_kernel() -> None:
+    case = forest_case(3)
+    children = case.operands[CHILDREN]
+    assert children is not None
+    children[-1, 0] = len(children) - 1
+    assert abreast_applies(Job(case.node(), find_target("x86-64-v3"))) == "a tree has a cycle"
