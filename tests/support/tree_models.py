@@ -12,6 +12,7 @@ from onnx import ValueInfoProto, helper
 from intaglio.frontends.onnx.trees import Forest, Pairs, Split
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.ops.coupling import PairwiseCoupling
 from intaglio.ops.trees import TreeEnsemble
 from support.kernel_running import Case, case
 
@@ -99,6 +100,10 @@ def ml_model(op: str, x: Array, outputs: Sequence[str], version: int = 3, **fiel
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
+def _likely(rows: int, pairs: int) -> Array:
+    return np.random.default_rng(2).uniform(0.01, 0.99, (rows, pairs)).astype(np.float32)
+
+
 TREES: dict[str, Case] = {
     "trees": forest_case(11),
     "trees of several targets": forest_case(10, 3),
@@ -112,5 +117,7 @@ TREES: dict[str, Case] = {
     "one tree": forest_case(1, 2),
     "trees without nodes": forest_case(3, 2, depth=0),
     "trees, one row": forest_case(17, rows=2),
+    "coupling of 2": case(PairwiseCoupling(2), _likely(5, 1), bound=1e-5),
+    "coupling of 4": case(PairwiseCoupling(4), _likely(7, 6), bound=1e-5),
     "trees walked": replace(forest_case(11), using="trees_walked"),
 }

@@ -16,6 +16,7 @@ from intaglio.ir.graph import Graph, Node
 from intaglio.kernels import (
     byte_chain,
     contract,
+    coupling,
     detection,
     elementwise,
     index,
@@ -195,6 +196,7 @@ SINGLE: dict[str, Callable[[Job], Lowered]] = {  # operators with one kernel tha
     "offload": offload.offload,
     "one_hot": index.one_hot,
     "pad": movement.pad,
+    "pairwise_coupling": coupling.pairwise_coupling,
     "qdense": quantised_rows.qdense,
     "ql2_norm": quantised_rows.ql2_norm,
     "qlog_softmax": quantised_rows.qlog_softmax,

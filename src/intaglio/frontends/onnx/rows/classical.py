@@ -1,0 +1,221 @@
+"""Linear models and the steps around models of ai.onnx.ml: scalers, encoders, imputers. Strings and maps are refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from intaglio.errors import quoted
+from intaglio.frontends.building import cast, concat, reshape, unsqueeze
+from intaglio.frontends.onnx.call import Answer, OnnxCall, Unusable, importer
+from intaglio.frontends.onnx.classes import ML, above, best, binary_scores, classes_of, labelled, post_transform, rows_of
+from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.ir.graph import Array, Value
+from intaglio.ir.types import DType
+from intaglio.ops.activation import Sigmoid
+from intaglio.ops.binary import Add, Div, Equal, Greater, LogicalAnd, LogicalOr, Mul, Sub, Where
+from intaglio.ops.control import AssertTrue
+from intaglio.ops.index import Gather
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.reduce import ArgReduce, Reduce
+from intaglio.ops.unary import Abs, IsNan, Sqrt
+
+_NO_STRINGS = "map the strings to whole numbers in your application, before and after the model"
+
+
+def floats(call: OnnxCall, index: int = 0) -> Value:
+    """The rows of features as f32, in which ONNX Runtime computes."""
+    return cast(call, rows_of(call, call.value(index)), DType.F32)
+
+
+def weighted(call: OnnxCall, x: Value, matrix: Array, offsets: Sequence[float]) -> Value:
+    """x times a constant matrix, and constants added."""
+    if matrix.shape[0] != x.shape[1] or (offsets and len(offsets) != matrix.shape[1]):
+        reason = f"`{call.op}` has weights for {matrix.shape[0]} features, and the input has {x.shape[1]} columns"
+        raise Fault("shape-mismatch", reason, "give the input its shape with `--shape`")
+    y = call.emit(MatMul(), x, call.constant(np.ascontiguousarray(matrix, np.float32)))
+    return call.emit(Add(), y, call.constant(np.array(offsets, np.float32))) if offsets else y
+
+
+def _matrix(call: OnnxCall, rows: int) -> Array:
+    """`coefficients`, with a column per target."""
+    numbers = np.array(call.floats("coefficients") or [], np.float32)
+    if rows < 1 or not numbers.size or numbers.size % rows:
+        raise Fault("bad-attribute", f"`{call.op}` has {numbers.size} coefficients for {rows} targets")
+    return numbers.reshape(rows, -1).T
+
+
+@importer("LinearRegressor", domain=ML)
+def linear_regressor(call: OnnxCall) -> Answer:
+    y = weighted(call, floats(call), _matrix(call, call.integer("targets", 1)), call.floats("intercepts") or [])
+    return post_transform(call, y, call.text("post_transform", "NONE"))
+
+
+@importer("LinearClassifier", domain=ML)
+def linear_classifier(call: OnnxCall) -> Answer:
+    x, classes = floats(call), classes_of(call, "classlabels_ints")
+    offsets, transform = call.floats("intercepts") or [], call.text("post_transform", "NONE")
+    rows = len(offsets) or max(len(call.floats("coefficients") or []) // max(x.shape[1], 1), 1)
+    scores = weighted(call, x, _matrix(call, rows), offsets)
+    if rows > 1:
+        return [labelled(call, classes, best(call, scores)), post_transform(call, scores, transform)]
+    if classes.count != 2:
+        raise unsupported(f"one score for {classes.count} classes is not supported", "train with two classes or more")
+    if transform == "LOGISTIC":
+        label = labelled(call, classes, above(call, call.emit(Sigmoid(), scores), 0.5))
+        return [label, binary_scores(call, classes, scores, transform, False)[1]]
+    if transform == "NONE":
+        differ = Unusable("the pair of scores of one score, about which ONNX Runtime (1 - s, s) and ONNX (-s, s) differ",
+                          "remove this output; or export with two rows of coefficients")  # fmt: skip
+        return [labelled(call, classes, above(call, scores, 0.0)), differ]
+    raise unsupported(f"the post transform `{transform}` with one score for two classes is not supported")
+
+
+# Before a model -------------------------------------------------------------------------------------------------------------
+
+
+def _per_column(call: OnnxCall, name: str, x: Value) -> Value:
+    numbers = call.floats(name) or []
+    if len(numbers) not in (1, x.shape[1]):
+        raise Fault("bad-attribute", f"`{name}` has {len(numbers)} numbers for {x.shape[1]} columns")
+    return call.constant(np.array(numbers, np.float32))
+
+
+@importer("Scaler", domain=ML)
+def scaler(call: OnnxCall) -> Answer:
+    x = floats(call)
+    return call.emit(Mul(), call.emit(Sub(), x, _per_column(call, "offset", x)), _per_column(call, "scale", x))
+
+
+@importer("Normalizer", domain=ML)
+def normalizer(call: OnnxCall) -> Answer:
+    """Divided by the norm of the row; a row of zeros stays."""
+    x, norm = floats(call), call.text("norm", "MAX")
+    match norm:
+        case "MAX":
+            size = call.emit(Reduce("max", (1,), True), x)
+        case "L1":
+            size = call.emit(Reduce("sum", (1,), True), call.emit(Abs(), x))
+        case "L2":
+            size = call.emit(Sqrt(), call.emit(Reduce("sum", (1,), True), call.emit(Mul(), x, x)))
+        case _:
+            raise Fault("bad-attribute", f"`Normalizer` has the norm `{norm}`", "there are MAX, L1 and L2")
+    zero = call.emit(Equal(), size, call.like(0.0, size))
+    return call.emit(Div(), x, call.emit(Where(), zero, call.like(1.0, size), size))
+
+
+@importer("Binarizer", domain=ML)
+def binarizer(call: OnnxCall) -> Answer:
+    x = call.value(0)
+    return cast(call, call.emit(Greater(), x, call.like(call.real("threshold", 0.0), x)), x.dtype)
+
+
+@importer("Imputer", domain=ML)
+def imputer(call: OnnxCall) -> Answer:
+    x = rows_of(call, call.value(0))
+    listed = call.floats("imputed_value_floats") if x.dtype.is_float else call.ints("imputed_value_int64s")
+    numbers: Sequence[float] = listed or []
+    if len(numbers) not in (1, x.shape[1]):
+        raise Fault("bad-attribute", f"`Imputer` has {len(numbers)} values for {x.shape[1]} columns of {x.dtype.value}")
+    missing = call.real("replaced_value_float", 0.0) if x.dtype.is_float else call.integer("replaced_value_int64", 0)
+    found = call.emit(IsNan(), x) if math.isnan(missing) else call.emit(Equal(), x, call.like(missing, x))
+    return call.emit(Where(), found, call.constant(np.array(numbers, x.dtype.numpy), x.dtype), x)
+
+
+@importer("ArrayFeatureExtractor", domain=ML)
+def array_feature_extractor(call: OnnxCall) -> Answer:
+    """Columns by number. A vector counts as a row."""
+    x, places = call.value(0), call.value(1)
+    x = rows_of(call, x) if len(x.shape) < 2 else x
+    wanted = reshape(call, places, (places.type.elements,))
+    if wanted.data is not None and not 0 <= int(wanted.data.min(initial=0)) <= int(wanted.data.max(initial=0)) < x.shape[-1]:
+        raise Fault("bad-attribute", f"a column of `ArrayFeatureExtractor` is outside of the {x.shape[-1]} that there are")
+    return call.emit(Gather(len(x.shape) - 1), x, wanted)
+
+
+@importer("FeatureVectorizer", domain=ML)
+def feature_vectorizer(call: OnnxCall) -> Answer:
+    """Columns of several inputs side by side; an input gives as many as `inputdimensions` says, zeros where it has fewer."""
+    parts = [floats(call, n) for n in range(len(call.inputs))]
+    sizes = call.ints("inputdimensions") or [p.shape[1] for p in parts]
+    if [p.shape[1] for p in parts] != sizes:
+        raise unsupported(f"`inputdimensions` {sizes} differs from the inputs' columns {[p.shape[1] for p in parts]}")
+    return concat(call, parts, 1)
+
+
+# Categories -----------------------------------------------------------------------------------------------------------------
+
+
+def _matches(call: OnnxCall, x: Value, keys: Array) -> Value:
+    """bool[..., keys]: which key each element is."""
+    return call.emit(Equal(), unsqueeze(call, x, len(x.shape)), call.constant(keys.astype(x.dtype.numpy), x.dtype))
+
+
+@importer("OneHotEncoder", domain=ML)
+def one_hot_encoder(call: OnnxCall) -> Answer:
+    x = call.value(0)
+    if call.texts("cats_strings"):
+        raise unsupported("`OneHotEncoder` of strings is not supported", _NO_STRINGS)
+    wide = cast(call, x, DType.I64) if x.dtype.is_float else x
+    hot = _matches(call, wide, np.array(call.ints("cats_int64s") or [], np.int64))
+    if not call.integer("zeros", 1):
+        known = call.emit(Reduce("any", (len(x.shape),), False), hot)
+        call.emit(AssertTrue(), reshape(call, call.emit(Reduce("all", tuple(range(len(x.shape))), True), known), (1,)))
+    return cast(call, hot, DType.F32)
+
+
+def _listed(call: OnnxCall, name: str) -> Array | None:
+    """`keys_*` or `values_*` as numbers; None where there are none of this kind."""
+    if call.texts(f"{name}_strings"):
+        raise unsupported(f"`LabelEncoder` with {name} that are strings is not supported", _NO_STRINGS)
+    if (whole := call.ints(f"{name}_int64s")) is not None:
+        return np.array(whole, np.int64)
+    if (real := call.floats(f"{name}_floats")) is not None:
+        return np.array(real, np.float32)
+    given = call.tensor(f"{name}_tensor")
+    return None if given is None else given.data
+
+
+@importer("LabelEncoder", domain=ML)
+def label_encoder(call: OnnxCall) -> Answer:
+    x, keys, values = call.value(0), _listed(call, "keys"), _listed(call, "values")
+    if keys is None or values is None or call.texts("classes_strings"):
+        raise unsupported("`LabelEncoder` without lists of numbers is not supported", _NO_STRINGS)
+    if keys.size != values.size or not keys.size:
+        raise Fault("bad-attribute", f"`LabelEncoder` has {keys.size} keys and {values.size} values")
+    default = call.tensor("default_tensor")
+    usual = call.integer("default_int64", -1) if values.dtype.kind == "i" else call.real("default_float", -0.0)
+    other = call.constant(np.array(usual, values.dtype)) if default is None else reshape(call, default, ())
+    hits = _matches(call, x, keys)
+    if call.version >= 4 and keys.dtype.kind == "f" and np.isnan(keys).any():
+        missing = call.emit(IsNan(), unsqueeze(call, x, len(x.shape)))
+        hits = call.emit(LogicalOr(), hits, call.emit(LogicalAnd(), missing, call.constant(np.isnan(keys))))
+    last = len(x.shape)
+    which = call.emit(ArgReduce("max", last, False), cast(call, hits, DType.I32))
+    found = call.emit(Gather(0), call.constant(values), which)
+    return call.emit(Where(), call.emit(Reduce("any", (last,), False), hits), found, other)
+
+
+# Maps and strings -----------------------------------------------------------------------------------------------------------
+
+
+@importer("ZipMap", domain=ML)
+def zip_map(call: OnnxCall) -> Answer:
+    """Probabilities by class: a column each, instead of a map for each row."""
+    names = call.texts("classlabels_strings") or [str(n) for n in call.ints("classlabels_int64s") or []]
+    x = call.value(0)
+    told = ", ".join(quoted(name) for name in names[:20]) + (", ..." if len(names) > 20 else "")
+    call.walk.notes.append(f"the map of {call.op} is a tensor {x.type}; its columns are the classes {told}")
+    return x
+
+
+@importer("DictVectorizer", "CastMap", domain=ML)
+def maps(call: OnnxCall) -> Answer:
+    raise unsupported("maps are not supported", "give the model a row of numbers: build it from the map in your application")
+
+
+@importer("CategoryMapper", domain=ML)
+def category_mapper(call: OnnxCall) -> Answer:
+    raise unsupported("it maps strings, which are not supported", _NO_STRINGS)
