@@ -173,7 +173,8 @@ def compile(
 ) -> Package:
     """Compile a model into a package; without `output`, into a temporary one that lives as long as the result.
 
-    `model` is a file, a PyTorch module with `example_inputs` (a tuple of tensors), an exported program or a Keras model.
+    `model` is a file, a PyTorch module with `example_inputs` (a tuple of tensors), an exported program, a Keras model, or a fitted
+    model of scikit-learn, XGBoost, LightGBM or CatBoost.
     Options are those of docs/reference/options.md: `target`, `board`, `ram`, `dims`, `quantize`, `calibrate`, ...
     `device` names one or several OpenCL devices of this machine whose programs go into the package; the package runs on the first.
     `progress` is called with what is done, how much of it, and how much there is; notebooks show it by themselves.
@@ -200,7 +201,7 @@ def _compile_object(
     request = request_of_keywords(Path(), folder, options)
     notes: list[str] = []
     with tempfile.TemporaryDirectory(prefix="intaglio-") as place:
-        path = Path(model) if isinstance(model, (str, Path)) else save_object(model, example_inputs, Path(place))
+        path = Path(model) if isinstance(model, (str, Path)) else save_object(model, example_inputs, Path(place), notes.append)
         compile_request(replace(request, model=path), Watch(note=notes.append, progress=progress))
     package = Package(folder, temporary, device=DeviceOptions(next(iter(request.devices), None)))
     package.notes = tuple(in_python(note) for note in notes)

@@ -120,6 +120,9 @@ def kind_of(path: Path) -> str:
     if path.suffix == ".safetensors":
         hint = "give the model itself: a `.pt2`, `.keras`, `.onnx` or `.tflite` file"
         raise ModelError("unsupported-format", f"{shown} is a weights file without a model", hint=hint)
+    if path.suffix in (".pkl", ".pickle", ".joblib"):
+        hint = "load it yourself if you trust it, and give the fitted object itself to `intaglio.compile`"
+        raise ModelError("unsupported-format", f"{shown} is a pickle, which runs code when it is read", hint=hint)
     if path.suffix == ".ig":
         raise ModelError(
             "not-ir", f"{shown} does not start with `intaglio-ir 1`", hint="IR files start with this line; check that it is one"

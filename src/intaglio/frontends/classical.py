@@ -1,0 +1,103 @@
+"""Objects of scikit-learn, XGBoost, LightGBM and CatBoost: converted to ONNX by skl2onnx, onnxmltools or CatBoost itself.
+
+Files of these libraries are pickles, which run code when they are read: they are never opened. Features are f32, as on the devices
+that models are compiled for; skl2onnx rounds thresholds of trees so that `x <= threshold` is the same for every f32.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from intaglio.errors import ModelError, ToolError, UserError, quoted
+
+FRAMEWORKS = ("xgboost", "lightgbm", "catboost", "sklearn")  # a model of the first three may be one of scikit-learn too
+_OPSETS = {"": 18, "ai.onnx.ml": 3}
+_EXTRA = {"sklearn": ("skl2onnx", "sklearn"), "xgboost": ("onnxmltools", "xgboost"), "lightgbm": ("onnxmltools", "lightgbm")}
+_STRING = 8  # TensorProto.STRING
+_INT64 = 7
+
+
+def save_object(
+    model: Any, framework: str, example_inputs: tuple[object, ...] | None, path: Path, note: Callable[[str], None]
+) -> None:
+    """The object as an ONNX file."""
+    if framework == "catboost":
+        _tried("CatBoost", lambda: model.save_model(str(path), format="onnx"))
+        return
+    rows, columns = _shape(model, example_inputs)
+    tool, _ = _EXTRA[framework]
+    converter = _needed(tool, framework)
+    types = importlib.import_module("skl2onnx.common.data_types" if tool == "skl2onnx" else "onnxmltools.convert.common.data_types")
+    inputs = [("x", types.FloatTensorType([None, columns]))]  # some converters write constants as long as a batch that is known
+    if framework == "sklearn":
+        made = _tried(tool, lambda: _with_plain_scores(converter, model, inputs))
+    else:
+        convert = getattr(converter, f"convert_{framework}")
+        made = _tried(tool, lambda: convert(model, initial_types=inputs, target_opset=15))
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = rows
+    _without_strings(made, note)
+    path.write_bytes(made.SerializeToString())
+
+
+def _with_plain_scores(converter: Any, model: Any, inputs: list[Any]) -> Any:
+    """Probabilities as a tensor, not as maps, where the model has them."""
+    try:
+        return converter.to_onnx(model, initial_types=inputs, options={"zipmap": False}, target_opset=_OPSETS)
+    except NameError:  # the model does not know the option
+        return converter.to_onnx(model, initial_types=inputs, target_opset=_OPSETS)
+
+
+def _shape(model: Any, example_inputs: tuple[object, ...] | None) -> tuple[int, int]:
+    """Rows and columns of the features: those of the example, or one row."""
+    if example_inputs:
+        shape = tuple(int(n) for n in getattr(example_inputs[0], "shape", ()))
+        if len(example_inputs) != 1 or len(shape) != 2:
+            hint = "for instance `example_inputs=(X[:1],)`"
+            raise UserError("bad-option", "`example_inputs` must be one table of features, with rows and columns", hint=hint)
+        return shape
+    columns = getattr(model, "n_features_in_", None)
+    if columns is None:
+        hint = "give `example_inputs=(X[:1],)`, and fit the model before"
+        raise UserError("no-example", "the model does not say how many features it takes", hint=hint)
+    return 1, int(columns)
+
+
+def _needed(tool: str, framework: str) -> Any:
+    try:
+        return importlib.import_module(tool)
+    except ImportError:
+        hint = f"run `.venv/bin/pip install -e '.[{_EXTRA[framework][1]}]'` in the checkout"
+        raise ToolError("no-framework", f"`{tool}` is needed to convert a model of `{framework}`", hint=hint) from None
+
+
+def _tried(tool: str, convert: Callable[[], Any]) -> Any:
+    try:
+        return convert()
+    except Exception as error:  # converters raise of many kinds
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        told = quoted(lines[0] if lines else type(error).__name__, 300)
+        hint = "fit the model before; parts that the converter does not know can be computed in your application"
+        raise ModelError("cannot-export", f"`{tool}` does not convert the model: {told}", hint=hint) from None
+
+
+def _without_strings(model: Any, note: Callable[[str], None]) -> None:
+    """Classes that are strings become their index; other outputs that are strings are left out."""
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.name == "classlabels_strings" and attribute.strings and node.op_type != "ZipMap":
+                names = [word.decode("utf-8", "replace") for word in attribute.strings]
+                numbers = "classlabels_int64s" if node.op_type.startswith("Tree") else "classlabels_ints"
+                del attribute.strings[:]
+                attribute.name, attribute.type = numbers, 7  # AttributeProto.INTS
+                attribute.ints.extend(range(len(names)))
+                for output in model.graph.output:
+                    if output.name == node.output[0]:
+                        output.type.tensor_type.elem_type = _INT64
+                told = ", ".join(f"{n} {quoted(name)}" for n, name in enumerate(names[:20]))
+                note(f"labels are the index of the class: {told}" + (", ..." if len(names) > 20 else ""))
+    for output in [o for o in model.graph.output if o.type.tensor_type.elem_type == _STRING]:
+        model.graph.output.remove(output)
+        note(f"the output {quoted(output.name)} is left out: it is a tensor of strings")
