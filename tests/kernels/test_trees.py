@@ -12,10 +12,11 @@ import pytest
 from intaglio.ir.types import DType
 from intaglio.kernels.job import Job, Packed
 from intaglio.kernels.trees import abreast_applies
+from intaglio.ops.fixed_point import order
 from intaglio.ops.trees import CHILDREN
 from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import find_target
-from support.kernel_running import TARGETS, Case, call_compiled, compile_c, prepare, write_c
+from support.kernel_running import TARGETS, Case, call_compiled, compile_c, interpreted, prepare, write_c
 from support.tree_models import TREES, forest_case
 
 
@@ -33,6 +34,19 @@ def test_compiled_trees_give_the_bits_of_the_reference(using: str, tmp_path: Pat
         np.testing.assert_array_equal(call.arrays[call.outputs[0]].reshape(wanted.shape), wanted, err_msg=name)
 
 
+@pytest.mark.parametrize("name", [n for n, case in TREES.items() if case.op.NAME == "tree_ensemble"])
+def test_small_cores_compare_whole_numbers_and_give_the_same_bits(name: str) -> None:
+    code, results = interpreted(TREES[name], find_target("cortex-m0+"))
+    assert code == 0
+    np.testing.assert_array_equal(results[0], TREES[name].expected()[0])
+
+
+def test_whole_numbers_are_ordered_as_floats_are() -> None:
+    rising = np.array([-np.inf, -3e38, -1.0, -1e-45, -0.0, 0.0, 1e-45, 1.0, 3e38, np.inf, np.nan], np.float32)
+    assert (np.diff(order(rising).astype(np.int64)) > 0).all()
+    assert order(np.array(0.0, np.float32)) == 0
+
+
 def tables(case: Case, target: str = "cortex-m4f") -> dict[str, DType]:
     lowered = prepare(case, find_target(target)).lowered
     held = zip(lowered.kernel.params, lowered.arguments, strict=True)
@@ -41,8 +55,8 @@ def tables(case: Case, target: str = "cortex-m4f") -> dict[str, DType]:
 
 def test_features_take_a_byte_and_children_one_or_two() -> None:
     small, large = tables(forest_case(2, depth=3)), tables(forest_case(40))
-    assert (small["features"], small["children"]) == (DType.U8, DType.I8)
-    assert (large["features"], large["children"]) == (DType.U8, DType.I16)
+    assert (small["features"], small["left"], small["right"]) == (DType.U8, DType.I8, DType.I8)
+    assert (large["features"], large["left"], large["right"]) == (DType.U8, DType.I16, DType.I16)
 
 
 def test_leaves_that_all_have_the_same_targets_list_none() -> None:

@@ -15,7 +15,16 @@ from importlib import resources
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.ops.fixed_point import doubling_high_multiply, nearest, rounding_shift, scale32, scale64, scale_float, scale_once
+from intaglio.ops.fixed_point import (
+    doubling_high_multiply,
+    nearest,
+    order,
+    rounding_shift,
+    scale32,
+    scale64,
+    scale_float,
+    scale_once,
+)
 from intaglio.ops.gemmlowp import logistic16, one_over_one_plus, tanh16
 from intaglio.ops.quantised_functions import inv_sqrt, log_of_sum, quotient
 
@@ -45,6 +54,7 @@ _MEANING: Mapping[str, Callable[..., Array]] = {
     "inv_sqrt_shift": lambda x: inv_sqrt(x)[1],
     "inv_sqrt": lambda x: inv_sqrt(x)[0],
     "log_of_sum": log_of_sum,
+    "order": order,
 }
 _DEFINITION = re.compile(r"(?:/\*(?:(?!\*/).)*\*/\n)?IG_INLINE \w+ ig_(\w+)_[a-z]\d+\(.*?\n\}", re.DOTALL)
 _CALL = re.compile(r"\big_(\w+?)_[a-z]\d+\(")

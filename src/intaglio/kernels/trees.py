@@ -1,11 +1,14 @@
 """Decision trees as tables. Each step reads a feature, a threshold and two children, and takes one without a branch:
 
     while node >= 0:                                     trees_walked: one tree after the other, until a leaf
-        node = children[2 * node + (x[features[node]] <= thresholds[node] ? 0 : 1)]
+        node = x[features[node]] <= thresholds[node] ? left[node] : right[node]
 
     for step in 0..depth:                                trees_abreast: several trees at once, all of them to the depth of the
         n0 = children[2 * n0 + ...]                      deepest; leaves are nodes whose children are themselves. A processor
         n1 = children[2 * n1 + ...]                      with several units has work while it waits for memory.
+
+Cores without an operating system compare whole numbers that are ordered as the floats are, which each feature becomes once: a
+core compares them in one instruction, also where it has no unit for floats.
 
 Features and children are stored in as few bytes as they need. Nodes where a missing value goes left ask `-x <= t'` with swapped
 children instead, so that a step is the same for all: the kernel has a row with every feature and its negation.
@@ -21,11 +24,13 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import IDX, Buffer, Expr, Load, Num, Type, Var, cast, idx, select
+from intaglio.kernels.loop import IDX, Buffer, Expr, Load, Num, Op, Type, Var, cast, idx, select
 from intaglio.ops.base import BadOperator
+from intaglio.ops.fixed_point import order
 from intaglio.ops.trees import BASE, TreeEnsemble, depth_of
 
 ABREAST = 8  # trees: what hides the latency of a step, and still fits the registers of x86-64
+FEW = 8  # targets whose sums stay in registers
 WASTE = 2.0  # steps to the full depth, of the steps to an average leaf: above, walking until a leaf is faster
 _SMALL = {False: (DType.I8, DType.I16, DType.I32), True: (DType.U8, DType.U16, DType.I32)}
 
@@ -172,7 +177,7 @@ class Leaves:
         self.k, self.op, self.tables, self.y = job.k, op, tables, y
         self.e = Lanes.scalar(y.dtype.value)
         self.row: Expr = idx(0)
-        self.total: Var | None = None  # of the one target, where there is one
+        self.totals: list[Var] = []  # of the targets, where they are few and all leaves have all of them
         self.base = job.packed(tables.base, "base")
         dense = bool(tables.targets_of)
         width = len(tables.targets_of)
@@ -188,8 +193,8 @@ class Leaves:
     def start(self, row: Expr) -> None:
         k, zero = self.k, Num(0.0, self.e.type)
         self.row = k.let("to", row * self.op.targets)
-        if self.op.targets == 1 and self.tables.targets_of == (0,):
-            self.total = k.var("total", zero, self.e.type)
+        if self.op.targets <= FEW and self.tables.targets_of == tuple(range(self.op.targets)):
+            self.totals = [k.var("total", zero, self.e.type) for _ in range(self.op.targets)]
             return
         with k.loop("j", 0, self.op.targets) as j:
             k.store(self.y, self.row + j, zero)
@@ -198,9 +203,11 @@ class Leaves:
 
     def add(self, tree: Expr, leaf: Expr) -> None:
         k, width = self.k, len(self.tables.targets_of)
-        if self.total is not None:
-            k.assign(self.total, self._joined(tree, idx(0), self.total, self.e.load(self.weights, leaf)))
-        elif width:
+        for n, total in enumerate(self.totals):
+            k.assign(total, self._joined(tree, idx(n), total, self.e.load(self.weights, leaf * width + n)))
+        if self.totals:
+            return
+        if width:
             with k.loop("j", 0, width) as j:
                 target = k.let("target", _at(self.ids, j)) if self.ids is not None else j
                 self._into(tree, target, leaf * width + j)
@@ -230,25 +237,46 @@ class Leaves:
 
     def finish(self) -> None:
         k, e = self.k, self.e
-        with k.loop("j", 0, self.op.targets) as j:
-            total = self.total if self.total is not None else e.load(self.y, self.row + j)
-            if self.op.aggregate == "average":
-                total = e.div(total, e.const(float(len(self.tables.roots))))
-            k.store(self.y, self.row + j, e.add(total, e.load(self.base, j)))
+        for n, total in enumerate(self.totals):
+            self._write(idx(n), total)
+        if not self.totals:
+            with k.loop("j", 0, self.op.targets) as j:
+                self._write(j, e.load(self.y, self.row + j))
+
+    def _write(self, target: Expr, total: Expr) -> None:
+        e = self.e
+        if self.op.aggregate == "average":
+            total = e.div(total, e.const(float(len(self.tables.roots))))
+        self.k.store(self.y, self.row + target, e.add(total, e.load(self.base, target)))
 
 
-def _row(job: Job, tables: Tables, x: Buffer, n: Expr) -> tuple[Buffer, Expr]:
-    """The features of a row, and where they start; with their negations where missing values matter."""
+def _row(job: Job, tables: Tables, x: Buffer, n: Expr, keys: Buffer | None) -> tuple[Buffer, Expr]:
+    """The features of a row as they are compared, and where they start: x itself, or `keys`."""
     k, count = job.k, job.type(0).shape[1]
-    if not tables.negated:
+    if keys is None:
         return x, k.let("from", n * count)
-    both = next((p for p in job.params if p.name == "signed_x"), None) or job.scratch(2 * count, "signed_x", x.dtype)
     e = Lanes.scalar(x.dtype.value)
+    ordered = keys.dtype is DType.I32
     with k.loop("i", 0, count) as i:
         value = k.let("v", e.load(x, n * count + i))
-        k.store(both, i, value)
-        k.store(both, i + count, e.neg(value))
-    return both, idx(0)
+        for place, number in ((i, value), (i + count, e.neg(value)))[: 1 + tables.negated]:
+            k.store(keys, place, Op("fn_order", (number,), Type("i32")) if ordered else number)
+    return keys, idx(0)
+
+
+def _keys(job: Job, tables: Tables, x: Buffer) -> Buffer | None:
+    """Room for the features of one row: as whole numbers, or with their negations where missing values matter."""
+    ordered = job.target.bare and x.dtype is DType.F32
+    size = job.type(0).shape[1] * (1 + tables.negated)
+    return job.scratch(size, "keys", DType.I32 if ordered else x.dtype) if ordered or tables.negated else None
+
+
+def _thresholds(job: Job, numbers: Array, keys: Buffer | None) -> Buffer:
+    """As the features are compared. Nothing is <= NaN, and -0 is 0."""
+    if keys is None or keys.dtype is not DType.I32:
+        return job.packed(numbers, "thresholds")
+    whole = np.where(np.isnan(numbers), np.iinfo(np.int32).min, order(np.add(numbers, numbers.dtype.type(0))))
+    return job.packed(whole.astype(np.int32), "thresholds")
 
 
 def _about(job: Job, tables: Tables, note: str) -> str:
@@ -260,35 +288,26 @@ def _about(job: Job, tables: Tables, note: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
-    features: Buffer
-    thresholds: Buffer
-    children: Buffer
-    kind: Type
-
-    def next(self, x: Buffer, row: Expr, node: Expr) -> Expr:
-        value = Load(x, row + _at(self.features, node), self.kind)
-        right = select(value.compare("le", Load(self.thresholds, node, self.kind)), idx(0), idx(1))
-        return _at(self.children, node * 2 + right)
-
-
 def trees_walked(job: Job) -> Lowered:
     k, tables = job.k, tables_of(job)
     assert isinstance(tables, Tables)
     x, y = job.operand(0, "x"), job.writes()
-    features, thresholds = _packed(job, tables.features, "features"), job.packed(tables.thresholds, "thresholds")
-    steps = Steps(features, thresholds, _packed(job, tables.children, "children"), Type(x.dtype.value))
+    keys = _keys(job, tables, x)
+    features, thresholds = _packed(job, tables.features, "features"), _thresholds(job, tables.thresholds, keys)
+    left, right = (_packed(job, tables.children[:, side], name) for side, name in enumerate(("left", "right")))
     roots = _packed(job, tables.roots, "roots")
     leaves = Leaves(job, tables, y)
+    kind = Type(thresholds.dtype.value)
     with k.loop("n", 0, job.type(0).shape[0]) as n:
-        source, row = _row(job, tables, x, n)
+        source, row = _row(job, tables, x, n, keys)
         leaves.start(n)
         with k.loop("t", 0, len(tables.roots)) as t:
             node = k.var("node", _at(roots, t))
             if len(tables.features):
                 with k.during(node.compare("ge", 0)):
-                    k.assign(node, steps.next(source, row, node))
+                    value = Load(source, row + _at(features, node), kind)
+                    lower = value.compare("le", Load(thresholds, node, kind))
+                    k.assign(node, select(lower, _at(left, node), _at(right, node)))
             leaves.add(t, k.let("leaf", -1 - node))
         leaves.finish()
     return job.done("trees_walked", _about(job, tables, "each walked to its leaf"))
@@ -315,9 +334,10 @@ def trees_abreast(job: Job) -> Lowered:
     inner, ends, count = len(tables.features), len(tables.starts) - 1, len(tables.roots)
     down = np.where(tables.children < 0, inner - 1 - tables.children, tables.children)
     stay = np.repeat(np.arange(inner, inner + ends), 2).reshape(-1, 2)
+    keys, kind = _keys(job, tables, x), Type(x.dtype.value)
     features = _packed(job, np.concatenate([tables.features, np.zeros(ends, np.int32)]), "features")
     thresholds = job.packed(np.concatenate([tables.thresholds, np.zeros(ends, tables.thresholds.dtype)]), "thresholds")
-    steps = Steps(features, thresholds, _packed(job, np.concatenate([down, stay]), "children"), Type(x.dtype.value))
+    children = _packed(job, np.concatenate([down, stay]), "children")
     roots = _packed(job, np.where(tables.roots < 0, inner - 1 - tables.roots, tables.roots), "roots")
     groups = [range(t, min(t + ABREAST, count)) for t in range(0, count, ABREAST)]
     depths = _packed(job, np.array([int(tables.depths[g.start : g.stop].max()) for g in groups]), "depths")
@@ -328,12 +348,14 @@ def trees_abreast(job: Job) -> Lowered:
         nodes = [k.var(f"n{j}", _at(roots, first + j)) for j in range(size)]
         with k.loop("step", 0, k.let("depth", _at(depths, group))):
             for node in nodes:
-                k.assign(node, steps.next(source, row, node))
+                value = Load(source, row + _at(features, node), kind)
+                side = select(value.compare("le", Load(thresholds, node, kind)), idx(0), idx(1))
+                k.assign(node, _at(children, node * 2 + side))
         for j, node in enumerate(nodes):
             leaves.add(k.let("t", first + j), k.let("leaf", node - inner))
 
     with k.loop("n", 0, job.type(0).shape[0]) as n:
-        source, row = _row(job, tables, x, n)
+        source, row = _row(job, tables, x, n, keys)
         leaves.start(n)
         with k.loop("g", 0, count // ABREAST) as g:
             together(source, row, g, ABREAST)

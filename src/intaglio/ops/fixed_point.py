@@ -98,3 +98,10 @@ def nearest(real: Array) -> Array:
 
 def clamp(x: Array, low: int, high: int, dtype: np.dtype[np.generic]) -> Array:
     return np.asarray(np.minimum(np.maximum(x, low), high)).astype(dtype)
+
+
+def order(x: Array) -> Array:
+    """A whole number that is ordered as the f32 is: above all where it is NaN, and -0 just below 0."""
+    bits = np.asarray(x, np.float32).view(np.uint32).astype(np.int64)
+    size = bits & 0x7FFFFFFF
+    return np.where(size > 0x7F800000, 2**31 - 1, np.where(bits == size, size, -1 - size)).astype(np.int32)

@@ -234,3 +234,15 @@ IG_INLINE int32_t ig_log_of_sum_i32(int32_t x)
     const int64_t total = ((int64_t)ig_doubling_high_multiply_i32(a > b ? a : b, 1488522236) + rest) * 2;
     return (int32_t)(total > INT32_MAX ? INT32_MAX : total);
 }
+
+/* A number that is ordered as the float is; above all where it is NaN, and -0 just below 0 */
+IG_INLINE int32_t ig_order_f32(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const uint32_t size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u) {
+        return INT32_MAX;
+    }
+    return bits == size ? (int32_t)size : -1 - (int32_t)size;
+}
