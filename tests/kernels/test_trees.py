@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from intaglio.ir.types import DType
+from intaglio.kernels.choice import usual_way
 from intaglio.kernels.job import Job, Packed
-from intaglio.kernels.trees import abreast_applies
+from intaglio.kernels.trees import abreast_applies, coded_applies
 from intaglio.ops.fixed_point import order
 from intaglio.ops.trees import CHILDREN
 from intaglio.run.toolchains import find_toolchain
-from intaglio.targets.target import find_target
+from intaglio.targets.target import find_target, optimized
 from support.kernel_running import TARGETS, Case, call_compiled, compile_c, interpreted, prepare, write_c
 from support.tree_models import TREES, forest_case
 
@@ -34,9 +35,10 @@ def test_compiled_trees_give_the_bits_of_the_reference(using: str, tmp_path: Pat
         np.testing.assert_array_equal(call.arrays[call.outputs[0]].reshape(wanted.shape), wanted, err_msg=name)
 
 
+@pytest.mark.parametrize("using", ["trees_walked", "trees_coded"])
 @pytest.mark.parametrize("name", [n for n, case in TREES.items() if case.op.NAME == "tree_ensemble"])
-def test_small_cores_compare_whole_numbers_and_give_the_same_bits(name: str) -> None:
-    code, results = interpreted(TREES[name], find_target("cortex-m0+"))
+def test_small_cores_compare_whole_numbers_and_give_the_same_bits(name: str, using: str) -> None:
+    code, results = interpreted(replace(TREES[name], using=using), find_target("cortex-m0+"))
     assert code == 0
     np.testing.assert_array_equal(results[0], TREES[name].expected()[0])
 
@@ -48,7 +50,7 @@ def test_whole_numbers_are_ordered_as_floats_are() -> None:
 
 
 def tables(case: Case, target: str = "cortex-m4f") -> dict[str, DType]:
-    lowered = prepare(case, find_target(target)).lowered
+    lowered = prepare(replace(case, using="trees_walked"), find_target(target)).lowered
     held = zip(lowered.kernel.params, lowered.arguments, strict=True)
     return {param.name: source.dtype for param, source in held if isinstance(source, Packed)}
 
@@ -69,6 +71,17 @@ def test_trees_are_walked_abreast_where_a_processor_has_several_units() -> None:
     node = forest_case(11).node()
     assert abreast_applies(Job(node, find_target("x86-64-v3"))) is None
     assert "one unit" in str(abreast_applies(Job(node, find_target("cortex-m4f"))))
+
+
+def test_trees_are_code_on_a_small_core_where_they_are_few_nodes() -> None:
+    few, many = forest_case(11).node(), forest_case(200).node()
+    core = find_target("cortex-m4f")
+    assert usual_way(few, core) == "trees_coded"
+    assert usual_way(many, core) == "trees_walked"
+    assert usual_way(many, optimized(core, "speed")) == "trees_coded"
+    assert usual_way(few, optimized(core, "size")) == "trees_walked"
+    assert "too much code" in str(coded_applies(Job(many, core)))
+    assert usual_way(few, find_target("x86-64-v3")) == "trees_abreast"
 
 
 def test_an_edited_tree_with_a_cycle_has_no_kernel() -> None:

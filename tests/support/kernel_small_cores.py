@@ -14,6 +14,7 @@ from intaglio.ops.quantised_rows import QAveragePool
 from support.kernel_hybrid import hybrid, hybrid_rows
 from support.kernel_integer_tiles import conv, dense, numbers
 from support.kernel_running import Case, case
+from support.tree_models import forest_case
 
 _SAME = (1, 1, 1, 1)
 _RANDOM = np.random.default_rng(11)
@@ -34,6 +35,7 @@ def added(base: Case, scales: tuple[float, float, float], swapped: bool = False,
 
 _PLAIN = conv((1, 5, 6, 8), 12, (3, 3), pads=_SAME)
 SMALL_CORES: dict[str, Case] = {
+    "trees as code": forest_case(5, 2),
     "windows that slide down": conv((1, 9, 4, 6), 6, (3, 3), pads=_SAME, group=6),
     "windows that slide without a border": conv((1, 6, 7, 3), 3, (3, 3), group=3),
     "windows that slide by two": conv((1, 8, 10, 5), 5, (3, 3), (2, 2), (0, 0, 1, 1), group=5),

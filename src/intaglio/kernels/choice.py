@@ -159,6 +159,7 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
     **dict.fromkeys(("chain", "dequantize", "quantize"), (BYTE_CHAIN, ELEMENTWISE)),
     "layer_norm": (Choice("layer_norm", normalize.layer_norm_applies, normalize.layer_norm),),
     "tree_ensemble": (
+        Choice("trees_coded", trees.coded_applies, trees.trees_coded),
         Choice("trees_abreast", trees.abreast_applies, trees.trees_abreast),
         Choice("trees_walked", unless(trees.tables_of), trees.trees_walked),
     ),

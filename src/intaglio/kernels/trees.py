@@ -3,6 +3,10 @@
     while node >= 0:                                     trees_walked: one tree after the other, until a leaf
         node = x[features[node]] <= thresholds[node] ? left[node] : right[node]
 
+    if x[3] <= 0.5: if x[7] <= 2.0: leaf = 4 ...         trees_coded: comparisons as code, on small cores for a few nodes. Of a
+                                                         table's, 0.7 of the instructions and 1.5 of the bytes (10 trees of
+                                                         depth 7 on a Cortex-M4F)
+
     for step in 0..depth:                                trees_abreast: several trees at once, all of them to the depth of the
         n0 = children[2 * n0 + ...]                      deepest; leaves are nodes whose children are themselves. A processor
         n1 = children[2 * n1 + ...]                      with several units has work while it waits for memory.
@@ -30,6 +34,8 @@ from intaglio.ops.fixed_point import order
 from intaglio.ops.trees import BASE, TreeEnsemble, depth_of
 
 ABREAST = 8  # trees: what hides the latency of a step, and still fits the registers of x86-64
+MOST_CODED = {"speed": 4000, "balanced": 1000, "size": 0}  # nodes; one is about 20 bytes of code, 9 in a table
+DEEPEST_CODED = 60  # conditions inside each other
 FEW = 8  # targets whose sums stay in registers
 WASTE = 2.0  # steps to the full depth, of the steps to an average leaf: above, walking until a leaf is faster
 _SMALL = {False: (DType.I8, DType.I16, DType.I32), True: (DType.U8, DType.U16, DType.I32)}
@@ -44,7 +50,8 @@ class Tables:
     thresholds: Array
     children: Array
     roots: Array
-    depths: Array
+    heights: tuple[int, ...]  # of each node: the longest way to a leaf
+    depths: Array  # of each tree
     average_depth: float
     negated: bool
     starts: Array
@@ -75,22 +82,23 @@ def tables_of(job: Job) -> Tables | str:
         depth_of(children, roots)
     except BadOperator as error:
         return error.reason
-    order, depths, average = _walk_order(children, roots)
-    features, thresholds, children, missing = (a[order] for a in (features, thresholds, children, missing))
+    walked, heights, depths, average = _walk_order(children, roots)
+    features, thresholds, children, missing = (a[walked] for a in (features, thresholds, children, missing))
     place = np.zeros(max(len(given[0]), 1), np.int64)
-    place[order] = np.arange(len(order))
+    place[walked] = np.arange(len(walked))
     children, roots = (np.where(a >= 0, place[np.maximum(a, 0)], a).astype(np.int32) for a in (children, roots))
     if missing.any():
         features, thresholds, children = _negated(features, thresholds, children, missing, job.type(0).shape[1])
     return Tables(
-        features, thresholds, children, roots, depths, average, bool(missing.any()), starts, ids, weights, base,
+        features, thresholds, children, roots, heights, depths, average, bool(missing.any()), starts, ids, weights, base,
         _same_targets(starts, ids), _target_of_tree(children, roots, starts, ids),
     )  # fmt: skip
 
 
-def _walk_order(children: Array, roots: Array) -> tuple[Array, Array, float]:
-    """Nodes as a walk meets them, left first; how deep each tree is; and how deep an average leaf. Shared subtrees count once."""
-    order: list[int] = []
+def _walk_order(children: Array, roots: Array) -> tuple[Array, tuple[int, ...], Array, float]:
+    """Nodes as a walk meets them, left first, and how high each is; how deep each tree is, and an average leaf. Shared subtrees
+    count once."""
+    walked: list[int] = []
     pairs = children.tolist()
     height: dict[int, int] = {}
     seen: set[int] = set()
@@ -103,11 +111,12 @@ def _walk_order(children: Array, roots: Array) -> tuple[Array, Array, float]:
                 ends, steps = ends + 1, steps + level
             elif node not in seen:
                 seen.add(node)
-                order.append(node)
+                walked.append(node)
                 waiting += [(pairs[node][1], level + 1), (pairs[node][0], level + 1)]
         _measure(root, pairs, height)
     depths = [height.get(root, 0) for root in roots.tolist()]
-    return np.array(order, np.int64), np.array(depths, np.int32), steps / max(ends, 1)
+    heights = tuple(height[node] for node in walked)
+    return np.array(walked, np.int64), heights, np.array(depths, np.int32), steps / max(ends, 1)
 
 
 def _measure(root: int, pairs: list[list[int]], height: dict[int, int]) -> None:
@@ -230,8 +239,12 @@ class Leaves:
         """The first weight of a target is its smallest and largest."""
         if self.op.aggregate in ("sum", "average"):
             return self.e.add(total, weight)
+        if isinstance(tree, Num) and self.seen is None and tree.value == 0:
+            return weight
         weight = self.k.let("weight", weight)
         join = self.e.lowest if self.op.aggregate == "min" else self.e.highest
+        if isinstance(tree, Num) and self.seen is None:
+            return join(total, weight)
         first = tree.compare("eq", 0) if self.seen is None else _at(self.seen, target).compare("eq", 0)
         return select(first, weight, join(total, weight))
 
@@ -272,11 +285,16 @@ def _keys(job: Job, tables: Tables, x: Buffer) -> Buffer | None:
 
 
 def _thresholds(job: Job, numbers: Array, keys: Buffer | None) -> Buffer:
-    """As the features are compared. Nothing is <= NaN, and -0 is 0."""
+    """As the features are compared."""
     if keys is None or keys.dtype is not DType.I32:
         return job.packed(numbers, "thresholds")
-    whole = np.where(np.isnan(numbers), np.iinfo(np.int32).min, order(np.add(numbers, numbers.dtype.type(0))))
-    return job.packed(whole.astype(np.int32), "thresholds")
+    return job.packed(_ordered(numbers), "thresholds")
+
+
+def _ordered(thresholds: Array) -> Array:
+    """As whole numbers. Nothing is <= NaN, and -0 is 0."""
+    whole = order(np.add(thresholds, thresholds.dtype.type(0)))
+    return np.where(np.isnan(thresholds), np.iinfo(np.int32).min, whole).astype(np.int32)
 
 
 def _about(job: Job, tables: Tables, note: str) -> str:
@@ -311,6 +329,61 @@ def trees_walked(job: Job) -> Lowered:
             leaves.add(t, k.let("leaf", -1 - node))
         leaves.finish()
     return job.done("trees_walked", _about(job, tables, "each walked to its leaf"))
+
+
+def _written_out(tables: Tables) -> int:
+    """How many nodes there are where each tree has its own copy of subtrees that are shared."""
+    sizes: dict[int, int] = {}
+    pairs = tables.children.tolist()
+    for node in sorted(range(len(pairs)), key=lambda n: tables.heights[n]):
+        sizes[node] = 1 + sum(sizes[child] for child in pairs[node] if child >= 0)
+    return sum(sizes[root] for root in tables.roots.tolist() if root >= 0)
+
+
+def coded_applies(job: Job) -> str | None:
+    tables, most = tables_of(job), 0 if job.target.limited else MOST_CODED[job.target.optimize]
+    if isinstance(tables, str):
+        return tables
+    if not job.target.bare:
+        return "it is for cores without an operating system: others guess branches, and wait where they are wrong"
+    if job.type(0).dtype is not DType.F32:
+        return "the features are not f32"
+    if int(tables.depths.max(initial=0)) > DEEPEST_CODED:
+        return f"a tree is deeper than {DEEPEST_CODED} nodes"
+    if (count := _written_out(tables)) > most:
+        return f"{count} nodes would be too much code; at most {most} with `--optimize {job.target.optimize}`"
+    return None
+
+
+def trees_coded(job: Job) -> Lowered:
+    k, tables = job.k, tables_of(job)
+    assert isinstance(tables, Tables)
+    x, y = job.operand(0, "x"), job.writes()
+    keys = _keys(job, tables, x)
+    assert keys is not None
+    limits, features, pairs = _ordered(tables.thresholds).tolist(), tables.features.tolist(), tables.children.tolist()
+    leaves = Leaves(job, tables, y)
+    kind = Type("i32")
+
+    def go(leaf: Var, place: int) -> None:
+        if place < 0:
+            k.assign(leaf, idx(-1 - place))
+            return
+        with k.when(Load(keys, idx(features[place]), kind).compare("le", Num(limits[place], kind))):
+            go(leaf, pairs[place][0])
+        with k.otherwise():
+            go(leaf, pairs[place][1])
+
+    with k.loop("n", 0, job.type(0).shape[0]) as n:
+        _row(job, tables, x, n, keys)
+        leaves.start(n)
+        for t, root in enumerate(tables.roots.tolist()):
+            with k.block():
+                leaf = k.var("leaf", idx(0))
+                go(leaf, root)
+                leaves.add(idx(t), leaf)
+        leaves.finish()
+    return job.done("trees_coded", _about(job, tables, "as code; features and thresholds as whole numbers of the same order"))
 
 
 def abreast_applies(job: Job) -> str | None:
