@@ -140,6 +140,19 @@ def test_boosting_libraries_are_converted_too(home: str, name: str, tmp_path: Pa
     np.testing.assert_allclose(results(number, x, tmp_path)["variable"].reshape(-1), number.predict(x), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_catboost_writes_onnx_itself(classes: int, tmp_path: Path) -> None:
+    library = pytest.importorskip("catboost", reason="catboost is not installed")
+    x, y = data(classes)
+    settings = {"iterations": 20, "depth": 4, "verbose": 0, "allow_writing_files": False}
+    model = library.CatBoostClassifier(**settings).fit(x, y)
+    found = results(model, x, tmp_path)
+    np.testing.assert_array_equal(found["label"], model.predict(x).reshape(-1))
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(x), rtol=0, atol=1e-5)
+    number = library.CatBoostRegressor(**settings).fit(x, y)
+    np.testing.assert_allclose(results(number, x, tmp_path)["predictions"].reshape(-1), number.predict(x), rtol=0, atol=1e-5)
+
+
 @needs_skl2onnx
 @pytest.mark.filterwarnings("ignore")
 def test_a_pipeline_is_compiled_into_a_package_that_runs(tmp_path: Path) -> None:

@@ -148,3 +148,11 @@ def test_two_classes_that_both_have_weights_have_scores_and_no_label(tmp_path: P
     np.testing.assert_array_equal(results[0], wanted[0])
 
 
+def test_two_classes_with_opposite_weights_have_the_label_of_onnx_runtime(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    x = features(rng, 60)
+    fields = attributes(rng, "class", (0, 1))
+    fields["class_weights"] = [w if n % 2 else -fields["class_weights"][n + 1] for n, w in enumerate(fields["class_weights"])]
+    wanted, results = both(ml_model("TreeEnsembleClassifier", x, ["label", "p"], classlabels_int64s=[0, 1], **fields), x, tmp_path)
+    np.testing.assert_array_equal(results[0], wanted[0])
+    np.testing.assert_array_equal(results[1], wanted[1])

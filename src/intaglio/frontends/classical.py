@@ -24,22 +24,30 @@ def save_object(
     model: Any, framework: str, example_inputs: tuple[object, ...] | None, path: Path, note: Callable[[str], None]
 ) -> None:
     """The object as an ONNX file."""
-    if framework == "catboost":
-        _tried("CatBoost", lambda: model.save_model(str(path), format="onnx"))
-        return
     rows, columns = _shape(model, example_inputs)
+    made = _of_catboost(model, path) if framework == "catboost" else _converted(model, framework, columns)
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = rows
+    _without_strings(made, note)
+    path.write_bytes(made.SerializeToString())
+
+
+def _of_catboost(model: Any, path: Path) -> Any:
+    """CatBoost writes ONNX itself."""
+    import onnx
+
+    _tried("CatBoost", lambda: model.save_model(str(path), format="onnx"))
+    return onnx.load(str(path))
+
+
+def _converted(model: Any, framework: str, columns: int) -> Any:
     tool, _ = _EXTRA[framework]
     converter = _needed(tool, framework)
     types = importlib.import_module("skl2onnx.common.data_types" if tool == "skl2onnx" else "onnxmltools.convert.common.data_types")
     inputs = [("x", types.FloatTensorType([None, columns]))]  # some converters write constants as long as a batch that is known
     if framework == "sklearn":
-        made = _tried(tool, lambda: _with_plain_scores(converter, model, inputs))
-    else:
-        convert = getattr(converter, f"convert_{framework}")
-        made = _tried(tool, lambda: convert(model, initial_types=inputs, target_opset=15))
-    made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = rows
-    _without_strings(made, note)
-    path.write_bytes(made.SerializeToString())
+        return _tried(tool, lambda: _with_plain_scores(converter, model, inputs))
+    convert = getattr(converter, f"convert_{framework}")
+    return _tried(tool, lambda: convert(model, initial_types=inputs, target_opset=15))
 
 
 def _with_plain_scores(converter: Any, model: Any, inputs: list[Any]) -> Any:

@@ -145,13 +145,22 @@ def _two_classes(call: OnnxCall, x: Value, classes: Classes, ids: set[int], tran
     if any(base):
         raise unsupported("base values of two classes are not supported: ONNX Runtime and ONNX differ about them",
                           "export the model again, with weights for class 0 alone")  # fmt: skip
-    scores = _emit(call, _listed_forest(call, x.dtype, "class"), x, [0.0, 0.0], 2, "sum")
+    forest = _listed_forest(call, x.dtype, "class")
+    scores = _emit(call, forest, x, [0.0, 0.0], 2, "sum")
     second = part(call, scores, 1, 1, 1)
     label: Item = Unusable("the label of two classes that both have weights, about which ONNX Runtime and ONNX differ",
                            "remove this output, and look up the larger score")  # fmt: skip
     if ids == {1}:
         label = labelled(call, classes, above(call, second, 0.5 if all_positive else 0.0))
+    elif classes.numbers == (0, 1) and all(_opposite(leaf) for leaf in forest.leaves):
+        label = above(call, second, 0.0)
     return [label, cast(call, post_transform(call, scores, transform), DType.F32)]
+
+
+def _opposite(leaf: Pairs) -> bool:
+    """Are the scores -s and s, as CatBoost writes them? Then the sign of the second is the larger score."""
+    weights = dict(leaf)
+    return len(leaf) == 2 and set(weights) == {0, 1} and weights[0] == -weights[1]
 
 
 # ai.onnx.ml 5 ---------------------------------------------------------------------------------------------------------------
