@@ -69,7 +69,7 @@ def test_what_does_not_fit_says_the_bound_the_layer_and_what_would_help(intaglio
 def test_the_screen_has_needs_peak_ladder_and_boards(intaglio: Intaglio) -> None:
     said = intaglio("fit", DIGITS, *BOARD)
     assert "arena 2,560 bytes, proven optimal; inputs and\n" in said.out
-    for word in ("sizes as built, time emulated", "peak", "weights", "in-place", "best offsets", "stm32f4-discovery", "yes"):
+    for word in ("sizes as built, cycles estimated", "peak", "weights", "in-place", "best offsets", "stm32f4-discovery", "yes"):
         assert word in said.out
     assert len(said.out.splitlines()) < 40
     assert max(map(len, said.out.splitlines())) <= 80

@@ -49,7 +49,8 @@ def print_total(package: Package) -> None:
     run = run_if_possible(package)
     if run is not None and run.sum is not None:
         at = "" if run.time_ms is None else f" = {ms_text(run.time_ms)} ms at {run.board.clock_mhz:g} MHz"
-        note(f"total: about {run.sum.cycles:,} cycles{at}, {run.sum.instructions:,} instructions (emulated, {run.timing.words})")
+        count = f"{run.sum.instructions:,} instructions, exact"
+        note(f"total: about {run.sum.cycles:,} cycles{at} (estimated, {run.timing.words}); {count}")
 
 
 def choices_lines(layers: Sequence[Explained]) -> list[str]:

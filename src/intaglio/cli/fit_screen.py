@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from intaglio.cli.fit_answer import Answer, peak_name, place_name
 from intaglio.cli.fit_boards import OnBoard
-from intaglio.cli.fit_figures import BUILT, EMULATED, Figures
+from intaglio.cli.fit_figures import BUILT, EMULATED, ESTIMATED, Figures
 from intaglio.cli.terminal import PAGE, ms_text, print_table, proven_text
 from intaglio.fitting.fit import Fit
 from intaglio.fitting.limits import Needs
@@ -28,20 +28,24 @@ def print_answer(answer: Answer) -> None:
     cost = f", about {100 * (least.cost_ratio - 1):.1f} % more instructions" if least.cost_ratio > 1 else ""
     line("least", answer.ram_of(least), f"the smallest RAM found by the ladder: {least.name}{cost}")
     print()
-    before = fit.rungs[0].arena_bytes
+    before = answer.ram_of(fit.rungs[0])
     rows = []
     for rung in answer.rungs:
-        rows.append([rung.name, f"{answer.ram_of(rung):,}", f"{before - rung.arena_bytes:,}", f"{rung.cost_ratio:.2f}"])
-        before = rung.arena_bytes
+        now = answer.ram_of(rung)
+        rows.append([rung.name, f"{now:,}", f"{before - now:,}", f"{rung.cost_ratio:.2f}"])
+        before = now
     print_table(["ladder", ">RAM", ">gained", ">time"], rows)
     print()
     print_boards(answer.boards)
 
 
+ABOUT_TIME = {EMULATED: "estimated on an emulated core", ESTIMATED: "estimated by multiply-adds"}
+
+
 def source_of(figures: Figures) -> str:
     """Where figures come from."""
     if figures.sizes == BUILT:
-        return f"sizes as built, time {figures.time}"
+        return "sizes as built, cycles estimated"
     return ESTIMATES
 
 
@@ -76,7 +80,7 @@ def print_time(figures: Figures) -> None:
     ms = figures.time_ms(board)
     at = f"; {ms_text(ms)} ms at {board.clock_mhz:g} MHz" if ms is not None and board is not None else ""
     count = f"; {figures.instructions:,} instructions, exact" if figures.instructions is not None else ""
-    line("time", round(figures.cycles), f"{figures.time}, {figures.waits}{at}{count}", "cycles")
+    line("time", round(figures.cycles), f"{ABOUT_TIME[figures.time]}, {figures.waits}{at}{count}", "cycles")
 
 
 def _print_peak(answer: Answer) -> None:

@@ -116,7 +116,7 @@ def _print(found: Survey, request: Request) -> None:
     print(f"{found.name} on microcontrollers{',' if limits else ''}")
     print(f"within {limits}") if limits else None
     quick = not any(on.figures is not None and on.figures.sizes == BUILT for on in found.cores)
-    built = "sizes as built, cycles as emulated with zero wait states" + ("; ~ marks an estimate" if estimated else "")
+    built = "sizes as built, cycles estimated on an emulated core, zero wait states" + ("; ~ is rougher" if estimated else "")
     print(ESTIMATES if quick else built)
     print()
     rows = [_core_row(on) for on in found.cores]
