@@ -44,6 +44,21 @@ SMALL_CORES: dict[str, Case] = {
     "windows on two rows": conv((1, 2, 7, 3), 3, (3, 3), pads=_SAME, group=3),
     "windows of one result": conv((1, 3, 3, 9), 9, (3, 3), group=9, y_zero=-128),
     "windows of u8 that slide": conv((1, 5, 6, 3), 3, (3, 3), pads=_SAME, group=3, dtype=np.uint8, x_zero=200, w_zero=130),
+    "windows of one row and of rows that are skipped": conv((1, 10, 9, 4), 4, (3, 3), (4, 2), (1, 1, 0, 1), group=4),
+    "windows of many channels": conv((1, 6, 9, 8), 8, (3, 3), pads=_SAME, group=8, y_zero=-128),
+    "windows of u8 of four channels": conv(
+        (2, 7, 3, 4), 4, (3, 3), pads=_SAME, group=4, dtype=np.uint8, x_zero=200, w_zero=130
+    ),
+    "windows of long rows": conv((2, 4, 14, 7), 7, (3, 3), pads=_SAME, group=7, y_zero=-128),
+    "windows of long rows by two": conv((1, 5, 21, 3), 3, (3, 3), (2, 2), (0, 1, 0, 0), group=3, y_zero=-128),
+    "windows of long rows of u8 by two": conv(
+        (1, 18, 5, 2), 2, (3, 3), (2, 1), _SAME, group=2, dtype=np.uint8, x_zero=3, w_zero=120, y_zero=7, low=7
+    ),
+    "channels clipped at the zero point": conv((1, 4, 6, 10), 9, (1, 1), y_zero=-128, spread=9.0),
+    "channels clipped above the zero point": conv((1, 4, 5, 6), 7, (3, 3), pads=_SAME, y_zero=3, low=20, high=90),
+    "channels of u8 clipped at the zero point": conv(
+        (1, 3, 5, 6), 5, (1, 1), dtype=np.uint8, x_zero=131, w_zero=97, y_zero=0, spread=9.0
+    ),
     "a sum of a larger side": added(_PLAIN, (0.5, 0.2, 0.4)),
     "a sum of a smaller side": added(_PLAIN, (0.1, 0.4, 0.3)),
     "a sum of equal sides": added(_PLAIN, (0.3, 0.3, 0.5)),

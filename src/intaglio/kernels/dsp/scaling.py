@@ -6,8 +6,10 @@
     right        the shift
 
 `twice` (a convolution of TFLite) is SMMLAR, an addition of the sign, a shift, SSAT; `once` (fully connected) is SMMLA, a shift,
-SSAT. Both take the sum doubled. They are exact where every channel shifts right by at least one bit and no sum can overflow or hit
-a tie of `once`; where that is not so, `slow` and `slowonce` do what the reference does, step by step; `float` is ONNX Runtime's.
+SSAT. `clipped` is `twice` without the sign, where a ReLU follows: the sign changes results of negative sums only, which the limit
+at the zero point makes equal. All take the sum doubled. They are exact where every channel shifts right by at least one bit and no
+sum can overflow or hit a tie of `once`; where that is not so, `slow` and `slowonce` do what the reference does, step by step;
+`float` is ONNX Runtime's.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ def scales_of(
         return Scales(Finish(How.SLOW if scaling == "twice" else How.SLOWONCE, out), records.astype(np.int32))
     records[:, 2] = (1 << (right - 1)) + (y_zero << right)
     records[:, 3] = right
-    return Scales(Finish(How(scaling), out), records.astype(np.int32))
+    clipped = scaling == "twice" and out.bounds[0] >= y_zero
+    return Scales(Finish(How.CLIPPED if clipped else How(scaling), out), records.astype(np.int32))
 
 
 def _quick(scaling: str, m: Array, right: Array, reach: Array, y_zero: int) -> bool:
@@ -148,6 +151,8 @@ def finished(sums: Array, records: Array, finish: Finish) -> Array:
         case How.TWICE:
             wide = 2 * sums.astype(np.int64)
             scaled = ((wide * multiplier + (1 << 31) >> 32) + offset + (wide >> 63)) >> right
+        case How.CLIPPED:
+            scaled = ((2 * sums.astype(np.int64) * multiplier + (1 << 31) >> 32) + offset) >> right
         case How.ONCE:
             scaled = ((2 * sums.astype(np.int64) * multiplier >> 32) + offset) >> right
         case How.REAL | How.REALROW:
@@ -157,7 +162,7 @@ def finished(sums: Array, records: Array, finish: Finish) -> Array:
     return np.asarray(np.clip(scaled, *finish.out.bounds)).astype(finish.out.to.numpy)
 
 
-_CALLS = {How.TWICE: ("smmlar",), How.ONCE: ("smmla",), How.FLOAT: ("as_float",)}
+_CALLS = {How.TWICE: ("smmlar",), How.CLIPPED: ("smmlar",), How.ONCE: ("smmla",), How.FLOAT: ("as_float",)}
 _FUNCTIONS = {How.SLOW: ("ig_scale32_i32",), How.SLOWONCE: ("ig_scale_once_i32",), How.FLOAT: ("ig_scale_float_i32",)}
 
 
@@ -169,5 +174,5 @@ def finish_routine(finish: Finish) -> Routine:
         needs = operations("as_float")
         return routine_of(C / "finish_real.c", name, no_meaning, needs, REALROW=finish.how is How.REALROW)
     needs = operations(*_CALLS.get(finish.how, ()), f"sat_{finish.out.to.value}")
-    ways = {how.name: finish.how is how for how in (How.TWICE, How.ONCE, How.SLOW, How.SLOWONCE)}
+    ways = {how.name: finish.how is how for how in (How.TWICE, How.CLIPPED, How.ONCE, How.SLOW, How.SLOWONCE)}
     return routine_of(C / "finish.c", name, no_meaning, needs, _FUNCTIONS.get(finish.how, ()), **finish.out.macros(), **ways)

@@ -23,6 +23,7 @@ class How(StrEnum):
     """Ways to scale a sum: the quick ones, the reference's step by step, ONNX Runtime's, and to floats (`dsp/scaling.py`)."""
 
     TWICE = "twice"
+    CLIPPED = "clipped"
     ONCE = "once"
     SLOW = "slow"
     SLOWONCE = "slowonce"
@@ -93,7 +94,7 @@ class Finish:
     @property
     def doubled(self) -> bool:
         """Does the C take sums doubled?"""
-        return self.how in (How.TWICE, How.ONCE)
+        return self.how in (How.TWICE, How.CLIPPED, How.ONCE)
 
     def macros(self) -> dict[str, str | int]:
         """For routines that finish sums."""
