@@ -17,6 +17,7 @@ from intaglio.kernels.dsp.dense import dense
 from intaglio.kernels.dsp.gather import edge, gather
 from intaglio.kernels.dsp.pool import average, highest
 from intaglio.kernels.dsp.primitives import C, operation
+from intaglio.kernels.dsp.ring import ring
 from intaglio.kernels.dsp.scaling import finish_routine
 from intaglio.kernels.dsp.slide import slide
 from intaglio.kernels.dsp.sums import add, mul
@@ -48,14 +49,14 @@ FINISHES = [
 REALS = [Finish(how, Range(DType.F32)) for how in (How.REAL, How.REALROW)]
 SUMS = [Sum(Side.LEFT, Range(DType.I8)), Sum(Side.RIGHT, Range(DType.I8, (-5, 127))), Sum(Side.BOTH, Range(DType.I8))]
 TILES = [
-    *(Variant(layout, finish) for layout in Layout for finish in (FINISHES[0], FINISHES[2], REALS[0])),
+    *(Variant(layout, finish) for layout in Layout for finish in (FINISHES[0], FINISHES[3], REALS[0])),
     *(Variant(Layout.JOINED, FINISHES[0], added) for added in SUMS),
 ]
 COLUMNS = [
     Variant(layout, finish, shared=shared, column=column)
     for layout in (Layout.JOINED, Layout.APART)
     for column in ("column", "i8", "u8")
-    for finish, shared in ((FINISHES[1], True), (FINISHES[1], False), (REALS[1], False))
+    for finish, shared in ((FINISHES[2], True), (FINISHES[2], False), (REALS[1], False))
 ]
 
 
@@ -65,7 +66,8 @@ def representative() -> list[Routine]:
     found += [dense(variant) for variant in COLUMNS]
     found += [finish_routine(finish) for finish in (*FINISHES, *REALS)]
     found += [make(columns, kind) for make in (gather, edge) for columns in (4, 2, 1) for kind in BYTES]
-    found += [slide(stride, kind, FINISHES[0], pairs) for stride in (1, 2) for kind in BYTES for pairs in (True, False)]
+    found += [slide(stride, kind, FINISHES[0]) for stride in (1, 2) for kind in BYTES]
+    found += [ring(stride, lanes, kind, FINISHES[0]) for stride in (1, 2) for lanes in (1, 4) for kind in BYTES]
     found += [rows(count, kind, FINISHES[0]) for count in (1, 2) for kind in BYTES]
     found += [taps(kind, Range(to)) for kind in BYTES for to in BYTES]
     found += [make(kind) for make in (window, highest, average) for kind in BYTES]

@@ -131,8 +131,9 @@ def _needs_floats(c: Case) -> bool:
     return isinstance(c.op, (HybridConv, HybridMatMul)) or getattr(c.op, "scaling", "") == "float"
 
 
-def _program(cases: dict[str, Case], target: Target) -> tuple[str, dict[str, Call]]:
-    """All kernels as one C program: memory for each parameter, and a function without parameters that calls the kernel."""
+def _program(cases: dict[str, Case], target: Target, *, over: bool = False) -> tuple[str, dict[str, Call]]:
+    """All kernels as one C program: memory for each parameter, and a function without parameters that calls the kernel. `over`: the
+    result is written over the operand."""
     calls = {name: prepare(c, target) for name, c in cases.items()}
     kernels = [c.lowered.kernel for c in calls.values()]
     parts = []
@@ -141,10 +142,16 @@ def _program(cases: dict[str, Case], target: Target) -> tuple[str, dict[str, Cal
         parts.append(print_kernel(kernel))
         for m, array in enumerate(call.arrays):
             parts.append(f"__attribute__((aligned(8))) unsigned char k{n}_{m}[{max(1, array.nbytes)}];")
-        arguments = ", ".join(f"(void *)k{n}_{m}" for m in range(len(call.arrays)))
+        places = {m: _operand(call) if over and m in call.outputs else m for m in range(len(call.arrays))}
+        arguments = ", ".join(f"(void *)k{n}_{m}" for m in places.values())
         parts.append(f"int run{n}(void);\nint run{n}(void)\n{{\n    k{n}({arguments});\n    return 0;\n}}")
     top = prelude(Program(Graph("t"), [], kernels, [], target.isa))
     return top + "\n" + "\n\n".join(parts), calls
+
+
+def _operand(call: Call) -> int:
+    """The one whose memory the result may take."""
+    return max(call.lowered.kernel.over, 0)
 
 
 def test_cores_with_the_dsp_extension_have_the_same_kernels() -> None:
@@ -153,21 +160,17 @@ def test_cores_with_the_dsp_extension_have_the_same_kernels() -> None:
     assert _program(whole, find_target("cortex-m33"))[0] == _program(whole, find_target("cortex-m4f"))[0]
 
 
-@pytest.mark.parametrize(
-    "core", ["cortex-m4f", "cortex-m4f for speed", "cortex-m4", pytest.param("cortex-m33", marks=pytest.mark.slow)]
-)
-def test_the_emulated_core_gives_the_same(core: str, tmp_path: Path) -> None:
+def _emulated(cases: dict[str, Case], target: Target, folder: Path, *, over: bool = False) -> list[str]:
+    """Which of them are wrong."""
     pytest.importorskip("unicorn")
     from support.bare_programs import core_with, program
 
-    target = CORES.get(core) or find_target(core)
-    whole = {n: c for n, c in ALL.items() if not _needs_floats(c)}
-    text, calls = _program(whole, target)
-    (tmp_path / "firmware").mkdir()
-    (tmp_path / "firmware" / "libc").symlink_to(LIBC)
-    image = program(tmp_path, f"{text}\n#include <memory.c>\n", target.name, "-O2")
+    text, calls = _program(cases, target, over=over)
+    (folder / "firmware").mkdir()
+    (folder / "firmware" / "libc").symlink_to(LIBC)
+    image = program(folder, f"{text}\n#include <memory.c>\n", target.name, "-O2")
     machine = core_with(image, target.name)
-    order = {name: n for n, name in enumerate(whole)}
+    order = {name: n for n, name in enumerate(cases)}
 
     def run(name: str) -> list[Array]:
         n, call = order[name], calls[name]
@@ -176,12 +179,33 @@ def test_the_emulated_core_gives_the_same(core: str, tmp_path: Path) -> None:
             machine.write(image.address(f"k{n}_{m}"), np.ascontiguousarray(array).tobytes())
         machine.call(f"run{n}", 1 << 30)
         found = []
-        for m, out in zip(call.outputs, whole[name].node().outputs, strict=True):
-            data = machine.read(image.address(f"k{n}_{m}"), arrays[m].nbytes)
+        for m, out in zip(call.outputs, cases[name].node().outputs, strict=True):
+            data = machine.read(image.address(f"k{n}_{_operand(call) if over else m}"), arrays[m].nbytes)
             found.append(np.frombuffer(data, arrays[m].dtype).reshape(out.shape))
         return found
 
     try:
-        assert not (wrong := _wrong(whole, run)), "\n".join(wrong)
+        return _wrong(cases, run)
     finally:
         machine.close()
+
+
+@pytest.mark.parametrize(
+    "core", ["cortex-m4f", "cortex-m4f for speed", "cortex-m4", pytest.param("cortex-m33", marks=pytest.mark.slow)]
+)
+def test_the_emulated_core_gives_the_same(core: str, tmp_path: Path) -> None:
+    whole = {n: c for n, c in ALL.items() if not _needs_floats(c)}
+    assert not (wrong := _emulated(whole, CORES.get(core) or find_target(core), tmp_path)), "\n".join(wrong)
+
+
+@pytest.mark.parametrize("core", ["cortex-m4f", "cortex-m4"])
+def test_a_result_may_take_the_memory_of_its_operand(core: str, tmp_path: Path) -> None:
+    """The emulated core gives the same where a kernel says that it can."""
+    found = {}
+    for name, c in ALL.items():
+        call = prepare(c, CORES[core])
+        same = call.arrays[_operand(call)].nbytes == call.arrays[call.outputs[0]].nbytes
+        if call.lowered.kernel.in_place and same and not _needs_floats(c):
+            found[name] = c
+    assert {"windows of many channels", "windows on two rows", "a sum of a larger side"} <= set(found)
+    assert not (wrong := _emulated(found, CORES[core], tmp_path, over=True)), "\n".join(wrong)

@@ -1,4 +1,5 @@
-"""Depthwise convolutions of bytes on small cores: 3x3 by sliding windows (`slide.py`), along the longer axis."""
+"""Depthwise convolutions of bytes on small cores: 3x3 by sliding windows, along the longer axis. Cores with the DSP extension keep
+rows in a ring (`ring.py`), others have sums in flight (`slide.py`)."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ import numpy as np
 from intaglio.ir.types import DType
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.contraction.quantised import BYTES
+from intaglio.kernels.dsp.ring import SCALES, lanes_of, ring, ring_words
 from intaglio.kernels.dsp.scaling import Scaled, scaled_of
 from intaglio.kernels.dsp.slide import FIRST_MISSING, FULL, LAST_MISSING, pack_records, slide
 from intaglio.kernels.job import Job, Lowered, fact
-from intaglio.kernels.loop import Expr, Place, idx
+from intaglio.kernels.loop import Buffer, Expr, Place, idx
 from intaglio.ops.quantised import QConv
 
 
@@ -90,21 +92,49 @@ def facts(job: Job) -> Facts | str:
 
 
 def qdepthwise_dsp(job: Job) -> Lowered:
-    found, k = facts(job), job.k
+    found = facts(job)
     assert isinstance(found, Facts)
-    known, p, numbers = found.scaled, found.scaled.problem, found.scaled.numbers
-    along, cross = axes_of(p)[found.along], axes_of(p)[1 - found.along]
-    finish = known.scales.finish
-    x = job.operand(0, "x")
-    taps = numbers.weights[:, 0] if found.along == 0 else numbers.weights[:, 0].transpose(0, 2, 1)  # [c, along, across]
-    record = job.packed(pack_records(taps, known.scales), "record", DType.I32)
-    y = job.writes()
-    routine = slide(along.stride, x.dtype, finish, pairs=job.isa.dsp)
+    p, finish = found.scaled.problem, found.scaled.scales.finish
+    (_in_ring if job.isa.dsp else _in_flight)(job, found, axes_of(p)[found.along], axes_of(p)[1 - found.along])
+    direction = "the columns" if found.along == 0 else "the rows"
+    about = f"{p.title('qdepthwise', apart=True)}, {found.scaled.numbers.x.value}\nNHWC, windows slide along {direction}"
+    same = job.isa.dsp and p.strides == (1, 1) and p.channels % lanes_of(p.channels) == 0
+    using = f"qdepthwise_{'dsp' if job.isa.dsp else 'plain'}({finish})"
+    return job.done(p.stem("qdepthwise", apart=True), about, using, in_place=same)
+
+
+def _record(job: Job, found: Facts, first: int) -> Buffer:
+    """Taps and scales; `first` is the axis whose three positions are kept apart: 0 is down the image."""
+    taps = found.scaled.numbers.weights[:, 0]
+    packed = pack_records(taps if first == 0 else taps.transpose(0, 2, 1), found.scaled.scales)
+    return job.packed(packed, "record", DType.I32)
+
+
+def _in_ring(job: Job, found: Facts, along: Axis, cross: Axis) -> None:
+    known, p = found.scaled, found.scaled.problem
+    x, record, y = job.operand(0, "x"), _record(job, found, 1 - found.along), job.writes()
+    lanes = lanes_of(p.channels)
+    rows = ring_words(along.out, along.stride, lanes)
+    memory = job.scratch(rows + lanes * SCALES, "ring", DType.I32)
+    routine = ring(along.stride, lanes, x.dtype, known.scales.finish)
+    with job.k.loop("n", 0, p.batch) as n:
+        image, result = n * (p.height * p.width * p.channels), n * (p.out_height * p.out_width * p.channels)
+        job.k.call(
+            routine, Place(x, image), along.step, cross.step, along.length, cross.length, along.pad, cross.pad, cross.stride,
+            Place(y, result), along.y_step, cross.y_step, along.out, cross.out, known.numbers.x_zero, p.channels,
+            Place(record, idx(0)), Place(memory, idx(0)), Place(memory, idx(rows)),
+        )  # fmt: skip
+
+
+def _in_flight(job: Job, found: Facts, along: Axis, cross: Axis) -> None:
+    known, p, k = found.scaled, found.scaled.problem, job.k
+    x, record, y = job.operand(0, "x"), _record(job, found, found.along), job.writes()
+    routine = slide(along.stride, x.dtype, known.scales.finish)
 
     def row(start: Expr, to: Expr, missing: int) -> None:
         k.call(
             routine, Place(x, start), along.step, cross.step, Place(y, to), along.y_step, along.out, along.pad, along.after,
-            missing, numbers.x_zero, p.channels, Place(record, idx(0)),
+            missing, known.numbers.x_zero, p.channels, Place(record, idx(0)),
         )  # fmt: skip
 
     with k.loop("n", 0, p.batch) as n:
@@ -118,6 +148,3 @@ def qdepthwise_dsp(job: Job) -> Lowered:
         if cross.after:
             at = last * cross.stride - cross.pad
             row(image + at * cross.step, result + last * cross.y_step, LAST_MISSING)
-    direction = "the columns" if found.along == 0 else "the rows"
-    about = f"{p.title('qdepthwise', apart=True)}, {x.dtype.value}\nNHWC, windows slide along {direction}"
-    return job.done(p.stem("qdepthwise", apart=True), about, f"qdepthwise_{'dsp' if job.isa.dsp else 'plain'}({finish})")

@@ -1,7 +1,8 @@
-"""Depthwise 3x3: a window slides along one axis, with the sums of three results in flight, in registers.
+"""Depthwise 3x3 on cores without the DSP extension: a window slides along one axis, with the sums of three results in flight, in
+registers.
 
-    at each position: three bytes across, the first two as a pair
-        done = tap 2 of the oldest sum       a tap is SMLAD of the pair and SMLAB of the third byte
+    at each position: three bytes across
+        done = tap 2 of the oldest sum       a tap is three products
         next = tap 1 of the second
         new  = tap 0, from the bias
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.dsp.primitives import BASE, C, operations
+from intaglio.kernels.dsp.primitives import BASE, C
 from intaglio.kernels.dsp.scaling import Scales, finish_routine, finished
 from intaglio.kernels.dsp.variants import C_TYPES, Finish
 from intaglio.kernels.routines import Routine, routine_of
@@ -43,19 +44,24 @@ def pack_records(weights: Array, scales: Scales) -> Array:
     return np.stack([*words, start * twice, multiplier, offset], axis=1).astype(np.int32).reshape(-1)
 
 
+def taps_of(record: Array, channels: int) -> tuple[Array, Array]:
+    """The taps [channels, 3, 3] and the scales (start, multiplier, offset, right) of packed records."""
+    words = record[: channels * WORDS].reshape(channels, WORDS).astype(np.int64)
+    half = [words[:, t].astype(np.int32).view(np.int16).reshape(channels, 2).astype(np.int64) for t in range(5)]
+    third = np.stack([half[3][:, 0], half[3][:, 1], half[4][:, 0]], axis=1)
+    taps = np.stack([np.stack([half[t][:, 0], half[t][:, 1], third[:, t]], axis=1) for t in range(3)], axis=1)
+    return taps, np.stack([words[:, 5], words[:, 6], words[:, 7], words[:, 4] >> 16], axis=1)
+
+
 def _meaning(stride: int, finish: Finish) -> Callable[..., None]:
     def meaning(
         image: Array, step: int, down: int, to: Array, y_step: int, count: int, before: int, after: int, missing: int,
         zero: int, channels: int, record: Array,
     ) -> None:  # fmt: skip
-        words = record[: channels * WORDS].reshape(channels, WORDS).astype(np.int64)
+        taps, records = taps_of(record, channels)
         twice = 2 if finish.doubled else 1
-        half = [words[:, t].astype(np.int32).view(np.int16).reshape(channels, 2).astype(np.int64) for t in range(5)]
-        third = np.stack([half[3][:, 0], half[3][:, 1], half[4][:, 0]], axis=1)
-        taps = np.stack([np.stack([half[t][:, 0], half[t][:, 1], third[:, t]], axis=1) for t in range(3)], axis=1)
-        records = np.stack([words[:, 5], words[:, 6], words[:, 7], words[:, 4] >> 16], axis=1)
         for j in range(count):
-            total = words[:, 5].copy()
+            total = records[:, 0].copy()
             for t in range(3):
                 position = j * stride + t - before
                 outside = position < 0 or (after and j == count - 1 and t == 2)
@@ -71,10 +77,9 @@ def _meaning(stride: int, finish: Finish) -> Callable[..., None]:
 
 
 @cache
-def slide(stride: int, kind: DType, finish: Finish, pairs: bool) -> Routine:
-    """A row of results; `pairs`: with the DSP extension, else one number at a time."""
-    needs = operations("pkhbt", "smlad", "smlabb", "smlabt") if pairs else (BASE,)
+def slide(stride: int, kind: DType, finish: Finish) -> Routine:
+    """A row of results."""
     return routine_of(
-        C / "slide.c", f"slide{'' if pairs else 'plain'}_{stride}_{kind.value}_{finish}", _meaning(stride, finish),
-        (*needs, finish_routine(finish)), PAIRS=pairs, STRIDE=stride, X_TYPE=C_TYPES[kind], **finish.macros(),
+        C / "slide.c", f"slide_{stride}_{kind.value}_{finish}", _meaning(stride, finish), (BASE, finish_routine(finish)),
+        STRIDE=stride, X_TYPE=C_TYPES[kind], **finish.macros(),
     )  # fmt: skip

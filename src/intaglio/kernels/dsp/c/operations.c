@@ -146,6 +146,18 @@ IG_INLINE int32_t ig_pkhbt(int32_t a, int32_t b)
 #endif
 }
 
+/* high b, and high a above it */
+IG_INLINE int32_t ig_pkhtb(int32_t a, int32_t b)
+{
+#ifdef IG_DSP
+    int32_t result;
+    __asm__("pkhtb %0, %1, %2, asr #16" : "=r"(result) : "r"(a), "r"(b));
+    return result;
+#else
+    return (int32_t)(((uint32_t)a & 0xffff0000u) | ((uint32_t)b >> 16));
+#endif
+}
+
 /* c + (a * b >> 32) */
 IG_INLINE int32_t ig_smmla(int32_t a, int32_t b, int32_t c)
 {
