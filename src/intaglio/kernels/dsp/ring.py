@@ -26,7 +26,7 @@ from intaglio.kernels.dsp.gather import widening
 from intaglio.kernels.dsp.primitives import C, operations
 from intaglio.kernels.dsp.scaling import finish_routine, finished
 from intaglio.kernels.dsp.slide import taps_of
-from intaglio.kernels.dsp.variants import C_TYPES, Finish, How
+from intaglio.kernels.dsp.variants import C_TYPES, Finish
 from intaglio.kernels.routines import Routine, routine_of
 
 ROWS = 3
@@ -73,11 +73,8 @@ def ring(stride: int, lanes: int, kind: DType, finish: Finish) -> Routine:
     """A whole image."""
     take, take_odd = widening(kind)
     needs = operations("pkhbt", "smlad", "smlabb", "smlabt", *(("pkhtb", take, take_odd) if lanes == 4 else ()))
-    out = finish.out.macros()
-    ways: dict[str, str | int] = {how.name: finish.how is how for how in (How.TWICE, How.CLIPPED)}
-    ways |= {"QUICK": finish.doubled, "SIGNED": finish.out.to is DType.I8}
-    ways |= {name: out[name] for name in ("LOW", "HIGH", "CLIPS_LOW", "CLIPS_HIGH")}
     return routine_of(
         C / "ring.c", f"ring{lanes}_{stride}_{kind.value}_{finish}", _meaning(stride, finish), (*needs, finish_routine(finish)),
-        STRIDE=stride, LANES=lanes, X_TYPE=C_TYPES[kind], WIDEN=f"ig_{take}", WIDEN_ODD=f"ig_{take_odd}", **finish.macros(), **ways,
+        STRIDE=stride, LANES=lanes, X_TYPE=C_TYPES[kind], WIDEN=f"ig_{take}", WIDEN_ODD=f"ig_{take_odd}", **finish.macros(),
+        QUICK=finish.doubled, **finish.quick_macros(),
     )  # fmt: skip

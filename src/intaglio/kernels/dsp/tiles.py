@@ -105,7 +105,8 @@ def tile(columns: int, variant: Variant) -> Routine:
     layouts = {each.name: layout is each for each in Layout}
     return routine_of(
         C / "tile.c", f"tile{columns}_{variant}", meaning, needs, COLUMNS=columns, PAIR=2 * columns, WORD=word_bytes(layout),
-        SUM=added is not None, ADD=f"ig_sum_{added}", **layouts, **finish.macros(),
+        SUM=added is not None, ADD=f"ig_sum_{added}", QUICK=finish.doubled and added is None, **layouts, **finish.macros(),
+        **finish.quick_macros(),
     )  # fmt: skip
 
 

@@ -66,14 +66,19 @@ class Range:
 
     def macros(self) -> dict[str, str | int]:
         """For `clipped.h`."""
+        return {"SATURATE": f"ig_sat_{self.to.value}", **self.limit_macros()}
+
+    def limit_macros(self) -> dict[str, str | int]:
         (low, high), info = self.bounds, np.iinfo(self.to.numpy)
-        clips = {"CLIPS_LOW": low > info.min, "CLIPS_HIGH": high < info.max}
-        return {"SATURATE": f"ig_sat_{self.to.value}", "LOW": low, "HIGH": high, **clips}
+        return {"LOW": low, "HIGH": high, "CLIPS_LOW": low > info.min, "CLIPS_HIGH": high < info.max}
 
 
 def range_of(to: DType, low: int, high: int) -> Range:
     info = np.iinfo(to.numpy)
     return Range(to, None if low <= info.min and high >= info.max else (low, high))
+
+
+_NO_LIMITS: dict[str, str | int] = {"LOW": 0, "HIGH": 0, "CLIPS_LOW": 0, "CLIPS_HIGH": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,11 @@ class Finish:
     def doubled(self) -> bool:
         """Does the C take sums doubled?"""
         return self.how in (How.TWICE, How.CLIPPED, How.ONCE)
+
+    def quick_macros(self) -> dict[str, str | int]:
+        """For `quick.h`."""
+        ways = {how.name: self.how is how for how in (How.TWICE, How.CLIPPED)}
+        return {**ways, "SIGNED": self.out.to is DType.I8, **(self.out.limit_macros() if self.doubled else _NO_LIMITS)}
 
     def macros(self) -> dict[str, str | int]:
         """For routines that finish sums."""

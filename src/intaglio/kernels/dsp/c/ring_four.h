@@ -1,5 +1,5 @@
 // A row of results of ring.c, four at a time. Per row of the window: pairs of numbers a, b, c .. and the taps 0 and 1 in u, 1 and 2
-// in v. QUICK: scaled in a few instructions, by TWICE, CLIPPED or ONCE; SIGNED: results are signed bytes.
+// in v. QUICK: sums are scaled in a few instructions (quick.h).
 
 #if STRIDE == 1
 #define WINDOW_ROW(u_taps, v_taps, at0, at1, at2, at3, at4) \
@@ -34,42 +34,7 @@
     "smlabt %[s2], %[a], %[v], %[s2]\n\t" \
     "smlabt %[s3], %[b], %[v], %[s3]\n\t"
 #endif
-#if TWICE
-#define SCALE(sum) \
-    "smmlar %[u], %[" sum "], %[a], %[b]\n\t" \
-    "add %[" sum "], %[u], %[" sum "], asr #31\n\t"
-#elif CLIPPED
-#define SCALE(sum) "smmlar %[" sum "], %[" sum "], %[a], %[b]\n\t"
-#else
-#define SCALE(sum) "smmla %[" sum "], %[" sum "], %[a], %[b]\n\t"
-#endif
-#if CLIPS_LOW
-#define CLIP_LOW(sum) \
-    "cmp %[" sum "], %[low]\n\t" \
-    "it lt\n\t" \
-    "movlt %[" sum "], %[low]\n\t"
-#else
-#define CLIP_LOW(sum)
-#endif
-#if CLIPS_HIGH
-#define CLIP_HIGH(sum) \
-    "cmp %[" sum "], %[high]\n\t" \
-    "it gt\n\t" \
-    "movgt %[" sum "], %[high]\n\t"
-#else
-#define CLIP_HIGH(sum)
-#endif
-#if SIGNED
-#define TO_BYTE(sum) "ssat %[" sum "], #8, %[" sum "]\n\t"
-#else
-#define TO_BYTE(sum) "usat %[" sum "], #8, %[" sum "]\n\t"
-#endif
-#define RESULT_OF(sum) \
-    SCALE(sum) \
-    "asr %[" sum "], %[" sum "], %[c]\n\t" \
-    TO_BYTE(sum) \
-    CLIP_LOW(sum) \
-    CLIP_HIGH(sum)
+#include "quick.h"
 
 #if QUICK
 #ifdef IG_FLOATS
@@ -98,10 +63,10 @@ __asm__ volatile(
     "vmov %[b], s2\n\t"
     "vmov %[c], s3\n\t"
     "add %[x], %[x], %[next]\n\t"
-    RESULT_OF("s0")
-    RESULT_OF("s1")
-    RESULT_OF("s2")
-    RESULT_OF("s3")
+    RESULT_OF("%[s0]", "%[a]", "%[b]", "%[c]", "%[u]")
+    RESULT_OF("%[s1]", "%[a]", "%[b]", "%[c]", "%[u]")
+    RESULT_OF("%[s2]", "%[a]", "%[b]", "%[c]", "%[u]")
+    RESULT_OF("%[s3]", "%[a]", "%[b]", "%[c]", "%[u]")
     "subs %[j], %[j], #4\n\t"
     "blt 2f\n\t"
     "strb %[s0], [%[y]]\n\t"

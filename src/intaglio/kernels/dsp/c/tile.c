@@ -6,6 +6,10 @@
 // DOUBLE, SHIFT        `* 2` and 7 where FINISH takes sums doubled, else nothing and 8
 // REAL                 results are floats; sums start at minus the zero point times the sum of the weights
 // SUM                  another tensor is added, by ADD
+// QUICK                sums are scaled in a few instructions (quick.h), and nothing is added
+
+#define AS_FLOAT(pointer) ig_as_float((int32_t)(intptr_t)(pointer))
+#include "quick.h"
 
 #if REAL
 #define START(n) (int32_t)(0u - (uint32_t)zero * (uint32_t)scale[n])
@@ -38,6 +42,12 @@ IG_ROUTINE void NAME(const int8_t *weights, const int32_t *scale, const int16_t 
     ptrdiff_t outs, Y_TYPE *y, ptrdiff_t step)
 #endif
 {
+#if COLUMNS == 4 && QUICK
+#ifdef IG_FLOATS
+    #include "tile_quick.h"
+    return;
+#endif
+#endif
     const int16_t *const end = cols + PAIR * pairs;
 #if COLUMNS == 4
     register const int8_t *w IG_PIN("r0") = weights;
@@ -58,10 +68,14 @@ IG_ROUTINE void NAME(const int8_t *weights, const int32_t *scale, const int16_t 
         register int32_t r1 IG_PIN("r9") = r0;
         register int32_t r2 IG_PIN("r10") = r0;
         register int32_t r3 IG_PIN("r11") = r0;
+#if QUICK
+        #include "tile_plain.h"
+#else
 #ifdef IG_FLOATS
         #include "tile_four.h"
 #else
         #include "tile_plain.h"
+#endif
 #endif
 #else
         int32_t s0 = START(0);

@@ -1,0 +1,118 @@
+// All of tile.c for four columns, where sums are scaled in a few instructions (quick.h). Registers: r0 weights, r1 columns, r2 and r3
+// weights of a pair (the second channel's or both channels', the first channel's), r4 to r7 sums of the first channel, r8 to r11 of
+// the second, r12 and lr numbers of two columns. All else waits in float registers. Compilers do not give r7 away, since it may be
+// the frame pointer, so it is kept in `keep`.
+
+#if JOINED
+#define WEIGHTS \
+    "ldr r2, [r0], #4\n\t" \
+    "sxtb16 r3, r2\n\t"
+#elif APART
+#define WEIGHTS \
+    "ldr r2, [r0], #4\n\t" \
+    "sxtb16 r3, r2\n\t" \
+    "sxtb16 r2, r2, ror #8\n\t"
+#else
+#define WEIGHTS "ldrd r3, r2, [r0], #8\n\t"
+#endif
+#if JOINED
+#define SECOND_OF(sum, first) \
+    "sub " sum ", " sum ", " first "\n\t" \
+    "asr " sum ", " sum ", #7\n\t"
+#else
+#define SECOND_OF(sum, first) "lsl " sum ", " sum ", #1\n\t"
+#endif
+#define PAIR_OF_EACH \
+    WEIGHTS \
+    "ldrd r12, lr, [r1], #8\n\t" \
+    "smlad r8, r2, r12, r8\n\t" \
+    "smlad r4, r3, r12, r4\n\t" \
+    "smlad r9, r2, lr, r9\n\t" \
+    "smlad r5, r3, lr, r5\n\t" \
+    "ldrd r12, lr, [r1], #8\n\t" \
+    "smlad r10, r2, r12, r10\n\t" \
+    "smlad r6, r3, r12, r6\n\t" \
+    "smlad r11, r2, lr, r11\n\t" \
+    "smlad r7, r3, lr, r7\n\t"
+#define FIRST_RESULT(sum) \
+    "lsl " sum ", " sum ", #1\n\t" \
+    RESULT_OF(sum, "r2", "r3", "r12", "r1")
+#define SECOND_RESULT(sum) RESULT_OF(sum, "r2", "r3", "r12", "lr")
+
+float keep, to = AS_FLOAT(y), record = AS_FLOAT(scale), left = ig_as_float((int32_t)outs);
+__asm__ volatile(
+    "vmov %[keep], r7\n\t"
+    "vmov r0, %[w]\n"
+    "1:\n\t" /* two channels */
+    "vmov r3, %[record]\n\t"
+    "vmov r1, %[cols]\n\t"
+    "ldr r4, [r3]\n\t"
+    "ldr r8, [r3, #16]\n\t"
+    "mov r5, r4\n\t"
+    "mov r6, r4\n\t"
+    "mov r7, r4\n\t"
+    "mov r9, r8\n\t"
+    "mov r10, r8\n\t"
+    "mov r11, r8\n"
+    "2:\n\t"
+    PAIR_OF_EACH
+    PAIR_OF_EACH
+    PAIR_OF_EACH
+    PAIR_OF_EACH
+    "vmov r12, %[end]\n\t"
+    "cmp r1, r12\n\t"
+    "bne 2b\n\t"
+    SECOND_OF("r8", "r4")
+    SECOND_OF("r9", "r5")
+    SECOND_OF("r10", "r6")
+    SECOND_OF("r11", "r7")
+    "vmov r1, %[record]\n\t"
+    "ldr r2, [r1, #4]\n\t"
+    "ldr r3, [r1, #8]\n\t"
+    "ldr r12, [r1, #12]\n\t"
+    FIRST_RESULT("r4")
+    FIRST_RESULT("r5")
+    FIRST_RESULT("r6")
+    FIRST_RESULT("r7")
+    "vmov r1, %[record]\n\t"
+    "ldr r2, [r1, #20]\n\t"
+    "ldr r3, [r1, #24]\n\t"
+    "ldr r12, [r1, #28]\n\t"
+    "add r1, r1, #32\n\t"
+    SECOND_RESULT("r8")
+    SECOND_RESULT("r9")
+    SECOND_RESULT("r10")
+    SECOND_RESULT("r11")
+    "vmov %[record], r1\n\t"
+    "vmov lr, %[to]\n\t"
+    "vmov r3, %[left]\n\t"
+    "vmov r2, %[step]\n\t"
+    "subs r3, r3, #2\n\t"
+    "blt 3f\n\t"
+    "strb r8, [lr, #1]\n\t"
+    "strb r4, [lr], #2\n\t"
+    "vmov %[left], r3\n\t"
+    "vmov %[to], lr\n\t"
+    "add lr, lr, r2\n\t"
+    "strb r5, [lr, #-2]\n\t"
+    "strb r9, [lr, #-1]\n\t"
+    "add lr, lr, r2\n\t"
+    "strb r6, [lr, #-2]\n\t"
+    "strb r10, [lr, #-1]\n\t"
+    "add lr, lr, r2\n\t"
+    "strb r7, [lr, #-2]\n\t"
+    "strb r11, [lr, #-1]\n\t"
+    "bgt 1b\n\t"
+    "b 4f\n"
+    "3:\n\t" /* the last channel of an odd number */
+    "strb r4, [lr]\n\t"
+    "strb r5, [lr, r2]\n\t"
+    "add lr, lr, r2, lsl #1\n\t"
+    "strb r6, [lr]\n\t"
+    "strb r7, [lr, r2]\n"
+    "4:\n\t"
+    "vmov r7, %[keep]"
+    : [keep] "=&t"(keep), [to] "+&t"(to), [record] "+&t"(record), [left] "+&t"(left)
+    : [w] "t"(AS_FLOAT(weights)), [cols] "t"(AS_FLOAT(cols)), [end] "t"(AS_FLOAT(cols + PAIR * pairs)),
+      [step] "t"(ig_as_float((int32_t)step)), [low] "i"(LOW), [high] "i"(HIGH)
+    : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory");
