@@ -14,7 +14,7 @@ import intaglio.package
 from intaglio.ir.types import DType
 from intaglio.kernels.c_template import functions, render
 from intaglio.kernels.dsp.dense import dense
-from intaglio.kernels.dsp.gather import edge, gather
+from intaglio.kernels.dsp.gather import edge, gather, gather_all
 from intaglio.kernels.dsp.pool import average, highest
 from intaglio.kernels.dsp.primitives import C, operation
 from intaglio.kernels.dsp.ring import ring
@@ -65,7 +65,7 @@ def representative() -> list[Routine]:
     found = [tile(columns, variant) for columns in (4, 2, 1) for variant in TILES]
     found += [dense(variant) for variant in COLUMNS]
     found += [finish_routine(finish) for finish in (*FINISHES, *REALS)]
-    found += [make(columns, kind) for make in (gather, edge) for columns in (4, 2, 1) for kind in BYTES]
+    found += [make(columns, kind) for make in (gather, gather_all, edge) for columns in (4, 2, 1) for kind in BYTES]
     found += [slide(stride, kind, FINISHES[0]) for stride in (1, 2) for kind in BYTES]
     found += [ring(stride, lanes, kind, FINISHES[0]) for stride in (1, 2) for lanes in (1, 4) for kind in BYTES]
     found += [rows(count, kind, FINISHES[0]) for count in (1, 2) for kind in BYTES]

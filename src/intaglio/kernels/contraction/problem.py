@@ -110,15 +110,18 @@ class Problem:
         rows = [row * step + tap * apart - top for row in range(self.out_height) for tap in range(self.kernel[0])]
         return sum(0 <= row < self.height for row in rows) / len(rows)
 
-    def inside(self, top: Expr, left: Expr) -> Expr | bool:
-        """Does a whole window lie inside the image? An expression where only the running program knows."""
+    def inside(self, top: Expr, left: Expr, count: int = 1) -> Expr | bool:
+        """Do the whole windows of `count` columns from `left` on lie inside the image? An expression where only the running
+        program knows."""
         test: Expr | bool = True
-        for axis, (at, size, out) in enumerate(((top, self.height, self.out_height), (left, self.width, self.out_width))):
+        right = left + (count - 1) * self.strides[1]
+        axes = ((top, top, self.height, self.out_height), (left, right, self.width, self.out_width))
+        for axis, (at, end, size, out) in enumerate(axes):
             room = size - (self.kernel[axis] - 1) * self.dilations[axis]
-            if room <= 0 or (isinstance(at, Num) and not 0 <= at.value < room):
+            if room <= 0 or (isinstance(at, Num) and isinstance(end, Num) and not 0 <= at.value <= end.value < room):
                 return False
             last = (out - 1) * self.strides[axis] - self.pads[axis]
-            for needed, part in ((self.pads[axis] > 0, at.compare("ge", 0)), (last >= room, at.compare("lt", room))):
+            for needed, part in ((self.pads[axis] > 0, at.compare("ge", 0)), (last >= room, end.compare("lt", room))):
                 if needed and not isinstance(at, Num):
                     test = part if isinstance(test, bool) else both(test, part)
         return test

@@ -5,8 +5,8 @@
 
 Four bytes are one load and two SXTB16, which take out bytes 0 and 2, then 1 and 3: weights are packed in that order, so nothing
 is shuffled. A run is what lies side by side in memory: the columns of a window row with all their channels, or the channels of one
-pixel where columns are dilated or channels grouped. `edge` is for windows that reach over the border: what is outside counts as
-zero point.
+pixel where columns are dilated or channels grouped. `gather` brings one column, `gather_all` all columns of a tile. `edge` is for
+windows that reach over the border: what is outside counts as zero point.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def widening(kind: DType) -> tuple[str, str]:
 
 def _macros(columns: int, kind: DType) -> dict[str, str | int]:
     take, take_odd = widening(kind)
-    pairs = {f"PAIR{n}": 2 * columns * n for n in (1, 2, 3, 4)}
+    pairs = {f"PAIR{n}": 2 * columns * n for n in (1, 2)}
     return {"TYPE": C_TYPES[kind], "COLUMNS": columns, "WIDEN": f"ig_{take}", "WIDEN_ODD": f"ig_{take_odd}", **pairs}
 
 
@@ -65,6 +65,22 @@ def gather(columns: int, kind: DType) -> Routine:
 
     needs = operations("put_word", *widening(kind))
     return routine_of(C / "gather.c", f"gather{columns}_{kind.value}", meaning, needs, **_macros(columns, kind))
+
+
+@cache
+def gather_all(columns: int, kind: DType) -> Routine:
+    """The windows of all columns at once."""
+
+    def meaning(x: Array, across: int, row: int, rows: int, length: int, to: Array) -> None:
+        for c in range(columns):
+            at = 0
+            for r in range(rows):
+                first = c * across + r * row
+                at = _put(to[2 * c :], columns, at, x[first : first + length].astype(np.int16))
+
+    needs = operations("put_word", "pkhbt", *widening(kind))
+    macros = {**_macros(columns, kind), "SIGNED": kind is DType.I8}
+    return routine_of(C / "gather_all.c", f"gather_all{columns}_{kind.value}", meaning, needs, **macros)
 
 
 @cache

@@ -1,7 +1,7 @@
 """The micro-kernel of the DSP extension: windows are gathered as columns of 16-bit pairs, four at a time, and multiplied by two
 channels at once.
 
-    gather4(x at the window of at)  ... of at + 3        or edge4, where a window reaches over the border
+    gather_all4(x at the window of at)                   one by one, by gather4 and edge4, where one reaches over the border
     tile4(w, scales, columns, y)                         all channels
 
 What is left of a row is taken two columns at a time, then one. A single column is multiplied by four channels at once (`dense.py`).
@@ -19,11 +19,12 @@ from intaglio.ir.types import DType
 from intaglio.kernels.contraction.columns import Row
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.dsp.dense import CHANNELS, dense, dense_scales, pack_dense
-from intaglio.kernels.dsp.gather import edge, gather, paired
+from intaglio.kernels.dsp.gather import edge, gather, gather_all, paired
 from intaglio.kernels.dsp.tiles import UNROLL, can_join, joined_starts, pack_weights, tile, word_bytes
 from intaglio.kernels.dsp.variants import Finish, Layout, Variant, parse_variant
 from intaglio.kernels.job import Job
 from intaglio.kernels.loop import Buffer, Builder, Expr, Place, idx
+from intaglio.kernels.routines import Routine
 
 
 def small(weights: Array) -> bool:
@@ -94,30 +95,54 @@ class Pairs:
 
     def gather(self, k: Builder, row: Row, first: Expr, count: int) -> Place:
         p = self.problem
-        with k.loop("c", 0, count) as c:
-            left = k.let("left", (first + c) * p.strides[1] - p.pads[1])
-            inside = p.inside(row.top, left)
-            if isinstance(inside, bool):
-                (self._within if inside else self._over)(k, row, left, count, c * 2)
-            else:
-                with k.when(inside):
-                    self._within(k, row, left, count, c * 2)
-                with k.otherwise():
-                    self._over(k, row, left, count, c * 2)
+        left = k.let("left", first * p.strides[1] - p.pads[1])
+        inside = p.inside(row.top, left, count)
+        if inside is True:
+            self._within(k, row, left, count)
+        elif inside is False or count == 1:
+            self._each(k, row, left, count)
+        else:
+            with k.when(inside):
+                self._within(k, row, left, count)
+            with k.otherwise():
+                self._each(k, row, left, count)
         return Place(self.columns, idx(0))
 
-    def _within(self, k: Builder, row: Row, left: Expr, count: int, to: Expr) -> None:
-        p, routine = self.problem, gather(count, self.x.dtype)
+    def _within(self, k: Builder, row: Row, left: Expr, count: int) -> None:
+        """All windows at once."""
+        p = self.problem
+        across = p.strides[1] * p.channels
+        self._runs(k, row, left, gather_all(count, self.x.dtype), count, idx(0), across)
+
+    def _each(self, k: Builder, row: Row, first: Expr, count: int) -> None:
+        """One window at a time, as some may reach over the border."""
+        p = self.problem
+        with k.loop("c", 0, count) as c:
+            left = k.let("left", first + c * p.strides[1]) if count > 1 else first
+            routine, inside = gather(count, self.x.dtype), p.inside(row.top, left)
+            if inside is True:
+                self._runs(k, row, left, routine, count, c * 2)
+            elif inside is False:
+                self._over(k, row, left, count, c * 2)
+            else:
+                with k.when(inside):
+                    self._runs(k, row, left, routine, count, c * 2)
+                with k.otherwise():
+                    self._over(k, row, left, count, c * 2)
+
+    def _runs(self, k: Builder, row: Row, left: Expr, routine: Routine, count: int, to: Expr, *more: int) -> None:
+        """The window of `left`; `more` are arguments behind its place."""
+        p = self.problem
         (kh, kw), (dh, dw) = p.kernel, p.dilations
         start = k.let("start", row.base + (row.top * p.width + left) * p.channels)
         down = dh * p.width * p.channels if kh > 1 else 0
         if p.joined:
-            k.call(routine, Place(self.x, start), down, kh, kw * p.depth, Place(self.columns, to))
+            k.call(routine, Place(self.x, start), *more, down, kh, kw * p.depth, Place(self.columns, to))
             return
         pairs = -(-p.depth // 2) * kw
         with k.loop("i", 0, kh) as i:
             target = Place(self.columns, to + i * (2 * count * pairs))
-            k.call(routine, Place(self.x, start + i * down), dw * p.channels, kw, p.depth, target)
+            k.call(routine, Place(self.x, start + i * down), *more, dw * p.channels, kw, p.depth, target)
 
     def _over(self, k: Builder, row: Row, left: Expr, count: int, to: Expr) -> None:
         p = self.problem

@@ -16,6 +16,7 @@ IG_ROUTINE void NAME(const TYPE *x, ptrdiff_t top, ptrdiff_t left, ptrdiff_t hei
             const int inside = h >= 0 && h < height && w >= 0 && w < width;
             const TYPE *from = inside ? x + (h * width + w) * channels : x;
             if (depth % 4 == 0) {
+                IG_ROLLED
                 for (ptrdiff_t c = 0; c < depth; c += 4, to += PAIR2) {
                     const int32_t four = inside ? ig_word(from + c) : fill;
                     ig_put_word(to, WIDEN(four));
@@ -23,6 +24,7 @@ IG_ROUTINE void NAME(const TYPE *x, ptrdiff_t top, ptrdiff_t left, ptrdiff_t hei
                 }
                 continue;
             }
+            IG_ROLLED
             for (ptrdiff_t c = 0; c < depth; c++, at++) {
                 const ptrdiff_t quad = at % 4, place = at < whole ? at - quad + 2 * (quad % 2) : at - at % 2;
                 to[COLUMNS * place + (at < whole ? quad / 2 : at % 2)] = inside ? from[c] : (int16_t)zero;

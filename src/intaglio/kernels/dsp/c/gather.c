@@ -1,4 +1,4 @@
-// A column has a pair in every COLUMNS * 2 numbers of `to`; PAIR1 .. PAIR4: to the next pair, the one after it, ...
+// A column has a pair in every COLUMNS * 2 numbers of `to`; PAIR1, PAIR2: to the next pair, the one after it.
 // WIDEN makes numbers of 16 bits of bytes 0 and 2, WIDEN_ODD of bytes 1 and 3.
 
 /* `rows` runs of `length` bytes, `row` apart, as pairs in one of COLUMNS column(s) */
@@ -7,19 +7,13 @@ IG_ROUTINE void NAME(const TYPE *x, ptrdiff_t row, ptrdiff_t rows, ptrdiff_t len
     for (; rows > 0; rows--, x += row) {
         const TYPE *from = x;
         ptrdiff_t n = length;
-        for (; n >= 8; n -= 8, from += 8, to += PAIR4) {
-            const int32_t low = ig_word(from), high = ig_word(from + 4);
-            ig_put_word(to, WIDEN(low));
-            ig_put_word(to + PAIR1, WIDEN_ODD(low));
-            ig_put_word(to + PAIR2, WIDEN(high));
-            ig_put_word(to + PAIR3, WIDEN_ODD(high));
-        }
-        if (n >= 4) {
+        IG_ROLLED
+        for (; n >= 4; n -= 4, from += 4, to += PAIR2) {
             const int32_t four = ig_word(from);
             ig_put_word(to, WIDEN(four));
             ig_put_word(to + PAIR1, WIDEN_ODD(four));
-            n -= 4, from += 4, to += PAIR2;
         }
+        IG_ROLLED
         for (; n > 0; n -= 2, from += 2, to += PAIR1) {
             to[0] = from[0];
             if (n > 1)
