@@ -48,10 +48,8 @@ FINISHES = [
 ]
 REALS = [Finish(how, Range(DType.F32)) for how in (How.REAL, How.REALROW)]
 SUMS = [Sum(Side.LEFT, Range(DType.I8)), Sum(Side.RIGHT, Range(DType.I8, (-5, 127))), Sum(Side.BOTH, Range(DType.I8))]
-TILES = [
-    *(Variant(layout, finish) for layout in Layout for finish in (FINISHES[0], FINISHES[3], REALS[0])),
-    *(Variant(Layout.JOINED, FINISHES[0], added) for added in SUMS),
-]
+TILES = [Variant(layout, finish) for layout in Layout for finish in (FINISHES[0], FINISHES[3], REALS[0])]
+TILES += [Variant(Layout.JOINED, finish) for finish in (FINISHES[1], FINISHES[2], *FINISHES[-3:])]
 COLUMNS = [
     Variant(layout, finish, shared=shared, column=column)
     for layout in (Layout.JOINED, Layout.APART)

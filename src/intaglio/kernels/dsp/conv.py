@@ -11,13 +11,13 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.contraction.columns import write_columns
 from intaglio.kernels.dsp.gather import gather
-from intaglio.kernels.dsp.pairs import Pairs, Product, columns_of, multiply_single, pack, small, widths_of
+from intaglio.kernels.dsp.pairs import Added, Pairs, Product, columns_of, multiply_single, pack, small, widest, widths_of
 from intaglio.kernels.dsp.primitives import no_dsp
 from intaglio.kernels.dsp.scaling import Scaled, scaled_of
 from intaglio.kernels.dsp.sums import sum_record
 from intaglio.kernels.dsp.variants import Sum
 from intaglio.kernels.job import Job, Lowered, fact
-from intaglio.kernels.loop import Buffer, Expr, Place, idx
+from intaglio.kernels.loop import Buffer, Place, idx
 from intaglio.ops.quantised import QAdd, QConv
 
 
@@ -66,19 +66,15 @@ def contraction_dsp(job: Job) -> Lowered:
     product = pack(job, runs, scales.records, numbers.reach, scales.finish, single)
     if single:
         return _single(job, known, x, product)
-    over = record = None
+    over, added, most = None, None, widest(job, p)
     stem, windows = known.stem, "rows" if p.pointwise else "NHWC, windows"
     if found.beside is not None:
         over, record = job.operand(5, "other"), job.packed(found.beside[1], "record", DType.I32)
+        added = Added(found.beside[0], over, record, job.scratch(most * p.columns, "results", numbers.to))
         product = replace(product, variant=replace(product.variant, sum=found.beside[0]))
         stem += "_sum"
-    y = job.writes()
-
-    def more(out: Expr) -> tuple[Place | Expr, ...]:
-        return () if over is None or record is None else (Place(over, out), Place(record, idx(0)))
-
-    columns = columns_of(job, p, product)
-    write_columns(job.k, p, Pairs(p, product, x, columns, y, idx(numbers.x_zero), widths_of(job), more))
+    y, columns = job.writes(), columns_of(job, p, product)
+    write_columns(job.k, p, Pairs(p, product, x, columns, y, idx(numbers.x_zero), widths_of(job), added=added))
     about = f"{known.title}\n{windows} as columns of pairs, weights packed [channel / 2][pair][2][2]"
     return job.done(stem, about, f"{known.name}_dsp({product.variant})", over=over)
 

@@ -84,7 +84,7 @@ def hybrid_conv_dsp(job: Job) -> Lowered:
     y = job.writes()
     step, zero = quantize_into(job.k, x, idx(0), count, q, op.asymmetric)
     outside = job.k.let("outside", cast(zero, IDX))
-    write_columns(job.k, p, Pairs(p, product, q, columns, y, outside, widths_of(job), lambda _: (zero, step)))
+    write_columns(job.k, p, Pairs(p, product, q, columns, y, outside, widths_of(job), (zero, step)))
     about = f"{original.title('hybrid_conv')}, weights i8"
     return job.done(original.stem("hybrid_conv"), about, f"hybrid_conv_dsp({product.variant})")
 

@@ -9,7 +9,6 @@ What is left of a row is taken two columns at a time, then one. A single column 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,8 +19,9 @@ from intaglio.kernels.contraction.columns import Row
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.dsp.dense import CHANNELS, dense, dense_scales, pack_dense
 from intaglio.kernels.dsp.gather import edge, gather, gather_all, paired
+from intaglio.kernels.dsp.sums import add
 from intaglio.kernels.dsp.tiles import UNROLL, can_join, joined_starts, pack_weights, tile, word_bytes
-from intaglio.kernels.dsp.variants import Finish, Layout, Variant, parse_variant
+from intaglio.kernels.dsp.variants import Finish, Layout, Sum, Variant, parse_variant
 from intaglio.kernels.job import Job
 from intaglio.kernels.loop import Buffer, Builder, Expr, Place, idx
 from intaglio.kernels.routines import Routine
@@ -74,15 +74,29 @@ def widths_of(job: Job) -> tuple[int, ...]:
     return (4, 2, 1) if job.target.fpu != "none" else (2, 1)
 
 
+def widest(job: Job, p: Problem) -> int:
+    """Columns of the largest tile."""
+    return max(width for width in widths_of(job) if width <= p.out_width)
+
+
 def columns_of(job: Job, p: Problem, product: Product) -> Buffer:
     """Working memory for the columns of a tile."""
-    most = max(width for width in widths_of(job) if width <= p.out_width)
-    return job.scratch(2 * most * product.pairs, "columns", DType.I16)
+    return job.scratch(2 * widest(job, p) * product.pairs, "columns", DType.I16)
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """Another tensor is added to the results of a tile, which wait in `results`: y may be the memory of the other."""
+
+    sum: Sum
+    other: Buffer
+    record: Buffer
+    results: Buffer
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """`zero` is what is outside of the image, `more` are the last arguments of a tile with results at a place."""
+    """`zero` is what is outside of the image, `more` are the last arguments of a tile."""
 
     problem: Problem
     product: Product
@@ -91,7 +105,8 @@ class Pairs:
     y: Buffer
     zero: Expr
     widths: tuple[int, ...]
-    more: Callable[[Expr], tuple[Place | Expr, ...]]
+    more: tuple[Expr, ...] = ()
+    added: Added | None = None
 
     def gather(self, k: Builder, row: Row, first: Expr, count: int) -> Place:
         p = self.problem
@@ -156,8 +171,16 @@ class Pairs:
         size = -(-p.columns // 2)  # of a group, in pairs of channels
         w = Place(packed.w, g * (size * packed.pairs * word_bytes(packed.variant.layout)))
         scale = Place(packed.scale, g * (size * 8))
-        place = Place(self.y, out)
-        k.call(tile(count, packed.variant), w, scale, columns, packed.pairs, p.columns, place, p.out_channels, *self.more(out))
+        routine = tile(count, replace(packed.variant, sum=None))
+        if self.added is None:
+            k.call(routine, w, scale, columns, packed.pairs, p.columns, Place(self.y, out), p.out_channels, *self.more)
+            return
+        k.call(routine, w, scale, columns, packed.pairs, p.columns, Place(self.added.results, idx(0)), p.columns, *self.more)
+        rows, length = (1, count * p.columns) if p.group == 1 else (count, p.columns)
+        with k.loop("c", 0, rows) as c:
+            at, to = Place(self.added.results, c * p.columns), out + c * p.out_channels
+            other, record = Place(self.added.other, to), Place(self.added.record, idx(0))
+            k.call(add(self.added.sum), at, other, Place(self.y, to), length, record)
 
 
 def multiply_single(k: Builder, product: Product, column: Buffer, outs: int, y: Buffer, *more: Expr) -> Variant:

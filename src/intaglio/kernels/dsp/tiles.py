@@ -21,7 +21,6 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.kernels.dsp.primitives import C, operations
 from intaglio.kernels.dsp.scaling import WORDS, finish_routine, finished, real_results
-from intaglio.kernels.dsp.sums import sum_routine, summed
 from intaglio.kernels.dsp.variants import Layout, Variant
 from intaglio.kernels.routines import Routine, routine_of
 
@@ -78,7 +77,7 @@ _TAKES = {Layout.JOINED: ("sxtb16",), Layout.APART: ("sxtb16", "sxtb16_odd"), La
 @cache
 def tile(columns: int, variant: Variant) -> Routine:
     """All channels times four, two or one columns."""
-    layout, finish, added = variant.layout, variant.finish, variant.sum
+    layout, finish = variant.layout, variant.finish
     joined = layout is Layout.JOINED
 
     def meaning(w: Array, scale: Array, cols: Array, pairs: int, outs: int, y: Array, step: int, *extra: Any) -> None:
@@ -97,16 +96,14 @@ def tile(columns: int, variant: Variant) -> Routine:
                 if finish.real:
                     y[at] = real_results(sums[c : c + 1], record, finish, extra[1])[0]
                     continue
-                value = finished(sums[c : c + 1], record, finish)
-                y[at] = (summed(added, value, extra[0][at : at + 1], extra[1]) if added else value)[0]
+                y[at] = finished(sums[c : c + 1], record, finish)[0]
 
     needs = operations("smlad", *_TAKES[layout], *(("as_float",) if columns == 4 else ()))
-    needs += (finish_routine(finish), *((sum_routine(added),) if added else ()))
+    needs += (finish_routine(finish),)
     layouts = {each.name: layout is each for each in Layout}
     return routine_of(
         C / "tile.c", f"tile{columns}_{variant}", meaning, needs, COLUMNS=columns, PAIR=2 * columns, WORD=word_bytes(layout),
-        SUM=added is not None, ADD=f"ig_sum_{added}", QUICK=finish.doubled and added is None, **layouts, **finish.macros(),
-        **finish.quick_macros(),
+        QUICK=finish.doubled, **layouts, **finish.macros(), **finish.quick_macros(),
     )  # fmt: skip
 
 

@@ -5,8 +5,7 @@
 // PAIR                 numbers from one pair to the next: 2 * COLUMNS
 // DOUBLE, SHIFT        `* 2` and 7 where FINISH takes sums doubled, else nothing and 8
 // REAL                 results are floats; sums start at minus the zero point times the sum of the weights
-// SUM                  another tensor is added, by ADD
-// QUICK                sums are scaled in a few instructions (quick.h), and nothing is added
+// QUICK                sums are scaled in a few instructions (quick.h)
 
 #define AS_FLOAT(pointer) ig_as_float((int32_t)(intptr_t)(pointer))
 #include "quick.h"
@@ -14,9 +13,6 @@
 #if REAL
 #define START(n) (int32_t)(0u - (uint32_t)zero * (uint32_t)scale[n])
 #define RESULT(at, sum) y[at] = (Y_TYPE)FINISH(sum, m, add, x_step)
-#elif SUM
-#define START(n) scale[n]
-#define RESULT(at, sum) y[at] = (Y_TYPE)ADD(FINISH(sum, m, add, right), other[at], record)
 #else
 #define START(n) scale[n]
 #define RESULT(at, sum) y[at] = (Y_TYPE)FINISH(sum, m, add, right)
@@ -27,16 +23,9 @@
 #define SECOND(r, s) r DOUBLE
 #endif
 
-#if SUM
-/* Channels two by two, times COLUMNS column(s) of `pairs` pairs; results `step` apart, and a sum. */
-#else
 /* Channels two by two, times COLUMNS column(s) of `pairs` pairs; results `step` apart. */
-#endif
 IG_ROUTINE void NAME(const int8_t *weights, const int32_t *scale, const int16_t *cols, ptrdiff_t pairs,
-#if SUM
-    ptrdiff_t outs, Y_TYPE *y, ptrdiff_t step,
-    const Y_TYPE *other, const int32_t *record)
-#elif REAL
+#if REAL
     ptrdiff_t outs, Y_TYPE *y, ptrdiff_t step, int32_t zero, float x_step)
 #else
     ptrdiff_t outs, Y_TYPE *y, ptrdiff_t step)
@@ -54,11 +43,7 @@ IG_ROUTINE void NAME(const int8_t *weights, const int32_t *scale, const int16_t 
 #else
     const int8_t *w = weights;
 #endif
-#if SUM
-    for (ptrdiff_t o = 0; o < outs; o += 2, scale += 8, y += 2, other += 2) {
-#else
     for (ptrdiff_t o = 0; o < outs; o += 2, scale += 8, y += 2) {
-#endif
 #if COLUMNS == 4
         register int32_t s0 IG_PIN("r4") = START(0);
         register int32_t s1 IG_PIN("r5") = s0;
