@@ -61,6 +61,7 @@ COLUMNS = [
 def representative() -> list[Routine]:
     """Every template in the variants that differ in more than a name."""
     found = [tile(columns, variant) for columns in (4, 2, 1) for variant in TILES]
+    found += [tile(4, variant, 64) for variant in TILES if variant.finish.doubled and variant.layout is not Layout.WIDE]
     found += [dense(variant) for variant in COLUMNS]
     found += [finish_routine(finish) for finish in (*FINISHES, *REALS)]
     found += [make(columns, kind) for make in (gather, gather_all, edge) for columns in (4, 2, 1) for kind in BYTES]

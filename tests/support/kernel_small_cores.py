@@ -54,6 +54,8 @@ SMALL_CORES: dict[str, Case] = {
     "windows of long rows of u8 by two": conv(
         (1, 18, 5, 2), 2, (3, 3), (2, 1), _SAME, group=2, dtype=np.uint8, x_zero=3, w_zero=120, y_zero=7, low=7
     ),
+    "channels of long rows": conv((1, 5, 7, 16), 7, (3, 3), pads=_SAME),
+    "channels of long rows, apart": conv((1, 2, 9, 130), 3, (1, 1), weight=-128, real=1e-5),
     "channels clipped at the zero point": conv((1, 4, 6, 10), 9, (1, 1), y_zero=-128, spread=9.0),
     "channels clipped above the zero point": conv((1, 4, 5, 6), 7, (3, 3), pads=_SAME, y_zero=3, low=20, high=90),
     "channels of u8 clipped at the zero point": conv(

@@ -171,7 +171,7 @@ class Pairs:
         size = -(-p.columns // 2)  # of a group, in pairs of channels
         w = Place(packed.w, g * (size * packed.pairs * word_bytes(packed.variant.layout)))
         scale = Place(packed.scale, g * (size * 8))
-        routine = tile(count, replace(packed.variant, sum=None))
+        routine = tile(count, replace(packed.variant, sum=None), packed.pairs)
         if self.added is None:
             k.call(routine, w, scale, columns, packed.pairs, p.columns, Place(self.y, out), p.out_channels, *self.more)
             return

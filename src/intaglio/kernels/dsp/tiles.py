@@ -25,6 +25,7 @@ from intaglio.kernels.dsp.variants import Layout, Variant
 from intaglio.kernels.routines import Routine, routine_of
 
 UNROLL = 4  # pairs are a multiple of this
+LONG = 64  # pairs, from which on the loop is what counts (c/tile_quick.h)
 
 
 def pack_weights(channels: Array, layout: Layout) -> Array:
@@ -75,8 +76,9 @@ _TAKES = {Layout.JOINED: ("sxtb16",), Layout.APART: ("sxtb16", "sxtb16_odd"), La
 
 
 @cache
-def tile(columns: int, variant: Variant) -> Routine:
-    """All channels times four, two or one columns."""
+def tile(columns: int, variant: Variant, pairs: int = 0) -> Routine:
+    """All channels times four, two or one columns of this many pairs."""
+    long = columns == 4 and variant.finish.doubled and pairs >= LONG and variant.layout is not Layout.WIDE
     layout, finish = variant.layout, variant.finish
     joined = layout is Layout.JOINED
 
@@ -101,9 +103,10 @@ def tile(columns: int, variant: Variant) -> Routine:
     needs = operations("smlad", *_TAKES[layout], *(("as_float",) if columns == 4 else ()))
     needs += (finish_routine(finish),)
     layouts = {each.name: layout is each for each in Layout}
+    name = f"tile{columns}{'long' if long else ''}_{variant}"
     return routine_of(
-        C / "tile.c", f"tile{columns}_{variant}", meaning, needs, COLUMNS=columns, PAIR=2 * columns, WORD=word_bytes(layout),
-        QUICK=finish.doubled, **layouts, **finish.macros(), **finish.quick_macros(),
+        C / "tile.c", name, meaning, needs, COLUMNS=columns, PAIR=2 * columns, WORD=word_bytes(layout),
+        QUICK=finish.doubled, LONG=long, **layouts, **finish.macros(), **finish.quick_macros(),
     )  # fmt: skip
 
 
