@@ -56,6 +56,7 @@ SMALL_CORES: dict[str, Case] = {
     ),
     "channels of long rows": conv((1, 5, 7, 16), 7, (3, 3), pads=_SAME),
     "channels of long rows, apart": conv((1, 2, 9, 130), 3, (1, 1), weight=-128, real=1e-5),
+    "channels as many as before": conv((1, 3, 7, 6), 6, (1, 1)),
     "channels clipped at the zero point": conv((1, 4, 6, 10), 9, (1, 1), y_zero=-128, spread=9.0),
     "channels clipped above the zero point": conv((1, 4, 5, 6), 7, (3, 3), pads=_SAME, y_zero=3, low=20, high=90),
     "channels of u8 clipped at the zero point": conv(

@@ -76,7 +76,8 @@ def contraction_dsp(job: Job) -> Lowered:
     y, columns = job.writes(), columns_of(job, p, product)
     write_columns(job.k, p, Pairs(p, product, x, columns, y, idx(numbers.x_zero), widths_of(job), added=added))
     about = f"{known.title}\n{windows} as columns of pairs, weights packed [channel / 2][pair][2][2]"
-    return job.done(stem, about, f"{known.name}_dsp({product.variant})", over=over)
+    same = p.pointwise  # a tile is gathered before its results are written, to the same pixels
+    return job.done(stem, about, f"{known.name}_dsp({product.variant})", in_place=same and over is None, over=over)
 
 
 def _single(job: Job, known: Scaled, x: Buffer, product: Product) -> Lowered:
