@@ -25,6 +25,11 @@
 #define ODD_W0 "sxtb16 %[w0], %[w0], ror #8\n\t"
 #define ODD_W1 "sxtb16 %[w1], %[w1], ror #8\n\t"
 #endif
+#if BYTES
+#define FOUR_PAIRS 8 /* bytes of the column */
+#else
+#define FOUR_PAIRS 16
+#endif
 #if !BYTES
 #define COLUMN "ldrd %[x], %[z], [%[a]], #8\n\t"
 #elif SIGNED
@@ -84,14 +89,20 @@ IG_ROUTINE void NAME(const int8_t *w, const int32_t *scale, const X_TYPE *column
 #ifdef IG_DSP
         uint32_t w0, w1, e, x, z;
         __asm__ volatile(
+            "sub %[e], %[end], %[a]\n\t"
+            "tst %[e], %[four]\n\t"
+            "bne 2f\n"
             "1:\n\t"
+            TWO_PAIRS
+            TWO_PAIRS
+            "2:\n\t" /* where they are no multiple of eight */
             TWO_PAIRS
             TWO_PAIRS
             "cmp %[a], %[end]\n\t"
             "bne 1b"
             : [s0] "+r"(s0), [r0] "+r"(r0), [s1] "+r"(s1), [r1] "+r"(r1), [w] "+r"(w), [a] "+r"(a), [w0] "=&r"(w0),
               [w1] "=&r"(w1), [e] "=&r"(e), [x] "=&r"(x), [z] "=&r"(z)
-            : [end] "r"(end) : "cc", "memory");
+            : [end] "r"(end), [four] "i"(FOUR_PAIRS) : "cc", "memory");
 #else
         for (; a != end; a += 4) {
             for (int i = 0; i < 4; i++, w += 4) {
