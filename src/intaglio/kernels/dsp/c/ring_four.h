@@ -34,6 +34,28 @@
     "smlabt %[s2], %[a], %[v], %[s2]\n\t" \
     "smlabt %[s3], %[b], %[v], %[s3]\n\t"
 #endif
+#if STRIDE == 1
+#define TWO_SUMS(u_taps, v_taps, at0, at1, at2) \
+    "ldr %[a], [%[x], #" at0 "]\n\t" \
+    "ldr %[b], [%[x], #" at1 "]\n\t" \
+    "vmov %[u], " u_taps "\n\t" \
+    "vmov %[v], " v_taps "\n\t" \
+    "smlad %[s0], %[a], %[u], %[s0]\n\t" \
+    "smlatb %[s1], %[a], %[u], %[s1]\n\t" \
+    "smlabt %[s0], %[b], %[v], %[s0]\n\t" \
+    "smlad %[s1], %[b], %[v], %[s1]\n\t"
+#else
+#define TWO_SUMS(u_taps, v_taps, at0, at1, at2) \
+    "ldr %[a], [%[x], #" at0 "]\n\t" \
+    "ldr %[b], [%[x], #" at1 "]\n\t" \
+    "ldr %[c], [%[x], #" at2 "]\n\t" \
+    "vmov %[u], " u_taps "\n\t" \
+    "vmov %[v], " v_taps "\n\t" \
+    "smlad %[s0], %[a], %[u], %[s0]\n\t" \
+    "smlad %[s1], %[b], %[u], %[s1]\n\t" \
+    "smlabt %[s0], %[b], %[v], %[s0]\n\t" \
+    "smlabt %[s1], %[c], %[v], %[s1]\n\t"
+#endif
 #include "quick.h"
 
 #if QUICK
@@ -45,6 +67,8 @@ ptrdiff_t j = count;
 __asm__ volatile(
     "vldmia %[u], {s0-s3}\n\t"
     "vldmia %[v], {s4-s9}\n\t"
+    "cmp %[j], #2\n\t"
+    "ble 4f\n"
     "1:\n\t"
     "vmov %[s0], s0\n\t"
     "mov %[s1], %[s0]\n\t"
@@ -75,14 +99,35 @@ __asm__ volatile(
     "strb %[s2], [%[y]]\n\t"
     "strb %[s3], [%[y], %[step]]\n\t"
     "add %[y], %[y], %[step], lsl #1\n\t"
+    "cmp %[j], #2\n\t"
     "bgt 1b\n\t"
-    "b 3f\n"
-    "2:\n\t" /* fewer than four are left */
+    "cmp %[j], #0\n\t"
+    "beq 3f\n"
+    "4:\n\t" /* two or one */
+    "vmov %[s0], s0\n\t"
+    "mov %[s1], %[s0]\n\t"
+#if LANES == 4
+    TWO_SUMS("s4", "s5", "0", "48", "96")
+    TWO_SUMS("s6", "s7", "16", "64", "112")
+    TWO_SUMS("s8", "s9", "32", "80", "128")
+#else
+    TWO_SUMS("s4", "s5", "0", "12", "24")
+    TWO_SUMS("s6", "s7", "4", "16", "28")
+    TWO_SUMS("s8", "s9", "8", "20", "32")
+#endif
+    "vmov %[a], s1\n\t"
+    "vmov %[b], s2\n\t"
+    "vmov %[c], s3\n\t"
+    RESULT_OF("%[s0]", "%[a]", "%[b]", "%[c]", "%[u]")
+    RESULT_OF("%[s1]", "%[a]", "%[b]", "%[c]", "%[u]")
     "strb %[s0], [%[y]]\n\t"
-    "adds %[j], %[j], #2\n\t"
+    "cmp %[j], #2\n\t"
     "blt 3f\n\t"
     "strb %[s1], [%[y], %[step]]\n\t"
-    "beq 3f\n\t"
+    "b 3f\n"
+    "2:\n\t" /* three */
+    "strb %[s0], [%[y]]\n\t"
+    "strb %[s1], [%[y], %[step]]\n\t"
     "add %[y], %[y], %[step], lsl #1\n\t"
     "strb %[s2], [%[y]]\n"
     "3:"
