@@ -140,10 +140,10 @@ def test_a_sum_across_a_long_block_keeps_more_rows() -> None:
 
 def test_a_result_lies_where_its_operand_was() -> None:
     """One layer, row by row: the result starts a few rows below its operand, so both need little more than one of them."""
-    net = IntegerNet(3, 16, 6, 8)
+    net = IntegerNet(3, 32, 12, 8)  # so large that working memory is little beside it
     y = net.conv(net.conv(net.input, kernel=1, stride=1, pads=(0, 0, 0, 0), outs=8), kernel=3, stride=1, pads=(1, 1, 1, 1))
     graph = net.finish(net.pool(y, 2, 2, (0, 0, 0, 0)))
-    size = 16 * 6 * 8
+    size = 32 * 12 * 8
     for up in (False, True):
         program = striped(graph, SMALL, StripeSpec("c_1", "c_1", 1, up), slots=False)
         assert program is not None

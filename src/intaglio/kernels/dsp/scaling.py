@@ -7,9 +7,9 @@
 
 `twice` (a convolution of TFLite) is SMMLAR, an addition of the sign, a shift, SSAT; `once` (fully connected) is SMMLA, a shift,
 SSAT. `clipped` is `twice` without the sign, where a ReLU follows: the sign changes results of negative sums only, which the limit
-at the zero point makes equal. All take the sum doubled. They are exact where every channel shifts right by at least one bit and no
-sum can overflow or hit a tie of `once`; where that is not so, `slow` and `slowonce` do what the reference does, step by step;
-`float` is ONNX Runtime's.
+at the zero point makes equal. It is for the DSP extension; other cores gain nothing. All take the sum doubled. They are exact where
+every channel shifts right by at least one bit and no sum can overflow or hit a tie of `once`; where that is not so, `slow` and
+`slowonce` do what the reference does, step by step; `float` is ONNX Runtime's.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ class Scales:
 
 
 def scales_of(
-    scaling: str, starts: Array, reach: Array, multiplier: Array, shift: Array | None, y_zero: int, low: int, high: int, to: DType
-) -> Scales | str:
+    scaling: str, starts: Array, reach: Array, multiplier: Array, shift: Array | None, y_zero: int, low: int, high: int, to: DType,
+    *, dsp: bool = True,
+) -> Scales | str:  # fmt: skip
     """Records for these channels, or why there are none; `reach` is the largest size of each channel's sum, bias included."""
     count = starts.size
     records = np.zeros((count, WORDS), np.int64)
@@ -66,7 +67,7 @@ def scales_of(
         return Scales(Finish(How.SLOW if scaling == "twice" else How.SLOWONCE, out), records.astype(np.int32))
     records[:, 2] = (1 << (right - 1)) + (y_zero << right)
     records[:, 3] = right
-    clipped = scaling == "twice" and out.bounds[0] >= y_zero
+    clipped = dsp and scaling == "twice" and out.bounds[0] >= y_zero
     return Scales(Finish(How.CLIPPED if clipped else How(scaling), out), records.astype(np.int32))
 
 
@@ -119,7 +120,7 @@ def scaled_of(job: Job) -> Scaled | str:
     if n.real_bias is not None:
         return "the bias is a float"
     starts = n.starts(n.x_zero)
-    scales = scales_of(n.scaling, starts, n.reach, n.multiplier, n.shift, n.y_zero, n.low, n.high, n.to)
+    scales = scales_of(n.scaling, starts, n.reach, n.multiplier, n.shift, n.y_zero, n.low, n.high, n.to, dsp=job.isa.dsp)
     if isinstance(scales, str):
         return scales
     if isinstance(op, QMatMul):
