@@ -52,6 +52,7 @@ IG_ROUTINE void NAME(const TYPE *x, ptrdiff_t across, ptrdiff_t row, ptrdiff_t r
         FOURS
 #endif
         if (length & 2) {
+            IG_ROLLED
             for (ptrdiff_t c = 0; c < COLUMNS; c++, to += 2)
                 ig_put_word(to, ig_pkhbt(from[c * across], from[c * across + 1]));
             from += 2;
