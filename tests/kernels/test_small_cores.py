@@ -18,6 +18,7 @@ from intaglio.kernels.choice import considered
 from intaglio.kernels.prelude import prelude
 from intaglio.kernels.program import Program
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
+from intaglio.ops.trees import TreeEnsemble
 from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import Target, find_target, host_target
 from support.kernel_integer_tiles import INTEGER_TILES
@@ -28,9 +29,11 @@ from support.kernel_small_cores import SMALL_CORES
 LIBC = Path(intaglio.package.__file__).parent / "templates" / "_firmware" / "firmware" / "libc"
 LARGE = ("in stripes", "in chunks", "large window")  # for caches that these cores do not have
 ALL = {n: replace(c, using="") for n, c in {**SMALL_CORES, **INTEGER_TILES}.items() if not n.endswith(LARGE)}
+LITTLE = "cortex-m4f in little memory"
 CORES = {
     "cortex-m4f": find_target("cortex-m4f"),
     "cortex-m4f for speed": replace(find_target("cortex-m4f"), optimize="speed"),
+    LITTLE: replace(find_target("cortex-m4f"), limited=True),
     "cortex-m4": find_target("cortex-m4"),
     "cortex-m55": find_target("cortex-m55"),
     "rv32imc": find_target("rv32imc"),
@@ -39,7 +42,7 @@ CORES = {
 PLAIN = ("of padding alone", "two channels from one", "lanes dilated", "large window", "even windows", "1 wide", "18 channels")
 
 
-_EMULATED = ("cortex-m4", "cortex-m4f for speed")  # below; "cortex-m4f" shows that the interpreter agrees
+_EMULATED = ("cortex-m4", "cortex-m4f for speed", LITTLE)  # below; "cortex-m4f" shows that the interpreter agrees
 
 
 def interpreted_quickly(name: str, core: str) -> bool:
@@ -128,7 +131,7 @@ def test_the_same_c_on_this_machine(core: str, tmp_path: Path) -> None:
 
 
 def _needs_floats(c: Case) -> bool:
-    return isinstance(c.op, (HybridConv, HybridMatMul)) or getattr(c.op, "scaling", "") == "float"
+    return isinstance(c.op, (HybridConv, HybridMatMul, TreeEnsemble)) or getattr(c.op, "scaling", "") == "float"
 
 
 def _program(cases: dict[str, Case], target: Target, *, over: bool = False) -> tuple[str, dict[str, Call]]:
@@ -191,7 +194,7 @@ def _emulated(cases: dict[str, Case], target: Target, folder: Path, *, over: boo
 
 
 @pytest.mark.parametrize(
-    "core", ["cortex-m4f", "cortex-m4f for speed", "cortex-m4", pytest.param("cortex-m33", marks=pytest.mark.slow)]
+    "core", ["cortex-m4f", "cortex-m4f for speed", LITTLE, "cortex-m4", pytest.param("cortex-m33", marks=pytest.mark.slow)]
 )
 def test_the_emulated_core_gives_the_same(core: str, tmp_path: Path) -> None:
     whole = {n: c for n, c in ALL.items() if not _needs_floats(c)}

@@ -276,7 +276,7 @@ def test_a_package_of_the_processor_has_no_device(digits: Path, intaglio: Intagl
         (("--weights", "read"), "`--weights read` cannot be combined with an OpenCL device"),
         (("--arena", "caller"), "`--arena caller` cannot be combined with an OpenCL device"),
         (("--memory", "m.toml"), "`--memory` cannot be combined with an OpenCL device"),
-        (("--board", "nucleo-f746zg"), "the board `nucleo-f746zg` has a `cortex-m7`, not a `opencl`"),
+        (("--board", "nucleo-f746zg"), "the board `nucleo-f746zg` has a `cortex-m7-sp`, not a `opencl`"),
         (("--precision", "fp8"), "unknown precision `fp8`"),
         (("--limit-kernel-time", "0"), "`--limit-kernel-time 0` is not a time"),
         (("--stop-after", "kernels", "--device", "cpu"), "`--device` needs a package that is built"),
@@ -318,7 +318,7 @@ def test_an_unknown_kernel_is_told_with_the_way_to_the_cpu(intaglio: Intaglio, t
 
 def test_a_quantised_model_is_told_as_integers(intaglio: Intaglio, tmp_path: Path) -> None:
     words = ("--target", "opencl", "--stop-after", "package", "--quantize", "int8")
-    assert ", in int8\n" in intaglio("compile", DIGITS, "-o", tmp_path / "p", *words).err
+    assert ", in int8\n" in intaglio("compile", DIGITS, "-o", tmp_path / "p", *words).out
 
 
 def test_a_limit_counts_buffers_and_weights(intaglio: Intaglio, tmp_path: Path) -> None:

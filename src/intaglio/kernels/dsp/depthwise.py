@@ -1,5 +1,5 @@
 """Depthwise convolutions of bytes on small cores: 3x3 by sliding windows, along the longer axis. Cores with the DSP extension keep
-rows in a ring (`ring.py`), others have sums in flight (`slide.py`)."""
+rows in a ring (`ring.py`) unless memory has a limit; then, and on others, sums are in flight (`slide.py`)."""
 
 from __future__ import annotations
 
@@ -95,10 +95,11 @@ def qdepthwise_dsp(job: Job) -> Lowered:
     found = facts(job)
     assert isinstance(found, Facts)
     p, finish = found.scaled.problem, found.scaled.scales.finish
-    (_in_ring if job.isa.dsp else _in_flight)(job, found, axes_of(p)[found.along], axes_of(p)[1 - found.along])
+    ringed = job.isa.dsp and not job.target.limited  # the ring is working memory
+    (_in_ring if ringed else _in_flight)(job, found, axes_of(p)[found.along], axes_of(p)[1 - found.along])
     direction = "the columns" if found.along == 0 else "the rows"
     about = f"{p.title('qdepthwise', apart=True)}, {found.scaled.numbers.x.value}\nNHWC, windows slide along {direction}"
-    same = job.isa.dsp and p.strides == (1, 1) and p.channels % lanes_of(p.channels) == 0
+    same = ringed and p.strides == (1, 1) and p.channels % lanes_of(p.channels) == 0
     using = f"qdepthwise_{'dsp' if job.isa.dsp else 'plain'}({finish})"
     return job.done(p.stem("qdepthwise", apart=True), about, using, in_place=same)
 
@@ -129,7 +130,7 @@ def _in_ring(job: Job, found: Facts, along: Axis, cross: Axis) -> None:
 def _in_flight(job: Job, found: Facts, along: Axis, cross: Axis) -> None:
     known, p, k = found.scaled, found.scaled.problem, job.k
     x, record, y = job.operand(0, "x"), _record(job, found, found.along), job.writes()
-    routine = slide(along.stride, x.dtype, known.scales.finish)
+    routine = slide(along.stride, x.dtype, known.scales.finish, job.isa.dsp)
 
     def row(start: Expr, to: Expr, missing: int) -> None:
         k.call(

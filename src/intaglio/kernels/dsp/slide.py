@@ -1,5 +1,5 @@
-"""Depthwise 3x3 on cores without the DSP extension: a window slides along one axis, with the sums of three results in flight, in
-registers.
+"""Depthwise 3x3 without working memory: a window slides along one axis, with the sums of three results in flight, in registers.
+Cores with the DSP extension use it where memory has a limit, two products at a time.
 
     at each position: three bytes across
         done = tap 2 of the oldest sum       a tap is three products
@@ -22,7 +22,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.dsp.primitives import BASE, C
+from intaglio.kernels.dsp.primitives import BASE, C, operations
 from intaglio.kernels.dsp.scaling import Scales, finish_routine, finished
 from intaglio.kernels.dsp.variants import C_TYPES, Finish
 from intaglio.kernels.routines import Routine, routine_of
@@ -77,9 +77,10 @@ def _meaning(stride: int, finish: Finish) -> Callable[..., None]:
 
 
 @cache
-def slide(stride: int, kind: DType, finish: Finish) -> Routine:
-    """A row of results."""
+def slide(stride: int, kind: DType, finish: Finish, pairs: bool = False) -> Routine:
+    """A row of results; `pairs`: with the DSP extension, else one number at a time."""
+    needs = operations("pkhbt", "smlad", "smlabb", "smlabt") if pairs else (BASE,)
     return routine_of(
-        C / "slide.c", f"slide_{stride}_{kind.value}_{finish}", _meaning(stride, finish), (BASE, finish_routine(finish)),
-        STRIDE=stride, X_TYPE=C_TYPES[kind], **finish.macros(),
+        C / "slide.c", f"slide{'pairs' if pairs else ''}_{stride}_{kind.value}_{finish}", _meaning(stride, finish),
+        (*needs, finish_routine(finish)), PAIRS=pairs, STRIDE=stride, X_TYPE=C_TYPES[kind], **finish.macros(),
     )  # fmt: skip
