@@ -36,9 +36,9 @@ def memories(folder: Path, main: int, qspi: int = 1 << 20, *, more: str = "") ->
     return path
 
 
-@pytest.mark.parametrize("target", ["cortex-m4f", "rv32imc"])
-def test_the_dense_layer_goes_to_the_slow_flash(target: str, tmp_path: Path) -> None:
-    made = firmware(DIGITS, tmp_path / "out", target=target, memory=memories(tmp_path, 24 << 10))
+@pytest.mark.parametrize(("target", "main"), [("cortex-m4f", 24 << 10), ("rv32imc", 33 << 10)])  # floats in software take more code
+def test_the_dense_layer_goes_to_the_slow_flash(target: str, main: int, tmp_path: Path) -> None:
+    made = firmware(DIGITS, tmp_path / "out", target=target, memory=memories(tmp_path, main))
     text = (made.folder / "src" / "digits_weights.h").read_text()
     assert re.search(r"W_dense_weight_packed \(\(size_t\)0\) /\* f32\[640\], .*, in qspi \*/", text)
     assert re.search(r"W_conv2_weight_packed \(\(size_t\)320\) /\* f32\[1152\]", text)
