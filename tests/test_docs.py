@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -37,6 +39,15 @@ def test_paths_that_the_pages_name_are_there() -> None:
         named = [path for path in paths if not path.startswith(MADE_LATER)]
         wrong += [f"{page.name}: {path}" for path in named if not (ROOT / path).exists()]
     assert wrong == []
+
+
+@pytest.fixture(autouse=True)
+def same_environment() -> Iterator[None]:
+    """A command that finds an OpenCL driver leaves variables for it, which tests of other files must not see."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 RUN = ["README.md"]
