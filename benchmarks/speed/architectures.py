@@ -106,8 +106,30 @@ class Bert(nn.Module):
         return torch.tanh(self.pool(y[:, 0]))
 
 
+_DECLARED: list[torch.library.Library] = []  # a declaration lives as long as its object
+
+
+def _need_torchvision() -> None:
+    """timm imports torchvision, whose wheel may not load its operators beside a PyTorch for processors alone. No network here uses
+    one: a declaration of each that is missed is enough."""
+    while True:
+        try:
+            import torchvision  # noqa: F401
+
+            return
+        except RuntimeError as error:
+            missed = re.search(r"operator torchvision::(\w+) does not exist", str(error))
+            if missed is None:
+                raise
+            for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+                del sys.modules[name]
+            _DECLARED.append(torch.library.Library("torchvision", "FRAGMENT"))
+            _DECLARED[-1].define(f"{missed[1]}(Tensor x) -> Tensor")
+
+
 def from_timm(name: str) -> Callable[[], nn.Module]:
     def make() -> nn.Module:
+        _need_torchvision()
         import timm
 
         model: nn.Module = timm.create_model(name, pretrained=False)
