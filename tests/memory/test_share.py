@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from intaglio.errors import OurFault, UserError
 from intaglio.ir.choices import VIEW, Choices
+from intaglio.ir.graph import Node
 from intaglio.ir.verify import verify
 from intaglio.ir.views import storage_places
 from intaglio.kernels import lower
 from intaglio.kernels.program import Program
-from intaglio.memory import place
+from intaglio.memory import place, share
 from intaglio.memory.checker import check
 from intaglio.memory.lifetimes import find_storage
 from intaglio.memory.order import reorder
@@ -26,6 +27,7 @@ from intaglio.memory.share import share_parts
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.pipeline import plan_request
 from intaglio.stages import Request, Watch
+from intaglio.targets import Target
 from support.commands import Intaglio
 from support.examples import examples
 from support.ir_text import TARGET, graph_of, random_array
@@ -294,3 +296,29 @@ ARENAS = {
 def test_arenas_of_real_models_do_not_grow_again(name: str) -> None:
     made = plan_request(Request(SHARED / "models" / name, Path(), "cortex-m4f"), Watch())
     assert made.program.arena_bytes <= ARENAS[name]
+
+
+def steps_of(count: int) -> str:
+    """A loop that was unrolled: every step takes its part of the input, and the parts of the result are put together."""
+    lines = [f"input x: f32[{count},16]", "const w: f32[16,16] ..."]
+    for n in range(count):
+        lines.append(f"p{n}: f32[1,16] = slice(x, starts=({n},0), steps=(1,1), shape=(1,16))")
+        lines.append(f"q{n}: f32[1,16] = matmul(p{n}, w)")
+    lines.append(f"c: f32[{count},16] = concat({', '.join(f'q{n}' for n in range(count))}, axis=0)")
+    return "\n".join([*lines, f"y: f32[16,{count}] = transpose(c, perm=(1,0))", "output y"])
+
+
+def test_many_parts_are_tried_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each trial looks at all layers: unrolled loops would take hours, one layer after the other."""
+    looked: list[int] = []
+    loads = share._loads
+
+    def counted(program: Program, target: Target, *, slots: bool) -> dict[Node, int]:
+        looked.append(len(program.layers))
+        return loads(program, target, slots=slots)
+
+    monkeypatch.setattr(share, "_loads", counted)
+    program, made = shared(steps_of(600))
+    assert len(made) == 601 and len(program.layers) == 601
+    assert len(looked) <= 1 + share.MOST_TRIALS + share.MOST_LOOKS // 1801
+    assert program.arena_bytes == 600 * 16 * 4

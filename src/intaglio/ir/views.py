@@ -161,12 +161,26 @@ class ViewRules:
     def __init__(self, graph: Graph, views: Iterable[Node]) -> None:
         self._graph = graph
         self._parent: Parts = {}
+        self._together: dict[Value, set[Value]] = {}  # by the value that has the memory: all that live in it
         self._guarded = {out for node in graph.nodes if node.when is not None for out in node.outputs}
         for node in views:
             self.add(node)
 
-    def add(self, node: Node) -> None:
+    def add(self, node: Node) -> bool:
+        """True, so that it can follow `allow`."""
+        roots = self._roots(node)
+        members = self._members(roots)
         join(self._parent, node)
+        for root in roots:
+            self._together.pop(root, None)
+        self._together[find(self._parent, node.output).whole] = members
+        return True
+
+    def _roots(self, node: Node) -> set[Value]:
+        return {find(self._parent, v).whole for v in [*(v for v in node.inputs if v is not None), node.output]}
+
+    def _members(self, roots: set[Value]) -> set[Value]:
+        return {value for root in roots for value in self._together.get(root, {root})}
 
     def allow(self, node: Node) -> bool:
         """Memory of an input or an output is the caller's: a result that has to be there is made there, not elsewhere."""
@@ -227,7 +241,7 @@ class ViewRules:
         trial = dict(self._parent)
         join(trial, node)
         try:
-            for value in trial:
+            for value in self._members(self._roots(node)):
                 find(trial, value)
         except NoPart:
             return False

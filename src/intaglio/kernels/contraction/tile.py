@@ -73,11 +73,13 @@ def cycles(target: Target, tile: Tile, rows: int, columns: int, depth: int, lane
     def of(r: int, v: int) -> float:
         return depth * (max(r * v / 2, (r + v) / 2, 4.0) + 0.6) + END_CYCLES * max(0, r * v - hidden)
 
-    total = 0.0
     full, rest = divmod(rows, tile.rows)
-    for block in blocks_of(columns, tile.vectors, lanes):
-        total += full * of(tile.rows, block.vectors) + (of(rest, block.vectors) if rest else 0.0)
-    return total
+
+    def of_block(vectors: int) -> float:
+        return full * of(tile.rows, vectors) + (of(rest, vectors) if rest else 0.0)
+
+    wide, last = divmod(columns, tile.vectors * lanes)
+    return wide * of_block(tile.vectors) + (of_block(-(-last // lanes)) if last else 0.0)
 
 
 def choose_tile(target: Target, rows: int, columns: int, depth: int, lanes: int) -> Tile:
