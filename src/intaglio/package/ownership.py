@@ -65,12 +65,24 @@ class Contents:
         known = self.files.get(path)
         if known is None or path.startswith(_BUILT) or path == f"{self.name}.clbin":
             return False
-        return file_digest(file) != known
+        return _seen_digest(file) != known
 
 
 def file_digest(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+_SEEN: dict[tuple[str, int, int, int, int], str] = {}  # by path, file, size and times of the last change
+
+
+def _seen_digest(path: Path) -> str:
+    """The same, of files that are looked at when a compile starts and again before they are replaced: read once."""
+    at = path.stat()
+    key = str(path.absolute()), at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
+    if key not in _SEEN:
+        _SEEN[key] = file_digest(path)
+    return _SEEN[key]
 
 
 def file_digests(paths: Sequence[Path]) -> list[str]:
