@@ -12,6 +12,7 @@ import pytest
 pytest.register_assert_rewrite("support")
 
 from intaglio.run.toolchains import Toolchain  # noqa: E402
+from intaglio.targets.board import all_boards  # noqa: E402
 from intaglio.targets.target import Target  # noqa: E402
 from support.commands import DIGITS, Intaglio  # noqa: E402
 from support.examples import VARIABLE as EXAMPLES  # noqa: E402
@@ -81,6 +82,13 @@ def level_of_optimisation(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def intaglio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Intaglio:
     return Intaglio(capsys, monkeypatch)
+
+
+@pytest.fixture
+def one_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fit` answers for what is asked, and then for one board instead of all: each of their cores is a compilation."""
+    shown = {name: all_boards()[name] for name in ("nucleo-l4r5zi",)}
+    monkeypatch.setattr("intaglio.cli.fit_boards.all_boards", lambda: shown)
 
 
 @pytest.fixture(scope="session")
