@@ -12,20 +12,23 @@ import pytest
 pytest.register_assert_rewrite("support")
 
 from intaglio.run.toolchains import Toolchain  # noqa: E402
+from intaglio.targets.board import all_boards  # noqa: E402
 from intaglio.targets.target import Target  # noqa: E402
 from support.commands import DIGITS, Intaglio  # noqa: E402
 from support.examples import VARIABLE as EXAMPLES  # noqa: E402
 from support.outside import outside, plugin_site  # noqa: E402, F401 (fixtures)
 
 OBJECTS, TUNING = "INTAGLIO_OBJECT_CACHE", "INTAGLIO_TUNING"
-# Of `make test`, by time (`--durations=0`); the others take less than 10 s each.
+# Of `make test`, by time (`--durations=0`); the others take less than 5 s each.
 LONGEST = (
-    "kernels/test_compiled", "kernels/test_small_cores", "kernels/test_interpreter", "run/test_opencl_packages",
-    "kernels/test_opencl", "firmware/test_feed_rows", "firmware/test_weights_read", "tests/test_docs", "firmware/test_regions",
-    "frontends/test_torch_architectures", "cli/test_accelerators", "run/test_opencl_faults", "project/test_project",
-    "firmware/test_packages", "quantize/test_quantizing", "memory/test_side_by_side", "ir/test_text",
-    "models/test_small_networks", "plugins/test_example_npu", "emulator/test_device", "models/test_shared_models",
-    "frontends/test_torch_objects", "cli/test_json_errors", "ops/test_guide", "run/test_opencl_drivers",
+    "tests/test_docs", "firmware/test_feed_rows", "cli/test_fit", "kernels/test_small_cores", "firmware/test_weights_read",
+    "firmware/test_regions", "plugins/test_example_npu", "kernels/test_interpreter", "run/test_opencl_faults",
+    "frontends/test_torch_architectures", "kernels/test_compiled", "project/test_project", "cli/test_does_not_fit",
+    "run/test_opencl_packages", "run/test_serial_board", "cli/test_accelerators", "ir/test_text", "models/test_shared_models",
+    "firmware/test_weights_apart", "quantize/test_quantizing", "emulator/test_device", "kernels/test_opencl",
+    "memory/test_side_by_side", "firmware/test_packages", "frontends/test_torch_quantised", "frontends/test_torch_objects",
+    "package/test_two_networks", "firmware/test_link", "frontends/test_sklearn", "run/test_opencl_drivers", "memory/test_order",
+    "errors/test_onnx_bombs", "run/test_objects", "firmware/test_firmware",
 )  # fmt: skip
 _made: list[str] = []
 
@@ -49,6 +52,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000, 20, 20)  # a search costs more beside all the libraries than in a program of its own
         gc.enable()
 
 
@@ -81,6 +85,13 @@ def level_of_optimisation(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def intaglio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Intaglio:
     return Intaglio(capsys, monkeypatch)
+
+
+@pytest.fixture
+def one_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fit` answers for what is asked, and then for one board instead of all: each of their cores is a compilation."""
+    shown = {name: all_boards()[name] for name in ("nucleo-l4r5zi",)}
+    monkeypatch.setattr("intaglio.cli.fit_boards.all_boards", lambda: shown)
 
 
 @pytest.fixture(scope="session")

@@ -143,10 +143,10 @@ class Built:
     refusal: AnswerIsNo | None = None
 
 
-def build_request(request: Request, watch: Watch, *, climbing: bool = True) -> Built:
+def build_request(request: Request, watch: Watch, *, climbing: bool = True, hopeless: bool = False) -> Built:
     """A package for questions about its size and speed: what does not fit is built all the same, as small as it gets. Without
-    `climbing` it is built as it is, and no limit counts."""
-    work = go(Work(request, watch, climbing=climbing, checking=climbing), LINE[:SETTLED])
+    `climbing` it is built as it is, and no limit counts. `hopeless`: the limit is one that nothing fits, and nobody asks why."""
+    work = go(Work(request, watch, climbing=climbing, checking=climbing and not hopeless), LINE[:SETTLED])
     refusal = None
     try:
         work = _attempts(work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,7 +12,7 @@ import pytest
 from intaglio.errors import ToolError
 from intaglio.package.manifest import read_manifest
 from intaglio.targets.board import all_boards
-from support.commands import DIGITS, Intaglio
+from support.commands import DIGITS, Intaglio, Said
 
 BOARD = ("--board", "nucleo-l4r5zi")
 
@@ -23,8 +24,26 @@ def few_boards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("intaglio.cli.fit_boards.all_boards", lambda: shown)
 
 
-def test_json_is_as_the_contract_says(intaglio: Intaglio) -> None:
-    said = intaglio("fit", DIGITS, *BOARD, "--json")
+@dataclass(frozen=True, slots=True)
+class Answered:
+    said: Said
+    picture: Path
+
+
+_ANSWERED: list[Answered] = []
+
+
+@pytest.fixture
+def answered(intaglio: Intaglio, tmp_path_factory: pytest.TempPathFactory) -> Answered:
+    """`fit` for the board, as JSON and with a picture: one run for all tests that ask no more."""
+    if not _ANSWERED:
+        picture = tmp_path_factory.mktemp("fit") / "p.svg"
+        _ANSWERED.append(Answered(intaglio("fit", DIGITS, *BOARD, "--json", "--plot", picture), picture))
+    return _ANSWERED[0]
+
+
+def test_json_is_as_the_contract_says(answered: Answered) -> None:
+    said = answered.said
     told = said.json
     assert said.code == 0
     assert told["fits"] is told["optimal"] is True
@@ -43,8 +62,8 @@ def test_json_is_as_the_contract_says(intaglio: Intaglio) -> None:
     assert told["boards"][0]["time_ms"] == told["time_ms"] and told["boards"][0]["flash_bytes"] == told["flash_bytes"]
 
 
-def test_the_peak_is_the_layer_with_most_alive(intaglio: Intaglio) -> None:
-    told = intaglio("fit", DIGITS, *BOARD, "--json").json
+def test_the_peak_is_the_layer_with_most_alive(answered: Answered) -> None:
+    told = answered.said.json
     assert told["peak_layer"].startswith("pool1")
     assert [t["bytes"] for t in told["peak_tensors"]] == [2048, 512]
     assert sum(t["bytes"] for t in told["peak_tensors"]) == told["parts"]["arena_bytes"]
@@ -75,20 +94,22 @@ def test_the_screen_has_needs_peak_ladder_and_boards(intaglio: Intaglio) -> None
     assert max(map(len, said.out.splitlines())) <= 80
 
 
-def test_fit_says_what_compile_and_profile_say(intaglio: Intaglio, tmp_path: Path) -> None:
+def test_fit_says_what_compile_and_profile_say(intaglio: Intaglio, answered: Answered, tmp_path: Path) -> None:
     told = intaglio("fit", DIGITS, "--board", "rp2040", "--json").json
     made = intaglio("compile", DIGITS, "--board", "rp2040", "-o", tmp_path / "p", "--json").json["firmware"]
     total = intaglio("profile", tmp_path / "p", "--json").json["total"]
     assert (told["ram_bytes"], told["flash_bytes"]) == (made["ram_bytes"], made["flash_bytes"])
     assert [told[key] for key in ("cycles", "instructions", "time_ms")] == [total[k] for k in ("cycles", "instructions", "time_ms")]
-    other = {b["name"]: b for b in intaglio("fit", DIGITS, *BOARD, "--json").json["boards"]}["rp2040"]
+    other = {b["name"]: b for b in answered.said.json["boards"]}["rp2040"]
     assert (other["ram_bytes"], other["flash_bytes"]) == (made["ram_bytes"], made["flash_bytes"])
     assert other["time_ms"] == pytest.approx(total["time_ms"], rel=0.001), "built for the core alone"
 
 
-def test_boards_of_one_core_have_the_waits_of_their_own_memories(intaglio: Intaglio, tmp_path: Path) -> None:
-    two = ("nucleo-l4r5zi", "stm32f4-discovery")
-    tables = [intaglio("fit", DIGITS, "--board", board, "--json").json["boards"] for board in two]
+def test_boards_of_one_core_have_the_waits_of_their_own_memories(
+    intaglio: Intaglio, answered: Answered, tmp_path: Path
+) -> None:
+    two = (BOARD[1], "stm32f4-discovery")
+    tables = [said.json["boards"] for said in (answered.said, intaglio("fit", DIGITS, "--board", two[1], "--json"))]
     for name in two:
         assert intaglio("compile", DIGITS, "--board", name, "-o", tmp_path / name).code == 0
         total = intaglio("profile", tmp_path / name, "--json").json["total"]
@@ -170,14 +191,14 @@ def test_on_a_host_inputs_and_outputs_are_the_callers(intaglio: Intaglio) -> Non
     assert told["parts"]["io_bytes"] == 256 + 40
 
 
-def test_the_picture_is_well_formed_and_has_every_buffer(intaglio: Intaglio, tmp_path: Path) -> None:
-    assert intaglio("fit", DIGITS, *BOARD, "--plot", tmp_path / "p.svg").code == 0
-    root = ElementTree.parse(tmp_path / "p.svg").getroot()
+def test_the_picture_is_well_formed_and_has_every_buffer(answered: Answered) -> None:
+    assert answered.said.code == 0
+    root = ElementTree.parse(answered.picture).getroot()
     text = "".join(root.itertext())
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert "peak: 2,560 bytes alive in layer 1" in text
     assert text.count(" bytes at ") == 7
-    assert "http" not in (tmp_path / "p.svg").read_text().replace("http://www.w3.org/2000/svg", "")
+    assert "http" not in answered.picture.read_text().replace("http://www.w3.org/2000/svg", "")
 
 
 def test_a_wrong_model_or_place_for_the_picture_is_told(intaglio: Intaglio, tmp_path: Path) -> None:

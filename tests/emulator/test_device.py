@@ -165,6 +165,7 @@ def test_its_profile_says_what_the_estimate_rests_on(cached: Package, intaglio: 
     assert "interval: " in said.out and "+-4 %: nine MLPerf Tiny results" in said.out
 
 
+@pytest.mark.usefixtures("one_board")
 def test_fit_agrees_with_the_profile_of_a_described_board(cached: Package, intaglio: Intaglio, tmp_path: Path) -> None:
     fit = intaglio("fit", dense(tmp_path), "--board", "nucleo-l4r5zi", "--json").json
     assert fit["cycles"] == cached.profile().total.cycles

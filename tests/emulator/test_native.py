@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,10 +44,10 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch:
 
 
 def answering(port: socket.socket, said: dict[str, str]) -> None:
-    """The other side: an answer for each question; it hangs up on one that it does not know."""
+    """The other side: an answer for each question, until nobody asks; it hangs up on one that it does not know."""
     kept = b""
-    while True:
-        kept += port.recv(4096)
+    while more := port.recv(4096):
+        kept += more
         while b"#" in kept[:-2]:
             packet, kept = kept[: kept.index(b"#") + 3], kept[kept.index(b"#") + 3 :]
             text = packet.lstrip(b"+").decode()[1:-3]
@@ -58,14 +59,19 @@ def answering(port: socket.socket, said: dict[str, str]) -> None:
 
 
 @pytest.fixture
-def debugger() -> Debugger:
+def debugger() -> Iterator[Debugger]:
     here, there = socket.socketpair()
     said = {
         "QStartNoAckMode": "OK", "qXfer:features:read:target.xml:0,ffb": "l<xml/>", "m20000000,4": "78563412",
         "M20000000,2:0aff": "OK", "pf": "04000000", "m90000000,4": "E14",
     }  # fmt: skip
-    threading.Thread(target=answering, args=(there, said), daemon=True).start()
-    return Debugger(here)
+    other = threading.Thread(target=answering, args=(there, said), daemon=True)
+    other.start()
+    with here, there:
+        yield Debugger(here)
+        here.shutdown(socket.SHUT_WR)
+        other.join(10)
+        assert not other.is_alive()
 
 
 def test_memory_and_registers_travel_as_hex(debugger: Debugger) -> None:

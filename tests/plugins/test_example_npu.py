@@ -11,7 +11,6 @@ import intaglio
 from intaglio.conformance import check_accelerator
 from intaglio.conformance.cases import cases
 from intaglio.passes.offload.match import Flow, claims
-from intaglio.targets.board import find_board
 from intaglio.targets.plugins import find_accelerator
 from intaglio.targets.target import find_target
 from support.commands import DIGITS, Intaglio
@@ -133,10 +132,8 @@ def test_the_core_goes_on_beside_it_and_waits_only_for_what_is_left(tmp_path: Pa
     assert package.validate().ok
 
 
-def test_compile_fit_and_profile_show_the_same_total(
-    intaglio: Intaglio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("intaglio.cli.fit_boards.all_boards", lambda: {"nucleo-l4r5zi": find_board("nucleo-l4r5zi")})
+@pytest.mark.usefixtures("one_board")
+def test_compile_fit_and_profile_show_the_same_total(intaglio: Intaglio, tmp_path: Path) -> None:
     data = Path(DIGITS).with_suffix(".npz")
     words = (DIGITS, "--quantize", "int8", "--calibrate", data, "--board", "nucleo-l4r5zi", "--accelerator", "example_npu")
     said = intaglio("compile", *words, "--explain", "-o", tmp_path / "p")

@@ -353,6 +353,7 @@ def test_devices_are_targets(intaglio: Intaglio) -> None:
     assert "opencl" in names and "opencl-aarch64" in names and "opencl-cortex-m4f" not in names
 
 
+@pytest.mark.usefixtures("one_board")
 def test_fit_counts_device_memory(intaglio: Intaglio, tmp_path: Path) -> None:
     said = intaglio("fit", with_doubles(tmp_path), "--target", "opencl", "--ram", "7K")
     assert said.code == 1 and "device        7,808 bytes   buffers 6,144 bytes" in said.out

@@ -27,6 +27,7 @@ from intaglio.targets.board import Board, all_boards
 from intaglio.targets.deployment import Deployment
 
 BUILT, EMULATED, ESTIMATED = "built", "emulated", "estimated"
+NO_RAM = 1  # a limit, in bytes
 MOST_CYCLES = 4e9  # by the estimate: half a minute of emulation for each core of the table; the core asked for has no limit
 
 
@@ -61,10 +62,14 @@ def planned_figures(planned: Planned) -> Figures:
     return Figures(planned, needs, estimated_cycles(planned.program, planned.target))
 
 
-def built_figures(request: Request, watch: Watch, *, climbing: bool, most_cycles: float = float("inf")) -> Figures:
-    """What `compile` would make of it. Without `climbing` nothing is slower than it has to be, and no limit counts."""
+def built_figures(
+    request: Request, watch: Watch, *, climbing: bool, most_cycles: float = float("inf"), hopeless: bool = False
+) -> Figures:
+    """What `compile` would make of it. Without `climbing` nothing is slower than it has to be, and no limit counts. `hopeless`: the
+    limit is `NO_RAM`, to get the smallest arena, and no refusal is wanted."""
     with tempfile.TemporaryDirectory(prefix="intaglio-fit-") as place:
-        made = build_request(replace(request, output=Path(place) / "package"), watch, climbing=climbing)
+        placed = replace(request, output=Path(place) / "package")
+        made = build_request(placed, watch, climbing=climbing, hopeless=hopeless)
         manifest, planned = made.package.manifest, made.planned
         needs = needs_of(manifest, manifest.firmware, planned.deployment)
         found = replace(planned_figures(planned), needs=needs, sizes=BUILT, refusal=made.refusal)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from intaglio.cli.fit_figures import BUILT, Figures, alone, built_figures, planned_figures, quantised_once, within
+from intaglio.cli.fit_figures import BUILT, NO_RAM, Figures, alone, built_figures, planned_figures, quantised_once, within
 from intaglio.errors import AnswerIsNo, UserError
 from intaglio.fitting.fit import needs_of_program, needs_on_board
 from intaglio.fitting.limits import Needs, has_floats
@@ -85,7 +85,7 @@ class Finder:
     def _asked(self, asked: Request, figures: Figures) -> Iterator[tuple[str, str, Request]]:
         """Names, options, and what to compile. Without a limit that counts, stripes make the arena as small as it gets."""
         graph, limit = figures.planned.program.graph, self._request.ram
-        ram = limit if limit is not None and sum(figures.needs.main_ram.values()) > limit else 1
+        ram = limit if limit is not None and sum(figures.needs.main_ram.values()) > limit else NO_RAM
         yield STRIPES, "", replace(asked, ram=ram)
         yield FEED_ROWS, FEED_ROWS, replace(asked, ram=ram, feed_rows=True)
         if asked.stream is None and graph.inputs and not graph.states:
@@ -138,7 +138,7 @@ def _made(request: Request, *, build: bool) -> Figures | None:
     """None where it cannot be done."""
     try:
         if build:
-            return built_figures(request, Watch(), climbing=True, most_cycles=-1.0)
+            return built_figures(request, Watch(), climbing=True, most_cycles=-1.0, hopeless=request.ram == NO_RAM)
         return planned_figures(plan_request(request, Watch()))
     except (UserError, AnswerIsNo):
         return None

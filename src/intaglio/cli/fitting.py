@@ -12,7 +12,7 @@ from pathlib import Path
 
 from intaglio.cli.fit_answer import Answer, How, answer_json, peak_name, picture
 from intaglio.cli.fit_boards import OnBoard, cores_of, figures_by_core, on_boards
-from intaglio.cli.fit_figures import BUILT, ESTIMATED, Figures, alone, built_figures, planned_figures, quantised_once
+from intaglio.cli.fit_figures import BUILT, ESTIMATED, NO_RAM, Figures, alone, built_figures, planned_figures, quantised_once
 from intaglio.cli.fit_means import Finder
 from intaglio.cli.fit_screen import print_answer
 from intaglio.cli.fit_survey import survey
@@ -77,7 +77,7 @@ def _answer(request: Request, watch: Watch, how: How) -> Answer:
 
 def _beside(request: Request) -> int:
     """RAM beside the arena, in the smallest stripes."""
-    needs = built_figures(replace(request, ram=1), Watch(), climbing=True, most_cycles=-1.0).needs
+    needs = built_figures(replace(request, ram=NO_RAM), Watch(), climbing=True, most_cycles=-1.0, hopeless=True).needs
     return needs.io + needs.static + max(needs.stack or 0, LINKED_STACK_BYTES)
 
 

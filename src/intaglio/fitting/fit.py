@@ -80,7 +80,7 @@ def arena_budget(program: Program, deployment: Deployment, reserve: int) -> int 
     """What the limits leave for the arena; `reserve` is for stack and variables."""
     if deployment.ram_bytes is None:
         return None
-    return deployment.ram_bytes - (needs_of_program(program, deployment).io + reserve if deployment.board is not None else 0)
+    return deployment.ram_bytes - (_io_bytes(program) + reserve if deployment.board is not None else 0)
 
 
 def place_weights(program: Program, deployment: Deployment) -> None:
@@ -93,30 +93,35 @@ def place_weights(program: Program, deployment: Deployment) -> None:
     spread_weights(program, room, [Room(m.name, m.bytes) for m in others])
 
 
-def needs_of_program(program: Program, deployment: Deployment) -> Needs:
-    """Before it is built: code and stack are estimates."""
-    graph = program.graph
-    fed = {s.input for s in graph.states}
-    fed |= {v for stripe in program.stripes for v in stripe.windows}
-    callers = [v for n, v in enumerate(graph.inputs) if v not in fed and ("input", n) not in program.placement.slots]
-    callers += [v for n, v in enumerate(graph.outputs) if ("output", n) not in program.placement.slots]
+def needs_of_program(program: Program, deployment: Deployment, code: int | None = None) -> Needs:
+    """Before it is built: stack is an estimate, and so is code where its size is not given."""
     weights = plan_weights(program.constants, deployment)
     return Needs(
         weights=0 if deployment.weights_read else weights.size_bytes,
         weights_elsewhere=weights_beside(weights.total_bytes, tuple((m, b.size_bytes) for m, b in weights.apart), deployment),
         arena=program.arena_bytes,
         elsewhere=elsewhere(program.arenas, deployment),
-        io=sum(v.type.bytes for v in callers),
-        code=_code_bytes(program, deployment.board),
+        io=_io_bytes(program),
+        code=_code_bytes(program, deployment.board) if code is None else code,
         stack=STACK_BYTES,
         on_device=bool(deployment.device),
     )
 
 
+def _io_bytes(program: Program) -> int:
+    """Inputs and outputs that the application owns."""
+    graph = program.graph
+    fed = {s.input for s in graph.states}
+    fed |= {v for stripe in program.stripes for v in stripe.windows}
+    callers = [v for n, v in enumerate(graph.inputs) if v not in fed and ("input", n) not in program.placement.slots]
+    callers += [v for n, v in enumerate(graph.outputs) if ("output", n) not in program.placement.slots]
+    return sum(v.type.bytes for v in callers)
+
+
 def needs_on_board(program: Program, target: Target, on: Deployment, built: Needs | None = None) -> Needs:
     """Of a program that was planned for the core alone: with its arena in several memories, where one does not suffice, and its
     weights in another flash. `built`: what its firmware needs, where there is one."""
-    needs = needs_of_program(program, on)
+    needs = needs_of_program(program, on, None if built is None else built.code)
     if built is not None:
         needs = replace(needs, code=built.code, data=built.data, static=built.static, stack=built.stack)
     beside = on.weights_memories

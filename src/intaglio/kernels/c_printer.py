@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import assert_never
 
 from intaglio.errors import printable
@@ -62,6 +63,15 @@ class Printer:
         self.integers = False
         self.routines: dict[str, Routine] = {}
         self.narrow: dict[str, None] = {}  # small types that are loaded as f32
+
+    def see(self, other: Printer) -> None:
+        """Remember what another one has printed, too."""
+        for mine, others in ((self.used, other.used), (self.vector_used, other.vector_used), (self.narrow, other.narrow)):
+            for name in others:
+                mine.setdefault(name)
+        for name, routine in other.routines.items():
+            self.routines.setdefault(name, routine)
+        self.vectors, self.integers = self.vectors or other.vectors, self.integers or other.integers
 
     # Types --------------------------------------------------------------------------------------------------------------
 
@@ -146,12 +156,12 @@ class Printer:
             return f"__builtin_fmaf({', '.join(self.expr(a) for a in args)})", 20
         if name in _INFIX and self._plain(name, kind):
             sign, level = _INFIX[name]
-            left, right = self.expr(args[0], level), self.expr(args[1], level + 1)
+            inside = (level, level + 1)
             if name in ("and", "or", "bit_and", "bit_or", "bit_xor"):  # spelled out: -Wparentheses
-                left, right = self.expr(args[0], 9), self.expr(args[1], 9)
+                inside = (9, 9)
             elif level in (9, 10):
-                left, right = self.expr(args[0], 11), self.expr(args[1], 11)
-            text = f"{left} {sign} {right}"
+                inside = (11, 11)
+            text = f"{self.expr(args[0], inside[0])} {sign} {self.expr(args[1], inside[1])}"
             if kind in _NARROW and name.startswith("bit_"):
                 return f"({C_TYPES[kind]})({text})", 14
             return text, level
@@ -296,6 +306,29 @@ class Printer:
         return self.expr(value)
 
 
+@dataclass(frozen=True, slots=True)
+class _Printed:
+    """A body as it was printed for `isa`, by a printer of its own."""
+
+    body: tuple[Stmt, ...]
+    isa: str
+    lines: tuple[str, ...]
+    printer: Printer
+
+
+def body_lines(kernel: Kernel, seen_by: Printer | None = None) -> tuple[str, ...]:
+    """The body in C, indented once. Estimates of size, packages and the search for equal kernels ask for it: it is printed once.
+    `seen_by` remembers what the body uses, as if it had printed it."""
+    kept = kernel.printed
+    if not (isinstance(kept, _Printed) and kept.body is kernel.body and kept.isa == kernel.isa):
+        printer = Printer(ISAS[kernel.isa])
+        kept = _Printed(kernel.body, kernel.isa, tuple(printer.stmts(kernel.body, 1)), printer)
+        kernel.printed = kept
+    if seen_by is not None:
+        seen_by.see(kept.printer)
+    return kept.lines
+
+
 def comment_text(text: str) -> str:
     """Text that may come from a model, safe inside a C comment."""
     text = printable(text, 300)
@@ -338,8 +371,7 @@ def _unread(kernel: Kernel, text: list[str]) -> list[str]:
 
 def print_kernel(kernel: Kernel, printer: Printer | None = None, renamed: Mapping[str, str] | None = None) -> str:
     """A complete function definition with its header comment. `renamed`: what the functions of the prelude are called here."""
-    printer = printer or Printer(ISAS[kernel.isa])
-    body = printer.stmts(kernel.body, 1)
+    body = list(body_lines(kernel)) if printer is None else printer.stmts(kernel.body, 1)
     if kernel.fallible:
         body.append("    return 0;")
     if renamed:
@@ -352,4 +384,4 @@ def rename(text: str, names: Mapping[str, str]) -> str:
     return re.sub(r"\b[A-Za-z_]\w*", lambda word: names.get(word[0], word[0]), text)
 
 
-__all__ = ["ARITHMETIC", "Printer", "comment_text", "is_signed_int", "print_kernel", "prototype", "rename"]
+__all__ = ["ARITHMETIC", "Printer", "body_lines", "comment_text", "is_signed_int", "print_kernel", "prototype", "rename"]

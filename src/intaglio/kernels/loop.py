@@ -364,13 +364,12 @@ class Kernel:
     variants: tuple[Variant, ...] = ()  # ways to compute it on an OpenCL device; it runs there then, and has no body
     split: Split | None = None  # several threads compute it; the body names `part`, and `step` where there are several
     pitches: tuple[tuple[int, int, int], ...] = ()  # parameters that are rows of wider tensors: which, elements in a row, and apart
+    printed: object = field(default=None, compare=False, repr=False)  # the text of the body, kept by `c_printer`
 
 
 PART, STEP = Var("part", IDX), Var("step", IDX)  # parameters of a kernel that is divided over threads
 INDEX_OUT_OF_RANGE = 1
 ASSERTION_FAILED = 2
-
-
 _TAKEN = ("char", "const", "double", "float", "int", "long", "register", "short", "signed", "static", "unsigned", "void")
 
 

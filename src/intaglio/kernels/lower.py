@@ -14,10 +14,9 @@ from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.placement import NOWHERE, Placement
 from intaglio.ir.stripes import Stripe, StripeSpec
 from intaglio.ir.views import Pitch, ViewRules, pitches_of
-from intaglio.kernels.c_printer import Printer
+from intaglio.kernels.c_printer import body_lines
 from intaglio.kernels.choice import lower_node, refusal
 from intaglio.kernels.constants import Constants
-from intaglio.kernels.isa import ISAS
 from intaglio.kernels.job import Lowered, Packed, Scratch
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.opencl.lowering import ON_CPU, PREFIX, device_text
@@ -151,7 +150,7 @@ def _apart(arguments: list[Argument], step: int) -> tuple[Argument, ...]:
 def _text_of(kernel: Kernel) -> str:
     """Kernels of the same text are one."""
     params = ",".join(f"{p.name}:{p.dtype.value}:{p.const}" for p in kernel.params)
-    lines = Printer(ISAS[kernel.isa]).stmts(kernel.body, 1)
+    lines = body_lines(kernel)
     text = f"{params}|{kernel.in_place}|{kernel.over}|{kernel.pitches}|" + "\n".join(lines)
     if kernel.variants:
         text += device_text(kernel)

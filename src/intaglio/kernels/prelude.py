@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from intaglio.kernels.c_functions import function_text
-from intaglio.kernels.c_printer import Printer
+from intaglio.kernels.c_printer import Printer, body_lines
 from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.program import Program
@@ -47,7 +47,7 @@ def _texts(program: Program, kernels: Sequence[Kernel]) -> tuple[list[str], list
     """Everything that may be needed, in an order that C accepts; and the text of the kernels."""
     isa = ISAS[program.isa]
     printer = Printer(isa)
-    bodies = ["\n".join(printer.stmts(kernel.body, 1)) for kernel in kernels]
+    bodies = ["\n".join(body_lines(k, printer) if k.isa == program.isa else printer.stmts(k.body, 1)) for k in kernels]
     parts: list[str] = []
     if isa.prelude and printer.vectors:
         parts.append(isa.prelude)

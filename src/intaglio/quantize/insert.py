@@ -13,7 +13,7 @@ from intaglio.ops.convert import Dequantize, Quantize
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.reduce import Softmax
 from intaglio.quantize.layers import Scheme, is_real, keeps_grid
-from intaglio.quantize.ranges import grid, range_of
+from intaglio.quantize.ranges import grid
 from intaglio.quantize.statistics import Statistics
 
 INT8, INT16, FLOAT = "i8", "i16", "f32"
@@ -54,7 +54,7 @@ def choose_grids(scheme: Scheme, plan: Plan, statistics: Statistics) -> Grids:
         fixed = _fixed_grid(members, made, dtype)
         if fixed is None:
             seen = [statistics.tensors[v.name] for v in members if v.name in statistics.tensors]
-            ranges = [range_of(plan.method, t.sample(), t.low, t.high, dtype) for t in seen]
+            ranges = [t.range_by(plan.method, dtype) for t in seen]
             if not ranges:
                 continue
             fixed = grid(min(r[0] for r in ranges), max(r[1] for r in ranges), dtype)

@@ -9,9 +9,11 @@ import numpy as np
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array, Graph, Value
+from intaglio.ir.types import DType
 from intaglio.ops.conv import Conv
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.ops.matmul import MatMul
+from intaglio.quantize.ranges import range_of
 from intaglio.quantize.settings import Progress
 
 _KEPT = 1 << 15  # numbers of one tensor that are looked at
@@ -23,6 +25,13 @@ class Tensor:
     high: float = -np.inf
     numbers: list[Array] = field(default_factory=list)
     channels: Array | None = None  # largest size per channel (the last axis)
+    ranges: dict[tuple[str, DType], tuple[float, float]] = field(default_factory=dict)  # those that were asked for
+
+    def range_by(self, method: str, dtype: DType) -> tuple[float, float]:
+        """By this method; found once, for all plans that are tried."""
+        if (method, dtype) not in self.ranges:
+            self.ranges[method, dtype] = range_of(method, self.sample(), self.low, self.high, dtype)
+        return self.ranges[method, dtype]
 
     def sample(self) -> Array:
         return np.concatenate(self.numbers) if self.numbers else np.zeros(1, np.float32)
