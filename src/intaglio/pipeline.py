@@ -35,7 +35,7 @@ from intaglio.stages.notebook import notebook_progress
 from intaglio.stages.optimising import optimise
 from intaglio.stages.packaging import write_package
 from intaglio.stages.planning import plan
-from intaglio.stages.quantising import quantise
+from intaglio.stages.quantising import measure_accuracy, quantise
 from intaglio.stages.variants import split_variants
 from intaglio.stages.watch import Watch
 from intaglio.stages.work import Model, Work, need
@@ -94,9 +94,11 @@ def compile_request(request: Request, watch: Watch) -> Package | Path:
     work = _attempts(go(Work(request, watch), LINE[:SETTLED]))
     if work.written is None:
         return write_stage(work)
+    package = Package(request.output)
+    measure_accuracy(request, package, watch)
     if request.archive:
         write_archive(request.output, request.archive_format)
-    return Package(request.output)
+    return package
 
 
 def _attempts(work: Work) -> Work:

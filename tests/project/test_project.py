@@ -12,7 +12,7 @@ import pytest
 from intaglio.errors import UserError
 from intaglio.project.file import KEYWORDS, read_project
 from intaglio.project.schema import schema
-from support.commands import DIGITS, Intaglio
+from support.commands import DIGITS, DIGITS_DATA, Intaglio
 
 TEXT = """
 [defaults]
@@ -122,6 +122,16 @@ def test_what_is_made_and_what_stays(project: Path, intaglio: Intaglio) -> None:
     assert {o["name"]: o["state"] for o in told} == {"host": "up to date", "core": "up to date"}
     told = intaglio("build", "host", "-f", project, "--set", "packages.host.budget.ram=100", "--json")
     assert told.code == 1 and told.json["outcomes"][0]["state"] == "over budget"
+
+
+def test_accuracy_by_labels_has_a_budget_and_stays_up_to_date(project: Path, intaglio: Intaglio) -> None:
+    shutil.copyfile(DIGITS_DATA, project.parent / "data.npz")
+    more = 'calibrate = "data.npz"\nlabels = "data.npz"\nquantize = "int8"\n'
+    edited(project, 'optimize = "speed"\nreport = "build/host.html"\nbudget = { ram = "4K" }', more + "budget = { accuracy = 0.9 }")
+    assert intaglio("build", "host", "-f", project, "--json").json["outcomes"][0]["state"] == "built"
+    assert intaglio("build", "host", "-f", project, "--json").json["outcomes"][0]["state"] == "up to date"
+    said = intaglio("build", "host", "-f", project, "--set", "packages.host.budget.accuracy=0.999")
+    assert said.code == 1 and "below its budget of 99.90 %" in said.out + said.err
 
 
 def test_one_that_fails_stops_no_other(project: Path, intaglio: Intaglio) -> None:

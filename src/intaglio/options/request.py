@@ -246,8 +246,8 @@ class Request:
         None, kinds.DATA, "quantise", "Real inputs to calibrate with: .npz, .npy, or a folder of these.", "DATA",
         record=lambda r: _file_name(str(r.calibrate)) if isinstance(r.calibrate, Path) else ARRAYS,
     )  # fmt: skip
-    labels: Path | None = option(
-        None, kinds.FILE, "build", "Classes of the calibration data; prints the accuracy.", "L.npy", keyword=""
+    labels: Path | tuple[int, ...] | None = option(
+        None, kinds.LABELS, "build", "Classes of the calibration data: measures the accuracy and keeps it in the package.", "L.npy"
     )
     ranges: str = option(
         "auto", kinds.TEXT, "quantise", "Ranges: auto (least error), minmax, percentile, entropy, mse.", "M"

@@ -46,7 +46,7 @@ OF_MODEL = ("source", "sha256")
 OF_PACKAGE = ("model", "output", "report", "budget")
 OF_FIRMWARE = ("packages", "output")
 KEYWORDS = tuple(o.keyword for o in OPTIONS if o.keyword and o.keyword not in ("force", "dump_ir", "export_plan"))
-_PATHS = {o.keyword for o in OPTIONS if o.kind in (kinds.FILE, kinds.DATA)} | {"memory", "template"}
+_PATHS = {o.keyword for o in OPTIONS if o.kind in (kinds.FILE, kinds.DATA, kinds.LABELS)} | {"memory", "template"}
 _CLEAN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 

@@ -64,6 +64,7 @@ _KINDS: dict[int, dict[str, object]] = {
     id(kinds.TEXTS): {"type": ["array", "string"]},
     id(kinds.SET): {"type": ["array", "string"]},
     id(kinds.DEVICES): {"type": ["array", "string"]},
+    id(kinds.LABELS): {"oneOf": [_TEXT, {"type": "array", "items": {"type": "integer"}}]},
     id(kinds.DIMS): {"type": ["object", "string"]},
     id(kinds.SHAPES): {"type": ["object", "string"]},
     id(kinds.STATES): {"type": ["object", "string"]},

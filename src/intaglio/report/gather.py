@@ -23,7 +23,7 @@ from intaglio.report.facts import COMPUTED, EMULATED, ESTIMATED, MEASURED, Facts
 from intaglio.report.memory import blocks_of, regions_of
 from intaglio.report.names import shortened
 from intaglio.report.snippets import snippets_of
-from intaglio.run.accuracy import ACCURACY
+from intaglio.run.accuracy import kept_accuracy
 from intaglio.run.package import Package
 from intaglio.run.serial.measure import profile_of_run
 from intaglio.run.serial.runs import BoardRun, runs_of
@@ -143,8 +143,8 @@ def _side_file(folder: Path, name: str) -> dict[str, object] | None:
 
 def _accuracy(folder: Path) -> tuple[Figure, ...]:
     """What `compile --labels` found."""
-    share = (_side_file(folder, ACCURACY) or {}).get("quantized")
-    return (Figure("accuracy", "accuracy", share, "", MEASURED),) if isinstance(share, float) else ()
+    kept = kept_accuracy(folder)
+    return () if kept is None else (Figure("accuracy", "accuracy", kept.package, "", MEASURED),)
 
 
 def command_of(manifest: Manifest) -> str:
