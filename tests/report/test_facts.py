@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from intaglio.report.facts import Facts
 from intaglio.report.gather import Wanted, gather
 from intaglio.report.layout import layered
 from intaglio.report.names import shortened
+from intaglio.report.placement import with_profile
 from intaglio.run.package import Package
 from support.commands import DIGITS
 
@@ -156,3 +159,20 @@ def test_two_packages_beside_each_other(facts: Facts, on_host: Facts) -> None:
     assert by_key["weights"].better and by_key["weights"].share is not None and by_key["weights"].share < -0.5
     assert by_key["instructions"].change_text == "new" and by_key["time"].change_text == "gone"
     assert any(change.what == "gone" for change in made.layers) and any(change.what == "new" for change in made.layers)
+
+
+def test_accelerators_have_the_cycles_of_the_profile(facts: Facts) -> None:
+    first, second = facts.layers[0], facts.layers[1]
+    sent = replace(first, accelerator="npu", kernel="npu(region=0)", cycles=70)
+    layers = (sent, replace(second, cycles=30))
+    places: dict[str, object] = {
+        "cycles": 800.5, "core_cycles": 9000.0,
+        "regions": [{"place": "npu.0", "layers": [first.source], "cycles": 500}],
+        "core": [{"layer": second.source or second.name, "op": second.op, "cycles": 25.0, "reasons": ["none"]}],
+    }  # fmt: skip
+    made = with_profile(places, layers)
+    assert made is not None and made["profiled_cycles"] == 100 and made["cycles"] == 800.5
+    told = json.loads(json.dumps(made))
+    assert told["regions"][0]["profiled_cycles"] == 70 and told["core"][0]["profiled_cycles"] == 30
+    unknown = with_profile(places, tuple(replace(layer, cycles=None) for layer in layers))
+    assert unknown is not None and unknown["profiled_cycles"] is None

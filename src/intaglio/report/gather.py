@@ -22,6 +22,7 @@ from intaglio.report.drawing import drawn
 from intaglio.report.facts import COMPUTED, EMULATED, ESTIMATED, MEASURED, Facts, Figure, LayerFacts, Numerics, Part, Refused, Roof
 from intaglio.report.memory import blocks_of, regions_of
 from intaglio.report.names import shortened
+from intaglio.report.placement import with_profile
 from intaglio.report.snippets import snippets_of
 from intaglio.run.accuracy import kept_accuracy
 from intaglio.run.package import Package
@@ -86,7 +87,7 @@ def gather(folder: Path, wanted: Wanted, say: Say) -> Facts:
         passes=tuple(asdict(info) for info in manifest.passes),
         numerics=None if validation is None else _numerics(validation),
         quantization=_side_file(folder, "quantization.json"),
-        accelerators=_side_file(folder, "accelerators.json"),
+        accelerators=with_profile(_side_file(folder, "accelerators.json"), layers),
         roof=None if target.bare else Roof(target.gflops * 1e3 / 2, target.gbytes_per_s * 1e3, ESTIMATED),
         advice=advice_of(manifest, target, layers, regions, limits[0]),
         snippets=snippets_of(manifest),

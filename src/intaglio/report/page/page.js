@@ -377,9 +377,14 @@ function accelerators() {
   const a = F.accelerators;
   if (!a) return;
   const s = section('accelerators', 'Accelerators');
-  s.append(el('p', { class: 'lead' }, `About ${Math.round((100 * a.cycles) / (a.core_cycles || 1))} % of the cycles of the core alone, by the model of costs, whose cycles are below.`));
-  s.append(table(['where', 'layers', '>compute', '>transfer', '>launch', '>on the core'], (a.regions || []).map((r) => [r.place, r.layers.join(', '), whole(r.cycles), whole(r.transfer_cycles), whole(r.launch_cycles), whole(r.core_cycles)])));
-  if ((a.core || []).length) s.append(el('h3', {}, 'What stays on the core'), table(['layer', 'op', '>cycles', 'because'], a.core.map((k) => [k.layer, k.op, whole(k.cycles), k.reasons.join('; ')])));
+  const known = a.profiled_cycles !== null, kept = (a.core || []).filter((k) => k.cycles || k.profiled_cycles);
+  const estimate = `${whole(a.core_cycles)} cycles on the core alone`, by = 'by the model of costs that chose the places';
+  s.append(el('p', { class: 'lead' }, known ? `${whole(a.profiled_cycles)} cycles, as in the profile, instead of about ${estimate} (estimated ${by}). ` : `About ${whole(a.cycles)} cycles instead of ${estimate}, ${by}. `,
+    known ? tag(F.time_source) : tag('estimated')));
+  const cycles = (x) => (x.profiled_cycles === null ? '' : whole(x.profiled_cycles)), heads = known ? ['>cycles'] : [];
+  s.append(table(['where', 'layers', ...heads, '>on the core, est.', '>compute + transfer + launch, est.'], (a.regions || []).map((r) => [r.place, r.layers.join(', '), ...(known ? [cycles(r)] : []), whole(r.core_cycles),
+    [r.cycles, r.transfer_cycles, r.launch_cycles].map(whole).join(' + ')])));
+  if (kept.length) s.append(el('h3', {}, 'What stays on the core'), table(['layer', 'op', known ? '>cycles' : '>cycles, est.', 'because'], kept.map((k) => [k.layer, k.op, known ? cycles(k) : whole(k.cycles), k.reasons.join('; ')])));
 }
 
 function passes() {
