@@ -19,10 +19,11 @@ from intaglio.package.alive import alive_bytes
 from intaglio.package.manifest import LayerInfo, Manifest, board_of, target_of
 from intaglio.report.advice import advice_of
 from intaglio.report.drawing import drawn
-from intaglio.report.facts import COMPUTED, EMULATED, ESTIMATED, MEASURED, Facts, Figure, LayerFacts, Numerics, Part, Refused, Roof
+from intaglio.report.facts import COMPUTED, EMULATED, ESTIMATED, MEASURED, Facts, Figure, LayerFacts, Numerics, Part, Refused
 from intaglio.report.memory import blocks_of, regions_of
 from intaglio.report.names import shortened
 from intaglio.report.placement import with_profile
+from intaglio.report.roof import roof_of
 from intaglio.report.snippets import snippets_of
 from intaglio.run.accuracy import kept_accuracy
 from intaglio.run.package import Package
@@ -87,8 +88,10 @@ def gather(folder: Path, wanted: Wanted, say: Say) -> Facts:
         passes=tuple(asdict(info) for info in manifest.passes),
         numerics=None if validation is None else _numerics(validation),
         quantization=_side_file(folder, "quantization.json"),
-        accelerators=with_profile(_side_file(folder, "accelerators.json"), layers),
-        roof=None if target.bare else Roof(target.gflops * 1e3 / 2, target.gbytes_per_s * 1e3, ESTIMATED),
+        accelerators=with_profile(
+            _side_file(folder, "accelerators.json"), layers, None if profile is None else profile.total.cycles
+        ),
+        roof=roof_of(target, board if named else None, tuple(layer for layer in layers if not layer.accelerator)),
         advice=advice_of(manifest, target, layers, regions, limits[0]),
         snippets=snippets_of(manifest),
         time_source=on_boards[0].source if on_boards and on_boards[0].layers else ESTIMATED if target.bare else MEASURED,

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from intaglio.report.facts import LayerFacts
 
 
-def with_profile(table: dict[str, object] | None, layers: tuple[LayerFacts, ...]) -> dict[str, object] | None:
+def with_profile(table: dict[str, object] | None, layers: tuple[LayerFacts, ...], total: int | None) -> dict[str, object] | None:
     if table is None:
         return None
     regions = [{**row, "profiled_cycles": _cycles(_region(row, layers))} for row in _rows(table, "regions")]
     kept = [{**row, "profiled_cycles": _cycles(_kept(row, layers))} for row in _rows(table, "core")]
-    return {**table, "profiled_cycles": _cycles(layers), "regions": regions, "core": kept}
+    return {**table, "profiled_cycles": total, "regions": regions, "core": kept}
 
 
 def _rows(table: dict[str, object], key: str) -> list[dict[str, object]]:
