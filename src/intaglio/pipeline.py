@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
-from intaglio.errors import AnswerIsNo, IntaglioError
+from intaglio.errors import AnswerIsNo, IntaglioError, UserError
 from intaglio.fitting.budget import RESERVE_BYTES
 from intaglio.fitting.limits import ShortOfRam
 from intaglio.frontends.objects import save_object
@@ -134,6 +134,20 @@ def plan_request(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *
     work = go(Work(replace(request, stop_after="memory"), watch, reserve, climbing))
     model, planned = need(work.model), need(work.planned)
     return Planned(planned.program, planned.rungs, model.target, model.deployment)
+
+
+def least_rungs(request: Request) -> tuple[Rung, ...]:
+    """The least arena with stripes, and with rows of the input fed: what `compile` does under a limit that is too small for any
+    plan. A rung that gains nothing on the one before is left out."""
+    found: list[Rung] = []
+    for fed in (False, True):
+        try:
+            rungs = plan_request(replace(request, feed_rows=fed, ram=1), Watch()).rungs
+        except UserError:  # the input has no rows
+            continue
+        if rungs and rungs[-1].arena_bytes < min((r.arena_bytes for r in found), default=rungs[-1].arena_bytes + 1):
+            found.append(rungs[-1])
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

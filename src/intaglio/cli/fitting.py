@@ -28,7 +28,6 @@ from intaglio.cli.fit_screen import print_answer
 from intaglio.cli.fit_survey import survey
 from intaglio.cli.terminal import note, print_json
 from intaglio.errors import AnswerIsNo, UserError
-from intaglio.fitting.budget import smallest
 from intaglio.fitting.fit import STACK_BYTES, Fit, fit_of, fits
 from intaglio.fitting.limits import chances_of, check_limits, has_floats
 from intaglio.memory.ladder import Rung
@@ -36,7 +35,7 @@ from intaglio.memory.picture import draw
 from intaglio.options.reading import request_of_words
 from intaglio.options.request import Request
 from intaglio.package.folder import write_text
-from intaglio.pipeline import Planned, plan_request
+from intaglio.pipeline import Planned, least_rungs, plan_request
 from intaglio.stages.watch import Watch
 
 
@@ -157,9 +156,8 @@ def _refusal(figures: Figures, fit: Fit) -> str:
 
 
 def _smallest(request: Request, fit: Fit) -> tuple[Rung, ...]:
-    """What the ladder could still do, on a plan of its own."""
-    made = plan_request(replace(request, feed_rows=False, ram=None), Watch(), climbing=False)
-    rungs = smallest(made.program, made.target, slots=made.program.has_slots)
+    """What the ladder could still do."""
     used = min(r.arena_bytes for r in fit.rungs)
     names = {r.name for r in fit.rungs}
+    rungs = least_rungs(request)
     return tuple(replace(r, name=f"more {r.name}" if r.name in names else r.name) for r in rungs if r.arena_bytes < used)
