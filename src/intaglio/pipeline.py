@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
-from intaglio.errors import AnswerIsNo, IntaglioError
+from intaglio.errors import AnswerIsNo, IntaglioError, UserError
 from intaglio.fitting.budget import RESERVE_BYTES
 from intaglio.fitting.limits import ShortOfRam
 from intaglio.frontends.objects import save_object
@@ -35,7 +35,7 @@ from intaglio.stages.notebook import notebook_progress
 from intaglio.stages.optimising import optimise
 from intaglio.stages.packaging import write_package
 from intaglio.stages.planning import plan
-from intaglio.stages.quantising import quantise
+from intaglio.stages.quantising import measure_accuracy, quantise
 from intaglio.stages.variants import split_variants
 from intaglio.stages.watch import Watch
 from intaglio.stages.work import Model, Work, need
@@ -94,9 +94,11 @@ def compile_request(request: Request, watch: Watch) -> Package | Path:
     work = _attempts(go(Work(request, watch), LINE[:SETTLED]))
     if work.written is None:
         return write_stage(work)
+    package = Package(request.output)
+    measure_accuracy(request, package, watch)
     if request.archive:
         write_archive(request.output, request.archive_format)
-    return Package(request.output)
+    return package
 
 
 def _attempts(work: Work) -> Work:
@@ -132,6 +134,20 @@ def plan_request(request: Request, watch: Watch, reserve: int = RESERVE_BYTES, *
     work = go(Work(replace(request, stop_after="memory"), watch, reserve, climbing))
     model, planned = need(work.model), need(work.planned)
     return Planned(planned.program, planned.rungs, model.target, model.deployment)
+
+
+def least_rungs(request: Request) -> tuple[Rung, ...]:
+    """The least arena with stripes, and with rows of the input fed: what `compile` does under a limit that is too small for any
+    plan. A rung that gains nothing on the one before is left out."""
+    found: list[Rung] = []
+    for fed in (False, True):
+        try:
+            rungs = plan_request(replace(request, feed_rows=fed, ram=1), Watch()).rungs
+        except UserError:  # the input has no rows
+            continue
+        if rungs and rungs[-1].arena_bytes < min((r.arena_bytes for r in found), default=rungs[-1].arena_bytes + 1):
+            found.append(rungs[-1])
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,8 @@ def test_json_has_the_ladder_and_the_smallest_ram(models: dict[str, Path], intag
     assert ladder["in-place"]["cost_ratio"] == 1
     least = plain["smallest"]
     assert least["ram_bytes"] == min(r["ram_bytes"] for r in plain["ladder"]) and least["cost_ratio"] >= 1
-    limited = intaglio("fit", models["int8"], *TARGET, "--ram", str(striped["ram_bytes"]), "--json")
+    assert least["ram_bytes"] <= least["ram_limit_bytes"] < least["ram_bytes"] + 16
+    limited = intaglio("fit", models["int8"], *TARGET, "--ram", str(-(-striped["ram_bytes"] // 16) * 16), "--json")
     assert limited.code == 0 and limited.json["stripes"] and limited.json["ram_bytes"] <= striped["ram_bytes"]
 
 
@@ -117,7 +118,8 @@ def test_the_smallest_ram_is_enough_for_compile(models: dict[str, Path], intagli
     """Its stack is that of a build, so another build within it succeeds."""
     told = intaglio("fit", models["int8"], *TARGET, "--json").json
     least = next(r for r in told["ladder"] if r["rung"] == "stripes")["ram_bytes"]
-    said = intaglio("compile", models["int8"], *TARGET, "--ram", str(least), "-o", tmp_path / "out")
+    limit = -(-least // 16) * 16  # the stack starts at a multiple of that
+    said = intaglio("compile", models["int8"], *TARGET, "--ram", str(limit), "-o", tmp_path / "out")
     assert said.code == 0, said.err
     assert "stripes make the arena" in said.err
 

@@ -69,6 +69,17 @@ def test_the_peak_is_the_layer_with_most_alive(answered: Answered) -> None:
     assert sum(t["bytes"] for t in told["peak_tensors"]) == told["parts"]["arena_bytes"]
 
 
+def test_the_ladder_has_what_the_means_and_a_build_have(intaglio: Intaglio, tmp_path: Path) -> None:
+    rungs = {rung["rung"]: rung for rung in intaglio("fit", DIGITS, *BOARD, "--json").json["ladder"]}
+    means = {one["name"]: one for one in intaglio("fit", DIGITS, "--json").json["means"]}
+    assert rungs["stripes"]["ram_bytes"] == means["stripes"]["ram_bytes"]
+    words = (*BOARD, "--quantize", "int8", "-o", tmp_path / "p")
+    made = intaglio("compile", DIGITS, *words, "--json").json["firmware"]
+    offered = rungs["int8 (--quantize)"]
+    assert [offered[key] for key in ("ram_bytes", "flash_bytes")] == [made["ram_bytes"], made["flash_bytes"]]
+    assert offered["cost_ratio"] < 1
+
+
 def test_rungs_never_cost_memory(intaglio: Intaglio) -> None:
     sizes = [rung["ram_bytes"] for rung in intaglio("fit", DIGITS, "--quick", "--target", "host", "--json").json["ladder"]]
     assert sizes == sorted(sizes, reverse=True)

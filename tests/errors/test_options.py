@@ -32,7 +32,7 @@ def test_a_keyword_like_no_other_lists_them_all(tmp_path: Path) -> None:
     assert "`target`" in caught.value.hint and "`integer_io`" in caught.value.hint
 
 
-@pytest.mark.parametrize("word", ["explain", "stop_after", "labels"])
+@pytest.mark.parametrize("word", ["explain", "stop_after"])
 def test_an_option_of_the_command_line_alone_is_not_taken_for_another(tmp_path: Path, word: str) -> None:
     with pytest.raises(UserError) as caught:
         intaglio.compile(DIGITS, output=tmp_path / "p", **{word: True})  # type: ignore[arg-type]
@@ -53,6 +53,8 @@ WRONG: list[tuple[str, object, str]] = [
     ("weights_address", 1 << 32, "int of 32 bits, or str such as `0x08080000`"),
     ("target", 3, "str"),
     ("quantize", True, "str"),
+    ("labels", [1.5], "path, or sequence of int"),
+    ("labels", 7, "path, or sequence of int"),
     ("dims", {"batch": "x"}, "mapping of str to int from 1"),
     ("dims", [1], "mapping of str to int from 1"),
     ("shapes", {"image": 3}, "mapping of str to tuple of int from 1"),

@@ -23,6 +23,8 @@ CASES = {
     "small weights, calibrate": "--quantize weights --calibrate x.npz",
     "calibrate, quantize": "--calibrate x.npz",
     "labels, calibrate": "--quantize int8 --labels l.npy",
+    "labels, stop-after": "--quantize int8 --calibrate x.npz --labels l.npy --stop-after memory",
+    "labels, no-ir": "--quantize int8 --calibrate x.npz --labels l.npy --no-ir",
     "weights-section, weights-address": "--weights-section .x --weights-address 0x08080000",
     "weights read, a place": "--weights read --weights-section .x",
     "board, target": "--board nucleo-l4r5zi --target cortex-m0+",

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intaglio.errors import ModelError, OurFault, UserError
-from intaglio.fitting.budget import smallest
-from intaglio.fitting.side_by_side import with_copies, without_copies
+from intaglio.fitting.side_by_side import without_copies
 from intaglio.ir.choices import VIEW, Choices
 from intaglio.ir.files import write_ir
 from intaglio.ir.graph import Graph
@@ -259,16 +258,6 @@ def test_where_one_kernel_cannot_the_other_concats_are_still_in_place() -> None:
     )
     assert [layer.name for layer in program.layers if layer.node.op.NAME == "concat"] == ["c"]
     assert_runs(program)
-
-
-def test_the_least_arena_with_stripes_starts_from_the_copies() -> None:
-    target = TARGETS["scalar"]
-    program = in_rows(graph_of(SKIP), target)
-    plain = planned(graph_of(SKIP), target)
-    assert with_copies(program, target, slots=False).arena_bytes <= plain.arena_bytes
-    found, wanted = ([(r.name, r.arena_bytes) for r in smallest(p, target, slots=False)] for p in (program, plain))
-    assert found == [(name, size) for name, size in wanted if size < program.arena_bytes]
-    assert wanted
 
 
 # Faults -----------------------------------------------------------------------------------------------------------------

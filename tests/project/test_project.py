@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from intaglio.errors import UserError
 from intaglio.project.file import KEYWORDS, read_project
 from intaglio.project.schema import schema
-from support.commands import DIGITS, Intaglio
+from support.commands import DIGITS, DIGITS_DATA, Intaglio
 
 TEXT = """
 [defaults]
@@ -87,6 +88,9 @@ WRONG = {
     "a variable that is not set": ('"build/host.html"', '"${NOT_SET_HERE}/host.html"', "is not set"),
     "firmware of one": ('["core", "other"]', '["core"]', "two or more"),
     "firmware of strangers": ('["core", "other"]', '["core", "otter"]', "did you mean `other`"),
+    "a kind of package that is not known": ('optimize = "speed"', 'make = ["arduinos"]', "makes `arduinos`"),
+    "no list of kinds": ('optimize = "speed"', 'make = "zip"', "is not a list"),
+    "a version of nothing": ('optimize = "speed"', 'version = "1.0.0"', "without `make`"),
     "one output for two": ('name = "core"', 'output = "build/other"', "two packages have the output"),
 }
 
@@ -122,6 +126,33 @@ def test_what_is_made_and_what_stays(project: Path, intaglio: Intaglio) -> None:
     assert {o["name"]: o["state"] for o in told} == {"host": "up to date", "core": "up to date"}
     told = intaglio("build", "host", "-f", project, "--set", "packages.host.budget.ram=100", "--json")
     assert told.code == 1 and told.json["outcomes"][0]["state"] == "over budget"
+
+
+def test_files_to_hand_out(project: Path, intaglio: Intaglio) -> None:
+    edited(project, 'optimize = "speed"', 'make = ["wheel", "zip", "rust"]\nversion = "1.2.0"')
+    kinds = '["arduino", "platformio", "zephyr", "micropython", "cmsis-pack"]'
+    edited(project, 'name = "core"', f'name = "core"\nmake = {kinds}\ndist = "out"')
+    said = intaglio("build", "host", "core", "-f", project)
+    assert said.code == 0 and "made: " in said.out, said.err
+    dist, out = project.parent / "dist", project.parent / "out"
+    assert {p.name.split("-1.2.0")[0] + p.suffix for p in dist.iterdir()} == {"digits.whl", "host.zip", "host-rust.zip"}
+    assert len(list(out.iterdir())) == 5 and (out / "Intaglio.core.0.1.0.pack").is_file()
+    with zipfile.ZipFile(out / "core-arduino-0.1.0.zip") as archive:
+        assert "core/library.properties" in archive.namelist()
+    refused = intaglio("build", "core", "-f", project, "--set", 'packages.core.make=["wheel"]')
+    assert refused.code == 2 and "cannot be a wheel" in refused.err
+    refused = intaglio("build", "core", "-f", project, "--set", 'packages.core.make=["esp-idf"]')
+    assert refused.code == 2 and "no-such-kind" in refused.err and "rv32imc" in refused.err
+
+
+def test_accuracy_by_labels_has_a_budget_and_stays_up_to_date(project: Path, intaglio: Intaglio) -> None:
+    shutil.copyfile(DIGITS_DATA, project.parent / "data.npz")
+    more = 'calibrate = "data.npz"\nlabels = "data.npz"\nquantize = "int8"\n'
+    edited(project, 'optimize = "speed"\nreport = "build/host.html"\nbudget = { ram = "4K" }', more + "budget = { accuracy = 0.9 }")
+    assert intaglio("build", "host", "-f", project, "--json").json["outcomes"][0]["state"] == "built"
+    assert intaglio("build", "host", "-f", project, "--json").json["outcomes"][0]["state"] == "up to date"
+    said = intaglio("build", "host", "-f", project, "--set", "packages.host.budget.accuracy=0.999")
+    assert said.code == 1 and "below its budget of 99.90 %" in said.out + said.err
 
 
 def test_one_that_fails_stops_no_other(project: Path, intaglio: Intaglio) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,11 +13,15 @@ import pytest
 from intaglio import compile
 from intaglio.report.code import code_of
 from intaglio.report.differences import difference
-from intaglio.report.facts import Facts
+from intaglio.report.facts import ESTIMATED, Facts
 from intaglio.report.gather import Wanted, gather
 from intaglio.report.layout import layered
 from intaglio.report.names import shortened
+from intaglio.report.placement import with_profile
+from intaglio.report.roof import roof_of
 from intaglio.run.package import Package
+from intaglio.targets.board import all_boards
+from intaglio.targets.target import find_target
 from support.commands import DIGITS
 
 
@@ -156,3 +162,39 @@ def test_two_packages_beside_each_other(facts: Facts, on_host: Facts) -> None:
     assert by_key["weights"].better and by_key["weights"].share is not None and by_key["weights"].share < -0.5
     assert by_key["instructions"].change_text == "new" and by_key["time"].change_text == "gone"
     assert any(change.what == "gone" for change in made.layers) and any(change.what == "new" for change in made.layers)
+
+
+def test_accelerators_have_the_cycles_of_the_profile(facts: Facts) -> None:
+    first, second = facts.layers[0], facts.layers[1]
+    sent = replace(first, accelerator="npu", kernel="npu(region=0)", cycles=70)
+    layers = (sent, replace(second, cycles=30))
+    places: dict[str, object] = {
+        "cycles": 800.5, "core_cycles": 9000.0,
+        "regions": [{"place": "npu.0", "layers": [first.source], "cycles": 500}],
+        "core": [{"layer": second.source or second.name, "op": second.op, "cycles": 25.0, "reasons": ["none"]}],
+    }  # fmt: skip
+    made = with_profile(places, layers, 110)
+    assert made is not None and made["profiled_cycles"] == 110 and made["cycles"] == 800.5
+    told = json.loads(json.dumps(made))
+    assert told["regions"][0]["profiled_cycles"] == 70 and told["core"][0]["profiled_cycles"] == 30
+    unknown = with_profile(places, tuple(replace(layer, cycles=None) for layer in layers), None)
+    assert unknown is not None and unknown["profiled_cycles"] is None
+
+
+def test_no_layer_is_above_the_roof(facts: Facts, on_host: Facts) -> None:
+    for told in (facts, on_host):
+        assert told.roof is not None
+        for layer in told.layers:
+            spent = layer.time if told.roof.unit == "us" else layer.cycles
+            if layer.macs and spent:
+                assert layer.macs / spent <= told.roof.macs * 1.001
+                assert (layer.weight_bytes + layer.result_bytes) / spent <= told.roof.bytes * 1.001
+    assert facts.roof is not None and (facts.roof.macs, facts.roof.bytes, facts.roof.unit) == (2, 4, "cycle")
+
+
+def test_the_roof_of_a_board_has_its_clock_and_its_wait_states(facts: Facts) -> None:
+    roof = roof_of(find_target("cortex-m4f"), all_boards()["nucleo-l4r5zi"], facts.layers)
+    assert roof is not None and (roof.macs, roof.bytes, roof.unit, roof.source) == (240, 480, "us", ESTIMATED)
+    assert roof.flash == pytest.approx(120 * 8 / 6) and "5 wait states" in roof.words and "120 MHz" in roof.words
+    floats = tuple(replace(layer, result="f32[1]") for layer in facts.layers)
+    assert roof_of(find_target("cortex-m3"), None, floats) is None, "floats in software"

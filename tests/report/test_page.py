@@ -76,6 +76,17 @@ def test_the_command_writes_it_and_replaces_only_pages(intaglio: Intaglio, digit
     assert "error[not-a-package]" in intaglio("report", tmp_path, "-o", tmp_path / "other.html").err
 
 
+def test_the_first_of_two_is_before_as_in_compare(intaglio: Intaglio, digits: Path, tmp_path: Path) -> None:
+    later = tmp_path / "later"
+    shutil.copytree(digits, later)
+    told = intaglio("report", digits, later, "-o", tmp_path / "r.html", "--no-run", "--json")
+    assert told.code == 0
+    page = json.loads(data((tmp_path / "r.html").read_text(), "other"))
+    compared = intaglio("compare", digits, later, "--no-run", "--json").json
+    assert (page["before"], page["after"]) == (compared["before"], compared["after"])
+    assert page["before"].startswith(f"{digits}: ") and page["after"].startswith(f"{later}: ")
+
+
 def test_as_json(intaglio: Intaglio, digits: Path, tmp_path: Path) -> None:
     told = intaglio("report", digits, "-o", tmp_path / "r.html", "--no-run", "--json").json
     assert told["name"] == "digits" and told["regions"][0]["bytes"] and told["budgets"] == []

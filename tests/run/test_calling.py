@@ -47,16 +47,17 @@ def test_in_a_notebook(package: Package) -> None:
 
 def test_results_are_attributes(tmp_path: Path) -> None:
     with np.load(DIGITS_DATA) as data:
-        images = data["image"][:16]
+        images, labels = data["image"][:16], data["labels"][:16]
     heard: list[tuple[str, int, int]] = []
     made = intaglio.compile(
-        DIGITS, output=tmp_path / "p", quantize="int8", calibrate={"image": images},
+        DIGITS, output=tmp_path / "p", quantize="int8", calibrate={"image": images}, labels=labels,
         progress=lambda what, done, total: heard.append((what, done, total)),
     )  # fmt: skip
     assert any("batch dimension" in note for note in made.notes) and heard and all(done <= total for _, done, total in heard)
     account = made.quantization
     assert account is not None and (account.scheme, account.samples, account.random_data) == ("int8", 16, False)
     assert account == Package.load(tmp_path / "p").quantization and account.layers[0].stored == "i8" and 0 < account.error < 0.5
+    assert made.accuracy is not None and made.accuracy.package > 0.8 and made.accuracy.samples == 16
     assert made.validation is None
     result = made.validate()
     assert made.validation is result and result.ok
@@ -66,7 +67,7 @@ def test_results_are_attributes(tmp_path: Path) -> None:
 
 
 def test_a_float_package_has_no_quantisation(package: Package) -> None:
-    assert package.quantization is None
+    assert package.quantization is None and package.accuracy is None
 
 
 def test_a_notebook_shows_the_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,10 +27,13 @@ def build_words(file: Path, names: Sequence[str], overrides: Sequence[str], jobs
 
         outcomes = build_project(project, names, jobs, force=force, heard=hear)
     if json:
-        print_json({"project": str(file), "outcomes": [asdict(outcome) for outcome in outcomes]})
+        rows_json = [{**asdict(outcome), "files": [str(path) for path in outcome.files]} for outcome in outcomes]
+        print_json({"project": str(file), "outcomes": rows_json})
     else:
         rows = [[o.name, o.target, o.state, _size(o.ram_bytes), _size(o.flash_bytes), f"{o.seconds:.1f}"] for o in outcomes]
         print_table(["package", "target", "state", ">RAM", ">flash", ">s"], rows)
+        for path in (path for outcome in outcomes for path in outcome.files):
+            print(f"made: {path}")
     for outcome in outcomes:
         for line in outcome.lines:
             note(f"{outcome.name}: {line}" if outcome.state in (OVER, FAILED) else line)

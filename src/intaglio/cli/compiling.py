@@ -12,19 +12,15 @@ from intaglio.cli.offloading import print_offloaded
 from intaglio.cli.opencl import placed_json, placed_lines
 from intaglio.cli.quantizing import print_account
 from intaglio.cli.reporting import check_place, look_at
-from intaglio.cli.running import read_labels
 from intaglio.cli.terminal import bytes_text, count_text, note, print_json, progress_bar, proven_text, say
 from intaglio.errors import AnswerIsNo, UserError, counted
-from intaglio.ir.graph import Array
 from intaglio.kernels.choice import Explained
 from intaglio.options.reading import request_of_words
 from intaglio.options.request import Request
-from intaglio.options.rules import Situation, check_rules
 from intaglio.passes.offload import Offloaded
 from intaglio.pipeline import compile_request
 from intaglio.quantize.settings import Account
 from intaglio.report.budgets import read_budgets
-from intaglio.run.accuracy import keep_accuracy
 from intaglio.run.package import Package
 from intaglio.run.variants import lacking_here
 from intaglio.stages.watch import CostRow, Watch
@@ -52,8 +48,6 @@ def compile_words(
 
 def _compile(request: Request, json: bool) -> Package | None:
     """The package; None: an earlier stage was the last."""
-    check_rules(Situation(request))  # before labels are read
-    labels = read_labels(request.labels) if request.labels is not None else None
     rows: list[CostRow] = []
     accounts: list[Account] = []
     sent: list[Offloaded] = []
@@ -66,7 +60,7 @@ def _compile(request: Request, json: bool) -> Package | None:
             progress=progress,
             explain=rows.extend if request.explain else None,
             chosen=chosen.extend if request.explain else None,
-            account=lambda account: accounts.append(_fitting(account, labels)),
+            account=accounts.append,
             offloaded=sent.append,
             current=lambda: current.append(True),
         )
@@ -87,16 +81,20 @@ def _compile(request: Request, json: bool) -> Package | None:
     if isinstance(result, Path):
         print_json({"ir": str(result), "stage": request.stop_after}) if json else note(f"wrote {result}")
         return None
-    accuracy = _accuracy(result, request, labels, json) if labels is not None else None
-    if accuracy is not None:
-        keep_accuracy(result, accuracy, request.sign)
+    accuracy = result.accuracy if request.labels is not None else None
     if json:
         told: dict[str, object] = {"quantization": accounts[0].as_json()} if accounts else {}
         told |= {"accelerators": sent[-1].as_json()} if sent else {}
         told |= {"kernels": choices_json(chosen)} if chosen else {}
-        told |= {"accuracy": accuracy} if accuracy else {}
+        told |= {"accuracy": accuracy.as_json()} if accuracy else {}
         print_json({**_summary(result, request), "up_to_date": bool(current), **told})
-    elif current:
+        return result
+    if accuracy is not None:
+        say(
+            f"accuracy: {100 * accuracy.package:.2f} % quantised, {100 * accuracy.reference:.2f} % in floating point, "
+            f"on {counted(accuracy.samples, 'sample')}"
+        )
+    if current:
         name, target = result.manifest.name, result.manifest.target
         print(f"`{name}` for {target} is up to date, nothing was compiled; `--force` compiles it again")
         print(f"package: {result.folder}")
@@ -105,30 +103,6 @@ def _compile(request: Request, json: bool) -> Package | None:
         if request.explain and result.bare:
             print_total(result)
     return result
-
-
-def _fitting(account: Account, labels: Array | None) -> Account:
-    """A wrong number of labels is reported before the package is built."""
-    if labels is not None and labels.size != account.samples:
-        what = f"there are {labels.size} labels for {account.samples} samples"
-        raise UserError("wrong-input", what, hint="give one integer per sample of `--calibrate`")
-    return account
-
-
-def _accuracy(package: Package, request: Request, labels: Array, json: bool) -> dict[str, float]:
-    """Of the package and of the float model, on the calibration data."""
-    from intaglio.run.accuracy import accuracy_of
-    from intaglio.run.calibration import read_samples
-
-    calibrate = request.calibrate
-    assert isinstance(calibrate, Path)
-    result = accuracy_of(package, lambda graph: read_samples(calibrate, graph), labels)
-    if not json:
-        say(
-            f"accuracy: {100 * result.package:.2f} % quantised, {100 * result.reference:.2f} % in floating point, "
-            f"on {counted(result.samples, 'sample')}"
-        )
-    return {"quantized": result.package, "float": result.reference}
 
 
 def _summary(package: Package, request: Request) -> dict[str, object]:

@@ -13,6 +13,7 @@ from intaglio.fitting.fit import Fit
 from intaglio.memory.ladder import Rung
 from intaglio.memory.picture import Picture
 from intaglio.pipeline import Planned
+from intaglio.run.firmware import STACK_ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,17 @@ class How:
     plot: Path | None
     quick: bool
     json: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Another model in its place: of integers. `cost_ratio`: its time beside that of the plan, if both are known alike."""
+
+    name: str
+    ram_bytes: int
+    flash_bytes: int
+    cost_ratio: float | None
+    built: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +48,13 @@ class Answer:
     boards: tuple[OnBoard, ...]
     small: tuple[Rung, ...] = ()
     beside: int | None = None
+    offer: Offer | None = None
 
     def ram_of(self, rung: Rung) -> int:
-        """Stripes need more stack than the plan as it is; the linker script starts the stack at a multiple of 16 bytes."""
+        """Stripes need more stack than the plan as it is."""
         if self.beside is None or rung not in self.small:
             return self.fit.ram_with(rung.arena_bytes)
-        return -(-(rung.arena_bytes + self.beside) // 16) * 16
+        return rung.arena_bytes + self.beside
 
     @property
     def made(self) -> Planned:
@@ -53,8 +66,13 @@ class Answer:
 
     @property
     def least(self) -> Rung:
-        """Without what is only offered."""
-        return min((r for r in self.rungs if "~" not in r.name), key=lambda r: r.arena_bytes)
+        return min(self.rungs, key=lambda r: r.arena_bytes)
+
+    @property
+    def least_limit(self) -> int:
+        """What `--ram` has to allow for it: the stack starts at an aligned address."""
+        ram = self.ram_of(self.least)
+        return -(-ram // STACK_ALIGNMENT) * STACK_ALIGNMENT if self.made.target.bare else ram
 
 
 def peak_name(made: Planned, fit: Fit) -> str | None:
@@ -77,10 +95,15 @@ def answer_json(answer: Answer) -> dict[str, object]:
         "peak_layer": peak_name(made, fit),
         "peak_tensors": [{"name": b.name, "bytes": b.bytes} for b in fit.peak.alive] if fit.peak else [],
         "ladder": [
-            {"rung": r.name, "ram_bytes": answer.ram_of(r), "flash_bytes": fit.flash_bytes, "cost_ratio": r.cost_ratio}
-            for r in answer.rungs
+            *({"rung": r.name, "ram_bytes": answer.ram_of(r), "flash_bytes": fit.flash_bytes, "cost_ratio": r.cost_ratio}
+              for r in answer.rungs),
+            *({"rung": o.name, "ram_bytes": o.ram_bytes, "flash_bytes": o.flash_bytes, "cost_ratio": o.cost_ratio}
+              for o in (answer.offer,) if o is not None),
         ],
-        "smallest": {"rung": least.name, "ram_bytes": answer.ram_of(least), "cost_ratio": least.cost_ratio},
+        "smallest": {
+            "rung": least.name, "ram_bytes": answer.ram_of(least), "ram_limit_bytes": answer.least_limit,
+            "cost_ratio": least.cost_ratio,
+        },
         "stripes": [str(spec) for spec in made.program.choices.stripes],
         "cycles": figures.cycles,
         "instructions": figures.instructions,

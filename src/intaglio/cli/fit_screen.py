@@ -26,7 +26,8 @@ def print_answer(answer: Answer) -> None:
     _print_peak(answer)
     least = answer.least
     cost = f", about {100 * (least.cost_ratio - 1):.1f} % more instructions" if least.cost_ratio > 1 else ""
-    line("least", answer.ram_of(least), f"the smallest RAM found by the ladder: {least.name}{cost}")
+    ask = f"; ask for it with `--ram {answer.least_limit}`" if least in answer.small and made.target.bare else ""
+    line("least", answer.ram_of(least), f"the smallest RAM found by the ladder: {least.name}{cost}{ask}")
     print()
     before = answer.ram_of(fit.rungs[0])
     rows = []
@@ -34,6 +35,10 @@ def print_answer(answer: Answer) -> None:
         now = answer.ram_of(rung)
         rows.append([rung.name, f"{now:,}", f"{before - now:,}", f"{rung.cost_ratio:.2f}"])
         before = now
+    if (offer := answer.offer) is not None:
+        about = "" if offer.built else "~"
+        ratio = "" if offer.cost_ratio is None else f"{about}{offer.cost_ratio:.2f}"
+        rows.append([f"instead: {offer.name}", f"{about}{offer.ram_bytes:,}", f"{fit.ram_bytes - offer.ram_bytes:,}", ratio])
     print_table(["ladder", ">RAM", ">gained", ">time"], rows)
     print()
     print_boards(answer.boards)

@@ -10,15 +10,25 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from intaglio.cli.fit_answer import Answer, How, answer_json, peak_name, picture
+from intaglio.cli.fit_answer import Answer, How, Offer, answer_json, peak_name, picture
 from intaglio.cli.fit_boards import OnBoard, cores_of, figures_by_core, on_boards
-from intaglio.cli.fit_figures import BUILT, ESTIMATED, NO_RAM, Figures, alone, built_figures, planned_figures, quantised_once
+from intaglio.cli.fit_figures import (
+    BUILT,
+    EMULATED,
+    ESTIMATED,
+    MOST_CYCLES,
+    NO_RAM,
+    Figures,
+    alone,
+    built_figures,
+    planned_figures,
+    quantised_once,
+)  # fmt: skip
 from intaglio.cli.fit_means import Finder
 from intaglio.cli.fit_screen import print_answer
 from intaglio.cli.fit_survey import survey
 from intaglio.cli.terminal import note, print_json
-from intaglio.errors import AnswerIsNo
-from intaglio.fitting.budget import smallest
+from intaglio.errors import AnswerIsNo, UserError
 from intaglio.fitting.fit import STACK_BYTES, Fit, fit_of, fits
 from intaglio.fitting.limits import chances_of, check_limits, has_floats
 from intaglio.memory.ladder import Rung
@@ -26,10 +36,8 @@ from intaglio.memory.picture import draw
 from intaglio.options.reading import request_of_words
 from intaglio.options.request import Request
 from intaglio.package.folder import write_text
-from intaglio.pipeline import Planned, plan_request
+from intaglio.pipeline import Planned, least_rungs, plan_request
 from intaglio.stages.watch import Watch
-
-LINKED_STACK_BYTES = 256  # `__stack_bytes` of the linker script, before the stack is known: less does not link
 
 
 def fit_model(model: Path, options: Mapping[str, object], how: How) -> int:
@@ -71,14 +79,33 @@ def _answer(request: Request, watch: Watch, how: How) -> Answer:
     with ExitStack() as stack:
         boards = _boards(stack.enter_context(quantised_once(request)), figures, how, stack)
     small = _smallest(request, fit)
-    beside = _beside(request) if figures.sizes == BUILT and any("~" not in rung.name for rung in small) else None
-    return Answer(figures, fit, enough, "" if enough else _refusal(figures, fit), boards, small, beside)
+    beside = _beside(request) if figures.sizes == BUILT and small else None
+    return Answer(figures, fit, enough, "" if enough else _refusal(figures, fit), boards, small, beside, _offer(request, figures))
 
 
 def _beside(request: Request) -> int:
     """RAM beside the arena, in the smallest stripes."""
     needs = built_figures(replace(request, ram=NO_RAM), Watch(), climbing=True, most_cycles=-1.0, hopeless=True).needs
-    return needs.io + needs.static + max(needs.stack or 0, LINKED_STACK_BYTES)
+    return needs.io + needs.static + (needs.stack or 0)
+
+
+def _offer(request: Request, figures: Figures) -> Offer | None:
+    """What integers would need: made from ranges of random inputs, which do not matter for sizes and times."""
+    made = figures.planned
+    if request.scheme is not None or not made.target.bare or not has_floats(made.program.graph):
+        return None
+    asked = replace(request, quantize="int8", feed_rows=False, ram=None, flash=None)
+    built = figures.sizes == BUILT
+    try:
+        if built:
+            most = MOST_CYCLES if figures.time == EMULATED else -1.0
+            found = built_figures(asked, Watch(), climbing=False, most_cycles=most)
+        else:
+            found = planned_figures(plan_request(asked, Watch(), climbing=False))
+    except UserError:  # it has nothing that integers could compute
+        return None
+    ratio = None if not figures.cycles or found.cycles is None or found.time != figures.time else found.cycles / figures.cycles
+    return Offer("int8 (--quantize)", sum(found.needs.ram.values()), sum(found.needs.flash.values()), ratio, built)
 
 
 def _planned(request: Request, watch: Watch, plain: Planned, fit: Fit) -> Figures:
@@ -130,15 +157,8 @@ def _refusal(figures: Figures, fit: Fit) -> str:
 
 
 def _smallest(request: Request, fit: Fit) -> tuple[Rung, ...]:
-    """What the ladder could still do, on a plan of its own; int8 is offered where there are floats."""
-    made = plan_request(replace(request, feed_rows=False, ram=None), Watch(), climbing=False)
-    program, target = made.program, made.target
-    floats = has_floats(program.graph)
-    rungs = smallest(program, target, slots=program.has_slots)
+    """What the ladder could still do."""
     used = min(r.arena_bytes for r in fit.rungs)
-    least = min([program.arena_bytes, *(r.arena_bytes for r in rungs)])
     names = {r.name for r in fit.rungs}
-    rungs = [replace(r, name=f"more {r.name}" if r.name in names else r.name) for r in rungs if r.arena_bytes < used]
-    if floats and request.scheme is None and target.cycles_per_mac_float:
-        rungs.append(Rung("int8 (--quantize), ~", -(-least // 4), target.cycles_per_mac_int / target.cycles_per_mac_float))
-    return tuple(rungs)
+    rungs = least_rungs(request)
+    return tuple(replace(r, name=f"more {r.name}" if r.name in names else r.name) for r in rungs if r.arena_bytes < used)

@@ -14,10 +14,12 @@ products_app = typer.Typer()
 
 @products_app.command()
 def report(
-    package: Folder,
-    before: Annotated[Optional[Path], typer.Argument(metavar="[DIR2]", help="An earlier package to compare with.")] = None,
+    first: Annotated[Path, typer.Argument(metavar="A", help="The folder of a package; with B, of the earlier one.")],
+    second: Annotated[
+        Optional[Path], typer.Argument(metavar="[B]", help="The folder of the later package: the page is about B and what changed.")
+    ] = None,
     output: Annotated[
-        Optional[Path], typer.Option("--output", "-o", metavar="R.html", help="Page to write. Default: DIR.html, here.")
+        Optional[Path], typer.Option("--output", "-o", metavar="R.html", help="Page to write. Default: A.html or B.html, here.")
     ] = None,
     budget: BudgetOption = None,
     measured: Annotated[
@@ -27,10 +29,11 @@ def report(
     run: RunOption = True,
     json: JsonOption = False,
 ) -> None:
-    """Write one HTML page about a package: memory, layers, graph, code, numerics."""
+    """Write one HTML page about a package: memory, layers, graph, code, numerics. Of two, A is before, B after."""
     from intaglio.cli.reporting import write_report
     from intaglio.report.gather import Wanted
 
+    package, before = (first, None) if second is None else (second, first)
     raise typer.Exit(write_report(package, before, output, budget, Wanted(run, measured=measured), json=json))
 
 
@@ -133,7 +136,7 @@ def compare(
     run: RunOption = True,
     json: JsonOption = False,
 ) -> None:
-    """Show what changed from one package to another: figures and layers."""
+    """Show what changed from A to B: figures and layers."""
     from intaglio.cli.reporting import compare_packages
     from intaglio.report.gather import Wanted
 

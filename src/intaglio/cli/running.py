@@ -27,6 +27,7 @@ from intaglio.cli.terminal import (
 from intaglio.errors import AnswerIsNo, UserError, counted, quoted
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import board_of
+from intaglio.run.accuracy import read_labels
 from intaglio.run.board_cycles import is_described
 from intaglio.run.compare import Comparison
 from intaglio.run.data import read_arrays, write_arrays
@@ -142,21 +143,6 @@ def _check_board(package: Package) -> None:
     if found in (SelfTest.FAILED, SelfTest.OTHER_WEIGHTS):
         hint = "flash the firmware again, and its weights, if they have an address of their own"
         raise AnswerIsNo("selftest-failed", f"the self-test of `{package.name}` on the board {found.value}", hint=hint)
-
-
-def read_labels(path: Path) -> Array:
-    """The array named `labels`, or the only one there is."""
-    arrays = read_arrays(path)
-    if len(arrays) > 1 and "labels" not in arrays:
-        raise UserError(
-            "wrong-input",
-            f"{quoted(path.name)} has several arrays, none named `labels`",
-            hint="name one `labels`",
-        )
-    found = arrays.get("labels", next(iter(arrays.values()), None))
-    if found is None or found.dtype.kind not in "iu":
-        raise UserError("wrong-input", f"{quoted(path.name)} has no integers", hint="labels are integers, one per sample")
-    return found
 
 
 def _difference(check: LayerCheck) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from intaglio.errors import UserError
-from intaglio.fitting.side_by_side import with_copies
 from intaglio.fitting.squeeze import Squeeze, Squeezed
 from intaglio.ir.placement import NOWHERE
 from intaglio.kernels.program import Program
@@ -87,23 +86,6 @@ def _made_again(program: Program, target: Target, budget: int, *, slots: bool) -
     if again:
         program = reorder(program, target, slots=slots)
     return placed(program, target, slots=slots), again
-
-
-def smallest(program: Program, target: Target, *, slots: bool) -> list[Rung]:
-    """The least arena with stripes, and with rows of the input fed."""
-    if target.device:
-        return []
-    least, program = program.arena_bytes, with_copies(program, target, slots=slots)
-    work = instructions(program, target)
-    rungs: list[Rung] = []
-    for name, fed in (("stripes", False), ("stripes, rows fed", True)):
-        if fed and program.stripes_fed:
-            continue
-        plain = Squeeze(program, target, slots, work=work).without() if rungs else program
-        found = Squeeze(plain, target, slots, fed, work).smallest()
-        if found is not None and found.arena_bytes < min([least, *(r.arena_bytes for r in rungs)]):
-            rungs.append(Rung(name, found.arena_bytes, 1 + found.extra / max(work, 1)))
-    return rungs
 
 
 def no_rows_to_feed(program: Program) -> UserError:

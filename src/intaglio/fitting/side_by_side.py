@@ -41,15 +41,6 @@ def without_copies(program: Program, target: Target, *, slots: bool) -> Program 
     return made if made.arena_bytes <= most else None
 
 
-def with_copies(program: Program, target: Target, *, slots: bool) -> Program:
-    """The placed program with the copies again, for those who need every tensor in one piece."""
-    if not program.storage_pitches():
-        return program
-    rows = [node for node in program.choices.views(program.graph) if row_widths(node) is not None]
-    made = lower(program.graph, target, program.choices.without(rows), memo=Memo())
-    return placed(made, target, slots=slots)
-
-
 class _Search:
     def __init__(self, program: Program, target: Target, slots: bool) -> None:
         self._program, self._target, self._slots = program, target, slots

@@ -57,6 +57,7 @@ class Keywords(TypedDict, total=False):
     library_only: bool
     quantize: str | None
     calibrate: str | Path | Mapping[str, Array] | None
+    labels: str | Path | Sequence[int] | Array | None
     ranges: str
     max_error: float | None
     keep_float: Sequence[str]

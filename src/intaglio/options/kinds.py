@@ -131,4 +131,5 @@ DEVICES = Kind("str, or sequence of str", str, values.once_each, many=True, read
 DIMS = Kind("mapping of str to int from 1", str, values.mapping(values.size), many=True, read=dims)
 SHAPES = Kind("mapping of str to tuple of int from 1", str, values.mapping(values.shape), many=True, read=shapes)
 STATES = Kind("mapping of str to str", str, values.mapping(values.text), many=True, read=pairs)
+LABELS = Kind("path, or sequence of int", Path, values.labels)
 DATA = Kind("path, or mapping of str to array", Path, values.data)

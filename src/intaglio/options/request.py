@@ -246,24 +246,29 @@ class Request:
         None, kinds.DATA, "quantise", "Real inputs to calibrate with: .npz, .npy, or a folder of these.", "DATA",
         record=lambda r: _file_name(str(r.calibrate)) if isinstance(r.calibrate, Path) else ARRAYS,
     )  # fmt: skip
-    labels: Path | None = option(
-        None, kinds.FILE, "build", "Classes of the calibration data; prints the accuracy.", "L.npy", keyword=""
-    )
+    labels: Path | tuple[int, ...] | None = option(
+        None, kinds.LABELS, "build", "Classes of the calibration data: measures the accuracy and keeps it in the package.", "L.npy",
+        record=lambda r: _file_name(str(r.labels)) if isinstance(r.labels, Path) else ARRAYS,
+    )  # fmt: skip
     ranges: str = option(
         "auto", kinds.TEXT, "quantise", "Ranges: auto (least error), minmax, percentile, entropy, mse.", "M"
     )
     max_error: float | None = option(
-        None, kinds.NUMBER, "quantise", "Largest relative error of the outputs; keeps layers wide to reach it.", "E"
-    )
+        None, kinds.NUMBER, "quantise", "Largest relative error of the outputs; keeps layers wide to reach it.", "E",
+        record=lambda r: f"{r.max_error:g}",
+    )  # fmt: skip
     keep_float: tuple[str, ...] = option(
-        (), kinds.TEXTS, "quantise", "Layer to keep in floats: number, name or pattern.", "LAYER"
-    )
+        (), kinds.TEXTS, "quantise", "Layer to keep in floats: number, name or pattern.", "LAYER",
+        record=lambda r: ",".join(r.keep_float),
+    )  # fmt: skip
     keep_int16: tuple[str, ...] = option(
-        (), kinds.TEXTS, "quantise", "Layer to keep in 16-bit activations.", "LAYER"
+        (), kinds.TEXTS, "quantise", "Layer to keep in 16-bit activations.", "LAYER", record=lambda r: ",".join(r.keep_int16)
     )
     equalize: bool = option(True, kinds.FLAG, "quantise", "Equalise the ranges of channels across layers.", word="")
     correct_bias: bool = option(True, kinds.FLAG, "quantise", "Correct biases by the mean error of each layer.", word="")
-    integer_io: bool = option(False, kinds.FLAG, "quantise", "Inputs and outputs of the C API are integers.")
+    integer_io: bool = option(
+        False, kinds.FLAG, "quantise", "Inputs and outputs of the C API are integers.", record=lambda _: "yes"
+    )
     sensitivity: bool = option(True, kinds.FLAG, "quantise", "Measure the error of each layer alone.", word="")
     weights: str = option(
         "mapped", kinds.TEXT, "kernels", "fp16: store in half precision. read: read layer by layer through a callback.", "W",

@@ -146,6 +146,16 @@ RULES: tuple[Rule, ...] = (
         "`--labels` needs the data they belong to", "give the data with `--calibrate`",
     ),
     Rule(
+        "labels, stop-after", "options",
+        lambda s: s.request.labels is not None and s.request.stop_after != "build",
+        "`--labels` needs a package that was built, and `--stop-after` stops before", "omit one of them",
+    ),
+    Rule(
+        "labels, no-ir", "options",
+        lambda s: s.request.labels is not None and s.request.no_ir,
+        "`--labels` needs the IR in the package, which `--no-ir` leaves out", "omit one of them",
+    ),
+    Rule(
         "weights-section, weights-address", "options",
         lambda s: s.request.weights_section is not None and s.request.weights_address is not None,
         "`--weights-section` and `--weights-address` cannot be combined",

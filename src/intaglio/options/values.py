@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from numbers import Real
 from os import PathLike
 from pathlib import Path
@@ -102,6 +102,16 @@ def array(given: object) -> object:
     if isinstance(given, (list, tuple)) or hasattr(given, "shape"):
         return given
     raise Unfit
+
+
+def labels(given: object) -> object:
+    """A file, or whole numbers: a list, a tuple, an array."""
+    if isinstance(given, (str, PathLike)):
+        return path(given)
+    flat = given.reshape(-1) if hasattr(given, "reshape") else given
+    if not isinstance(flat, (list, tuple)) and not (hasattr(flat, "shape") and isinstance(flat, Iterable)):
+        raise Unfit
+    return tuple(whole(one) for one in flat)
 
 
 def data(given: object) -> object:

@@ -37,13 +37,18 @@ def check_archive(folder: Path, format: str, *, force: bool) -> None:
 
 def write_archive(folder: Path, format: str) -> Path:
     """`out/` becomes `out.tar.gz` (or `.zip`) beside it; members start with the folder's name."""
-    target = archive_path(folder, format)
+    return archive_to(folder, format, archive_path(folder, format), folder.name)
+
+
+def archive_to(folder: Path, format: str, target: Path, inside: str) -> Path:
+    """All files of the folder, in a folder named `inside`."""
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
+    members = [(f"{inside}/{path.relative_to(folder).as_posix()}", path) for path in files]
     with fresh_file(target) as partial:
         if format == "zip":
-            _write_zip(folder, files, partial)
+            _write_zip(members, partial)
         else:
-            _write_tar(folder, files, partial)
+            _write_tar(members, partial)
     return target
 
 
@@ -62,24 +67,24 @@ def _mode(path: Path) -> int:
     return 0o755 if os.access(path, os.X_OK) else 0o644
 
 
-def _write_tar(folder: Path, files: list[Path], target: Path) -> None:
+def _write_tar(members: list[tuple[str, Path]], target: Path) -> None:
     with (
         open(target, "wb") as raw,
         gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive,
     ):
-        for path in files:
-            member = tarfile.TarInfo(f"{folder.name}/{path.relative_to(folder).as_posix()}")
+        for name, path in members:
+            member = tarfile.TarInfo(name)
             member.size = path.stat().st_size
             member.mode = _mode(path)
             with open(path, "rb") as content:
                 archive.addfile(member, content)
 
 
-def _write_zip(folder: Path, files: list[Path], target: Path) -> None:
+def _write_zip(members: list[tuple[str, Path]], target: Path) -> None:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in files:
-            member = zipfile.ZipInfo(f"{folder.name}/{path.relative_to(folder).as_posix()}", _EPOCH)
+        for name, path in members:
+            member = zipfile.ZipInfo(name, _EPOCH)
             member.compress_type = zipfile.ZIP_DEFLATED
             member.create_system = 3
             member.external_attr = (0o100000 | _mode(path)) << 16

@@ -16,6 +16,7 @@ from intaglio.package.manifest import Manifest, read_manifest
 from intaglio.package.ownership import MANIFEST, file_digest
 from intaglio.pipeline import compile_request
 from intaglio.project.file import Firmware, Job, ProjectFile
+from intaglio.project.products import make_products
 from intaglio.report.budgets import check_budgets
 from intaglio.report.code import code_of
 from intaglio.report.gather import Wanted, binary_bytes, gather
@@ -31,7 +32,7 @@ RUNS = frozenset({"time", "instructions", "cycles", "error"})  # budgets that ne
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`code`: as an exit code. `lines`: budgets that are broken, or the error."""
+    """`code`: as an exit code. `lines`: budgets that are broken, or the error. `files`: made of the package to hand out."""
 
     name: str
     state: str
@@ -41,6 +42,7 @@ class Outcome:
     seconds: float = 0.0
     code: int = 0
     lines: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
 
 
 def build_project(
@@ -95,10 +97,11 @@ def _made(job: Job, force: bool) -> Outcome:
     if not current:
         compile_request(request, Watch())
     manifest = read_manifest(request.output)
+    made = make_products(request.output, manifest, job.wish) if job.wish.kinds else ()
     broken = _looked_at(job, current)
     state = OVER if broken else CURRENT if current else BUILT
     ram, flash = _sizes(manifest, Package(request.output))
-    return Outcome(job.name, state, request.board or manifest.target, ram, flash, code=1 if broken else 0, lines=broken)
+    return Outcome(job.name, state, request.board or manifest.target, ram, flash, 0.0, 1 if broken else 0, broken, made)
 
 
 def _looked_at(job: Job, current: bool) -> tuple[str, ...]:

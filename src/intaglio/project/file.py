@@ -15,6 +15,7 @@
     output = "build/digits-board"       default: build/NAME
     report = "build/digits.html"        optional
     budget = { ram = "32K" }            optional, or the name of a budget file
+    make = ["arduino", "cmsis-pack"]    optional: files to hand out, in `dist`, with `version` and `vendor`
 
     [firmware.product]                  `intaglio link` of several packages
     packages = ["digits-board", "kws-board"]
@@ -37,16 +38,17 @@ from intaglio.errors import UserError, quoted
 from intaglio.options import kinds
 from intaglio.options.reading import request_of_keywords
 from intaglio.options.request import OPTIONS, Request
+from intaglio.project.products import NO_WISH, Wish, check_kinds
 from intaglio.report.budgets import limits_of, read_budgets
 
 NAME = "intaglio.toml"
 HINT = "see docs/guides/project.md"
 SECTIONS = ("defaults", "models", "packages", "firmware")
 OF_MODEL = ("source", "sha256")
-OF_PACKAGE = ("model", "output", "report", "budget")
+OF_PACKAGE = ("model", "output", "report", "budget", "make", "dist", "version", "vendor")
 OF_FIRMWARE = ("packages", "output")
 KEYWORDS = tuple(o.keyword for o in OPTIONS if o.keyword and o.keyword not in ("force", "dump_ir", "export_plan"))
-_PATHS = {o.keyword for o in OPTIONS if o.kind in (kinds.FILE, kinds.DATA)} | {"memory", "template"}
+_PATHS = {o.keyword for o in OPTIONS if o.kind in (kinds.FILE, kinds.DATA, kinds.LABELS)} | {"memory", "template"}
 _CLEAN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
@@ -59,6 +61,7 @@ class Job:
     sha256: str = ""
     budget: tuple[tuple[str, float], ...] = ()
     report: Path | None = None
+    wish: Wish = NO_WISH
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,19 @@ class _Reader:
         except UserError as error:
             raise UserError(error.slug, f"{error.message}, in `{where}` of {quoted(self._path.name)}", hint=error.hint) from None
         page = self._root / self._text(package, "report", where) if "report" in package else None
-        return Job(name, request, str(model.get("sha256", "")), self._budget(package.get("budget"), where), page)
+        budget = self._budget(package.get("budget"), where)
+        return Job(name, request, str(model.get("sha256", "")), budget, page, self._wish(package, where))
+
+    def _wish(self, package: Mapping[str, object], where: str) -> Wish:
+        """`make` and what goes with it."""
+        kinds = package.get("make", [])
+        if not isinstance(kinds, list):
+            raise self._error(f"`make` of `{where}` is not a list", 'for example `make = ["zip", "wheel"]`')
+        told = {key: self._text(package, key, where) for key in ("dist", "version", "vendor") if key in package}
+        if told and not kinds:
+            raise self._error(f"`{where}` has `{next(iter(told))}` without `make`", f"say what to make; {HINT}")
+        plain = Wish(check_kinds(kinds, where), self._root / told.get("dist", "dist"))
+        return replace(plain, version=told.get("version", plain.version), vendor=told.get("vendor", plain.vendor))
 
     def _budget(self, given: object, where: str) -> tuple[tuple[str, float], ...]:
         if given is None:

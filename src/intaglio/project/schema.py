@@ -5,6 +5,7 @@ from __future__ import annotations
 from intaglio.options import kinds
 from intaglio.options.request import OPTIONS, Option
 from intaglio.project.file import KEYWORDS
+from intaglio.project.products import KINDS
 from intaglio.report.budgets import KNOWN, SIZES
 
 _TEXT: dict[str, object] = {"type": "string"}
@@ -19,6 +20,10 @@ def schema() -> dict[str, object]:
         "model": {**_TEXT, "description": "A name below `models`."},
         "output": {**_TEXT, "description": "Folder of the package. Default: build/NAME."},
         "report": {**_TEXT, "description": "HTML page to write."},
+        "make": {"type": "array", "items": {"enum": list(KINDS)}, "description": "Files to hand out, made of the package."},
+        "dist": {**_TEXT, "description": "Folder of these files. Default: dist."},
+        "version": {**_TEXT, "description": "Version of these files. Default: 0.1.0."},
+        "vendor": {**_TEXT, "description": "Vendor of a CMSIS-Pack."},
         "budget": {"oneOf": [_TEXT, _table(budget)], "description": "What it may need at most, or a budget file."},
     }
     model: dict[str, object] = {
@@ -64,6 +69,7 @@ _KINDS: dict[int, dict[str, object]] = {
     id(kinds.TEXTS): {"type": ["array", "string"]},
     id(kinds.SET): {"type": ["array", "string"]},
     id(kinds.DEVICES): {"type": ["array", "string"]},
+    id(kinds.LABELS): {"oneOf": [_TEXT, {"type": "array", "items": {"type": "integer"}}]},
     id(kinds.DIMS): {"type": ["object", "string"]},
     id(kinds.SHAPES): {"type": ["object", "string"]},
     id(kinds.STATES): {"type": ["object", "string"]},

@@ -133,11 +133,15 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """What the target can do at best: multiply-adds and bytes a microsecond."""
+    """What the target can do at best: multiply-adds and bytes in a `unit`, `us` or `cycle`. `words`: where that comes from.
+    `flash`: bytes that flash gives."""
 
-    macs_per_us: float
-    bytes_per_us: float
+    macs: float
+    bytes: float
+    unit: str
+    words: str
     source: str
+    flash: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

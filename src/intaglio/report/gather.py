@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,17 +12,19 @@ from intaglio.errors import IntaglioError
 from intaglio.ir.files import read_network
 from intaglio.ir.text import Network
 from intaglio.kernels.choice import considered
-from intaglio.options import kinds
-from intaglio.options.request import ARRAYS, OPTIONS
 from intaglio.package.alive import alive_bytes
 from intaglio.package.manifest import LayerInfo, Manifest, board_of, target_of
 from intaglio.report.advice import advice_of
 from intaglio.report.drawing import drawn
-from intaglio.report.facts import COMPUTED, EMULATED, ESTIMATED, MEASURED, Facts, Figure, LayerFacts, Numerics, Part, Refused, Roof
+from intaglio.report.facts import COMPUTED, EMULATED, ESTIMATED, MEASURED, Facts, Figure, LayerFacts, Numerics, Part, Refused
+from intaglio.report.gains import gains_of
 from intaglio.report.memory import blocks_of, regions_of
 from intaglio.report.names import shortened
+from intaglio.report.placement import with_profile
+from intaglio.report.recorded import command_of
+from intaglio.report.roof import roof_of
 from intaglio.report.snippets import snippets_of
-from intaglio.run.accuracy import ACCURACY
+from intaglio.run.accuracy import kept_accuracy
 from intaglio.run.package import Package
 from intaglio.run.serial.measure import profile_of_run
 from intaglio.run.serial.runs import BoardRun, runs_of
@@ -86,9 +87,11 @@ def gather(folder: Path, wanted: Wanted, say: Say) -> Facts:
         passes=tuple(asdict(info) for info in manifest.passes),
         numerics=None if validation is None else _numerics(validation),
         quantization=_side_file(folder, "quantization.json"),
-        accelerators=_side_file(folder, "accelerators.json"),
-        roof=None if target.bare else Roof(target.gflops * 1e3 / 2, target.gbytes_per_s * 1e3, ESTIMATED),
-        advice=advice_of(manifest, target, layers, regions, limits[0]),
+        accelerators=with_profile(
+            _side_file(folder, "accelerators.json"), layers, None if profile is None else profile.total.cycles
+        ),
+        roof=roof_of(target, board if named else None, tuple(layer for layer in layers if not layer.accelerator)),
+        advice=advice_of(manifest, target, layers, regions, gains_of(folder, manifest, target) if wanted.run else None),
         snippets=snippets_of(manifest),
         time_source=on_boards[0].source if on_boards and on_boards[0].layers else ESTIMATED if target.bare else MEASURED,
         notes=tuple(notes),
@@ -143,26 +146,8 @@ def _side_file(folder: Path, name: str) -> dict[str, object] | None:
 
 def _accuracy(folder: Path) -> tuple[Figure, ...]:
     """What `compile --labels` found."""
-    share = (_side_file(folder, ACCURACY) or {}).get("quantized")
-    return (Figure("accuracy", "accuracy", share, "", MEASURED),) if isinstance(share, float) else ()
-
-
-def command_of(manifest: Manifest) -> str:
-    """The command that makes the package again; options as the manifest has them."""
-    place = ["--board", board] if (board := manifest.options.get("board")) else ["--target", manifest.target]
-    words = ["intaglio", "compile", manifest.model.file, *place, "-o", manifest.name]
-    for option in OPTIONS:
-        value = manifest.options.get(option.recorded, "")
-        if not value or not option.word or option.name == "board":
-            continue
-        if option.kind is kinds.DATA and value == ARRAYS:
-            value = "DATA.npz"  # they were given in Python
-        if option.kind is kinds.FLAG:
-            words.append(option.word)
-        else:
-            several = value.split(";" if option.kind is kinds.SHAPES else ",") if option.kind.many else [value]
-            words += [word for one in several for word in (option.word, one)]
-    return shlex.join(words)
+    kept = kept_accuracy(folder)
+    return () if kept is None else (Figure("accuracy", "accuracy", kept.package, "", MEASURED),)
 
 
 def _layers(
@@ -302,4 +287,4 @@ def _numerics(validation: Validation) -> Numerics:
     )
 
 
-__all__ = ["Wanted", "binary_bytes", "command_of", "gather"]
+__all__ = ["Wanted", "binary_bytes", "gather"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from intaglio.errors import UserError, quoted
+from intaglio.errors import UserError, counted, quoted
 from intaglio.ir.files import read_ir
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.types import DType, TensorType
@@ -17,25 +17,58 @@ from intaglio.package.folder import write_text
 from intaglio.package.manifest import read_manifest, write_digest
 from intaglio.package.signing import sign_package
 from intaglio.run.calibration import Samples
+from intaglio.run.data import read_arrays
 from intaglio.run.loaded import LoadedPackage
 from intaglio.run.reference import run_steps
 from intaglio.run.validate import float_reference, ir_path
 
+ACCURACY = "accuracy.json"  # beside the IR
+
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
+    """Shares of the samples, from 0 to 1: by the package, and by the model in floating point."""
+
     package: float
     reference: float
     samples: int
 
+    def as_json(self) -> dict[str, float]:
+        return {"quantized": self.package, "float": self.reference, "samples": self.samples}
 
-ACCURACY = "accuracy.json"  # beside the IR
+
+def read_labels(given: Path | Sequence[int]) -> Array:
+    """Of a file: the array named `labels`, or the only one there is."""
+    if not isinstance(given, Path):
+        return np.asarray(given, np.int64)
+    arrays = read_arrays(given)
+    if len(arrays) > 1 and "labels" not in arrays:
+        raise UserError("wrong-input", f"{quoted(given.name)} has several arrays, none named `labels`", hint="name one `labels`")
+    found = arrays.get("labels", next(iter(arrays.values()), None))
+    if found is None or found.dtype.kind not in "iu":
+        raise UserError("wrong-input", f"{quoted(given.name)} has no integers", hint="labels are integers, one per sample")
+    return found
 
 
-def keep_accuracy(package: LoadedPackage, shares: dict[str, float], key: Path | None) -> None:
+def check_count(labels: Array, samples: int) -> None:
+    if labels.size != samples:
+        what = f"there are {counted(labels.size, 'label')} for {counted(samples, 'sample')}"
+        raise UserError("wrong-input", what, hint="give one integer per sample of `--calibrate`")
+
+
+def kept_accuracy(folder: Path) -> Labelled | None:
+    """What `keep_accuracy` wrote."""
+    try:
+        table = json.loads((folder / "ir" / ACCURACY).read_text(encoding="utf-8"))
+        return Labelled(float(table["quantized"]), float(table["float"]), int(table["samples"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def keep_accuracy(package: LoadedPackage, shares: Labelled, key: Path | None) -> None:
     """In the package, for reports and budgets: its manifest and its signature cover the file then."""
     name = f"ir/{ACCURACY}"
-    write_text(package.folder / name, json.dumps(shares, indent=1) + "\n")
+    write_text(package.folder / name, json.dumps(shares.as_json(), indent=1) + "\n")
     write_digest(read_manifest(package.folder), package.folder, name)
     if key is not None:
         sign_package(package.folder, key)
@@ -49,10 +82,8 @@ def accuracy_of(package: LoadedPackage, read: Callable[[Graph], Samples], labels
             grids[value.name] = value.type
             value.type = TensorType(DType.F32, value.shape)
     samples = read(graph)
-    labels = np.asarray(labels).reshape(-1)
-    if len(labels) != len(samples):
-        what = f"there are {len(labels)} labels for {len(samples)} samples"
-        raise UserError("wrong-input", what, hint="give one integer per sample of `--calibrate`")
+    labels = labels.reshape(-1)
+    check_count(labels, len(samples))
     first = package.manifest.outputs[0]
     if first.type.elements < 2:
         raise UserError("wrong-input", f"output {quoted(first.name)} has one element, so it has no classes to compare with labels")

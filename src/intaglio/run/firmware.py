@@ -25,6 +25,7 @@ from intaglio.targets.target import Target, find_target
 
 _UNDEFINED = re.compile(r"undefined (symbol|reference)")
 _OVERFLOW = re.compile(r"will not fit in region|overflowed by|no room for the stack")
+STACK_ALIGNMENT = 16  # of `__stack_top` in the linker script
 _STACK = re.compile(r"__stack_bytes = \d+\)")
 _LENGTH = re.compile(r"LENGTH = \d+")
 ALLOCATED, WRITABLE = 2, 1  # SHF_ALLOC, SHF_WRITE
@@ -114,18 +115,24 @@ def _write_stack(folder: Path, name: str, depth: int | None) -> None:
         script.write_text(_STACK.sub(f"__stack_bytes = {depth})", script.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def check_placed(elf: Path, board: Board) -> None:
+def check_placed(elf: Path, board: Board, stack_bytes: int | None) -> None:
     """What fits by its sizes has been linked for the board; but for some bytes of alignment, which no size tells."""
     from elftools.elf.elffile import ELFFile
     from elftools.elf.sections import SymbolTableSection
 
     with open(elf, "rb") as file:
         table = ELFFile(file).get_section_by_name(".symtab")
-        found = table.get_symbol_by_name("__stack_top") if isinstance(table, SymbolTableSection) else None
-    ram = board.main("ram")
-    if found and found[0]["st_value"] > ram.address + ram.bytes:
+        symbols = {s.name: s["st_value"] for s in table.iter_symbols()} if isinstance(table, SymbolTableSection) else {}
+    ram, top = board.main("ram"), symbols.get("__stack_top")
+    if top is None:
+        return
+    needed = -(-(symbols.get("__bss_end", 0) + (stack_bytes or 0)) // STACK_ALIGNMENT) * STACK_ALIGNMENT
+    if needed > min(top, ram.address + ram.bytes):
+        what = f"`{elf.stem}` exceeds the RAM by some bytes of alignment: the stack starts at a multiple of {STACK_ALIGNMENT} bytes"
+        raise AnswerIsNo("does-not-fit", what, hint=f"allow {needed - ram.address:,} bytes, or use `--optimize size`")
+    if top > ram.address + ram.bytes:
         what = f"`{elf.stem}` exceeds the memories of the board by some bytes of alignment"
-        raise AnswerIsNo("does-not-fit", what, hint="allow some more bytes, or use `--optimize size`")
+        raise AnswerIsNo("does-not-fit", what, hint="allow some more bytes of flash, or use `--optimize size`")
 
 
 def _info(manifest: Manifest, board: Board, sizes: Sizes, depth: int | None, window: int | None) -> FirmwareInfo:
@@ -208,15 +215,13 @@ class _Build:
 
     def link(self, elf: Path, *, roomy: bool = False, stack_bytes: int = 0) -> bool:
         """False when the memories are too small."""
-        script = self._script
-        if roomy:
-            text = (self._folder / script).read_text(encoding="utf-8")
-            script = str(self._objects / "roomy.ld")
-            Path(script).write_text(_LENGTH.sub(f"LENGTH = {ROOM_BYTES}", text), encoding="utf-8")
-        start = link_command(self._toolchain, self._target, script)
-        # Of the stack we know more than the linker does: `check_limits` tells.
-        stack = f"{'-Wl,' if self._toolchain.kind == 'gcc' else ''}--defsym=__stack_bytes={stack_bytes}"
-        command = (*start, stack, "-o", str(elf.resolve()), *self._around, *self._library)
+        # Of the stack we know more than the linker does: `check_limits` tells. In the script, since LLD takes what this provides
+        # even where `--defsym` says otherwise.
+        text = _STACK.sub(f"__stack_bytes = {stack_bytes})", (self._folder / self._script).read_text(encoding="utf-8"))
+        script = self._objects / "link.ld"
+        script.write_text(_LENGTH.sub(f"LENGTH = {ROOM_BYTES}", text) if roomy else text, encoding="utf-8")
+        start = link_command(self._toolchain, self._target, str(script))
+        command = (*start, "-o", str(elf.resolve()), *self._around, *self._library)
         said = self._run.attempt(command)
         if said is not None and _UNDEFINED.search(said):
             command = (*command, runtime(self._toolchain, self._target))

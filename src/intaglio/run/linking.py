@@ -76,7 +76,7 @@ def link_packages(folders: list[Path], output: Path, *, cc: str | None = None, f
         if reach > room:
             what = f"the code of `{name}` has {reach:,} bytes with its self-tests, and {room:,} before the weights"
             raise AnswerIsNo("does-not-fit", what, hint="compile the packages again with a larger `--weights-address`")
-        check_placed(folder / "bin" / f"{name}.elf", board)
+        check_placed(folder / "bin" / f"{name}.elf", board, depth)
         _write_about(folder, linked)
     return linked
 

@@ -15,6 +15,7 @@ from intaglio.run.loaded import LoadedPackage
 
 if TYPE_CHECKING:
     from intaglio.quantize.settings import Account
+    from intaglio.run.accuracy import Labelled
     from intaglio.run.timing import Profile
     from intaglio.run.validate import Validation
 
@@ -39,6 +40,13 @@ class Package(LoadedPackage):
         except (OSError, ValueError, TypeError, KeyError):
             hint = "compile the model again"
             raise UserError("bad-package", "`ir/quantization.json` is damaged", where=str(self.folder), hint=hint) from None
+
+    @property
+    def accuracy(self) -> Labelled | None:
+        """Shares of the calibration data that are classified as in `labels`; None: there were no labels."""
+        from intaglio.run.accuracy import kept_accuracy
+
+        return kept_accuracy(self.folder)
 
     def validate(
         self, inputs: Mapping[str, Array] | None = None, *, layers: bool = False, threshold: float | None = None

@@ -21,6 +21,7 @@ from intaglio.errors import IntaglioError
 from intaglio.options.request import Request
 from intaglio.package.manifest import Manifest, read_manifest
 from intaglio.package.ownership import MANIFEST, SIGNATURE, file_digest, file_digests
+from intaglio.run.accuracy import kept_accuracy
 from intaglio.run.expect import tool_versions
 from intaglio.stages.packaging import compiler_for
 from intaglio.stages.tuned import implicit_file
@@ -31,7 +32,7 @@ from intaglio.targets.target import find_target
 # change it.
 LEFT_OUT = frozenset(["model", "output", "force", "cc", "archive", "archive_format", "explain", "dump_ir", "export_plan"])
 # More is asked for than a package: a table, a file beside it, a measurement. Or it depends on code and drivers outside of Intaglio.
-MORE = ("force", "archive", "explain", "dump_ir", "export_plan", "labels", "devices", "accelerators", "library_only")
+MORE = ("force", "archive", "explain", "dump_ir", "export_plan", "devices", "accelerators", "library_only")
 FILES = ("board", "memory")  # names of a board, or of a file
 
 
@@ -44,7 +45,8 @@ def is_current(request: Request) -> bool:
             return False
         manifest = read_manifest(folder)
         signed = request.sign is None or (folder / SIGNATURE).is_file()
-        return signed and bool(manifest.request) and _is_of(request, manifest) and _is_whole(folder, manifest)
+        counted = request.labels is None or kept_accuracy(folder) is not None
+        return signed and counted and bool(manifest.request) and _is_of(request, manifest) and _is_whole(folder, manifest)
     except (IntaglioError, OSError):  # the compile tells what is wrong
         return False
 

@@ -27,7 +27,7 @@ def finish(work: Work) -> Work:
     folder, manifest = written.folder, written.manifest
     check_needs(work, needs_of(manifest, manifest.firmware, model.deployment))
     if work.checking and manifest.firmware is not None and model.deployment.board is not None:
-        check_placed(folder / manifest.firmware.elf, model.deployment.board)
+        check_placed(folder / manifest.firmware.elf, model.deployment.board, manifest.firmware.stack_bytes)
     manifest.tools.update(tool_versions(written.toolchain))
     files = digests(folder)
     write_sbom(manifest, calibration_data(work.request.calibrate), files, folder)

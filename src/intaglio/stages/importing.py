@@ -17,6 +17,7 @@ from intaglio.package.archive import check_archive
 from intaglio.package.folder import check_output, writing
 from intaglio.package.signing import check_key
 from intaglio.passes import absorb, check_disabled
+from intaglio.run.accuracy import read_labels
 from intaglio.run.opencl.devices import find_device
 from intaglio.stages.context import Findings, context_of
 from intaglio.stages.work import Model, Work, need
@@ -32,6 +33,8 @@ def check_request(work: Work) -> Work:
     asked = None
     check_rules(Situation(request))
     request.quantization()
+    if request.labels is not None:
+        read_labels(request.labels)
     if request.target or request.board or request.model.suffix != ".ig":  # else the file says its target
         asked = target_of(request.board, request.target, "host")
         check_rules(Situation(request, threaded(asked, request.threads)))

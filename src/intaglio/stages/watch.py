@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from intaglio.kernels.choice import Explained
     from intaglio.passes.offload import Offloaded
     from intaglio.quantize.settings import Account
+    from intaglio.run.accuracy import Labelled
 
 
 class CostRow(Protocol):
@@ -43,4 +44,5 @@ class Watch:
     chosen: Callable[[list[Explained]], None] | None = None  # the kernel of each layer, and why
     account: Callable[[Account], None] = lambda _: None
     current: Callable[[], None] = lambda: None  # the package is up to date: nothing is done
+    accuracy: Callable[[Labelled], None] = lambda _: None  # by the labels of the calibration data
     offloaded: Callable[[Offloaded], None] = lambda _: None

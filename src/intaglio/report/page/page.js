@@ -223,24 +223,29 @@ function rowKey(event) {
 }
 
 function roofline() {
-  const points = F.layers.filter((l) => l.macs && cost(l)).map((l) => ({ l, x: l.macs / Math.max(1, l.weight_bytes + l.result_bytes), y: l.macs / cost(l) }));
+  const points = F.layers.filter((l) => l.macs && cost(l) && !l.accelerator).map((l) => ({ l, x: l.macs / Math.max(1, l.weight_bytes + l.result_bytes), y: l.macs / cost(l) }));
   if (points.length < 2) return;
   const s = section('roofline', 'Roofline');
-  const roof = timed ? F.roof : null, unit = timed ? 'multiply-adds per µs' : 'multiply-adds per cycle';
-  s.append(el('p', { class: 'lead' }, 'Each dot is a layer: how much it computes per byte of weights and results, and how fast. ' +
-    (roof ? 'Lines: what the target can do at best, by an estimate. ' : ''), tag(F.time_source)));
+  const roof = F.roof && (F.roof.unit === 'us') === timed ? F.roof : null, unit = timed ? 'multiply-adds per µs' : 'multiply-adds per cycle';
+  const beside = F.layers.some((l) => l.accelerator) ? 'Layers of accelerators are left out. ' : '';
+  s.append(el('p', { class: 'lead' }, `Each dot is a layer: how much it computes per byte of weights and results, and how fast. ${beside}`, tag(F.time_source)));
+  if (roof) s.append(el('p', { class: 'lead' }, `Lines: what the target can do at best: ${roof.words}. `, tag(roof.source)));
   const W = 1000, H = 360, L = 70, B = 40;
   const xs = points.map((p) => Math.log10(p.x)), ys = points.map((p) => Math.log10(p.y));
-  if (roof) { ys.push(Math.log10(roof.macs_per_us)); }
+  if (roof) { ys.push(Math.log10(roof.macs)); }
   const [x0, x1] = [Math.min(...xs) - 0.2, Math.max(...xs) + 0.2], [y0, y1] = [Math.min(...ys) - 0.2, Math.max(...ys) + 0.2];
   const x = (v) => L + ((W - L - 10) * (Math.log10(v) - x0)) / (x1 - x0), y = (v) => 10 + (H - B - 10) * (1 - (Math.log10(v) - y0) / (y1 - y0));
   const plot = el('svg', { class: 'plot', viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': 'Roofline' });
   for (let d = Math.ceil(x0); d <= x1; d++) plot.append(el('line', { class: 'axis', x1: x(10 ** d), x2: x(10 ** d), y1: 10, y2: H - B }), el('text', { x: x(10 ** d), y: H - B + 16, 'text-anchor': 'middle' }, String(10 ** d)));
   for (let d = Math.ceil(y0); d <= y1; d++) plot.append(el('line', { class: 'axis', x1: L, x2: W - 10, y1: y(10 ** d), y2: y(10 ** d) }), el('text', { x: L - 6, y: y(10 ** d) + 4, 'text-anchor': 'end' }, short(10 ** d)));
+  for (const [rate, dash] of roof ? [[roof.bytes, null], [roof.flash, '5 5']] : []) {
+    if (!rate) continue;
+    const from = Math.max(10 ** x0, 10 ** y0 / rate), knee = Math.min(roof.macs / rate, 10 ** x1);
+    if (from < knee) plot.append(el('polyline', { fill: 'none', class: 'bound', 'stroke-dasharray': dash, points: `${x(from)},${y(from * rate)} ${x(knee)},${y(knee * rate)}` }));
+  }
   if (roof) {
-    const knee = roof.macs_per_us / roof.bytes_per_us, low = 10 ** x0, start = Math.max(10 ** y0, low * roof.bytes_per_us);
-    const from = start / roof.bytes_per_us;
-    plot.append(el('polyline', { fill: 'none', class: 'bound', points: `${x(from)},${y(start)} ${x(Math.min(knee, 10 ** x1))},${y(Math.min(knee, 10 ** x1) * roof.bytes_per_us)} ${W - 10},${y(roof.macs_per_us)}` }));
+    const knee = Math.min(Math.max(roof.macs / roof.bytes, 10 ** x0), 10 ** x1);
+    plot.append(el('line', { class: 'bound', x1: x(knee), x2: W - 10, y1: y(roof.macs), y2: y(roof.macs) }));
   }
   for (const p of points) plot.append(el('circle', { cx: x(p.x), cy: y(p.y), r: 5, fill: opColour(p.l.op), 'fill-opacity': 0.8, 'data-layer': p.l.index, style: 'cursor:pointer',
     onclick: () => choose(p.l.index), onmousemove: (e) => tip(e, `${p.l.label}: ${p.y.toFixed(2)} ${unit}, ${p.x.toFixed(1)} per byte`), onmouseleave: (e) => tip(e, '') }));
@@ -377,9 +382,14 @@ function accelerators() {
   const a = F.accelerators;
   if (!a) return;
   const s = section('accelerators', 'Accelerators');
-  s.append(el('p', { class: 'lead' }, `About ${Math.round((100 * a.cycles) / (a.core_cycles || 1))} % of the cycles of the core alone, by the model of costs, whose cycles are below.`));
-  s.append(table(['where', 'layers', '>compute', '>transfer', '>launch', '>on the core'], (a.regions || []).map((r) => [r.place, r.layers.join(', '), whole(r.cycles), whole(r.transfer_cycles), whole(r.launch_cycles), whole(r.core_cycles)])));
-  if ((a.core || []).length) s.append(el('h3', {}, 'What stays on the core'), table(['layer', 'op', '>cycles', 'because'], a.core.map((k) => [k.layer, k.op, whole(k.cycles), k.reasons.join('; ')])));
+  const known = a.profiled_cycles !== null, kept = (a.core || []).filter((k) => k.cycles || k.profiled_cycles);
+  const estimate = `${whole(a.core_cycles)} cycles on the core alone`, by = 'by the model of costs that chose the places';
+  s.append(el('p', { class: 'lead' }, known ? `${whole(a.profiled_cycles)} cycles, as in the profile, instead of about ${estimate} (estimated ${by}). ` : `About ${whole(a.cycles)} cycles instead of ${estimate}, ${by}. `,
+    known ? tag(F.time_source) : tag('estimated')));
+  const cycles = (x) => (x.profiled_cycles === null ? '' : whole(x.profiled_cycles)), heads = known ? ['>cycles'] : [];
+  s.append(table(['where', 'layers', ...heads, '>on the core, est.', '>compute + transfer + launch, est.'], (a.regions || []).map((r) => [r.place, r.layers.join(', '), ...(known ? [cycles(r)] : []), whole(r.core_cycles),
+    [r.cycles, r.transfer_cycles, r.launch_cycles].map(whole).join(' + ')])));
+  if (kept.length) s.append(el('h3', {}, 'What stays on the core'), table(['layer', 'op', known ? '>cycles' : '>cycles, est.', 'because'], kept.map((k) => [k.layer, k.op, known ? cycles(k) : whole(k.cycles), k.reasons.join('; ')])));
 }
 
 function passes() {
