@@ -98,7 +98,8 @@ def _offer(request: Request, figures: Figures) -> Offer | None:
     built = figures.sizes == BUILT
     try:
         if built:
-            most = MOST_CYCLES if figures.time == EMULATED else -1.0
+            whole = request.memory is None  # else what is made without limits need not fit the memories, and cannot run
+            most = MOST_CYCLES if figures.time == EMULATED and whole else -1.0
             found = built_figures(asked, Watch(), climbing=False, most_cycles=most)
         else:
             found = planned_figures(plan_request(asked, Watch(), climbing=False))
