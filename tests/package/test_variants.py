@@ -116,6 +116,7 @@ def test_a_wrong_variant_is_found(digits: Package, tmp_path: Path) -> None:
 def test_the_application_takes_a_variant(digits: Package) -> None:
     for name in HERE:
         assert application(digits, "--variant", name, "--selftest").returncode == 0
+        assert application(digits, "--variant", name.rpartition("-")[2], "--selftest").returncode == 0, "as `--variants` takes it"
     absent = application(digits, "--variant", "x86-64-v9", "--selftest")
     assert absent.returncode == 2 and "the processor cannot run it" in absent.stderr
     assert f"in use here   {HERE[0]}" in application(digits, "--info").stdout

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import gzip
+import html
 import json
 import re
 import shutil
 import subprocess
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,21 @@ def test_two_thousand_layers_are_drawn(facts: Facts, tmp_path: Path) -> None:
     (tmp_path / "r.html").write_text(page(large(facts, 2000), {}))
     dom = in_browser(tmp_path / "r.html")
     assert 'data-ready="yes"' in dom and "2000 of 2000 layers" in dom
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
+def test_files_for_perfetto_and_model_explorer(text: str, facts: Facts, tmp_path: Path) -> None:
+    """The Trace Event format: complete events in microseconds. Model Explorer: values by the names of tensors, without a graph."""
+    calls = "for (const part of ['trace', 'overlay']) document.body.append(el('pre', { id: 'made-' + part }, window[part]()));"
+    (tmp_path / "r.html").write_text(text.replace("</body>", f"<script>{calls}</script></body>"))
+    dom = in_browser(tmp_path / "r.html")
+    trace, overlay = (
+        json.loads(html.unescape(dom.split(f'<pre id="made-{part}">')[1].split("</pre>")[0])) for part in ("trace", "overlay")
+    )
+    events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert len(events) == len(facts.layers) and trace["traceEvents"][0]["ph"] == "M"
+    assert all({"name", "cat", "ts", "dur", "pid", "tid"} <= event.keys() for event in events)
+    assert all(before["ts"] + before["dur"] <= after["ts"] + 1e-6 for before, after in pairwise(events))
+    assert set(overlay) == {"name", "results", "gradient"} and len(overlay["results"]) == len({x.source for x in facts.layers})
+    assert all(isinstance(one["value"], float | int) for one in overlay["results"].values())

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from intaglio.cli.terminal import PAGE, bytes_text, count_text, fitted, ms_text, note, print_table, us_text
-from intaglio.kernels.choice import MEASURED, NOT_NEEDED, Considered, Explained
+from intaglio.kernels.choice import NOT_NEEDED, Considered, Explained, why_used
 from intaglio.run.package import Package
 from intaglio.stages import CostRow
 
@@ -72,9 +72,7 @@ def choices_lines(layers: Sequence[Explained]) -> list[str]:
         used = next((kernel for kernel in considered if not kernel.reason), None)
         behind = ", ".join(dict.fromkeys(kernel.name for kernel in considered if kernel.reason == NOT_NEEDED))
         if used is not None:
-            note = f" ({used.note})" if used.note else ""
-            why = used.note if used.note == MEASURED else f"the first that applies{note}"
-            text = f"used: {used.name}, {why}" + (f"; not needed: {behind}" if behind else "")
+            text = f"used: {used.name}, {why_used(considered)}" + (f"; not needed: {behind}" if behind else "")
             lines += textwrap.wrap(text, PAGE, initial_indent="    ", subsequent_indent="      ")
     return lines
 

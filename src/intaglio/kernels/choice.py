@@ -7,7 +7,7 @@ a node with its reason; `compile --explain` prints that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from intaglio.errors import UserError, quoted
@@ -402,6 +402,25 @@ def considered(node: Node, target: Target, using: str = "", *, tuned: bool = Fal
     by = f"`{asked}` was measured to be faster" if tuned else f"the IR file asks for `{asked}`"
     found = _judged(choices_of(node.op), Job(node, target, using), asked if named else "", by)
     return tuple(replace(kernel, note=MEASURED) if tuned and not kernel.reason else kernel for kernel in found)
+
+
+def why_used(rows: Sequence[Considered]) -> str:
+    """Why the kernel that is used is used, in words; nothing where none is."""
+    used = next((row for row in rows if not row.reason), None)
+    if used is None:
+        return ""
+    if used.note == MEASURED:
+        return used.note
+    before = [row.name for row in rows[: rows.index(used)] if row.name != used.name]
+    names = list(dict.fromkeys(before))
+    if names:
+        told = f"{', '.join(names[:3])}{' and others' if len(names) > 3 else ''}"
+        why = f"more special kernels do not apply: {told}"
+    elif any(row.reason == NOT_NEEDED and row.name != used.name for row in rows):
+        why = "the most special kernel for this operator"
+    else:
+        why = "the only kernel for this operator"
+    return f"{used.note}; {why}" if used.note else why
 
 
 def _judged(choices: tuple[Choice, ...], job: Job, asked: str, by: str = "") -> list[Considered]:

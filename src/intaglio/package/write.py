@@ -172,7 +172,7 @@ def layers_of(program: Program) -> tuple[LayerInfo, ...]:
                 accelerator=accelerator_of(layer.node.op) or ("opencl" if layer.kernel.variants else ""),
                 kernel=program.choices.of(layer.node) or layer.kernel.name,
                 macs=layer.macs,
-                source=printable(layer.node.source, 200),
+                source=printable(layer.node.source, 1000),
                 outputs=tuple(tensor_info(v.origin, v.name, v.type) for v in layer.node.outputs),
                 weight_bytes=sum(sizes[name] for name in {a.name for a in layer.arguments if isinstance(a, ConstantArg)}),
                 guarded=layer.node.when is not None,

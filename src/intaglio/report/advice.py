@@ -13,7 +13,7 @@ from intaglio.targets.target import Target
 LEAST_SHARE = 0.02  # of what there is: less is not worth a line
 LARGE = 20_000_000  # multiply-adds
 LEAST_WORK = 0.0005  # a share of the instructions
-DEEPER_BYTES = 64  # of stack, for the calls of stripes
+DEEPER_BYTES = 128  # of stack, for the calls of stripes
 TEXTS = {
     "--ram": "Layers can be computed a few rows at a time, so that their tensors are never in RAM as a whole.",
     "--feed-rows": "Rows of the input can be given one by one, so that the picture is never in RAM as a whole.",

@@ -11,7 +11,7 @@ from typing import TypeVar
 from intaglio.errors import IntaglioError
 from intaglio.ir.files import read_network
 from intaglio.ir.text import Network
-from intaglio.kernels.choice import considered
+from intaglio.kernels.choice import considered, why_used
 from intaglio.package.alive import alive_bytes
 from intaglio.package.manifest import LayerInfo, Manifest, board_of, target_of
 from intaglio.report.advice import advice_of
@@ -212,9 +212,8 @@ def _reasons(network: Network | None, target: Target) -> dict[str, tuple[str, tu
         if not using or network.choices.is_view(node):
             continue
         rows = considered(node, target, using)
-        used = next((row for row in rows if not row.reason), None)
         others = tuple(Refused(row.name, row.reason) for row in rows if row.reason)
-        found[node.output.name] = ("" if used is None else used.note or "the first that applies", others)
+        found[node.output.name] = (why_used(rows), others)
     return found
 
 

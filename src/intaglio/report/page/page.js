@@ -119,7 +119,7 @@ function overview() {
   s.append(bar('flash', F.flash, F.flash_limit), bar('RAM', F.ram, F.ram_limit));
   if (F.advice.length) {
     s.append(el('h3', {}, 'What else could be tried'));
-    s.append(table(['advice', 'add', 'gain', ''], F.advice.map((a) => [a.text, el('code', {}, a.flag), a.gain, tag(a.source)]), 'wrap'));
+    s.append(el('ul', { class: 'advice' }, F.advice.map((a) => el('li', {}, el('code', {}, a.flag), ` ${a.gain}. `, tag(a.source), el('div', { class: 'lead' }, a.text)))));
   }
   s.append(el('h3', {}, 'How to reproduce'));
   s.append(el('pre', {}, F.command + '\nintaglio report ' + F.name));
@@ -238,14 +238,14 @@ function roofline() {
   const plot = el('svg', { class: 'plot', viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': 'Roofline' });
   for (let d = Math.ceil(x0); d <= x1; d++) plot.append(el('line', { class: 'axis', x1: x(10 ** d), x2: x(10 ** d), y1: 10, y2: H - B }), el('text', { x: x(10 ** d), y: H - B + 16, 'text-anchor': 'middle' }, String(10 ** d)));
   for (let d = Math.ceil(y0); d <= y1; d++) plot.append(el('line', { class: 'axis', x1: L, x2: W - 10, y1: y(10 ** d), y2: y(10 ** d) }), el('text', { x: L - 6, y: y(10 ** d) + 4, 'text-anchor': 'end' }, short(10 ** d)));
-  for (const [rate, dash] of roof ? [[roof.bytes, null], [roof.flash, '5 5']] : []) {
+  for (const [rate, line] of roof ? [[roof.bytes, 'roof'], [roof.flash, 'roof flash']] : []) {
     if (!rate) continue;
     const from = Math.max(10 ** x0, 10 ** y0 / rate), knee = Math.min(roof.macs / rate, 10 ** x1);
-    if (from < knee) plot.append(el('polyline', { fill: 'none', class: 'bound', 'stroke-dasharray': dash, points: `${x(from)},${y(from * rate)} ${x(knee)},${y(knee * rate)}` }));
+    if (from < knee) plot.append(el('polyline', { fill: 'none', class: line, points: `${x(from)},${y(from * rate)} ${x(knee)},${y(knee * rate)}` }));
   }
   if (roof) {
     const knee = Math.min(Math.max(roof.macs / roof.bytes, 10 ** x0), 10 ** x1);
-    plot.append(el('line', { class: 'bound', x1: x(knee), x2: W - 10, y1: y(roof.macs), y2: y(roof.macs) }));
+    plot.append(el('line', { class: 'roof', x1: x(knee), x2: W - 10, y1: y(roof.macs), y2: y(roof.macs) }));
   }
   for (const p of points) plot.append(el('circle', { cx: x(p.x), cy: y(p.y), r: 5, fill: opColour(p.l.op), 'fill-opacity': 0.8, 'data-layer': p.l.index, style: 'cursor:pointer',
     onclick: () => choose(p.l.index), onmousemove: (e) => tip(e, `${p.l.label}: ${p.y.toFixed(2)} ${unit}, ${p.x.toFixed(1)} per byte`), onmouseleave: (e) => tip(e, '') }));
@@ -468,7 +468,8 @@ function trace() {
 function overlay() {
   const results = {};
   for (const l of F.layers) if (cost(l) !== null) results[l.source || l.name] = { value: cost(l) };
-  return JSON.stringify({ main_graph: { name: timed ? 'time (us)' : 'cycles', results, gradient: [{ stop: 0, bgColor: '#c6dbef' }, { stop: 1, bgColor: '#de2d26' }] } });
+  /* Without the name of a graph: Model Explorer takes it for the one that is shown, and each format calls its graph otherwise. */
+  return JSON.stringify({ name: timed ? 'time (us)' : 'cycles', results, gradient: [{ stop: 0, bgColor: '#c6dbef' }, { stop: 1, bgColor: '#de2d26' }] });
 }
 
 /* Start --------------------------------------------------------------------------------------------------------------- */
