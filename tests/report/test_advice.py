@@ -49,6 +49,16 @@ def test_frames_one_by_one(intaglio: Intaglio, tmp_path: Path) -> None:
     assert f"-> {made['arena_bytes']:,})" in told.gain
 
 
+def test_numbers_and_shapes_of_the_package_are_asked_for_again(intaglio: Intaglio, tmp_path: Path) -> None:
+    words = ("--target", "cortex-m4f", "--shape", "image=1,1,8,8", "--disable-pass", "remove_identities", "--ram", "4K")
+    assert intaglio("compile", DIGITS, "-o", tmp_path / "p", *words).code == 0
+    assert "--ram" in advice(tmp_path / "p")
+    w = np.ones((2, 3, 3), np.float32)
+    path = saved(model([node("Conv", "x w", "y", pads=[2, 0])], [value("x", [1, 3, 64])], constants={"w": w}), tmp_path)
+    assert intaglio("compile", path, "--target", "cortex-m4f", "--stream", "2", "-o", tmp_path / "q").code == 0
+    assert "--stream" not in advice(tmp_path / "q")
+
+
 def test_without_the_model_no_number_is_told(intaglio: Intaglio, tmp_path: Path) -> None:
     assert intaglio("compile", DIGITS, "-o", tmp_path / "p", "--target", "cortex-m4f", "--no-source").code == 0
     manifest = read_manifest(tmp_path / "p")

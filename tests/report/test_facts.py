@@ -198,3 +198,10 @@ def test_the_roof_of_a_board_has_its_clock_and_its_wait_states(facts: Facts) -> 
     assert roof.flash == pytest.approx(120 * 8 / 6) and "5 wait states" in roof.words and "120 MHz" in roof.words
     floats = tuple(replace(layer, result="f32[1]") for layer in facts.layers)
     assert roof_of(find_target("cortex-m3"), None, floats) is None, "floats in software"
+
+
+def test_layers_and_what_is_between_them_are_the_whole_run(facts: Facts, on_host: Facts) -> None:
+    cycles = facts.figure("cycles")
+    assert cycles is not None and [one.name for one in facts.between] == ["calls between layers"]
+    assert sum(layer.cycles or 0 for layer in facts.layers) + facts.between[0].cost == cycles.value
+    assert on_host.between == (), "the total is the sum of the layers"

@@ -91,6 +91,14 @@ class LayerFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Between:
+    """What a run spends outside of its layers: microseconds, or cycles where layers have no time."""
+
+    name: str
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
 class GraphNode:
     """`layer` is -1 for inputs, outputs and what has no kernel: views."""
 
@@ -174,6 +182,7 @@ class Facts:
     advice: tuple[Advice, ...]
     snippets: tuple[Snippet, ...]
     time_source: str  # of the layers
+    between: tuple[Between, ...] = ()
     notes: tuple[str, ...] = field(default=())  # why something is missing
 
     def figure(self, key: str) -> Figure | None:
@@ -181,6 +190,6 @@ class Facts:
 
 
 __all__ = [
-    "COMPUTED", "EMULATED", "ESTIMATED", "MEASURED", "Advice", "Block", "Facts", "Figure", "GraphNode", "LayerFacts", "Numerics",
-    "Part", "Refused", "Region", "Roof", "Snippet",
+    "COMPUTED", "EMULATED", "ESTIMATED", "MEASURED", "Advice", "Between", "Block", "Facts", "Figure", "GraphNode", "LayerFacts",
+    "Numerics", "Part", "Refused", "Region", "Roof", "Snippet",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from intaglio.fitting.fit import needs_of_program
 from intaglio.fitting.limits import has_floats
 from intaglio.options import kinds
 from intaglio.options.reading import read_words
-from intaglio.options.request import OPTIONS, Request
+from intaglio.options.request import OPTIONS, Option, Request
 from intaglio.package.manifest import Manifest
 from intaglio.pipeline import Planned, least_rungs, plan_request
 from intaglio.report.recorded import recorded_words
@@ -62,11 +62,18 @@ def _request(model: Path, manifest: Manifest) -> Request:
     for option in OPTIONS:
         words = recorded_words(option, manifest.options)
         if words and option.word and option.name not in BESIDE:
-            values[option.name] = True if option.kind is kinds.FLAG else read_words(option, words if option.kind.many else words[0])
+            values[option.name] = _value(option, words)
     board = manifest.options.get("board")
     values |= {"board": board} if board in all_boards() else {"target": manifest.target}
     plain = replace(Request(model, Path()), **values)  # type: ignore[arg-type]
     return replace(plain, ram=None, flash=None, name=manifest.name)
+
+
+def _value(option: Option, words: list[str]) -> object:
+    """As the command line reads it."""
+    if option.kind is kinds.FLAG:
+        return True
+    return option.kind.command(words[0]) if option.kind.read is None else read_words(option, words)
 
 
 def _all(request: Request, now: Planned, manifest: Manifest) -> Iterator[Gain]:

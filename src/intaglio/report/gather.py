@@ -16,7 +16,19 @@ from intaglio.package.alive import alive_bytes
 from intaglio.package.manifest import LayerInfo, Manifest, board_of, target_of
 from intaglio.report.advice import advice_of
 from intaglio.report.drawing import drawn
-from intaglio.report.facts import COMPUTED, EMULATED, ESTIMATED, MEASURED, Facts, Figure, LayerFacts, Numerics, Part, Refused
+from intaglio.report.facts import (
+    COMPUTED,
+    EMULATED,
+    ESTIMATED,
+    MEASURED,
+    Between,
+    Facts,
+    Figure,
+    LayerFacts,
+    Numerics,
+    Part,
+    Refused,
+)
 from intaglio.report.gains import gains_of
 from intaglio.report.memory import blocks_of, regions_of
 from intaglio.report.names import shortened
@@ -32,6 +44,7 @@ from intaglio.run.timing import LayerTime, Profile, code_bytes
 from intaglio.run.validate import LayerCheck, ValidateOptions, Validation, validate
 from intaglio.targets.target import Target
 
+LEAST_BETWEEN = 1e-6  # rounding of sums
 Say = Callable[[str], None]
 T = TypeVar("T")
 
@@ -94,6 +107,7 @@ def gather(folder: Path, wanted: Wanted, say: Say) -> Facts:
         advice=advice_of(manifest, target, layers, regions, gains_of(folder, manifest, target) if wanted.run else None),
         snippets=snippets_of(manifest),
         time_source=on_boards[0].source if on_boards and on_boards[0].layers else ESTIMATED if target.bare else MEASURED,
+        between=() if profile is None else between_layers(profile),
         notes=tuple(notes),
     )
 
@@ -113,6 +127,21 @@ def _on_board(package: Package, profile: Profile | None, runs: tuple[BoardRun, .
 
 def _at(run: BoardRun) -> str:
     return "" if run.clock_mhz is None else f" at {run.clock_mhz:g} MHz = {run.cycles / run.clock_mhz / 1000:.3f} ms"
+
+
+def between_layers(profile: Profile) -> tuple[Between, ...]:
+    """The whole less its layers: of an OpenCL device, transfers, then launches; of a core, calls and what the firmware does."""
+    total, timed = profile.total, all(layer.time_ms is not None for layer in profile.layers)
+    if timed and total.time_ms is not None:
+        left = 1000 * (total.time_ms - sum(layer.time_ms or 0.0 for layer in profile.layers))
+    elif total.cycles is not None:
+        left = float(total.cycles - sum(layer.cycles or 0 for layer in profile.layers))
+    else:
+        return ()
+    if profile.opencl is None:
+        return (Between("calls between layers", left),) if left > LEAST_BETWEEN else ()
+    moved = 1000 * profile.opencl.transfers_ms
+    return (Between("transfers", moved), Between("launching and waiting", max(0.0, left - moved)))
 
 
 def _tried(what: str, notes: list[str], action: Callable[[], T], say: Say, doing: str) -> T | None:

@@ -57,7 +57,7 @@ function download(name, text, type) {
 const cost = (l) => (l.time !== null ? l.time : l.cycles);
 const costs = F.layers.some((l) => cost(l) !== null);
 const timed = F.layers.some((l) => l.time !== null);
-const totalCost = F.layers.reduce((sum, l) => sum + (cost(l) || 0), 0);
+const totalCost = F.layers.reduce((sum, l) => sum + (cost(l) || 0), 0) + F.between.reduce((sum, b) => sum + b.cost, 0);
 const COLUMNS = [
   { key: 'index', label: '#', number: true, of: (l) => l.index, text: (l) => String(l.index) },
   { key: 'label', label: 'layer', of: (l) => l.label },
@@ -194,6 +194,8 @@ function layers() {
     el('button', { type: 'button', onclick: () => { state.down = state.sort === c.key ? !state.down : !!c.heat; state.sort = c.key; fill(); } }, c.label)));
   const body = el('tbody', { id: 'rows' });
   s.append(el('div', { class: 'scroll tall' }, el('table', {}, el('thead', {}, el('tr', {}, head)), body)));
+  const beside = F.between.map((b) => `${b.name} ${timed ? time(b.cost) : whole(b.cost)} (${((100 * b.cost) / (totalCost || 1)).toFixed(1)} %)`);
+  if (beside.length) s.append(el('p', { class: 'lead', id: 'between' }, `Shares are of the whole run. Outside of layers: ${beside.join(', ')}.`));
   fill();
 }
 function sorted() {
