@@ -344,3 +344,10 @@ def test_a_name_does_not_become_code(name: str, tmp_path: Path) -> None:
     made = sources(tmp_path / "a", name, "last")
     assert len(made) > 2
     assert not any(part in text for text in made.values() for part in ("evil(void)", "#error b", "%n"))
+
+
+def test_options_that_do_not_go_with_the_weights(tmp_path: Path) -> None:
+    """`null` says how many arrays a layer has in one place, and is the default in another."""
+    error = refused(archive(tmp_path / "m.keras", sequence(dense(use_bias=None)), weights(*PLAIN)))
+    assert (error.slug, error.hint) == ("bad-tensor", "save it again")
+    assert "its options do not go with the weights `bias` that it needs" in error.message

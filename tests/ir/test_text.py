@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intaglio.frontends.onnx import load
+from intaglio.ir import files
 from intaglio.ir.choices import OPEN, Choices
 from intaglio.ir.files import read_network, write_ir
 from intaglio.ir.graph import Array, Graph, Node, Value
@@ -22,6 +23,7 @@ from intaglio.ir.stripes import StripeSpec
 from intaglio.ir.text import Network, parse_network, print_graph
 from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.ir.verify import verify
+from intaglio.ir.weights import save_weights
 from intaglio.kernels import lower
 from intaglio.memory import place
 from intaglio.ops.base import REGISTRY, Op, Step
@@ -29,7 +31,7 @@ from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes import Context, optimise
 from intaglio.targets.target import host_target
 from support.examples import examples
-from support.ir_text import random_array
+from support.ir_text import graph_of, random_array
 from support.placing import at
 from support.random_graphs import graphs
 from support.shared import ONNX, SHARED, needs_shared, shapes_of
@@ -186,3 +188,28 @@ def test_a_real_model_round_trips_after_every_stage(entry: dict[str, Any], tmp_p
     write_ir(graph, tmp_path / "model.ig", program.choices, program.placement)
     again = read_network(tmp_path / "model.ig")
     assert print_graph(again.graph, again.choices, again.placement) == print_graph(graph, program.choices, program.placement)
+
+
+def test_two_runs_may_write_one_file_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second starts and ends while the first is between its text and its weights."""
+    path, waiting = tmp_path / "model.ig", [True]
+
+    def save(graph: Graph, place: Path) -> None:
+        if waiting and waiting.pop():
+            write_ir(of_size(512), path)
+        save_weights(graph, place)
+
+    monkeypatch.setattr(files, "save_weights", save)
+    write_ir(of_size(256), path)
+    assert read_network(path).graph.constants()[0].shape == (256,)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.ig", "model.safetensors"]
+
+
+def of_size(elements: int) -> Graph:
+    text = f"""
+        input x: f32[{elements}]
+        const w: f32[{elements}] ...
+        y: f32[{elements}] = add(x, w)
+        output y
+    """
+    return graph_of(text)
