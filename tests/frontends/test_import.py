@@ -126,10 +126,10 @@ def test_a_local_function_is_inlined_with_its_attributes(tmp_path: Path) -> None
 def test_a_hundred_thousand_dead_nodes_are_passed_over_quickly(tmp_path: Path) -> None:
     nodes = [node("Relu", "x", f"d{i}") for i in range(100_000)]
     path = saved(model([*nodes, node("Relu", "x", "y")]), tmp_path)
-    start = time.monotonic()
+    start = time.process_time()
     graph, _ = load(path)
     assert len(graph.nodes) == 1
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_the_same_file_gives_the_same_names(tmp_path: Path) -> None:
