@@ -38,7 +38,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is printed. `small`: rungs that are there beside those that the plan uses, and `beside` what RAM has there beside the
+    """What is printed. `small`: rungs that are there beside those that the plan uses, and `beside` what RAM each has beside the
     arena, where that was built; `refusal`: why it does not fit."""
 
     figures: Figures
@@ -47,14 +47,14 @@ class Answer:
     refusal: str
     boards: tuple[OnBoard, ...]
     small: tuple[Rung, ...] = ()
-    beside: int | None = None
+    beside: tuple[int, ...] = ()
     offer: Offer | None = None
 
     def ram_of(self, rung: Rung) -> int:
         """Stripes need more stack than the plan as it is."""
-        if self.beside is None or rung not in self.small:
+        if not self.beside or rung not in self.small:
             return self.fit.ram_with(rung.arena_bytes)
-        return rung.arena_bytes + self.beside
+        return rung.arena_bytes + self.beside[self.small.index(rung)]
 
     @property
     def made(self) -> Planned:

@@ -26,7 +26,8 @@ def print_answer(answer: Answer) -> None:
     _print_peak(answer)
     least = answer.least
     cost = f", about {100 * (least.cost_ratio - 1):.1f} % more instructions" if least.cost_ratio > 1 else ""
-    ask = f"; ask for it with `--ram {answer.least_limit}`" if least in answer.small and made.target.bare else ""
+    fed = "--feed-rows " if least.fed else ""
+    ask = f"; ask for it with `{fed}--ram {answer.least_limit}`" if least in answer.small and made.target.bare else ""
     line("least", answer.ram_of(least), f"the smallest RAM found by the ladder: {least.name}{cost}{ask}")
     print()
     before = answer.ram_of(fit.rungs[0])

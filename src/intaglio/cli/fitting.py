@@ -79,13 +79,14 @@ def _answer(request: Request, watch: Watch, how: How) -> Answer:
     with ExitStack() as stack:
         boards = _boards(stack.enter_context(quantised_once(request)), figures, how, stack)
     small = _smallest(request, fit)
-    beside = _beside(request) if figures.sizes == BUILT and small else None
+    beside = tuple(_beside(request, rung) for rung in small) if figures.sizes == BUILT else ()
     return Answer(figures, fit, enough, "" if enough else _refusal(figures, fit), boards, small, beside, _offer(request, figures))
 
 
-def _beside(request: Request) -> int:
+def _beside(request: Request, rung: Rung) -> int:
     """RAM beside the arena, in the smallest stripes."""
-    needs = built_figures(replace(request, ram=NO_RAM), Watch(), climbing=True, most_cycles=-1.0, hopeless=True).needs
+    asked = replace(request, ram=NO_RAM, feed_rows=rung.fed)
+    needs = built_figures(asked, Watch(), climbing=True, most_cycles=-1.0, hopeless=True).needs
     return needs.io + needs.static + (needs.stack or 0)
 
 

@@ -19,6 +19,11 @@ class Rung:
     arena_bytes: int
     cost_ratio: float = 1.0
 
+    @property
+    def fed(self) -> bool:
+        """With rows of the input one by one, which is another interface."""
+        return self.name.endswith("rows fed")
+
 
 @dataclass(frozen=True, slots=True)
 class Peak:

@@ -81,7 +81,7 @@ def _all(request: Request, now: Planned, manifest: Manifest) -> Iterator[Gain]:
     alone = target.bare and not request.feed_rows and not request.accelerators
     if alone:
         for rung in least_rungs(request):
-            flag = "--feed-rows" if "fed" in rung.name else "--ram"
+            flag = "--feed-rows" if rung.fed else "--ram"
             yield Gain(flag, arena - rung.arena_bytes, slower=rung.cost_ratio - 1)
     if alone and request.stream is None and len(program.graph.inputs) == 1 and not program.graph.states:
         for axis in range(1, program.graph.inputs[0].type.rank):
