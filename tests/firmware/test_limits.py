@@ -10,6 +10,7 @@ import pytest
 from intaglio.package.manifest import read_manifest
 from support.commands import DIGITS, Intaglio
 from support.firmware_running import integer_model
+from support.small_networks import keywords
 
 
 def compiled(intaglio: Intaglio, tmp_path: Path, *words: str, model: Path = DIGITS) -> tuple[int, str]:
@@ -119,3 +120,20 @@ def test_a_package_that_is_not_whole(part: str, intaglio: Intaglio, tmp_path: Pa
     shutil.rmtree(tmp_path / "out" / part)
     said = intaglio("profile", tmp_path / "out")
     assert said.code == 2 and f"the package is not complete: `{part}/` is missing" in said.err
+
+
+def test_a_limit_that_is_no_limit_changes_nothing(intaglio: Intaglio, tmp_path: Path) -> None:
+    """Kernels that are for little memory are used where it is little, not where somebody says how much there is."""
+    path = tmp_path / "keywords.tflite"
+    path.write_bytes(keywords())
+
+    def kernels(*words: str) -> tuple[list[str], int]:
+        folder = tmp_path / f"out{len(words)}{words[-1] if words else ''}"
+        assert intaglio("compile", path, "--target", "cortex-m4f", *words, "--stop-after", "package", "-o", folder).code == 0
+        manifest = read_manifest(folder)
+        texts = [(folder / "src" / f.name).read_text() for f in sorted((folder / "src").glob("*kernels*.c"))]
+        return texts, manifest.memory.arena_bytes
+
+    plain = kernels()
+    assert kernels("--ram", "64K") == plain
+    assert kernels("--ram", str(plain[1] - 16))[0] != plain[0]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from intaglio.errors import counted, quoted
+from intaglio.fitting.fit import arena_budget
+from intaglio.fitting.plan import Wishes, plan_memory
 from intaglio.ir.choices import VIEW
 from intaglio.ir.graph import Graph
 from intaglio.ir.placement import NOWHERE
@@ -16,6 +18,7 @@ from intaglio.passes import split
 from intaglio.passes.analysis import analyse
 from intaglio.stages.tuned import Tuning, tuning_of, with_tuned
 from intaglio.stages.work import Model, Work, need
+from intaglio.targets.target import Target
 
 
 def graph_of(model: Model) -> Graph:
@@ -28,8 +31,10 @@ def graph_of(model: Model) -> Graph:
 
 def choose_kernels(work: Work) -> Work:
     model = need(work.model)
-    graph, target = graph_of(model), model.target
+    graph = graph_of(model)
     work.watch.stage("kernels")
+    model = replace(model, target=_as_fast_as_fits(work, graph))
+    target = model.target
     asked = model.source.choices
     if model.context.stream is not None:  # which made the layers of those stripes anew
         asked = replace(asked, stripes=())
@@ -47,6 +52,21 @@ def choose_kernels(work: Work) -> Work:
     program = lower(graph, target, asked, given=given)
     _explain(work, program, tuning, names)
     return replace(work, model=replace(model, graph=graph), program=program)
+
+
+def _as_fast_as_fits(work: Work, graph: Graph) -> Target:
+    """On a small core, kernels may use working memory to be faster as long as all of it is within `--ram` as it is: a limit that is
+    no limit changes nothing. Elsewhere, and where flash is short too, a limit counts from the start."""
+    request, model = work.request, need(work.model)
+    target, deployment = model.target, model.deployment
+    others = request.flash is not None or request.memory is not None or request.weights_read or request.feed_rows
+    if not target.limited or not target.bare or others or model.is_past("kernels"):
+        return target
+    free = replace(target, limited=False)
+    wishes = Wishes(request.io == "arena", work.pinned, climbing=False)
+    program = plan_memory(lower(graph, free), free, deployment, wishes, lambda note: None).program
+    room = arena_budget(program, deployment, work.reserve)
+    return free if room is not None and program.arena_bytes <= room else target
 
 
 def _explain(work: Work, program: Program, tuning: Tuning | None, tuned: frozenset[str]) -> None:
