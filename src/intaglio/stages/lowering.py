@@ -63,7 +63,7 @@ def _as_fast_as_fits(work: Work, graph: Graph) -> Target:
     if not target.limited or not target.bare or others or model.is_past("kernels"):
         return target
     free = replace(target, limited=False)
-    wishes = Wishes(request.io == "arena", work.pinned, climbing=False)
+    wishes = Wishes(request.io == "arena", climbing=False)
     program = plan_memory(lower(graph, free), free, deployment, wishes, lambda note: None).program
     room = arena_budget(program, deployment, work.reserve)
     return free if room is not None and program.arena_bytes <= room else target
