@@ -137,3 +137,14 @@ def test_a_limit_that_is_no_limit_changes_nothing(intaglio: Intaglio, tmp_path: 
     plain = kernels()
     assert kernels("--ram", "64K") == plain
     assert kernels("--ram", str(plain[1] - 16))[0] != plain[0]
+
+
+@pytest.mark.usefixtures("one_board")
+def test_layers_are_measured_where_ram_has_no_room_for_the_hook(intaglio: Intaglio, tmp_path: Path) -> None:
+    """The least RAM that `fit` tells is enough for the firmware, and not for the build that tells layers apart."""
+    said = intaglio("fit", DIGITS, "--target", "cortex-m4f", "--json")
+    (least,) = (rung["ram_bytes"] for rung in said.json["ladder"] if rung["rung"] == "stripes")
+    out = tmp_path / "out"
+    assert intaglio("compile", DIGITS, "--target", "cortex-m4f", "--ram", least, "-o", out).code == 0
+    assert len(intaglio("profile", out, "--json").json["layers"]) > 3
+    assert intaglio("validate", out, "--layers").code == 0

@@ -25,7 +25,7 @@ def print_answer(answer: Answer) -> None:
     print_time(figures)
     _print_peak(answer)
     least = answer.least
-    cost = f", about {100 * (least.cost_ratio - 1):.1f} % more instructions" if least.cost_ratio > 1 else ""
+    cost = f", about {100 * (least.cost_ratio - 1):.1f} % more work (estimated)" if least.cost_ratio > 1 else ""
     fed = "--feed-rows " if least.fed else ""
     ask = f"; ask for it with `{fed}--ram {answer.least_limit}`" if least in answer.small and made.target.bare else ""
     line("least", answer.ram_of(least), f"the smallest RAM found by the ladder: {least.name}{cost}{ask}")

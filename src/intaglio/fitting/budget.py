@@ -1,6 +1,6 @@
 """The ladder under a limit: rungs that cost nothing are always used, the others only until the arena fits.
 
-    stripes make the arena 36,736 bytes instead of 55,360 (about 0.7 % more instructions): layers 0 to 7, a row at a time
+    stripes make the arena 36,736 bytes instead of 55,360 (about 0.7 % more work, estimated): layers 0 to 7, a row at a time
 
 Order of layers, offsets, in-place and views come first and are free. Then come stripes, which cost calls and moved rows, then
 tensors that are made twice. What the application, stack and variables need is not the arena's: `reserve`.
@@ -130,5 +130,5 @@ def told(found: Squeezed, whole: int, ratio: float) -> str:
         rows = "a row" if stripe.spec.rows == 1 else f"{stripe.spec.rows} rows"
         layers = f"layer {stripe.first}" if stripe.first == stripe.last else f"layers {stripe.first} to {stripe.last}"
         parts.append(f"{layers}, {rows} at a time")
-    more = f"about {100 * (ratio - 1):.1f} % more instructions"
+    more = f"about {100 * (ratio - 1):.1f} % more work, estimated"
     return f"stripes make the arena {found.arena_bytes:,} bytes instead of {whole:,} ({more}): {'; '.join(parts)}"

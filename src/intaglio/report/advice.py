@@ -48,7 +48,7 @@ def _planned(gain: Gain, manifest: Manifest) -> Advice:
     if gain.weight_bytes > 0:
         parts.append(f"{gain.weight_bytes:,} bytes of weights ({weights:,} -> {weights - gain.weight_bytes:,})")
     cost = f"; needs {-gain.arena_bytes:,} bytes of RAM more" if gain.arena_bytes < 0 else ""
-    cost += f"; about {100 * gain.slower:.1f} % more instructions" if gain.slower > LEAST_WORK else ""
+    cost += f"; about {100 * gain.slower:.1f} % more work (estimated)" if gain.slower > LEAST_WORK else ""
     word = gain.flag.split()[0]
     return Advice(TEXTS[word], _flag(gain, manifest), f"saves {' and '.join(parts)}, by a plan with it{cost}", ESTIMATED)
 

@@ -25,6 +25,7 @@ from intaglio.targets.target import Target, find_target
 
 _UNDEFINED = re.compile(r"undefined (symbol|reference)")
 _OVERFLOW = re.compile(r"will not fit in region|overflowed by|no room for the stack")
+HOOK_STACK_BYTES = 512  # a hook adds calls, and keeps values over them that a layer had in registers
 STACK_ALIGNMENT = 16  # of `__stack_top` in the linker script
 _STACK = re.compile(r"__stack_bytes = \d+\)")
 _LENGTH = re.compile(r"LENGTH = \d+")
@@ -44,10 +45,14 @@ class Sizes:
     bss: int
 
 
-def build_firmware(folder: Path, elf: Path, name: str, target: Target, toolchain: Toolchain, cflags: tuple[str, ...] = ()) -> None:
-    """Compile the package in `folder` into `elf` alone; the folder is only read, and the board's memory is no limit."""
+def build_hooked(folder: Path, elf: Path, manifest: Manifest, target: Target, toolchain: Toolchain) -> None:
+    """Compile the package in `folder` into `elf` alone, with the hook; the folder is only read, and the board's memory is no limit:
+    where a `--ram` leaves no room for the stack of the hook, there is more."""
+    cflags = (*shlex.split(manifest.options.get("cflags", "")), f"-D{manifest.name.upper()}_HOOK")
+    bound = 0 if manifest.firmware is None else manifest.firmware.stack_bytes or 0
     with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
-        _Build(folder, name, target, toolchain, BuildOptions(cflags), Path(objects)).link_anyway(elf)
+        build = _Build(folder, manifest.name, target, toolchain, BuildOptions(cflags), Path(objects))
+        build.link_anyway(elf, stack_bytes=bound + HOOK_STACK_BYTES)
 
 
 def build_serial(folder: Path, elf: Path, manifest: Manifest, target: Target, toolchain: Toolchain, *, fits: bool) -> None:
@@ -208,9 +213,9 @@ class _Build:
         path.unlink(missing_ok=True)
         self._run((*self._toolchain.archiver, "rcsD", str(path.resolve()), *self._library))
 
-    def link_anyway(self, elf: Path) -> None:
+    def link_anyway(self, elf: Path, *, stack_bytes: int = 0) -> None:
         """For the board's memories, or else for some that are never too small: what is too large is measured, and told by us."""
-        if not self.link(elf):
+        if not self.link(elf, stack_bytes=stack_bytes):
             self.link(elf, roomy=True)
 
     def link(self, elf: Path, *, roomy: bool = False, stack_bytes: int = 0) -> bool:

@@ -7,7 +7,6 @@ five instructions a layer; what comes before the first call and after the last (
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -25,7 +24,7 @@ from intaglio.run.board_cycles import NO_WAITS, BoardCycles, Sum, cycles_of, sur
 from intaglio.run.costs import Coster
 from intaglio.run.emulator.counting import Counts
 from intaglio.run.emulator.device import EmulatedDevice, EmulatorOptions, chosen_emulator
-from intaglio.run.firmware import build_firmware
+from intaglio.run.firmware import build_hooked
 from intaglio.run.firmware_tools import find_firmware_toolchain
 from intaglio.run.host import Sink
 from intaglio.run.loaded import LoadedPackage
@@ -129,9 +128,7 @@ def _hooked(package: LoadedPackage, cc: str | None, options: EmulatorOptions) ->
     manifest, target = package.manifest, target_of(package.manifest)
     with tempfile.TemporaryDirectory(prefix="intaglio-probe-") as folder:
         elf = Path(folder) / f"{package.name}.elf"
-        flags = (*shlex.split(manifest.options.get("cflags", "")), f"-D{package.name.upper()}_HOOK")
-        toolchain = firmware_toolchain(manifest, target, cc)
-        build_firmware(package.folder, elf, package.name, target, toolchain, flags)
+        build_hooked(package.folder, elf, manifest, target, firmware_toolchain(manifest, target, cc))
         device = EmulatedDevice(package.folder, manifest, options, elf)
         try:
             yield device
