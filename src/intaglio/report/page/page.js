@@ -154,7 +154,9 @@ function memory() {
   const s = section('memory', 'Memory');
   for (const region of F.regions) {
     const blocks = F.blocks.filter((b) => b.region === region.name);
-    const peak = blocks.filter((b) => b.first <= region.peak && region.peak <= b.last).sort((a, b) => b.bytes - a.bytes);
+    const alive = blocks.filter((b) => b.first <= region.peak && region.peak <= b.last).sort((a, b) => b.bytes - a.bytes);
+    const within = (a, b) => b.offset <= a.offset && a.offset + a.bytes <= b.offset + b.bytes;
+    const peak = alive.filter((b, n) => !alive.slice(0, n).some((larger) => within(b, larger))); // memory taken over counts once
     const proof = region.bytes === region.bound ? 'proven optimal: no plan of these buffers is smaller'
       : `lower bound ${whole(region.bound)} bytes, drawn in green`;
     s.append(el('p', { class: 'lead' }, `${region.name}: ${whole(region.bytes)} bytes, ${proof}. ` +
