@@ -186,10 +186,18 @@ def test_no_layer_is_above_the_roof(facts: Facts, on_host: Facts) -> None:
         assert told.roof is not None
         for layer in told.layers:
             spent = layer.time if told.roof.unit == "us" else layer.cycles
-            if layer.macs and spent:
+            if layer.macs and spent and spent >= told.roof.least:
                 assert layer.macs / spent <= told.roof.macs * 1.001
                 assert (layer.weight_bytes + layer.result_bytes) / spent <= told.roof.bytes * 1.001
     assert facts.roof is not None and (facts.roof.macs, facts.roof.bytes, facts.roof.unit) == (2, 4, "cycle")
+
+
+def test_a_layer_of_a_nanosecond_raises_no_roof(on_host: Facts) -> None:
+    """What was measured is the clock then."""
+    first, *others = on_host.layers
+    short = replace(first, macs=10**6, time=0.001)
+    host = find_target("x86-64-v3")
+    assert roof_of(host, None, (short, *others)) == roof_of(host, None, tuple(others))
 
 
 def test_the_roof_of_a_board_has_its_clock_and_its_wait_states(facts: Facts) -> None:

@@ -37,7 +37,7 @@ from intaglio.run.profile import profile
 from intaglio.run.serial.device import SelfTest
 from intaglio.run.serial.line import SerialOptions
 from intaglio.run.serial.runs import run_of, save_run
-from intaglio.run.timing import Emulation, OnBoard, Profile
+from intaglio.run.timing import LEAST_RATED_MS, Emulation, OnBoard, Profile
 from intaglio.run.validate import LayerCheck, ValidateOptions, Validation, VariantCheck, validate
 from intaglio.targets.target import find_target
 
@@ -250,7 +250,7 @@ def print_timed(result: Profile) -> None:
     for layer in result.layers:
         ms = layer.time_ms or 0.0
         rate = 2 * layer.macs / ms / 1e6 if ms else 0.0
-        speed = f"{rate:.1f}" if layer.macs else ""
+        speed = f"{rate:.1f}" if layer.macs and ms >= LEAST_RATED_MS else ""
         op = beginning(layer.op, 18)
         rows.append([layer.name, op, count_text(layer.macs), f"{ms * scale:.3f}", f"{100 * ms / total:.1f}", speed])
     columns = ["layer", "op", ">MACs", f">{unit}", ">%", ">GFLOP/s"]

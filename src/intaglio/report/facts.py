@@ -142,7 +142,7 @@ class Snippet:
 @dataclass(frozen=True, slots=True)
 class Roof:
     """What the target can do at best: multiply-adds and bytes in a `unit`, `us` or `cycle`. `words`: where that comes from.
-    `flash`: bytes that flash gives."""
+    `flash`: bytes that flash gives. `least`: the shortest time of a layer that has a place under it."""
 
     macs: float
     bytes: float
@@ -150,6 +150,7 @@ class Roof:
     words: str
     source: str
     flash: float | None = None
+    least: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

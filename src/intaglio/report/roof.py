@@ -2,12 +2,13 @@
 
 A microcontroller: its table of costs (`run/costs.py`) has the cycles of a multiply-add and of a load, the board's file the clock
 and the wait states of flash. This machine: the figures of the target's file, which are those of a memory, not of its caches; where
-a layer was measured above them, they are raised to it."""
+a layer was measured above them, they are raised to it. Layers of some nanoseconds do not count: that is the clock's noise."""
 
 from __future__ import annotations
 
 from intaglio.report.facts import ESTIMATED, MEASURED, LayerFacts, Roof
 from intaglio.run.costs import CORES
+from intaglio.run.timing import LEAST_RATED_MS
 from intaglio.targets.board import Board
 from intaglio.targets.target import Target
 
@@ -64,14 +65,15 @@ def _loaded(target: Target) -> float:
 
 def _of_host(target: Target, layers: tuple[LayerFacts, ...]) -> Roof:
     macs, moved = target.gflops * 1e3 / 2, target.gbytes_per_s * 1e3
-    timed = [layer for layer in layers if layer.macs and layer.time]
+    least = 1000 * LEAST_RATED_MS
+    timed = [layer for layer in layers if layer.macs and layer.time and layer.time >= least]
     best = max((layer.macs / (layer.time or 1) for layer in timed), default=0.0)
     most = max(((layer.weight_bytes + layer.result_bytes) / (layer.time or 1) for layer in timed), default=0.0)
     words, source = f"{target.gflops:g} GFLOP/s and {target.gbytes_per_s:g} GB/s, the figures of the target", ESTIMATED
     if best > macs or most > moved:
         raised = [what for what, is_above in (("multiply-adds", best > macs), ("bytes", most > moved)) if is_above]
         words, source = f"{words}; {' and '.join(raised)} raised to the fastest layer, by caches or narrow types", MEASURED
-    return Roof(max(macs, best), max(moved, most), "us", words, source)
+    return Roof(max(macs, best), max(moved, most), "us", words, source, least=least)
 
 
 __all__ = ["roof_of"]

@@ -18,6 +18,8 @@ from intaglio.run.loaded import LoadedPackage
 if TYPE_CHECKING:
     from intaglio.run.opencl.measure import OnDevice
 
+LEAST_RATED_MS = 5e-5  # of a measured layer that has a rate: below, reading the clock takes longer than the layer
+
 
 @dataclass(frozen=True, slots=True)
 class Total:

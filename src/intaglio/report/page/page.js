@@ -227,7 +227,8 @@ function rowKey(event) {
 }
 
 function roofline() {
-  const points = F.layers.filter((l) => l.macs && cost(l) && !l.accelerator).map((l) => ({ l, x: l.macs / Math.max(1, l.weight_bytes + l.result_bytes), y: l.macs / cost(l) }));
+  const least = timed && F.roof ? F.roof.least : 0; // shorter layers are the clock's noise
+  const points = F.layers.filter((l) => l.macs && cost(l) && cost(l) >= least && !l.accelerator).map((l) => ({ l, x: l.macs / Math.max(1, l.weight_bytes + l.result_bytes), y: l.macs / cost(l) }));
   if (points.length < 2) return;
   const s = section('roofline', 'Roofline');
   const roof = F.roof && (F.roof.unit === 'us') === timed ? F.roof : null, unit = timed ? 'multiply-adds per µs' : 'multiply-adds per cycle';
