@@ -13,6 +13,7 @@ import intaglio.kernels
 import intaglio.package
 from intaglio.ir.types import DType
 from intaglio.kernels.c_template import functions, render
+from intaglio.kernels.contraction import halves
 from intaglio.kernels.dsp.dense import dense
 from intaglio.kernels.dsp.gather import edge, gather, gather_all
 from intaglio.kernels.dsp.pool import average, highest
@@ -71,6 +72,8 @@ def representative() -> list[Routine]:
     found += [taps(kind, Range(to)) for kind in BYTES for to in BYTES]
     found += [make(kind) for make in (window, highest, average) for kind in BYTES]
     found += [add(added) for added in SUMS] + [mul(FINISHES[0])]
+    found += [make(kind) for make in (halves.rows, halves.windows) for kind in BYTES]
+    found += [halves.products(finish) for finish in FINISHES if finish.how in (How.TWICE, How.ONCE)]
     return found
 
 
@@ -114,7 +117,7 @@ def test_a_compiler_reads_every_template(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[:4000]
 
 
-@pytest.mark.parametrize("core", ["cortex-m4f", "cortex-m55"])
+@pytest.mark.parametrize("core", ["cortex-m4f", "cortex-m55", "cortex-m0+", "cortex-m3"])
 def test_a_compiler_for_the_core_reads_every_template(core: str, tmp_path: Path) -> None:
     """The assembly too, and the intrinsics."""
     target = find_target(core)
