@@ -13,7 +13,7 @@ import intaglio.kernels
 import intaglio.package
 from intaglio.ir.types import DType
 from intaglio.kernels.c_template import functions, render
-from intaglio.kernels.contraction import halves
+from intaglio.kernels.contraction import halves, halves_row
 from intaglio.kernels.dsp.dense import dense
 from intaglio.kernels.dsp.gather import edge, gather, gather_all
 from intaglio.kernels.dsp.pool import average, highest
@@ -73,6 +73,7 @@ def representative() -> list[Routine]:
     found += [make(kind) for make in (window, highest, average) for kind in BYTES]
     found += [add(added) for added in SUMS] + [mul(FINISHES[0])]
     found += [make(kind) for make in (halves.rows, halves.windows) for kind in BYTES]
+    found += [halves_row.row(kind, FINISHES[2]) for kind in BYTES]
     found += [halves.products(finish) for finish in FINISHES if finish.how in (How.TWICE, How.ONCE)]
     return found
 

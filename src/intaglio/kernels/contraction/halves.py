@@ -9,20 +9,20 @@ is known from the weights: four neighbours of a channel fit if they are at most 
 of a channel says which.
 
 Four pixels are gathered at a time, over the ends of rows, and multiplied by one channel after the other. Does not apply to
-depthwise convolutions, to a single pixel, and where sums need the slow ways of scaling.
+depthwise convolutions and where sums need the slow ways of scaling. A single pixel is in `halves_row.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.c_template import render
+from intaglio.kernels.contraction.halves_parts import REACH, RECORD, THUMB, C, finish_part, fits, full_records, signed
+from intaglio.kernels.contraction.halves_row import pack_row, row
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.dsp.pairs import small
 from intaglio.kernels.dsp.primitives import BASE
@@ -33,33 +33,17 @@ from intaglio.kernels.loop import Buffer, Builder, Expr, Place, idx, imin
 from intaglio.kernels.routines import Routine, no_meaning, routine_of
 from intaglio.ops.quantised import QConv
 
-C = Path(__file__).parents[1] / "c"
-THUMB = Routine("thumb", render(C / "thumb.c"))
 PIXELS = 4
 FOUR = 4  # weights that are read at once
-RECORD = 3  # words: start, multiplier, shift to the right with the sign set where halves are split after two products
-SPLIT = -(2**31)
-REACH = 2**29  # of sums, for products of 16 by 16 bits in `halves_finish.c`
-
-
-def fits(weights: Array, together: int) -> Array:
-    """[channels, numbers]: do sums of so many neighbours fit 16 bits, whatever bytes they are multiplied by?"""
-    parts = weights.reshape(len(weights), -1, together)
-    above, below = np.maximum(parts, 0).sum(axis=2), np.maximum(-parts, 0).sum(axis=2)
-    most, least = 127 * above + 128 * below, 128 * above + 127 * below
-    return np.asarray(((most < 2**15) & (least <= 2**15)).all(axis=1))
+SPLIT = -(2**31)  # added to the shift of a record: halves are split after two products
 
 
 # Routines -----------------------------------------------------------------------------------------------------------------
 
 
-def _signed(x: Array) -> Array:
-    return np.asarray(x.astype(np.int64) - (128 if x.dtype == np.uint8 else 0))
-
-
 def _side_by_side(to: Array, at: int, runs: list[Array]) -> int:
     """Runs of four pixels as words; the next word."""
-    a, b, c, d = (_signed(run) for run in runs)
+    a, b, c, d = (signed(run) for run in runs)
     for n, word in enumerate((a + (b << 16), c + (d << 16))):
         to[at + n : at + n + 2 * a.size : 2] = word.astype(np.uint32).view(np.int32) if word.size else word
     return at + 2 * a.size
@@ -118,20 +102,15 @@ def products(finish: Finish) -> Routine:
         words = pixels[: 2 * FOUR * fours].reshape(-1, 2).astype(np.int64)
         low = words.astype(np.int16).astype(np.int64)
         values = np.stack([low, (words - low) >> 16], axis=2).reshape(-1, PIXELS)
-        start, multiplier, shift = scale[: outs * RECORD].reshape(outs, RECORD).astype(np.int64).T
-        right = shift & 31
-        records = np.stack([start, multiplier, (1 << (right - 1)) + (zero << right), right], axis=1)
-        results = finished((weights @ values).T + start, records, finish)
+        records = full_records(scale, outs, zero)
+        results = finished((weights @ values).T + records[:, 0], records, finish)
         for p in range(count):
             y[p * y_step : p * y_step + outs] = results[p]
 
-    low, high = finish.out.bounds
-    once = finish.how is How.ONCE
-    scaling = {"TWICE": not once, "HALF": 0 if once else 1 << 14, "HALF64": 0 if once else 1 << 30, "LOW": low, "HIGH": high}
-    scaled = routine_of(C / "halves_finish.c", f"halves_finish_{finish}", no_meaning, (BASE,), **scaling)
+    part = finish_part(finish)
     sums = routine_of(C / "halves_sums.c", "halves_sums", no_meaning, (BASE, THUMB))
-    names = {"Y_TYPE": C_TYPES[finish.out.to], "FINISH": f"ig_{scaled.name}", "SUMS": "ig_halves_sums"}
-    return routine_of(C / "halves.c", f"halves_{finish}", meaning, (BASE, sums, scaled), **names)
+    names = {"Y_TYPE": C_TYPES[finish.out.to], "FINISH": f"ig_{part.name}", "SUMS": "ig_halves_sums"}
+    return routine_of(C / "halves.c", f"halves_{finish}", meaning, (BASE, sums, part), **names)
 
 
 # The kernel ---------------------------------------------------------------------------------------------------------------
@@ -139,7 +118,7 @@ def products(finish: Finish) -> Routine:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Weights [channel][number of the window], with zeros to fours; records."""
+    """Weights [channel][number of the window], with zeros to fours; of a single row as in `halves_row.py`. Records."""
 
     w: Array
     records: Array
@@ -165,8 +144,6 @@ def facts(job: Job) -> Facts | str:
     p, n = known.problem, known.numbers
     if p.group > 1 and p.depth == 1:
         return "every group has one input channel"
-    if p.rows == 1:
-        return "there is one pixel, and two share a product"
     if not small(n.weights):
         return "the weights do not fit 8 bits"
     if known.scales.finish.how not in (How.TWICE, How.ONCE) or int(n.reach.max(initial=0)) >= REACH:
@@ -175,15 +152,24 @@ def facts(job: Job) -> Facts | str:
     return packed if isinstance(packed, str) else Facts(known, packed)
 
 
+def single(p: Problem) -> bool:
+    """Is there one pixel, and is it the whole image?"""
+    return p.rows == 1 and p.pointwise
+
+
 def _packed(known: Scaled) -> Packed | str:
     n, p = known.numbers, known.problem
     weights = n.runs(p.group, True).reshape(n.outs, p.taps)
-    weights = np.pad(weights, ((0, 0), (0, -p.taps % FOUR)))
+    weights = weights if single(p) else np.pad(weights, ((0, 0), (0, -p.taps % FOUR)))
+    if weights.shape[1] % FOUR:
+        return "there is one row, and its length is not a multiple of four"
     if not fits(weights, 2).all():
         return "two neighbouring weights are -128"
     records = known.scales.records[:, [0, 1, 3]].astype(np.int64)
     if n.x is DType.U8:  # bytes are moved by 128 when they are gathered
         records[:, 0] += 128 * weights.sum(axis=1)
+    if single(p):
+        return Packed(*pack_row(weights, records))
     records[:, 2] += np.where(fits(weights, FOUR), 0, SPLIT)
     return Packed(weights.astype(np.int8), records.astype(np.int32))
 
@@ -230,13 +216,18 @@ def contraction_halves(job: Job) -> Lowered:
     found, k = facts(job), job.k
     assert isinstance(found, Facts)
     known, p, numbers = found.scaled, found.scaled.problem, found.scaled.numbers
-    x = job.operand(0, "x")
-    w = job.packed(found.packed.w.reshape(-1), "w", DType.I8)
+    x, finish = job.operand(0, "x"), known.scales.finish
+    using = f"{known.name}_halves({x.dtype.value}_{finish})"
+    w = job.packed(found.packed.w.reshape(-1), "w")
     scale = job.packed(found.packed.records.reshape(-1), "scale", DType.I32)
+    if single(p):
+        y = job.writes()
+        places = [Place(buffer, idx(0)) for buffer in (w, scale, x)]
+        k.call(row(x.dtype, finish), *places, p.depth, p.out_channels, numbers.y_zero, Place(y, idx(0)))
+        return job.done(known.stem, f"{known.title}\nweights packed [channel / 4][number][4]", using)
     outside = job.packed(np.full(p.depth, numbers.x_zero, x.dtype.numpy), "outside", x.dtype) if p.padded else None
     y = job.writes()
     pixels = job.scratch(2 * FOUR * -(-p.taps // FOUR), "pixels", DType.I32)
-    finish = known.scales.finish
     micro = Halves(p, x, outside, pixels, w, scale, y, finish, numbers.y_zero)
     size = p.out_height * p.out_width
     with k.loop("n", 0, p.batch) as n, k.loop("g", 0, p.group) as g, k.loop("at", 0, size, PIXELS) as at:
@@ -244,4 +235,4 @@ def contraction_halves(job: Job) -> Lowered:
         micro.gather(k, k.let("base", n * (p.height * p.width * p.channels) + g * p.depth), at, count)
         micro.multiply(k, g, count, k.let("out", (n * size + at) * p.out_channels + g * p.columns))
     about = f"{known.title}\n{'rows' if p.pointwise else 'NHWC, windows'} of four pixels, two in a word"
-    return job.done(known.stem, about, f"{known.name}_halves({x.dtype.value}_{finish})", in_place=p.pointwise)
+    return job.done(known.stem, about, using, in_place=p.pointwise)
