@@ -8,8 +8,9 @@ is known from the weights: four neighbours of a channel fit if they are at most 
 -128. After four products, or after two in channels where four may not fit, the halves are split and added to whole sums. The record
 of a channel says which.
 
-Four pixels are gathered at a time, over the ends of rows, and multiplied by one channel after the other. Does not apply to
-depthwise convolutions and where sums need the slow ways of scaling. A single pixel is in `halves_row.py`.
+Four pixels are gathered at a time, over the ends of rows, and multiplied by one channel after the other. A sum with another tensor
+that follows a convolution is its last step. Does not apply to depthwise convolutions and where sums need the slow ways of scaling.
+A single pixel is in `halves_row.py`.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from intaglio.ir.types import DType
 from intaglio.kernels.contraction.halves_parts import REACH, RECORD, THUMB, C, finish_part, fits, full_records, signed
 from intaglio.kernels.contraction.halves_row import pack_row, row
 from intaglio.kernels.contraction.problem import Problem
-from intaglio.kernels.dsp.pairs import small
+from intaglio.kernels.dsp.conv import beside_of
+from intaglio.kernels.dsp.pairs import Added, small
 from intaglio.kernels.dsp.primitives import BASE
 from intaglio.kernels.dsp.scaling import Scaled, finished, scaled_of
-from intaglio.kernels.dsp.variants import C_TYPES, Finish, How
+from intaglio.kernels.dsp.sums import add
+from intaglio.kernels.dsp.variants import C_TYPES, Finish, How, Sum
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Buffer, Builder, Expr, Place, idx, imin
 from intaglio.kernels.routines import Routine, no_meaning, routine_of
@@ -128,6 +131,7 @@ class Packed:
 class Facts:
     scaled: Scaled
     packed: Packed
+    beside: tuple[Sum, Array] | None  # the sum that follows, with its record
 
 
 @fact
@@ -136,11 +140,12 @@ def facts(job: Job) -> Facts | str:
     op = job.node.op
     if job.target.arch != "arm" or not job.target.bare or job.isa.dsp or job.isa.lanes > 1:
         return "the target is not a Cortex-M without the DSP extension"
-    if isinstance(op, QConv) and op.epilogue:
-        return "another layer is fused into it"
     known = scaled_of(job)
     if isinstance(known, str):
         return known
+    beside = beside_of(job, op) if isinstance(op, QConv) and op.epilogue else None
+    if isinstance(beside, str):
+        return beside
     p, n = known.problem, known.numbers
     if p.group > 1 and p.depth == 1:
         return "every group has one input channel"
@@ -149,18 +154,18 @@ def facts(job: Job) -> Facts | str:
     if known.scales.finish.how not in (How.TWICE, How.ONCE) or int(n.reach.max(initial=0)) >= REACH:
         return "sums are scaled in a slow way"
     packed = _packed(known)
-    return packed if isinstance(packed, str) else Facts(known, packed)
+    return packed if isinstance(packed, str) else Facts(known, packed, beside)
 
 
-def single(p: Problem) -> bool:
-    """Is there one pixel, and is it the whole image?"""
-    return p.rows == 1 and p.pointwise
+def single(known: Scaled) -> bool:
+    """Is there one pixel, the whole image, and nothing to add?"""
+    return known.name != "qconv" and known.problem.rows == 1
 
 
 def _packed(known: Scaled) -> Packed | str:
     n, p = known.numbers, known.problem
     weights = n.runs(p.group, True).reshape(n.outs, p.taps)
-    weights = weights if single(p) else np.pad(weights, ((0, 0), (0, -p.taps % FOUR)))
+    weights = weights if single(known) else np.pad(weights, ((0, 0), (0, -p.taps % FOUR)))
     if weights.shape[1] % FOUR:
         return "there is one row, and its length is not a multiple of four"
     if not fits(weights, 2).all():
@@ -168,7 +173,7 @@ def _packed(known: Scaled) -> Packed | str:
     records = known.scales.records[:, [0, 1, 3]].astype(np.int64)
     if n.x is DType.U8:  # bytes are moved by 128 when they are gathered
         records[:, 0] += 128 * weights.sum(axis=1)
-    if single(p):
+    if single(known):
         return Packed(*pack_row(weights, records))
     records[:, 2] += np.where(fits(weights, FOUR), 0, SPLIT)
     return Packed(weights.astype(np.int8), records.astype(np.int32))
@@ -187,6 +192,7 @@ class Halves:
     y: Buffer
     finish: Finish
     y_zero: int
+    added: Added | None = None
 
     @property
     def fours(self) -> int:
@@ -209,7 +215,14 @@ class Halves:
         p, fours = self.problem, self.fours
         w, scale = Place(self.w, g * (p.columns * FOUR * fours)), Place(self.scale, g * (p.columns * RECORD))
         pixels = Place(self.pixels, idx(0))
-        k.call(products(self.finish), w, scale, pixels, fours, p.columns, self.y_zero, count, Place(self.y, out), p.out_channels)
+        to, step = (Place(self.y, out), p.out_channels) if self.added is None else (Place(self.added.results, idx(0)), p.columns)
+        k.call(products(self.finish), w, scale, pixels, fours, p.columns, self.y_zero, count, to, step)
+        if self.added is not None:
+            rows, length = (idx(1), count * p.columns) if p.group == 1 else (count, idx(p.columns))
+            with k.loop("c", 0, rows) as c:
+                at = out + c * p.out_channels
+                other, record = Place(self.added.other, at), Place(self.added.record, idx(0))
+                k.call(add(self.added.sum), Place(self.added.results, c * p.columns), other, Place(self.y, at), length, record)
 
 
 def contraction_halves(job: Job) -> Lowered:
@@ -220,19 +233,24 @@ def contraction_halves(job: Job) -> Lowered:
     using = f"{known.name}_halves({x.dtype.value}_{finish})"
     w = job.packed(found.packed.w.reshape(-1), "w")
     scale = job.packed(found.packed.records.reshape(-1), "scale", DType.I32)
-    if single(p):
+    if single(known):
         y = job.writes()
         places = [Place(buffer, idx(0)) for buffer in (w, scale, x)]
         k.call(row(x.dtype, finish), *places, p.depth, p.out_channels, numbers.y_zero, Place(y, idx(0)))
         return job.done(known.stem, f"{known.title}\nweights packed [channel / 4][number][4]", using)
     outside = job.packed(np.full(p.depth, numbers.x_zero, x.dtype.numpy), "outside", x.dtype) if p.padded else None
+    over, added, stem = None, None, known.stem
+    if found.beside is not None:
+        over, record = job.operand(5, "other"), job.packed(found.beside[1], "record", DType.I32)
+        added = Added(found.beside[0], over, record, job.scratch(PIXELS * p.columns, "results", numbers.to))
+        using, stem = using.replace(")", f"_sum_{found.beside[0]})"), f"{stem}_sum"
     y = job.writes()
     pixels = job.scratch(2 * FOUR * -(-p.taps // FOUR), "pixels", DType.I32)
-    micro = Halves(p, x, outside, pixels, w, scale, y, finish, numbers.y_zero)
+    micro = Halves(p, x, outside, pixels, w, scale, y, finish, numbers.y_zero, added)
     size = p.out_height * p.out_width
     with k.loop("n", 0, p.batch) as n, k.loop("g", 0, p.group) as g, k.loop("at", 0, size, PIXELS) as at:
         count = k.let("count", imin(PIXELS, idx(size) - at)) if size % PIXELS else idx(PIXELS)
         micro.gather(k, k.let("base", n * (p.height * p.width * p.channels) + g * p.depth), at, count)
         micro.multiply(k, g, count, k.let("out", (n * size + at) * p.out_channels + g * p.columns))
     about = f"{known.title}\n{'rows' if p.pointwise else 'NHWC, windows'} of four pixels, two in a word"
-    return job.done(known.stem, about, using, in_place=p.pointwise)
+    return job.done(stem, about, using, in_place=p.pointwise and over is None, over=over)
