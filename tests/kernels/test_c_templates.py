@@ -67,6 +67,7 @@ def representative() -> list[Routine]:
     found += [finish_routine(finish) for finish in (*FINISHES, *REALS)]
     found += [make(columns, kind) for make in (gather, gather_all, edge) for columns in (4, 2, 1) for kind in BYTES]
     found += [slide(stride, kind, FINISHES[0], pairs) for stride in (1, 2) for kind in BYTES for pairs in (True, False)]
+    found += [slide(stride, DType.I8, FINISHES[0], narrow=True) for stride in (1, 2)]
     found += [ring(stride, lanes, kind, FINISHES[0]) for stride in (1, 2) for lanes in (1, 4) for kind in BYTES]
     found += [rows(count, kind, FINISHES[0]) for count in (1, 2) for kind in BYTES]
     found += [taps(kind, Range(to)) for kind in BYTES for to in BYTES]

@@ -22,7 +22,17 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.contraction.halves_parts import REACH, RECORD, THUMB, C, finish_part, fits, full_records, signed
+from intaglio.kernels.contraction.halves_parts import (
+    RECORD,
+    THUMB,
+    C,
+    finish_part,
+    finishes,
+    fits,
+    full_records,
+    other_core,
+    signed,
+)
 from intaglio.kernels.contraction.halves_row import pack_row, row
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.dsp.conv import beside_of
@@ -30,7 +40,7 @@ from intaglio.kernels.dsp.pairs import Added, small
 from intaglio.kernels.dsp.primitives import BASE
 from intaglio.kernels.dsp.scaling import Scaled, finished, scaled_of
 from intaglio.kernels.dsp.sums import add
-from intaglio.kernels.dsp.variants import C_TYPES, Finish, How, Sum
+from intaglio.kernels.dsp.variants import C_TYPES, Finish, Sum
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Buffer, Builder, Expr, Place, idx, imin
 from intaglio.kernels.routines import Routine, no_meaning, routine_of
@@ -138,8 +148,8 @@ class Facts:
 def facts(job: Job) -> Facts | str:
     """What the kernel needs, or why it does not apply."""
     op = job.node.op
-    if job.target.arch != "arm" or not job.target.bare or job.isa.dsp or job.isa.lanes > 1:
-        return "the target is not a Cortex-M without the DSP extension"
+    if reason := other_core(job):
+        return reason
     known = scaled_of(job)
     if isinstance(known, str):
         return known
@@ -151,7 +161,7 @@ def facts(job: Job) -> Facts | str:
         return "every group has one input channel"
     if not small(n.weights):
         return "the weights do not fit 8 bits"
-    if known.scales.finish.how not in (How.TWICE, How.ONCE) or int(n.reach.max(initial=0)) >= REACH:
+    if not finishes(known.scales.finish, n.reach):
         return "sums are scaled in a slow way"
     packed = _packed(known)
     return packed if isinstance(packed, str) else Facts(known, packed, beside)

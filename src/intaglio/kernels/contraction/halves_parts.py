@@ -11,12 +11,25 @@ from intaglio.ir.graph import Array
 from intaglio.kernels.c_template import render
 from intaglio.kernels.dsp.primitives import BASE
 from intaglio.kernels.dsp.variants import Finish, How
+from intaglio.kernels.job import Job
 from intaglio.kernels.routines import Routine, no_meaning, routine_of
 
 C = Path(__file__).parents[1] / "c"
 THUMB = Routine("thumb", render(C / "thumb.c"))
 RECORD = 3  # words: start, multiplier, shift to the right; above its five bits, when halves are split
 REACH = 2**29  # of sums, for products of 16 by 16 bits in `halves_finish.c`
+
+
+def other_core(job: Job) -> str | None:
+    """Why the target does not gain: its core multiplies two numbers of 16 bits at once, or has no Thumb instructions."""
+    if job.target.arch != "arm" or not job.target.bare or job.isa.dsp or job.isa.lanes > 1:
+        return "the target is not a Cortex-M without the DSP extension"
+    return None
+
+
+def finishes(finish: Finish, reach: Array) -> bool:
+    """Does `finish_part` take sums of this reach?"""
+    return finish.how in (How.TWICE, How.ONCE) and int(reach.max(initial=0)) < REACH
 
 
 def fits(weights: Array, together: int) -> Array:
