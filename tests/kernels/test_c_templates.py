@@ -13,6 +13,7 @@ import intaglio.kernels
 import intaglio.package
 from intaglio.ir.types import DType
 from intaglio.kernels.c_template import functions, render
+from intaglio.kernels.contraction import halves, halves_row
 from intaglio.kernels.dsp.dense import dense
 from intaglio.kernels.dsp.gather import edge, gather, gather_all
 from intaglio.kernels.dsp.pool import average, highest
@@ -66,11 +67,15 @@ def representative() -> list[Routine]:
     found += [finish_routine(finish) for finish in (*FINISHES, *REALS)]
     found += [make(columns, kind) for make in (gather, gather_all, edge) for columns in (4, 2, 1) for kind in BYTES]
     found += [slide(stride, kind, FINISHES[0], pairs) for stride in (1, 2) for kind in BYTES for pairs in (True, False)]
+    found += [slide(stride, DType.I8, FINISHES[0], narrow=True) for stride in (1, 2)]
     found += [ring(stride, lanes, kind, FINISHES[0]) for stride in (1, 2) for lanes in (1, 4) for kind in BYTES]
     found += [rows(count, kind, FINISHES[0]) for count in (1, 2) for kind in BYTES]
     found += [taps(kind, Range(to)) for kind in BYTES for to in BYTES]
     found += [make(kind) for make in (window, highest, average) for kind in BYTES]
     found += [add(added) for added in SUMS] + [mul(FINISHES[0])]
+    found += [make(kind) for make in (halves.rows, halves.windows) for kind in BYTES]
+    found += [halves_row.row(kind, FINISHES[2]) for kind in BYTES]
+    found += [halves.products(finish) for finish in FINISHES if finish.how in (How.TWICE, How.ONCE)]
     return found
 
 
@@ -114,7 +119,7 @@ def test_a_compiler_reads_every_template(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[:4000]
 
 
-@pytest.mark.parametrize("core", ["cortex-m4f", "cortex-m55"])
+@pytest.mark.parametrize("core", ["cortex-m4f", "cortex-m55", "cortex-m0+", "cortex-m3"])
 def test_a_compiler_for_the_core_reads_every_template(core: str, tmp_path: Path) -> None:
     """The assembly too, and the intrinsics."""
     target = find_target(core)

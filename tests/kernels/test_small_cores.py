@@ -37,12 +37,14 @@ CORES = {
     "cortex-m4": find_target("cortex-m4"),
     "cortex-m55": find_target("cortex-m55"),
     "rv32imc": find_target("rv32imc"),
+    "cortex-m0+": find_target("cortex-m0+"),
+    "cortex-m3": find_target("cortex-m3"),
 }
 # What has no kernel of its own on these cores: windows that are larger, dilated or of several channels.
 PLAIN = ("of padding alone", "two channels from one", "lanes dilated", "large window", "even windows", "1 wide", "18 channels")
 
 
-_EMULATED = ("cortex-m4", "cortex-m4f for speed", LITTLE)  # below; "cortex-m4f" shows that the interpreter agrees
+_EMULATED = ("cortex-m4", "cortex-m4f for speed", LITTLE, "cortex-m3")  # below; others show that the interpreter agrees
 
 
 def interpreted_quickly(name: str, core: str) -> bool:
@@ -68,6 +70,12 @@ def test_the_dsp_extension_is_taken() -> None:
     assert plain == []
 
 
+def test_two_pixels_or_channels_share_a_product_without_the_dsp_extension() -> None:
+    used = {n: prepare(c, CORES["cortex-m0+"]).lowered.using for n, c in ALL.items()}
+    meant = [using for name, using in used.items() if name.startswith(("two ", "a sum of a", "a sum of eq"))]
+    assert all("_halves(" in using for using in meant), meant
+
+
 REASONS = [
     ("lanes of even windows", "cortex-m4f", "qdepthwise_dsp", "the window is 2x4, this kernel takes 3x3"),
     ("lanes dilated", "cortex-m4f", "qdepthwise_dsp", "the window is dilated"),
@@ -78,6 +86,12 @@ REASONS = [
     ("tiles 3x3 of u8", "cortex-m55", "qconv_rows", "the weights do not fit 8 bits"),
     ("tiles 3x3 of u8", "cortex-m55", "qconv_dsp", "the core has no DSP extension"),
     ("a sum of a larger side", "cortex-m55", "qconv_rows", "another layer is fused into it"),
+    ("tiles 1x1", "rv32imc", "qconv_halves", "the target is not a Cortex-M without the DSP extension"),
+    ("tiles of two channels from one", "cortex-m0+", "qconv_halves", "every group has one input channel"),
+    ("rows that need a column", "cortex-m0+", "qmatmul_halves", "there is one row, and its length is not a multiple of four"),
+    ("tiles of the lowest", "cortex-m0+", "qconv_halves", "two neighbouring weights are -128"),
+    ("tiles 3x3 of u8", "cortex-m0+", "qconv_halves", "the weights do not fit 8 bits"),
+    ("tiles shifted up", "cortex-m0+", "qconv_halves", "sums are scaled in a slow way"),
     ("quantised as they come", "cortex-m55", "hybrid_conv_dsp", "the core has no DSP extension"),
 ]
 
@@ -112,7 +126,7 @@ def _wrong(cases: dict[str, Case], run: Callable[[str], list[Array]]) -> list[st
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="sanitizers need gcc")
 @pytest.mark.parametrize(
-    "core", ["cortex-m4f", *(pytest.param(c, marks=pytest.mark.slow) for c in ("cortex-m4f for speed", "rv32imc"))]
+    "core", ["cortex-m4f", "cortex-m0+", *(pytest.param(c, marks=pytest.mark.slow) for c in ("cortex-m4f for speed", "rv32imc"))]
 )
 def test_the_same_c_on_this_machine(core: str, tmp_path: Path) -> None:
     """What assembly says, the C beside it says too; nothing is undefined, nothing warns."""
@@ -194,14 +208,18 @@ def _emulated(cases: dict[str, Case], target: Target, folder: Path, *, over: boo
 
 
 @pytest.mark.parametrize(
-    "core", ["cortex-m4f", "cortex-m4f for speed", LITTLE, "cortex-m4", pytest.param("cortex-m33", marks=pytest.mark.slow)]
+    "core",
+    [
+        *("cortex-m4f", "cortex-m4f for speed", LITTLE, "cortex-m4", "cortex-m0+", "cortex-m3"),
+        pytest.param("cortex-m33", marks=pytest.mark.slow),
+    ],
 )
 def test_the_emulated_core_gives_the_same(core: str, tmp_path: Path) -> None:
     whole = {n: c for n, c in ALL.items() if not _needs_floats(c)}
     assert not (wrong := _emulated(whole, CORES.get(core) or find_target(core), tmp_path)), "\n".join(wrong)
 
 
-@pytest.mark.parametrize("core", ["cortex-m4f", "cortex-m4"])
+@pytest.mark.parametrize("core", ["cortex-m4f", "cortex-m4", "cortex-m0+"])
 def test_a_result_may_take_the_memory_of_its_operand(core: str, tmp_path: Path) -> None:
     """The emulated core gives the same where a kernel says that it can."""
     found = {}
@@ -210,5 +228,6 @@ def test_a_result_may_take_the_memory_of_its_operand(core: str, tmp_path: Path) 
         same = call.arrays[_operand(call)].nbytes == call.arrays[call.outputs[0]].nbytes
         if call.lowered.kernel.in_place and same and not _needs_floats(c):
             found[name] = c
-    assert {"windows of many channels", "windows on two rows", "channels as many as before"} <= set(found)
+    assert {"channels as many as before"} <= set(found)
+    assert core == "cortex-m0+" or {"windows of many channels", "windows on two rows"} <= set(found)
     assert not (wrong := _emulated(found, CORES[core], tmp_path, over=True)), "\n".join(wrong)

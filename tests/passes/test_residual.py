@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from intaglio.ir.graph import Graph
 from intaglio.passes.context import Context
 from intaglio.passes.residual import fuse_sum
@@ -22,9 +26,14 @@ def on_m4(graph: Graph, _: Context) -> Graph:
     return fuse_sum(graph, Context(find_target("cortex-m4f")))
 
 
-def test_a_residual_joins_the_convolution() -> None:
+def on_m0(graph: Graph, _: Context) -> Graph:
+    return fuse_sum(graph, Context(find_target("cortex-m0+")))
+
+
+@pytest.mark.parametrize("on_core", [on_m4, on_m0])
+def test_a_residual_joins_the_convolution(on_core: Callable[[Graph, Context], Graph]) -> None:
     assert_rewrites(
-        on_m4,
+        on_core,
         f"""{_TOP}
         a: i8[1,4,4,3] NHWC = qconv(x, w, b, m, s)
         y: i8[1,4,4,3] NHWC = qadd(r, a, {_SUM})
@@ -49,6 +58,15 @@ def test_a_result_with_another_reader_stays() -> None:
         output a
         """,
     )
+
+
+def test_without_the_dsp_extension_the_lowest_weight_keeps_the_sum_apart() -> None:
+    text = f"""{_TOP.replace("i8[3,2,1,1] ...", "i8[3,2,1,1] = [1, 2, 3, 4, 5, -128]")}
+        a: i8[1,4,4,3] NHWC = qconv(x, w, b, m, s)
+        y: i8[1,4,4,3] NHWC = qadd(r, a, {_SUM})
+        output y
+        """
+    assert_unchanged(on_m0, text)
 
 
 def test_other_targets_keep_the_sum_apart() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from intaglio.run.emulator.image import Image, read_image
 from intaglio.run.emulator.unicorn_core import UnicornCore
-from intaglio.run.firmware_tools import compile_flags, find_firmware_toolchain, link_command
+from intaglio.run.firmware_tools import compile_flags, find_firmware_toolchain, link_command, runtime
 from intaglio.targets.board import find_board, generic_board
 from intaglio.targets.bus import Cache
 from intaglio.targets.target import find_target
@@ -54,7 +54,7 @@ def program(folder: Path, text: str, core: str = "cortex-m4f", level: str = "-O1
     (folder / "p.ld").write_text(_SCRIPT.replace("FLASH", flash).replace("RAM", ram))
     for command in (
         (*toolchain.compiler, *compile_flags(toolchain, target), level, "-c", "p.c", "-o", "p.o"),
-        (*link_command(toolchain, target, "p.ld"), "--no-gc-sections", "p.o", "-o", "p.elf"),
+        (*link_command(toolchain, target, "p.ld"), "--no-gc-sections", "p.o", runtime(toolchain, target), "-o", "p.elf"),
     ):
         done = subprocess.run(command, cwd=folder, env=toolchain.environment(), capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

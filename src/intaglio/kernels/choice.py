@@ -40,6 +40,7 @@ from intaglio.kernels.contraction import (
     attention,
     dots,
     fma,
+    halves,
     hybrid,
     hybrid_tiles,
     listed,
@@ -99,6 +100,7 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
     ),
     "qconv": (
         Choice("qdepthwise_mve", unless(mve_depthwise.facts), mve_depthwise.qdepthwise_mve),
+        Choice("qconv_halves", unless(halves.facts), halves.contraction_halves),
         Choice("qconv_rows", unless(mve_conv.facts), mve_conv.contraction_rows),
         Choice("qdepthwise_lanes", unless(taps.taps_of), taps.qdepthwise, ways=taps.taps_ways, estimate=taps.taps_estimate),
         Choice("qdepthwise_dsp", unless(dsp_depthwise.facts), dsp_depthwise.qdepthwise_dsp),
@@ -112,6 +114,7 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
         Choice("qconv", plain.computed_weights, plain.qconv, estimate=one_by_one),
     ),
     "qmatmul": (
+        Choice("qmatmul_halves", unless(halves.facts), halves.contraction_halves),
         Choice("qmatmul_rows", unless(mve_conv.facts), mve_conv.contraction_rows),
         Choice("qmatmul_dsp", unless(dsp_conv.facts), dsp_conv.contraction_dsp),
         Choice("qmatmul_listed", listed.listed_applies, listed.listed, ways=listed.listed_ways, estimate=listed.listed_estimate),

@@ -41,11 +41,11 @@ def facts(job: Job) -> Facts | str:
         return "every group has one input channel"
     if job.target.optimize == "size" and not small(known.numbers.weights):
         return "the weights need 16 bits each, and `--optimize size` is set"
-    beside = _beside(job, op) if isinstance(op, QConv) and op.epilogue else None
+    beside = beside_of(job, op) if isinstance(op, QConv) and op.epilogue else None
     return beside if isinstance(beside, str) else Facts(known, beside)
 
 
-def _beside(job: Job, op: QConv) -> tuple[Sum, Array] | str:
+def beside_of(job: Job, op: QConv) -> tuple[Sum, Array] | str:
     """The variant and record of the one sum that follows."""
     step = op.epilogue[0] if len(op.epilogue) == 1 else None
     other = job.optional(5)

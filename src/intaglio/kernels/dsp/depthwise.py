@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from intaglio.ir.types import DType
+from intaglio.kernels.contraction.halves_parts import finishes, other_core
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.contraction.quantised import BYTES
 from intaglio.kernels.dsp.ring import SCALES, lanes_of, ring, ring_words
@@ -59,6 +60,7 @@ def axes_of(p: Problem) -> tuple[Axis, Axis]:
 class Facts:
     scaled: Scaled
     along: int  # the axis that windows slide along: 0 is down the image
+    narrow: bool  # sums become bytes by products of 16 by 16 bits
 
 
 @fact
@@ -88,7 +90,8 @@ def facts(job: Job) -> Facts | str:
     fits = [along for along in (1, 0) if axes[along].slides() and axes[1 - along].crosses()]
     if not fits:
         return "windows reach over the border by more than one pixel, or strides are more than 2"
-    return Facts(known, max(fits, key=lambda a: axes[a].out))
+    narrow = other_core(job) is None and finishes(known.scales.finish, known.numbers.reach)
+    return Facts(known, max(fits, key=lambda a: axes[a].out), narrow)
 
 
 def qdepthwise_dsp(job: Job) -> Lowered:
@@ -107,7 +110,7 @@ def qdepthwise_dsp(job: Job) -> Lowered:
 def _record(job: Job, found: Facts, first: int) -> Buffer:
     """Taps and scales; `first` is the axis whose three positions are kept apart: 0 is down the image."""
     taps = found.scaled.numbers.weights[:, 0]
-    packed = pack_records(taps if first == 0 else taps.transpose(0, 2, 1), found.scaled.scales)
+    packed = pack_records(taps if first == 0 else taps.transpose(0, 2, 1), found.scaled.scales, found.narrow)
     return job.packed(packed, "record", DType.I32)
 
 
@@ -130,7 +133,7 @@ def _in_ring(job: Job, found: Facts, along: Axis, cross: Axis) -> None:
 def _in_flight(job: Job, found: Facts, along: Axis, cross: Axis) -> None:
     known, p, k = found.scaled, found.scaled.problem, job.k
     x, record, y = job.operand(0, "x"), _record(job, found, found.along), job.writes()
-    routine = slide(along.stride, x.dtype, known.scales.finish, job.isa.dsp)
+    routine = slide(along.stride, x.dtype, known.scales.finish, job.isa.dsp, found.narrow)
 
     def row(start: Expr, to: Expr, missing: int) -> None:
         k.call(

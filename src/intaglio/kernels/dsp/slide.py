@@ -22,6 +22,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.kernels.contraction.halves_parts import finish_part
 from intaglio.kernels.dsp.primitives import BASE, C, operations
 from intaglio.kernels.dsp.scaling import Scales, finish_routine, finished
 from intaglio.kernels.dsp.variants import C_TYPES, Finish
@@ -31,9 +32,9 @@ WORDS = 8
 FULL, FIRST_MISSING, LAST_MISSING = 0, 1, 2
 
 
-def pack_records(weights: Array, scales: Scales) -> Array:
+def pack_records(weights: Array, scales: Scales, narrow: bool = False) -> Array:
     """Weights [channels, along, across], zero point subtracted."""
-    twice = 2 if scales.finish.doubled else 1
+    twice = _times(scales.finish, narrow)
     w = weights.astype(np.int64) * twice
     low, high = w[:, :, 0] & 0xFFFF, w[:, :, 1]
     third = w[:, :, 2]
@@ -42,6 +43,10 @@ def pack_records(weights: Array, scales: Scales) -> Array:
     words += [(third[:, 0] & 0xFFFF) + (third[:, 1] << 16), (third[:, 2] & 0xFFFF) + (right << 16)]
     start, multiplier, offset = (scales.records[:, i].astype(np.int64) for i in range(3))
     return np.stack([*words, start * twice, multiplier, offset], axis=1).astype(np.int32).reshape(-1)
+
+
+def _times(finish: Finish, narrow: bool) -> int:
+    return 2 if finish.doubled and not narrow else 1
 
 
 def taps_of(record: Array, channels: int) -> tuple[Array, Array]:
@@ -53,13 +58,12 @@ def taps_of(record: Array, channels: int) -> tuple[Array, Array]:
     return taps, np.stack([words[:, 5], words[:, 6], words[:, 7], words[:, 4] >> 16], axis=1)
 
 
-def _meaning(stride: int, finish: Finish) -> Callable[..., None]:
+def _meaning(stride: int, finish: Finish, twice: int) -> Callable[..., None]:
     def meaning(
         image: Array, step: int, down: int, to: Array, y_step: int, count: int, before: int, after: int, missing: int,
         zero: int, channels: int, record: Array,
     ) -> None:  # fmt: skip
         taps, records = taps_of(record, channels)
-        twice = 2 if finish.doubled else 1
         for j in range(count):
             total = records[:, 0].copy()
             for t in range(3):
@@ -77,10 +81,14 @@ def _meaning(stride: int, finish: Finish) -> Callable[..., None]:
 
 
 @cache
-def slide(stride: int, kind: DType, finish: Finish, pairs: bool = False) -> Routine:
-    """A row of results; `pairs`: with the DSP extension, else one number at a time."""
+def slide(stride: int, kind: DType, finish: Finish, pairs: bool = False, narrow: bool = False) -> Routine:
+    """A row of results; `pairs`: with the DSP extension, else one number at a time. `narrow`: sums become bytes by products of
+    16 by 16 bits, and are not doubled."""
     needs = operations("pkhbt", "smlad", "smlabb", "smlabt") if pairs else (BASE,)
+    last = finish_part(finish) if narrow else finish_routine(finish)
+    macros = {**finish.macros(), "FINISH": f"ig_{last.name}"}
+    name = f"slide{'pairs' if pairs else 'narrow' if narrow else ''}_{stride}_{kind.value}_{finish}"
     return routine_of(
-        C / "slide.c", f"slide{'pairs' if pairs else ''}_{stride}_{kind.value}_{finish}", _meaning(stride, finish),
-        (*needs, finish_routine(finish)), PAIRS=pairs, STRIDE=stride, X_TYPE=C_TYPES[kind], **finish.macros(),
+        C / "slide.c", name, _meaning(stride, finish, _times(finish, narrow)), (*needs, last), PAIRS=pairs, STRIDE=stride,
+        X_TYPE=C_TYPES[kind], **macros,
     )  # fmt: skip

@@ -1,0 +1,121 @@
+// FIRST and LAST two of four weights, each times two words; SPLIT the halves of both sums.
+
+#define STEP \
+    "ldmia r4!, {r2, r3}\n\t" \
+    "muls r2, r5, r2\n\t" \
+    "muls r3, r5, r3\n\t"
+#define ADD \
+    "adds r0, r0, r2\n\t" \
+    "adds r1, r1, r3\n\t"
+#define FIRST \
+    "ldmia r7!, {r6}\n\t" \
+    "ldmia r4!, {r0, r1}\n\t" \
+    "sxtb r5, r6\n\t" \
+    "muls r0, r5, r0\n\t" \
+    "muls r1, r5, r1\n\t" \
+    "lsls r5, r6, #16\n\t" \
+    "asrs r5, r5, #24\n\t" \
+    STEP \
+    ADD
+#define LAST \
+    "lsls r5, r6, #8\n\t" \
+    "asrs r5, r5, #24\n\t" \
+    STEP \
+    ADD \
+    "asrs r5, r6, #24\n\t" \
+    STEP \
+    ADD
+#define SPLIT \
+    "sxth r2, r0\n\t" \
+    "subs r0, r0, r2\n\t" \
+    "asrs r0, r0, #16\n\t" \
+    "add r8, r8, r2\n\t" \
+    "add r9, r9, r0\n\t" \
+    "sxth r3, r1\n\t" \
+    "subs r1, r1, r3\n\t" \
+    "asrs r1, r1, #16\n\t" \
+    "add r10, r10, r3\n\t" \
+    "add r11, r11, r1\n\t"
+
+/* The sums of one channel for four pixels, from `start` on. */
+IG_INLINE void NAME(const int8_t *w, const int32_t *pixels, const int32_t *end, int32_t start, int32_t split,
+    int32_t *sums)
+{
+#ifdef IG_THUMB
+    /* r0, r1: sums of two pixels each; r8 to r11: whole sums. r7 may be the frame pointer, so it waits in lr. */
+    register int32_t s0 __asm__("r0") = start;
+    register int32_t s1 __asm__("r1");
+    register int32_t s2 __asm__("r2");
+    register const int32_t *s3 __asm__("r3") = end;
+    register const int32_t *p __asm__("r4") = pixels;
+    register int32_t v __asm__("r5") = split;
+    register const int8_t *u __asm__("r6") = w;
+    __asm__ volatile(
+        ".syntax unified\n\t"
+        "mov lr, r7\n\t"
+        "mov r7, r6\n\t"
+        "mov r12, r3\n\t"
+        "mov r8, r0\n\t"
+        "mov r9, r0\n\t"
+        "mov r10, r0\n\t"
+        "mov r11, r0\n\t"
+        "cmp r5, #0\n\t"
+        "blt 3f\n\t"
+        "subs r3, r3, r4\n\t" /* an odd number of fours starts in the middle */
+        "lsls r3, r3, #26\n\t"
+        "bmi 2f\n\t"
+        "1:\n\t"
+        FIRST
+        LAST
+        SPLIT
+        "2:\n\t"
+        FIRST
+        LAST
+        SPLIT
+        "cmp r4, r12\n\t"
+        "bne 1b\n\t"
+        "b 4f\n\t"
+        "3:\n\t"
+        FIRST
+        SPLIT
+        "ldmia r4!, {r0, r1}\n\t"
+        "lsls r5, r6, #8\n\t"
+        "asrs r5, r5, #24\n\t"
+        "muls r0, r5, r0\n\t"
+        "muls r1, r5, r1\n\t"
+        "asrs r5, r6, #24\n\t"
+        STEP
+        ADD
+        SPLIT
+        "cmp r4, r12\n\t"
+        "bne 3b\n\t"
+        "4:\n\t"
+        "mov r0, r8\n\t"
+        "mov r1, r9\n\t"
+        "mov r2, r10\n\t"
+        "mov r3, r11\n\t"
+        "mov r7, lr"
+        : "+l"(s0), "=l"(s1), "=l"(s2), "+l"(s3), "+l"(p), "+l"(v), "+l"(u)
+        : : "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory");
+    sums[0] = s0;
+    sums[1] = s1;
+    sums[2] = s2;
+    sums[3] = (int32_t)(intptr_t)s3;
+#else
+    for (ptrdiff_t p = 0; p < 4; p++)
+        sums[p] = start;
+    for (; pixels != end; pixels += 8, w += 4)
+        for (ptrdiff_t p = 0; p < 4; p += 2) {
+            uint32_t both = 0;
+            for (ptrdiff_t k = 0; k < 4; k++) {
+                both += (uint32_t)pixels[2 * k + p / 2] * (uint32_t)w[k];
+                if (k == 3 || (k == 1 && split < 0)) {
+                    const int32_t low = (int16_t)both;
+                    sums[p] += low;
+                    sums[p + 1] += (int32_t)(both - (uint32_t)low) >> 16;
+                    both = 0;
+                }
+            }
+        }
+#endif
+}
