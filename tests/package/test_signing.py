@@ -46,6 +46,15 @@ def test_a_signed_package_is_verified(signed: tuple[Path, Path], intaglio: Intag
     assert told["ok"] and told["signed"] and told["files"] > 10
 
 
+def test_relative_paths_sign_and_verify(tmp_path: Path, intaglio: Intaglio, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert intaglio("compile", DIGITS, "-o", "digits", "--sign", "key.pem").code == 0
+    said = intaglio("verify", "digits", "--key", "key.pub")
+    assert said.code == 0 and "signed with this key" in said.out
+    assert intaglio("verify", tmp_path / "digits", "--key", "key.pub").code == 0
+
+
 def test_without_a_key_only_the_files_are_compared(copy: Path, intaglio: Intaglio) -> None:
     assert "`--key PUBLIC.pem` checks who signed it" in intaglio("verify", copy).out
     (copy / SIGNATURE).unlink()

@@ -100,6 +100,12 @@ def test_passes_say_what_they_changed(on_host: Facts) -> None:
     assert fused["removed"] == {"conv": 2, "relu": 2} and fused["added"] == {"conv": 2}
 
 
+def test_the_snippet_for_zephyr_names_the_symbol_of_the_package(facts: Facts, firmware: Path) -> None:
+    [zephyr] = [snippet.text for snippet in facts.snippets if snippet.title == "Zephyr"]
+    symbol = (firmware / "zephyr" / "Kconfig").read_text().split()[1]
+    assert f"CONFIG_{symbol}=y" in zephyr.splitlines() and symbol == "INTAGLIO_DIGITS"
+
+
 def test_the_state_of_a_network_is_in_its_memory(tmp_path: Path) -> None:
     tensor = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 16]) for name in ("x", "s", "y", "t")]
     nodes = [onnx.helper.make_node("Add", ["x", "s"], ["t"]), onnx.helper.make_node("Exp", ["t"], ["y"])]

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from intaglio.report.code import Code, code_of
-from intaglio.report.facts import Facts
+from intaglio.report.facts import Facts, Figure
 from intaglio.report.gather import Wanted, gather
 from intaglio.report.page import page, script_json
 from intaglio.run.package import Package
@@ -50,6 +50,11 @@ def test_the_page_has_its_data_and_asks_for_nothing_else(text: str, facts: Facts
     around = text.replace(data(text, "facts"), "").replace(data(text, "code"), "")
     assert len(around.encode()) < MOST_BYTES
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//|@import|url\(|fetch\(|XMLHttpRequest""", around)
+
+
+def test_figures_read_as_in_the_terminal(facts: Facts) -> None:
+    told = json.loads(data(page(replace(facts, figures=(Figure("accuracy", "accuracy", 0.98, "", "measured"),)), {}), "facts"))
+    assert [figure["text"] for figure in told["figures"]] == ["98.00 %"]
 
 
 def test_names_cannot_leave_their_place(facts: Facts) -> None:

@@ -46,6 +46,11 @@ def macro(network: str, kind: str, name: str) -> str:
     return f"{identifier(network).upper()}_{kind}_{identifier(name)}"
 
 
+def kconfig(network: str) -> str:
+    """The symbol of a network in Zephyr's Kconfig, without `CONFIG_`."""
+    return f"INTAGLIO_{identifier(network).upper()}"
+
+
 def comment(text: str, most: int = COMMENT_CHARACTERS) -> str:
     """Text that cannot end a comment, continue a line or spell a trigraph."""
     shown = "".join(c if " " <= c <= "~" and c != "\\" else "_" for c in text[: most + 1])

@@ -13,7 +13,7 @@ from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.kernels.program import Layer, Program
 from intaglio.package.accelerators import Around, accelerator_of, accelerators_of, around
 from intaglio.package.arenas import ArenaView, arena_views, parameter
-from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, macro, unique_macros
+from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, kconfig, macro, unique_macros
 from intaglio.package.calls import Call, Copy, Fill, Stretch, blocks_of, output_copies, state_copies, state_fills
 from intaglio.package.pointers import output_fields
 from intaglio.package.reads import Reads
@@ -177,7 +177,8 @@ class Project:
             "arena_word": "arenas" if several else "arena",
         }
         esp_idf = self.arch.startswith("riscv32") or self.target == "generic"  # plain C runs on the Xtensa ones too
-        return {**own, **arena, "fallible": self.fallible, "divided": self.divided, "models": self.models, "esp_idf": esp_idf}
+        beside = {"fallible": self.fallible, "divided": self.divided, "models": self.models, "kconfig": kconfig(self.name)}
+        return {**own, **arena, **beside, "esp_idf": esp_idf}
 
 
 def api_inputs(graph: Graph) -> list[Value]:

@@ -38,6 +38,7 @@ class Verdict:
 def sign_package(folder: Path, key: Path) -> None:
     signing, hashing = _library("signing"), _library("hashing")
     check_key(key)
+    folder = folder.resolve()  # the library takes relative paths to ignore as relative to the package
     config = hashing.Config().set_ignored_paths(paths=_unsigned(folder, _contents(folder)), ignore_git_paths=False)
     try:
         signer = signing.Config().use_elliptic_key_signer(private_key=key, password=os.environ.get(PASSWORD) or None)
@@ -55,6 +56,7 @@ def check_key(key: Path) -> None:
 
 
 def verify_package(folder: Path, key: Path | None) -> Verdict:
+    folder = folder.resolve()  # as in signing
     contents = _contents(folder)
     there = [path for path in sorted(paths_below(folder)) if path not in (MANIFEST, SIGNATURE)]
     changed = tuple(path for path in there if path in contents.files and file_digest(folder / path) != contents.files[path])

@@ -12,7 +12,7 @@ from importlib.resources import files
 
 from intaglio.report.budgets import Checked
 from intaglio.report.code import Code
-from intaglio.report.differences import Difference
+from intaglio.report.differences import Difference, figure_text
 from intaglio.report.facts import Facts
 
 
@@ -25,7 +25,8 @@ def page(
 ) -> str:
     folder = files("intaglio.report") / "page"
     texts = {name: (folder / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
-    told = {**asdict(facts), "budgets": [asdict(budget) for budget in budgets], "no_assembly": no_assembly}
+    figures = [{**asdict(figure), "text": figure_text(figure)} for figure in facts.figures]
+    told = {**asdict(facts), "figures": figures, "budgets": [asdict(budget) for budget in budgets], "no_assembly": no_assembly}
     parts = {
         "@TITLE@": html.escape(f"{facts.name} for {facts.board or facts.target}"),
         "@CSS@": texts["css"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from intaglio.package.c_text import identifier
+from intaglio.package.c_text import identifier, kconfig
 from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.report.facts import Snippet
 
@@ -18,7 +18,7 @@ def snippets_of(manifest: Manifest) -> tuple[Snippet, ...]:
             found.append(Snippet("CMake", "cmake", _cmake(manifest)))
     if manifest.firmware is not None:
         found.append(Snippet("Zephyr", "cmake", f"# west build -- -DZEPHYR_EXTRA_MODULES={manifest.name}\n"
-                                                f"CONFIG_{identifier(manifest.name).upper()}=y"))  # fmt: skip
+                                                f"CONFIG_{kconfig(manifest.name)}=y"))  # fmt: skip
     return tuple(found)
 
 

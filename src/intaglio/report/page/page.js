@@ -31,12 +31,6 @@ function time(us) {
   if (us === null) return '';
   return us >= 1000 ? (us / 1000).toFixed(2) + ' ms' : us >= 10 ? us.toFixed(1) + ' µs' : us.toFixed(2) + ' µs';
 }
-function figureText(f) {
-  if (f.unit === 'bytes') return whole(f.value) + ' bytes';
-  if (f.key === 'error') return f.value === 0 ? '0' : f.value.toExponential(1);
-  if (f.unit === 'ms') return f.value >= 1 ? f.value.toFixed(2) + ' ms' : (f.value * 1000).toFixed(1) + ' µs';
-  return whole(f.value);
-}
 const tag = (source) => el('span', { class: 'tag ' + source }, source);
 const section = (id, title) => { const s = el('section', { id }, el('h2', {}, title)); $('main').append(s); return s; };
 function tip(event, text) {
@@ -108,7 +102,7 @@ function overview() {
   s.append(el('p', { class: 'lead' }, `${F.model} for ${F.board || F.target} (${F.about}). ` +
     `${measured} of ${F.figures.length} figures are measured or emulated. Intaglio ${F.intaglio}.`));
   const cards = F.figures.map((f) => el('div', { class: 'figure' },
-    el('div', { class: 'what' }, f.label), el('div', { class: 'value' }, figureText(f)), tag(f.source)));
+    el('div', { class: 'what' }, f.label), el('div', { class: 'value' }, f.text), tag(f.source)));
   s.append(el('div', { class: 'figures' }, cards));
   for (const note of F.notes) s.append(el('p', { class: 'lead maybe' }, note));
   if ((F.budgets || []).length) {
