@@ -148,3 +148,12 @@ def test_layers_are_measured_where_ram_has_no_room_for_the_hook(intaglio: Intagl
     assert intaglio("compile", DIGITS, "--target", "cortex-m4f", "--ram", least, "-o", out).code == 0
     assert len(intaglio("profile", out, "--json").json["layers"]) > 3
     assert intaglio("validate", out, "--layers").code == 0
+
+
+def test_speed_on_a_board_with_wait_states_is_not_bought_with_reads_of_flash(intaglio: Intaglio, tmp_path: Path) -> None:
+    path = tmp_path / "keywords.tflite"
+    path.write_bytes(keywords())
+    for words, wide in ((("--target", "cortex-m4f"), True), (("--board", "nucleo-l4r5zi"), False)):
+        out = tmp_path / words[1]
+        assert intaglio("compile", path, *words, "--optimize", "speed", "--stop-after", "package", "-o", out).code == 0
+        assert any("wide" in layer.kernel for layer in read_manifest(out).layers) == wide

@@ -78,6 +78,7 @@ def read_model(work: Work) -> Work:
     target = threaded(target, request.threads)
     check_rules(Situation(request, target, source.stage, _has_halves(graph)))
     deployment = request.deployment(target)
+    target = replace(target, slow_flash=deployment.board is not None and deployment.board.wait_states > 0)
     if target.device and stage_index(source.stage) >= stage_index("optimise"):
         target = _as_stored(target, graph, request)
     findings = Findings(watch)

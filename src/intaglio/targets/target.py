@@ -57,6 +57,7 @@ class Target:
     optimize: str = "balanced"  # not in files: what the user wants, speed, size or balanced
     exact: bool = False  # not in files: no algorithms that change rounding
     limited: bool = False  # not in files: memory has a limit, so kernels do not spend it to be faster
+    slow_flash: bool = False  # not in files: the board's flash has wait states, so that smaller weights are faster ones
     threads: int = 1  # not in files: how many compute a layer together
 
     @property
