@@ -1,4 +1,4 @@
-// FIRST and LAST two of four weights, each times two words; SPLIT the halves of both sums.
+// FIRST and LAST two of four weights, each times two words; SPLIT the halves of both sums. SCALE one whole sum as halves_scaled.c does.
 
 #define STEP \
     "ldmia r4!, {r2, r3}\n\t" \
@@ -37,29 +37,67 @@
     "add r10, r10, r3\n\t" \
     "add r11, r11, r1\n\t"
 
-/* The sums of one channel for four pixels, from `start` on. */
-IG_INLINE void NAME(const int8_t *w, const int32_t *pixels, const int32_t *end, int32_t start, int32_t split,
-    int32_t *sums)
+#if TWICE
+#define ROUND "adds r3, r3, r7\n\t"
+#define SIGN \
+    "asrs r0, r0, #31\n\t" \
+    "adds r3, r3, r0\n\t"
+#else
+#define ROUND
+#define SIGN
+#endif
+#define SCALE(sum) \
+    "mov r0, " sum "\n\t" \
+    "sxth r1, r0\n\t" \
+    "subs r2, r0, r1\n\t" \
+    "asrs r2, r2, #16\n\t" \
+    "movs r3, r1\n\t" \
+    "muls r3, r4, r3\n\t" \
+    "asrs r3, r3, #16\n\t" \
+    "muls r1, r5, r1\n\t" \
+    "adds r3, r3, r1\n\t" \
+    "movs r1, r2\n\t" \
+    "muls r1, r4, r1\n\t" \
+    "adds r3, r3, r1\n\t" \
+    ROUND \
+    "asrs r3, r3, #15\n\t" \
+    "muls r2, r5, r2\n\t" \
+    "lsls r2, r2, #1\n\t" \
+    "adds r3, r3, r2\n\t" \
+    SIGN \
+    "add r3, r3, r12\n\t" \
+    "asrs r3, r3, r6\n\t" \
+    "mov " sum ", r3\n\t"
+
+/* The sums of one channel for four pixels, scaled. */
+IG_INLINE void NAME(const int8_t *w, const int32_t *pixels, const int32_t *end, const int32_t *scale, int32_t zero,
+    int32_t *values)
 {
+    const int32_t right = scale[2] & 31, offset = (1 + 2 * zero) * (1 << (right - 1));
 #ifdef IG_THUMB
-    /* r0, r1: sums of two pixels each; r8 to r11: whole sums. r7 may be the frame pointer, so it waits in lr. */
-    register int32_t s0 __asm__("r0") = start;
-    register int32_t s1 __asm__("r1");
-    register int32_t s2 __asm__("r2");
+    /* r0, r1: sums of two pixels each; r8 to r11: whole sums; lr is where the rest is. r7 may be the frame pointer, so it waits
+     * there. */
+    struct {
+        int32_t kept, multiplier, offset, right;
+    } rest = {0, scale[1], offset, right};
+    register int32_t s0 __asm__("r0") = scale[0];
+    register void *s1 __asm__("r1") = &rest;
+    register int32_t s2 __asm__("r2") = scale[2];
     register const int32_t *s3 __asm__("r3") = end;
     register const int32_t *p __asm__("r4") = pixels;
-    register int32_t v __asm__("r5") = split;
+    register int32_t v __asm__("r5");
     register const int8_t *u __asm__("r6") = w;
     __asm__ volatile(
         ".syntax unified\n\t"
-        "mov lr, r7\n\t"
+        "mov lr, r1\n\t"
+        "str r7, [r1]\n\t"
         "mov r7, r6\n\t"
         "mov r12, r3\n\t"
         "mov r8, r0\n\t"
         "mov r9, r0\n\t"
         "mov r10, r0\n\t"
         "mov r11, r0\n\t"
-        "cmp r5, #0\n\t"
+        "cmp r2, #0\n\t"
         "blt 3f\n\t"
         "subs r3, r3, r4\n\t" /* an odd number of fours starts in the middle */
         "lsls r3, r3, #26\n\t"
@@ -90,32 +128,48 @@ IG_INLINE void NAME(const int8_t *w, const int32_t *pixels, const int32_t *end, 
         "cmp r4, r12\n\t"
         "bne 3b\n\t"
         "4:\n\t"
+        "mov r7, lr\n\t"
+        "ldr r5, [r7, #4]\n\t"
+        "uxth r4, r5\n\t"
+        "lsrs r5, r5, #16\n\t"
+        "ldr r6, [r7, #8]\n\t"
+        "mov r12, r6\n\t"
+        "ldr r6, [r7, #12]\n\t"
+        "movs r7, #64\n\t"
+        "lsls r7, r7, #8\n\t"
+        SCALE("r8")
+        SCALE("r9")
+        SCALE("r10")
+        SCALE("r11")
         "mov r0, r8\n\t"
         "mov r1, r9\n\t"
         "mov r2, r10\n\t"
         "mov r3, r11\n\t"
-        "mov r7, lr"
-        : "+l"(s0), "=l"(s1), "=l"(s2), "+l"(s3), "+l"(p), "+l"(v), "+l"(u)
+        "mov r7, lr\n\t"
+        "ldr r7, [r7]"
+        : "+l"(s0), "+l"(s1), "+l"(s2), "+l"(s3), "+l"(p), "=l"(v), "+l"(u)
         : : "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory");
-    sums[0] = s0;
-    sums[1] = s1;
-    sums[2] = s2;
-    sums[3] = (int32_t)(intptr_t)s3;
+    values[0] = s0;
+    values[1] = (int32_t)(intptr_t)s1;
+    values[2] = s2;
+    values[3] = (int32_t)(intptr_t)s3;
 #else
     for (ptrdiff_t p = 0; p < 4; p++)
-        sums[p] = start;
+        values[p] = scale[0];
     for (; pixels != end; pixels += 8, w += 4)
         for (ptrdiff_t p = 0; p < 4; p += 2) {
             uint32_t both = 0;
             for (ptrdiff_t k = 0; k < 4; k++) {
                 both += (uint32_t)pixels[2 * k + p / 2] * (uint32_t)w[k];
-                if (k == 3 || (k == 1 && split < 0)) {
+                if (k == 3 || (k == 1 && scale[2] < 0)) {
                     const int32_t low = (int16_t)both;
-                    sums[p] += low;
-                    sums[p + 1] += (int32_t)(both - (uint32_t)low) >> 16;
+                    values[p] += low;
+                    values[p + 1] += (int32_t)(both - (uint32_t)low) >> 16;
                     both = 0;
                 }
             }
         }
+    for (ptrdiff_t p = 0; p < 4; p++)
+        values[p] = SCALED(values[p], scale[1], offset, right);
 #endif
 }

@@ -26,11 +26,11 @@ from intaglio.kernels.contraction.halves_parts import (
     RECORD,
     THUMB,
     C,
-    finish_part,
     finishes,
     fits,
     full_records,
     other_core,
+    scaled_part,
     signed,
 )
 from intaglio.kernels.contraction.halves_row import pack_row, row
@@ -40,7 +40,7 @@ from intaglio.kernels.dsp.pairs import Added, small
 from intaglio.kernels.dsp.primitives import BASE
 from intaglio.kernels.dsp.scaling import Scaled, finished, scaled_of
 from intaglio.kernels.dsp.sums import add
-from intaglio.kernels.dsp.variants import C_TYPES, Finish, Sum
+from intaglio.kernels.dsp.variants import C_TYPES, Finish, How, Sum
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Buffer, Builder, Expr, Place, idx, imin
 from intaglio.kernels.routines import Routine, no_meaning, routine_of
@@ -120,10 +120,13 @@ def products(finish: Finish) -> Routine:
         for p in range(count):
             y[p * y_step : p * y_step + outs] = results[p]
 
-    part = finish_part(finish)
-    sums = routine_of(C / "halves_sums.c", "halves_sums", no_meaning, (BASE, THUMB))
-    names = {"Y_TYPE": C_TYPES[finish.out.to], "FINISH": f"ig_{part.name}", "SUMS": "ig_halves_sums"}
-    return routine_of(C / "halves.c", f"halves_{finish}", meaning, (BASE, sums, part), **names)
+    (low, high), part = finish.out.bounds, scaled_part(finish.how)
+    sums = routine_of(
+        C / "halves_sums.c", f"halves_sums_{finish.how}", no_meaning, (BASE, THUMB, part), TWICE=finish.how is How.TWICE,
+        SCALED=f"ig_{part.name}",
+    )  # fmt: skip
+    names = {"Y_TYPE": C_TYPES[finish.out.to], "SUMS": f"ig_{sums.name}"}
+    return routine_of(C / "halves.c", f"halves_{finish}", meaning, (BASE, sums), LOW=low, HIGH=high, **names)
 
 
 # The kernel ---------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from intaglio.kernels.routines import Routine, no_meaning, routine_of
 C = Path(__file__).parents[1] / "c"
 THUMB = Routine("thumb", render(C / "thumb.c"))
 RECORD = 3  # words: start, multiplier, shift to the right; above its five bits, when halves are split
-REACH = 2**29  # of sums, for products of 16 by 16 bits in `halves_finish.c`
+REACH = 2**29  # of sums, for products of 16 by 16 bits in `halves_scaled.c`
 
 
 def other_core(job: Job) -> str | None:
@@ -53,8 +53,16 @@ def full_records(scale: Array, outs: int, zero: int) -> Array:
 
 
 @cache
+def scaled_part(how: How) -> Routine:
+    """`ig_halves_scaled_HOW(sum, multiplier, offset, right)`: before it is clipped."""
+    twice = how is How.TWICE
+    half = {"HALF": 1 << 14 if twice else 0, "HALF64": 1 << 30 if twice else 0}
+    return routine_of(C / "halves_scaled.c", f"halves_scaled_{how}", no_meaning, (BASE,), TWICE=twice, **half)
+
+
+@cache
 def finish_part(finish: Finish) -> Routine:
     """`ig_halves_finish_VARIANT(sum, multiplier, offset, right)`"""
-    (low, high), twice = finish.out.bounds, finish.how is How.TWICE
-    name, half = f"halves_finish_{finish}", {"HALF": 1 << 14 if twice else 0, "HALF64": 1 << 30 if twice else 0}
-    return routine_of(C / "halves_finish.c", name, no_meaning, (BASE,), TWICE=twice, LOW=low, HIGH=high, **half)
+    (low, high), part = finish.out.bounds, scaled_part(finish.how)
+    name = f"halves_finish_{finish}"
+    return routine_of(C / "halves_finish.c", name, no_meaning, (BASE, part), SCALED=f"ig_{part.name}", LOW=low, HIGH=high)
