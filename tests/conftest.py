@@ -69,14 +69,14 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def level_of_optimisation(request: pytest.FixtureRequest) -> Iterator[None]:
-    """`make test` compiles C for this machine with -O1: that takes half of the time, and the level does not change what C computes.
+    """`make test` compiles C for this machine with -O0: that takes half of the time, and the level does not change what C computes.
     tests/models compiles as users do, and so does everything in `make test-all`."""
     with pytest.MonkeyPatch.context() as patch:
         if request.config.option.markexpr == "not slow" and request.path.parent.name != "models":
             as_shipped = Toolchain.compile_flags
 
             def quick(toolchain: Toolchain, target: Target) -> tuple[str, ...]:
-                return tuple("-O1" if flag == "-O3" else flag for flag in as_shipped(toolchain, target))
+                return tuple("-O0" if flag == "-O3" else flag for flag in as_shipped(toolchain, target))
 
             patch.setattr(Toolchain, "compile_flags", quick)
         yield

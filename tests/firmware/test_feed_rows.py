@@ -136,7 +136,7 @@ def says(package: Package, folder: Path, cc: str, *flags: str) -> list[str]:
 
 
 @needs_gcc
-@pytest.mark.parametrize("flags", [("-O2",), SANITIZE], ids=["strict", "sanitized"])
+@pytest.mark.parametrize("flags", [pytest.param(("-O2",), marks=pytest.mark.slow), SANITIZE], ids=["strict", "sanitized"])
 def test_a_program_that_pushes_rows(flags: tuple[str, ...], whole: Package, fed: Package, tmp_path: Path) -> None:
     told = says(fed, tmp_path, "gcc", *flags)
     right = " ".join(map(str, scores(whole, 1)))

@@ -93,7 +93,7 @@ def test_any_graph_has_a_sound_plan(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("words", [{}, {"arena": "caller", "io": "caller"}], ids=str)
-@pytest.mark.parametrize("target", ["cortex-m0+", "cortex-m4f", "rv32imc"])
+@pytest.mark.parametrize("target", ["cortex-m4f", *(pytest.param(t, marks=pytest.mark.slow) for t in ("cortex-m0+", "rv32imc"))])
 def test_on_the_emulated_core(target: str, words: dict[str, str], tmp_path: Path) -> None:
     made = firmware(DIGITS, tmp_path / "out", target=target, weights="read", **words)
     mapped = firmware(DIGITS, tmp_path / "mapped", target=target, **words)

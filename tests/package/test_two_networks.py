@@ -82,7 +82,7 @@ def test_two_networks_are_one_file_on_a_small_core(intaglio: Intaglio, tmp_path:
     check(toolchain, compile_flags(toolchain, target), [*where, "-fsyntax-only", "both.c"], tmp_path / "digits")
 
 
-@pytest.mark.parametrize("kind", ["gcc", "zig"])
+@pytest.mark.parametrize("kind", ["gcc", pytest.param("zig", marks=pytest.mark.slow)])
 def test_two_networks_are_one_file_on_an_opencl_device(kind: str, intaglio: Intaglio, tmp_path: Path) -> None:
     try:
         toolchain = find_toolchain(kind)

@@ -87,7 +87,8 @@ def test_what_does_not_fit_the_scratchpad_is_refused_with_its_size() -> None:
 
 
 @needs_shared
-@pytest.mark.parametrize("name", ["mlperf_ic_int8", pytest.param("mlperf_vww_int8", marks=pytest.mark.slow)])
+@pytest.mark.slow  # quick: `test_it_conforms`, and digits in `test_compile_fit_and_profile_show_the_same_total`
+@pytest.mark.parametrize("name", ["mlperf_ic_int8", "mlperf_vww_int8"])
 def test_five_times_fewer_instructions_and_the_same_bits(name: str, tmp_path: Path) -> None:
     path = SHARED / "models" / f"{name}.tflite"
     alone = intaglio.compile(path, output=tmp_path / "core", board="nucleo-l4r5zi")

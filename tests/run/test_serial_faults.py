@@ -183,7 +183,10 @@ NOISE: dict[str, dict[str, Change]] = {
 }
 
 
-@pytest.mark.parametrize("what", NOISE)
+WAITING = ("bytes that are lost on the way", "bytes that nobody sent")  # for a time-out, again and again
+
+
+@pytest.mark.parametrize("what", [pytest.param(n, marks=pytest.mark.slow) if n in WAITING else n for n in NOISE])
 def test_values_are_right_on_a_line_with_noise(what: str, package: Package, port: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serial_line, "QUICK_SECONDS", 0.3)
     line = line_to(port, sent=NOISE[what].get("sent"), received=NOISE[what].get("received"), timeout_s=0.4)
