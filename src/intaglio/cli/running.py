@@ -289,9 +289,9 @@ def print_emulated(result: Profile, emulation: Emulation) -> None:
     within_page(columns, rows, first_to_go)
     print(f"instructions: {_whole(t.instructions)}, {_ratio(t.instructions_per_mac)} per MAC (exact, {emulation.emulator})")
     for line in cycles_lines(t, emulation):
-        say(line, 100)
+        say(line)
     stack = f"stack {'without a bound' if t.stack_bytes is None else t.stack_bytes} ({t.stack_used_bytes} used)"
-    print(
+    say(
         f"RAM: {_whole(t.ram_bytes)} bytes: arena {_whole(t.arena_bytes)}, inputs and outputs {_whole(t.io_bytes)}, "
         f"variables {_whole(t.static_bytes)}, {stack}"
     )

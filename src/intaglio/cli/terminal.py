@@ -24,6 +24,11 @@ class Progress(Protocol):
 
 
 def note(text: str) -> None:
+    """On a terminal within its width; in a file or a pipe, a note is a line."""
+    if sys.stderr.isatty() and "\n" not in text:
+        start = text[: len(text) - len(text.lstrip())]
+        width = max(PAGE, shutil.get_terminal_size((PAGE, 24)).columns)
+        text = textwrap.fill(text, width, subsequent_indent=f"{start}  ", break_long_words=False, break_on_hyphens=False)
     print(text, file=sys.stderr)
 
 
