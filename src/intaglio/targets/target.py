@@ -107,9 +107,10 @@ def _hint(name: str, targets: list[str]) -> str:
     if name.lower() in boards:
         return f"`{name.lower()}` is a board: use `--board {name.lower()}`"
     known = f"known targets: {listed(targets)}"
-    if not holding(name, targets) and (held := holding(name, boards)):
+    near = holding(name, targets)
+    if not near and (held := holding(name, boards)):
         return f"boards with this name: {listed(held)}; use `--board {held[0]}`; {known}"
-    near = nearest(name, targets)
+    near = near or nearest(name, targets, 1)
     return f"did you mean {listed(near)}? {known}" if near else known
 
 
