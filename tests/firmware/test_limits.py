@@ -83,6 +83,12 @@ def test_test_vectors_give_way(intaglio: Intaglio, tmp_path: Path) -> None:
 
 WRONG = [
     (["--board", "nukleo-l4r5zi"], "error[unknown-board]: unknown board `nukleo-l4r5zi`", "`nucleo-l4r5zi`"),
+    (["--board", "cortex-m4f"], "unknown board `cortex-m4f`", "`cortex-m4f` is a target: use `--target cortex-m4f`"),
+    (["--board", "l4r5"], "unknown board `l4r5`", "the nearest: `nucleo-l4r5zi`;"),
+    (["--target", "nucleo-l4r5zi"], "unknown target `nucleo-l4r5zi`", "is a board: use `--board nucleo-l4r5zi`"),
+    (["--target", "stm32f4"], "unknown target `stm32f4`", "boards with this name: `stm32f429i-disc1`, `stm32f4-discovery`"),
+    (["--target", "m4"], "unknown target `m4`", "did you mean `cortex-m4`, `cortex-m4f`?"),
+    (["--target", "cortexm4"], "unknown target `cortexm4`", "did you mean `cortex-m4`"),
     (["--board", "rp2040", "--target", "cortex-m7"], "the board `rp2040` has a `cortex-m0+`, not a `cortex-m7`", "omit `--target`"),
     (["--ram", "many"], "`--ram many` is not a size", "`--ram 64K`"),
     (["--ram", "0"], "`--ram 0` is not a size", "64K"),

@@ -22,8 +22,9 @@ from intaglio.ops.pool import MaxPool
 from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul
 from intaglio.ops.quantised_rows import QAveragePool, QMean, mean_factor
 from intaglio.passes.clean import dead_code
-from intaglio.passes.context import Context
+from intaglio.passes.context import Context, Finding
 from intaglio.passes.dead_channels import drop_dead_channels
+from intaglio.stages.context import Changes
 from intaglio.targets.target import host_target
 from support.examples import examples
 from support.ir_text import assert_unchanged, rewritten
@@ -148,8 +149,15 @@ def test_zero_filters_of_a_float_model_go() -> None:
     graph.outputs = [graph.add(op, [r, v, None], "y")]
     data = {"x": rng.standard_normal((1, 4, 4, 2)).astype(np.float32)}
     want = evaluate_graph(graph, data)[graph.outputs[0].name]
-    cut = drop_dead_channels(graph, Context(host_target()))
+    said: list[Finding] = []
+    changes = Changes()
+    changes("import", graph)
+    cut = drop_dead_channels(graph, Context(host_target(), report=said.append))
+    changes("drop_dead_channels", cut)
+    assert [(info.name, info.layers) for info in changes.found] == [("drop_dead_channels", ("a", "r"))]
     assert cut.nodes[0].output.shape[-1] == 5
+    [told] = said
+    assert isinstance(told, str) and told.startswith("1 of 9 channels removed: ") and "--disable-pass drop_dead_channels" in told
     np.testing.assert_allclose(evaluate_graph(cut, data)[cut.outputs[0].name], want, rtol=1e-6, atol=1e-6)
 
 

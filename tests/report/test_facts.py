@@ -13,7 +13,7 @@ import pytest
 from intaglio import compile
 from intaglio.report.code import code_of
 from intaglio.report.differences import difference
-from intaglio.report.facts import ESTIMATED, Facts
+from intaglio.report.facts import ESTIMATED, Facts, Figure
 from intaglio.report.gather import Wanted, gather
 from intaglio.report.layout import layered
 from intaglio.report.names import shortened
@@ -168,6 +168,13 @@ def test_two_packages_beside_each_other(facts: Facts, on_host: Facts) -> None:
     assert by_key["weights"].better and by_key["weights"].share is not None and by_key["weights"].share < -0.5
     assert by_key["instructions"].change_text == "new" and by_key["time"].change_text == "gone"
     assert any(change.what == "gone" for change in made.layers) and any(change.what == "new" for change in made.layers)
+
+
+@pytest.mark.parametrize(("source", "worse"), [("measured", False), ("estimated", True), ("emulated", True)])
+def test_only_measured_times_have_noise(facts: Facts, source: str, worse: bool) -> None:
+    one, two = (replace(facts, figures=(Figure("time", "time", value, "ms", source),)) for value in (100.0, 109.5))
+    [change] = difference(one, two).figures
+    assert change.worse is worse and change.change_text == "+9.5 %"
 
 
 def test_accelerators_have_the_cycles_of_the_profile(facts: Facts) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 import sys
 import types
 from pathlib import Path
@@ -38,6 +39,25 @@ def test_what_cannot_be_called(package: Package) -> None:
     for arguments, named in (((x, x), {}), ((x,), {"image": x}), ((x[..., :4],), {}), ((), {}), ((), {"picture": x})):
         with pytest.raises(UserError):
             package(*arguments, **named)
+
+
+def test_the_array_of_a_single_input_needs_no_name(package: Package) -> None:
+    x = np.random.default_rng(0).random((2, 1, 8, 8), np.float32)
+    np.testing.assert_array_equal(package.run(x[:1])["probabilities"], package(x[:1]))
+    np.testing.assert_array_equal(package.run_steps(x[:, None])["probabilities"][:, 0], package(x))
+    with pytest.raises(UserError, match="takes arrays by name, not a `list`"):
+        package.run([1.0])  # type: ignore[arg-type]
+
+
+def test_the_hint_for_several_samples_is_for_several_samples(package: Package) -> None:
+    for shape, said in (((5, 1, 8, 8), True), ((5, 1, 1, 8, 8), True), ((1, 1, 8, 9), False), ((64,), False)):
+        with pytest.raises(UserError) as caught:
+            package.run({"image": np.zeros(shape, np.float32)})
+        assert ("several samples" in (caught.value.hint or "")) is said
+
+
+def test_inspect_looks_at_every_member(package: Package) -> None:
+    assert "run" in dict(inspect.getmembers(package)) and not hasattr(package, "opencl_library")
 
 
 def test_in_a_notebook(package: Package) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from intaglio.report.facts import Facts, Figure, LayerFacts
+from intaglio.report.facts import MEASURED, Facts, Figure, LayerFacts
 
-NOISE = {"time": 0.1}  # a share below which a measured figure says nothing
+NOISE = {"time": 0.1}  # a share below which a measured figure says nothing; an emulated or estimated one has no noise
 LEAST = 0.0005  # what is shown as 0.0 % is neither better nor worse
 MORE_IS_BETTER = frozenset({"accuracy"})
 
@@ -74,7 +74,8 @@ def _figure(before: Figure | None, after: Figure | None) -> FigureChange:
     assert known is not None
     old, new = (None if f is None else f.value for f in (before, after))
     share = (new - old) / old if old and new is not None else 0.0 if old == new else None
-    matters = share is None or abs(share) > NOISE.get(known.key, LEAST)
+    measured = any(f is not None and f.source == MEASURED for f in (before, after))
+    matters = share is None or abs(share) > (NOISE.get(known.key, LEAST) if measured else LEAST)
     up = old is not None and new is not None and new > old and matters
     down = old is not None and new is not None and new < old and matters
     good, bad = (up, down) if known.key in MORE_IS_BETTER else (down, up)

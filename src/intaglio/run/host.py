@@ -227,7 +227,8 @@ def fitted(array: Array, info: TensorInfo, *, steps: bool = False) -> Array:
         got = ",".join(map(str, array.shape))
         more = " after the leading axis of steps" if steps else ""
         what = f"input {quoted(info.name)} has shape `[{got}]`, the model takes `{wants}`{more}"
-        hint = "several samples: `--steps`, or `run_steps` in Python"
+        several = _without_ones(shape[1:]) == _without_ones(info.shape)
+        hint = "several samples: `--steps`, or `run_steps` in Python" if several else "axes of length 1 may differ, nothing else"
         hint = "without `--steps`, arrays have the model's shape" if steps else hint
         raise UserError("wrong-input", what, hint=hint)
     target = (len(array), *info.shape) if steps else info.shape

@@ -121,8 +121,8 @@ class LoadedPackage:
     def serial_device(self) -> SerialDevice:
         """The board behind the line, which can say more."""
         if not isinstance(self._library, SerialDevice):
-            if self.serial is None:
-                raise OurFault("no-serial", f"`{self.name}` was loaded without a serial line")
+            if self.serial is None:  # an AttributeError, as for anything that an object does not have: `inspect` goes on
+                raise AttributeError(f"`{self.name}` was loaded without a serial line")
             self._library = SerialDevice(self.manifest, self.serial)
         return self._library
 
@@ -130,17 +130,20 @@ class LoadedPackage:
     def opencl_library(self) -> OpenclLibrary:
         """The library of a package for OpenCL, which can say more."""
         if not isinstance(self._library, OpenclLibrary):
+            if self.manifest.opencl is None:
+                raise AttributeError(f"`{self.name}` was compiled for `{self.manifest.target}`, which has no OpenCL device")
             self._library = OpenclLibrary(self.folder / "lib" / f"lib{self.name}.so", self.manifest, options=self.device)
         return self._library
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """One inference: arrays by input name (or `in0`, ...) in, arrays by output name out. States carry on."""
-        outputs = self.library.run(ordered_inputs(self.manifest, inputs))
+    def run(self, inputs: Mapping[str, Array] | Array) -> dict[str, Array]:
+        """One inference: arrays by input name (or `in0`, ...) in, arrays by output name out. The array of a single input needs no
+        name. States carry on."""
+        outputs = self.library.run(ordered_inputs(self.manifest, self._by_name(inputs)))
         return self._named(outputs)
 
-    def run_steps(self, inputs: Mapping[str, Array], progress: Progress | None = None) -> dict[str, Array]:
+    def run_steps(self, inputs: Mapping[str, Array] | Array, progress: Progress | None = None) -> dict[str, Array]:
         """Every array with a leading axis of steps, run in order from a fresh state; outputs stacked likewise."""
-        arrays = ordered_inputs(self.manifest, inputs, steps=True)
+        arrays = ordered_inputs(self.manifest, self._by_name(inputs), steps=True)
         count = len(arrays[0]) if arrays else 1
         self.reset()
         stacked: list[Array] = [np.empty((count, *info.shape), info.type.dtype.numpy) for info in self.manifest.outputs]
@@ -153,6 +156,15 @@ class LoadedPackage:
     def reset(self) -> None:
         """Start a new sequence: states are zero again."""
         self.library.reset()
+
+    def _by_name(self, inputs: Mapping[str, Array] | Array) -> Mapping[str, Array]:
+        if isinstance(inputs, Mapping):
+            return inputs
+        if isinstance(inputs, np.ndarray) and len(self.manifest.inputs) == 1:
+            return {self.manifest.inputs[0].name: inputs}
+        names = ", ".join(f'"{info.name}": ...' for info in self.manifest.inputs)
+        what = f"`{self.name}` takes arrays by name, not a `{type(inputs).__name__}`"
+        raise UserError("wrong-input", what, hint=f"use `{{{names}}}`")
 
     def _named(self, outputs: list[Array]) -> dict[str, Array]:
         names = [info.name for info in self.manifest.outputs]

@@ -26,21 +26,22 @@ from intaglio.targets.target import Target
 
 
 class Changes:
-    """What each pass has changed. One that runs again, in a later round, is reported again."""
+    """What each pass has changed: operators, and the shapes of their results. One that runs again, in a later round, is reported
+    again."""
 
     MOST_LAYERS = 6
 
     def __init__(self) -> None:
         self.found: list[PassInfo] = []
-        self._before: Counter[tuple[str, str]] | None = None
+        self._before: Counter[tuple[str, str, tuple[int, ...]]] | None = None
 
     def __call__(self, name: str, graph: Graph) -> None:
-        now = Counter((node.op.NAME, node.output.name) for node in graph.nodes)
+        now = Counter((node.op.NAME, node.output.name, node.output.shape) for node in graph.nodes)
         before, self._before = self._before, now
         if before is None or (removed := before - now) == (added := now - before):
             return
-        gone, new = (dict(sorted(Counter(op for op, _ in part).items())) for part in (removed, added))
-        layers = tuple(value for _, value in list(added)[: self.MOST_LAYERS])
+        gone, new = (dict(sorted(Counter(op for op, _, _ in part).items())) for part in (removed, added))
+        layers = tuple(value for _, value, _ in list(added)[: self.MOST_LAYERS])
         self.found.append(PassInfo(name, len(graph.nodes), gone, new, layers))
 
 

@@ -17,7 +17,6 @@ What else a memory can say is in `memories`; what is between core and memories (
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from dataclasses import dataclass, fields
@@ -28,6 +27,7 @@ from pathlib import Path
 from intaglio.errors import UserError, quoted
 from intaglio.targets.bus import NOT_MEASURED, Cache, Timing, bus_fault, cache_of_table, timing_of_table
 from intaglio.targets.memories import Memory, check_fields, fault_of, main_memory, memory_of_table
+from intaglio.targets.near import files_of, listed, nearest
 from intaglio.targets.target import all_targets
 from intaglio.targets.uart import Uart, uart_of
 
@@ -70,8 +70,7 @@ class Board:
 @cache
 def all_boards() -> dict[str, Board]:
     folder = resources.files("intaglio.targets").joinpath("boards")
-    names = sorted(e.name.removesuffix(".toml") for e in folder.iterdir() if e.name.endswith(".toml"))
-    return {name: board_of(name, folder.joinpath(f"{name}.toml").read_text(encoding="utf-8")) for name in names}
+    return {name: board_of(name, folder.joinpath(f"{name}.toml").read_text(encoding="utf-8")) for name in files_of("boards")}
 
 
 def board_of(name: str, text: str) -> Board:
@@ -127,9 +126,10 @@ def find_board(name: str) -> Board:
         hint = "`--target generic --stop-after package` writes plain C, without firmware, for the compiler of its maker"
         raise UserError("unknown-board", f"{quoted(name)} has a core that is not supported: {core}", hint=hint)
     if name not in boards:
-        near = difflib.get_close_matches(name.lower(), boards, n=4, cutoff=0.4)
-        nearest = "the nearest: " + ", ".join(f"`{n}`" for n in near) + "; " if near else ""
-        hint = f"{nearest}`intaglio boards` lists all"
+        near = nearest(name, boards, cutoff=0.4)
+        nearer = f"the nearest: {listed(near)}; `intaglio boards` lists all" if near else "`intaglio boards` lists all"
+        word = name.lower()
+        hint = f"`{word}` is a target: use `--target {word}`" if word in ("host", "opencl", *all_targets()) else nearer
         raise UserError("unknown-board", f"unknown board {quoted(name)}", hint=hint)
     return boards[name]
 

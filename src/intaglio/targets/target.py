@@ -24,11 +24,11 @@ import platform
 import re
 import tomllib
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 
 from intaglio.errors import UserError, quoted
+from intaglio.targets.near import files_of, holding, listed, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +97,22 @@ def find_target(name: str) -> Target:
     if name.startswith(OPENCL) and (beside := targets.get(name.removeprefix(OPENCL))) and not (beside.bare or beside.wasm):
         return replace(opencl_target(beside), name=name)
     if name not in targets:
-        words = ["host", "opencl", *targets]
-        near = get_close_matches(name.lower(), words, 1)
-        known = f"known targets: {', '.join(f'`{n}`' for n in words)}"
-        hint = f"did you mean `{near[0]}`? {known}" if near else known
+        hint = _hint(name, ["host", "opencl", *targets])
         raise UserError("unknown-target", f"unknown target {quoted(name)}", hint=hint)
     return targets[name]
+
+
+def _hint(name: str, targets: list[str]) -> str:
+    """People know the name of a board, or a part of the core's."""
+    boards = files_of("boards")
+    if name.lower() in boards:
+        return f"`{name.lower()}` is a board: use `--board {name.lower()}`"
+    known = f"known targets: {listed(targets)}"
+    near = holding(name, targets)
+    if not near and (held := holding(name, boards)):
+        return f"boards with this name: {listed(held)}; use `--board {held[0]}`; {known}"
+    near = near or nearest(name, targets, 1)
+    return f"did you mean {listed(near)}? {known}" if near else known
 
 
 OPENCL = "opencl-"  # and the processor beside the device: `opencl-aarch64`
