@@ -84,9 +84,9 @@ IG_INLINE void NAME(const int8_t *w, const int32_t *pixels, const int32_t *end, 
     register void *s1 __asm__("r1") = &rest;
     register int32_t s2 __asm__("r2") = scale[2];
     register const int32_t *s3 __asm__("r3") = end;
-    register const int32_t *p __asm__("r4") = pixels;
-    register int32_t v __asm__("r5");
-    register const int8_t *u __asm__("r6") = w;
+    register const int32_t *at __asm__("r4") = pixels;
+    register int32_t weight __asm__("r5");
+    register const int8_t *from __asm__("r6") = w;
     __asm__ volatile(
         ".syntax unified\n\t"
         "mov lr, r1\n\t"
@@ -128,6 +128,7 @@ IG_INLINE void NAME(const int8_t *w, const int32_t *pixels, const int32_t *end, 
         "cmp r4, r12\n\t"
         "bne 3b\n\t"
         "4:\n\t"
+#ifndef __thumb2__
         "mov r7, lr\n\t"
         "ldr r5, [r7, #4]\n\t"
         "uxth r4, r5\n\t"
@@ -141,13 +142,14 @@ IG_INLINE void NAME(const int8_t *w, const int32_t *pixels, const int32_t *end, 
         SCALE("r9")
         SCALE("r10")
         SCALE("r11")
+#endif
         "mov r0, r8\n\t"
         "mov r1, r9\n\t"
         "mov r2, r10\n\t"
         "mov r3, r11\n\t"
         "mov r7, lr\n\t"
         "ldr r7, [r7]"
-        : "+l"(s0), "+l"(s1), "+l"(s2), "+l"(s3), "+l"(p), "=l"(v), "+l"(u)
+        : "+l"(s0), "+l"(s1), "+l"(s2), "+l"(s3), "+l"(at), "=l"(weight), "+l"(from)
         : : "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory");
     values[0] = s0;
     values[1] = (int32_t)(intptr_t)s1;
@@ -169,6 +171,8 @@ IG_INLINE void NAME(const int8_t *w, const int32_t *pixels, const int32_t *end, 
                 }
             }
         }
+#endif
+#if !defined(IG_THUMB) || defined(__thumb2__) /* a core with long multiplications scales them faster in C */
     for (ptrdiff_t p = 0; p < 4; p++)
         values[p] = SCALED(values[p], scale[1], offset, right);
 #endif

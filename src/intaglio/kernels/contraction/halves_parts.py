@@ -61,8 +61,9 @@ def scaled_part(how: How) -> Routine:
 
 
 @cache
-def finish_part(finish: Finish) -> Routine:
-    """`ig_halves_finish_VARIANT(sum, multiplier, offset, right)`"""
+def finish_part(finish: Finish, apart: bool = False) -> Routine:
+    """`ig_halves_finish_VARIANT(sum, multiplier, offset, right)`; `apart`: a function that is called, else an inline one."""
     (low, high), part = finish.out.bounds, scaled_part(finish.how)
-    name = f"halves_finish_{finish}"
-    return routine_of(C / "halves_finish.c", name, no_meaning, (BASE, part), SCALED=f"ig_{part.name}", LOW=low, HIGH=high)
+    name, linkage = (f"halves_finish_apart_{finish}", "IG_ROUTINE") if apart else (f"halves_finish_{finish}", "IG_INLINE")
+    macros = {"LINKAGE": linkage, "SCALED": f"ig_{part.name}"}
+    return routine_of(C / "halves_finish.c", name, no_meaning, (BASE, part), LOW=low, HIGH=high, **macros)

@@ -85,7 +85,7 @@ def slide(stride: int, kind: DType, finish: Finish, pairs: bool = False, narrow:
     """A row of results; `pairs`: with the DSP extension, else one number at a time. `narrow`: sums become bytes by products of
     16 by 16 bits, and are not doubled."""
     needs = operations("pkhbt", "smlad", "smlabb", "smlabt") if pairs else (BASE,)
-    last = finish_part(finish) if narrow else finish_routine(finish)
+    last = finish_part(finish, apart=True) if narrow else finish_routine(finish)
     macros = {**finish.macros(), "FINISH": f"ig_{last.name}"}
     name = f"slide{'pairs' if pairs else 'narrow' if narrow else ''}_{stride}_{kind.value}_{finish}"
     return routine_of(
