@@ -62,7 +62,7 @@ def test_explain_says_what_went_where_and_why(intaglio: Intaglio, model: Path, t
     done = intaglio("compile", str(model), "-o", str(tmp_path / "p"), "--accelerator", "sums", "--explain")
     assert "sums.0" in done.out and "add: a" in done.out
     assert "it has no pattern for `softplus`" in done.out.replace("\n", " ")
-    assert "sums: 1 of 2 operators in 1 region" in done.err
+    assert "sums: 1 of 2 operators in 1 region" in done.out
     told = intaglio("compile", model, "-o", tmp_path / "q", "--accelerator", "sums", "--json").json
     assert told["accelerators"]["regions"][0]["ops"] == ["add"]
     assert told["accelerators"]["core"][0]["reasons"] == ["sums: it has no pattern for `softplus`"]

@@ -109,7 +109,8 @@ def test_profile_has_the_stable_shape(intaglio: Intaglio, digits: Path) -> None:
 
 @pytest.mark.parametrize("stage", STAGES[:4])
 def test_a_stage_is_stopped_after_and_resumed_from(intaglio: Intaglio, digits: Path, tmp_path: Path, stage: str) -> None:
-    assert intaglio("compile", DIGITS, "-o", tmp_path / "digits.ig", "--stop-after", stage).code == 0
+    said = intaglio("compile", DIGITS, "-o", tmp_path / "digits.ig", "--stop-after", stage)
+    assert said.code == 0 and f"wrote {tmp_path / 'digits.ig'}" in said.out
     text = (tmp_path / "digits.ig").read_text()
     assert text.startswith("intaglio-ir 1")
     assert f"stage={stage}" in text

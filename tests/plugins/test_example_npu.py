@@ -141,7 +141,7 @@ def test_compile_fit_and_profile_show_the_same_total(intaglio: Intaglio, tmp_pat
     total = intaglio("profile", tmp_path / "p", "--json").json["total"]
     told = intaglio("fit", *words, "--json").json
     assert (told["cycles"], told["time_ms"], told["flash_bytes"]) == (total["cycles"], total["time_ms"], total["flash_bytes"])
-    assert f"total: about {total['cycles']:,} cycles = {total['time_ms']:.3f} ms at 120 MHz" in said.err
-    assert "estimate us" not in said.out and said.err.count("estimated") == 1, "no second total"
+    assert f"total: about {total['cycles']:,} cycles = {total['time_ms']:.3f} ms at 120 MHz" in said.out
+    assert "estimate us" not in said.out and said.out.count("estimated") == 1, "no second total"
     (alone,) = told["boards"]
     assert alone["time_ms"] == told["time_ms"]

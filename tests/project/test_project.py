@@ -132,6 +132,10 @@ def test_files_to_hand_out(project: Path, intaglio: Intaglio) -> None:
     edited(project, 'optimize = "speed"', 'make = ["wheel", "zip", "rust"]\nversion = "1.2.0"')
     kinds = '["arduino", "platformio", "zephyr", "micropython", "cmsis-pack"]'
     edited(project, 'name = "core"', f'name = "core"\nmake = {kinds}\ndist = "out"')
+    for kind, hint in (("wheel", "for a host"), ("esp-idf", "rv32imc")):
+        refused = intaglio("build", "core", "-f", project, "--set", f'packages.core.make=["{kind}"]')
+        assert refused.code == 2 and f"cannot be a {kind} one" in refused.err and hint in refused.err
+    assert not list(project.parent.rglob("manifest.json")), "nothing was compiled"
     said = intaglio("build", "host", "core", "-f", project)
     assert said.code == 0 and "made: " in said.out, said.err
     dist, out = project.parent / "dist", project.parent / "out"
@@ -139,10 +143,10 @@ def test_files_to_hand_out(project: Path, intaglio: Intaglio) -> None:
     assert len(list(out.iterdir())) == 5 and (out / "Intaglio.core.0.1.0.pack").is_file()
     with zipfile.ZipFile(out / "core-arduino-0.1.0.zip") as archive:
         assert "core/library.properties" in archive.namelist()
-    refused = intaglio("build", "core", "-f", project, "--set", 'packages.core.make=["wheel"]')
-    assert refused.code == 2 and "cannot be a wheel" in refused.err
-    refused = intaglio("build", "core", "-f", project, "--set", 'packages.core.make=["esp-idf"]')
-    assert refused.code == 2 and "no-such-kind" in refused.err and "rv32imc" in refused.err
+    with zipfile.ZipFile(dist / "host-rust-1.2.0.zip") as archive:
+        assert 'version = "1.2.0"' in archive.read("digits/Cargo.toml").decode()
+        archive.extractall(project.parent / "taken")
+    assert intaglio("verify", project.parent / "taken" / "digits").code == 0
 
 
 def test_accuracy_by_labels_has_a_budget_and_stays_up_to_date(project: Path, intaglio: Intaglio) -> None:

@@ -75,11 +75,11 @@ def _compile(request: Request, json: bool) -> Package | None:
     if chosen and not json:
         print("\n".join(choices_lines(chosen)))
     if sent and not json:
-        print_offloaded(sent[-1], explain=request.explain, stderr=False)
+        print_offloaded(sent[-1], explain=request.explain)
     if accounts and not json:
         print_account(accounts[0])
     if isinstance(result, Path):
-        print_json({"ir": str(result), "stage": request.stop_after}) if json else note(f"wrote {result}")
+        print_json({"ir": str(result), "stage": request.stop_after}) if json else print(f"wrote {result}")
         return None
     accuracy = result.accuracy if request.labels is not None else None
     if json:

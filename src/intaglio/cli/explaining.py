@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from intaglio.cli.terminal import PAGE, bytes_text, count_text, fitted, ms_text, note, print_table, us_text
+from intaglio.cli.terminal import PAGE, bytes_text, count_text, fitted, ms_text, print_table, us_text
 from intaglio.kernels.choice import NOT_NEEDED, Considered, Explained, why_used
 from intaglio.run.package import Package
 from intaglio.stages import CostRow
@@ -50,7 +50,7 @@ def print_total(package: Package) -> None:
     if run is not None and run.sum is not None:
         at = "" if run.time_ms is None else f" = {ms_text(run.time_ms)} ms at {run.board.clock_mhz:g} MHz"
         count = f"{run.sum.instructions:,} instructions, exact"
-        note(f"total: about {run.sum.cycles:,} cycles{at} (estimated, {run.timing.words}); {count}")
+        print(f"total: about {run.sum.cycles:,} cycles{at} (estimated, {run.timing.words}); {count}")
 
 
 def choices_lines(layers: Sequence[Explained]) -> list[str]:

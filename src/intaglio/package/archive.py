@@ -40,10 +40,11 @@ def write_archive(folder: Path, format: str) -> Path:
     return archive_to(folder, format, archive_path(folder, format), folder.name)
 
 
-def archive_to(folder: Path, format: str, target: Path, inside: str) -> Path:
-    """All files of the folder, in a folder named `inside`."""
+def archive_to(folder: Path, format: str, target: Path, inside: str, other: Mapping[str, Path] | None = None) -> Path:
+    """All files of the folder, in a folder named `inside`. `other`: files that take the place of some, by path in the folder."""
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
-    members = [(f"{inside}/{path.relative_to(folder).as_posix()}", path) for path in files]
+    by_name = {path.relative_to(folder).as_posix(): path for path in files} | dict(other or {})
+    members = [(f"{inside}/{name}", path) for name, path in by_name.items()]
     with fresh_file(target) as partial:
         if format == "zip":
             _write_zip(members, partial)

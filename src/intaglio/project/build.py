@@ -16,7 +16,7 @@ from intaglio.package.manifest import Manifest, read_manifest
 from intaglio.package.ownership import MANIFEST, file_digest
 from intaglio.pipeline import compile_request
 from intaglio.project.file import Firmware, Job, ProjectFile
-from intaglio.project.products import make_products
+from intaglio.project.products import check_target, make_products
 from intaglio.report.budgets import check_budgets
 from intaglio.report.code import code_of
 from intaglio.report.gather import Wanted, binary_bytes, gather
@@ -25,6 +25,7 @@ from intaglio.run.linking import link_packages
 from intaglio.run.package import Package
 from intaglio.stages.current import is_current
 from intaglio.stages.watch import Watch
+from intaglio.targets.deployment import target_of
 
 BUILT, CURRENT, OVER, FAILED = "built", "up to date", "over budget", "failed"
 RUNS = frozenset({"time", "instructions", "cycles", "error"})  # budgets that need a run
@@ -93,6 +94,8 @@ def _made(job: Job, force: bool) -> Outcome:
     if job.sha256 and request.model.is_file() and (digest := file_digest(request.model)) != job.sha256.lower():
         what = f"{quoted(request.model.name)} is not the model of the project: its SHA-256 is {digest}"
         raise UserError("wrong-model", what, hint="put the right file there, or change `sha256`")
+    if request.template is None and (request.target or request.board or request.model.suffix != ".ig"):
+        check_target(job.wish.kinds, target_of(request.board, request.target, "host"))  # others know their own files and targets
     current = not force and is_current(replace(request, force=False))
     if not current:
         compile_request(request, Watch())

@@ -22,7 +22,7 @@ def schema() -> dict[str, object]:
         "report": {**_TEXT, "description": "HTML page to write."},
         "make": {"type": "array", "items": {"enum": list(KINDS)}, "description": "Files to hand out, made of the package."},
         "dist": {**_TEXT, "description": "Folder of these files. Default: dist."},
-        "version": {**_TEXT, "description": "Version of these files. Default: 0.1.0."},
+        "version": {**_TEXT, "description": "Version of these files; inside of them too, unless signed. Default: 0.1.0."},
         "vendor": {**_TEXT, "description": "Vendor of a CMSIS-Pack."},
         "budget": {"oneOf": [_TEXT, _table(budget)], "description": "What it may need at most, or a budget file."},
     }
