@@ -15,6 +15,7 @@ import intaglio.package
 from intaglio.ir.graph import Array, Graph
 from intaglio.kernels.c_printer import print_kernel
 from intaglio.kernels.choice import considered
+from intaglio.kernels.contraction import halves
 from intaglio.kernels.prelude import prelude
 from intaglio.kernels.program import Program
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
@@ -74,6 +75,12 @@ def test_two_pixels_or_channels_share_a_product_without_the_dsp_extension() -> N
     used = {n: prepare(c, CORES["cortex-m0+"]).lowered.using for n, c in ALL.items()}
     meant = [using for name, using in used.items() if name.startswith(("two ", "a sum of a", "a sum of eq"))]
     assert all("_halves(" in using for using in meant), meant
+
+
+def test_runs_say_which_fours_fit() -> None:
+    assert halves.runs_of_fours(np.asarray([True, True, False, False, True])) == [2, 0, 1]
+    assert halves.runs_of_fours(np.asarray([False, True, False])) == [0, 1]
+    assert halves.runs_of_fours(np.asarray([*[True] * 257, False])) == [255, 1]  # the 256th is split, though it fits
 
 
 REASONS = [

@@ -33,6 +33,14 @@ def added(base: Case, scales: tuple[float, float, float], swapped: bool = False,
     return replace(base, op=fused, operands=(*base.operands, numbers(*shape, dtype=to.numpy.type)))
 
 
+def with_large_weights(base: Case, *places: int) -> Case:
+    """Four weights of 127 at these places of the first channel."""
+    weights = np.array(base.operands[1])
+    for place in places:
+        weights[0, place : place + 4] = 127
+    return replace(base, operands=(base.operands[0], weights, *base.operands[2:]))
+
+
 _PLAIN = conv((1, 5, 6, 8), 12, (3, 3), pads=_SAME)
 SMALL_CORES: dict[str, Case] = {
     "trees as code": forest_case(5, 2),
@@ -86,6 +94,7 @@ SMALL_CORES: dict[str, Case] = {
     "two channels in a word": dense(1, 48, 6, largest=12, spread=3.0),
     "two channels in a word of u8": dense(1, 12, 5, dtype=np.uint8, a_zero=7, largest=60),
     "two channels in a word of a pixel": conv((1, 1, 1, 20), 11, (1, 1), x_zero=-128, largest=50),
+    "two pixels in a word, a run that ends early": with_large_weights(dense(5, 1100, 2, largest=15), 8, 12, 1096),
     "two pixels in a word of rows": dense(6, 36, 7, spread=30.0),
     "quantised as they come": hybrid((1, 5, 6, 8), 9, (3, 3)),
     "quantised as they come, pointwise": hybrid((1, 5, 6, 8), 9, (1, 1), bias=False),

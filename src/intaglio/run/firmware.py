@@ -45,9 +45,14 @@ class Sizes:
     bss: int
 
 
+def build_firmware(folder: Path, elf: Path, name: str, target: Target, toolchain: Toolchain, cflags: tuple[str, ...] = ()) -> None:
+    """Compile the package in `folder` into `elf` alone; the folder is only read, and the board's memory is no limit."""
+    with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
+        _Build(folder, name, target, toolchain, BuildOptions(cflags), Path(objects)).link_anyway(elf)
+
+
 def build_hooked(folder: Path, elf: Path, manifest: Manifest, target: Target, toolchain: Toolchain) -> None:
-    """Compile the package in `folder` into `elf` alone, with the hook; the folder is only read, and the board's memory is no limit:
-    where a `--ram` leaves no room for the stack of the hook, there is more."""
+    """The same with the hook. Where a `--ram` leaves no room for its stack, there is more."""
     cflags = (*shlex.split(manifest.options.get("cflags", "")), f"-D{manifest.name.upper()}_HOOK")
     bound = 0 if manifest.firmware is None else manifest.firmware.stack_bytes or 0
     with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:

@@ -70,16 +70,19 @@
     "mov " sum ", r3\n\t"
 
 /* The sums of one channel for four pixels, scaled. */
-IG_INLINE void NAME(const int8_t *w, const int32_t *pixels, const int32_t *end, const int32_t *scale, int32_t zero,
-    int32_t *values)
+IG_INLINE void NAME(const int8_t *w, const uint8_t *runs, const int32_t *pixels, const int32_t *end, const int32_t *scale,
+    int32_t zero, int32_t *values)
 {
     const int32_t right = scale[2] & 31, offset = (1 + 2 * zero) * (1 << (right - 1));
+    const uint8_t *run = runs + ((scale[2] & 0x7fffffff) >> 5);
 #ifdef IG_THUMB
     /* r0, r1: sums of two pixels each; r8 to r11: whole sums; lr is where the rest is. r7 may be the frame pointer, so it waits
      * there. */
     struct {
         int32_t kept, multiplier, offset, right;
-    } rest = {0, scale[1], offset, right};
+        const uint8_t *run;
+        const int32_t *end;
+    } rest = {0, scale[1], offset, right, run, end};
     register int32_t s0 __asm__("r0") = scale[0];
     register void *s1 __asm__("r1") = &rest;
     register int32_t s2 __asm__("r2") = scale[2];
@@ -92,13 +95,15 @@ IG_INLINE void NAME(const int8_t *w, const int32_t *pixels, const int32_t *end, 
         "mov lr, r1\n\t"
         "str r7, [r1]\n\t"
         "mov r7, r6\n\t"
-        "mov r12, r3\n\t"
         "mov r8, r0\n\t"
         "mov r9, r0\n\t"
         "mov r10, r0\n\t"
         "mov r11, r0\n\t"
         "cmp r2, #0\n\t"
-        "blt 3f\n\t"
+        "bge 6f\n\t"
+        "b 5f\n\t"
+        "6:\n\t"
+        "mov r12, r3\n\t"
         "subs r3, r3, r4\n\t" /* an odd number of fours starts in the middle */
         "lsls r3, r3, #26\n\t"
         "bmi 2f\n\t"
@@ -112,8 +117,11 @@ IG_INLINE void NAME(const int8_t *w, const int32_t *pixels, const int32_t *end, 
         SPLIT
         "cmp r4, r12\n\t"
         "bne 1b\n\t"
-        "b 4f\n\t"
-        "3:\n\t"
+        "mov r2, lr\n\t"
+        "ldr r2, [r2, #20]\n\t"
+        "cmp r4, r2\n\t"
+        "beq 4f\n\t"
+        "3:\n\t" /* a four that does not fit */
         FIRST
         SPLIT
         "ldmia r4!, {r0, r1}\n\t"
@@ -125,8 +133,20 @@ IG_INLINE void NAME(const int8_t *w, const int32_t *pixels, const int32_t *end, 
         STEP
         ADD
         SPLIT
-        "cmp r4, r12\n\t"
-        "bne 3b\n\t"
+        "mov r2, lr\n\t"
+        "ldr r3, [r2, #20]\n\t"
+        "cmp r4, r3\n\t"
+        "beq 4f\n\t"
+        "5:\n\t" /* the next run of fours that fit, which may be empty */
+        "mov r2, lr\n\t"
+        "ldr r3, [r2, #16]\n\t"
+        "ldrb r5, [r3]\n\t"
+        "adds r3, r3, #1\n\t"
+        "str r3, [r2, #16]\n\t"
+        "lsls r5, r5, #5\n\t"
+        "beq 3b\n\t"
+        "adds r3, r4, r5\n\t"
+        "b 6b\n\t"
         "4:\n\t"
 #ifndef __thumb2__
         "mov r7, lr\n\t"
@@ -158,12 +178,14 @@ IG_INLINE void NAME(const int8_t *w, const int32_t *pixels, const int32_t *end, 
 #else
     for (ptrdiff_t p = 0; p < 4; p++)
         values[p] = scale[0];
-    for (; pixels != end; pixels += 8, w += 4)
+    ptrdiff_t fit = scale[2] < 0 ? *run++ : end - pixels; /* fours that fit, before one that does not */
+    for (; pixels != end; pixels += 8, w += 4) {
+        const int early = fit-- == 0;
         for (ptrdiff_t p = 0; p < 4; p += 2) {
             uint32_t both = 0;
             for (ptrdiff_t k = 0; k < 4; k++) {
                 both += (uint32_t)pixels[2 * k + p / 2] * (uint32_t)w[k];
-                if (k == 3 || (k == 1 && scale[2] < 0)) {
+                if (k == 3 || (k == 1 && early)) {
                     const int32_t low = (int16_t)both;
                     values[p] += low;
                     values[p + 1] += (int32_t)(both - (uint32_t)low) >> 16;
@@ -171,6 +193,9 @@ IG_INLINE void NAME(const int8_t *w, const int32_t *pixels, const int32_t *end, 
                 }
             }
         }
+        if (early && pixels + 8 != end)
+            fit = *run++;
+    }
 #endif
 #if !defined(IG_THUMB) || defined(__thumb2__) /* a core with long multiplications scales them faster in C */
     for (ptrdiff_t p = 0; p < 4; p++)

@@ -5,8 +5,8 @@
 
 So one multiplication is two products, and one addition adds both, as long as the sums of both halves fit 16 bits. Whether they do
 is known from the weights: four neighbours of a channel fit if they are at most 255 in size together, two always do unless both are
--128. After four products, or after two in channels where four may not fit, the halves are split and added to whole sums. The record
-of a channel says which.
+-128. After four products, or after two where four may not fit, the halves are split and added to whole sums. A list of runs says
+how many fours of a channel fit before each one that does not.
 
 Four pixels are gathered at a time, over the ends of rows, and multiplied by one channel after the other. A sum with another tensor
 that follows a convolution is its last step. Does not apply to depthwise convolutions and where sums need the slow ways of scaling.
@@ -28,6 +28,7 @@ from intaglio.kernels.contraction.halves_parts import (
     C,
     finishes,
     fits,
+    fits_each,
     full_records,
     other_core,
     scaled_part,
@@ -48,7 +49,8 @@ from intaglio.ops.quantised import QConv
 
 PIXELS = 4
 FOUR = 4  # weights that are read at once
-SPLIT = -(2**31)  # added to the shift of a record: halves are split after two products
+SPLIT = -(2**31)  # added to the shift of a record: some fours are split after two products, and the channel has runs
+MOST = 255  # fours of a run
 
 
 # Routines -----------------------------------------------------------------------------------------------------------------
@@ -109,8 +111,8 @@ def products(finish: Finish) -> Routine:
     """Four pixels times all channels."""
 
     def meaning(
-        w: Array, scale: Array, pixels: Array, fours: int, outs: int, zero: int, count: int, y: Array, y_step: int
-    ) -> None:
+        w: Array, scale: Array, runs: Array, pixels: Array, fours: int, outs: int, zero: int, count: int, y: Array, y_step: int
+    ) -> None:  # fmt: skip
         weights = w[: outs * FOUR * fours].reshape(outs, -1).astype(np.int64)
         words = pixels[: 2 * FOUR * fours].reshape(-1, 2).astype(np.int64)
         low = words.astype(np.int16).astype(np.int64)
@@ -138,6 +140,7 @@ class Packed:
 
     w: Array
     records: Array
+    runs: Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +184,29 @@ def _packed(known: Scaled) -> Packed | str:
     weights = weights if single(known) else np.pad(weights, ((0, 0), (0, -p.taps % FOUR)))
     if weights.shape[1] % FOUR:
         return "there is one row, and its length is not a multiple of four"
-    if not fits(weights, 2).all():
+    if not fits(weights, 2):
         return "two neighbouring weights are -128"
     records = known.scales.records[:, [0, 1, 3]].astype(np.int64)
     if n.x is DType.U8:  # bytes are moved by 128 when they are gathered
         records[:, 0] += 128 * weights.sum(axis=1)
     if single(known):
         return Packed(*pack_row(weights, records))
-    records[:, 2] += np.where(fits(weights, FOUR), 0, SPLIT)
-    return Packed(weights.astype(np.int8), records.astype(np.int32))
+    runs: list[int] = []
+    for record, good in zip(records, fits_each(weights, FOUR), strict=True):
+        if not good.all():
+            record[2] += SPLIT + (len(runs) << 5)
+            runs += runs_of_fours(good)
+    return Packed(weights.astype(np.int8), records.astype(np.int32), np.asarray(runs or [0], np.uint8))
+
+
+def runs_of_fours(good: Array) -> list[int]:
+    """How many fit before each four that does not, and after the last; a run that is too long ends with one that fits."""
+    runs, run = [], 0
+    for fit in good:
+        early = not fit or run == MOST
+        runs += [run] if early else []
+        run = 0 if early else run + 1
+    return runs + ([run] if run else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +219,7 @@ class Halves:
     pixels: Buffer
     w: Buffer
     scale: Buffer
+    runs: Buffer
     y: Buffer
     finish: Finish
     y_zero: int
@@ -227,9 +245,9 @@ class Halves:
     def multiply(self, k: Builder, g: Expr, count: Expr, out: Expr) -> None:
         p, fours = self.problem, self.fours
         w, scale = Place(self.w, g * (p.columns * FOUR * fours)), Place(self.scale, g * (p.columns * RECORD))
-        pixels = Place(self.pixels, idx(0))
+        runs, pixels = Place(self.runs, idx(0)), Place(self.pixels, idx(0))
         to, step = (Place(self.y, out), p.out_channels) if self.added is None else (Place(self.added.results, idx(0)), p.columns)
-        k.call(products(self.finish), w, scale, pixels, fours, p.columns, self.y_zero, count, to, step)
+        k.call(products(self.finish), w, scale, runs, pixels, fours, p.columns, self.y_zero, count, to, step)
         if self.added is not None:
             rows, length = (idx(1), count * p.columns) if p.group == 1 else (count, idx(p.columns))
             with k.loop("c", 0, rows) as c:
@@ -252,6 +270,8 @@ def contraction_halves(job: Job) -> Lowered:
         k.call(row(x.dtype, finish), *places, p.depth, p.out_channels, numbers.y_zero, Place(y, idx(0)))
         return job.done(known.stem, f"{known.title}\nweights packed [channel / 4][number][4]", using)
     outside = job.packed(np.full(p.depth, numbers.x_zero, x.dtype.numpy), "outside", x.dtype) if p.padded else None
+    assert found.packed.runs is not None
+    runs = job.packed(found.packed.runs, "runs")
     over, added, stem = None, None, known.stem
     if found.beside is not None:
         over, record = job.operand(5, "other"), job.packed(found.beside[1], "record", DType.I32)
@@ -259,7 +279,7 @@ def contraction_halves(job: Job) -> Lowered:
         using, stem = using.replace(")", f"_sum_{found.beside[0]})"), f"{stem}_sum"
     y = job.writes()
     pixels = job.scratch(2 * FOUR * -(-p.taps // FOUR), "pixels", DType.I32)
-    micro = Halves(p, x, outside, pixels, w, scale, y, finish, numbers.y_zero, added)
+    micro = Halves(p, x, outside, pixels, w, scale, runs, y, finish, numbers.y_zero, added)
     size = p.out_height * p.out_width
     with k.loop("n", 0, p.batch) as n, k.loop("g", 0, p.group) as g, k.loop("at", 0, size, PIXELS) as at:
         count = k.let("count", imin(PIXELS, idx(size) - at)) if size % PIXELS else idx(PIXELS)

@@ -32,12 +32,17 @@ def finishes(finish: Finish, reach: Array) -> bool:
     return finish.how in (How.TWICE, How.ONCE) and int(reach.max(initial=0)) < REACH
 
 
-def fits(weights: Array, together: int) -> Array:
-    """By channel: do sums of so many neighbours fit 16 bits, whatever bytes they are multiplied by?"""
+def fits_each(weights: Array, together: int) -> Array:
+    """[channels, numbers / together]: do sums of so many neighbours fit 16 bits, whatever bytes they are multiplied by?"""
     parts = weights.reshape(len(weights), -1, together)
     above, below = np.maximum(parts, 0).sum(axis=2), np.maximum(-parts, 0).sum(axis=2)
     most, least = 127 * above + 128 * below, 128 * above + 127 * below
-    return np.asarray(((most < 2**15) & (least <= 2**15)).all(axis=1))
+    return np.asarray((most < 2**15) & (least <= 2**15))
+
+
+def fits(weights: Array, together: int) -> bool:
+    """Do they everywhere?"""
+    return bool(fits_each(weights, together).all())
 
 
 def signed(x: Array) -> Array:

@@ -51,7 +51,7 @@ def pack_row(weights: Array, records: Array) -> tuple[Array, Array]:
     more = -channels % CHANNELS
     blocks = np.pad(weights, ((0, more), (0, 0))).reshape(-1, CHANNELS, depth)
     runs = [n for n in range(depth, 3, -4) if depth % n == 0] + [2]
-    longest = [next(run for run in runs if fits(block, run).all()) for block in blocks]
+    longest = [next(run for run in runs if fits(block, run)) for block in blocks]
     words = np.pad(records, ((0, more), (0, 0)))
     words[:, 2] += np.repeat(longest, CHANNELS) << 8
     return (blocks.transpose(0, 2, 1) + 128).astype(np.uint8), words.astype(np.int32)
