@@ -26,7 +26,7 @@ def test_each_layer_has_its_kernel_and_reasons(intaglio: Intaglio, tmp_path: Pat
     told = " ".join(line.strip() for line in lines[start:])
     assert "used: conv_nhwc, more special kernels do not apply: " in told and "not needed: conv_general" in told
     assert "first that applies" not in told
-    assert all(len(line) <= 80 for line in lines)
+    assert all(len(line) <= 80 for line in lines if not line.startswith("wrote "))  # a path is as long as it is
 
 
 def test_the_reasons_as_json(intaglio: Intaglio, tmp_path: Path) -> None:
