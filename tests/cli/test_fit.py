@@ -69,6 +69,7 @@ def test_the_peak_is_the_layer_with_most_alive(answered: Answered) -> None:
     assert sum(t["bytes"] for t in told["peak_tensors"]) == told["parts"]["arena_bytes"]
 
 
+@pytest.mark.usefixtures("one_board")
 def test_the_ladder_has_what_the_means_and_a_build_have(intaglio: Intaglio, tmp_path: Path) -> None:
     rungs = {rung["rung"]: rung for rung in intaglio("fit", DIGITS, *BOARD, "--json").json["ladder"]}
     means = {one["name"]: one for one in intaglio("fit", DIGITS, "--json").json["means"]}
@@ -85,6 +86,7 @@ def test_rungs_never_cost_memory(intaglio: Intaglio) -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
+@pytest.mark.usefixtures("one_board")
 def test_what_does_not_fit_says_the_bound_the_layer_and_what_would_help(intaglio: Intaglio) -> None:
     assert intaglio("fit", DIGITS, *BOARD, "--ram", "2K").code == 0, "in stripes"
     said = intaglio("fit", DIGITS, *BOARD, "--ram", "1K")
@@ -128,6 +130,7 @@ def test_boards_of_one_core_have_the_waits_of_their_own_memories(
             assert next(b for b in table if b["name"] == name)["time_ms"] == pytest.approx(total["time_ms"], rel=0.001)
 
 
+@pytest.mark.usefixtures("one_board")
 def test_under_a_limit_fit_and_compile_take_the_same_rungs(intaglio: Intaglio, tmp_path: Path) -> None:
     told = intaglio("fit", DIGITS, *BOARD, "--ram", "2K", "--json").json
     made = intaglio("compile", DIGITS, *BOARD, "--ram", "2K", "-o", tmp_path / "p", "--json").json["firmware"]
@@ -176,6 +179,7 @@ def test_means_are_told_apart_for_every_core_and_board(intaglio: Intaglio) -> No
     assert all(board["means"] == cores[board["core"]]["means"] for board in told["boards"])
 
 
+@pytest.mark.usefixtures("one_board")
 def test_means_need_what_is_built_with_them(intaglio: Intaglio, tmp_path: Path) -> None:
     told = intaglio("fit", DIGITS, "--ram", "2K", "--json").json
     means, core = {one["name"]: one for one in told["means"]}, ("--target", told["target"])
