@@ -177,6 +177,7 @@ def test_every_row_is_asked_for_whatever_the_windows_are(rows: int, first: int, 
 
 
 @needs_gcc
+@pytest.mark.slow  # quick: `test_a_program_that_pushes_rows[sanitized]`
 def test_stripes_under_a_limit_are_clean_under_sanitizers(whole: Package, tmp_path: Path) -> None:
     limit = whole.manifest.memory.arena_bytes * 3 // 4
     words = {**INT8, "ram": limit, "cc": "gcc", "cflags": SANITIZE}

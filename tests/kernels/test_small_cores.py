@@ -217,7 +217,8 @@ def _emulated(cases: dict[str, Case], target: Target, folder: Path, *, over: boo
 @pytest.mark.parametrize(
     "core",
     [
-        *("cortex-m4f", "cortex-m4f for speed", LITTLE, "cortex-m4", "cortex-m0+", "cortex-m3"),
+        *("cortex-m4f", LITTLE, "cortex-m4", "cortex-m0+", "cortex-m3"),
+        pytest.param("cortex-m4f for speed", marks=pytest.mark.slow),
         pytest.param("cortex-m33", marks=pytest.mark.slow),
     ],
 )
