@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.installed-for-demo
 PLUGINS := $(VENV)/.installed-plugins
+KINDS := $(VENV)/.installed-for-packages
 BENCH := $(VENV)/.installed-for-bench
 DOCS := $(VENV)/.installed-for-docs
 JOBS ?= 2
@@ -31,6 +32,11 @@ $(DEMO): pyproject.toml | $(BIN)/python
 $(PLUGINS): $(STAMP) $(shell find plugins/example_npu -name '*.py' -o -name '*.[ch]' -o -name '*.toml')
 	$(PIP) --no-deps --force-reinstall ./plugins/example_npu
 	@rm -rf plugins/example_npu/build
+	@touch $@
+
+# Tools that check packages of their kind; tests of one that cannot be installed here are skipped.
+$(KINDS): | $(STAMP)
+	$(PIP) platformio idf-component-manager || echo "not all tools for packages could be installed" >&2
 	@touch $@
 
 # The peers of `make bench`; one that cannot be installed here is a line of its report.
@@ -61,7 +67,7 @@ lint: $(STAMP)
 test: $(STAMP)
 	@$(MAKE) --no-print-directory -j 2 lint pytest
 
-test-all: $(STAMP)
+test-all: $(STAMP) $(KINDS)
 	@$(MAKE) --no-print-directory -j 2 lint pytest SLOW=1
 
 # Tests of one file share fixtures such as compiled packages: they go to one process, in the order of tests/conftest.py.
