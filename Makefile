@@ -74,7 +74,7 @@ test-all: $(STAMP) $(KINDS)
 # Tests start Python often: its bytecode is kept, also where the environment says otherwise.
 pytest: export PYTHONDONTWRITEBYTECODE :=
 pytest: $(STAMP)
-	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(if $(SLOW),,-m "not slow")
+	$(if $(SLOW),PATH="$(abspath $(BIN)):$$PATH") $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(if $(SLOW),,-m "not slow")
 
 # Against the best runtime of every model; `make bench ONLY=resnet` runs those whose names match.
 bench: $(BENCH)
