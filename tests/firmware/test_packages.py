@@ -14,7 +14,7 @@ from intaglio.run.firmware_tools import compile_flags, find_firmware_toolchain
 from intaglio.run.package import Package
 from intaglio.targets.target import find_target
 from support.commands import DIGITS, Intaglio
-from support.firmware_running import firmware, integer_model, package_selftest
+from support.firmware_running import SEVERAL, firmware, integer_model, package_selftest
 from support.strict import CLANG
 
 ARDUINO = """#pragma once
@@ -38,27 +38,6 @@ static inline void yield() {}
 #define F_CPU 64000000L
 """
 needs_gcc = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="there is no arm-none-eabi-gcc here")
-
-
-SEVERAL = """
-[[memory]]
-name = "flash"
-kind = "flash"
-address = 0
-bytes = 65536
-[[memory]]
-name = "fast"
-kind = "ram"
-address = 0x20000000
-bytes = 2048
-bytes_per_cycle = 8
-holds = ["arena"]
-[[memory]]
-name = "slow"
-kind = "ram"
-address = 0x20010000
-bytes = 65536
-"""
 
 
 @pytest.fixture(scope="module", params=["static", "caller", "several static", "several caller", "read static"])

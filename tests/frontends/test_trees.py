@@ -125,7 +125,7 @@ def _cycle(fields: Any) -> None:
         (lambda f: f["nodes_featureids"].__setitem__(0, 77), "the trees read feature 77, and the input has 6 columns"),
         (lambda f: f["nodes_falsenodeids"].__setitem__(0, 777), "has a child that is not there"),
         (lambda f: f["nodes_modes"].pop(), "have different lengths"),
-        (lambda f: f["target_ids"].__setitem__(0, 5), "a leaf has a target outside of the 1"),
+        (lambda f: f["target_ids"].__setitem__(0, 5), "a leaf names a target that the model does not have"),
         (lambda f: f["target_nodeids"].__setitem__(0, 555), "which is not there"),
         (lambda f: f.update(base_values=[1.0, 2.0]), "2 base values for 1 targets"),
         (lambda f: f.update(post_transform="LOGISTIC"), "ONNX Runtime leaves it out, ONNX does not"),

@@ -14,30 +14,11 @@ from intaglio.run.package import Package
 from intaglio.run.serial.device import SelfTest
 from intaglio.run.timing import stored_inputs
 from support.commands import DIGITS, Intaglio
-from support.firmware_running import CORES, firmware, integer_model
+from support.firmware_running import CORES, SEVERAL, firmware, integer_model
 from support.onnx_models import model, node, saved, value
 from support.row_models import pixels
 from support.serial_board import answering
 
-SEVERAL = """
-[[memory]]
-name = "flash"
-kind = "flash"
-address = 0
-bytes = 65536
-[[memory]]
-name = "fast"
-kind = "ram"
-address = 0x20000000
-bytes = 2048
-bytes_per_cycle = 8
-holds = ["arena"]
-[[memory]]
-name = "slow"
-kind = "ram"
-address = 0x20010000
-bytes = 65536
-"""
 INT8 = {"quantize": "int8", "integer_io": True, "ranges": "minmax", "equalize": False, "correct_bias": False, "sensitivity": False}
 
 

@@ -18,6 +18,26 @@ from support.strict import CLANG
 from support.tflite_models import Tensor, one_operator
 
 CORES = ("cortex-m0+", "cortex-m3", "cortex-m4", "cortex-m4f", "cortex-m7", "cortex-m33", "rv32imc", "rv32imafc")
+# For `--memory`: an arena in each of two RAMs.
+SEVERAL = """
+[[memory]]
+name = "flash"
+kind = "flash"
+address = 0
+bytes = 65536
+[[memory]]
+name = "fast"
+kind = "ram"
+address = 0x20000000
+bytes = 2048
+bytes_per_cycle = 8
+holds = ["arena"]
+[[memory]]
+name = "slow"
+kind = "ram"
+address = 0x20010000
+bytes = 65536
+"""
 
 
 def integer_model(folder: Path, channels: int = 8, seed: int = 0) -> Path:

@@ -166,15 +166,13 @@ class ViewRules:
         for node in views:
             self.add(node)
 
-    def add(self, node: Node) -> bool:
-        """True, so that it can follow `allow`."""
+    def add(self, node: Node) -> None:
         roots = self._roots(node)
         members = self._members(roots)
         join(self._parent, node)
         for root in roots:
             self._together.pop(root, None)
         self._together[find(self._parent, node.output).whole] = members
-        return True
 
     def _roots(self, node: Node) -> set[Value]:
         return {find(self._parent, v).whole for v in [*(v for v in node.inputs if v is not None), node.output]}

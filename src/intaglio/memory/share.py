@@ -41,7 +41,11 @@ def share_parts(program: Program[K], target: Target, *, slots: bool = False) -> 
     before: dict[Node, int] | None = None
     while waiting and trials:
         together, *waiting = waiting
-        allowed = [node for node in together if rules.allow(node) and rules.add(node)]
+        allowed = []
+        for node in together:
+            if rules.allow(node):
+                rules.add(node)
+                allowed.append(node)
         if not allowed:
             continue
         before = _loads(program, target, slots=slots) if before is None else before

@@ -131,7 +131,8 @@ def array_feature_extractor(call: OnnxCall) -> Answer:
     x = rows_of(call, x) if len(x.shape) < 2 else x
     wanted = reshape(call, places, (places.type.elements,))
     if wanted.data is not None and not 0 <= int(wanted.data.min(initial=0)) <= int(wanted.data.max(initial=0)) < x.shape[-1]:
-        raise Fault("bad-attribute", f"a column of `ArrayFeatureExtractor` is outside of the {x.shape[-1]} that there are")
+        most = x.shape[-1] - 1
+        raise Fault("bad-attribute", f"`ArrayFeatureExtractor` asks for a column that its input does not have (0 to {most})")
     return call.emit(Gather(len(x.shape) - 1), x, wanted)
 
 

@@ -32,7 +32,7 @@ def _emit(call: OnnxCall, forest: Forest, x: Value, base: Sequence[float], targe
         raise Fault("shape-mismatch", f"the trees read feature {max(forest.features)}, and the input has {x.shape[1]} columns",
                     "give the input its shape with `--shape`")  # fmt: skip
     if any(not 0 <= target < targets for leaf in forest.leaves for target, _ in leaf):
-        raise Fault("bad-attribute", f"a leaf has a target outside of the {targets} that there are", _DAMAGED)
+        raise Fault("bad-attribute", f"a leaf names a target that the model does not have (0 to {targets - 1})", _DAMAGED)
     return call.emit(TreeEnsemble(targets, aggregate), x, *[call.constant(a) for a in forest.tables(base)])
 
 
