@@ -6,12 +6,13 @@ had in the model is kept in `origin`, for people, for `validate` and for the C A
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from intaglio.ir.sizes import Bounds, pinned
 from intaglio.ir.types import DType, TensorType
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class Graph:
     output_names: list[str] = field(default_factory=list)  # as in the model, one per output
     file: str = ""  # the IR file it was read from, and the line of each value there
     lines: dict[str, int] = field(default_factory=dict)
+    bounds: Bounds | None = None  # of the sizes that the caller gives
     weights: str = ""  # `read`: they are not mapped, each layer's are read into the arena
 
     def new_name(self, stem: str) -> str:
@@ -124,6 +126,31 @@ class Graph:
     def where(self, name: str) -> str:
         """The place of a value in the IR file that was read, for messages."""
         return f"{self.file}, line {self.lines[name]}" if name in self.lines else self.file
+
+    def pinned(self, sizes: Mapping[str, int]) -> Graph:
+        """A graph of its own, for these sizes of the caller; without any, a copy."""
+        twins: dict[Value, Value] = {}
+
+        def twin(value: Value) -> Value:
+            if value not in twins:
+                twins[value] = Value(value.name, pinned(value.type, sizes) if sizes else value.type, value.origin, value.data)
+            return twins[value]
+
+        copy = replace(self, inputs=[twin(v) for v in self.inputs], names=set(self.names))
+        copy.nodes = [
+            Node(
+                pinned(node.op, sizes) if sizes else node.op,
+                [None if v is None else twin(v) for v in node.inputs],
+                [twin(v) for v in node.outputs],
+                node.source,
+                None if node.when is None else twin(node.when),
+            )
+            for node in self.nodes
+        ]
+        copy.outputs = [twin(v) for v in self.outputs]
+        copy.states = [State(twin(s.input), twin(s.output), s.fill) for s in self.states]
+        copy.bounds = None if sizes else self.bounds
+        return copy
 
     # Looking things up ----------------------------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ from intaglio.ir.graph import FIRST_STAGE, Array, Graph, Node, State, Value
 from intaglio.ir.offload import Offload, gather
 from intaglio.ir.operator import REGISTRY, Op, Step
 from intaglio.ir.placement import NOWHERE, Address, Placement, Region
+from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds, Size
+from intaglio.ir.spans import Span
 from intaglio.ir.stripes import StripeSpec
 from intaglio.ir.text_parser import Line, ParseError, whole
 from intaglio.ir.types import DType, TensorType
@@ -62,6 +64,8 @@ def print_graph(
         f"model {graph.name} stage={stage}" + (f" target={choices.target}" if choices.target else "")
         + (f" weights={graph.weights}" if graph.weights else ""),
     ]
+    if graph.bounds is not None:
+        lines += [f"size {name} = {low}..{high}" for name, (low, high) in graph.bounds.ranges.items()]
     for value in graph.inputs:
         lines.append(f"input {_declaration(value, placement)}")
     for value in graph.constants():
@@ -135,6 +139,8 @@ def print_attribute(value: object) -> str:
     match value:
         case bool():
             return "true" if value else "false"
+        case Size():
+            return f"{{{value}}}"
         case int():
             return str(value)
         case float():
@@ -202,12 +208,18 @@ class _Reader:
         self.target = ""
         self.kernels: dict[str, str] = {}
         self.stripes: list[StripeSpec] = []
+        self.spans: dict[str, Span] = {}
         self.number = 0
 
     def line(self, line: Line) -> None:
         word = line.word_ahead()
+        if self.graph.bounds is None and self.spans and word != "size":
+            self.graph.bounds = Bounds(self.spans)
+        line.bounds = self.graph.bounds
         if word == "model":
             self._model(line)
+        elif word == "size":
+            self._size(line)
         elif word == "input":
             line.name()
             self.graph.inputs.append(self._declare(line))
@@ -253,6 +265,20 @@ class _Reader:
                 self.graph.weights = value
             else:
                 raise ParseError(f"`model` has no {quoted(key)}")
+
+    def _size(self, line: Line) -> None:
+        line.name()
+        name = line.name()
+        line.expect("=")
+        low, high = (whole(n) for n in line.token(r"\d+\.\.\d+", "a range such as `1..512`").split(".."))
+        line.end()
+        if name in self.spans or self.graph.bounds is not None:
+            raise ParseError("sizes are declared once each, before the inputs")
+        if not 0 < low < high:
+            raise ParseError(f"the range {low}..{high} of {quoted(name)} has not two ends from 1")
+        self.spans[name] = Span(low, high)
+        if Bounds.combinations(self.spans) > MOST_COMBINATIONS:
+            raise ParseError(f"the ranges allow more than {MOST_COMBINATIONS} combinations of sizes")
 
     def _stripe(self, line: Line) -> None:
         line.name()
@@ -341,7 +367,7 @@ class _Reader:
 
 def _array(literal: object, type: TensorType) -> Array:
     items = list(literal) if isinstance(literal, (list, tuple)) else [literal]
-    if len(items) != type.elements:
+    if type.moves or len(items) != type.elements:
         raise ParseError(f"the constant has {len(items)} elements, its type {type} has {type.elements}")
     try:
         return np.asarray(items, type.dtype.numpy).reshape(type.shape)

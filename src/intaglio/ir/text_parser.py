@@ -13,9 +13,10 @@ from typing import TypeVar
 
 from intaglio.errors import quoted
 from intaglio.ir.operator import REGISTRY, Op, Step
+from intaglio.ir.sizes import Bounds, Size, most
 from intaglio.ir.types import DType, Layout, Quant, TensorType
 
-_TYPE = re.compile(r"(\w+)\[([\d,\s]*)\]", re.ASCII)
+_TYPE = re.compile(r"(\w+)\[([\w,\s+*/%();<=-]*)\]", re.ASCII)
 _NUMBER = re.compile(r"-?(?:inf|nan|\d+\.?\d*(?:[eE][-+]?\d+)?)\b", re.ASCII)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _DEEPEST = 8  # lists inside of lists
@@ -42,6 +43,7 @@ class Line:
         self.text, self.comment = _split_comment(raw.rstrip("\n"))
         self.at = 0
         self.depth = 0
+        self.bounds: Bounds | None = None  # of the sizes that the file declares
 
     def _skip(self) -> None:
         while self.at < len(self.text) and self.text[self.at] in " \t":
@@ -99,7 +101,7 @@ class Line:
         if match is None:
             raise ParseError(f"expected a type such as `f32[1,3,8,8]`, found {quoted(self.text[self.at :], 30)}")
         self.at = match.end()
-        shape = tuple(whole(d.strip()) for d in match.group(2).split(",") if d.strip())
+        shape = tuple(self._dimension(d.strip()) for d in match.group(2).split(",") if d.strip())
         try:
             dtype = DType(match.group(1))
         except ValueError:
@@ -112,6 +114,26 @@ class Line:
                 self.expect(candidate.value)
                 layout = candidate
         return TensorType(dtype, shape, layout, self.quant() if self.peek("q(") else None)
+
+    def _dimension(self, text: str) -> int:
+        """`64`, or `T*2<=1024`: a formula of the sizes, and the largest that it gets."""
+        if text.isascii() and text.isdigit():
+            return whole(text)
+        formula, sign, bound = text.partition("<=")
+        found = self._formula(formula)
+        if sign and (not bound.strip().isdigit() or whole(bound.strip()) != most(found)):
+            raise ParseError(f"`{formula.strip()}` is at most {most(found)}, not {quoted(bound.strip())}")
+        return found
+
+    def _formula(self, text: str) -> int:
+        if self.bounds is None:
+            raise ParseError(f"{quoted(text, 40)} is not a number", "sizes are declared in lines such as `size T = 1..512`")
+        if len(text) > 200:
+            raise ParseError(f"the formula {quoted(text, 40)} is too long")
+        try:
+            return self.bounds.parse(text)
+        except ValueError as error:
+            raise ParseError(str(error)) from None
 
     def quant(self) -> Quant:
         self.expect("q(")
@@ -166,6 +188,8 @@ class Line:
             return tuple(self._items("(", ")"))
         if self.peek("["):
             return self._items("[", "]")
+        if self.peek("{"):
+            return self._formula(self.token(r"\{[^{}]*\}", "a formula in braces")[1:-1])
         match = _NUMBER.match(self.text, self.at)
         if match:
             self.at = match.end()
@@ -269,6 +293,8 @@ def _coerce(value: object, hint: object, what: str) -> object:
         return tuple(_coerce(v, inner, what) for v in value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if isinstance(value, Size) and hint in (int, float):
+        return value
     if isinstance(hint, type) and isinstance(value, hint) and (hint is not int or not isinstance(value, bool)):
         return value
     raise ParseError(f"{quoted(what)} cannot be {quoted(str(value), 40)}")

@@ -1,4 +1,4 @@
-"""Types of values: element type, shape, layout, quantisation. All of it is static.
+"""Types of values: element type, shape, layout, quantisation. All of it is static, but for dimensions with a bound (`sizes.py`).
 
 A `TensorType` prints as `f32[1,16,8,8] NCHW` and parses back; `DType` knows its numpy and its C type.
 """
@@ -11,6 +11,8 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
+
+from intaglio.ir.sizes import most, moves
 
 Shape = tuple[int, ...]
 MAX_RANK = 8
@@ -110,14 +112,20 @@ class TensorType:
 
     @property
     def bytes(self) -> int:
-        return self.elements * self.dtype.bytes
+        """The room that it needs: where a dimension has a bound, that of the largest."""
+        return most(self.elements) * self.dtype.bytes
+
+    @property
+    def moves(self) -> bool:
+        """Does the shape depend on sizes that the caller gives?"""
+        return moves(self.shape)
 
     @property
     def rank(self) -> int:
         return len(self.shape)
 
     def __str__(self) -> str:
-        text = f"{self.dtype.value}[{','.join(map(str, self.shape))}]"
+        text = f"{self.dtype.value}[{','.join(map(repr, self.shape))}]"
         if self.layout is not Layout.NONE:
             text += f" {self.layout.value}"
         if self.quant is not None:

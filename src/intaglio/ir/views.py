@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from intaglio.ir.choices import Choices
 from intaglio.ir.graph import Graph, Node, Value
+from intaglio.ir.sizes import Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +143,16 @@ def starts_bytes(node: Node) -> tuple[int, ...] | None:
     if any(v is None for v in node.inputs) or len(node.outputs) != 1:
         return None
     at = node.op.overlay([None if v is None else v.type for v in node.inputs], node.output.type)
-    return None if at is None else tuple(n * node.output.dtype.bytes for n in at)
+    if at is None or any(isinstance(n, Size) for n in at):  # addresses are numbers
+        return None
+    return tuple(n * node.output.dtype.bytes for n in at)
 
 
 def row_widths(node: Node) -> tuple[int, ...] | None:
     """The elements that each operand has in a row of the result; None where rows are not put side by side."""
     if any(v is None for v in node.inputs) or len(node.outputs) != 1 or starts_bytes(node) is not None:
+        return None
+    if node.output.type.moves:
         return None
     return node.op.row_widths([None if v is None else v.type for v in node.inputs], node.output.type)
 

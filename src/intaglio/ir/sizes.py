@@ -1,0 +1,437 @@
+"""Sizes that are known as a bound: `T=1..512`.
+
+A `Size` stands where a shape has a whole number. It has a formula (`T*4+1`), for C and for people, and its value for every
+combination of sizes that the bounds allow (`Bounds`). Arithmetic gives another Size, or an int where the result is the same for
+all of them. A question about a Size (`n < 8`, `if n % 2`) has an answer where it is the same for all combinations; otherwise it
+raises `Undecided`. So nothing is ever decided from one example: code either holds for every size or says that it does not.
+
+    T = Bounds({"T": (1, 512)}).size("T")
+    T * 64 // 64 == T        True: equal means equal for all sizes
+    T < 513                  True
+    T < 8                    raises Undecided
+    range(T), int(T)         raise Undecided: there is no one number
+    most(T), least(T)        512, 1: for memory, and for estimates
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+MOST_COMBINATIONS = 1 << 17
+NARROWER = "give a narrower range, or one package for each size: `--dim NAME=N`"
+T = TypeVar("T")
+Values = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
+
+class Undecided(ValueError):
+    """The answer depends on a size that only the caller knows. The text says what was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """`op` is `size` (a name), `num`, `add`, `sub`, `mul`, `div`, `mod`, `min` or `max`. Divisions round down."""
+
+    op: str
+    name: str = ""
+    number: int = 0
+    args: tuple[Formula, ...] = ()
+
+    def __str__(self) -> str:
+        return _text(self, 0)
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        if self.op == "size":
+            return sizes[self.name]
+        if self.op == "num":
+            return self.number
+        a, b = (arg.at(sizes) for arg in self.args)
+        return int(_COMPUTE[self.op](a, b))
+
+    def names(self) -> set[str]:
+        return {self.name} if self.op == "size" else {n for a in self.args for n in a.names()}
+
+
+_COMPUTE: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+_SIGNS = {"add": ("+", 1), "sub": ("-", 1), "mul": ("*", 2), "div": ("//", 2), "mod": ("%", 2)}
+
+
+def _text(formula: Formula, outer: int) -> str:
+    if formula.op == "size":
+        return formula.name
+    if formula.op == "num":
+        return str(formula.number)
+    a, b = formula.args
+    if formula.op in ("min", "max"):
+        return f"{formula.op}({_text(a, 0)};{_text(b, 0)})"  # without a comma: it stands in lists
+    sign, level = _SIGNS[formula.op]
+    text = f"{_text(a, level)}{sign}{_text(b, level + 1)}"
+    return f"({text})" if level < outer else text
+
+
+def _num(value: int) -> Formula:
+    return Formula("num", number=value)
+
+
+def _simple(op: str, a: Formula, b: Formula) -> Formula:
+    """The formula with numbers gathered, so that what people read is short."""
+    if op in ("add", "mul") and a.op == "num":
+        a, b = b, a
+    if b.op == "num" and a.args and a.args[1].op == "num":
+        inner, n = a.args[0], a.args[1].number
+        if op in ("add", "sub") and a.op in ("add", "sub"):
+            total = (n if a.op == "add" else -n) + (b.number if op == "add" else -b.number)
+            return inner if total == 0 else Formula("add" if total > 0 else "sub", args=(inner, _num(abs(total))))
+        if op == "mul" and a.op == "mul":
+            return Formula("mul", args=(inner, _num(n * b.number)))
+        if op == "div" and a.op == "div" and n > 0 and b.number > 0:
+            return Formula("div", args=(inner, _num(n * b.number)))
+    if b.op == "num" and (b.number, op) in ((0, "add"), (0, "sub"), (1, "mul"), (1, "div")):
+        return a
+    if b.op == "num" and b.number < 0 and op in ("add", "sub"):
+        return Formula("sub" if op == "add" else "add", args=(a, _num(-b.number)))
+    return Formula(op, args=(a, b))
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """The sizes that a caller gives, each between two numbers, both included."""
+
+    ranges: Mapping[str, tuple[int, int]]
+    _known: dict[bytes, Size] = field(default_factory=dict, repr=False)
+    _points: dict[str, Values] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        names = list(self.ranges)
+        lines = [np.arange(low, high + 1, dtype=np.int64) for low, high in self.ranges.values()]
+        for name, points in zip(names, np.meshgrid(*lines, indexing="ij") if lines else [], strict=True):
+            self._points[name] = np.ascontiguousarray(points.reshape(-1))
+        for name in names:
+            self._made(Formula("size", name), self._points[name])
+
+    @staticmethod
+    def combinations(ranges: Mapping[str, tuple[int, int]]) -> int:
+        count = 1
+        for low, high in ranges.values():
+            count *= max(0, high - low + 1)
+        return count
+
+    def size(self, name: str) -> int:
+        """The size itself; a plain number where the bound leaves only one."""
+        return self._made(Formula("size", name), self._points[name])
+
+    def _made(self, formula: Formula, values: Values) -> int:
+        first = int(values[0])
+        if (values == first).all():
+            return first
+        return self._known.setdefault(values.tobytes(), Size(formula, values, self))
+
+    def parse(self, text: str) -> int:
+        """The size of a formula as it is printed. Raises ValueError where it is none."""
+        try:
+            tree = ast.parse(text.strip().replace(";", ","), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise ValueError(f"`{text}` is not a formula of sizes") from None
+        return self._of_tree(tree, text)
+
+    def _of_tree(self, tree: ast.expr, text: str) -> int:
+        match tree:
+            case ast.Constant(value=int(value)):
+                return value
+            case ast.Name(id=name) if name in self.ranges:
+                return self.size(name)
+            case ast.BinOp(left=left, op=op, right=right) if (word := _WORDS.get(type(op))) is not None:
+                return _apply(word, self._of_tree(left, text), self._of_tree(right, text))
+            case ast.Call(func=ast.Name(id="min" | "max" as word), args=[left, right], keywords=[]):
+                return _apply(word, self._of_tree(left, text), self._of_tree(right, text))
+        raise ValueError(f"`{text}` is not a formula of the sizes {', '.join(self.ranges) or '(none)'}")
+
+    def corners(self) -> Iterator[dict[str, int]]:
+        """The least and the largest of everything."""
+        for end in (0, 1):
+            yield {name: pair[end] for name, pair in self.ranges.items()}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={low}..{high}" for name, (low, high) in self.ranges.items())
+
+
+_WORDS: dict[type[ast.operator], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "div", ast.Mod: "mod",
+}  # fmt: skip
+
+if TYPE_CHECKING:
+    _Whole = int  # so that a Size may stand in a shape
+else:
+    _Whole = object  # and numpy, `range` and the like cannot take it for a number
+
+
+class Size(_Whole):
+    """A whole number that depends on sizes of the caller. Equal means equal for all of them."""
+
+    __slots__ = ("bounds", "formula", "values")
+    bounds: Bounds
+    formula: Formula
+    values: Values
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, formula: Formula, values: Values, bounds: Bounds) -> None:
+            self.formula, self.values, self.bounds = formula, values, bounds
+
+    else:
+
+        def __new__(cls, formula: Formula, values: Values, bounds: Bounds) -> Size:
+            raise NotImplementedError
+
+    def __add__(self, other: int) -> int:
+        return _apply("add", self, other)
+
+    def __radd__(self, other: int) -> int:
+        return _apply("add", other, self)
+
+    def __sub__(self, other: int) -> int:
+        return _apply("sub", self, other)
+
+    def __rsub__(self, other: int) -> int:
+        return _apply("sub", other, self)
+
+    def __mul__(self, other: int) -> int:
+        return _apply("mul", self, other)
+
+    def __rmul__(self, other: int) -> int:
+        return _apply("mul", other, self)
+
+    def __floordiv__(self, other: int) -> int:
+        return _apply("div", self, other)
+
+    def __rfloordiv__(self, other: int) -> int:
+        return _apply("div", other, self)
+
+    def __mod__(self, other: int) -> int:
+        return _apply("mod", self, other)
+
+    def __rmod__(self, other: int) -> int:
+        return _apply("mod", other, self)
+
+    def __truediv__(self, other: float) -> float:
+        raise Undecided(f"a number is needed, and `{self}` depends on {self.bounds}")
+
+    __rtruediv__ = __pow__ = __rpow__ = __truediv__  # type: ignore[assignment]
+
+    def __neg__(self) -> int:
+        return _apply("sub", 0, self)
+
+    def __pos__(self) -> int:
+        return self
+
+    def __abs__(self) -> int:
+        return self if self >= 0 else -self
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Size) and np.array_equal(self.values, other.values))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.values.tobytes())
+
+    def __lt__(self, other: int) -> bool:
+        return self._decided(self.values < values_of(other), "<", other)
+
+    def __le__(self, other: int) -> bool:
+        return self._decided(self.values <= values_of(other), "<=", other)
+
+    def __gt__(self, other: int) -> bool:
+        return self._decided(self.values > values_of(other), ">", other)
+
+    def __ge__(self, other: int) -> bool:
+        return self._decided(self.values >= values_of(other), ">=", other)
+
+    def __bool__(self) -> bool:
+        return self._decided(self.values != 0, "!=", 0)
+
+    def _decided(self, answers: Any, sign: str, other: object) -> bool:
+        first = bool(answers[0])
+        if (answers == first).all():
+            return first
+        raise Undecided(f"`{self} {sign} {other}` holds for some of {self.bounds} and not for others")
+
+    def __index__(self) -> int:
+        raise Undecided(f"a number is needed, and `{self}` depends on {self.bounds}")
+
+    __int__ = __float__ = __index__
+
+    def __str__(self) -> str:
+        return str(self.formula)
+
+    def __repr__(self) -> str:
+        return f"{self.formula}<={most(self)}"
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        return self.formula.at(sizes)
+
+    def __reduce__(self) -> str:
+        raise TypeError("a Size belongs to its bounds")
+
+    def __deepcopy__(self, memo: object) -> Size:
+        return self
+
+    def __copy__(self) -> Size:
+        return self
+
+
+def values_of(item: int) -> Any:
+    """For every combination of sizes, or the number that it is."""
+    return item.values if isinstance(item, Size) else item
+
+
+def _formula(item: int) -> Formula:
+    return item.formula if isinstance(item, Size) else _num(int(item))
+
+
+def _apply(op: str, a: int, b: int) -> int:
+    numbers = (int, np.integer, Size)
+    if isinstance(a, float) or isinstance(b, float):
+        raise Undecided(f"a number is needed for `{a}` and `{b}`")
+    if isinstance(a, bool) or isinstance(b, bool) or not isinstance(a, numbers) or not isinstance(b, numbers):
+        return NotImplemented  # type: ignore[no-any-return]
+    owner = a if isinstance(a, Size) else b
+    if not isinstance(owner, Size):
+        return int(_COMPUTE[op](a, b))
+    left, right = values_of(a), values_of(b)
+    if op in ("div", "mod") and np.any(np.asarray(right) == 0):
+        raise Undecided(f"`{a} / {b}` is a division by zero for some of {owner.bounds}")
+    if op in ("div", "mod") and np.any(np.asarray(left) < 0) and _rounded_up(op, a, b) is None:
+        raise Undecided(f"`{a} / {b}` has a negative numerator for some of {owner.bounds}")
+    values = np.broadcast_to(np.asarray(_COMPUTE[op](left, right), np.int64), owner.values.shape)
+    return owner.bounds._made(_rounded_up(op, a, b) or _simple(op, _formula(a), _formula(b)), np.ascontiguousarray(values))
+
+
+def _rounded_up(op: str, a: int, b: int) -> Formula | None:
+    """`-(-n // 8)`, which rounds up, in numbers that are not negative: C divides towards zero."""
+    if op == "div" and isinstance(a, Size) and not isinstance(b, Size) and b > 0 and (a.values <= 0).all():
+        positive = -a
+        up = _simple("div", _formula(positive + (b - 1)), _num(int(b)))
+        return Formula("sub", args=(_num(0), up))
+    if op == "sub" and not isinstance(a, Size) and a == 0 and isinstance(b, Size):
+        inner = b.formula
+        if inner.op == "sub" and inner.args[0] == _num(0):
+            return inner.args[1]
+    return None
+
+
+def smaller(a: int, b: int) -> int:
+    """min(a, b), also where it depends on sizes."""
+    return _apply("min", a, b)
+
+
+def larger(a: int, b: int) -> int:
+    return _apply("max", a, b)
+
+
+def most(item: int) -> int:
+    """The largest that it gets: for memory, and for estimates."""
+    return int(item.values.max()) if isinstance(item, Size) else item
+
+
+def least(item: int) -> int:
+    return int(item.values.min()) if isinstance(item, Size) else item
+
+
+def possible(item: int) -> list[int]:
+    """All that it can be, in order."""
+    return sorted({int(n) for n in item.values}) if isinstance(item, Size) else [item]
+
+
+def is_size(item: object) -> bool:
+    return isinstance(item, Size)
+
+
+def whole(item: Any) -> int:
+    """A number of an array as an int, or the Size that it is."""
+    return item if isinstance(item, Size) else int(item)
+
+
+def array_of(items: Sequence[int]) -> Any:
+    """A vector of i64; of objects where an item is a Size."""
+    if not moves(items):
+        return np.array(items, np.int64)
+    found = np.empty(len(items), object)
+    found[:] = list(items)
+    return found
+
+
+def settled(array: Any, dtype: Any) -> Any:
+    """An array of objects without a Size, as numbers again."""
+    if array.dtype != object or any(isinstance(item, Size) for item in array.reshape(-1).tolist()):
+        return array
+    return array.astype(dtype)
+
+
+def cut(start: int, end: int, step: int, size: int) -> tuple[int, int]:
+    """The first place and the number of places of `[start:end:step]` along an axis, as Python's slices have it."""
+    if not moves((start, end, size)):
+        places = range(*slice(start, end, step).indices(size))
+        return (places.start if len(places) else 0), len(places)
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+    first, last = (smaller(larger(n + size if n < 0 else n, low), high) for n in (start, end))
+    distance = last - first if step > 0 else first - last
+    return first, larger(0, (distance + abs(step) - 1) // abs(step)) if distance > -abs(step) else 0
+
+
+def moves(shape: Sequence[object]) -> bool:
+    """Does a dimension depend on a size of the caller?"""
+    return any(isinstance(n, Size) for n in shape)
+
+
+def largest(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(most(n) for n in shape)
+
+
+def pinned(item: T, sizes: Mapping[str, int]) -> T:
+    """The same with every Size replaced by its value: in tuples, and in the fields of dataclasses."""
+    found: Any = item
+    if isinstance(item, Size):
+        found = item.at(sizes)
+    elif isinstance(item, tuple):
+        parts = [pinned(part, sizes) for part in item]
+        found = item if all(a is b for a, b in zip(parts, item, strict=True)) else tuple(parts)
+    elif is_dataclass(item) and not isinstance(item, type):
+        old = {f.name: getattr(item, f.name) for f in fields(item) if f.init}
+        new = {name: pinned(value, sizes) for name, value in old.items()}
+        changed = {name: value for name, value in new.items() if value is not old[name]}
+        found = replace(item, **changed) if changed else item
+    return found  # type: ignore[no-any-return]
+
+
+def names_of(item: object) -> set[str]:
+    """The sizes of the caller that something depends on."""
+    if isinstance(item, Size):
+        return item.formula.names()
+    if isinstance(item, (tuple, list)):
+        return {name for part in item for name in names_of(part)}
+    if is_dataclass(item) and not isinstance(item, type):
+        return {name for f in fields(item) for name in names_of(getattr(item, f.name))}
+    return set()
+
+
+def value_of(text: str, sizes: Mapping[str, int]) -> int:
+    """A formula as it is printed, for these sizes. Raises ValueError where it is none."""
+    ranges = {name: (size, size) for name, size in sizes.items()}
+    return Bounds(ranges).parse(text)
