@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.c_printer import Printer
 from intaglio.kernels.interpret import interpret
 from intaglio.kernels.isa import ISAS
@@ -15,7 +16,6 @@ from intaglio.kernels.loop import (
     IDX,
     Assign,
     Buffer,
-    Builder,
     Expr,
     For,
     Kernel,

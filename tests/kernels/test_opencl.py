@@ -16,10 +16,11 @@ from hypothesis import given, settings
 
 from intaglio.ir.types import DType
 from intaglio.kernels.accesses import everything, may_run_at_once
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.choice import DEVICE
 from intaglio.kernels.forms import Scope
 from intaglio.kernels.interpret import interpret
-from intaglio.kernels.loop import Buffer, Builder, Expr, For, Kernel, Load, Type, idx
+from intaglio.kernels.loop import Buffer, Expr, For, Kernel, Load, Type, idx
 from intaglio.kernels.opencl.interpret import run_variant
 from intaglio.kernels.opencl.launch import Variant
 from intaglio.kernels.opencl.lowering import device_job

@@ -15,8 +15,9 @@ import pytest
 
 from intaglio.ir.types import DType
 from intaglio.ir.views import Pitch
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.interpret import interpret
-from intaglio.kernels.loop import Buffer, Builder, Kernel, Load, Place, Type
+from intaglio.kernels.loop import Buffer, Kernel, Load, Place, Type
 from intaglio.kernels.pitched import Unproven, with_pitches
 from intaglio.kernels.routines import Routine
 from intaglio.run.toolchains import find_toolchain

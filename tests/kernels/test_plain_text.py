@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.c_printer import print_kernel
 from intaglio.kernels.choice import lower_node
-from intaglio.kernels.loop import Braces, Buffer, Builder, If, Kernel, Num, Store, Type
+from intaglio.kernels.loop import Braces, Buffer, If, Kernel, Num, Store, Type
 from intaglio.kernels.unused import drop_unused
 from intaglio.targets.target import find_target
 from support.ir_text import graph_of

@@ -7,7 +7,8 @@ import numpy as np
 from intaglio.ir.graph import Graph, Node, State, Value
 from intaglio.ir.placement import ARENA, INPUT, OUTPUT, STATE, Address, Placement
 from intaglio.ir.types import DType, TensorType
-from intaglio.kernels.loop import INDEX_OUT_OF_RANGE, Buffer, Builder, Kernel, Load, type_of
+from intaglio.kernels.builder import Builder
+from intaglio.kernels.loop import INDEX_OUT_OF_RANGE, Buffer, Kernel, Load, type_of
 from intaglio.kernels.program import Constant, ConstantArg, Layer, Program, ValueArg
 from intaglio.ops.activation import Relu
 from intaglio.ops.binary import Add

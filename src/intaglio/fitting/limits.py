@@ -138,6 +138,8 @@ def _could_be_fed(program: Program) -> bool:
     states = {s.input for s in program.graph.states}
     given = [v for v in program.graph.inputs if v not in states]
     first = next((layer.node for layer in program.layers if any(v in given for v in layer.node.operands())), None)
+    if program.graph.bounds is not None:
+        return False
     if len(given) != 1 or first is None or given[0].type.rank < 2 or given[0].shape[1] < 2:
         return False
     try:

@@ -348,6 +348,7 @@ def prototype(kernel: Kernel) -> str:
     shared = [p for p in kernel.params if kernel.in_place and (over is None or p is over or not p.const)]
     result = "int" if kernel.fallible else "void"
     parameters = [_parameter(p, "" if any(p is s for s in shared) else "restrict ") for p in kernel.params]
+    parameters += [f"ptrdiff_t {name}" for name in kernel.sizes]
     if kernel.split is not None:
         parameters += ["ptrdiff_t part", *(["ptrdiff_t step"] if kernel.split.steps > 1 else [])]
     return f"{result} {kernel.name}({', '.join(parameters)})"

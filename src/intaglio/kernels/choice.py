@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from intaglio.errors import UserError, quoted
 from intaglio.ir.choices import VIEW, Choices
 from intaglio.ir.graph import Graph, Node
+from intaglio.ir.sizes import NARROWER, Undecided
 from intaglio.kernels import (
     byte_chain,
     contract,
@@ -33,6 +34,7 @@ from intaglio.kernels import (
     reduce,
     resample,
     sample,
+    sizes,
     trees,
     window_general,
 )
@@ -182,6 +184,7 @@ SINGLE: dict[str, Callable[[Job], Lowered]] = {  # operators with one kernel tha
     "copy": movement.copy,
     "cumsum": reduce.cumsum,
     "det": contract.det,
+    "dimensions": sizes.dimensions,
     "einsum": contract.einsum,
     "expand": movement.expand,
     "gather": index.gather,
@@ -189,6 +192,7 @@ SINGLE: dict[str, Callable[[Job], Lowered]] = {  # operators with one kernel tha
     "gather_nd": index.gather_nd,
     "grid_sample": sample.grid_sample,
     "gru": recurrent.recurrent,
+    "iota": sizes.iota,
     "log_softmax": normalize.softmax,
     "lookup": quantised.lookup,
     "lookup16": quantised_rows.lookup16,
@@ -259,6 +263,14 @@ def choices_of(op: Op) -> tuple[Choice, ...]:
     return TABLE.get(op.NAME, (ELEMENTWISE,) if isinstance(op, Elementwise) else ())
 
 
+def refused(choice: Choice, job: Job) -> str | None:
+    """Why a kernel cannot be used here; None: it can."""
+    try:
+        return choice.applies(job)
+    except Undecided as reason:
+        return str(reason)
+
+
 def for_device(node: Node, target: Target, asked: str = "") -> Lowered | None:
     """The kernel of an OpenCL device; None: it stays on the CPU."""
     return lower_on_device(node, target, asked, DEVICE.get(node.op.NAME, ()), choices_of(node.op))
@@ -269,14 +281,17 @@ def lower_node(node: Node, target: Target, asked: str = "") -> Lowered:
     if target.device and (made := for_device(node, target, asked)) is not None:
         return made
     job = Job(node, target, asked)
+    undecided = ""
     for choice in _asked_first(node, asked):
-        if choice.applies(job) is None:
-            return choice.build(job.fresh())
-    raise UserError(
-        "unsupported-operator",
-        f"{quoted(node.op.NAME)} in node {quoted(node.source)} has no kernel for {quoted(target.name)}",
-        hint="`intaglio check MODEL` lists everything that is unsupported",
-    )
+        try:
+            if choice.applies(job) is None:
+                return choice.build(job.fresh())
+        except Undecided as reason:
+            undecided = f"{choice.name}: {reason}"
+    what = f"{quoted(node.op.NAME)} in node {quoted(node.source)} has no kernel for {quoted(target.name)}"
+    if undecided:
+        raise UserError("size-decides", f"{what} that takes all of these sizes ({undecided})", hint=NARROWER)
+    raise UserError("unsupported-operator", what, hint="`intaglio check MODEL` lists everything that is unsupported")
 
 
 def _asked_first(node: Node, asked: str) -> list[Choice]:
@@ -320,7 +335,7 @@ def has_choice(node: Node) -> bool:
 def usual_way(node: Node, target: Target) -> str:
     """What `lower_node` takes by itself; empty where nothing applies."""
     job = Job(node, target)
-    first = next((choice for choice in choices_of(node.op) if choice.applies(job) is None), None)
+    first = next((choice for choice in choices_of(node.op) if refused(choice, job) is None), None)
     return "" if first is None else first.name if first.ways is None else first.ways(job)[0]
 
 
@@ -335,7 +350,7 @@ def _possible(node: Node, target: Target, name: str = "") -> dict[Choice, list[s
     found: dict[Choice, list[str]] = {}
     for choice in choices_of(node.op):
         job = Job(node, target, choice.name)
-        there = name in ("", choice.name) and all(choice.name != other.name for other in found) and choice.applies(job) is None
+        there = name in ("", choice.name) and all(choice.name != other.name for other in found) and refused(choice, job) is None
         if there and (uses := [choice.name] if choice.ways is None else choice.ways(job)):
             found[choice] = uses
     return found
@@ -348,7 +363,7 @@ def estimate_us(node: Node, target: Target, using: str) -> float:
         return roofline(node, target).time_us
     job, name = Job(node, target, using), using.partition("(")[0]
     for choice in choices_of(node.op):
-        if choice.name == name and choice.applies(job) is None:
+        if choice.name == name and refused(choice, job) is None:
             return choice.estimate(job)
     return roofline(node, target).time_us
 
@@ -429,7 +444,7 @@ def why_used(rows: Sequence[Considered]) -> str:
 def _judged(choices: tuple[Choice, ...], job: Job, asked: str, by: str = "") -> list[Considered]:
     found, used = [], False
     for choice in choices:
-        reason = choice.applies(job) or (NOT_NEEDED if used else "")
+        reason = refused(choice, job) or (NOT_NEEDED if used else "")
         if not reason and asked and choice.name != asked:
             reason = by
         used = used or not reason
@@ -440,7 +455,7 @@ def _judged(choices: tuple[Choice, ...], job: Job, asked: str, by: str = "") -> 
 def refusal(node: Node, target: Target, asked: str) -> str | None:
     """Why a kernel that an IR file asks for by its name cannot be used; None: it can."""
     job, known = Job(node, target, asked), choices_of(node.op)
-    reasons = [choice.applies(job) for choice in known if choice.name == asked.partition("(")[0]]
+    reasons = [refused(choice, job) for choice in known if choice.name == asked.partition("(")[0]]
     if not reasons:
         return f"kernels of `{node.op.NAME}` are {', '.join(dict.fromkeys(f'`{choice.name}`' for choice in known))}"
     if None in reasons:

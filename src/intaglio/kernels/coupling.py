@@ -4,9 +4,10 @@ are working memory; the result is the iterate itself."""
 from __future__ import annotations
 
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Expr, Var, idx, select
+from intaglio.kernels.loop import Buffer, Expr, Var, idx, select
 from intaglio.ops.coupling import MOST_TURNS, PairwiseCoupling, tolerance
 
 

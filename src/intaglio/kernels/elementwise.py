@@ -9,11 +9,13 @@ it, and every other type, runs one lane at a time. Works in place.
 
 from __future__ import annotations
 
+from intaglio.ir.sizes import most
 from intaglio.ir.types import DType, Shape, strides_of
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.expressions import apply, vectorizable
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Type, cast, idx
+from intaglio.kernels.loop import Buffer, Expr, Load, Type, cast, idx
 from intaglio.ops.base import Chain, Elementwise, Step
 
 
@@ -65,14 +67,14 @@ def elementwise(job: Job) -> Lowered:
     sizes, strides = merge_axes(out.shape, [broadcast_strides(v.shape, out.shape) for v in values] + [strides_of(out.shape)])
     *walks, out_walk = strides
     vector = out.dtype is DType.F32 and vectorizable(steps, [v.dtype for v in values]) and job.isa.lanes > 1
-    ok = vector and bool(sizes) and all(w[-1] in (0, 1) for w in walks) and sizes[-1] >= job.isa.lanes
+    ok = vector and bool(sizes) and all(w[-1] in (0, 1) for w in walks) and most(sizes[-1]) >= job.isa.lanes
     outer = len(sizes) - 1 if sizes else 0
     with k.loops([f"i{n}" for n in range(outer)], sizes[:outer]) as at:
         bases = [k.let(f"at{n}", offset_of(at, w[:outer])) for n, w in enumerate(walks)]
         to = k.let("to", offset_of(at, out_walk[:outer]))
         last, inner = (sizes[-1], [w[-1] for w in walks]) if sizes else (1, [0] * len(walks))
         done = last // job.isa.lanes * job.isa.lanes if ok else 0
-        if done:
+        if most(done):
             invariant = [s == 0 for s in inner]
             held = [
                 k.let(f"v{n}", job.vector.splat(Load(b, bases[n], Type("f32")))) if invariant[n] else None

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from intaglio.ir.graph import Value
 from intaglio.ir.types import Shape
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.expressions import apply
 from intaglio.kernels.job import Job
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Expr
+from intaglio.kernels.loop import Buffer, Expr
 from intaglio.ops.base import Step
 
 

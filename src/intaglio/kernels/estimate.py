@@ -6,6 +6,7 @@ What chooses tiles and algorithms, orders what `tune` measures and stands in `co
 
 from __future__ import annotations
 
+from intaglio.ir.sizes import most
 from intaglio.kernels.job import Job
 from intaglio.targets import Target
 
@@ -26,5 +27,5 @@ def micros(target: Target, lanes: int, cycles: float, weight_bytes: int) -> floa
 def one_by_one(job: Job) -> float:
     """Of a kernel that takes everything, one product at a time."""
     types = [None if v is None else v.type for v in job.node.inputs]
-    macs = job.node.op.macs(types, job.node.output.type)
+    macs = most(job.node.op.macs(types, job.node.output.type))
     return micros(job.target, job.isa.lanes, ONE_BY_ONE * max(macs, job.node.output.type.elements), 0)

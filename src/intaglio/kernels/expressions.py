@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import BOOL, Builder, Expr, Num, Op, Type, cast, select
+from intaglio.kernels.loop import BOOL, Expr, Num, Op, Type, cast, select
 from intaglio.kernels.quantised_expressions import QUANTISED
 from intaglio.kernels.scalar_functions import FUNCTIONS
 from intaglio.ops.activation import Celu, Clip, Elu, Gelu, HardSigmoid, LeakyRelu, Selu, Shrink, ThresholdedRelu

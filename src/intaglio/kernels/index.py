@@ -7,25 +7,12 @@ import math
 
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType, Shape, strides_of
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.elementwise import offset_of
 from intaglio.kernels.expressions import computed_in
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import (
-    IDX,
-    INDEX_OUT_OF_RANGE,
-    Buffer,
-    Builder,
-    Expr,
-    Load,
-    Num,
-    Type,
-    both,
-    cast,
-    either,
-    idx,
-    select,
-)
+from intaglio.kernels.loop import IDX, INDEX_OUT_OF_RANGE, Buffer, Expr, Load, Num, Type, both, cast, either, idx, select
 from intaglio.kernels.reduce import split_axis
 from intaglio.ops.base import normal_axis
 from intaglio.ops.index import Gather, GatherElements, GatherNd, OneHot, ScatterElements, ScatterNd

@@ -19,12 +19,13 @@ import numpy as np
 
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType, strides_of
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.quantised import BYTES, size_of
 from intaglio.kernels.contraction.scaling import Bytes, Scaling, factor_of, i16, i32, scaling_by, splat, vector
 from intaglio.kernels.elementwise import broadcast_strides, merge_axes, offset_of, one_lane
 from intaglio.kernels.isa import Isa
 from intaglio.kernels.job import Job, Lowered, fact
-from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Type, cast
+from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, cast
 from intaglio.ops.base import Elementwise, Step
 from intaglio.ops.quantised import QAdd, QMul, Requantize
 

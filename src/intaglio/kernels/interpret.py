@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, assert_never
 
@@ -58,15 +58,18 @@ class _Failed(Exception):
         self.code = code
 
 
-def interpret(kernel: Kernel, arrays: Sequence[Array]) -> int:
-    """Run on flat arrays, one per parameter, in their order; outputs are written in place. Returns the error code."""
+def interpret(kernel: Kernel, arrays: Sequence[Array], sizes: Mapping[str, int] | None = None) -> int:
+    """Run on flat arrays, one per parameter, in their order; outputs are written in place. `sizes` are those of the caller, by
+    name. Returns the error code."""
     memory = dict(zip(kernel.params, arrays, strict=True))
     try:
         with np.errstate(all="ignore"):
             if kernel.split is not None:
                 _interpret_parts(kernel, kernel.split, memory)
             else:
-                _Machine(memory).run(kernel.body)
+                machine = _Machine(memory)
+                machine.env |= {loop.SIZE + name: size for name, size in (sizes or {}).items()}
+                machine.run(kernel.body)
     except _Failed as failed:
         return failed.code
     return 0

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from intaglio.ir.graph import Array, Node, Value
+from intaglio.ir.sizes import Size, most
 from intaglio.ir.types import DType, TensorType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import PART, Buffer, Builder, Expr, Kernel, Split, Stmt, idx, imin
+from intaglio.kernels.loop import PART, SIZE, Buffer, Expr, Kernel, Split, Stmt, idx, imin
 from intaglio.kernels.scalars import write_scalars
-from intaglio.kernels.unused import drop_unused
+from intaglio.kernels.unused import drop_unused, needed_names
 from intaglio.targets import Target
 from intaglio.targets.roofline import roofline
 
@@ -110,7 +112,7 @@ class Job:
         return self._param(name, dtype or DType.of(data), True, Packed(data, dtype or DType.of(data)))
 
     def scratch(self, elements: int, name: str = "scratch", dtype: DType = DType.F32, *, own: bool = False) -> Buffer:
-        return self._param(name, dtype, False, Scratch(elements * dtype.bytes, own))
+        return self._param(name, dtype, False, Scratch(most(elements) * dtype.bytes, own))
 
     def share(self, name: str, count: int, group: int) -> tuple[Expr, Expr]:
         """From where to where a kernel goes of `count` things: all of them, or where several threads compute it the groups of its
@@ -144,15 +146,17 @@ class Job:
         body, written = self._written()
         kept = [n for n, param in enumerate(self.params) if param not in written]
         self.params, self.arguments = [self.params[n] for n in kept], [self.arguments[n] for n in kept]
+        body = drop_unused(body)
         kernel = Kernel(
             stem,
             tuple(self.params),
-            drop_unused(body),
+            body,
             about,
             in_place=in_place or over is not None,
             over=-1 if over is None else self.params.index(over),
             fallible=self.k.fallible,
             isa=self.target.isa,
+            sizes=tuple(sorted(n for n in needed_names(body) if n.startswith(SIZE))),
             split=self._own_memory(),
         )
         return Lowered(kernel, self.arguments, using or stem)
@@ -162,6 +166,11 @@ class Job:
         own = (n for n, source in enumerate(self.arguments) if isinstance(source, Scratch) and source.own)
         return None if self.split is None else replace(self.split, own=tuple(own))
 
+
+
+def stem(name: str, *sizes: int) -> str:
+    """The name of a kernel for these sizes: `matmul_6_64_10`, with a letter where the caller gives one."""
+    return "_".join([name, *("n" if isinstance(size, Size) else str(size) for size in sizes)])
 
 
 def same_memory(lowered: Lowered, node: Node) -> dict[Buffer, Buffer]:

@@ -6,6 +6,7 @@ functions (`scalar_functions.py`). Elementwise rows (`expressions.py`) and epilo
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 
 from intaglio.ir.types import DType
@@ -54,7 +55,7 @@ class Lanes:
 
     def load(self, buffer: Buffer, index: Operand, count: int = 0) -> Expr:
         """Load in the type of the arithmetic: f16 and bf16 are widened. `count` lanes only, if given."""
-        stored = Type(buffer.dtype.value, self.lanes)
+        stored, count = Type(buffer.dtype.value, self.lanes), operator.index(count)  # lanes are never a size of the caller
         return cast(Load(buffer, idx(index), stored, 0 if count == self.lanes else count), self.type)
 
     def _binary(self, name: str, a: Expr, b: Expr) -> Expr:

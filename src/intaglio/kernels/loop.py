@@ -12,11 +12,11 @@ Python, the printer (`c_printer.py`) writes them as C99.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Union
 
+from intaglio.ir.sizes import Formula, Size
 from intaglio.ir.types import DType
 
 if TYPE_CHECKING:
@@ -129,7 +129,22 @@ Operand = Union[Expr, int, float]
 def as_expr(value: Operand, type: Type = IDX) -> Expr:
     if isinstance(value, Expr):
         return value
+    if isinstance(value, Size):
+        return cast(of_formula(value.formula), type)
     return Num(value, type)
+
+
+SIZE = "size_"  # what the parameter of a size of the caller starts with
+
+
+def of_formula(formula: Formula) -> Expr:
+    """A size in terms of those that the caller gives, which are parameters of the kernel."""
+    if formula.op == "size":
+        return Var(SIZE + formula.name, IDX)
+    if formula.op == "num":
+        return Num(formula.number)
+    a, b = (of_formula(arg) for arg in formula.args)
+    return arith(formula.op, a, b)
 
 
 def idx(value: Operand) -> Expr:
@@ -362,6 +377,7 @@ class Kernel:
     includes: tuple[str, ...] = ()  # headers of an accelerator
     wait: Kernel | None = None  # then this one only starts the work, on the same arguments
     variants: tuple[Variant, ...] = ()  # ways to compute it on an OpenCL device; it runs there then, and has no body
+    sizes: tuple[str, ...] = ()  # of the caller, which the body needs: its last parameters
     split: Split | None = None  # several threads compute it; the body names `part`, and `step` where there are several
     pitches: tuple[tuple[int, int, int], ...] = ()  # parameters that are rows of wider tensors: which, elements in a row, and apart
     printed: object = field(default=None, compare=False, repr=False)  # the text of the body, kept by `c_printer`
@@ -370,130 +386,3 @@ class Kernel:
 PART, STEP = Var("part", IDX), Var("step", IDX)  # parameters of a kernel that is divided over threads
 INDEX_OUT_OF_RANGE = 1
 ASSERTION_FAILED = 2
-_TAKEN = ("char", "const", "double", "float", "int", "long", "register", "short", "signed", "static", "unsigned", "void")
-
-
-class Builder:
-    """Collects statements; loops and conditions are context managers."""
-
-    def __init__(self) -> None:
-        self._stack: list[list[Stmt]] = [[]]
-        self._names: dict[str, int] = dict.fromkeys(_TAKEN, 1)  # words of C are no names
-        self.fallible = False
-
-    def fresh(self, stem: str) -> str:
-        n = self._names.get(stem, 0)
-        self._names[stem] = n + 1
-        return stem if n == 0 else f"{stem}_{n}"
-
-    def reserve(self, *names: str) -> None:
-        for name in names:
-            self._names.setdefault(name, 1)
-
-    def emit(self, stmt: Stmt) -> None:
-        self._stack[-1].append(stmt)
-
-    def body(self) -> tuple[Stmt, ...]:
-        assert len(self._stack) == 1
-        return tuple(self._stack[0])
-
-    def let(self, name: str, value: Operand, type: Type = IDX) -> Expr:
-        """Name a value. Constants and variables are not worth a name."""
-        expr = as_expr(value, type)
-        if isinstance(expr, (Num, Var)):
-            return expr
-        var = Var(self.fresh(name), expr.type)
-        self.emit(Let(var, expr))
-        return var
-
-    def var(self, name: str, value: Operand, type: Type = IDX) -> Var:
-        """A variable that changes."""
-        expr = as_expr(value, type)
-        var = Var(self.fresh(name), expr.type)
-        self.emit(Let(var, expr, mutable=True))
-        return var
-
-    def assign(self, var: Var, value: Operand) -> None:
-        self.emit(Assign(var, as_expr(value, var.type)))
-
-    def store(self, buffer: Buffer, index: Operand, value: Expr, count: int = 0) -> None:
-        self.emit(Store(buffer, idx(index), value, 0 if count == value.type.lanes else count))
-
-    def comment(self, text: str) -> None:
-        self.emit(Comment(text))
-
-    def copy(self, to: Buffer, to_index: Operand, source: Buffer, source_index: Operand, count: int) -> None:
-        if count == 1:
-            self.emit(Store(to, idx(to_index), Load(source, idx(source_index), Type(source.dtype.value))))
-        elif count:
-            self.emit(CopyRun(to, idx(to_index), source, idx(source_index), count))
-
-    def call(self, routine: Routine, *args: Place | Operand) -> None:
-        self.emit(RoutineCall(routine, tuple(a if isinstance(a, Place) else idx(a) for a in args)))
-
-    def fail(self, code: int) -> None:
-        self.fallible = True
-        self.emit(Fail(code))
-
-    @contextmanager
-    def _scope(self) -> Iterator[list[Stmt]]:
-        """Names given inside are free again outside."""
-        outer = dict(self._names)
-        body: list[Stmt] = []
-        self._stack.append(body)
-        yield body
-        self._stack.pop()
-        self._names = outer
-
-    @contextmanager
-    def loop(self, name: str, start: Operand, stop: Operand, step: int = 1) -> Iterator[Expr]:
-        first, last = idx(start), idx(stop)
-        if isinstance(first, Num) and isinstance(last, Num) and int(last.value) - int(first.value) <= step:
-            self._stack.append([])  # not a loop: its names stay taken
-            yield first
-            inline = self._stack.pop()
-            if last.value > first.value:
-                self._stack[-1].extend(inline)
-            return
-        with self._scope() as body:
-            var = Var(self.fresh(name), IDX)
-            yield var
-        if body:
-            self.emit(For(var, first, last, step, tuple(body)))
-
-    @contextmanager
-    def block(self) -> Iterator[None]:
-        with self._scope() as body:
-            yield
-        if body:
-            self.emit(Braces(tuple(body)))
-
-    @contextmanager
-    def loops(self, names: list[str], sizes: list[int]) -> Iterator[list[Expr]]:
-        """A nest over a box."""
-        if not names:
-            yield []
-            return
-        with self.loop(names[0], 0, sizes[0]) as first, self.loops(names[1:], sizes[1:]) as rest:
-            yield [first, *rest]
-
-    @contextmanager
-    def when(self, cond: Expr) -> Iterator[None]:
-        with self._scope() as body:
-            yield
-        self.emit(If(cond, tuple(body)))
-
-    @contextmanager
-    def otherwise(self) -> Iterator[None]:
-        """The other side of the `when` just closed."""
-        last = self._stack[-1].pop()
-        assert isinstance(last, If)
-        with self._scope() as body:
-            yield
-        self.emit(If(last.cond, last.then, tuple(body)))
-
-    @contextmanager
-    def during(self, cond: Expr) -> Iterator[None]:
-        with self._scope() as body:
-            yield
-        self.emit(While(cond, tuple(body)))

@@ -12,6 +12,7 @@ from intaglio.errors import ModelError, UserError, quoted
 from intaglio.ir.choices import OPEN, VIEW, Choices
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.placement import NOWHERE, Placement
+from intaglio.ir.sizes import most
 from intaglio.ir.stripes import Stripe, StripeSpec
 from intaglio.ir.views import Pitch, ViewRules, pitches_of
 from intaglio.kernels.c_printer import body_lines
@@ -247,7 +248,7 @@ class _Build:
         self.chosen[node.output.name] = lowered.using
         arguments = self._arguments(lowered, node, kernel)
         types = [None if v is None else v.type for v in node.inputs]
-        self.layers.append(Layer(node.output.name, node, kernel, arguments, node.op.macs(types, node.output.type)))
+        self.layers.append(Layer(node.output.name, node, kernel, arguments, most(node.op.macs(types, node.output.type))))
 
     def _shared(self, kernel: Kernel, key: str) -> Kernel:
         if key not in self.kernels:

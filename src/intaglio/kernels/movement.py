@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 
+from intaglio.ir.sizes import most
 from intaglio.ir.types import DType, Shape, strides_of
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.elementwise import broadcast_strides, merge_axes, offset_of
 from intaglio.kernels.job import Job, Lowered
-from intaglio.kernels.loop import ASSERTION_FAILED, Buffer, Builder, Expr, Load, Num, Type, cast, idx, imax, imin
+from intaglio.kernels.loop import ASSERTION_FAILED, Buffer, Expr, Load, Num, Type, cast, idx, imax, imin
 from intaglio.ops.control import AssertTrue
 from intaglio.ops.move import Concat, Pad, Roll, Slice, Tile, Transpose, Trilu
 
@@ -37,7 +39,7 @@ def strided_copy(
         return
     kind = Type(source.dtype.value)
     fast = next((n for n, s in enumerate(source_walk) if s == 1), None)
-    if fast is None or len(merged) < 2 or fast == len(merged) - 1 or merged[fast] < _BLOCK or merged[-1] < _BLOCK:
+    if fast is None or len(merged) < 2 or fast == len(merged) - 1 or most(merged[fast]) < _BLOCK or most(merged[-1]) < _BLOCK:
         with k.loops([f"i{n}" for n in range(len(merged))], merged) as at:
             k.store(to, to_base + offset_of(at, to_walk), Load(source, source_base + offset_of(at, source_walk), kind))
         return

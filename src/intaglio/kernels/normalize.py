@@ -7,12 +7,14 @@ import math
 import numpy as np
 
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import most
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.expressions import computed_in
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Expr, Type, cast, idx, imax, imin
-from intaglio.kernels.reduce import across, fold, split_axis, start_value
+from intaglio.kernels.loop import Buffer, Expr, Type, cast, idx, imax, imin
+from intaglio.kernels.reduce import across, fold, reciprocal, split_axis, start_value
 from intaglio.ops.norm import BatchNorm, LayerNorm, Lrn
 from intaglio.ops.reduce import LogSoftmax, Softmax
 
@@ -23,7 +25,7 @@ class Row:
     def __init__(self, job: Job, x: Buffer, y: Buffer, base: Expr, size: int, stride: int, kind: str) -> None:
         self.job, self.k, self.x, self.y, self.base, self.size, self.stride = job, job.k, x, y, base, size, stride
         self.one = Lanes.scalar(kind)
-        fast = kind == "f32" and x.dtype is DType.F32 and y.dtype is DType.F32 and stride == 1 and size >= job.isa.lanes > 1
+        fast = kind == "f32" and x.dtype is DType.F32 and y.dtype is DType.F32 and stride == 1 and most(size) >= job.isa.lanes > 1
         self.e = job.vector if fast else self.one
         self.done = size // self.e.lanes * self.e.lanes if fast else 0
 
@@ -32,7 +34,7 @@ class Row:
         assert callable(term)
         k, source = self.k, source or self.x
         rest = k.var(name, start_value(self.one, kind), self.one.type)
-        if self.done:
+        if most(self.done):
             acc = k.var(f"{name}s", start_value(self.e, kind), self.e.type)
             with k.loop("j", 0, self.done, self.e.lanes) as j:
                 k.assign(acc, fold(self.e, kind, acc, term(self.e, k.let("v", self.e.load(source, self.base + j)))))
@@ -46,7 +48,7 @@ class Row:
         """y[j] = value(lanes, x[j], j)."""
         assert callable(value)
         k, source = self.k, source or self.x
-        if self.done:
+        if most(self.done):
             with k.loop("j", 0, self.done, self.e.lanes) as j:
                 k.store(self.y, self.base + j, value(self.e, k.let("v", self.e.load(source, self.base + j)), j))
         with k.loop("j", self.done, self.size) as j:
@@ -105,7 +107,7 @@ def layer_norm_applies(job: Job) -> str | None:
 
 
 def _mean(k: Builder, row: Row, one: Lanes, size: int) -> Expr:
-    return k.let("mean", one.mul(row.total("total", "sum", lambda e, v: v), one.const(1.0 / size)))
+    return k.let("mean", one.mul(row.total("total", "sum", lambda e, v: v), reciprocal(one, size)))
 
 
 def layer_norm(job: Job) -> Lowered:
@@ -132,7 +134,7 @@ def layer_norm(job: Job) -> Lowered:
             far = k.let("far", centred(e, v))
             return e.mul(far, far)
 
-        var = one.mul(row.total("squares", "sum", squared), one.const(1.0 / size))
+        var = one.mul(row.total("squares", "sum", squared), reciprocal(one, size))
         factor = k.let("factor", one.div(one.const(1.0), one.call("sqrt", one.add(var, one.const(op.epsilon)))))
 
         def result(e: Lanes, v: Expr, j: Expr) -> Expr:

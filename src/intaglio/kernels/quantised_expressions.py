@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Builder, Expr, Num, Op, Type, cast, select
+from intaglio.kernels.loop import Expr, Num, Op, Type, cast, select
 from intaglio.ops.base import Elementwise
 from intaglio.ops.convert import Dequantize, Quantize
 from intaglio.ops.quantised import QAdd, QMul, Requantize

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.job import Job, Lowered
-from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Type, Var, cast, imax, imin
+from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, Var, cast, imax, imin
 from intaglio.kernels.whole_numbers import I32, bounded, number
 from intaglio.ops.quantised_real import QRealMean
 

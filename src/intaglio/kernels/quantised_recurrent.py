@@ -10,8 +10,9 @@ The running states live in the outputs `h_out` and `c_out`; scratch holds the ga
 from __future__ import annotations
 
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.job import Job, Lowered
-from intaglio.kernels.loop import Buffer, Builder, Expr, Op, Type, cast
+from intaglio.kernels.loop import Buffer, Expr, Op, Type, cast
 from intaglio.kernels.whole_numbers import I32, bounded, number, scaled, whole
 from intaglio.ops.quantised_recurrent import GATES, QLstm
 

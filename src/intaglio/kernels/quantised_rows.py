@@ -7,10 +7,11 @@ import math
 import numpy as np
 
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.hybrid import round_away
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import IDX, Buffer, Builder, Expr, Load, Num, Op, Type, cast, select
+from intaglio.kernels.loop import IDX, Buffer, Expr, Load, Num, Op, Type, cast, select
 from intaglio.kernels.whole_numbers import I32, I64, bounded, number, scaled, whole
 from intaglio.ops.fixed_point import INT32_MIN
 from intaglio.ops.quantised_functions import sigmoid_table

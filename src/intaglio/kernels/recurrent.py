@@ -19,6 +19,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.fma import Fma, pack_bias, pack_panels
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.contraction.tile import Tile, choose_tile
@@ -27,7 +28,7 @@ from intaglio.kernels.epilogue import Epilogue, Extra
 from intaglio.kernels.expressions import ROWS, computed_in
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import INDEX_OUT_OF_RANGE, Buffer, Builder, Expr, Load, Num, Type, Var, cast, either, idx
+from intaglio.kernels.loop import INDEX_OUT_OF_RANGE, Buffer, Expr, Load, Num, Type, Var, cast, either, idx
 from intaglio.ops.base import Step
 from intaglio.ops.binary import Add, Mul
 from intaglio.ops.recurrent import OPERANDS, OPERATORS, Gru, Lstm, Recurrent

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from intaglio.ir.sizes import Size, most
 from intaglio.ir.types import DType, Shape, strides_of
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.elementwise import offset_of
 from intaglio.kernels.expressions import computed_in
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import BOOL, Buffer, Builder, Expr, Load, Num, Op, Type, Var, both, cast, either, idx
+from intaglio.kernels.loop import BOOL, Buffer, Expr, Load, Num, Op, Type, Var, both, cast, either, idx
 from intaglio.ops.base import normal_axes
 from intaglio.ops.reduce import ArgReduce, Cumsum, Reduce
 
@@ -84,8 +86,20 @@ def fold(e: Lanes, kind: str, acc: Expr, x: Expr) -> Expr:
     raise AssertionError(kind)
 
 
+def number(e: Lanes, count: int) -> Expr:
+    """A count in the type of the arithmetic, also where the caller says what it is."""
+    return cast(idx(count), Type(e.kind)) if isinstance(count, Size) else e.const(count)
+
+
+def reciprocal(e: Lanes, count: int) -> Expr:
+    return e.div(e.const(1.0), number(e, count)) if isinstance(count, Size) else e.const(1.0 / count)
+
+
 def _finish(e: Lanes, kind: str, acc: Expr, count: int) -> Expr:
     match kind:
+        case "mean" if isinstance(count, Size):
+            one = Lanes.scalar(e.kind)
+            return e.mul(acc, e.splat(reciprocal(one, count))) if e.vector else e.div(acc, number(one, count))
         case "mean":
             return (
                 e.mul(acc, e.const(1.0 / count))
@@ -123,13 +137,13 @@ def reduce(job: Job) -> Lowered:
     kept = [a for a in axes if not a.reduced]
     gone = [a for a in axes if a.reduced]
     to = strides_of(tuple(a.size for a in kept))
-    if fast and not axes[-1].reduced and axes[-1].size >= lanes:
+    if fast and not axes[-1].reduced and most(axes[-1].size) >= lanes and not isinstance(axes[-1].size, Size):
         _kept_last(job, op.kind, x, y, kept, gone, to, count)
         return job.done(f"reduce_{op.kind}", about, f"reduce(lanes={lanes})")
     with k.loops([f"i{n}" for n in range(len(kept))], [a.size for a in kept]) as at:
         base = k.let("from", offset_of(at, [a.stride for a in kept]))
         place = offset_of(at, list(to))
-        if fast and axes[-1].reduced and axes[-1].size >= lanes:
+        if fast and axes[-1].reduced and most(axes[-1].size) >= lanes:
             value = _reduced_last(job, op.kind, x, base, gone, count)
             using = f"reduce(lanes={lanes})"
         elif op.kind == "log_sum_exp":
@@ -176,7 +190,7 @@ def _kept_last(job: Job, kind: str, x: Buffer, y: Buffer, kept: list[_Axis], gon
 def _reduced_last(job: Job, kind: str, x: Buffer, base: Expr, gone: list[_Axis], count: int) -> Expr:
     k, e, lanes, one = job.k, job.vector, job.isa.lanes, Lanes.scalar()
     *outer, last = gone
-    ways = 4 if last.size >= 4 * lanes else 1
+    ways = 4 if most(last.size) >= 4 * lanes else 1
     acc = [k.var(f"acc{v}", start_value(e, kind), e.type) for v in range(ways)]
     rest = k.var("rest", start_value(one, kind), one.type)
     with k.loops([f"r{n}" for n in range(len(outer))], [a.size for a in outer]) as at:

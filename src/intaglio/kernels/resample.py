@@ -6,15 +6,17 @@ Axes that keep their size at the end (channels in NHWC) are one run: copied whol
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
+from intaglio.ir.sizes import Size, Undecided, largest, most
 from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.elementwise import offset_of
 from intaglio.kernels.expressions import computed_in
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import BOOL, IDX, Buffer, Expr, Load, Num, Op, Type, cast, idx
+from intaglio.kernels.loop import BOOL, IDX, Buffer, Expr, Load, Num, Op, Type, cast, idx, imin
 from intaglio.ops.resize import Resize, Taps
 
 
@@ -23,8 +25,8 @@ def resize(job: Job) -> Lowered:
     assert isinstance(op, Resize)
     shape, out = job.type(0).shape, job.node.output.shape
     x = job.operand(0, "x")
-    taps = [op.taps(a, shape[a]) for a in range(len(out))]
-    moved = [a for a in range(len(out)) if not (taps[a].is_identity and shape[a] == out[a])]
+    taps = [_taps(op, a, shape[a]) for a in range(len(out))]
+    moved = [a for a in range(len(out)) if not (shape[a] == out[a] and _keeps(op, a, shape[a], taps[a]))]
     real = DType.F32 if x.dtype in (DType.F32, DType.F16, DType.BF16) else DType.F64
     tables = {a: _table(job, a, taps[a], None if op.mode == "nearest" else real) for a in moved}
     y = job.writes()
@@ -38,7 +40,7 @@ def resize(job: Job) -> Lowered:
         place = k.let("to", offset_of(at, list(to[:first])))
         outside = _outside(job, {a: taps[a] for a in moved}, tables, at)
         if op.mode == "nearest":
-            spots = [_source(tables[a][0], at[a], 1, idx(0)) if a in tables else at[a] for a in range(first)]
+            spots = [_source(tables[a][0], at[a], 1, idx(0), shape[a]) if a in tables else at[a] for a in range(first)]
             base = k.let("from", offset_of(spots, list(source[:first])))
             if outside is None:
                 k.copy(y, place, x, base, inner)
@@ -61,6 +63,23 @@ def resize(job: Job) -> Lowered:
     return job.done(f"resize_{op.mode}", about)
 
 
+_BY_SCALE = ("half_pixel", "asymmetric")  # coordinates follow from the scale alone
+_FAR = 1 << 24
+
+
+def _taps(op: Resize, axis: int, size: int) -> Taps:
+    """Where the caller gives the size: the table of the largest, whose indices the kernel keeps inside of the axis."""
+    if not isinstance(size, Size):
+        return op.taps(axis, size)
+    if op.coordinate_mode not in _BY_SCALE or op.exclude_outside or op.antialias:
+        raise Undecided(f"coordinates by `{op.coordinate_mode}` depend on the size `{size}`")
+    return replace(op, shape=largest(op.shape)).taps(axis, _FAR)
+
+
+def _keeps(op: Resize, axis: int, size: int, taps: Taps) -> bool:
+    return op.scales[axis] == 1.0 if isinstance(size, Size) else taps.is_identity
+
+
 def _table(job: Job, axis: int, taps: Taps, real: DType | None) -> tuple[Buffer, Buffer | None, Buffer | None]:
     """Indices, weights of type `real`, and which elements are inside, where some are not."""
     index = job.packed(np.asarray(taps.indices, np.int32).reshape(-1), f"at{axis}")
@@ -78,8 +97,9 @@ def _joined(indices: tuple[int, ...], weights: tuple[float, ...]) -> list[float]
     return [total[j] if j not in indices[:n] else 0.0 for n, j in enumerate(indices)]
 
 
-def _source(index: Buffer, i: Expr, width: int, tap: Expr) -> Expr:
-    return cast(Load(index, i * width + tap, Type("i32")), IDX)
+def _source(index: Buffer, i: Expr, width: int, tap: Expr, size: int) -> Expr:
+    at = cast(Load(index, i * width + tap, Type("i32")), IDX)
+    return imin(at, size - 1) if isinstance(size, Size) else at
 
 
 def _outside(
@@ -102,7 +122,7 @@ def _interpolate(
     kind = computed_in(y.dtype) if y.dtype.is_float else "f64"
     one = Lanes.scalar(kind)
     lanes = job.isa.lanes
-    fast = x.dtype is DType.F32 and inner >= lanes > 1 and outside is None
+    fast = x.dtype is DType.F32 and most(inner) >= lanes > 1 and outside is None
     source = strides_of(job.type(0).shape)
     moved = sorted(tables)
     widths = [len(taps[a].indices[0]) for a in moved]
@@ -113,7 +133,7 @@ def _interpolate(
             spots = list(at)
             weight: Expr | None = None
             for n, a in enumerate(moved):
-                spots[a] = _source(tables[a][0], at[a], widths[n], tap[n])
+                spots[a] = _source(tables[a][0], at[a], widths[n], tap[n], job.type(0).shape[a])
                 table = tables[a][1]
                 assert table is not None
                 part = cast(Load(table, at[a] * widths[n] + tap[n], Type(table.dtype.value)), Type(kind))

@@ -15,13 +15,13 @@ import math
 from dataclasses import dataclass
 
 from intaglio.ir.types import strides_of
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import (
     IDX,
     INDEX_OUT_OF_RANGE,
     Buffer,
-    Builder,
     Expr,
     Load,
     Type,

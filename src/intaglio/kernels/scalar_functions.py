@@ -19,9 +19,10 @@ from functools import cache
 import numpy as np
 
 from intaglio.ir.graph import Array
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Builder, Expr, Let, Num, Op, Stmt, Type, Var
+from intaglio.kernels.loop import Expr, Let, Num, Op, Stmt, Type, Var
 from intaglio.ops.activation import Sigmoid, Tanh
 from intaglio.ops.base import Elementwise
 from intaglio.ops.unary import (

@@ -42,6 +42,11 @@ def drop_unused(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     return _body(body)[0]
 
 
+def needed_names(body: tuple[Stmt, ...]) -> set[str]:
+    """Names that the body needs and does not declare."""
+    return _body(body)[1]
+
+
 def _names(*exprs: Expr) -> set[str]:
     found: set[str] = set()
     for expr in exprs:

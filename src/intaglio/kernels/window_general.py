@@ -12,12 +12,14 @@ from contextlib import nullcontext
 import numpy as np
 
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import most, moves
 from intaglio.ir.types import DType, Layout, Shape, strides_of
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.elementwise import broadcast_strides, offset_of
 from intaglio.kernels.expressions import apply, computed_in
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import BOOL, Buffer, Builder, Expr, Num, Type, Var, both, cast, either, idx
+from intaglio.kernels.loop import BOOL, Buffer, Expr, Num, Type, Var, both, cast, either, idx
 from intaglio.ops.conv import Conv, ConvTranspose
 from intaglio.ops.pool import AveragePool, LpPool, MaxPool, MaxPoolIndices, Pool
 
@@ -136,7 +138,15 @@ def _leaves(op: Pool, sizes: Sequence[int], outs: Sequence[int]) -> bool:
     """Is a pixel of any window outside of the image?"""
     rank = len(op.kernel)
     last = [(outs[a] - 1) * op.strides[a] + (op.kernel[a] - 1) * op.dilations[a] - op.pads[a] for a in range(rank)]
-    return any(op.pads[a] > 0 or last[a] >= sizes[a] for a in range(rank))
+    return any(op.pads[a] > 0 or most(last[a] - sizes[a]) >= 0 for a in range(rank))
+
+
+def _counted(op: AveragePool, spots: list[Expr], sizes: Shape) -> Expr:
+    """Does a pixel count for the average?"""
+    rank = len(spots)
+    pads = (op.counted_pads or op.pads) if op.count_include_pad else (0,) * (2 * rank)
+    moved = [spot + pads[a] for a, spot in enumerate(spots)]
+    return _inside(moved, tuple(size + pads[a] + pads[a + rank] for a, size in enumerate(sizes)))
 
 
 def pool_general(job: Job) -> Lowered:
@@ -146,7 +156,10 @@ def pool_general(job: Job) -> Lowered:
     x = job.operand(0, "x")
     counts: Buffer | None = None
     count: Expr | None = None  # where all windows have as many pixels
-    if isinstance(op, AveragePool):
+    found: Var | None = None  # counted while it runs, where the caller says how large the image is
+    if isinstance(op, AveragePool) and moves((*src.spatial, *dst.spatial)):
+        found = Var("found", e.type)
+    elif isinstance(op, AveragePool):
         table = np.maximum(np.broadcast_to(op.counts(src.spatial), dst.spatial), 1)
         if table.size and np.all(table == table.flat[0]):
             count = e.const(int(table.flat[0]))
@@ -156,13 +169,20 @@ def pool_general(job: Job) -> Lowered:
     with k.loops(["n", "c", *[f"p{i}" for i in range(rank)]], [dst.batch, dst.channels, *dst.spatial]) as at:
         n, c, *place = at
         total = k.var("total", _lowest(e) if isinstance(op, MaxPool) else e.const(0))
+        if found is not None:
+            found = k.var("found", e.const(0))
         with k.loops([f"k{i}" for i in range(rank)], list(op.kernel)) as tap:
             spots = _spots(k, op, place, tap)
+            if found is not None and isinstance(op, AveragePool):
+                with k.when(_counted(op, spots, src.spatial)):
+                    k.assign(found, e.add(found, e.const(1)))
             with k.when(_inside(spots, src.spatial)) if _leaves(op, src.spatial, dst.spatial) else nullcontext():
                 value = k.let("v", e.load(x, src.at(n, c, spots)))
                 k.assign(total, _pooled(e, op, total, value))
         result: Expr = total
-        if count is not None:
+        if found is not None:
+            result = e.div(total, e.highest(found, e.const(1)))
+        elif count is not None:
             result = e.div(total, count)
         elif counts is not None:
             result = e.div(

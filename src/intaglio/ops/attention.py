@@ -42,12 +42,12 @@ class Attention(Op):
         given = [t for t in types if t is not None]
         if len(given) != len(types) or len(types) != 3 + len(self.masks):
             raise BadOperator(f"`attention` with {len(self.masks)} masks takes {3 + len(self.masks)} operands, got {len(given)}")
-        if len(self.sizes) != 6 or min(self.sizes) < 1:
+        if len(self.sizes) != 6 or any(n < 1 for n in self.sizes):
             raise BadOperator("`attention` has six sizes, each at least 1: batch, heads, rows, keys, depth and width")
         if any(t.dtype is not DType.F32 for t in given):
             raise BadOperator(f"`attention` is for f32, got {', '.join(t.dtype.value for t in given)}")
         for (name, extents, walk), type_ in zip(self._walks(), given, strict=True):
-            if len(walk) != 5 or min(walk) < 0:
+            if len(walk) != 5 or any(n < 0 for n in walk):
                 raise BadOperator(f"`attention` needs five numbers, none negative, for `{name}`")
             if (name in "qv" and walk[4] != 1) or (name == "mask" and walk[4] > 1):
                 raise BadOperator(f"the numbers of a row of `{name}` must be neighbours")

@@ -45,7 +45,7 @@ def window_output(name: str, spatial: Shape, kernel: Shape, strides: Shape, pads
     for i, (size, k, s, d) in enumerate(zip(spatial, kernel, strides, dilations, strict=True)):
         if k < 1 or s < 1 or d < 1:
             raise BadOperator(f"`{name}` needs a kernel, strides and dilations of at least 1, got {k}, {s} and {d}")
-        if min(pads[i], pads[i + rank]) < 0:
+        if pads[i] < 0 or pads[i + rank] < 0:
             raise BadOperator(f"`{name}` has negative padding {pads[i]}, {pads[i + rank]}")
         extent = (k - 1) * d + 1
         padded = size + pads[i] + pads[i + rank]
@@ -176,13 +176,13 @@ class ConvTranspose(Op):
         lengths = {len(kernel), len(self.strides), len(self.dilations), len(self.output_padding)}
         if lengths != {rank} or len(self.pads) != 2 * rank:
             raise BadOperator(f"`conv_transpose` has {rank} spatial axes but attributes for another number")
-        if min(self.strides + self.dilations + kernel) < 1 or min(self.output_padding) < 0:
+        if min(self.strides + self.dilations + kernel) < 1 or any(n < 0 for n in self.output_padding):
             raise BadOperator("`conv_transpose` needs a kernel, strides and dilations of at least 1")
         out = []
         for i in range(rank):
             full = (spatial[i] - 1) * self.strides[i] + (kernel[i] - 1) * self.dilations[i] + 1
             out.append(full + self.output_padding[i] - self.pads[i] - self.pads[i + rank])
-        if min(out) < 1:
+        if any(n < 1 for n in out):
             raise BadOperator(f"`conv_transpose` would have an output of {out}")
         return tuple(out)
 

@@ -37,7 +37,7 @@ class Reshape(Op):
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x = need(self.NAME, types, 1, 1)[0]
-        if min(self.shape, default=0) < 0 or math.prod(self.shape) != x.elements:
+        if any(n < 0 for n in self.shape) or math.prod(self.shape) != x.elements:
             raise BadOperator(f"cannot reshape {list(x.shape)} into {list(self.shape)}")
         return (TensorType(x.dtype, self.shape),)
 
@@ -59,7 +59,7 @@ class Expand(Op):
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x = need(self.NAME, types, 1, 1)[0]
         try:
-            if min(self.shape, default=0) < 0 or broadcast_shapes(x.shape, self.shape) != self.shape:
+            if any(n < 0 for n in self.shape) or broadcast_shapes(x.shape, self.shape) != self.shape:
                 raise ValueError
         except ValueError:
             raise BadOperator(f"cannot expand {list(x.shape)} to {list(self.shape)}") from None
@@ -185,7 +185,7 @@ class Pad(Op):
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x = need(self.NAME, types, 1, 1)[0]
-        if len(self.pads) != 2 * x.rank or min(self.pads, default=0) < 0:
+        if len(self.pads) != 2 * x.rank or any(n < 0 for n in self.pads):
             raise BadOperator(f"pads {list(self.pads)} do not fit {list(x.shape)}")
         if self.mode not in ("constant", "reflect", "edge", "wrap"):
             raise BadOperator(f"`pad` does not know the mode `{self.mode}`")
@@ -218,7 +218,7 @@ class Tile(Op):
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x = need(self.NAME, types, 1, 1)[0]
-        if len(self.repeats) != x.rank or min(self.repeats, default=0) < 0:
+        if len(self.repeats) != x.rank or any(n < 0 for n in self.repeats):
             raise BadOperator(f"repeats {list(self.repeats)} do not fit {list(x.shape)}")
         return (TensorType(x.dtype, tuple(n * r for n, r in zip(x.shape, self.repeats, strict=True))),)
 

@@ -151,7 +151,7 @@ class QResize(Op):
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x = need(self.NAME, types, 1, 1)[0]
-        if x.rank != 4 or len(self.shape) != 4 or min(self.shape) < 1:
+        if x.rank != 4 or len(self.shape) != 4 or any(n < 1 for n in self.shape):
             raise BadOperator(f"`qresize` of {x} to {list(self.shape)}")
         return (TensorType(x.dtype, self.shape, Layout.NHWC),)
 

@@ -125,7 +125,7 @@ class ResizeBytes(Op):
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x = need(self.NAME, types, 1, 1)[0]
-        if x.rank != 4 or len(self.shape) != 4 or min(self.shape) < 1 or x.dtype is not DType.U8:
+        if x.rank != 4 or len(self.shape) != 4 or any(n < 1 for n in self.shape) or x.dtype is not DType.U8:
             raise BadOperator(f"`resize_bytes` of {x} to {list(self.shape)}")
         return (TensorType(DType.U8, self.shape, Layout.NHWC),)
 

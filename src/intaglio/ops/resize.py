@@ -59,7 +59,7 @@ class Resize(Op):
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x = need(self.NAME, types, 1, 1)[0]
-        if not len(self.shape) == len(self.scales) == x.rank or min(self.shape, default=0) < 0:
+        if not len(self.shape) == len(self.scales) == x.rank or any(n < 0 for n in self.shape):
             raise BadOperator(f"`resize` of {list(x.shape)} to {list(self.shape)}")
         if not all(math.isfinite(s) and s > 0 for s in self.scales):
             raise BadOperator(f"`resize` by the scales {list(self.scales)}")

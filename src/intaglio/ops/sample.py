@@ -182,7 +182,7 @@ class MaxUnpool(Op):
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, indices = need(self.NAME, types, 2, 2)
-        if indices.dtype is not DType.I64 or indices.shape != x.shape or min(self.shape, default=0) < 0:
+        if indices.dtype is not DType.I64 or indices.shape != x.shape or any(n < 0 for n in self.shape):
             raise BadOperator(f"`max_unpool` of {list(x.shape)} at {indices}")
         return (TensorType(x.dtype, self.shape),)
 

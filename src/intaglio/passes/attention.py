@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.ir.graph import Graph, Node, Value
+from intaglio.ir.sizes import most
 from intaglio.ir.types import DType, Shape
 from intaglio.ops.attention import Attention
 from intaglio.ops.base import BadOperator, normal_axes
@@ -17,6 +18,7 @@ from intaglio.ops.move import Reshape, Slice, Transpose
 from intaglio.ops.reduce import Reduce, Softmax
 from intaglio.passes.context import Context
 from intaglio.passes.rewriting import Editor, constant, count_readers, scalar_of
+from intaglio.passes.strided import Strided
 
 _Move = Reshape | Transpose | Slice
 _FEWEST_ROWS = 4  # below, keys are read once or twice: bringing them into another order costs more than the products
@@ -50,33 +52,29 @@ def fuse_attention(graph: Graph, context: Context) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """Where an operand is in a value: `view` is a view of memory as large as the value's, a byte for each number."""
+    """Where an operand is in a value."""
 
     value: Value
-    base: Array
-    view: Array
+    view: Strided
     factor: float = 1.0
 
     def walk(self) -> tuple[int, ...]:
         """The first number, then the steps of each axis; an axis of one has none."""
-        steps = [0 if n == 1 else s for n, s in zip(self.view.shape, self.view.strides, strict=True)]
-        return (self.view.ctypes.data - self.base.ctypes.data, *steps)
+        steps = [0 if n == 1 else s for n, s in zip(self.view.shape, self.view.steps, strict=True)]
+        return (self.view.start, *steps)
 
     def spread(self, shape: Shape) -> _Side:
         """Repeated along axes of one, as numpy does it."""
-        return replace(self, view=np.broadcast_to(self.view, shape))
+        return replace(self, view=self.view.spread(shape))
 
     def shaped(self, shape: Shape) -> _Side | None:
         """The same numbers in another shape, where that takes no copy."""
-        try:
-            return replace(self, view=np.reshape(self.view, shape, copy=False))
-        except ValueError:
-            return None
+        view = self.view.shaped(shape)
+        return None if view is None else replace(self, view=view)
 
 
 def _whole(value: Value) -> _Side:
-    base = np.empty(value.shape, np.int8)
-    return _Side(value, base, base)
+    return _Side(value, Strided.of(value.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +98,7 @@ def _plain_product(node: Node | None) -> bool:
 
 
 def _attention(edit: Editor, node: Node, readers: dict[Value, int]) -> tuple[Attention, list[Value]] | None:
-    if not _plain_product(node) or node.output.shape[-2] < _FEWEST_ROWS or node.output.type.elements == 0:
+    if not _plain_product(node) or most(node.output.shape[-2]) < _FEWEST_ROWS or node.output.type.elements == 0:
         return None
     softmax = _made(edit, node.inputs[0], node)
     emptied = softmax if softmax is not None and isinstance(softmax.op, Where) and readers.get(softmax.output) == 1 else None
@@ -167,10 +165,10 @@ def _side(edit: Editor, product: Node, which: int, node: Node, lead: Shape) -> _
     turned = which == 1 and op.transpose_b
     for side in _sources(edit, value, node, factors=product is not node):
         if turned:
-            side = replace(side, view=side.view.swapaxes(-1, -2))
+            side = replace(side, view=side.view.turned())
         last = side.view.shape[-2:]
         found = side.spread((*product.output.shape[:-2], *last)).shaped((*lead, *last))
-        if found is None or (found.walk()[4] > 1 and not (which == 1 and product is not node)):
+        if found is None or (most(found.walk()[4]) > 1 and not (which == 1 and product is not node)):
             continue  # rows of queries and values must be neighbours; keys are turned anyway
         return found
     return None
@@ -214,10 +212,9 @@ def _viewed(source: Value, factor: float, moves: list[_Move | None]) -> _Side | 
             case Reshape():
                 side = side.shaped(op.shape)
             case Transpose():
-                side = replace(side, view=side.view.transpose(op.perm))
+                side = replace(side, view=side.view.transposed(op.perm))
             case Slice():
-                parts = zip(op.starts, op.steps, op.shape, strict=True)
-                side = replace(side, view=side.view[tuple(slice(at, at + step * n, step) for at, step, n in parts)])
+                side = replace(side, view=side.view.cut(op.starts, op.steps, op.shape))
     return side
 
 

@@ -7,11 +7,12 @@ constant, because rounding must not be guessed.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.ir.sizes import Size, least, most
 from intaglio.ir.types import DType, Layout
 from intaglio.ops.activation import Clip, Relu
 from intaglio.ops.conv import Conv
@@ -54,7 +55,7 @@ def spans(graph: Graph) -> dict[Value, Span]:
 
 def anything(value: Value) -> Span | None:
     """All that the type can hold."""
-    if value.type.rank == 0 or not 0 < value.shape[-1] <= _MOST_CHANNELS:
+    if value.type.rank == 0 or isinstance(value.shape[-1], Size) or not 0 < value.shape[-1] <= _MOST_CHANNELS:
         return None
     count = value.shape[-1]
     if value.dtype in _INTS:
@@ -68,7 +69,7 @@ def anything(value: Value) -> Span | None:
 def _span(node: Node, found: dict[Value, Span]) -> Span | None:
     op = node.op
     first = found.get(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
-    if first is None or any(value is not None and not value.type.elements for value in (*node.inputs, *node.outputs)):
+    if first is None or any(value is not None and not least(value.type.elements) for value in (*node.inputs, *node.outputs)):
         return None  # of nothing there is no least number
     match op:
         case QConv():
@@ -210,11 +211,15 @@ def _monotone(node: Node, x: Span) -> Span | None:
     """Ask the operator itself, for an image of the lowest numbers and one of the highest."""
     source = node.inputs[0]
     assert source is not None
-    if source.type.elements > 1 << 22 or (source.dtype is DType.F32 and not isinstance(node.op, (Relu, Clip))):
+    if most(source.type.elements) > 1 << 22 or (source.dtype is DType.F32 and not isinstance(node.op, (Relu, Clip))):
         return None
-    ends = []
+    ends, type_ = [], source.type
+    if type_.moves:  # one pixel stands for all of them, where each is for itself
+        if not isinstance(node.op, (Relu, Clip, Requantize)):
+            return None
+        type_ = replace(type_, shape=(1,) * (type_.rank - 1) + source.shape[-1:])
     for numbers in (x.low, x.high):
-        image = np.broadcast_to(numbers.astype(source.dtype.numpy), source.shape)
-        made = node.op.evaluate([image], [source.type])[0]
+        image = np.broadcast_to(numbers.astype(source.dtype.numpy), type_.shape)
+        made = node.op.evaluate([image], [type_])[0]
         ends.append(made.reshape(-1, made.shape[-1]).astype(np.float64 if source.dtype is DType.F32 else np.int64))
     return Span(ends[0].min(axis=0), ends[1].max(axis=0))

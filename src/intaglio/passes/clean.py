@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from intaglio.ir.graph import Graph, Node, Value
+from intaglio.ir.sizes import names_of
 from intaglio.ir.text import print_fields
 from intaglio.ir.types import DType
 from intaglio.ops.activation import Clip
@@ -37,6 +38,8 @@ def fold_constants(graph: Graph, context: Context) -> Graph:
     for node in graph.nodes:
         edit.take(node)
         known = all(v is None or v.is_const for v in node.inputs) and not node.op.EFFECT
+        if known and graph.bounds is not None:
+            known = not names_of(node.op)  # what depends on sizes of the caller is computed at run time
         if not known or any(o in outputs for o in node.outputs) or node.output.type.elements > _FOLD_LIMIT:
             edit.keep(node)
             continue

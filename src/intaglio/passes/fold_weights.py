@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.ir.sizes import Size
 from intaglio.ir.types import DType, Layout
 from intaglio.ops.activation import Clip, Relu
 from intaglio.ops.binary import Add, Mul, Sub
@@ -70,6 +71,8 @@ def _per_channel(value: Value, node: Node) -> Array | None:
         return None
     shape = (1,) * (out.type.rank - value.type.rank) + value.shape
     if any(d != 1 for n, d in enumerate(shape) if n != axis) or shape[axis] not in (1, out.shape[axis]):
+        return None
+    if isinstance(out.shape[axis], Size):
         return None
     return np.broadcast_to(value.data.reshape(-1), (out.shape[axis],)).astype(np.float64)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from intaglio.errors import UserError
 from intaglio.ir.graph import Array, Graph
+from intaglio.ir.sizes import NARROWER, Undecided
 from intaglio.passes.context import Context
 
 MOST_ROUNDS = 16  # of a group; the shared models and random graphs take fewer, which a test checks
@@ -91,7 +92,14 @@ def settled(group: UntilSettled, graph: Graph, context: Context) -> tuple[Graph,
 def _run_pass(step: Pass, graph: Graph, context: Context) -> Graph:
     if step.name in context.disabled or not step.when.holds(context):
         return graph
-    graph = step.run(graph, context)
+    before = None if graph.bounds is None or step.required else graph.pinned({})
+    try:
+        graph = step.run(graph, context)
+    except Undecided as reason:
+        if before is None:
+            raise UserError("size-decides", f"the pass `{step.name}`: {reason}", hint=NARROWER) from None
+        context.report(f"the pass `{step.name}` is skipped: {reason}")
+        graph = before
     context.observe(step.name, graph)
     return graph
 

@@ -106,7 +106,7 @@ def _follow(source: Value, chain: list[Node]) -> list[_Atom] | None:
         for size in node.output.shape:
             group: list[_Atom] = []
             left = size
-            while left > 1:
+            while left != 1 and left != 0:
                 if not flat:
                     return None
                 atom = flat.pop(0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intaglio.ir.graph import Node
+from intaglio.ir.sizes import most
 from intaglio.targets.target import Target
 
 
@@ -33,6 +34,6 @@ class Roofline:
 def roofline(node: Node, target: Target, *, is_view: bool = False) -> Roofline:
     """`is_view`: nothing is moved."""
     types = [None if v is None else v.type for v in node.inputs]
-    macs = node.op.macs(types, node.output.type)
+    macs = most(node.op.macs(types, node.output.type))
     moved = 0 if is_view else sum(t.bytes for t in types if t is not None) + sum(o.type.bytes for o in node.outputs)
     return Roofline(macs, moved, 2 * macs / (target.gflops * 1e3), moved / (target.gbytes_per_s * 1e3))

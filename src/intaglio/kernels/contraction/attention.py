@@ -18,6 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from intaglio.ir.sizes import Size, larger, largest, most
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.fma import Fma
 from intaglio.kernels.contraction.micro import Column, Sums
 from intaglio.kernels.contraction.packing import Right, pack_right
@@ -26,9 +28,9 @@ from intaglio.kernels.contraction.tile import Block, Tile, candidates, cycles, p
 from intaglio.kernels.contraction.tiles import Tiles
 from intaglio.kernels.epilogue import Epilogue
 from intaglio.kernels.estimate import micros
-from intaglio.kernels.job import Job, Lowered
+from intaglio.kernels.job import Job, Lowered, stem
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Expr, Type, Var, idx
+from intaglio.kernels.loop import Buffer, Expr, Type, Var, idx
 from intaglio.kernels.reduce import across, start_value
 from intaglio.ops.attention import Attention
 from intaglio.targets import Target
@@ -63,6 +65,7 @@ class _Operands:
     values: Buffer  # packed
     scores: Buffer
     factors: Buffer
+    lanes: int
     tail: Buffer | None  # 0 in lanes of the last vector that have a key, minus infinity in the others
 
 
@@ -72,8 +75,8 @@ def attention(job: Job) -> Lowered:
     batch, heads, rows, keys, depth, width = op.sizes
     tile = parse_tile(job.asked) or _choose(job.target, op, e.lanes)
     stored = -(-keys // e.lanes) * e.lanes
-    fit = job.target.l1_bytes // 2 // (stored * 4) // tile.rows
-    band = min(rows, max(1, fit) * tile.rows)
+    fit = job.target.l1_bytes // 2 // (most(stored) * 4) // tile.rows
+    band = min(most(rows), max(1, fit) * tile.rows)
     o = _operands(job, op, band, stored)
     with k.loops(["b", "h"], [batch, heads]) as (b, h):
         q_at, k_at, v_at = (k.let(f"{name}_at", _start(w, b, h)) for name, w in (("q", op.q), ("k", op.k), ("v", op.v)))
@@ -86,7 +89,7 @@ def attention(job: Job) -> Lowered:
         whole = rows // band * band
         with k.loop("m", 0, whole, band) as m:
             _band(job, op, o, tile, m, band, stored, q_at, masks, y_at)
-        if rows > whole:
+        if rows != whole:
             with k.block():
                 _band(job, op, o, tile, idx(whole), rows - whole, stored, q_at, masks, y_at)
     about = (
@@ -94,7 +97,7 @@ def attention(job: Job) -> Lowered:
         f"{f', {len(op.masks)} masks' if len(op.masks) > 1 else ', a mask' if op.masks else ''}\n"
         f"{band} rows at a time; {tile.about(band, 'row', e.lanes, 'columns')}, keys and values packed into scratch"
     )
-    return job.done(f"attention_{rows}_{keys}_{depth}", about, f"attention(tile={tile})")
+    return job.done(stem("attention", rows, keys, depth), about, f"attention(tile={tile})")
 
 
 def _cycles(target: Target, op: Attention, tile: Tile, lanes: int) -> float:
@@ -112,7 +115,7 @@ def attention_ways(job: Job) -> list[str]:
     op, target, lanes = job.node.op, job.target, job.vector.lanes
     assert isinstance(op, Attention)
     _, _, rows, keys, _, width = op.sizes
-    tiles = possible_tiles(target, rows, max(keys, width), lanes, _choose(target, op, lanes))
+    tiles = possible_tiles(target, rows, larger(keys, width), lanes, _choose(target, op, lanes))
     return [f"attention(tile={tile})" for tile in tiles]
 
 
@@ -120,7 +123,7 @@ def attention_estimate(job: Job) -> float:
     """Both products, and the exponentials between them."""
     op, target, lanes = job.node.op, job.target, job.vector.lanes
     assert isinstance(op, Attention)
-    batch, heads, rows, keys, _, _ = op.sizes
+    batch, heads, rows, keys, _, _ = largest(op.sizes)
     steps = _cycles(target, op, parse_tile(job.asked) or _choose(target, op, lanes), lanes) + SOFTMAX_CYCLES * rows * keys / lanes
     return micros(target, lanes, batch * heads * steps, 0)
 
@@ -131,14 +134,14 @@ def _operands(job: Job, op: Attention, band: int, stored: int) -> _Operands:
     q, k, v = (job.operand(n, name) for n, name in enumerate("qkv"))
     masks = tuple(job.operand(3 + n, f"mask{n}") for n in range(len(op.masks)))
     tail = None
-    if keys % lanes:
+    if keys % lanes != 0 and not isinstance(keys, Size):
         there = np.arange(lanes) < keys % lanes
         tail = job.packed(np.where(there, 0.0, -np.inf).astype(np.float32), "tail")
     packed = -(-width // lanes) * lanes * keys
     y = job.writes()
     sizes = {"keys": stored * depth, "values": packed, "scores": band * stored, "factors": band}
     scratch = [job.scratch(size, name, own=True) for name, size in sizes.items()]
-    return _Operands(q, k, v, masks, y, scratch[0], scratch[1], scratch[2], scratch[3], tail)
+    return _Operands(q, k, v, masks, y, scratch[0], scratch[1], scratch[2], scratch[3], lanes, tail)
 
 
 def _start(walk: tuple[int, ...], b: Expr, h: Expr) -> Expr:
@@ -169,6 +172,8 @@ def _softmax(job: Job, op: Attention, o: _Operands, row: Expr, r: Expr, masks: l
     """exp(score - largest) of one row in place, 1 / their sum beside it."""
     k, e, one, keys = job.k, job.vector, Lanes.scalar(), op.sizes[3]
     whole = keys // e.lanes * e.lanes
+    if isinstance(keys, Size):
+        _finish_row(k, o, row, masks, op, whole)
     held = [
         k.let(f"held{n}", e.splat(one.load(mask, at))) if walk[4] == 0 else None
         for n, (mask, at, walk) in enumerate(zip(o.masks, masks, op.masks, strict=True))
@@ -185,7 +190,7 @@ def _softmax(job: Job, op: Attention, o: _Operands, row: Expr, r: Expr, masks: l
             k.store(o.scores, row + j, value)
         return value
 
-    ways = min(_WAYS, max(1, whole // e.lanes))
+    ways = min(_WAYS, max(1, most(whole) // e.lanes))
     tops = [k.var(f"top{n}", start_value(e, "max"), e.type) for n in range(ways)]
     unrolled = whole // (ways * e.lanes) * (ways * e.lanes)
     with k.loop("j", 0, unrolled, ways * e.lanes) as j:
@@ -193,7 +198,10 @@ def _softmax(job: Job, op: Attention, o: _Operands, row: Expr, r: Expr, masks: l
             k.assign(top, e.highest(top, masked(j + n * e.lanes, e.lanes)))
     with k.loop("j", unrolled, whole, e.lanes) as j:
         k.assign(tops[0], e.highest(tops[0], masked(j, e.lanes)))
-    if keys > whole:
+    if isinstance(keys, Size):  # the rest is complete
+        with k.loop("j", whole, -(-keys // e.lanes) * e.lanes, e.lanes) as j:
+            k.assign(tops[0], e.highest(tops[0], e.load(o.scores, row + j)))
+    elif keys > whole:
         k.assign(tops[0], e.highest(tops[0], masked(idx(whole), keys - whole)))
     best = _joined(k, e, "max", tops)
     if op.hidden_zero:  # every weight is exp(-inf - 0) then
@@ -209,6 +217,19 @@ def _softmax(job: Job, op: Attention, o: _Operands, row: Expr, r: Expr, masks: l
     if op.hidden_zero:
         factor = one.choose(one.compare("eq", whole_sum, one.const(0.0)), one.const(0.0), k.let("factor", factor))
     k.store(o.factors, r, factor)
+
+
+def _finish_row(k: Builder, o: _Operands, row: Expr, masks: list[Expr], op: Attention, whole: int) -> None:
+    """Where the caller gives the number of keys: masks are added to those behind the whole vectors one by one, and lanes without a
+    key are minus infinity."""
+    one, keys = Lanes.scalar(), op.sizes[3]
+    with k.loop("j", whole, keys) as j:
+        value: Expr = one.load(o.scores, row + j)
+        for mask, at, walk in zip(o.masks, masks, op.masks, strict=True):
+            value = one.add(value, one.load(mask, at + j * walk[4]))
+        k.store(o.scores, row + j, value)
+    with k.loop("j", keys, -(-keys // o.lanes) * o.lanes) as j:
+        k.store(o.scores, row + j, one.const(-math.inf))
 
 
 def _joined(k: Builder, e: Lanes, kind: str, parts: list[Var]) -> Expr:

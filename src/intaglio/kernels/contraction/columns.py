@@ -15,8 +15,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.problem import Problem
-from intaglio.kernels.loop import Builder, Expr, Place, idx
+from intaglio.kernels.loop import Expr, Place, idx
 
 
 @dataclass(frozen=True, slots=True)

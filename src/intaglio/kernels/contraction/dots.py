@@ -23,6 +23,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.micro import Column, Sums
 from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.contraction.quantised import Quantised, not_bytes, quantised_of
@@ -33,7 +34,7 @@ from intaglio.kernels.contraction.tiles import Tiles
 from intaglio.kernels.estimate import micros
 from intaglio.kernels.isa import Dot, Isa
 from intaglio.kernels.job import Job, Lowered, fact
-from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Op, Type
+from intaglio.kernels.loop import Buffer, Expr, Load, Op, Type
 from intaglio.ops.quantised import QConv
 
 STAGE_CYCLES = 2.0  # per vector of x that is written to the stage

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from intaglio.ir.graph import Array
+from intaglio.ir.sizes import least
 from intaglio.ir.types import DType, Layout
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.gather import Direct
 from intaglio.kernels.contraction.micro import Column, Sums
 from intaglio.kernels.contraction.problem import Problem, problem_of
@@ -27,7 +29,7 @@ from intaglio.kernels.epilogue import Epilogue, epilogue_of, steps_text
 from intaglio.kernels.estimate import micros
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Expr
+from intaglio.kernels.loop import Buffer, Expr
 from intaglio.ops.conv import Conv
 from intaglio.ops.pool import Pool
 from intaglio.targets import Target
@@ -99,7 +101,7 @@ def not_float_image(job: Job) -> str | None:
         return "the number of spatial axes is not 2"
     if job.type(0).dtype is not DType.F32:
         return f"the type is {job.type(0).dtype.value}, not f32"
-    return "the result is empty" if job.node.output.type.elements == 0 else None
+    return "the result is empty" if least(job.node.output.type.elements) == 0 else None
 
 
 def computed(job: Job) -> str | None:
@@ -133,6 +135,7 @@ def conv_estimate(job: Job) -> float:
 
 def direct_us(p: Problem, target: Target, lanes: int, asked: Tile | None = None) -> float:
     """Microseconds of a direct convolution."""
+    p = p.most()
     run = _run(p)
     tile = asked or choose_tile(target, run, p.columns, p.taps, lanes)
     steps = cycles(target, tile, run, p.columns, p.taps, lanes) * (p.rows // run) * p.group * p.share_inside

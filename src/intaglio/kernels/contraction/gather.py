@@ -12,8 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from intaglio.ir.sizes import Size, most
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.problem import Problem
-from intaglio.kernels.loop import Buffer, Builder, Expr, idx, imin
+from intaglio.kernels.loop import Buffer, Expr, idx, imin
 
 Span = Callable[[Expr, Expr, list[int]], None]  # first and last column of whole tiles, first columns of the others
 
@@ -83,7 +85,7 @@ class Direct:
 
     @property
     def stripe(self) -> int:
-        return max(1, min(self.problem.out_height, self.l2_bytes // 2 // self._row_bytes))
+        return max(1, min(most(self.problem.out_height), self.l2_bytes // 2 // most(self._row_bytes)))
 
     def prepare(self, k: Builder) -> None:
         pass
@@ -99,6 +101,9 @@ class Direct:
     def spans(self, k: Builder, rows: int, write: Span) -> None:
         """Where a single row is too long for the cache, its inner tiles go in chunks and those at the borders come after them."""
         p = self.problem
+        if isinstance(p.out_width, Size):
+            write(idx(0), idx(p.whole_and_rest(rows)[0]), [])
+            return
         inner, edges = p.inner_and_edges(rows)
         start, stop = (inner[0], inner[-1] + rows) if inner else (0, 0)
         budget = self.l2_bytes // 2

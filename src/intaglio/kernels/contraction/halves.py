@@ -22,6 +22,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.halves_parts import (
     RECORD,
     THUMB,
@@ -43,7 +44,7 @@ from intaglio.kernels.dsp.scaling import Scaled, finished, scaled_of
 from intaglio.kernels.dsp.sums import add
 from intaglio.kernels.dsp.variants import C_TYPES, Finish, How, Sum
 from intaglio.kernels.job import Job, Lowered, fact
-from intaglio.kernels.loop import Buffer, Builder, Expr, Place, idx, imin
+from intaglio.kernels.loop import Buffer, Expr, Place, idx, imin
 from intaglio.kernels.routines import Routine, no_meaning, routine_of
 from intaglio.ops.quantised import QConv
 

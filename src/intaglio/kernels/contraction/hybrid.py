@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.plain import Sums, dot, packed_weights, plain_image
 from intaglio.kernels.contraction.problem import problem_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Expr, Num, Op, Type, Var, cast, idx, select
+from intaglio.kernels.loop import Buffer, Expr, Num, Op, Type, Var, cast, idx, select
 from intaglio.kernels.whole_numbers import I32, number
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.dots import (
     Dots,
     Runs,
@@ -45,7 +46,7 @@ from intaglio.kernels.estimate import micros
 from intaglio.kernels.isa import Dot
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Type, cast, idx
+from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, cast, idx
 from intaglio.kernels.whole_numbers import I32
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 

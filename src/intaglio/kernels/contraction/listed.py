@@ -26,6 +26,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.dots import Dots, Facts, ToBytes, arranged, cycles, dots_estimate, dots_of
 from intaglio.kernels.contraction.gather import Line, Span
 from intaglio.kernels.contraction.micro import Column, Sums
@@ -37,7 +38,7 @@ from intaglio.kernels.contraction.tiles import Tiles
 from intaglio.kernels.estimate import micros
 from intaglio.kernels.isa import Dot
 from intaglio.kernels.job import Job, Lowered, fact
-from intaglio.kernels.loop import IDX, Buffer, Builder, Expr, Load, Op, Type, cast
+from intaglio.kernels.loop import IDX, Buffer, Expr, Load, Op, Type, cast
 from intaglio.kernels.whole_numbers import I32
 from intaglio.ops.quantised import QConv
 

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.tile import Block
-from intaglio.kernels.loop import Buffer, Builder, Expr, Var
+from intaglio.kernels.loop import Buffer, Expr, Var
 
 Sums = list[list[Var]]  # by row and vector
 

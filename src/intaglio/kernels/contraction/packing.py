@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from intaglio.ir.sizes import Size
 from intaglio.kernels.contraction.tile import Block
 from intaglio.kernels.contraction.tiles import Tiles
 from intaglio.kernels.job import Job
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Expr, Num, Type
+from intaglio.kernels.loop import Buffer, Expr, Num, Type, idx, imin
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,12 @@ class Right:
 def pack_right(job: Job, tiles: Tiles, right: Right) -> None:
     """scratch[block][j][lane] = right[j][column] * scale, zeros in lanes without a column."""
     k, e, depth = job.k, job.vector, tiles.problem.channels
-    place, wide = 0, tiles.tile.vectors * e.lanes
-    blocks = [replace(b, width=min(b.width, right.columns - b.first)) for b in tiles.blocks]
+    if isinstance(right.columns, Size):
+        _pack_some(job, tiles, right)
+        return
+    place, wide = 0, tiles.blocks.wide.width
+    all_of_them = [replace(tiles.blocks.wide, first=n * wide) for n in range(tiles.blocks.whole)]
+    blocks = [replace(b, width=min(b.width, right.columns - b.first)) for b in (*all_of_them, *tiles.blocks.last)]
     whole = [b for b in blocks if b.width == wide]
     groups = [(whole[0], len(whole))] if whole else []
     groups += [(b, 1) for b in blocks[len(whole) :]]
@@ -39,6 +44,24 @@ def pack_right(job: Job, tiles: Tiles, right: Right) -> None:
             first = k.let("first", right.base + (n * width + block.first) * right.across)
             _pack_block(job, tiles, right, first, to, block)
         place += count * width * depth
+
+
+def _pack_some(job: Job, tiles: Tiles, right: Right) -> None:
+    """The same where the caller says how many columns there are: each block has as many as are left for it."""
+    k, one, w = job.k, Lanes.scalar(), tiles.micro.w
+    depth, wide, blocks = tiles.problem.channels, tiles.blocks.wide.width, tiles.blocks
+
+    def pack(first: Expr, width: int) -> None:
+        to, there = k.let("to", first * depth), k.let("there", imin(width, idx(right.columns) - first))
+        with k.loop("column", 0, there) as c, k.loop("j", 0, depth) as j:
+            value = one.load(right.source, right.base + (first + c) * right.across + j * right.down)
+            k.store(w, to + j * width + c, value if right.scale == 1.0 else one.mul(value, one.const(right.scale)))
+        with k.loop("column", there, width) as c, k.loop("j", 0, depth) as j:
+            k.store(w, to + j * width + c, Num(0.0, Type("f32")))
+
+    with k.loop("block", 0, blocks.whole) as n:
+        pack(k.let("first", n * wide), wide)
+    k.one_of(blocks.rest, lambda vectors: pack(k.let("first", blocks.whole * wide), vectors * job.isa.lanes))
 
 
 def _pack_block(job: Job, tiles: Tiles, right: Right, first: Expr, to: Expr, block: Block) -> None:

@@ -16,13 +16,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.micro import MicroKernel
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.contraction.tile import Tile
 from intaglio.kernels.contraction.tiles import Tiles
 from intaglio.kernels.contraction.transform import Arithmetic, Transform
 from intaglio.kernels.job import Job
-from intaglio.kernels.loop import Buffer, Builder, Expr, Operand, idx, imax, imin
+from intaglio.kernels.loop import Buffer, Expr, Operand, idx, imax, imin
 from intaglio.targets import Target
 
 LINE_BYTES = 64  # of the cache: planes of scratch memory start in different sets of it

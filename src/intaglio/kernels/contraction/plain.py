@@ -14,11 +14,12 @@ import numpy as np
 
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType, strides_of
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.elementwise import broadcast_strides, offset_of
 from intaglio.kernels.epilogue import epilogue_of
 from intaglio.kernels.job import Job, Lowered
-from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Type, Var, cast, idx, imax, imin
+from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, Var, cast, idx, imax, imin
 from intaglio.kernels.whole_numbers import I32, I64, bounded, number, scaled, whole
 from intaglio.ops.quantised import QConv, QMatMul
 

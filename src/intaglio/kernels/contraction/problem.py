@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from intaglio.ir.graph import Array
+from intaglio.ir.sizes import Size, Undecided, largest, most, moves
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.job import Job, fact
-from intaglio.kernels.loop import Builder, Expr, Num, both, idx, imax, imin
+from intaglio.kernels.loop import Expr, Num, both, idx, imax, imin
 from intaglio.ops.conv import Conv
 from intaglio.ops.hybrid import HybridConv
 from intaglio.ops.pool import Pool
@@ -43,6 +45,20 @@ class Problem:
     def matrix(rows: int, depth: int, columns: int, height: int = 1) -> Problem:
         """`height` times `rows` rows of `depth` numbers, each multiplied by the same columns."""
         return Problem(1, height, rows, depth, height, rows, columns)
+
+    @property
+    def moves(self) -> bool:
+        """Does the caller say how large the image is?"""
+        return moves((self.batch, self.height, self.width))
+
+    def most(self) -> Problem:
+        """The largest, for estimates."""
+        if not self.moves:
+            return self
+        batch, height, width, out_height, out_width = largest(
+            (self.batch, self.height, self.width, self.out_height, self.out_width)
+        )
+        return replace(self, batch=batch, height=height, width=width, out_height=out_height, out_width=out_width)
 
     @property
     def depth(self) -> int:
@@ -96,7 +112,8 @@ class Problem:
     def reaches_over(self, axis: int) -> bool:
         """Do windows reach over the bottom (axis 0) or right (axis 1) border?"""
         size, out = ((self.height, self.out_height), (self.width, self.out_width))[axis]
-        return (out - 1) * self.strides[axis] - self.pads[axis] + (self.kernel[axis] - 1) * self.dilations[axis] >= size
+        last = (out - 1) * self.strides[axis] - self.pads[axis] + (self.kernel[axis] - 1) * self.dilations[axis]
+        return most(last - size) >= 0  # for some sizes, where the caller says what they are
 
     @property
     def padded(self) -> bool:
@@ -128,9 +145,18 @@ class Problem:
 
     def inner_and_edges(self, count: int) -> tuple[list[int], list[int]]:
         """First columns of the tiles of `count` pixels that lie inside with all their taps, and of those that do not."""
+        if isinstance(self.out_width, Size):
+            raise Undecided(f"the width of the result is a size of the caller, {self.out_width}")
         inner = [c for c in range(0, self.out_width - count + 1, count) if self.all_inside(c, count)]
         known = set(inner)
         return inner, [c for c in range(0, self.out_width, count) if c not in known]
+
+    def whole_and_rest(self, count: int) -> tuple[int, int]:
+        """Where the caller gives the width: columns of whole tiles of `count` pixels, and what is left. There is no border then."""
+        if self.pads[1] or self.reaches_over(1):
+            raise Undecided("windows reach over the border of an image whose width is a size of the caller")
+        whole = self.out_width // count * count
+        return whole, self.out_width - whole
 
     def window_rows(self, k: Builder, oh: Expr) -> tuple[Expr, Expr, Expr]:
         """The top of the windows of output row `oh`, and the rows of the window inside the image: first, behind the last."""

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from intaglio.ir.graph import Array, Value
+from intaglio.ir.sizes import Size, largest, most
 from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.contraction.fma import Fma, pack_bias, pack_panels
 from intaglio.kernels.contraction.packing import Right, pack_right
@@ -21,7 +22,7 @@ from intaglio.kernels.elementwise import broadcast_strides, offset_of
 from intaglio.kernels.epilogue import epilogue_of, operand_kind, steps_text
 from intaglio.kernels.estimate import micros
 from intaglio.kernels.expressions import apply, computed_in
-from intaglio.kernels.job import Job, Lowered, fact
+from intaglio.kernels.job import Job, Lowered, fact, stem
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Expr, Type, cast, idx
 from intaglio.ops.base import Step
@@ -83,6 +84,8 @@ def matmul_applies(job: Job) -> str | None:
         return "the left side is transposed"
     if out.type.elements == 0 or p.depth == 0:
         return "a tensor is empty"
+    if isinstance(p.columns, Size):
+        return f"the number of columns is a size of the caller, {p.columns}"
     if weights.dtype is not DType.F32 and weights.data is None:
         return "the right side is computed and not f32"
     if p.shared and math.prod(left.shape[:-1]) != p.rows:
@@ -101,13 +104,13 @@ def matmul_ways(job: Job) -> list[str]:
 def matmul_estimate(job: Job) -> float:
     """With the packing of a right side that is computed."""
     p, lanes = product_of(job), job.vector.lanes
-    count = 1 if p.shared else math.prod(job.node.output.shape[:-2])
+    count = 1 if p.shared else math.prod(largest(job.node.output.shape[:-2]))
     tile = parse_tile(job.asked) or choose_tile(job.target, p.rows, p.columns, p.depth, lanes)
     steps = cycles(job.target, tile, p.rows, p.columns, p.depth, lanes) * count
     right = job.node.inputs[1]
     assert right is not None
     if right.data is None:
-        steps += right.type.elements / lanes * PACK_CYCLES
+        steps += most(right.type.elements) / lanes * PACK_CYCLES
     return micros(job.target, lanes, steps, 0 if right.data is None else right.type.bytes)
 
 
@@ -142,7 +145,7 @@ def matmul_tiled(job: Job) -> Lowered:
         f"{tile.about(p.rows, 'row', e.lanes, 'columns')}, "
         f"right side packed {'into scratch' if source is not None else 'at compile time'}"
     )
-    return job.done(f"matmul_{p.rows}_{p.depth}_{p.columns}", about, f"matmul(tile={tile})", over=epilogue.over)
+    return job.done(stem("matmul", p.rows, p.depth, p.columns), about, f"matmul(tile={tile})", over=epilogue.over)
 
 
 def _batches(job: Job, p: Product, tiles: Tiles, a: Buffer, source: Buffer | None, stored: int) -> None:

@@ -24,6 +24,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.dots import (
     Dots,
     Facts,
@@ -47,7 +48,7 @@ from intaglio.kernels.contraction.winograd import Estimates, not_wished
 from intaglio.kernels.estimate import micros
 from intaglio.kernels.isa import Dot, Isa
 from intaglio.kernels.job import Job, Lowered, fact
-from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Operand, Type, idx
+from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Operand, Type, idx
 from intaglio.ops.quantised import QConv
 
 NAME = "qwinograd"

@@ -19,11 +19,12 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.quantised import Quantised
 from intaglio.kernels.isa import Isa
 from intaglio.kernels.job import Job
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Type
+from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type
 from intaglio.ops.fixed_point import FLOAT_LIMIT
 
 Arrange = Callable[[Array], Array]  # numbers per channel in the order of the vectors

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.gather import Line, Span
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.isa import Isa
 from intaglio.kernels.job import Job
-from intaglio.kernels.loop import Buffer, Builder, Expr, Load, Num, Op, Type, cast, idx, imax, imin
+from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, cast, idx, imax, imin
 
 I32 = Type("i32")
 SLACK = 64  # elements behind the last row that a vector may read

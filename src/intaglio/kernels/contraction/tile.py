@@ -13,8 +13,10 @@ import numpy as np
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array
+from intaglio.ir.sizes import Size, Undecided, largest, most
 from intaglio.targets import Target
 
+ABOUT_AS_CHEAP = 1.04
 END_CYCLES = 4.0  # of each sum whose end is not hidden
 
 
@@ -28,7 +30,7 @@ class Tile:
 
     def about(self, there: int, row: str, lanes: int, columns: str) -> str:
         """For the comment of a kernel with `there` rows: a tile is not higher than the image is wide."""
-        rows = min(self.rows, there)
+        rows = min(self.rows, most(there))
         return f"tile {rows} {row}{'' if rows == 1 else 's'} x {self.vectors * lanes} {columns}"
 
 
@@ -42,6 +44,29 @@ class Block:
 
     def lanes_of(self, v: int, lanes: int) -> int:
         return min(lanes, self.width - v * lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The columns of a result: `whole` blocks as wide as the tile, and what is left of them. Where the number of columns is a
+    size of the caller, `rest` are the vectors that are left then, and blocks are full to the last lane."""
+
+    whole: int
+    wide: Block
+    last: tuple[Block, ...] = ()
+    rest: int = 0
+
+
+def all_blocks(columns: int, vectors: int, lanes: int) -> Blocks:
+    wide = vectors * lanes
+    full = Block(0, wide, vectors)
+    if isinstance(columns, Size):
+        if (columns % lanes) != 0:
+            raise Undecided(f"`{columns}` columns are not whole vectors for all sizes")
+        return Blocks(columns // wide, full, (), (columns - columns // wide * wide) // lanes)
+    found = blocks_of(columns, vectors, lanes)
+    whole = sum(b.width == wide for b in found)
+    return Blocks(whole, full, tuple(found[whole:]))
 
 
 def blocks_of(columns: int, vectors: int, lanes: int) -> list[Block]:
@@ -69,6 +94,7 @@ def cycles(target: Target, tile: Tile, rows: int, columns: int, depth: int, lane
     The end of a tile is hidden behind the start of the next one if its sums need at most half of the registers. Measured on Zen 3
     with 16 to 32 numbers per sum: 4x2 takes 7 to 23 % less time than 6x2 and 4x3, which are faster from about 64 on."""
     hidden = target.registers if target.bare else target.registers // 2
+    rows, columns, depth = largest((rows, columns, depth))
 
     def of(r: int, v: int) -> float:
         return depth * (max(r * v / 2, (r + v) / 2, 4.0) + 0.6) + END_CYCLES * max(0, r * v - hidden)
@@ -83,14 +109,22 @@ def cycles(target: Target, tile: Tile, rows: int, columns: int, depth: int, lane
 
 
 def choose_tile(target: Target, rows: int, columns: int, depth: int, lanes: int) -> Tile:
-    """The cheapest tile, no larger than the layer."""
+    """The cheapest tile, no larger than the layer. Where rows are known as a bound, the tallest of those that are about as cheap
+    for the most rows: it reads weights less often where there are fewer."""
+    some = isinstance(rows, Size)
+    rows, columns, depth = largest((rows, columns, depth))
     deep = max(1, depth)
     best = min(candidates(target), key=lambda t: (round(cycles(target, t, rows, columns, deep, lanes) / deep, 3), -t.rows))
+    if some:
+        limit = ABOUT_AS_CHEAP * cycles(target, best, rows, columns, deep, lanes)
+        cheap = [t for t in candidates(target) if t.vectors > 1 and cycles(target, t, rows, columns, deep, lanes) <= limit]
+        best = max([best, *cheap], key=lambda t: t.rows)
     return Tile(max(1, min(best.rows, rows)), max(1, min(best.vectors, -(-columns // lanes))))
 
 
 def possible_tiles(target: Target, rows: int, columns: int, lanes: int, chosen: Tile) -> list[Tile]:
     """The chosen one first. A tile that is higher or wider than the result is the same as one of its size."""
+    rows, columns = largest((rows, columns))
 
     def within(tile: Tile) -> Tile:
         return Tile(min(tile.rows, rows), min(tile.vectors, -(-columns // lanes)))

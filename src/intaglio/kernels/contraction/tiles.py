@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from intaglio.ir.sizes import Size, larger, least, most, possible
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.gather import Gather, Line
 from intaglio.kernels.contraction.micro import Column, MicroKernel, Reduction, Sums
 from intaglio.kernels.contraction.problem import Problem
-from intaglio.kernels.contraction.tile import Block, Tile, blocks_of
-from intaglio.kernels.loop import Buffer, Builder, Expr, idx, imin
+from intaglio.kernels.contraction.tile import Block, Tile, all_blocks
+from intaglio.kernels.loop import Buffer, Expr, both, idx, imin, select
 
+ABREAST = 8  # sums of vectors that hide the latency of their additions
 BlockBody = Callable[[Block, Expr, Expr], None]  # the block, where its weights start, its first column
 
 
@@ -25,8 +28,8 @@ class Tiles:
         self.k, self.problem, self.tile, self.micro, self.steps = k, problem, tile, micro, steps
         self.x_base = self.w_base = self.y_base = idx(0)
         self.x_pitch, self.y_pitch = problem.channels, problem.out_channels
-        self.blocks = blocks_of(problem.columns, tile.vectors, micro.lanes)
-        self.stored = sum(b.vectors for b in self.blocks) * micro.lanes
+        self.blocks = all_blocks(problem.columns, tile.vectors, micro.lanes)
+        self.stored = -(-problem.columns // micro.lanes) * micro.lanes
 
     # Image ----------------------------------------------------------------------------------------------------------
 
@@ -67,6 +70,9 @@ class Tiles:
         p, k, rows = self.problem, self.k, self.tile.rows
         with k.loop("ow", low, high, rows) as ow:
             self._tile(gather, line, ow, rows, None, block, at, where, out)
+        if isinstance(p.out_width, Size):
+            whole, rest = p.whole_and_rest(rows)
+            k.one_of(rest, lambda count: self._tile(gather, line, idx(whole), count, None, block, at, where, out))
         for c in edges:
             with k.block():
                 count = min(rows, p.out_width - c)
@@ -125,7 +131,10 @@ class Tiles:
         p, k, high = self.problem, self.k, self.tile.rows
         rows, depth = p.rows, p.channels
         tall, packed = rows // high * high, self._packed_depth()
-        per_chunk = max(1, l2_bytes // 2 // (depth * x.dtype.bytes) // high) * high
+        per_chunk = max(1, l2_bytes // 2 // (most(depth) * x.dtype.bytes) // high) * high
+        if isinstance(rows, Size) and most(rows) <= per_chunk:
+            self._matrix_of_some(x, rows)
+            return
         with k.loop("chunk", 0, tall, per_chunk) as chunk:
 
             def whole(block: Block, at: Expr, column: Expr) -> None:
@@ -133,9 +142,78 @@ class Tiles:
                     self._matrix_tile(x, m, high, block, at, column)
 
             self._each_block(packed, whole)
-        if rows > tall:
+
+        def last(count: int) -> None:
             with k.block():
-                self._each_block(packed, lambda block, at, col: self._matrix_tile(x, idx(tall), rows - tall, block, at, col))
+                self._each_block(packed, lambda block, at, col: self._matrix_tile(x, idx(tall), count, block, at, col))
+
+        k.one_of(rows - tall, last)
+
+    def _matrix_of_some(self, x: Buffer, rows: int) -> None:
+        """As many rows as the caller says, which stay in L2: weights of a block serve them all while they are in L1.
+
+        A tile of one row takes as long as one of three, so rows that are left are evened out: 17 are 4+4+3+3+3, not 4+4+4+4+1.
+        Only few rows cannot be: 5 are 4+1."""
+        k, high = self.k, self.tile.rows
+        abreast = -(-ABREAST // self.tile.vectors)
+        if least(rows) == 1 and high > 1 and abreast > 1 and not isinstance(self.blocks.whole, Size):
+            with k.when(idx(rows).compare("eq", 1)):
+                self._one_row(x, abreast)
+            with k.otherwise():
+                self._evened_rows(x, rows)
+            return
+        self._evened_rows(x, rows)
+
+    def _one_row(self, x: Buffer, abreast: int) -> None:
+        """A single row: several blocks of columns at the same time, so that enough sums are under way."""
+        k, blocks, depth = self.k, self.blocks, self._packed_depth()
+        wide = blocks.wide.width
+        groups = blocks.whole // abreast
+
+        def panels(first: Expr, count: int) -> None:
+            columns = [k.let("col", (first + n) * wide) for n in range(count)]
+            places = [k.let("wat", self.w_base + column * depth) for column in columns]
+            self._matrix_tiles(x, idx(0), 1, blocks.wide, list(zip(places, columns, strict=True)))
+
+        with k.loop("group", 0, groups) as n:
+            panels(n * abreast, abreast)
+        if blocks.whole % abreast:
+            with k.block():
+                panels(idx(groups * abreast), blocks.whole % abreast)
+        for block in blocks.last:
+            with k.block():
+                at = k.let("wat", self.w_base + block.first * depth)
+                self._matrix_tile(x, idx(0), 1, block, at, idx(block.first))
+
+    def _evened_rows(self, x: Buffer, rows: int) -> None:
+        k, high = self.k, self.tile.rows
+        lower = (high - rows % high) % high  # tiles that have one row less
+        whole = (rows + high - 1) // high - lower  # the others; negative where that does not work out
+        few = sorted({n % high for n in possible(rows) if -(-n // high) < (high - n % high) % high})
+        tall = k.let("tall", larger(whole, 0) * high)
+        if few:
+            uneven = idx(whole).compare("lt", 0)
+            tall = k.let("tall", select(uneven, idx(rows // high * high), tall))
+
+        def body(block: Block, at: Expr, column: Expr) -> None:
+            with k.loop("m", 0, tall, high) as m:
+                self._matrix_tile(x, m, high, block, at, column)
+
+            def evened() -> None:
+                if most(lower):
+                    with k.loop("m", tall, rows, high - 1) as m:
+                        self._matrix_tile(x, m, high - 1, block, at, column)
+
+            if not few:
+                evened()
+                return
+            for count in few:
+                with k.when(both(uneven, idx(rows % high).compare("eq", count))):
+                    self._matrix_tile(x, tall, count, block, at, column)
+            with k.when(idx(whole).compare("ge", 0)):
+                evened()
+
+        self._each_block(self._packed_depth(), body)
 
     def first_rows(self, x: Buffer, count: Expr, rest: int) -> None:
         """The first `count` rows of x, which the running program knows: whole tiles, or whole tiles and `rest` rows."""
@@ -152,26 +230,37 @@ class Tiles:
         self._each_block(self._packed_depth(), body)
 
     def _matrix_tile(self, x: Buffer, m: Expr, rows: int, block: Block, at: Expr, column: Expr) -> None:
+        self._matrix_tiles(x, m, rows, block, [(at, column)])
+
+    def _matrix_tiles(self, x: Buffer, m: Expr, rows: int, block: Block, panels: list[tuple[Expr, Expr]]) -> None:
+        """Tiles of the same rows side by side: where the weights of each start, and its first column."""
         p, k, micro = self.problem, self.k, self.micro
-        where = Column(column, column, m)
-        sums = micro.start(k, rows, block, where)
+        wheres = [Column(column, column, m) for _, column in panels]
+        sums = [micro.start(k, rows, block, where) for where in wheres]
         base = k.let("row", self.x_base + m * self.x_pitch)
         with k.loop("j", 0, -(-p.channels // micro.group)) as j:
             places = {r: base + r * self.x_pitch + j * micro.group for r in range(rows)}
-            micro.step(k, sums, at + j * (block.vectors * micro.lanes * micro.group), x, places)
-        outs = [k.let(f"to{r}", self.y_base + (m + r) * self.y_pitch + column) for r in range(rows)]
-        micro.finish(k, sums, block, where, outs)
+            for (at, _), each in zip(panels, sums, strict=True):
+                micro.step(k, each, at + j * (block.vectors * micro.lanes * micro.group), x, places)
+        for (_, column), each, where in zip(panels, sums, wheres, strict=True):
+            outs = [k.let(f"to{r}", self.y_base + (m + r) * self.y_pitch + column) for r in range(rows)]
+            micro.finish(k, each, block, where, outs)
 
     # Both -----------------------------------------------------------------------------------------------------------
 
     def _each_block(self, depth: int, body: BlockBody, group: Expr | None = None) -> None:
         """Call `body` for every block of columns, each `depth` packed numbers long; equal ones in one loop."""
-        k, wide = self.k, self.tile.vectors * self.micro.lanes
-        whole = [b for b in self.blocks if b.width == wide]
+        k, wide, blocks = self.k, self.blocks.wide.width, self.blocks
         base = self.w_base + (group or idx(0)) * (self.stored * depth)
-        if whole:
-            with k.loop("block", 0, len(whole)) as n:
-                body(whole[0], k.let("wat", base + n * (wide * depth)), k.let("col", n * wide))
-        for block in self.blocks[len(whole) :]:
+        if most(blocks.whole):
+            with k.loop("block", 0, blocks.whole) as n:
+                body(blocks.wide, k.let("wat", base + n * (wide * depth)), k.let("col", n * wide))
+        for block in blocks.last:
             with k.block():
                 body(block, k.let("wat", base + block.first * depth), idx(block.first))
+
+        def rest(vectors: int) -> None:
+            first = k.let("col", blocks.whole * wide)
+            body(Block(0, vectors * self.micro.lanes, vectors), k.let("wat", base + first * depth), first)
+
+        k.one_of(blocks.rest, rest)

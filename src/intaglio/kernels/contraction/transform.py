@@ -22,7 +22,8 @@ from typing import Protocol
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.kernels.loop import Builder, Expr
+from intaglio.kernels.builder import Builder
+from intaglio.kernels.loop import Expr
 
 Row = tuple[Fraction, ...]
 POINTS: dict[int, tuple[Fraction, ...]] = {  # one of each pair; 0 and infinity are always there

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from intaglio.ir.sizes import Size, most
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.fma import computed, not_float_image
 from intaglio.kernels.contraction.gather import Line
 from intaglio.kernels.contraction.problem import Problem, problem_of
@@ -22,7 +24,7 @@ from intaglio.kernels.epilogue import Epilogue, epilogue_of, steps_text
 from intaglio.kernels.estimate import micros
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Expr, Var, idx
+from intaglio.kernels.loop import Buffer, Expr, Var, idx
 from intaglio.ops.conv import Conv
 from intaglio.ops.pool import AveragePool, Pool
 
@@ -82,7 +84,9 @@ def pool_window(job: Job) -> Window:
     x = job.operand(0, "x")
     reciprocals: Buffer | None = None
     scale = 1.0
-    if isinstance(op, AveragePool):
+    if isinstance(op, AveragePool) and p.moves and not p.padded:
+        scale = 1.0 / (p.kernel[0] * p.kernel[1])
+    elif isinstance(op, AveragePool):
         counts = np.broadcast_to(op.counts((p.height, p.width)), (p.out_height, p.out_width))
         if counts.min() == counts.max():
             scale = 1.0 / float(counts.flat[0])
@@ -103,8 +107,8 @@ def pool_nhwc(job: Job) -> Lowered:
 def _columns(job: Job, p: Problem) -> int:
     """Output pixels at a time: of depthwise convolutions as many as fit, except on small cores, where code is short."""
     possible = _possible_columns(job, p)
-    most = MOST_COLUMNS if isinstance(job.node.op, Conv) and not job.target.bare else FEW_COLUMNS
-    return parse_pixels(job.asked, possible) or max(columns for columns in possible if columns <= most)
+    limit = MOST_COLUMNS if isinstance(job.node.op, Conv) and not job.target.bare else FEW_COLUMNS
+    return parse_pixels(job.asked, possible) or max(columns for columns in possible if columns <= limit)
 
 
 def _possible_columns(job: Job, p: Problem) -> list[int]:
@@ -112,7 +116,7 @@ def _possible_columns(job: Job, p: Problem) -> list[int]:
     found = [1]
     for columns in range(2, MOST_COLUMNS + 1):
         span = (columns - 1) * p.strides[1] + (p.kernel[1] - 1) * p.dilations[1] + 1
-        if columns + min(span, p.kernel[1] * columns) + 1 <= job.target.registers and columns <= p.out_width:
+        if columns + min(span, p.kernel[1] * columns) + 1 <= job.target.registers and columns <= most(p.out_width):
             found.append(columns)
     return found
 
@@ -126,7 +130,7 @@ def depthwise_ways(job: Job) -> list[str]:
 
 def depthwise_estimate(job: Job) -> float:
     """Per vector of channels and pixel: its taps, and the columns that pixels share."""
-    p, lanes = problem_of(job), job.isa.lanes
+    p, lanes = problem_of(job).most(), job.isa.lanes
     columns = _columns(job, p)
     span = (columns - 1) * p.strides[1] + p.kernel[1]
     each = p.kernel[0] * (p.kernel[1] * MULTIPLY_CYCLES + span / columns * LOAD_CYCLES) + END_CYCLES
@@ -152,6 +156,12 @@ def _write(job: Job, p: Problem, window: Window, columns: int) -> None:
         top, low, high = p.window_rows(k, oh)
         line = Line(k.let("line", (n * p.height + top) * (p.width * p.channels)), low, high)
         out = k.let("out", (n * p.out_height + oh) * (p.out_width * p.channels))
+        if isinstance(p.out_width, Size):
+            whole, rest = p.whole_and_rest(columns)
+            with k.loop("ow", 0, whole, columns) as ow:
+                _pixels(job, p, window, Spot(ow, columns, None, oh, line, out))
+            k.one_of(rest, lambda count: _pixels(job, p, window, Spot(idx(whole), count, None, oh, line, out)))
+            return
         inner, edges = p.inner_and_edges(columns)
         for c in sorted([*inner[:1], *edges]):
             if c in edges:

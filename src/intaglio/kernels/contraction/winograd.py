@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.fma import Fma, computed, direct_us, not_float_image, pack_bias, pack_panels
 from intaglio.kernels.contraction.patches import After, Before, Plan, Sizes, by_patches, cut
 from intaglio.kernels.contraction.problem import Problem, problem_of
@@ -26,7 +27,7 @@ from intaglio.kernels.epilogue import Epilogue, epilogue_of, steps_text
 from intaglio.kernels.estimate import micros
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Expr
+from intaglio.kernels.loop import Buffer, Expr
 from intaglio.ops.conv import Conv
 from intaglio.targets import Target
 
@@ -106,6 +107,8 @@ def _not_possible(job: Job) -> str | None:
         return "it is for processors with vectors of floats"
     if p.group != 1 or (p.kernel, p.strides, p.dilations) != ((TAPS, TAPS), (1, 1), (1, 1)):
         return "it is not 3x3 with stride 1, dilation 1 and one group"
+    if p.moves:
+        return "the caller says how large the image is"
     if job.type(1).dtype is not DType.F32:
         return f"the weights are {job.type(1).dtype.value}, not f32"
     if target.exact:

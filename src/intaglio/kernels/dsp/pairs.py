@@ -15,6 +15,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.columns import Row
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.dsp.dense import CHANNELS, dense, dense_scales, pack_dense
@@ -23,7 +24,7 @@ from intaglio.kernels.dsp.sums import add
 from intaglio.kernels.dsp.tiles import UNROLL, can_join, joined_starts, pack_weights, tile, word_bytes
 from intaglio.kernels.dsp.variants import Finish, Layout, Sum, Variant, parse_variant
 from intaglio.kernels.job import Job
-from intaglio.kernels.loop import Buffer, Builder, Expr, Place, idx
+from intaglio.kernels.loop import Buffer, Expr, Place, idx
 from intaglio.kernels.routines import Routine
 
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.columns import Row, write_columns
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.dsp.pairs import small
 from intaglio.kernels.dsp.scaling import WORDS, Scaled, scaled_of
 from intaglio.kernels.dsp.variants import Finish
 from intaglio.kernels.job import Job, Lowered, fact
-from intaglio.kernels.loop import Buffer, Builder, Expr, Place, idx
+from intaglio.kernels.loop import Buffer, Expr, Place, idx
 from intaglio.kernels.mve.rows import rows, window
 from intaglio.ops.quantised import QConv
 

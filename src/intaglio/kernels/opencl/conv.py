@@ -12,11 +12,12 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.ir.types import DType, Layout
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.fma import computed
 from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.epilogue import Epilogue, epilogue_of
 from intaglio.kernels.job import Job, Lowered
-from intaglio.kernels.loop import Buffer, Builder, Expr, both, idx
+from intaglio.kernels.loop import Buffer, Expr, both, idx
 from intaglio.kernels.opencl.launch import Launch, Variant, device_kernel, global_id, group_for, launch_of
 from intaglio.kernels.opencl.matmul import Product, product_variants
 from intaglio.kernels.opencl.tiles import Accumulators, Tile, block_width, loaded, pack_blocks, pad_to, store_tile, tiles_for

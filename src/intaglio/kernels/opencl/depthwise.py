@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.contraction.windows import Window, combine, pool_window
 from intaglio.kernels.epilogue import epilogue_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Builder, Expr, Op, both
+from intaglio.kernels.loop import Expr, Op, both
 from intaglio.kernels.opencl.conv import image_conv
 from intaglio.kernels.opencl.isa import vector
 from intaglio.kernels.opencl.launch import Launch, Variant, device_kernel, global_id, group_for, launch_of

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.job import Job, Lowered
-from intaglio.kernels.loop import IDX, Buffer, Builder, Expr, Kernel, Num, Op, Stmt
+from intaglio.kernels.loop import IDX, Buffer, Expr, Kernel, Num, Op, Stmt
 from intaglio.kernels.unused import drop_unused
 
 Size = tuple[int, ...]

@@ -15,12 +15,13 @@ import numpy as np
 
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.products import with_bias
 from intaglio.kernels.elementwise import broadcast_strides, offset_of
 from intaglio.kernels.epilogue import Epilogue, epilogue_of, operand_kind
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Op, both, idx, imin
+from intaglio.kernels.loop import Array, Barrier, Buffer, Expr, Op, both, idx, imin
 from intaglio.kernels.opencl.isa import vector
 from intaglio.kernels.opencl.launch import Launch, Size, Variant, device_kernel, global_id, group_for, launch_of, local_id
 from intaglio.kernels.opencl.tiles import Accumulators, Tile, block_width, loaded, pack_blocks, pad_to, store_tile, tiles_for

@@ -9,9 +9,10 @@ import math
 from dataclasses import dataclass
 
 from intaglio.ir.types import strides_of
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.elementwise import merge_axes, offset_of
 from intaglio.kernels.job import Job, Lowered, fact
-from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Load, Num, Op, Type, both, cast, idx
+from intaglio.kernels.loop import Array, Barrier, Buffer, Expr, Load, Num, Op, Type, both, cast, idx
 from intaglio.kernels.opencl.launch import Launch, Variant, device_kernel, global_id, group_for, launch_of, local_id
 from intaglio.ops.move import Concat, Pad, Transpose
 

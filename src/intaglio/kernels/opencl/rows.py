@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable
 
 from intaglio.ir.types import DType, strides_of
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.elementwise import offset_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Array, Barrier, Buffer, Builder, Expr, Type, cast
+from intaglio.kernels.loop import Array, Barrier, Buffer, Expr, Type, cast
 from intaglio.kernels.normalize import _entry, _per_element, norm_name
 from intaglio.kernels.opencl.launch import Variant, device_kernel, global_id, launch_of, local_id
 from intaglio.kernels.reduce import _axes, _finish, fold, split_axis, start_value

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from intaglio.ir.graph import Array
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.epilogue import Epilogue
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Expr, Num, Op, Type, Var
+from intaglio.kernels.loop import Buffer, Expr, Num, Op, Type, Var
 from intaglio.kernels.opencl.isa import vector
 
 

@@ -15,12 +15,13 @@ import math
 import numpy as np
 
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.contraction.transform import transform
 from intaglio.kernels.epilogue import Epilogue, epilogue_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Builder, Expr, Op, both
+from intaglio.kernels.loop import Buffer, Expr, Op, both
 from intaglio.kernels.opencl.conv import image_conv, packed_bias
 from intaglio.kernels.opencl.isa import vector
 from intaglio.kernels.opencl.launch import Launch, Variant, device_kernel, global_id, group_for, launch_of

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from intaglio.errors import ModelError, quoted
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.program import Argument, scratch_of
+from intaglio.ir.sizes import most
 from intaglio.ir.stripes import Action, Rows, Stripe, StripeSpec, Window
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.program import Layer
@@ -136,7 +137,7 @@ class StripeBuilder:
         mine = [each for each in self.kernels if each.node == n]
         kernel, arguments, self.chosen[node.output.name] = self.kernels[max(mine, key=lambda each: self.uses[each])]
         types = [None if v is None else v.type for v in node.inputs]
-        layer = Layer(node.output.name, node, kernel, arguments, node.op.macs(types, node.output.type))
+        layer = Layer(node.output.name, node, kernel, arguments, most(node.op.macs(types, node.output.type)))
         layer.striped_scratch = max(scratch_of(self.kernels[each][1]) for each in mine)
         return layer
 

@@ -63,6 +63,8 @@ class Geometry:
         """For the first `rows` rows, the next ones, and so on, in rows as they are, whichever way it goes."""
         key = (node, rows, up)
         if key not in self._needs:
+            if any(v is not None and v.type.moves for v in (*node.inputs, node.output)):
+                raise NoRows(f"the caller says how large {node.output.name} is")
             total = rows_of(node.output, self.axis)
             found = []
             for first in range(0, total, rows):

@@ -1,0 +1,159 @@
+"""Kernels whose sizes the caller gives: for every size the reference's result, without a byte outside of the tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from intaglio.errors import UserError
+from intaglio.ir.graph import Array, Node, Value
+from intaglio.ir.sizes import Bounds, pinned
+from intaglio.ir.types import DType, Layout, TensorType
+from intaglio.kernels.choice import lower_node
+from intaglio.kernels.interpret import interpret
+from intaglio.kernels.job import Packed, Scratch
+from intaglio.ops.activation import Relu
+from intaglio.ops.attention import Attention
+from intaglio.ops.base import Chain, Op, Step
+from intaglio.ops.binary import Add, Mul
+from intaglio.ops.conv import Conv, ConvTranspose
+from intaglio.ops.index import Gather
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.move import Concat, Expand, Pad, Slice, Transpose
+from intaglio.ops.norm import LayerNorm
+from intaglio.ops.pool import AveragePool, MaxPool
+from intaglio.ops.reduce import Reduce, Softmax
+from intaglio.ops.resize import Resize
+from intaglio.ops.sizes import Dimensions, Iota
+from intaglio.targets.target import find_target
+
+LEAST, MOST = 1, 21
+TARGETS = ("x86-64-v3", "generic", "x86-64-v4")
+BOUND = 3e-6
+
+
+@dataclass(frozen=True)
+class Moving:
+    """An operator, and the types of its operands for a size; constants are drawn once."""
+
+    make: Callable[[int], tuple[Op, Sequence[TensorType]]]
+    constants: frozenset[int] = frozenset()
+    low: int = LEAST
+
+
+def f32(*shape: int) -> TensorType:
+    return TensorType(DType.F32, shape)
+
+
+def _attention(t: int) -> tuple[Op, Sequence[TensorType]]:
+    walk = (0, 0, 6, 12, 1)
+    op = Attention((1, 2, t, t, 6, 6), walk, walk, walk, ((0, 0, 0, 0, 1),), 0.4, joined=True)
+    return op, [f32(1, t, 12), f32(1, t, 12), f32(1, t, 12), f32(1, 1, 1, t)]
+
+
+def _conv(t: int) -> tuple[Op, Sequence[TensorType]]:
+    op = Conv(pads=(1, 0, 1, 0), layout=Layout.NHWC, epilogue=(Step(Relu(), (0,)),))
+    return op, [f32(1, t, t, 3), f32(10, 3, 3, 3), f32(10)]
+
+
+CASES: dict[str, Moving] = {
+    "rows of a product": Moving(
+        lambda t: (MatMul(epilogue=(Step(Add(), (0, 1)),)), [f32(1, t, 9), f32(9, 40), f32(40), f32(1, t, 40)]), frozenset({1, 2})
+    ),
+    "batches of a product": Moving(lambda t: (MatMul(), [f32(t, 5, 9), f32(9, 20)]), frozenset({1})),
+    "product of two computed": Moving(lambda t: (MatMul(), [f32(2, t, 9), f32(2, 9, t)])),
+    "depth of a product": Moving(lambda t: (MatMul(), [f32(3, 5, t), f32(3, t, 20)])),
+    "attention": Moving(_attention),
+    "elementwise": Moving(
+        lambda t: (Chain(steps=(Step(Mul(), (0, 1)), Step(Relu(), (2,)))), [f32(2, t), f32(1, t)]), frozenset()
+    ),
+    "elementwise, broadcast": Moving(lambda t: (Add(), [f32(t, 1, 12), f32(t, 12)])),
+    "softmax": Moving(lambda t: (Softmax(1), [f32(3, t)])),
+    "softmax along another axis": Moving(lambda t: (Softmax(0), [f32(t, 5)])),
+    "layer norm": Moving(lambda t: (LayerNorm(1), [f32(t, 16), f32(16), f32(16)]), frozenset({1, 2})),
+    "mean of the last axis": Moving(lambda t: (Reduce("mean", (1,), True), [f32(3, t)])),
+    "mean of another axis": Moving(lambda t: (Reduce("mean", (0,), False), [f32(t, 19)])),
+    "largest, of what is kept": Moving(lambda t: (Reduce("max", (0,), False), [f32(4, t)])),
+    "transpose": Moving(lambda t: (Transpose((1, 0)), [f32(t, 13)])),
+    "transpose of both": Moving(lambda t: (Transpose((0, 2, 1)), [f32(2, t, t)])),
+    "concat": Moving(lambda t: (Concat(1), [f32(2, t, 3), f32(2, 4, 3), f32(2, t, 3)])),
+    "slice from the end": Moving(lambda t: (Slice((t - 1, 0), (1, 1), (1, 5)), [f32(t, 5)])),
+    "pad": Moving(lambda t: (Pad((1, 0, 2, 1)), [f32(t, t)])),
+    "expand": Moving(lambda t: (Expand((t, 4, t)), [f32(4, 1)])),
+    "rows of a table": Moving(lambda t: (Gather(0), [f32(11, 6), TensorType(DType.I64, (t,))]), frozenset({0})),
+    "convolution": Moving(_conv, frozenset({1, 2}), low=3),
+    "pointwise convolution": Moving(
+        lambda t: (Conv(pads=(0, 0, 0, 0), layout=Layout.NHWC), [f32(1, t, 3, 5), f32(20, 5, 1, 1)]), frozenset({1})
+    ),
+    "depthwise convolution": Moving(
+        lambda t: (Conv(pads=(1, 0, 1, 0), group=10, layout=Layout.NHWC), [f32(1, t, t, 10), f32(10, 1, 3, 3)]),
+        frozenset({1}), low=3,
+    ),
+    "convolution of any layout": Moving(lambda t: (Conv(pads=(1, 1, 1, 1)), [f32(2, 3, t, 7), f32(4, 3, 3, 3)]), frozenset({1})),
+    "transposed convolution": Moving(lambda t: (ConvTranspose(strides=(2, 2)), [f32(1, 3, t, 4), f32(3, 2, 2, 2)]), frozenset({1})),
+    "max pool": Moving(
+        lambda t: (MaxPool(kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0), layout=Layout.NHWC), [f32(1, t, t, 9)]), low=2
+    ),
+    "average pool": Moving(lambda t: (AveragePool(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)), [f32(1, 2, t, t)])),
+    "resize": Moving(lambda t: (Resize((1, t * 2, 8, 3), (1, 2, 2, 1), mode="linear"), [f32(1, t, 4, 3)])),
+    "count": Moving(lambda t: (Iota(t, 3, 2), [])),
+    "sizes": Moving(lambda t: (Dimensions((t, t * 2 + 1), (2,)), [])),
+}  # fmt: skip
+
+
+def _drawn(type_: TensorType, seed: int) -> Array:
+    random = np.random.default_rng(seed)
+    if type_.dtype is DType.I64:
+        return np.asarray(random.integers(0, 11, type_.shape)).astype(np.int64)
+    return random.standard_normal(type_.shape).astype(np.float32)
+
+
+def _node(case: Moving, size: int) -> Node:
+    op, types = case.make(size)
+    values = [Value(f"v{n}", t, data=_drawn(t, n) if n in case.constants else None) for n, t in enumerate(types)]
+    return Node(op, [*values], [Value(f"y{n}", t) for n, t in enumerate(op.infer(*types))], "/node")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", CASES)
+def test_every_size_gives_what_the_reference_says(name: str, target: str) -> None:
+    case = CASES[name]
+    bounds = Bounds({"T": (case.low, MOST)})
+    node = _node(case, bounds.size("T"))
+    lowered = lower_node(node, find_target(target))
+    assert "size_T" in lowered.kernel.sizes
+    for size in sorted({case.low, case.low + 1, 5, 8, 9, 16, 17, MOST}):
+        op, types = case.make(size)
+        assert pinned(node.op, {"T": size}) == op
+        constants = [None if v is None else v.data for v in node.inputs]
+        given = [_drawn(t, n + size) if c is None else c for n, (c, t) in enumerate(zip(constants, types, strict=True))]
+        want = op.evaluate([*given], [*types])
+        made = [np.full(a.size, 77, a.dtype) for a in want]
+        arrays: list[Array] = []
+        for argument in lowered.arguments:
+            match argument:
+                case Packed():
+                    arrays.append(np.ascontiguousarray(argument.data).reshape(-1))
+                case Scratch():
+                    arrays.append(np.full(argument.bytes // 4, 77, np.float32))
+                case Value() if argument in node.outputs:
+                    arrays.append(made[node.outputs.index(argument)])
+                case Value():
+                    arrays.append(np.ascontiguousarray(given[node.inputs.index(argument)]).reshape(-1))
+        assert interpret(lowered.kernel, arrays, {"T": size}) == 0
+        for got, right in zip(made, want, strict=True):
+            off = np.abs(got.astype(np.float64) - right.reshape(-1).astype(np.float64)).max(initial=0.0)
+            assert off <= BOUND * max(1.0, float(np.abs(right).max(initial=0.0))), f"{name} at {size}"
+
+
+def test_an_operator_that_needs_to_know_the_size_is_refused() -> None:
+    bounds = Bounds({"T": (4, 9)})
+    t = bounds.size("T")
+    op = Resize((1, t * 2, 8, 3), (1, 2, 2, 1), mode="linear", coordinate_mode="align_corners")
+    node = Node(op, [Value("x", f32(1, t, 4, 3))], [Value("y", f32(1, t * 2, 8, 3))], "/up")
+    with pytest.raises(UserError, match="takes all of these sizes") as caught:
+        lower_node(node, find_target("generic"))
+    assert caught.value.slug == "size-decides" and "narrower range" in caught.value.hint
