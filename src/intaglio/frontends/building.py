@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from intaglio.frontends.emitting import Emits
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import larger, most
 from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, Div, Mul
 from intaglio.ops.convert import Cast
@@ -81,15 +82,15 @@ def resolved_shape(call: Emits, x: Value, wanted: Sequence[int], allow_zero: boo
 def padded(call: Emits, x: Value, pads: list[int], mode: str = "constant", value: float = 0.0) -> Value:
     """Pads that may be negative: those cut."""
     rank = len(x.shape)
-    if any(abs(p) > 2**31 for p in pads):
+    if any(abs(most(p)) > 2**31 for p in pads):
         raise Fault("bad-attribute", f"pads {pads} are out of range")
-    if min(pads, default=0) < 0:
-        starts = [max(0, -pads[i]) for i in range(rank)]
-        shape = [n - starts[i] - max(0, -pads[i + rank]) for i, n in enumerate(x.shape)]
-        if min(shape) < 0:
+    if any(n < 0 for n in pads):
+        starts = [larger(0, -pads[i]) for i in range(rank)]
+        shape = [n - starts[i] - larger(0, -pads[i + rank]) for i, n in enumerate(x.shape)]
+        if any(n < 0 for n in shape):
             raise Fault("bad-attribute", f"pads {pads} remove more than {list(x.shape)} has")
         x = call.emit(Slice(tuple(starts), (1,) * rank, tuple(shape)), x)
-        pads = [max(0, p) for p in pads]
+        pads = [larger(0, p) for p in pads]
     return x if not any(pads) else call.emit(Pad(tuple(pads), mode, value), x)
 
 

@@ -8,10 +8,12 @@ import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Array, Node, Value
+from intaglio.ir.sizes import Bounds, Undecided, most, names_of, settled, whole
 from intaglio.ir.types import MAX_RANK, DType, TensorType
 from intaglio.ops.base import Op, narrow
-from intaglio.ops.convert import Dequantize
+from intaglio.ops.convert import Cast, Dequantize
 from intaglio.ops.move import Reshape, Transpose
+from intaglio.ops.sizes import Dimensions
 
 MAX_ELEMENTS = 2**31 - 1
 MAX_FOLDED_BYTES = 64 << 20
@@ -33,12 +35,24 @@ class Emits(Protocol):
     def emit_all(self, op: Op, *operands: Value | None) -> tuple[Value, ...]: ...
 
 
+def of_sizes(op: Op, arrays: list[Array | None]) -> tuple[Array, ...] | None:
+    """What an operator makes of sizes that the caller gives, where that is sizes again; None: it takes numbers."""
+    if isinstance(op, Cast):
+        return tuple(a for a in arrays if a is not None) if op.to.is_int else None
+    wide = [a if a is None or a.dtype.kind not in "iu" else a.astype(object) for a in arrays]
+    try:
+        return tuple(np.asarray(a) for a in op.reference(*wide))
+    except (Undecided, TypeError, ValueError, AttributeError):
+        return None
+
+
 class Emitter:
     """The nodes of one import, in order."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.notes: list[str] = []
+        self.bounds: Bounds | None = None
         self.when: Value | None = None
         self.source = ""
         self.folded_bytes = self.folded_macs = self.weight_bytes = 0
@@ -58,11 +72,15 @@ class Emitter:
         for out in outs:
             if out.rank > MAX_RANK:
                 raise Fault("bad-tensor", f"`{self.source}` gives rank {out.rank}; at most {MAX_RANK} is supported")
-            if out.elements > MAX_ELEMENTS:
+            if most(out.elements) > MAX_ELEMENTS:
                 raise Fault("too-large", f"a result of shape {list(out.shape)} is too large")
         known = [v.data for v in operands if v is not None and v.data is not None]
         constant = len(known) == sum(v is not None for v in operands) and not op.EFFECT
-        if constant and self._worth_folding(op, known, types, outs):
+        if any(array.dtype == object for array in known):
+            if constant and (answers := of_sizes(op, [None if v is None else v.data for v in operands])) is not None:
+                return tuple(self.constant(settled(a, t.dtype.numpy), t.dtype) for a, t in zip(answers, outs, strict=True))
+            return self.emit(op, [v if v is None else self.at_run_time(v) for v in operands])
+        if constant and not names_of(op) and self._worth_folding(op, known, types, outs):
             results = op.evaluate([None if v is None else v.data for v in operands], types)
             folded = tuple(self.constant(r, t.dtype) for r, t in zip(results, outs, strict=True))
             self._remember(op, operands, folded[0])
@@ -72,6 +90,14 @@ class Emitter:
         values = [Value("", t) for t in outs]
         self.nodes.append(Node(op, operands, values, self.source, when=self.when))
         return tuple(values)
+
+    def at_run_time(self, value: Value) -> Value:
+        """Sizes of the caller that are computed with: as data from here on."""
+        if value.data is None or value.data.dtype != object:
+            return value
+        sizes = tuple(whole(n) for n in value.data.reshape(-1).tolist())
+        (made,) = self.emit(Dimensions(sizes, value.shape, value.dtype), [])
+        return made
 
     def _remember(self, op: Op, operands: list[Value | None], folded: Value) -> None:
         """Which integers a constant was dequantised from, also when it was turned around since."""

@@ -21,6 +21,7 @@ def finish(
     nodes = _with_dequantised(emitter, live(emitter.nodes, owned))
     graph = Graph(identifier(name, "model"), inputs, results, nodes)
     graph.output_names = [origin for origin, _ in outputs]
+    graph.bounds = emitter.bounds
     graph.states = [State(s.input, after, s.fill) for s, after in zip(states, owned[len(outputs) :], strict=True)]
     names = Names()
     for position, value in enumerate(inputs):

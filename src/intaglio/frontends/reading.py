@@ -17,6 +17,7 @@ from intaglio.ir.choices import OPEN, Choices
 from intaglio.ir.graph import FIRST_STAGE, Array, Graph
 from intaglio.ir.names import is_clean
 from intaglio.ir.placement import NOWHERE, Placement
+from intaglio.ir.spans import Dims, Shapes
 
 if TYPE_CHECKING:
     from intaglio.frontends.onnx.faults import Problem
@@ -26,10 +27,10 @@ class FrontEnd(Protocol):
     """What the module `intaglio.frontends.KIND` offers."""
 
     def load(
-        self, path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], name: str | None = None
+        self, path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None
     ) -> tuple[Graph, list[str]]: ...
 
-    def check(self, path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]) -> list[Problem]: ...
+    def check(self, path: Path, *, dims: Dims, shapes: Shapes) -> list[Problem]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class Source:
 
 def read_source(
     path: Path,
-    dims: dict[str, int],
-    shapes: dict[str, tuple[int, ...]],
+    dims: Dims,
+    shapes: Shapes,
     name: str | None,
     states: dict[str, str],
     note: Callable[[str], None],

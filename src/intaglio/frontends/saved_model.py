@@ -13,6 +13,7 @@ from intaglio.errors import ModelError, ToolError, quoted
 from intaglio.frontends import tflite
 from intaglio.frontends.onnx.faults import Problem
 from intaglio.ir.graph import Graph
+from intaglio.ir.spans import Dims, Shapes
 
 _LIMIT_SECONDS = 900
 _SCRIPT = """
@@ -25,14 +26,14 @@ with open(sys.argv[2], "wb") as file:
 
 
 def load(
-    path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], name: str | None = None
+    path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None
 ) -> tuple[Graph, list[str]]:
     with tempfile.TemporaryDirectory(prefix="intaglio-") as place:
         graph, notes = tflite.load(_converted(path, Path(place)), dims=dims, shapes=shapes, name=name or path.resolve().name)
     return graph, ["TensorFlow has converted the SavedModel to TFLite", *notes]
 
 
-def check(path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]) -> list[Problem]:
+def check(path: Path, *, dims: Dims, shapes: Shapes) -> list[Problem]:
     with tempfile.TemporaryDirectory(prefix="intaglio-") as place:
         return tflite.check(_converted(path, Path(place)), dims=dims, shapes=shapes)
 

@@ -33,8 +33,8 @@ class Keywords(TypedDict, total=False):
     threads: int
     variants: Sequence[str] | str
     tuning: str | Path | None
-    dims: Mapping[str, int] | None
-    shapes: Mapping[str, tuple[int, ...]] | None
+    dims: Mapping[str, int | tuple[int, int] | str] | None
+    shapes: Mapping[str, tuple[int | tuple[int, int] | str, ...]] | None
     states: Mapping[str, str] | None
     name: str | None
     feed_rows: bool

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
+from intaglio.ir.spans import Extent, Span
 from intaglio.options import values
 from intaglio.options.values import Taker
 
@@ -46,20 +47,31 @@ def pairs(words: list[str], option: str) -> dict[str, str]:
     return found
 
 
-def dims(words: list[str], option: str) -> dict[str, int]:
-    return {key: _size(value, f"{option} {key}={value}") for key, value in pairs(words, option).items()}
+def dims(words: list[str], option: str) -> dict[str, Extent]:
+    return {key: _extent(value, f"{option} {key}={value}") for key, value in pairs(words, option).items()}
 
 
-def shapes(words: list[str], option: str) -> dict[str, tuple[int, ...]]:
+def shapes(words: list[str], option: str) -> dict[str, tuple[Extent, ...]]:
     found = {}
     for key, value in pairs(words, option).items():
         sizes = [] if value in ("[]", "scalar") else _BETWEEN.sub(",", value.strip("[]")).split(",")
-        found[key] = tuple(_size(size, f"{option} {key}={value}") for size in sizes)
+        found[key] = tuple(_extent(size, f"{option} {key}={value}") for size in sizes)
     return found
 
 
+def _extent(text: str, word: str) -> Extent:
+    """`128`, or `1..512`."""
+    low, dots, high = text.partition("..")
+    if not dots:
+        return _size(text, word)
+    span = Span(_size(low, word), _size(high, word))
+    if span.low > span.high:
+        raise UserError("bad-option", f"the range in {quoted(word, 120)} is empty", hint=f"write `{span.high}..{span.low}`")
+    return span if span.low < span.high else span.low
+
+
 def _size(text: str, word: str) -> int:
-    hint = "sizes are integers from 1, for example `--shape in0=1,3,224,224` or `--dim N=1`"
+    hint = "sizes are integers from 1, for example `--shape in0=1,3,224,224` or `--dim N=1`, or a range: `--dim T=1..512`"
     if not text.strip():
         raise UserError("bad-option", f"{quoted(word, 120)} has an empty size", hint=hint)
     if not (text.strip().isascii() and text.strip().isdigit()) or len(text) > 18 or int(text) < 1:
@@ -128,7 +140,9 @@ NAMES = Kind("sequence of str", str, values.texts, read=names)
 TEXTS = Kind("sequence of str", str, values.texts, many=True, read=lambda words, _: tuple(words))
 SET = Kind("set of str", str, values.text_set, many=True, read=lambda words, _: frozenset(words))
 DEVICES = Kind("str, or sequence of str", str, values.once_each, many=True, read=once_each)
-DIMS = Kind("mapping of str to int from 1", str, values.mapping(values.size), many=True, read=dims)
+DIMS = Kind(
+    "mapping of str to int from 1, or to a range such as `1..512`", str, values.mapping(values.extent), many=True, read=dims
+)
 SHAPES = Kind("mapping of str to tuple of int from 1", str, values.mapping(values.shape), many=True, read=shapes)
 STATES = Kind("mapping of str to str", str, values.mapping(values.text), many=True, read=pairs)
 LABELS = Kind("path, or sequence of int", Path, values.labels)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from intaglio.errors import UserError, quoted
+from intaglio.ir.spans import Dims, Shapes
 from intaglio.options import kinds
 from intaglio.options.kinds import Kind
 
@@ -85,7 +86,7 @@ def _pairs(table: Mapping[str, object]) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(table.items()))
 
 
-def _shapes(table: Mapping[str, tuple[int, ...]]) -> str:
+def _shapes(table: Shapes) -> str:
     return ";".join(f"{key}={','.join(map(str, shape))}" for key, shape in sorted(table.items()))
 
 
@@ -159,16 +160,16 @@ class Request:
     tuning: Path | None = option(
         None, kinds.FILE, "kernels", "Kernel times that `intaglio tune` has measured, or off. Default: those of this machine.", "F"
     )
-    dims: Mapping[str, int] = option(
+    dims: Dims = option(
         {},
         kinds.DIMS,
         "import",
-        "Set a symbolic dimension.",
+        "Set a symbolic dimension; a range, e.g. T=1..512, leaves the size to the caller.",
         "NAME=N",
         word="--dim",
         record=lambda r: _pairs(r.dims),
     )
-    shapes: Mapping[str, tuple[int, ...]] = option(
+    shapes: Shapes = option(
         {}, kinds.SHAPES, "import", "Set the shape of an input.", "INPUT=1,3,224,224", word="--shape",
         record=lambda r: _shapes(r.shapes),
     )  # fmt: skip

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from intaglio.errors import UserError, quoted
+from intaglio.ir.spans import Span
 from intaglio.options.request import WEIGHT_SCHEMES, Request, stage_index
 from intaglio.targets.board import find_board
 from intaglio.targets.target import Target, find_target, host_target, opencl_target
@@ -24,10 +25,17 @@ class Situation:
     target: Target | None = None
     done: str | None = None
     halves: bool = False
+    moves: bool = False  # dimensions of the model have a range
 
     @property
     def on_opencl(self) -> bool:
         return self.target is not None and bool(self.target.device)
+
+    @property
+    def bounded(self) -> bool:
+        """Has a dimension a range, by an option or in the IR file?"""
+        extents = [*self.request.dims.values(), *(n for shape in self.request.shapes.values() for n in shape)]
+        return self.moves or any(isinstance(extent, Span) for extent in extents)
 
     @property
     def in_wasm(self) -> bool:
@@ -96,6 +104,12 @@ def _not_on_opencl(word: str, given: Callable[[Request], bool], hint: str = "") 
 def _not_in_wasm(word: str, given: Callable[[Request], bool]) -> Rule:
     message, hint = f"`{word}` is not available for WebAssembly", f"omit `{word}`: a module has one memory, with its weights in it"
     return Rule(f"wasm, {word.removeprefix('--')}", "target", lambda s: s.in_wasm and given(s.request), message, hint)
+
+
+def _not_with_ranges(word: str, given: Callable[[Request], bool]) -> Rule:
+    message = f"a dimension with a range and `{word}` cannot be combined"
+    hint = f"omit `{word}`, or give each dimension one size: `--dim T=128`"
+    return Rule(f"ranges, {word.removeprefix('--')}", "options", lambda s: s.bounded and given(s.request), message, hint)
 
 
 RULES: tuple[Rule, ...] = (
@@ -292,6 +306,17 @@ RULES: tuple[Rule, ...] = (
         and (s.request.precision != "fp32") != s.halves,
         LATE + ", with values {bits}: `--precision {precision}` is too late",
         "give `--precision` with the model, or an IR file of the stage `import`; values in a later one stay as they are",
+    ),
+    _not_with_ranges("--threads", lambda r: r.threads > 1),
+    _not_with_ranges("--variants", lambda r: bool(r.variants)),
+    _not_with_ranges("--accelerator", lambda r: bool(r.accelerators)),
+    _not_with_ranges("--stream", lambda r: r.stream is not None),
+    _not_with_ranges("--feed-rows", lambda r: r.feed_rows),
+    _not_with_ranges("--weights read", lambda r: r.weights_read),
+    _not_with_ranges("--quantize", lambda r: r.quantize is not None),
+    Rule(
+        "ranges, target", "target", lambda s: s.bounded and s.target is not None and (s.on_opencl or s.in_wasm),
+        "a dimension with a range is not available for `{target}`", "give each dimension one size: `--dim T=128`",
     ),
 )  # fmt: skip
 

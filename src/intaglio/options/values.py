@@ -9,6 +9,8 @@ from numbers import Real
 from os import PathLike
 from pathlib import Path
 
+from intaglio.ir.spans import Extent, Span
+
 MOST_ADDRESS = 0xFFFFFFFF
 Taker = Callable[[object], object]
 
@@ -53,6 +55,17 @@ def size(given: object) -> int:
     return found
 
 
+def extent(given: object) -> Extent:
+    """A size, or a range: `(1, 512)` or `"1..512"`."""
+    if isinstance(given, str):
+        given = tuple(int(end) for end in given.split("..") if end.isascii() and end.isdigit())
+    if not isinstance(given, tuple):
+        return size(given)
+    if len(given) != 2 or size(given[0]) > size(given[1]):
+        raise Unfit
+    return Span(size(given[0]), size(given[1])) if given[0] != given[1] else size(given[0])
+
+
 def address(given: object) -> int:
     found = whole(given)
     if not 0 <= found <= MOST_ADDRESS:
@@ -80,10 +93,10 @@ def once_each(given: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts(given)))
 
 
-def shape(given: object) -> tuple[int, ...]:
+def shape(given: object) -> tuple[Extent, ...]:
     if not isinstance(given, (list, tuple)):
         raise Unfit
-    return tuple(size(part) for part in given)
+    return tuple(extent(part) for part in given)
 
 
 def mapping(value: Taker) -> Taker:

@@ -16,6 +16,8 @@ from intaglio.frontends.keras.weights import Weights
 from intaglio.frontends.onnx.faults import Fault, Problem
 from intaglio.frontends.onnx.pinning import Declared, pin
 from intaglio.ir.graph import Graph, Value
+from intaglio.ir.sizes import NARROWER, Undecided
+from intaglio.ir.spans import Dims, Shapes
 from intaglio.ir.types import DType, TensorType
 
 __all__ = ["Opened", "accepted", "check", "load", "save_object"]
@@ -34,7 +36,7 @@ class Opened:
 
 
 def load(
-    path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], name: str | None = None
+    path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None
 ) -> tuple[Graph, list[str]]:
     source = read_model(path)
     try:
@@ -44,7 +46,7 @@ def load(
     return graph, notes
 
 
-def check(path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]) -> list[Problem]:
+def check(path: Path, *, dims: Dims, shapes: Shapes) -> list[Problem]:
     source = read_model(path)
     try:
         return _walked(source, dims, shapes, collect=True).walk.problems
@@ -57,7 +59,7 @@ def save_object(model: object, example_inputs: tuple[object, ...] | None, path: 
     return objects.save_object(model, example_inputs, path, lambda saved: check(saved, dims={}, shapes={}))
 
 
-def accepted(path: Path, shapes: dict[str, tuple[int, ...]]) -> Opened:
+def accepted(path: Path, shapes: Shapes) -> Opened:
     """A model that can be imported; whoever asks closes the store."""
     source = read_model(path)
     done = _walked(source, {}, shapes, collect=False)
@@ -77,14 +79,17 @@ class _Walked:
         return self.model.output_names or _sequence_names(self.model, len(self.results))
 
 
-def _walked(source: KerasFile, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], *, collect: bool) -> _Walked:
+def _walked(source: KerasFile, dims: Dims, shapes: Shapes, *, collect: bool) -> _Walked:
     try:
         model = read_config(source.config)
         declared = _inputs(model)
-        pinned, notes = pin(declared, dims, shapes, source.file)
-        inputs = [Value("", TensorType(d.dtype, s), d.name) for d, s in zip(declared, pinned, strict=True)]
+        pinned = pin(declared, dims, shapes, source.file)
+        inputs = [Value("", TensorType(d.dtype, s), d.name) for d, s in zip(declared, pinned.shapes, strict=True)]
         walk = Walk(source.file, Weights(source, model), source.version, collect=collect)
-        return _Walked(model, walk, declared, inputs, walk.run(model, inputs), notes)
+        walk.emitter.bounds = pinned.bounds
+        return _Walked(model, walk, declared, inputs, walk.run(model, inputs), pinned.notes)
+    except Undecided as reason:
+        raise ModelError("size-decides", str(reason), where=source.file, hint=NARROWER) from None
     except Fault as fault:
         raise ModelError(fault.slug, fault.reason, where=source.file, hint=fault.hint or "save the model again") from None
 

@@ -9,6 +9,7 @@ from typing import Any
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.onnx.faults import Fault, Problem
 from intaglio.ir.graph import Array, Graph, Node, State, Value
+from intaglio.ir.spans import Dims, Shapes
 
 __all__ = ["Problem", "check", "load", "survey"]
 
@@ -16,8 +17,8 @@ __all__ = ["Problem", "check", "load", "survey"]
 def load(
     path: str | Path,
     *,
-    dims: dict[str, int] | None = None,
-    shapes: dict[str, tuple[int, ...]] | None = None,
+    dims: Dims | None = None,
+    shapes: Shapes | None = None,
     name: str | None = None,
     states: Sequence[tuple[str, str]] = (),
     constants: dict[str, Array] | None = None,
@@ -35,14 +36,14 @@ def load(
 
 
 def check(
-    path: str | Path, *, dims: dict[str, int] | None = None, shapes: dict[str, tuple[int, ...]] | None = None
+    path: str | Path, *, dims: Dims | None = None, shapes: Shapes | None = None
 ) -> list[Problem]:
     """Everything that is unsupported, in one go. A file that cannot be read at all is still a ModelError."""
     return survey(path, dims=dims, shapes=shapes)[0]
 
 
 def survey(
-    path: str | Path, *, dims: dict[str, int] | None = None, shapes: dict[str, tuple[int, ...]] | None = None
+    path: str | Path, *, dims: Dims | None = None, shapes: Shapes | None = None
 ) -> tuple[list[Problem], list[Node]]:
     """The problems, and the nodes that could be imported in spite of them."""
     walk, _, _ = _walk(Path(path), dims or {}, shapes or {}, {}, collect=True)
@@ -50,7 +51,7 @@ def survey(
 
 
 def _walk(
-    path: Path, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], constants: dict[str, Array], collect: bool
+    path: Path, dims: Dims, shapes: Shapes, constants: dict[str, Array], collect: bool
 ) -> tuple[Any, Any, Any]:
     from intaglio.frontends.onnx.container import opsets_of, read_model
     from intaglio.frontends.onnx.finish import check_declared
@@ -69,10 +70,11 @@ def _walk(
         for info in infos:
             if info.name in constants:
                 scope.items[info.name] = fixed(walk, declared(info, path.name), constants[info.name])
-        pinned, notes = pin(wanted, dims, shapes, path.name)
-        walk.notes += notes
+        pinned = pin(wanted, dims, shapes, path.name)
+        walk.bounds = pinned.bounds
+        walk.notes += pinned.notes
         inputs: list[Value] = []
-        for item, shape in zip(wanted, pinned, strict=True):
+        for item, shape in zip(wanted, pinned.shapes, strict=True):
             value = Value("", TensorType(item.dtype, shape), item.name)
             inputs.append(value)
             scope.items[item.name] = value

@@ -17,6 +17,7 @@ from intaglio.frontends.discovery import add_rows
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.tensors import tensor_value
 from intaglio.ir.graph import Array, Value
+from intaglio.ir.sizes import whole
 from intaglio.ir.types import DType, Shape
 from intaglio.ops.base import Op, normal_axis, widen
 
@@ -126,11 +127,11 @@ class OnnxCall:
         return numbers
 
     def int_list(self, index: int, what: str) -> list[int]:
-        return [int(v) for v in self.numbers(index, what).reshape(-1).tolist()]
+        return [whole(v) for v in self.numbers(index, what).reshape(-1).tolist()]
 
     def maybe_int_list(self, index: int, what: str) -> list[int] | None:
         numbers = self.maybe_numbers(index, what)
-        return None if numbers is None else [int(v) for v in numbers.reshape(-1).tolist()]
+        return None if numbers is None else [whole(v) for v in numbers.reshape(-1).tolist()]
 
     # Attributes --------------------------------------------------------------------------------------------------
 

@@ -1,14 +1,19 @@
-"""Making the inputs static: symbolic dimensions are pinned by `--dim`, `--shape`, or default to 1 for a batch."""
+"""Making the inputs static: symbolic dimensions are pinned by `--dim`, `--shape`, or default to 1 for a batch. A range, such as
+`--dim T=1..512`, makes one a size that the caller gives."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.onnx.faults import Fault, need_text
+from intaglio.frontends.onnx.names import Names
 from intaglio.frontends.onnx.tensors import check_shape, dtype_of
 from intaglio.ir.graph import Array, Value
+from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds
+from intaglio.ir.spans import Extent, Span
 from intaglio.ir.types import DType, Shape
 
 if TYPE_CHECKING:
@@ -87,18 +92,76 @@ class _Sizes:
         self.origin.setdefault(symbol, source)
 
 
-def pin(inputs: list[Declared], dims: dict[str, int], shapes: dict[str, Shape], where: str) -> tuple[list[Shape], list[str]]:
-    """The static shape of each input, and notes about what was assumed."""
-    given = _by_input(inputs, shapes, where)
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What `--dim` and `--shape` say, with ranges as sizes."""
+
+    dims: dict[str, int]
+    shapes: dict[str, Shape]
+    bounds: Bounds | None
+
+
+def bounded(
+    inputs: list[Declared], dims: Mapping[str, Extent], shapes: Mapping[str, tuple[Extent, ...]], where: str
+) -> Given:
+    """A range of `--shape` is named after the symbol of the model, or after the input and the axis."""
+    names, spans = Names(), dict[str, Span]()
+    clean: dict[str, str] = {}
+    called: dict[tuple[str, int], str] = {}
+    for symbol, extent in dims.items():
+        if isinstance(extent, Span):
+            clean[symbol] = names.take(symbol, "n")
+            spans[clean[symbol]] = extent
+    positions = _by_input(inputs, dict.fromkeys(shapes, ()), where) if shapes else {}
+    for (key, shape), position in zip(shapes.items(), positions, strict=False):
+        known = inputs[position].dims or ()
+        for axis, extent in enumerate(shape):
+            if isinstance(extent, Span):
+                written = known[axis] if axis < len(known) else None
+                label = written if isinstance(written, str) else f"{inputs[position].name}_{axis}"
+                if label not in clean:
+                    clean[label] = names.take(label, "n")
+                    spans[clean[label]] = extent
+                called[key, axis] = clean[label]
+    if not spans:
+        return Given({k: v for k, v in dims.items() if isinstance(v, int)}, _numbers(shapes), None)
+    if Bounds.combinations(spans) > MOST_COMBINATIONS:
+        raise ModelError(
+            "too-large", f"the ranges allow {Bounds.combinations(spans)} combinations of sizes", where=where,
+            hint=f"at most {MOST_COMBINATIONS} are possible; give narrower ranges",
+        )  # fmt: skip
+    bounds = Bounds(spans)
+    sizes = {symbol: bounds.size(clean[symbol]) if isinstance(e, Span) else e for symbol, e in dims.items()}
+    full = {
+        key: tuple(bounds.size(called[key, axis]) if isinstance(e, Span) else e for axis, e in enumerate(shape))
+        for key, shape in shapes.items()
+    }
+    return Given(sizes, full, bounds)
+
+
+def _numbers(shapes: Mapping[str, tuple[Extent, ...]]) -> dict[str, Shape]:
+    return {key: tuple(n for n in shape if isinstance(n, int)) for key, shape in shapes.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    shapes: list[Shape]
+    notes: list[str]
+    bounds: Bounds | None
+
+
+def pin(inputs: list[Declared], dims: Mapping[str, Extent], shapes: Mapping[str, tuple[Extent, ...]], where: str) -> Pinned:
+    """The shape of each input, notes about what was assumed, and the bounds of sizes that the caller gives."""
+    said = bounded(inputs, dims, shapes, where)
+    given = _by_input(inputs, said.shapes, where)
     sizes = _Sizes(where)
-    _bind_dims(sizes, inputs, dims)
+    _bind_dims(sizes, inputs, said.dims)
     for position, item in enumerate(inputs):
         if position in given and item.dims is not None:
             _bind_shape(sizes, item, item.dims, given[position])
     notes = [text for n, item in enumerate(inputs) if n not in given and (text := _bind_batch(sizes, item))]
-    return [
-        _checked(given[n] if n in given else _shape_of(sizes, item, n), item, where) for n, item in enumerate(inputs)
-    ], notes  # fmt: skip
+    pinned = [_checked(given[n] if n in given else _shape_of(sizes, item, n), item, where) for n, item in enumerate(inputs)]
+    return Pinned(pinned, notes, said.bounds)
 
 
 def _bind_dims(sizes: _Sizes, inputs: list[Declared], dims: dict[str, int]) -> None:

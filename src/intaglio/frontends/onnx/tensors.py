@@ -13,6 +13,7 @@ import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Array
+from intaglio.ir.sizes import largest, whole
 from intaglio.ir.types import MAX_RANK, DType, Shape
 
 MAX_ELEMENTS = 2**31 - 1  # of one tensor: beyond this no target has the memory
@@ -41,13 +42,13 @@ def dtype_of(code: int, what: str) -> DType:
 
 
 def check_shape(dims: Any, what: str) -> Shape:
-    shape = tuple(int(d) for d in dims)
+    shape = tuple(whole(d) for d in dims)
     if len(shape) > MAX_RANK:
         raise Fault("bad-tensor", f"{what} has rank {len(shape)}; at most {MAX_RANK} is supported",
                     "merge axes by a Reshape before exporting")  # fmt: skip
     if any(d < 0 for d in shape):
         raise Fault("bad-tensor", f"{what} has a negative dimension: {list(shape)}", "export the model again")
-    if math.prod(shape) > MAX_ELEMENTS or math.prod(d for d in shape if d) > MAX_ELEMENTS:
+    if math.prod(largest(shape)) > MAX_ELEMENTS or math.prod(d for d in largest(shape) if d) > MAX_ELEMENTS:
         raise Fault("too-large", f"{what} has the shape {list(shape)}, which has too many elements",
                     f"at most {MAX_ELEMENTS} elements are possible; choose smaller dimensions")  # fmt: skip
     return shape

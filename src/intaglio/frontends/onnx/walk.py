@@ -23,6 +23,7 @@ from intaglio.frontends.onnx.faults import Fault, Problem, need_text
 from intaglio.frontends.onnx.structure import ordered_live_nodes
 from intaglio.frontends.onnx.tensors import DTYPES, PACKED, check_shape, tensor_value
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import NARROWER, Undecided
 from intaglio.ir.types import TensorType
 from intaglio.ops.base import BadOperator
 
@@ -134,6 +135,8 @@ class Walk(Emitter):
                 raise Fault("too-large", f"the model unrolls into more than {MAX_VISITS} nodes",
                             "loops are unrolled and functions inlined; give a smaller trip count")  # fmt: skip
             self.run_node(node, scope)
+        except Undecided as error:
+            self._fail("size-decides", str(error), NARROWER, node, scope, name)
         except (Fault, BadOperator) as error:
             slug = error.slug if isinstance(error, Fault) else "shape-mismatch"
             self._fail(slug, error.reason, error.hint, node, scope, name)

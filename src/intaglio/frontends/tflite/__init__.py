@@ -9,15 +9,17 @@ import numpy as np
 from intaglio.errors import ModelError, UserError, quoted
 from intaglio.frontends.onnx.faults import Problem
 from intaglio.frontends.onnx.names import Names, identifier
-from intaglio.frontends.tflite.container import Model, Tensor, read_model
+from intaglio.frontends.onnx.pinning import Declared, bounded
+from intaglio.frontends.tflite.container import Model, Subgraph, Tensor, read_model
 from intaglio.frontends.tflite.walk import Walk, constant, type_quant
 from intaglio.ir.graph import Graph, Node, State, Value
-from intaglio.ir.types import TensorType
+from intaglio.ir.spans import Dims, Shapes
+from intaglio.ir.types import DType, TensorType
 from intaglio.ops.control import Copy
 
 
 def load(
-    path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], name: str | None = None
+    path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None
 ) -> tuple[Graph, list[str]]:
     model = read_model(path)
     walk = Walk(model)
@@ -31,18 +33,20 @@ def load(
     return graph, notes
 
 
-def check(path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]) -> list[Problem]:
+def check(path: Path, *, dims: Dims, shapes: Shapes) -> list[Problem]:
     walk = Walk(read_model(path), collect=True)
     _graph(walk, shapes, path.stem)
     return walk.problems
 
 
-def _graph(walk: Walk, shapes: dict[str, tuple[int, ...]], name: str) -> tuple[Graph, list[str]]:
+def _graph(walk: Walk, shapes: Shapes, name: str) -> tuple[Graph, list[str]]:
     model, main = walk.model, walk.model.subgraphs[0]
     notes: list[str] = []
     inputs: list[Value] = []
     given: dict[int, Value] = {}
-    left = dict(shapes)
+    declared = [Declared(model.signature.get(i, t.name), t.dtype or DType.F32, t.shape) for i, t in _tensors(main)]
+    said = bounded(declared, {}, shapes, model.file)
+    walk.bounds, left = said.bounds, dict(said.shapes)
     for position, index in enumerate(main.inputs):
         tensor = main.tensors[index]
         origin = model.signature.get(index, tensor.name)
@@ -61,7 +65,7 @@ def _graph(walk: Walk, shapes: dict[str, tuple[int, ...]], name: str) -> tuple[G
                     where=model.file,
                     hint=hint,
                 )
-            if min(asked, default=1) < 1:
+            if any(n < 1 for n in asked):
                 raise UserError("bad-shape", f"the input {quoted(origin)} cannot be {list(asked)}", where=model.file)
             walk.pinned = True
         shape = tensor.shape if asked is None else asked
@@ -85,6 +89,10 @@ def _graph(walk: Walk, shapes: dict[str, tuple[int, ...]], name: str) -> tuple[G
     if walk.problems:
         return Graph("model"), notes
     return _finish(walk, model, inputs, values, name), notes
+
+
+def _tensors(main: Subgraph) -> list[tuple[int, Tensor]]:
+    return [(index, main.tensors[index]) for index in main.inputs]
 
 
 def _note(position: int, tensor: Tensor, name: str) -> str:
@@ -120,7 +128,7 @@ def _finish(walk: Walk, model: Model, inputs: list[Value], values: dict[int, Val
     if walk.started is not None:
         states.append(State(walk.started, _own(walk, constant(np.asarray(True)), produced, [])))
     graph = Graph(identifier(name, "model"), [*inputs, *walk.extra_inputs], outputs, [])
-    graph.states, graph.output_names = states, names
+    graph.states, graph.output_names, graph.bounds = states, names, walk.bounds
     needed = {*outputs, *(s.output for s in states)}
     for node in reversed(walk.nodes):
         if node.op.EFFECT or any(o in needed for o in node.outputs):

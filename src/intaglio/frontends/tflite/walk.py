@@ -19,6 +19,7 @@ from intaglio.frontends.foreign import tflite_hint
 from intaglio.frontends.onnx.faults import Fault, Problem
 from intaglio.frontends.tflite.container import COMPLEX, Model, Operator, Quantisation, Subgraph, Tensor
 from intaglio.ir.graph import Array, Node, Value
+from intaglio.ir.sizes import Bounds
 from intaglio.ir.types import DType, Quant, TensorType
 from intaglio.ops.base import BadOperator, Op
 
@@ -68,6 +69,7 @@ class Walk:
     pinned: bool = False  # an input has another shape than in the file: declared shapes do not count
     started: Value | None = None  # a state that is false in the first run only
     collect: bool = False  # go on after a problem, for `check`
+    bounds: Bounds | None = None
 
     def run(self, graph: Subgraph, given: dict[int, Value]) -> dict[int, Value]:
         importlib.import_module("intaglio.frontends.tflite.rows")

@@ -20,6 +20,7 @@ from intaglio.frontends.discovery import add_rows
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.program import Kind
 from intaglio.ir.graph import Array, Value
+from intaglio.ir.sizes import Size, whole
 from intaglio.ir.types import DType, Shape
 from intaglio.ops.base import Op, normal_axis, widen
 
@@ -108,7 +109,7 @@ class TorchCall:
                 raise unsupported(f"`{name}` of `{self.op}` depends on data", "make it a constant when exporting")
             only: Number = widen(item.data, item.dtype).reshape(-1)[0].item()
             return only
-        if not isinstance(item, (bool, int, float)):
+        if not isinstance(item, (bool, int, float, Size)):
             raise Fault("bad-attribute", f"`{name}` of `{self.op}` is missing or not a number")
         return item
 
@@ -116,7 +117,7 @@ class TorchCall:
         number = self.number(name, default)
         if isinstance(number, float) and not number.is_integer():
             raise Fault("bad-attribute", f"`{name}` of `{self.op}` is {number}, not an integer")
-        return int(number)
+        return whole(number)
 
     def real(self, name: str, default: Item = _MISSING) -> float:
         return float(self.number(name, default))
@@ -136,14 +137,14 @@ class TorchCall:
         item = self.arguments.get(name)
         if item is None:
             return None
-        if isinstance(item, (int, float)) and not isinstance(item, bool):
+        if isinstance(item, (int, float, Size)) and not isinstance(item, bool):
             item = [item]
         if isinstance(item, Value) and item.data is not None:
             item = item.data.reshape(-1).tolist()
         items: list[Item] = [_plain(v) for v in item] if isinstance(item, list) else [None]
-        if not all(isinstance(v, int) for v in items):
+        if not all(isinstance(v, (int, Size)) for v in items):
             raise Fault("bad-attribute", f"`{name}` of `{self.op}` is not a list of integers known at compile time")
-        return [int(v) for v in items]
+        return [whole(v) for v in items]
 
     def ints(self, name: str, default: Sequence[int] | None = None) -> list[int]:
         found = self.maybe_ints(name)
@@ -264,7 +265,7 @@ def _combined(higher: DType | None, lower: DType | None) -> DType | None:
 
 
 def _wrapped(number: Number) -> DType:
-    return DType.BOOL if isinstance(number, bool) else DType.I64 if isinstance(number, int) else DType.F32
+    return DType.BOOL if isinstance(number, bool) else DType.I64 if isinstance(number, (int, Size)) else DType.F32
 
 
 def promoted(*items: Value | Number) -> DType:

@@ -12,11 +12,13 @@ from intaglio.frontends.torch.archive import AGAIN
 from intaglio.frontends.torch.program import Program, Size, read_program
 from intaglio.frontends.torch.walk import Scope, Storage, Tensor, Unknown, Walk
 from intaglio.ir.graph import Graph, Value
+from intaglio.ir.sizes import NARROWER, Undecided
+from intaglio.ir.spans import Dims, Extent, Shapes
 from intaglio.ir.types import TensorType
 
 
 def load(
-    path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]], name: str | None = None
+    path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None
 ) -> tuple[Graph, list[str]]:
     """A graph with static shapes, and notes about what was assumed."""
     program = read_program(path)
@@ -27,14 +29,14 @@ def load(
     return finish(walk, [*inputs, *extra], outputs, name or path.stem, states), walk.notes
 
 
-def check(path: Path, *, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]) -> list[Problem]:
+def check(path: Path, *, dims: Dims, shapes: Shapes) -> list[Problem]:
     """Everything that is unsupported, in one go. A file that cannot be read at all is still a ModelError."""
     walk = Walk(read_program(path), collect=True)
     _walked(walk, dims, shapes)
     return walk.problems
 
 
-def _walked(walk: Walk, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]) -> tuple[list[Value], list[tuple[str, Value]]]:
+def _walked(walk: Walk, dims: Dims, shapes: Shapes) -> tuple[list[Value], list[tuple[str, Value]]]:
     program, scope = walk.program, Scope()
     try:
         inputs = _inputs(walk, scope, dims, shapes)
@@ -49,11 +51,13 @@ def _walked(walk: Walk, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]
         return inputs, _outputs(walk, scope)
     except Fault as fault:
         raise ModelError(fault.slug, fault.reason, where=program.file, hint=fault.hint or AGAIN) from None
+    except Undecided as reason:
+        raise ModelError("size-decides", str(reason), where=program.file, hint=NARROWER) from None
     except RecursionError:
         raise ModelError("bad-graph", "the graph is nested too deeply", where=program.file, hint=AGAIN) from None
 
 
-def _inputs(walk: Walk, scope: Scope, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]) -> list[Value]:
+def _inputs(walk: Walk, scope: Scope, dims: Dims, shapes: Shapes) -> list[Value]:
     """Open dimensions are pinned, or as large as in the example that the program was exported with."""
     program = walk.program
     wanted: list[Declared] = []
@@ -66,10 +70,11 @@ def _inputs(walk: Walk, scope: Scope, dims: dict[str, int], shapes: dict[str, tu
             raise Fault("unsupported-type", f"the input {quoted(name)} has an element type that is not supported")
         wanted.append(Declared(name, meta.dtype, tuple(s if isinstance(s, int) else s.symbol or None for s in meta.sizes)))
     named = _with_hints(program, wanted, dims, shapes, walk.notes)
-    pinned, notes = pin(wanted, named[0], named[1], program.file)
-    walk.notes += notes
+    pinned = pin(wanted, named[0], named[1], program.file)
+    walk.notes += pinned.notes
+    walk.bounds = pinned.bounds
     values = []
-    for item, shape in zip(wanted, pinned, strict=True):
+    for item, shape in zip(wanted, pinned.shapes, strict=True):
         sizes = program.graph.metas[item.name].sizes
         walk.pinned |= any(isinstance(s, Size) and s.hint != n for s, n in zip(sizes, shape, strict=True))
         value = Value("", TensorType(item.dtype, shape), item.name)
@@ -79,8 +84,8 @@ def _inputs(walk: Walk, scope: Scope, dims: dict[str, int], shapes: dict[str, tu
 
 
 def _with_hints(
-    program: Program, wanted: list[Declared], dims: dict[str, int], shapes: dict[str, tuple[int, ...]], notes: list[str]
-) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
+    program: Program, wanted: list[Declared], dims: Dims, shapes: Shapes, notes: list[str]
+) -> tuple[Dims, Shapes]:
     """What the user says, completed by the sizes of the example."""
     dims, shapes = dict(dims), dict(shapes)
     by_position = {f"in{n}": item.name for n, item in enumerate(wanted)}
@@ -96,19 +101,21 @@ def _with_hints(
                 continue
             if size.symbol and size.symbol not in dims and size.symbol not in said:
                 dims[size.symbol] = size.hint
-                told.append(f"`{size.symbol}` is {size.hint}")
+                low, high = program.ranges.get(size.symbol, (None, None))
+                open_ = f" (`--dim {size.symbol}={max(1, low or 1)}..{high}` leaves it open)" if high is not None else ""
+                told.append(f"`{size.symbol}` is {size.hint}{open_}")
             elif not size.symbol:
                 told.append(f"axis {axis} is {size.hint}")
         if any(isinstance(s, Size) and not s.symbol for s in sizes):
             known = [s if isinstance(s, int) else dims.get(s.symbol, said.get(s.symbol)) if s.symbol else s.hint for s in sizes]
             if all(n is not None for n in known):
-                shapes[item.name] = tuple(int(n) for n in known if n is not None)
+                shapes[item.name] = tuple(n for n in known if n is not None)
         if told:
             notes.append(f"in the input {quoted(item.name)}, {', '.join(told)} as in the example; `--dim` and `--shape` change it")
     return dims, shapes
 
 
-def _spoken(item: Declared, shapes: dict[str, tuple[int, ...]], positions: dict[str, str]) -> list[tuple[str, int]]:
+def _spoken(item: Declared, shapes: Shapes, positions: dict[str, str]) -> list[tuple[str, Extent]]:
     shape = next((s for key, s in shapes.items() if positions.get(key, key) == item.name), ())
     return [(d, n) for d, n in zip(item.dims or (), shape, strict=False) if isinstance(d, str)]
 

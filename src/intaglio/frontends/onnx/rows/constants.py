@@ -11,8 +11,11 @@ from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.tensors import dtype_of, tensor_value
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import array_of, larger, moves, whole
 from intaglio.ir.types import DType
 from intaglio.ops.base import narrow
+from intaglio.ops.move import Expand
+from intaglio.ops.sizes import Iota
 
 
 @importer("Constant")
@@ -42,12 +45,12 @@ def shape(call: OnnxCall) -> Answer:
     x = call.value(0)
     start = call.integer("start", 0)
     end = call.integer("end", len(x.shape)) if "end" in call.attributes else None
-    return call.constant(np.array(x.shape[slice(start, end)], np.int64))
+    return call.constant(array_of(x.shape[slice(start, end)]), DType.I64)
 
 
 @importer("Size")
 def size(call: OnnxCall) -> Answer:
-    return call.constant(np.asarray(call.value(0).type.elements, np.int64))
+    return call.constant(array_of([call.value(0).type.elements]).reshape(()), DType.I64)
 
 
 @importer("ConstantOfShape")
@@ -58,6 +61,8 @@ def constant_of_shape(call: OnnxCall) -> Answer:
         raise Fault("bad-attribute", f"`ConstantOfShape` of {list(wanted)} is not valid")
     fill = np.zeros((), np.float32) if value is None or value.data is None else value.data.reshape(-1)[0]
     dtype = DType.F32 if value is None else value.dtype
+    if moves(wanted):
+        return call.emit(Expand(wanted), call.constant(np.asarray(fill, dtype.numpy), dtype))
     _limit(call, math.prod(wanted) * dtype.bytes)
     return call.constant(np.full(wanted, fill, dtype.numpy), dtype)
 
@@ -76,6 +81,9 @@ def range_row(call: OnnxCall) -> Answer:
     dtype = call.value(0).dtype
     if delta == 0:
         raise Fault("bad-attribute", "the delta of `Range` is 0")
+    if moves((start, limit, delta)):
+        count = larger(0, whole(limit - start) if delta == 1 else -(whole(start - limit) // whole(delta)))
+        return call.emit(Iota(count, whole(start), whole(delta), dtype))
     count = (
         max(0, math.ceil((float(limit) - float(start)) / float(delta)))
         if dtype.is_float

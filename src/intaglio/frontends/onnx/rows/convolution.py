@@ -59,7 +59,7 @@ def conv_window(call: OnnxCall, x: Value, w: Value) -> tuple[Value, Conv]:
         pads = [0] * len(pads)
     elif mode != "NOTSET":
         pads = same_pads(mode, spatial, kernel, strides, dilations)
-    if min(pads) < 0:
+    if any(n < 0 for n in pads):
         n = len(spatial)
         cut = [0, 0, *[min(p, 0) for p in pads[:n]], 0, 0, *[min(p, 0) for p in pads[n:]]]
         x, pads = padded(call, x, cut), [max(p, 0) for p in pads]
@@ -99,7 +99,7 @@ def conv_transpose(call: OnnxCall) -> Answer:
     mode = auto_pad(call)
     if wanted is not None and len(wanted) == n + 2:
         wanted = wanted[2:]
-    if wanted is not None and (len(wanted) != n or min(wanted) < 1):
+    if wanted is not None and (len(wanted) != n or any(n < 1 for n in wanted)):
         raise Fault("bad-attribute", f"the output_shape {wanted} of `ConvTranspose` is not valid")
     if mode == "VALID":
         pads = [0] * (2 * n)
@@ -115,11 +115,11 @@ def conv_transpose(call: OnnxCall) -> Answer:
                 continue
             small, large = total // 2, total - total // 2
             pads[i], pads[i + n] = (small, large) if mode == "SAME_UPPER" else (large, small)
-    if min(pads) < 0:
+    if any(n < 0 for n in pads):
         for i in range(n):  # a negative end is room after the data
             if pads[i + n] < 0:
                 extra[i], pads[i + n] = extra[i] - pads[i + n], 0
-        if min(pads) < 0:
+        if any(n < 0 for n in pads):
             raise Fault("bad-attribute", f"`ConvTranspose` with the pads {pads} is not valid")
     group = call.integer("group", 1)
     if group < 1:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
-from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import Size, values_of
 from intaglio.ops.resize import Resize
 from intaglio.ops.sample import GridSample, RoiAlign
 
@@ -21,7 +23,18 @@ def _scales(call: OnnxCall, values: list[float], rank: int) -> list[float]:
 
 def _sized(x: Value, scales: list[float]) -> tuple[int, ...]:
     """floor(input * scale) in single precision, as ONNX Runtime does: 10 * 0.7f is 7."""
-    return tuple(int(np.float32(n) * np.float32(s)) for n, s in zip(x.shape, scales, strict=True))
+    return tuple(_scaled(n, s) for n, s in zip(x.shape, scales, strict=True))
+
+
+def _scaled(size: int, scale: float) -> int:
+    if not isinstance(size, Size):
+        return int(np.float32(size) * np.float32(scale))
+    exact = Fraction(float(np.float32(scale)))
+    found = size * exact.numerator // exact.denominator
+    rounded = (size.values.astype(np.float32) * np.float32(scale)).astype(np.int64)
+    if not np.array_equal(rounded, np.broadcast_to(values_of(found), rounded.shape)):
+        raise unsupported(f"`{size}` times {scale} is rounded in several ways", "use a scale such as 2 or 0.5")
+    return found
 
 
 @importer("Upsample")
@@ -79,7 +92,7 @@ def resize(call: OnnxCall) -> Answer:
 
 
 def _by_sizes(call: OnnxCall, x: Value, axes: tuple[int, ...], wanted: list[int]) -> tuple[list[int], list[float]]:
-    if len(wanted) != len(axes) or min(wanted) < 0:
+    if len(wanted) != len(axes) or any(n < 0 for n in wanted):
         raise Fault("bad-attribute", f"`Resize` to the sizes {wanted} is not valid")
     shape, scales = list(x.shape), [1.0] * len(x.shape)
     policy = call.text("keep_aspect_ratio_policy", "stretch")

@@ -28,7 +28,7 @@ def pool_window(call: OnnxCall, x: Value) -> tuple[list[int], list[int], list[in
         pads = [0] * (2 * n)
     elif mode != "NOTSET":
         pads = same_pads(mode, spatial, kernel, strides, dilations)
-    if min(pads) < 0:
+    if any(n < 0 for n in pads):
         raise Fault("bad-attribute", f"`{call.op}` with negative pads {pads} is not valid")
     declared = list(pads)
     if call.integer("ceil_mode") and mode == "NOTSET":

@@ -77,7 +77,7 @@ def split_to_sequence(call: OnnxCall) -> Answer:
         sizes = [min(each, size - i) for i in range(0, size, each)]
     else:
         sizes = [int(v) for v in split.tolist()]
-    if sum(sizes) != size or min(sizes, default=0) < 0:
+    if sum(sizes) != size or any(n < 0 for n in sizes):
         raise Fault("bad-attribute", f"{size} elements cannot be split into parts of {sizes}")
     parts, start = [], 0
     for count in sizes:

@@ -9,6 +9,7 @@ import numpy as np
 from intaglio.frontends.building import expand, padded, part, reshape, resolved_shape, transpose
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.ir.sizes import cut, larger, most, smaller
 from intaglio.ir.types import broadcast_shapes
 from intaglio.ops.convert import Cast
 from intaglio.ops.matmul import MatMul
@@ -114,8 +115,8 @@ def split(call: OnnxCall) -> Answer:
         if count < 1 or count > max(call.outputs, x.shape[axis]):
             raise Fault("bad-attribute", f"{x.shape[axis]} elements cannot be split into {count} parts")
         each = -(-x.shape[axis] // count)
-        sizes = [min(each, max(0, x.shape[axis] - i * each)) for i in range(count)]
-    if sum(sizes) != x.shape[axis] or min(sizes, default=0) < 0 or len(sizes) < call.outputs:
+        sizes = [smaller(each, larger(0, x.shape[axis] - i * each)) for i in range(count)]
+    if sum(sizes) != x.shape[axis] or any(n < 0 for n in sizes) or len(sizes) < call.outputs:
         raise Fault("bad-attribute", f"{x.shape[axis]} elements cannot be split into parts of {sizes}")
     results, start = [], 0
     for size in sizes:
@@ -145,11 +146,9 @@ def slice_row(call: OnnxCall) -> Answer:
         if stride == 0:
             raise Fault("bad-attribute", "the step of `Slice` is 0")
         size = x.shape[axis]
-        places = range(*slice(start, end, stride).indices(size))
         # ONNX counts an end below -size of a backward slice as "before the start"; Python's slice does too.
-        first[axis], step[axis], shape[axis] = (places.start if len(places) else 0), stride, len(places)
-        if len(places) <= 1:
-            step[axis] = 1
+        first[axis], shape[axis] = cut(start, end, stride, size)
+        step[axis] = 1 if most(shape[axis]) <= 1 else stride
     if shape == list(x.shape) and set(step) <= {1}:
         return x
     return call.emit(Slice(tuple(first), tuple(step), tuple(shape)), x)

@@ -10,9 +10,11 @@ from intaglio.frontends.building import expand
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, TorchCall, _wrapped, row
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import larger, moves, whole
 from intaglio.ir.types import DType
 from intaglio.ops.base import narrow
 from intaglio.ops.move import Concat, Reshape
+from intaglio.ops.sizes import Iota
 
 MOST_ELEMENTS = 1 << 24
 
@@ -38,7 +40,7 @@ def filled(call: TorchCall) -> Answer:
         if call.op == "full":
             dtype = value.dtype if isinstance(value, Value) else _wrapped(value)
     shape = like.shape if like is not None and call.op.endswith("_like") else tuple(call.ints("size"))
-    if min(shape, default=0) < 0:
+    if any(n < 0 for n in shape):
         raise Fault("bad-attribute", f"`{call.op}` of {list(shape)} is not valid")
     return expand(call, call.typed(value, dtype), shape)
 
@@ -46,14 +48,17 @@ def filled(call: TorchCall) -> Answer:
 @row("arange", "range")
 def arange(call: TorchCall) -> Answer:
     start, end, step = call.number("start", 0), call.number("end"), call.number("step", 1)
+    if moves((start, end, step)) and call.op == "arange":
+        count = larger(0, whole(end - start) if step == 1 else -(whole(start - end) // whole(step)))
+        return call.emit(Iota(count, start, step, call.dtype() or DType.I64))
     if not step or not all(math.isfinite(v) for v in (start, end, step)):
         raise Fault("bad-attribute", f"`arange` from {start} to {end} by {step} is not valid")
-    whole = all(isinstance(v, int) for v in (start, end, step))
+    integral = all(isinstance(v, int) for v in (start, end, step))
     count = max(math.ceil((end - start) / step) if call.op == "arange" else math.floor((end - start) / step) + 1, 0)
     if count > MOST_ELEMENTS:
         raise Fault("too-large", f"`arange` of {count} elements is too large")
-    dtype = call.dtype() or (DType.I64 if whole else DType.F32)
-    if whole:
+    dtype = call.dtype() or (DType.I64 if integral else DType.F32)
+    if integral:
         return call.walk.constant((start + step * np.arange(count, dtype=np.int64)).astype(dtype.numpy), dtype)
     return _made(call, start + step * np.arange(count, dtype=np.float64), dtype)
 

@@ -11,6 +11,7 @@ from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, Item, TorchCall, row
 from intaglio.frontends.torch.program import GraphRecord
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import Size, larger, smaller, whole
 from intaglio.ir.types import DType
 from intaglio.ops.base import widen
 from intaglio.ops.binary import Where
@@ -20,7 +21,8 @@ PYTHON: dict[str, Callable[..., Item]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "truediv": operator.truediv,
     "mod": operator.mod, "neg": operator.neg, "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le,
     "gt": operator.gt, "ge": operator.ge, "and_": operator.and_, "or_": operator.or_, "not_": operator.not_, "pos": operator.pos,
-    "sym_not": operator.not_, "sym_max": max, "sym_min": min, "sym_int": int, "sym_float": float, "sym_sum": sum, "abs": abs,
+    "sym_not": operator.not_, "sym_max": larger, "sym_min": smaller, "sym_int": whole, "sym_float": float, "sym_sum": sum,
+    "abs": abs,
     "trunc": math.trunc, "ceil": math.ceil, "floor": math.floor, "round": round, "_sym_sqrt": math.sqrt, "sqrt": math.sqrt,
     "sym_ite": lambda b, t, f: t if b else f,
 }  # fmt: skip
@@ -29,7 +31,8 @@ PYTHON: dict[str, Callable[..., Item]] = {
 @row(*PYTHON, namespace="python")
 def python(call: TorchCall) -> Answer:
     items = list(call.arguments.values())
-    if not all(isinstance(i, (int, float)) or (isinstance(i, list) and all(isinstance(v, int) for v in i)) for i in items):
+    numbers = (int, float, Size)
+    if not all(isinstance(i, numbers) or (isinstance(i, list) and all(isinstance(v, (int, Size)) for v in i)) for i in items):
         raise unsupported(f"`{call.op}` of a number that depends on data", "make it a constant when exporting")
     result = PYTHON[call.op](*items)
     if isinstance(result, int) and abs(result) > 2**63:

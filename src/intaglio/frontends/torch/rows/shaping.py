@@ -12,6 +12,7 @@ from intaglio.frontends.building import concat, expand, padded, part, reshape, r
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, TorchCall, promoted, row
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import cut, most
 from intaglio.ir.types import broadcast_shapes
 from intaglio.ops.index import Gather
 from intaglio.ops.move import Slice, Tile, Trilu
@@ -216,12 +217,18 @@ def _index(call: TorchCall, name: str, size: int) -> int:
     return index % size
 
 
-def _range(call: TorchCall, size: int) -> range:
+def _places(call: TorchCall, size: int) -> tuple[int, int, int]:
+    """The first place, how many, and the step."""
     step = call.integer("step", 1)
     if step < 1:
         raise Fault("bad-attribute", f"`{call.op}` with the step {step} is not valid")
-    start, end = (None if call.get(name) is None else call.integer(name) for name in ("start", "end"))
-    return range(*slice(start, end, step).indices(size))
+    start, end = (default if call.get(name) is None else call.integer(name) for name, default in (("start", 0), ("end", size)))
+    return *cut(start, end, step, size), step
+
+
+def _range(call: TorchCall, size: int) -> range:
+    first, count, step = _places(call, size)
+    return range(first, first + count * step, step)
 
 
 @row("slice", "slice_copy", "narrow", "narrow_copy")
@@ -235,12 +242,12 @@ def slice_row(call: TorchCall) -> Answer:
         if not 0 <= start <= start + length <= x.shape[axis]:
             raise Fault("bad-attribute", f"`narrow` to {length} from {start} of {x.shape[axis]} is not valid")
         return part(call, x, axis, start, length)
-    places = _range(call, x.shape[axis])
-    if len(places) == x.shape[axis]:
+    first, count, step = _places(call, x.shape[axis])
+    if count == x.shape[axis]:
         return x
     starts, steps, shape = [0] * rank, [1] * rank, list(x.shape)
-    starts[axis], shape[axis] = places.start if len(places) else 0, len(places)
-    steps[axis] = places.step if len(places) > 1 else 1
+    starts[axis], shape[axis] = first, count
+    steps[axis] = step if most(count) > 1 else 1
     return call.emit(Slice(tuple(starts), tuple(steps), tuple(shape)), x)
 
 
