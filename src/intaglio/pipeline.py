@@ -17,6 +17,7 @@ from intaglio.errors import AnswerIsNo, IntaglioError, UserError
 from intaglio.fitting.budget import RESERVE_BYTES
 from intaglio.fitting.limits import ShortOfRam
 from intaglio.frontends.objects import save_object
+from intaglio.ir.sizes import NARROWER, Undecided
 from intaglio.kernels.program import Program
 from intaglio.memory.ladder import Rung
 from intaglio.options.keywords import Keywords, check_keywords
@@ -198,6 +199,8 @@ def compile(
     try:
         with notebook_progress() as shown:
             return _compile_object(model, example_inputs, output, options, progress or shown)
+    except Undecided as error:
+        raise spoken_in_python(UserError("size-decides", str(error), hint=NARROWER)) from error
     except IntaglioError as error:
         raise spoken_in_python(error) from error.__cause__
 

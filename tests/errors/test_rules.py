@@ -13,6 +13,7 @@ from support.commands import DIGITS, Intaglio
 OTHER = "opencl-aarch64" if platform.machine() in ("x86_64", "AMD64") else "opencl-x86-64"
 OPENCL = "--target opencl "
 WASM = "--target wasm32 "
+RANGE = "--dim N=1..4 "
 CASES = {
     "export-plan, stop-after": "--export-plan p.csv --stop-after optimise",
     "archive, stop-after": "--archive --stop-after memory",
@@ -69,6 +70,14 @@ CASES = {
     "accelerator, an IR file": "--accelerator none",
     "stream, an IR file": "--stream 1",
     "precision, an IR file": OPENCL + "--precision fp16",
+    "ranges, threads": RANGE + "--threads 2",
+    "ranges, variants": RANGE + "--variants v4",
+    "ranges, accelerator": RANGE + "--accelerator none",
+    "ranges, stream": RANGE + "--stream 1",
+    "ranges, feed-rows": RANGE + "--feed-rows",
+    "ranges, weights read": RANGE + "--weights read",
+    "ranges, quantize": RANGE + "--quantize int8",
+    "ranges, target": RANGE + WASM,
 }
 
 

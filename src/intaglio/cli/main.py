@@ -27,6 +27,7 @@ from intaglio.cli.words import (
     Model,
     NoCacheOption,
     SerialOption,
+    SizeOption,
     TimeoutOption,
     VariantOption,
 )
@@ -166,14 +167,16 @@ def validate(
     serial: SerialOption = None,
     baud: BaudOption = 115200,
     timeout: TimeoutOption = 60.0,
+    size: SizeOption = None,
     json: JsonOption = False,
 ) -> None:
     """Compare a package with the reference runtime. Exit code 1 if they differ."""
-    from intaglio.cli.running import Limits, Place, serial_line, validate_package
+    from intaglio.cli.running import Given, Limits, Place, read_sizes, serial_line, validate_package
 
     line = serial_line(serial, baud, timeout)
     place, limits = Place(emulator, device, cache_check, no_cache, variant, line), Limits(tolerance, threshold)
-    raise typer.Exit(validate_package(package, inputs, steps, labels, layers, limits, seed, cc, place, json))
+    given = Given(inputs, steps, labels, read_sizes(size))
+    raise typer.Exit(validate_package(package, given, layers, limits, seed, cc, place, json))
 
 
 @app.command()
@@ -205,14 +208,15 @@ def profile(
     label: Annotated[
         Optional[str], typer.Option(metavar="NAME", help="Name of the board in that file. Default: the package's board.")
     ] = None,
+    size: SizeOption = None,
     json: JsonOption = False,
 ) -> None:
     """Measure the time per layer. For firmware: estimate cycles on an emulated core, or measure them on a board."""
-    from intaglio.cli.running import Keep, Place, profile_package, serial_line
+    from intaglio.cli.running import Keep, Place, profile_package, read_sizes, serial_line
 
     line = serial_line(serial, baud, timeout, clock)
     place = Place(emulator, device, cache_check, no_cache, variant, line)
-    profile_package(package, runs, cc, place, wait_states, Keep(save, label), json)
+    profile_package(package, runs, cc, place, wait_states, Keep(save, label), read_sizes(size), json)
 
 
 @app.command(cls=GroupedCommand)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from intaglio.cli.terminal import (
 )
 from intaglio.errors import AnswerIsNo, UserError, counted, quoted
 from intaglio.ir.graph import Array
+from intaglio.options.kinds import dims
 from intaglio.package.manifest import board_of
 from intaglio.run.accuracy import read_labels
 from intaglio.run.board_cycles import is_described
@@ -38,7 +40,7 @@ from intaglio.run.serial.device import SelfTest
 from intaglio.run.serial.line import SerialOptions
 from intaglio.run.serial.runs import run_of, save_run
 from intaglio.run.timing import LEAST_RATED_MS, Emulation, OnBoard, Profile
-from intaglio.run.validate import LayerCheck, ValidateOptions, Validation, VariantCheck, validate
+from intaglio.run.validate import LayerCheck, SizeCheck, ValidateOptions, Validation, VariantCheck, validate
 from intaglio.targets.target import find_target
 
 
@@ -70,6 +72,22 @@ def serial_line(port: str | None, baud: int, timeout_s: float, clock_mhz: float 
     if port is None and clock_mhz is not None:
         raise UserError("bad-option", "`--clock` is that of a board", hint="give `--serial PORT` too, or omit it")
     return None if port is None else SerialOptions(port, baud, timeout_s, clock_mhz)
+
+
+def read_sizes(words: list[str] | None) -> dict[str, int]:
+    """`T=17`, for a package that was compiled for a range."""
+    found = dims(words or [], "--size")
+    return {name: size for name, size in found.items() if isinstance(size, int)}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a package is compared on, as typed."""
+
+    inputs: Path | None = None
+    steps: bool = False
+    labels: Path | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +130,16 @@ def run_package(folder: Path, input: Path | None, output: Path | None, steps: bo
 
 
 def validate_package(
-    folder: Path, inputs: Path | None, steps: bool, labels: Path | None, layers: bool,
-    limits: Limits, seed: int, cc: str | None, place: Place, json: bool,
-) -> int:  # fmt: skip
+    folder: Path, given: Given, layers: bool, limits: Limits, seed: int, cc: str | None, place: Place, json: bool
+) -> int:
     package = place.load(folder)
-    told = None if inputs is None else _without_labels(read_arrays(inputs), package)
+    package = package.at(given.sizes) if given.sizes else package
+    told = None if given.inputs is None else _without_labels(read_arrays(given.inputs), package)
     if package.serial is not None:
         _check_board(package)
-    classes = None if labels is None else read_labels(labels)
+    classes = None if given.labels is None else read_labels(given.labels)
     with progress_bar("running") as progress:
-        options = ValidateOptions(told, steps, classes, layers, limits.tolerance, limits.threshold, seed, cc, progress)
+        options = ValidateOptions(told, given.steps, classes, layers, limits.tolerance, limits.threshold, seed, cc, progress)
         result = validate(package, options)
     if json:
         print_json(result)
@@ -195,8 +213,16 @@ def print_validation(result: Validation) -> None:
         print("(on random inputs, which may be outside the calibrated ranges; use real ones: `--inputs x.npz --steps`)")
     for variant in result.variants:
         print(_variant_line(variant))
+    if result.sizes:
+        say("; ".join(_size_words(check) for check in result.sizes))
     verdict = "matches" if result.ok else "DOES NOT match"
     print(f"{verdict} {result.reference}, {counted(result.samples, 'sample')}")
+
+
+def _size_words(check: SizeCheck) -> str:
+    """`T=17: pass, 2.1e-07`"""
+    names = ", ".join(f"{name}={n}" for name, n in check.sizes.items())
+    return f"{names}: {'pass' if check.ok else 'FAIL'}, {check.max_rel:.1e}"
 
 
 def _variant_line(check: VariantCheck) -> str:
@@ -206,9 +232,10 @@ def _variant_line(check: VariantCheck) -> str:
 
 
 def profile_package(
-    folder: Path, runs: int | None, cc: str | None, place: Place, wait_states: str | None, keep: Keep, json: bool
-) -> None:
-    package = place.load(folder)
+    folder: Path, runs: int | None, cc: str | None, place: Place, wait_states: str | None, keep: Keep, sizes: Mapping[str, int],
+    json: bool,
+) -> None:  # fmt: skip
+    package = place.load(folder).at(sizes)
     if package.serial is None and keep != Keep():
         raise UserError("bad-option", "`--save` and `--label` keep the figures of a board", hint="give `--serial PORT` too")
     result = profile(package, runs, cc, _wait_states(package, wait_states))

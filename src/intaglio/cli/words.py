@@ -20,6 +20,10 @@ DeviceOption = Annotated[
 VariantOption = Annotated[
     Optional[str], typer.Option("--variant", metavar="V", help="Variant of the package, e.g. v3. Default: the best that runs here.")
 ]
+SizeOption = Annotated[
+    Optional[list[str]],
+    typer.Option("--size", metavar="T=N", help="Size of a dimension that has a range. May be repeated. Default: the largest."),
+]
 CheckOption = Annotated[
     str, typer.Option("--cache-check", metavar="C", help="Test cached OpenCL programs: always, first (once per device) or never.")
 ]

@@ -20,7 +20,7 @@ from intaglio.ir.types import DType
 from intaglio.kernels.program import ConstantArg, Layer, Program, ScratchArg, ValueArg
 from intaglio.package.accelerators import NOTHING, Around, accelerator_of
 from intaglio.package.c_text import C_TYPES, comment, identifier
-from intaglio.package.pointers import Pointers, Result, output_fields, raw_constant_name, wrapped
+from intaglio.package.pointers import Pointers, Result, output_fields, raw_constant_name, size_of, wrapped
 from intaglio.package.striped_calls import StripeView, stripe_views
 
 
@@ -52,7 +52,7 @@ class Copy:
     comment: str
     to: str
     source: str
-    size_bytes: int
+    size_bytes: int | str
     reads: bool = False  # `source` is where it is in the file of weights
 
 
@@ -156,7 +156,7 @@ def _call(pointers: Pointers, index: int, layer: Layer, name: str) -> Call:
     source = f"{op}: {layer.node.source}" if layer.node.source else op
     results = _results(pointers, layer) if layer.kernel.wait is None else (Result("NULL", 0),)
     split = layer.kernel.split
-    told = [] if split is None else ["part", "frame->step"][: 1 + (split.steps > 1)]
+    told = [*layer.kernel.sizes, *([] if split is None else ["part", "frame->step"][: 1 + (split.steps > 1)])]
     text = wrapped(f"{identifier(layer.kernel.name)}(", [*_arguments(pointers, layer), *told])
     failure = f"{identifier(name).upper()}_ACCELERATOR_FAILED" if unit else "error"
     call = Call(index, comment(source), text, layer.kernel.fallible, results, failure)
@@ -191,7 +191,7 @@ def output_copies(program: Program) -> list[Copy]:
 def _copy(pointers: Pointers, comment: str, to: str, value: Value) -> Copy:
     if pointers.reading and value.is_const:
         return Copy(comment, to, pointers.offset(raw_constant_name(value)), value.type.bytes, reads=True)
-    return Copy(comment, to, pointers.of(value, value.dtype, const=True), value.type.bytes)
+    return Copy(comment, to, pointers.of(value, value.dtype, const=True), size_of(value))
 
 
 def state_copies(program: Program) -> list[Copy]:

@@ -165,6 +165,7 @@ def _view(manifest: Manifest) -> ModelView:
         NAME=manifest.name.upper(),
         inputs=inputs,
         outputs=outputs,
+        sizes=(),
         static_arena=False,
         arena_bytes=memory.arena_bytes,
         alignment=memory.alignment,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from intaglio.errors import UserError, quoted
 from intaglio.ir.names import is_clean
 from intaglio.ir.placement import Address, Region
+from intaglio.ir.sizes import largest, value_of
 from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.package.ownership import MANIFEST, SIGNATURE, file_digest, file_digests
 from intaglio.targets.board import Board, board_of_tables, find_board, generic_board
@@ -40,6 +42,21 @@ class TensorInfo:
     arena_offset: int | None = None  # where the arena has room for it
     arena_region: str = "arena"
     turned: bool = False  # rows of pixels, where the model has planes: [n, h, w, c] instead of [n, c, h, w]
+    dims: tuple[str, ...] = ()  # formulas of the caller's sizes, where there are any; `shape` is the largest then
+
+    def at(self, sizes: Mapping[str, int]) -> TensorInfo:
+        """The tensor for these sizes of the caller."""
+        if not self.dims:
+            return self
+        shape = tuple(value_of(text, sizes) for text in self.dims)
+        return replace(self, shape=shape, bytes=TensorType(DType(self.dtype), shape).bytes, dims=())
+
+    @property
+    def shape_text(self) -> str:
+        """For people: `1,T<=512,64`."""
+        if not self.dims:
+            return ",".join(map(str, self.shape))
+        return ",".join(t if t.isdigit() else f"{t}<={n}" for t, n in zip(self.dims, self.shape, strict=True))
 
     @property
     def shape_in_model(self) -> tuple[int, ...]:
@@ -53,6 +70,15 @@ class TensorInfo:
     @property
     def type(self) -> TensorType:
         return TensorType(DType(self.dtype), self.shape, Layout(self.layout))
+
+
+@dataclass(frozen=True, slots=True)
+class SizeInfo:
+    """A size that the caller gives, between two numbers, both included. In C it is the field `size_NAME` of the inputs."""
+
+    name: str
+    low: int
+    high: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +262,7 @@ class Manifest:
     request: str = ""  # SHA-256 of what was asked for and of Intaglio, to tell whether a compile has something to do
     variants: tuple[VariantInfo, ...] = ()  # best first; the last is that of `target`, whose layers stand above
     passes: tuple[PassInfo, ...] = ()  # that changed something, in order
+    sizes: tuple[SizeInfo, ...] = ()
     format: int = FORMAT
 
     @property
@@ -247,7 +274,8 @@ class Manifest:
 def tensor_info(name: str, field: str, type: TensorType) -> TensorInfo:
     quant = type.quant
     told = None if quant is None else QuantInfo(quant.scale, quant.zero_point, quant.axis)
-    return TensorInfo(name, field, type.dtype.value, type.shape, type.layout.value, told, type.bytes)
+    dims = tuple(str(n) for n in type.shape) if type.moves else ()
+    return TensorInfo(name, field, type.dtype.value, largest(type.shape), type.layout.value, told, type.bytes, dims=dims)
 
 
 def target_of(manifest: Manifest) -> Target:
@@ -310,6 +338,7 @@ def _checked(manifest: Manifest) -> Manifest:
     for info in (*manifest.inputs, *manifest.outputs):
         assert all(n >= 0 for n in info.shape)
         assert info.bytes == info.type.bytes
+        assert not info.dims or info.at({size.name: size.high for size in manifest.sizes}).bytes <= info.bytes
         assert info.arena_offset is None or 0 <= info.arena_offset <= rooms[info.arena_region] - info.bytes
     for path in (manifest.model.source, manifest.firmware and manifest.firmware.weights_file):
         assert path is None or (isinstance(path, str) and not path.startswith("/") and ".." not in path.split("/"))
@@ -351,7 +380,14 @@ def _manifest(table: dict[str, object]) -> Manifest:
         request=str(t.get("request", "")),
         variants=tuple(_variant(_object(row)) for row in _list(t.get("variants", []))),
         passes=tuple(_pass(_object(row)) for row in _list(t.get("passes", []))),
+        sizes=tuple(_size(_object(row)) for row in _list(t.get("sizes", []))),
     )
+
+
+def _size(row: dict[str, Any]) -> SizeInfo:
+    info = SizeInfo(**row)
+    assert is_clean(info.name) and type(info.low) is int and type(info.high) is int and 0 < info.low <= info.high
+    return info
 
 
 def _pass(row: dict[str, Any]) -> PassInfo:
@@ -425,8 +461,10 @@ def _tensor(row: dict[str, object]) -> TensorInfo:
     assert slot is None or isinstance(slot, int)
     name, field_name, dtype, layout = (str(row[key]) for key in ("name", "field", "dtype", "layout"))
     region = str(row.get("arena_region", "arena"))
-    turned = bool(row.get("turned", False))
-    return TensorInfo(name, field_name, DType(dtype).value, tuple(int(n) for n in shape), layout, told, size, slot, region, turned)
+    turned, dims = bool(row.get("turned", False)), _list(row.get("dims", []))
+    assert len(dims) in (0, len(shape)) and all(isinstance(text, str) and len(text) <= 200 for text in dims)
+    numbers, formulas = tuple(int(n) for n in shape), tuple(map(str, dims))
+    return TensorInfo(name, field_name, DType(dtype).value, numbers, layout, told, size, slot, region, turned, formulas)
 
 
 def _layer(row: dict[str, object]) -> LayerInfo:

@@ -8,6 +8,9 @@ from intaglio.errors import OurFault
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.placement import ARENA, STATE, Kind, Slot
 from intaglio.ir.types import DType
+from intaglio.kernels.c_printer import Printer
+from intaglio.kernels.isa import ISAS
+from intaglio.kernels.loop import idx
 from intaglio.kernels.program import Layer, Program
 from intaglio.memory.weights_read import WeightsRead
 from intaglio.package.arenas import arena_views
@@ -21,7 +24,17 @@ class Result:
     """What a layer wrote: the hook gets to see it."""
 
     pointer: str
-    size_bytes: int
+    size_bytes: int | str  # C text, where it depends on sizes of the caller
+
+
+def c_size(size: int) -> str:
+    """C text of a dimension, or of a number of elements or bytes, in terms of the parameters `size_NAME`."""
+    return Printer(ISAS["scalar"]).expr(idx(size))
+
+
+def size_of(value: Value) -> int | str:
+    """Bytes of a value: a number, or C text where it depends on sizes of the caller."""
+    return value.type.bytes if not value.type.moves else f"(size_t)({c_size(value.type.elements * value.dtype.bytes)})"
 
 
 class Pointers:
@@ -55,10 +68,10 @@ class Pointers:
         """`plus`: C text of what is added, in bytes, such as ` + n3 * 768`."""
         return self._typed(value, 0, dtype, const, plus)
 
-    def extent(self, value: Value) -> int:
+    def extent(self, value: Value) -> int | str:
         """Bytes from the start of a value to its end, with what is between its rows."""
         pitch = self._pitches.get(value)
-        return value.type.bytes if pitch is None else pitch.extent(value)
+        return size_of(value) if pitch is None else pitch.extent(value)
 
     def has(self, value: Value) -> bool:
         """Has it a place in memory?"""

@@ -9,15 +9,18 @@ from dataclasses import dataclass, fields, replace
 from intaglio.fitting.weights import Weights
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.placement import ARENA, STATE, Address, Region
+from intaglio.ir.sizes import Size, largest, most
 from intaglio.ir.types import DType, Layout, TensorType
+from intaglio.kernels.loop import SIZE
 from intaglio.kernels.program import Layer, Program
 from intaglio.package.accelerators import Around, accelerator_of, accelerators_of, around
 from intaglio.package.arenas import ArenaView, arena_views, parameter
 from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, kconfig, macro, unique_macros
 from intaglio.package.calls import Call, Copy, Fill, Stretch, blocks_of, output_copies, state_copies, state_fills
-from intaglio.package.pointers import output_fields
+from intaglio.package.pointers import c_size, output_fields
 from intaglio.package.reads import Reads
 from intaglio.package.striped_calls import FeedView, stripe_views
+from intaglio.package.vectors import OTHER_SIZES
 from intaglio.targets.board import Board
 from intaglio.targets.deployment import Deployment
 from intaglio.targets.target import LEVELS, Target
@@ -46,6 +49,19 @@ class TensorView:
     tolerance: float
     slot: int | None = None  # where the arena has room for it
     arena: str = ""  # in which one, where there are several: the field of the struct
+    dims: tuple[str, ...] = ()  # C expressions, where they depend on sizes of the caller; `shape` is the largest
+    names: tuple[str, ...] = ()  # of the sizes that dimensions simply are, "" for the others
+
+
+@dataclass(frozen=True, slots=True)
+class SizeView:
+    """A size that the caller gives: a field of the inputs."""
+
+    name: str
+    field: str
+    macro: str
+    low: int
+    high: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +89,7 @@ class ModelView:
     NAME: str
     inputs: tuple[TensorView, ...]
     outputs: tuple[TensorView, ...]
+    sizes: tuple[SizeView, ...]
     static_arena: bool
     arena_bytes: int
     alignment: int
@@ -122,6 +139,7 @@ class Project:
     ram_room: int | None
     inputs: tuple[TensorView, ...]
     outputs: tuple[TensorView, ...]
+    sizes: tuple[SizeView, ...]
     static_arena: bool
     arena_bytes: int
     arenas: tuple[ArenaView, ...]
@@ -178,7 +196,17 @@ class Project:
         }
         esp_idf = self.arch.startswith("riscv32") or self.target == "generic"  # plain C runs on the Xtensa ones too
         beside = {"fallible": self.fallible, "divided": self.divided, "models": self.models, "kconfig": kconfig(self.name)}
+        beside["more_vectors"] = len(OTHER_SIZES) if self.sizes else 0
         return {**own, **arena, **beside, "esp_idf": esp_idf}
+
+
+def size_views(graph: Graph) -> tuple[SizeView, ...]:
+    ranges = {} if graph.bounds is None else graph.bounds.ranges
+    macros = unique_macros(list(ranges))
+    return tuple(
+        SizeView(name, identifier(SIZE + name), macro, low, high)
+        for (name, (low, high)), macro in zip(ranges.items(), macros, strict=True)
+    )
 
 
 def api_inputs(graph: Graph) -> list[Value]:
@@ -229,6 +257,7 @@ def project_of(
         outputs=_tolerant(
             tensor_views(output_fields(graph), [v.type for v in graph.outputs], origins, output_slots(program), fields), target
         ),
+        sizes=size_views(graph),
         static_arena=deployment.static_arena,
         arena_bytes=program.arena_bytes,
         arenas=arenas,
@@ -284,7 +313,7 @@ def tensor_views(
 
 def _view(field: str, macro: str, type: TensorType, origin: str) -> TensorView:
     shape = "x".join(map(str, type.shape)) or "scalar"
-    about = f"{type.dtype.value}[{','.join(map(str, type.shape))}]"
+    about = f"{type.dtype.value}[{','.join(map(repr, type.shape))}]"
     if type.layout is not Layout.NONE:
         about += f" {type.layout.value}"
     if type.quant is not None and type.quant.axis is None:
@@ -298,13 +327,15 @@ def _view(field: str, macro: str, type: TensorType, origin: str) -> TensorView:
         dtype=type.dtype.value,
         npy_type=f"NPY_{type.dtype.name}",
         descr=NPY_DESCR[type.dtype],
-        shape=type.shape,
+        shape=largest(type.shape),
         shape_text=shape,
-        elements=type.elements,
-        storage=max(1, type.elements),
+        elements=most(type.elements),
+        storage=max(1, most(type.elements)),
         bytes=type.bytes,
         about=about,
         tolerance=SELFTEST_TOLERANCE.get(type.dtype, 0.0),
+        dims=tuple(c_size(n) for n in type.shape) if type.moves else (),
+        names=tuple(n.formula.name if isinstance(n, Size) else "" for n in type.shape) if type.moves else (),
     )
 
 

@@ -7,14 +7,28 @@ there are several kinds, tried in order until the reference accepts one.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType, TensorType
 from intaglio.ops.base import narrow
+
+OTHER_SIZES = (0.0, 0.37, 0.71)  # of bounds, between the least and the largest: further vectors of models with sizes
+
+
+class SizeRange(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def low(self) -> int: ...
+    @property
+    def high(self) -> int: ...
+
 
 KINDS = ("normal", "small", "zero")
 
@@ -26,6 +40,11 @@ class Vectors:
     seed: int
     kind: str
     reference: str  # who computed the outputs
+
+
+def sizes_at(manifest_sizes: Sequence[SizeRange], share: float) -> dict[str, int]:
+    """Sizes between the bounds: 0 is the least, 1 the largest."""
+    return {size.name: size.low + round((size.high - size.low) * share) for size in manifest_sizes}
 
 
 def random_inputs(types: list[TensorType], seed: int, kind: str = "normal") -> list[Array]:
@@ -46,7 +65,7 @@ def _draw(random: np.random.Generator, type: TensorType, kind: str) -> Array:
 
 
 def write_vectors(vectors: Vectors, folder: Path, input_names: list[str], output_names: list[str]) -> None:
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for stem, arrays in (("in", vectors.inputs), ("out", vectors.outputs)):
         for index, array in enumerate(arrays):
             np.save(folder / f"{stem}{index}.npy", np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)

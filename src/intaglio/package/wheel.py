@@ -32,6 +32,9 @@ _ARCHES = {"x86_64": "x86_64", "aarch64": "aarch64"}
 def write_wheel(folder: Path, manifest: Manifest, output: Path, version: str) -> Path:
     """The wheel in the folder `output`."""
     _check(folder, manifest, version)
+    if manifest.sizes:
+        what = f"`{manifest.name}` has dimensions with a range, which a wheel does not take yet"
+        raise UserError("bad-option", what, hint="use `Package.load` of Intaglio, or compile it for one size")
     name = manifest.name
     tag = f"py3-none-{_platform(manifest)}"
     module = (resources.files("intaglio.package") / "wheel_module.py").read_bytes().replace(b"NAME", name.encode())

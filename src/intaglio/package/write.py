@@ -25,6 +25,7 @@ from intaglio.package.manifest import (
     MemoryInfo,
     ModelInfo,
     PlaceInfo,
+    SizeInfo,
     StateInfo,
     TensorInfo,
     tensor_info,
@@ -98,6 +99,7 @@ def manifest_of(program: Program, target: Target, origin: Origin, weights: Weigh
         ),
         layers=layers_of(program),
         options=origin.options,
+        sizes=tuple(SizeInfo(n, low, high) for n, (low, high) in (graph.bounds.ranges.items() if graph.bounds else ())),
     )
 
 

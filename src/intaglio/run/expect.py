@@ -13,8 +13,9 @@ from intaglio.errors import IntaglioError
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.operator import BadOperator
 from intaglio.ir.types import DType
+from intaglio.package.at_sizes import at_sizes
 from intaglio.package.manifest import Manifest
-from intaglio.package.vectors import KINDS, Vectors, random_inputs, write_vectors
+from intaglio.package.vectors import KINDS, OTHER_SIZES, Vectors, random_inputs, sizes_at, write_vectors
 from intaglio.run.reference import IrReference, Reference, has_bf16, model_reference, run_steps
 from intaglio.run.toolchains import Toolchain
 
@@ -24,15 +25,21 @@ SEED = 0
 def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[str], None]) -> None:
     """Write `test/`. ONNX Runtime computes the outputs where it can, the IR itself where it cannot."""
     names = [info.name for info in manifest.inputs]
-    vectors = None
-    for reference in _references(graph, manifest, folder, note):
-        vectors = _vectors(reference, manifest, names, compared_with(graph))
-        if vectors is not None:
-            break
-    if vectors is None:
-        note("no reference accepts random inputs, so the package has no test vectors")
-        return
-    write_vectors(vectors, folder / "test", names, [info.name for info in manifest.outputs])
+    found: list[Vectors] = []
+    for share in (1.0, *OTHER_SIZES) if manifest.sizes else (1.0,):
+        sizes = sizes_at(manifest.sizes, share)
+        here = at_sizes(manifest, sizes)
+        for reference in _references(graph.pinned(sizes) if sizes else graph, here, folder, note):
+            vectors = _vectors(reference, here, names, compared_with(graph))
+            if vectors is not None:
+                found.append(vectors)
+                break
+        else:
+            note("no reference accepts random inputs, so the package has no test vectors")
+            return
+    for n, vectors in enumerate(found):
+        place = folder / "test" if n == 0 else folder / "test" / str(n)
+        write_vectors(vectors, place, names, [info.name for info in manifest.outputs])
 
 
 def _references(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[str], None]) -> list[Reference]:

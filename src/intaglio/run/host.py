@@ -16,6 +16,7 @@ from intaglio.errors import AnswerIsNo, ToolError, UserError, quoted
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.ops.base import f32_to_bf16
+from intaglio.package.at_sizes import at_sizes, sizes_of
 from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.package.weights import is_sound, weights_file
 
@@ -98,13 +99,16 @@ class Library:
 
     def run(self, inputs: list[Array]) -> list[Array]:
         """Arrays in the order, and exactly of the types, of the manifest."""
-        outputs = [np.empty(info.shape, info.type.dtype.numpy) for info in self.manifest.outputs]
+        manifest = at_sizes(self.manifest, sizes_of(self.manifest, [a.shape for a in inputs]))
+        outputs = [np.empty(info.shape, info.type.dtype.numpy) for info in manifest.outputs]
         self.run_into(inputs, outputs)
         return outputs
 
     def run_into(self, inputs: list[Array], outputs: list[Array]) -> None:
-        given = pointers(inputs)
-        taken = pointers(outputs)
+        sizes = sizes_of(self.manifest, [a.shape for a in inputs])
+        reported = sum(len(info.dims) for info in self.manifest.outputs)  # the library writes the shapes behind the pointers
+        given = pointers(inputs, *sizes.values())
+        taken = pointers(outputs, *[0] * reported)
         code = self._run(self._arena, ctypes.addressof(given), ctypes.addressof(taken))
         if code != 0:
             said = (self._error(code) or b"").decode("ascii", "replace")
@@ -166,10 +170,11 @@ def _need_whole(path: Path) -> None:
                 raise OSError("the file is cut short")
 
 
-def pointers(arrays: list[Array]) -> ctypes.Array[ctypes.c_void_p]:
-    """A C struct of pointers is laid out as an array of them."""
+def pointers(arrays: list[Array], *sizes: int) -> ctypes.Array[ctypes.c_void_p]:
+    """A C struct of pointers is laid out as an array of them; sizes behind them are as large as a pointer."""
     # Empty arrays may have no memory of their own; C checks for NULL.
-    return (ctypes.c_void_p * max(1, len(arrays)))(*[array.ctypes.data or 1 for array in arrays])
+    words = [*(array.ctypes.data or 1 for array in arrays), *sizes]
+    return (ctypes.c_void_p * max(1, len(words)))(*words)
 
 
 def _aligned(size_bytes: int, alignment: int) -> tuple[Array, np.ndarray[tuple[int], np.dtype[np.uint8]]]:
@@ -193,11 +198,12 @@ def ordered_inputs(manifest: Manifest, given: Mapping[str, Array], *, steps: boo
             hint = f"inputs of `{manifest.name}`: {names}, or `in0`, `in1`, ... by position"
             raise UserError("wrong-input", f"unknown input {quoted(key)}", hint=hint)
     arrays: list[Array] = []
-    for index, info in enumerate(manifest.inputs):
+    infos = _infos_for(manifest, given, steps)
+    for index, info in enumerate(infos):
         found = [key for key in dict.fromkeys((info.name, info.field, f"in{index}")) if key in given and taken[key] == index]
         if len(found) != 1:
             what = f"input {quoted(info.name)} is missing" if not found else f"input {quoted(info.name)} is given twice"
-            hint = f"it takes {info.dtype}[{','.join(map(str, info.shape))}], under its name or `in{index}`"
+            hint = f"it takes {info.dtype}[{info.shape_text}], under its name or `in{index}`"
             raise UserError("wrong-input", what, hint=hint)
         arrays.append(fitted(np.asarray(given[found[0]]), info, steps=steps))
     if steps and len({len(a) for a in arrays}) > 1:
@@ -205,6 +211,23 @@ def ordered_inputs(manifest: Manifest, given: Mapping[str, Array], *, steps: boo
         hint = "give every input as many steps"
         raise UserError("wrong-input", f"the inputs have different numbers of steps: {lengths}", hint=hint)
     return arrays
+
+
+def _infos_for(manifest: Manifest, given: Mapping[str, Array], steps: bool) -> tuple[TensorInfo, ...]:
+    """The inputs with the shapes that follow from the sizes of these arrays."""
+    if not manifest.sizes:
+        return manifest.inputs
+    shapes = []
+    for index, info in enumerate(manifest.inputs):
+        array = next((given[key] for key in (info.name, info.field, f"in{index}") if key in given), None)
+        if array is None:
+            return manifest.inputs
+        shapes.append(np.shape(array)[1:] if steps else np.shape(array))
+    try:
+        return at_sizes(manifest, sizes_of(manifest, shapes)).inputs
+    except ValueError as error:
+        ranges = ", ".join(f"`{size.name}` from {size.low} to {size.high}" for size in manifest.sizes)
+        raise UserError("wrong-input", str(error), hint=f"the sizes are {ranges}") from None
 
 
 def fitted(array: Array, info: TensorInfo, *, steps: bool = False) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -12,6 +13,7 @@ import numpy as np
 
 from intaglio.errors import OurFault, UserError
 from intaglio.ir.graph import Array
+from intaglio.package.at_sizes import at_sizes, sizes_of
 from intaglio.package.manifest import Manifest, read_manifest, target_of
 from intaglio.run.build import Progress
 from intaglio.run.host import Library, Runner, ordered_inputs
@@ -48,6 +50,8 @@ class LoadedPackage:
         self.variant_asked = variant is not None
         if self.variant is not None:
             self.manifest = replace(self.manifest, layers=self.variant.layers)
+        self.bounded = self.manifest  # as it was read; `manifest` may be for some of the sizes that it has
+        self.sizes: Mapping[str, int] = {}
         self._temporary = temporary
         self._library: Runner | None = None
 
@@ -69,6 +73,20 @@ class LoadedPackage:
             what = f"`{package.name}` was compiled for `{package.manifest.target}`, which has no OpenCL device and no program cache"
             raise UserError("bad-option", what, hint="compile it with `--target opencl`, or omit these options")
         return package
+
+    def at(self, sizes: Mapping[str, int]) -> Self:
+        """The package for these sizes of the caller, as if it was compiled for them; what is not named is as large as it gets."""
+        bounds = {size.name: size for size in self.bounded.sizes}
+        for name, n in sizes.items():
+            if name not in bounds or not bounds[name].low <= n <= bounds[name].high:
+                known = ", ".join(f"`{s.name}` from {s.low} to {s.high}" for s in bounds.values()) or "none"
+                raise UserError("wrong-input", f"`{self.name}` has no size `{name}={n}`", hint=f"its sizes: {known}")
+        chosen = {name: sizes.get(name, size.high) for name, size in bounds.items()}
+        if not chosen:
+            return self
+        twin = copy(self)
+        twin.manifest, twin.sizes = replace(at_sizes(self.bounded, chosen), sizes=()), chosen
+        return twin
 
     def check_serial(self) -> None:
         """A board is one place to run, and it runs firmware."""
@@ -98,7 +116,7 @@ class LoadedPackage:
             elif self.bare:
                 from intaglio.run.emulator.device import EmulatedDevice, EmulatorOptions
 
-                self._library = EmulatedDevice(self.folder, self.manifest, EmulatorOptions(self.emulator))
+                self._library = EmulatedDevice(self.folder, self.bounded, EmulatorOptions(self.emulator))
             elif self.manifest.opencl is not None:
                 self._library = self.opencl_library
             elif target_of(self.manifest).wasm:
@@ -115,7 +133,7 @@ class LoadedPackage:
             what = f"this machine cannot run `{self.name}`, which is for `{self.manifest.target}`: it lacks {', '.join(missing)}"
             raise UserError("cannot-run", what, hint="run it on such a machine, or compile it for this one")
         variant = "" if self.variant is None else self.variant.target
-        return Library(path, self.manifest, self.folder, variant, alone=self.variant_asked)
+        return Library(path, self.bounded, self.folder, variant, alone=self.variant_asked)
 
     @property
     def serial_device(self) -> SerialDevice:
@@ -146,7 +164,8 @@ class LoadedPackage:
         arrays = ordered_inputs(self.manifest, self._by_name(inputs), steps=True)
         count = len(arrays[0]) if arrays else 1
         self.reset()
-        stacked: list[Array] = [np.empty((count, *info.shape), info.type.dtype.numpy) for info in self.manifest.outputs]
+        manifest = at_sizes(self.manifest, sizes_of(self.manifest, [a.shape[1:] for a in arrays]))
+        stacked: list[Array] = [np.empty((count, *info.shape), info.type.dtype.numpy) for info in manifest.outputs]
         for step in range(count):
             self.library.run_into([a[step, ...] for a in arrays], [s[step, ...] for s in stacked])
             if progress is not None:

@@ -100,10 +100,11 @@ class Package(LoadedPackage):
         body = "".join(f"<tr><th style='text-align:left'>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in rows)
         return f"<b>{escape(m.name)}</b> from <code>{escape(m.model.file)}</code><table>{body}</table>"
 
-    def profile(self, runs: int | None = None) -> Profile:
+    def profile(self, runs: int | None = None, *, sizes: Mapping[str, int] | None = None) -> Profile:
+        """`sizes`: of a package that was compiled for a range; the largest without."""
         from intaglio.run.profile import profile
 
-        return profile(self, runs)
+        return profile(self.at(sizes or {}), runs)
 
 
 def _samples(array: Array, shape: tuple[int, ...]) -> int:

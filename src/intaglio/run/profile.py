@@ -7,10 +7,12 @@ for OpenCL: `opencl/measure.py`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from intaglio.ir.graph import Array
 from intaglio.run.loaded import LoadedPackage
 from intaglio.run.probe import Probe
-from intaglio.run.timing import LayerTime, Profile, Total, code_bytes, stored_inputs
+from intaglio.run.timing import LayerTime, Profile, Total, code_bytes, layers_at_sizes, stored_inputs
 
 RUNS = 20
 LEAST_US, MOST_RUNS = 20_000.0, 2_000  # without `runs`: as many as take this long, by the layers
@@ -27,7 +29,7 @@ def profile(package: LoadedPackage, runs: int | None = None, cc: str | None = No
         from intaglio.run.emulator.measure import measure
 
         return measure(package, stored_inputs(package), cc, wait_states)
-    manifest = package.manifest
+    manifest = replace(package.manifest, layers=layers_at_sizes(package))
     if manifest.opencl is not None:
         from intaglio.run.opencl.measure import measure as measure_on_device
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import struct
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from intaglio.ir.files import read_ir
 from intaglio.ir.graph import Array
+from intaglio.package.manifest import LayerInfo
 from intaglio.package.vectors import random_inputs
 from intaglio.run.board_cycles import Stall
 from intaglio.run.host import fitted
@@ -115,8 +117,21 @@ def stored_inputs(package: LoadedPackage) -> list[Array]:
     files = [folder / f"in{i}.npy" for i in range(len(package.manifest.inputs))]
     if all(f.is_file() for f in files):
         arrays = [np.load(f, allow_pickle=False) for f in files]
+        if package.sizes:  # the first of what is there for the largest
+            cuts = [tuple(slice(0, n) for n in info.shape) for info in package.manifest.inputs]
+            arrays = [np.ascontiguousarray(a[cut]) for a, cut in zip(arrays, cuts, strict=True)]
         return [fitted(a, info) for a, info in zip(arrays, package.manifest.inputs, strict=True)]
     return random_inputs([info.type for info in package.manifest.inputs], seed=0)
+
+
+def layers_at_sizes(package: LoadedPackage) -> tuple[LayerInfo, ...]:
+    """The layers with the multiply-adds of the sizes that are profiled; without the IR, those of the largest."""
+    layers, path = package.manifest.layers, package.folder / "ir" / f"{package.name}.ig"
+    if not package.sizes or not path.is_file():
+        return layers
+    graph = read_ir(path).pinned(package.sizes)
+    macs = {n.output.name: n.op.macs([None if v is None else v.type for v in n.inputs], n.output.type) for n in graph.nodes}
+    return tuple(replace(layer, macs=macs.get(layer.name, layer.macs)) for layer in layers)
 
 
 def code_bytes(package: LoadedPackage) -> int | None:

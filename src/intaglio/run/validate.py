@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,11 +15,12 @@ from intaglio.ir.types import DType
 from intaglio.ops.control import Copy
 from intaglio.ops.convert import Dequantize
 from intaglio.ops.move import Reshape, Transpose
+from intaglio.package.at_sizes import sizes_of
 from intaglio.package.manifest import LayerInfo, Manifest, StreamInfo, TensorInfo
-from intaglio.package.project import DEVICE_TOLERANCE, SELFTEST_TOLERANCE
+from intaglio.package.project import DEVICE_TOLERANCE
 from intaglio.package.vectors import KINDS, random_inputs
 from intaglio.run.build import Progress
-from intaglio.run.compare import ABSOLUTE, Comparison, Decides, compare
+from intaglio.run.compare import Comparison, compare
 from intaglio.run.host import ordered_inputs
 from intaglio.run.loaded import LoadedPackage
 from intaglio.run.noise import FACTOR, own_movement, within_noise
@@ -27,6 +28,7 @@ from intaglio.run.probe import watch_layers
 from intaglio.run.reference import IrReference, Reference, has_bf16, model_reference, run_steps
 from intaglio.run.streaming import Windowed
 from intaglio.run.timing import stored_inputs
+from intaglio.run.tolerances import THRESHOLDS, Rule
 from intaglio.run.variants import lacking_here
 
 RANDOM_SAMPLES = 3
@@ -90,11 +92,21 @@ class Validation:
     rule: str = ""  # what an output has to be, in words
     no_layers: str = ""  # why there is no layer to compare, where that was asked for
     variants: tuple[VariantCheck, ...] = ()  # of a package that has some, in the order of its manifest
+    sizes: tuple[SizeCheck, ...] = ()  # of the caller, that it was compared at
+
+
+@dataclass(frozen=True, slots=True)
+class SizeCheck:
+    sizes: Mapping[str, int]
+    ok: bool
+    max_rel: float
 
 
 def validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
     """Every variant that this machine can run, where there are some and none was asked for. The result is that of the best; `ok` is
-    that of all."""
+    that of all. Where the caller gives sizes: the least, the largest and some between; the result is the worst."""
+    if package.manifest.sizes:
+        return _at_several_sizes(package, options)
     result = _validate(package, options)
     if package.variant is None or package.variant_asked:
         return result
@@ -109,6 +121,29 @@ def validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
             one = _validate(other, options)
         rows.append(VariantCheck(info.target, one.ok, max((o.max_rel for o in one.outputs), default=0.0)))
     return replace(result, ok=all(row.ok is not False for row in rows), variants=tuple(rows))
+
+
+RANDOM_SIZES = 4
+
+
+def _at_several_sizes(package: LoadedPackage, options: ValidateOptions) -> Validation:
+    ranges = package.manifest.sizes
+    if options.inputs is not None:
+        arrays = ordered_inputs(package.manifest, options.inputs, steps=options.steps)
+        chosen = [sizes_of(package.manifest, [a.shape[1:] if options.steps else a.shape for a in arrays])]
+    else:
+        random = np.random.default_rng(options.seed)
+        ends = [{size.name: end for size in ranges for end in (getattr(size, which),)} for which in ("low", "high")]
+        between = [{s.name: int(random.integers(s.low, s.high + 1)) for s in ranges} for _ in range(RANDOM_SIZES)]
+        chosen = [dict(pairs) for pairs in dict.fromkeys(tuple(sizes.items()) for sizes in (*ends, *between))]
+    results = [_validate(package.at(sizes), options) for sizes in chosen]
+    rows = [
+        SizeCheck(sizes, one.ok, max((o.max_rel for o in one.outputs), default=0.0))
+        for sizes, one in zip(chosen, results, strict=True)
+    ]
+    worst = max(range(len(rows)), key=lambda n: (not rows[n].ok, rows[n].max_rel))
+    samples = sum(one.samples for one in results)
+    return replace(results[worst], ok=all(row.ok for row in rows), samples=samples, sizes=tuple(rows))
 
 
 def _validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
@@ -187,55 +222,6 @@ def _why_no_layers(package: LoadedPackage, reference: Reference) -> str:
     if not reference.of_model:
         return f"the reference ({reference.about}) has only outputs"
     return "no layer writes a tensor of the model: all are fused or rearranged"
-
-
-THRESHOLDS = {"cpu": 0.999, "gpu": 0.995, "quantised": 0.98}  # cosines that are enough, by what computes
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What an output has to be: within a tolerance; where there is a threshold, its cosine is enough too, or decides."""
-
-    tolerance: float | None = None
-    threshold: float | None = None
-    allowance: float = 0.0  # of the device: the least tolerance of floats
-    decides: Decides = "either"
-
-    def compare(self, info: TensorInfo, got: Array, want: Array) -> Comparison:
-        dtype = DType(info.dtype)
-        threshold = None if _is_exact(info) else self.threshold
-        return compare(info.name, got, want, dtype, self._tolerance(dtype), threshold, self.decides)
-
-    def _tolerance(self, dtype: DType) -> float | None:
-        if self.tolerance is None and dtype.is_float and self.allowance:
-            return max(SELFTEST_TOLERANCE.get(dtype, 0.0), self.allowance)
-        return self.tolerance
-
-    def told(self, outputs: Sequence[TensorInfo], precision: str, backend: str) -> str:
-        """`error <= 3e-2 x largest value (mixed) + 1e-6, or cosine >= 0.995 (gpu)`"""
-        whose = f" ({precision})" if precision and self.tolerance is None else ""
-        floats = dict.fromkeys(DType(info.dtype) for info in outputs if DType(info.dtype).is_float)
-        shares = dict.fromkeys(SELFTEST_TOLERANCE.get(d, 0.0) if (t := self._tolerance(d)) is None else t for d in floats)
-        near = [f"error <= {_short(share)} x largest value{whose} + {_short(ABSOLUTE)}" for share in shares]
-        near += ["equal (integers)"] if any(not DType(i.dtype).is_float and not _is_exact(i) for i in outputs) else []
-        parts = [" or ".join(near)] if near else []
-        if self.threshold is not None and near:
-            cosine = f"cosine >= {self.threshold:g}" + (f" ({backend})" if backend else "")
-            parts = {"either": [f"{parts[0]}, or {cosine}"], "cosine": [cosine], "both": [f"{parts[0]}, and {cosine}"]}[
-                self.decides
-            ]
-        return "; ".join([*parts, *(["integers equal"] if any(map(_is_exact, outputs)) else [])])
-
-
-def _short(number: float) -> str:
-    """`1e-4` for 0.0001; a number with more digits as it is: `0.0125`."""
-    digits, power = f"{number:.0e}".split("e")
-    return f"{digits}e{int(power)}" if 0 < number < 1 and float(f"{number:.0e}") == number else f"{number:g}"
-
-
-def _is_exact(info: TensorInfo) -> bool:
-    """An index, a length: it is right or wrong."""
-    return DType(info.dtype) is DType.BOOL or (DType(info.dtype).is_int and info.quant is None)
 
 
 def rule_of(package: LoadedPackage, options: ValidateOptions) -> tuple[str, Rule]:
@@ -344,8 +330,13 @@ def reference_of(package: LoadedPackage, extra: tuple[str, ...] = ()) -> Referen
         try:
             return model_reference(package.folder / source, package.manifest, extra)
         except (ModelError, ToolError):
-            return IrReference(read_ir(ir_path(package)))
-    return IrReference(read_ir(ir_path(package)))
+            return _own_reference(package)
+    return _own_reference(package)
+
+
+def _own_reference(package: LoadedPackage) -> IrReference:
+    graph = read_ir(ir_path(package))
+    return IrReference(graph.pinned(package.sizes) if package.sizes else graph)
 
 
 def _stream_reference(package: LoadedPackage, source: str | None, info: StreamInfo) -> Reference:

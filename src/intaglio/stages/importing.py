@@ -76,7 +76,7 @@ def read_model(work: Work) -> Work:
     target = optimized(target_of(request.board, request.target, source.choices.target or "host"), request.optimize)
     target = wished(precise(target, request.precision), exact=request.exact, limited=request.limited)
     target = threaded(target, request.threads)
-    check_rules(Situation(request, target, source.stage, _has_halves(graph)))
+    check_rules(Situation(request, target, source.stage, _has_halves(graph), graph.bounds is not None))
     deployment = request.deployment(target)
     target = replace(target, slow_flash=deployment.board is not None and deployment.board.wait_states > 0)
     if target.device and stage_index(source.stage) >= stage_index("optimise"):

@@ -16,6 +16,7 @@ import numpy as np
 
 from intaglio.errors import OurFault, UserError, quoted
 from intaglio.ir.graph import Array
+from intaglio.package.at_sizes import at_sizes, sizes_of
 from intaglio.package.manifest import Manifest, TensorInfo, board_of
 from intaglio.package.weights import is_sound
 from intaglio.run.emulator.core import Core, Stack
@@ -84,7 +85,8 @@ class EmulatedDevice:
             self.core.call(f"{self.manifest.name}_app_reset", LEAST_LIMIT)
 
     def run(self, inputs: list[Array]) -> list[Array]:
-        outputs: list[Array] = [np.empty(info.shape, info.type.dtype.numpy) for info in self.manifest.outputs]
+        manifest = at_sizes(self.manifest, sizes_of(self.manifest, [a.shape for a in inputs]))
+        outputs: list[Array] = [np.empty(info.shape, info.type.dtype.numpy) for info in manifest.outputs]
         self.run_into(inputs, outputs)
         return outputs
 
@@ -98,6 +100,8 @@ class EmulatedDevice:
         else:
             for info, array in zip(self.manifest.inputs, inputs, strict=True):
                 core.write(self._place(info, "input"), array.tobytes())
+            for size, n in sizes_of(self.manifest, [a.shape for a in inputs]).items():
+                core.write(core.image.address(f"{name}_app_size_{size}"), n.to_bytes(4, "little"))
         if sink is not None:
             stops[core.image.address(f"{name}_hook")] = lambda: sink(*(core.argument(i) for i in range(3)))
         code = core.call(f"{name}_app_run", self._limit_bytes, stops)

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,14 +28,14 @@ from intaglio.run.firmware import build_hooked
 from intaglio.run.firmware_tools import find_firmware_toolchain
 from intaglio.run.host import Sink
 from intaglio.run.loaded import LoadedPackage
-from intaglio.run.timing import Emulation, LayerTime, Profile, Total, stored_inputs
+from intaglio.run.timing import Emulation, LayerTime, Profile, Total, layers_at_sizes, stored_inputs
 from intaglio.run.toolchains import Toolchain
 from intaglio.targets.board import Board
 from intaglio.targets.target import Target
 
 
 def measure(package: LoadedPackage, inputs: list[Array], cc: str | None, wait_states: int | None = None) -> Profile:
-    manifest, target = package.manifest, target_of(package.manifest)
+    manifest, target = replace(package.manifest, layers=layers_at_sizes(package)), target_of(package.manifest)
     firmware = need_firmware(package)
     run = run_once(package, inputs, wait_states)
     whole, board, timing = run.sum, run.board, run.timing
@@ -78,7 +78,7 @@ def run_once(
     if wait_states is None and chosen_emulator(target, package.emulator) == "qemu":
         timing, boards = NO_WAITS, ()  # QEMU does not tell of accesses to memories
     options = EmulatorOptions(package.emulator, watch=bool(timing.watched), boards=boards)
-    device = EmulatedDevice(package.folder, package.manifest, options)
+    device = EmulatedDevice(package.folder, package.bounded, options)
     try:
         coster = Coster(target.core, device.core.read, riscv=device.core.image.riscv, timing=timing)
         before = device.counts()
@@ -129,7 +129,7 @@ def _hooked(package: LoadedPackage, cc: str | None, options: EmulatorOptions) ->
     with tempfile.TemporaryDirectory(prefix="intaglio-probe-") as folder:
         elf = Path(folder) / f"{package.name}.elf"
         build_hooked(package.folder, elf, manifest, target, firmware_toolchain(manifest, target, cc))
-        device = EmulatedDevice(package.folder, manifest, options, elf)
+        device = EmulatedDevice(package.folder, package.bounded, options, elf)
         try:
             yield device
         finally:

@@ -79,6 +79,10 @@ class SerialDevice:
 
     def run_into(self, inputs: list[Array], outputs: list[Array]) -> None:
         self.seconds = 0.0
+        for info, array in zip(self.manifest.inputs, inputs, strict=True):
+            if info.dims and array.shape != info.shape:
+                what = f"a board on a serial line runs `{self.manifest.name}` at the largest sizes, `[{info.shape_text}]`"
+                raise UserError("wrong-input", what, hint="give inputs of that size, or omit `--serial`")
         if rows := self.manifest.memory.fed_rows:
             code = self._run_rows(inputs[0].reshape(rows, -1))
         else:
