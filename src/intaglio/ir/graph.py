@@ -97,7 +97,8 @@ class Graph:
     output_names: list[str] = field(default_factory=list)  # as in the model, one per output
     file: str = ""  # the IR file it was read from, and the line of each value there
     lines: dict[str, int] = field(default_factory=dict)
-    bounds: Bounds | None = None  # of the sizes that the caller gives
+    bounds: Bounds | None = None  # of the sizes that the caller gives, and of those that follow from data
+    counts: dict[str, Value] = field(default_factory=dict)  # sizes that follow from data: the value that says how many
     weights: str = ""  # `read`: they are not mapped, each layer's are read into the arena
 
     def new_name(self, stem: str) -> str:
@@ -149,7 +150,8 @@ class Graph:
         ]
         copy.outputs = [twin(v) for v in self.outputs]
         copy.states = [State(twin(s.input), twin(s.output), s.fill) for s in self.states]
-        copy.bounds = None if sizes else self.bounds
+        copy.bounds = None if sizes and not self.counts else self.bounds
+        copy.counts = {name: twin(value) for name, value in self.counts.items()}
         return copy
 
     # Looking things up ----------------------------------------------------------------------------------------------

@@ -61,7 +61,8 @@ class Op:
         wide = [None if a is None or t is None else widen(a, t.dtype) for a, t in zip(arrays, types, strict=True)]
         with np.errstate(all="ignore"):
             results = self.reference(*wide)
-        return tuple(narrow(np.asarray(r), t.dtype).reshape(t.shape) for r, t in zip(results, outs, strict=False))
+        stored = [(narrow(np.asarray(r), t.dtype), t) for r, t in zip(results, outs, strict=False)]
+        return tuple(r if t.moves else r.reshape(t.shape) for r, t in stored)  # as many as were found
 
 
 @dataclass(frozen=True, slots=True)

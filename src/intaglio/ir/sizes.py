@@ -105,21 +105,27 @@ def _simple(op: str, a: Formula, b: Formula) -> Formula:
     return Formula(op, args=(a, b))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Bounds:
-    """The sizes that a caller gives, each between two numbers, both included."""
+    """The sizes that a caller gives, each between two numbers, both included; and those that follow from data (`add`).
 
-    ranges: Mapping[str, tuple[int, int]]
-    _known: dict[bytes, Size] = field(default_factory=dict, repr=False)
+    Every size has an axis of its own, the first one the last axis: values of what depends on few sizes are small arrays that
+    broadcast against the others."""
+
+    ranges: dict[str, tuple[int, int]]
+    _known: dict[tuple[tuple[int, ...], bytes], Size] = field(default_factory=dict, repr=False)
     _points: dict[str, Values] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        names = list(self.ranges)
-        lines = [np.arange(low, high + 1, dtype=np.int64) for low, high in self.ranges.values()]
-        for name, points in zip(names, np.meshgrid(*lines, indexing="ij") if lines else [], strict=True):
-            self._points[name] = np.ascontiguousarray(points.reshape(-1))
-        for name in names:
-            self._made(Formula("size", name), self._points[name])
+        given, self.ranges = self.ranges, {}
+        for name, (low, high) in given.items():
+            self.add(name, low, high)
+
+    def add(self, name: str, low: int, high: int) -> int:
+        """One more size."""
+        points = np.arange(low, high + 1, dtype=np.int64).reshape(-1, *(1 for _ in self.ranges))
+        self.ranges[name], self._points[name] = (low, high), points
+        return self.size(name)
 
     @staticmethod
     def combinations(ranges: Mapping[str, tuple[int, int]]) -> int:
@@ -133,10 +139,10 @@ class Bounds:
         return self._made(Formula("size", name), self._points[name])
 
     def _made(self, formula: Formula, values: Values) -> int:
-        first = int(values[0])
-        if (values == first).all():
-            return first
-        return self._known.setdefault(values.tobytes(), Size(formula, values, self))
+        values = _narrowed(values)
+        if values.size == 1:
+            return int(values.reshape(-1)[0])
+        return self._known.setdefault((values.shape, values.tobytes()), Size(formula, values, self))
 
     def parse(self, text: str) -> int:
         """The size of a formula as it is printed. Raises ValueError where it is none."""
@@ -170,6 +176,17 @@ class Bounds:
 _WORDS: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "div", ast.Mod: "mod",
 }  # fmt: skip
+
+def _narrowed(values: Values) -> Values:
+    """Without axes along which nothing changes."""
+    for axis in range(values.ndim):
+        first = values.take([0], axis)
+        if values.shape[axis] > 1 and (values == first).all():
+            values = first
+    while values.ndim and values.shape[0] == 1:
+        values = values[0]
+    return np.ascontiguousarray(values)
+
 
 if TYPE_CHECKING:
     _Whole = int  # so that a Size may stand in a shape
@@ -264,7 +281,7 @@ class Size(_Whole):
         return self._decided(self.values != 0, "!=", 0)
 
     def _decided(self, answers: Any, sign: str, other: object) -> bool:
-        first = bool(answers[0])
+        first = bool(answers.reshape(-1)[0])
         if (answers == first).all():
             return first
         raise Undecided(f"`{self} {sign} {other}` holds for some of {self.bounds} and not for others")
@@ -319,8 +336,11 @@ def _apply(op: str, a: int, b: int) -> int:
         raise Undecided(f"`{a} / {b}` is a division by zero for some of {owner.bounds}")
     if op in ("div", "mod") and np.any(np.asarray(left) < 0) and _rounded_up(op, a, b) is None:
         raise Undecided(f"`{a} / {b}` has a negative numerator for some of {owner.bounds}")
-    values = np.broadcast_to(np.asarray(_COMPUTE[op](left, right), np.int64), owner.values.shape)
-    return owner.bounds._made(_rounded_up(op, a, b) or _simple(op, _formula(a), _formula(b)), np.ascontiguousarray(values))
+    combinations = int(np.prod(np.broadcast_shapes(np.shape(left), np.shape(right)), dtype=np.int64))
+    if combinations > MOST_COMBINATIONS:
+        raise Undecided(f"`{a}` and `{b}` together have {combinations} combinations of sizes, more than {MOST_COMBINATIONS}")
+    values = np.asarray(_COMPUTE[op](left, right), np.int64)
+    return owner.bounds._made(_rounded_up(op, a, b) or _simple(op, _formula(a), _formula(b)), values)
 
 
 def _rounded_up(op: str, a: int, b: int) -> Formula | None:
@@ -356,7 +376,7 @@ def least(item: int) -> int:
 
 def possible(item: int) -> list[int]:
     """All that it can be, in order."""
-    return sorted({int(n) for n in item.values}) if isinstance(item, Size) else [item]
+    return [int(n) for n in np.unique(item.values)] if isinstance(item, Size) else [item]
 
 
 def is_size(item: object) -> bool:
@@ -405,10 +425,11 @@ def largest(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def pinned(item: T, sizes: Mapping[str, int]) -> T:
-    """The same with every Size replaced by its value: in tuples, and in the fields of dataclasses."""
+    """The same with every Size replaced by its value: in tuples, and in the fields of dataclasses. One that depends on others than
+    `sizes` stays."""
     found: Any = item
     if isinstance(item, Size):
-        found = item.at(sizes)
+        found = item.at(sizes) if item.formula.names() <= sizes.keys() else item
     elif isinstance(item, tuple):
         parts = [pinned(part, sizes) for part in item]
         found = item if all(a is b for a, b in zip(parts, item, strict=True)) else tuple(parts)

@@ -65,7 +65,8 @@ def print_graph(
         + (f" weights={graph.weights}" if graph.weights else ""),
     ]
     if graph.bounds is not None:
-        lines += [f"size {name} = {low}..{high}" for name, (low, high) in graph.bounds.ranges.items()]
+        for name, (low, high) in graph.bounds.ranges.items():
+            lines.append(f"size {name} = {low}..{high}" + (f" of {graph.counts[name].name}" if name in graph.counts else ""))
     for value in graph.inputs:
         lines.append(f"input {_declaration(value, placement)}")
     for value in graph.constants():
@@ -209,12 +210,13 @@ class _Reader:
         self.kernels: dict[str, str] = {}
         self.stripes: list[StripeSpec] = []
         self.spans: dict[str, Span] = {}
+        self.counts: dict[str, str] = {}
         self.number = 0
 
     def line(self, line: Line) -> None:
         word = line.word_ahead()
         if self.graph.bounds is None and self.spans and word != "size":
-            self.graph.bounds = Bounds(self.spans)
+            self.graph.bounds = Bounds({**self.spans})
         line.bounds = self.graph.bounds
         if word == "model":
             self._model(line)
@@ -271,13 +273,16 @@ class _Reader:
         name = line.name()
         line.expect("=")
         low, high = (whole(n) for n in line.token(r"\d+\.\.\d+", "a range such as `1..512`").split(".."))
+        if line.peek("of "):
+            line.expect("of")
+            self.counts[name] = line.name()
         line.end()
         if name in self.spans or self.graph.bounds is not None:
             raise ParseError("sizes are declared once each, before the inputs")
-        if not 0 < low < high:
+        if not (0 if name in self.counts else 1) <= low < high:
             raise ParseError(f"the range {low}..{high} of {quoted(name)} has not two ends from 1")
         self.spans[name] = Span(low, high)
-        if Bounds.combinations(self.spans) > MOST_COMBINATIONS:
+        if max(high - low for low, high in self.spans.values()) > MOST_COMBINATIONS:
             raise ParseError(f"the ranges allow more than {MOST_COMBINATIONS} combinations of sizes")
 
     def _stripe(self, line: Line) -> None:
@@ -354,6 +359,7 @@ class _Reader:
         self.graph.nodes.append(node)
 
     def finish(self) -> None:
+        self.graph.counts = {name: self._known(value) for name, value in self.counts.items()}
         for fed, out, fill in self.states:
             self.graph.states.append(State(self._known(fed), self._known(out), fill))
         for node in self.places:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from intaglio.ir.sizes import Size
+from intaglio.ir.sizes import Size, possible
 from intaglio.kernels.loop import (
     IDX,
     Assign,
@@ -178,7 +178,7 @@ class Builder:
                 body(size)
             return
         value = self.let("count", size)
-        for n in sorted({int(n) for n in size.values} - {0}):
+        for n in (n for n in possible(size) if n):
             with self.when(value.compare("eq", n)):
                 body(n)
 

@@ -20,6 +20,7 @@ from intaglio.kernels import (
     coupling,
     detection,
     elementwise,
+    found,
     index,
     integer_elementwise,
     integer_pool,
@@ -176,6 +177,7 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
 }
 SINGLE: dict[str, Callable[[Job], Lowered]] = {  # operators with one kernel that takes everything
     "arg_reduce": reduce.arg_reduce,
+    "as_size": found.as_size,
     "assert_true": movement.assert_true,
     "batch_norm": normalize.batch_norm,
     "col2im": contract.col2im,
@@ -201,6 +203,8 @@ SINGLE: dict[str, Callable[[Job], Lowered]] = {  # operators with one kernel tha
     "lstm": recurrent.recurrent,
     "max_pool_indices": window_general.max_pool_indices,
     "max_unpool": index.max_unpool,
+    "non_max_suppression": found.non_max_suppression,
+    "nonzero": found.nonzero,
     "offload": offload.offload,
     "one_hot": index.one_hot,
     "pad": movement.pad,
@@ -232,6 +236,7 @@ SINGLE: dict[str, Callable[[Job], Lowered]] = {  # operators with one kernel tha
     "topk": index.topk,
     "transpose": movement.transpose,
     "trilu": movement.trilu,
+    "unique": found.unique,
 }
 TABLE: dict[str, tuple[Choice, ...]] = {
     **SEVERAL,

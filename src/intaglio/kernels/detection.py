@@ -36,25 +36,25 @@ def select_boxes(job: Job) -> Lowered:
             k.assign(taken, Op("add", (taken, Num(1, I32)), I32))
             k.store(active, best, Num(0, U8))
             mine = [k.let(name, e.load(boxes, best * 4 + n)) for n, name in enumerate(("top", "left", "bottom", "right"))]
-            area = k.let("area", _area(e, mine))
+            size = k.let("area", area(e, mine))
             with k.loop("i", 0, count) as i:
-                _strike(job, e, op, boxes, active, mine, area, i)
+                strike(job, e, op.overlap, boxes, active, mine, size, i)
     k.store(found, 0, taken)
     return job.done("select_boxes", f"select_boxes {op.most} of {count}, score {op.least_score}, overlap {op.overlap}")
 
 
-def _area(e: Lanes, box: list[Expr]) -> Expr:
+def area(e: Lanes, box: list[Expr]) -> Expr:
     return e.mul(e.sub(box[2], box[0]), e.sub(box[3], box[1]))
 
 
-def _strike(job: Job, e: Lanes, op: SelectBoxes, boxes: Buffer, active: Buffer, mine: list[Expr], area: Expr, i: Expr) -> None:
+def strike(job: Job, e: Lanes, most: float, boxes: Buffer, active: Buffer, mine: list[Expr], size: Expr, i: Expr) -> None:
     """Box i is out when it overlaps too much."""
     k = job.k
     other = [k.let(f"b{n}", e.load(boxes, i * 4 + n)) for n in range(4)]
-    theirs = k.let("theirs", _area(e, other))
+    theirs = k.let("theirs", area(e, other))
     sides = [e.highest(e.sub(e.lowest(mine[n + 2], other[n + 2]), e.highest(mine[n], other[n])), e.const(0.0)) for n in (0, 1)]
     shared = k.let("shared", e.mul(sides[0], sides[1]))
-    real = both(area.compare("gt", e.const(0.0)), theirs.compare("gt", e.const(0.0)))
-    part = k.let("part", e.div(shared, e.sub(e.add(area, theirs), shared)))
-    with k.when(both(real, part.compare("gt", e.const(op.overlap)))):
+    real = both(size.compare("gt", e.const(0.0)), theirs.compare("gt", e.const(0.0)))
+    part = k.let("part", e.div(shared, e.sub(e.add(size, theirs), shared)))
+    with k.when(both(real, part.compare("gt", e.const(most)))):
         k.store(active, i, Num(0, U8))

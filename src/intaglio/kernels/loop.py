@@ -386,3 +386,4 @@ class Kernel:
 PART, STEP = Var("part", IDX), Var("step", IDX)  # parameters of a kernel that is divided over threads
 INDEX_OUT_OF_RANGE = 1
 ASSERTION_FAILED = 2
+SIZE_OUT_OF_BOUNDS = 3

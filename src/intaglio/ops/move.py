@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from intaglio.ir.graph import Array
+from intaglio.ir.sizes import most, values_of
 from intaglio.ir.types import DType, TensorType, broadcast_shapes, strides_of
 from intaglio.ops.base import BadOperator, Op, normal_axis, same_dtype
 from intaglio.ops.control import need
@@ -86,7 +87,9 @@ class Slice(Op):
         for axis, (size, start, step, count) in enumerate(zip(x.shape, self.starts, self.steps, self.shape, strict=True)):
             if step == 0 or count < 0:
                 raise BadOperator(f"`slice` has step {step} and {count} elements along axis {axis}")
-            if count and not (0 <= start < size and 0 <= start + (count - 1) * step < size):
+            first, last, end = (values_of(n) for n in (start, start + (count - 1) * step, size))
+            inside = (values_of(count) == 0) | ((first >= 0) & (first < end) & (last >= 0) & (last < end))
+            if not np.all(inside):
                 raise BadOperator(f"`slice` reads outside of axis {axis}, which has {size} elements")
         return (TensorType(x.dtype, self.shape),)
 
@@ -103,10 +106,10 @@ class Slice(Op):
     def overlay(self, types: list[TensorType | None], out: TensorType) -> tuple[int, ...] | None:
         """What is cut along the outermost axis that has more than one element left is in one piece."""
         x = types[0]
-        if x is None or not out.elements:
+        if x is None or out.elements == 0:
             return None
         cut = next((n for n, count in enumerate(self.shape) if count != 1), x.rank - 1)
-        if any(count > 1 and step != 1 for count, step in zip(self.shape, self.steps, strict=True)):
+        if any(most(count) > 1 and step != 1 for count, step in zip(self.shape, self.steps, strict=True)):
             return None
         if self.shape[cut + 1 :] != x.shape[cut + 1 :]:
             return None
@@ -142,7 +145,7 @@ class Concat(Op):
         """Along the outermost axis that has more than one element the operands lie one after the other."""
         axis = normal_axis(self.axis, out.rank)
         sizes = [0 if t is None else t.elements for t in types]
-        if not out.elements or math.prod(out.shape[:axis]) != 1:
+        if out.elements == 0 or math.prod(out.shape[:axis]) != 1:
             return None
         return tuple(sum(sizes[:n]) for n in range(len(sizes)))
 
