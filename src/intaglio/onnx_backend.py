@@ -26,6 +26,8 @@ from intaglio.pipeline import compile_request
 from intaglio.run.package import Package
 from intaglio.stages import Request, Watch
 
+MOST = 64  # of sizes that depend on data, as `--max` would say
+
 
 class NotSupported(BackendIsNotSupposedToImplementIt):
     """The model is fine, but Intaglio does not compile it; the text says why."""
@@ -83,21 +85,31 @@ class IntaglioRep(BackendRep):
                 except NotSupported:
                     continue
             return self._packages[key]
-        raise refused
+        try:
+            self._packages[repr(shapes)] = self._compile(shapes, {}, MOST)
+        except NotSupported:
+            raise refused from None
+        return self._packages[repr(shapes)]
 
-    def _compile(self, shapes: dict[str, Shape], constants: dict[str, Array]) -> Package:
+    def _compile(self, shapes: dict[str, Shape], constants: dict[str, Array], most: int = 0) -> Package:
+        """`most`: of sizes that depend on data and have no bound of their own, for every tensor."""
         temporary = tempfile.TemporaryDirectory(prefix="intaglio-onnx-")
         path, folder = Path(temporary.name) / "model.onnx", Path(temporary.name) / "package"
         path.write_bytes(self._model)
         request = Request(
             path, folder, name="model", shapes=shapes, constants=constants, library_only=True,
-            cflags=self._cflags, cc=self._cc,
+            cflags=self._cflags, cc=self._cc, most=dict.fromkeys(self._tensors(), most) if most else {},
         )  # fmt: skip
         try:
             compile_request(request, Watch())
         except UserError as error:
             raise NotSupported(str(error)) from error
         return Package(folder, temporary)
+
+    def _tensors(self) -> list[str]:
+        import onnx
+
+        return [name for node in onnx.load_from_string(self._model).graph.node for name in node.output if name]
 
     def _named(self, inputs: Any) -> dict[str, Array]:
         if isinstance(inputs, dict):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Array, Node, Value
-from intaglio.ir.sizes import Bounds, Undecided, most, names_of, settled, whole
+from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds, Undecided, most, names_of, settled, whole
 from intaglio.ir.types import MAX_RANK, DType, TensorType
 from intaglio.ops.base import Op, narrow
 from intaglio.ops.convert import Cast, Dequantize
+from intaglio.ops.found import AsSize
 from intaglio.ops.move import Reshape, Transpose
 from intaglio.ops.sizes import Dimensions
 
@@ -53,6 +55,7 @@ class Emitter:
         self.nodes: list[Node] = []
         self.notes: list[str] = []
         self.bounds: Bounds | None = None
+        self.counts: dict[str, Value] = {}  # sizes that follow from data
         self.when: Value | None = None
         self.source = ""
         self.folded_bytes = self.folded_macs = self.weight_bytes = 0
@@ -90,6 +93,31 @@ class Emitter:
         values = [Value("", t) for t in outs]
         self.nodes.append(Node(op, operands, values, self.source, when=self.when))
         return tuple(values)
+
+    def found(self, stem: str, low: int, high: int, make: Callable[[int], Op], operands: list[Value | None]) -> tuple[Value, ...]:
+        """The results of an operator that finds between `low` and `high` of something; `make` gets their number."""
+        if low == high:
+            return self.emit(make(high), operands)
+        if high - low > MOST_COMBINATIONS:
+            raise Fault("too-large", f"there may be {high} results", f"at most {MOST_COMBINATIONS} are possible")
+        self.bounds = self.bounds or Bounds({})
+        name, n = stem, 2
+        while name in self.bounds.ranges:
+            name, n = f"{stem}_{n}", n + 1
+        results = self.emit(make(self.bounds.add(name, low, high)), operands)
+        self.counts[name] = results[-1]
+        return results
+
+    def as_size(self, stem: str, value: Value, low: int, high: int) -> int:
+        """A whole number that is computed, as a size."""
+        sizes: list[int] = []
+
+        def made(count: int) -> Op:
+            sizes.append(count)
+            return AsSize(count, low, high)
+
+        self.found(stem, low, high, made, [value])
+        return sizes[0]
 
     def at_run_time(self, value: Value) -> Value:
         """Sizes of the caller that are computed with: as data from here on."""

@@ -22,6 +22,8 @@ def finish(
     graph = Graph(identifier(name, "model"), inputs, results, nodes)
     graph.output_names = [origin for origin, _ in outputs]
     graph.bounds = emitter.bounds
+    alive = {v for node in nodes for v in node.outputs}
+    graph.counts = {name: value for name, value in emitter.counts.items() if value in alive}
     graph.states = [State(s.input, after, s.fill) for s, after in zip(states, owned[len(outputs) :], strict=True)]
     names = Names()
     for position, value in enumerate(inputs):

@@ -7,7 +7,7 @@ import importlib
 import os
 import stat
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
@@ -51,6 +51,7 @@ def read_source(
     states: dict[str, str],
     note: Callable[[str], None],
     constants: dict[str, Array] | None = None,
+    most: Mapping[str, int] | None = None,
 ) -> Source:
     """A model or IR file as a graph. `constants` fixes inputs to a value."""
     kind = kind_of(path)
@@ -59,7 +60,7 @@ def read_source(
 
         importlib.import_module("intaglio.ops")  # the text names operators: they must have registered
 
-        if dims or shapes or states:
+        if dims or shapes or states or most:
             hint = "give `--dim`, `--shape` and `--state` with the model, or edit the IR file"
             raise UserError("bad-option", f"{quoted(path.name)} is an IR file: its shapes are fixed", hint=hint)
         network = read_network(path)
@@ -71,8 +72,11 @@ def read_source(
     if kind == "onnx":
         from intaglio.frontends.onnx import load
 
-        graph, notes = load(path, dims=dims, shapes=shapes, name=name, states=list(states.items()), constants=constants)
+        known = {"states": list(states.items()), "constants": constants, "most": most}
+        graph, notes = load(path, dims=dims, shapes=shapes, name=name, **known)  # type: ignore[arg-type]
     else:
+        if most:
+            raise UserError("bad-option", "`--max` is for ONNX models", hint="omit it")
         if states or constants:
             hint = f"a {TITLES[kind]} model defines its own state"
             raise UserError("bad-option", "`--state` is for ONNX models", hint=hint)

@@ -35,6 +35,7 @@ class Keywords(TypedDict, total=False):
     tuning: str | Path | None
     dims: Mapping[str, int | tuple[int, int] | str] | None
     shapes: Mapping[str, tuple[int | tuple[int, int] | str, ...]] | None
+    max: Mapping[str, int] | None
     states: Mapping[str, str] | None
     name: str | None
     feed_rows: bool

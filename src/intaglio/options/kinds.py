@@ -51,6 +51,10 @@ def dims(words: list[str], option: str) -> dict[str, Extent]:
     return {key: _extent(value, f"{option} {key}={value}") for key, value in pairs(words, option).items()}
 
 
+def counts(words: list[str], option: str) -> dict[str, int]:
+    return {key: _size(value, f"{option} {key}={value}") for key, value in pairs(words, option).items()}
+
+
 def shapes(words: list[str], option: str) -> dict[str, tuple[Extent, ...]]:
     found = {}
     for key, value in pairs(words, option).items():
@@ -143,6 +147,7 @@ DEVICES = Kind("str, or sequence of str", str, values.once_each, many=True, read
 DIMS = Kind(
     "mapping of str to int from 1, or to a range such as `1..512`", str, values.mapping(values.extent), many=True, read=dims
 )
+COUNTS = Kind("mapping of str to int from 1", str, values.mapping(values.size), many=True, read=counts)
 SHAPES = Kind("mapping of str to tuple of int from 1", str, values.mapping(values.shape), many=True, read=shapes)
 STATES = Kind("mapping of str to str", str, values.mapping(values.text), many=True, read=pairs)
 LABELS = Kind("path, or sequence of int", Path, values.labels)

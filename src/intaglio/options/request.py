@@ -173,6 +173,10 @@ class Request:
         {}, kinds.SHAPES, "import", "Set the shape of an input.", "INPUT=1,3,224,224", word="--shape",
         record=lambda r: _shapes(r.shapes),
     )  # fmt: skip
+    most: Mapping[str, int] = option(
+        {}, kinds.COUNTS, "import", "Largest size that a tensor has where it depends on data.", "TENSOR=N", word="--max",
+        keyword="max", record=lambda r: _pairs(r.most),
+    )  # fmt: skip
     states: Mapping[str, str] = option(
         {}, kinds.STATES, "import", "Feed an input from an output of the previous step.", "IN=OUT", word="--state",
         record=lambda r: _pairs(r.states),

@@ -13,8 +13,9 @@ def at_sizes(manifest: Manifest, sizes: Mapping[str, int]) -> Manifest:
     """The same network for these sizes of the caller: inputs and outputs have the shapes that follow."""
     if not sizes:
         return manifest
-    inputs, outputs = (tuple(info.at(sizes) for info in infos) for infos in (manifest.inputs, manifest.outputs))
-    layers = tuple(replace(layer, outputs=tuple(o.at(sizes) for o in layer.outputs)) for layer in manifest.layers)
+    found = manifest.found
+    inputs, outputs = (tuple(info.at(sizes, found) for info in infos) for infos in (manifest.inputs, manifest.outputs))
+    layers = tuple(replace(layer, outputs=tuple(o.at(sizes, found) for o in layer.outputs)) for layer in manifest.layers)
     return replace(manifest, inputs=inputs, outputs=outputs, layers=layers)
 
 
@@ -27,9 +28,9 @@ def sizes_of(manifest: Manifest, shapes: Sequence[tuple[int, ...]]) -> dict[str,
         if len(shape) != len(info.dims):
             raise ValueError(f"input {quoted(info.name)} has {len(shape)} axes, the model takes `[{info.shape_text}]`")
         for text, n in zip(info.dims, shape, strict=True):
-            if any(text == size.name for size in manifest.sizes) and found.setdefault(text, n) != n:
+            if any(text == size.name for size in manifest.given) and found.setdefault(text, n) != n:
                 raise ValueError(f"`{text}` is {found[text]} in one input and {n} in another")
-    for size in manifest.sizes:
+    for size in manifest.given:
         if size.name not in found:
             raise ValueError(f"no input says what `{size.name}` is")
         if not size.low <= found[size.name] <= size.high:

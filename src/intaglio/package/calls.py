@@ -17,6 +17,7 @@ from intaglio.errors import UserError
 from intaglio.ir.graph import State, Value
 from intaglio.ir.placement import OUTPUT, Address
 from intaglio.ir.types import DType
+from intaglio.kernels.loop import SIZE
 from intaglio.kernels.program import ConstantArg, Layer, Program, ScratchArg, ValueArg
 from intaglio.package.accelerators import NOTHING, Around, accelerator_of
 from intaglio.package.c_text import C_TYPES, comment, identifier
@@ -37,6 +38,7 @@ class Call:
     task: str = ""  # the function that makes one part of it, where several threads do
     steps: int = 1
     names: tuple[str, ...] = ()  # what that function declares before the call
+    after: tuple[str, ...] = ()  # statements that follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def blocks_of(program: Program, around: Around = NOTHING) -> list[Stretch]:
                 blocks.append(Stretch("", (), stripes[index], before))
             continue
         guard = layer.node.when
-        pending.append(_call(pointers, index, layer, program.graph.name))
+        pending.append(replace(_call(pointers, index, layer, program.graph.name), after=_sizes_found(pointers, program, layer)))
     if pending:
         blocks.append(_block(pointers, guard, pending))
     if last := beside.before(len(program.layers)):
@@ -163,6 +165,14 @@ def _call(pointers: Pointers, index: int, layer: Layer, name: str) -> Call:
     if split is None:
         return call
     return replace(call, task=f"{identifier(name)}_layer_{index}", steps=split.steps, names=_declared(identifier(name), text))
+
+
+def _sizes_found(pointers: Pointers, program: Program, layer: Layer) -> tuple[str, ...]:
+    """Sizes that follow from the data of this layer."""
+    counts = {value: name for name, value in program.graph.counts.items()}
+    return tuple(
+        f"{SIZE}{counts[v]} = (ptrdiff_t)*{pointers.of(v, v.dtype, const=True)};" for v in layer.node.outputs if v in counts
+    )
 
 
 def _declared(name: str, text: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from intaglio.ir.placement import Address, Region
 from intaglio.ir.sizes import largest, value_of
 from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.package.ownership import MANIFEST, SIGNATURE, file_digest, file_digests
+from intaglio.package.size_info import SizeInfo, depends, size_of_row
 from intaglio.targets.board import Board, board_of_tables, find_board, generic_board
 from intaglio.targets.target import HOSTS, Target, find_target, optimized, precise, threaded
 
@@ -44,12 +45,14 @@ class TensorInfo:
     turned: bool = False  # rows of pixels, where the model has planes: [n, h, w, c] instead of [n, c, h, w]
     dims: tuple[str, ...] = ()  # formulas of the caller's sizes, where there are any; `shape` is the largest then
 
-    def at(self, sizes: Mapping[str, int]) -> TensorInfo:
-        """The tensor for these sizes of the caller."""
+    def at(self, sizes: Mapping[str, int], found: Mapping[str, int]) -> TensorInfo:
+        """The tensor for these sizes of the caller. Where it depends on sizes that are found in data, it is the largest, and keeps
+        its formulas."""
         if not self.dims:
             return self
-        shape = tuple(value_of(text, sizes) for text in self.dims)
-        return replace(self, shape=shape, bytes=TensorType(DType(self.dtype), shape).bytes, dims=())
+        shape = tuple(value_of(text, {**found, **sizes}) for text in self.dims)
+        left = self.dims if depends(self.dims, found) else ()
+        return replace(self, shape=shape, bytes=TensorType(DType(self.dtype), shape).bytes, dims=left)
 
     @property
     def shape_text(self) -> str:
@@ -70,15 +73,6 @@ class TensorInfo:
     @property
     def type(self) -> TensorType:
         return TensorType(DType(self.dtype), self.shape, Layout(self.layout))
-
-
-@dataclass(frozen=True, slots=True)
-class SizeInfo:
-    """A size that the caller gives, between two numbers, both included. In C it is the field `size_NAME` of the inputs."""
-
-    name: str
-    low: int
-    high: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +260,16 @@ class Manifest:
     format: int = FORMAT
 
     @property
+    def given(self) -> tuple[SizeInfo, ...]:
+        """Sizes that the caller gives."""
+        return tuple(size for size in self.sizes if not size.found)
+
+    @property
+    def found(self) -> dict[str, int]:
+        """Sizes that follow from data, and the largest that they get."""
+        return {size.name: size.high for size in self.sizes if size.found}
+
+    @property
     def accelerators(self) -> tuple[str, ...]:
         """In order of first use."""
         return tuple(dict.fromkeys(layer.accelerator for layer in self.layers if layer.accelerator))
@@ -338,7 +342,7 @@ def _checked(manifest: Manifest) -> Manifest:
     for info in (*manifest.inputs, *manifest.outputs):
         assert all(n >= 0 for n in info.shape)
         assert info.bytes == info.type.bytes
-        assert not info.dims or info.at({size.name: size.high for size in manifest.sizes}).bytes <= info.bytes
+        assert not info.dims or info.at({size.name: size.high for size in manifest.sizes}, {}).bytes <= info.bytes
         assert info.arena_offset is None or 0 <= info.arena_offset <= rooms[info.arena_region] - info.bytes
     for path in (manifest.model.source, manifest.firmware and manifest.firmware.weights_file):
         assert path is None or (isinstance(path, str) and not path.startswith("/") and ".." not in path.split("/"))
@@ -380,14 +384,8 @@ def _manifest(table: dict[str, object]) -> Manifest:
         request=str(t.get("request", "")),
         variants=tuple(_variant(_object(row)) for row in _list(t.get("variants", []))),
         passes=tuple(_pass(_object(row)) for row in _list(t.get("passes", []))),
-        sizes=tuple(_size(_object(row)) for row in _list(t.get("sizes", []))),
+        sizes=tuple(size_of_row(_object(row)) for row in _list(t.get("sizes", []))),
     )
-
-
-def _size(row: dict[str, Any]) -> SizeInfo:
-    info = SizeInfo(**row)
-    assert is_clean(info.name) and type(info.low) is int and type(info.high) is int and 0 < info.low <= info.high
-    return info
 
 
 def _pass(row: dict[str, Any]) -> PassInfo:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, fields, replace
 
 from intaglio.fitting.weights import Weights
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.placement import ARENA, STATE, Address, Region
-from intaglio.ir.sizes import Size, largest, most
+from intaglio.ir.sizes import Size, largest, most, names_of
 from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.kernels.loop import SIZE
 from intaglio.kernels.program import Layer, Program
@@ -51,6 +51,7 @@ class TensorView:
     arena: str = ""  # in which one, where there are several: the field of the struct
     dims: tuple[str, ...] = ()  # C expressions, where they depend on sizes of the caller; `shape` is the largest
     names: tuple[str, ...] = ()  # of the sizes that dimensions simply are, "" for the others
+    found: bool = False  # they depend on sizes that follow from data
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,7 @@ class Project:
     inputs: tuple[TensorView, ...]
     outputs: tuple[TensorView, ...]
     sizes: tuple[SizeView, ...]
+    found: tuple[str, ...]  # sizes that follow from data: variables of a run
     static_arena: bool
     arena_bytes: int
     arenas: tuple[ArenaView, ...]
@@ -201,7 +203,7 @@ class Project:
 
 
 def size_views(graph: Graph) -> tuple[SizeView, ...]:
-    ranges = {} if graph.bounds is None else graph.bounds.ranges
+    ranges = {} if graph.bounds is None else {n: r for n, r in graph.bounds.ranges.items() if n not in graph.counts}
     macros = unique_macros(list(ranges))
     return tuple(
         SizeView(name, identifier(SIZE + name), macro, low, high)
@@ -255,9 +257,13 @@ def project_of(
             [v.name for v in inputs], [v.type for v in inputs], [v.origin for v in inputs], input_slots(program), fields
         ),
         outputs=_tolerant(
-            tensor_views(output_fields(graph), [v.type for v in graph.outputs], origins, output_slots(program), fields), target
+            tensor_views(
+                output_fields(graph), [v.type for v in graph.outputs], origins, output_slots(program), fields, graph.counts.keys()
+            ),
+            target,
         ),
         sizes=size_views(graph),
+        found=tuple(identifier(SIZE + name) for name in graph.counts),
         static_arena=deployment.static_arena,
         arena_bytes=program.arena_bytes,
         arenas=arenas,
@@ -300,11 +306,13 @@ def output_slots(program: Program) -> list[Address | None]:
 
 
 def tensor_views(
-    fields: list[str], types: list[TensorType], origins: list[str], slots: list[Address | None], arenas: Mapping[Region, str]
-) -> tuple[TensorView, ...]:
-    """`arenas`: by region, the field of the struct of arenas, where there are several."""
+    fields: list[str], types: list[TensorType], origins: list[str], slots: list[Address | None], arenas: Mapping[Region, str],
+    found: Set[str] = frozenset(),
+) -> tuple[TensorView, ...]:  # fmt: skip
+    """`arenas`: by region, the field of the struct of arenas, where there are several. `found`: sizes that follow from data."""
     macros = unique_macros(fields)
-    views = [_view(f, m, t, o) for f, m, t, o in zip(fields, macros, types, origins, strict=True)]
+    plain = [_view(f, m, t, o) for f, m, t, o in zip(fields, macros, types, origins, strict=True)]
+    views = [replace(view, found=bool(names_of(t.shape) & found)) for view, t in zip(plain, types, strict=True)]
     return tuple(
         view if at is None else replace(view, slot=at.offset, arena=arenas.get(at.region, ""))
         for view, at in zip(views, slots, strict=True)

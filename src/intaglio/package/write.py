@@ -25,7 +25,6 @@ from intaglio.package.manifest import (
     MemoryInfo,
     ModelInfo,
     PlaceInfo,
-    SizeInfo,
     StateInfo,
     TensorInfo,
     tensor_info,
@@ -33,6 +32,7 @@ from intaglio.package.manifest import (
 from intaglio.package.opencl import write_opencl
 from intaglio.package.pointers import output_fields, raw_constant_name
 from intaglio.package.project import api_inputs, input_slots, lifetimes, output_slots, project_of, state_bytes
+from intaglio.package.size_info import SizeInfo
 from intaglio.package.template import render_template, shipped_template
 from intaglio.package.weights import write_weights
 from intaglio.targets.deployment import HOSTED, Deployment
@@ -99,7 +99,9 @@ def manifest_of(program: Program, target: Target, origin: Origin, weights: Weigh
         ),
         layers=layers_of(program),
         options=origin.options,
-        sizes=tuple(SizeInfo(n, low, high) for n, (low, high) in (graph.bounds.ranges.items() if graph.bounds else ())),
+        sizes=tuple(
+            SizeInfo(n, low, high, n in graph.counts) for n, (low, high) in (graph.bounds.ranges.items() if graph.bounds else ())
+        ),
     )
 
 

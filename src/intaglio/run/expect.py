@@ -26,8 +26,8 @@ def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Calla
     """Write `test/`. ONNX Runtime computes the outputs where it can, the IR itself where it cannot."""
     names = [info.name for info in manifest.inputs]
     found: list[Vectors] = []
-    for share in (1.0, *OTHER_SIZES) if manifest.sizes else (1.0,):
-        sizes = sizes_at(manifest.sizes, share)
+    for share in (1.0, *OTHER_SIZES) if manifest.given else (1.0,):
+        sizes = sizes_at(manifest.given, share)
         here = at_sizes(manifest, sizes)
         for reference in _references(graph.pinned(sizes) if sizes else graph, here, folder, note):
             vectors = _vectors(reference, here, names, compared_with(graph))
@@ -83,7 +83,9 @@ def _vectors(reference: Reference, manifest: Manifest, names: list[str], known: 
             results = run_steps(reference, manifest, [dict(zip(names, inputs, strict=True))])[0]
         except (IntaglioError, BadOperator):  # an index out of range, a branch that was left out
             continue
-        outputs = [_stored(results[info.name], info.shape, DType(info.dtype)) for info in manifest.outputs]
+        shapes = [np.shape(results[info.name]) if info.dims else info.shape for info in manifest.outputs]
+        pairs = zip(manifest.outputs, shapes, strict=True)
+        outputs = [_stored(results[info.name], shape, DType(info.dtype)) for info, shape in pairs]
         vectors = Vectors(tuple(inputs), tuple(outputs), SEED, kind, reference.about)
         if all(o.dtype.kind != "f" or bool(np.isfinite(o).all()) for o in outputs):
             return vectors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import shutil
 import struct
 import tempfile
@@ -20,9 +21,10 @@ from intaglio.package.at_sizes import at_sizes, sizes_of
 from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.package.weights import is_sound, weights_file
 
-ERROR_SLUGS = {1: "index-out-of-range", 2: "assertion-failed", 21: "accelerator-failed"}
+ERROR_SLUGS = {1: "index-out-of-range", 2: "assertion-failed", 3: "size-out-of-bounds", 21: "accelerator-failed"}
 FIRMWARE_ERRORS = {
     1: "an index in the data is outside its tensor", 2: "the data contradicts the shapes of the compiled model",
+    3: "a size is not within its bounds",
     20: "its weights could not be read", 21: "an accelerator reports an error",
 }  # fmt: skip
 Sink = Callable[[int, bytes], None]  # layer, what it wrote
@@ -44,6 +46,8 @@ def firmware_stopped(name: str, code: int) -> AnswerIsNo:
 
 class Library:
     """One loaded library with one arena: one sequence of inferences."""
+
+    shapes: tuple[tuple[int, ...], ...] = ()  # of outputs, as the last run reports those that depend on sizes
 
     def __init__(
         self, path: Path, manifest: Manifest, folder: Path | None = None, variant: str = "", *, alone: bool = False
@@ -102,7 +106,9 @@ class Library:
         manifest = at_sizes(self.manifest, sizes_of(self.manifest, [a.shape for a in inputs]))
         outputs = [np.empty(info.shape, info.type.dtype.numpy) for info in manifest.outputs]
         self.run_into(inputs, outputs)
-        return outputs
+        if not manifest.sizes:
+            return outputs
+        return [cut(a, s) if info.dims else a for a, s, info in zip(outputs, self.shapes, manifest.outputs, strict=True)]
 
     def run_into(self, inputs: list[Array], outputs: list[Array]) -> None:
         sizes = sizes_of(self.manifest, [a.shape for a in inputs])
@@ -114,6 +120,8 @@ class Library:
             said = (self._error(code) or b"").decode("ascii", "replace")
             slug = ERROR_SLUGS.get(code, "run-failed")
             raise AnswerIsNo(slug, f"`{self.manifest.name}` stopped: {said}", hint="the input data causes this")
+        words = iter([int(n or 0) for n in taken[len(outputs) :]])
+        self.shapes = tuple(tuple(next(words) for _ in info.dims) for info in self.manifest.outputs)
 
     # Libraries built with the hook ------------------------------------------------------------------------------------
 
@@ -168,6 +176,11 @@ def _need_whole(path: Path) -> None:
             ends = [sum(struct.unpack_from("<8xQ16xQ", row)) for row in rows if len(row) >= 40]
             if len(ends) != count or max([*ends, table]) > path.stat().st_size:
                 raise OSError("the file is cut short")
+
+
+def cut(array: Array, shape: tuple[int, ...]) -> Array:
+    """What was found, of an array with room for the most."""
+    return array.reshape(-1)[: math.prod(shape)].reshape(shape)
 
 
 def pointers(arrays: list[Array], *sizes: int) -> ctypes.Array[ctypes.c_void_p]:

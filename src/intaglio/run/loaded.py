@@ -76,7 +76,7 @@ class LoadedPackage:
 
     def at(self, sizes: Mapping[str, int]) -> Self:
         """The package for these sizes of the caller, as if it was compiled for them; what is not named is as large as it gets."""
-        bounds = {size.name: size for size in self.bounded.sizes}
+        bounds = {size.name: size for size in self.bounded.given}
         for name, n in sizes.items():
             if name not in bounds or not bounds[name].low <= n <= bounds[name].high:
                 known = ", ".join(f"`{s.name}` from {s.low} to {s.high}" for s in bounds.values()) or "none"
@@ -85,7 +85,8 @@ class LoadedPackage:
         if not chosen:
             return self
         twin = copy(self)
-        twin.manifest, twin.sizes = replace(at_sizes(self.bounded, chosen), sizes=()), chosen
+        left = tuple(size for size in self.bounded.sizes if size.found)
+        twin.manifest, twin.sizes = replace(at_sizes(self.bounded, chosen), sizes=left), chosen
         return twin
 
     def check_serial(self) -> None:
@@ -165,12 +166,29 @@ class LoadedPackage:
         count = len(arrays[0]) if arrays else 1
         self.reset()
         manifest = at_sizes(self.manifest, sizes_of(self.manifest, [a.shape[1:] for a in arrays]))
+        if manifest.found:
+            return self._named(self._run_each(arrays, count, progress))
         stacked: list[Array] = [np.empty((count, *info.shape), info.type.dtype.numpy) for info in manifest.outputs]
         for step in range(count):
             self.library.run_into([a[step, ...] for a in arrays], [s[step, ...] for s in stacked])
             if progress is not None:
                 progress("running", step + 1, count)
         return self._named(stacked)
+
+    def _run_each(self, arrays: list[Array], count: int, progress: Progress | None) -> list[Array]:
+        """Step by step, where the number of results depends on data: it must be the same in every step."""
+        steps = []
+        for step in range(count):
+            steps.append(self.library.run([a[step, ...] for a in arrays]))
+            if progress is not None:
+                progress("running", step + 1, count)
+        stacked = []
+        for info, parts in zip(self.manifest.outputs, zip(*steps, strict=True), strict=True):
+            if len({part.shape for part in parts}) > 1:
+                what = f"the output `{info.name}` has different sizes in different steps, which cannot be stacked"
+                raise UserError("wrong-input", what, hint="run the steps one by one")
+            stacked.append(np.stack(parts))
+        return stacked
 
     def reset(self) -> None:
         """Start a new sequence: states are zero again."""

@@ -105,7 +105,7 @@ class SizeCheck:
 def validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
     """Every variant that this machine can run, where there are some and none was asked for. The result is that of the best; `ok` is
     that of all. Where the caller gives sizes: the least, the largest and some between; the result is the worst."""
-    if package.manifest.sizes:
+    if package.manifest.given:
         return _at_several_sizes(package, options)
     result = _validate(package, options)
     if package.variant is None or package.variant_asked:
@@ -127,7 +127,7 @@ RANDOM_SIZES = 4
 
 
 def _at_several_sizes(package: LoadedPackage, options: ValidateOptions) -> Validation:
-    ranges = package.manifest.sizes
+    ranges = package.manifest.given
     if options.inputs is not None:
         arrays = ordered_inputs(package.manifest, options.inputs, steps=options.steps)
         chosen = [sizes_of(package.manifest, [a.shape[1:] if options.steps else a.shape for a in arrays])]
@@ -169,8 +169,7 @@ def _validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
     if steps_allowed and options.threshold is None:
         words += "; dequantised integers within one step"
     for info in manifest.outputs:
-        got = np.stack([r[info.name] for r in results])
-        want = np.stack([np.asarray(e[info.name]).reshape(info.shape) for e in expected])
+        got, want = _side_by_side(info, [r[info.name] for r in results], [np.asarray(e[info.name]) for e in expected])
         one = rule if info.name not in steps_allowed else replace(rule, tolerance=_one_step(want, steps_allowed[info.name]))
         rows.append(one.compare(info, got, _stored(want, DType(info.dtype))))
     if options.tolerance is None and options.threshold is None and any(not row.ok and row.mismatches == 0 for row in rows):
@@ -203,6 +202,14 @@ def _validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
         rule=words,
         no_layers=_why_no_layers(package, reference) if options.layers and not checks else "",
     )
+
+
+def _side_by_side(info: TensorInfo, got: list[Array], want: list[Array]) -> tuple[Array, Array]:
+    """All samples of an output. Where their number depends on data, samples of different numbers differ in every element."""
+    if not info.dims:
+        return np.stack(got), np.stack([array.reshape(info.shape) for array in want])
+    pairs = [(a, b) if a.shape == b.shape else (np.ones(1, a.dtype), np.zeros(1, a.dtype)) for a, b in zip(got, want, strict=True)]
+    return np.concatenate([a.reshape(-1) for a, _ in pairs]), np.concatenate([b.reshape(-1).astype(a.dtype) for a, b in pairs])
 
 
 def _beside_noise(

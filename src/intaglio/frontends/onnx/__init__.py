@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,12 @@ def load(
     name: str | None = None,
     states: Sequence[tuple[str, str]] = (),
     constants: dict[str, Array] | None = None,
+    most: Mapping[str, int] | None = None,
 ) -> tuple[Graph, list[str]]:
     """A graph with static shapes, and notes about what was assumed. `states` are (input, output) pairs by name.
 
     `constants` fixes inputs to a value, so that shapes may follow from them; they are no inputs of the graph then."""
-    walk, inputs, outputs = _walk(Path(path), dims or {}, shapes or {}, constants or {}, collect=False)
+    walk, inputs, outputs = _walk(Path(path), dims or {}, shapes or {}, constants or {}, most or {}, collect=False)
     from intaglio.frontends.onnx.finish import finish
 
     graph = finish(walk, inputs, outputs, name or Path(path).stem)
@@ -46,12 +47,12 @@ def survey(
     path: str | Path, *, dims: Dims | None = None, shapes: Shapes | None = None
 ) -> tuple[list[Problem], list[Node]]:
     """The problems, and the nodes that could be imported in spite of them."""
-    walk, _, _ = _walk(Path(path), dims or {}, shapes or {}, {}, collect=True)
+    walk, _, _ = _walk(Path(path), dims or {}, shapes or {}, {}, {}, collect=True)
     return list(walk.problems), list(walk.nodes)
 
 
 def _walk(
-    path: Path, dims: Dims, shapes: Shapes, constants: dict[str, Array], collect: bool
+    path: Path, dims: Dims, shapes: Shapes, constants: dict[str, Array], most: Mapping[str, int], collect: bool
 ) -> tuple[Any, Any, Any]:
     from intaglio.frontends.onnx.container import opsets_of, read_model
     from intaglio.frontends.onnx.finish import check_declared
@@ -63,6 +64,7 @@ def _walk(
     fill_table()
     model = read_model(path)
     walk = Walk(model, path, collect)
+    walk.most = most
     try:
         scope = walk.open_scope(model.graph, None, opsets_of(model.opset_import))
         infos = [i for i in model.graph.input if i.name not in scope.tensors and i.name not in scope.items]

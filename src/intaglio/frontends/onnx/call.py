@@ -15,11 +15,14 @@ import numpy as np
 
 from intaglio.frontends.discovery import add_rows
 from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.onnx.names import identifier
 from intaglio.frontends.onnx.tensors import tensor_value
 from intaglio.ir.graph import Array, Value
-from intaglio.ir.sizes import whole
+from intaglio.ir.sizes import moves, whole
 from intaglio.ir.types import DType, Shape
 from intaglio.ops.base import Op, normal_axis, widen
+from intaglio.ops.convert import Cast
+from intaglio.ops.move import Reshape, Slice
 
 if TYPE_CHECKING:
     from intaglio.frontends.onnx.walk import Scope, Walk
@@ -125,6 +128,29 @@ class OnnxCall:
         if numbers is None:
             raise Fault("bad-graph", f"`{self.op}` has no {what}", "export the model again")
         return numbers
+
+    def sizes(self, index: int, what: str) -> list[int]:
+        """Whole numbers that are sizes: known now, or computed and at most what `--max` says."""
+        value = self.value(index)
+        if value.data is not None or moves(value.shape) or len(value.shape) > 1:
+            return self.int_list(index, what)
+        name = self.walk.origins[0] if self.walk.origins else self.op
+        if name not in self.walk.most:
+            raise unsupported(
+                f"the {what} of `{self.op}` depends on data", f"give the largest size with `--max {name}=N`, or make it a constant"
+            )
+        count, high = value.shape[0] if value.shape else 1, self.walk.most[name]
+        return [self.size(self._element(value, n), f"size_{n}" if count > 1 else "size", 0, high) for n in range(count)]
+
+    def _element(self, value: Value, n: int) -> Value:
+        flat = value if value.shape else self.emit(Reshape((1,)), value)
+        return flat if flat.shape == (1,) else self.emit(Slice((n,), (1,), (1,)), flat)
+
+    def size(self, value: Value, word: str, low: int, high: int) -> int:
+        """A number that is computed, as a size within these bounds."""
+        stem = identifier(self.walk.origins[0] if self.walk.origins else self.op, "found")
+        wide = value if value.dtype is DType.I64 else self.emit(Cast(DType.I64), value)
+        return self.walk.as_size(f"{stem}_{word}", wide, low, high)
 
     def int_list(self, index: int, what: str) -> list[int]:
         return [whole(v) for v in self.numbers(index, what).reshape(-1).tolist()]

@@ -130,7 +130,7 @@ def bounded(
             "too-large", f"the ranges allow {Bounds.combinations(spans)} combinations of sizes", where=where,
             hint=f"at most {MOST_COMBINATIONS} are possible; give narrower ranges",
         )  # fmt: skip
-    bounds = Bounds(spans)
+    bounds = Bounds({name: (span.low, span.high) for name, span in spans.items()})
     sizes = {symbol: bounds.size(clean[symbol]) if isinstance(e, Span) else e for symbol, e in dims.items()}
     full = {
         key: tuple(bounds.size(called[key, axis]) if isinstance(e, Span) else e for axis, e in enumerate(shape))

@@ -8,6 +8,7 @@ without a row is replaced by its function body when ONNX defines one.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,7 @@ class Walk(Emitter):
         self.calls: list[tuple[str, str, str]] = []
         self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
         self.place = ""
+        self.most: Mapping[str, int] = {}  # `--max`: by the name of a tensor, the largest size of one that depends on data
         self.packed: dict[Value, int] = {}  # constants of 2 or 4 bits, which are stored in bytes: their ONNX type
 
     # Names ----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from intaglio.run.emulator.core import Core, Stack
 from intaglio.run.emulator.counting import Counts
 from intaglio.run.emulator.image import Image, Part, read_image
 from intaglio.run.emulator.peripherals import attach_accelerators
-from intaglio.run.host import firmware_stopped
+from intaglio.run.host import cut, firmware_stopped
 from intaglio.targets.board import Board
 from intaglio.targets.target import Target, find_target
 
@@ -88,7 +88,13 @@ class EmulatedDevice:
         manifest = at_sizes(self.manifest, sizes_of(self.manifest, [a.shape for a in inputs]))
         outputs: list[Array] = [np.empty(info.shape, info.type.dtype.numpy) for info in manifest.outputs]
         self.run_into(inputs, outputs)
-        return outputs
+        return [self._found(info, array) if info.dims else array for info, array in zip(manifest.outputs, outputs, strict=True)]
+
+    def _found(self, info: TensorInfo, array: Array) -> Array:
+        """As many as the run found, of an array with room for the most."""
+        at = self.core.image.address(f"{self.manifest.name}_app_shape_of_{info.field}")
+        words = np.frombuffer(self.core.read(at, 4 * len(info.dims)), "<u4")
+        return cut(array, tuple(int(n) for n in words))
 
     def run_into(self, inputs: list[Array], outputs: list[Array], sink: LayerSink | None = None) -> None:
         """`sink` hears of every layer, if the firmware was built with the hook."""

@@ -6,16 +6,23 @@ import math
 
 import numpy as np
 
+from intaglio.frontends.building import cast, reshape, transpose
 from intaglio.frontends.emitting import FOLDING_BYTES, MAX_FOLDED_BYTES
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.onnx.names import identifier
 from intaglio.frontends.onnx.tensors import dtype_of, tensor_value
 from intaglio.ir.graph import Value
-from intaglio.ir.sizes import array_of, larger, moves, whole
+from intaglio.ir.sizes import array_of, larger, least, most, moves, whole
 from intaglio.ir.types import DType
 from intaglio.ops.base import narrow
+from intaglio.ops.binary import Add, Div, Max, Mul, Sub
+from intaglio.ops.found import NonMaxSuppression, NonZero
+from intaglio.ops.found import Unique as UniqueRows
+from intaglio.ops.index import Gather
 from intaglio.ops.move import Expand
 from intaglio.ops.sizes import Iota
+from intaglio.ops.unary import Ceil, Sign
 
 
 @importer("Constant")
@@ -55,7 +62,7 @@ def size(call: OnnxCall) -> Answer:
 
 @importer("ConstantOfShape")
 def constant_of_shape(call: OnnxCall) -> Answer:
-    wanted = tuple(call.int_list(0, "shape"))
+    wanted = tuple(call.sizes(0, "shape"))
     value = call.tensor("value")
     if any(d < 0 for d in wanted):
         raise Fault("bad-attribute", f"`ConstantOfShape` of {list(wanted)} is not valid")
@@ -77,6 +84,8 @@ def _limit(call: OnnxCall, size_bytes: int) -> None:
 
 @importer("Range")
 def range_row(call: OnnxCall) -> Answer:
+    if any(call.value(i).data is None for i in (0, 1, 2)):
+        return _computed_range(call)
     start, limit, delta = (call.numbers(i, w).reshape(-1)[0] for i, w in enumerate(("start", "limit", "delta")))
     dtype = call.value(0).dtype
     if delta == 0:
@@ -94,6 +103,25 @@ def range_row(call: OnnxCall) -> Answer:
     kind = np.int64 if dtype.is_int else np.float64
     values = np.add(np.asarray(start).astype(kind), np.multiply(steps, np.asarray(delta).astype(kind)))
     return call.constant(narrow(values, dtype), dtype)
+
+
+def _computed_range(call: OnnxCall) -> Value:
+    """start + i * delta, as many as the running program finds, at most `--max`."""
+    start, limit, delta = (call.value(i) for i in range(3))
+    name = call.walk.origins[0] if call.walk.origins else call.op
+    if name not in call.walk.most:
+        hint = f"give the largest length with `--max {name}=N`, or make it a constant"
+        raise unsupported("the length of `Range` depends on data", hint)
+    distance = call.emit(Sub(), limit, start)
+    if start.dtype.is_float:
+        number = cast(call, call.emit(Ceil(), call.emit(Div(), distance, delta)), DType.I64)
+    else:  # whole numbers round towards zero: add delta minus its sign
+        distance = call.emit(Sub(), call.emit(Add(), distance, delta), call.emit(Sign(), delta))
+        number = cast(call, call.emit(Div(), distance, delta), DType.I64)
+    count = call.emit(Max(), number, call.constant(np.asarray(0, np.int64)))
+    size = call.size(count, "length", 0, call.walk.most[name])
+    steps = call.emit(Iota(size, 0, 1, start.dtype))
+    return call.emit(Add(), call.emit(Mul(), steps, delta), start)
 
 
 @importer("EyeLike")
@@ -118,12 +146,26 @@ def _folding(call: OnnxCall, index: int) -> np.ndarray[tuple[int, ...], np.dtype
 
 @importer("NonZero")
 def non_zero(call: OnnxCall) -> Answer:
-    data = _folding(call, 0)
-    return call.constant(np.array(np.nonzero(np.atleast_1d(data)), np.int64).reshape(max(data.ndim, 1), -1))
+    x = call.value(0)
+    if x.data is None:
+        return found(call, x)
+    return call.constant(np.array(np.nonzero(np.atleast_1d(x.data)), np.int64).reshape(max(x.data.ndim, 1), -1))
+
+
+def count_name(call: OnnxCall) -> str:
+    """What a size that follows from data is called: after the first result of the node."""
+    return identifier(call.walk.origins[0] if call.walk.origins else call.op, "found") + "_count"
+
+
+def found(call: OnnxCall, x: Value) -> Value:
+    """Where a tensor is not zero."""
+    return call.walk.found(count_name(call), 0, most(x.type.elements), NonZero, [x])[0]
 
 
 @importer("Unique")
 def unique(call: OnnxCall) -> Answer:
+    if call.value(0).data is None:
+        return _computed_unique(call)
     data = _folding(call, 0)
     axis = call.axis(data.ndim, 0) if "axis" in call.attributes else None
     values, first, inverse, counts = np.unique(data, True, True, True, axis=axis)
@@ -137,12 +179,31 @@ def unique(call: OnnxCall) -> Answer:
     return [call.constant(values, call.value(0).dtype), *rest]
 
 
+def _computed_unique(call: OnnxCall) -> Answer:
+    x = call.value(0)
+    axis = call.axis(len(x.shape), 0) if "axis" in call.attributes else None
+    order = [] if axis is None else [axis, *(a for a in range(len(x.shape)) if a != axis)]
+    moved = x if axis is None else transpose(call, x, order)
+    n = x.type.elements if axis is None else x.shape[axis]
+    if least(n) == 0:
+        raise unsupported("`Unique` of nothing is not supported")
+    rows = reshape(call, moved, (n, x.type.elements // n))
+    ordered = bool(call.integer("sorted", 1))
+    made = call.walk.found(count_name(call), 1, most(n), lambda count: UniqueRows(count, ordered), [rows])
+    y = made[0]
+    if axis is None:
+        y = reshape(call, y, y.shape[:1])
+    else:
+        back = [order.index(a) for a in range(len(order))]
+        y = transpose(call, reshape(call, y, (y.shape[0], *moved.shape[1:])), back)
+    return [y, *made[1:4]]
+
+
 @importer("Compress")
 def compress(call: OnnxCall) -> Answer:
-    from intaglio.frontends.building import reshape
-    from intaglio.ops.index import Gather
-
     x = call.value(0)
+    if call.value(1).data is None:
+        return _compressed(call, x, call.value(1))
     chosen = np.nonzero(call.numbers(1, "condition").reshape(-1))[0].astype(np.int64)
     if "axis" not in call.attributes:
         x, axis = reshape(call, x, (x.type.elements,)), 0
@@ -151,6 +212,18 @@ def compress(call: OnnxCall) -> Answer:
     if chosen.size and int(chosen[-1]) >= x.shape[axis]:
         raise Fault("bad-attribute", f"the condition of `Compress` chooses {int(chosen[-1])} of {x.shape[axis]} elements")
     return call.emit(Gather(axis), x, call.constant(chosen))
+
+
+def _compressed(call: OnnxCall, x: Value, condition: Value) -> Value:
+    """The places where the condition holds are found when it runs."""
+    if "axis" not in call.attributes:
+        x, axis = reshape(call, x, (x.type.elements,)), 0
+    else:
+        axis = call.axis(len(x.shape), 0)
+    if len(condition.shape) != 1 or condition.shape[0] > x.shape[axis]:
+        raise Fault("bad-attribute", f"`Compress` of {list(x.shape)} by a condition of {list(condition.shape)} is not valid")
+    places = found(call, condition)
+    return call.emit(Gather(axis), x, reshape(call, places, places.shape[1:]))
 
 
 @importer("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
@@ -169,10 +242,22 @@ def strings(call: OnnxCall) -> Answer:
 
 @importer("NonMaxSuppression")
 def non_max_suppression(call: OnnxCall) -> Answer:
-    raise unsupported(
-        "the number of boxes that `NonMaxSuppression` keeps depends on data",
-        "export the model without it and select boxes in the application",
-    )
+    boxes, scores = call.value(0), call.value(1)
+    limits = [call.maybe_numbers(i, word) for i, word in ((2, "number of boxes"), (3, "overlap"), (4, "least score"))]
+    most_boxes, overlap, least_score = (None if n is None or not n.size else n.reshape(-1)[0] for n in limits)
+    if boxes.type.rank != 3 or scores.type.rank != 3:
+        raise Fault("shape-mismatch", f"`NonMaxSuppression` of {list(boxes.shape)} and {list(scores.shape)} is not valid")
+    each = min(max(int(most_boxes or 0), 0), most(boxes.shape[1]))
+    if not each:
+        return call.constant(np.zeros((0, 3), np.int64))
+    least_number = -np.inf if least_score is None else float(least_score)
+    centred = bool(call.integer("center_point_box"))
+
+    def made(count: int) -> NonMaxSuppression:
+        return NonMaxSuppression(count, each, float(overlap or 0.0), least_number, centred)
+
+    high = most(scores.shape[0]) * most(scores.shape[1]) * each
+    return call.walk.found(count_name(call), 0, high, made, [boxes, scores])[0]
 
 
 @importer("HannWindow", "HammingWindow", "BlackmanWindow")

@@ -8,6 +8,7 @@ from intaglio.frontends.building import cast, part, reshape
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import least, whole
 from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, Mod
 from intaglio.ops.index import Gather, GatherElements, GatherNd, OneHot, ScatterElements, ScatterNd
@@ -92,8 +93,13 @@ def one_hot(call: OnnxCall) -> Answer:
 @importer("TopK")
 def top_k(call: OnnxCall) -> Answer:
     x = call.value(0)
-    k = call.integer("k") if call.version < 10 else int(call.numbers(1, "k").reshape(-1)[0])
     axis = call.axis(len(x.shape), -1)
+    if call.version < 10:
+        k = call.integer("k")
+    elif call.value(1).data is None:
+        k = call.size(call.value(1), "k", 0, least(x.shape[axis]))
+    else:
+        k = whole(call.numbers(1, "k").reshape(-1)[0])
     op = TopK(k, axis, bool(call.integer("largest", 1)), bool(call.integer("sorted", 1)))
     return list(call.emit_all(op, x))
 

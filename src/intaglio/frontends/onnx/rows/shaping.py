@@ -6,15 +6,19 @@ import math
 
 import numpy as np
 
-from intaglio.frontends.building import expand, padded, part, reshape, resolved_shape, transpose
+from intaglio.frontends.building import cast, expand, padded, part, reshape, resolved_shape, transpose
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.ir.sizes import cut, larger, most, smaller
-from intaglio.ir.types import broadcast_shapes
+from intaglio.ir.graph import Value
+from intaglio.ir.sizes import array_of, cut, larger, most, smaller
+from intaglio.ir.types import DType, broadcast_shapes
+from intaglio.ops.binary import Add, Div, Less, Max, Min, Mul, Sub, Where
 from intaglio.ops.convert import Cast
+from intaglio.ops.index import Gather
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.move import Concat, Pad, ReverseSequence, Slice, Tile, Trilu
 from intaglio.ops.sample import Col2Im
+from intaglio.ops.sizes import Iota
 
 
 @importer("Reshape")
@@ -71,7 +75,7 @@ def transpose_row(call: OnnxCall) -> Answer:
 @importer("Expand")
 def expand_row(call: OnnxCall) -> Answer:
     x = call.value(0)
-    wanted = tuple(call.int_list(1, "shape"))
+    wanted = tuple(call.sizes(1, "shape"))
     try:
         return expand(call, x, broadcast_shapes(x.shape, wanted))
     except ValueError as error:
@@ -86,8 +90,8 @@ def tile(call: OnnxCall) -> Answer:
         repeats = [1] * len(x.shape)
         repeats[call.checked_axis(axis, len(x.shape))] = times
     else:
-        repeats = call.int_list(1, "repeats")
-    return x if set(repeats) <= {1} else call.emit(Tile(tuple(repeats)), x)
+        repeats = call.sizes(1, "repeats")
+    return x if all(n == 1 for n in repeats) else call.emit(Tile(tuple(repeats)), x)
 
 
 @importer("Concat")
@@ -135,6 +139,8 @@ def slice_row(call: OnnxCall) -> Answer:
         if starts is None or ends is None:
             raise Fault("bad-attribute", "`Slice` needs starts and ends")
     else:
+        if any(call.value(i).data is None for i in (1, 2)):
+            return _computed_slice(call, x)
         starts, ends = call.int_list(1, "starts"), call.int_list(2, "ends")
         axes, steps = call.maybe_int_list(3, "axes"), call.maybe_int_list(4, "steps")
     axes = list(range(len(starts))) if axes is None else axes
@@ -152,6 +158,29 @@ def slice_row(call: OnnxCall) -> Answer:
     if shape == list(x.shape) and set(step) <= {1}:
         return x
     return call.emit(Slice(tuple(first), tuple(step), tuple(shape)), x)
+
+
+def _computed_slice(call: OnnxCall, x: Value) -> Value:
+    """Bounds that are known when it runs: as many places as there are then, found by their numbers."""
+    steps, axes = call.maybe_int_list(4, "steps"), call.maybe_int_list(3, "axes")
+    starts, ends = (reshape(call, cast(call, call.value(i), DType.I64), (call.value(i).type.elements,)) for i in (1, 2))
+    count = starts.shape[0]
+    steps, axes = steps or [1] * count, list(range(count)) if axes is None else axes
+    if not len(axes) == len(steps) == count == ends.shape[0] or any(n < 1 for n in steps):
+        raise unsupported("`Slice` with computed bounds needs constant axes and steps from 1")
+    zero = call.constant(np.zeros(1, np.int64))
+    for n, (axis, step) in enumerate(zip(call.checked_axes(axes, len(x.shape)), steps, strict=True)):
+        size = call.walk.at_run_time(call.constant(array_of([x.shape[axis]]), DType.I64))
+        bounds = [part(call, side, 0, n, 1) for side in (starts, ends)]
+        bounds = [call.emit(Where(), call.emit(Less(), v, zero), call.emit(Add(), v, size), v) for v in bounds]
+        first, last = (call.emit(Min(), call.emit(Max(), v, zero), size) for v in bounds)
+        every = call.constant(np.full(1, step, np.int64))
+        up = call.constant(np.full(1, step - 1, np.int64))
+        number = call.emit(Max(), call.emit(Div(), call.emit(Add(), call.emit(Sub(), last, first), up), every), zero)
+        found = call.size(number, f"axis_{axis}", 0, most(x.shape[axis]))
+        places = call.emit(Add(), call.emit(Mul(), call.emit(Iota(found)), every), first)
+        x = call.emit(Gather(axis), x, places)
+    return x
 
 
 @importer("Pad")

@@ -1,0 +1,136 @@
+"""Results whose number depends on data: as many as ONNX Runtime finds, within the memory of the most."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import intaglio
+from intaglio.errors import AnswerIsNo, ModelError, UserError
+from intaglio.frontends.onnx import load
+from intaglio.ir.graph import Array
+from intaglio.ir.text import parse_graph, print_graph
+from intaglio.run.package import Package
+from support.commands import Intaglio
+from support.onnx_models import FLOAT, INT64, ints, model, node, saved, value
+
+BOXES, CLASSES = 24, 2
+
+
+def finder() -> Any:
+    """Boxes that remain, numbers above zero, columns by a condition, what is there once, a slice and a count to computed ends."""
+    nodes = [
+        node("NonMaxSuppression", "boxes scores most overlap least", "selected"),
+        node("Gather", "selected two", "which", axis=1), node("Gather", "boxes which", "kept", axis=1),
+        node("Relu", "x", "positive"), node("NonZero", "positive", "places"),
+        node("Greater", "row zero", "condition"), node("Compress", "x condition", "columns", axis=1),
+        node("Round", "row", "rounded"), node("Unique", "rounded", "once first inverse numbers"),
+        node("TopK", "row k", "best at"), node("Add", "k one", "end"),
+        node("Slice", "x one end axis", "cut"), node("ReduceSum", "cut axis", "total", keepdims=0),
+        node("Squeeze", "k", "limit"), node("Range", "start limit step", "steps"),
+    ]  # fmt: skip
+    constants = {
+        "most": ints(5), "overlap": np.array([0.3], np.float32), "least": np.array([0.2], np.float32), "two": np.asarray(2),
+        "zero": np.asarray(0.0, np.float32), "one": ints(1), "axis": ints(1), "start": np.asarray(0), "step": np.asarray(1),
+    }  # fmt: skip
+    inputs = [
+        value("boxes", [1, BOXES, 4]), value("scores", [1, CLASSES, BOXES]), value("x", [3, 7]), value("row", [7]),
+        value("k", [1], INT64),
+    ]  # fmt: skip
+    floats = ["kept", "columns", "once", "best", "cut", "total"]
+    numbers = ["selected", "places", "first", "inverse", "numbers", "at", "steps"]
+    outputs = [*(value(n, None, FLOAT) for n in floats), *(value(n, None, INT64) for n in numbers)]
+    return model(nodes, inputs, outputs, constants, opset=17)
+
+
+@pytest.fixture(scope="module")
+def onnx_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved(finder(), tmp_path_factory.mktemp("model"), "finder.onnx")
+
+
+@pytest.fixture(scope="module")
+def package(onnx_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Package:
+    return intaglio.compile(onnx_file, output=tmp_path_factory.mktemp("package") / "finder", max={"steps": 8})
+
+
+def drawn(seed: int) -> dict[str, Array]:
+    random = np.random.default_rng(seed)
+    inputs: dict[str, Array] = {
+        "boxes": random.random((1, BOXES, 4)), "scores": random.random((1, CLASSES, BOXES)) * random.random(),
+        "x": random.standard_normal((3, 7)) - seed % 5 / 2, "row": random.standard_normal(7) * 2 - seed % 4,
+    }  # fmt: skip
+    return {**{name: array.astype(np.float32) for name, array in inputs.items()}, "k": ints(int(random.integers(0, 6)))}
+
+
+def differences(got: dict[str, Array], want: dict[str, Array]) -> list[str]:
+    off = [name for name, a in want.items() if got[name].shape != a.shape]
+    return off + [name for name, a in want.items() if name not in off and a.size and np.abs(got[name] - a).max() > 1e-5]
+
+
+def references(path: Path, inputs: Sequence[dict[str, Array]]) -> list[dict[str, Array]]:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return [dict(zip(names, session.run(names, one), strict=True)) for one in inputs]
+
+
+def test_as_many_are_found_as_the_reference_finds(package: Package, onnx_file: Path) -> None:
+    inputs = [drawn(seed) for seed in range(100)]
+    wanted = references(onnx_file, inputs)
+    for one, want in zip(inputs, wanted, strict=True):
+        assert not differences(package.run(one), want)
+    assert all(len({w[name].shape for w in wanted}) > 2 for name in ("selected", "places", "columns", "once", "cut", "steps"))
+
+
+def test_a_size_that_is_too_large_is_an_error(package: Package) -> None:
+    with pytest.raises(AnswerIsNo) as caught:
+        package.run({**drawn(0), "k": ints(8)})
+    assert caught.value.slug == "size-out-of-bounds"
+
+
+def test_memory_has_room_for_the_most(package: Package) -> None:
+    manifest = json.loads((package.folder / "manifest.json").read_text())
+    found = {size["name"]: size["high"] for size in manifest["sizes"] if size["found"]}
+    assert found["selected_count"] == 5 * CLASSES and found["places_count"] == 21 and found["steps_length"] == 8
+    selected = next(info for info in manifest["outputs"] if info["name"] == "selected")
+    assert selected["shape"] == [10, 3] and selected["dims"] == ["selected_count", "3"]
+
+
+def test_the_package_validates_and_tests_itself(package: Package, intaglio: Intaglio) -> None:
+    assert intaglio("validate", package.folder).code == 0
+    said = subprocess.run([package.folder / "bin" / "finder", "--selftest"], capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stdout
+
+
+def test_steps_of_different_numbers_are_not_stacked(package: Package) -> None:
+    two = {name: np.stack([drawn(1)[name], drawn(2)[name]]) for name in drawn(1)}
+    with pytest.raises(UserError, match="different sizes in different steps"):
+        package.run_steps(two)
+
+
+def test_firmware_finds_the_same(onnx_file: Path, tmp_path: Path) -> None:
+    firmware = intaglio.compile(onnx_file, output=tmp_path / "p", target="cortex-m4f", max={"steps": 8})
+    inputs = [drawn(seed) for seed in (1, 2)]
+    for one, want in zip(inputs, references(onnx_file, inputs), strict=True):
+        assert not differences(firmware.run(one), want)
+
+
+def test_the_text_says_where_a_size_comes_from(onnx_file: Path) -> None:
+    graph, _ = load(onnx_file, most={"steps": 8})
+    text = print_graph(graph)
+    assert "size selected_count = 0..10 of " in text
+    arrays = {v.name: v.data for v in graph.constants() if v.data is not None}
+    assert print_graph(parse_graph(text, arrays)) == text
+
+
+def test_a_length_without_a_bound_asks_for_one(onnx_file: Path) -> None:
+    with pytest.raises(ModelError, match="the length of `Range` depends on data") as caught:
+        load(onnx_file)
+    assert "`--max steps=N`" in caught.value.hint
