@@ -17,6 +17,7 @@ from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Array
 from intaglio.ir.spans import Span
 from intaglio.run.package import Package
+from intaglio.targets.target import find_target, lacking
 from support.commands import Intaglio
 from support.onnx_models import FLOAT, INT64, ints, model, node, saved, value
 
@@ -181,3 +182,23 @@ def test_damaged_ranges_are_refused(word: str, onnx_file: Path, intaglio: Intagl
 def test_a_range_of_one_size_is_that_size(onnx_file: Path) -> None:
     graph, _ = load(onnx_file, dims={"T": 7})
     assert graph.bounds is None and graph.inputs[0].shape == (1, 7)
+
+
+def test_integers_are_equal_at_every_size(tmp_path: Path) -> None:
+    """Rows of an 8-bit product, by the tiles of static shapes."""
+    random = np.random.default_rng(5)
+    scalars = {name: np.asarray(scale, np.float32) for name, scale in (("sx", 0.02), ("sw", 0.01), ("sy", 0.05))}
+    constants = {**scalars, "zx": np.asarray(3, np.int8), "zw": np.asarray(0, np.int8), "zy": np.asarray(-5, np.int8)}
+    constants["w"] = random.integers(-127, 128, (40, 24)).astype(np.int8)
+    nodes = [node("QLinearMatMul", "x sx zx w sw zw sy zy", "y")]
+    kind = 3  # INT8
+    path = saved(model(nodes, [value("x", ["N", 40], kind)], [value("y", None, kind)], constants), tmp_path)
+    package = intaglio.compile(path, output=tmp_path / "p", dims={"N": (1, 19)}, target="x86-64-v3")
+    assert "using qmatmul_tiles" in (tmp_path / "p" / "ir" / "model.ig").read_text()
+    if not lacking(find_target("x86-64-v3")):
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        for rows in range(1, 20):
+            x = random.integers(-128, 128, (rows, 40)).astype(np.int8)
+            assert np.array_equal(package.run({"x": x})["y"], session.run(["y"], {"x": x})[0])

@@ -242,6 +242,9 @@ class Size(_Whole):
     def __rmod__(self, other: int) -> int:
         return _apply("mod", other, self)
 
+    def __divmod__(self, other: int) -> tuple[int, int]:
+        return self // other, self % other
+
     def __truediv__(self, other: float) -> float:
         raise Undecided(f"a number is needed, and `{self}` depends on {self.bounds}")
 

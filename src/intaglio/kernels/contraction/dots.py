@@ -22,6 +22,7 @@ from typing import Protocol
 import numpy as np
 
 from intaglio.ir.graph import Array
+from intaglio.ir.sizes import most
 from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.micro import Column, Sums
@@ -270,8 +271,8 @@ def _runs(job: Job) -> Runs:
     known, lanes = _facts(job), job.isa.lanes
     p = known.problem
     if not isinstance(job.node.op, QConv) or problem_of(job).pointwise:
-        return Runs(p.out_width, 1, p.out_channels, known.grouped.shape[3], lanes, known.dot.rows)
-    return Runs(p.out_width, p.out_height, p.columns, known.steps, lanes, known.dot.rows)
+        return Runs(most(p.out_width), 1, p.out_channels, known.grouped.shape[3], lanes, known.dot.rows)
+    return Runs(most(p.out_width), most(p.out_height), p.columns, known.steps, lanes, known.dot.rows)
 
 
 def ranked(runs: Runs, registers: int) -> list[Tile]:
@@ -295,8 +296,8 @@ def dots_estimate(job: Job) -> float:
     """With a pass over the rows of x, which wait in the stage."""
     known = _facts(job)
     p, lanes = known.problem, job.isa.lanes
-    steps = _runs(job).cycles(_tile(job)) * p.batch * p.group
-    staged = job.type(0).elements / (2 * lanes) * STAGE_CYCLES
+    steps = _runs(job).cycles(_tile(job)) * most(p.batch) * p.group
+    staged = most(job.type(0).elements) / (2 * lanes) * STAGE_CYCLES
     return micros(job.target, lanes, steps + staged, known.grouped.size)
 
 
@@ -374,12 +375,13 @@ def _matrix(job: Job, stem: str, name: str) -> Lowered:
     zero = known.numbers.x_zero + offset_of_type(x.dtype, dot.x)
     micro = dots_for(job, known, tile, zero)
     direct = dot.x is x.dtype and depth % dot.group == 0
-    chunk = rows if direct else _chunk(rows, tile.rows, job.target.l1_bytes // 2 // (depth * dot.x.bytes))
+    chunk = most(rows) if direct else _chunk(most(rows), tile.rows, job.target.l1_bytes // 2 // (depth * dot.x.bytes))
+    chunk = rows if chunk == most(rows) else chunk
     height, rest = divmod(rows, chunk)
     shape = Problem.matrix(chunk, depth, columns, height)
     stage = stage_of(job, shape, x, dot.x, zero, direct)
     Tiles(job.k, shape, tile, micro).image(stage)
-    if rest:
+    if most(rest):
         small = Problem.matrix(rest, depth, columns)
         with job.k.block():
             tiles = Tiles(job.k, small, tile, micro)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from intaglio.ir.sizes import Size, most
 from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.gather import Line, Span
@@ -36,9 +37,13 @@ def convert_run(k: Builder, isa: Isa, x: Buffer, x_at: Expr, to: Buffer, at: Exp
     lanes = 2 * isa.lanes
     source, target = Type(x.dtype.value, lanes), Type(to.dtype.value, lanes)
     name = f"vwiden_{x.dtype.value}" if to.dtype is DType.I16 else f"vflip_{x.dtype.value}"
-    if count < lanes:
+    if most(count) < lanes or isinstance(count, Size):
+        whole = count // lanes * lanes
+        if most(whole):
+            with k.loop("i", 0, whole, lanes) as i:
+                k.store(to, at + i, Op(name, (Load(x, x_at + i, source),), target))
         shift = offset_of_type(x.dtype, to.dtype)
-        with k.loop("i", 0, count) as i:
+        with k.loop("i", whole, count) as i:
             value = cast(Load(x, x_at + i, Type(x.dtype.value)), I32)
             k.store(to, at + i, cast(Op("add", (value, Num(shift, I32)), I32) if shift else value, Type(to.dtype.value)))
         return
@@ -119,7 +124,7 @@ class Stage:
                 fill_run(k, self.buffer, k.let("at", r * self.pitch + left * p.channels), copied, self.zero)
         high: Expr = idx(rows)
         stripes = -(-p.out_height // self.stripe)
-        if (stripes - 1) * self.stripe * p.strides[0] - p.pads[0] + rows > p.height:
+        if most((stripes - 1) * self.stripe * p.strides[0] - p.pads[0] + rows - p.height) > 0:
             high = k.let("outside", imax(low, imin(rows, p.height - top)))
         if copied == line == self.pitch and low == idx(0) and high == idx(rows):  # rows lie side by side in both
             convert_run(k, self.isa, self.x, k.let("from", base + top * line), self.buffer, idx(0), rows * line)
@@ -150,7 +155,10 @@ class Stage:
     def spans(self, k: Builder, rows: int, write: Span) -> None:
         p = self.problem
         full = p.out_width // rows * rows
-        write(idx(0), idx(full), [full] if full < p.out_width else [])
+        if isinstance(full, Size):  # what is left is written by the loops
+            write(idx(0), idx(full), [])
+        else:
+            write(idx(0), idx(full), [full] if full < p.out_width else [])
 
     def taps_inside(self, column: int, rows: int) -> list[list[int]] | None:
         return None
@@ -158,15 +166,15 @@ class Stage:
 
 def stage_of(job: Job, p: Problem, x: Buffer, dtype: DType, zero: int | Expr, direct: bool, name: str = "stage") -> Stage:
     """Stripes that fit half of the L1 cache."""
-    whole = Stage(job.isa, p, x, x, direct, p.out_height, zero)
+    height = most(p.out_height)
+    whole = Stage(job.isa, p, x, x, direct, max(1, height), zero)
     if direct:
         return whole
-    row_bytes = whole.pitch * dtype.bytes
+    row_bytes = most(whole.pitch) * dtype.bytes
     rows = max(1, job.target.l1_bytes // 2 // max(row_bytes, 1))
     fixed = (p.kernel[0] - 1) * p.dilations[0] + 1
-    stripe = max(1, min(p.out_height, (rows - fixed) // p.strides[0] + 1))
-    parts = -(-p.out_height // stripe)
-    stripe = -(-p.out_height // parts)
+    stripe = max(1, min(height, (rows - fixed) // p.strides[0] + 1))
+    stripe = max(1, -(-height // max(1, -(-height // stripe))))
     sized = Stage(job.isa, p, x, x, False, stripe, zero)
     buffer = job.scratch(sized.rows() * sized.pitch + SLACK, name, dtype, own=True)
     return Stage(job.isa, p, x, buffer, False, stripe, zero)
