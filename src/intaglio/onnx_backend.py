@@ -41,6 +41,7 @@ class IntaglioRep(BackendRep):
         self._inputs = inputs
         self._cflags = cflags
         self._cc = cc
+        self._kinds = _output_kinds(model)
         self._packages: dict[str, Package] = {}
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
@@ -48,8 +49,9 @@ class IntaglioRep(BackendRep):
         package = self._package_for(given)
         package.reset()
         taken = {info.name for info in package.manifest.inputs}
-        outputs = package.run({name: array for name, array in given.items() if name in taken})
-        return tuple(_as_onnx(outputs[info.name], DType(info.dtype)) for info in package.manifest.outputs)
+        outputs = package.run({name: _stored(array) for name, array in given.items() if name in taken})
+        kinds = self._kinds
+        return tuple(_as_onnx(outputs[i.name], DType(i.dtype), kinds.get(i.name, 0)) for i in package.manifest.outputs)
 
     def compile_as_declared(self) -> None:
         """For the shapes in the model. What fails here is tried again with the inputs at hand, which say more."""
@@ -118,6 +120,13 @@ class IntaglioRep(BackendRep):
         return {name: _as_array(value) for name, value in zip(self._inputs, values, strict=True)}
 
 
+def _output_kinds(model: bytes) -> dict[str, int]:
+    """Element types of the outputs, as ONNX numbers them."""
+    import onnx
+
+    return {output.name: output.type.tensor_type.elem_type for output in onnx.load_from_string(model).graph.output}
+
+
 def _is_whole(array: Array) -> bool:
     return array.dtype.kind in "iub"
 
@@ -138,11 +147,28 @@ def _as_array(value: Any) -> Array:
     return np.asarray(value)
 
 
-def _as_onnx(array: Array, dtype: DType) -> Array:
-    if dtype is not DType.BF16:
+SMALL_TYPES = {
+    17: "float8_e4m3fn", 18: "float8_e4m3fnuz", 19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4",
+    23: "float4_e2m1fn", 25: "uint2", 26: "int2",
+}  # fmt: skip
+
+
+def _stored(array: Array) -> Array:
+    """Types that numpy has not are bytes here: the codes of floats, or the numbers."""
+    name = array.dtype.name
+    if name not in SMALL_TYPES.values():
+        return array
+    return array.view(np.uint8) if name.startswith("float") else array.astype(np.int8 if name.startswith("int") else np.uint8)
+
+
+def _as_onnx(array: Array, dtype: DType, kind: int = 0) -> Array:
+    if dtype is not DType.BF16 and kind not in SMALL_TYPES:
         return array
     import ml_dtypes
 
+    if kind in SMALL_TYPES:
+        type_ = np.dtype(getattr(ml_dtypes, SMALL_TYPES[kind]))
+        return array.view(type_) if "float" in type_.name else array.astype(type_)
     return array.view(ml_dtypes.bfloat16)
 
 

@@ -180,6 +180,7 @@ SINGLE: dict[str, Callable[[Job], Lowered]] = {  # operators with one kernel tha
     "as_size": found.as_size,
     "assert_true": movement.assert_true,
     "batch_norm": normalize.batch_norm,
+    "bit_cast": movement.bit_cast,
     "col2im": contract.col2im,
     "concat": movement.concat,
     "conv_transpose": window_general.conv_transpose_general,

@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import BOOL, Expr, Num, Op, Type, cast, select
+from intaglio.kernels.loop import BOOL, Expr, Num, Op, Type, both, cast, either, select
 from intaglio.kernels.quantised_expressions import QUANTISED
 from intaglio.kernels.scalar_functions import FUNCTIONS
 from intaglio.ops.activation import Celu, Clip, Elu, Gelu, HardSigmoid, LeakyRelu, Selu, Shrink, ThresholdedRelu
 from intaglio.ops.base import REGISTRY, Elementwise, Step, runs_in_vectors
 from intaglio.ops.binary import Comparison, Mod, Where
 from intaglio.ops.convert import Cast
+from intaglio.ops.small import FORMATS, NarrowFloat
 from intaglio.ops.unary import IsInf
 
 Row = Callable[[Builder, Lanes, Elementwise, Sequence[Expr]], Expr]
@@ -245,6 +246,30 @@ def _pow(k: Builder, e: Lanes, op: Elementwise, a: Sequence[Expr]) -> Expr:
         wide = Type("f64")
         return cast(Op("fn_pow", (cast(base, wide), cast(exponent, wide)), wide), e.type)
     return Op("fn_ipow", (base, cast(exponent, e.type)), e.type)
+
+
+@row("narrow_float")
+def _narrow_float(k: Builder, e: Lanes, op: Elementwise, a: Sequence[Expr]) -> Expr:
+    """How many powers of two are reached says the exponent, and how far apart numbers are there."""
+    assert isinstance(op, NarrowFloat)
+    f, x = FORMATS[op.format], a[0]
+    size = k.let("size", e.abs(x))
+    scale, base = e.const(2.0 ** (f.mantissa - f.least)), e.const(0.0)
+    for power in f.ladder:
+        reached = e.compare("ge", size, e.const(power))
+        scale = k.let("scale", e.choose(reached, e.mul(scale, e.const(0.5)), scale))
+        base = k.let("base", e.choose(reached, e.add(base, e.const(1 << f.mantissa)), base))
+    steps = e.call("round", e.lowest(e.mul(size, scale), e.const(1 << 20)))
+    code = k.let("code", e.add(base, steps))
+    beyond = Op("not", (e.compare("le", code, e.const(f.most)),), BOOL)
+    whole = k.let("whole", e.choose(beyond, e.const(f.most if op.saturate else f.over), code))
+    zero = e.const(0)
+    negative = either(e.compare("lt", x, zero), both(e.compare("eq", x, zero), e.compare("lt", e.div(e.const(1), x), zero)))
+    if f.one_zero:
+        some = e.compare("ne", whole, e.const(0))
+        negative = both(negative, some if op.saturate else both(some, e.compare("le", code, e.const(f.most))))
+    signed = k.let("signed", e.choose(negative, e.add(whole, e.const(f.sign)), whole))
+    return cast(e.choose(e.compare("ne", x, x), e.const(f.nan), signed), Type("u8"))
 
 
 @row("cast")

@@ -101,6 +101,11 @@ class Job:
         assert value is not None
         return self._param(name, value.dtype, True, value)
 
+    def bytes_of(self, value: Value | None, name: str, *, const: bool = True) -> Buffer:
+        """A value as the bytes that it is."""
+        assert value is not None
+        return self._param(name, DType.U8, const, value)
+
     def operand(self, i: int, name: str) -> Buffer:
         return self.reads(self.node.inputs[i], name)
 

@@ -118,6 +118,13 @@ def copy(job: Job) -> Lowered:
     return job.done("copy", _about(job))
 
 
+def bit_cast(job: Job) -> Lowered:
+    """Bytes are copied: only these may be read and written as another type."""
+    x, y = job.bytes_of(job.node.inputs[0], "x"), job.bytes_of(job.node.output, "y", const=False)
+    job.k.copy(y, 0, x, 0, job.node.output.type.elements * job.node.output.dtype.bytes)
+    return job.done("bit_cast", _about(job))
+
+
 def concat(job: Job) -> Lowered:
     op, node = job.node.op, job.node
     assert isinstance(op, Concat)

@@ -58,6 +58,7 @@ def _walk(
     from intaglio.frontends.onnx.finish import check_declared
     from intaglio.frontends.onnx.pinning import declared, fixed, pin
     from intaglio.frontends.onnx.rows import fill_table
+    from intaglio.frontends.onnx.tensors import PACKED, SMALL
     from intaglio.frontends.onnx.walk import Walk
     from intaglio.ir.types import TensorType
 
@@ -75,11 +76,14 @@ def _walk(
         pinned = pin(wanted, dims, shapes, path.name)
         walk.bounds = pinned.bounds
         walk.notes += pinned.notes
+        kinds = {info.name: info.type.tensor_type.elem_type for info in infos}
         inputs: list[Value] = []
         for item, shape in zip(wanted, pinned.shapes, strict=True):
             value = Value("", TensorType(item.dtype, shape), item.name)
             inputs.append(value)
             scope.items[item.name] = value
+            if kinds[item.name] in (*PACKED, *SMALL):
+                walk.packed[value] = kinds[item.name]
         results = walk.run_graph(model.graph, scope)
         check_declared(walk, model.graph, results)
     except Fault as fault:

@@ -42,7 +42,8 @@ def check_declared(walk: Walk, graph: Any, results: list[Item]) -> None:
         if out.type.WhichOneof("value") != "tensor_type":
             continue
         tensor = out.type.tensor_type
-        if tensor.elem_type and DTYPES.get(tensor.elem_type) is not item.dtype:
+        small = item in walk.packed and walk.packed[item] == tensor.elem_type
+        if tensor.elem_type and not small and DTYPES.get(tensor.elem_type) is not item.dtype:
             slug = "shape-mismatch" if tensor.elem_type in DTYPES else "unsupported-type"
             reason = f"the output {quoted(out.name)} is {item.dtype.value}, but the model declares another type"
             hint = "the declared types of the model are wrong; export it again"

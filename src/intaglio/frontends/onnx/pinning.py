@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.onnx.faults import Fault, need_text
 from intaglio.frontends.onnx.names import Names
-from intaglio.frontends.onnx.tensors import check_shape, dtype_of
+from intaglio.frontends.onnx.tensors import check_shape, dtype_of, stored_as
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds
 from intaglio.ir.spans import Extent, Span
@@ -46,7 +46,7 @@ def declared(info: Any, where: str) -> Declared:
                          hint="give the model tensors as inputs")  # fmt: skip
     tensor = info.type.tensor_type
     try:
-        dtype = dtype_of(tensor.elem_type, what)
+        dtype = stored_as(tensor.elem_type) or dtype_of(tensor.elem_type, what)
         if not tensor.HasField("shape"):
             return Declared(info.name, dtype, None)
         dims: list[int | str | None] = []

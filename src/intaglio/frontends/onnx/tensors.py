@@ -24,12 +24,19 @@ DTYPES = {
 }  # fmt: skip
 # Types smaller than a byte are unpacked into one, as constants only: (stored as, bits, signed).
 PACKED = {21: (DType.U8, 4), 22: (DType.I8, 4), 25: (DType.U8, 2), 26: (DType.I8, 2)}
+# Floats of a byte and less are stored as their codes: the format, and its bits.
+SMALL = {17: "f8e4m3fn", 18: "f8e4m3fnuz", 19: "f8e5m2", 20: "f8e5m2fnuz", 23: "f4e2m1"}
 TYPE_NAMES = {
     0: "UNDEFINED", 8: "STRING", 14: "COMPLEX64", 15: "COMPLEX128", 17: "FLOAT8E4M3FN", 18: "FLOAT8E4M3FNUZ",
     19: "FLOAT8E5M2", 20: "FLOAT8E5M2FNUZ", 21: "UINT4", 22: "INT4", 23: "FLOAT4E2M1", 24: "FLOAT8E8M0",
     25: "UINT2", 26: "INT2",
 }  # fmt: skip
 _EXTERNAL_KEYS = {"location", "offset", "length", "checksum"}
+
+
+def stored_as(code: int) -> DType | None:
+    """What holds an element: of types that are smaller than a byte, a byte."""
+    return PACKED[code][0] if code in PACKED else DType.U8 if code in SMALL else DTYPES.get(code)
 
 
 def dtype_of(code: int, what: str) -> DType:
@@ -66,6 +73,8 @@ def tensor_value(tensor: Any, folder: Path | None, what: str) -> tuple[Array, DT
             packed = np.array(tensor.int32_data, np.int64).astype(np.uint8)
             _need_count(what, packed.size, (count * bits + 7) // 8)
         return _unpack(packed, bits, count, dtype).reshape(shape), dtype
+    if code in SMALL:
+        return _codes(tensor, folder, what, count, 4 if code == 23 else 8).reshape(shape), DType.U8
     dtype = dtype_of(code, what)
     raw = _bytes(tensor, folder, what, count * dtype.bytes)
     if raw is not None:
@@ -103,6 +112,15 @@ def _typed(tensor: Any, dtype: DType, count: int, what: str) -> Array:
 def _need_count(what: str, got: int, expected: int) -> None:
     if got != expected:
         raise Fault("bad-tensor", f"{what} has {got} values, its shape asks for {expected}", "export the model again")
+
+
+def _codes(tensor: Any, folder: Path | None, what: str, count: int, bits: int) -> Array:
+    size = (count * bits + 7) // 8
+    codes = _bytes(tensor, folder, what, size)
+    if codes is None:
+        codes = np.array(tensor.int32_data, np.int64).astype(np.uint8)
+        _need_count(what, codes.size, size)
+    return codes if bits == 8 else _unpack(codes, bits, count, DType.U8)
 
 
 def _unpack(packed: Array, bits: int, count: int, dtype: DType) -> Array:

@@ -22,12 +22,16 @@ from intaglio.frontends.onnx.call import TABLE, Answer, Item, Items, OnnxCall, U
 from intaglio.frontends.onnx.container import MAX_GRAPH_DEPTH, opsets_of
 from intaglio.frontends.onnx.faults import Fault, Problem, need_text
 from intaglio.frontends.onnx.structure import ordered_live_nodes
-from intaglio.frontends.onnx.tensors import DTYPES, PACKED, check_shape, tensor_value
+from intaglio.frontends.onnx.tensors import DTYPES, PACKED, SMALL, TYPE_NAMES, check_shape, tensor_value
 from intaglio.ir.graph import Value
 from intaglio.ir.sizes import NARROWER, Undecided
 from intaglio.ir.types import TensorType
 from intaglio.ops.base import BadOperator
 
+MOVES_CODES = frozenset({
+    "Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+})  # fmt: skip
+TAKES_CODES = frozenset({"Cast", "CastLike", "DequantizeLinear", "QuantizeLinear", "Shape", "Size"})
 MAX_VISITS = MAX_NODES  # nodes met, again in every turn of a loop and every call of a function
 
 
@@ -77,7 +81,7 @@ class Walk(Emitter):
                 data, dtype = tensor_value(at.tensors[name], self.folder, f"the tensor {quoted(name)}")
                 value = self.constant(data, dtype, name)
                 self.weight_bytes += data.nbytes
-                if at.tensors[name].data_type in PACKED:
+                if at.tensors[name].data_type in (*PACKED, *SMALL):
                     self.packed[value] = at.tensors[name].data_type
                 at.items[name] = value
                 return value
@@ -190,7 +194,10 @@ class Walk(Emitter):
                 raise Fault("unsupported-operator", "the operator is not supported")
             self._poison(node, scope)
             return
+        kind = self._small_kind(node, inputs)
         results = self.apply(node, domain, inputs, self._attributes(node, scope), scope)
+        if kind is not None and node.op_type in MOVES_CODES:
+            self.packed |= {result: kind for result in results if isinstance(result, Value)}
         if len(results) < len([o for o in node.output if o]) and any(node.output[len(results) :]):
             raise Fault("bad-graph", f"`{node.op_type}` gives {len(results)} results, not {len(node.output)}")
         for output, result in zip(node.output, results, strict=False):
@@ -201,6 +208,15 @@ class Walk(Emitter):
             if isinstance(result, Value) and not result.origin:
                 result.origin = output
             scope.items[output] = result
+
+    def _small_kind(self, node: Any, inputs: list[Item | None]) -> int | None:
+        """The type of operands that are codes. Operators that would take codes for numbers are refused."""
+        kinds = {self.packed[i] for i in inputs if isinstance(i, Value) and i in self.packed}
+        floats = kinds & SMALL.keys()
+        if floats and node.op_type not in (*MOVES_CODES, *TAKES_CODES):
+            what = f"`{node.op_type}` of {TYPE_NAMES[min(floats)]} is not supported"
+            raise Fault("unsupported-type", what, "cast it to float first")
+        return min(kinds) if len(kinds) == 1 else None
 
     def _is_known(self, node: Any, domain: str, scope: Scope) -> bool:
         """Is there a row or a function for this operator? What its operands are is not known here."""

@@ -9,7 +9,7 @@ import numpy as np
 from intaglio.frontends.building import cast, reshape
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.onnx.tensors import dtype_of
+from intaglio.frontends.onnx.tensors import DTYPES, PACKED, SMALL, dtype_of
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.activation import (
@@ -58,8 +58,9 @@ from intaglio.ops.binary import (
     Where,
 )
 from intaglio.ops.convert import Cast
-from intaglio.ops.index import OneHot
+from intaglio.ops.index import Gather, OneHot
 from intaglio.ops.reduce import ArgReduce
+from intaglio.ops.small import FORMATS, BitCast, NarrowFloat
 from intaglio.ops.unary import (
     Abs,
     Acos,
@@ -258,14 +259,51 @@ def _exact(bound: Value) -> bool:
 def cast_row(call: OnnxCall) -> Answer:
     if "to" in call.attributes and call.attributes["to"].type == 3:  # a string before opset 6
         raise unsupported("`Cast` names its type by a string, as before opset 6", "convert it to opset 7 or newer")
-    to = dtype_of(call.integer("to"), "the result of `Cast`")
-    x = call.value(0)
-    return x if x.dtype is to else call.emit(Cast(to, bool(call.integer("saturate", 1))), x)
+    return cast_to(call, call.value(0), call.integer("to"))
 
 
 @importer("CastLike")
 def cast_like(call: OnnxCall) -> Answer:
-    return cast(call, call.value(0), call.value(1).dtype)
+    like = call.value(1)
+    if like in call.walk.packed:
+        return cast_to(call, call.value(0), call.walk.packed[like])
+    return cast_to(call, call.value(0), next(code for code, dtype in DTYPES.items() if dtype is like.dtype))
+
+
+def widened(call: OnnxCall, x: Value) -> Value:
+    """The numbers of codes, by their table."""
+    kind = call.walk.packed.get(x)
+    if kind not in SMALL:
+        return x
+    table = call.constant(FORMATS[SMALL[kind]].table())
+    return call.emit(Gather(0), table, cast(call, x, DType.I64))
+
+
+def cast_to(call: OnnxCall, x: Value, code: int) -> Value:
+    """To a type of ONNX, which may be smaller than a byte."""
+    kind = call.walk.packed.get(x)
+    if kind == code:
+        return x
+    x = widened(call, x)
+    saturate = bool(call.integer("saturate", 1))
+    if code in SMALL:
+        y = call.emit(NarrowFloat(SMALL[code], saturate or SMALL[code] == "f4e2m1"), cast(call, x, DType.F32))
+    elif code in PACKED:
+        y = _wrapped(call, x, *PACKED[code])
+    else:
+        to = dtype_of(code, "the result of `Cast`")
+        return x if x.dtype is to else call.emit(Cast(to, saturate), x)
+    call.walk.packed[y] = code
+    return y
+
+
+def _wrapped(call: OnnxCall, x: Value, to: DType, bits: int) -> Value:
+    """The low bits of a whole number."""
+    wide = call.emit(BitwiseAnd(), cast(call, x, DType.I32), call.constant(np.asarray(2**bits - 1, np.int32)))
+    if to is DType.I8:  # the highest bit is the sign
+        half = call.constant(np.asarray(2 ** (bits - 1), np.int32))
+        wide = call.emit(Sub(), call.emit(BitwiseXor(), wide, half), half)
+    return cast(call, wide, to)
 
 
 @importer("Where")
@@ -292,9 +330,7 @@ def bit_cast(call: OnnxCall) -> Answer:
     to = dtype_of(call.integer("to"), "the result of `BitCast`")
     if to.bytes != x.dtype.bytes:
         raise unsupported("`BitCast` between types of different size is not supported")
-    if x.data is None:
-        raise unsupported("`BitCast` of data is not supported")
-    return call.constant(np.ascontiguousarray(x.data).view(to.numpy).reshape(x.shape), to)
+    return x if to is x.dtype else call.emit(BitCast(to), x)
 
 
 @importer("Hardmax")

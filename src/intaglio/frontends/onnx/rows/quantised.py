@@ -10,7 +10,8 @@ from intaglio.frontends.building import cast, matmul, reshape, transpose
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.onnx.rows.convolution import conv, conv_window
-from intaglio.frontends.onnx.tensors import PACKED, dtype_of
+from intaglio.frontends.onnx.rows.elementwise import widened
+from intaglio.frontends.onnx.tensors import PACKED, SMALL, dtype_of
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import widen
@@ -19,6 +20,7 @@ from intaglio.ops.convert import Dequantize, Quantize
 from intaglio.ops.index import Gather
 from intaglio.ops.numeric import int_range
 from intaglio.ops.quantised import QConv, QMatMul
+from intaglio.ops.small import NarrowFloat
 
 
 def check_scale(call: OnnxCall, scale: Value) -> None:
@@ -58,6 +60,8 @@ def quantize_linear(call: OnnxCall) -> Answer:
     code = call.integer("output_dtype")
     if zero is not None and zero in call.walk.packed:
         code = call.walk.packed[zero]
+    if code in SMALL:
+        return _codes(call, x, scale, zero, code)
     if code in PACKED:
         to, bits = PACKED[code]
         low, high = (0, 2**bits - 1) if to is DType.U8 else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
@@ -70,12 +74,33 @@ def quantize_linear(call: OnnxCall) -> Answer:
     if zero is None:
         zero = call.constant(np.zeros(scale.shape, to.numpy), to)
     zero = spread(call, x, zero, axis, block)
-    return call.emit(Quantize(to, low, high), x, spread(call, x, scale, axis, block), zero)
+    made = call.emit(Quantize(to, low, high), x, spread(call, x, scale, axis, block), zero)
+    if code in PACKED:
+        call.walk.packed[made] = code
+    return made
+
+
+def _codes(call: OnnxCall, x: Value, scale: Value, zero: Value | None, code: int) -> Value:
+    """Floats of 8 and 4 bits have no zero point but 0."""
+    if zero is not None and (zero.data is None or np.any(zero.data)):
+        raise Fault("bad-quantisation", "`QuantizeLinear` to small floats has a zero point that is not 0")
+    axis, block = call.integer("axis", 1), call.integer("block_size")
+    wide, factor = (cast(call, v, DType.F32) for v in (x, spread(call, x, scale, axis, block)))
+    made = call.emit(NarrowFloat(SMALL[code], bool(call.integer("saturate", 1))), call.emit(Div(), wide, factor))
+    call.walk.packed[made] = code
+    return made
 
 
 @importer("DequantizeLinear")
 def dequantize_linear(call: OnnxCall) -> Answer:
     x, scale, zero = call.value(0), call.value(1), call.maybe(2)
+    if call.walk.packed.get(x) in SMALL:
+        if zero is not None and (zero.data is None or np.any(zero.data)):
+            raise Fault("bad-quantisation", "`DequantizeLinear` of small floats has a zero point that is not 0")
+        factor = spread(call, x, scale, call.integer("axis", 1), call.integer("block_size"))
+        made = call.emit(Mul(), widened(call, x), cast(call, factor, DType.F32))
+        kind = call.integer("output_dtype")
+        return cast(call, made, dtype_of(kind, "the result of `DequantizeLinear`") if kind else scale.dtype)
     if not x.dtype.is_int:
         raise Fault("bad-quantisation", f"`DequantizeLinear` of {x.dtype.value}, which is not quantised")
     check_scale(call, scale)
