@@ -22,7 +22,7 @@ from intaglio.ops.found import Unique as UniqueRows
 from intaglio.ops.index import Gather
 from intaglio.ops.move import Expand
 from intaglio.ops.sizes import Iota
-from intaglio.ops.unary import Ceil, Sign
+from intaglio.ops.unary import Ceil, Cos, Sign
 
 
 @importer("Constant")
@@ -262,6 +262,8 @@ def non_max_suppression(call: OnnxCall) -> Answer:
 
 @importer("HannWindow", "HammingWindow", "BlackmanWindow")
 def window(call: OnnxCall) -> Answer:
+    if call.value(0).data is None:
+        return _computed_window(call)
     size = int(call.numbers(0, "size").reshape(-1)[0])
     dtype = dtype_of(call.integer("output_datatype", 1), f"the result of `{call.op}`")
     _limit(call, size * 8)
@@ -276,6 +278,25 @@ def window(call: OnnxCall) -> Answer:
         case _:
             values = 0.42 - 0.5 * np.cos(angle) + 0.08 * np.cos(2 * angle)
     return call.constant(narrow(values, dtype), dtype)
+
+
+WINDOWS = {"HannWindow": (0.5, 0.5, 0.0), "HammingWindow": (25 / 46, 21 / 46, 0.0), "BlackmanWindow": (0.42, 0.5, 0.08)}
+
+
+def _computed_window(call: OnnxCall) -> Value:
+    """a - b cos(angle) + c cos(2 angle), as long as the running program says, at most `--max`."""
+    (length,) = call.sizes(0, "size")
+    number = cast(call, reshape(call, call.value(0), ()), DType.F32)
+    if not call.integer("periodic", 1):
+        number = call.emit(Sub(), number, call.like(1.0, number))
+    turns = call.emit(Div(), call.emit(Iota(length, 0, 1, DType.F32)), number)
+    angle = call.emit(Mul(), turns, call.like(2 * np.pi, turns))
+    a, b, c = WINDOWS[call.op]
+    made = call.emit(Sub(), call.like(a, angle), call.emit(Mul(), call.emit(Cos(), angle), call.like(b, angle)))
+    if c:
+        twice = call.emit(Cos(), call.emit(Mul(), angle, call.like(2.0, angle)))
+        made = call.emit(Add(), made, call.emit(Mul(), twice, call.like(c, angle)))
+    return cast(call, made, dtype_of(call.integer("output_datatype", 1), f"the result of `{call.op}`"))
 
 
 def constant_tensor(call: OnnxCall, name: str) -> Value | None:
