@@ -156,6 +156,8 @@ class Bounds:
         match tree:
             case ast.Constant(value=int(value)):
                 return value
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                return -self._of_tree(inner, text)
             case ast.Name(id=name) if name in self.ranges:
                 return self.size(name)
             case ast.BinOp(left=left, op=op, right=right) if (word := _WORDS.get(type(op))) is not None:
