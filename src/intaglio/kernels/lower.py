@@ -40,7 +40,8 @@ class Memo:
 
     def of(self, node: Node, target: Target, asked: str) -> Lowered:
         if (node, asked) not in self.whole:
-            self.whole[node, asked] = lower_node(node, target, asked)
+            self.whole[node, asked] = made = lower_node(node, target, asked)
+            self.whole.setdefault((node, made.using), made)  # who asks for what was chosen gets the same
         return self.whole[node, asked]
 
 
@@ -209,7 +210,7 @@ class _Build:
         self, node: Node, key: object, originals: dict[Value, Value], asked: str = "", *, whole: bool = False
     ) -> tuple[Lowered, Kernel, dict[Value, Value]]:
         rows = tuple((v.name, self.pitches[v]) for v in [*node.operands(), *node.outputs] if v in self.pitches) if whole else ()
-        known = None if self.memo is None else self.memo.lowered.get((key, rows))
+        known = None if self.memo is None else self.memo.lowered.get((key, rows, whole))
         if known is None:
             threads = self.target.threads if whole else 1
             lowered = self._plain(node, asked) if whole else lower_node(node, replace(self.target, threads=1), asked)
@@ -219,7 +220,9 @@ class _Build:
                 lowered = in_parts(lowered, node, threads)
             known = (lowered, _text_of(lowered.kernel), originals)
             if self.memo is not None:
-                self.memo.lowered[key, rows] = known
+                self.memo.lowered[key, rows, whole] = known
+                if whole and not asked:
+                    self.memo.lowered.setdefault(((node, lowered.using), rows, whole), known)
         lowered, text, originals = known
         kernel = self._shared(lowered.kernel if self.memo is None else replace(lowered.kernel, used_by=[]), text)
         kernel.used_by.append(node.source or node.output.name)
