@@ -161,7 +161,7 @@ class Problem:
     def matrices(self, weights: Array) -> list[Array]:
         """Weights [O, I, kh, kw] as a matrix [kh * kw * I, columns] for each group."""
         groups = np.split(weights, self.group)
-        return [np.ascontiguousarray(part.transpose(2, 3, 1, 0)).reshape(-1, self.columns) for part in groups]
+        return [part.transpose(2, 3, 1, 0).reshape(-1, self.columns) for part in groups]
 
     # How it is called -------------------------------------------------------------------------------------------------
 

@@ -124,9 +124,12 @@ def parse_pixels(using: str, possible: Sequence[int]) -> int | None:
 def pack_columns(matrix: Array, vectors: int, lanes: int) -> Array:
     """[K, N] -> blocks of columns one after the other, each [K, vectors * lanes], zeros in the lanes that are too many."""
     depth, columns = matrix.shape
-    parts = []
-    for block in blocks_of(columns, vectors, lanes):
-        panel = np.zeros((depth, block.vectors * lanes), matrix.dtype)
+    blocks = list(blocks_of(columns, vectors, lanes))
+    packed = np.empty(depth * lanes * sum(block.vectors for block in blocks), matrix.dtype)
+    at = 0
+    for block in blocks:
+        panel = packed[at : at + depth * block.vectors * lanes].reshape(depth, -1)
         panel[:, : block.width] = matrix[:, block.first : block.first + block.width]
-        parts.append(panel.reshape(-1))
-    return np.concatenate(parts) if parts else np.zeros(0, matrix.dtype)
+        panel[:, block.width :] = 0
+        at += panel.size
+    return packed
