@@ -70,8 +70,8 @@ def _entropy_limit(numbers: Array) -> float:
     counts, _ = np.histogram(sizes, bins=_BINS, range=(0.0, top))
     counts = counts.astype(np.float64)
     counts[0] = 0.0 if counts[1:].any() else counts[0]  # a peak at zero says nothing about the range
-    # Of p = counts / total, the last bin that is used with all beyond it, and q = the mean of its level / made: sum of p log(p / q),
-    # for all limits at once.
+    # The sum of p log(p / q), for all limits at once: p = counts / total, the last bin that is used with all beyond it, and
+    # q = the mean of its level / made.
     used, edges = _edges()
     filled = counts > 0
     below, own = _running(counts), _running(counts * np.log(np.where(filled, counts, 1.0)))[used]
