@@ -76,16 +76,22 @@ class _Search:
         return found
 
     def _within(self, candidates: list[Node], most: int) -> list[Node]:
-        """One after the other, as long as no more is alive at once."""
+        """In order, as long as no more is alive at once: all that are left, or each half of them, down to one."""
         found: list[Node] = []
         rules = self._rules()
-        for node in candidates:
-            if not rules.allow_rows(node):
-                continue
-            trial = rules.copy()
-            trial.add(node)
-            if self._peak(self._with([*found, node])) <= most:
-                found, rules = [*found, node], trial
+        waiting = [candidates]
+        while waiting:
+            nodes = waiting.pop()
+            trial, more = rules.copy(), list(found)
+            for node in nodes:
+                if trial.allow_rows(node):
+                    trial.add(node)
+                    more.append(node)
+            if len(more) > len(found) and self._peak(self._with(more)) <= most:
+                found, rules = more, trial
+            elif len(nodes) > 1:
+                middle = len(nodes) // 2
+                waiting += [nodes[middle:], nodes[:middle]]
         return found
 
     def _peak(self, choices: Choices) -> int:
