@@ -15,6 +15,7 @@ from types import ModuleType
 import pytest
 
 from intaglio.run.opencl.loader import pip_drivers
+from intaglio.targets.board import all_boards
 from support.commands import Intaglio
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,7 +57,14 @@ _LONG += [f"docs/tutorials/{name}.md" for name in ("firmware", "linux-board", "p
 LONG = [pytest.param(name, marks=pytest.mark.slow) for name in _LONG]
 
 
-@pytest.mark.usefixtures("outside")  # `pip install ./plugins/example_npu`
+@pytest.fixture
+def few_boards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fit` without a board answers for a Cortex-M and a RISC-V board instead of all: each of their cores is a compilation."""
+    shown = {name: all_boards()[name] for name in ("nucleo-l4r5zi", "esp32-c3")}
+    monkeypatch.setattr("intaglio.cli.fit_boards.all_boards", lambda: shown)
+
+
+@pytest.mark.usefixtures("outside", "few_boards")  # `pip install ./plugins/example_npu`
 @pytest.mark.parametrize("name", [*RUN, *LONG])
 def test_commands_of_a_page_run_one_after_the_other(
     name: str, intaglio: Intaglio, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

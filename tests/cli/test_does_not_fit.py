@@ -48,7 +48,7 @@ def test_compile_and_fit_say_the_bound_the_layer_and_a_remedy(
     kind: str, models: dict[str, Path], intaglio: Intaglio, tmp_path: Path
 ) -> None:
     remedy = {"float": "`--quantize int8` reduces it to about a quarter", "int8": "`--feed-rows` takes the input row by row"}[kind]
-    for words in (("compile", models[kind], "-o", tmp_path / "out"), ("fit", models[kind])):
+    for words in (("compile", models[kind], "-o", tmp_path / "out"), ("fit", models[kind], "--quick")):
         said = intaglio(*words, *TARGET, "--ram", "700")
         assert said.code == 1
         assert re.search(r"error\[does-not-fit\]: `pixels` needs (at least )?[\d,]+ bytes of RAM, `--ram` allows 700: ", said.err)
@@ -67,7 +67,7 @@ def test_nothing_is_left_to_try_when_rows_are_fed_already(models: dict[str, Path
 
 def test_a_board_that_is_too_small_is_named(models: dict[str, Path], intaglio: Intaglio, tmp_path: Path) -> None:
     small = board(tmp_path, 2048)
-    for words in (("compile", models["float"], "-o", tmp_path / "out"), ("fit", models["float"])):
+    for words in (("compile", models["float"], "-o", tmp_path / "out"), ("fit", models["float"], "--quick")):
         said = intaglio(*words, "--board", small)
         assert said.code == 1
         assert "the board `small` has 2,048: " in said.err and "Most of the arena is live in layer" in said.err
@@ -75,7 +75,7 @@ def test_a_board_that_is_too_small_is_named(models: dict[str, Path], intaglio: I
 
 
 def test_flash_that_is_too_small_has_a_remedy(models: dict[str, Path], intaglio: Intaglio, tmp_path: Path) -> None:
-    for words in (("compile", models["float"], "-o", tmp_path / "out"), ("fit", models["float"])):
+    for words in (("compile", models["float"], "-o", tmp_path / "out"), ("fit", models["float"], "--quick")):
         said = intaglio(*words, *TARGET, "--flash", "1K")
         assert said.code == 1
         assert re.search(r"needs (at least )?[\d,]+ bytes of flash, `--flash` allows 1,024: ", said.err)
@@ -84,7 +84,7 @@ def test_flash_that_is_too_small_has_a_remedy(models: dict[str, Path], intaglio:
 
 
 def test_layers_that_have_no_rows_are_not_striped(intaglio: Intaglio, tmp_path: Path) -> None:
-    said = intaglio("fit", dense(tmp_path), *TARGET, "--ram", "128", "--json")
+    said = intaglio("fit", dense(tmp_path), *TARGET, "--ram", "128", "--quick", "--json")
     told = said.json
     assert said.code == 1 and told["fits"] is False and told["stripes"] == []
     assert not [rung for rung in told["ladder"] if "stripes" in rung["rung"]]
@@ -109,7 +109,7 @@ def test_json_has_the_ladder_and_the_smallest_ram(models: dict[str, Path], intag
 
 def test_int8_is_offered_to_floats_alone(models: dict[str, Path], intaglio: Intaglio) -> None:
     for kind, offered in (("float", True), ("int8", False)):
-        told = intaglio("fit", models[kind], *TARGET, "--json").json
+        told = intaglio("fit", models[kind], *TARGET, "--quick", "--json").json
         assert any("int8" in rung["rung"] for rung in told["ladder"]) is offered
         assert "int8" not in told["smallest"]["rung"], "what is only offered is not what this model can do"
 

@@ -17,11 +17,15 @@ from support.commands import DIGITS, Intaglio, Said
 BOARD = ("--board", "nucleo-l4r5zi")
 
 
-@pytest.fixture(autouse=True)
-def few_boards(monkeypatch: pytest.MonkeyPatch) -> None:
+def show_few(patch: pytest.MonkeyPatch) -> None:
     """Two cores are enough here: each is a compilation."""
     shown = {name: all_boards()[name] for name in ("nucleo-l4r5zi", "stm32f4-discovery", "rp2040")}
-    monkeypatch.setattr("intaglio.cli.fit_boards.all_boards", lambda: shown)
+    patch.setattr("intaglio.cli.fit_boards.all_boards", lambda: shown)
+
+
+@pytest.fixture(autouse=True)
+def few_boards(monkeypatch: pytest.MonkeyPatch) -> None:
+    show_few(monkeypatch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,9 @@ def answered(intaglio: Intaglio, tmp_path_factory: pytest.TempPathFactory) -> An
     """`fit` for the board, as JSON and with a picture: one run for all tests that ask no more."""
     if not _ANSWERED:
         picture = tmp_path_factory.mktemp("fit") / "p.svg"
-        _ANSWERED.append(Answered(intaglio("fit", DIGITS, *BOARD, "--json", "--plot", picture), picture))
+        with pytest.MonkeyPatch.context() as patch:
+            show_few(patch)
+            _ANSWERED.append(Answered(intaglio("fit", DIGITS, *BOARD, "--json", "--plot", picture), picture))
     return _ANSWERED[0]
 
 
@@ -70,8 +76,8 @@ def test_the_peak_is_the_layer_with_most_alive(answered: Answered) -> None:
 
 
 @pytest.mark.usefixtures("one_board")
-def test_the_ladder_has_what_the_means_and_a_build_have(intaglio: Intaglio, tmp_path: Path) -> None:
-    rungs = {rung["rung"]: rung for rung in intaglio("fit", DIGITS, *BOARD, "--json").json["ladder"]}
+def test_the_ladder_has_what_the_means_and_a_build_have(answered: Answered, intaglio: Intaglio, tmp_path: Path) -> None:
+    rungs = {rung["rung"]: rung for rung in answered.said.json["ladder"]}
     means = {one["name"]: one for one in intaglio("fit", DIGITS, "--json").json["means"]}
     assert rungs["stripes"]["ram_bytes"] == means["stripes"]["ram_bytes"]
     words = (*BOARD, "--quantize", "int8", "-o", tmp_path / "p")
@@ -88,14 +94,14 @@ def test_rungs_never_cost_memory(intaglio: Intaglio) -> None:
 
 @pytest.mark.usefixtures("one_board")
 def test_what_does_not_fit_says_the_bound_the_layer_and_what_would_help(intaglio: Intaglio) -> None:
-    assert intaglio("fit", DIGITS, *BOARD, "--ram", "2K").code == 0, "in stripes"
+    assert intaglio("fit", DIGITS, *BOARD, "--ram", "2K", "--quick").code == 0, "in stripes"
     said = intaglio("fit", DIGITS, *BOARD, "--ram", "1K")
     assert said.code == 1
     assert "error[does-not-fit]" in said.err
     assert "hint: the largest part of RAM is `arena`. Most of the arena is live in layer `" in said.err
     assert "`--quantize int8`" in said.err
     assert re.search(r"the lower bound of the arena is [\d,]+ bytes, set by layer `", said.err)
-    assert intaglio("fit", DIGITS, *BOARD, "--flash", "4K", "--json").json["fits"] is False
+    assert intaglio("fit", DIGITS, *BOARD, "--flash", "4K", "--quick", "--json").json["fits"] is False
 
 
 def test_the_screen_has_needs_peak_ladder_and_boards(intaglio: Intaglio) -> None:
@@ -145,6 +151,7 @@ def test_quick_builds_nothing_and_marks_its_estimates(intaglio: Intaglio, monkey
     assert told["from"] == {"sizes": "estimated", "time": "estimated"}
 
 
+@pytest.mark.usefixtures("one_board")
 def test_without_an_emulator_time_is_an_estimate(intaglio: Intaglio, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(*_: object) -> None:
         raise ToolError("no-emulator", "Unicorn is needed to emulate a core")

@@ -137,7 +137,7 @@ def test_arenas_in_several_memories_cannot_be_shared(intaglio: Intaglio, tmp_pat
 @pytest.mark.usefixtures("one_board")
 def test_what_fits_into_no_memory(intaglio: Intaglio, tmp_path: Path) -> None:
     path = memories(tmp_path, 512, 1024)
-    for command in (("compile", DIGITS, "-o", tmp_path / "out"), ("fit", DIGITS)):
+    for command in (("compile", DIGITS, "-o", tmp_path / "out"), ("fit", DIGITS, "--quick")):
         said = intaglio(*command, "--target", "cortex-m7", "--memory", path)
         assert said.code == 1 and "the memory `slow` has 1,024: " in said.err and "together with `fast` 512 either" in said.err
         assert "layer `pool1_2`" in said.err or "layer `relu2_1`" in said.err
@@ -149,9 +149,9 @@ def test_what_fits_into_no_memory(intaglio: Intaglio, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("one_board")
 def test_fit_and_boards_tell_the_memories(intaglio: Intaglio, tmp_path: Path) -> None:
     path = memories(tmp_path, 2048)
-    said = intaglio("fit", DIGITS, "--target", "cortex-m7", "--memory", path)
+    said = intaglio("fit", DIGITS, "--target", "cortex-m7", "--memory", path, "--quick")
     assert said.code == 0 and "of the arena in fast" in said.out and "of the arena in slow" in said.out
-    told = intaglio("fit", DIGITS, "--target", "cortex-m7", "--memory", path, "--json").json
+    told = intaglio("fit", DIGITS, "--target", "cortex-m7", "--memory", path, "--quick", "--json").json
     assert [row["memory"] for row in told["parts"]["arenas"]] == ["fast", "slow"]
     assert "dtcm" in intaglio("boards").out
 

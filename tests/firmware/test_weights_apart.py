@@ -66,14 +66,14 @@ def test_a_flash_for_code_alone(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("one_board")
 def test_what_is_too_much_for_both(intaglio: Intaglio, tmp_path: Path) -> None:
     path = memories(tmp_path, 4096, 1024)
-    for words in (("compile", DIGITS, "-o", tmp_path / "out"), ("fit", DIGITS)):
+    for words in (("compile", DIGITS, "-o", tmp_path / "out"), ("fit", DIGITS, "--quick")):
         said = intaglio(*words, "--target", "cortex-m4f", "--memory", path)
         assert said.code == 1 and "of flash, the memory `flash` has 4,096: " in said.err and "hint: " in said.err
 
 
 @pytest.mark.usefixtures("one_board")
 def test_fit_tells_it(intaglio: Intaglio, tmp_path: Path) -> None:
-    said = intaglio("fit", DIGITS, "--target", "cortex-m4f", "--memory", memories(tmp_path, 24 << 10))
+    said = intaglio("fit", DIGITS, "--target", "cortex-m4f", "--memory", memories(tmp_path, 24 << 10), "--quick")
     assert said.code == 0 and "bytes   of weights in qspi" in said.out
 
 

@@ -19,7 +19,7 @@ from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import find_target, runs_here
 from support.kernel_integer_tiles import INTEGER_TILES
 from support.kernel_quick import ALL, kernel_of, quick_cases
-from support.kernel_running import TARGETS, Case, assert_close, call_compiled, compile_c, prepare, write_c
+from support.kernel_running import SANITIZED, TARGETS, Case, assert_close, call_compiled, compile_c, prepare, write_c
 from support.kernel_small_cores import SMALL_CORES
 
 _BEST_FIRST = ("avx512_vnni", "avx512", "avx2_vnni", "avx2", "sse2", "neon_dot", "neon", "vec4", "scalar")
@@ -77,7 +77,7 @@ def test_compiled_kernels_equal_the_reference(isa: str, which: str, tmp_path: Pa
 def test_no_kernel_reads_outside_or_is_undefined_or_wrong(isa: str, which: str, tmp_path: Path) -> None:
     cases = WHICH[which]()
     write_c([prepare(c, TARGETS[isa]) for c in cases.values()], isa, tmp_path / "kernels.c")
-    flags = ["-O0", "-g0", "-shared", "-fPIC", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-lm"]
+    flags = ["-O0", "-g0", "-shared", "-fPIC", *SANITIZED, "-lm"]
     compile_c(find_toolchain("gcc"), TARGETS[isa], tmp_path / "kernels.c", tmp_path / "kernels.so", *flags)
     (tmp_path / "kernels.json").write_text(json.dumps(list(cases)))
     found = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)

@@ -24,7 +24,7 @@ from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import runs_here
 from support.kernel_pitched import Apart, apart
 from support.kernel_quick import ALL, kernel_of, quick_cases
-from support.kernel_running import TARGETS, call_compiled, compile_c, write_c
+from support.kernel_running import SANITIZED, TARGETS, call_compiled, compile_c, write_c
 
 TESTS = Path(__file__).parents[1]
 HERE = next((isa for isa in ("avx2", "sse2") if runs_here(TARGETS[isa])), "scalar")
@@ -77,7 +77,7 @@ def test_no_kernel_touches_more_than_its_rows(tmp_path: Path) -> None:
     names = list(few().values())
     made = calls(names, HERE)
     write_c([each.call for each in made.values()], HERE, tmp_path / "k.c")
-    flags = ["-O0", "-g0", "-shared", "-fPIC", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-lm"]
+    flags = ["-O0", "-g0", "-shared", "-fPIC", *SANITIZED, "-lm"]
     compile_c(find_toolchain("gcc"), TARGETS[HERE], tmp_path / "k.c", tmp_path / "k.so", *flags)
     (tmp_path / "k.json").write_text(json.dumps(names))
     found = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)

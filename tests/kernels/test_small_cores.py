@@ -217,7 +217,8 @@ def _emulated(cases: dict[str, Case], target: Target, folder: Path, *, over: boo
 @pytest.mark.parametrize(
     "core",
     [
-        *("cortex-m4f", LITTLE, "cortex-m4", "cortex-m0+", "cortex-m3"),
+        *("cortex-m4f", LITTLE, "cortex-m0+", "cortex-m3"),
+        pytest.param("cortex-m4", marks=pytest.mark.slow),  # integers: the kernels of the M4F
         pytest.param("cortex-m4f for speed", marks=pytest.mark.slow),
         pytest.param("cortex-m33", marks=pytest.mark.slow),
     ],
@@ -227,7 +228,7 @@ def test_the_emulated_core_gives_the_same(core: str, tmp_path: Path) -> None:
     assert not (wrong := _emulated(whole, CORES.get(core) or find_target(core), tmp_path)), "\n".join(wrong)
 
 
-@pytest.mark.parametrize("core", ["cortex-m4f", "cortex-m4", "cortex-m0+"])
+@pytest.mark.parametrize("core", ["cortex-m4f", pytest.param("cortex-m4", marks=pytest.mark.slow), "cortex-m0+"])
 def test_a_result_may_take_the_memory_of_its_operand(core: str, tmp_path: Path) -> None:
     """The emulated core gives the same where a kernel says that it can."""
     found = {}

@@ -366,9 +366,10 @@ BUILT = {
     "host, int8": ("--target", "host", "--quantize", "int8"),
     "Cortex-M4F, int8": ("--board", "mps2-an386", "--quantize", "int8"),
 }
+SLOW = ("host", "generic", "Cortex-M4F")
 
 
-@pytest.mark.parametrize("how", [pytest.param(h, marks=pytest.mark.slow) if h in ("host", "generic") else h for h in BUILT])
+@pytest.mark.parametrize("how", [pytest.param(h, marks=pytest.mark.slow) if h in SLOW else h for h in BUILT])
 def test_rows_are_right_in_the_c_that_is_built(intaglio: Intaglio, tmp_path: Path, how: str) -> None:
     if "Cortex" in how:
         pytest.importorskip("unicorn")

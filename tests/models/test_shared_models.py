@@ -13,7 +13,7 @@ from support.shared import ONNX, SHARED, needs_shared, shapes_of
 
 SLOW = {
     "basicpitch_onnx", "swift_f0", "ultraface_rfb320_simpl", "ppocr_cls", "fastestdet", "gtcrn_simple", "yunet_n_320",
-    "tract_qlstm",
+    "tract_qlstm", "sres10",
 }  # fmt: skip
 
 pytestmark = needs_shared

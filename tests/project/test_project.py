@@ -24,6 +24,7 @@ source = "digits.onnx"
 sha256 = "DIGEST"
 
 [packages.host]
+cflags = "-O0"
 model = "digits"
 optimize = "speed"
 report = "build/host.html"

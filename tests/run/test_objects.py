@@ -239,3 +239,19 @@ def test_the_key_covers_compiler_flags_and_headers(project: Path) -> None:
     header = project / "include" / "tiny.h"
     header.write_text(header.read_text() + "\n")
     assert key() != first
+
+
+def test_what_the_texts_do_not_name_is_not_in_the_key(project: Path) -> None:
+    gcc = replace(find_toolchain(), kind="gcc")
+
+    def key(*flags: str) -> str:
+        found = inputs_of(project, "src/tiny.c", gcc, (*GCC, *flags), ())
+        assert found is not None
+        return found.key
+
+    first = key()
+    assert key("-Isrc/other") == key("-DOTHER_HOOK") == key("-DOTHER_SERIAL") == first
+    assert key("-DTINY_HOOK") != first and key("-DNDEBUG") != first and key("-DOTHER_HOOK=1") != first
+    (project / "src" / "other").mkdir()
+    (project / "src" / "other" / "tiny.h").write_text("int other;\n")
+    assert key("-Isrc/other") != first

@@ -126,6 +126,14 @@ def write_c(calls: Sequence[Call], isa: str, path: Path) -> None:
     path.write_text(prelude(program) + "\n" + "\n".join(print_kernel(k) for k in kernels))
 
 
+# Of gcc. Checks of addresses are calls, which are compiled faster than the checks themselves; they find null and what is outside
+# of an object too.
+SANITIZED = (
+    "-fsanitize=address,undefined", "-fno-sanitize=null,object-size", "-fno-sanitize-recover=all",
+    "--param", "asan-instrumentation-with-call-threshold=0",
+)  # fmt: skip
+
+
 def compile_c(toolchain: Toolchain, target: Target, source: Path, out: Path, *flags: str) -> None:
     warnings = strict_flags(toolchain.kind)
     spared = spared_flags(toolchain, target, BuildOptions(cflags=flags))

@@ -9,6 +9,7 @@ from intaglio.fitting.budget import RESERVE_BYTES, Budget, Climbed, climb
 from intaglio.fitting.fit import arena_budget, arena_rooms, place_weights
 from intaglio.fitting.side_by_side import without_copies
 from intaglio.ir.placement import NOWHERE
+from intaglio.kernels.lower import Memo
 from intaglio.kernels.program import Program
 from intaglio.memory import placed
 from intaglio.memory.checker import check
@@ -32,8 +33,10 @@ class Wishes:
     climbing: bool = True
 
 
-def plan_memory(program: Program, target: Target, deployment: Deployment, wishes: Wishes, note: Callable[[str], None]) -> Climbed:
-    """The program with its addresses, and the rungs of the ladder that its limits made necessary."""
+def plan_memory(
+    program: Program, target: Target, deployment: Deployment, wishes: Wishes, note: Callable[[str], None], memo: Memo | None = None
+) -> Climbed:
+    """The program with its addresses, and the rungs of the ladder that its limits made necessary. `memo`: that of its kernels."""
     slots = wishes.slots
     given = bool(program.placement.addresses) or bool(program.choices.stripes)  # an IR file says it
     first = program
@@ -45,7 +48,7 @@ def plan_memory(program: Program, target: Target, deployment: Deployment, wishes
     rooms = arena_rooms(program, deployment, slots=slots)
     program = placed(program, target, slots=slots, rooms=rooms)
     if not given and not rooms and not wishes.feed_rows:
-        program = _with_rows(program, target, deployment, wishes)
+        program = _with_rows(program, target, deployment, wishes, memo)
     rungs: tuple[Rung, ...] = ()
     reached = True
     if wishes.climbing and not given:
@@ -68,9 +71,9 @@ def plan_memory(program: Program, target: Target, deployment: Deployment, wishes
     return Climbed(program, rungs, reached)
 
 
-def _with_rows(program: Program, target: Target, deployment: Deployment, wishes: Wishes) -> Program:
+def _with_rows(program: Program, target: Target, deployment: Deployment, wishes: Wishes, memo: Memo | None) -> Program:
     """Without the copies of concats. Stripes make whole tensors only: they start from a program that has the copies."""
-    made = without_copies(program, target, slots=wishes.slots)
+    made = without_copies(program, target, slots=wishes.slots, memo=memo)
     if made is None:
         return program
     limit = arena_budget(made, deployment, wishes.reserve) if wishes.climbing else None

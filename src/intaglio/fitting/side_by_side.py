@@ -25,12 +25,12 @@ from intaglio.memory.order import reorder
 from intaglio.targets.target import Target
 
 
-def without_copies(program: Program, target: Target, *, slots: bool) -> Program | None:
+def without_copies(program: Program, target: Target, *, slots: bool, memo: Memo | None = None) -> Program | None:
     """The placed program with such views, where there are some and its arena is no larger; the program given has addresses too.
     A small core reaches rows that are far apart with more instructions than a copy takes: there the arena has to be smaller."""
     if target.device or program.asynchronous or program.stripes:
         return None
-    search = _Search(program, target, slots)
+    search = _Search(program, target, slots, memo or Memo())
     found = search.choices()
     if found is None:
         return None
@@ -42,10 +42,10 @@ def without_copies(program: Program, target: Target, *, slots: bool) -> Program 
 
 
 class _Search:
-    def __init__(self, program: Program, target: Target, slots: bool) -> None:
+    def __init__(self, program: Program, target: Target, slots: bool, memo: Memo) -> None:
         self._program, self._target, self._slots = program, target, slots
         self._known: dict[tuple[Node, tuple[tuple[str, int], ...]], bool] = {}
-        self.memo = Memo()
+        self.memo = memo
 
     def choices(self) -> Choices | None:
         """What to ask the kernel stage for: all at once, or as many as there are kernels and room for."""
@@ -63,8 +63,11 @@ class _Search:
     def _with(self, nodes: list[Node]) -> Choices:
         return self._program.choices.with_kernels({node.output.name: VIEW for node in nodes})
 
+    def _rules(self) -> ViewRules:
+        return ViewRules(self._program.graph, self._program.choices.views(self._program.graph))
+
     def _allowed(self, candidates: list[Node]) -> list[Node]:
-        rules = ViewRules(self._program.graph, self._program.choices.views(self._program.graph))
+        rules = self._rules()
         found = []
         for node in candidates:
             if rules.allow_rows(node):
@@ -73,12 +76,22 @@ class _Search:
         return found
 
     def _within(self, candidates: list[Node], most: int) -> list[Node]:
-        """One after the other, as long as no more is alive at once."""
+        """In order, as long as no more is alive at once: all that are left, or each half of them, down to one."""
         found: list[Node] = []
-        for node in candidates:
-            trial = self._allowed([*found, node])
-            if node in trial and self._peak(self._with(trial)) <= most:
-                found = trial
+        rules = self._rules()
+        waiting = [candidates]
+        while waiting:
+            nodes = waiting.pop()
+            trial, more = rules.copy(), list(found)
+            for node in nodes:
+                if trial.allow_rows(node):
+                    trial.add(node)
+                    more.append(node)
+            if len(more) > len(found) and self._peak(self._with(more)) <= most:
+                found, rules = more, trial
+            elif len(nodes) > 1:
+                middle = len(nodes) // 2
+                waiting += [nodes[middle:], nodes[:middle]]
         return found
 
     def _peak(self, choices: Choices) -> int:

@@ -126,16 +126,15 @@ def _side_by_side(found: list[Part], widths: tuple[int, ...], starts: list[int])
 
 def find(parent: Parts, value: Value) -> Part:
     """Raises NoPart."""
-    found = Part(value, 0)
-    while (outer := parent.get(found.whole)) is not None:
-        pitch = found.pitch
+    found, at, pitch = value, 0, None
+    while (outer := parent.get(found)) is not None:
         if outer.pitch is not None:
-            whole = pitch is None and not found.at and value.type.bytes == found.whole.type.bytes
+            whole = pitch is None and not at and value.type.bytes == found.type.bytes
             if not whole and (pitch is None or pitch.stride != outer.pitch.width):
                 raise NoPart
             pitch = outer.pitch if pitch is None else Pitch(pitch.width, outer.pitch.stride)
-        found = Part(outer.whole, outer.at + found.at, pitch)
-    return found
+        found, at = outer.whole, outer.at + at
+    return Part(found, at, pitch)
 
 
 def starts_bytes(node: Node) -> tuple[int, ...] | None:
@@ -170,6 +169,12 @@ class ViewRules:
         self._guarded = {out for node in graph.nodes if node.when is not None for out in node.outputs}
         for node in views:
             self.add(node)
+
+    def copy(self) -> ViewRules:
+        """To try more views on."""
+        made = ViewRules(self._graph, ())
+        made._parent, made._together = dict(self._parent), dict(self._together)
+        return made
 
     def add(self, node: Node) -> None:
         roots = self._roots(node)

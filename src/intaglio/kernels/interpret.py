@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, assert_never
 
@@ -51,6 +53,15 @@ _COMPARE = {
 Scalar = int | float | bool | np.generic | Array
 Number = int | float | bool | np.integer[Any]
 Code = Callable[["_Machine"], Scalar]
+Act = Callable[["_Machine"], None]
+
+
+@dataclass(slots=True)
+class Codes:
+    """What expressions and statements compute, by their `id`; they outlive it."""
+
+    codes: dict[int, Code] = field(default_factory=dict)
+    acts: dict[int, Act] = field(default_factory=dict)
 
 
 class _Failed(Exception):
@@ -77,7 +88,7 @@ def interpret(kernel: Kernel, arrays: Sequence[Array], sizes: Mapping[str, int] 
 
 def _interpret_parts(kernel: Kernel, split: loop.Split, memory: dict[Buffer, Array]) -> None:
     """The parts of a step in the order that nobody expects: they may come in any."""
-    codes: dict[int, Code] = {}
+    codes = Codes()
     for step in range(split.steps):
         for part in reversed(range(split.parts)):
             own = {kernel.params[n]: memory[kernel.params[n]].reshape(split.parts, -1)[part] for n in split.own}
@@ -92,51 +103,74 @@ def numpy_type(type: Type) -> np.dtype[Any]:
 
 
 class _Machine:
-    """Machines of the same body may share `codes`, the code of its expressions by their `id`; the body outlives it."""
+    """Machines of the same body may share `codes`."""
 
-    def __init__(self, memory: dict[Buffer, Array], codes: dict[int, Code] | None = None) -> None:
+    def __init__(self, memory: dict[Buffer, Array], codes: Codes | None = None) -> None:
         self.memory = memory
         self.env: dict[str, Scalar] = {}
-        self.codes: dict[int, Code] = {} if codes is None else codes
+        self.codes = Codes() if codes is None else codes
 
     def run(self, body: tuple[Stmt, ...]) -> None:
         for stmt in body:
-            match stmt:
-                case Let() | Assign():
-                    self.env[stmt.var.name] = self.eval(stmt.value)
-                case Store():
-                    self.store(stmt)
-                case For():
-                    for i in range(self.index(stmt.start), self.index(stmt.stop), stmt.step):
-                        self.env[stmt.var.name] = i
-                        self.run(stmt.body)
-                case While():
-                    while self.eval(stmt.cond):
-                        self.run(stmt.body)
-                case If():
-                    self.run(stmt.then if self.eval(stmt.cond) else stmt.otherwise)
-                case Braces():
-                    self.run(stmt.body)
-                case CopyRun():
-                    to, source = self.index(stmt.to_index), self.index(stmt.source_index)
-                    assert to >= 0 and to + stmt.count <= self.memory[stmt.to].size, f"{stmt.to.name}[{to}] is outside"
-                    assert source >= 0 and source + stmt.count <= self.memory[stmt.source].size, (
-                        f"{stmt.source.name}[{source}] is outside"
-                    )
-                    self.memory[stmt.to][to : to + stmt.count] = self.memory[stmt.source][source : source + stmt.count]
-                case RoutineCall():
-                    args = [self.place(a) if isinstance(a, Place) else np.asarray(self.eval(a))[()] for a in stmt.args]
-                    stmt.routine.meaning(*args)
-                case Fail():
-                    raise _Failed(stmt.code)
-                case Comment():
-                    pass
-                case Verbatim():
-                    raise AssertionError("C of a plug-in is not interpreted: ask its `emulate`")
-                case loop.Array() | loop.Barrier():
-                    raise AssertionError("a work-group runs in `opencl/interpret.py`")
-                case _:
-                    assert_never(stmt)
+            self.act(stmt)(self)
+
+    def act(self, stmt: Stmt) -> Act:
+        act = self.codes.acts.get(id(stmt))
+        if act is None:
+            act = self.codes.acts[id(stmt)] = self.action(stmt)
+        return act
+
+    def actions(self, body: tuple[Stmt, ...]) -> Act:
+        acts = [self.act(stmt) for stmt in body]
+
+        def all_of_them(machine: _Machine) -> None:
+            for act in acts:
+                act(machine)
+
+        return acts[0] if len(acts) == 1 else all_of_them
+
+    def action(self, stmt: Stmt) -> Act:
+        """What a statement does, with all decided that does not depend on a machine."""
+        match stmt:
+            case Let() | Assign():
+                return _assigns(stmt.var.name, self.code(stmt.value))
+            case Store():
+                return self.stores(stmt)
+            case For():
+                return _counts(stmt.var.name, self.code(stmt.start), self.code(stmt.stop), stmt.step, self.actions(stmt.body))
+            case While():
+                return _repeats(self.code(stmt.cond), self.actions(stmt.body))
+            case If():
+                return _decides(self.code(stmt.cond), self.actions(stmt.then), self.actions(stmt.otherwise))
+            case Braces():
+                return self.actions(stmt.body)
+            case CopyRun():
+                return lambda machine: machine.copy(stmt)
+            case RoutineCall():
+                return lambda machine: machine.call(stmt)
+            case Fail():
+                return lambda machine: machine.fail(stmt)
+            case Comment():
+                return lambda machine: None
+            case Verbatim():
+                raise AssertionError("C of a plug-in is not interpreted: ask its `emulate`")
+            case loop.Array() | loop.Barrier():
+                raise AssertionError("a work-group runs in `opencl/interpret.py`")
+            case _:
+                assert_never(stmt)
+
+    def copy(self, stmt: CopyRun) -> None:
+        to, source = self.index(stmt.to_index), self.index(stmt.source_index)
+        assert to >= 0 and to + stmt.count <= self.memory[stmt.to].size, f"{stmt.to.name}[{to}] is outside"
+        assert source >= 0 and source + stmt.count <= self.memory[stmt.source].size, f"{stmt.source.name}[{source}] is outside"
+        self.memory[stmt.to][to : to + stmt.count] = self.memory[stmt.source][source : source + stmt.count]
+
+    def call(self, stmt: RoutineCall) -> None:
+        args = [self.place(a) if isinstance(a, Place) else np.asarray(self.eval(a))[()] for a in stmt.args]
+        stmt.routine.meaning(*args)
+
+    def fail(self, stmt: Fail) -> None:
+        raise _Failed(stmt.code)
 
     def place(self, place: Place) -> Array:
         array, at = self.memory[place.buffer], self.index(place.index)
@@ -146,16 +180,25 @@ class _Machine:
     def index(self, expr: Expr) -> int:
         return int(self.eval(expr))
 
-    def store(self, stmt: Store) -> None:
-        array, at, lanes = self.memory[stmt.buffer], self.index(stmt.index), stmt.count or stmt.value.type.lanes
-        assert at >= 0 and at + lanes <= array.size, f"{stmt.buffer.name}[{at}] is outside of {array.size}"
-        value = np.asarray(self.eval(stmt.value))
-        array[at : at + lanes] = value[:lanes] if stmt.count else value
+    def stores(self, stmt: Store) -> Act:
+        buffer, lanes, some = stmt.buffer, stmt.count or stmt.value.type.lanes, stmt.count
+        index, value = self.code(stmt.index), self.code(stmt.value)
+
+        def store(machine: _Machine) -> None:
+            array, at = machine.memory[buffer], int(index(machine))
+            assert at >= 0 and at + lanes <= array.size, f"{buffer.name}[{at}] is outside of {array.size}"
+            stored = value(machine)
+            if lanes == 1 and not some:
+                array[at] = stored if isinstance(stored, np.generic) else np.asarray(stored).reshape(())
+            else:
+                array[at : at + lanes] = np.asarray(stored)[:lanes] if some else stored
+
+        return store
 
     def eval(self, expr: Expr) -> Scalar:
-        code = self.codes.get(id(expr))
+        code = self.codes.codes.get(id(expr))
         if code is None:
-            code = self.codes[id(expr)] = self.code(expr)
+            code = self.codes.codes[id(expr)] = self.code(expr)
         return code(self)
 
     def code(self, expr: Expr) -> Code:
@@ -233,6 +276,35 @@ class _Machine:
         return _INDEX_ARITHMETIC[name] if to.kind == "idx" else _scalar(name, dtype)
 
 
+def _assigns(name: str, value: Code) -> Act:
+    def act(machine: _Machine) -> None:
+        machine.env[name] = value(machine)
+
+    return act
+
+
+def _counts(name: str, start: Code, stop: Code, step: int, body: Act) -> Act:
+    def act(machine: _Machine) -> None:
+        env = machine.env
+        for i in range(int(start(machine)), int(stop(machine)), step):
+            env[name] = i
+            body(machine)
+
+    return act
+
+
+def _repeats(condition: Code, body: Act) -> Act:
+    def act(machine: _Machine) -> None:
+        while condition(machine):
+            body(machine)
+
+    return act
+
+
+def _decides(condition: Code, then: Act, otherwise: Act) -> Act:
+    return lambda machine: (then if condition(machine) else otherwise)(machine)
+
+
 def _fixed_point(name: str, dtype: np.dtype[np.generic], *args: Scalar) -> Scalar:
     exact = [np.asarray(a) if np.asarray(a).dtype.kind == "f" else np.asarray(a, np.int64) for a in args]
     meaning = FIXED_POINT[name[3:]].meaning
@@ -260,6 +332,11 @@ _BINARY = {
     "bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor,
 }  # fmt: skip
 
+_OPERATORS: dict[str, Callable[[Any, Any], Scalar]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul,
+    "bit_and": operator.and_, "bit_or": operator.or_, "bit_xor": operator.xor,
+}  # fmt: skip
+
 
 def _scalar(name: str, dtype: np.dtype[np.generic]) -> Callable[..., Scalar]:
     """A function of one or two operands, which are of this type."""
@@ -267,8 +344,7 @@ def _scalar(name: str, dtype: np.dtype[np.generic]) -> Callable[..., Scalar]:
         unary = _UNARY[name]
         return lambda a: unary(np.asarray(a, dtype))[()]
     if name in _BINARY:
-        binary = _BINARY[name]
-        return lambda a, b: binary(np.asarray(a, dtype), np.asarray(b, dtype))[()]
+        return _binary(_BINARY[name], _OPERATORS[name], dtype)
     others: dict[str, Callable[[Array, Array], Scalar]] = {
         "min": lambda a, b: (a if a < b else b)[()],
         "max": lambda a, b: (a if a > b else b)[()],
@@ -280,6 +356,19 @@ def _scalar(name: str, dtype: np.dtype[np.generic]) -> Callable[..., Scalar]:
     }
     other = others[name]
     return lambda a, b: other(np.asarray(a, dtype), np.asarray(b, dtype))
+
+
+def _binary(ufunc: np.ufunc, plain: Callable[[Any, Any], Scalar], dtype: np.dtype[np.generic]) -> Callable[..., Scalar]:
+    """Scalars of this type, as nearly all are, wrap and round in their own operators as they do in arrays."""
+    own = dtype.type
+
+    def computed(a: Scalar, b: Scalar) -> Scalar:
+        if type(a) is own and type(b) is own:
+            return plain(a, b)
+        wide: Array = ufunc(np.asarray(a, dtype), np.asarray(b, dtype))
+        return wide[()]
+
+    return computed
 
 
 def _division(name: str, a: Array, b: Array) -> Scalar:

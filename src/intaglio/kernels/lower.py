@@ -38,11 +38,23 @@ class Memo:
     lowered: dict[object, tuple[Lowered, str, dict[Value, Value]]] = field(default_factory=dict)
     digests: dict[int, tuple[Array, bytes]] = field(default_factory=dict)  # by id; the array is kept, so that it stays its own
     whole: dict[tuple[Node, str], Lowered] = field(default_factory=dict)  # before anything is done for rows or threads
+    texts: dict[int, tuple[Kernel, str]] = field(default_factory=dict)  # of kernels, by id
+    pitched: dict[object, Kernel] = field(default_factory=dict)  # by the text of a kernel and its pitches
 
     def of(self, node: Node, target: Target, asked: str) -> Lowered:
         if (node, asked) not in self.whole:
-            self.whole[node, asked] = lower_node(node, target, asked)
+            self.whole[node, asked] = made = lower_node(node, target, asked)
+            self.whole.setdefault((node, made.using), made)  # who asks for what was chosen gets the same
         return self.whole[node, asked]
+
+    def in_rows(self, kernel: Kernel, pitches: Mapping[int, Pitch]) -> Kernel:
+        """Kernels of the same text are the same on rows too. Raises Unproven."""
+        if id(kernel) not in self.texts:
+            self.texts[id(kernel)] = kernel, _text_of(kernel)
+        key = self.texts[id(kernel)][1], tuple(sorted((n, p.width, p.stride) for n, p in pitches.items()))
+        if key not in self.pitched:
+            self.pitched[key] = with_pitches(kernel, pitches)
+        return self.pitched[key]
 
 
 def lower(
@@ -158,12 +170,12 @@ def _text_of(kernel: Kernel) -> str:
     return text if kernel.wait is None else f"{text}|{_text_of(kernel.wait)}"
 
 
-def _in_rows(lowered: Lowered, node: Node, pitches: Mapping[Value, Pitch]) -> Lowered:
+def _in_rows(lowered: Lowered, node: Node, pitches: Mapping[Value, Pitch], memo: Memo) -> Lowered:
     """The kernel on values that do not lie in one piece."""
     arguments = enumerate(lowered.arguments)
     found = {n: pitches[a] for n, a in arguments if isinstance(a, Value) and a in pitches}
     try:
-        return replace(lowered, kernel=with_pitches(lowered.kernel, found))
+        return replace(lowered, kernel=memo.in_rows(lowered.kernel, found))
     except Unproven as reason:
         kernel = f"the kernel {quoted(lowered.using)} of {quoted(node.output.name)}"
         names = ", ".join(quoted(a.name) for n, a in enumerate(lowered.arguments) if n in found and isinstance(a, Value))
@@ -174,7 +186,7 @@ def _in_rows(lowered: Lowered, node: Node, pitches: Mapping[Value, Pitch]) -> Lo
 def takes_rows(node: Node, target: Target, asked: str, pitches: Mapping[Value, Pitch], memo: Memo) -> bool:
     """Has the node a kernel for values with these pitches?"""
     try:
-        _in_rows(memo.of(node, target, asked), node, pitches)
+        _in_rows(memo.of(node, target, asked), node, pitches, memo)
     except UserError:
         return False
     return True
@@ -210,17 +222,19 @@ class _Build:
         self, node: Node, key: object, originals: dict[Value, Value], asked: str = "", *, whole: bool = False
     ) -> tuple[Lowered, Kernel, dict[Value, Value]]:
         rows = tuple((v.name, self.pitches[v]) for v in [*node.operands(), *node.outputs] if v in self.pitches) if whole else ()
-        known = None if self.memo is None else self.memo.lowered.get((key, rows))
+        known = None if self.memo is None else self.memo.lowered.get((key, rows, whole))
         if known is None:
             threads = self.target.threads if whole else 1
             lowered = self._plain(node, asked) if whole else lower_node(node, replace(self.target, threads=1), asked)
             if rows:
-                lowered = _in_rows(lowered, node, self.pitches)
+                lowered = _in_rows(lowered, node, self.pitches, self.memo or Memo())
             if threads > 1:
                 lowered = in_parts(lowered, node, threads)
             known = (lowered, _text_of(lowered.kernel), originals)
             if self.memo is not None:
-                self.memo.lowered[key, rows] = known
+                self.memo.lowered[key, rows, whole] = known
+                if whole and not asked:
+                    self.memo.lowered.setdefault(((node, lowered.using), rows, whole), known)
         lowered, text, originals = known
         kernel = self._shared(lowered.kernel if self.memo is None else replace(lowered.kernel, used_by=[]), text)
         kernel.used_by.append(node.source or node.output.name)

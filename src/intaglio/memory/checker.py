@@ -35,13 +35,7 @@ def check(program: Program[K]) -> None:
     for n, stripe in enumerate(program.stripes):  # where rows are fed, the position in the order outlives a call too
         if (feed := _slot(program, ("feed", n))) is not None:
             state.append((feed, stripe.feed_bytes))
-    for n, value in enumerate(program.graph.inputs):
-        if (offset := _slot(program, ("input", n))) is not None:
-            _inside(program, offset, value.type.bytes, f"input `{value.name}`")
-            _clear_of_state(state, offset, value.type.bytes, f"input `{value.name}`")
-            _overwrite(owner, Span(offset, value.type.bytes))
-            owner[value] = Span(offset, value.type.bytes)
-    fed = {value for n, value in enumerate(program.graph.inputs) if ("input", n) in placement.slots}
+    fed = _check_inputs(program, owner, state)
     for index, layer in enumerate(program.layers):
         views.join(owner, lambda value: _room(program, value))
         if (inside := program.stripe_at(index)) is not None:
@@ -86,6 +80,19 @@ def check(program: Program[K]) -> None:
         check_waits(
             program, lambda value: _place(program, value), lambda n: _scratch(program, program.layers[n])
         )  # fmt: skip
+
+
+def _check_inputs(program: Program[K], owner: dict[Value, Span], state: list[tuple[int, int]]) -> set[Value]:
+    """Those that have room in the arena."""
+    fed = set()
+    for n, value in enumerate(program.graph.inputs):
+        if (offset := _slot(program, ("input", n))) is not None:
+            fed.add(value)
+            _inside(program, offset, value.type.bytes, f"input `{value.name}`")
+            _clear_of_state(state, offset, value.type.bytes, f"input `{value.name}`")
+            _overwrite(owner, Span(offset, value.type.bytes))
+            owner[value] = Span(offset, value.type.bytes)
+    return fed
 
 
 def _check_next_states(program: Program[K], owner: dict[Value, Span], renamed: dict[Value, Value]) -> None:

@@ -34,18 +34,19 @@ def copy_model(path: Path, target: Path) -> bool:
     """Copy an ONNX model that the front end has accepted; external weights move into the file. False: too large."""
     import onnx
 
-    from intaglio.frontends.onnx.container import read_model
+    from intaglio.frontends.onnx.container import read_model, stored_outside
     from intaglio.frontends.onnx.faults import Fault
     from intaglio.frontends.onnx.tensors import tensor_value
 
-    model = read_model(path)
-    if len(model.graph.node) + len(model.graph.initializer) > MOST_ITEMS:
+    outside, items = stored_outside(path)
+    if items > MOST_ITEMS:
         return False
-    external = [t for t in _tensors(model.graph) if t.data_location == onnx.TensorProto.EXTERNAL]
     target.parent.mkdir(parents=True, exist_ok=True)
-    if not external:
+    if not outside:
         shutil.copyfile(path, target)
         return True
+    model = read_model(path)
+    external = [t for t in _tensors(model.graph) if t.data_location == onnx.TensorProto.EXTERNAL]
     if model.ByteSize() + sum(_stored_bytes(t) for t in external) > MOST_BYTES:
         return False
     for tensor in external:

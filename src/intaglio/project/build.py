@@ -51,6 +51,23 @@ def build_project(
 ) -> list[Outcome]:
     """All packages, or those that are named, then the firmware that is made of them. A job that fails stops no other."""
     chosen = _chosen(project, names)
+    found = _built_here(chosen[0], force, heard) if len(chosen) == 1 else _built(chosen, jobs, force, heard)
+    outcomes = [found[job.name] for job in chosen]
+    for firmware in project.firmware:
+        if not names or firmware.name in names:
+            outcomes.append(_link(firmware, project, found, force=force))
+            heard(outcomes[-1])
+    return outcomes
+
+
+def _built_here(job: Job, force: bool, heard: Callable[[Outcome], None]) -> dict[str, Outcome]:
+    """One alone needs no other process; if it ends this one, that is seen here."""
+    outcome = _build(job, force)
+    heard(outcome)
+    return {job.name: outcome}
+
+
+def _built(chosen: Sequence[Job], jobs: int, force: bool, heard: Callable[[Outcome], None]) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {}
     with ProcessPoolExecutor(max(1, min(jobs, len(chosen))), mp_context=get_context("spawn")) as pool:
         waiting: dict[Future[Outcome], Job] = {pool.submit(_build, job, force): job for job in chosen}
@@ -61,12 +78,7 @@ def build_project(
             except BrokenProcessPool:
                 found[job.name] = Outcome(job.name, FAILED, code=3, lines=("the process ended; build it alone to see why",))
             heard(found[job.name])
-    outcomes = [found[job.name] for job in chosen]
-    for firmware in project.firmware:
-        if not names or firmware.name in names:
-            outcomes.append(_link(firmware, project, found, force=force))
-            heard(outcomes[-1])
-    return outcomes
+    return found
 
 
 def _chosen(project: ProjectFile, names: Sequence[str]) -> list[Job]:

@@ -34,6 +34,7 @@ class Quantizer:
     def __init__(self, graph: Graph, samples: list[dict[str, Array]], settings: Settings, progress: Progress) -> None:
         self.settings, self.samples, self.progress = settings, samples, progress
         self.float = graph
+        self._judged: list[tuple[Graph, Plan, list[OutputError]]] = []
         self.observe(graph)
 
     def observe(self, graph: Graph) -> None:
@@ -65,10 +66,17 @@ class Quantizer:
         floats = frozenset(n.output.name for n in self.scheme.layers if plan.of(n) == FLOAT)
         return absorbed(self.build(plan, integer_io=integer_io), fixed=True, floats=floats)
 
+    def judged(self, plan: Plan) -> list[OutputError]:
+        """Of the integers themselves: they round a little differently from Quantize and Dequantize around floats. Found once."""
+        for graph, known, errors in self._judged:
+            if graph is self.graph and known.biases is plan.biases and replace(known, biases={}) == replace(plan, biases={}):
+                return errors
+        errors = self.errors(self.integers(plan)[0])
+        self._judged.append((self.graph, plan, errors))
+        return errors
+
     def error(self, plan: Plan) -> float:
-        """Of the integers themselves: they round a little differently from Quantize and Dequantize around floats."""
-        integers, _ = self.integers(plan)
-        return max((e.relative for e in self.errors(integers)), default=0.0)
+        return max((e.relative for e in self.judged(plan)), default=0.0)
 
 
 def _error(name: str, want: Array, got: Array) -> OutputError:
@@ -92,7 +100,7 @@ def quantize(
     if settings.max_error is not None and account.reached > settings.max_error:
         plan = _widen(work, plan, settings.max_error, rows)
     final, notes = work.integers(plan, integer_io=settings.integer_io)
-    account.outputs = work.errors(work.integers(plan)[0])
+    account.outputs = work.judged(plan)
     notes += _still_floats(final)
     by_name = {n.output.name: layer_name(n) for n in work.scheme.layers}
     numbers = {n.output.name: number for number, n in enumerate(work.scheme.layers, 1)}

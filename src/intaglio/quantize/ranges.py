@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from intaglio.ir.graph import Array
@@ -68,20 +70,33 @@ def _entropy_limit(numbers: Array) -> float:
     counts, _ = np.histogram(sizes, bins=_BINS, range=(0.0, top))
     counts = counts.astype(np.float64)
     counts[0] = 0.0 if counts[1:].any() else counts[0]  # a peak at zero says nothing about the range
-    best, limit = np.inf, top
-    for used in range(_LEVELS, _BINS + 1, 16):
-        wanted = counts[:used].copy()
-        wanted[-1] += counts[used:].sum()
-        edges = np.linspace(0, used, _LEVELS + 1).astype(int)
-        sums = np.add.reduceat(counts[:used], edges[:-1])
-        filled = np.add.reduceat((counts[:used] > 0).astype(np.float64), edges[:-1])
-        level = np.repeat(np.where(filled > 0, sums / np.maximum(filled, 1.0), 0.0), np.diff(edges))
-        made = np.where(counts[:used] > 0, level, 0.0)
-        if not wanted.sum() or not made.sum():
-            continue
-        p, q = wanted / wanted.sum(), made / made.sum()
-        both = (p > 0) & (q > 0)
-        divergence = float(np.sum(p[both] * np.log(p[both] / q[both]))) + float(p[(p > 0) & (q == 0)].sum()) * 10.0
-        if divergence < best:
-            best, limit = divergence, top * used / _BINS
-    return limit
+    # The sum of p log(p / q), for all limits at once: p = counts / total, the last bin that is used with all beyond it, and
+    # q = the mean of its level / made.
+    used, edges = _edges()
+    filled = counts > 0
+    below, own = _running(counts), _running(counts * np.log(np.where(filled, counts, 1.0)))[used]
+    sums, numbers_of = np.diff(below[edges]), np.maximum(np.diff(_running(filled.astype(np.float64))[edges]), 1.0)
+    total, made = below[-1], below[used]
+    levels = np.sum(sums * np.log(np.where(sums > 0, sums / numbers_of, 1.0)), axis=1)
+    with np.errstate(all="ignore"):
+        lost = (own - levels + made * np.log(made / total)) / total
+        last, beyond, q = counts[used - 1], total - made, sums[:, -1] / numbers_of[:, -1] / made
+
+        def part(count: Array) -> Array:
+            return np.where(count > 0, count / total * np.log(count / total / q), 0.0)
+
+        lost += np.where(last > 0, part(last + beyond) - part(last), 10.0 * beyond / total)  # nothing tells of those beyond
+    lost = np.where(made > 0, lost, np.inf)
+    best = int(np.argmin(lost))
+    return top * int(used[best]) / _BINS if np.isfinite(lost[best]) else top
+
+
+@cache
+def _edges() -> tuple[Array, Array]:
+    """How many bins are used, and where their levels start and end."""
+    used = np.arange(_LEVELS, _BINS + 1, 16)
+    return used, np.stack([np.linspace(0, n, _LEVELS + 1).astype(int) for n in used])
+
+
+def _running(values: Array) -> Array:
+    return np.concatenate([np.zeros(1), np.cumsum(values)])

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -64,7 +65,7 @@ def build_into(
     made = run.compile_all([*library, *application], compile_one)
     (output / "lib").mkdir(exist_ok=True)
     parts = [str(made[source]) for source in library]
-    link = (*toolchain.compiler, *toolchain.target_flags(target), *_link_flags(options.cflags))
+    link = (*toolchain.compiler, *toolchain.target_flags(target), *_link_flags(options.cflags), *_no_build_id(toolchain))
     libraries = ("-lm", "-ldl") if target.device else ("-lm",)  # the OpenCL loader is opened by `dlopen`
     kind = module_flags(name, (folder / "include" / f"{name}.h").read_text(encoding="utf-8")) if target.wasm else ("-shared",)
     run((*link, *kind, "-o", str(output / "lib" / library_file(name, target)), *parts, *libraries))
@@ -120,6 +121,11 @@ def _accepts(toolchain: Toolchain, flags: tuple[str, ...], text: str) -> bool:
 def _cores() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _no_build_id(toolchain: Toolchain) -> tuple[str, ...]:
+    """The id is a digest of all that is linked, weights included: 1.5 s for a gigabyte. The manifest has digests of its own."""
+    return ("-Wl,--build-id=none",) if sys.platform == "linux" and toolchain.kind in ("gcc", "clang") else ()
 
 
 def _link_flags(cflags: tuple[str, ...]) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ _NAME = re.compile(r"""["<]([^">]+)[">]""")
 _WORD = re.compile(r"(?:\\.|[^\s\\])+")
 # Flags whose object is decided by the words of the command. Others may read files, write some, or name the folder of the build.
 _PLAIN = re.compile(r"-(D|U|O|W(?![alp],)|m|std=|pedantic|g0$|f(?!profile|plugin|test-|sanitize-.*list|auto|dump|lto|record))")
+_SWITCH = re.compile(r"-D([A-Z]\w*_(?:HOOK|SERIAL))")  # NAME_HOOK: calls around every layer; NAME_SERIAL: a serial line
 _READ_BY_COMPILERS = ("COMPILER_PATH", "GCC_EXEC_PREFIX", "SDKROOT", "MACOSX_DEPLOYMENT_TARGET")
 
 
@@ -60,11 +61,22 @@ def inputs_of(folder: Path, source: str, toolchain: Toolchain, flags: tuple[str,
         return None
     digest = hashlib.sha256()
     environment = [f"{name}={os.environ.get(name, '')}" for name in _READ_BY_COMPILERS]
-    for part in (MAGIC.decode(), source, *flags, "", *_identity(toolchain), *environment):
+    for part in (MAGIC.decode(), source, *_that_count(flags, texts), "", *_identity(toolchain), *environment):
         digest.update(part.encode() + b"\0")
     for path, text in sorted(texts.items()):
         digest.update(path.encode() + b"\0" + hashlib.sha256(text).digest())
     return Inputs(digest.hexdigest(), frozenset(texts))
+
+
+def _that_count(flags: tuple[str, ...], texts: Mapping[str, bytes]) -> Iterator[str]:
+    """Without folders of the project in which nothing was found, and without switches of ours that the texts do not name: what
+    several packages have in common is compiled once."""
+    for flag in flags:
+        if flag.startswith("-I") and not os.path.isabs(flag[2:]):
+            if any(path.startswith(f"{os.path.normpath(flag[2:])}/") for path in texts):
+                yield flag
+        elif (switch := _SWITCH.fullmatch(flag)) is None or any(switch[1].encode() in text for text in texts.values()):
+            yield flag
 
 
 def _texts(folder: Path, source: str, places: list[str]) -> dict[str, bytes] | None:

@@ -12,6 +12,7 @@ from intaglio.ir.graph import Graph
 from intaglio.ir.placement import NOWHERE
 from intaglio.kernels import lower
 from intaglio.kernels.choice import estimate_us, explained
+from intaglio.kernels.lower import Memo
 from intaglio.kernels.program import Program
 from intaglio.kernels.threads.lowering import divided
 from intaglio.passes import split
@@ -33,8 +34,8 @@ def choose_kernels(work: Work) -> Work:
     model = need(work.model)
     graph = graph_of(model)
     work.watch.stage("kernels")
-    model = replace(model, target=_as_fast_as_fits(work, graph))
-    target = model.target
+    target, memo = _as_fast_as_fits(work, graph)
+    model = replace(model, target=target)
     asked = model.source.choices
     if model.context.stream is not None:  # which made the layers of those stripes anew
         asked = replace(asked, stripes=())
@@ -49,24 +50,24 @@ def choose_kernels(work: Work) -> Work:
             work.watch.note(f"the kernels of {told} are those measured by `intaglio tune`: {tuning.file}")
         elif tuning.named:
             work.watch.note(f"{quoted(str(tuning.file), 200)} has no times of these layers for `{target.name}`")
-    program = lower(graph, target, asked, given=given)
+    program = lower(graph, target, asked, given=given, memo=memo)
     _explain(work, program, tuning, names)
-    return replace(work, model=replace(model, graph=graph), program=program)
+    return replace(work, model=replace(model, graph=graph), program=program, memo=memo)
 
 
-def _as_fast_as_fits(work: Work, graph: Graph) -> Target:
+def _as_fast_as_fits(work: Work, graph: Graph) -> tuple[Target, Memo]:
     """On a small core, kernels may use working memory to be faster as long as all of it is within `--ram` as it is: a limit that is
     no limit changes nothing. Elsewhere, and where flash is short too, a limit counts from the start."""
     request, model = work.request, need(work.model)
     target, deployment = model.target, model.deployment
     others = request.flash is not None or request.memory is not None or request.weights_read or request.feed_rows
     if not target.limited or not target.bare or others or model.is_past("kernels"):
-        return target
-    free = replace(target, limited=False)
+        return target, Memo()
+    free, memo = replace(target, limited=False), Memo()
     wishes = Wishes(request.io == "arena", climbing=False)
-    program = plan_memory(lower(graph, free), free, deployment, wishes, lambda note: None).program
+    program = plan_memory(lower(graph, free, memo=memo), free, deployment, wishes, lambda note: None, memo).program
     room = arena_budget(program, deployment, work.reserve)
-    return free if room is not None and program.arena_bytes <= room else target
+    return (free, memo) if room is not None and program.arena_bytes <= room else (target, Memo())
 
 
 def _explain(work: Work, program: Program, tuning: Tuning | None, tuned: frozenset[str]) -> None:

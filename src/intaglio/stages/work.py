@@ -10,6 +10,7 @@ from typing import TypeVar
 from intaglio.fitting.budget import RESERVE_BYTES, Climbed
 from intaglio.frontends.reading import Source
 from intaglio.ir.graph import Graph
+from intaglio.kernels.lower import Memo
 from intaglio.kernels.program import Program
 from intaglio.memory.plan_file import PlanFile
 from intaglio.options.request import STAGES, Request, stage_index
@@ -65,6 +66,7 @@ class Work:
     pinned: PlanFile | None = None  # buffers whose place the user chose
     model: Model | None = None
     program: Program | None = None
+    memo: Memo | None = None  # kernels that were built for it
     tuned: str = ""  # for how many layers which database has chosen the kernel
     stack: ExitStack = field(default_factory=ExitStack)  # closed when all stages have gone well, or one has not
     planned: Climbed | None = None  # with the rungs of the ladder that were needed to stay within a limit

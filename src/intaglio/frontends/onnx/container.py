@@ -23,6 +23,8 @@ _INSIDE = {
     "model": {7: "graph", 25: "function"}, "graph": {1: "node"}, "function": {7: "node"}, "node": {5: "attribute"},
     "attribute": {6: "graph", 11: "graph"},
 }  # fmt: skip
+_TENSORS = {"graph": {5: "tensor"}, "attribute": {5: "tensor", 10: "tensor"}}
+_DATA_LOCATION = 14  # of TensorProto: 1 is another file
 
 
 def read_model(path: Path) -> Any:
@@ -150,6 +152,34 @@ def _crowd(content: bytes | mmap.mmap) -> str:
             if values > MAX_VALUES:
                 return f"{MAX_VALUES:,} numbers and strings in attributes"
     return ""
+
+
+def stored_outside(path: Path) -> tuple[bool, int]:
+    """Whether the file of a model that was read before names tensors in other files; nodes and tensors of its graph. Weights are
+    stepped over: parsing them again would copy them."""
+    content = _mapped(path)
+    outside, items = False, 0
+    pending = [("model", "", 0, len(content))]
+    while pending:
+        kind, around, at, end = pending.pop()
+        inside = {**_INSIDE.get(kind, {}), **_TENSORS.get(kind, {})}
+        while 0 <= at < end:
+            key, at = _varint(content, at)
+            field, wire = key >> 3, key & 7
+            items += around == "model" and kind == "graph" and field in (1, 5)
+            if wire == 0:
+                value, at = _varint(content, at)
+                outside |= kind == "tensor" and field == _DATA_LOCATION and value == 1
+            elif wire == 2 and at >= 0:
+                length, at = _varint(content, at)
+                if field in inside and at >= 0:
+                    pending.append((inside[field], kind, at, min(end, at + length)))
+                at += length if at >= 0 else 0
+            elif wire in (1, 5) and at >= 0:
+                at += 8 if wire == 1 else 4
+            else:
+                break
+    return outside, items
 
 
 def _varint(content: bytes | mmap.mmap, at: int) -> tuple[int, int]:

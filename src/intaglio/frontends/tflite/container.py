@@ -275,10 +275,10 @@ class _Reader:
             raise bad(self.file, f"{shown} has a scale for each block of its numbers", "unsupported-type", hint)
         if q is None or q.ScaleLength() == 0:
             return None
-        scale = np.asarray([q.Scale(j) for j in range(self._count(q.ScaleLength(), "scales"))], np.float64)
-        zeros = np.asarray([q.ZeroPoint(j) for j in range(self._count(q.ZeroPointLength(), "zero points"))], np.int64)
-        if zeros.size == 0:
-            zeros = np.zeros(scale.size, np.int64)
+        self._count(q.ScaleLength(), "scales")
+        scale = np.asarray(q.ScaleAsNumpy(), np.float64)
+        some = self._count(q.ZeroPointLength(), "zero points") > 0
+        zeros = np.asarray(q.ZeroPointAsNumpy(), np.int64) if some else np.zeros(scale.size, np.int64)
         if not np.all(np.isfinite(scale)) or np.any(scale < 0):
             raise bad(self.file, f"{shown} has a scale that is negative or not a number", "bad-quantisation")
         if zeros.size not in (1, scale.size):

@@ -80,7 +80,8 @@ class Fma:
 
 def pack_panels(job: Job, matrices: Sequence[Array], tile: Tile, name: str = "w") -> Buffer:
     """Matrices [K, N] one after the other, each in blocks of columns as a tile reads them."""
-    return job.packed(np.concatenate([pack_columns(m, tile.vectors, job.isa.lanes) for m in matrices]), name)
+    parts = [pack_columns(m, tile.vectors, job.isa.lanes) for m in matrices]
+    return job.packed(parts[0] if len(parts) == 1 else np.concatenate(parts), name)
 
 
 def pack_bias(job: Job, bias: Array | None, groups: int, tile: Tile, name: str = "b") -> Buffer | None:

@@ -185,9 +185,8 @@ class Problem:
         )  # fmt: skip
 
     def matrices(self, weights: Array) -> list[Array]:
-        """Weights [O, I, kh, kw] as a matrix [kh * kw * I, columns] for each group."""
-        groups = np.split(weights, self.group)
-        return [np.ascontiguousarray(part.transpose(2, 3, 1, 0)).reshape(-1, self.columns) for part in groups]
+        """Weights [O, I, kh, kw] as [kh, kw, I, columns] for each group: views, which are copied when they are packed."""
+        return [part.transpose(2, 3, 1, 0) for part in np.split(weights, self.group)]
 
     # How it is called -------------------------------------------------------------------------------------------------
 

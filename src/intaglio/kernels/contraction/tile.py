@@ -5,6 +5,7 @@ Columns are packed at compile time: blocks of `vectors` * lanes columns, inside 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -156,11 +157,16 @@ def parse_pixels(using: str, possible: Sequence[int]) -> int | None:
 
 
 def pack_columns(matrix: Array, vectors: int, lanes: int) -> Array:
-    """[K, N] -> blocks of columns one after the other, each [K, vectors * lanes], zeros in the lanes that are too many."""
-    depth, columns = matrix.shape
-    parts = []
-    for block in blocks_of(columns, vectors, lanes):
-        panel = np.zeros((depth, block.vectors * lanes), matrix.dtype)
-        panel[:, : block.width] = matrix[:, block.first : block.first + block.width]
-        parts.append(panel.reshape(-1))
-    return np.concatenate(parts) if parts else np.zeros(0, matrix.dtype)
+    """[..., N] -> blocks of columns one after the other, each [..., vectors * lanes], zeros in the lanes that are too many. A view
+    of weights in another order is read block by block, which stays in the cache."""
+    *rows, columns = matrix.shape
+    depth = math.prod(rows)
+    blocks = list(blocks_of(columns, vectors, lanes))
+    packed = np.empty(depth * lanes * sum(block.vectors for block in blocks), matrix.dtype)
+    at = 0
+    for block in blocks:
+        panel = packed[at : at + depth * block.vectors * lanes].reshape(*rows, block.vectors * lanes)
+        panel[..., : block.width] = matrix[..., block.first : block.first + block.width]
+        panel[..., block.width :] = 0
+        at += panel.size
+    return packed

@@ -71,7 +71,8 @@ def conv(job: Job) -> Lowered:
     geo = problem_of(job)
     wide = block_width(geo.columns)
     x = job.operand(0, "x")
-    w = job.packed(np.concatenate([pack_blocks(m, wide) for m in geo.matrices(weights.data)]), "w", weights.dtype)
+    matrices = [m.reshape(-1, geo.columns) for m in geo.matrices(weights.data)]
+    w = job.packed(np.concatenate([pack_blocks(m, wide) for m in matrices]), "w", weights.dtype)
     b = packed_bias(job, op, wide)
     epilogue = epilogue_of(job, op.epilogue, [v for v in node.inputs[3:] if v is not None], node.output.shape)
     y = job.writes()

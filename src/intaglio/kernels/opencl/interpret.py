@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from intaglio.ir.graph import Array as Data
-from intaglio.kernels.interpret import Code, Scalar, _Failed, _Machine, numpy_type
+from intaglio.kernels.interpret import Code, Codes, Scalar, _Failed, _Machine, numpy_type
 from intaglio.kernels.loop import Array, Barrier, Braces, Buffer, For, If, Kernel, Op, Stmt, While
 from intaglio.kernels.opencl.launch import Launch, Variant
 
@@ -17,7 +17,7 @@ class _Item(_Machine):
     """One work-item; `steps` gives way at every barrier."""
 
     def __init__(
-        self, memory: dict[Buffer, Data], codes: dict[int, Code], place: tuple[int, ...], inside: tuple[int, ...],
+        self, memory: dict[Buffer, Data], codes: Codes, place: tuple[int, ...], inside: tuple[int, ...],
         group: tuple[int, ...],
     ) -> None:  # fmt: skip
         super().__init__(memory, codes)
@@ -71,7 +71,7 @@ def run_launch(launch: Launch, memory: dict[Buffer, Data], group: tuple[int, ...
     """All work-groups one after the other. Returns the error code that an item left, or 0."""
     counts = [-(-n // g) for n, g in zip(launch.size, group, strict=True)]
     status = 0
-    codes: dict[int, Code] = {}
+    codes = Codes()
     for at in itertools.product(*(range(n) for n in reversed(counts))):
         first = [a * g for a, g in zip(reversed(at), group, strict=True)]
         local: dict[Buffer, Data] = dict(memory)
