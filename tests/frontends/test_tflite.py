@@ -128,7 +128,7 @@ def test_an_input_has_the_shape_of_the_file(small: Path) -> None:
 
 
 def test_an_input_that_is_not_there_is_told_with_those_that_are(small: Path) -> None:
-    with pytest.raises(UserError, match="unknown input `in7`"):
+    with pytest.raises(UserError, match="no input `in7`"):
         load(small, dims={}, shapes={"in7": (1, 1)})
 
 

@@ -36,7 +36,8 @@ def test_every_kernel_of_the_table_has_a_case_that_make_test_runs() -> None:
     for core in map(find_target, ("cortex-m4f", "cortex-m55", "cortex-m0+")):
         used |= {(c.op.NAME, kernel_of(replace(c, using=""), core)) for c in {**SMALL_CORES, **INTEGER_TILES}.values()}
     table = {(op, choice.name) for op, choices in TABLE.items() for choice in choices}
-    assert table - used == {("offload", "offload")}  # the C of a plug-in
+    elsewhere = {"as_size", "bit_cast", "dimensions", "iota", "non_max_suppression", "nonzero", "unique"}  # tests/package
+    assert {row for row in table - used if row[0] not in elsewhere} == {("offload", "offload")}  # the C of a plug-in
 
 
 def compiled(cases: dict[str, Case], isa: str, folder: Path, *flags: str) -> list[str]:

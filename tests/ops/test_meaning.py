@@ -10,7 +10,7 @@ from intaglio.ops.base import REGISTRY, BadOperator, Chain, Elementwise
 from support.elementwise_meaning import MEANINGS
 
 # Their operands have different types; tests/support/kernel_cases.py has cases for each.
-WITH_CASES_OF_THEIR_OWN = {"cast", "dequantize", "pow", "quantize", "where"}
+WITH_CASES_OF_THEIR_OWN = {"cast", "dequantize", "narrow_float", "pow", "quantize", "where"}
 
 
 def _takes_floats(op: type[Elementwise]) -> bool:

@@ -134,3 +134,54 @@ def test_a_length_without_a_bound_asks_for_one(onnx_file: Path) -> None:
     with pytest.raises(ModelError, match="the length of `Range` depends on data") as caught:
         load(onnx_file)
     assert "`--max steps=N`" in caught.value.hint
+
+
+# Models that a new user tried ----------------------------------------------------------------------------------------
+
+X = value("x", ["B", "T", 3])
+ROW = value("row", [9])
+POSITIVE = [node("Relu", "row", "p"), node("NonZero", "p", "places"), node("Squeeze", "places zero", "at")]
+SMALL: dict[str, Any] = {
+    "sizes in another order": model([node("Relu", "x", "y")], [X]),
+    "the last step": model([node("Gather", "x last", "y", axis=1)], [X], constants={"last": np.asarray(-1)}),
+    "steps from both ends": model([node("Gather", "x ends", "y", axis=1)], [X], constants={"ends": ints(0, -1)}),
+    "as many as there are": model(
+        [node("Shape", "x", "s", start=1, end=2), node("Min", "s five", "k"), node("TopK", "x k", "y i", axis=1)], [X],
+        constants={"five": ints(5)},
+    ),
+    "the count": model(
+        [*POSITIVE, node("Shape", "at", "y")], [ROW], [value("y", None, INT64)], constants={"zero": ints(0)}
+    ),
+    "the count as a number": model(
+        [*POSITIVE, node("Shape", "at", "n"), node("Cast", "n", "f", to=FLOAT), node("Div", "row f", "y")], [ROW],
+        constants={"zero": ints(0)},
+    ),
+    "as long as the count": model(
+        [*POSITIVE, node("Shape", "at", "n"), node("Slice", "row zero n", "y")], [ROW], constants={"zero": ints(0)}
+    ),
+    "joined": model(
+        [*POSITIVE, node("Gather", "row at", "found"), node("Concat", "found found row", "y", axis=0)], [ROW],
+        constants={"zero": ints(0)},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_models_with_sizes(name: str, tmp_path: Path) -> None:
+    import onnxruntime
+
+    path = saved(SMALL[name], tmp_path)
+    moves = SMALL[name].graph.input[0].name == "x"
+    package = intaglio.compile(path, dims={"T": (1, 9), "B": (1, 3)} if moves else {}, library_only=True)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    for t, b in ((1, 1), (1, 3), (9, 1), (4, 2), (9, 3)):
+        array = np.random.default_rng(t * b).standard_normal((b, t, 3) if moves else 9).astype(np.float32)
+        given = {"x" if moves else "row": array}
+        want, got = session.run(["y"], given)[0], package.run(given)["y"]
+        assert got.shape == want.shape and np.allclose(got, want, equal_nan=True), (t, b)
+
+
+def test_a_bound_of_a_tensor_that_is_not_there_is_an_error(onnx_file: Path) -> None:
+    with pytest.raises(ModelError, match="no tensor of the model") as caught:
+        load(onnx_file, most={"steps": 8, "stepz": 8})
+    assert "`steps`" in caught.value.hint

@@ -9,7 +9,7 @@ import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Array, Node, Value
-from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds, Undecided, most, names_of, settled, whole
+from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds, Size, Undecided, most, names_of, settled, whole
 from intaglio.ir.types import MAX_RANK, DType, TensorType
 from intaglio.ops.base import Op, narrow
 from intaglio.ops.convert import Cast, Dequantize
@@ -108,13 +108,13 @@ class Emitter:
         self.counts[name] = results[-1]
         return results
 
-    def as_size(self, stem: str, value: Value, low: int, high: int) -> int:
-        """A whole number that is computed, as a size."""
+    def as_size(self, stem: str, value: Value, low: int, high: int, limit: int = -1) -> int:
+        """A whole number that is computed, as a size; `limit`: another size that it must not pass."""
         sizes: list[int] = []
 
         def made(count: int) -> Op:
             sizes.append(count)
-            return AsSize(count, low, high)
+            return AsSize(count, low, high, limit if isinstance(limit, Size) else -1)
 
         self.found(stem, low, high, made, [value])
         return sizes[0]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from intaglio.frontends.emitting import Emitter
 from intaglio.frontends.onnx.names import Names, identifier
-from intaglio.ir.graph import Graph, Node, State, Value
+from intaglio.ir.graph import Graph, Node, State, Value, needed_counts
 from intaglio.ops.control import Copy
 from intaglio.ops.convert import Dequantize
 
@@ -15,10 +15,11 @@ def finish(
     emitter: Emitter, inputs: list[Value], outputs: list[tuple[str, Value]], name: str, states: Sequence[State] = ()
 ) -> Graph:
     """Values whose names are taken from their origins; outputs are named as told. The inputs of states are among `inputs`."""
+    outputs = [(name, emitter.at_run_time(value)) for name, value in outputs]
     nexts = [(s.input.origin, s.output) for s in states]
     owned = _own_outputs(emitter, [*outputs, *nexts])
     results = owned[: len(outputs)]
-    nodes = _with_dequantised(emitter, live(emitter.nodes, owned))
+    nodes = _with_dequantised(emitter, live(emitter.nodes, owned, emitter.counts))
     graph = Graph(identifier(name, "model"), inputs, results, nodes)
     graph.output_names = [origin for origin, _ in outputs]
     graph.bounds = emitter.bounds
@@ -72,11 +73,13 @@ def _with_dequantised(emitter: Emitter, nodes: list[Node]) -> list[Node]:
     return out
 
 
-def live(nodes: list[Node], results: list[Value]) -> list[Node]:
+def live(nodes: list[Node], results: list[Value], counts: Mapping[str, Value]) -> list[Node]:
+    """Those that a result needs; what finds a size is needed by what has that size."""
     needed = set(results)
     kept: list[Node] = []
     for node in reversed(nodes):
         if node.op.EFFECT or any(v in needed for v in node.outputs):
             kept.append(node)
             needed.update(node.operands())
+            needed |= needed_counts(node, counts)
     return kept[::-1]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from intaglio.ir.sizes import Bounds, pinned
+from intaglio.ir.sizes import Bounds, names_of, pinned
 from intaglio.ir.types import DType, TensorType
 
 if TYPE_CHECKING:
@@ -84,6 +84,14 @@ class State:
     input: Value
     output: Value
     fill: float = 0  # what every element is before the first step
+
+
+def needed_counts(node: Node, counts: Mapping[str, Value]) -> set[Value]:
+    """The values that say how large the operands and the results of a node are, where that follows from data."""
+    if not counts:
+        return set()
+    names = names_of(node.op).union(*(names_of(v.type.shape) for v in (*node.operands(), *node.outputs)))
+    return {counts[name] for name in names if name in counts and counts[name] not in node.outputs}
 
 
 @dataclass(slots=True, eq=False)

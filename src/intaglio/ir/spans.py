@@ -10,6 +10,9 @@ class Span(NamedTuple):
     low: int
     high: int
 
+    def __repr__(self) -> str:
+        return f"({self.low}, {self.high})"
+
     def __str__(self) -> str:
         return f"{self.low}..{self.high}"
 

@@ -23,6 +23,9 @@ def as_size(job: Job) -> Lowered:
     low, high = (Num(n, I64) for n in (op.low, op.high))
     with k.when(either(number.compare("lt", low), number.compare("gt", high))):
         k.fail(SIZE_OUT_OF_BOUNDS)
+    if isinstance(op.limit, Size):
+        with k.when(number.compare("gt", cast(idx(op.limit), I64))):
+            k.fail(SIZE_OUT_OF_BOUNDS)
     k.store(y, 0, number)
     return job.done("as_size", f"a size from {op.low} to {op.high}")
 

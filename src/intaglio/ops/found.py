@@ -27,6 +27,7 @@ class AsSize(Op):
     count: int = 0
     low: int = 0
     high: int = 0
+    limit: int = -1  # another size that it must not pass; -1: none
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         given = need(self.NAME, types, 1, 1)[0]
@@ -37,7 +38,7 @@ class AsSize(Op):
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         assert arrays[0] is not None
         number = int(arrays[0].reshape(-1)[0])
-        if not self.low <= number <= self.high:
+        if not self.low <= number <= self.high or (self.limit != -1 and number > self.limit):
             raise BadOperator(f"a size is {number}, which is not within {self.low}..{self.high}")
         return (np.asarray(number, np.int64),)
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from intaglio.ir.graph import Array
+from intaglio.ir.sizes import least, most
 from intaglio.ir.types import DType, Shape, TensorType
 from intaglio.ops.base import BadOperator, Op, normal_axes, normal_axis
 from intaglio.ops.control import need
@@ -210,7 +211,7 @@ class TopK(Op):
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x = need(self.NAME, types, 1, 1)[0]
         axis = normal_axis(self.axis, x.rank)
-        if x.rank == 0 or not 0 <= self.k <= x.shape[axis]:
+        if x.rank == 0 or least(self.k) < 0 or least(self.k) > most(x.shape[axis]):  # one that moves is checked before
             raise BadOperator(f"`topk` of {self.k} elements out of {list(x.shape)} along axis {axis}")
         shape = (*x.shape[:axis], self.k, *x.shape[axis + 1 :])
         return (TensorType(x.dtype, shape), TensorType(DType.I64, shape))

@@ -107,8 +107,8 @@ def _not_in_wasm(word: str, given: Callable[[Request], bool]) -> Rule:
 
 
 def _not_with_ranges(word: str, given: Callable[[Request], bool]) -> Rule:
-    message = f"a dimension with a range and `{word}` cannot be combined"
-    hint = f"omit `{word}`, or give each dimension one size: `--dim T=128`"
+    message = f"sizes with a bound (a range, or results whose number depends on data) and `{word}` cannot be combined"
+    hint = f"omit `{word}`; give each dimension one size (`--dim T=128`); leave operators such as `NonMaxSuppression` to the caller"
     return Rule(f"ranges, {word.removeprefix('--')}", "options", lambda s: s.bounded and given(s.request), message, hint)
 
 
@@ -316,7 +316,8 @@ RULES: tuple[Rule, ...] = (
     _not_with_ranges("--quantize", lambda r: r.quantize is not None),
     Rule(
         "ranges, target", "target", lambda s: s.bounded and s.target is not None and (s.on_opencl or s.in_wasm),
-        "a dimension with a range is not available for `{target}`", "give each dimension one size: `--dim T=128`",
+        "sizes with a bound (a range, or results whose number depends on data) are not available for `{target}`",
+        "give each dimension one size (`--dim T=128`); leave operators such as `NonMaxSuppression` to the caller",
     ),
 )  # fmt: skip
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.placement import ARENA, STATE, Kind, Slot
+from intaglio.ir.sizes import Formula, Size
 from intaglio.ir.types import DType
-from intaglio.kernels.c_printer import Printer
-from intaglio.kernels.isa import ISAS
-from intaglio.kernels.loop import idx
+from intaglio.kernels.loop import SIZE
 from intaglio.kernels.program import Layer, Program
 from intaglio.memory.weights_read import WeightsRead
 from intaglio.package.arenas import arena_views
@@ -29,7 +28,21 @@ class Result:
 
 def c_size(size: int) -> str:
     """C text of a dimension, or of a number of elements or bytes, in terms of the parameters `size_NAME`."""
-    return Printer(ISAS["scalar"]).expr(idx(size))
+    return _c_formula(size.formula) if isinstance(size, Size) else str(size)
+
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
+
+
+def _c_formula(formula: Formula) -> str:
+    if formula.op == "size":
+        return SIZE + identifier(formula.name)
+    if formula.op == "num":
+        return str(formula.number)
+    a, b = (_c_formula(arg) if not arg.args else f"({_c_formula(arg)})" for arg in formula.args)
+    if formula.op in _SIGNS:
+        return f"{a} {_SIGNS[formula.op]} {b}"
+    return f"{a} {'<' if formula.op == 'min' else '>'} {b} ? {a} : {b}"
 
 
 def size_of(value: Value) -> int | str:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from intaglio.ir.graph import Graph, Node, Value
+from intaglio.ir.graph import Graph, Node, Value, needed_counts
 from intaglio.ir.sizes import names_of
 from intaglio.ir.text import print_fields
 from intaglio.ir.types import DType
@@ -169,6 +169,7 @@ def dead_code(graph: Graph, context: Context) -> Graph:
         if node.op.EFFECT or any(o in needed for o in node.outputs):
             kept.append(node)
             needed.update(node.operands())
+            needed |= needed_counts(node, graph.counts)
     graph.nodes = kept[::-1]
     return graph
 

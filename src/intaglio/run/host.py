@@ -113,7 +113,7 @@ class Library:
     def run_into(self, inputs: list[Array], outputs: list[Array]) -> None:
         sizes = sizes_of(self.manifest, [a.shape for a in inputs])
         reported = sum(len(info.dims) for info in self.manifest.outputs)  # the library writes the shapes behind the pointers
-        given = pointers(inputs, *sizes.values())
+        given = pointers(inputs, *(sizes[size.name] for size in self.manifest.given))
         taken = pointers(outputs, *[0] * reported)
         code = self._run(self._arena, ctypes.addressof(given), ctypes.addressof(taken))
         if code != 0:

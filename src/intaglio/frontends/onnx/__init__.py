@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,23 @@ def load(
     from intaglio.frontends.onnx.finish import finish
 
     graph = finish(walk, inputs, outputs, name or Path(path).stem)
+    _check_most(walk, most or {}, Path(path).name)
     for source, result in states:
         graph.states.append(_state(graph, source, result, Path(path).name))
     return graph, walk.notes
+
+
+def _check_most(walk: Any, most: Mapping[str, int], file: str) -> None:
+    """`--max` of a tensor that is not there, or that does not need it."""
+    tensors = {name for node in walk.model.graph.node for name in node.output}
+    for name in most:
+        if name not in tensors:
+            near = get_close_matches(name, tensors, 1)
+            hint = f"did you mean {quoted(near[0])}?" if near else "use the name of a tensor whose size depends on data"
+            what = f"`--max` names {quoted(name)}, which is no tensor of the model"
+            raise ModelError("unknown-input", what, where=file, hint=hint)
+        if name not in walk.most_used:
+            walk.notes.append(f"`--max {name}={most[name]}` is not needed: the size of that tensor is known")
 
 
 def check(

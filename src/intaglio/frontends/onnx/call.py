@@ -139,6 +139,7 @@ class OnnxCall:
             raise unsupported(
                 f"the {what} of `{self.op}` depends on data", f"give the largest size with `--max {name}=N`, or make it a constant"
             )
+        self.walk.most_used.add(name)
         count, high = value.shape[0] if value.shape else 1, self.walk.most[name]
         return [self.size(self._element(value, n), f"size_{n}" if count > 1 else "size", 0, high) for n in range(count)]
 
@@ -146,11 +147,11 @@ class OnnxCall:
         flat = value if value.shape else self.emit(Reshape((1,)), value)
         return flat if flat.shape == (1,) else self.emit(Slice((n,), (1,), (1,)), flat)
 
-    def size(self, value: Value, word: str, low: int, high: int) -> int:
-        """A number that is computed, as a size within these bounds."""
+    def size(self, value: Value, word: str, low: int, high: int, limit: int = -1) -> int:
+        """A number that is computed, as a size within these bounds, and not above another size."""
         stem = identifier(self.walk.origins[0] if self.walk.origins else self.op, "found")
         wide = value if value.dtype is DType.I64 else self.emit(Cast(DType.I64), value)
-        return self.walk.as_size(f"{stem}_{word}", wide, low, high)
+        return self.walk.as_size(f"{stem}_{word}", wide, low, high, limit)
 
     def int_list(self, index: int, what: str) -> list[int]:
         return [whole(v) for v in self.numbers(index, what).reshape(-1).tolist()]

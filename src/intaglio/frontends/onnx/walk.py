@@ -68,6 +68,7 @@ class Walk(Emitter):
         self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
         self.place = ""
         self.most: Mapping[str, int] = {}  # `--max`: by the name of a tensor, the largest size of one that depends on data
+        self.most_used: set[str] = set()
         self.packed: dict[Value, int] = {}  # constants of 2 or 4 bits, which are stored in bytes: their ONNX type
 
     # Names ----------------------------------------------------------------------------------------------------------

@@ -112,9 +112,12 @@ def _computed_range(call: OnnxCall) -> Value:
     if name not in call.walk.most:
         hint = f"give the largest length with `--max {name}=N`, or make it a constant"
         raise unsupported("the length of `Range` depends on data", hint)
+    call.walk.most_used.add(name)
     distance = call.emit(Sub(), limit, start)
     if start.dtype.is_float:
-        number = cast(call, call.emit(Ceil(), call.emit(Div(), distance, delta)), DType.I64)
+        wide = [cast(call, v, DType.F64) for v in (limit, start, delta)]  # as ONNX Runtime does it
+        quotient = call.emit(Div(), call.emit(Sub(), wide[0], wide[1]), wide[2])
+        number = cast(call, call.emit(Ceil(), quotient), DType.I64)
     else:  # whole numbers round towards zero: add delta minus its sign
         distance = call.emit(Sub(), call.emit(Add(), distance, delta), call.emit(Sign(), delta))
         number = cast(call, call.emit(Div(), distance, delta), DType.I64)

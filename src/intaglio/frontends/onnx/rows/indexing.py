@@ -8,18 +8,21 @@ from intaglio.frontends.building import cast, part, reshape
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
-from intaglio.ir.sizes import least, whole
+from intaglio.ir.sizes import Size, array_of, least, most, whole
 from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, Mod
 from intaglio.ops.index import Gather, GatherElements, GatherNd, OneHot, ScatterElements, ScatterNd
 from intaglio.ops.move import Expand
 from intaglio.ops.reduce import TopK
+from intaglio.ops.sizes import Dimensions
 
 
 def checked(call: OnnxCall, indices: Value, size: int) -> Value:
     """Constant indices must be in range; they are made non-negative, which saves the kernel a test."""
     if indices.data is None:
         return indices
+    if isinstance(size, Size):
+        return _checked_later(call, indices, size)
     wide = indices.data.astype(np.int64)
     if wide.size and (int(wide.min()) < -size or int(wide.max()) >= size):
         bad = int(wide.max()) if int(wide.max()) >= size else int(wide.min())
@@ -29,12 +32,29 @@ def checked(call: OnnxCall, indices: Value, size: int) -> Value:
     return indices
 
 
+def _checked_later(call: OnnxCall, indices: Value, size: int) -> Value:
+    """Indices along an axis whose size moves: those that are there for every size are known, others are tested when it runs."""
+    assert indices.data is not None
+    items = [whole(n) for n in indices.data.reshape(-1).tolist()]
+    if all(-least(size) <= n < least(size) for n in items):
+        if not any(n < 0 for n in items):
+            return indices
+        items = [n + size if n < 0 else n for n in items]
+    return call.emit(Dimensions(tuple(items), indices.shape, indices.dtype))
+
+
 @importer("Gather")
 def gather(call: OnnxCall) -> Answer:
     x, indices = call.value(0), call.value(1)
     axis = call.axis(len(x.shape), 0)
     if not x.shape:
         raise Fault("shape-mismatch", "`Gather` from a scalar is not valid")
+    last = indices.data
+    if isinstance(x.shape[axis], Size) and last is not None and last.size == 1 and x.data is None:
+        n = whole(last.reshape(-1)[0])
+        if not isinstance(n, Size) and -least(x.shape[axis]) <= n < 0:  # counted from the end
+            cut = part(call, x, axis, x.shape[axis] + n, 1)
+            return reshape(call, cut, x.shape[:axis] + indices.shape + x.shape[axis + 1 :])
     indices = checked(call, indices, x.shape[axis])
     if indices.data is not None and indices.data.size == 1 and x.data is None:
         cut = part(call, x, axis, int(indices.data.reshape(-1)[0]), 1)
@@ -90,6 +110,15 @@ def one_hot(call: OnnxCall) -> Answer:
     return call.emit(OneHot(depth, call.integer("axis", -1)), indices, call.value(2))
 
 
+def _not_above(call: OnnxCall, k: int, size: int) -> int:
+    """A number of results that depends on sizes: checked when it runs where it may be more than there are."""
+    if least(size - k) >= 0:
+        return k
+    number = call.walk.at_run_time(call.constant(array_of([k]), DType.I64))
+    number = number if number.data is None else call.emit(Dimensions((k,), (1,)))
+    return call.size(number, "k", least(k), min(most(k), most(size)), size)
+
+
 @importer("TopK")
 def top_k(call: OnnxCall) -> Answer:
     x = call.value(0)
@@ -97,9 +126,11 @@ def top_k(call: OnnxCall) -> Answer:
     if call.version < 10:
         k = call.integer("k")
     elif call.value(1).data is None:
-        k = call.size(call.value(1), "k", 0, least(x.shape[axis]))
+        k = call.size(call.value(1), "k", 0, most(x.shape[axis]), x.shape[axis])
     else:
         k = whole(call.numbers(1, "k").reshape(-1)[0])
+        if isinstance(k, Size) or isinstance(x.shape[axis], Size):
+            k = _not_above(call, k, x.shape[axis])
     op = TopK(k, axis, bool(call.integer("largest", 1)), bool(call.integer("sorted", 1)))
     return list(call.emit_all(op, x))
 

@@ -103,7 +103,7 @@ def concat_row(call: OnnxCall) -> Answer:
         raise Fault("bad-attribute", "`Concat` has no axis")
     axis = call.axis(len(values[0].shape), 1)
     # Empty parts are what exporters leave behind; ONNX Runtime ignores the rank of an empty vector.
-    kept = [v for v in values if v.type.elements or v.shape != (0,)] or values[:1]
+    kept = [v for v in values if v.type.elements != 0 or v.shape != (0,)] or values[:1]
     return kept[0] if len(kept) == 1 else call.emit(Concat(axis), *kept)
 
 
