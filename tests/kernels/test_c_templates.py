@@ -57,6 +57,11 @@ COLUMNS = [
     for column in ("column", "i8", "u8")
     for finish, shared in ((FINISHES[2], True), (FINISHES[2], False), (REALS[1], False))
 ]
+COLUMNS += [
+    Variant(Layout.JOINED, finish, shared=shared, column=column, sixes=True)
+    for column in ("column", "i8", "u8")
+    for finish, shared in ((FINISHES[2], True), (FINISHES[0], False), (FINISHES[-2], True))
+]
 
 
 def representative() -> list[Routine]:
