@@ -244,11 +244,14 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class For:
+    """`rolled`: a compiler must not write its body more than once. For small cores, where code counts more than the loop."""
+
     var: Var
     start: Expr
     stop: Expr
     step: int
     body: tuple[Stmt, ...]
+    rolled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,7 +449,7 @@ class Builder:
         self._names = outer
 
     @contextmanager
-    def loop(self, name: str, start: Operand, stop: Operand, step: int = 1) -> Iterator[Expr]:
+    def loop(self, name: str, start: Operand, stop: Operand, step: int = 1, *, rolled: bool = False) -> Iterator[Expr]:
         first, last = idx(start), idx(stop)
         if isinstance(first, Num) and isinstance(last, Num) and int(last.value) - int(first.value) <= step:
             self._stack.append([])  # not a loop: its names stay taken
@@ -459,7 +462,7 @@ class Builder:
             var = Var(self.fresh(name), IDX)
             yield var
         if body:
-            self.emit(For(var, first, last, step, tuple(body)))
+            self.emit(For(var, first, last, step, tuple(body), rolled))
 
     @contextmanager
     def block(self) -> Iterator[None]:
