@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from intaglio.fitting.fast_weights import Moved, to_ram
 from intaglio.fitting.limits import Needs, elsewhere, weights_beside
 from intaglio.fitting.weights import plan_weights
 from intaglio.kernels.c_printer import print_kernel
@@ -93,12 +94,22 @@ def place_weights(program: Program, deployment: Deployment) -> None:
     spread_weights(program, room, [Room(m.name, m.bytes) for m in others])
 
 
+def weights_to_ram(program: Program, deployment: Deployment, reserve: int) -> list[Moved]:
+    """`--weights ram`: as much as the limits leave beside the arena."""
+    room = arena_budget(program, deployment, reserve)
+    if not deployment.weights_ram or room is None:
+        return []
+    arenas = program.arena_bytes - sum(size for _, size in elsewhere(program.arenas, deployment))
+    return to_ram(program, deployment.board, room - arenas)
+
+
 def needs_of_program(program: Program, deployment: Deployment, code: int | None = None) -> Needs:
     """Before it is built: stack is an estimate, and so is code where its size is not given."""
     weights = plan_weights(program.constants, deployment)
     return Needs(
         weights=0 if deployment.weights_read else weights.size_bytes,
-        weights_elsewhere=weights_beside(weights.total_bytes, tuple((m, b.size_bytes) for m, b in weights.apart), deployment),
+        weights_elsewhere=weights_beside(weights.total_bytes, weights.in_flashes, deployment),
+        weights_ram=weights.ram_bytes,
         arena=program.arena_bytes,
         elsewhere=elsewhere(program.arenas, deployment),
         io=_io_bytes(program),

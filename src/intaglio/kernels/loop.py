@@ -244,14 +244,12 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """`rolled`: a compiler must not write its body more than once. For small cores, where code counts more than the loop."""
-
     var: Var
     start: Expr
     stop: Expr
     step: int
     body: tuple[Stmt, ...]
-    rolled: bool = False
+    rolled: bool = False  # a compiler must not unroll it: on small cores, where code counts more
 
 
 @dataclass(frozen=True, slots=True)
