@@ -57,6 +57,7 @@ from intaglio.kernels.dsp import hybrid as dsp_hybrid
 from intaglio.kernels.dsp import pool as dsp_pool
 from intaglio.kernels.dsp import sums as dsp_sums
 from intaglio.kernels.estimate import one_by_one
+from intaglio.kernels.fpu import conv as fpu_conv
 from intaglio.kernels.job import Choice, Job, Lowered, always, unless
 from intaglio.kernels.mve import conv as mve_conv
 from intaglio.kernels.mve import depthwise as mve_depthwise
@@ -80,6 +81,7 @@ ELEMENTWISE = Choice("elementwise", always, elementwise.elementwise)
 BYTE_CHAIN = Choice("byte_chain", unless(byte_chain.byte_chain_of), byte_chain.byte_chain)
 SEVERAL: dict[str, tuple[Choice, ...]] = {
     "conv": (
+        Choice("conv_fpu", unless(fpu_conv.facts), fpu_conv.contraction_fpu),
         Choice(
             "winograd", winograd.winograd_applies, winograd.winograd, winograd.why_winograd, winograd.winograd_ways,
             winograd.winograd_estimate,
@@ -92,6 +94,7 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
         Choice("conv_general", always, window_general.conv_general, estimate=one_by_one),
     ),
     "matmul": (
+        Choice("matmul_fpu", unless(fpu_conv.facts), fpu_conv.contraction_fpu),
         Choice(
             "matmul", products.matmul_applies, products.matmul_tiled, ways=products.matmul_ways,
             estimate=products.matmul_estimate,
