@@ -73,7 +73,7 @@ def representative() -> list[Routine]:
     found += [dense(variant) for variant in COLUMNS]
     found += [finish_routine(finish) for finish in (*FINISHES, *REALS)]
     after = [After(added, relu) for added in (False, True) for relu in (False, True)]
-    found += [fpu_tiles.tile(9, each) for each in after] + [fpu_tiles.dense(each) for each in after]
+    found += [fpu_tiles.tile(each) for each in after] + [fpu_tiles.dense(each) for each in after]
     found += [make(columns, kind) for make in (gather, gather_all, edge) for columns in (4, 2, 1) for kind in BYTES]
     found += [slide(stride, kind, FINISHES[0], pairs) for stride in (1, 2) for kind in BYTES for pairs in (True, False)]
     found += [slide(stride, DType.I8, FINISHES[0], narrow=True) for stride in (1, 2)]

@@ -81,11 +81,11 @@ ELEMENTWISE = Choice("elementwise", always, elementwise.elementwise)
 BYTE_CHAIN = Choice("byte_chain", unless(byte_chain.byte_chain_of), byte_chain.byte_chain)
 SEVERAL: dict[str, tuple[Choice, ...]] = {
     "conv": (
-        Choice("conv_fpu", unless(fpu_conv.facts), fpu_conv.contraction_fpu),
         Choice(
             "winograd", winograd.winograd_applies, winograd.winograd, winograd.why_winograd, winograd.winograd_ways,
             winograd.winograd_estimate,
         ),
+        Choice("conv_fpu", unless(fpu_conv.facts), fpu_conv.contraction_fpu),
         Choice("conv_nhwc", fma.conv_applies, fma.conv_nhwc, ways=fma.conv_ways, estimate=fma.conv_estimate),
         Choice(
             "depthwise_nhwc", windows.depthwise_applies, windows.depthwise, ways=windows.depthwise_ways,
@@ -232,6 +232,7 @@ SINGLE: dict[str, Callable[[Job], Lowered]] = {  # operators with one kernel tha
     "transpose": movement.transpose,
     "trilu": movement.trilu,
 }
+WITH_LOOPS = {"conv_fpu": "conv_nhwc", "matmul_fpu": "matmul"}  # where a routine does not do, since loops can be rewritten
 TABLE: dict[str, tuple[Choice, ...]] = {
     **SEVERAL,
     **{name: (Choice(build.__name__.rstrip("_"), always, build),) for name, build in SINGLE.items()},

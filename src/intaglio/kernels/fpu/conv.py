@@ -17,7 +17,7 @@ from intaglio.kernels.contraction.fma import conv_applies
 from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.contraction.products import matmul_applies, product_of
 from intaglio.kernels.epilogue import operand_kind, steps_text
-from intaglio.kernels.fpu.tiles import MOST_TAPS, PIXELS, After, dense, pack_channels, tile
+from intaglio.kernels.fpu.tiles import MOST_TAPS, PIXELS, TAP_WORDS, TILE_WORDS, After, dense, pack_channels, tile
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Buffer, Builder, Expr, Place, idx
 from intaglio.ops.activation import Relu
@@ -65,6 +65,8 @@ def facts(job: Job) -> Facts | str:
         matrices = [right.T if op.transpose_b else right]
     if isinstance(found, str):
         return found
+    if job.target.limited and p.rows > 1:
+        return "memory has a limit"  # and tiles have working memory
     if p.kernel[0] * p.kernel[1] > MOST_TAPS:
         return f"the window has more than {MOST_TAPS} taps"
     return Facts(p, matrices, data, *found)
@@ -102,6 +104,7 @@ class Floats:
     x: Buffer
     zeros: Buffer
     geometry: Buffer
+    room: Buffer
     w: Buffer
     bias: Buffer
     y: Buffer
@@ -117,11 +120,11 @@ class Floats:
 
     def multiply(self, k: Builder, columns: Window, count: int, g: Expr, out: Expr) -> None:
         p = self.problem
-        taps, more = p.kernel[0] * p.kernel[1], () if self.other is None else (Place(self.other, out),)
+        more = () if self.other is None else (Place(self.other, out),)
         k.call(
-            tile(taps, self.after), Place(self.x, columns.base), Place(self.zeros, idx(0)), Place(self.geometry, idx(0)),
-            columns.top, columns.left, count, Place(self.w, g * (p.taps * p.columns)), Place(self.bias, g * p.columns),
-            p.columns, Place(self.y, out), p.out_channels, *more,
+            tile(self.after), Place(self.x, columns.base), Place(self.zeros, idx(0)), Place(self.geometry, idx(0)),
+            Place(self.room, idx(0)), columns.top, columns.left, count, Place(self.w, g * (p.taps * p.columns)),
+            Place(self.bias, g * p.columns), p.columns, Place(self.y, out), p.out_channels, *more,
         )  # fmt: skip
 
 
@@ -145,5 +148,7 @@ def contraction_fpu(job: Job) -> Lowered:
     geometry = (p.height, p.width, p.channels, p.depth, *p.kernel, p.strides[1], *p.dilations)
     numbers = job.packed(np.asarray(geometry, np.int32), "geometry")
     zeros = job.packed(np.zeros(p.depth, np.float32), "zeros") if p.padded else b
-    write_columns(job.k, p, Floats(p, after, x, zeros, numbers, w, b, job.writes(), other))
+    apart = p.padded or p.dilations[1] > 1 or p.group > 1  # taps of a row may be pieces of their own
+    room = job.scratch(TILE_WORDS + TAP_WORDS * p.kernel[0] * (p.kernel[1] if apart else 1), "room", DType.I32)
+    write_columns(job.k, p, Floats(p, after, x, zeros, numbers, room, w, b, job.writes(), other))
     return job.done(stem, about, f"{name}_fpu(four{after})", over=other)

@@ -4,7 +4,8 @@
     taps   of four pixels: where their numbers are, and the weights for them
 
 Two numbers of each pixel and their weights are loaded by five VLDM, for 32 VFMA. Images are read where they are. A row of the
-window is one piece of memory; where it reaches over the border, each of its taps is one, and those outside are zeros. `dense` is
+window is one piece of memory; where it reaches over the border, each of its taps is one, and those outside are zeros. The list of
+these pieces is the working memory of a layer, 20 bytes for each. `dense` is
 for a single row. The C is `c/tile.c` and `c/dense.c`, with assembly in it: compilers keep half of such a tile on the stack.
 """
 
@@ -23,7 +24,8 @@ from intaglio.kernels.routines import Routine, routine_of
 
 C = Path(__file__).parent / "c"
 PIXELS = CHANNELS = 4
-FEW_TAPS, MOST_TAPS = 9, 25  # a list of them is on the stack
+MOST_TAPS = 25
+TILE_WORDS, TAP_WORDS = 9, 5  # of the list
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +57,12 @@ def _unpacked(w: Array, numbers: int, outs: int) -> Array:
 
 
 @cache
-def tile(taps: int, after: After) -> Routine:
-    """Up to four pixels of an image times all channels, of windows of at most so many taps."""
-    most = FEW_TAPS if taps <= FEW_TAPS else MOST_TAPS
+def tile(after: After) -> Routine:
+    """Up to four pixels of an image times all channels."""
 
     def meaning(
-        x: Array, zeros: Array, geometry: Array, top: int, left: int, count: int, w: Array, bias: Array, outs: int, y: Array,
-        step: int, *extra: Any,
+        x: Array, zeros: Array, geometry: Array, room: Array, top: int, left: int, count: int, w: Array, bias: Array, outs: int,
+        y: Array, step: int, *extra: Any,
     ) -> None:  # fmt: skip
         height, width, pixel, depth, kh, kw, stride, down, along = (int(n) for n in geometry[:9])
         weights = _unpacked(w, kh * kw * depth, outs).reshape(kh, kw, depth, outs)
@@ -76,8 +77,8 @@ def tile(taps: int, after: After) -> Routine:
             other = extra[0][p * step : p * step + outs] if after.added else None
             y[p * step : p * step + outs] = after.results(sums, other)
 
-    name = f"float_tile{most}{after}"
-    return routine_of(C / "tile.c", name, meaning, (BASE,), TAPS=most, RELU=after.relu, ADDED=after.added)
+    macros = {"TAPS": MOST_TAPS, "RELU": after.relu, "ADDED": after.added}
+    return routine_of(C / "tile.c", f"float_tile{after}", meaning, (BASE,), **macros)
 
 
 @cache

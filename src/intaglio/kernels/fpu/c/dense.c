@@ -22,6 +22,7 @@ IG_ROUTINE void NAME(const float *x, const float *w, const float *bias, ptrdiff_
 {
     ptrdiff_t o = 0;
 #ifdef IG_FLOATS
+    IG_ROLLED
     for (; o + 4 <= outs; o += 4) {
         register const float *at IG_PIN("r5") = x;
         register float *to IG_PIN("r6") = y + o;
@@ -60,8 +61,10 @@ IG_ROUTINE void NAME(const float *x, const float *w, const float *bias, ptrdiff_
               "s14", "s15", "cc", "memory");
     }
 #endif
+    IG_ROLLED
     for (ptrdiff_t wide = 4; o < outs; o += wide) {
         wide = outs - o < 4 ? 1 : 4;
+        IG_ROLLED
         for (ptrdiff_t c = 0; c < wide; c++) {
             float sum = bias[o + c];
             IG_ROLLED

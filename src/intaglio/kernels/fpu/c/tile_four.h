@@ -12,14 +12,14 @@
     ONE_PIXEL(x1, w0, w1, w2, w3, "s20", "s21", "s22", "s23") \
     ONE_PIXEL(x2, w0, w1, w2, w3, "s24", "s25", "s26", "s27") \
     ONE_PIXEL(x3, w0, w1, w2, w3, "s28", "s29", "s30", "s31")
-#define TWO_NUMBERS \
+#define FIRST_OF_TWO \
     "vldmia r1!, {s0-s1}\n\t" \
     "vldmia r2!, {s2-s3}\n\t" \
     "vldmia r3!, {s4-s5}\n\t" \
     "vldmia r4!, {s6-s7}\n\t" \
     "vldmia r12!, {s8-s15}\n\t" \
-    FOUR_PIXELS("s0", "s2", "s4", "s6", "s8", "s9", "s10", "s11") \
-    FOUR_PIXELS("s1", "s3", "s5", "s7", "s12", "s13", "s14", "s15")
+    FOUR_PIXELS("s0", "s2", "s4", "s6", "s8", "s9", "s10", "s11")
+#define SECOND_OF_TWO FOUR_PIXELS("s1", "s3", "s5", "s7", "s12", "s13", "s14", "s15")
 #define SAME_STARTS(sum0, sum1, sum2, sum3) \
     "vmov.f32 " sum0 ", s16\n\t" \
     "vmov.f32 " sum1 ", s17\n\t" \
@@ -28,28 +28,29 @@
 #if ADDED
 #define NEXT_PIXEL \
     "subs r9, r9, #1\n\t" \
-    "beq 6f\n\t" \
+    "beq 8f\n\t" \
     "add r6, r6, r8\n\t" \
     "add r10, r10, r8\n\t"
 #else
 #define NEXT_PIXEL \
     "subs r9, r9, #1\n\t" \
-    "beq 6f\n\t" \
+    "beq 8f\n\t" \
     "add r6, r6, r8\n\t"
 #endif
 
-t.step = 4 * step;
-t.count = count;
-t.twos = (run / 2 + 1) / 2 * 2;
-t.way = run < 2 ? 0 : run / 2 % 2 ? 2 : 1; /* past both halves of the loop, to the second one, or to the first one */
-t.odd = run % 2;
+t->step = 4 * step;
+t->count = count;
+/* Into which of the loop's four parts, and how often. An odd number comes first, as the second one of a pair. */
+t->way = run % 2 ? (run / 2 % 2 ? 1 : 3) : (run / 2 % 2 ? 2 : 0);
+t->twos = (run / 2 + 1) / 2 * 2 + (t->way == 3 ? 2 : 0);
+IG_ROLLED
 for (; o + 4 <= outs; o += 4) {
-    register void *tile IG_PIN("r0") = &t;
-    t.w = w + all * o;
-    t.bias = bias + o;
-    t.y = y + o;
+    register struct tile *tile IG_PIN("r0") = t;
+    t->w = w + all * o;
+    t->bias = bias + o;
+    t->y = y + o;
 #if ADDED
-    t.other = other + o;
+    t->other = other + o;
 #endif
     __asm__ volatile(
         "ldr r5, [%[tile], #4]\n\t"
@@ -59,37 +60,40 @@ for (; o + 4 <= outs; o += 4) {
         SAME_STARTS("s28", "s29", "s30", "s31")
         "ldr r9, [%[tile], #24]\n\t"
         "ldr r8, [%[tile]]\n\t"
-        "add r6, %[tile], #40\n\t"
+        "add r6, %[tile], #36\n\t"
         "cmp r9, #0\n\t"
-        "beq 5f\n"
+        "beq 7f\n"
         "1:\n\t" /* a tap */
         "ldm r6!, {r1, r2, r3, r4, r5}\n\t"
         "ldr r10, [%[tile], #28]\n\t"
         "add r12, r8, r5\n\t"
         "ldr r5, [%[tile], #32]\n\t"
+        "tst r5, #1\n\t"
+        "beq 2f\n\t"
+        "vldmia r1!, {s1}\n\t"
+        "vldmia r2!, {s3}\n\t"
+        "vldmia r3!, {s5}\n\t"
+        "vldmia r4!, {s7}\n\t"
+        "vldmia r12!, {s12-s15}\n\t"
         "cmp r5, #1\n\t"
-        "blt 4f\n\t"
-        "bgt 3f\n"
+        "beq 4f\n\t"
+        "b 6f\n"
         "2:\n\t"
-        TWO_NUMBERS
+        "cmp r5, #2\n\t"
+        "beq 5f\n"
         "3:\n\t"
-        TWO_NUMBERS
-        "subs r10, r10, #2\n\t"
-        "bne 2b\n"
+        FIRST_OF_TWO
         "4:\n\t"
-        "ldr r5, [%[tile], #36]\n\t"
-        "cmp r5, #0\n\t"
-        "beq 7f\n\t"
-        "vldmia r1!, {s0}\n\t"
-        "vldmia r2!, {s2}\n\t"
-        "vldmia r3!, {s4}\n\t"
-        "vldmia r4!, {s6}\n\t"
-        "vldmia r12!, {s8-s11}\n\t"
-        FOUR_PIXELS("s0", "s2", "s4", "s6", "s8", "s9", "s10", "s11")
-        "7:\n\t"
+        SECOND_OF_TWO
+        "5:\n\t"
+        FIRST_OF_TWO
+        "6:\n\t"
+        SECOND_OF_TWO
+        "subs r10, r10, #2\n\t"
+        "bne 3b\n\t"
         "subs r9, r9, #1\n\t"
         "bne 1b\n"
-        "5:\n\t" /* results */
+        "7:\n\t" /* results */
         LOWEST
         "ldr r6, [%[tile], #12]\n\t"
         "ldr r8, [%[tile], #16]\n\t"
@@ -102,7 +106,7 @@ for (; o + 4 <= outs; o += 4) {
         PIXEL("s24", "s25", "s26", "s27")
         NEXT_PIXEL
         PIXEL("s28", "s29", "s30", "s31")
-        "6:"
+        "8:"
         : [tile] "+r"(tile)
         :
         : "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "r12", "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9",
