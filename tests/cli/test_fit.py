@@ -212,7 +212,7 @@ def test_the_picture_is_well_formed_and_has_every_buffer(answered: Answered) -> 
     text = "".join(root.itertext())
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert "peak: 2,560 bytes alive in layer 1" in text
-    assert text.count(" bytes at ") == 9
+    assert text.count(" bytes at ") == 8
     assert "http" not in answered.picture.read_text().replace("http://www.w3.org/2000/svg", "")
 
 

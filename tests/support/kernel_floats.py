@@ -34,13 +34,13 @@ def conv(
     operands: list[Array | None] = [x, w, _real(out) if bias else None]
     if any(isinstance(step.op, Add) for step in steps):
         operands.append(_real(*case(Conv(strides, pads, dilations, group, Layout.NHWC), x, w, constant=[1]).node().output.shape))
-    return case(op, *operands, constant=[1, 2])
+    return case(op, *operands, constant=[1, 2], using="conv_fpu")
 
 
 def dense(rows: int, depth: int, out: int, steps: tuple[Step, ...] = (), *, transpose: bool = True) -> Case:
     extra = [_real(rows, out)] if any(isinstance(step.op, Add) for step in steps) else []
     w, op = _real(out, depth), MatMul(transpose_b=transpose, epilogue=steps)
-    return case(op, _real(rows, depth), w if transpose else w.T.copy(), _real(out), *extra, constant=[1, 2])
+    return case(op, _real(rows, depth), w if transpose else w.T.copy(), _real(out), *extra, constant=[1, 2], using="matmul_fpu")
 
 
 FLOATS: dict[str, Case] = {

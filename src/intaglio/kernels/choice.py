@@ -85,7 +85,7 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
             "winograd", winograd.winograd_applies, winograd.winograd, winograd.why_winograd, winograd.winograd_ways,
             winograd.winograd_estimate,
         ),
-        Choice("conv_fpu", unless(fpu_conv.facts), fpu_conv.contraction_fpu),
+        Choice("conv_fpu", fpu_conv.applies, fpu_conv.contraction_fpu),
         Choice("conv_nhwc", fma.conv_applies, fma.conv_nhwc, ways=fma.conv_ways, estimate=fma.conv_estimate),
         Choice(
             "depthwise_nhwc", windows.depthwise_applies, windows.depthwise, ways=windows.depthwise_ways,
@@ -94,7 +94,7 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
         Choice("conv_general", always, window_general.conv_general, estimate=one_by_one),
     ),
     "matmul": (
-        Choice("matmul_fpu", unless(fpu_conv.facts), fpu_conv.contraction_fpu),
+        Choice("matmul_fpu", fpu_conv.applies, fpu_conv.contraction_fpu),
         Choice(
             "matmul", products.matmul_applies, products.matmul_tiled, ways=products.matmul_ways,
             estimate=products.matmul_estimate,

@@ -17,7 +17,7 @@ from intaglio.kernels.contraction.fma import conv_applies
 from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.contraction.products import matmul_applies, product_of
 from intaglio.kernels.epilogue import operand_kind, steps_text
-from intaglio.kernels.fpu.tiles import MOST_TAPS, PIXELS, TAP_WORDS, TILE_WORDS, After, dense, pack_channels, tile
+from intaglio.kernels.fpu.tiles import CHANNELS, MOST_TAPS, PIXELS, TAP_WORDS, TILE_WORDS, After, dense, pack_channels, tile
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Buffer, Builder, Expr, Place, idx
 from intaglio.ops.activation import Relu
@@ -25,6 +25,11 @@ from intaglio.ops.base import Step
 from intaglio.ops.binary import Add
 from intaglio.ops.conv import Conv
 from intaglio.ops.matmul import MatMul
+
+# Cycles of a Cortex-M4F: of four channels (starts, results), of a piece and of a number of it; of a tile, and of a piece in its
+# list; of loops, of a number and of a result.
+FOUR_CHANNELS, PIECE, NUMBER, TILE, LISTED, LOOP_NUMBER, LOOP_RESULT = 150, 22, 58.5, 80, 70, 4.4, 8
+FAR = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,40 @@ def facts(job: Job) -> Facts | str:
     if p.kernel[0] * p.kernel[1] > MOST_TAPS:
         return f"the window has more than {MOST_TAPS} taps"
     return Facts(p, matrices, data, *found)
+
+
+def applies(job: Job) -> str | None:
+    """Not where loops are faster by far; a little slower will do, since tiles are less code."""
+    known = facts(job)
+    if isinstance(known, str):
+        return known
+    tiled, looped = by_tiles(known.problem), by_loops(known.problem)
+    if known.problem.rows == 1 or tiled <= FAR * looped or "_fpu" in job.asked:
+        return None
+    return f"loops are faster: about {looped:,} cycles, {tiled:,} by tiles"
+
+
+def by_tiles(p: Problem) -> int:
+    """Cycles, estimated: of each piece of the windows and of each four channels. Where windows reach over the border, or a row of
+    them is not one piece, each tap is a piece, and those to the left and right of the image are computed."""
+    joined = p.joined and p.depth == p.channels
+    inner, edges = p.inner_and_edges(PIXELS)
+    whole, parts = (inner, edges) if joined else ([], [*inner, *edges])
+    kh, kw = p.kernel
+    total = 0.0
+    for tiles, taps, run in ((len(whole), kh, kw * p.depth), (len(parts), kh * kw, p.depth)):
+        pieces = taps * p.share_inside
+        fours = -(-p.columns // CHANNELS) * (FOUR_CHANNELS + pieces * (PIECE + run * NUMBER))
+        total += tiles * (fours + TILE + pieces * LISTED)
+    return round(total * p.batch * p.group * p.out_height)
+
+
+def by_loops(p: Problem) -> int:
+    """Without the taps that are outside."""
+    steps, (_, stride), (_, along) = range(p.out_width), p.strides, p.dilations
+    inside = [0 <= ow * stride - p.pads[1] + kw * along < p.width for ow in steps for kw in range(p.kernel[1])]
+    share = p.share_inside * sum(inside) / len(inside)
+    return round(p.rows * p.out_channels * (p.taps * share * LOOP_NUMBER + LOOP_RESULT))
 
 
 def _turned(weights: Array, p: Problem) -> Array:
