@@ -198,9 +198,9 @@ def test_means_need_what_is_built_with_them(intaglio: Intaglio, tmp_path: Path) 
 
 
 def test_what_fits_no_core_ends_with_1_and_says_what_would_help(intaglio: Intaglio) -> None:
-    said = intaglio("fit", DIGITS, "--flash", "13K")
+    said = intaglio("fit", DIGITS, "--flash", "11K")
     assert said.code == 1
-    assert "`digits` fits no core within 13,312 bytes of flash; it would with" in said.err and "`--quantize int8`" in said.err
+    assert "`digits` fits no core within 11,264 bytes of flash; it would with" in said.err and "`--quantize int8`" in said.err
 
 
 def test_options_for_one_device_need_one(intaglio: Intaglio) -> None:
@@ -219,7 +219,7 @@ def test_the_picture_is_well_formed_and_has_every_buffer(answered: Answered) -> 
     text = "".join(root.itertext())
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert "peak: 2,560 bytes alive in layer 1" in text
-    assert text.count(" bytes at ") == 7
+    assert text.count(" bytes at ") == 8
     assert "http" not in answered.picture.read_text().replace("http://www.w3.org/2000/svg", "")
 
 

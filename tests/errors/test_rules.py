@@ -28,6 +28,8 @@ CASES = {
     "labels, no-ir": "--quantize int8 --calibrate x.npz --labels l.npy --no-ir",
     "weights-section, weights-address": "--weights-section .x --weights-address 0x08080000",
     "weights read, a place": "--weights read --weights-section .x",
+    "weights ram, elsewhere": "--board nucleo-l4r5zi --weights ram,read",
+    "weights ram, an operating system": "--target generic --weights ram",
     "board, target": "--board nucleo-l4r5zi --target cortex-m0+",
     "device, a processor": "--device cpu",
     "precision, a processor": "--precision fp16",

@@ -25,6 +25,8 @@ from intaglio.kernels.dsp.sums import add, mul
 from intaglio.kernels.dsp.tiles import tile
 from intaglio.kernels.dsp.variants import Finish, How, Layout, Range, Side, Sum, Variant, parse_variant
 from intaglio.kernels.fixed_point_functions import FIXED_POINT
+from intaglio.kernels.fpu import tiles as fpu_tiles
+from intaglio.kernels.fpu.tiles import After
 from intaglio.kernels.mve.depthwise import taps
 from intaglio.kernels.mve.rows import rows, window
 from intaglio.kernels.routines import Routine, routine_texts
@@ -57,6 +59,11 @@ COLUMNS = [
     for column in ("column", "i8", "u8")
     for finish, shared in ((FINISHES[2], True), (FINISHES[2], False), (REALS[1], False))
 ]
+COLUMNS += [
+    Variant(Layout.JOINED, finish, shared=shared, column=column, sixes=True)
+    for column in ("column", "i8", "u8")
+    for finish, shared in ((FINISHES[2], True), (FINISHES[0], False), (FINISHES[-2], True))
+]
 
 
 def representative() -> list[Routine]:
@@ -65,6 +72,8 @@ def representative() -> list[Routine]:
     found += [tile(4, variant, 64) for variant in TILES if variant.finish.doubled and variant.layout is not Layout.WIDE]
     found += [dense(variant) for variant in COLUMNS]
     found += [finish_routine(finish) for finish in (*FINISHES, *REALS)]
+    after = [After(added, relu) for added in (False, True) for relu in (False, True)]
+    found += [fpu_tiles.tile(each) for each in after] + [fpu_tiles.dense(each) for each in after]
     found += [make(columns, kind) for make in (gather, gather_all, edge) for columns in (4, 2, 1) for kind in BYTES]
     found += [slide(stride, kind, FINISHES[0], pairs) for stride in (1, 2) for kind in BYTES for pairs in (True, False)]
     found += [slide(stride, DType.I8, FINISHES[0], narrow=True) for stride in (1, 2)]

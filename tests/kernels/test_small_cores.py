@@ -22,6 +22,7 @@ from intaglio.ops.hybrid import HybridConv, HybridMatMul
 from intaglio.ops.trees import TreeEnsemble
 from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import Target, find_target, host_target
+from support.kernel_floats import FLOATS
 from support.kernel_integer_tiles import INTEGER_TILES
 from support.kernel_quick import first_of_each_kind
 from support.kernel_running import Call, Case, assert_close, call_compiled, compile_c, interpreted, prepare, write_c
@@ -64,6 +65,15 @@ def test_the_kernel_means_what_the_reference_says(name: str, core: str) -> None:
     assert_close(ALL[name], results, ALL[name].expected())
 
 
+@pytest.mark.parametrize("name", FLOATS)
+def test_floats_on_an_fpu_are_what_the_reference_says(name: str) -> None:
+    call = prepare(FLOATS[name], CORES["cortex-m4f"])
+    assert "_fpu(" in call.lowered.using
+    code, results = interpreted(FLOATS[name], CORES["cortex-m4f"])
+    assert code == 0
+    assert_close(FLOATS[name], results, FLOATS[name].expected())
+
+
 def test_the_dsp_extension_is_taken() -> None:
     starts = ("tiles", "windows", "a sum", "a product", "rows", "channels", "dense", "quantised", "the largest", "means")
     used = {n: prepare(c, CORES["cortex-m4f"]).lowered.using for n, c in ALL.items() if n.startswith(starts)}
@@ -100,12 +110,14 @@ REASONS = [
     ("tiles 3x3 of u8", "cortex-m0+", "qconv_halves", "the weights do not fit 8 bits"),
     ("tiles shifted up", "cortex-m0+", "qconv_halves", "sums are scaled in a slow way"),
     ("quantised as they come", "cortex-m55", "hybrid_conv_dsp", "the core has no DSP extension"),
+    ("floats 1x1", "cortex-m4", "conv_fpu", "the target is not a Cortex-M with an FPU and without vectors"),
+    ("floats 1x1", "rv32imc", "conv_fpu", "the target is not a Cortex-M with an FPU and without vectors"),
 ]
 
 
 @pytest.mark.parametrize(("name", "core", "kernel", "reason"), REASONS, ids=lambda part: part)
 def test_a_kernel_says_why_it_is_not_used(name: str, core: str, kernel: str, reason: str) -> None:
-    assert [c.reason for c in considered(ALL[name].node(), CORES[core]) if c.name == kernel] == [reason]
+    assert [c.reason for c in considered((ALL | FLOATS)[name].node(), CORES[core]) if c.name == kernel] == [reason]
 
 
 @pytest.mark.parametrize("layout", ["joined", "apart", "wide"])
@@ -137,7 +149,8 @@ def _wrong(cases: dict[str, Case], run: Callable[[str], list[Array]]) -> list[st
 )
 def test_the_same_c_on_this_machine(core: str, tmp_path: Path) -> None:
     """What assembly says, the C beside it says too; nothing is undefined, nothing warns."""
-    calls = {name: prepare(c, CORES[core]) for name, c in ALL.items()}
+    cases = ALL | FLOATS if core == "cortex-m4f" else ALL
+    calls = {name: prepare(c, CORES[core]) for name, c in cases.items()}
     write_c(list(calls.values()), CORES[core].isa, tmp_path / "k.c")
     flags = ["-O0", "-shared", "-fPIC", "-fsanitize=undefined", "-fno-sanitize-recover=all", "-lm"]
     compile_c(find_toolchain("gcc"), host_target(), tmp_path / "k.c", tmp_path / "k.so", *flags)
@@ -146,9 +159,9 @@ def test_the_same_c_on_this_machine(core: str, tmp_path: Path) -> None:
     def run(name: str) -> list[Array]:
         call = calls[name]
         assert call_compiled(library, call) == 0
-        return [call.arrays[n].reshape(o.shape) for n, o in zip(call.outputs, ALL[name].node().outputs, strict=True)]
+        return [call.arrays[n].reshape(o.shape) for n, o in zip(call.outputs, cases[name].node().outputs, strict=True)]
 
-    assert not (found := _wrong(ALL, run)), "\n".join(found)
+    assert not (found := _wrong(cases, run)), "\n".join(found)
 
 
 def _needs_floats(c: Case) -> bool:
@@ -224,8 +237,9 @@ def _emulated(cases: dict[str, Case], target: Target, folder: Path, *, over: boo
     ],
 )
 def test_the_emulated_core_gives_the_same(core: str, tmp_path: Path) -> None:
-    whole = {n: c for n, c in ALL.items() if not _needs_floats(c)}
-    assert not (wrong := _emulated(whole, CORES.get(core) or find_target(core), tmp_path)), "\n".join(wrong)
+    target = CORES.get(core) or find_target(core)
+    whole = {n: c for n, c in ALL.items() if not _needs_floats(c)} | ({} if target.fpu == "none" else FLOATS)
+    assert not (wrong := _emulated(whole, target, tmp_path)), "\n".join(wrong)
 
 
 @pytest.mark.parametrize("core", ["cortex-m4f", pytest.param("cortex-m4", marks=pytest.mark.slow), "cortex-m0+"])

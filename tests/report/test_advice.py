@@ -35,8 +35,10 @@ def test_a_compile_with_the_flag_saves_what_was_told(word: str, board: Path, int
     words = [w for w in shlex.split(told.flag) if w not in ("--calibrate", "DATA.npz")]
     said = intaglio("compile", DIGITS, "--board", "nucleo-l4r5zi", *words, "-o", tmp_path / "p", "--json")
     assert said.code == 0, said.err
-    saved = 2560 - said.json["arena_bytes"]
-    assert f"saves {saved:,} bytes of RAM (arena 2,560 -> {said.json['arena_bytes']:,})" in told.gain and told.source == ESTIMATED
+    least = int(told.gain.partition("(arena 2,560 -> ")[2].partition(")")[0].replace(",", ""))
+    assert f"saves {2560 - least:,} bytes of RAM" in told.gain and told.source == ESTIMATED
+    # Under a limit, kernels may have less stack, and the arena then need not be as small as it can be.
+    assert least <= said.json["arena_bytes"] <= (least if word == "--quantize" else least + 256)
 
 
 def test_frames_one_by_one(intaglio: Intaglio, tmp_path: Path) -> None:

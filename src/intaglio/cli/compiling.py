@@ -146,9 +146,10 @@ def _print_summary(package: Package, seconds: float, request: Request) -> None:
     if (f := m.firmware) is not None:
         stack = "an unbounded stack" if f.stack_bytes is None else f"stack {f.stack_bytes:,}"
         say(f"flash {f.flash_bytes:,} bytes: code {f.code_bytes:,}, weights {f.weight_bytes:,}")
+        copied = f", weights {m.memory.weights_ram:,}" if m.memory.weights_ram else ""
         say(
             f"RAM {f.ram_bytes:,} bytes: arena {m.memory.arena_bytes:,}, inputs and outputs {f.io_bytes:,}, "
-            f"variables {f.static_bytes:,}, {stack}"
+            f"variables {f.static_bytes:,}, {stack}{copied}"
         )
     if m.opencl is not None:
         for line in placed_lines(m, list(request.devices)):

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from intaglio.fitting.fast_weights import Moved, to_ram
 from intaglio.fitting.limits import Needs, elsewhere, weights_beside
 from intaglio.fitting.weights import plan_weights
-from intaglio.kernels.c_printer import print_kernel
+from intaglio.kernels.c_printer import Printer, body_lines, print_kernel
+from intaglio.kernels.isa import ISAS
 from intaglio.kernels.program import Program
 from intaglio.memory.ladder import Peak, Rung, ladder, peak_of
 from intaglio.memory.lifetimes import Buffer, find_storage
@@ -30,6 +32,7 @@ STACK_BYTES = 512
 VARIABLES_BYTES = 256
 CODE_MARGIN, CODE_AROUND_BYTES = 1.5, 4096  # the estimate may be low; start-up code, memory and mathematics
 CODE_PER_INTEGER_CHARACTER, CODE_PER_FLOAT_CHARACTER, CODE_PER_SOFT_CHARACTER = 0.7, 0.32, 0.55
+CODE_PER_ROUTINE_CHARACTER = 0.15  # of floats: mostly assembly, a line of it for four bytes
 CODE_OF_FIRMWARE_BYTES, CODE_OF_SOFT_FLOATS_BYTES = 400, 1700  # start-up code and application; floats without FPU
 
 
@@ -93,12 +96,22 @@ def place_weights(program: Program, deployment: Deployment) -> None:
     spread_weights(program, room, [Room(m.name, m.bytes) for m in others])
 
 
+def weights_to_ram(program: Program, deployment: Deployment, reserve: int) -> list[Moved]:
+    """`--weights ram`: as much as the limits leave beside the arena."""
+    room = arena_budget(program, deployment, reserve)
+    if not deployment.weights_ram or room is None:
+        return []
+    arenas = program.arena_bytes - sum(size for _, size in elsewhere(program.arenas, deployment))
+    return to_ram(program, deployment.board, room - arenas)
+
+
 def needs_of_program(program: Program, deployment: Deployment, code: int | None = None) -> Needs:
     """Before it is built: stack is an estimate, and so is code where its size is not given."""
     weights = plan_weights(program.constants, deployment)
     return Needs(
         weights=0 if deployment.weights_read else weights.size_bytes,
-        weights_elsewhere=weights_beside(weights.total_bytes, tuple((m, b.size_bytes) for m, b in weights.apart), deployment),
+        weights_elsewhere=weights_beside(weights.total_bytes, weights.in_flashes, deployment),
+        weights_ram=weights.ram_bytes,
         arena=program.arena_bytes,
         elsewhere=elsewhere(program.arenas, deployment),
         io=_io_bytes(program),
@@ -139,9 +152,14 @@ def needs_on_board(program: Program, target: Target, on: Deployment, built: Need
 def _code_bytes(program: Program, board: Board | None) -> int:
     floats = {layer.kernel.name for layer in program.layers if layer.node.output.dtype.is_float}
     characters = [(kernel.name in floats, len(print_kernel(kernel))) for kernel in program.kernels]
+    seen = Printer(ISAS[program.isa])
+    for kernel in program.kernels:
+        if kernel.name in floats and kernel.isa == program.isa:
+            body_lines(kernel, seen)
     soft = board is not None and find_target(board.core).fpu == "none"
     per_float = CODE_PER_SOFT_CHARACTER if soft else CODE_PER_FLOAT_CHARACTER
     around = (CODE_OF_FIRMWARE_BYTES if board is not None else 0) + (CODE_OF_SOFT_FLOATS_BYTES if soft and floats else 0)
+    around += round(sum(len(routine.text) for routine in seen.routines.values()) * CODE_PER_ROUTINE_CHARACTER)
     return around + round(sum(n * (per_float if is_float else CODE_PER_INTEGER_CHARACTER) for is_float, n in characters))
 
 

@@ -39,6 +39,7 @@ class Needs:
     stack: int | None = None
     elsewhere: tuple[tuple[str, int], ...] = ()  # of the arena, in memories other than that of the variables
     weights_elsewhere: tuple[tuple[str, int], ...] = ()  # beside `weights`, in memories other than that of the code
+    weights_ram: int = 0  # that are copied to RAM at start-up; in flash they are beside `weights`
     on_device: bool = False  # an OpenCL device: arena and weights are in its memory
 
     @property
@@ -50,11 +51,12 @@ class Needs:
     def ram(self) -> dict[str, int]:
         if self.on_device:
             return {"arena": self.arena, "weights": self.weights}
-        return {"arena": self.arena, "inputs and outputs": self.io, "stack": self.stack or 0, "variables": self.static}
+        parts = {"arena": self.arena, "inputs and outputs": self.io, "stack": self.stack or 0, "variables": self.static}
+        return {**parts, "weights": self.weights_ram} if self.weights_ram else parts
 
     @property
     def flash(self) -> dict[str, int]:
-        return {"weights": self.weights, "code": self.code or 0, "first values of variables": self.data}
+        return {"weights": self.weights + self.weights_ram, "code": self.code or 0, "first values of variables": self.data}
 
 
 class InMemory(Protocol):

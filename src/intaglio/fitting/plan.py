@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from intaglio.fitting.budget import RESERVE_BYTES, Budget, Climbed, climb
-from intaglio.fitting.fit import arena_budget, arena_rooms, place_weights
+from intaglio.fitting.fast_weights import moved_text
+from intaglio.fitting.fit import arena_budget, arena_rooms, place_weights, weights_to_ram
 from intaglio.fitting.side_by_side import without_copies
 from intaglio.ir.placement import NOWHERE
 from intaglio.kernels.lower import Memo
@@ -67,6 +68,9 @@ def plan_memory(
     if wishes.pinned is not None:  # of the plan as it is now: windows of stripes have their names too
         program = placed(program, target, slots=slots, pinned=wishes.pinned, rooms=rooms)
     place_weights(program, deployment)
+    moved = weights_to_ram(program, deployment, wishes.reserve)
+    if deployment.weights_ram:
+        note(moved_text(moved, program))
     check(program)
     return Climbed(program, rungs, reached)
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from intaglio.ir.choices import VIEW, Choices
 from intaglio.ir.graph import Node, Value
 from intaglio.ir.views import Part, Pitch, ViewRules, row_widths, storage_parts
+from intaglio.kernels.choice import WITH_LOOPS
 from intaglio.kernels.lower import Memo, lower, takes_rows
 from intaglio.kernels.program import Program
 from intaglio.memory import placed
@@ -58,13 +59,20 @@ class _Search:
         most = self._peak(given)
         if self._peak(self._with(found)) > most:
             found = self._within(candidates, most)
-        return self._with(found) if found and not self._refusing(found) else None
+        return self._with_loops(self._with(found)) if found and not self._refusing(found) else None
 
     def _with(self, nodes: list[Node]) -> Choices:
         return self._program.choices.with_kernels({node.output.name: VIEW for node in nodes})
 
     def _rules(self) -> ViewRules:
         return ViewRules(self._program.graph, self._program.choices.views(self._program.graph))
+
+    def _with_loops(self, choices: Choices) -> Choices:
+        """Layers whose rows are apart have kernels that are loops."""
+        parts = storage_parts(self._program.graph, choices)
+        touched = [n for n in self._program.graph.nodes if any(v in parts and parts[v].pitch for v in [*n.operands(), *n.outputs])]
+        kernels = {node.output.name: _loops(choices.of(node)) for node in touched if not choices.is_view(node)}
+        return choices.with_kernels(kernels)
 
     def _allowed(self, candidates: list[Node]) -> list[Node]:
         rules = self._rules()
@@ -110,7 +118,7 @@ class _Search:
         refused: set[Node] = set()
         for layer in self._program.layers:
             touched = [v for v in [*layer.node.operands(), *layer.node.outputs] if v in pitches]
-            if touched and not choices.is_view(layer.node) and not self._takes(layer.node, choices.of(layer.node), pitches):
+            if touched and not choices.is_view(layer.node) and not self._takes(layer.node, _loops(choices.of(layer.node)), pitches):
                 refused |= {node for value in touched for node in _makes_rows(value, found, parts)}
         return refused
 
@@ -120,6 +128,11 @@ class _Search:
         if key not in self._known:
             self._known[key] = takes_rows(node, self._target, asked, pitches, self.memo)
         return self._known[key]
+
+
+def _loops(using: str) -> str:
+    """The kernel to ask for instead of a routine, which takes its memory in one piece."""
+    return WITH_LOOPS.get(using.partition("(")[0], using)
 
 
 def _makes_rows(value: Value, views: list[Node], parts: dict[Value, Part]) -> list[Node]:

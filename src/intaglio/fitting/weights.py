@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from intaglio.fitting.fast_weights import IN_RAM
 from intaglio.kernels.program import Constant, Program
 from intaglio.memory.weights_read import file_offsets
 from intaglio.targets.deployment import WEIGHTS_HEADER_BYTES, Deployment
@@ -30,11 +31,22 @@ class Weights:
     section: str = ""
     address: int | None = None
     apart: tuple[tuple[str, Weights], ...] = ()  # blocks in other memories
+    ram: bool = False  # its first values are in flash, and copied at start-up
     read: bool = False  # a file that nothing maps; offsets are those in the file
 
     @property
     def total_bytes(self) -> int:
         return self.size_bytes + sum(block.size_bytes for _, block in self.apart)
+
+    @property
+    def ram_bytes(self) -> int:
+        """Of them in RAM."""
+        return sum(block.size_bytes for _, block in self.apart if block.ram)
+
+    @property
+    def in_flashes(self) -> tuple[tuple[str, int], ...]:
+        """Bytes in other flashes than that of the code."""
+        return tuple((memory, block.size_bytes) for memory, block in self.apart if not block.ram)
 
     @property
     def binary(self) -> bool:
@@ -46,7 +58,9 @@ def plan_weights(constants: list[Constant], deployment: Deployment) -> Weights:
     own = [c for c in constants if not c.memory]
     block = _plan(own, deployment, deployment.weights_section)
     memories = dict.fromkeys(c.memory for c in constants if c.memory)
-    apart = {m: _plan([c for c in constants if c.memory == m], deployment, f".rodata.intaglio_{m}") for m in memories}
+    sections = {m: "" if m == IN_RAM else f".rodata.intaglio_{m}" for m in memories}
+    apart = {m: _plan([c for c in constants if c.memory == m], deployment, section) for m, section in sections.items()}
+    apart = {m: replace(other, ram=m == IN_RAM) for m, other in apart.items()}
     offsets = {**block.offsets, **{name: at for other in apart.values() for name, at in other.offsets.items()}}
     return replace(block, offsets=offsets, address=deployment.weights_address, apart=tuple(apart.items()))
 

@@ -125,7 +125,7 @@ class Builder:
         self._names = outer
 
     @contextmanager
-    def loop(self, name: str, start: Operand, stop: Operand, step: int = 1) -> Iterator[Expr]:
+    def loop(self, name: str, start: Operand, stop: Operand, step: int = 1, *, rolled: bool = False) -> Iterator[Expr]:
         first, last, step = idx(start), idx(stop), operator.index(step)
         if isinstance(first, Num) and isinstance(last, Num) and int(last.value) - int(first.value) <= step:
             self._stack.append([])  # not a loop: its names stay taken
@@ -138,7 +138,7 @@ class Builder:
             var = Var(self.fresh(name), IDX)
             yield var
         if body and first != last:
-            self.emit(For(var, first, last, step, tuple(body)))
+            self.emit(For(var, first, last, step, tuple(body), rolled))
 
     @contextmanager
     def block(self) -> Iterator[None]:

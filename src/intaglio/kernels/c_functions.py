@@ -39,6 +39,8 @@ def _function(result: str, name: str, params: str, *body: str) -> str:
 
 def function_text(name: str) -> list[str]:
     """The definitions that `name` needs, itself last."""
+    if name == "ig_rolled":
+        return [_ROLLED]
     parts = name.split("_")
     if "to" in parts:
         return _conversion(name, parts[1], parts[3])
@@ -201,3 +203,10 @@ IG_INLINE uint16_t ig_f32_to_bf16(float value)
     }
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }"""
+
+_ROLLED = """\
+#if defined(__clang__)
+#define IG_ROLLED _Pragma("clang loop unroll(disable)")
+#else
+#define IG_ROLLED _Pragma("GCC unroll 1")
+#endif"""

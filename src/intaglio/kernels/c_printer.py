@@ -252,6 +252,9 @@ class Printer:
                 name = stmt.var.name
                 advance = f"{name}++" if stmt.step == 1 else f"{name} += {stmt.step}"
                 start, stop = self.expr(stmt.start), self.expr(stmt.stop, 11)
+                if stmt.rolled:
+                    self.used.setdefault("ig_rolled")
+                    lines.append(f"{pad}IG_ROLLED")
                 lines.append(f"{pad}for (ptrdiff_t {name} = {start}; {name} < {stop}; {advance}) {{")
                 lines += self.stmts(stmt.body, depth + 1)
                 lines.append(f"{pad}}}")

@@ -60,6 +60,7 @@ from intaglio.kernels.dsp import hybrid as dsp_hybrid
 from intaglio.kernels.dsp import pool as dsp_pool
 from intaglio.kernels.dsp import sums as dsp_sums
 from intaglio.kernels.estimate import one_by_one
+from intaglio.kernels.fpu import conv as fpu_conv
 from intaglio.kernels.job import Choice, Job, Lowered, always, unless
 from intaglio.kernels.mve import conv as mve_conv
 from intaglio.kernels.mve import depthwise as mve_depthwise
@@ -87,6 +88,7 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
             "winograd", winograd.winograd_applies, winograd.winograd, winograd.why_winograd, winograd.winograd_ways,
             winograd.winograd_estimate,
         ),
+        Choice("conv_fpu", fpu_conv.applies, fpu_conv.contraction_fpu),
         Choice("conv_nhwc", fma.conv_applies, fma.conv_nhwc, ways=fma.conv_ways, estimate=fma.conv_estimate),
         Choice(
             "depthwise_nhwc", windows.depthwise_applies, windows.depthwise, ways=windows.depthwise_ways,
@@ -95,6 +97,7 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
         Choice("conv_general", always, window_general.conv_general, estimate=one_by_one),
     ),
     "matmul": (
+        Choice("matmul_fpu", fpu_conv.applies, fpu_conv.contraction_fpu),
         Choice(
             "matmul", products.matmul_applies, products.matmul_tiled, ways=products.matmul_ways,
             estimate=products.matmul_estimate,
@@ -239,6 +242,7 @@ SINGLE: dict[str, Callable[[Job], Lowered]] = {  # operators with one kernel tha
     "trilu": movement.trilu,
     "unique": found.unique,
 }
+WITH_LOOPS = {"conv_fpu": "conv_nhwc", "matmul_fpu": "matmul"}  # where a routine does not do, since loops can be rewritten
 TABLE: dict[str, tuple[Choice, ...]] = {
     **SEVERAL,
     **{name: (Choice(build.__name__.rstrip("_"), always, build),) for name, build in SINGLE.items()},

@@ -264,6 +264,7 @@ class For:
     stop: Expr
     step: int
     body: tuple[Stmt, ...]
+    rolled: bool = False  # a compiler must not unroll it: on small cores, where code counts more
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,16 +65,16 @@ def qsoftmax(job: Job) -> Lowered:
     with k.loop("o", 0, math.prod(shape[:-1])) as o:
         row = k.let("row", o * size)
         top = k.var("top", whole(x, row))
-        with k.loop("j", 1, size) as j:
+        with k.loop("j", 1, size, rolled=job.target.bare) as j:
             k.assign(top, Op("max", (top, whole(x, row + j)), I32))
         total = k.var("total", number(0), I32)
-        with k.loop("j", 0, size) as j:
+        with k.loop("j", 0, size, rolled=job.target.bare) as j:
             term = Load(table, cast(Op("sub", (top, whole(x, row + j)), I32), IDX), I32)
             k.assign(total, Op("add", (total, Op("fn_rounding_shift", (term, number(12)), I32)), I32))
         zeros = k.let("zeros", Op("fn_leading_zeros", (total,), I32))
         reciprocal = k.let("reciprocal", Op("fn_softmax_reciprocal", (total, zeros), I32))
         right = k.let("right", Op("sub", (number(12 + 31 - bits), zeros), I32))
-        with k.loop("j", 0, size) as j:
+        with k.loop("j", 0, size, rolled=job.target.bare) as j:
             exp = k.let("exp", Load(table, cast(Op("sub", (top, whole(x, row + j)), I32), IDX), I32))
             raw = Op("fn_rounding_shift", (_high(reciprocal, exp), right), I32)
             value = k.let("v", Op("add", (raw, number(low)), I32))

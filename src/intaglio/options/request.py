@@ -276,14 +276,19 @@ class Request:
     )
     sensitivity: bool = option(True, kinds.FLAG, "quantise", "Measure the error of each layer alone.", word="")
     weights: str = option(
-        "mapped", kinds.TEXT, "kernels", "fp16: store in half precision. read: read layer by layer through a callback.", "W",
-        record=lambda r: "read" if r.weights_read else "",
+        "mapped", kinds.TEXT, "kernels", "fp16: store in half precision. read: read layer by layer through a callback. "
+        "ram: copy to RAM at start-up, what gains most first.", "W",
+        record=lambda r: "read" if r.weights_read else "ram" if r.weights_ram else "",
     )  # fmt: skip
     constants: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def weights_read(self) -> bool:
         return "read" in self.weights.split(",")
+
+    @property
+    def weights_ram(self) -> bool:
+        return "ram" in self.weights.split(",")
 
     @property
     def limited(self) -> bool:
@@ -293,7 +298,7 @@ class Request:
     @property
     def weights_stored(self) -> str:
         """`fp16` of `fp16,read`; empty where they stay as they are."""
-        return ",".join(word for word in self.weights.split(",") if word not in ("read", "mapped"))
+        return ",".join(word for word in self.weights.split(",") if word not in ("read", "mapped", "ram"))
 
     @property
     def scheme(self) -> str | None:
@@ -313,7 +318,7 @@ class Request:
         from intaglio.quantize.settings import SCHEMES, Settings
 
         if self.weights_stored not in ("", "fp16"):
-            hint = "values: `mapped` (the default), `fp16`, `read`, `fp16,read`"
+            hint = "values: `mapped` (the default), `fp16`, `read`, `ram`, `fp16,read`, `fp16,ram`"
             raise UserError("bad-option", f"unknown value {quoted(self.weights_stored)} of `--weights`", hint=hint)
         if self.scheme is None:
             return None
@@ -337,7 +342,8 @@ class Request:
         return deployment_of(
             target, board=self.board, arena=self.arena, io=self.io, weights_section=self.weights_section,
             weights_address=self.weights_address, ram=self.ram, flash=self.flash, optimize=self.optimize, memory=self.memory,
-            weights="read" if self.weights_read else "mapped", precision=self.precision, limit_ms=self.limit_kernel_time,
+            weights="read" if self.weights_read else "ram" if self.weights_ram else "mapped", precision=self.precision,
+            limit_ms=self.limit_kernel_time,
         )  # fmt: skip
 
     def record(self) -> dict[str, str]:

@@ -182,6 +182,16 @@ RULES: tuple[Rule, ...] = (
         "omit `--weights-address` and `--weights-section`",
     ),
     Rule(
+        "weights ram, elsewhere", "options",
+        lambda s: s.request.weights_ram and (s.request.weights_read or s.request.weights_address is not None),
+        "`--weights ram` cannot be combined with weights that are read, or that have an address", LEAVE_OUT,
+    ),
+    Rule(
+        "weights ram, an operating system", "target",
+        lambda s: s.target is not None and not s.target.bare and s.request.weights_ram,
+        "`--weights ram` needs a board, and `{target}` has an operating system", "`intaglio boards` lists boards",
+    ),
+    Rule(
         "board, target", "options",
         lambda s: bool(s.request.board and s.request.target) and find_target(s.request.target or "").name != s.words()["core"],
         "the board `{board}` has a `{core}`, not a {asked}", "omit `--target`, or use `--target {core}`",

@@ -30,6 +30,7 @@ def figures(manifest: Manifest, info: FirmwareInfo) -> str:
         ("arena", f"{manifest.memory.arena_bytes:,}"),
         ("inputs and outputs", f"{info.io_bytes:,}"),
         ("variables", f"{info.static_bytes:,}"),
+        ("weights, copied at start-up", f"{manifest.memory.weights_ram:,}"),
         ("stack, at most", stack),
         ("self-test, beside that", f"{info.selftest_bytes:,}"),
     ]

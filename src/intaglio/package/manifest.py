@@ -147,6 +147,7 @@ class MemoryInfo:
     optimal: bool = False  # proven: no plan of the same buffers has a smaller arena
     arenas: tuple[ArenaInfo, ...] = ()  # by memory, where they are not simply with the variables
     weights_apart: tuple[tuple[str, int], ...] = ()  # of the weights, bytes in other memories than that of the code
+    weights_ram: int = 0  # of the weights, bytes that start-up code copies to RAM
     fed_rows: int = 0  # rows of the input that come one by one; 0: it is there as a whole
 
     def arena_sizes(self) -> dict[str, int]:
@@ -156,7 +157,8 @@ class MemoryInfo:
 
 @dataclass(frozen=True, slots=True)
 class FirmwareInfo:
-    """What a device needs, in bytes. RAM = arena + io + static + stack; flash = code + weights + data.
+    """What a device needs, in bytes. RAM = arena + io + static + stack + weights that are copied to it (`MemoryInfo`);
+    flash = code + weights + data.
 
     `code` is machine code and what it reads but the weights, `data` the first values of variables, `static` variables other
     than the arena and the buffers of inputs and outputs (`io`). The self-test is counted by itself. `stack` is the deepest

@@ -11,14 +11,17 @@ def needs_of(manifest: Manifest, info: FirmwareInfo | None, deployment: Deployme
     memory = manifest.memory
     apart = elsewhere(memory.arenas, deployment)
     beside = weights_beside(memory.weight_bytes, memory.weights_apart, deployment)
-    weights = (info or memory).weight_bytes - sum(size for _, size in beside)
+    weights = (info or memory).weight_bytes - sum(size for _, size in beside) - memory.weights_ram
     if info is None:
         on_device = manifest.opencl is not None
-        return Needs(weights, memory.arena_bytes, elsewhere=apart, weights_elsewhere=beside, on_device=on_device)
-    static = info.ram_bytes - memory.arena_bytes - info.io_bytes - (info.stack_bytes or 0)
+        copied = memory.weights_ram
+        return Needs(
+            weights, memory.arena_bytes, elsewhere=apart, weights_elsewhere=beside, weights_ram=copied, on_device=on_device
+        )
+    static = info.ram_bytes - memory.arena_bytes - info.io_bytes - (info.stack_bytes or 0) - memory.weights_ram
     return Needs(
         weights, memory.arena_bytes, info.io_bytes, info.code_bytes, info.data_bytes, static, info.stack_bytes, apart,
-        beside,
+        beside, memory.weights_ram,
     )  # fmt: skip
 
 

@@ -276,7 +276,7 @@ def project_of(
         weights_address=weights.address if weights.binary else None,
         weights_read=weights.read and weights.size_bytes > 0,
         weights_window=deployment.window if weights.size_bytes else None,
-        weights_apart=tuple((memory, block.size_bytes) for memory, block in weights.apart),
+        weights_apart=weights.in_flashes,
         places=named_places(_places(program), (blocks, copies, feed)),
         blocks=blocks,
         around=beside,

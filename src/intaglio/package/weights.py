@@ -96,7 +96,7 @@ def weights_file(name: str) -> str:
 
 def _header(constants: list[Constant], weights: Weights, name: str) -> str:
     upper = name.upper()
-    arrays = [f"extern const unsigned char {block_name(name, memory)}[];" for memory, _ in weights.apart]
+    arrays = [f"extern {_const(block)}unsigned char {block_name(name, memory)}[];" for memory, block in weights.apart]
     if weights.read:
         return _file_header(constants, weights, name)
     block = "\n".join([f"extern const unsigned char {name}_weights[];" if weights.size_bytes else "", *arrays]).strip()
@@ -179,8 +179,13 @@ def _c_array(constants: list[Constant], weights: Weights, name: str, array: str)
         "#if defined(__GNUC__)\n"
         f"__attribute__((aligned({weights.alignment}){section}))\n"
         "#endif\n"
-        f"const unsigned char {array}[] = {{\n" + "".join(_rows(constants, weights)) + "};\n"
+        f"{_const(weights)}unsigned char {array}[] = {{\n" + "".join(_rows(constants, weights)) + "};\n"
     )
+
+
+def _const(weights: Weights) -> str:
+    """Start-up code copies what is not constant from flash to RAM."""
+    return "" if weights.ram else "const "
 
 
 def _rows(constants: list[Constant], weights: Weights) -> Iterator[str]:

@@ -149,9 +149,10 @@ def _info(manifest: Manifest, board: Board, sizes: Sizes, depth: int | None, win
     memory = manifest.memory
     given = () if memory.fed_rows else manifest.inputs
     io_bytes = sum(max(info.bytes, 1) for info in (*given, *manifest.outputs) if info.arena_offset is None)
-    static = sizes.data + sizes.bss - memory.arena_bytes - io_bytes
+    static = sizes.data + sizes.bss - memory.arena_bytes - io_bytes - memory.weights_ram
+    data = sizes.data - memory.weights_ram
     address = manifest.options.get("weights_address") or (hex(window) if window is not None else None)
-    weights = sizes.weights or memory.weight_bytes
+    weights = sizes.weights + memory.weights_ram or memory.weight_bytes
     riscv = find_target(manifest.target).arch.startswith("riscv")
     known = all_boards().get(board.name) if board.name else generic_board(board.core, riscv=riscv)
     return FirmwareInfo(
@@ -159,8 +160,8 @@ def _info(manifest: Manifest, board: Board, sizes: Sizes, depth: int | None, win
         elf=f"bin/{manifest.name}.elf",
         code_bytes=sizes.code,
         weight_bytes=weights,
-        data_bytes=sizes.data,
-        flash_bytes=sizes.code + weights + sizes.data,
+        data_bytes=data,
+        flash_bytes=sizes.code + weights + data,
         static_bytes=max(0, static),
         io_bytes=io_bytes,
         stack_bytes=depth,

@@ -39,6 +39,7 @@ class Total:
     io_bytes: int | None = None  # buffers of inputs and outputs
     static_bytes: int | None = None
     stack_used_bytes: int | None = None  # measured; `stack_bytes` is the bound
+    weights_ram_bytes: int | None = None  # of the weights, copied to RAM at start-up
     cycles_low: int | None = None  # on the board; None where nothing is said of one
     cycles_high: int | None = None
     stalls: tuple[Stall, ...] = ()  # part of `cycles`

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.problem import Problem
-from intaglio.kernels.loop import Expr, Place, idx
+from intaglio.kernels.loop import Expr, idx
+
+T = TypeVar("T")  # where gathered columns are
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +30,19 @@ class Row:
     top: Expr
 
 
-class ColumnKernel(Protocol):
+class ColumnKernel(Protocol[T]):
     @property
     def widths(self) -> tuple[int, ...]:
         """Columns at a time: the most first, 1 last."""
 
-    def gather(self, k: Builder, row: Row, first: Expr, count: int) -> Place:
+    def gather(self, k: Builder, row: Row, first: Expr, count: int) -> T:
         """Bring the windows of `count` output columns from `first` on; returns where they are."""
 
-    def multiply(self, k: Builder, columns: Place, count: int, g: Expr, out: Expr) -> None:
+    def multiply(self, k: Builder, columns: T, count: int, g: Expr, out: Expr) -> None:
         """Results of all channels of group `g`; those of the first column start at `out`."""
 
 
-def write_columns(k: Builder, p: Problem, micro: ColumnKernel) -> None:
+def write_columns(k: Builder, p: Problem, micro: ColumnKernel[T]) -> None:
     with k.loop("n", 0, p.batch) as n, k.loop("g", 0, p.group) as g, k.loop("oh", 0, p.out_height) as oh:
         base = k.let("base", n * (p.height * p.width * p.channels) + g * p.depth)
         row = Row(base, k.let("top", oh * p.strides[0] - p.pads[0]))

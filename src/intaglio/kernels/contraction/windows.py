@@ -175,7 +175,7 @@ def _write(job: Job, p: Problem, window: Window, columns: int) -> None:
 def _pixels(job: Job, p: Problem, window: Window, spot: Spot) -> None:
     k, lanes = job.k, job.isa.lanes
     whole = p.channels // lanes * lanes
-    with k.loop("c", 0, whole, lanes) as c:
+    with k.loop("c", 0, whole, lanes, rolled=job.target.bare) as c:
         _vector(k, job.vector, p, window, spot, c, lanes)
     if p.channels > whole:
         with k.block():

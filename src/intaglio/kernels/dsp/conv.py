@@ -87,5 +87,6 @@ def _single(job: Job, known: Scaled, x: Buffer, product: Product) -> Lowered:
         column = job.scratch(2 * product.pairs, "column", DType.I16)
         job.k.call(gather(1, x.dtype), Place(x, idx(0)), 0, 1, p.channels, Place(column, idx(0)))
     variant = multiply_single(job.k, product, column, p.out_channels, y)
-    about = f"{known.name}, {p.channels} -> {p.out_channels}, {x.dtype.value}\nweights packed [channel / 4][pair / 2][2][2][2][2]"
+    packed = "six channels at a time, then two" if variant.sixes else "[channel / 4][pair / 2][2][2][2][2]"
+    about = f"{known.name}, {p.channels} -> {p.out_channels}, {x.dtype.value}\nweights packed {packed}"
     return job.done(known.stem, about, f"dense_dsp({variant})")

@@ -18,7 +18,7 @@ from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.columns import Row
 from intaglio.kernels.contraction.problem import Problem
-from intaglio.kernels.dsp.dense import CHANNELS, dense, dense_scales, pack_dense
+from intaglio.kernels.dsp.dense import CHANNELS, by_sixes, dense, dense_scales, pack_dense, pack_sixes
 from intaglio.kernels.dsp.gather import edge, gather, gather_all, paired
 from intaglio.kernels.dsp.sums import add
 from intaglio.kernels.dsp.tiles import UNROLL, can_join, joined_starts, pack_weights, tile, word_bytes
@@ -52,11 +52,15 @@ def pack(job: Job, runs: Array, records: Array, reach: Array, finish: Finish, si
     layout = _layout(job, runs, joined, single)
     words = records.reshape(groups, columns, -1).copy()
     words[:, :, 0] = [joined_starts(starts, layout is Layout.JOINED) for starts in words[:, :, 0]]
-    words = np.pad(words, ((0, 0), (0, -columns % (CHANNELS if single else 2)), (0, 0)))
-    packer = pack_dense if single else pack_weights
+    sixes = single and job.target.fpu != "none" and by_sixes(layout, finish, columns, pairs.shape[2])
+    packer = pack_sixes if sixes else pack_dense if single else pack_weights
     w = job.packed(np.concatenate([packer(part, layout) for part in pairs]), "w", DType.I8)
-    shared, scales = dense_scales(words[0], finish.real) if single else (None, words)
-    return Product(w, job.packed(scales.reshape(-1), "scale", DType.I32), pairs.shape[2], Variant(layout, finish, shared=shared))
+    if single:
+        shared, scales = dense_scales(words[0], finish.real, 2 if sixes else CHANNELS)
+    else:
+        shared, scales = None, np.pad(words, ((0, 0), (0, columns % 2), (0, 0)))
+    variant = Variant(layout, finish, shared=shared, sixes=sixes)
+    return Product(w, job.packed(scales.reshape(-1), "scale", DType.I32), pairs.shape[2], variant)
 
 
 def _layout(job: Job, runs: Array, joined: bool, single: bool) -> Layout:

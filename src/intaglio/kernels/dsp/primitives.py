@@ -10,7 +10,7 @@ from intaglio.kernels.job import Job
 from intaglio.kernels.routines import Routine
 
 C = Path(__file__).parent / "c"
-BASE = Routine("base", render(C / "base.c"))
+BASE = Routine("base", render(C / "base.c"), functions=("ig_rolled",))
 
 
 @cache

@@ -125,23 +125,26 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Of a product. For one column: whether channels have one factor (`shared`), and what the column is, pairs or bytes."""
+    """Of a product. For one column: whether channels have one factor (`shared`), what the column is, pairs or bytes, and whether
+    it is multiplied by six channels at a time."""
 
     layout: Layout
     finish: Finish
     sum: Sum | None = None
     shared: bool | None = None
     column: str = ""
+    sixes: bool = False
 
     def __str__(self) -> str:
         scales = "" if self.shared is None else "shared_" if self.shared else "each_"
         column = f"{self.column}_" if self.column else ""
+        column += "sixes_" if self.sixes else ""
         return f"{column}{scales}{self.layout}_{self.finish}" + (f"_sum_{self.sum}" if self.sum else "")
 
 
 _RANGE = r"(i8|u8|f32)(?:_(m?\d+)_(m?\d+))?"
 _VARIANT = re.compile(
-    rf"(?:(column|i8|u8)_)?(?:(shared|each)_)?({'|'.join(Layout)})_({'|'.join(How)})_{_RANGE}(?:_sum_({'|'.join(Side)})_{_RANGE})?"
+    rf"(?:(column|i8|u8)_)?(?:(sixes)_)?(?:(shared|each)_)?({'|'.join(Layout)})_({'|'.join(How)})_{_RANGE}(?:_sum_({'|'.join(Side)})_{_RANGE})?"
 )
 
 
@@ -150,10 +153,10 @@ def parse_variant(text: str) -> Variant | None:
     found = _VARIANT.fullmatch(text.partition("(")[2].removesuffix(")"))
     if found is None:
         return None
-    column, scales, layout, how, to, low, high, larger, *second = found.groups()
+    column, sixes, scales, layout, how, to, low, high, larger, *second = found.groups()
     finish = Finish(How(how), _range(to, low, high))
     added = Sum(Side(larger), _range(*second)) if larger else None
-    return Variant(Layout(layout), finish, added, None if scales is None else scales == "shared", column or "")
+    return Variant(Layout(layout), finish, added, None if scales is None else scales == "shared", column or "", sixes is not None)
 
 
 def _range(to: str, low: str | None, high: str | None) -> Range:

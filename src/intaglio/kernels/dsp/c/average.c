@@ -22,10 +22,13 @@ IG_ROUTINE void NAME(const TYPE *x, ptrdiff_t channels, ptrdiff_t rows, ptrdiff_
         } else {
             for (ptrdiff_t i = 0; i < rows; i++)
                 for (ptrdiff_t j = 0; j < cols; j++)
+                    IG_ROLLED
                     for (ptrdiff_t d = 0; d < channels - c; d++)
                         sums[d] += x[i * row + j * channels + c + d];
         }
-        for (ptrdiff_t d = 0; d < 4 && c + d < channels; d++) {
+        const ptrdiff_t most = channels - c < 4 ? channels - c : 4;
+        IG_ROLLED
+        for (ptrdiff_t d = 0; d < most; d++) {
             const int32_t mean = (sums[d] > 0 ? sums[d] + half : sums[d] - half) / count;
             y[c + d] = (TYPE)(mean < low ? (int32_t)low : mean > high ? (int32_t)high : mean);
         }

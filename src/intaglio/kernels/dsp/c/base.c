@@ -15,11 +15,6 @@
 #else
 #define IG_UNROLL _Pragma("GCC unroll 4")
 #endif
-#if defined(__clang__)
-#define IG_ROLLED _Pragma("clang loop unroll(disable)")
-#else
-#define IG_ROLLED _Pragma("GCC unroll 1")
-#endif
 
 /* Four bytes from anywhere */
 IG_INLINE int32_t ig_word(const void *p)

@@ -32,7 +32,7 @@
 #endif
 #if !BYTES
 #define COLUMN "ldrd %[x], %[z], [%[a]], #8\n\t"
-#elif SIGNED
+#elif X_SIGNED
 #define COLUMN \
     "ldr %[e], [%[a]], #4\n\t" \
     "sxtb16 %[x], %[e]\n\t" \

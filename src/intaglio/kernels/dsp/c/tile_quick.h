@@ -2,18 +2,19 @@
 // weights of a pair (the second channel's or both channels', the first channel's), r4 to r7 sums of the first channel, r8 to r11 of
 // the second, r12 and lr numbers of two columns. All else waits in float registers. Compilers do not give r7 away, since it may be
 // the frame pointer, so it is kept in `keep`. LONG: weights and columns are loaded one after the other, which pipelines: an
-// instruction more and a cycle less per pair than with LDRD, for rows that are long.
+// instruction more and a cycle less per pair than with LDRD, for rows that are long. The first pair makes eight sums of two starts,
+// then the loop is entered behind its first or its fifth pair. Lines are short, since C99 has strings of 4,095 characters.
 
 #if JOINED
-#define FIRST_WEIGHTS "ldr r2, [r0], #4\n\t"
-#define WEIGHTS "sxtb16 r3, r2\n\t"
+#define FIRST_WEIGHTS "ldr r2,[r0],#4\n\t"
+#define WEIGHTS "sxtb16 r3,r2\n\t"
 #elif APART
-#define FIRST_WEIGHTS "ldr r2, [r0], #4\n\t"
+#define FIRST_WEIGHTS "ldr r2,[r0],#4\n\t"
 #define WEIGHTS \
-    "sxtb16 r3, r2\n\t" \
-    "sxtb16 r2, r2, ror #8\n\t"
+    "sxtb16 r3,r2\n\t" \
+    "sxtb16 r2,r2,ror #8\n\t"
 #else
-#define FIRST_WEIGHTS "ldrd r3, r2, [r0], #8\n\t"
+#define FIRST_WEIGHTS "ldrd r3,r2,[r0],#8\n\t"
 #define WEIGHTS
 #endif
 #if JOINED
@@ -25,39 +26,38 @@
 #endif
 #if LONG
 #define FIRST_COLUMNS \
-    "ldr r12, [r1], #16\n\t" \
+    "ldr r12,[r1],#16\n\t" \
     FIRST_WEIGHTS \
-    "ldr lr, [r1, #-12]\n\t"
-#define OTHER_COLUMNS "ldrd r12, lr, [r1, #-8]\n\t"
+    "ldr lr,[r1,#-12]\n\t"
+#define OTHER_COLUMNS "ldrd r12,lr,[r1,#-8]\n\t"
 #else
 #define FIRST_COLUMNS \
     FIRST_WEIGHTS \
-    "ldrd r12, lr, [r1], #8\n\t"
-#define OTHER_COLUMNS "ldrd r12, lr, [r1], #8\n\t"
+    "ldrd r12,lr,[r1],#8\n\t"
+#define OTHER_COLUMNS "ldrd r12,lr,[r1],#8\n\t"
 #endif
 #define PAIR_OF_EACH \
     FIRST_COLUMNS \
     WEIGHTS \
-    "smlad r8, r2, r12, r8\n\t" \
-    "smlad r4, r3, r12, r4\n\t" \
-    "smlad r9, r2, lr, r9\n\t" \
-    "smlad r5, r3, lr, r5\n\t" \
+    "smlad r8,r2,r12,r8\n\t" \
+    "smlad r4,r3,r12,r4\n\t" \
+    "smlad r9,r2,lr,r9\n\t" \
+    "smlad r5,r3,lr,r5\n\t" \
     OTHER_COLUMNS \
-    "smlad r10, r2, r12, r10\n\t" \
-    "smlad r6, r3, r12, r6\n\t" \
-    "smlad r11, r2, lr, r11\n\t" \
-    "smlad r7, r3, lr, r7\n\t"
-#define FOUR_PAIRS \
-    PAIR_OF_EACH \
+    "smlad r10,r2,r12,r10\n\t" \
+    "smlad r6,r3,r12,r6\n\t" \
+    "smlad r11,r2,lr,r11\n\t" \
+    "smlad r7,r3,lr,r7\n\t"
+#define THREE_PAIRS \
     PAIR_OF_EACH \
     PAIR_OF_EACH \
     PAIR_OF_EACH
+#define BYTE_OF(sum) RESULT_OF(sum, "r3", "r12", "lr", "r2")
 #define FIRST_RESULT(sum) \
     "lsl " sum ", " sum ", #1\n\t" \
-    RESULT_OF(sum, "r2", "r3", "r12", "r1")
-#define SECOND_RESULT(sum) RESULT_OF(sum, "r2", "r3", "r12", "lr")
+    BYTE_OF(sum)
 
-float keep, to = AS_FLOAT(y), record = AS_FLOAT(scale), left = ig_as_float((int32_t)outs);
+float keep, to = AS_FLOAT(y), record = AS_FLOAT(scale);
 __asm__ volatile(
     "vmov %[keep], r7\n\t"
     "vmov r0, %[w]\n"
@@ -66,19 +66,29 @@ __asm__ volatile(
     "vmov r1, %[cols]\n\t"
     "ldr r4, [r3]\n\t"
     "ldr r8, [r3, #16]\n\t"
-    "mov r5, r4\n\t"
-    "mov r6, r4\n\t"
-    "mov r7, r4\n\t"
-    "mov r9, r8\n\t"
-    "mov r10, r8\n\t"
+    FIRST_WEIGHTS
+    "ldrd r12,lr,[r1,#8]\n\t"
+    WEIGHTS
+    "smlad r10,r2,r12,r8\n\t"
+    "smlad r6,r3,r12,r4\n\t"
+    "smlad r11,r2,lr,r8\n\t"
+    "smlad r7,r3,lr,r4\n\t"
+    "ldrd r12,lr,[r1],#16\n\t"
+    "smlad r9,r2,lr,r8\n\t"
+    "smlad r5,r3,lr,r4\n\t"
+    "smlad r8,r2,r12,r8\n\t"
+    "smlad r4,r3,r12,r4\n\t"
     "vmov r3, %[odd]\n\t"
-    "mov r11, r8\n\t"
     "cmp r3, #0\n\t"
-    "bne 5f\n"
+    "bne 6f\n\t"
+    "b 5f\n"
     "2:\n\t"
-    FOUR_PAIRS
-    "5:\n\t" /* where they are no multiple of eight */
-    FOUR_PAIRS
+    PAIR_OF_EACH
+    "5:\n\t"
+    THREE_PAIRS
+    PAIR_OF_EACH
+    "6:\n\t" /* where they are no multiple of eight */
+    THREE_PAIRS
     "vmov r12, %[end]\n\t"
     "cmp r1, r12\n\t"
     "bne 2b\n\t"
@@ -87,31 +97,24 @@ __asm__ volatile(
     SECOND_OF("r10", "r6")
     SECOND_OF("r11", "r7")
     "vmov r1, %[record]\n\t"
-    "ldr r2, [r1, #4]\n\t"
-    "ldr r3, [r1, #8]\n\t"
-    "ldr r12, [r1, #12]\n\t"
+    "ldm r1!, {r2, r3, r12, lr}\n\t"
     FIRST_RESULT("r4")
     FIRST_RESULT("r5")
     FIRST_RESULT("r6")
     FIRST_RESULT("r7")
-    "vmov r1, %[record]\n\t"
-    "ldr r2, [r1, #20]\n\t"
-    "ldr r3, [r1, #24]\n\t"
-    "ldr r12, [r1, #28]\n\t"
-    "add r1, r1, #32\n\t"
-    SECOND_RESULT("r8")
-    SECOND_RESULT("r9")
-    SECOND_RESULT("r10")
-    SECOND_RESULT("r11")
+    "ldm r1!, {r2, r3, r12, lr}\n\t"
+    BYTE_OF("r8")
+    BYTE_OF("r9")
+    BYTE_OF("r10")
+    BYTE_OF("r11")
     "vmov %[record], r1\n\t"
     "vmov lr, %[to]\n\t"
-    "vmov r3, %[left]\n\t"
+    "vmov r3, %[last]\n\t"
     "vmov r2, %[step]\n\t"
-    "subs r3, r3, #2\n\t"
-    "blt 3f\n\t"
+    "cmp r1, r3\n\t"
+    "bhi 3f\n\t"
     "strb r8, [lr, #1]\n\t"
     "strb r4, [lr], #2\n\t"
-    "vmov %[left], r3\n\t"
     "vmov %[to], lr\n\t"
     "add lr, lr, r2\n\t"
     "strb r5, [lr, #-2]\n\t"
@@ -122,7 +125,7 @@ __asm__ volatile(
     "add lr, lr, r2\n\t"
     "strb r7, [lr, #-2]\n\t"
     "strb r11, [lr, #-1]\n\t"
-    "bgt 1b\n\t"
+    "bne 1b\n\t"
     "b 4f\n"
     "3:\n\t" /* the last channel of an odd number */
     "strb r4, [lr]\n\t"
@@ -132,7 +135,8 @@ __asm__ volatile(
     "strb r7, [lr, r2]\n"
     "4:\n\t"
     "vmov r7, %[keep]"
-    : [keep] "=&t"(keep), [to] "+&t"(to), [record] "+&t"(record), [left] "+&t"(left)
+    : [keep] "=&t"(keep), [to] "+&t"(to), [record] "+&t"(record)
     : [w] "t"(AS_FLOAT(weights)), [cols] "t"(AS_FLOAT(cols)), [end] "t"(AS_FLOAT(cols + PAIR * pairs)),
-      [step] "t"(ig_as_float((int32_t)step)), [odd] "t"(ig_as_float((int32_t)(pairs & 4))), [low] "i"(LOW), [high] "i"(HIGH)
+      [step] "t"(ig_as_float((int32_t)step)), [odd] "t"(ig_as_float((int32_t)(pairs & 4))), [last] "t"(AS_FLOAT(scale + 4 * outs)),
+      [low] "i"(LOW), [high] "i"(HIGH)
     : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory");
