@@ -12,6 +12,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.columns import Row, write_columns
 from intaglio.kernels.contraction.fma import conv_applies
 from intaglio.kernels.contraction.problem import Problem, problem_of
@@ -19,7 +20,6 @@ from intaglio.kernels.contraction.products import matmul_applies, product_of
 from intaglio.kernels.epilogue import operand_kind, steps_text
 from intaglio.kernels.fpu.tiles import CHANNELS, MOST_TAPS, PIXELS, TAP_WORDS, TILE_WORDS, After, dense, pack_channels, tile
 from intaglio.kernels.job import Job, Lowered, fact
-from intaglio.kernels.builder import Builder
 from intaglio.kernels.loop import Buffer, Expr, Place, idx
 from intaglio.ops.activation import Relu
 from intaglio.ops.base import Step
