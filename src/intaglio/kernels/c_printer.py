@@ -249,15 +249,7 @@ class Printer:
                 else:
                     lines.append(f"{pad}{place} = {self._as(stmt.value, Type(stmt.buffer.dtype.value))};")
             case For():
-                name = stmt.var.name
-                advance = f"{name}++" if stmt.step == 1 else f"{name} += {stmt.step}"
-                start, stop = self.expr(stmt.start), self.expr(stmt.stop, 11)
-                if stmt.rolled:
-                    self.used.setdefault("ig_rolled")
-                    lines.append(f"{pad}IG_ROLLED")
-                lines.append(f"{pad}for (ptrdiff_t {name} = {start}; {name} < {stop}; {advance}) {{")
-                lines += self.stmts(stmt.body, depth + 1)
-                lines.append(f"{pad}}}")
+                lines += [*self._head(stmt, pad), *self.stmts(stmt.body, depth + 1), f"{pad}}}"]
             case While():
                 lines.append(f"{pad}while ({self.expr(stmt.cond)}) {{")
                 lines += self.stmts(stmt.body, depth + 1)
@@ -291,6 +283,16 @@ class Printer:
                 raise AssertionError("only kernels of a device have these")
             case _:
                 assert_never(stmt)
+
+    def _head(self, loop: For, pad: str) -> list[str]:
+        name = loop.var.name
+        advance = f"{name}++" if loop.step == 1 else f"{name} += {loop.step}"
+        start, stop = self.expr(loop.start), self.expr(loop.stop, 11)
+        line = f"{pad}for (ptrdiff_t {name} = {start}; {name} < {stop}; {advance}) {{"
+        if not loop.rolled:
+            return [line]
+        self.used.setdefault("ig_rolled")
+        return [f"{pad}IG_ROLLED", line]
 
     def _assignment(self, stmt: Assign) -> str:
         name, value = stmt.var.name, stmt.value

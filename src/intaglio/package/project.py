@@ -228,8 +228,6 @@ def project_of(
 ) -> Project:
     graph = program.graph
     name = identifier(graph.name)
-    inputs = api_inputs(graph)
-    origins = graph.output_names or [v.origin for v in graph.outputs]
     main = deployment.main("ram")
     arenas = arena_views(program.arenas, program.arena_bytes, main.name if main is not None else "", name)
     fields = {a.region: a.field for a in arenas} if len(arenas) > 1 else {}
@@ -253,15 +251,8 @@ def project_of(
         board=deployment.board,
         flash_room=deployment.code_room(weights.size_bytes),
         ram_room=deployment.ram_bytes,
-        inputs=tensor_views(
-            [v.name for v in inputs], [v.type for v in inputs], [v.origin for v in inputs], input_slots(program), fields
-        ),
-        outputs=_tolerant(
-            tensor_views(
-                output_fields(graph), [v.type for v in graph.outputs], origins, output_slots(program), fields, graph.counts.keys()
-            ),
-            target,
-        ),
+        inputs=_inputs(program, fields),
+        outputs=_tolerant(_outputs(program, fields), target),
         sizes=size_views(graph),
         found=tuple(identifier(SIZE + name) for name in graph.counts),
         static_arena=deployment.static_arena,
@@ -288,6 +279,18 @@ def project_of(
         macs=sum(layer.macs for layer in program.layers),
         threads=target.threads,
     )
+
+
+def _inputs(program: Program, arenas: Mapping[Region, str]) -> tuple[TensorView, ...]:
+    given = api_inputs(program.graph)
+    names, types, origins = [v.name for v in given], [v.type for v in given], [v.origin for v in given]
+    return tensor_views(names, types, origins, input_slots(program), arenas)
+
+
+def _outputs(program: Program, arenas: Mapping[Region, str]) -> tuple[TensorView, ...]:
+    graph = program.graph
+    origins, types = graph.output_names or [v.origin for v in graph.outputs], [v.type for v in graph.outputs]
+    return tensor_views(output_fields(graph), types, origins, output_slots(program), arenas, graph.counts.keys())
 
 
 def _layer_view(index: int, layer: Layer) -> LayerView:
