@@ -57,7 +57,7 @@ def facts(job: Job) -> Facts | str:
         bias, p = job.optional(2), problem_of(job)
         p = Problem.matrix(p.rows, p.channels, p.out_channels) if p.pointwise else p.upright()
         found = after_of(op.epilogue, [v for v in job.node.inputs[3:] if v is not None], job.node.output)
-        matrices = [matrix.reshape(-1, p.columns) for matrix in p.matrices(_turned(weights.data, p))]
+        matrices: list[Array] = [matrix.reshape(-1, p.columns) for matrix in p.matrices(_turned(weights.data, p))]
         data = None if bias is None else bias.data
     else:
         product = product_of(job)
