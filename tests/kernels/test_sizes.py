@@ -31,7 +31,7 @@ from intaglio.ops.sizes import Dimensions, Iota
 from intaglio.targets.target import find_target
 
 LEAST, MOST = 1, 21
-TARGETS = ("x86-64-v3", "generic", "x86-64-v4")
+TARGETS = ("x86-64-v3", "generic", pytest.param("x86-64-v4", marks=pytest.mark.slow))
 BOUND = 3e-6
 
 
@@ -125,7 +125,7 @@ def test_every_size_gives_what_the_reference_says(name: str, target: str) -> Non
     node = _node(case, bounds.size("T"))
     lowered = lower_node(node, find_target(target))
     assert "size_T" in lowered.kernel.sizes
-    for size in sorted({case.low, case.low + 1, 5, 8, 9, 16, 17, MOST}):
+    for size in sorted({case.low, case.low + 1, 8, 9, 17, MOST}):
         op, types = case.make(size)
         assert pinned(node.op, {"T": size}) == op
         constants = [None if v is None else v.data for v in node.inputs]

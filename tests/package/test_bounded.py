@@ -135,10 +135,8 @@ def test_validate_and_profile_know_sizes(package: Package, intaglio: Intaglio) -
     assert said.code == 0, said.err
     sizes = [row["sizes"]["T"] for row in json.loads(said.out)["sizes"]]
     assert {1, MOST} <= set(sizes) and len(sizes) > 3
-    few, all_of_them = (
-        json.loads(intaglio("profile", package.folder, "--runs", "2", "--json", *words).out) for words in (["--size", "T=3"], [])
-    )
-    assert few["total"]["macs"] < all_of_them["total"]["macs"]
+    few = json.loads(intaglio("profile", package.folder, "--runs", "2", "--json", "--size", "T=3").out)
+    assert 0 < few["total"]["macs"] < sum(layer.macs for layer in package.manifest.layers) / 4
     assert intaglio("profile", package.folder, "--size", "T=99").code == 2
 
 
