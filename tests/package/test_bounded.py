@@ -200,3 +200,22 @@ def test_integers_are_equal_at_every_size(tmp_path: Path) -> None:
         for rows in range(1, 20):
             x = random.integers(-128, 128, (rows, 40)).astype(np.int8)
             assert np.array_equal(package.run({"x": x})["y"], session.run(["y"], {"x": x})[0])
+
+
+def test_fields_of_the_struct_do_not_meet(tmp_path: Path) -> None:
+    """An input called as the field of a size, an output called as the field of a shape."""
+    nodes = [node("Relu", "size_N", "y"), node("Abs", "size_N", "shape_of_y")]
+    outputs = [value("y", None), value("shape_of_y", None)]
+    path = saved(model(nodes, [value("size_N", [1, "N", 3])], outputs), tmp_path)
+    package = intaglio.compile(path, dims={"N": (1, 5)}, library_only=True)
+    x = np.arange(6, dtype=np.float32).reshape(1, 2, 3) - 3
+    got = package.run({"size_N": x})
+    assert np.array_equal(got["y"], np.maximum(x, 0)) and np.array_equal(got["shape_of_y"], np.abs(x))
+
+
+def test_two_ranges_of_one_dimension_are_refused(tmp_path: Path) -> None:
+    path = saved(model([node("Add", "x z", "y")], [value(n, [1, "T"]) for n in "xz"]), tmp_path)
+    with pytest.raises(ModelError, match=r"the dimension `T` is 1\.\.5 and 1\.\.9"):
+        load(path, shapes={"x": (1, Span(1, 5)), "z": (1, Span(1, 9))})
+    graph, _ = load(path, shapes={"z": (1, Span(1, 9)), "in0": (1, Span(1, 9))})
+    assert graph.inputs[0].shape == graph.inputs[1].shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, fields, replace
 
 from intaglio.fitting.weights import Weights
@@ -52,6 +52,7 @@ class TensorView:
     dims: tuple[str, ...] = ()  # C expressions, where they depend on sizes of the caller; `shape` is the largest
     names: tuple[str, ...] = ()  # of the sizes that dimensions simply are, "" for the others
     found: bool = False  # they depend on sizes that follow from data
+    shape_field: str = ""  # of an output: where a run writes its shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,11 +316,21 @@ def tensor_views(
     """`arenas`: by region, the field of the struct of arenas, where there are several. `found`: sizes that follow from data."""
     macros = unique_macros(fields)
     plain = [_view(f, m, t, o) for f, m, t, o in zip(fields, macros, types, origins, strict=True)]
-    views = [replace(view, found=bool(names_of(t.shape) & found)) for view, t in zip(plain, types, strict=True)]
+    views = [
+        replace(view, found=bool(names_of(t.shape) & found), shape_field=free_name(f"shape_of_{view.field}", fields))
+        for view, t in zip(plain, types, strict=True)
+    ]
     return tuple(
         view if at is None else replace(view, slot=at.offset, arena=arenas.get(at.region, ""))
         for view, at in zip(views, slots, strict=True)
     )
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """A field of a struct that has others."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _view(field: str, macro: str, type: TensorType, origin: str) -> TensorView:

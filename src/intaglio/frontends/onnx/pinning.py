@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.onnx.faults import Fault, need_text
-from intaglio.frontends.onnx.names import Names
+from intaglio.frontends.onnx.names import Names, identifier
 from intaglio.frontends.onnx.tensors import check_shape, dtype_of, stored_as
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds
@@ -92,6 +92,34 @@ class _Sizes:
         self.origin.setdefault(symbol, source)
 
 
+SIZE_FIELD = "size_"  # what the field of a size in the inputs starts with
+
+
+@dataclass(slots=True)
+class _Ranges:
+    """Ranges by their names in C, which no input has as its own."""
+
+    where: str
+    taken: set[str]
+    clean: dict[str, str] = field(default_factory=dict)
+    spans: dict[str, Span] = field(default_factory=dict)
+    names: Names = field(default_factory=Names)
+
+    def name(self, label: str, span: Span) -> str:
+        if label not in self.clean:
+            name = self.names.take(label, "n")
+            while f"{SIZE_FIELD}{name}" in self.taken:
+                name += "_"
+            self.clean[label], self.spans[name] = name, span
+        name = self.clean[label]
+        if self.spans[name] != span:
+            raise ModelError(
+                "shape-mismatch", f"the dimension {quoted(label)} is {self.spans[name]} and {span}", where=self.where,
+                hint="inputs that share a symbolic dimension must agree on it",
+            )  # fmt: skip
+        return name
+
+
 @dataclass(frozen=True, slots=True)
 class Given:
     """What `--dim` and `--shape` say, with ranges as sizes."""
@@ -105,24 +133,20 @@ def bounded(
     inputs: list[Declared], dims: Mapping[str, Extent], shapes: Mapping[str, tuple[Extent, ...]], where: str
 ) -> Given:
     """A range of `--shape` is named after the symbol of the model, or after the input and the axis."""
-    names, spans = Names(), dict[str, Span]()
-    clean: dict[str, str] = {}
-    called: dict[tuple[str, int], str] = {}
+    found = _Ranges(where, {identifier(item.name) for item in inputs})
     for symbol, extent in dims.items():
         if isinstance(extent, Span):
-            clean[symbol] = names.take(symbol, "n")
-            spans[clean[symbol]] = extent
-    positions = _by_input(inputs, dict.fromkeys(shapes, ()), where) if shapes else {}
-    for (key, shape), position in zip(shapes.items(), positions, strict=False):
+            found.name(symbol, extent)
+    called: dict[tuple[str, int], str] = {}
+    for key, shape in shapes.items():
+        (position,) = _by_input(inputs, {key: ()}, where)
         known = inputs[position].dims or ()
         for axis, extent in enumerate(shape):
             if isinstance(extent, Span):
                 written = known[axis] if axis < len(known) else None
                 label = written if isinstance(written, str) else f"{inputs[position].name}_{axis}"
-                if label not in clean:
-                    clean[label] = names.take(label, "n")
-                    spans[clean[label]] = extent
-                called[key, axis] = clean[label]
+                called[key, axis] = found.name(label, extent)
+    clean, spans = found.clean, found.spans
     if not spans:
         return Given({k: v for k, v in dims.items() if isinstance(v, int)}, _numbers(shapes), None)
     if Bounds.combinations(spans) > MOST_COMBINATIONS:
