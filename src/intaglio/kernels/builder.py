@@ -31,6 +31,7 @@ from intaglio.kernels.loop import (
     Num,
     Operand,
     Place,
+    Prefetch,
     RoutineCall,
     Stmt,
     Store,
@@ -139,6 +140,9 @@ class Builder:
             yield var
         if body and first != last:
             self.emit(For(var, first, last, step, tuple(body), rolled))
+
+    def prefetch(self, buffer: Buffer, index: Expr) -> None:
+        self.emit(Prefetch(buffer, index))
 
     @contextmanager
     def block(self) -> Iterator[None]:

@@ -304,6 +304,14 @@ class CopyRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Asks for the line of memory that holds an element, which is read later. Changes nothing."""
+
+    buffer: Buffer
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where in a buffer: an argument of a `Call`."""
 
@@ -346,7 +354,7 @@ class Barrier:
     """All work-items of a group get here, and see what the others wrote, before one goes on (kernels/opencl)."""
 
 
-Stmt = Union[Let, Assign, Store, For, While, If, Braces, Comment, CopyRun, RoutineCall, Fail, Verbatim, Array, Barrier]
+Stmt = Union[Let, Assign, Store, For, While, If, Braces, Comment, CopyRun, Prefetch, RoutineCall, Fail, Verbatim, Array, Barrier]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from intaglio.kernels.loop import (
     Load,
     Op,
     Place,
+    Prefetch,
     RoutineCall,
     Stmt,
     Store,
@@ -109,6 +110,8 @@ def _statement(stmt: Stmt) -> tuple[Stmt, set[str]]:
             return stmt, _names(stmt.index, stmt.value)
         case CopyRun():
             return stmt, _names(stmt.to_index, stmt.source_index)
+        case Prefetch():
+            return stmt, _names(stmt.index)
         case RoutineCall():
             return stmt, _names(*(a.index if isinstance(a, Place) else a for a in stmt.args))
         case For():

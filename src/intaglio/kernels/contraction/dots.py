@@ -31,7 +31,7 @@ from intaglio.kernels.contraction.quantised import Quantised, not_bytes, quantis
 from intaglio.kernels.contraction.scaling import Bytes, Factor, Scaling, factor_of, i32, scaling_of
 from intaglio.kernels.contraction.stage import offset_of_type, stage_of
 from intaglio.kernels.contraction.tile import Block, Tile, blocks_of, parse_tile
-from intaglio.kernels.contraction.tiles import Tiles
+from intaglio.kernels.contraction.tiles import Tiles, far_weights
 from intaglio.kernels.estimate import micros
 from intaglio.kernels.isa import Dot, Isa
 from intaglio.kernels.job import Job, Lowered, fact
@@ -356,7 +356,8 @@ def qconv_tiles(job: Job) -> Lowered:
     micro = dots_for(job, known, tile, zero)
     length = p.taps // known.grouped.shape[2]
     direct = known.dot.x is x.dtype and not p.padded and length % micro.group == 0
-    Tiles(job.k, p, tile, micro).image(stage_of(job, p, x, known.dot.x, zero, direct))
+    far = far_weights(job.target, known.grouped.size)
+    Tiles(job.k, p, tile, micro, far=far).image(stage_of(job, p, x, known.dot.x, zero, direct))
     packing = packing_text(micro, tile, p.out_width, f"[kh]{'' if p.joined else '[kw]'}")
     return job.done(original.stem("qconv"), f"{original.title('qconv')}, {x.dtype.value}\n{packing}", f"qconv_tiles(tile={tile})")
 
@@ -380,7 +381,7 @@ def _matrix(job: Job, stem: str, name: str) -> Lowered:
     height, rest = divmod(rows, chunk)
     shape = Problem.matrix(chunk, depth, columns, height)
     stage = stage_of(job, shape, x, dot.x, zero, direct)
-    Tiles(job.k, shape, tile, micro).image(stage)
+    Tiles(job.k, shape, tile, micro, far=far_weights(job.target, known.grouped.size)).image(stage)
     if most(rest):
         small = Problem.matrix(rest, depth, columns)
         with job.k.block():
