@@ -29,7 +29,7 @@ from intaglio.kernels.contraction.micro import Column, Sums
 from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.contraction.quantised import Quantised, not_bytes, quantised_of
 from intaglio.kernels.contraction.scaling import Bytes, Factor, Scaling, factor_of, i32, scaling_of
-from intaglio.kernels.contraction.stage import offset_of_type, stage_of
+from intaglio.kernels.contraction.stage import offset_of_type, stage_bytes, stage_of
 from intaglio.kernels.contraction.tile import Block, Tile, blocks_of, parse_tile
 from intaglio.kernels.contraction.tiles import Tiles, far_weights
 from intaglio.kernels.estimate import micros
@@ -367,7 +367,7 @@ def qmatmul_tiles(job: Job) -> Lowered:
 
 
 def _matrix(job: Job, stem: str, name: str) -> Lowered:
-    """Rows of x in chunks of whole tiles that fit half of the L1 cache."""
+    """Rows of x in chunks of whole tiles that fit a cache: see `stage_bytes`."""
     known = _facts(job)
     p, dot = known.problem, known.dot
     rows, depth, columns = p.out_width, p.channels, p.out_channels
@@ -376,7 +376,7 @@ def _matrix(job: Job, stem: str, name: str) -> Lowered:
     zero = known.numbers.x_zero + offset_of_type(x.dtype, dot.x)
     micro = dots_for(job, known, tile, zero)
     direct = dot.x is x.dtype and depth % dot.group == 0
-    chunk = most(rows) if direct else _chunk(most(rows), tile.rows, job.target.l1_bytes // 2 // (depth * dot.x.bytes))
+    chunk = most(rows) if direct else _chunk(most(rows), tile.rows, stage_bytes(job.target, depth) // (depth * dot.x.bytes))
     chunk = rows if chunk == most(rows) else chunk
     height, rest = divmod(rows, chunk)
     shape = Problem.matrix(chunk, depth, columns, height)
