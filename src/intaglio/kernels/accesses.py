@@ -24,6 +24,7 @@ from intaglio.kernels.loop import (
     Num,
     Op,
     Prefetch,
+    Reload,
     RoutineCall,
     Stmt,
     Store,
@@ -153,7 +154,7 @@ def accesses(body: tuple[Stmt, ...], scope: Scope) -> Iterator[Access]:
                     yield from accesses(inner, scope)
             case Barrier():
                 raise Opaque
-            case Assign() | Comment() | Prefetch() | Fail() | Array():
+            case Assign() | Comment() | Prefetch() | Reload() | Fail() | Array():
                 pass
 
 

@@ -32,6 +32,7 @@ from intaglio.kernels.loop import (
     Operand,
     Place,
     Prefetch,
+    Reload,
     RoutineCall,
     Stmt,
     Store,
@@ -143,6 +144,9 @@ class Builder:
 
     def prefetch(self, buffer: Buffer, index: Expr) -> None:
         self.emit(Prefetch(buffer, index))
+
+    def reload(self) -> None:
+        self.emit(Reload())
 
     @contextmanager
     def block(self) -> Iterator[None]:

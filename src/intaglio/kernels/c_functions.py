@@ -215,4 +215,8 @@ _PREFETCH = """\
 /* into the second cache, where a stream of weights does not displace what is in use */
 #define IG_PREFETCH(start, bytes) __builtin_prefetch((const void *)((uintptr_t)(start) + (uintptr_t)(bytes)), 0, 2)"""
 
-_MACROS = {"ig_rolled": _ROLLED, "ig_prefetch": _PREFETCH}
+_RELOAD = """\
+/* numbers in memory are read again after it: gcc would hold them in registers during a whole loop, and spill sums */
+#define IG_RELOAD() __asm__ volatile("" ::: "memory")"""
+
+_MACROS = {"ig_rolled": _ROLLED, "ig_prefetch": _PREFETCH, "ig_reload": _RELOAD}

@@ -34,6 +34,7 @@ from intaglio.kernels.loop import (
     Op,
     Place,
     Prefetch,
+    Reload,
     RoutineCall,
     Stmt,
     Store,
@@ -275,6 +276,9 @@ class Printer:
             case Prefetch():
                 self.used.setdefault("ig_prefetch")
                 lines.append(f"{pad}IG_PREFETCH({stmt.buffer.name}, {self.expr(stmt.index * stmt.buffer.dtype.bytes)});")
+            case Reload():
+                self.used.setdefault("ig_reload")
+                lines.append(f"{pad}IG_RELOAD();")
             case RoutineCall():
                 self.routines.setdefault(stmt.routine.name, stmt.routine)
                 places = [f"&{a.buffer.name}[{self.expr(a.index)}]" if isinstance(a, Place) else self.expr(a) for a in stmt.args]

@@ -44,6 +44,7 @@ from intaglio.kernels.loop import (
     Op,
     Place,
     Prefetch,
+    Reload,
     RoutineCall,
     Stmt,
     Store,
@@ -166,7 +167,7 @@ class _Rows:
                 if any(isinstance(a, Place) and a.buffer in self._pitches for a in stmt.args):
                     raise Unproven(f"`{stmt.routine.name}` takes its memory in one piece")
                 return replace(stmt, args=tuple(a if isinstance(a, Place) else self._expr(a, known) for a in stmt.args))
-            case Comment() | Fail() | Prefetch():
+            case Comment() | Fail() | Prefetch() | Reload():
                 return stmt
             case Verbatim() | Array() | Barrier():
                 raise Unproven("its code is not a loop of this core")

@@ -30,6 +30,7 @@ from intaglio.kernels.loop import (
     Op,
     Place,
     Prefetch,
+    Reload,
     RoutineCall,
     Stmt,
     Store,
@@ -127,7 +128,7 @@ def _statement(stmt: Stmt) -> tuple[Stmt, set[str]]:
         case Braces():
             inner, used = _body(stmt.body)
             return replace(stmt, body=inner), used
-        case Comment() | Fail() | Verbatim() | Array() | Barrier():
+        case Comment() | Reload() | Fail() | Verbatim() | Array() | Barrier():
             return stmt, set()
         case _:
             assert_never(stmt)

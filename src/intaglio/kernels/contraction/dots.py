@@ -69,6 +69,7 @@ class Dots:
         return self.dot.group
 
     def start(self, k: Builder, rows: int, block: Block, at: Column) -> Sums:
+        k.reload()
         firsts = self.ends.first(k, rows, block, at)
         return [[k.var(f"acc{r}_{v}", first) for v, first in enumerate(row)] for r, row in enumerate(firsts)]
 

@@ -55,6 +55,8 @@ class Fma:
 
     def start(self, k: Builder, rows: int, block: Block, at: Column) -> Sums:
         e, b = self.e, self.b
+        if b is not None and e.vector:
+            k.reload()
         firsts = [
             e.const(0.0) if b is None else k.let(f"bias{v}", e.load(b, at.packed + v * e.lanes)) for v in range(block.vectors)
         ]
