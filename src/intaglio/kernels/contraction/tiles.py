@@ -89,8 +89,8 @@ class Tiles:
     ) -> None:  # fmt: skip
         """`down`: which row of the stripe it is."""
         p, k, rows = self.problem, self.k, self.tile.rows
+        abreast = -(-most(p.out_width) // rows)
         with k.loop("ow", low, high, rows) as ow:
-            abreast = most(p.out_width) // rows
             ahead = self._ahead(block, at, gather.stripe * abreast, down * abreast + ow // rows)
             self._tile(gather, line, ow, rows, None, block, at, where, out, ahead)
         if isinstance(p.out_width, Size):
@@ -99,7 +99,8 @@ class Tiles:
         for c in edges:
             with k.block():
                 count = min(rows, p.out_width - c)
-                self._tile(gather, line, idx(c), count, gather.taps_inside(c, count), block, at, where, out)
+                ahead = self._ahead(block, at, gather.stripe * abreast, down * abreast + c // rows)
+                self._tile(gather, line, idx(c), count, gather.taps_inside(c, count), block, at, where, out, ahead)
 
     def _tile(
         self, gather: Gather, line: Line, ow: Expr, rows: int, inside: list[list[int]] | None, block: Block, at: Expr,
@@ -120,7 +121,7 @@ class Tiles:
             start = k.let("start", line.start + kh * (p.dilations[0] * gather.pitch) + left)
             panel = k.let("panel", at + kh * (across * steps * width))
             if inside is not None:
-                self._edge(gather.buffer, sums, inside, start, panel, width)
+                self._edge(gather.buffer, sums, inside, start, panel, width, ahead, kh)
             else:
                 with k.loop("kw", 0, across) as kw:
                     tap = k.let("tap", start + kw * (p.dilations[1] * p.channels))
@@ -162,19 +163,31 @@ class Tiles:
         step = self.problem.strides[1] * self.problem.channels
         return {r: first + r * step for r in rows}
 
-    def _edge(self, x: Buffer, sums: Sums, inside: list[list[int]], start: Expr, panel: Expr, width: int) -> None:
+    def _edge(
+        self, x: Buffer, sums: Sums, inside: list[list[int]], start: Expr, panel: Expr, width: int, ahead: Ahead | None, kh: Expr
+    ) -> None:
         """Neighbouring taps with the same rows inside share a loop."""
-        p, k = self.problem, self.k
+        p = self.problem
         kw = 0
         while kw < p.kernel[1]:
             last = kw + 1
             while p.joined and last < p.kernel[1] and inside[last] == inside[kw]:
                 last += 1
             if inside[kw]:
-                tap = start + kw * p.dilations[1] * p.channels
-                with k.loop("j", 0, (last - kw) * p.depth) as j:
-                    self.micro.step(k, sums, panel + (j + kw * p.depth) * width, x, self._places(tap + j, inside[kw]))
+                self._edge_taps(x, sums, inside[kw], start, panel, width, ahead, kh, range(kw, last))
             kw = last
+
+    def _edge_taps(
+        self, x: Buffer, sums: Sums, rows: list[int], start: Expr, panel: Expr, width: int, ahead: Ahead | None, kh: Expr,
+        taps: range,
+    ) -> None:  # fmt: skip
+        p, kw = self.problem, taps.start
+        tap = start + kw * p.dilations[1] * p.channels
+
+        def step(j: Expr) -> None:
+            self.micro.step(self.k, sums, panel + (j + kw * p.depth) * width, x, self._places(tap + j, rows))
+
+        self._steps(len(taps) * p.depth, step, ahead, kh * self._runs()[0] + (0 if p.joined else kw))
 
     # Matrix: 1x1 convolutions and everything that is one ------------------------------------------------------------
 
