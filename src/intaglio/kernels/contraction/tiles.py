@@ -201,23 +201,24 @@ class Tiles:
             self._matrix_of_some(x, rows)
             return
 
+        once = not isinstance(rows, Size) and tall <= per_chunk  # rows that are left come while the weights of a block are there
+
         def whole(block: Block, at: Expr, column: Expr) -> None:
-            with k.loop("m", chunk, end, high) as m:
+            with k.loop("m", chunk, imin(chunk + per_chunk, tall), high) as m:
                 ahead = self._ahead(block, at, per_chunk // high, (m - chunk) // high)
                 self._matrix_tile(x, m, high, block, at, column, ahead)
-            if not isinstance(rows, Size) and rows > tall:  # rows that are left, while the weights of the block are there
-                with k.when(end.compare("ge", tall)) if tall > per_chunk else k.block():
+            if once and rows > tall:
+                with k.block():
                     self._matrix_tile(x, idx(tall), rows - tall, block, at, column)
 
-        with k.loop("chunk", 0, tall if isinstance(rows, Size) else max(1, tall), per_chunk) as chunk:
-            end = k.let("end", imin(chunk + per_chunk, tall))
+        with k.loop("chunk", 0, max(1, tall) if once else tall, per_chunk) as chunk:
             self._each_block(packed, whole)
 
         def last(count: int) -> None:
             with k.block():
                 self._each_block(packed, lambda block, at, col: self._matrix_tile(x, idx(tall), count, block, at, col))
 
-        if isinstance(rows, Size):
+        if not once:
             k.one_of(rows - tall, last)
 
     def _chunk(self, rows: int, row_bytes: int, l2_bytes: int) -> int:
