@@ -42,7 +42,7 @@ def zeros(*shape: int) -> Array:
 @pytest.fixture
 def everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also kernels that are too short to gain by it."""
-    monkeypatch.setattr(splitting, "BARRIER_WORK", 0)
+    monkeypatch.setattr(splitting, "HOST", splitting.Costs(0, 1.0))
     monkeypatch.setattr(splitting, "ENOUGH", 100.0)
 
 

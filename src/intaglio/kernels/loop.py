@@ -305,10 +305,14 @@ class CopyRun:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in a buffer: an argument of a `Call`."""
+    """Where in a buffer: an argument of a `Call`. What the routine touches there, where the builder tells: `count` elements, in
+    each of `rows` that are `pitch` apart; all of the buffer where it does not."""
 
     buffer: Buffer
     index: Expr
+    count: Union[Expr, None] = None
+    rows: Union[Expr, None] = None
+    pitch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +354,19 @@ Stmt = Union[Let, Assign, Store, For, While, If, Braces, Comment, CopyRun, Routi
 
 
 @dataclass(frozen=True, slots=True)
+class Touched:
+    """Elements of a parameter that one part reads or writes: `count` from `at` on, in each of `rows` that are `pitch` apart."""
+
+    part: int
+    param: int
+    at: int
+    count: int
+    rows: int
+    pitch: int
+    writes: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
     """How a kernel is divided among threads: it is called for each part of a step, and steps come one after the other. `own` are
     the positions of parameters that are another piece of working memory for each part."""
@@ -359,6 +376,7 @@ class Split:
     own: tuple[int, ...]
     loops: tuple[str, ...]  # whose rounds are divided
     balance: float  # the work of the part that does most, times parts, of all work
+    touched: tuple[Touched, ...] = ()  # by parts that no proof has divided, for the check of the plan
 
 
 @dataclass(slots=True)

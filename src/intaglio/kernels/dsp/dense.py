@@ -53,10 +53,10 @@ def pack_dense(channels: Array, layout: Layout) -> Array:
     return np.ascontiguousarray(words.transpose(0, 2, 1, 3)).reshape(-1).view(np.int8)
 
 
-def dense_scales(records: Array, real: bool, step: int) -> tuple[bool, Array]:
-    """Shared: one factor with all starts; or all records. Up to a multiple of `step` channels."""
+def dense_scales(records: Array, step: int, *, apart: bool) -> tuple[bool, Array]:
+    """Shared: one factor with all starts; or all records, if they have to be `apart`. Up to a multiple of `step` channels."""
     missing = -len(records) % step
-    if not real and (records[:, 1:] == records[0, 1:]).all():
+    if not apart and (records[:, 1:] == records[0, 1:]).all():
         return True, np.concatenate([records[0, 1:], np.pad(records[:, 0], (0, missing))])
     return False, np.pad(records, ((0, missing), (0, 0))).reshape(-1)
 

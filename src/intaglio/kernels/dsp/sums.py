@@ -115,7 +115,9 @@ def _written(job: Job, name: str, routine: Routine, variant: Sum | Finish, words
     left, right = job.operand(0, "a"), job.operand(1, "b")
     record = job.packed(words, "record", DType.I32)
     y = job.writes()
-    job.k.call(routine, *(Place(b, idx(0)) for b in (left, right, y)), out.type.elements, Place(record, idx(0)))
+    low, high = job.share("i", out.type.elements, 4)
+    count = high - low
+    job.k.call(routine, *(Place(b, low, count) for b in (left, right, y)), count, Place(record, idx(0)))
     return job.done(name, f"{name}, {out.type.elements} {out.dtype.value}", f"{name}_dsp({variant})", in_place=True)
 
 

@@ -80,7 +80,7 @@ def contraction_rows(job: Job) -> Lowered:
     y = job.writes()
     windows = None if p.pointwise else job.scratch(2 * p.taps, "windows", x.dtype)
     finish = known.scales.finish
-    write_columns(job.k, p, Rows(p, x, windows, w, scale, y, finish, numbers.x_zero))
+    write_columns(job, p, Rows(p, x, windows, w, scale, y, finish, numbers.x_zero))
     about = known.title + ("" if p.pointwise else "\nNHWC, windows as rows")
     return job.done(known.stem, about, f"{known.name}_rows({x.dtype.value}_{finish})")
 
