@@ -280,7 +280,7 @@ def project_of(
         layers=tuple(_layer_view(index, layer) for index, layer in enumerate(program.layers)),
         macs=sum(layer.macs for layer in program.layers),
         threads=1 if target.bare else target.threads,
-        cores=target.threads if target.bare else 1,
+        cores=target.threads if target.bare and any(layer.kernel.split for layer in program.layers) else 1,
     )
 
 

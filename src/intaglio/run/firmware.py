@@ -134,7 +134,7 @@ def _write_stack(folder: Path, name: str, depth: int | None, which: re.Pattern[s
 
 def _beside(elf: Path, frames: dict[str, int | None], name: str, target: Target) -> int:
     """The stack of the second core; 0: there is none."""
-    if target.threads == 1:
+    if target.threads == 1 or f"{name}_core1" not in frames:
         return 0
     depths = [stack_bytes(elf, frames, root) for root in ("core1_main", f"{name}_core1")]
     return -(-(next((depth for depth in depths if depth), None) or CORE1_STACK_BYTES) // STACK_ALIGNMENT) * STACK_ALIGNMENT

@@ -15,11 +15,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from intaglio.kernels.builder import Builder, Operand
+from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.job import Job
-from intaglio.kernels.loop import Expr, idx
+from intaglio.kernels.loop import Expr, Operand, idx
 
+EVEN = 1.08  # the work of the part that does most, of the mean
+LEAST_COLUMNS = 32  # channels: with fewer, gathering takes too large a share
 T = TypeVar("T")  # where gathered columns are
 
 
@@ -41,6 +43,12 @@ class ColumnKernel(Protocol[T]):
 
     def multiply(self, k: Builder, columns: T, count: int, g: Expr, out: Expr) -> None:
         """Results of all channels of group `g`; those of the first column start at `out`."""
+
+
+def by_outs(job: Job, tiles: int, columns: int) -> bool:
+    """Do parts have channels, not tiles, which do not divide well? Then each of them gathers all windows."""
+    threads = job.target.threads
+    return job.is_shared(columns, 2) and -(-tiles // threads) * threads > EVEN * tiles and columns >= LEAST_COLUMNS
 
 
 def write_columns(job: Job, p: Problem, micro: ColumnKernel[T], *, shared: bool = False) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
+from intaglio.kernels.contraction.columns import by_outs
 from intaglio.kernels.contraction.halves_parts import (
     RECORD,
     THUMB,
@@ -243,14 +244,17 @@ class Halves:
             p.width, p.channels, *p.kernel, *p.dilations, p.depth, to,
         )  # fmt: skip
 
-    def multiply(self, k: Builder, g: Expr, count: Expr, out: Expr) -> None:
+    def multiply(self, k: Builder, g: Expr, count: Expr, out: Expr, span: tuple[Expr, Expr]) -> None:
+        """Channels of a group, from the first of `span` to the second."""
         p, fours = self.problem, self.fours
-        w, scale = Place(self.w, g * (p.columns * FOUR * fours)), Place(self.scale, g * (p.columns * RECORD))
+        low, columns = span[0], span[1] - span[0]
+        first = g * p.columns + low
+        w, scale = Place(self.w, first * (FOUR * fours)), Place(self.scale, first * RECORD)
         runs, pixels = Place(self.runs, idx(0)), Place(self.pixels, idx(0))
-        to, step = Place(self.y, out, idx(p.columns), count, p.out_channels), p.out_channels
+        to, step = Place(self.y, out + low, columns, count, p.out_channels), p.out_channels
         if self.added is not None:
             to, step = Place(self.added.results, idx(0)), p.columns
-        k.call(products(self.finish), w, scale, runs, pixels, fours, p.columns, self.y_zero, count, to, step)
+        k.call(products(self.finish), w, scale, runs, pixels, fours, columns, self.y_zero, count, to, step)
         if self.added is not None:
             rows, length = (idx(1), count * p.columns) if p.group == 1 else (count, idx(p.columns))
             with k.loop("c", 0, rows) as c:
@@ -287,10 +291,13 @@ def contraction_halves(job: Job) -> Lowered:
     pixels = job.scratch(2 * FOUR * -(-p.taps // FOUR), "pixels", DType.I32, own=True)
     micro = Halves(p, x, outside, pixels, w, scale, runs, y, finish, numbers.y_zero, added)
     size = p.out_height * p.out_width
-    low, high = job.share("at", size, PIXELS)
+    by_channels = added is None and by_outs(job, -(-size // PIXELS), p.columns)
+    low, high = (idx(0), idx(size)) if by_channels else job.share("at", size, PIXELS)
+    span = job.share("o", p.columns, 1) if by_channels else (idx(0), idx(p.columns))
     with k.loop("n", 0, p.batch) as n, k.loop("g", 0, p.group) as g, k.loop("at", low, high, PIXELS) as at:
         count = k.let("count", imin(PIXELS, idx(size) - at)) if size % PIXELS else idx(PIXELS)
         micro.gather(k, k.let("base", n * (p.height * p.width * p.channels) + g * p.depth), at, count)
-        micro.multiply(k, g, count, k.let("out", (n * size + at) * p.out_channels + g * p.columns))
+        micro.multiply(k, g, count, k.let("out", (n * size + at) * p.out_channels + g * p.columns), span)
     about = f"{known.title}\n{'rows' if p.pointwise else 'NHWC, windows'} of four pixels, two in a word"
-    return job.done(stem, about, using, in_place=p.pointwise and over is None, over=over)
+    same = p.pointwise and over is None and not by_channels  # a part writes pixels that another has yet to read
+    return job.done(stem, about, using, in_place=same, over=over)

@@ -36,6 +36,11 @@ def by_sixes(layout: Layout, finish: Finish, outs: int, pairs: int) -> bool:
     return layout is Layout.JOINED and finish.doubled and outs >= 6 and outs * pairs * 2 >= SIXES
 
 
+def shared_by(sixes: bool) -> tuple[int, int]:
+    """Channels of which parts have whole groups, and the least that a part needs."""
+    return (6, 6) if sixes else (CHANNELS, 1)
+
+
 def pack_sixes(channels: Array, layout: Layout) -> Array:
     """[outs, pairs, 2] in the order in which they are read; an odd last channel has zeros beside it."""
     outs, pairs, _ = channels.shape

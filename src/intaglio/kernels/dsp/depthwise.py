@@ -120,7 +120,7 @@ def _in_ring(job: Job, found: Facts, along: Axis, cross: Axis) -> None:
     lanes = lanes_of(p.channels)
     rows = ring_words(along.out, along.stride, lanes)
     memory = job.scratch(rows + lanes * SCALES, "ring", DType.I32, own=True)
-    low, high = job.share("c", p.channels, lanes) if p.channels % lanes == 0 else (idx(0), idx(p.channels))
+    low, high = job.share("c", p.channels, lanes, least=lanes)  # the last ones are computed twice where they do not fill a round
     channels = high - low
     routine = ring(along.stride, lanes, x.dtype, known.scales.finish)
     with job.k.loop("n", 0, p.batch) as n:
