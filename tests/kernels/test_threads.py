@@ -28,7 +28,8 @@ from support.kernel_running import TARGETS, Call, Case, case, interpreted, prepa
 
 def divided(case: Case, parts: int, isa: str = "avx2") -> Lowered:
     node = case.node()
-    return in_parts(lower_node(node, replace(TARGETS[isa], threads=parts), case.using), node, parts)
+    target = replace(TARGETS[isa], threads=parts)
+    return in_parts(lower_node(node, target, case.using), node, target)
 
 
 def split_of(case: Case, parts: int = 2) -> Split | None:

@@ -154,8 +154,9 @@ class Request:
         1, kinds.WHOLE, "kernels", "Threads that compute a layer together. Default: 1.", "N", record=lambda r: str(r.threads)
     )
     cores: int = option(
-        1, kinds.WHOLE, "kernels", "Cores of the board that compute a layer together. Default: 1.", "N", record=lambda r: str(r.cores)
-    )
+        1, kinds.WHOLE, "kernels", "Cores of the board that compute a layer together. Default: 1.", "N",
+        record=lambda r: str(r.cores),
+    )  # fmt: skip
     variants: tuple[str, ...] = option(
         (), kinds.NAMES, "optimise", "Also compile for these processors, e.g. v3,v4; the library uses the best at run time.", "V",
         record=lambda r: ",".join(r.variants),

@@ -52,7 +52,8 @@ def by_outs(job: Job, tiles: int, columns: int) -> bool:
 
 
 def write_columns(job: Job, p: Problem, micro: ColumnKernel[T], *, shared: bool = False) -> None:
-    """`shared`: several cores may compute it. Parts of it have rows of the image; of an image one pixel high, tiles, and the last part has what is left over."""
+    """`shared`: several cores may compute it. Parts have rows of the image; of one that is a pixel high, tiles; the last part has
+    what is left over."""
     k, most = job.k, micro.widths[0]
     rows: tuple[Operand, Operand] = (0, p.out_height)
     tiles: tuple[Operand, Operand] = (0, p.out_width // most * most)

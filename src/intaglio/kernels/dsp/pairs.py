@@ -57,7 +57,8 @@ def pack(job: Job, runs: Array, records: Array, reach: Array, finish: Finish, si
     packer = pack_sixes if sixes else pack_dense if single else pack_weights
     w = job.packed(np.concatenate([packer(part, layout) for part in pairs]), "w", DType.I8)
     if single:
-        shared, scales = dense_scales(words[0], 2 if sixes else CHANNELS, apart=finish.real or job.is_shared(columns, *shared_by(sixes)))
+        apart = finish.real or job.is_shared(columns, *shared_by(sixes))
+        shared, scales = dense_scales(words[0], 2 if sixes else CHANNELS, apart=apart)
     else:
         shared, scales = None, np.pad(words, ((0, 0), (0, columns % 2), (0, 0)))
     variant = Variant(layout, finish, shared=shared, sixes=sixes)

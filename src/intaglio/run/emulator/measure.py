@@ -52,7 +52,7 @@ def measure(package: LoadedPackage, inputs: list[Array], cc: str | None, wait_st
         Emulation(
             run.emulator, target.core, board.name, clock, timing.wait_states, basis=timing.basis, described=timing.described,
             cores=1 if run.alone is None else board.cores, one_core_cycles=None if run.alone is None else run.alone.cycles,
-        ),  # fmt: skip
+        ),
     )
 
 

@@ -3,9 +3,9 @@
 Core 1 is started as on an RP2040: words in the FIFO between the cores. A core that waits for an event lets the other one go on.
 
 How long a layer takes is the longer of its parts, without the time in which a core waits: `counts` tells what one core ran that did
-the longer part of every layer. While both compute, no core may touch a byte that the other writes: every access is compared, on cores
-without conditional instructions. On others, Unicorn does not survive a hook in the middle of such a block; there the check of the
-memory plan and equal results have to do.
+the longer part of every layer. While both compute, no core may touch a byte that the other writes: every access is compared, on
+cores without conditional instructions. On others, Unicorn loses its way when a hook is called in the middle of such a block; there
+the check of the memory plan and equal results have to do.
 """
 
 from __future__ import annotations
