@@ -16,7 +16,7 @@ from intaglio.errors import OurFault
 from intaglio.frontends.tflite import load
 from intaglio.ir.graph import Array
 from intaglio.kernels import job, lower
-from intaglio.kernels.program import Program
+from intaglio.kernels.program import Program, ScratchArg
 from intaglio.memory import place
 from intaglio.memory.checker import check
 from intaglio.ops.evaluate import evaluate_graph
@@ -132,9 +132,7 @@ def _one_piece(program: Program) -> None:
     layer = next(layer for layer in program.layers if layer.kernel.split is not None and layer.kernel.split.own)
     split = layer.kernel.split
     assert split is not None
-    own = split.own[0]
-    arguments = tuple(replace(a, each=a.bytes) if n == own else a for n, a in enumerate(layer.arguments))  # type: ignore[call-arg, union-attr]
-    layer.arguments = arguments
+    layer.arguments = tuple(replace(a, each=a.bytes) if isinstance(a, ScratchArg) else a for a in layer.arguments)
 
 
 @pytest.mark.parametrize(
