@@ -29,6 +29,8 @@ CASES = {
     "weights-section, weights-address": "--weights-section .x --weights-address 0x08080000",
     "weights read, a place": "--weights read --weights-section .x",
     "weights ram, elsewhere": "--board nucleo-l4r5zi --weights ram,read",
+    "weights staged, elsewhere": "--board nucleo-l4r5zi --weights ram,staged",
+    "weights staged, an operating system": "--target generic --weights staged",
     "weights ram, an operating system": "--target generic --weights ram",
     "board, target": "--board nucleo-l4r5zi --target cortex-m0+",
     "device, a processor": "--device cpu",

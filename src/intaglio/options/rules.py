@@ -192,6 +192,16 @@ RULES: tuple[Rule, ...] = (
         "`--weights ram` cannot be combined with weights that are read, or that have an address", LEAVE_OUT,
     ),
     Rule(
+        "weights staged, elsewhere", "options",
+        lambda s: s.request.weights_staged and (s.request.weights_read or s.request.weights_ram),
+        "`--weights staged` cannot be combined with `read` or `ram`", LEAVE_OUT,
+    ),
+    Rule(
+        "weights staged, an operating system", "target",
+        lambda s: s.target is not None and not s.target.bare and s.request.weights_staged,
+        "`--weights staged` needs a board, and `{target}` has an operating system", "`intaglio boards` lists boards",
+    ),
+    Rule(
         "weights ram, an operating system", "target",
         lambda s: s.target is not None and not s.target.bare and s.request.weights_ram,
         "`--weights ram` needs a board, and `{target}` has an operating system", "`intaglio boards` lists boards",
