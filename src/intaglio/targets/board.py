@@ -105,7 +105,8 @@ def board_of_tables(name: str, table: dict[str, object], *, addresses: bool = Tr
 EMULATED_UART = 0x40004000  # as an MPS2 has it
 # Large memories of QEMU's MPS2 with an M7 and of its MPS3, where they are not at the usual place.
 _M7 = (0x00000000, 0x60000000)
-_QEMU_HAS = {"cortex-m7": _M7, "cortex-m7-sp": _M7, "cortex-m55": (0x70000000, 0x71000000)}
+_MPS3 = (0x70000000, 0x71000000)
+_QEMU_HAS = {"cortex-m7": _M7, "cortex-m7-sp": _M7, "cortex-m55": _MPS3, "cortex-m85": _MPS3}
 
 
 def generic_board(core: str, *, riscv: bool = False) -> Board:

@@ -71,7 +71,7 @@ class Deployment:
         if not self.weights_read or self.board is None:
             return None
         places = [0xA0000000, 0xC0000000, 0x60000000]
-        if self.board.core == "cortex-m55":  # QEMU has memory here
+        if self.board.core in ("cortex-m55", "cortex-m85"):  # QEMU has memory here
             places = [0x60000000, 0x64000000, 0x68000000, *places]
         free = [at for at in places if not any(m.address < at + WINDOW_BYTES and at < m.end for m in self.board.memories)]
         return free[0] if free else None

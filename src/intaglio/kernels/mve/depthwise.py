@@ -53,13 +53,13 @@ def taps(kind: DType, out: Range) -> Routine:
 
 
 @cache
-def eights(taps: int, kind: DType, finish: Finish) -> Routine:
+def eights(rows: int, cols: int, kind: DType, finish: Finish) -> Routine:
     """One pixel, eight channels at a time."""
-    low, high = finish.out.bounds
+    (low, high), taps = finish.out.bounds, rows * cols
 
     def meaning(
-        x: Array, outside: Array, top: int, left: int, height: int, width: int, channels: int, rows: int, cols: int, down: int,
-        across: int, w: Array, scale: Array, y: Array,
+        x: Array, outside: Array, top: int, left: int, height: int, width: int, channels: int, down: int, across: int, w: Array,
+        scale: Array, y: Array,
     ) -> None:  # fmt: skip
         blocks = -(-channels // EIGHT)
         weights = w[: blocks * taps * EIGHT].reshape(blocks, taps, EIGHT).transpose(1, 0, 2).reshape(taps, -1)[:, :channels]
@@ -75,8 +75,8 @@ def eights(taps: int, kind: DType, finish: Finish) -> Routine:
         y[:channels] = finished(total, records, finish)
 
     return routine_of(
-        C / "eights.c", f"eights_{taps}_{kind.value}_{finish}", meaning, (BASE, MVE), X_TYPE=C_TYPES[kind], TAPS=taps,
-        Y_TYPE=C_TYPES[finish.out.to], X_SIGNED=kind is DType.I8, Y_SIGNED=finish.out.to is DType.I8,
+        C / "eights.c", f"eights_{rows}x{cols}_{kind.value}_{finish}", meaning, (BASE, MVE), X_TYPE=C_TYPES[kind], ROWS=rows,
+        COLS=cols, Y_TYPE=C_TYPES[finish.out.to], X_SIGNED=kind is DType.I8, Y_SIGNED=finish.out.to is DType.I8,
         SIGN=finish.how is How.TWICE, LOW=low, HIGH=high,
     )  # fmt: skip
 
@@ -98,12 +98,12 @@ def _in_eights(job: Job, known: Scaled) -> Lowered:
     words = words.reshape(len(words), 4, 4, 2).transpose(0, 1, 3, 2)
     scale = job.packed(np.ascontiguousarray(words).reshape(-1).astype(np.int32), "scale", DType.I32)
     y = job.writes()
-    routine = eights(taps, x.dtype, known.scales.finish)
+    routine = eights(*p.kernel, x.dtype, known.scales.finish)
     with k.loop("n", 0, p.batch) as image, k.loop("oh", 0, p.out_height) as oh, k.loop("ow", 0, p.out_width) as ow:
         start = k.let("image", image * (p.height * p.width * p.channels))
         k.call(
             routine, Place(x, start), Place(outside, idx(0)), oh * p.strides[0] - p.pads[0], ow * p.strides[1] - p.pads[1],
-            p.height, p.width, p.channels, *p.kernel, *p.dilations, Place(w, idx(0)), Place(scale, idx(0)),
+            p.height, p.width, p.channels, *p.dilations, Place(w, idx(0)), Place(scale, idx(0)),
             Place(y, ((image * p.out_height + oh) * p.out_width + ow) * p.channels),
         )  # fmt: skip
     using = f"qdepthwise_mve(eights_{known.scales.finish})"
