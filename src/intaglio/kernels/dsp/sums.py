@@ -88,10 +88,12 @@ def add(added: Sum) -> Routine:
 
 
 def _unlike(job: Job, to: DType) -> str | None:
+    return no_dsp(job) or not_alike(job, to)
+
+
+def not_alike(job: Job, to: DType) -> str | None:
     """Why this is not one byte with one byte after the other."""
     types = [job.type(0), job.type(1)]
-    if reason := no_dsp(job):
-        return reason
     if to not in (DType.I8, DType.U8) or any(t.dtype is not to for t in types):
         return f"the types are {types[0].dtype.value}, {types[1].dtype.value} and {to.value}, not one type of bytes"
     return "one side is repeated" if any(t.shape != job.node.output.shape for t in types) else None

@@ -1,5 +1,5 @@
-"""Depthwise convolutions of bytes with MVE: eight channels at a time, as products of 16 by 16 bits, where sums are scaled quickly; a
-list of pointers has the taps of a pixel, those outside of the image point to zero points (`eights`). Others four at a time:
+"""Depthwise convolutions of bytes with MVE: eight channels at a time, as products of 16 by 16 bits, where sums are scaled quickly
+(`eights`). At the border, a list of pointers has the taps of a pixel; those outside point to zero points. Others four at a time:
 
     acc = start[c..];   for each tap inside of the image:  acc += (x[c..] - zero) * w[tap][c..];   scale, clip, store four bytes
 

@@ -83,4 +83,4 @@ def window(kind: DType) -> Routine:
                 start = (h * width + w) * channels
                 to[at : at + depth] = x[start : start + depth] if inside else zero
 
-    return routine_of(C / "window.c", f"window_{kind.value}", meaning, (BASE,), TYPE=C_TYPES[kind])
+    return routine_of(C / "window.c", f"window_{kind.value}", meaning, (BASE, MVE), TYPE=C_TYPES[kind])
