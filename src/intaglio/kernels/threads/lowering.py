@@ -37,10 +37,10 @@ def in_parts(lowered: Lowered, node: Node, target: Target) -> Lowered:
     return Lowered(kernel, arguments, lowered.using)
 
 
-def divided(program: Program, layer: str) -> str:
-    """How the threads divide a layer, for `--explain`."""
+def divided(program: Program, layer: str, target: Target) -> str:
+    """How threads or cores divide a layer, for `--explain`."""
     made = next((found.kernel.split for found in program.layers if found.name == layer), None)
     if made is None:
-        return "computed by one thread"
+        return f"computed by one {'core' if target.bare else 'thread'}"
     steps = "" if made.steps == 1 else f", in {made.steps} steps"
     return f"{made.parts} parts by {' and '.join(made.loops)}{steps}; the largest is {made.balance:.2f} times the mean"
