@@ -94,6 +94,20 @@ def dscnn() -> onnx.ModelProto:
     return n.model(n.add("Softmax", n.dense(y, 64, 12)))
 
 
+def resnet32() -> onnx.ModelProto:
+    """Image classification, 32x32, three stages of five residual blocks: 464,000 weights."""
+    n = Net("resnet32", {"x": (1, 3, 32, 32)})
+    y, c = n.conv("x", 3, 16, 3), 16
+    for out in (16, 32, 64):
+        for block in range(5):
+            stride = 2 if block == 0 and out != c else 1
+            short = y if c == out else n.conv(y, c, out, 1, stride, act="")
+            y = n.conv(n.conv(y, c, out, 3, stride), out, out, 3, act="")
+            y, c = n.add("Relu", n.add("Add", y, short)), out
+    y = n.add("Flatten", n.add("GlobalAveragePool", y))
+    return n.model(n.add("Softmax", n.dense(y, 64, 10)))
+
+
 def mobilenetv2() -> onnx.ModelProto:
     n = Net("mobilenetv2", {"x": (1, 3, 224, 224)})
     y, c = n.conv("x", 3, 32, 3, 2, act="Relu6"), 32

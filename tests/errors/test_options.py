@@ -98,6 +98,15 @@ def test_settings_of_quantisation_need_a_quantisation(tmp_path: Path, words: dic
     assert "calibration data and its options need `quantize`" in caught.value.message
 
 
+@pytest.mark.parametrize("cores", [0, -2, 3])
+def test_a_number_of_cores_that_is_none(tmp_path: Path, cores: int) -> None:
+    with pytest.raises(UserError) as caught:
+        intaglio.compile(DIGITS, output=tmp_path / "p", board="rp2040", cores=cores)
+    assert caught.value.message == f"`cores={cores}` is not a number of cores"
+    assert caught.value.hint.startswith("use 1 or 2")
+    assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("threads", [0, -2, 65])
 def test_a_number_of_threads_that_is_none(tmp_path: Path, threads: int) -> None:
     with pytest.raises(UserError) as caught:

@@ -135,6 +135,7 @@ WRONG = [
     (MINE.replace("bytes = 32768", 'bytes = "many"'), "a memory: `bytes` is not an integer"),
     (MINE.replace("address = 0x20000000\n", ""), "a memory: `address` is missing"),
     (MINE.replace('name = "sram"', 'name = "*/ int x;"'), "a memory needs a `name` of letters"),
+    (MINE.replace("wait_states = 4", "wait_states = 4\ncores = 3"), "`cores` must be 1 or 2"),
     (MINE.replace("wait_states = 4", "wait_states = 4\nuart = 3"), "`uart` is not a table"),
     (MINE + '[uart]\nkind = "stm32"\n', "the UART: `address` is missing"),
     (MINE + '[uart]\nkind = "telex"\naddress = 0x40004400\n', "the UART: `kind` must be one of cmsdk, stm32"),

@@ -28,7 +28,8 @@ from support.kernel_running import TARGETS, Call, Case, case, interpreted, prepa
 
 def divided(case: Case, parts: int, isa: str = "avx2") -> Lowered:
     node = case.node()
-    return in_parts(lower_node(node, replace(TARGETS[isa], threads=parts), case.using), node, parts)
+    target = replace(TARGETS[isa], threads=parts)
+    return in_parts(lower_node(node, target, case.using), node, target)
 
 
 def split_of(case: Case, parts: int = 2) -> Split | None:
@@ -42,7 +43,7 @@ def zeros(*shape: int) -> Array:
 @pytest.fixture
 def everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also kernels that are too short to gain by it."""
-    monkeypatch.setattr(splitting, "BARRIER_WORK", 0)
+    monkeypatch.setattr(splitting, "HOST", splitting.Costs(0, 1.0))
     monkeypatch.setattr(splitting, "ENOUGH", 100.0)
 
 

@@ -62,7 +62,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Pack
     def make(kind: str, threads: int) -> Package:
         folder = tmp_path_factory.mktemp(f"{kind}{threads}")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(splitting, "BARRIER_WORK", 0)
+            patch.setattr(splitting, "HOST", splitting.Costs(0, 1.0))
             return intaglio.compile(
                 NETWORKS[kind](folder), output=folder / "p", threads=threads, library_only=True,
                 cflags=strict_flags(find_toolchain(None).kind), name="net",

@@ -28,6 +28,12 @@ def cycles_lines(total: Total, emulation: Emulation) -> list[str]:
         ]
     if total.cycles_low is not None and total.cycles_high is not None:
         lines.append(f"interval: {_rounded(total.cycles_low)} to {_rounded(total.cycles_high)} ({emulation.basis})")
+    if emulation.one_core_cycles is not None and total.cycles:
+        gain = emulation.one_core_cycles / total.cycles
+        lines.append(
+            f"{emulation.cores} cores: {gain:.2f} times as fast as one, which takes {_rounded(emulation.one_core_cycles)} cycles "
+            "(of each layer the longer part is counted)"
+        )
     return lines
 
 

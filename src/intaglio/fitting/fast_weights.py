@@ -40,7 +40,7 @@ def to_ram(program: Program, board: Board | None, free_bytes: int) -> list[Moved
         names = [name for name in constants_of(program, index) if name in sizes]
         size = sum(sizes[name] for name in names)
         if size:
-            found.append((waits(board, size, _reads(layer.macs, size)) / size, -index, size, layer.name, names))
+            found.append((waits(board, size, reads_of(layer.macs, size)) / size, -index, size, layer.name, names))
     moved = []
     for per_byte, _, size, name, names in sorted(found, reverse=True):
         size = sum(sizes[n] for n in names if n not in chosen)  # what layers share is there once
@@ -54,6 +54,11 @@ def to_ram(program: Program, board: Board | None, free_bytes: int) -> list[Moved
     return moved
 
 
+def moved_line(moved: Moved) -> str:
+    """For `--explain`."""
+    return f"`{moved.layer}`: {moved.bytes:,} bytes of weights in RAM, about {moved.cycles:,} cycles of waits for flash less"
+
+
 def moved_text(moved: list[Moved], program: Program) -> str:
     if not moved:
         return "no weights are in RAM: flash has no waits, or RAM is short"
@@ -63,7 +68,7 @@ def moved_text(moved: list[Moved], program: Program) -> str:
     return f"the weights of {whose} are in RAM, {size:,} bytes: about {cycles:,} cycles of waits less ({most})"
 
 
-def _reads(macs: int, size_bytes: int) -> float:
+def reads_of(macs: int, size_bytes: int) -> float:
     return max(1.0, macs / size_bytes / PIXELS)
 
 

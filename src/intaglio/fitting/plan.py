@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from intaglio.fitting.budget import RESERVE_BYTES, Budget, Climbed, climb
-from intaglio.fitting.fast_weights import moved_text
+from intaglio.fitting.fast_weights import moved_line, moved_text
 from intaglio.fitting.fit import arena_budget, arena_rooms, place_weights, weights_to_ram
 from intaglio.fitting.side_by_side import without_copies
+from intaglio.fitting.staged import stage_weights, staged_line, staged_text
 from intaglio.ir.placement import NOWHERE
 from intaglio.kernels.lower import Memo
 from intaglio.kernels.program import Program
@@ -32,6 +33,7 @@ class Wishes:
     feed_rows: bool = False
     reserve: int = RESERVE_BYTES
     climbing: bool = True
+    explain: bool = False  # each layer whose weights are in RAM, or not
 
 
 def plan_memory(
@@ -71,8 +73,23 @@ def plan_memory(
     moved = weights_to_ram(program, deployment, wishes.reserve)
     if deployment.weights_ram:
         note(moved_text(moved, program))
+        for one in moved if wishes.explain else []:
+            note(moved_line(one))
+    if deployment.weights_staged and not given:
+        program = _staged(program, target, deployment, wishes, note)
     check(program)
     return Climbed(program, rungs, reached)
+
+
+def _staged(program: Program, target: Target, deployment: Deployment, wishes: Wishes, note: Callable[[str], None]) -> Program:
+    """`--weights staged`: in an arena of the same size, or as large as `--ram` lets it be."""
+    budget = arena_budget(program, deployment, wishes.reserve) if deployment.ram is not None else None
+    room = max(program.arena_bytes, budget or 0)
+    program, rows = stage_weights(program, target, deployment.board, room, wishes.slots)
+    note(staged_text(rows))
+    for one in rows if wishes.explain else []:
+        note(staged_line(one))
+    return program
 
 
 def _with_rows(program: Program, target: Target, deployment: Deployment, wishes: Wishes, memo: Memo | None) -> Program:

@@ -19,6 +19,36 @@ from intaglio.ir.types import DType
 from intaglio.ir.views import Pitch, storage_pitches, storage_roots
 
 
+class PartTouched(Protocol):
+    """Elements of an argument that one part of a kernel reads or writes: `count` in each of `rows` that are `pitch` apart."""
+
+    @property
+    def part(self) -> int: ...
+    @property
+    def param(self) -> int: ...
+    @property
+    def at(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def pitch(self) -> int: ...
+    @property
+    def writes(self) -> bool: ...
+
+
+class Divided(Protocol):
+    """How several cores compute a kernel."""
+
+    @property
+    def parts(self) -> int: ...
+    @property
+    def own(self) -> tuple[int, ...]: ...  # arguments of which each part has a piece
+    @property
+    def touched(self) -> tuple[PartTouched, ...]: ...
+
+
 class KernelFacts(Protocol):
     """What the stages after the kernels need to know of one."""
 
@@ -27,6 +57,9 @@ class KernelFacts(Protocol):
     fallible: bool
     used_by: list[str]  # nodes of the model
     pitches: tuple[tuple[int, int, int], ...]  # arguments that are rows of wider tensors: which, elements in a row, and apart
+
+    @property
+    def split(self) -> Divided | None: ...
 
     @property
     def wait(self) -> KernelFacts | None: ...  # it only starts the work of an accelerator; this one waits for the results

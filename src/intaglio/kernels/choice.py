@@ -64,6 +64,7 @@ from intaglio.kernels.fpu import conv as fpu_conv
 from intaglio.kernels.job import Choice, Job, Lowered, always, unless
 from intaglio.kernels.mve import conv as mve_conv
 from intaglio.kernels.mve import depthwise as mve_depthwise
+from intaglio.kernels.mve import sums as mve_sums
 from intaglio.kernels.opencl import conv as cl_conv
 from intaglio.kernels.opencl import depthwise as cl_depthwise
 from intaglio.kernels.opencl import matmul as cl_matmul
@@ -162,7 +163,10 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
         Choice("qmean", unless(integer_pool.mean_of), integer_pool.qmean_lanes),
         Choice("qmean", always, quantised.qmean),
     ),
-    "qadd": (lanes("qadd"), Choice("qadd_dsp", unless(dsp_sums.sum_of), dsp_sums.qadd_dsp), ELEMENTWISE),
+    "qadd": (
+        lanes("qadd"), Choice("qadd_mve", unless(mve_sums.sum_of), mve_sums.qadd_mve),
+        Choice("qadd_dsp", unless(dsp_sums.sum_of), dsp_sums.qadd_dsp), ELEMENTWISE,
+    ),
     "qmul": (lanes("qmul"), Choice("qmul_dsp", unless(dsp_sums.product_of), dsp_sums.qmul_dsp), ELEMENTWISE),
     "requantize": (lanes("requantize"), ELEMENTWISE),
     **dict.fromkeys(("chain", "dequantize", "quantize"), (BYTE_CHAIN, ELEMENTWISE)),

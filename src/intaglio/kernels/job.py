@@ -26,6 +26,7 @@ from intaglio.targets import Target
 from intaglio.targets.roofline import roofline
 
 T = TypeVar("T")
+LEAST_SHARED = 1000  # products, or results, of a layer that two cores of a board compute: a hand-over takes 100 to 200 cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +120,33 @@ class Job:
     def scratch(self, elements: int, name: str = "scratch", dtype: DType = DType.F32, *, own: bool = False) -> Buffer:
         return self._param(name, dtype, False, Scratch(most(elements) * dtype.bytes, own))
 
-    def share(self, name: str, count: int, group: int) -> tuple[Expr, Expr]:
+    def share(self, name: str, count: int, group: int, least: int = 0) -> tuple[Expr, Expr]:
         """From where to where a kernel goes of `count` things: all of them, or where several threads compute it the groups of its
-        part. For loops over blocks, which are cut where a thread's share ends, and for those that no proof can see through."""
-        threads = self.target.threads
-        if threads == 1:
+        part. For loops over blocks, which are cut where a thread's share ends, and for those that no proof can see through.
+        `least`: what each part needs, or there is only one."""
+        threads, groups = self.target.threads, -(-count // group)
+        if not self.is_shared(count, group, least):
             return idx(0), idx(count)
-        groups = -(-count // group)
         self.split = Split(threads, 1, (), (name,), -(-groups // threads) * threads / groups)
         self.k.reserve("part")
         low, high = ((part * groups // threads) * group for part in (PART, PART + 1))
         return self.k.let("low", low), self.k.let("high", imin(count, high))
+
+    def is_shared(self, count: int, group: int, least: int = 0) -> bool:
+        """Do several threads compute a kernel with so many things? Cores of a board only where it has enough for both to do."""
+        if self.target.threads == 1 or not self.target.bare:
+            return self.target.threads > 1
+        out = self.node.output.type
+        types = [None if v is None else v.type for v in self.node.inputs]
+        work = max(most(self.node.op.macs(types, out)), most(out.elements))
+        threads, groups = self.target.threads, -(-count // group)
+        last = count - groups * (threads - 1) // threads * group
+        return groups >= threads and last >= least and work >= LEAST_SHARED
+
+    @property
+    def last_part(self) -> Expr | None:
+        """Is this the part that does what is left over? None: there are no parts."""
+        return None if self.split is None else PART.compare("eq", self.split.parts - 1)
 
     def _param(self, name: str, dtype: DType, const: bool, source: Source) -> Buffer:
         buffer = Buffer(name, dtype, const)

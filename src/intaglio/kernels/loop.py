@@ -318,10 +318,14 @@ class Reload:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in a buffer: an argument of a `Call`."""
+    """Where in a buffer: an argument of a `Call`. What the routine touches there, where the builder tells: `count` elements, in
+    each of `rows` that are `pitch` apart; all of the buffer where it does not."""
 
     buffer: Buffer
     index: Expr
+    count: Union[Expr, None] = None
+    rows: Union[Expr, None] = None
+    pitch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,6 +370,19 @@ Stmt = Union[
 
 
 @dataclass(frozen=True, slots=True)
+class Touched:
+    """Elements of a parameter that one part reads or writes: `count` from `at` on, in each of `rows` that are `pitch` apart."""
+
+    part: int
+    param: int
+    at: int
+    count: int
+    rows: int
+    pitch: int
+    writes: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
     """How a kernel is divided among threads: it is called for each part of a step, and steps come one after the other. `own` are
     the positions of parameters that are another piece of working memory for each part."""
@@ -375,6 +392,7 @@ class Split:
     own: tuple[int, ...]
     loops: tuple[str, ...]  # whose rounds are divided
     balance: float  # the work of the part that does most, times parts, of all work
+    touched: tuple[Touched, ...] = ()  # by parts that no proof has divided, for the check of the plan
 
 
 @dataclass(slots=True)

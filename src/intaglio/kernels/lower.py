@@ -229,7 +229,7 @@ class _Build:
             if rows:
                 lowered = _in_rows(lowered, node, self.pitches, self.memo or Memo())
             if threads > 1:
-                lowered = in_parts(lowered, node, threads)
+                lowered = in_parts(lowered, node, self.target)
             known = (lowered, _text_of(lowered.kernel), originals)
             if self.memo is not None:
                 self.memo.lowered[key, rows, whole] = known

@@ -16,6 +16,7 @@ from intaglio.ir.graph import Value
 from intaglio.ir.placement import ARENA, STATE, Address, Kind, Slot
 from intaglio.ir.program import Argument, K, Layer, Program, ValueArg
 from intaglio.ir.stripes import Stripe
+from intaglio.memory.check_parts import check_parts
 from intaglio.memory.check_reads import check_reads
 from intaglio.memory.check_stripes import StripeCheck
 from intaglio.memory.check_views import Span, Views, meet
@@ -76,6 +77,7 @@ def check(program: Program[K]) -> None:
     views.check_addresses()
     views.check_kernels(program)
     _check_weights(program, state)
+    check_parts(program, lambda value: _place(program, value), lambda layer: _scratch(program, layer))
     if program.asynchronous:
         check_waits(
             program, lambda value: _place(program, value), lambda n: _scratch(program, program.layers[n])

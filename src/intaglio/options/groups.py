@@ -9,7 +9,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "Quantisation",
         ("quantize", "calibrate", "labels", "ranges", "max_error", "keep_float", "keep_int16", "integer_io"),
     ),
-    ("Speed and exactness", ("optimize", "exact", "threads", "variants", "tuning")),
+    ("Speed and exactness", ("optimize", "exact", "threads", "cores", "variants", "tuning")),
     (
         "Memory and weights",
         ("arena", "io", "weights", "weights_section", "weights_address", "export_plan", "import_plan"),

@@ -31,6 +31,7 @@ class Keywords(TypedDict, total=False):
     precision: str | None
     limit_kernel_time: float | None
     threads: int
+    cores: int
     variants: Sequence[str] | str
     tuning: str | Path | None
     dims: Mapping[str, int | tuple[int, int] | str] | None

@@ -153,6 +153,10 @@ class Request:
     threads: int = option(
         1, kinds.WHOLE, "kernels", "Threads that compute a layer together. Default: 1.", "N", record=lambda r: str(r.threads)
     )
+    cores: int = option(
+        1, kinds.WHOLE, "kernels", "Cores of the board that compute a layer together. Default: 1.", "N",
+        record=lambda r: str(r.cores),
+    )  # fmt: skip
     variants: tuple[str, ...] = option(
         (), kinds.NAMES, "optimise", "Also compile for these processors, e.g. v3,v4; the library uses the best at run time.", "V",
         record=lambda r: ",".join(r.variants),
@@ -277,8 +281,8 @@ class Request:
     sensitivity: bool = option(True, kinds.FLAG, "quantise", "Measure the error of each layer alone.", word="")
     weights: str = option(
         "mapped", kinds.TEXT, "kernels", "fp16: store in half precision. read: read layer by layer through a callback. "
-        "ram: copy to RAM at start-up, what gains most first.", "W",
-        record=lambda r: "read" if r.weights_read else "ram" if r.weights_ram else "",
+        "ram: copy to RAM at start-up, what gains most first. staged: copy to RAM that is free before a layer runs.", "W",
+        record=lambda r: "" if r.weights_place == "mapped" else r.weights_place,
     )  # fmt: skip
     constants: Mapping[str, Array] = field(default_factory=dict)
 
@@ -291,6 +295,15 @@ class Request:
         return "ram" in self.weights.split(",")
 
     @property
+    def weights_staged(self) -> bool:
+        return "staged" in self.weights.split(",")
+
+    @property
+    def weights_place(self) -> str:
+        """The first of these words; weights are mapped without them."""
+        return next((word for word in ("read", "ram", "staged") if word in self.weights.split(",")), "mapped")
+
+    @property
     def limited(self) -> bool:
         """RAM or flash has a limit."""
         return self.ram is not None or self.flash is not None or self.memory is not None or self.weights_read
@@ -298,7 +311,7 @@ class Request:
     @property
     def weights_stored(self) -> str:
         """`fp16` of `fp16,read`; empty where they stay as they are."""
-        return ",".join(word for word in self.weights.split(",") if word not in ("read", "mapped", "ram"))
+        return ",".join(word for word in self.weights.split(",") if word not in ("read", "mapped", "ram", "staged"))
 
     @property
     def scheme(self) -> str | None:
@@ -342,7 +355,7 @@ class Request:
         return deployment_of(
             target, board=self.board, arena=self.arena, io=self.io, weights_section=self.weights_section,
             weights_address=self.weights_address, ram=self.ram, flash=self.flash, optimize=self.optimize, memory=self.memory,
-            weights="read" if self.weights_read else "ram" if self.weights_ram else "mapped", precision=self.precision,
+            weights=self.weights_place, precision=self.precision,
             limit_ms=self.limit_kernel_time,
         )  # fmt: skip
 

@@ -112,6 +112,11 @@ def _not_with_ranges(word: str, given: Callable[[Request], bool]) -> Rule:
     return Rule(f"ranges, {word.removeprefix('--')}", "options", lambda s: s.bounded and given(s.request), message, hint)
 
 
+def _cores(request: Request) -> int:
+    """Of the board; of a core without a board, one."""
+    return find_board(request.board).cores if request.board else 1
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "export-plan, stop-after", "options",
@@ -187,6 +192,16 @@ RULES: tuple[Rule, ...] = (
         "`--weights ram` cannot be combined with weights that are read, or that have an address", LEAVE_OUT,
     ),
     Rule(
+        "weights staged, elsewhere", "options",
+        lambda s: s.request.weights_staged and (s.request.weights_read or s.request.weights_ram),
+        "`--weights staged` cannot be combined with `read` or `ram`", LEAVE_OUT,
+    ),
+    Rule(
+        "weights staged, an operating system", "target",
+        lambda s: s.target is not None and not s.target.bare and s.request.weights_staged,
+        "`--weights staged` needs a board, and `{target}` has an operating system", "`intaglio boards` lists boards",
+    ),
+    Rule(
         "weights ram, an operating system", "target",
         lambda s: s.target is not None and not s.target.bare and s.request.weights_ram,
         "`--weights ram` needs a board, and `{target}` has an operating system", "`intaglio boards` lists boards",
@@ -216,7 +231,19 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "threads, no operating system", "target",
         lambda s: s.target is not None and s.target.bare and s.request.threads > 1,
-        "`--threads` needs an operating system, and `{target}` has none", "omit it: one core computes everything",
+        "`--threads` needs an operating system, and `{target}` has none",
+        "`--cores` divides layers over the cores of a board; without both, one core computes everything",
+    ),
+    Rule(
+        "cores, not of a board", "target",
+        lambda s: s.target is not None and not s.target.bare and s.request.cores > 1,
+        "`--cores` is for boards with several equal cores, and `{target}` is none", "use `--threads`",
+    ),
+    Rule(
+        "cores, of this board", "target",
+        lambda s: s.target is not None and s.target.bare and s.request.cores > 1 and _cores(s.request) < s.request.cores,
+        "`--cores` needs a board with several equal cores, and this one has one",
+        "use `--board rp2040` or `--board rp2350`, or write `cores = 2` in the file of your board",
     ),
     Rule(
         "tuning, not a processor", "target",
@@ -269,6 +296,11 @@ RULES: tuple[Rule, ...] = (
         "`--weights read` and `--feed-rows` cannot be combined", LEAVE_OUT,
     ),
     Rule(
+        "feed-rows, cores", "options",
+        lambda s: s.request.feed_rows and s.request.cores > 1,
+        "`--feed-rows` and `--cores` cannot be combined", LEAVE_OUT,
+    ),
+    Rule(
         "feed-rows, threads", "options",
         lambda s: s.request.feed_rows and s.request.threads > 1,
         "`--feed-rows` and `--threads` cannot be combined", LEAVE_OUT,
@@ -318,6 +350,7 @@ RULES: tuple[Rule, ...] = (
         "give `--precision` with the model, or an IR file of the stage `import`; values in a later one stay as they are",
     ),
     _not_with_ranges("--threads", lambda r: r.threads > 1),
+    _not_with_ranges("--cores", lambda r: r.cores > 1),
     _not_with_ranges("--variants", lambda r: bool(r.variants)),
     _not_with_ranges("--accelerator", lambda r: bool(r.accelerators)),
     _not_with_ranges("--stream", lambda r: r.stream is not None),

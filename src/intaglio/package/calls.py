@@ -35,7 +35,7 @@ class Call:
     fallible: bool
     results: tuple[Result, ...]
     failure: str = "error"  # what the run returns where the call failed
-    task: str = ""  # the function that makes one part of it, where several threads do
+    task: str = ""  # the function that makes one part of it, where several threads or cores do
     steps: int = 1
     names: tuple[str, ...] = ()  # what that function declares before the call
     after: tuple[str, ...] = ()  # statements that follow

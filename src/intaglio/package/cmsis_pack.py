@@ -21,6 +21,7 @@ SCHEMA = "1.7.36"
 _CORES = {
     "cortex-m0+": "Cortex-M0+", "cortex-m3": "Cortex-M3", "cortex-m4": "Cortex-M4", "cortex-m4f": "Cortex-M4",
     "cortex-m7": "Cortex-M7", "cortex-m7-sp": "Cortex-M7", "cortex-m33": "Cortex-M33", "cortex-m55": "Cortex-M55",
+    "cortex-m85": "Cortex-M85",
 }  # fmt: skip
 _KINDS = {".c": "sourceC", ".S": "sourceAsm", ".h": "header"}
 

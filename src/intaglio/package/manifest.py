@@ -287,8 +287,9 @@ def tensor_info(name: str, field: str, type: TensorType) -> TensorInfo:
 def target_of(manifest: Manifest) -> Target:
     """What the package was compiled for, with the wish it was compiled with."""
     target = optimized(find_target(manifest.target), manifest.options.get("optimize", "balanced"))
-    threads = manifest.options.get("threads", "1")
-    return threaded(precise(target, manifest.options.get("precision")), int(threads) if threads.isdigit() else 0)
+    threads, cores = (manifest.options.get(word, "1") for word in ("threads", "cores"))
+    precise_target = precise(target, manifest.options.get("precision"))
+    return threaded(precise_target, *(int(number) if number.isdigit() else 0 for number in (threads, cores)))
 
 
 def write_manifest(manifest: Manifest, folder: Path, files: dict[str, str] | None = None) -> None:

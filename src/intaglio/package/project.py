@@ -166,6 +166,7 @@ class Project:
     layers: tuple[LayerView, ...]
     macs: int
     threads: int
+    cores: int = 1  # of a board, that compute layers together
     network: str = ""  # of a variant: what the package is called
     variants: tuple[VariantView, ...] = ()  # of the package, best first
     words: tuple[str, ...] = ()  # what tells them apart: words that say what the processor can do
@@ -278,7 +279,8 @@ def project_of(
         state_fills=tuple(state_fills(program)),
         layers=tuple(_layer_view(index, layer) for index, layer in enumerate(program.layers)),
         macs=sum(layer.macs for layer in program.layers),
-        threads=target.threads,
+        threads=1 if target.bare else target.threads,
+        cores=target.threads if target.bare and any(layer.kernel.split for layer in program.layers) else 1,
     )
 
 

@@ -27,7 +27,8 @@ _UNDEFINED = re.compile(r"undefined (symbol|reference)")
 _OVERFLOW = re.compile(r"will not fit in region|overflowed by|no room for the stack")
 HOOK_STACK_BYTES = 512  # a hook adds calls, and keeps values over them that a layer had in registers
 STACK_ALIGNMENT = 16  # of `__stack_top` in the linker script
-_STACK = re.compile(r"__stack_bytes = \d+\)")
+_STACK, _CORE1 = (re.compile(rf"(__{word}) = \d+\)") for word in ("stack_bytes", "core1_stack_bytes"))
+CORE1_STACK_BYTES = 1024  # of the second core, where it has no bound
 _LENGTH = re.compile(r"LENGTH = \d+")
 ALLOCATED, WRITABLE = 2, 1  # SHF_ALLOC, SHF_WRITE
 SERVER_STACK_BYTES = 1024  # of what answers on a serial line, above an inference
@@ -95,10 +96,15 @@ def build_package(
         build = _Build(folder, name, target, toolchain, options, Path(objects))
         build.archive(folder / "lib" / f"lib{name}.a")
         build.link_anyway(elf)
-        depth = stack_bytes(elf, read_frames(Path(objects)), f"{name}_app_run")
+        frames = read_frames(Path(objects))
+        depth = stack_bytes(elf, frames, f"{name}_app_run")
+        beside = _beside(elf, frames, name, target)
+        if beside:  # of the second core: as much as it needs
+            _write_stack(folder, name, beside, _CORE1)
+            build.link_anyway(elf)
     _write_stack(folder, name, depth)
     window = Deployment(board, weights_read=manifest.options.get("weights") == "read").window
-    return _info(manifest, board, sizes_of(elf), depth, window)
+    return _info(manifest, board, sizes_of(elf), depth, window, beside)
 
 
 def build_combined(
@@ -118,11 +124,20 @@ def build_combined(
     return sizes_of(elf), deepest
 
 
-def _write_stack(folder: Path, name: str, depth: int | None) -> None:
+def _write_stack(folder: Path, name: str, depth: int | None, which: re.Pattern[str] = _STACK) -> None:
     """Writes the computed stack size to the linker script, so that a later link fails if there is less."""
     script = folder / "firmware" / f"{name}.ld"
     if depth is not None:
-        script.write_text(_STACK.sub(f"__stack_bytes = {depth})", script.read_text(encoding="utf-8")), encoding="utf-8")
+        text = script.read_text(encoding="utf-8")
+        script.write_text(which.sub(lambda found: f"{found[1]} = {depth})", text), encoding="utf-8")
+
+
+def _beside(elf: Path, frames: dict[str, int | None], name: str, target: Target) -> int:
+    """The stack of the second core; 0: there is none."""
+    if target.threads == 1 or f"{name}_core1" not in frames:
+        return 0
+    depths = [stack_bytes(elf, frames, root) for root in ("core1_main", f"{name}_core1")]
+    return -(-(next((depth for depth in depths if depth), None) or CORE1_STACK_BYTES) // STACK_ALIGNMENT) * STACK_ALIGNMENT
 
 
 def check_placed(elf: Path, board: Board, stack_bytes: int | None) -> None:
@@ -145,11 +160,14 @@ def check_placed(elf: Path, board: Board, stack_bytes: int | None) -> None:
         raise AnswerIsNo("does-not-fit", what, hint="allow some more bytes of flash, or use `--optimize size`")
 
 
-def _info(manifest: Manifest, board: Board, sizes: Sizes, depth: int | None, window: int | None) -> FirmwareInfo:
+def _info(
+    manifest: Manifest, board: Board, sizes: Sizes, depth: int | None, window: int | None, beside: int = 0
+) -> FirmwareInfo:
+    """`beside`: the stack of a second core."""
     memory = manifest.memory
     given = () if memory.fed_rows else manifest.inputs
     io_bytes = sum(max(info.bytes, 1) for info in (*given, *manifest.outputs) if info.arena_offset is None)
-    static = sizes.data + sizes.bss - memory.arena_bytes - io_bytes - memory.weights_ram
+    static = sizes.data + sizes.bss + beside - memory.arena_bytes - io_bytes - memory.weights_ram
     data = sizes.data - memory.weights_ram
     address = manifest.options.get("weights_address") or (hex(window) if window is not None else None)
     weights = sizes.weights + memory.weights_ram or memory.weight_bytes
@@ -165,7 +183,7 @@ def _info(manifest: Manifest, board: Board, sizes: Sizes, depth: int | None, win
         static_bytes=max(0, static),
         io_bytes=io_bytes,
         stack_bytes=depth,
-        ram_bytes=sizes.data + sizes.bss + (depth or 0),
+        ram_bytes=sizes.data + sizes.bss + beside + (depth or 0),
         selftest_bytes=sizes.selftest,
         weights_file=weights_file(manifest.name) if address and weights else None,
         weights_address=int(address, 0) if address and weights else None,

@@ -77,6 +77,8 @@ class Emulation:
     cycles_are_estimated: bool = True
     basis: str = ""  # what the interval of the cycles rests on; "": there is none
     described: bool = False  # cycles are those of the board, as its file describes it, not of its core alone
+    cores: int = 1  # that compute layers together: instructions and cycles are those of the longer part of each
+    one_core_cycles: int | None = None  # of one that computes all parts; None: there is one
 
 
 @dataclass(frozen=True, slots=True)

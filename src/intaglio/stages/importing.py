@@ -37,7 +37,7 @@ def check_request(work: Work) -> Work:
         read_labels(request.labels)
     if request.target or request.board or request.model.suffix != ".ig":  # else the file says its target
         asked = target_of(request.board, request.target, "host")
-        check_rules(Situation(request, threaded(asked, request.threads)))
+        check_rules(Situation(request, threaded(asked, request.threads, request.cores)))
         request.deployment(asked)
         variants_of(asked, request.variants, "")
     check_disabled(request.disabled)
@@ -75,7 +75,7 @@ def read_model(work: Work) -> Work:
     graph = source.graph
     target = optimized(target_of(request.board, request.target, source.choices.target or "host"), request.optimize)
     target = wished(precise(target, request.precision), exact=request.exact, limited=request.limited)
-    target = threaded(target, request.threads)
+    target = threaded(target, request.threads, request.cores)
     check_rules(Situation(request, target, source.stage, _has_halves(graph), graph.bounds is not None))
     deployment = request.deployment(target)
     target = replace(target, slow_flash=deployment.board is not None and deployment.board.wait_states > 0)

@@ -87,5 +87,5 @@ def _explain(work: Work, program: Program, tuning: Tuning | None, tuned: frozens
     if work.watch.chosen is not None:
         reasons = explained(graph, target, choices, tuned)
         if target.threads > 1:
-            reasons = [replace(row, parts=divided(program, row.layer)) for row in reasons]
+            reasons = [replace(row, parts=divided(program, row.layer, target)) for row in reasons]
         work.watch.chosen([replace(row, estimate_us=times[row.layer][0], measured_us=times[row.layer][1]) for row in reasons])

@@ -23,7 +23,7 @@ def plan(work: Work) -> Work:
     target, deployment = model.target, model.deployment
     work.watch.stage("memory")
     slots = bool(target.device) or (target.bare and request.io == "arena")
-    wishes = Wishes(slots, work.pinned, request.feed_rows, work.reserve, work.climbing)
+    wishes = Wishes(slots, work.pinned, request.feed_rows, work.reserve, work.climbing, work.watch.chosen is not None)
     planned = plan_memory(program, target, deployment, wishes, work.watch.note, work.memo)
     if target.device and not model.is_past("kernels") and _is_too_large(planned.program, deployment):
         planned = _without_working_memory(model, wishes, work)

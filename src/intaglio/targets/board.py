@@ -28,7 +28,7 @@ from intaglio.errors import UserError, quoted
 from intaglio.targets.bus import NOT_MEASURED, Cache, Timing, bus_fault, cache_of_table, timing_of_table
 from intaglio.targets.memories import Memory, check_fields, fault_of, main_memory, memory_of_table
 from intaglio.targets.near import files_of, listed, nearest
-from intaglio.targets.target import all_targets
+from intaglio.targets.target import MOST_CORES, all_targets
 from intaglio.targets.uart import Uart, uart_of
 
 __all__ = ["Board", "Memory", "all_boards", "board_of", "find_board", "generic_board", "read_board"]
@@ -44,6 +44,8 @@ class Board:
     memories: tuple[Memory, ...]
     source: str = ""  # data sheet, reference manual; every board of ours names it
     qemu: str = ""  # QEMU's name of this machine, where it has one
+    cores: int = 1  # equal ones, that see the same memory: `--cores`
+    sio: int = 0  # RP2040, RP2350: where the FIFO between the cores is, by which the second is started
     boot: str = ""  # whose boot ROM looks for a block of its own in flash: rp2350
     cycle_csr: int = 0  # RISC-V: the register that counts cycles, where it is not mcycle
     cycle_event_csr: int = 0  # 1 is written to it: count cycles
@@ -103,7 +105,8 @@ def board_of_tables(name: str, table: dict[str, object], *, addresses: bool = Tr
 EMULATED_UART = 0x40004000  # as an MPS2 has it
 # Large memories of QEMU's MPS2 with an M7 and of its MPS3, where they are not at the usual place.
 _M7 = (0x00000000, 0x60000000)
-_QEMU_HAS = {"cortex-m7": _M7, "cortex-m7-sp": _M7, "cortex-m55": (0x70000000, 0x71000000)}
+_MPS3 = (0x70000000, 0x71000000)
+_QEMU_HAS = {"cortex-m7": _M7, "cortex-m7-sp": _M7, "cortex-m55": _MPS3, "cortex-m85": _MPS3}
 
 
 def generic_board(core: str, *, riscv: bool = False) -> Board:
@@ -158,6 +161,8 @@ def _fault(board: Board) -> str:
         return "its file name may have only letters, digits, `_`, `-`, `+` and `.`"
     if board.core not in cores:
         return f"`core` must be one of {', '.join(cores)}"
+    if board.cores not in (1, MOST_CORES):
+        return f"`cores` must be 1 or {MOST_CORES}"
     if not all(isinstance(n, int | float) and n >= 0 for n in (board.clock_mhz, board.wait_states)):
         return "`clock_mhz` and `wait_states` must be numbers"
     if fault := fault_of(board.memories):

@@ -13,7 +13,7 @@ from intaglio.targets.target import Target, find_target, optimized, precise
 
 ARENAS = ("static", "caller")
 IO = ("arena", "caller")
-WEIGHTS = ("mapped", "read", "ram")
+WEIGHTS = ("mapped", "read", "ram", "staged")
 WEIGHTS_HEADER_BYTES = 64
 WINDOW_BYTES = 64 << 20
 _SECTION = re.compile(r"[.A-Za-z_][.A-Za-z0-9_$-]{0,99}", re.ASCII)
@@ -33,6 +33,7 @@ class Deployment:
     weights_read: bool = False  # they are not mapped: each layer's are read before it runs
     limit_ms: float = 0.0  # kernels of a device that take longer are split; 0: no limit
     weights_ram: bool = False  # they are copied to RAM at start-up, as far as there is room
+    weights_staged: bool = False  # layers copy them to RAM before they run, where the arena has room
     device: str = ""  # `opencl`: arena and weights are in its memory
 
     @property
@@ -70,7 +71,7 @@ class Deployment:
         if not self.weights_read or self.board is None:
             return None
         places = [0xA0000000, 0xC0000000, 0x60000000]
-        if self.board.core == "cortex-m55":  # QEMU has memory here
+        if self.board.core in ("cortex-m55", "cortex-m85"):  # QEMU has memory here
             places = [0x60000000, 0x64000000, 0x68000000, *places]
         free = [at for at in places if not any(m.address < at + WINDOW_BYTES and at < m.end for m in self.board.memories)]
         return free[0] if free else None
@@ -146,7 +147,7 @@ def deployment_of(
     if target.bare:
         found = find_board(board) if board else generic_board(target.name, riscv=target.arch.startswith("riscv"))
     if weights not in WEIGHTS:
-        raise UserError("bad-option", f"unknown value {quoted(weights)} of `--weights`", hint="`--weights read` or `ram`")
+        raise UserError("bad-option", f"unknown value {quoted(weights)} of `--weights`", hint="`--weights read`, `ram` or `staged`")
     told = () if memory is None else read_memories(Path(memory), addresses=target.bare)
     if found is not None and told:
         found = replace(found, memories=told)
@@ -154,7 +155,7 @@ def deployment_of(
         _check_address(weights_address, found)
     return Deployment(
         found, arena == "static", weights_section or "", weights_address, ram, flash, told, weights == "read", limit_ms or 0.0,
-        weights == "ram", target.device,
+        weights == "ram", weights == "staged", target.device,
     )  # fmt: skip
 
 

@@ -147,14 +147,18 @@ def wished(target: Target, *, exact: bool, limited: bool) -> Target:
 
 
 MOST_THREADS = 64
+MOST_CORES = 2  # of a microcontroller
 
 
-def threaded(target: Target, threads: int) -> Target:
-    """The target with the number of threads that compute a layer together."""
+def threaded(target: Target, threads: int, cores: int = 1) -> Target:
+    """The target with the number of threads, or of cores of a board, that compute a layer together."""
+    if not 1 <= cores <= MOST_CORES:
+        hint = "use 1 or 2; without the option, one core computes everything"
+        raise UserError("bad-option", f"`--cores {cores}` is not a number of cores", hint=hint)
     if not 1 <= threads <= MOST_THREADS:
         hint = f"use 1 to {MOST_THREADS}; without the option, the thread that calls computes everything"
         raise UserError("bad-option", f"`--threads {threads}` is not a number of threads", hint=hint)
-    return replace(target, threads=threads)
+    return replace(target, threads=max(threads, cores))
 
 
 PRECISIONS = ("fp32", "mixed", "fp16")

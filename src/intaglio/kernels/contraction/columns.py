@@ -17,8 +17,11 @@ from typing import Protocol, TypeVar
 
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.problem import Problem
-from intaglio.kernels.loop import Expr, idx
+from intaglio.kernels.job import Job
+from intaglio.kernels.loop import Expr, Operand, idx
 
+EVEN = 1.08  # the work of the part that does most, of the mean
+LEAST_COLUMNS = 32  # channels: with fewer, gathering takes too large a share
 T = TypeVar("T")  # where gathered columns are
 
 
@@ -42,8 +45,24 @@ class ColumnKernel(Protocol[T]):
         """Results of all channels of group `g`; those of the first column start at `out`."""
 
 
-def write_columns(k: Builder, p: Problem, micro: ColumnKernel[T]) -> None:
-    with k.loop("n", 0, p.batch) as n, k.loop("g", 0, p.group) as g, k.loop("oh", 0, p.out_height) as oh:
+def by_outs(job: Job, tiles: int, columns: int) -> bool:
+    """Do parts have channels, not tiles, which do not divide well? Then each of them gathers all windows."""
+    threads = job.target.threads
+    return job.is_shared(columns, 2) and -(-tiles // threads) * threads > EVEN * tiles and columns >= LEAST_COLUMNS
+
+
+def write_columns(job: Job, p: Problem, micro: ColumnKernel[T], *, shared: bool = False) -> None:
+    """`shared`: several cores may compute it. Parts have rows of the image; of one that is a pixel high, tiles; the last part has
+    what is left over."""
+    k, most = job.k, micro.widths[0]
+    rows: tuple[Operand, Operand] = (0, p.out_height)
+    tiles: tuple[Operand, Operand] = (0, p.out_width // most * most)
+    if shared and p.out_height > 1:
+        rows = job.share("oh", p.out_height, 1)
+    elif shared and p.out_width >= 2 * most:
+        tiles = job.share("at", p.out_width // most * most, most)
+    rest = job.last_part if p.out_height == 1 else None
+    with k.loop("n", 0, p.batch) as n, k.loop("g", 0, p.group) as g, k.loop("oh", *rows) as oh:
         base = k.let("base", n * (p.height * p.width * p.channels) + g * p.depth)
         row = Row(base, k.let("top", oh * p.strides[0] - p.pads[0]))
 
@@ -56,9 +75,9 @@ def write_columns(k: Builder, p: Problem, micro: ColumnKernel[T]) -> None:
         for count in micro.widths:
             stop = done + (p.out_width - done) // count * count
             if stop - done > count:
-                with k.loop("at", done, stop, count) as at:
+                with k.loop("at", *(tiles if count == most else (done, stop)), count) as at:
                     tile(at, count)
             elif stop > done:
-                with nullcontext() if count == p.out_width else k.block():
+                with k.when(rest) if rest is not None else nullcontext() if count == p.out_width else k.block():
                     tile(idx(done), count)
             done = stop

@@ -23,6 +23,7 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
+from intaglio.kernels.contraction.columns import by_outs
 from intaglio.kernels.contraction.halves_parts import (
     RECORD,
     THUMB,
@@ -233,7 +234,7 @@ class Halves:
     def gather(self, k: Builder, base: Expr, at: Expr, count: Expr) -> None:
         p, to = self.problem, Place(self.pixels, idx(0))
         if p.pointwise:
-            k.call(rows(self.x.dtype), Place(self.x, base + at * p.depth), p.depth, count, to)
+            k.call(rows(self.x.dtype), Place(self.x, base + at * p.depth, count * p.depth), p.depth, count, to)
             return
         row = k.let("row", at // p.out_width)
         column = k.let("column", at - row * p.out_width)
@@ -243,18 +244,24 @@ class Halves:
             p.width, p.channels, *p.kernel, *p.dilations, p.depth, to,
         )  # fmt: skip
 
-    def multiply(self, k: Builder, g: Expr, count: Expr, out: Expr) -> None:
+    def multiply(self, k: Builder, g: Expr, count: Expr, out: Expr, span: tuple[Expr, Expr]) -> None:
+        """Channels of a group, from the first of `span` to the second."""
         p, fours = self.problem, self.fours
-        w, scale = Place(self.w, g * (p.columns * FOUR * fours)), Place(self.scale, g * (p.columns * RECORD))
+        low, columns = span[0], span[1] - span[0]
+        first = g * p.columns + low
+        w, scale = Place(self.w, first * (FOUR * fours)), Place(self.scale, first * RECORD)
         runs, pixels = Place(self.runs, idx(0)), Place(self.pixels, idx(0))
-        to, step = (Place(self.y, out), p.out_channels) if self.added is None else (Place(self.added.results, idx(0)), p.columns)
-        k.call(products(self.finish), w, scale, runs, pixels, fours, p.columns, self.y_zero, count, to, step)
+        to, step = Place(self.y, out + low, columns, count, p.out_channels), p.out_channels
+        if self.added is not None:
+            to, step = Place(self.added.results, idx(0)), p.columns
+        k.call(products(self.finish), w, scale, runs, pixels, fours, columns, self.y_zero, count, to, step)
         if self.added is not None:
             rows, length = (idx(1), count * p.columns) if p.group == 1 else (count, idx(p.columns))
             with k.loop("c", 0, rows) as c:
                 at = out + c * p.out_channels
-                other, record = Place(self.added.other, at), Place(self.added.record, idx(0))
-                k.call(add(self.added.sum), Place(self.added.results, c * p.columns), other, Place(self.y, at), length, record)
+                other, record = Place(self.added.other, at, length), Place(self.added.record, idx(0))
+                results, y = Place(self.added.results, c * p.columns), Place(self.y, at, length)
+                k.call(add(self.added.sum), results, other, y, length, record)
 
 
 def contraction_halves(job: Job) -> Lowered:
@@ -267,8 +274,10 @@ def contraction_halves(job: Job) -> Lowered:
     scale = job.packed(found.packed.records.reshape(-1), "scale", DType.I32)
     if single(known):
         y = job.writes()
-        places = [Place(buffer, idx(0)) for buffer in (w, scale, x)]
-        k.call(row(x.dtype, finish), *places, p.depth, p.out_channels, numbers.y_zero, Place(y, idx(0)))
+        low, high = job.share("o", p.out_channels, FOUR)
+        outs = high - low
+        places = (Place(w, low * p.depth), Place(scale, low * RECORD), Place(x, idx(0)))
+        k.call(row(x.dtype, finish), *places, p.depth, outs, numbers.y_zero, Place(y, low, outs))
         return job.done(known.stem, f"{known.title}\nweights packed [channel / 4][number][4]", using)
     outside = job.packed(np.full(p.depth, numbers.x_zero, x.dtype.numpy), "outside", x.dtype) if p.padded else None
     assert found.packed.runs is not None
@@ -276,15 +285,19 @@ def contraction_halves(job: Job) -> Lowered:
     over, added, stem = None, None, known.stem
     if found.beside is not None:
         over, record = job.operand(5, "other"), job.packed(found.beside[1], "record", DType.I32)
-        added = Added(found.beside[0], over, record, job.scratch(PIXELS * p.columns, "results", numbers.to))
+        added = Added(found.beside[0], over, record, job.scratch(PIXELS * p.columns, "results", numbers.to, own=True))
         using, stem = using.replace(")", f"_sum_{found.beside[0]})"), f"{stem}_sum"
     y = job.writes()
-    pixels = job.scratch(2 * FOUR * -(-p.taps // FOUR), "pixels", DType.I32)
+    pixels = job.scratch(2 * FOUR * -(-p.taps // FOUR), "pixels", DType.I32, own=True)
     micro = Halves(p, x, outside, pixels, w, scale, runs, y, finish, numbers.y_zero, added)
     size = p.out_height * p.out_width
-    with k.loop("n", 0, p.batch) as n, k.loop("g", 0, p.group) as g, k.loop("at", 0, size, PIXELS) as at:
+    by_channels = added is None and by_outs(job, -(-size // PIXELS), p.columns)
+    low, high = (idx(0), idx(size)) if by_channels else job.share("at", size, PIXELS)
+    span = job.share("o", p.columns, 1) if by_channels else (idx(0), idx(p.columns))
+    with k.loop("n", 0, p.batch) as n, k.loop("g", 0, p.group) as g, k.loop("at", low, high, PIXELS) as at:
         count = k.let("count", imin(PIXELS, idx(size) - at)) if size % PIXELS else idx(PIXELS)
         micro.gather(k, k.let("base", n * (p.height * p.width * p.channels) + g * p.depth), at, count)
-        micro.multiply(k, g, count, k.let("out", (n * size + at) * p.out_channels + g * p.columns))
+        micro.multiply(k, g, count, k.let("out", (n * size + at) * p.out_channels + g * p.columns), span)
     about = f"{known.title}\n{'rows' if p.pointwise else 'NHWC, windows'} of four pixels, two in a word"
-    return job.done(stem, about, using, in_place=p.pointwise and over is None, over=over)
+    same = p.pointwise and over is None and not by_channels  # a part writes pixels that another has yet to read
+    return job.done(stem, about, using, in_place=same, over=over)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.contraction.columns import write_columns
+from intaglio.kernels.contraction.columns import by_outs, write_columns
+from intaglio.kernels.dsp.dense import shared_by
 from intaglio.kernels.dsp.gather import gather
 from intaglio.kernels.dsp.pairs import Added, Pairs, Product, columns_of, multiply_single, pack, small, widest, widths_of
 from intaglio.kernels.dsp.primitives import no_dsp
@@ -70,13 +71,19 @@ def contraction_dsp(job: Job) -> Lowered:
     stem, windows = known.stem, "rows" if p.pointwise else "NHWC, windows"
     if found.beside is not None:
         over, record = job.operand(5, "other"), job.packed(found.beside[1], "record", DType.I32)
-        added = Added(found.beside[0], over, record, job.scratch(most * p.columns, "results", numbers.to))
+        added = Added(found.beside[0], over, record, job.scratch(most * p.columns, "results", numbers.to, own=True))
         product = replace(product, variant=replace(product.variant, sum=found.beside[0]))
         stem += "_sum"
     y, columns = job.writes(), columns_of(job, p, product)
-    write_columns(job.k, p, Pairs(p, product, x, columns, y, idx(numbers.x_zero), widths_of(job), added=added))
+    tiles = p.out_height if p.out_height > 1 else p.out_width // most
+    odd = p.out_height == 1 and p.out_width % most > 0  # what is left over takes nearly as long as a tile
+    by_channels = added is None and by_outs(job, tiles + odd, p.columns)
+    outs = job.share("o", p.columns, 2) if by_channels else None
+    micro = Pairs(p, product, x, columns, y, idx(numbers.x_zero), widths_of(job), added=added, outs=outs)
+    write_columns(job, p, micro, shared=not by_channels)
     about = f"{known.title}\n{windows} as columns of pairs, weights packed [channel / 2][pair][2][2]"
-    same = p.pointwise  # a tile is gathered before its results are written, to the same pixels
+    # A tile is gathered before its results are written, to the same pixels; another part may have yet to gather it.
+    same = p.pointwise and not by_channels
     return job.done(stem, about, f"{known.name}_dsp({product.variant})", in_place=same and over is None, over=over)
 
 
@@ -84,9 +91,10 @@ def _single(job: Job, known: Scaled, x: Buffer, product: Product) -> Lowered:
     """One row: bytes as they are where they fill whole steps, else as a column of pairs."""
     p, y, column = known.problem, job.writes(), x
     if p.channels != 2 * product.pairs:
-        column = job.scratch(2 * product.pairs, "column", DType.I16)
+        column = job.scratch(2 * product.pairs, "column", DType.I16, own=True)
         job.k.call(gather(1, x.dtype), Place(x, idx(0)), 0, 1, p.channels, Place(column, idx(0)))
-    variant = multiply_single(job.k, product, column, p.out_channels, y)
+    share = job.share("o", p.out_channels, *shared_by(product.variant.sixes))
+    variant = multiply_single(job.k, product, column, share, y)
     packed = "six channels at a time, then two" if variant.sixes else "[channel / 4][pair / 2][2][2][2][2]"
     about = f"{known.name}, {p.channels} -> {p.out_channels}, {x.dtype.value}\nweights packed {packed}"
     return job.done(known.stem, about, f"dense_dsp({variant})")

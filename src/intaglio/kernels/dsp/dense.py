@@ -36,6 +36,11 @@ def by_sixes(layout: Layout, finish: Finish, outs: int, pairs: int) -> bool:
     return layout is Layout.JOINED and finish.doubled and outs >= 6 and outs * pairs * 2 >= SIXES
 
 
+def shared_by(sixes: bool) -> tuple[int, int]:
+    """Channels of which parts have whole groups, and the least that a part needs."""
+    return (6, 6) if sixes else (CHANNELS, 1)
+
+
 def pack_sixes(channels: Array, layout: Layout) -> Array:
     """[outs, pairs, 2] in the order in which they are read; an odd last channel has zeros beside it."""
     outs, pairs, _ = channels.shape
@@ -53,10 +58,10 @@ def pack_dense(channels: Array, layout: Layout) -> Array:
     return np.ascontiguousarray(words.transpose(0, 2, 1, 3)).reshape(-1).view(np.int8)
 
 
-def dense_scales(records: Array, real: bool, step: int) -> tuple[bool, Array]:
-    """Shared: one factor with all starts; or all records. Up to a multiple of `step` channels."""
+def dense_scales(records: Array, step: int, *, apart: bool) -> tuple[bool, Array]:
+    """Shared: one factor with all starts; or all records, if they have to be `apart`. Up to a multiple of `step` channels."""
     missing = -len(records) % step
-    if not real and (records[:, 1:] == records[0, 1:]).all():
+    if not apart and (records[:, 1:] == records[0, 1:]).all():
         return True, np.concatenate([records[0, 1:], np.pad(records[:, 0], (0, missing))])
     return False, np.pad(records, ((0, missing), (0, 0))).reshape(-1)
 

@@ -13,7 +13,7 @@ from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.contraction.quantised import BYTES
 from intaglio.kernels.dsp.ring import SCALES, lanes_of, ring, ring_words
 from intaglio.kernels.dsp.scaling import Scaled, scaled_of
-from intaglio.kernels.dsp.slide import FIRST_MISSING, FULL, LAST_MISSING, pack_records, slide
+from intaglio.kernels.dsp.slide import FIRST_MISSING, FULL, LAST_MISSING, WORDS, pack_records, slide
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Buffer, Expr, Place, idx
 from intaglio.ops.quantised import QConv
@@ -119,14 +119,17 @@ def _in_ring(job: Job, found: Facts, along: Axis, cross: Axis) -> None:
     x, record, y = job.operand(0, "x"), _record(job, found, 1 - found.along), job.writes()
     lanes = lanes_of(p.channels)
     rows = ring_words(along.out, along.stride, lanes)
-    memory = job.scratch(rows + lanes * SCALES, "ring", DType.I32)
+    memory = job.scratch(rows + lanes * SCALES, "ring", DType.I32, own=True)
+    low, high = job.share("c", p.channels, lanes, least=lanes)  # the last ones are computed twice where they do not fill a round
+    channels = high - low
     routine = ring(along.stride, lanes, x.dtype, known.scales.finish)
     with job.k.loop("n", 0, p.batch) as n:
         image, result = n * (p.height * p.width * p.channels), n * (p.out_height * p.out_width * p.channels)
         job.k.call(
-            routine, Place(x, image), along.step, cross.step, along.length, cross.length, along.pad, cross.pad, cross.stride,
-            Place(y, result), along.y_step, cross.y_step, along.out, cross.out, known.numbers.x_zero, p.channels,
-            Place(record, idx(0)), Place(memory, idx(0)), Place(memory, idx(rows)),
+            routine, Place(x, image + low, channels, idx(p.height * p.width), p.channels), along.step, cross.step, along.length,
+            cross.length, along.pad, cross.pad, cross.stride,
+            Place(y, result + low, channels, idx(p.out_height * p.out_width), p.channels), along.y_step, cross.y_step, along.out,
+            cross.out, known.numbers.x_zero, channels, Place(record, low * WORDS), Place(memory, idx(0)), Place(memory, idx(rows)),
         )  # fmt: skip
 
 
@@ -135,10 +138,14 @@ def _in_flight(job: Job, found: Facts, along: Axis, cross: Axis) -> None:
     x, record, y = job.operand(0, "x"), _record(job, found, found.along), job.writes()
     routine = slide(along.stride, x.dtype, known.scales.finish, job.isa.dsp, found.narrow)
 
+    low, high = job.share("c", p.channels, 1)
+    channels = high - low
+
     def row(start: Expr, to: Expr, missing: int) -> None:
+        results = Place(y, to + low, channels, idx(along.out), along.y_step)
         k.call(
-            routine, Place(x, start), along.step, cross.step, Place(y, to), along.y_step, along.out, along.pad, along.after,
-            missing, known.numbers.x_zero, p.channels, Place(record, idx(0)),
+            routine, Place(x, start + low), along.step, cross.step, results, along.y_step, along.out, along.pad, along.after,
+            missing, known.numbers.x_zero, channels, Place(record, low * WORDS),
         )  # fmt: skip
 
     with k.loop("n", 0, p.batch) as n:

@@ -84,7 +84,7 @@ def hybrid_conv_dsp(job: Job) -> Lowered:
     y = job.writes()
     step, zero = quantize_into(job.k, x, idx(0), count, q, op.asymmetric)
     outside = job.k.let("outside", cast(zero, IDX))
-    write_columns(job.k, p, Pairs(p, product, q, columns, y, outside, widths_of(job), (zero, step)))
+    write_columns(job, p, Pairs(p, product, q, columns, y, outside, widths_of(job), (zero, step)))
     about = f"{original.title('hybrid_conv')}, weights i8"
     return job.done(original.stem("hybrid_conv"), about, f"hybrid_conv_dsp({product.variant})")
 
@@ -100,6 +100,6 @@ def hybrid_matmul_dsp(job: Job) -> Lowered:
     y = job.writes()
     step, zero = quantize_into(k, x, idx(0), depth, q, op.asymmetric)
     k.call(gather(1, DType.I8), Place(q, idx(0)), 0, 1, depth, Place(column, idx(0)))
-    multiply_single(k, product, column, outs, y, zero, step)
+    multiply_single(k, product, column, (idx(0), idx(outs)), y, zero, step)
     about = f"hybrid_matmul [1,{depth}] x i8[{outs},{depth}]"
     return job.done(f"hybrid_matmul_{depth}_{outs}", about, f"hybrid_dense_dsp({product.variant})")

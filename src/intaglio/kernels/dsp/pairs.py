@@ -18,8 +18,9 @@ from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.columns import Row
 from intaglio.kernels.contraction.problem import Problem
-from intaglio.kernels.dsp.dense import CHANNELS, by_sixes, dense, dense_scales, pack_dense, pack_sixes
+from intaglio.kernels.dsp.dense import CHANNELS, by_sixes, dense, dense_scales, pack_dense, pack_sixes, shared_by
 from intaglio.kernels.dsp.gather import edge, gather, gather_all, paired
+from intaglio.kernels.dsp.scaling import WORDS
 from intaglio.kernels.dsp.sums import add
 from intaglio.kernels.dsp.tiles import UNROLL, can_join, joined_starts, pack_weights, tile, word_bytes
 from intaglio.kernels.dsp.variants import Finish, Layout, Sum, Variant, parse_variant
@@ -56,7 +57,8 @@ def pack(job: Job, runs: Array, records: Array, reach: Array, finish: Finish, si
     packer = pack_sixes if sixes else pack_dense if single else pack_weights
     w = job.packed(np.concatenate([packer(part, layout) for part in pairs]), "w", DType.I8)
     if single:
-        shared, scales = dense_scales(words[0], finish.real, 2 if sixes else CHANNELS)
+        apart = finish.real or job.is_shared(columns, *shared_by(sixes))
+        shared, scales = dense_scales(words[0], 2 if sixes else CHANNELS, apart=apart)
     else:
         shared, scales = None, np.pad(words, ((0, 0), (0, columns % 2), (0, 0)))
     variant = Variant(layout, finish, shared=shared, sixes=sixes)
@@ -88,7 +90,7 @@ def widest(job: Job, p: Problem) -> int:
 
 def columns_of(job: Job, p: Problem, product: Product) -> Buffer:
     """Working memory for the columns of a tile."""
-    return job.scratch(2 * widest(job, p) * product.pairs, "columns", DType.I16)
+    return job.scratch(2 * widest(job, p) * product.pairs, "columns", DType.I16, own=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ class Pairs:
     widths: tuple[int, ...]
     more: tuple[Expr, ...] = ()
     added: Added | None = None
+    outs: tuple[Expr, Expr] | None = None  # channels of a group that this part computes; None: all
 
     def gather(self, k: Builder, row: Row, first: Expr, count: int) -> Place:
         p = self.problem
@@ -159,7 +162,8 @@ class Pairs:
         start = k.let("start", row.base + (row.top * p.width + left) * p.channels)
         down = dh * p.width * p.channels if kh > 1 else 0
         if p.joined:
-            k.call(routine, Place(self.x, start), *more, down, kh, kw * p.depth, Place(self.columns, to))
+            span = idx(p.depth * count) if p.pointwise else None  # in place, results go where these were
+            k.call(routine, Place(self.x, start, span), *more, down, kh, kw * p.depth, Place(self.columns, to))
             return
         pairs = -(-p.depth // 2) * kw
         with k.loop("i", 0, kh) as i:
@@ -175,24 +179,31 @@ class Pairs:
 
     def multiply(self, k: Builder, columns: Place, count: int, g: Expr, out: Expr) -> None:
         p, packed = self.problem, self.product
-        size = -(-p.columns // 2)  # of a group, in pairs of channels
-        w = Place(packed.w, g * (size * packed.pairs * word_bytes(packed.variant.layout)))
-        scale = Place(packed.scale, g * (size * 8))
+        size = -(-p.columns // 2) * 2  # of a group, in whole pairs of channels
+        low, high = self.outs or (idx(0), idx(p.columns))
+        columns_here = high - low
+        w = Place(packed.w, (g * size + low) * (packed.pairs * word_bytes(packed.variant.layout) // 2))
+        scale = Place(packed.scale, (g * size + low) * WORDS)
         routine = tile(count, replace(packed.variant, sum=None), packed.pairs)
         if self.added is None:
-            k.call(routine, w, scale, columns, packed.pairs, p.columns, Place(self.y, out), p.out_channels, *self.more)
+            y = Place(self.y, out + low, columns_here, idx(count), p.out_channels)
+            k.call(routine, w, scale, columns, packed.pairs, columns_here, y, p.out_channels, *self.more)
             return
         k.call(routine, w, scale, columns, packed.pairs, p.columns, Place(self.added.results, idx(0)), p.columns, *self.more)
         rows, length = (1, count * p.columns) if p.group == 1 else (count, p.columns)
         with k.loop("c", 0, rows) as c:
             at, to = Place(self.added.results, c * p.columns), out + c * p.out_channels
-            other, record = Place(self.added.other, to), Place(self.added.record, idx(0))
-            k.call(add(self.added.sum), at, other, Place(self.y, to), length, record)
+            other, record = Place(self.added.other, to, idx(length)), Place(self.added.record, idx(0))
+            k.call(add(self.added.sum), at, other, Place(self.y, to, idx(length)), length, record)
 
 
-def multiply_single(k: Builder, product: Product, column: Buffer, outs: int, y: Buffer, *more: Expr) -> Variant:
-    """One column: bytes as they are, or pairs."""
+def multiply_single(
+    k: Builder, product: Product, column: Buffer, outs: tuple[Expr, Expr], y: Buffer, *more: Expr
+) -> Variant:  # fmt: skip
+    """One column, bytes as they are or pairs; `outs`: from which channel to which."""
     variant = replace(product.variant, column="column" if column.dtype is DType.I16 else column.dtype.value)
-    places = [Place(buffer, idx(0)) for buffer in (product.w, product.scale, column)]
-    k.call(dense(variant), *places, product.pairs, outs, Place(y, idx(0)), *more)
+    low, count = outs[0], outs[1] - outs[0]
+    w = Place(product.w, low * (product.pairs * word_bytes(variant.layout) // 2))
+    places = (w, Place(product.scale, low * WORDS), Place(column, idx(0)))
+    k.call(dense(variant), *places, product.pairs, count, Place(y, low, count), *more)
     return variant

@@ -88,10 +88,12 @@ def add(added: Sum) -> Routine:
 
 
 def _unlike(job: Job, to: DType) -> str | None:
+    return no_dsp(job) or not_alike(job, to)
+
+
+def not_alike(job: Job, to: DType) -> str | None:
     """Why this is not one byte with one byte after the other."""
     types = [job.type(0), job.type(1)]
-    if reason := no_dsp(job):
-        return reason
     if to not in (DType.I8, DType.U8) or any(t.dtype is not to for t in types):
         return f"the types are {types[0].dtype.value}, {types[1].dtype.value} and {to.value}, not one type of bytes"
     return "one side is repeated" if any(t.shape != job.node.output.shape for t in types) else None
@@ -115,7 +117,9 @@ def _written(job: Job, name: str, routine: Routine, variant: Sum | Finish, words
     left, right = job.operand(0, "a"), job.operand(1, "b")
     record = job.packed(words, "record", DType.I32)
     y = job.writes()
-    job.k.call(routine, *(Place(b, idx(0)) for b in (left, right, y)), out.type.elements, Place(record, idx(0)))
+    low, high = job.share("i", out.type.elements, 4)
+    count = high - low
+    job.k.call(routine, *(Place(b, low, count) for b in (left, right, y)), count, Place(record, idx(0)))
     return job.done(name, f"{name}, {out.type.elements} {out.dtype.value}", f"{name}_dsp({variant})", in_place=True)
 
 

@@ -161,11 +161,12 @@ class Floats:
 
     def multiply(self, k: Builder, columns: Window, count: int, g: Expr, out: Expr) -> None:
         p = self.problem
-        more = () if self.other is None else (Place(self.other, out),)
+        span = (idx(p.columns), idx(count), p.out_channels)
+        more = () if self.other is None else (Place(self.other, out, *span),)
         k.call(
             tile(self.after), Place(self.x, columns.base), Place(self.zeros, idx(0)), Place(self.geometry, idx(0)),
             Place(self.room, idx(0)), columns.top, columns.left, count, Place(self.w, g * (p.taps * p.columns)),
-            Place(self.bias, g * p.columns), p.columns, Place(self.y, out), p.out_channels, *more,
+            Place(self.bias, g * p.columns), p.columns, Place(self.y, out, *span), p.out_channels, *more,
         )  # fmt: skip
 
 
@@ -182,14 +183,16 @@ def contraction_fpu(job: Job) -> Lowered:
     about = f"{p.title(name)}{steps_text(op.epilogue)}\nweights packed [channel / 4][number][4]"
     if p.rows == 1 and p.taps == p.channels:
         y = job.writes()
-        more = () if other is None else (Place(other, idx(0)),)
-        places = [Place(buffer, idx(0)) for buffer in (x, w, b)]
-        job.k.call(dense(after), *places, p.channels, p.out_channels, Place(y, idx(0)), *more)
+        low, high = job.share("o", p.out_channels, CHANNELS)
+        outs = high - low
+        more = () if other is None else (Place(other, low, outs),)
+        places = (Place(x, idx(0)), Place(w, low * p.channels), Place(b, low))
+        job.k.call(dense(after), *places, p.channels, outs, Place(y, low, outs), *more)
         return job.done(stem, about, f"{name}_fpu(row{after})", over=other)
     geometry = (p.height, p.width, p.channels, p.depth, *p.kernel, p.strides[1], *p.dilations)
     numbers = job.packed(np.asarray(geometry, np.int32), "geometry")
     zeros = job.packed(np.zeros(p.depth, np.float32), "zeros") if p.padded else b
     apart = p.padded or p.dilations[1] > 1 or p.group > 1  # taps of a row may be pieces of their own
-    room = job.scratch(TILE_WORDS + TAP_WORDS * p.kernel[0] * (p.kernel[1] if apart else 1), "room", DType.I32)
-    write_columns(job.k, p, Floats(p, after, x, zeros, numbers, room, w, b, job.writes(), other))
+    room = job.scratch(TILE_WORDS + TAP_WORDS * p.kernel[0] * (p.kernel[1] if apart else 1), "room", DType.I32, own=True)
+    write_columns(job, p, Floats(p, after, x, zeros, numbers, room, w, b, job.writes(), other), shared=True)
     return job.done(stem, about, f"{name}_fpu(four{after})", over=other)

@@ -17,7 +17,7 @@ from intaglio.kernels.dsp.scaling import WORDS, Scaled, scaled_of
 from intaglio.kernels.dsp.variants import Finish
 from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Buffer, Expr, Place, idx
-from intaglio.kernels.mve.rows import rows, window
+from intaglio.kernels.mve.rows import four_rows, is_quick, rows, window
 from intaglio.ops.quantised import QConv
 
 
@@ -33,7 +33,11 @@ class Rows:
     y: Buffer
     finish: Finish
     zero: int
-    widths: tuple[int, ...] = (2, 1)
+    fours: bool = False
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (4, 3, 2, 1) if self.fours else (2, 1)
 
     def gather(self, k: Builder, row: Row, first: Expr, count: int) -> Place:
         p = self.problem
@@ -51,8 +55,9 @@ class Rows:
         p = self.problem
         size = p.columns + p.columns % 2
         w, scale = Place(self.w, g * (size * p.taps)), Place(self.scale, g * (size * WORDS))
-        routine = rows(count, self.x.dtype, self.finish)
-        k.call(routine, w, scale, columns, p.taps, p.taps, p.columns, Place(self.y, out), p.out_channels)
+        routine = four_rows(self.finish) if self.fours else rows(count, self.x.dtype, self.finish)
+        more = (idx(count),) if self.fours else ()
+        k.call(routine, w, scale, columns, p.taps, p.taps, p.columns, Place(self.y, out), p.out_channels, *more)
 
 
 @fact
@@ -78,9 +83,10 @@ def contraction_rows(job: Job) -> Lowered:
     x = job.operand(0, "x")
     w, scale = _packed(job, known)
     y = job.writes()
-    windows = None if p.pointwise else job.scratch(2 * p.taps, "windows", x.dtype)
     finish = known.scales.finish
-    write_columns(job.k, p, Rows(p, x, windows, w, scale, y, finish, numbers.x_zero))
+    fours = job.isa.name == "mve" and x.dtype is DType.I8 and is_quick(finish)
+    windows = None if p.pointwise else job.scratch((4 if fours else 2) * p.taps, "windows", x.dtype)
+    write_columns(job, p, Rows(p, x, windows, w, scale, y, finish, numbers.x_zero, fours))
     about = known.title + ("" if p.pointwise else "\nNHWC, windows as rows")
     return job.done(known.stem, about, f"{known.name}_rows({x.dtype.value}_{finish})")
 

@@ -10,7 +10,7 @@ computed by the same operations in the same order as by one core: its bits do no
 nest, the one is divided that gives every part the same work and makes the parts touch different memory. Statements that wait for
 others (a panel is packed, then used by all) are another step: the parts of a step start when those of the step before are done.
 
-Not applied where a kernel may fail, where it calls routines or code of a plug-in, where it is short (`BARRIER_WORK`), or where
+Not applied where a kernel may fail, where it calls routines or code of a plug-in, where it is short (`Costs`), or where
 nothing is proven: then the thread that calls computes it alone.
 """
 
@@ -46,7 +46,17 @@ from intaglio.kernels.threads.items import Item, conflict, items_of
 from intaglio.kernels.threads.work import rounds_of, traffic
 from intaglio.kernels.unused import drop_unused
 
-BARRIER_WORK = 10_000  # operations that a core does while threads start and wait for each other, 2 to 3 us
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Of parts: operations that a core does while others start and wait for each other, and what memory costs them."""
+
+    barrier: int
+    memory: float
+
+
+HOST = Costs(10_000, 1.0)  # 2 to 3 us
+CORES = Costs(200, 0.0)  # of a microcontroller: flags in memory that both see, no caches between
 ENOUGH = 0.9  # of the time of one core: what parts have to be below
 MOST_STEPS = 4
 LEAST_ROUND = 200  # operations of a round: loops inside of shorter ones are not looked at
@@ -92,7 +102,8 @@ Plan = Union[Share, Inside, Everyone, Single]
 
 
 def split(
-    kernel: Kernel, parts: int, same: Mapping[Buffer, Buffer], own: frozenset[Buffer], weights: frozenset[Buffer] = frozenset()
+    kernel: Kernel, parts: int, same: Mapping[Buffer, Buffer], own: frozenset[Buffer], weights: frozenset[Buffer] = frozenset(),
+    costs: Costs | None = None,
 ) -> Kernel | None:
     """The kernel in parts; None where that is not possible, or not worth it. `same` buffers may be the same memory; `own` ones are
     working memory in which no round of a loop finds what another round wrote, so that every part may have its own; `weights` are
@@ -100,15 +111,17 @@ def split(
     if kernel.fallible or kernel.variants or kernel.wait is not None or kernel.includes:
         return None
     try:
-        return _Splitter(kernel, parts, same, own, weights).split()
+        return _Splitter(kernel, parts, same, own, weights, costs or HOST).split()
     except Opaque:
         return None
 
 
 class _Splitter:
     def __init__(
-        self, kernel: Kernel, parts: int, same: Mapping[Buffer, Buffer], own: frozenset[Buffer], weights: frozenset[Buffer]
-    ) -> None:
+        self, kernel: Kernel, parts: int, same: Mapping[Buffer, Buffer], own: frozenset[Buffer], weights: frozenset[Buffer],
+        costs: Costs,
+    ) -> None:  # fmt: skip
+        self.costs = costs
         self.kernel, self.parts, self.same, self.own, self.weights = kernel, parts, same, own, weights
         self.written = written_in(kernel.body)
         self._taken = _names(kernel)
@@ -122,7 +135,7 @@ class _Splitter:
         total = sum(item.work for item in items)
         longest = sum(self._longest(step) for step in planned)
         loops = tuple(dict.fromkeys(name for step in planned for plan in step for name in _divided(plan)))
-        if not loops or longest + BARRIER_WORK * len(planned) > total * ENOUGH:
+        if not loops or longest + self.costs.barrier * len(planned) > total * ENOUGH:
             return None
         bodies = [self._sequence(step) for step in planned]
         body = bodies[0] if len(bodies) == 1 else tuple(If(STEP.compare("eq", n), each) for n, each in enumerate(bodies))
@@ -161,7 +174,7 @@ class _Splitter:
 
     def _share(self, item: Item, loop: For, rounds: int, inside: Scope, atom: Atom) -> Share:
         part = min(1.0, -(-rounds // self.parts) / rounds_of(loop, item.scope))
-        memory = traffic(accesses(loop.body, inside), atom, part, rounds, self.weights)
+        memory = self.costs.memory * traffic(accesses(loop.body, inside), atom, part, rounds, self.weights)
         return Share(item, loop, rounds, item.work * part + memory)
 
     def _inside(self, item: Item, loop: For, rounds: int, inside: Scope) -> Inside | None:

@@ -92,6 +92,12 @@ void count_block(void *engine, uint64_t address64, uint32_t size, void *user)
     block *row = &c->rows[at];
     int jumped = 1;
 
+    if (c->bytes_left < size) { /* the block does not run: whoever goes on here counts it */
+        c->stopped = 1;
+        c->stop(engine);
+        return;
+    }
+    c->bytes_left -= size;
     while (row->size != 0 && (row->address != address || row->size != size)) {
         at = (at + 1) & c->mask;
         row = &c->rows[at];
@@ -114,12 +120,6 @@ void count_block(void *engine, uint64_t address64, uint32_t size, void *user)
     if (c->region_count != 0)
         fetch(c, address, size, jumped);
     c->last = row;
-    if (c->bytes_left < size) {
-        c->stopped = 1;
-        c->stop(engine);
-        return;
-    }
-    c->bytes_left -= size;
 }
 
 void count_access(void *engine, int kind, uint64_t address64, int size, int64_t value, void *user)
@@ -134,5 +134,50 @@ void count_access(void *engine, int kind, uint64_t address64, int size, int64_t 
         r->data->misses[0] += (uint64_t)look(r->data, address);
         if ((address ^ (address + (uint32_t)size - 1)) >> r->data->fill_shift)
             r->data->misses[0] += (uint64_t)look(r->data, address + (uint32_t)size - 1);
+    }
+}
+
+/* Two cores that compute parts of a layer at the same time: no byte that one has written is touched by the other. For every byte of
+ * a memory and each core there is the number of the round in which it was last written, and read. */
+typedef struct {
+    uint32_t first, last;
+    uint32_t *written[2], *read[2];
+} shared_memory;
+
+typedef struct {
+    uint32_t round;
+    uint32_t counts[2];             /* accesses of this core are part of a round */
+    uint32_t ignored, ignored_last; /* where they hand over */
+    uint32_t at, core, wrote;       /* the first byte that went wrong; `core` 0: none yet, else the number of the core + 1 */
+    void (*stop)(void *engine);
+} rounds;
+
+typedef struct {
+    rounds *all;
+    shared_memory *memory;
+    uint32_t core;
+} watcher;
+
+enum { WRITES = 17 }; /* UC_MEM_WRITE */
+
+void check_access(void *engine, int kind, uint64_t address64, int size, int64_t value, void *user)
+{
+    watcher *w = (watcher *)user;
+    rounds *all = w->all;
+    shared_memory *m = w->memory;
+    uint32_t address = (uint32_t)address64, mine = w->core, other = 1 - mine, i;
+
+    (void)value;
+    if (!all->counts[mine] || (address >= all->ignored && address <= all->ignored_last))
+        return;
+    for (i = address - m->first; i < address - m->first + (uint32_t)size && i <= m->last - m->first; i++) {
+        int bad = m->written[other][i] == all->round || (kind == WRITES && m->read[other][i] == all->round);
+        (kind == WRITES ? m->written : m->read)[mine][i] = all->round;
+        if (bad && all->core == 0) {
+            all->at = m->first + i;
+            all->core = mine + 1;
+            all->wrote = kind == WRITES;
+            all->stop(engine);
+        }
     }
 }

@@ -149,6 +149,7 @@ class NativeBus:
     """Watched memories and their caches, in the memory of this process for counter.c."""
 
     def __init__(self, watched: Sequence[Watched], caches: Sequence[Cache]) -> None:
+        self.watched, self.caches = watched, caches
         self._tables = [np.zeros(2 * cache.lines, "<u8") for cache in caches]  # tags, ages; then a word of bits for each line
         self._caches = (CacheState * max(1, len(caches)))()
         for state, cache, table in zip(self._caches, caches, self._tables, strict=False):
@@ -200,9 +201,13 @@ class NativeCounter:
 
     def start(self, limit_bytes: int) -> None:
         """Code of at most `limit_bytes` may run from now on."""
+        self.go_on(limit_bytes)
+        self._state.last = None
+
+    def go_on(self, limit_bytes: int) -> None:
+        """The same, from where it stopped."""
         self._state.bytes_left = limit_bytes
         self._state.stopped = 0
-        self._state.last = None
 
     @property
     def stopped(self) -> int:
@@ -246,9 +251,18 @@ class PythonCounter:
         self.stopped = 0
 
     def start(self, limit_bytes: int) -> None:
-        self._left, self._last, self.stopped = limit_bytes, None, 0
+        self.go_on(limit_bytes)
+        self._last = None
+
+    def go_on(self, limit_bytes: int) -> None:
+        self._left, self.stopped = limit_bytes, 0
 
     def on_block(self, engine: object, address: int, size: int, _: object) -> None:
+        if self._left < size:
+            self.stopped = OUT_OF_BYTES
+            engine.emu_stop()  # type: ignore[attr-defined]
+            return
+        self._left -= size
         key = (address, size)
         self._ran[key] = self._ran.get(key, 0) + 1
         jumped = self._last is None or sum(self._last) != address
@@ -256,10 +270,6 @@ class PythonCounter:
             self._taken[self._last] = self._taken.get(self._last, 0) + 1
         self._fetch(address, size, jumped)
         self._last = key
-        self._left -= size
-        if self._left < 0:
-            self.stopped = OUT_OF_BYTES
-            engine.emu_stop()  # type: ignore[attr-defined]
 
     def _fetch(self, address: int, size: int, jumped: bool) -> None:
         for memory in self._watched:
@@ -281,6 +291,9 @@ class PythonCounter:
         fills = [(c.data_misses, c.code_misses) for c in self._caches]
         traffic = Traffic(tuple(self._accesses), tuple(self._bytes), tuple(d for d, _ in fills), tuple(c for _, c in fills))
         return Counts({BasicBlock(*key): Times(n, self._taken.get(key, 0)) for key, n in self._ran.items()}, traffic)
+
+
+Counter = NativeCounter | PythonCounter
 
 
 @functools.cache

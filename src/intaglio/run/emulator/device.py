@@ -156,9 +156,11 @@ def start(image: Image, board: Board, target: Target, options: EmulatorOptions) 
         from intaglio.run.emulator.qemu_core import QemuCore
 
         return QemuCore(image, board, target.core)
+    from intaglio.run.emulator.two_cores import TwoCores
     from intaglio.run.emulator.unicorn_core import UnicornCore
 
-    return UnicornCore(image, board, target.core, watch=options.watch, boards=options.boards)
+    two = board.cores > 1 and "__core1_stack_top" in image.symbols
+    return (TwoCores if two else UnicornCore)(image, board, target.core, watch=options.watch, boards=options.boards)
 
 
 def _flashed_apart(folder: Path, manifest: Manifest) -> tuple[Part, ...]:

@@ -49,7 +49,10 @@ def measure(package: LoadedPackage, inputs: list[Array], cc: str | None, wait_st
         manifest.target,
         bare_total(manifest, firmware, whole, clock, run.stack_used_bytes),
         tuple(bare_layer(manifest, layer, found, clock) for layer, found in zip(manifest.layers, per_layer, strict=True)),
-        Emulation(run.emulator, target.core, board.name, clock, timing.wait_states, basis=timing.basis, described=timing.described),
+        Emulation(
+            run.emulator, target.core, board.name, clock, timing.wait_states, basis=timing.basis, described=timing.described,
+            cores=1 if run.alone is None else board.cores, one_core_cycles=None if run.alone is None else run.alone.cycles,
+        ),
     )
 
 
@@ -63,6 +66,7 @@ class Run:
     board: Board
     timing: BoardCycles = NO_WAITS
     on_boards: Mapping[str, Sum] = field(default_factory=dict)  # of those that were asked for
+    alone: Sum | None = None  # one core that computes what two did
 
     @property
     def time_ms(self) -> float | None:
@@ -81,16 +85,24 @@ def run_once(
     device = EmulatedDevice(package.folder, package.bounded, options)
     try:
         coster = Coster(target.core, device.core.read, riscv=device.core.image.riscv, timing=timing)
-        before = device.counts()
+        before, begun = device.counts(), _of_both(device)
         device.run(inputs)
-        after = device.counts()
+        after, done = device.counts(), _of_both(device)
         if before is None or after is None:
             return Run(None, device.stack_used_bytes, device.core.about, device.core.board, timing)
         counts, survey = after.since(before), survey_of(device.core.board.main("flash"), boards)
         others = {b.name: coster.add(survey.counts(b, counts), cycles_of(b, None)) for b in boards}
-        return Run(coster.add(counts), device.stack_used_bytes, device.core.about, device.core.board, timing, others)
+        alone = None if begun is None or done is None else coster.add(done.since(begun))
+        return Run(coster.add(counts), device.stack_used_bytes, device.core.about, device.core.board, timing, others, alone)
     finally:
         device.close()
+
+
+def _of_both(device: EmulatedDevice) -> Counts | None:
+    """What two cores ran; None: there is one."""
+    from intaglio.run.emulator.two_cores import TwoCores
+
+    return device.core.both() if isinstance(device.core, TwoCores) else None
 
 
 def run_if_possible(package: LoadedPackage, wait_states: int | None = None, boards: tuple[Board, ...] = ()) -> Run | None:

@@ -20,18 +20,17 @@ from intaglio.run.board_cycles import survey_of, watched_memories
 from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault, memory_of, reach, roomy
 from intaglio.run.emulator.counting import (
     OUT_OF_BYTES,
+    Counter,
     Counts,
     NativeBus,
     NativeCounter,
     PythonCounter,
-    Watched,
     native_library,
 )
 from intaglio.run.emulator.image import Image
 from intaglio.run.emulator.machines import runs_on_qemu
 from intaglio.targets.accelerator import Device
 from intaglio.targets.board import Board
-from intaglio.targets.bus import Cache
 from intaglio.targets.memories import NOWHERE
 
 PAGE = 4096
@@ -75,11 +74,19 @@ class UnicornCore:
         self._map()
         survey = survey_of(self.board.main("flash"), boards) if boards else None
         watched = survey.watched if survey else watched_memories(self.board) if watch else ()
-        self._counter = self._count(watched, survey.caches if survey else self.board.caches, native)
-        self._engine.hook_add(unicorn.UC_HOOK_MEM_INVALID, self._invalid)
-        self._engine.hook_add(unicorn.UC_HOOK_INTR, self._exception)
+        bus = NativeBus(watched, survey.caches if survey else self.board.caches)
+        self._counter = self._count(self._engine, bus, native)
+        self._hook(self._engine)
+        self._prepare(bus, native)
         self._main = image.address("main")
         self._boot()
+
+    def _hook(self, engine: Any) -> None:
+        engine.hook_add(self._unicorn.UC_HOOK_MEM_INVALID, self._invalid)
+        engine.hook_add(self._unicorn.UC_HOOK_INTR, self._exception)
+
+    def _prepare(self, bus: NativeBus, native: bool) -> None:
+        """What else there has to be before it boots."""
 
     # Memory -----------------------------------------------------------------------------------------------------------
 
@@ -97,9 +104,12 @@ class UnicornCore:
             if memory_of(self.board, part.address) is None:
                 spans.append(Span(part.address, len(part.data), code))
         for span in _disjoint(spans):
-            self._engine.mem_map(span.address, span.bytes, span.allowed)
+            self._map_span(span)
         for part in self.image.parts:
             self._engine.mem_write(part.address, part.data)
+
+    def _map_span(self, span: Span) -> None:
+        self._engine.mem_map(span.first, span.end - span.first, span.allowed)
 
     def read(self, address: int, size_bytes: int) -> bytes:
         return bytes(self._engine.mem_read(address, size_bytes)) if size_bytes else b""
@@ -159,13 +169,16 @@ class UnicornCore:
     def _emulate(self, start: int, end: int) -> None:
         """In a thread of its own: Python hears of Ctrl-C only when its main thread is not inside of native code."""
         with ThreadPoolExecutor(max_workers=1) as pool:
-            running = pool.submit(self._engine.emu_start, start, end)
+            running = pool.submit(self._run, start, end)
             try:
                 running.result()
             except BaseException:
                 if not running.done():
                     self._engine.emu_stop()
                 raise
+
+    def _run(self, start: int, end: int) -> None:
+        self._engine.emu_start(start, end)
 
     def argument(self, index: int) -> int:
         return self._signed(self._registers[f"argument{index}"])
@@ -244,28 +257,24 @@ class UnicornCore:
 
     # Counting ---------------------------------------------------------------------------------------------------------
 
-    def _count(self, watched: Sequence[Watched], caches: Sequence[Cache], native: bool) -> NativeCounter | PythonCounter:
-        u = self._unicorn
+    def _count(self, engine: Any, bus: NativeBus, native: bool) -> Counter:
+        u, watched = self._unicorn, bus.watched
         kinds = [u.UC_HOOK_MEM_READ | (u.UC_HOOK_MEM_WRITE if memory.writes else 0) for memory in watched]
         library = native_library() if native else None
-        handles = _handles(self._engine) if library is not None else None
+        handles = handles_of(engine) if library is not None else None
         if library is None or handles is None:
-            slow = PythonCounter(watched, caches)
-            self._engine.hook_add(u.UC_HOOK_BLOCK, slow.on_block)
+            slow = PythonCounter(watched, bus.caches)
+            engine.hook_add(u.UC_HOOK_BLOCK, slow.on_block)
             for index, (memory, kind) in enumerate(zip(watched, kinds, strict=True)):
-                self._engine.hook_add(kind, slow.on_access, index, memory.address, memory.address + memory.bytes - 1)
+                engine.hook_add(kind, slow.on_access, index, memory.address, memory.address + memory.bytes - 1)
             return slow
-        shared, engine = handles
-        stop = ctypes.cast(shared.uc_emu_stop, ctypes.c_void_p).value or 0
-        counter = NativeCounter(library, self.image.code_bytes, stop, NativeBus(watched, caches))
+        stop = ctypes.cast(handles[0].uc_emu_stop, ctypes.c_void_p).value or 0
+        counter = NativeCounter(library, self.image.code_bytes, stop, bus)
         wanted = [(u.UC_HOOK_BLOCK, counter.block, counter.user, 1, 0)]
         for index, (memory, kind) in enumerate(zip(watched, kinds, strict=True)):
             wanted.append((kind, counter.access, counter.region(index), memory.address, memory.address + memory.bytes - 1))
         for kind, function, to, first, last in wanted:
-            handle = ctypes.c_size_t()
-            scope = (ctypes.c_uint64(first), ctypes.c_uint64(last))
-            if shared.uc_hook_add(engine, ctypes.byref(handle), kind, function, ctypes.c_void_p(to), *scope) != u.UC_ERR_OK:
-                raise OurFault("emulator-failed", "Unicorn refuses a native hook")
+            native_hook(handles, kind, function, to, first, last)
         return counter
 
     def counts(self) -> Counts:
@@ -354,7 +363,15 @@ def _registers(unicorn: Any, riscv: bool) -> dict[str, int]:
     return {key: getattr(arm_const, f"UC_ARM_REG_{name}") for key, name in names.items()}
 
 
-def _handles(engine: Any) -> tuple[Any, Any] | None:
+def native_hook(handles: tuple[Any, Any], kind: int, function: ctypes.c_void_p, to: int, first: int, last: int) -> None:
+    """A C function that Unicorn calls itself."""
+    shared, engine = handles
+    handle, scope = ctypes.c_size_t(), (ctypes.c_uint64(first), ctypes.c_uint64(last))
+    if shared.uc_hook_add(engine, ctypes.byref(handle), kind, function, ctypes.c_void_p(to), *scope) != 0:
+        raise OurFault("emulator-failed", "Unicorn refuses a native hook")
+
+
+def handles_of(engine: Any) -> tuple[Any, Any] | None:
     """Unicorn's own library and the engine in it, for hooks without Python; None if its bindings have changed."""
     try:
         from unicorn.unicorn_py3.unicorn import uclib

@@ -1,0 +1,37 @@
+"""Networks of bytes with the kernels of MVE: interpreted, they give what the references give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from intaglio.frontends.tflite import load
+from intaglio.ir.graph import Array
+from intaglio.kernels import lower
+from intaglio.memory import place
+from intaglio.ops.evaluate import evaluate_graph
+from intaglio.passes import Context, optimise
+from intaglio.targets.target import find_target
+from support.program_running import Machine
+from support.small_networks import images, keywords
+
+NETWORKS = {"keywords": keywords, "images": images}
+USED = {"keywords": {"four_rows", "eights_3x3"}, "images": {"four_rows", "vector_add", "window"}}
+
+
+@pytest.mark.parametrize("core", ["cortex-m55", "cortex-m85"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_gives_what_its_graph_gives(name: str, core: str, tmp_path: Path) -> None:
+    path, target = tmp_path / "net.tflite", find_target(core)
+    path.write_bytes(NETWORKS[name]())
+    program = lower(optimise(load(path, dims={}, shapes={})[0], Context(target)), target)
+    program.placement = place(program, target)
+    text = repr([kernel.body for kernel in program.kernels])
+    assert all(f"name='{routine}" in text for routine in USED[name])
+    graph, rng = program.graph, np.random.default_rng(1)
+    inputs: dict[str, Array] = {v.name: rng.integers(-128, 128, v.shape).astype(np.int8) for v in graph.inputs}
+    found, expected = Machine(program).run(inputs), evaluate_graph(graph, inputs)
+    for value in graph.outputs:
+        np.testing.assert_array_equal(found[value.name], expected[value.name])
