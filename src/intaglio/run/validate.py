@@ -157,7 +157,7 @@ def _validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
     for step in steps:
         if not manifest.states:
             package.reset()
-        results.append(package.run(step))
+        results.append(package.run_stored(step))
         if options.progress is not None:
             options.progress("running", len(results), len(steps))
     if manifest.stream is not None and isinstance(reference, Windowed):
