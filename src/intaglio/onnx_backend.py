@@ -190,7 +190,7 @@ SEVERAL = -1  # a sequence
 STRING = 8
 SMALL_TYPES = {
     17: "float8_e4m3fn", 18: "float8_e4m3fnuz", 19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4",
-    23: "float4_e2m1fn", 25: "uint2", 26: "int2",
+    23: "float4_e2m1fn", 24: "float8_e8m0fnu", 25: "uint2", 26: "int2",
 }  # fmt: skip
 
 

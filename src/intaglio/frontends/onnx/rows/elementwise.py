@@ -8,6 +8,8 @@ import numpy as np
 
 from intaglio.frontends.building import cast, reshape
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
+from intaglio.frontends.onnx.exponents import CODE as EXPONENTS
+from intaglio.frontends.onnx.exponents import exponent_code, exponent_table
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.tensors import DTYPES, PACKED, SMALL, dtype_of
 from intaglio.ir.graph import Value
@@ -275,7 +277,7 @@ def widened(call: OnnxCall, x: Value) -> Value:
     kind = call.walk.packed.get(x)
     if kind not in SMALL:
         return x
-    table = call.constant(FORMATS[SMALL[kind]].table())
+    table = call.constant(exponent_table() if kind == EXPONENTS else FORMATS[SMALL[kind]].table())
     return call.emit(Gather(0), table, cast(call, x, DType.I64))
 
 
@@ -286,7 +288,9 @@ def cast_to(call: OnnxCall, x: Value, code: int) -> Value:
         return x
     x = widened(call, x)
     saturate = bool(call.integer("saturate", 1))
-    if code in SMALL:
+    if code == EXPONENTS:
+        y = exponent_code(call, x, saturate)
+    elif code in SMALL:
         y = call.emit(NarrowFloat(SMALL[code], saturate or SMALL[code] == "f4e2m1"), cast(call, x, DType.F32))
     elif code in PACKED:
         y = _wrapped(call, x, *PACKED[code])
