@@ -53,6 +53,7 @@ def read_source(
     constants: dict[str, Array] | None = None,
     most: Mapping[str, int] | None = None,
     lengths: Mapping[str, int] | None = None,
+    random: str = "0",
 ) -> Source:
     """A model or IR file as a graph. `constants` fixes inputs to a value."""
     kind = kind_of(path)
@@ -73,11 +74,11 @@ def read_source(
     if kind == "onnx":
         from intaglio.frontends.onnx import load
 
-        known = {"states": list(states.items()), "constants": constants, "most": most, "lengths": lengths}
+        known = {"states": list(states.items()), "constants": constants, "most": most, "lengths": lengths, "random": random}
         graph, notes = load(path, dims=dims, shapes=shapes, name=name, **known)  # type: ignore[arg-type]
     else:
-        if lengths:
-            raise UserError("bad-option", "`--length` is for ONNX models", hint="omit it")
+        if lengths or random != "0":
+            raise UserError("bad-option", f"`{'--length' if lengths else '--random'}` is for ONNX models", hint="omit it")
         if most:
             raise UserError("bad-option", "`--max` is for ONNX models", hint="omit it")
         if states or constants:

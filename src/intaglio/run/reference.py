@@ -12,7 +12,11 @@ from intaglio.errors import ModelError, ToolError, quoted
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.strings import decoded, encoded, is_text
 from intaglio.ir.types import DType
-from intaglio.package.manifest import Manifest
+from intaglio.ops.random import RUN_STATE
+from intaglio.package.manifest import Manifest, TensorInfo
+
+
+RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 
 
 class Reference(Protocol):
@@ -27,11 +31,12 @@ class Reference(Protocol):
 
 
 class OnnxRuntime:
-    """`extra` names intermediate tensors to see as well; those that ONNX Runtime cannot show are left out."""
+    """`extra` names intermediate tensors to see as well; those that ONNX Runtime cannot show are left out. `given`: inputs of the
+    package; results of random operators among them are inputs of the model too."""
 
     of_model = True
 
-    def __init__(self, path: Path, extra: tuple[str, ...] = ()) -> None:
+    def __init__(self, path: Path, extra: tuple[str, ...] = (), given: tuple[TensorInfo, ...] = ()) -> None:
         try:
             import onnxruntime
         except ImportError:
@@ -42,7 +47,7 @@ class OnnxRuntime:
         options.log_severity_level = 4
         options.intra_op_num_threads = 1
         self.about = f"onnxruntime {onnxruntime.__version__}, optimisations off"
-        model: str | bytes = _with_outputs(path, extra) if extra else str(path)
+        model: str | bytes = _changed(path, extra, given)
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # its errors share no type but Exception
@@ -136,16 +141,27 @@ def _as_bytes(outputs: dict[str, Array], manifest: Manifest) -> dict[str, Array]
     return {name: encoded(a, widths[name]) if name in widths and is_text(a) else a for name, a in outputs.items()}
 
 
-def has_bf16(manifest: Manifest) -> bool:
-    """numpy has no such type, so ONNX Runtime cannot be fed from here."""
-    return any(info.dtype == "bf16" for info in (*manifest.inputs, *manifest.outputs))
+def cannot_compare(manifest: Manifest) -> bool:
+    """numpy has no bf16, so ONNX Runtime cannot be fed from here; random numbers of a package are others than those of a runtime."""
+    drawn = any(state.input == RUN_STATE for state in manifest.states)
+    return drawn or any(info.dtype == "bf16" for info in (*manifest.inputs, *manifest.outputs))
 
 
-def _with_outputs(path: Path, extra: tuple[str, ...]) -> bytes:
-    """The model with intermediate tensors among its outputs, to look at them."""
+def _changed(path: Path, extra: tuple[str, ...], given: tuple[TensorInfo, ...]) -> str | bytes:
+    """The model with intermediate tensors among its outputs, to look at them, and with others as inputs."""
     import onnx
 
+    numbers = list(given)
+    if not extra and not numbers:
+        return str(path)
     model = onnx.load(str(path))
+    for info in numbers:
+        random = (node for node in model.graph.node if node.op_type in RANDOM)
+        node = next((node for node in random if info.name in node.output), None)
+        if node is not None:
+            model.graph.node.remove(node)
+            kind = onnx.helper.np_dtype_to_tensor_dtype(DType(info.dtype).numpy)
+            model.graph.input.append(onnx.helper.make_tensor_value_info(info.name, kind, list(info.shape)))
     have = {o.name for o in model.graph.output}
     made = {name for node in model.graph.node for name in node.output}
     for name in extra:
@@ -181,4 +197,4 @@ def model_reference(path: Path, manifest: Manifest, extra: tuple[str, ...] = ())
         from intaglio.run.keras_model import KerasModel
 
         return KerasModel(path, manifest, extra)
-    return OnnxRuntime(path, extra)
+    return OnnxRuntime(path, extra, manifest.inputs if manifest.options.get("random") == "input" else ())

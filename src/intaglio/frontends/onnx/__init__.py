@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,13 @@ def load(
     constants: dict[str, Array] | None = None,
     most: Mapping[str, int] | None = None,
     lengths: Mapping[str, int] | None = None,
+    random: str = "0",
 ) -> tuple[Graph, list[str]]:
     """A graph with static shapes, and notes about what was assumed. `states` are (input, output) pairs by name.
 
     `constants` fixes inputs to a value, so that shapes may follow from them; they are no inputs of the graph then."""
-    walk, inputs, outputs = _walk(Path(path), dims or {}, shapes or {}, constants or {}, most or {}, lengths or {}, collect=False)
+    seen = Asked(constants or {}, most or {}, lengths or {}, random)
+    walk, inputs, outputs = _walk(Path(path), dims or {}, shapes or {}, seen, collect=False)
     from intaglio.frontends.onnx.finish import finish
 
     graph = finish(walk, inputs, outputs, name or Path(path).stem)
@@ -64,14 +67,21 @@ def survey(
     path: str | Path, *, dims: Dims | None = None, shapes: Shapes | None = None
 ) -> tuple[list[Problem], list[Node]]:
     """The problems, and the nodes that could be imported in spite of them."""
-    walk, _, _ = _walk(Path(path), dims or {}, shapes or {}, {}, {}, {}, collect=True)
+    walk, _, _ = _walk(Path(path), dims or {}, shapes or {}, Asked(), collect=True)
     return list(walk.problems), list(walk.nodes)
 
 
-def _walk(
-    path: Path, dims: Dims, shapes: Shapes, constants: dict[str, Array], most: Mapping[str, int], lengths: Mapping[str, int],
-    collect: bool,
-) -> tuple[Any, Any, Any]:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked for beside shapes."""
+
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    most: Mapping[str, int] = field(default_factory=dict)
+    lengths: Mapping[str, int] = field(default_factory=dict)
+    random: str = "0"  # a seed, or `input`
+
+
+def _walk(path: Path, dims: Dims, shapes: Shapes, asked: Asked, collect: bool) -> tuple[Any, Any, Any]:
     from intaglio.frontends.onnx.container import opsets_of, read_model
     from intaglio.frontends.onnx.finish import check_declared
     from intaglio.frontends.onnx.given import flat, forms_of, text_input, trimmed
@@ -84,11 +94,14 @@ def _walk(
     fill_table()
     model = read_model(path)
     walk = Walk(model, path, collect)
-    walk.most = most
+    constants = asked.constants
+    walk.most = asked.most
+    walk.random_inputs = asked.random == "input"
+    walk.random_seed = 0 if walk.random_inputs else int(asked.random)
     try:
         scope = walk.open_scope(model.graph, None, opsets_of(model.opset_import))
         infos = [i for i in model.graph.input if i.name not in scope.tensors and i.name not in scope.items]
-        forms = forms_of([info for info in infos if info.name not in constants], lengths, path.name)
+        forms = forms_of([info for info in infos if info.name not in constants], asked.lengths, path.name)
         leaves = [leaf for form in forms for leaf in form.leaves()]
         wanted = [item for item, _ in leaves]
         for info in infos:
@@ -115,7 +128,7 @@ def _walk(
     except RecursionError:
         raise ModelError("bad-graph", "the graph is nested too deeply", where=path.name, hint="flatten it") from None
     outputs = [found for out, item in zip(model.graph.output, results, strict=True) for found in flat(out.name, item)]
-    return walk, inputs, outputs
+    return walk, [*inputs, *walk.more_inputs], outputs
 
 
 def _state(graph: Graph, source: str, result: str, file: str) -> State:

@@ -10,7 +10,9 @@ from intaglio.frontends.onnx.call import Absent, Item, Items, Texts, Unknown, Un
 from intaglio.frontends.onnx.faults import Problem
 from intaglio.frontends.onnx.tensors import DTYPES, STRING
 from intaglio.frontends.onnx.walk import Walk
-from intaglio.ir.graph import Graph, Value
+from intaglio.ir.graph import Graph, State, Value
+from intaglio.ir.types import DType
+from intaglio.ops.binary import Add
 
 
 def finish(walk: Walk, inputs: list[Value], outputs: list[tuple[str, Item]], name: str) -> Graph:
@@ -24,7 +26,11 @@ def finish(walk: Walk, inputs: list[Value], outputs: list[tuple[str, Item]], nam
             reason, hint = _no_tensor(item)
             raise ModelError("unsupported-type", f"the output {quoted(origin)} is {reason}", where=walk.file, hint=hint)
         tensors.append((origin, item))
-    return finishing.finish(walk, inputs, tensors, name)
+    if walk.random_run is None:
+        return finishing.finish(walk, inputs, tensors, name)
+    (after,) = walk.emit(Add(), [walk.random_run, walk.scalar(1, DType.U32)])
+    after.origin = f"{walk.random_run.origin}_next"
+    return finishing.finish(walk, [*inputs, walk.random_run], tensors, name, [State(walk.random_run, after)])
 
 
 def _no_tensor(item: Item) -> tuple[str, str]:

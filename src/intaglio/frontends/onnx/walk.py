@@ -70,6 +70,10 @@ class Walk(Emitter):
         self.place = ""
         self.most: Mapping[str, int] = {}  # `--max`: by the name of a tensor, the largest size of one that depends on data
         self.most_used: set[str] = set()
+        self.random_inputs = False  # `--random input`
+        self.random_seed = self.random_streams = 0
+        self.random_run: Value | None = None  # the state that counts runs, where something is random
+        self.more_inputs: list[Value] = []  # that operators become
         self.packed: dict[Value, int] = {}  # constants of 2 or 4 bits, which are stored in bytes: their ONNX type
 
     # Names ----------------------------------------------------------------------------------------------------------

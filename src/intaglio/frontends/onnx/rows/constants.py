@@ -234,11 +234,6 @@ def _compressed(call: OnnxCall, x: Value, condition: Value) -> Value:
     return call.emit(Gather(axis), x, reshape(call, places, places.shape[1:]))
 
 
-@importer("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-def random(call: OnnxCall) -> Answer:
-    raise unsupported(f"`{call.op}` is random", "make the random numbers an input of the model")
-
-
 @importer("ImageDecoder")
 def files(call: OnnxCall) -> Answer:
     raise unsupported(f"`{call.op}` reads files, and generated code has no decoder", "decode it in your application, before the model")
@@ -312,4 +307,4 @@ def constant_tensor(call: OnnxCall, name: str) -> Value | None:
     return call.constant(data, dtype)
 
 
-REFUSED = (random, files)  # rows that only say why not
+REFUSED = (files,)  # rows that only say why not

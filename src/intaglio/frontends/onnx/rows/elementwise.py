@@ -11,6 +11,7 @@ from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.exponents import CODE as EXPONENTS
 from intaglio.frontends.onnx.exponents import exponent_code, exponent_table
 from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.onnx.rows.random import dropped
 from intaglio.frontends.onnx.tensors import DTYPES, PACKED, SMALL, dtype_of
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
@@ -321,9 +322,9 @@ def identity(call: OnnxCall) -> Answer:
     if call.op == "Dropout":
         training = call.maybe_numbers(2, "training mode") if call.version >= 12 else None
         ratio = call.maybe_numbers(1, "ratio") if call.version >= 12 and training is not None else None
-        if training is not None and bool(training.reshape(-1)[0]) and (ratio is None or float(ratio.reshape(-1)[0])):
-            raise unsupported("`Dropout` in training mode is random", "export the model for inference")
-        value = call.value(0)
+        value, share = call.value(0), 0.5 if ratio is None else float(ratio.reshape(-1)[0])
+        if training is not None and bool(training.reshape(-1)[0]) and share:
+            return list(dropped(call, value, share))
         return [value, call.constant(np.ones(value.shape, np.bool_))] if call.outputs > 1 else value
     return x
 
