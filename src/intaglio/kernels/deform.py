@@ -16,7 +16,7 @@ def deform_columns(job: Job) -> Lowered:
     batch, channels, high, wide = job.type(0).shape
     rows, columns = job.type(1).shape[2:]
     taps, each, places = op.kernel[0] * op.kernel[1], channels // op.groups, rows * columns
-    with k.loops(["n", "g", "i", "j"], [batch, op.groups, *op.kernel]) as (n, g, i, j), k.loops(["p", "q"], [rows, columns]) as (p, q):
+    with k.loops(["n", "g", "i", "j", "p", "q"], [batch, op.groups, *op.kernel, rows, columns]) as (n, g, i, j, p, q):
         tap = k.let("tap", (n * op.groups + g) * taps + i * op.kernel[1] + j)
         place = k.let("place", p * columns + q)
         spots = []

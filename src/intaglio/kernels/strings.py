@@ -1,4 +1,4 @@
-"""Kernels of strings: rows of bytes that end at their first zero, or at the end of the row. Only packages that use them have them."""
+"""Kernels of strings: rows of bytes that end at their first zero, or at the end of the row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of a deformable convolution: every tap reads where the data says, between four pixels; a product with the weights follows."""
+"""Columns of a deformable convolution: every tap reads where the data says. A product with the weights follows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DeformColumns(Op):
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, offsets, mask = [*arrays, None][:3]
         assert x is not None and offsets is not None
-        n, c, high, wide = x.shape
+        n, c = x.shape[:2]
         rows, columns = offsets.shape[2:]
         taps = self.kernel[0] * self.kernel[1]
         moved = offsets.reshape(n, self.groups, taps, 2, rows, columns)

@@ -29,7 +29,8 @@ def mix(h: Array) -> Array:
     h = h * np.uint32(FIRST)
     h = h ^ (h >> np.uint32(13))
     h = h * np.uint32(SECOND)
-    return h ^ (h >> np.uint32(16))
+    mixed: Array = h ^ (h >> np.uint32(16))
+    return mixed
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class RandomUniform(Op):
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         assert arrays[0] is not None
         run = arrays[0].reshape(1).astype(np.uint32)
-        key = mix(mix(np.uint32(self.seed & 0xFFFFFFFF) + run * np.uint32(RUN)) + np.uint32(self.stream) * np.uint32(STREAM))
+        key = mix(mix(np.uint32(self.seed & 0xFFFFFFFF) + run * np.uint32(RUN)) + np.uint32(self.stream * STREAM & 0xFFFFFFFF))
         place = np.arange(int(np.prod(self.shape, dtype=np.int64)), dtype=np.uint32)
         bits = mix(mix(place * np.uint32(PLACE) + key) + key)
         return (((bits >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)).reshape(self.shape),)

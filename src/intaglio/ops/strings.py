@@ -1,4 +1,4 @@
-"""Operators on strings: rows of bytes with zeros behind their end (`ir/strings.py`). Results are rows of bytes again, or numbers."""
+"""Operators on strings: rows of bytes with zeros behind their end (`ir/strings.py`). Results are such rows, or numbers."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from intaglio.ir.types import DType
 from intaglio.ops.random import RUN_STATE
 from intaglio.package.manifest import Manifest, TensorInfo
 
-
 RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 
 
@@ -142,7 +141,7 @@ def _as_bytes(outputs: dict[str, Array], manifest: Manifest) -> dict[str, Array]
 
 
 def cannot_compare(manifest: Manifest) -> bool:
-    """numpy has no bf16, so ONNX Runtime cannot be fed from here; random numbers of a package are others than those of a runtime."""
+    """numpy has no bf16, so ONNX Runtime cannot be fed from here; a package draws other random numbers than a runtime."""
     drawn = any(state.input == RUN_STATE for state in manifest.states)
     return drawn or any(info.dtype == "bf16" for info in (*manifest.inputs, *manifest.outputs))
 

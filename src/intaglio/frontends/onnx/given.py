@@ -87,12 +87,14 @@ def _form(info: Any, name: str, type_: Any, lengths: Mapping[str, int], file: st
             count = lengths[info.name]
             members = tuple(_form(info, f"{name}.{n}", inner, lengths, file) for n in range(count))
             return Form(members=members, kind=inner.tensor_type.elem_type)
+        case "tensor_type" if info.type.WhichOneof("value") == "tensor_type":
+            return Form(declared(info, file), type_.tensor_type.elem_type)
         case "tensor_type":
             renamed = type(info)()
             renamed.name = name
             renamed.type.CopyFrom(type_)
             for dim in renamed.type.tensor_type.shape.dim:  # members may differ: each has symbols of its own
-                if dim.dim_param and name != info.name:
+                if dim.dim_param:
                     dim.dim_param += name[len(info.name) :]
             return Form(declared(renamed, file), type_.tensor_type.elem_type)
         case _:
@@ -113,7 +115,8 @@ def text_input(walk: Walk, item: Declared, shape: Shape) -> Value:
         walk.most_used.add(item.name)
         width = walk.most[item.name]
     else:
-        walk.notes.append(f"strings of the input {quoted(item.name)} have at most {width} bytes; `--max {item.name}=N` changes that")
+        name = item.name
+        walk.notes.append(f"strings of the input {quoted(name)} have at most {width} bytes; `--max {name}=N` changes that")
     if width > MOST_BYTES:
         what = f"`--max {item.name}={width}`: strings have at most {MOST_BYTES} bytes"
         raise ModelError("too-large", what, where=walk.file, hint="give a smaller number")

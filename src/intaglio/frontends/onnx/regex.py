@@ -9,6 +9,7 @@ certain characters, so a set of states also knows what the character before it w
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -304,8 +305,8 @@ class Parser:
 
     def characters(self, ranges: Ranges) -> tuple[int, int]:
         if self.ignore_case:
-            twins = [(code ^ 32, code ^ 32) for low, high in ranges for code in range(low, min(high, 127) + 1) if chr(code).isalpha()]
-            ranges = merged((*ranges, *twins))
+            letters = [code for low, high in ranges for code in range(low, min(high, 127) + 1) if chr(code).isalpha()]
+            ranges = merged((*ranges, *((code ^ 32, code ^ 32) for code in letters)))
         first, last = self.machine.state(), self.machine.state()
         for low, high in ranges:
             for sequence in byte_ranges(low, high):
@@ -328,7 +329,7 @@ def automaton(pattern: str) -> Tables:
         borders |= {edge for low, high in WORDS for edge in (low, high + 1)}
     starts = sorted(borders)
     classes = np.zeros(256, np.uint8)
-    for n, (low, high) in enumerate(zip(starts, starts[1:], strict=False)):
+    for n, (low, high) in enumerate(pairwise(starts)):
         classes[low:high] = n
     numbers, rows = _sets(machine, first, starts[:-1], words)
     accepts = np.array([last in machine.reach(states, before, None) for states, before in numbers], np.uint8)

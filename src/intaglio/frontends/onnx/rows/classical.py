@@ -8,18 +8,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from intaglio.errors import quoted
-from intaglio.frontends.building import cast, concat, reshape, unsqueeze
+from intaglio.frontends.building import cast, concat, reshape
 from intaglio.frontends.onnx.call import Answer, OnnxCall, Unusable, importer
 from intaglio.frontends.onnx.classes import ML, above, best, binary_scores, classes_of, labelled, post_transform, rows_of
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
 from intaglio.ops.activation import Sigmoid
-from intaglio.ops.binary import Add, Div, Equal, Greater, LogicalAnd, LogicalOr, Mul, Sub, Where
-from intaglio.ops.control import AssertTrue
+from intaglio.ops.binary import Add, Div, Equal, Greater, Mul, Sub, Where
 from intaglio.ops.index import Gather
 from intaglio.ops.matmul import MatMul
-from intaglio.ops.reduce import ArgReduce, Reduce
+from intaglio.ops.reduce import Reduce
 from intaglio.ops.unary import Abs, IsNan, Sqrt
 
 

@@ -236,7 +236,7 @@ def _compressed(call: OnnxCall, x: Value, condition: Value) -> Value:
 
 @importer("ImageDecoder")
 def files(call: OnnxCall) -> Answer:
-    raise unsupported(f"`{call.op}` reads files, and generated code has no decoder", "decode it in your application, before the model")
+    raise unsupported(f"`{call.op}` reads files, and generated code has no decoder", "decode it before the model")
 
 
 @importer("NonMaxSuppression")

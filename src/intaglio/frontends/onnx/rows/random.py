@@ -15,8 +15,8 @@ from intaglio.ir.sizes import moves
 from intaglio.ir.types import DType, Shape, TensorType
 from intaglio.ops.binary import Add, GreaterEqual, Less, Mul, Sub
 from intaglio.ops.index import Gather
-from intaglio.ops.reduce import Cumsum, Reduce, Softmax
 from intaglio.ops.random import RUN_STATE, RandomUniform
+from intaglio.ops.reduce import Cumsum, Reduce, Softmax
 from intaglio.ops.unary import Cos, Log, Sqrt
 
 

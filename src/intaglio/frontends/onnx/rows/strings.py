@@ -32,8 +32,8 @@ def widened(call: OnnxCall, value: Value, width: int) -> Value:
 
 
 @of_strings(
-    "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Concat", "Gather", "GatherElements", "GatherND", "Slice",
-    "Expand", "Tile", "Split", "Where", "Compress", "DepthToSpace", "SpaceToDepth", "ReverseSequence",
+    "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Concat", "Gather", "GatherElements", "GatherND",
+    "Slice", "Expand", "Tile", "Split", "Where", "Compress", "DepthToSpace", "SpaceToDepth", "ReverseSequence",
 )  # fmt: skip
 def moved(call: OnnxCall) -> Answer:
     return [_chosen(call, item, _rows(call)) for item in _of_numbers(call)]
