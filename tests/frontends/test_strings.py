@@ -198,4 +198,4 @@ def test_random_numbers_as_inputs_are_compared_with_onnx_runtime(tmp_path: Path)
 @pytest.mark.parametrize("word", ["-1", "seed", "4294967296"])
 def test_a_seed_that_is_none_is_told(word: str, intaglio: Intaglio, tmp_path: Path) -> None:
     said = intaglio("compile", saved(model([node("Relu", "x", "y")]), tmp_path), "-o", tmp_path / "p", f"--random={word}")
-    assert said.code == 2 and "bad-option" in said.stderr and "as the seed" in said.stderr
+    assert said.code == 2 and "bad-option" in said.err and "as the seed" in said.err
