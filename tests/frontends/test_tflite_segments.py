@@ -41,7 +41,8 @@ def test_segments_in_any_order(kind: str, dtype: str, tmp_path: Path) -> None:
 
 
 def boxes(op: str, results: list[Tensor], *more: Tensor) -> bytes:
-    inputs = [Tensor((20, 4), "float32"), Tensor((20,), "float32"), scalar(6), scalar(0.4, "float32"), scalar(0.3, "float32"), *more]
+    limits = [scalar(6), scalar(0.4, "float32"), scalar(0.3, "float32")]
+    inputs = [Tensor((20, 4), "float32"), Tensor((20,), "float32"), *limits, *more]
     return one_operator(op, inputs, results, f"NonMaxSuppression{op[-2:]}Options", version=1)
 
 
