@@ -26,7 +26,7 @@ from intaglio.pipeline import compile_request
 from intaglio.run.package import Package
 from intaglio.stages import Request, Watch
 
-MOST = 64  # of sizes that depend on data, as `--max` would say
+MOST = (64, 8)  # of sizes that depend on data, as `--max` would say: the smaller where several together have too many
 
 
 class NotSupported(BackendIsNotSupposedToImplementIt):
@@ -92,11 +92,11 @@ class IntaglioRep(BackendRep):
                 except NotSupported:
                     continue
             return self._packages[key]
-        try:
-            self._packages[repr([shapes, self._lengths])] = self._compile(shapes, {}, MOST)
-        except NotSupported:
-            raise refused from None
-        return self._packages[repr([shapes, self._lengths])]
+        for most in MOST:
+            with contextlib.suppress(NotSupported):
+                self._packages[repr([shapes, self._lengths])] = self._compile(shapes, {}, most)
+                return self._packages[repr([shapes, self._lengths])]
+        raise refused from None
 
     def _compile(self, shapes: dict[str, Shape], constants: dict[str, Array], most: int = 0) -> Package:
         """`most`: of sizes that depend on data and have no bound of their own, for every tensor."""
