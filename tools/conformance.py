@@ -81,7 +81,16 @@ def work(sanitize: bool) -> None:
             raise
 
     found: dict[str, tuple[str, unittest.TestCase]] = {}
-    for category, kind in BackendTest(Watched, __name__).test_cases.items():
+    class Tests(BackendTest):
+        """ONNX's runner asks for the length of every member of a sequence, which numbers do not have."""
+
+        @classmethod
+        def assert_similar_outputs(cls, ref_outputs: Any, outputs: Any, *rest: Any, **named: Any) -> None:
+            if getattr(ref_outputs, "shape", None) == () and getattr(outputs, "shape", None) == ():
+                ref_outputs, outputs = [ref_outputs], [outputs]
+            super().assert_similar_outputs(ref_outputs, outputs, *rest, **named)
+
+    for category, kind in Tests(Watched, __name__).test_cases.items():
         for name in dir(kind):
             if name.startswith("test_") and name.endswith("_cpu"):
                 found[name] = (category.removeprefix("OnnxBackend").removesuffix("Test"), kind(name))
