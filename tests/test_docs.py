@@ -102,6 +102,16 @@ def test_the_page_of_the_python_api_is_up_to_date() -> None:
     assert module.PAGE.read_text(encoding="utf-8") == module.page(), "run `python scripts/python_page.py`"
 
 
+@pytest.mark.parametrize("title", ["ONNX", "TFLite", "PyTorch", pytest.param("Keras", marks=pytest.mark.slow)])
+def test_the_page_of_operators_has_the_rows_of_every_front_end(title: str) -> None:
+    """Other versions of the libraries have other operators: what is supported is compared, and not what is refused."""
+    module = made_by("operators_page")
+    there = next(p for p in re.split(r"^## ", module.PAGE.read_text(encoding="utf-8"), flags=re.M) if p.startswith(title + "\n"))
+    made = "\n".join(module.part(title, module.FRONT_ENDS[title][1]()))
+    names = [re.findall(r"`[^`]+`", text.partition("**refused**")[0]) for text in (there, made)]
+    assert names[0] == names[1], "run `python scripts/operators_page.py`"
+
+
 def test_the_page_of_commands_has_every_command_and_option() -> None:
     """Other versions of typer break lines in other places: words are compared."""
     module = made_by("commands_page")

@@ -26,7 +26,7 @@ from intaglio.pipeline import compile_request
 from intaglio.run.package import Package
 from intaglio.stages import Request, Watch
 
-MOST = 64  # of sizes that depend on data, as `--max` would say
+MOST = (64, 8)  # of sizes that depend on data, as `--max` would say: the smaller where several together have too many
 
 
 class NotSupported(BackendIsNotSupposedToImplementIt):
@@ -42,16 +42,21 @@ class IntaglioRep(BackendRep):
         self._cflags = cflags
         self._cc = cc
         self._kinds = _output_kinds(model)
+        self._open = _open_inputs(model)
+        self._lengths: dict[str, int] = {}
         self._packages: dict[str, Package] = {}
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
-        given = self._named(inputs)
+        named = self._named(inputs)
+        given = {name: array for member in named.items() for name, array in _members(*member)}
+        self._lengths = {name: _length(value) for name, value in named.items() if name in self._open}
         package = self._package_for(given)
         package.reset()
         taken = {info.name for info in package.manifest.inputs}
         outputs = package.run({name: _stored(array) for name, array in given.items() if name in taken})
         kinds = self._kinds
-        return tuple(_as_onnx(outputs[i.name], DType(i.dtype), kinds.get(i.name, 0)) for i in package.manifest.outputs)
+        found = {i.name: _as_onnx(outputs[i.name], DType(i.dtype), kinds.get(i.name, 0)) for i in package.manifest.outputs}
+        return tuple(_gathered(found, name, kind == SEVERAL) for name, kind in kinds.items())
 
     def compile_as_declared(self) -> None:
         """For the shapes in the model. What fails here is tried again with the inputs at hand, which say more."""
@@ -62,7 +67,7 @@ class IntaglioRep(BackendRep):
         if "declared" in self._packages:
             return self._packages["declared"]
         shapes = {name: array.shape for name, array in given.items()}
-        key = repr(shapes)
+        key = repr([shapes, self._lengths])
         if key in self._packages:
             return self._packages[key]
         try:
@@ -79,7 +84,7 @@ class IntaglioRep(BackendRep):
             fixed = {name: array for name, array in given.items() if chosen(array)}
             if not fixed or len(fixed) == len(given):
                 continue
-            key = repr([shapes, [(name, array.dtype, array.tolist()) for name, array in fixed.items()]])
+            key = repr([shapes, self._lengths, [(name, array.dtype, array.tolist()) for name, array in fixed.items()]])
             if key not in self._packages:
                 open_shapes = {name: shape for name, shape in shapes.items() if name not in fixed}
                 try:
@@ -87,11 +92,11 @@ class IntaglioRep(BackendRep):
                 except NotSupported:
                     continue
             return self._packages[key]
-        try:
-            self._packages[repr(shapes)] = self._compile(shapes, {}, MOST)
-        except NotSupported:
-            raise refused from None
-        return self._packages[repr(shapes)]
+        for most in MOST:
+            with contextlib.suppress(NotSupported):
+                self._packages[repr([shapes, self._lengths])] = self._compile(shapes, {}, most)
+                return self._packages[repr([shapes, self._lengths])]
+        raise refused from None
 
     def _compile(self, shapes: dict[str, Shape], constants: dict[str, Array], most: int = 0) -> Package:
         """`most`: of sizes that depend on data and have no bound of their own, for every tensor."""
@@ -99,7 +104,7 @@ class IntaglioRep(BackendRep):
         path, folder = Path(temporary.name) / "model.onnx", Path(temporary.name) / "package"
         path.write_bytes(self._model)
         request = Request(
-            path, folder, name="model", shapes=shapes, constants=constants, library_only=True,
+            path, folder, name="model", shapes=shapes, constants=constants, library_only=True, lengths=self._lengths,
             cflags=self._cflags, cc=self._cc, most=dict.fromkeys(self._tensors(), most) if most else {},
         )  # fmt: skip
         try:
@@ -113,18 +118,52 @@ class IntaglioRep(BackendRep):
 
         return [name for node in onnx.load_from_string(self._model).graph.node for name in node.output if name]
 
-    def _named(self, inputs: Any) -> dict[str, Array]:
+    def _named(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, dict):
-            return {str(name): _as_array(value) for name, value in inputs.items()}
+            return {str(name): value for name, value in inputs.items()}
         values = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-        return {name: _as_array(value) for name, value in zip(self._inputs, values, strict=True)}
+        return dict(zip(self._inputs, values, strict=True))
 
 
 def _output_kinds(model: bytes) -> dict[str, int]:
     """Element types of the outputs, as ONNX numbers them."""
     import onnx
 
-    return {output.name: output.type.tensor_type.elem_type for output in onnx.load_from_string(model).graph.output}
+    outputs = onnx.load_from_string(model).graph.output
+    return {o.name: SEVERAL if _is_sequence(o.type) else o.type.tensor_type.elem_type for o in outputs}
+
+
+def _is_sequence(type_: Any) -> bool:
+    inner = type_.optional_type.elem_type if type_.HasField("optional_type") else type_
+    return bool(inner.HasField("sequence_type"))
+
+
+def _open_inputs(model: bytes) -> set[str]:
+    """Sequences and optionals: how many members they have is known when the inputs are there."""
+    import onnx
+
+    inputs = onnx.load_from_string(model).graph.input
+    return {i.name for i in inputs if i.type.WhichOneof("value") in ("sequence_type", "optional_type")}
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, (list, tuple)) else int(value is not None)
+
+
+def _members(name: str, value: Any) -> list[tuple[str, Array]]:
+    """The tensors of an input, by the names that they have as inputs of compiled code."""
+    if value is None:
+        return []
+    if isinstance(value, (list, tuple)):
+        return [found for n, member in enumerate(value) for found in _members(f"{name}.{n}", member)]
+    return [(name, _as_array(value))]
+
+
+def _gathered(found: dict[str, Array], name: str, several: bool) -> Any:
+    """An output as ONNX has it: a tensor, a list of these, or None."""
+    if not several:
+        return found.get(name)
+    return [array for key, array in found.items() if key.startswith(f"{name}.")]
 
 
 def _is_whole(array: Array) -> bool:
@@ -142,14 +181,16 @@ _LADDER: tuple[Callable[[Array], bool], ...] = (
 
 
 def _as_array(value: Any) -> Array:
-    if value is None or isinstance(value, (list, tuple, dict)):
-        raise NotSupported("sequences and absent optional values are not inputs of compiled code")
+    if isinstance(value, dict):
+        raise NotSupported("maps are not inputs of compiled code")
     return np.asarray(value)
 
 
+SEVERAL = -1  # a sequence
+STRING = 8
 SMALL_TYPES = {
     17: "float8_e4m3fn", 18: "float8_e4m3fnuz", 19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4",
-    23: "float4_e2m1fn", 25: "uint2", 26: "int2",
+    23: "float4_e2m1fn", 24: "float8_e8m0fnu", 25: "uint2", 26: "int2",
 }  # fmt: skip
 
 
@@ -162,6 +203,8 @@ def _stored(array: Array) -> Array:
 
 
 def _as_onnx(array: Array, dtype: DType, kind: int = 0) -> Array:
+    if kind == STRING or array.dtype.kind == "U":
+        return array.astype(object)
     if dtype is not DType.BF16 and kind not in SMALL_TYPES:
         return array
     import ml_dtypes
@@ -212,9 +255,8 @@ class IntaglioBackend(Backend):
 
 
 def _is_static(info: Any) -> bool:
-    """A type that is not a tensor counts as static: compiling it says clearly that it is unsupported."""
     if not info.type.HasField("tensor_type"):
-        return True
+        return False
     shape = info.type.tensor_type
     return shape.HasField("shape") and all(d.HasField("dim_value") and d.dim_value > 0 for d in shape.shape.dim)
 

@@ -16,7 +16,7 @@ from support.onnx_models import INT64, model, node, saved, value
 
 NODES = [
     helper.make_node("Frobnicate", ["x"], ["a"], name="/one"),
-    helper.make_node("Bernoulli", ["x"], ["b"], name="/two"),
+    helper.make_node("ImageDecoder", ["x"], ["b"], name="/two"),
     helper.make_node("Softmax", ["x"], ["c"], name="/three", axis=9),
     helper.make_node("Relu", ["a"], ["d"], name="/behind/one"),
     helper.make_node("Conv", ["x", "w"], ["e"], name="/five"),

@@ -128,9 +128,9 @@ def test_a_map_of_probabilities_is_a_tensor_with_a_note(tmp_path: Path) -> None:
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "maps": ("DictVectorizer", {"string_vocabulary": ["a"]}, "maps are not supported"),
-    "strings of categories": ("CategoryMapper", {"cats_int64s": [1], "cats_strings": ["a"]}, "it maps strings"),
-    "strings of labels": ("LabelEncoder", {"keys_floats": [1.0], "values_strings": ["a"]}, "values that are strings"),
-    "strings to encode": ("OneHotEncoder", {"cats_strings": ["a"]}, "`OneHotEncoder` of strings"),
+    "half of the categories": ("CategoryMapper", {"cats_int64s": [1], "cats_strings": ["a", "b"]}, "2 strings and 1 numbers"),
+    "keys of another kind": ("LabelEncoder", {"keys_strings": ["a"], "values_int64s": [1]}, "its input is numbers"),
+    "categories of another kind": ("OneHotEncoder", {"cats_strings": ["a"]}, "its input is numbers"),
     "an unknown norm": ("Normalizer", {"norm": "L3"}, "the norm `L3`"),
     "an unknown kernel": ("SVMRegressor", regressor("CUBIC"), "the kernel `CUBIC`"),
     "too few coefficients": ("LinearRegressor", {"coefficients": numbers(4)}, "weights for 4 features"),

@@ -304,8 +304,8 @@ def test_the_command_line_shows_no_traceback(tmp_path: Path, intaglio: Intaglio)
 def test_a_mask_that_would_change_the_result_is_refused(tmp_path: Path) -> None:
     options = {"name": "e", "trainable": True, "input_dim": 5, "output_dim": 2, "mask_zero": True}
     table = {"module": "keras.layers", "class_name": "Embedding", "config": options}
-    memory = {"module": "keras.layers", "class_name": "LSTM", "config": {"name": "l", "trainable": True, "units": 1}}
-    path = archive(tmp_path / "m.keras", sequence(table, memory), weights(("layers/embedding/vars/0", (5, 2))))
+    weighed = {"module": "keras.layers", "class_name": "Softmax", "config": {"name": "l", "trainable": True}}
+    path = archive(tmp_path / "m.keras", sequence(table, weighed), weights(("layers/embedding/vars/0", (5, 2))))
     error = refused(path)
     assert "mask" in error.message
     assert "`l`" in error.message

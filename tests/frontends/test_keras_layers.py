@@ -17,6 +17,11 @@ def chain(shape: tuple[int, ...], *layers: Any, dtype: str = "float32") -> Any:
     return fill(Sequential([Input(shape, dtype=dtype, name="x"), *layers]))
 
 
+def words(*layers: Any) -> Any:
+    """Numbers of words, of which zeros do not count."""
+    return chain((9,), L.Embedding(7, 4, mask_zero=True), *layers, dtype="int32")
+
+
 LAYERS: dict[str, Any] = {
     "dense of rank 4": lambda: chain((3, 2, 5), L.Dense(7, activation="gelu")),
     "dense without bias": lambda: chain((5,), L.Dense(7, use_bias=False), L.LeakyReLU(0.1), L.ELU(0.7)),
@@ -76,6 +81,15 @@ LAYERS: dict[str, Any] = {
     "lstm with other activations": lambda: chain(
         (7, 3), L.LSTM(5, activation="relu", recurrent_activation="hard_sigmoid", use_bias=False)
     ),
+    "masked lstms": lambda: words(L.LSTM(5, return_sequences=True), L.LSTM(4)),
+    "masked gru backwards": lambda: words(L.GRU(5, return_sequences=True, go_backwards=True), L.Dense(3)),
+    "masked rnn with zeros": lambda: words(L.SimpleRNN(5, return_sequences=True, zero_output_for_mask=True)),
+    "masked both ways": lambda: words(L.Bidirectional(L.LSTM(5, return_sequences=True)), L.Bidirectional(L.GRU(4))),
+    "masked mean": lambda: words(L.Dropout(0.5), L.LayerNormalization(), L.GlobalAveragePooling1D()),
+    "masking": lambda: chain((6, 2), L.ReLU(), L.Masking(0.0), L.LSTM(4)),
+    "conv lstm": lambda: chain((4, 6, 7, 2), L.ConvLSTM2D(3, (3, 2), padding="same", return_sequences=True), L.ConvLSTM2D(2, 3)),
+    "conv lstm 1d backwards": lambda: chain((4, 9, 2), L.ConvLSTM1D(3, 3, strides=2, return_sequences=True, go_backwards=True)),
+    "conv lstm 3d": lambda: chain((2, 4, 4, 4, 1), L.ConvLSTM3D(2, 2, use_bias=False, recurrent_activation="hard_sigmoid")),
     "gru": lambda: chain((7, 3), L.GRU(5, return_sequences=True), L.GRU(4, reset_after=False)),
     "simple rnn backwards": lambda: chain((7, 3), L.SimpleRNN(5, return_sequences=True, go_backwards=True), L.SimpleRNN(4)),
     "rnn of a cell": lambda: chain((7, 3), L.RNN(L.GRUCell(5), return_sequences=True), L.RNN(L.LSTMCell(4))),

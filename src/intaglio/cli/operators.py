@@ -22,7 +22,7 @@ def _with_function_body() -> set[tuple[str, str]]:
 
     schemas: list[Any] = list(onnx.defs.get_all_schemas())
     expanded = [s for s in schemas if s.has_function or s.has_context_dependent_function]
-    return {("", s.name) for s in expanded if s.domain == ""}
+    return {(s.domain, s.name) for s in expanded if s.domain in ("", "ai.onnx.preview")}
 
 
 def tflite_operators() -> list[str]:

@@ -52,6 +52,8 @@ def read_source(
     note: Callable[[str], None],
     constants: dict[str, Array] | None = None,
     most: Mapping[str, int] | None = None,
+    lengths: Mapping[str, int] | None = None,
+    random: str = "0",
 ) -> Source:
     """A model or IR file as a graph. `constants` fixes inputs to a value."""
     kind = kind_of(path)
@@ -60,7 +62,7 @@ def read_source(
 
         importlib.import_module("intaglio.ops")  # the text names operators: they must have registered
 
-        if dims or shapes or states or most:
+        if dims or shapes or states or most or lengths:
             hint = "give `--dim`, `--shape` and `--state` with the model, or edit the IR file"
             raise UserError("bad-option", f"{quoted(path.name)} is an IR file: its shapes are fixed", hint=hint)
         network = read_network(path)
@@ -72,9 +74,11 @@ def read_source(
     if kind == "onnx":
         from intaglio.frontends.onnx import load
 
-        known = {"states": list(states.items()), "constants": constants, "most": most}
+        known = {"states": list(states.items()), "constants": constants, "most": most, "lengths": lengths, "random": random}
         graph, notes = load(path, dims=dims, shapes=shapes, name=name, **known)  # type: ignore[arg-type]
     else:
+        if lengths or random != "0":
+            raise UserError("bad-option", f"`{'--length' if lengths else '--random'}` is for ONNX models", hint="omit it")
         if most:
             raise UserError("bad-option", "`--max` is for ONNX models", hint="omit it")
         if states or constants:

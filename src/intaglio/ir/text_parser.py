@@ -109,7 +109,7 @@ class Line:
                 f"unknown element type {quoted(match.group(1))}", "types: " + ", ".join(d.value for d in DType)
             ) from None
         layout = Layout.NONE
-        for candidate in (Layout.NCHW, Layout.NHWC):
+        for candidate in (Layout.NCHW, Layout.NHWC, Layout.TEXT):
             if self.peek(candidate.value):
                 self.expect(candidate.value)
                 layout = candidate

@@ -81,6 +81,7 @@ class Layout(Enum):
     NONE = ""
     NCHW = "NCHW"
     NHWC = "NHWC"
+    TEXT = "TEXT"  # the last axis has the bytes of a string (`strings.py`)
 
 
 @dataclass(frozen=True, slots=True)

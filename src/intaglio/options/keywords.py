@@ -37,6 +37,8 @@ class Keywords(TypedDict, total=False):
     dims: Mapping[str, int | tuple[int, int] | str] | None
     shapes: Mapping[str, tuple[int | tuple[int, int] | str, ...]] | None
     max: Mapping[str, int] | None
+    lengths: Mapping[str, int] | None
+    random: str
     states: Mapping[str, str] | None
     name: str | None
     feed_rows: bool

@@ -55,6 +55,10 @@ def counts(words: list[str], option: str) -> dict[str, int]:
     return {key: _size(value, f"{option} {key}={value}") for key, value in pairs(words, option).items()}
 
 
+def lengths(words: list[str], option: str) -> dict[str, int]:
+    return {key: 0 if value == "0" else _size(value, f"{option} {key}={value}") for key, value in pairs(words, option).items()}
+
+
 def shapes(words: list[str], option: str) -> dict[str, tuple[Extent, ...]]:
     found = {}
     for key, value in pairs(words, option).items():
@@ -148,6 +152,7 @@ DIMS = Kind(
     "mapping of str to int from 1, or to a range such as `1..512`", str, values.mapping(values.extent), many=True, read=dims
 )
 COUNTS = Kind("mapping of str to int from 1", str, values.mapping(values.size), many=True, read=counts)
+LENGTHS = Kind("mapping of str to int from 0", str, values.mapping(values.length), many=True, read=lengths)
 SHAPES = Kind("mapping of str to tuple of int from 1", str, values.mapping(values.shape), many=True, read=shapes)
 STATES = Kind("mapping of str to str", str, values.mapping(values.text), many=True, read=pairs)
 LABELS = Kind("path, or sequence of int", Path, values.labels)

@@ -181,6 +181,13 @@ class Request:
         {}, kinds.COUNTS, "import", "Largest size that a tensor has where it depends on data.", "TENSOR=N", word="--max",
         keyword="max", record=lambda r: _pairs(r.most),
     )  # fmt: skip
+    lengths: Mapping[str, int] = option(
+        {}, kinds.LENGTHS, "import", "Number of members of an input that is a sequence; 0: an optional is absent.", "INPUT=N",
+        word="--length", record=lambda r: _pairs(r.lengths),
+    )  # fmt: skip
+    random: str = option(
+        "0", kinds.TEXT, "import", "Seed of random operators; input: their numbers are inputs.", "SEED", record=lambda r: r.random
+    )
     states: Mapping[str, str] = option(
         {}, kinds.STATES, "import", "Feed an input from an output of the previous step.", "IN=OUT", word="--state",
         record=lambda r: _pairs(r.states),

@@ -55,6 +55,13 @@ def size(given: object) -> int:
     return found
 
 
+def length(given: object) -> int:
+    found = whole(given)
+    if found < 0:
+        raise Unfit
+    return found
+
+
 def extent(given: object) -> Extent:
     """A size, or a range: `(1, 512)` or `"1..512"`."""
     if isinstance(given, str):

@@ -62,6 +62,11 @@ class TensorInfo:
         return ",".join(t if t.isdigit() else f"{t}<={n}" for t, n in zip(self.dims, self.shape, strict=True))
 
     @property
+    def text(self) -> bool:
+        """Strings, with their bytes along the last axis."""
+        return self.layout == Layout.TEXT.value
+
+    @property
     def shape_in_model(self) -> tuple[int, ...]:
         n, *rest = self.shape
         return (n, rest[-1], *rest[:-1]) if self.turned else self.shape

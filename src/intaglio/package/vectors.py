@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.ir.types import DType, TensorType
+from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ops.base import narrow
 
 OTHER_SIZES = (0.0, 0.37, 0.71)  # of bounds, between the least and the largest: further vectors of models with sizes
@@ -54,6 +54,8 @@ def random_inputs(types: list[TensorType], seed: int, kind: str = "normal") -> l
 
 
 def _draw(random: np.random.Generator, type: TensorType, kind: str) -> Array:
+    if type.layout is Layout.TEXT:
+        return _draw_strings(random, type, kind)
     if kind == "zero":
         return np.zeros(type.shape, type.dtype.numpy)
     if type.dtype is DType.BOOL:
@@ -62,6 +64,15 @@ def _draw(random: np.random.Generator, type: TensorType, kind: str) -> Array:
         drawn = random.standard_normal(type.shape) if kind == "normal" else random.random(type.shape)
         return np.asarray(narrow(np.asarray(drawn, np.float64), type.dtype)).reshape(type.shape)
     return np.asarray(random.integers(0, 100 if kind == "normal" else 2, type.shape)).astype(type.dtype.numpy)
+
+
+def _draw_strings(random: np.random.Generator, type: TensorType, kind: str) -> Array:
+    """Words of small letters; `normal` has spaces between some."""
+    letters = b"abcdefgh " if kind == "normal" else b"ab"
+    drawn = np.frombuffer(letters, np.uint8)[random.integers(0, len(letters), type.shape)]
+    longest = min(type.shape[-1], 12 if kind != "zero" else 0)
+    lengths = random.integers(0, longest + 1, (*type.shape[:-1], 1))
+    return np.where(np.arange(type.shape[-1]) < lengths, drawn, 0).astype(np.uint8)
 
 
 def write_vectors(vectors: Vectors, folder: Path, input_names: list[str], output_names: list[str]) -> None:

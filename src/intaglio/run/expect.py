@@ -16,7 +16,7 @@ from intaglio.ir.types import DType
 from intaglio.package.at_sizes import at_sizes
 from intaglio.package.manifest import Manifest
 from intaglio.package.vectors import KINDS, OTHER_SIZES, Vectors, random_inputs, sizes_at, write_vectors
-from intaglio.run.reference import IrReference, Reference, has_bf16, model_reference, run_steps
+from intaglio.run.reference import IrReference, Reference, cannot_compare, model_reference, run_steps
 from intaglio.run.toolchains import Toolchain
 
 SEED = 0
@@ -47,7 +47,7 @@ def _references(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[
     if (
         manifest.stream is None
         and manifest.model.source is not None
-        and not has_bf16(manifest)
+        and not cannot_compare(manifest)
         and not manifest.options.get("quantize")
     ):
         try:

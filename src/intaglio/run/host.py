@@ -15,6 +15,7 @@ import numpy as np
 
 from intaglio.errors import AnswerIsNo, ToolError, UserError, quoted
 from intaglio.ir.graph import Array
+from intaglio.ir.strings import TooLong, encoded, is_text
 from intaglio.ir.types import DType
 from intaglio.ops.base import f32_to_bf16
 from intaglio.package.at_sizes import ends_at_sizes, sizes_of
@@ -247,6 +248,12 @@ def fitted(array: Array, info: TensorInfo, *, steps: bool = False) -> Array:
     """The array as the library reads it: right type, contiguous. Axes of length 1 may differ, nothing else."""
     dtype = DType(info.dtype)
     wants = f"{info.dtype}[{','.join(map(str, info.shape))}]"
+    if info.text and is_text(array):
+        try:
+            array = encoded(array, info.shape[-1])
+        except TooLong as error:
+            hint = f"compile with `--max {info.name}=N` for longer strings"
+            raise UserError("wrong-input", f"input {quoted(info.name)}: {error}", hint=hint) from None
     if dtype is DType.BF16 and array.dtype.name == "bfloat16":
         array = array.view(np.uint16)
     if dtype is DType.BF16 and array.dtype == np.float32:

@@ -13,6 +13,7 @@ import numpy as np
 
 from intaglio.errors import OurFault, UserError
 from intaglio.ir.graph import Array
+from intaglio.ir.strings import decoded
 from intaglio.package.at_sizes import at_sizes, ends_at_sizes, sizes_of
 from intaglio.package.manifest import Manifest, read_manifest, target_of
 from intaglio.run.build import Progress
@@ -157,8 +158,15 @@ class LoadedPackage:
     def run(self, inputs: Mapping[str, Array] | Array) -> dict[str, Array]:
         """One inference: arrays by input name (or `in0`, ...) in, arrays by output name out. The array of a single input needs no
         name. States carry on."""
-        outputs = self.library.run(ordered_inputs(self.manifest, self._by_name(inputs)))
-        return self._named(outputs)
+        return self._decoded(self.run_stored(inputs))
+
+    def run_stored(self, inputs: Mapping[str, Array] | Array) -> dict[str, Array]:
+        """As `run`, with strings as the bytes that they are."""
+        return self._named(self.library.run(ordered_inputs(self.manifest, self._by_name(inputs))))
+
+    def _decoded(self, outputs: dict[str, Array]) -> dict[str, Array]:
+        text = {info.name for info in self.manifest.outputs if info.text}
+        return {name: decoded(array) if name in text else array for name, array in outputs.items()}
 
     def run_steps(self, inputs: Mapping[str, Array] | Array, progress: Progress | None = None) -> dict[str, Array]:
         """Every array with a leading axis of steps, run in order from a fresh state; outputs stacked likewise."""
@@ -167,13 +175,13 @@ class LoadedPackage:
         self.reset()
         manifest = ends_at_sizes(self.manifest, sizes_of(self.manifest, [a.shape[1:] for a in arrays]))
         if manifest.found:
-            return self._named(self._run_each(arrays, count, progress))
+            return self._decoded(self._named(self._run_each(arrays, count, progress)))
         stacked: list[Array] = [np.empty((count, *info.shape), info.type.dtype.numpy) for info in manifest.outputs]
         for step in range(count):
             self.library.run_into([a[step, ...] for a in arrays], [s[step, ...] for s in stacked])
             if progress is not None:
                 progress("running", step + 1, count)
-        return self._named(stacked)
+        return self._decoded(self._named(stacked))
 
     def _run_each(self, arrays: list[Array], count: int, progress: Progress | None) -> list[Array]:
         """Step by step, where the number of results depends on data: it must be the same in every step."""

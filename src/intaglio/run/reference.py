@@ -10,8 +10,12 @@ import numpy as np
 
 from intaglio.errors import ModelError, ToolError, quoted
 from intaglio.ir.graph import Array, Graph
+from intaglio.ir.strings import decoded, encoded, is_text
 from intaglio.ir.types import DType
-from intaglio.package.manifest import Manifest
+from intaglio.ops.random import RUN_STATE
+from intaglio.package.manifest import Manifest, TensorInfo
+
+RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 
 
 class Reference(Protocol):
@@ -26,11 +30,12 @@ class Reference(Protocol):
 
 
 class OnnxRuntime:
-    """`extra` names intermediate tensors to see as well; those that ONNX Runtime cannot show are left out."""
+    """`extra` names intermediate tensors to see as well; those that ONNX Runtime cannot show are left out. `given`: inputs of the
+    package; results of random operators among them are inputs of the model too."""
 
     of_model = True
 
-    def __init__(self, path: Path, extra: tuple[str, ...] = ()) -> None:
+    def __init__(self, path: Path, extra: tuple[str, ...] = (), given: tuple[TensorInfo, ...] = ()) -> None:
         try:
             import onnxruntime
         except ImportError:
@@ -41,26 +46,42 @@ class OnnxRuntime:
         options.log_severity_level = 4
         options.intra_op_num_threads = 1
         self.about = f"onnxruntime {onnxruntime.__version__}, optimisations off"
-        model: str | bytes = _with_outputs(path, extra) if extra else str(path)
+        model: str | bytes = _changed(path, extra, given)
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # its errors share no type but Exception
             raise ModelError("no-reference", f"ONNX Runtime does not load the model: {_first_line(error)}") from None
         self.outputs = [o.name for o in self._session.get_outputs()]
         self._inputs = {i.name: list(i.shape) for i in self._session.get_inputs()}
+        self._several = {i.name for i in self._session.get_inputs() if "seq(" in i.type}
 
     def fresh(self) -> None:
         """Nothing is kept from run to run: states are inputs and outputs."""
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        feeds = {name: _shaped(array, self._inputs[name]) for name, array in inputs.items() if name in self._inputs}
+        feeds: dict[str, object] = {n: _shaped(array, self._inputs[n]) for n, array in inputs.items() if n in self._inputs}
+        feeds |= {name: _members(inputs, name) for name in self._several}
         try:
             results = self._session.run(self.outputs, feeds)
         except Exception as error:
             hint = "give inputs that the model accepts, with `--inputs`"
             reason = f"ONNX Runtime fails on these inputs: {_first_line(error)}"
             raise ModelError("no-reference", reason, hint=hint) from None
-        return {name: np.asarray(result) for name, result in zip(self.outputs, results, strict=True)}
+        found: dict[str, Array] = {}
+        for name, result in zip(self.outputs, results, strict=True):
+            if isinstance(result, list):
+                found |= {f"{name}.{n}": np.asarray(member) for n, member in enumerate(result)}
+            elif result is not None:
+                found[name] = np.asarray(result)
+        return found
+
+
+def _members(inputs: Mapping[str, Array], name: str) -> list[Array]:
+    """A sequence of the inputs `name.0`, `name.1`, ..."""
+    found: list[Array] = []
+    while (member := inputs.get(f"{name}.{len(found)}")) is not None:
+        found.append(member)
+    return found
 
 
 class IrReference:
@@ -97,7 +118,7 @@ def run_steps(reference: Reference, manifest: Manifest, steps: list[dict[str, Ar
     reference.fresh()
     for inputs in steps:
         given = as_in_model(inputs, manifest) if reference.of_model else inputs
-        outputs = reference.run({**given, **state})
+        outputs = _as_bytes(reference.run({**given, **state}), manifest)
         for s in manifest.states:
             if s.output in outputs:  # LiteRT keeps its variables itself
                 state[s.input] = np.asarray(outputs[s.output])
@@ -108,19 +129,38 @@ def run_steps(reference: Reference, manifest: Manifest, steps: list[dict[str, Ar
 def as_in_model(inputs: Mapping[str, Array], manifest: Manifest) -> dict[str, Array]:
     """Arrays with their axes where the model has them."""
     turned = {info.name for info in manifest.inputs if info.turned}
-    return {name: np.moveaxis(array, -1, -3) if name in turned else array for name, array in inputs.items()}
+    text = {info.name for info in manifest.inputs if info.text}
+    words = {name: decoded(array).astype(object) for name, array in inputs.items() if name in text and not is_text(array)}
+    return {name: np.moveaxis(array, -1, -3) if name in turned else array for name, array in inputs.items()} | words
 
 
-def has_bf16(manifest: Manifest) -> bool:
-    """numpy has no such type, so ONNX Runtime cannot be fed from here."""
-    return any(info.dtype == "bf16" for info in (*manifest.inputs, *manifest.outputs))
+def _as_bytes(outputs: dict[str, Array], manifest: Manifest) -> dict[str, Array]:
+    """Strings of the reference as a package has them."""
+    widths = {info.name: info.shape[-1] for info in manifest.outputs if info.text}
+    return {name: encoded(a, widths[name]) if name in widths and is_text(a) else a for name, a in outputs.items()}
 
 
-def _with_outputs(path: Path, extra: tuple[str, ...]) -> bytes:
-    """The model with intermediate tensors among its outputs, to look at them."""
+def cannot_compare(manifest: Manifest) -> bool:
+    """numpy has no bf16, so ONNX Runtime cannot be fed from here; a package draws other random numbers than a runtime."""
+    drawn = any(state.input == RUN_STATE for state in manifest.states)
+    return drawn or any(info.dtype == "bf16" for info in (*manifest.inputs, *manifest.outputs))
+
+
+def _changed(path: Path, extra: tuple[str, ...], given: tuple[TensorInfo, ...]) -> str | bytes:
+    """The model with intermediate tensors among its outputs, to look at them, and with others as inputs."""
     import onnx
 
+    numbers = list(given)
+    if not extra and not numbers:
+        return str(path)
     model = onnx.load(str(path))
+    for info in numbers:
+        random = (node for node in model.graph.node if node.op_type in RANDOM)
+        node = next((node for node in random if info.name in node.output), None)
+        if node is not None:
+            model.graph.node.remove(node)
+            kind = onnx.helper.np_dtype_to_tensor_dtype(DType(info.dtype).numpy)
+            model.graph.input.append(onnx.helper.make_tensor_value_info(info.name, kind, list(info.shape)))
     have = {o.name for o in model.graph.output}
     made = {name for node in model.graph.node for name in node.output}
     for name in extra:
@@ -156,4 +196,4 @@ def model_reference(path: Path, manifest: Manifest, extra: tuple[str, ...] = ())
         from intaglio.run.keras_model import KerasModel
 
         return KerasModel(path, manifest, extra)
-    return OnnxRuntime(path, extra)
+    return OnnxRuntime(path, extra, manifest.inputs if manifest.options.get("random") == "input" else ())

@@ -25,7 +25,7 @@ from intaglio.run.host import ordered_inputs
 from intaglio.run.loaded import LoadedPackage
 from intaglio.run.noise import FACTOR, own_movement, within_noise
 from intaglio.run.probe import watch_layers
-from intaglio.run.reference import IrReference, Reference, has_bf16, model_reference, run_steps
+from intaglio.run.reference import IrReference, Reference, cannot_compare, model_reference, run_steps
 from intaglio.run.streaming import Windowed
 from intaglio.run.timing import stored_inputs
 from intaglio.run.tolerances import THRESHOLDS, Rule
@@ -157,7 +157,7 @@ def _validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
     for step in steps:
         if not manifest.states:
             package.reset()
-        results.append(package.run(step))
+        results.append(package.run_stored(step))
         if options.progress is not None:
             options.progress("running", len(results), len(steps))
     if manifest.stream is not None and isinstance(reference, Windowed):
@@ -333,7 +333,7 @@ def reference_of(package: LoadedPackage, extra: tuple[str, ...] = ()) -> Referen
     source = None if was_quantized(package.manifest) else package.manifest.model.source
     if (info := package.manifest.stream) is not None:
         return _stream_reference(package, source, info)
-    if source is not None and (package.folder / source).is_file() and not has_bf16(package.manifest):
+    if source is not None and (package.folder / source).is_file() and not cannot_compare(package.manifest):
         try:
             return model_reference(package.folder / source, package.manifest, extra)
         except (ModelError, ToolError):

@@ -71,7 +71,8 @@ def _check_folder(plan: Path, output: Path) -> None:
 def read_model(work: Work) -> Work:
     request, watch = work.request, work.watch
     dims, shapes, states, constants = dict(request.dims), dict(request.shapes), dict(request.states), dict(request.constants)
-    source = read_source(request.model, dims, shapes, request.name, states, watch.note, constants, request.most)
+    known = {"constants": constants, "most": request.most, "lengths": request.lengths, "random": _random(request)}
+    source = read_source(request.model, dims, shapes, request.name, states, watch.note, **known)  # type: ignore[arg-type]
     graph = source.graph
     target = optimized(target_of(request.board, request.target, source.choices.target or "host"), request.optimize)
     target = wished(precise(target, request.precision), exact=request.exact, limited=request.limited)
@@ -85,6 +86,14 @@ def read_model(work: Work) -> Work:
     context = context_of(request, target, deployment, source, findings)
     context.observe("import", graph)
     return replace(work, model=Model(source, graph, target, deployment, context, findings, source.stage))
+
+
+def _random(request: Request) -> str:
+    word = request.random
+    if word != "input" and not (word.isascii() and word.isdigit() and int(word) < 2**32):
+        hint = "use `input`, or a whole number from 0 to 4294967295 as the seed"
+        raise UserError("bad-option", f"unknown value {quoted(word)} of `--random`", hint=hint)
+    return word
 
 
 def absorb_pairs(work: Work) -> Work:

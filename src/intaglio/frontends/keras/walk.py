@@ -44,10 +44,9 @@ _PASS_MASKS = {
     "BatchNormalization", "GroupNormalization", "UnitNormalization", "Rescaling", "Normalization", "Add", "Subtract", "Multiply",
     "Average", "Maximum", "Minimum", "Concatenate", "Masking", "TimeDistributed",
 }  # fmt: skip
-_READ_MASKS = {
-    "LSTM", "GRU", "SimpleRNN", "Bidirectional", "RNN", "MultiHeadAttention", "Attention", "AdditiveAttention",
-    "GlobalAveragePooling1D", "Softmax",
-}  # fmt: skip
+_READ_MASKS = {"RNN", "MultiHeadAttention", "GroupQueryAttention", "Attention", "AdditiveAttention", "Softmax", "ConvLSTM1D",
+               "ConvLSTM2D", "ConvLSTM3D"}  # fmt: skip
+TAKE_MASKS = {"LSTM", "GRU", "SimpleRNN", "Bidirectional", "GlobalAveragePooling1D", "GlobalAvgPool1D"}  # rows that know of them
 
 
 def layer(*names: str) -> Callable[[Row], Row]:
@@ -89,7 +88,8 @@ class Walk:
         self.collect = collect
         self.states: list[State] = []
         self.stateful: set[Layer] = set()
-        self.masked: set[Value] = set()
+        self.masks: dict[Value, Value] = {}  # of tensors whose steps do not all count: bool[batch, time]
+        self.unclear: set[Value] = set()  # results of several masks, about which versions of Keras differ
         self.differences: list[str] = []  # where a file of Keras 2, or another backend, is not what Keras on PyTorch computes
         self.calls = 0
         fill_tables()
@@ -182,19 +182,35 @@ class Walk:
         if any(v is None for v in operands):
             self._survey(item, path)
             return None
-        if item.kind in _READ_MASKS and not item.is_op and any(v in self.masked for v in operands):
+        told = kwargs.get("mask")
+        reads = item.kind in _READ_MASKS or (item.kind in TAKE_MASKS and any(v in self.unclear for v in operands))
+        if reads and not item.is_op and any(v in self.masks or v in self.unclear for v in operands):
             hint = "give the model object, with Keras on PyTorch (`intaglio.compile(model)`), or save it without masks"
-            raise unsupported("it reads a mask (of `mask_zero` or `Masking`), which is not supported in files", hint)
+            raise unsupported("it reads a mask (of `mask_zero` or `Masking`), which is not supported in this layer", hint)
+        if isinstance(told, Value) and item.kind in TAKE_MASKS:
+            self.masks[next(v for v in operands if v is not None)] = told
         self.emitter.source = path
         if item.model is not None:
             found = self.run(item.model, [v for v in operands if v is not None], f"{path}/")
             return None if any(r is None for r in found) else [r for r in found if r is not None]
         result = row(KerasCall(self, item, args, kwargs))
         values = result if isinstance(result, list) else [result]
-        masked = [v in self.masked for v in operands]
-        if item.kind in _PASS_MASKS and not item.is_op and any(masked) and (all(masked) or item.kind == "Concatenate"):
-            self.masked.update(values)
+        self._pass_on(item, [v for v in operands if v is not None], values)
         return values
+
+    def _pass_on(self, item: Layer, operands: list[Value], values: list[Value]) -> None:
+        """Results of layers that a mask goes through have it too."""
+        found = {self.masks[v] for v in operands if v in self.masks}
+        if item.is_op or item.kind not in _PASS_MASKS or not (found or any(v in self.unclear for v in operands)):
+            return
+        alike = len(found) == 1 and all(v in self.masks for v in operands)
+        for value in values:
+            if value in self.masks:
+                continue
+            if alike and value.shape[:2] == next(iter(found)).shape:
+                self.masks[value] = next(iter(found))
+            else:
+                self.unclear.add(value)
 
     def _survey(self, item: Layer, path: str) -> None:
         """What cannot be known to work because its input is not there may still be known not to work."""
@@ -295,10 +311,16 @@ class KerasCall:
     def _auto(self, item: Any) -> Any:
         """Keras casts tensors of real numbers to the type that a layer computes in."""
         if isinstance(item, Value):
-            return cast(self, item, self.dtype) if item.dtype.is_float else item
+            return self._as_computed(item) if item.dtype.is_float else item
         if isinstance(item, list):
             return [self._auto(i) for i in item]
         return {k: self._auto(v) for k, v in item.items()} if isinstance(item, dict) else item
+
+    def _as_computed(self, item: Value) -> Value:
+        made = cast(self, item, self.dtype)
+        if item in self.walk.masks:
+            self.walk.masks[made] = self.walk.masks[item]
+        return made
 
     # Operands and options ---------------------------------------------------------------------------------------------
 

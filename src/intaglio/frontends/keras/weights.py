@@ -24,7 +24,7 @@ class Leaf:
     trainable: bool = True
 
 
-RNN = ("LSTM", "GRU", "SimpleRNN")
+RNN = ("LSTM", "GRU", "SimpleRNN", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D")
 _KERNELS = (
     "Dense", "Conv1D", "Conv2D", "Conv3D", "Convolution1D", "Convolution2D", "Convolution3D", "Conv1DTranspose", "Conv2DTranspose",
     "Conv3DTranspose", "Convolution2DTranspose", "DepthwiseConv1D", "DepthwiseConv2D",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from intaglio.errors import ModelError, quoted
+from intaglio.frontends.onnx.call import Item
 from intaglio.frontends.onnx.faults import Fault, Problem
 from intaglio.ir.graph import Array, Graph, Node, State, Value
 from intaglio.ir.spans import Dims, Shapes
@@ -24,11 +26,14 @@ def load(
     states: Sequence[tuple[str, str]] = (),
     constants: dict[str, Array] | None = None,
     most: Mapping[str, int] | None = None,
+    lengths: Mapping[str, int] | None = None,
+    random: str = "0",
 ) -> tuple[Graph, list[str]]:
     """A graph with static shapes, and notes about what was assumed. `states` are (input, output) pairs by name.
 
     `constants` fixes inputs to a value, so that shapes may follow from them; they are no inputs of the graph then."""
-    walk, inputs, outputs = _walk(Path(path), dims or {}, shapes or {}, constants or {}, most or {}, collect=False)
+    seen = Asked(constants or {}, most or {}, lengths or {}, random)
+    walk, inputs, outputs = _walk(Path(path), dims or {}, shapes or {}, seen, collect=False)
     from intaglio.frontends.onnx.finish import finish
 
     graph = finish(walk, inputs, outputs, name or Path(path).stem)
@@ -40,7 +45,7 @@ def load(
 
 def _check_most(walk: Any, most: Mapping[str, int], file: str) -> None:
     """`--max` of a tensor that is not there, or that does not need it."""
-    tensors = {name for node in walk.model.graph.node for name in node.output}
+    tensors = {name for node in walk.model.graph.node for name in node.output} | walk.most_used
     for name in most:
         if name not in tensors:
             near = get_close_matches(name, tensors, 1)
@@ -62,15 +67,24 @@ def survey(
     path: str | Path, *, dims: Dims | None = None, shapes: Shapes | None = None
 ) -> tuple[list[Problem], list[Node]]:
     """The problems, and the nodes that could be imported in spite of them."""
-    walk, _, _ = _walk(Path(path), dims or {}, shapes or {}, {}, {}, collect=True)
+    walk, _, _ = _walk(Path(path), dims or {}, shapes or {}, Asked(), collect=True)
     return list(walk.problems), list(walk.nodes)
 
 
-def _walk(
-    path: Path, dims: Dims, shapes: Shapes, constants: dict[str, Array], most: Mapping[str, int], collect: bool
-) -> tuple[Any, Any, Any]:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked for beside shapes."""
+
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    most: Mapping[str, int] = field(default_factory=dict)
+    lengths: Mapping[str, int] = field(default_factory=dict)
+    random: str = "0"  # a seed, or `input`
+
+
+def _walk(path: Path, dims: Dims, shapes: Shapes, asked: Asked, collect: bool) -> tuple[Any, Any, Any]:
     from intaglio.frontends.onnx.container import opsets_of, read_model
     from intaglio.frontends.onnx.finish import check_declared
+    from intaglio.frontends.onnx.given import flat, forms_of, text_input, trimmed
     from intaglio.frontends.onnx.pinning import declared, fixed, pin
     from intaglio.frontends.onnx.rows import fill_table
     from intaglio.frontends.onnx.tensors import PACKED, SMALL
@@ -80,25 +94,32 @@ def _walk(
     fill_table()
     model = read_model(path)
     walk = Walk(model, path, collect)
-    walk.most = most
+    constants = asked.constants
+    walk.most = asked.most
+    walk.random_inputs = asked.random == "input"
+    walk.random_seed = 0 if walk.random_inputs else int(asked.random)
     try:
         scope = walk.open_scope(model.graph, None, opsets_of(model.opset_import))
         infos = [i for i in model.graph.input if i.name not in scope.tensors and i.name not in scope.items]
-        wanted = [declared(info, path.name) for info in infos if info.name not in constants]
+        forms = forms_of([info for info in infos if info.name not in constants], asked.lengths, path.name)
+        leaves = [leaf for form in forms for leaf in form.leaves()]
+        wanted = [item for item, _ in leaves]
         for info in infos:
             if info.name in constants:
                 scope.items[info.name] = fixed(walk, declared(info, path.name), constants[info.name])
         pinned = pin(wanted, dims, shapes, path.name)
         walk.bounds = pinned.bounds
         walk.notes += pinned.notes
-        kinds = {info.name: info.type.tensor_type.elem_type for info in infos}
         inputs: list[Value] = []
-        for item, shape in zip(wanted, pinned.shapes, strict=True):
-            value = Value("", TensorType(item.dtype, shape), item.name)
+        items: dict[str, Item] = {}
+        for (item, code), shape in zip(leaves, pinned.shapes, strict=True):
+            value = text_input(walk, item, shape) if item.text else Value("", TensorType(item.dtype, shape), item.name)
             inputs.append(value)
-            scope.items[item.name] = value
-            if kinds[item.name] in (*PACKED, *SMALL):
-                walk.packed[value] = kinds[item.name]
+            items[item.name] = trimmed(walk, value) if item.text else value
+            if code in (*PACKED, *SMALL):
+                walk.packed[value] = code
+        named = [info.name for info in infos if info.name not in constants]
+        scope.items |= {name: form.item(items) for name, form in zip(named, forms, strict=True)}
         results = walk.run_graph(model.graph, scope)
         check_declared(walk, model.graph, results)
     except Fault as fault:
@@ -106,8 +127,8 @@ def _walk(
         raise ModelError(fault.slug, fault.reason, where=path.name, hint=hint) from None
     except RecursionError:
         raise ModelError("bad-graph", "the graph is nested too deeply", where=path.name, hint="flatten it") from None
-    outputs = [(out.name, item) for out, item in zip(model.graph.output, results, strict=True)]
-    return walk, inputs, outputs
+    outputs = [found for out, item in zip(model.graph.output, results, strict=True) for found in flat(out.name, item)]
+    return walk, [*inputs, *walk.more_inputs], outputs
 
 
 def _state(graph: Graph, source: str, result: str, file: str) -> State:

@@ -8,7 +8,7 @@ def relu(call: OnnxCall) -> Value:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from intaglio.frontends.onnx.names import identifier
 from intaglio.frontends.onnx.tensors import tensor_value
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.sizes import moves, whole
-from intaglio.ir.types import DType, Shape
+from intaglio.ir.types import DType, Layout, Shape
 from intaglio.ops.base import Op, normal_axis, widen
 from intaglio.ops.convert import Cast
 from intaglio.ops.move import Reshape, Slice
@@ -54,16 +54,45 @@ class Unusable:
     hint: str
 
 
-Item = Value | Items | Absent | Unknown | Unusable
+@dataclass(frozen=True, slots=True, eq=False)
+class Texts:
+    """A tensor of strings: a tensor of bytes with one axis more."""
+
+    value: Value
+
+    @property
+    def shape(self) -> Shape:
+        return self.value.shape[:-1]
+
+    @property
+    def width(self) -> int:
+        """Bytes of a string, at most."""
+        return self.value.shape[-1]
+
+
+def texts(value: Value) -> Texts:
+    """Bytes as strings."""
+    value.type = replace(value.type, layout=Layout.TEXT)
+    return Texts(value)
+
+
+Item = Value | Items | Absent | Unknown | Unusable | Texts
 Answer = Item | Sequence[Item | None] | None
 Row = Callable[["OnnxCall"], Answer]
 TABLE: dict[tuple[str, str], Row] = {}
+OF_STRINGS: dict[tuple[str, str], Row] = {}  # where an operand is a tensor of strings
 
 
 def importer(*names: str, domain: str = "") -> Callable[[Row], Row]:
     """Adds a row. A function may serve several operators: `call.op` says which."""
 
     return lambda row: add_rows(TABLE, [(domain, name) for name in names], row)
+
+
+def of_strings(*names: str, domain: str = "") -> Callable[[Row], Row]:
+    """Adds a row for operands that are strings."""
+
+    return lambda row: add_rows(OF_STRINGS, [(domain, name) for name in names], row)
 
 
 @dataclass(slots=True)
@@ -92,6 +121,8 @@ class OnnxCall:
             return None
         if isinstance(item, Unusable):
             raise unsupported(f"operand {index} of `{self.op}` is {item.what}", item.hint)
+        if isinstance(item, Texts):
+            raise unsupported(f"operand {index} of `{self.op}` is a tensor of strings", "do this part in your application")
         if not isinstance(item, Value):
             raise unsupported(f"operand {index} is a sequence or an optional where a tensor is expected")
         return item
@@ -101,6 +132,17 @@ class OnnxCall:
         if value is None:
             raise Fault("bad-graph", f"operand {index} of `{self.op}` is missing", "export the model again")
         return value
+
+    def strings(self, index: int) -> Value:
+        """An operand that is a tensor of strings, as bytes."""
+        item = self.item(index)
+        if not isinstance(item, Texts):
+            raise Fault("unsupported-type", f"operand {index} of `{self.op}` is not a tensor of strings", "export the model again")
+        return item.value
+
+    def words(self, words: Sequence[str], shape: Shape | None = None) -> Texts:
+        """Constant strings."""
+        return self.walk.words(words, (len(words),) if shape is None else shape)
 
     def values(self) -> list[Value]:
         return [self.value(i) for i in range(len(self.inputs))]

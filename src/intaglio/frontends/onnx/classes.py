@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from intaglio.frontends.building import concat, reshape
-from intaglio.frontends.onnx.call import Item, OnnxCall, Unusable
+from intaglio.frontends.onnx.call import Item, OnnxCall, texts
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
@@ -52,7 +52,7 @@ def classes_of(call: OnnxCall, numbers: str) -> Classes:
 def labelled(call: OnnxCall, classes: Classes, index: Value) -> Item:
     """The label of each row from the index of its class."""
     if classes.words:
-        return Unusable("a tensor of strings", "remove this output, and look up the largest score; or train with integer classes")
+        return texts(call.emit(Gather(0), call.words(classes.words).value, index))
     if classes.numbers == tuple(range(classes.count)):
         return index
     return call.emit(Gather(0), call.constant(np.array(classes.numbers, np.int64)), index)

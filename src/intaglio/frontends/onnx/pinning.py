@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.onnx.faults import Fault, need_text
 from intaglio.frontends.onnx.names import Names, identifier
-from intaglio.frontends.onnx.tensors import check_shape, dtype_of, stored_as
+from intaglio.frontends.onnx.tensors import STRING, check_shape, dtype_of, stored_as
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds
 from intaglio.ir.spans import Extent, Span
@@ -27,6 +27,7 @@ class Declared:
     name: str
     dtype: DType
     dims: tuple[int | str | None, ...] | None
+    text: bool = False  # strings, which are bytes with one axis more
 
     def __str__(self) -> str:
         if self.dims is None:
@@ -46,9 +47,10 @@ def declared(info: Any, where: str) -> Declared:
                          hint="give the model tensors as inputs")  # fmt: skip
     tensor = info.type.tensor_type
     try:
-        dtype = stored_as(tensor.elem_type) or dtype_of(tensor.elem_type, what)
+        text = tensor.elem_type == STRING
+        dtype = DType.U8 if text else stored_as(tensor.elem_type) or dtype_of(tensor.elem_type, what)
         if not tensor.HasField("shape"):
-            return Declared(info.name, dtype, None)
+            return Declared(info.name, dtype, None, text)
         dims: list[int | str | None] = []
         for d in tensor.shape.dim:
             kind = d.WhichOneof("value")
@@ -63,7 +65,7 @@ def declared(info: Any, where: str) -> Declared:
         check_shape([d if isinstance(d, int) else 1 for d in dims], what)
     except Fault as fault:
         raise ModelError(fault.slug, fault.reason, where=where, hint=fault.hint or "export the model again") from None
-    return Declared(info.name, dtype, tuple(dims))
+    return Declared(info.name, dtype, tuple(dims), text)
 
 
 def fixed(walk: Walk, item: Declared, data: Array) -> Value:

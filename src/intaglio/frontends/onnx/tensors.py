@@ -25,7 +25,8 @@ DTYPES = {
 # Types smaller than a byte are unpacked into one, as constants only: (stored as, bits, signed).
 PACKED = {21: (DType.U8, 4), 22: (DType.I8, 4), 25: (DType.U8, 2), 26: (DType.I8, 2)}
 # Floats of a byte and less are stored as their codes: the format, and its bits.
-SMALL = {17: "f8e4m3fn", 18: "f8e4m3fnuz", 19: "f8e5m2", 20: "f8e5m2fnuz", 23: "f4e2m1"}
+SMALL = {17: "f8e4m3fn", 18: "f8e4m3fnuz", 19: "f8e5m2", 20: "f8e5m2fnuz", 23: "f4e2m1", 24: "f8e8m0"}
+STRING = 8
 TYPE_NAMES = {
     0: "UNDEFINED", 8: "STRING", 14: "COMPLEX64", 15: "COMPLEX128", 17: "FLOAT8E4M3FN", 18: "FLOAT8E4M3FNUZ",
     19: "FLOAT8E5M2", 20: "FLOAT8E5M2FNUZ", 21: "UINT4", 22: "INT4", 23: "FLOAT4E2M1", 24: "FLOAT8E8M0",

@@ -8,8 +8,8 @@ without a row is replaced by its function body when ONNX defines one.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,15 @@ import numpy as np
 from intaglio.errors import ModelError, printable, quoted
 from intaglio.frontends.emitting import MAX_FOLDED_BYTES, MAX_NODES, Emitter
 from intaglio.frontends.foreign import onnx_hint
-from intaglio.frontends.onnx.call import TABLE, Answer, Item, Items, OnnxCall, Unknown
+from intaglio.frontends.onnx.call import OF_STRINGS, TABLE, Answer, Item, Items, OnnxCall, Texts, Unknown
 from intaglio.frontends.onnx.container import MAX_GRAPH_DEPTH, opsets_of
 from intaglio.frontends.onnx.faults import Fault, Problem, need_text
 from intaglio.frontends.onnx.structure import ordered_live_nodes
-from intaglio.frontends.onnx.tensors import DTYPES, PACKED, SMALL, TYPE_NAMES, check_shape, tensor_value
+from intaglio.frontends.onnx.tensors import DTYPES, PACKED, SMALL, STRING, TYPE_NAMES, check_shape, tensor_value
 from intaglio.ir.graph import Value
 from intaglio.ir.sizes import NARROWER, Undecided
-from intaglio.ir.types import TensorType
+from intaglio.ir.strings import stacked
+from intaglio.ir.types import Layout, Shape, TensorType
 from intaglio.ops.base import BadOperator
 
 MOVES_CODES = frozenset({
@@ -69,6 +70,10 @@ class Walk(Emitter):
         self.place = ""
         self.most: Mapping[str, int] = {}  # `--max`: by the name of a tensor, the largest size of one that depends on data
         self.most_used: set[str] = set()
+        self.random_inputs = False  # `--random input`
+        self.random_seed = self.random_streams = 0
+        self.random_run: Value | None = None  # the state that counts runs, where something is random
+        self.more_inputs: list[Value] = []  # that operators become
         self.packed: dict[Value, int] = {}  # constants of 2 or 4 bits, which are stored in bytes: their ONNX type
 
     # Names ----------------------------------------------------------------------------------------------------------
@@ -79,6 +84,9 @@ class Walk(Emitter):
             if name in at.items:
                 return at.items[name]
             if name in at.tensors:
+                if at.tensors[name].data_type == STRING:
+                    at.items[name] = texts = self.strings(at.tensors[name], f"the tensor {quoted(name)}")
+                    return texts
                 data, dtype = tensor_value(at.tensors[name], self.folder, f"the tensor {quoted(name)}")
                 value = self.constant(data, dtype, name)
                 self.weight_bytes += data.nbytes
@@ -88,6 +96,23 @@ class Walk(Emitter):
                 return value
             at = at.parent
         raise Fault("bad-graph", f"the tensor {quoted(name)} is not defined", "export the model again")
+
+    def strings(self, tensor: Any, what: str) -> Texts:
+        """A constant tensor of strings."""
+        shape = check_shape(tensor.dims, what)
+        if len(tensor.string_data) != math.prod(shape):
+            raise Fault("bad-tensor", f"{what} has {len(tensor.string_data)} values, its shape asks for {math.prod(shape)}")
+        return self.words([bytes(word).decode("utf-8", "replace") for word in tensor.string_data], shape)
+
+    def words(self, words: Sequence[str], shape: Shape) -> Texts:
+        rows = [word.encode("utf-8") for word in words]
+        if any(0 in row for row in rows):
+            raise Fault("unsupported-type", "a string has a byte 0, which ends strings here", "use other strings")
+        width = max([1, *map(len, rows)])
+        value = self.constant(stacked(rows, width).reshape(*shape, width))
+        value.type = replace(value.type, layout=Layout.TEXT)
+        self.weight_bytes += value.type.bytes
+        return Texts(value)
 
     # Graphs ---------------------------------------------------------------------------------------------------------
 
@@ -254,6 +279,8 @@ class Walk(Emitter):
             return self.inline(self.functions[key], key, inputs, attributes, scope, {})
         version = scope.opsets.get(domain)
         row = TABLE.get((domain, node.op_type))
+        if any(isinstance(item, Texts) for item in inputs):
+            row = OF_STRINGS.get((domain, node.op_type), row)
         if row is not None and (version is not None or domain == "com.microsoft"):
             call = OnnxCall(node.op_type, domain, version or 1, inputs, len(node.output), attributes, self, scope)
             return _listed(row(call))
@@ -315,7 +342,7 @@ class Walk(Emitter):
 
 
 def _listed(answer: Answer) -> list[Item | None]:
-    if answer is None or isinstance(answer, (Value, Items)):
+    if answer is None or isinstance(answer, (Value, Items, Texts)):
         return [answer]
     if isinstance(answer, (list, tuple)):
         return list(answer)

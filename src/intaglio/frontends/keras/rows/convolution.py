@@ -67,7 +67,7 @@ def _count(call: KerasCall) -> int:
     return int(next(c for c in call.layer.kind if c.isdigit()))
 
 
-def _convolve(
+def convolve(
     call: KerasCall,
     x: Value,
     w: Array,
@@ -92,7 +92,7 @@ def _convolve(
     return on_planes(call, x, count, made)
 
 
-def _bias(call: KerasCall, count: int) -> Value | None:
+def bias_of(call: KerasCall, count: int) -> Value | None:
     return call.weight("bias", count) if call.flag("use_bias", True) else None
 
 
@@ -114,7 +114,7 @@ def convolution(call: KerasCall) -> Result:
     w = _numbers(call.weight("kernel", *kernel, depth // group, filters))
     turned = np.moveaxis(w, (-1, -2), (0, 1))
     pads = window_pads(call, sizes, kernel, strides, dilations)
-    y = _convolve(call, x, turned, _bias(call, filters), strides, pads, dilations, group, "kernel")
+    y = convolve(call, x, turned, bias_of(call, filters), strides, pads, dilations, group, "kernel")
     return activate(call, y, call.option("activation"))
 
 
@@ -123,7 +123,7 @@ def depthwise(call: KerasCall) -> Result:
     count, x = _count(call), call.x
     y = _depthwise(call, x, count, "kernel")
     multiplied = channels(call, y)
-    bias = _bias(call, multiplied)
+    bias = bias_of(call, multiplied)
     if bias is not None:
         y = _add_bias(call, y, bias)
     return activate(call, y, call.option("activation"))
@@ -140,7 +140,7 @@ def _depthwise(call: KerasCall, x: Value, count: int, role: str) -> Value:
     w = _numbers(call.weight(role, *kernel, depth, times))
     turned = np.moveaxis(w.reshape(*kernel, depth * times), -1, 0)[:, None]
     pads = window_pads(call, sizes, kernel, strides, dilations)
-    return _convolve(call, x, turned, None, strides, pads, dilations, depth, role)
+    return convolve(call, x, turned, None, strides, pads, dilations, depth, role)
 
 
 @layer("SeparableConv1D", "SeparableConv2D", "SeparableConvolution1D", "SeparableConvolution2D")
@@ -151,7 +151,7 @@ def separable(call: KerasCall) -> Result:
     ones = (1,) * count
     w = _numbers(call.weight("pointwise_kernel", *ones, depth, filters))
     turned = np.moveaxis(w, (-1, -2), (0, 1))
-    y = _convolve(call, y, turned, _bias(call, filters), ones, (0,) * (2 * count), ones, 1, "pointwise_kernel")
+    y = convolve(call, y, turned, bias_of(call, filters), ones, (0,) * (2 * count), ones, 1, "pointwise_kernel")
     return activate(call, y, call.option("activation"))
 
 
@@ -162,7 +162,7 @@ def transposed(call: KerasCall) -> Result:
     filters, depth = call.whole("filters"), channels(call, x)
     spatial(call, x, count)
     w = np.moveaxis(_numbers(call.weight("kernel", *kernel, filters, depth)), (-1, -2), (0, 1))
-    bias = _bias(call, filters)
+    bias = bias_of(call, filters)
     extra = call.wholes("output_padding", count, 0, 0) if call.option("output_padding") is not None else None
     crops = [
         _crops(call, k, s, d, None if extra is None else extra[n])

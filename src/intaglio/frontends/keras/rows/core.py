@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.errors import quoted
-from intaglio.frontends.building import cast
+from intaglio.frontends.building import cast, reshape
 from intaglio.frontends.einsum import einsum
 from intaglio.frontends.keras.rows.activation import activate
 from intaglio.frontends.keras.walk import KerasCall, Result, layer
@@ -49,18 +49,20 @@ def embedding(call: KerasCall) -> Result:
     index = x if x.dtype in (DType.I32, DType.I64) else cast(call, x, DType.I32)
     y = call.emit(Gather(0), table, index)
     if call.flag("mask_zero"):
-        call.walk.masked.add(y)
+        call.walk.masks[y] = call.emit(LogicalNot(), call.emit(Equal(), index, call.like(0, index)))
     return y
 
 
 @layer("Masking")
 def masking(call: KerasCall) -> Result:
-    """Steps whose features are all `mask_value` become zeros; the mask itself is refused where a layer reads it."""
+    """Steps whose features are all `mask_value` become zeros, and do not count in layers behind it."""
     x = call.x
     same = call.emit(Equal(), x, call.like(call.number("mask_value", 0.0), x))
     other = cast(call, call.emit(LogicalNot(), same), x.dtype)
-    y = call.emit(Mul(), x, call.emit(Reduce("max", (x.type.rank - 1,), True), other))
-    call.walk.masked.add(y)
+    counts = call.emit(Reduce("max", (x.type.rank - 1,), True), other)
+    y = call.emit(Mul(), x, counts)
+    if x.type.rank == 3:
+        call.walk.masks[y] = cast(call, reshape(call, counts, x.shape[:2]), DType.BOOL)
     return y
 
 

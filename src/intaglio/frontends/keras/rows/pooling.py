@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from intaglio.frontends.building import cast, reshape
 from intaglio.frontends.keras.rows.convolution import flat, on_planes, spatial, window_pads
 from intaglio.frontends.keras.walk import KerasCall, Result, layer
+from intaglio.frontends.onnx.faults import unsupported
 from intaglio.ir.graph import Value
 from intaglio.ir.types import Layout
+from intaglio.ops.binary import Div, Mul
 from intaglio.ops.pool import AveragePool, MaxPool
 from intaglio.ops.reduce import Reduce
 
@@ -44,4 +47,16 @@ def whole_pooling(call: KerasCall) -> Result:
     spatial(call, x, count)
     first = 2 if call.channels_first else 1
     kind = "max" if "Max" in call.layer.kind else "mean"
+    if kind == "mean" and x in call.walk.masks:
+        return _mean_of_some(call, x, call.walk.masks[x])
     return call.emit(Reduce(kind, tuple(range(first, first + count)), call.flag("keepdims")), x)
+
+
+def _mean_of_some(call: KerasCall, x: Value, mask: Value) -> Value:
+    """Of the steps that a mask leaves."""
+    if call.channels_first:
+        raise unsupported("it reads a mask with the channels first, which is not supported")
+    counts = cast(call, reshape(call, mask, (*mask.shape, 1)), x.dtype)
+    keep = call.flag("keepdims")
+    total = call.emit(Reduce("sum", (1,), keep), call.emit(Mul(), x, counts))
+    return call.emit(Div(), total, call.emit(Reduce("sum", (1,), keep), counts))

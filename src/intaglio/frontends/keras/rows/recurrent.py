@@ -11,6 +11,7 @@ from intaglio.errors import quoted
 from intaglio.frontends.building import part, reshape
 from intaglio.frontends.keras.config import Layer
 from intaglio.frontends.keras.rows.activation import activation_name, hard_sigmoid
+from intaglio.frontends.keras.rows.masks import packed, unpacked
 from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Array, Value
@@ -99,8 +100,9 @@ def _starts(call: KerasCall, x: Value, units: int, count: int) -> tuple[list[Val
     return [reshape(call, v, (x.shape[0], 1, units)) for v in given] or [None] * count, entries
 
 
-def run_one(call: KerasCall, *, in_order: bool) -> tuple[Value, list[Value]]:
-    """[batch, time, units] and the last states. `in_order`: a layer that runs backwards gives its results by time all the same."""
+def run_one(call: KerasCall, *, in_order: bool, zeros: bool = False) -> tuple[Value, list[Value]]:
+    """[batch, time, units] and the last states. `in_order`: a layer that runs backwards gives its results by time all the same.
+    `zeros`: results of steps that a mask leaves out are 0."""
     x = call.x
     if call.option("time_major"):
         raise unsupported("`time_major` is not supported", "put the batch first")
@@ -111,11 +113,16 @@ def run_one(call: KerasCall, *, in_order: bool) -> tuple[Value, list[Value]]:
     w, r, b = _weights(call, gates, x.shape[2], order)
     starts, entries = _starts(call, x, op.hidden, op.STATES)
     weights = [call.constant(a[None], call.dtype, n) for a, n in ((w, "kernel"), (r, "recurrent_kernel"), (b, "bias"))]
-    y, *ends = call.emit_all(op, x, *weights, None, *starts)
+    mask = call.walk.masks.get(x)
+    some = None if mask is None else packed(call, x, mask)
+    given = (x, None) if some is None else (some.x, some.lengths)
+    y, *ends = call.emit_all(op, given[0], *weights, given[1], *starts)
     states = [reshape(call, end, (x.shape[0], op.hidden)) for end in ends]
     for entry, after in zip(entries, states, strict=False):
         call.keep(entry, after)
     y = reshape(call, y, (x.shape[0], x.shape[1], op.hidden))
+    if some is not None and call.flag("return_sequences"):
+        y = unpacked(call, y, some, backwards, zeros or call.flag("zero_output_for_mask"))
     if backwards and not in_order and call.flag("return_sequences") and x.shape[1] > 1:
         y = call.emit(Slice((0, x.shape[1] - 1, 0), (1, -1, 1), y.shape), y)
     return y, states
@@ -125,6 +132,11 @@ def run_one(call: KerasCall, *, in_order: bool) -> tuple[Value, list[Value]]:
 def recurrent(call: KerasCall) -> Result:
     y, states = run_one(call, in_order=False)
     first = y if call.flag("return_sequences") else states[0]
+    mask = call.walk.masks.get(call.x)
+    if mask is not None and call.flag("return_sequences"):
+        call.walk.masks[first] = mask
+    if mask is not None and call.flag("zero_output_for_mask") and not call.flag("return_sequences"):
+        raise unsupported("`zero_output_for_mask` without `return_sequences` is not supported")
     return [first, *states] if call.flag("return_state") else first
 
 
@@ -145,7 +157,8 @@ def bidirectional(call: KerasCall) -> Result:
     alike = forward.kind == backward.kind and forward.config.get("units") == backward.config.get("units")
     stateful = any(one.flag("stateful") for one in calls)
     straight = not calls[0].flag("go_backwards") and calls[1].flag("go_backwards")
-    if alike and straight and not given and not stateful and x.type.rank == 3:
+    mask = call.walk.masks.get(x)
+    if alike and straight and not given and not stateful and x.type.rank == 3 and mask is None:
         y, *last = _together(call, calls, x)
         h = y.shape[-1]
         if merge == "concat" and not calls[0].flag("return_state"):  # as they lie
@@ -153,7 +166,7 @@ def bidirectional(call: KerasCall) -> Result:
         sides = [reshape(call, part(call, y, 2, n, 1), (*x.shape[:2], h)) for n in (0, 1)]
         ends = [[reshape(call, part(call, end, 1, n, 1), (x.shape[0], h)) for end in last] for n in (0, 1)]
     else:
-        runs = [run_one(one, in_order=True) for one in calls]
+        runs = [run_one(one, in_order=True, zeros=True) for one in calls]
         sides, ends = [r[0] for r in runs], [r[1] for r in runs]
     if not whole:
         sides = [e[0] for e in ends]
@@ -172,6 +185,8 @@ def bidirectional(call: KerasCall) -> Result:
             merged = list(sides)
         case _:
             raise Fault("bad-attribute", f"`merge_mode` is {quoted(str(merge))}, which is not valid")
+    if mask is not None and whole:
+        call.walk.masks |= dict.fromkeys(merged, mask)
     return [*merged, *states]
 
 

@@ -1,4 +1,4 @@
-"""Linear models and the steps around models of ai.onnx.ml: scalers, encoders, imputers. Strings and maps are refused."""
+"""Linear models and the steps around models of ai.onnx.ml: scalers, imputers. Maps are refused."""
 
 from __future__ import annotations
 
@@ -8,21 +8,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from intaglio.errors import quoted
-from intaglio.frontends.building import cast, concat, reshape, unsqueeze
+from intaglio.frontends.building import cast, concat, reshape
 from intaglio.frontends.onnx.call import Answer, OnnxCall, Unusable, importer
 from intaglio.frontends.onnx.classes import ML, above, best, binary_scores, classes_of, labelled, post_transform, rows_of
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
 from intaglio.ops.activation import Sigmoid
-from intaglio.ops.binary import Add, Div, Equal, Greater, LogicalAnd, LogicalOr, Mul, Sub, Where
-from intaglio.ops.control import AssertTrue
+from intaglio.ops.binary import Add, Div, Equal, Greater, Mul, Sub, Where
 from intaglio.ops.index import Gather
 from intaglio.ops.matmul import MatMul
-from intaglio.ops.reduce import ArgReduce, Reduce
+from intaglio.ops.reduce import Reduce
 from intaglio.ops.unary import Abs, IsNan, Sqrt
-
-_NO_STRINGS = "map the strings to whole numbers in your application, before and after the model"
 
 
 def floats(call: OnnxCall, index: int = 0) -> Value:
@@ -146,60 +143,7 @@ def feature_vectorizer(call: OnnxCall) -> Answer:
     return concat(call, parts, 1)
 
 
-# Categories -----------------------------------------------------------------------------------------------------------------
-
-
-def _matches(call: OnnxCall, x: Value, keys: Array) -> Value:
-    """bool[..., keys]: which key each element is."""
-    return call.emit(Equal(), unsqueeze(call, x, len(x.shape)), call.constant(keys.astype(x.dtype.numpy), x.dtype))
-
-
-@importer("OneHotEncoder", domain=ML)
-def one_hot_encoder(call: OnnxCall) -> Answer:
-    x = call.value(0)
-    if call.texts("cats_strings"):
-        raise unsupported("`OneHotEncoder` of strings is not supported", _NO_STRINGS)
-    wide = cast(call, x, DType.I64) if x.dtype.is_float else x
-    hot = _matches(call, wide, np.array(call.ints("cats_int64s") or [], np.int64))
-    if not call.integer("zeros", 1):
-        known = call.emit(Reduce("any", (len(x.shape),), False), hot)
-        call.emit(AssertTrue(), reshape(call, call.emit(Reduce("all", tuple(range(len(x.shape))), True), known), (1,)))
-    return cast(call, hot, DType.F32)
-
-
-def _listed(call: OnnxCall, name: str) -> Array | None:
-    """`keys_*` or `values_*` as numbers; None where there are none of this kind."""
-    if call.texts(f"{name}_strings"):
-        raise unsupported(f"`LabelEncoder` with {name} that are strings is not supported", _NO_STRINGS)
-    if (whole := call.ints(f"{name}_int64s")) is not None:
-        return np.array(whole, np.int64)
-    if (real := call.floats(f"{name}_floats")) is not None:
-        return np.array(real, np.float32)
-    given = call.tensor(f"{name}_tensor")
-    return None if given is None else given.data
-
-
-@importer("LabelEncoder", domain=ML)
-def label_encoder(call: OnnxCall) -> Answer:
-    x, keys, values = call.value(0), _listed(call, "keys"), _listed(call, "values")
-    if keys is None or values is None or call.texts("classes_strings"):
-        raise unsupported("`LabelEncoder` without lists of numbers is not supported", _NO_STRINGS)
-    if keys.size != values.size or not keys.size:
-        raise Fault("bad-attribute", f"`LabelEncoder` has {keys.size} keys and {values.size} values")
-    default = call.tensor("default_tensor")
-    usual = call.integer("default_int64", -1) if values.dtype.kind == "i" else call.real("default_float", -0.0)
-    other = call.constant(np.array(usual, values.dtype)) if default is None else reshape(call, default, ())
-    hits = _matches(call, x, keys)
-    if call.version >= 4 and keys.dtype.kind == "f" and np.isnan(keys).any():
-        missing = call.emit(IsNan(), unsqueeze(call, x, len(x.shape)))
-        hits = call.emit(LogicalOr(), hits, call.emit(LogicalAnd(), missing, call.constant(np.isnan(keys))))
-    last = len(x.shape)
-    which = call.emit(ArgReduce("max", last, False), cast(call, hits, DType.I32))
-    found = call.emit(Gather(0), call.constant(values), which)
-    return call.emit(Where(), call.emit(Reduce("any", (last,), False), hits), found, other)
-
-
-# Maps and strings -----------------------------------------------------------------------------------------------------------
+# Maps -----------------------------------------------------------------------------------------------------------------------
 
 
 @importer("ZipMap", domain=ML)
@@ -215,8 +159,3 @@ def zip_map(call: OnnxCall) -> Answer:
 @importer("DictVectorizer", "CastMap", domain=ML)
 def maps(call: OnnxCall) -> Answer:
     raise unsupported("maps are not supported", "give the model a row of numbers: build it from the map in your application")
-
-
-@importer("CategoryMapper", domain=ML)
-def category_mapper(call: OnnxCall) -> Answer:
-    raise unsupported("it maps strings, which are not supported", _NO_STRINGS)

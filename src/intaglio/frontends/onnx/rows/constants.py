@@ -11,7 +11,7 @@ from intaglio.frontends.emitting import FOLDING_BYTES, MAX_FOLDED_BYTES
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.names import identifier
-from intaglio.frontends.onnx.tensors import dtype_of, tensor_value
+from intaglio.frontends.onnx.tensors import STRING, dtype_of, tensor_value
 from intaglio.ir.graph import Value
 from intaglio.ir.sizes import array_of, larger, least, most, moves, whole
 from intaglio.ir.types import DType
@@ -32,7 +32,12 @@ def constant(call: OnnxCall) -> Answer:
     name = next(iter(call.attributes))
     match name:
         case "value":
-            return call.tensor("value")
+            tensor = call.attributes[name].t
+            return call.walk.strings(tensor, "the attribute `value`") if tensor.data_type == STRING else call.tensor(name)
+        case "value_string":
+            return call.words([call.text(name)], ())
+        case "value_strings":
+            return call.words(call.texts(name) or [])
         case "value_float":
             return call.constant(np.asarray(call.real(name), np.float32))
         case "value_floats":
@@ -44,7 +49,7 @@ def constant(call: OnnxCall) -> Answer:
         case "sparse_value":
             return call.walk._sparse(call.attributes[name].sparse_tensor)
         case _:
-            raise Fault("unsupported-type", f"a `Constant` with `{name}` is not supported", "do not use tensors of strings")
+            raise Fault("unsupported-type", f"a `Constant` with `{name}` is not supported", "export the model again")
 
 
 @importer("Shape")
@@ -229,18 +234,9 @@ def _compressed(call: OnnxCall, x: Value, condition: Value) -> Value:
     return call.emit(Gather(axis), x, reshape(call, places, places.shape[1:]))
 
 
-@importer("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-def random(call: OnnxCall) -> Answer:
-    raise unsupported(f"`{call.op}` is random", "make the random numbers an input of the model")
-
-
-@importer(
-    "StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer", "ImageDecoder",
-)  # fmt: skip
-def strings(call: OnnxCall) -> Answer:
-    raise unsupported(
-        f"`{call.op}` works on strings or files, which is not supported", "do this in the application, before the model"
-    )
+@importer("ImageDecoder")
+def files(call: OnnxCall) -> Answer:
+    raise unsupported(f"`{call.op}` reads files, and generated code has no decoder", "decode it before the model")
 
 
 @importer("NonMaxSuppression")
@@ -311,4 +307,4 @@ def constant_tensor(call: OnnxCall, name: str) -> Value | None:
     return call.constant(data, dtype)
 
 
-REFUSED = (random, strings)  # rows that only say why not
+REFUSED = (files,)  # rows that only say why not

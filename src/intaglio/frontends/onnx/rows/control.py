@@ -8,7 +8,7 @@ import numpy as np
 
 from intaglio.errors import ModelError, printable, quoted
 from intaglio.frontends.building import reshape
-from intaglio.frontends.onnx.call import Answer, Item, OnnxCall, Unknown, importer
+from intaglio.frontends.onnx.call import Answer, Item, Items, OnnxCall, Unknown, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ops.base import BadOperator
@@ -128,6 +128,9 @@ def _joined(call: OnnxCall, condition: Value, a: Item | None, b: Item | None) ->
         return a
     if isinstance(a, Unknown) or isinstance(b, Unknown):
         return Unknown()
+    if isinstance(a, Items) and isinstance(b, Items) and len(a.values) == len(b.values):
+        members = [_joined(call, condition, x, y) for x, y in zip(a.values, b.values, strict=True)]
+        return Items([member for member in members if member is not None], a.dtype)
     if not isinstance(a, Value) or not isinstance(b, Value):
         raise unsupported("the branches of `If` give sequences or optionals, and its condition depends on data")
     return call.emit(Select(), condition, a, b)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from intaglio.frontends.building import padded
+from intaglio.frontends.building import cast, padded, reshape
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
+from intaglio.ir.types import DType
+from intaglio.ops.binary import Add
 from intaglio.ops.conv import Conv, ConvTranspose
+from intaglio.ops.deform import DeformColumns
+from intaglio.ops.matmul import MatMul
 
 LIMIT = 2**31
 
@@ -78,6 +82,29 @@ def conv(call: OnnxCall, x: Value, w: Value, b: Value | None) -> Value:
 @importer("Conv")
 def conv_row(call: OnnxCall) -> Answer:
     return conv(call, call.value(0), call.value(1), call.maybe(2))
+
+
+@importer("DeformConv")
+def deform_conv(call: OnnxCall) -> Answer:
+    """Columns of what every tap reads, then a product with the weights."""
+    x, w, offsets, b, mask = call.value(0), call.value(1), call.value(2), call.maybe(3), call.maybe(4)
+    kernel, groups = list(w.shape[2:]), call.integer("group", 1)
+    if len(x.shape) != 4 or len(w.shape) != 4:
+        raise Fault("shape-mismatch", f"`DeformConv` of {list(x.shape)} with weights {list(w.shape)} is not supported")
+    strides, dilations, pads = window(call, kernel)
+    taps, made, inner = kernel[0] * kernel[1], w.shape[0], w.shape[1]
+    rows, columns = offsets.shape[2:]
+    expected = [(x.shape[2 + i] + pads[i] + pads[i + 2] - (kernel[i] - 1) * dilations[i] - 1) // strides[i] + 1 for i in (0, 1)]
+    if groups < 1 or made % groups or inner * groups != x.shape[1] or [rows, columns] != expected:
+        raise Fault("shape-mismatch", f"`DeformConv` of {list(x.shape)}, weights {list(w.shape)}, offsets {list(offsets.shape)}")
+    op = DeformColumns((kernel[0], kernel[1]), (strides[0], strides[1]), (pads[0], pads[1]), (dilations[0], dilations[1]),
+                       call.integer("offset_group", 1))  # fmt: skip
+    found = call.emit(op, *(v if v is None else cast(call, v, DType.F32) for v in (x, offsets, mask)))
+    found = reshape(call, found, (x.shape[0], groups, inner * taps, rows * columns))
+    weights = reshape(call, cast(call, w, DType.F32), (1, groups, made // groups, inner * taps))
+    y = reshape(call, call.emit(MatMul(), weights, found), (x.shape[0], made, rows, columns))
+    y = y if b is None else call.emit(Add(), y, reshape(call, cast(call, b, DType.F32), (1, made, 1, 1)))
+    return cast(call, y, x.dtype)
 
 
 @importer("ConvTranspose")

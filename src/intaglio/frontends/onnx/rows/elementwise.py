@@ -8,7 +8,10 @@ import numpy as np
 
 from intaglio.frontends.building import cast, reshape
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
+from intaglio.frontends.onnx.exponents import CODE as EXPONENTS
+from intaglio.frontends.onnx.exponents import exponent_code, exponent_table
 from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.onnx.rows.random import dropped
 from intaglio.frontends.onnx.tensors import DTYPES, PACKED, SMALL, dtype_of
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
@@ -275,7 +278,7 @@ def widened(call: OnnxCall, x: Value) -> Value:
     kind = call.walk.packed.get(x)
     if kind not in SMALL:
         return x
-    table = call.constant(FORMATS[SMALL[kind]].table())
+    table = call.constant(exponent_table() if kind == EXPONENTS else FORMATS[SMALL[kind]].table())
     return call.emit(Gather(0), table, cast(call, x, DType.I64))
 
 
@@ -286,7 +289,9 @@ def cast_to(call: OnnxCall, x: Value, code: int) -> Value:
         return x
     x = widened(call, x)
     saturate = bool(call.integer("saturate", 1))
-    if code in SMALL:
+    if code == EXPONENTS:
+        y = exponent_code(call, x, saturate)
+    elif code in SMALL:
         y = call.emit(NarrowFloat(SMALL[code], saturate or SMALL[code] == "f4e2m1"), cast(call, x, DType.F32))
     elif code in PACKED:
         y = _wrapped(call, x, *PACKED[code])
@@ -317,9 +322,9 @@ def identity(call: OnnxCall) -> Answer:
     if call.op == "Dropout":
         training = call.maybe_numbers(2, "training mode") if call.version >= 12 else None
         ratio = call.maybe_numbers(1, "ratio") if call.version >= 12 and training is not None else None
-        if training is not None and bool(training.reshape(-1)[0]) and (ratio is None or float(ratio.reshape(-1)[0])):
-            raise unsupported("`Dropout` in training mode is random", "export the model for inference")
-        value = call.value(0)
+        value, share = call.value(0), 0.5 if ratio is None else float(ratio.reshape(-1)[0])
+        if training is not None and bool(training.reshape(-1)[0]) and share:
+            return list(dropped(call, value, share))
         return [value, call.constant(np.ones(value.shape, np.bool_))] if call.outputs > 1 else value
     return x
 

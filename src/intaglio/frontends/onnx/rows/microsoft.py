@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 
 import numpy as np
 
-from intaglio.frontends.building import cast, part, reshape, rms_norm, transpose
-from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
-from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.building import cast, part, rms_norm, transpose, unsqueeze
+from intaglio.frontends.onnx.call import TABLE, Answer, OnnxCall, importer
+from intaglio.frontends.onnx.faults import unsupported
 from intaglio.frontends.onnx.rows.convolution import conv
 from intaglio.frontends.onnx.rows.elementwise import UNARY
 from intaglio.frontends.onnx.rows.normalise import layer_norm
@@ -16,11 +16,12 @@ from intaglio.frontends.onnx.rows.products import gemm_by, scaled
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.activation import Clip, Gelu, HardSigmoid, LeakyRelu, Sigmoid
-from intaglio.ops.binary import Add, Less, Mul, Sub
+from intaglio.ops.binary import Add, Mul, Sub
 from intaglio.ops.index import Gather
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.norm import LayerNorm
-from intaglio.ops.reduce import Reduce, Softmax
+from intaglio.ops.reduce import Reduce
+from intaglio.ops.unary import Sqrt
 
 MS = "com.microsoft"
 
@@ -59,10 +60,62 @@ def fused_gemm(call: OnnxCall) -> Answer:
 
 @importer("FusedMatMul", "TransposeMatMul", domain=MS)
 def fused_matmul(call: OnnxCall) -> Answer:
-    if call.integer("transBatchA") or call.integer("transBatchB"):
-        raise unsupported("`FusedMatMul` with transposed batch axes is not supported")
+    operands = [call.value(0), call.value(1)]
+    for n, side in enumerate("AB"):
+        rank = len(operands[n].shape)
+        if call.integer(f"transBatch{side}") and rank > 2:  # the first axis is the second last
+            operands[n] = transpose(call, operands[n], (*range(1, rank - 1), 0, rank - 1))
     op = MatMul(bool(call.integer("transA")), bool(call.integer("transB")))
-    return scaled(call, call.emit(op, call.value(0), call.value(1)), call.real("alpha", 1.0))
+    return scaled(call, call.emit(op, *operands), call.real("alpha", 1.0))
+
+
+@importer("NhwcConv", "NhwcFusedConv", domain=MS)
+def nhwc_conv(call: OnnxCall) -> Answer:
+    """Pictures with their channels last."""
+    x, rank = call.value(0), len(call.value(0).shape)
+    y = conv(call, transpose(call, x, (0, rank - 1, *range(1, rank - 1))), call.value(1), call.maybe(2))
+    y = transpose(call, y, (0, *range(2, rank), 1))
+    if call.has(3):
+        y = call.emit(Add(), y, call.value(3))
+    return activated(call, y)
+
+
+@importer("NhwcMaxPool", domain=MS)
+def nhwc_max_pool(call: OnnxCall) -> Answer:
+    x, rank = call.value(0), len(call.value(0).shape)
+    inner = replace(call, op="MaxPool", domain="", version=12, outputs=1)
+    inner.inputs = [transpose(call, x, (0, rank - 1, *range(1, rank - 1)))]
+    answer = TABLE["", "MaxPool"](inner)
+    y = answer[0] if isinstance(answer, (list, tuple)) else answer
+    assert isinstance(y, Value)
+    return transpose(call, y, (0, *range(2, rank), 1))
+
+
+SAME = {"GridSample": 16, "GatherND": 13, "Trilu": 14, "Range": 11, "Pad": 13, "Unique": 11, "QuantizeLinear": 21,
+        "DequantizeLinear": 21}  # fmt: skip
+
+
+@importer(*SAME, domain=MS)
+def same_as_standard(call: OnnxCall) -> Answer:
+    """Operators that ONNX took over later: the same, with the opset that has them."""
+    return TABLE["", call.op](replace(call, domain="", version=SAME[call.op]))
+
+
+@importer("ExpandDims", domain=MS)
+def expand_dims(call: OnnxCall) -> Answer:
+    x, axis = call.value(0), int(call.numbers(1, "axis").reshape(-1)[0])
+    return unsqueeze(call, x, call.checked_axis(axis, len(x.shape) + 1))
+
+
+@importer("CDist", domain=MS)
+def cdist(call: OnnxCall) -> Answer:
+    """Distances between the rows of two matrices."""
+    a, b, metric = call.value(0), call.value(1), call.text("metric", "sqeuclidean")
+    if metric not in ("euclidean", "sqeuclidean"):
+        raise unsupported(f"`CDist` with the metric `{metric}` is not supported", "there are euclidean and sqeuclidean")
+    apart = call.emit(Sub(), unsqueeze(call, a, 1), unsqueeze(call, b, 0))
+    squares = call.emit(Reduce("sum", (2,), False), call.emit(Mul(), apart, apart))
+    return squares if metric == "sqeuclidean" else call.emit(Sqrt(), squares)
 
 
 @importer("Gelu", domain=MS)
@@ -124,54 +177,11 @@ def embed_layer_norm(call: OnnxCall) -> Answer:
     if segments is not None and kinds is not None:
         total = call.emit(Add(), total, call.emit(Gather(0), kinds, segments))
     y = call.emit(LayerNorm(-1, call.real("epsilon", 1e-12)), total, call.value(5), call.value(6))
-    if call.outputs < 2:
-        return y
-    if call.has(7):
-        counted = cast(call, call.emit(Reduce("sum", (1,), False), call.value(7)), DType.I32)
-    else:
-        counted = call.constant(np.zeros(ids.shape[0], np.int32))
-    return [y, counted, total]
+    return y if call.outputs < 2 else [y, counted(call, ids, 7), total]
 
 
-@importer("Attention", domain=MS)
-def attention(call: OnnxCall) -> Answer:
-    """Self-attention over one packed projection: x W + b -> q, k, v per head."""
-    x, w, b = call.value(0), call.value(1), call.maybe(2)
-    if call.has(4) or call.has(5) or call.outputs > 1 or call.integer("do_rotary"):
-        raise unsupported("`Attention` with a past, a bias or rotary embedding is not supported")
-    heads = call.integer("num_heads")
-    batch, length, _ = x.shape
-    sizes = call.ints("qkv_hidden_sizes") or [w.shape[1] // 3] * 3
-    if heads < 1 or any(s % heads for s in sizes):
-        raise Fault("bad-attribute", f"`Attention` with {heads} heads over {sizes} is not valid")
-    packed = call.emit(MatMul(), x, w, b)
-    parts, start = [], 0
-    for size in sizes:
-        piece = reshape(call, part(call, packed, 2, start, size), (batch, length, heads, size // heads))
-        parts.append(transpose(call, piece, (0, 2, 1, 3)))
-        start += size
-    q, k, v = parts
-    scale = call.real("scale", 0.0) or 1 / math.sqrt(sizes[0] // heads)
-    scores = scaled(call, call.emit(MatMul(False, True), q, k), scale)
-    lowest = call.real("mask_filter_value", -10000.0)
-    mask = call.maybe(3)
-    if mask is not None:
-        scores = call.emit(Add(), scores, _mask(call, mask, batch, length, lowest, scores))
-    if call.integer("unidirectional"):
-        triangle = np.triu(np.full((length, length), np.finfo(np.float32).min, np.float32), 1)
-        scores = call.emit(Add(), scores, cast(call, call.constant(triangle), scores.dtype))
-    y = call.emit(MatMul(), call.emit(Softmax(-1), scores), v)
-    return reshape(call, transpose(call, y, (0, 2, 1, 3)), (batch, length, sizes[2]))
-
-
-def _mask(call: OnnxCall, mask: Value, batch: int, length: int, lowest: float, scores: Value) -> Value:
-    """Positions to look at (1) or not (0), as something to add to the scores."""
-    if mask.shape == (batch,):  # lengths
-        steps = call.constant(np.arange(length, dtype=np.int32).reshape(1, length))
-        seen = cast(call, call.emit(Less(), steps, reshape(call, mask, (batch, 1))), scores.dtype)
-    elif mask.shape in ((batch, length), (batch, length, length)):
-        seen = cast(call, mask, scores.dtype)
-    else:
-        raise unsupported(f"`Attention` with a mask of {list(mask.shape)} is not supported")
-    seen = reshape(call, seen, (batch, 1, *([1] if len(seen.shape) == 2 else []), *seen.shape[1:]))
-    return scaled(call, call.emit(Sub(), call.like(1, scores), seen), lowest)
+def counted(call: OnnxCall, ids: Value, mask: int) -> Value:
+    """How many words of each row count."""
+    if call.has(mask):
+        return cast(call, call.emit(Reduce("sum", (1,), False), call.value(mask)), DType.I32)
+    return call.constant(np.zeros(ids.shape[0], np.int32))

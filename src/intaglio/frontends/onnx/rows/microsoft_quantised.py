@@ -132,7 +132,7 @@ def qgemm(call: OnnxCall) -> Answer:
 @importer("MatMulIntegerToFloat", domain=MS)
 def matmul_integer_to_float(call: OnnxCall) -> Answer:
     a, b, a_scale, b_scale = (call.value(i) for i in range(4))
-    return _float_product(call, a, b, a_scale, b_scale, call.maybe(4), call.maybe(5), call.maybe(6))
+    return float_product(call, a, b, a_scale, b_scale, call.maybe(4), call.maybe(5), call.maybe(6))
 
 
 @importer("DynamicQuantizeMatMul", domain=MS)
@@ -155,14 +155,14 @@ def dynamic_product(
         Quantize(DType.U8, 0, 255), negative, call.constant(np.asarray(1, np.float32)), call.constant(np.asarray(0, np.uint8))
     )
     a = call.emit(Quantize(DType.U8, 0, 255), x, scale, zero)
-    return _float_product(call, a, b, scale, b_scale, zero, b_zero, bias)
+    return float_product(call, a, b, scale, b_scale, zero, b_zero, bias)
 
 
 def _all(x: Value) -> tuple[int, ...]:
     return tuple(range(len(x.shape)))
 
 
-def _float_product(
+def float_product(
     call: OnnxCall, a: Value, b: Value, a_scale: Value, b_scale: Value, a_zero: Value | None, b_zero: Value | None,
     bias: Value | None,
 ) -> Value:  # fmt: skip

@@ -15,11 +15,13 @@ from intaglio.frontends.onnx.tensors import PACKED, SMALL, dtype_of
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import widen
-from intaglio.ops.binary import Div, Mul, Sub
+from intaglio.ops.binary import BitwiseAnd, Div, Equal, Mul, Sub
+from intaglio.ops.control import AssertTrue
 from intaglio.ops.convert import Dequantize, Quantize
 from intaglio.ops.index import Gather
 from intaglio.ops.numeric import int_range
 from intaglio.ops.quantised import QConv, QMatMul
+from intaglio.ops.reduce import Reduce
 from intaglio.ops.small import NarrowFloat
 
 
@@ -80,10 +82,22 @@ def quantize_linear(call: OnnxCall) -> Answer:
     return made
 
 
+def need_no_zero_point(call: OnnxCall, zero: Value | None) -> None:
+    """Codes of 0 and -0; what is computed is checked when it runs."""
+    if zero is None:
+        return
+    if zero.data is None:
+        code = call.emit(BitwiseAnd(), zero, call.like(0x7F, zero))
+        none = call.emit(Equal(), code, call.like(0, zero))
+        every = call.emit(Reduce("all", tuple(range(len(zero.shape))), False), none) if zero.shape else none
+        call.emit(AssertTrue("the zero point of small floats is not 0"), reshape(call, every, (1,)))
+    elif np.any(zero.data & 0x7F):
+        raise Fault("bad-quantisation", f"`{call.op}` of small floats has a zero point that is not 0")
+
+
 def _codes(call: OnnxCall, x: Value, scale: Value, zero: Value | None, code: int) -> Value:
     """Floats of 8 and 4 bits have no zero point but 0."""
-    if zero is not None and (zero.data is None or np.any(zero.data)):
-        raise Fault("bad-quantisation", "`QuantizeLinear` to small floats has a zero point that is not 0")
+    need_no_zero_point(call, zero)
     axis, block = call.integer("axis", 1), call.integer("block_size")
     wide, factor = (cast(call, v, DType.F32) for v in (x, spread(call, x, scale, axis, block)))
     made = call.emit(NarrowFloat(SMALL[code], bool(call.integer("saturate", 1))), call.emit(Div(), wide, factor))
@@ -95,8 +109,7 @@ def _codes(call: OnnxCall, x: Value, scale: Value, zero: Value | None, code: int
 def dequantize_linear(call: OnnxCall) -> Answer:
     x, scale, zero = call.value(0), call.value(1), call.maybe(2)
     if call.walk.packed.get(x) in SMALL:
-        if zero is not None and (zero.data is None or np.any(zero.data)):
-            raise Fault("bad-quantisation", "`DequantizeLinear` of small floats has a zero point that is not 0")
+        need_no_zero_point(call, zero)
         factor = spread(call, x, scale, call.integer("axis", 1), call.integer("block_size"))
         made = call.emit(Mul(), widened(call, x), cast(call, factor, DType.F32))
         kind = call.integer("output_dtype")

@@ -115,7 +115,7 @@ def where(call: TFLiteCall) -> None:
     call.give(constant(found.astype((call.out().dtype or DType.I64).numpy)))
 
 
-@importer("UNIQUE", "NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5")
+@importer("UNIQUE")
 def as_many_as_the_data_say(call: TFLiteCall) -> None:
     raise Fault(
         "unsupported-operator",

@@ -1,0 +1,132 @@
+"""Operators of com.microsoft whose weights are small: blocks of 2, 4 or 8 bits, or quantised attention. Blocks become floats."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from intaglio.frontends.building import reshape, transpose
+from intaglio.frontends.onnx.call import TABLE, Answer, OnnxCall, importer
+from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.onnx.rows.microsoft import counted
+from intaglio.frontends.onnx.rows.microsoft_attention import packed_attention
+from intaglio.frontends.onnx.rows.microsoft_quantised import float_product
+from intaglio.ir.graph import Array, Value
+from intaglio.ir.types import DType
+from intaglio.ops.base import widen
+from intaglio.ops.binary import Add
+from intaglio.ops.convert import Dequantize
+from intaglio.ops.index import Gather
+from intaglio.ops.matmul import MatMul
+from intaglio.ops.norm import LayerNorm
+
+MS = "com.microsoft"
+
+
+def unpacked(packed: Array, bits: int) -> Array:
+    """Numbers along the last axis, low bits first."""
+    if bits == 8:
+        return packed
+    parts = [(packed >> np.uint8(at)) & np.uint8(2**bits - 1) for at in range(0, 8, bits)]
+    return np.stack(parts, axis=-1).reshape(*packed.shape[:-1], -1)
+
+
+def _constant(call: OnnxCall, index: int, what: str) -> Array:
+    value = call.value(index)
+    if value.data is None:
+        raise unsupported(f"the {what} of `{call.op}` depend on data", "make them constants")
+    return value.data
+
+
+@importer("MatMulNBits", domain=MS)
+def matmul_nbits(call: OnnxCall) -> Answer:
+    """x times weights [n, k] in blocks along k, each with a scale and perhaps a zero point."""
+    x, rows, columns = call.value(0), call.integer("K"), call.integer("N")
+    bits, block = call.integer("bits", 4), call.integer("block_size")
+    if bits not in (2, 4, 8) or block < 1 or call.has(4):
+        raise unsupported(f"`MatMulNBits` with {bits} bits, blocks of {block}, or an order of its columns is not supported")
+    blocks = -(-rows // block)
+    stored = _constant(call, 1, "weights")
+    if stored.size * 8 // bits != columns * blocks * block or x.shape[-1] != rows:
+        raise Fault("shape-mismatch", f"`MatMulNBits` of {list(x.shape)} with weights {list(stored.shape)} for {rows} x {columns}")
+    codes = unpacked(stored.reshape(columns, blocks, -1), bits).reshape(columns, blocks, block).astype(np.float32)
+    scales = widen(_constant(call, 2, "scales"), call.value(2).dtype).astype(np.float32).reshape(columns, blocks, 1)
+    zero = _zero_points(call, bits, columns, blocks) if call.has(3) else np.asarray(2 ** (bits - 1), np.float32)
+    weights = ((codes - zero) * scales).reshape(columns, blocks * block)[:, :rows]
+    wide = call.constant(np.ascontiguousarray(weights.astype(np.float32)))
+    wide = wide if x.dtype is DType.F32 else call.constant(weights.astype(x.dtype.numpy), x.dtype)
+    return call.emit(MatMul(False, True), x, wide, call.maybe(5))
+
+
+def _zero_points(call: OnnxCall, bits: int, columns: int, blocks: int) -> Array:
+    given = call.value(3)
+    found = _constant(call, 3, "zero points")
+    if given.dtype.is_float:
+        return widen(found, given.dtype).astype(np.float32).reshape(columns, blocks, 1)
+    flat = unpacked(found.reshape(columns, -1).astype(np.uint8), bits)[:, :blocks]
+    return flat.astype(np.float32).reshape(columns, blocks, 1)
+
+
+@importer("GatherBlockQuantized", domain=MS)
+def gather_block_quantized(call: OnnxCall) -> Answer:
+    """Rows of a table whose numbers are in blocks along an axis; the table becomes floats."""
+    table, block, bits = call.value(0), call.integer("block_size", 128), call.integer("bits", 4)
+    stored, scale = _constant(call, 0, "table"), call.value(2)
+    if table not in call.walk.packed:
+        stored = unpacked(stored, bits)
+    axis = call.checked_axis(call.integer("quantize_axis", 1), stored.ndim)
+    scales = np.repeat(widen(_constant(call, 2, "scales"), scale.dtype), block, axis)
+    zero: Array = np.full(stored.shape, 0 if table in call.walk.packed else 2 ** (bits - 1), np.float32)
+    if call.has(3):
+        points = _constant(call, 3, "zero points")
+        points = points if call.value(3) in call.walk.packed else unpacked(points, bits)
+        zero = np.repeat(points[tuple(slice(n) for n in scale.shape)].astype(np.float32), block, axis)
+    cut = tuple(slice(n) for n in stored.shape)
+    wide = (stored.astype(np.float32) - zero[cut]) * scales[cut].astype(np.float32)
+    floats = call.constant(wide.astype(scale.dtype.numpy), scale.dtype)
+    return call.emit(Gather(call.axis(len(stored.shape), 0, "gather_axis")), floats, call.value(1))
+
+
+@importer("QAttention", domain=MS)
+def q_attention(call: OnnxCall) -> Answer:
+    """Attention whose projection is a product of bytes."""
+    x, w, bias, x_scale, w_scale = (call.value(n) for n in range(5))
+    sums = float_product(call, x, w, x_scale, w_scale, call.maybe(6), call.maybe(7), bias)
+    return packed_attention(call, sums, [w.shape[1] // 3] * 3, call.maybe(5))
+
+
+@importer("QLinearConv", domain=MS)
+def qlinear_conv(call: OnnxCall) -> Answer:
+    """ONNX's own, for pictures that may have their channels last."""
+    inner = replace(call, domain="", version=10)
+    if not call.integer("channels_last"):
+        return TABLE["", "QLinearConv"](inner)
+    x, rank = call.value(0), len(call.value(0).shape)
+    inner.inputs = [transpose(call, x, (0, rank - 1, *range(1, rank - 1))), *call.inputs[1:]]
+    made = TABLE["", "QLinearConv"](inner)
+    assert isinstance(made, Value)
+    return transpose(call, made, (0, *range(2, rank), 1))
+
+
+@importer("QEmbedLayerNormalization", domain=MS)
+def q_embed_layer_norm(call: OnnxCall) -> Answer:
+    """Tables of bytes, with scales behind them."""
+    ids, segments = call.value(0), call.maybe(1)
+    tables: list[Value | None] = []
+    for n in range(5):  # words, positions, segments, gamma, beta
+        stored = call.maybe(2 + n)
+        scale, zero = call.maybe(8 + n), call.maybe(13 + n)
+        if stored is None or scale is None:
+            tables.append(None)
+            continue
+        zero = zero if zero is not None else call.constant(np.zeros((), stored.dtype.numpy), stored.dtype)
+        tables.append(call.emit(Dequantize(DType.F32), stored, reshape(call, scale, ()), reshape(call, zero, ())))
+    words, positions, kinds, gamma, beta = tables
+    if words is None or positions is None or gamma is None or beta is None:
+        raise unsupported("`QEmbedLayerNormalization` without its tables is not supported")
+    steps = call.constant(np.arange(ids.shape[1], dtype=np.int64))
+    total = call.emit(Add(), call.emit(Gather(0), words, ids), call.emit(Gather(0), positions, steps))
+    if segments is not None and kinds is not None:
+        total = call.emit(Add(), total, call.emit(Gather(0), kinds, segments))
+    return [call.emit(LayerNorm(-1, call.real("epsilon", 1e-12)), total, gamma, beta), counted(call, ids, 7)]

@@ -1,0 +1,90 @@
+"""Segments, boxes, borders and others of TFLite against LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from intaglio.errors import ModelError
+from intaglio.frontends.tflite import load
+from support.tflite_models import Tensor, all_by_reference, assert_like_litert, one_operator
+
+pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
+RNG = np.random.default_rng(4)
+X = RNG.standard_normal((6, 3)).astype(np.float32)
+
+
+def scalar(number: float, dtype: str = "int32") -> Tensor:
+    return Tensor((), dtype, data=np.asarray(number, dtype))
+
+
+def test_segments_in_order(tmp_path: Path) -> None:
+    ids = Tensor((6,), "int32", data=np.array([0, 0, 1, 3, 3, 3], np.int32))
+    data = one_operator("SEGMENT_SUM", [Tensor((6, 3), "float32"), ids], Tensor((4, 3), "float32"), "SegmentSumOptions", version=1)
+    path = tmp_path / "one.tflite"
+    path.write_bytes(data)
+    (got,) = all_by_reference(path, [[X]])  # LiteRT's Python library does not have it
+    assert np.allclose(got[0], [X[0] + X[1], X[2], [0, 0, 0], X[3] + X[4] + X[5]], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["Sum", "Prod", "Max", "Min"])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_segments_in_any_order(kind: str, dtype: str, tmp_path: Path) -> None:
+    inputs = [Tensor((6, 3), dtype), Tensor((6,), "int32"), scalar(4)]
+    data = one_operator(
+        f"UNSORTED_SEGMENT_{kind.upper()}", inputs, Tensor((4, 3), dtype), f"UnsortedSegment{kind}Options", version=1
+    )
+    x = X if dtype == "float32" else RNG.integers(-9, 9, (6, 3)).astype(np.int32)
+    assert_like_litert(data, tmp_path, [x, np.array([2, 0, 2, -1, 0, 3], np.int32)])
+
+
+def boxes(op: str, results: list[Tensor], *more: Tensor) -> bytes:
+    limits = [scalar(6), scalar(0.4, "float32"), scalar(0.3, "float32")]
+    inputs = [Tensor((20, 4), "float32"), Tensor((20,), "float32"), *limits, *more]
+    return one_operator(op, inputs, results, f"NonMaxSuppression{op[-2:]}Options", version=1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_boxes_that_do_not_overlap(seed: int, tmp_path: Path) -> None:
+    random = np.random.default_rng(seed)
+    feeds = [random.random((20, 4)).astype(np.float32), random.random(20).astype(np.float32)]
+    four = boxes("NON_MAX_SUPPRESSION_V4", [Tensor((6,), "int32"), Tensor((), "int32")])
+    assert_like_litert(four, tmp_path, feeds)
+    five = [Tensor((6,), "int32"), Tensor((6,), "float32"), Tensor((), "int32")]
+    assert_like_litert(boxes("NON_MAX_SUPPRESSION_V5", five, scalar(0.0, "float32")), tmp_path, feeds)
+
+
+def test_soft_suppression_is_told(tmp_path: Path) -> None:
+    five = [Tensor((6,), "int32"), Tensor((6,), "float32"), Tensor((), "int32")]
+    path = tmp_path / "one.tflite"
+    path.write_bytes(boxes("NON_MAX_SUPPRESSION_V5", five, scalar(0.5, "float32")))
+    with pytest.raises(ModelError, match="soft suppression"):
+        load(path, dims={}, shapes={})
+
+
+def test_between_borders(tmp_path: Path) -> None:
+    fields: dict[str, object] = {"boundaries": [-1.0, 0.0, 0.5, 2.0]}
+    data = one_operator("BUCKETIZE", [Tensor((6, 3), "float32")], Tensor((6, 3), "int32"), "BucketizeOptions", fields, version=1)
+    assert_like_litert(data, tmp_path, [X])
+
+
+def test_bits_of_another_type(tmp_path: Path) -> None:
+    data = one_operator("BITCAST", [Tensor((6, 3), "float32")], Tensor((6, 3), "int32"), "BitcastOptions", version=1)
+    assert_like_litert(data, tmp_path, [X])
+
+
+def test_few_numbers_of_many(tmp_path: Path) -> None:
+    shape = Tensor((2,), "int32", data=np.array([4, 5], np.int32))
+    places = np.array([[0, 1], [2, 4], [3, 0]], np.int32)
+    inputs = [Tensor((3, 2), "int32"), shape, Tensor((3,), "float32"), scalar(-1.0, "float32")]
+    data = one_operator("SPARSE_TO_DENSE", inputs, Tensor((4, 5), "float32"), "SparseToDenseOptions", {"validateIndices": False}, 1)
+    assert_like_litert(data, tmp_path, [places, X[:3, 0]])
+
+
+@pytest.mark.parametrize(("low", "high", "bits"), [(-1.0, 1.5, 8), (0.1, 2.0, 4), (-3.0, -0.5, 8)])
+def test_as_if_quantised(low: float, high: float, bits: int, tmp_path: Path) -> None:
+    fields: dict[str, object] = {"min": low, "max": high, "numBits": bits, "narrowRange": False}
+    data = one_operator("FAKE_QUANT", [Tensor((6, 3), "float32")], Tensor((6, 3), "float32"), "FakeQuantOptions", fields)
+    assert_like_litert(data, tmp_path, [X])
