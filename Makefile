@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.installed-for-demo
 PLUGINS := $(VENV)/.installed-plugins
+CLIENTS := $(VENV)/.installed-for-serve
 KINDS := $(VENV)/.installed-for-packages
 BENCH := $(VENV)/.installed-for-bench
 DOCS := $(VENV)/.installed-for-docs
@@ -39,6 +40,11 @@ $(KINDS): | $(STAMP)
 	$(PIP) platformio idf-component-manager || echo "not all tools for packages could be installed" >&2
 	@touch $@
 
+# Clients of `intaglio serve` with large dependencies; tests of one that cannot be installed here are skipped.
+$(CLIENTS): | $(STAMP)
+	$(PIP) kserve || echo "kserve could not be installed" >&2
+	@touch $@
+
 # The peers of `make bench`; one that cannot be installed here is a line of its report.
 $(BENCH): pyproject.toml | $(STAMP)
 	$(BIN)/python benchmarks/install.py
@@ -67,7 +73,7 @@ lint: $(STAMP)
 test: $(STAMP)
 	@$(MAKE) --no-print-directory -j 2 lint pytest
 
-test-all: $(STAMP) $(KINDS)
+test-all: $(STAMP) $(KINDS) $(CLIENTS)
 	@$(MAKE) --no-print-directory -j 2 lint pytest SLOW=1
 
 # Tests of one file share fixtures such as compiled packages: they go to one process, in the order of tests/conftest.py.

@@ -13,6 +13,7 @@ from typing import Annotated, Optional
 import typer
 
 from intaglio.cli.caching import cache_app
+from intaglio.cli.many import many_app
 from intaglio.cli.options import GroupedCommand, with_options
 from intaglio.cli.products import products_app
 from intaglio.cli.words import (
@@ -65,6 +66,7 @@ accelerators_app = typer.Typer(help="List the installed accelerators, or test on
 app.add_typer(accelerators_app, name="accelerators")
 app.add_typer(cache_app, name="cache")
 app.add_typer(products_app)
+app.add_typer(many_app)
 
 @app.command("compile", cls=GroupedCommand)
 @with_options()

@@ -1,0 +1,53 @@
+"""Commands for many models, boards and machines: serve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+many_app = typer.Typer()
+
+
+@many_app.command()
+def serve(
+    packages: Annotated[
+        list[str],
+        typer.Argument(metavar="PACKAGE...", help="DIR, NAME=DIR, NAME:VERSION=DIR, or a folder with versions 1, 2, ..."),
+    ],
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="N", help="Port of REST; 0: any.", min=0, max=65535)] = 8000,
+    grpc_port: Annotated[int, typer.Option("--grpc-port", metavar="N", help="Port of gRPC; 0: any.", min=0, max=65535)] = 8001,
+    no_grpc: Annotated[bool, typer.Option("--no-grpc", help="REST alone.")] = False,
+    queue: Annotated[
+        int, typer.Option("--queue", metavar="N", help="Requests of a model that may wait; more get 429.", min=1, max=100000)
+    ] = 64,
+    workers: Annotated[
+        Optional[int],
+        typer.Option("--workers", metavar="N", help="Requests computed at once. Default: threads of the package.", min=1, max=256),
+    ] = None,
+    device: Annotated[Optional[str], typer.Option("--device", metavar="D", help="OpenCL device, as for `run`.")] = None,
+    limit_body: Annotated[str, typer.Option("--limit-body", metavar="SIZE", help="Largest request.")] = "64M",
+    limit_time: Annotated[
+        float, typer.Option("--limit-time", metavar="S", help="Seconds within which a request must arrive.", min=0.1, max=3600.0)
+    ] = 30.0,
+    grace: Annotated[
+        float, typer.Option("--grace", metavar="S", help="Seconds for what was taken, when it is stopped.", min=0.0, max=3600.0)
+    ] = 30.0,
+    watch: Annotated[
+        float, typer.Option("--watch", metavar="S", help="Look for changed packages so often; 0: on SIGHUP.", min=0.0, max=3600.0)
+    ] = 1.0,
+    certificate: Annotated[Optional[Path], typer.Option("--tls-cert", metavar="F.pem", help="Certificate, for TLS.")] = None,
+    key: Annotated[Optional[Path], typer.Option("--tls-key", metavar="F.pem", help="Its private key.")] = None,
+    token_file: Annotated[
+        Optional[Path], typer.Option("--token-file", metavar="F", help="Ask for the token in this file (`Authorization: Bearer`).")
+    ] = None,
+) -> None:
+    """Serve packages by the Open Inference Protocol (V2): REST and gRPC. SIGTERM stops it after what was taken."""
+    from intaglio.cli.inferring import ServeWords, serve_words
+
+    words = ServeWords(
+        host, port, grpc_port, no_grpc, queue, workers, device, limit_body, limit_time, grace, watch, certificate, key, token_file
+    )
+    serve_words(packages, words)
