@@ -129,8 +129,7 @@ def test_slow_senders_are_cut_off(server: Server) -> None:
         head.sendall(b"POST /v2/models/adder/infer HTTP/1.1\r\nHost: x\r\nX-Slow")
         body.sendall(b"POST /v2/models/adder/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
         start = time.monotonic()
-        assert head.recv(100) == b"" and silent.recv(100) == b""
-        assert body.recv(1000).startswith(b"HTTP/1.1 408")
+        assert head.recv(100) == silent.recv(100) == body.recv(100) == b""
         assert time.monotonic() - start < 10
     with server.socket() as endless:
         try:

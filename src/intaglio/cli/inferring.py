@@ -45,14 +45,14 @@ def serve_words(packages: Sequence[str], words: ServeWords) -> None:
     from intaglio.serve.server import Settings, serve
 
     _check_certificate(words.certificate, words.key)
-    limits = Limits(size_bytes([words.limit_body], "--limit-body"), words.limit_time, _token(words.token_file))
+    limits = Limits(size_bytes([words.limit_body], "--limit-body"), _token(words.token_file))
     settings = Settings(
         host=words.host,
         port=words.port,
         grpc_port=None if words.no_grpc else words.grpc_port,
         sizes=Sizes(words.queue, words.workers, words.device),
         limits=limits,
-        head_s=min(words.limit_time, 10.0),
+        arrive_s=words.limit_time,
         grace_s=words.grace,
         watch_s=words.watch,
         certificate=words.certificate,

@@ -79,6 +79,7 @@ class Served:
         self.name, self.version, self.stamp = name, version, loaded.stamp
         self.package, self.signature, self.metrics = loaded.package, loaded.signature, metrics
         self.lane = Lane(loaded.runners, depth, quick=loaded.quick)
+        metrics.pending.set_function(lambda: self.lane.pending)
 
     async def infer(self, given: dict[str, Array]) -> list[Array]:
         """Outputs in the order of the package; raises Refused."""
@@ -91,19 +92,14 @@ class Served:
         except Full:
             self.metrics.refused.inc()
             raise Refused(429, f"the queue of {quoted(self.name)} is full: {self.lane.depth} requests are waiting") from None
-        self.metrics.pending.inc()
         try:
             outputs = await ticket.answer
         except IntaglioError as error:
             self.metrics.failed.inc()
             raise refusal_of(error) from None
-        except asyncio.CancelledError:
-            raise
         except Exception as error:
             self.metrics.failed.inc()
             raise Refused(500, f"{type(error).__name__}: {error}") from error
-        finally:
-            self.metrics.pending.dec()
         self.metrics.answered.inc()
         self.metrics.waited.observe(ticket.waited_s)
         self.metrics.latency.observe(time.perf_counter() - ticket.taken)

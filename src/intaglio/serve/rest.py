@@ -11,7 +11,6 @@ Health needs no token: whoever watches the process has none.
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -43,7 +42,6 @@ class Limits:
     """Of one request. `token`: b"" where none is asked for."""
 
     body_bytes: int = 64 << 20
-    body_s: float = 30.0
     token: bytes = b""
 
     def admits(self, authorization: bytes) -> bool:
@@ -73,7 +71,7 @@ class Rest:
                 await self._infer(unquote(found[1]), unquote(found[2] or ""), scope, receive, send)
         except Refused as no:
             self._metrics.refused(no.status)
-            headers = {"connection": "close"} if no.status in (408, 413) else {}
+            headers = {"connection": "close"} if no.status == 413 else {}
             headers |= {"retry-after": "1"} if no.status == 429 else {"www-authenticate": "Bearer"} if no.status == 401 else {}
             await as_json({"error": no.text}, no.status, headers)(scope, receive, send)
 
@@ -175,26 +173,22 @@ def _json_bytes(header: bytes) -> int | None:
 
 
 async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
-    """At most `body_bytes`, within `body_s`."""
+    """At most `body_bytes`. One that comes too slowly ends with its connection (`connection.py`)."""
     told = _of(scope, b"content-length")
     if told.isdigit() and int(told) > limits.body_bytes:
         raise Refused(413, f"the request has {int(told)} bytes, the limit is {limits.body_bytes}")
     parts, size = [], 0
-    try:
-        async with asyncio.timeout(limits.body_s):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Refused(400, "the client has gone")
-                part = message.get("body", b"")
-                size += len(part)
-                if size > limits.body_bytes:
-                    raise Refused(413, f"the request has more than {limits.body_bytes} bytes")
-                parts.append(part)
-                if not message.get("more_body", False):
-                    return parts[0] if len(parts) == 1 else b"".join(parts)
-    except TimeoutError:
-        raise Refused(408, f"the request did not arrive within {limits.body_s:g} s") from None
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refused(400, "the client has gone")
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limits.body_bytes:
+            raise Refused(413, f"the request has more than {limits.body_bytes} bytes")
+        parts.append(part)
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 __all__ = ["Limits", "Rest", "as_json"]

@@ -39,7 +39,7 @@ class Settings:
     grpc_port: int | None = 8001
     sizes: Sizes = field(default_factory=Sizes)
     limits: Limits = field(default_factory=Limits)
-    head_s: float = 10.0
+    arrive_s: float = 30.0
     grace_s: float = 30.0
     watch_s: float = 1.0
     connections: int = 1024
@@ -102,7 +102,7 @@ async def _serve(sources: Sequence[Source], settings: Settings, say: Callable[[s
 def _web(app: Rest, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=connection_with(settings.head_s),
+        http=connection_with(settings.arrive_s),
         ws="none",
         backlog=BACKLOG,
         lifespan="off",
