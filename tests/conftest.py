@@ -91,7 +91,7 @@ def intaglio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 def one_board(monkeypatch: pytest.MonkeyPatch) -> None:
     """`fit` answers for what is asked, and then for one board instead of all: each of their cores is a compilation."""
     shown = {name: all_boards()[name] for name in ("nucleo-l4r5zi",)}
-    monkeypatch.setattr("intaglio.cli.fit_boards.all_boards", lambda: shown)
+    monkeypatch.setattr("intaglio.survey.boards.all_boards", lambda: shown)
 
 
 @pytest.fixture(scope="session")
