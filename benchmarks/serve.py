@@ -193,7 +193,7 @@ def overload(seconds: float) -> list[str]:
         got: Outcome = closed_loop(port, model.requests, list(model.answers), 32, seconds)
         after = server.rss_mb()
         text = metrics(port)
-    counted = sum(float(line.rsplit(" ", 1)[1]) for line in text if 'outcome="ok"' in line)
+    counted = sum(float(line.rsplit(" ", 1)[1]) for line in text if line.startswith("intaglio_requests_total") and 'outcome="ok"' in line)
     return [
         f"- {got.seconds:.0f} s, 32 connections on a queue of 16: {got.sent:,} requests, {got.statuses[200]:,} answered,"
         f" {got.statuses[429]:,} refused (429), {got.lost} lost, {got.wrong} wrong, other statuses"

@@ -1,4 +1,4 @@
-"""Commands for many models, boards and machines: serve."""
+"""Commands for many models, boards and machines: fleet, serve."""
 
 from __future__ import annotations
 
@@ -7,7 +7,38 @@ from typing import Annotated, Optional
 
 import typer
 
+from intaglio.cli.words import JsonOption
+
 many_app = typer.Typer()
+
+
+@many_app.command()
+def fleet(
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="A project file with `[fleet]`.")] = Path("intaglio.toml"),
+    set_: Annotated[
+        Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Replace a value, e.g. fleet.quick=true.")
+    ] = None,
+    jobs: Annotated[
+        Optional[int], typer.Option("--jobs", "-j", metavar="N", help="Processes. Default: one for each core.", min=1, max=4096)
+    ] = None,
+    scheduler: Annotated[
+        Optional[str], typer.Option("--scheduler", metavar="ADDRESS", help="Dask scheduler, e.g. tcp://head:8786.")
+    ] = None,
+    cluster: Annotated[
+        Optional[str], typer.Option("--cluster", metavar="KIND", help="Start Dask: local, slurm, ssh or kubernetes.")
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also try again what failed.")] = False,
+    report: Annotated[Optional[Path], typer.Option("--report", metavar="R.html", help="Write a page over all results.")] = None,
+    export: Annotated[
+        Optional[Path], typer.Option("--export", metavar="F.json", help="Write the figures, to compare with later.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Fit, compile, validate and profile many models for many boards. What is known is not done again."""
+    from intaglio.cli.fleets import FleetWords, fleet_words
+
+    words = FleetWords(set_ or [], jobs, scheduler, cluster, again, report, export, json)
+    raise typer.Exit(fleet_words(file, words))
 
 
 @many_app.command()

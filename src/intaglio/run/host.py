@@ -19,7 +19,8 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.ops.base import f32_to_bf16
 from intaglio.package.at_sizes import at_sizes, sizes_of
-from intaglio.package.manifest import Manifest, SizeInfo, TensorInfo
+from intaglio.package.manifest import Manifest, TensorInfo
+from intaglio.package.size_info import SizeInfo
 from intaglio.package.weights import is_sound, weights_file
 
 ERROR_SLUGS = {1: "index-out-of-range", 2: "assertion-failed", 3: "size-out-of-bounds", 21: "accelerator-failed"}

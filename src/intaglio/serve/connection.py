@@ -13,18 +13,34 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 HEAD_BYTES = 64 << 10
 
 
-class Gathering:
+class Gathering(asyncio.Transport):
     """A transport that sends what is written in one turn of the event loop at once: uvicorn writes head and body of an answer one
     after the other, and a system call costs as much as a small model."""
 
     def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
         self._transport, self._loop = transport, loop
         self._held: list[bytes] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
 
-    def write(self, data: bytes) -> None:
+    def is_closing(self) -> bool:
+        return bool(self._transport.is_closing())
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._transport.set_protocol(protocol)
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def write(self, data: Any) -> None:
         if not self._held:
             self._loop.call_soon(self._flush)
         self._held.append(data)
