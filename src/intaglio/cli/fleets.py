@@ -16,9 +16,9 @@ from intaglio.errors import UserError, counted
 from intaglio.fleet.changes import RowChange, changes_of, export_run
 from intaglio.fleet.crews import Crew, LocalCrew, connect, start_cluster
 from intaglio.fleet.page import fleet_page
+from intaglio.fleet.pieces import NO, OK
 from intaglio.fleet.run import Finished, Progress, run_fleet
 from intaglio.fleet.store import Row, Store
-from intaglio.fleet.work import NO, OK
 from intaglio.package.folder import write_text
 from intaglio.project.file import read_project
 

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
+from intaglio.fleet.pieces import NO, OK
 from intaglio.fleet.store import FILE, Row, Store
-from intaglio.fleet.work import NO, OK
 from intaglio.package.folder import write_text
 from intaglio.report.differences import FigureChange, compare_figures
 from intaglio.report.facts import EMULATED, MEASURED, Figure

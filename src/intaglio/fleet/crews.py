@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from intaglio.errors import ToolError, UserError, install_hint, quoted
-from intaglio.fleet.jobs import Piece
-from intaglio.fleet.work import Result
+from intaglio.fleet.pieces import Piece, Result
 from intaglio.fleet.worker import LATE, LOST, Worker, perform_guarded
 
 if TYPE_CHECKING:

@@ -11,47 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 
+from intaglio.fleet.pieces import Job, Piece
 from intaglio.options.request import Request
 from intaglio.package.ownership import file_digest
 from intaglio.project.fleet import Cell, FleetPlan
 from intaglio.stages.current import request_digest
 from intaglio.targets.board import find_board
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One row of the table."""
-
-    key: str
-    kind: str
-    model: str
-    variant: str
-    place: str
-
-    @property
-    def name(self) -> tuple[str, str, str, str]:
-        return self.kind, self.model, self.variant, self.place
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """`work` is a function `module:name`, called with the piece; `boards`: of its jobs, in their order, for `fit`."""
-
-    work: str
-    jobs: tuple[Job, ...]
-    request: Request
-    sha256: str = ""
-    boards: tuple[str, ...] = ()
-    quick: bool = False
-    packages: str = ""  # folder of the store
-
-    @property
-    def key(self) -> str:
-        return self.jobs[0].key
 
 
 def pieces_of(plan: FleetPlan) -> list[Piece]:
@@ -117,4 +86,4 @@ def missing(pieces: Sequence[Piece], done: set[str]) -> list[Piece]:
     return left
 
 
-__all__ = ["Job", "Piece", "missing", "pieces_of"]
+__all__ = ["missing", "pieces_of"]

@@ -8,8 +8,8 @@ from html import escape
 from importlib.resources import files
 
 from intaglio.fleet.changes import RowChange
+from intaglio.fleet.pieces import NO, OK
 from intaglio.fleet.store import Row
-from intaglio.fleet.work import NO, OK
 
 MARKS = {OK: ("ok", "yes"), NO: ("no", "no"), "": ("none", "-")}
 _STYLE = """

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from intaglio.fleet.crews import Crew, Outcome
-from intaglio.fleet.jobs import Piece, missing, pieces_of
+from intaglio.fleet.jobs import missing, pieces_of
+from intaglio.fleet.pieces import FAILED, NO, OK, Piece, Result
 from intaglio.fleet.store import Row, Store
-from intaglio.fleet.work import FAILED, NO, OK, Result
 from intaglio.fleet.worker import LATE
 from intaglio.project.fleet import FleetPlan
 from intaglio.report.budgets import check_limit

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intaglio.errors import ToolError, UserError, quoted
-from intaglio.fleet.jobs import Job
-from intaglio.fleet.work import FAILED, NO, OK, Result, Value
+from intaglio.fleet.pieces import FAILED, NO, OK, Job, Result, Value
 
 FILE = "results.sqlite"
 FORMAT = 1
@@ -99,7 +98,8 @@ class Store:
                 yield
                 self._open.execute("COMMIT")
             except BaseException:
-                self._open.execute("ROLLBACK")
+                if self._open.in_transaction:  # SQLite ends it itself where the disk is full
+                    self._open.execute("ROLLBACK")
                 raise
 
     # Results ----------------------------------------------------------------------------------------------------------

@@ -1,10 +1,4 @@
-"""What a worker does with a piece. It returns one result for each job, and raises nothing: what goes wrong is a result too.
-
-    ok        done; the figures say what it costs
-    no        the answer is no: it does not fit, it does not validate
-    failed    the model or the request is at fault: it would fail again
-    trouble   the machine is: a full disk, no memory. It is tried again
-"""
+"""What a worker does with a piece: one result for each job."""
 
 from __future__ import annotations
 
@@ -13,13 +7,12 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-from intaglio.errors import AnswerIsNo, IntaglioError, ToolError, UserError, quoted
-from intaglio.fleet.jobs import Job, Piece
+from intaglio.errors import UserError, quoted
+from intaglio.fleet.pieces import NO, OK, Job, Piece, Result, Value, told
 from intaglio.package.ownership import MANIFEST, file_digest
 from intaglio.pipeline import compile_request
 from intaglio.project.build import package_sizes
@@ -30,43 +23,6 @@ from intaglio.survey.figures import on_core, quantised_once
 from intaglio.survey.means import Finder
 from intaglio.targets.board import find_board
 from intaglio.targets.target import all_targets
-
-OK, NO, FAILED, TROUBLE = "ok", "no", "failed", "trouble"
-Value = float | int | str | bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    key: str
-    state: str
-    reason: str = ""
-    figures: Mapping[str, Value] = field(default_factory=dict)
-    package: str = ""
-    seconds: float = 0.0
-
-
-def perform(piece: Piece) -> list[Result]:
-    """Whatever `work` names; with its errors as results."""
-    start = time.perf_counter()
-    module, _, name = piece.work.partition(":")
-    try:
-        function: Callable[[Piece], list[Result]] = getattr(__import__(module, fromlist=[name]), name)
-        found = function(piece)
-    except Exception as error:
-        state, reason = told(error)
-        found = [Result(job.key, state, reason) for job in piece.jobs]
-    spent = (time.perf_counter() - start) / max(1, len(found))
-    return [one if one.seconds else replace(one, seconds=spent) for one in found]
-
-
-def told(error: Exception) -> tuple[str, str]:
-    if isinstance(error, AnswerIsNo):
-        return NO, f"{error.slug}: {error.message}"
-    if isinstance(error, (ToolError, MemoryError, OSError)):
-        return TROUBLE, f"{getattr(error, 'slug', type(error).__name__)}: {error}"
-    if isinstance(error, IntaglioError):
-        return FAILED, f"{error.slug}: {error.message}"
-    return FAILED, f"{type(error).__name__}: {error}"
 
 
 def nothing(piece: Piece) -> list[Result]:
@@ -184,4 +140,4 @@ def keep(folder: Path, packages: Path) -> str:
     return digest
 
 
-__all__ = ["FAILED", "NO", "OK", "TROUBLE", "Result", "perform"]
+__all__ = ["build", "fit", "keep", "nothing"]

@@ -18,8 +18,7 @@ import time
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from intaglio.fleet.jobs import Piece
-from intaglio.fleet.work import Result, perform
+from intaglio.fleet.pieces import Piece, Result, perform
 
 _SIZE = struct.Struct("<Q")
 LOST, LATE = "crashed", "timeout"
