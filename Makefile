@@ -95,6 +95,24 @@ bench-memory: $(STAMP)
 bench-opencl: $(STAMP)
 	$(BIN)/python benchmarks/opencl.py
 
+# `intaglio serve` beside ONNX Runtime and mlserver; bad requests; overload. MLSERVER names the command of an environment that has it.
+bench-serve: $(STAMP)
+	$(BIN)/python benchmarks/serve.py $(if $(MLSERVER),--mlserver '$(MLSERVER)')
+
+bench-fleet: $(STAMP)
+	$(BIN)/python benchmarks/fleet.py
+
+# Kills at random times; the table must be that of an undisturbed run.
+fleet-kills: $(STAMP)
+	$(BIN)/python scripts/fleet_kills.py
+
+# Instructions, RAM, flash and accuracy against benchmarks/gate.json; MLPerf Tiny too where ../shared is.
+gate: $(STAMP)
+	$(BIN)/pytest tests/fleet/test_gate.py
+
+gate-figures: $(STAMP)
+	INTAGLIO_MODELS=$(abspath ../shared/models/models) $(BIN)/intaglio fleet benchmarks/gate.toml --export benchmarks/gate.json
+
 # SANITIZE=1 builds every test with ASan and UBSan (needs gcc).
 conformance: $(STAMP)
 	$(BIN)/python tools/conformance.py --jobs $(JOBS) $(if $(SANITIZE),--sanitize)
@@ -108,4 +126,4 @@ clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: all demo example-gesture example-gesture-live lint pytest test test-all bench bench-mcu bench-memory bench-opencl conformance docs clean
+.PHONY: all demo example-gesture example-gesture-live lint pytest test test-all bench bench-mcu bench-memory bench-opencl bench-serve bench-fleet fleet-kills gate gate-figures conformance docs clean
