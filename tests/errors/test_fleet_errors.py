@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from intaglio.errors import ToolError, UserError
@@ -105,3 +106,14 @@ def test_a_file_without_results(intaglio: Intaglio, tmp_path: Path, content: str
     path.write_text(content)
     said = intaglio("compare", path, path)
     assert said.code == 2 and "error[bad-run]" in said.err and "--export" in said.err
+
+
+def test_a_search_that_cannot_be_asked(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("search", DIGITS)
+    assert said.code == 2 and "needs `--board` or `--target`" in said.err
+    said = intaglio("search", DIGITS, "--board", "nucleo-l4r5zi", "--least-accuracy", "0.9")
+    assert said.code == 2 and "needs `--accuracy DATA`" in said.err
+    data = tmp_path / "x.npz"
+    np.savez(data, image=np.zeros((2, 1, 8, 8), np.float32))
+    said = intaglio("search", DIGITS, "--board", "nucleo-l4r5zi", "--accuracy", data, "--least-accuracy", "0.9")
+    assert said.code == 2 and "error[wrong-input]" in said.err and "`labels`" in said.err

@@ -1,4 +1,4 @@
-"""Commands for many models, boards and machines: fleet, serve."""
+"""Commands for many models, boards and machines: fleet, search, serve."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated, Optional
 
 import typer
 
-from intaglio.cli.words import JsonOption
+from intaglio.cli.options import with_options
+from intaglio.cli.words import JsonOption, Model
 
 many_app = typer.Typer()
 
@@ -39,6 +40,36 @@ def fleet(
 
     words = FleetWords(set_ or [], jobs, scheduler, cluster, again, report, export, json)
     raise typer.Exit(fleet_words(file, words))
+
+
+@many_app.command()
+@with_options("target", "board", "ram", "flash", "dims", "shapes", "stream")
+def search(
+    model: Model,
+    accuracy: Annotated[
+        Optional[Path], typer.Option("--accuracy", metavar="DATA", help="Data to calibrate with; accuracy by its array `labels`.")
+    ] = None,
+    least: Annotated[
+        Optional[float], typer.Option("--least-accuracy", metavar="A", help="Budget, e.g. 0.95.", min=0.0, max=1.0)
+    ] = None,
+    latency: Annotated[Optional[float], typer.Option("--latency", metavar="MS", help="Budget of one inference.")] = None,
+    trials: Annotated[int, typer.Option("--trials", metavar="N", help="Points to build and measure.", min=1, max=100000)] = 24,
+    jobs: Annotated[
+        Optional[int], typer.Option("--jobs", "-j", metavar="N", help="Processes. Default: one for each core.", min=1, max=4096)
+    ] = None,
+    store: Annotated[Path, typer.Option("--store", metavar="DIR", help="Results and packages.")] = Path("build/search"),
+    scheduler: Annotated[Optional[str], typer.Option("--scheduler", metavar="ADDRESS", help="Dask scheduler.")] = None,
+    cluster: Annotated[Optional[str], typer.Option("--cluster", metavar="KIND", help="Start Dask, as for `fleet`.")] = None,
+    report: Annotated[Optional[Path], typer.Option("--report", metavar="R.html", help="Draw the front on a page.")] = None,
+    json: JsonOption = False,
+    **options: object,
+) -> None:
+    """Search quantisation, optimisation and stripes for the best of RAM, flash, time and accuracy. `--ram`, `--flash`,
+    `--latency` and `--least-accuracy` are budgets. Exit code 1 if nothing is within them."""
+    from intaglio.cli.searching import SearchWords, search_words
+
+    words = SearchWords(accuracy, least, latency, trials, jobs, store, scheduler, cluster, report, json)
+    raise typer.Exit(search_words(model, options, words))
 
 
 @many_app.command()

@@ -25,15 +25,18 @@ from intaglio.targets.board import find_board
 
 def pieces_of(plan: FleetPlan) -> list[Piece]:
     """All of them, whatever the store has."""
-    packages = str((plan.store / "packages").absolute())
     found: list[Piece] = []
     if "fit" in plan.jobs:
         found += _fits([cell for cell in plan.cells if cell.board], plan.quick)
     kinds = tuple(kind for kind in plan.jobs if kind != "fit")
-    for cell in plan.cells if kinds else ():
-        jobs = tuple(_job(kind, cell, _digest(cell.request)) for kind in kinds)
-        found.append(Piece("intaglio.fleet.work:build", jobs, cell.request, cell.sha256, packages=packages))
-    return found
+    return found + [piece_of(cell, kinds, plan.store) for cell in plan.cells if kinds]
+
+
+def piece_of(cell: Cell, kinds: Sequence[str], store: Path) -> Piece:
+    """A package and what is asked of it."""
+    jobs = tuple(_job(kind, cell, _digest(cell.request)) for kind in kinds)
+    packages = str((store / "packages").absolute())
+    return Piece("intaglio.fleet.work:build", jobs, cell.request, cell.sha256, packages=packages)
 
 
 def _fits(cells: Sequence[Cell], quick: bool) -> Iterator[Piece]:
@@ -86,4 +89,4 @@ def missing(pieces: Sequence[Piece], done: set[str]) -> list[Piece]:
     return left
 
 
-__all__ = ["missing", "pieces_of"]
+__all__ = ["missing", "piece_of", "pieces_of"]

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from intaglio.errors import ToolError, UserError, quoted
 from intaglio.fleet.pieces import FAILED, NO, OK, Job, Result, Value
+from intaglio.run.accuracy import kept_accuracy
 
 FILE = "results.sqlite"
 FORMAT = 1
@@ -110,6 +111,23 @@ class Store:
         marks = ",".join("?" * len(FINAL))
         found = self._open.execute(f"SELECT key FROM results WHERE state IN ({marks})", FINAL)
         return wanted & {row[0] for row in found}
+
+    def result(self, key: str) -> Row:
+        found = self._open.execute(
+            "SELECT kind, model, variant, place, state, reason, figures, package FROM results WHERE key=?", (key,)
+        ).fetchone()
+        if found is None:
+            return Row("", "", "", "", "", "not run", {})
+        kind, model, variant, place, state, reason, figures, package = found
+        return Row(kind, model, variant, place, state, reason, json.loads(figures), package)
+
+    def package(self, digest: str) -> Path:
+        return self.folder / "packages" / digest[:2] / digest
+
+    def float_accuracy(self, digest: str) -> float | None:
+        """Of the model that this package was quantised from, by the labels that it was measured with."""
+        found = kept_accuracy(self.package(digest))
+        return None if found is None else found.reference
 
     def failed(self, keys: Iterable[str]) -> set[str]:
         wanted = set(keys)
