@@ -81,14 +81,14 @@ class DaskCrew:
     """Workers of a Dask scheduler. Each has a process beside it that performs the piece, so that nothing ends the worker."""
 
     def __init__(self, client: Client, cluster: object = None) -> None:
-        self._client, self._cluster = client, cluster
+        self.client, self._cluster = client, cluster
 
     def perform(self, pieces: Sequence[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
         from distributed import as_completed
         from distributed.client import FutureCancelledError
         from distributed.scheduler import KilledWorker
 
-        by_future = {self._client.submit(perform_guarded, piece, timeout_s, pure=False): piece for piece in pieces}
+        by_future = {self.client.submit(perform_guarded, piece, timeout_s, pure=False): piece for piece in pieces}
         try:
             for future in as_completed(by_future):
                 piece = by_future[future]
@@ -103,7 +103,7 @@ class DaskCrew:
             raise _gone(str(error)) from None
 
     def close(self) -> None:
-        self._client.close()
+        self.client.close()
         if self._cluster is not None:
             self._cluster.close()  # type: ignore[attr-defined]
 

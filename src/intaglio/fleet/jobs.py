@@ -64,11 +64,11 @@ def _board_digest(name: str) -> str:
 
 
 def _digest(request: Request) -> str:
-    return f"{request_digest(request)} {_model_digest(request.model)}"
+    return f"{request_digest(request)} {model_digest(request.model)}"
 
 
 @cache
-def _model_digest(path: Path) -> str:
+def model_digest(path: Path) -> str:
     """A model that is not there has a key too: its job says so. One of several files depends on those beside it."""
     if path.is_dir():
         inside = sorted(p for p in path.rglob("*") if p.is_file())
@@ -89,4 +89,4 @@ def missing(pieces: Sequence[Piece], done: set[str]) -> list[Piece]:
     return left
 
 
-__all__ = ["missing", "piece_of", "pieces_of"]
+__all__ = ["missing", "model_digest", "piece_of", "pieces_of"]

@@ -96,16 +96,20 @@ def _read(stream: BinaryIO) -> bytes | None:
     return content if len(content) == size else None
 
 
-_here: list[Worker] = []  # of a Dask worker, from one piece to the next
+_idle: list[Worker] = []  # of a Dask worker, from one piece to the next; it may have several threads
 
 
 def perform_guarded(piece: Piece, timeout_s: float) -> list[Result] | str:
     """In a process beside this one: a Dask worker outlives what a piece does to its process."""
-    if not _here:
-        _here.append(Worker())
-    found = _here[0].perform(piece, timeout_s)
+    try:
+        worker = _idle.pop()
+    except IndexError:
+        worker = Worker()
+    found = worker.perform(piece, timeout_s)
     if isinstance(found, str):
-        _here.pop().kill()
+        worker.kill()
+    else:
+        _idle.append(worker)
     return found
 
 
