@@ -109,12 +109,13 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(words: list[str], port: int, where: Path | None = None) -> Iterator[Running]:
-    log = open(BUILD / "server.log", "ab")
-    process = subprocess.Popen(words, stdout=log, stderr=log, cwd=where)
+    path = BUILD / "server.log"
+    with open(path, "ab") as log:
+        process = subprocess.Popen(words, stdout=log, stderr=log, cwd=where)
     try:
         for _ in range(600):
             if process.poll() is not None:
-                raise SystemExit(f"{words[0]} ended; see {log.name}")
+                raise SystemExit(f"{words[0]} ended; see {path}")
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
                 break
             time.sleep(0.1)
@@ -125,7 +126,6 @@ def running(words: list[str], port: int, where: Path | None = None) -> Iterator[
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(40)
         process.kill()
-        log.close()
 
 
 def ours(model: Model, port: int, *more: str) -> list[str]:
@@ -193,7 +193,8 @@ def overload(seconds: float) -> list[str]:
         got: Outcome = closed_loop(port, model.requests, list(model.answers), 32, seconds)
         after = server.rss_mb()
         text = metrics(port)
-    counted = sum(float(line.rsplit(" ", 1)[1]) for line in text if line.startswith("intaglio_requests_total") and 'outcome="ok"' in line)
+    totals = [line for line in text if line.startswith("intaglio_requests_total") and 'outcome="ok"' in line]
+    counted = sum(float(line.rsplit(" ", 1)[1]) for line in totals)
     return [
         f"- {got.seconds:.0f} s, 32 connections on a queue of 16: {got.sent:,} requests, {got.statuses[200]:,} answered,"
         f" {got.statuses[429]:,} refused (429), {got.lost} lost, {got.wrong} wrong, other statuses"
@@ -243,7 +244,8 @@ def _spoiled(binary: bytes, plain: bytes, maker: random.Random) -> bytes:
         cut = body[: maker.randrange(len(body))]
         return _with_length(head, len(cut)) + b"\r\n\r\n" + cut
     if kind == 2:  # another length of the JSON
-        return head.replace(b"Content-Type", b"Inference-Header-Content-Length: %d\r\nA" % maker.randrange(1 << 20)) + b"\r\n\r\n" + body
+        other = b"Inference-Header-Content-Length: %d\r\nA" % maker.randrange(1 << 20)
+        return head.replace(b"Content-Type", other) + b"\r\n\r\n" + body
     if kind == 3:  # other shapes and types
         word = maker.choice([b'"FP32"', b"[1,", b"1, ", b'"shape"', b'"name"', b'"inputs"', b"{", b"]"])
         other = maker.choice([b'"INT8"', b"[-1,", b"[1e99,", b"null", b'"x"', b"[[[[", b"99999999999,", b"{}", b""])
@@ -254,7 +256,9 @@ def _spoiled(binary: bytes, plain: bytes, maker: random.Random) -> bytes:
     if kind == 5:  # noise instead of a head
         return maker.randbytes(maker.randint(1, 300)) + b"\r\n\r\n"
     if kind == 6:  # another path or method
-        path = maker.choice([b"/v2/models/none/infer", b"/v2/models//infer", b"/v2/models/dscnn/versions/x/infer", b"/%00", b"/" + b"a" * 3000])
+        model = b"/v2/models/"
+        paths = [model + b"none/infer", model + b"/infer", model + b"dscnn/versions/x/infer", b"/%00", b"/" + b"a" * 3000]
+        path = maker.choice(paths)
         return head.replace(b"/v2/models/dscnn/infer", path) + b"\r\n\r\n" + body
     if kind == 7:  # nested without end
         deep = b'{"inputs":' + b"[" * maker.randint(10, 100_000)
@@ -279,8 +283,8 @@ def _sent(port: int, content: bytes) -> str:
 
 def _slow(port: int, n: int) -> socket.socket:
     made = socket.create_connection(("127.0.0.1", port), timeout=20)
-    parts = (b"", b"POST /v2/models/dscnn/infer HTTP/1.1\r\nHo", b"POST /v2/models/dscnn/infer HTTP/1.1\r\nContent-Length: 99\r\n\r\n{")
-    made.sendall(parts[n % 3])
+    head = b"POST /v2/models/dscnn/infer HTTP/1.1\r\n"
+    made.sendall((b"", head + b"Ho", head + b"Content-Length: 99\r\n\r\n{")[n % 3])
     return made
 
 

@@ -4,8 +4,8 @@
     .venv/bin/python scripts/fleet_kills.py --kills 20 --models 2
 
 Three kinds in turn: the run itself (SIGKILL), one of its workers, and with `--dask` the scheduler or a worker of Dask. After every
-kill of a run, what was recorded before must still be there, unchanged; a result that is recorded is never made again. What is killed is
-always a process that this script started.
+kill of a run, what was recorded before must still be there, unchanged; a result that is recorded is never made again. What is
+killed is always a process that this script started. Intaglio's own sources must not change meanwhile: keys have their digest.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Scheduler:
     """A Dask scheduler with one worker, each a process of its own."""
 
     def __init__(self, folder: Path) -> None:
-        words = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(folder / f"{time.monotonic_ns()}.json")]
+        words = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
         self.scheduler = subprocess.Popen(
             [sys.executable, "-m", "distributed.cli.dask_scheduler", *words], stderr=subprocess.PIPE, text=True
         )
@@ -82,7 +82,8 @@ class Scheduler:
 
 
 def disturbed(file: Path, folder: Path, kills: int, maker: random.Random, dask: bool) -> dict[str, int]:
-    """Runs until nothing is left to do; each is killed, or its worker is, at a random time. A store that is complete is put aside."""
+    """Runs until nothing is left to do; each is killed, or its worker is, at a random time. When a store is complete, the next one
+    is begun."""
     done: dict[str, int] = {"run": 0, "worker": 0, "scheduler": 0, "rounds": 0}
     wanted = table(folder / "whole")
     store, seen, length = f"disturbed{done['rounds']}", Table(), 6.0
@@ -145,8 +146,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="intaglio-kills-") as place:
         folder = Path(place)
         file = write_fleet(folder, words.models, words.boards)
-        text = file.read_text().replace("quick = true", 'quick = true\nretries = 100\njobs = ["fit", "compile"]\ntargets = ["generic"]')
-        file.write_text(text)
+        more = 'quick = true\nretries = 100\njobs = ["fit", "compile"]\ntargets = ["generic"]'
+        file.write_text(file.read_text().replace("quick = true", more))
         assert run(file, "whole").wait(600) == 0
         start = time.monotonic()
         done = disturbed(file, folder, words.kills, random.Random(words.seed), words.dask)

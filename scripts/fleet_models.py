@@ -29,7 +29,8 @@ def network(side: int, channels: int, depth: int, classes: int) -> onnx.ModelPro
     for n in range(depth):
         after, stride = channels * (n + 1), 2 if n else 1
         operands = [x, constant(f"w{n}", after, before, 3, 3), constant(f"b{n}", after)]
-        nodes.append(helper.make_node("Conv", operands, [f"c{n}"], kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[stride, stride]))
+        conv = helper.make_node("Conv", operands, [f"c{n}"], kernel_shape=[3, 3], pads=[1] * 4, strides=[stride, stride])
+        nodes.append(conv)
         nodes.append(helper.make_node("Relu", [f"c{n}"], [f"r{n}"]))
         x, before = f"r{n}", after
     nodes.append(helper.make_node("GlobalAveragePool", [x], ["p"]))

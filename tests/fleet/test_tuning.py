@@ -33,17 +33,17 @@ TOLD = {
 
 
 def test_one_worker_for_each_core_and_processors_apart() -> None:
-    slots = slots_of(Client(TOLD), None)  # type: ignore[arg-type]
+    slots = slots_of(Client(TOLD), None)
     assert {name: [(s.address, s.core) for s in found] for name, found in slots.items()} == {
         "Alpha 1": [("tcp://a:1", 0), ("tcp://a:2", 1), ("tcp://b:1", 5)],
         "Beta 2": [("tcp://c:1", 0)],
     }
-    assert list(slots_of(Client(TOLD), "beta")) == ["Beta 2"]  # type: ignore[arg-type]
+    assert list(slots_of(Client(TOLD), "beta")) == ["Beta 2"]
     with pytest.raises(ToolError, match="no worker has this processor") as caught:
-        slots_of(Client(TOLD), "gamma")  # type: ignore[arg-type]
+        slots_of(Client(TOLD), "gamma")
     assert caught.value.slug == "no-workers" and "`Alpha 1`, `Beta 2`" in caught.value.hint
     with pytest.raises(ToolError, match="has no workers"):
-        slots_of(Client({}), None)  # type: ignore[arg-type]
+        slots_of(Client({}), None)
 
 
 @pytest.mark.slow
