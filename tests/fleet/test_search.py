@@ -42,6 +42,7 @@ def test_the_page_shows_every_point_and_every_reason() -> None:
     assert page.count("<circle") == 3 * 4 + 3 * 3 and "stroke-dasharray" in page
 
 
+@pytest.mark.slow
 def test_a_search_from_the_command_line(intaglio: Intaglio, tmp_path: Path) -> None:
     pytest.importorskip("unicorn", reason="runs the points")
     words = ("search", DIGITS, "--board", "nucleo-l4r5zi", "--accuracy", DIGITS_DATA, "--store", tmp_path / "s", "-j", "1")

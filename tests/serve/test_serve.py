@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ import pytest
 pytest.importorskip("uvicorn", reason="the extra `serve` is not installed")
 pytest.importorskip("grpc", reason="the extra `serve` is not installed")
 
+from intaglio import Package
+from support.commands import DIGITS
 from support.serving import Server, adder, asked, serving
 
 X = np.array([[1, 2, 3, 4]], np.float32)
@@ -197,6 +200,26 @@ def test_a_stop_answers_what_was_taken(adders: Path) -> None:
         assert server.process.wait(20) == 0
 
 
+@pytest.mark.slow
+def test_threads_and_an_opencl_device(tmp_path: Path) -> None:
+    """Models that do not run on the event loop: several arenas over one library, and a device."""
+    from intaglio import compile
+    from intaglio.run.opencl.loader import pip_drivers
+
+    words: list[object] = [f"threads={compile(DIGITS, output=tmp_path / 't', threads=2).folder}", "--workers", "3"]
+    if pip_drivers():
+        words.insert(0, f"device={compile(DIGITS, output=tmp_path / 'cl', target='opencl').folder}")
+    image = np.random.default_rng(1).random((1, 1, 8, 8), np.float32)
+    wanted = Package.load(tmp_path / "t").run({"image": image})["probabilities"]
+    body = {"inputs": [{"name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": image.reshape(-1).tolist()}]}
+    with serving(*words) as server, ThreadPoolExecutor(6) as pool:
+        for name in ("threads", "device")[: 2 if pip_drivers() else 1]:
+            replies = list(pool.map(lambda _, name=name: server("POST", f"/v2/models/{name}/infer", body), range(30)))
+            found = [reply.json["outputs"][0]["data"] for reply in replies]
+            assert all(np.allclose(one, wanted.reshape(-1), atol=1e-6) for one in found)
+
+
+@pytest.mark.slow
 def test_tls_and_a_token(adders: Path, tmp_path: Path) -> None:
     import ssl
 

@@ -54,8 +54,8 @@ def hang(one: Piece) -> list[Result]:
     return fine(one)
 
 
-def full_twice(one: Piece) -> list[Result]:
-    return [Result(one.key, TROUBLE, "disk-full: no space")] if count(one) <= 2 else fine(one)
+def full_once(one: Piece) -> list[Result]:
+    return [Result(one.key, TROUBLE, "disk-full: no space")] if count(one) == 1 else fine(one)
 
 
 def wrong(one: Piece) -> list[Result]:
