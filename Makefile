@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.installed-for-demo
 PLUGINS := $(VENV)/.installed-plugins
+CLIENTS := $(VENV)/.installed-for-serve
 KINDS := $(VENV)/.installed-for-packages
 BENCH := $(VENV)/.installed-for-bench
 DOCS := $(VENV)/.installed-for-docs
@@ -39,6 +40,11 @@ $(KINDS): | $(STAMP)
 	$(PIP) platformio idf-component-manager || echo "not all tools for packages could be installed" >&2
 	@touch $@
 
+# Clients of `intaglio serve` with large dependencies; tests of one that cannot be installed here are skipped.
+$(CLIENTS): | $(STAMP)
+	$(PIP) kserve || echo "kserve could not be installed" >&2
+	@touch $@
+
 # The peers of `make bench`; one that cannot be installed here is a line of its report.
 $(BENCH): pyproject.toml | $(STAMP)
 	$(BIN)/python benchmarks/install.py
@@ -67,7 +73,7 @@ lint: $(STAMP)
 test: $(STAMP)
 	@$(MAKE) --no-print-directory -j 2 lint pytest
 
-test-all: $(STAMP) $(KINDS)
+test-all: $(STAMP) $(KINDS) $(CLIENTS)
 	@$(MAKE) --no-print-directory -j 2 lint pytest SLOW=1
 
 # Tests of one file share fixtures such as compiled packages: they go to one process, in the order of tests/conftest.py.
@@ -89,6 +95,24 @@ bench-memory: $(STAMP)
 bench-opencl: $(STAMP)
 	$(BIN)/python benchmarks/opencl.py
 
+# `intaglio serve` beside ONNX Runtime and mlserver; bad requests; overload. MLSERVER names the command of an environment that has it.
+bench-serve: $(STAMP)
+	$(BIN)/python benchmarks/serve.py $(if $(MLSERVER),--mlserver '$(MLSERVER)')
+
+bench-fleet: $(STAMP)
+	$(BIN)/python benchmarks/fleet.py
+
+# Kills at random times; the table must be that of an undisturbed run.
+fleet-kills: $(STAMP)
+	$(BIN)/python scripts/fleet_kills.py
+
+# Instructions, RAM, flash and accuracy against benchmarks/gate.json; MLPerf Tiny too where ../shared is.
+gate: $(STAMP)
+	$(BIN)/pytest tests/fleet/test_gate.py
+
+gate-figures: $(STAMP)
+	INTAGLIO_MODELS=$(abspath ../shared/models/models) $(BIN)/intaglio fleet benchmarks/gate.toml --export benchmarks/gate.json
+
 # SANITIZE=1 builds every test with ASan and UBSan (needs gcc).
 conformance: $(STAMP)
 	$(BIN)/python tools/conformance.py --jobs $(JOBS) $(if $(SANITIZE),--sanitize)
@@ -102,4 +126,4 @@ clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: all demo example-gesture example-gesture-live lint pytest test test-all bench bench-mcu bench-memory bench-opencl conformance docs clean
+.PHONY: all demo example-gesture example-gesture-live lint pytest test test-all bench bench-mcu bench-memory bench-opencl bench-serve bench-fleet fleet-kills gate gate-figures conformance docs clean

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import intaglio
-from intaglio.cli.fit_boards import figures_by_core
-from intaglio.cli.fit_figures import EMULATED, Figures, within
 from intaglio.errors import IntaglioError
 from intaglio.options.request import Request
 from intaglio.run.emulator.measure import run_if_possible
+from intaglio.survey.boards import figures_by_core
+from intaglio.survey.figures import EMULATED, Figures, within
 from intaglio.targets.board import find_board
 from intaglio.targets.deployment import Deployment
 

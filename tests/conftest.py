@@ -28,7 +28,8 @@ LONGEST = (
     "firmware/test_weights_apart", "quantize/test_quantizing", "emulator/test_device", "kernels/test_opencl",
     "memory/test_side_by_side", "firmware/test_packages", "frontends/test_torch_quantised", "frontends/test_torch_objects",
     "package/test_two_networks", "firmware/test_link", "frontends/test_sklearn", "run/test_opencl_drivers", "memory/test_order",
-    "errors/test_onnx_bombs", "run/test_objects", "firmware/test_firmware",
+    "errors/test_onnx_bombs", "run/test_objects", "firmware/test_firmware", "serve/test_serve", "fleet/test_engine",
+    "fleet/test_gate",
 )  # fmt: skip
 _made: list[str] = []
 
@@ -91,7 +92,7 @@ def intaglio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 def one_board(monkeypatch: pytest.MonkeyPatch) -> None:
     """`fit` answers for what is asked, and then for one board instead of all: each of their cores is a compilation."""
     shown = {name: all_boards()[name] for name in ("nucleo-l4r5zi",)}
-    monkeypatch.setattr("intaglio.cli.fit_boards.all_boards", lambda: shown)
+    monkeypatch.setattr("intaglio.survey.boards.all_boards", lambda: shown)
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,7 @@ LONG = [pytest.param(name, marks=pytest.mark.slow) for name in _LONG]
 def few_boards(monkeypatch: pytest.MonkeyPatch) -> None:
     """`fit` without a board answers for a Cortex-M and a RISC-V board instead of all: each of their cores is a compilation."""
     shown = {name: all_boards()[name] for name in ("nucleo-l4r5zi", "esp32-c3")}
-    monkeypatch.setattr("intaglio.cli.fit_boards.all_boards", lambda: shown)
+    monkeypatch.setattr("intaglio.survey.boards.all_boards", lambda: shown)
 
 
 @pytest.mark.usefixtures("outside", "few_boards")  # `pip install ./plugins/example_npu`

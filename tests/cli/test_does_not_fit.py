@@ -20,7 +20,7 @@ TARGET = ("--target", "cortex-m4f")
 @pytest.fixture(autouse=True)
 def few_boards(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = {name: all_boards()[name] for name in ("nucleo-l4r5zi", "rp2040")}
-    monkeypatch.setattr("intaglio.cli.fit_boards.all_boards", lambda: shown)
+    monkeypatch.setattr("intaglio.survey.boards.all_boards", lambda: shown)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ BOARD = ("--board", "nucleo-l4r5zi")
 def show_few(patch: pytest.MonkeyPatch) -> None:
     """Two cores are enough here: each is a compilation."""
     shown = {name: all_boards()[name] for name in ("nucleo-l4r5zi", "stm32f4-discovery", "rp2040")}
-    patch.setattr("intaglio.cli.fit_boards.all_boards", lambda: shown)
+    patch.setattr("intaglio.survey.boards.all_boards", lambda: shown)
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +144,7 @@ def test_under_a_limit_fit_and_compile_take_the_same_rungs(intaglio: Intaglio, t
 
 
 def test_quick_builds_nothing_and_marks_its_estimates(intaglio: Intaglio, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("intaglio.cli.fit_figures.build_request", lambda *_, **__: pytest.fail("it was built"))
+    monkeypatch.setattr("intaglio.survey.figures.build_request", lambda *_, **__: pytest.fail("it was built"))
     said = intaglio("fit", DIGITS, *BOARD, "--quick")
     assert said.code == 0 and "~ marks an estimate\n(flash may be off by a half" in said.out and "stack ~512" in said.out
     told = intaglio("fit", DIGITS, *BOARD, "--quick", "--json").json

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from intaglio.cli.fit_boards import OnBoard
-from intaglio.cli.fit_figures import Figures
 from intaglio.cli.terminal import proven_text
 from intaglio.fitting.fit import Fit
 from intaglio.memory.ladder import Rung
 from intaglio.memory.picture import Picture
 from intaglio.pipeline import Planned
 from intaglio.run.firmware import STACK_ALIGNMENT
+from intaglio.survey.boards import OnBoard
+from intaglio.survey.figures import Figures
 
 
 @dataclass(frozen=True, slots=True)

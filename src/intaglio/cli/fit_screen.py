@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Sequence
 
 from intaglio.cli.fit_answer import Answer, peak_name, place_name
-from intaglio.cli.fit_boards import OnBoard
-from intaglio.cli.fit_figures import BUILT, EMULATED, ESTIMATED, Figures
 from intaglio.cli.terminal import PAGE, ms_text, print_table, proven_text
 from intaglio.fitting.fit import Fit
 from intaglio.fitting.limits import Needs
+from intaglio.survey.boards import OnBoard
+from intaglio.survey.figures import BUILT, EMULATED, ESTIMATED, Figures
 
 _SHOWN = 6  # tensors alive at the peak
 _INDENT = " " * 28

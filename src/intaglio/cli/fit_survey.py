@@ -10,11 +10,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from intaglio.cli.fit_answer import Answer, How, answer_json, picture
-from intaglio.cli.fit_boards import OnBoard, cores_of, figures_by_core, main_core, on_boards, that_fit
-from intaglio.cli.fit_figures import BUILT, EMULATED, Figures, alone, quantised_once
-from intaglio.cli.fit_means import AS_IT_IS, NAMES, Finder, Means
 from intaglio.cli.fit_screen import ESTIMATES, print_boards
-from intaglio.cli.terminal import bytes_text, note, print_json, print_table
+from intaglio.cli.terminal import bytes_text, note, on_terminal, print_json, print_table
 from intaglio.errors import UserError, counted
 from intaglio.fitting.fit import fit_of
 from intaglio.memory.picture import draw
@@ -22,6 +19,9 @@ from intaglio.options.request import Request
 from intaglio.package.folder import write_text
 from intaglio.pipeline import plan_request
 from intaglio.stages.watch import Watch
+from intaglio.survey.boards import OnBoard, cores_of, figures_by_core, main_core, on_boards, that_fit
+from intaglio.survey.figures import BUILT, EMULATED, Figures, alone, quantised_once
+from intaglio.survey.means import AS_IT_IS, NAMES, Finder, Means
 from intaglio.targets.deployment import Deployment
 
 
@@ -76,7 +76,7 @@ def survey(request: Request, how: How) -> int:
         raise UserError("bad-option", what, hint=hint)
     with ExitStack() as stack:
         once = stack.enter_context(quantised_once(request))
-        cores = figures_by_core(once, cores_of(), quick=how.quick)
+        cores = figures_by_core(once, cores_of(), quick=how.quick, say=on_terminal)
         found = _survey(once, planned.program.graph.name, main, cores, stack)
     figures = cores[main]
     if how.plot is not None and figures is not None:

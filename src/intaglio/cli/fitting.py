@@ -11,8 +11,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from intaglio.cli.fit_answer import Answer, How, Offer, answer_json, peak_name, picture
-from intaglio.cli.fit_boards import OnBoard, cores_of, figures_by_core, on_boards
-from intaglio.cli.fit_figures import (
+from intaglio.cli.fit_screen import print_answer
+from intaglio.cli.fit_survey import survey
+from intaglio.cli.terminal import note, on_terminal, print_json
+from intaglio.errors import AnswerIsNo, UserError
+from intaglio.fitting.fit import STACK_BYTES, Fit, fit_of, fits
+from intaglio.fitting.limits import chances_of, check_limits, has_floats
+from intaglio.memory.ladder import Rung
+from intaglio.memory.picture import draw
+from intaglio.options.reading import request_of_words
+from intaglio.options.request import Request
+from intaglio.package.folder import write_text
+from intaglio.pipeline import Planned, least_rungs, plan_request
+from intaglio.stages.watch import Watch
+from intaglio.survey.boards import OnBoard, cores_of, figures_by_core, on_boards
+from intaglio.survey.figures import (
     BUILT,
     EMULATED,
     ESTIMATED,
@@ -24,20 +37,7 @@ from intaglio.cli.fit_figures import (
     planned_figures,
     quantised_once,
 )  # fmt: skip
-from intaglio.cli.fit_means import Finder
-from intaglio.cli.fit_screen import print_answer
-from intaglio.cli.fit_survey import survey
-from intaglio.cli.terminal import note, print_json
-from intaglio.errors import AnswerIsNo, UserError
-from intaglio.fitting.fit import STACK_BYTES, Fit, fit_of, fits
-from intaglio.fitting.limits import chances_of, check_limits, has_floats
-from intaglio.memory.ladder import Rung
-from intaglio.memory.picture import draw
-from intaglio.options.reading import request_of_words
-from intaglio.options.request import Request
-from intaglio.package.folder import write_text
-from intaglio.pipeline import Planned, least_rungs, plan_request
-from intaglio.stages.watch import Watch
+from intaglio.survey.means import Finder
 
 
 def fit_model(model: Path, options: Mapping[str, object], how: How) -> int:
@@ -122,7 +122,7 @@ def _boards(request: Request, figures: Figures, how: How, stack: ExitStack) -> t
     same = made.target.bare and not made.rungs and not made.program.arenas and request == _as_alone(request)  # the same program
     if same and (figures.time == ESTIMATED or figures.on_boards):  # but the cycles of one board are not those of others
         reused[made.target.name] = figures
-    cores = figures_by_core(request, [c for c in cores_of() if c not in reused], quick=how.quick) | reused
+    cores = figures_by_core(request, [c for c in cores_of() if c not in reused], quick=how.quick, say=on_terminal) | reused
     main = made.target.name if made.target.name in cores else next(iter(cores))
     whole = replace(request, ram=None, flash=None)  # limits are the boards' own
     found = on_boards(whole, cores, Finder(whole, cores, main, stack))

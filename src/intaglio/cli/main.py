@@ -13,6 +13,7 @@ from typing import Annotated, Optional
 import typer
 
 from intaglio.cli.caching import cache_app
+from intaglio.cli.many import many_app
 from intaglio.cli.options import GroupedCommand, with_options
 from intaglio.cli.products import products_app
 from intaglio.cli.words import (
@@ -65,6 +66,7 @@ accelerators_app = typer.Typer(help="List the installed accelerators, or test on
 app.add_typer(accelerators_app, name="accelerators")
 app.add_typer(cache_app, name="cache")
 app.add_typer(products_app)
+app.add_typer(many_app)
 
 @app.command("compile", cls=GroupedCommand)
 @with_options()
@@ -232,13 +234,19 @@ def tune(
     again: Annotated[bool, typer.Option("--again", help="Measure again what the database has.")] = False,
     merge: Annotated[bool, typer.Option("--merge", help="Merge databases: `--merge A B -o C`.")] = False,
     output: Annotated[Optional[Path], typer.Option("--output", "-o", metavar="F", help="Database that `--merge` writes.")] = None,
+    scheduler: Annotated[
+        Optional[str], typer.Option("--scheduler", metavar="ADDRESS", help="Measure on the workers of this Dask scheduler.")
+    ] = None,
+    processor: Annotated[
+        Optional[str], typer.Option("--processor", metavar="P", help="Only workers whose processor has this in its name.")
+    ] = None,
     json: JsonOption = False,
     **options: object,
 ) -> None:
     """Measure kernels and tiles of a model's layers on this machine, for later compiles; or tune a package for OpenCL."""
     from intaglio.cli.tuning import Words, tune_words
 
-    tune_words(paths, merge, Words(device or [], limit_kernel_time, time_limit, again, output, json), options)
+    tune_words(paths, merge, Words(device or [], limit_kernel_time, time_limit, again, output, json, scheduler, processor), options)
 
 
 @app.command()

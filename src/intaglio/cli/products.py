@@ -125,8 +125,8 @@ def verify(
 
 @products_app.command()
 def compare(
-    before: Annotated[Path, typer.Argument(metavar="A", help="The folder of the earlier package.")],
-    after: Annotated[Path, typer.Argument(metavar="B", help="The folder of the later package.")],
+    before: Annotated[Path, typer.Argument(metavar="A", help="The earlier package; or a run of a fleet: STORE, STORE@N, F.json.")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="The later one, of the same kind.")],
     fail_if: Annotated[
         Optional[list[str]],
         typer.Option("--fail-if", metavar="RULE", help="Exit code 1 if this holds, e.g. `ram>+2%`. May be repeated."),
@@ -136,8 +136,11 @@ def compare(
     run: RunOption = True,
     json: JsonOption = False,
 ) -> None:
-    """Show what changed from A to B: figures and layers."""
-    from intaglio.cli.reporting import compare_packages
+    """Show what changed from A to B: figures and layers of two packages, or the results of two runs of a fleet."""
+    from intaglio.cli.reporting import compare_packages, compare_runs
+    from intaglio.fleet.changes import is_run
     from intaglio.report.gather import Wanted
 
+    if is_run(before) or is_run(after):
+        raise typer.Exit(compare_runs(before, after, fail_if or [], json=json, markdown=markdown))
     raise typer.Exit(compare_packages(before, after, fail_if or [], budget, Wanted(run), json=json, markdown=markdown))

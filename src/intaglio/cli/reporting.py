@@ -8,6 +8,7 @@ from pathlib import Path
 
 from intaglio.cli.terminal import ending, note, print_json, print_table
 from intaglio.errors import UserError, quoted
+from intaglio.fleet.changes import RowChange, changes_of, read_run
 from intaglio.package.folder import write_text
 from intaglio.package.manifest import read_manifest
 from intaglio.report.budgets import Checked, Rule, check_budgets, read_budgets, read_rule
@@ -111,6 +112,41 @@ def compare_packages(
     return max(tell_budgets(checked), 1 if broken or unknown else 0)
 
 
+def compare_runs(before: Path, after: Path, fail_if: Sequence[str], *, json: bool, markdown: bool) -> int:
+    """Two runs of a fleet. A rule holds for every job that both have; exit code 1: one is broken, or says nothing of any job."""
+    rules = [read_rule(text) for text in fail_if]
+    changes = changes_of(read_run(before), read_run(after), every=True)
+    shown = [c for c in changes if c.figure is None or c.worse or c.better]
+    found = [(rule, c) for rule in rules for c in changes if c.figure is not None and c.figure.key == rule.key]
+    broken = [(rule, c) for rule, c in found if c.figure is not None and rule.can_tell(c.figure) and rule.broken(c.figure)]
+    unknown = [rule for rule in rules if not any(r is rule and c.figure is not None and rule.can_tell(c.figure) for r, c in found)]
+    lost = [c for c in changes if rules and c.what in ("job", "state") and (c.worse or c.change == "gone")]
+    if json:
+        told = [rule.text for rule in dict.fromkeys([*(rule for rule, _ in broken), *unknown])]
+        print_json({"before": str(before), "after": str(after), "changes": [asdict(c) for c in shown], "broken": told})
+    else:
+        _print_runs(shown, markdown=markdown)
+    for rule, c in broken:
+        note(f"broken rule: `{rule.text}`: {c.where}: {c.what} {c.before} -> {c.after} ({c.change})")
+    for rule in unknown:
+        note(f"broken rule: `{rule.text}`: no job of both runs has the {rule.key}")
+    for c in lost:
+        note(f"broken rule: {c.where}: {c.before} -> {c.after} ({c.change})")
+    return 1 if broken or unknown or lost else 0
+
+
+def _print_runs(changes: Sequence[RowChange], *, markdown: bool) -> None:
+    head = ["model", "place", "job", "figure", "before", "now", "change"]
+    rows = [[f"{c.model} {c.variant}".strip(), c.place, c.kind, c.what, c.before, c.after, c.change] for c in changes]
+    if not rows:
+        print("no result changed")
+    elif markdown:
+        print("\n".join([f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows)]))
+    else:
+        for row, c in zip(rows, changes, strict=True):
+            print(f"{row[0]} on {row[1]}, {row[2]}: {row[3]} {row[4]} -> {row[5]} ({row[6]}{', worse' if c.worse else ''})")
+
+
 def _print(made: Difference) -> None:
     print(f"before  {made.before}\nnow     {made.after}")
     rows = [[f.label, f.before_text, f.after_text, f.change_text + (" worse" if f.worse else "")] for f in made.figures]
@@ -142,4 +178,4 @@ def _markdown(made: Difference, broken: Sequence[Rule], checked: Sequence[Checke
     return "\n".join(lines)
 
 
-__all__ = ["check_place", "compare_packages", "look_at", "tell_budgets", "write_report"]
+__all__ = ["check_place", "compare_packages", "compare_runs", "look_at", "tell_budgets", "write_report"]

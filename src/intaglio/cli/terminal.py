@@ -32,6 +32,12 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def on_terminal(text: str) -> None:
+    """A note that says where it is, for who waits."""
+    if sys.stderr.isatty():
+        note(text)
+
+
 def say(text: str, width: int = PAGE) -> None:
     """A sentence of the answer, within the page: long ones go on in the next line."""
     print(textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from intaglio.cli.terminal import ending, fitted, note, print_json, print_table, progress_bar, us_text
@@ -32,6 +32,8 @@ class Words:
     again: bool
     output: Path | None
     json: bool
+    scheduler: str | None = None
+    processor: str | None = None
 
 
 def tune_words(paths: list[Path], merge: bool, words: Words, options: Mapping[str, object]) -> None:
@@ -62,6 +64,9 @@ def _tune_model(request: Request, words: Words) -> None:
         raise UserError("bad-option", "`--tuning off` has no place for results", hint="name a file, or omit it")
     file = request.tuning or default_file()
     read_if_there(file)  # before anything is measured
+    if words.scheduler is not None:
+        _tune_remotely(request, file, words)
+        return
     # What is known must not decide what is measured.
     model = graph_to_lower(replace(request, tuning=None), Watch(note=lambda text: note(f"note: {text}")))
     _check_target(model.target)
@@ -86,6 +91,31 @@ def _tune_model(request: Request, words: Words) -> None:
                 note(f"what was measured is kept in {file}; run it again to go on")
             raise
     _tell(found, len(shapes), plan, words.json)
+
+
+def _tune_remotely(request: Request, file: Path, words: Words) -> None:
+    """On the workers of a Dask scheduler, one processor after the other."""
+    from intaglio.fleet.crews import connect
+    from intaglio.fleet.tuning import slots_of, tune_remotely
+
+    if words.time_limit is not None or request.threads > 1:
+        what = "`--scheduler` measures each layer on one core, without a limit of time"
+        raise UserError("bad-option", what, hint="omit `--threads` and `--time-limit`; what is measured stays if you stop it")
+    make_room(file)
+    crew = connect(words.scheduler or "")
+    try:
+        done = []
+        for processor, slots in slots_of(crew.client, words.processor).items():
+            note(f"{counted(len(slots), 'core')} of {processor}")
+            done.append(tune_remotely(crew.client, request, file, slots, note, again=words.again))
+    finally:
+        crew.close()
+    if words.json:
+        print_json({"database": str(file), "processors": [asdict(one) for one in done]})
+    for one in done:
+        for problem in one.problems:
+            note(f"not measured: {problem}")
+        note(f"{one.processor}: {one.new} measured now, {one.known} known before; stored in {file}")
 
 
 def _check_target(target: Target) -> None:

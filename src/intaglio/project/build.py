@@ -115,7 +115,7 @@ def _made(job: Job, force: bool) -> Outcome:
     made = make_products(request.output, manifest, job.wish) if job.wish.kinds else ()
     broken = _looked_at(job, current)
     state = OVER if broken else CURRENT if current else BUILT
-    ram, flash = _sizes(manifest, Package(request.output))
+    ram, flash = package_sizes(manifest, Package(request.output))
     return Outcome(job.name, state, request.board or manifest.target, ram, flash, 0.0, 1 if broken else 0, broken, made)
 
 
@@ -132,7 +132,7 @@ def _looked_at(job: Job, current: bool) -> tuple[str, ...]:
     return tuple(one.text for one in checked if not one.ok)
 
 
-def _sizes(manifest: Manifest, package: Package) -> tuple[int, int]:
+def package_sizes(manifest: Manifest, package: Package) -> tuple[int, int]:
     if manifest.firmware is not None:
         return manifest.firmware.ram_bytes, manifest.firmware.flash_bytes
     return manifest.memory.arena_bytes, manifest.memory.weight_bytes + (binary_bytes(package) or 0)
@@ -166,4 +166,4 @@ def _link(firmware: Firmware, project: ProjectFile, found: dict[str, Outcome], *
     return Outcome(firmware.name, BUILT, target, linked.ram_bytes, linked.flash_bytes, time.perf_counter() - start)
 
 
-__all__ = ["BUILT", "CURRENT", "FAILED", "OVER", "Outcome", "build_project"]
+__all__ = ["BUILT", "CURRENT", "FAILED", "OVER", "Outcome", "build_project", "package_sizes"]

@@ -20,6 +20,8 @@
     [firmware.product]                  `intaglio link` of several packages
     packages = ["digits-board", "kws-board"]
 
+    [fleet]                             many models on many boards; see fleet.py
+
 Nearer options win: those of the package, then of the model, then the defaults. `${NAME}` in a text is a variable of the
 environment.
 """
@@ -38,12 +40,14 @@ from intaglio.errors import UserError, quoted
 from intaglio.options import kinds
 from intaglio.options.reading import request_of_keywords
 from intaglio.options.request import OPTIONS, Request
+from intaglio.project.fleet import JOBS, OF_FLEET, Cell, FleetPlan, boards_of, matching
 from intaglio.project.products import NO_WISH, Wish, check_kinds
 from intaglio.report.budgets import limits_of, read_budgets
+from intaglio.targets.board import all_boards
 
 NAME = "intaglio.toml"
 HINT = "see docs/guides/project.md"
-SECTIONS = ("defaults", "models", "packages", "firmware")
+SECTIONS = ("defaults", "models", "packages", "firmware", "fleet")
 OF_MODEL = ("source", "sha256")
 OF_PACKAGE = ("model", "output", "report", "budget", "make", "dist", "version", "vendor")
 OF_FIRMWARE = ("packages", "output")
@@ -78,6 +82,7 @@ class ProjectFile:
     path: Path
     jobs: tuple[Job, ...]
     firmware: tuple[Firmware, ...]
+    fleet: FleetPlan | None = None
 
 
 def read_project(path: Path, overrides: Sequence[str] = ()) -> ProjectFile:
@@ -92,7 +97,7 @@ def read_project(path: Path, overrides: Sequence[str] = ()) -> ProjectFile:
     for text in overrides:
         _override(table, text)
     read = _Reader(path, table)
-    return ProjectFile(path, read.jobs(), read.firmware())
+    return ProjectFile(path, read.jobs(), read.firmware(), read.fleet())
 
 
 def _override(table: dict[str, object], text: str) -> None:
@@ -117,13 +122,14 @@ class _Reader:
         self._check(table, SECTIONS, "")
         self._defaults = self._section(table, "defaults")
         self._check(self._defaults, KEYWORDS, "defaults")
-        self._models, self._packages, self._firmware = (self._tables(table, name) for name in SECTIONS[1:])
+        self._models, self._packages, self._firmware = (self._tables(table, name) for name in SECTIONS[1:4])
+        self._fleet = self._section(table, "fleet")
 
     def jobs(self) -> tuple[Job, ...]:
         for name, model in self._models.items():
             self._check(model, (*OF_MODEL, *KEYWORDS), f"models.{name}")
         made = tuple(self._job(name, package) for name, package in self._packages.items())
-        if not made:
+        if not made and not self._fleet:
             raise self._error("it makes no package", f"add `[packages.NAME]` with `model = ...`; {HINT}")
         places = [job.request.output.resolve() for job in made]
         for job in made:
@@ -139,17 +145,19 @@ class _Reader:
             what = f"`{where}` is of the model {quoted(model_name)}, which is not there"
             raise self._error(what, _near(model_name, self._models))
         model = self._models[model_name]
-        given = {**self._defaults, **model, **package}
-        options = {key: self._value(key, value) for key, value in given.items() if key in KEYWORDS}
-        source = self._root / self._text(model, "source", f"models.{model_name}")
         output = self._root / str(self._expanded(package.get("output", f"build/{name}")))
-        try:
-            request = replace(request_of_keywords(source, output, options), force=True)
-        except UserError as error:
-            raise UserError(error.slug, f"{error.message}, in `{where}` of {quoted(self._path.name)}", hint=error.hint) from None
+        request = self._request(model_name, output, {**self._defaults, **model, **package}, where)
         page = self._root / self._text(package, "report", where) if "report" in package else None
         budget = self._budget(package.get("budget"), where)
         return Job(name, request, str(model.get("sha256", "")), budget, page, self._wish(package, where))
+
+    def _request(self, model: str, output: Path, given: Mapping[str, object], where: str) -> Request:
+        options = {key: self._value(key, value) for key, value in given.items() if key in KEYWORDS}
+        source = self._root / self._text(self._models[model], "source", f"models.{model}")
+        try:
+            return replace(request_of_keywords(source, output, options), force=True)
+        except UserError as error:
+            raise UserError(error.slug, f"{error.message}, in `{where}` of {quoted(self._path.name)}", hint=error.hint) from None
 
     def _wish(self, package: Mapping[str, object], where: str) -> Wish:
         """`make` and what goes with it."""
@@ -187,6 +195,62 @@ class _Reader:
                 raise self._error(f"a package and firmware are both called {quoted(name)}", "give one another name")
             found.append(Firmware(name, tuple(parts), output))
         return tuple(found)
+
+    def fleet(self) -> FleetPlan | None:
+        if not self._fleet:
+            return None
+        told = self._fleet
+        self._check(told, OF_FLEET, "fleet")
+        models, lost = matching(self._names(told, "models", ["*"]), list(self._models))
+        boards, none = boards_of(self._names(told, "boards", []), self._root)
+        for what, names, known in (("model", lost, list(self._models)), ("board", none, list(all_boards()))):
+            if names:
+                raise self._error(f"`fleet` names the {what} {quoted(names[0])}, which is not there", _near(names[0], known))
+        targets = self._names(told, "targets", [])
+        places = [*((board, True) for board in boards), *((target, False) for target in targets)]
+        if not models or not places:
+            raise self._error("`fleet` has no models, or neither `boards` nor `targets`", HINT)
+        jobs = self._names(told, "jobs", ["fit"] if boards else ["compile"])
+        for job in jobs:
+            if job not in JOBS:
+                raise self._error(f"`fleet` has the job {quoted(job)}", f"jobs: {', '.join(JOBS)}")
+        variants = self._tables(told, "variants") or {"": {}}
+        cells = tuple(
+            self._cell(model, variant, options, place, board)
+            for model in models
+            for variant, options in variants.items()
+            for place, board in places
+        )
+        return FleetPlan(
+            cells,
+            tuple(job for job in JOBS if job in jobs),
+            bool(told.get("quick", False)),
+            self._root / str(self._expanded(told.get("store", "build/fleet"))),
+            int(self._number(told, "retries", 2, 0, 100)),
+            self._number(told, "timeout", 900, 1, 1e6),
+            self._budget(told.get("budget"), "fleet"),
+            self._tables(told, "cluster"),
+        )
+
+    def _cell(self, model: str, variant: str, options: Mapping[str, object], place: str, board: bool) -> Cell:
+        where = f"fleet.variants.{variant}" if variant else f"models.{model}"
+        self._check(options, KEYWORDS, where)
+        given = {**self._defaults, **self._models[model], **options, "board" if board else "target": place}
+        made = self._request(model, Path("package"), given, where)
+        name = Path(place).stem if place.endswith(".toml") else place
+        return Cell(model, variant, name, board, made, str(self._models[model].get("sha256", "")))
+
+    def _names(self, table: Mapping[str, object], key: str, default: list[str]) -> list[str]:
+        found = table.get(key, default)
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            raise self._error(f"`{key}` of `fleet` is not a list of names", HINT)
+        return [str(self._expanded(one)) for one in found]
+
+    def _number(self, table: Mapping[str, object], key: str, default: float, least: float, most: float) -> float:
+        found = table.get(key, default)
+        if isinstance(found, bool) or not isinstance(found, int | float) or not least <= found <= most:
+            raise self._error(f"`{key}` of `fleet` is not a number from {least:g} to {most:g}", HINT)
+        return float(found)
 
     def _value(self, key: str, value: object) -> object:
         value = self._expanded(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from intaglio.options import kinds
 from intaglio.options.request import OPTIONS, Option
 from intaglio.project.file import KEYWORDS
+from intaglio.project.fleet import JOBS
 from intaglio.project.products import KINDS
 from intaglio.report.budgets import KNOWN, SIZES
 
@@ -30,6 +31,19 @@ def schema() -> dict[str, object]:
         "source": {**_TEXT, "description": "The model file."},
         "sha256": {**_TEXT, "pattern": "^[0-9a-fA-F]{64}$"},
     }
+    many: dict[str, object] = {
+        "models": {**_TEXTS, "description": "Names or patterns. Default: all."},
+        "boards": {**_TEXTS, "description": "Names or patterns of boards, or board files."},
+        "targets": _TEXTS,
+        "jobs": {"type": "array", "items": {"enum": list(JOBS)}},
+        "quick": {"type": "boolean", "description": "fit: estimate code, stack and time; build and emulate nothing."},
+        "store": {**_TEXT, "description": "Folder of the results. Default: build/fleet."},
+        "retries": {"type": "integer", "minimum": 0, "maximum": 100},
+        "timeout": {"type": "number", "description": "Seconds of one job."},
+        "budget": {"oneOf": [_TEXT, _table(budget)]},
+        "variants": {"type": "object", "additionalProperties": _table(options)},
+        "cluster": {"type": "object", "additionalProperties": {"type": "object"}},
+    }
     linked: dict[str, object] = {"packages": {**_TEXTS, "minItems": 2}, "output": _TEXT}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -40,9 +54,9 @@ def schema() -> dict[str, object]:
                 "models": {"type": "object", "additionalProperties": _table({**model, **options}, "source")},
                 "packages": {"type": "object", "additionalProperties": _table({**own, **options}, "model")},
                 "firmware": {"type": "object", "additionalProperties": _table(linked, "packages")},
+                "fleet": _table(many),
             },
             "models",
-            "packages",
         ),
     }
 

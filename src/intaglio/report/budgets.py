@@ -104,12 +104,15 @@ def check_budgets(budgets: dict[str, float], facts: Facts) -> tuple[Checked, ...
     return tuple(_checked(key, limit, facts.figure(key)) for key, limit in budgets.items())
 
 
+def check_limit(key: str, value: float, limit: float) -> bool:
+    return value >= limit if key in MORE_IS_BETTER else value <= limit
+
+
 def _checked(key: str, limit: float, figure: Figure | None) -> Checked:
     wanted = figure_text(Figure(key, key, limit, "bytes" if key in SIZES else "ms" if key == "time" else "", ""))
     if figure is None:
         return Checked(key, False, limit, wanted, "unknown", f"{key} is not known here, and its budget is {wanted}")
-    least = key in MORE_IS_BETTER
-    ok = figure.value >= limit if least else figure.value <= limit
+    least, ok = key in MORE_IS_BETTER, check_limit(key, figure.value, limit)
     told = figure_text(figure)
     relation = ("at least" if least else "at most") if ok else ("below" if least else "above")
     return Checked(key, ok, limit, wanted, told, f"{key} is {told}, {relation} its budget of {wanted}")
@@ -129,4 +132,4 @@ def read_rule(text: str) -> Rule:
     return Rule(text.strip(), key, relation == ">", unit == "%", value)
 
 
-__all__ = ["KNOWN", "Checked", "Rule", "check_budgets", "limits_of", "read_budgets", "read_rule"]
+__all__ = ["KNOWN", "Checked", "Rule", "check_budgets", "check_limit", "limits_of", "read_budgets", "read_rule"]

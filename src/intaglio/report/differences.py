@@ -45,7 +45,7 @@ class Difference:
 
 def difference(before: Facts, after: Facts, folders: tuple[str, str] = ("before", "now")) -> Difference:
     keys = list(dict.fromkeys(f.key for facts in (after, before) for f in facts.figures))
-    figures = tuple(_figure(before.figure(key), after.figure(key)) for key in keys)
+    figures = tuple(compare_figures(before.figure(key), after.figure(key)) for key in keys)
     told = [_side(folder, one, other) for folder, one, other in zip(folders, (before, after), (after, before), strict=True)]
     return Difference(before.name, told[0], told[1], figures, tuple(_layers(before.layers, after.layers)))
 
@@ -69,7 +69,7 @@ def figure_text(figure: Figure | None) -> str:
     return f"{figure.value:,.0f}" + (f" {figure.unit}" if figure.unit else "")
 
 
-def _figure(before: Figure | None, after: Figure | None) -> FigureChange:
+def compare_figures(before: Figure | None, after: Figure | None) -> FigureChange:
     known = after or before
     assert known is not None
     old, new = (None if f is None else f.value for f in (before, after))
@@ -123,4 +123,4 @@ def _changes(old: LayerFacts, new: LayerFacts) -> Iterator[LayerChange]:
             yield LayerChange(new.label, what, f"{p:,}", f"{q:,}")
 
 
-__all__ = ["Difference", "FigureChange", "LayerChange", "difference", "figure_text"]
+__all__ = ["Difference", "FigureChange", "LayerChange", "compare_figures", "difference", "figure_text"]

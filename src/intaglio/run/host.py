@@ -8,8 +8,9 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from intaglio.ir.types import DType
 from intaglio.ops.base import f32_to_bf16
 from intaglio.package.at_sizes import ends_at_sizes, sizes_of
 from intaglio.package.manifest import Manifest, TensorInfo
+from intaglio.package.size_info import SizeInfo
 from intaglio.package.weights import is_sound, weights_file
 
 ERROR_SLUGS = {1: "index-out-of-range", 2: "assertion-failed", 3: "size-out-of-bounds", 21: "accelerator-failed"}
@@ -76,6 +78,19 @@ class Library:
         self._sink: object = None  # a callback that C holds must stay alive here
         self.reset()
 
+    @cached_property
+    def _given(self) -> tuple[SizeInfo, ...]:
+        return self.manifest.given
+
+    @cached_property
+    def _reported(self) -> int:
+        """Sizes that the library writes behind the pointers."""
+        return sum(len(info.dims) for info in self.manifest.outputs)
+
+    @cached_property
+    def _outputs(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+        return [(info.shape, info.type.dtype.numpy) for info in self.manifest.outputs]
+
     def _use(self, variant: str) -> None:
         use = getattr(self._library, f"{self.manifest.name}_use_variant")
         use.restype, use.argtypes = ctypes.c_int, [ctypes.c_char_p]
@@ -104,6 +119,10 @@ class Library:
 
     def run(self, inputs: list[Array]) -> list[Array]:
         """Arrays in the order, and exactly of the types, of the manifest."""
+        if not self.manifest.sizes:
+            arrays: list[Array] = [np.empty(shape, dtype) for shape, dtype in self._outputs]
+            self.run_into(inputs, arrays)
+            return arrays
         manifest = ends_at_sizes(self.manifest, sizes_of(self.manifest, [a.shape for a in inputs]))
         outputs = [np.empty(info.shape, info.type.dtype.numpy) for info in manifest.outputs]
         self.run_into(inputs, outputs)
@@ -112,15 +131,16 @@ class Library:
         return [cut(a, s) if info.dims else a for a, s, info in zip(outputs, self.shapes, manifest.outputs, strict=True)]
 
     def run_into(self, inputs: list[Array], outputs: list[Array]) -> None:
-        sizes = sizes_of(self.manifest, [a.shape for a in inputs])
-        reported = sum(len(info.dims) for info in self.manifest.outputs)  # the library writes the shapes behind the pointers
-        given = pointers(inputs, *(sizes[size.name] for size in self.manifest.given))
-        taken = pointers(outputs, *[0] * reported)
+        sizes = sizes_of(self.manifest, [a.shape for a in inputs]) if self._given else {}
+        given = pointers(inputs, *(sizes[size.name] for size in self._given))
+        taken = pointers(outputs, *[0] * self._reported)
         code = self._run(self._arena, ctypes.addressof(given), ctypes.addressof(taken))
         if code != 0:
             said = (self._error(code) or b"").decode("ascii", "replace")
             slug = ERROR_SLUGS.get(code, "run-failed")
             raise AnswerIsNo(slug, f"`{self.manifest.name}` stopped: {said}", hint="the input data causes this")
+        if not self._reported:
+            return
         words = iter([int(n or 0) for n in taken[len(outputs) :]])
         self.shapes = tuple(tuple(next(words) for _ in info.dims) for info in self.manifest.outputs)
 

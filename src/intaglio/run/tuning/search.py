@@ -110,18 +110,26 @@ def search(shapes: list[Shape], plan: Plan, report: Callable[[Step], None]) -> l
 
 def _is_complete(shape: Shape, times: Times) -> bool:
     """Are there times of the way that is estimated to be best, and of another one? Others may be new, or differ by version."""
-    return shape.ways[0].using in times and len(times) > 1
+    return is_complete_by(shape.ways[0].using, times)
+
+
+def is_complete_by(best: str, times: Times) -> bool:
+    return best in times and len(times) > 1
 
 
 def _measured(shape: Shape, plan: Plan) -> Measured:
     try:
-        ways = [way.using for way in shape.ways]
-        with built(shape.nodes[0], ways, plan.target, plan.toolchain) as trial, on_one_core(plan.target):
-            times = time_ways(trial)
+        times = measure(shape, plan.target, plan.toolchain)
     except AnswerIsNo as error:  # random data that the layer refuses
         return Measured(shape, {}, new=True, problem=error.message)
     add_records(plan.database, plan.place, shape.text, times)
     return Measured(shape, times, new=True)
+
+
+def measure(shape: Shape, target: Target, toolchain: Toolchain) -> dict[str, float]:
+    ways = [way.using for way in shape.ways]
+    with built(shape.nodes[0], ways, target, toolchain) as trial, on_one_core(target):
+        return time_ways(trial)
 
 
 def time_ways(trial: Trial, seconds: float = LAYER_SECONDS) -> dict[str, float]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from intaglio.cli.fit_figures import ESTIMATED, Figures, on_core, within
-from intaglio.cli.fit_means import AS_IT_IS, SHORT, Finder, Means
-from intaglio.cli.terminal import note
 from intaglio.fitting.limits import Needs
 from intaglio.options.request import Request
+from intaglio.survey.figures import ESTIMATED, Figures, on_core, within
+from intaglio.survey.means import AS_IT_IS, SHORT, Finder, Means
 from intaglio.targets.board import Board, all_boards
 from intaglio.targets.deployment import Deployment
 from intaglio.targets.target import all_targets
@@ -77,12 +75,14 @@ def main_core() -> str:
     return min(counts, key=lambda core: (-counts[core], core))
 
 
-def figures_by_core(request: Request, cores: list[str], *, quick: bool) -> dict[str, Figures | None]:
+def figures_by_core(
+    request: Request, cores: list[str], *, quick: bool, say: Callable[[str], None] = lambda _: None
+) -> dict[str, Figures | None]:
     """As it is, on each core. Built in turn: compilers and emulators use what the machine has."""
     found: dict[str, Figures | None] = {}
     for n, core in enumerate(cores):
-        if not quick and sys.stderr.isatty():
-            note(f"building for {core} ({n + 1} of {len(cores)})")
+        if not quick:
+            say(f"building for {core} ({n + 1} of {len(cores)})")
         found[core] = on_core(request, core, quick=quick)
     return found
 
@@ -91,10 +91,10 @@ def on_boards(
     request: Request, cores: Mapping[str, Figures | None], finder: Finder, *, every: bool = False
 ) -> list[OnBoard]:
     """`every`: means are looked for where they are not needed, too."""
-    return [_on_board(request, board, cores.get(board.core), finder, every) for board in all_boards().values()]
+    return [on_board(request, board, cores.get(board.core), finder, every=every) for board in all_boards().values()]
 
 
-def _on_board(request: Request, board: Board, figures: Figures | None, finder: Finder, every: bool) -> OnBoard:
+def on_board(request: Request, board: Board, figures: Figures | None, finder: Finder, *, every: bool = False) -> OnBoard:
     if figures is None:
         return OnBoard(board, None)
     on = Deployment(board, ram=request.ram, flash=request.flash)

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from intaglio.cli.fit_figures import BUILT, NO_RAM, Figures, alone, built_figures, planned_figures, quantised_once, within
 from intaglio.errors import AnswerIsNo, UserError
 from intaglio.fitting.fit import needs_of_program, needs_on_board
 from intaglio.fitting.limits import Needs, has_floats
 from intaglio.options.request import Request
 from intaglio.pipeline import Planned, plan_request
 from intaglio.stages.watch import Watch
+from intaglio.survey.figures import BUILT, NO_RAM, Figures, alone, built_figures, planned_figures, quantised_once, within
 from intaglio.targets.deployment import Deployment
 
 AS_IT_IS, STRIPES, FEED_ROWS = "as it is", "stripes", "--feed-rows"

@@ -1,0 +1,151 @@
+"""`intaglio fleet`: the jobs of a project file, with progress, a table at the end, and a page."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from intaglio.cli.reporting import check_place
+from intaglio.cli.terminal import console, note, print_json, print_table
+from intaglio.errors import UserError, counted
+from intaglio.fleet.changes import RowChange, changes_of, export_run
+from intaglio.fleet.crews import Crew, LocalCrew, connect, start_cluster
+from intaglio.fleet.page import fleet_page
+from intaglio.fleet.pieces import NO, OK
+from intaglio.fleet.run import Finished, Progress, run_fleet
+from intaglio.fleet.store import Row, Store
+from intaglio.package.folder import write_text
+from intaglio.project.file import read_project
+
+EVERY_S = 5.0  # a line of progress, where there is no terminal
+SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FleetWords:
+    """What the command line says."""
+
+    overrides: Sequence[str]
+    jobs: int | None
+    scheduler: str | None
+    cluster: str | None
+    again: bool
+    report: Path | None
+    export: Path | None
+    json: bool
+
+
+def fleet_words(file: Path, words: FleetWords) -> int:
+    """Exit code 2: a job has no answer; 1: a budget is exceeded, or a package does not validate."""
+    project = read_project(file, words.overrides)
+    plan = project.fleet
+    if plan is None:
+        raise UserError("bad-project", f"`{file.name}` has no `[fleet]`", hint="see docs/guides/fleet.md")
+    if words.scheduler is not None and words.cluster is not None:
+        raise UserError("bad-option", "`--scheduler` and `--cluster` exclude each other", hint="give one of them")
+    if words.report is not None:
+        check_place(words.report)
+    store = Store(plan.store)
+    count = words.jobs or os.cpu_count() or 1
+
+    def crew() -> Crew:
+        if words.scheduler is not None:
+            return connect(words.scheduler)
+        if words.cluster is not None:
+            return start_cluster(words.cluster, plan.clusters.get(words.cluster, {}), count)
+        return LocalCrew(count)
+
+    start = time.perf_counter()
+    try:
+        with _told() as heard:
+            done = run_fleet(plan, file.name, store, crew, heard, again=words.again)
+    finally:
+        store.close()
+    changes = changes_of(done.old, done.rows) if done.before is not None else []
+    before = f"run {done.before}" if done.before is not None else ""
+    if words.report is not None:
+        write_text(words.report, fleet_page(f"{file.name}, run {done.run}", done.rows, changes, before))
+    if words.export is not None:
+        export_run(words.export, done.rows)
+    _say(done, changes, time.perf_counter() - start, words)
+    return _code(done)
+
+
+def _code(done: Finished) -> int:
+    if any(row.state not in (OK, NO) for row in done.rows):
+        return 2
+    return 1 if done.broken or any(row.kind != "fit" and row.state == NO for row in done.rows) else 0
+
+
+@contextmanager
+def _told() -> Iterator[Callable[[Progress], None]]:
+    start, said = time.monotonic(), [time.monotonic()]
+
+    def words(progress: Progress) -> str:
+        made, left = progress.done - progress.known, progress.total - progress.done
+        bad = sum(n for state, n in progress.states.items() if state not in (OK, NO))
+        spent = time.monotonic() - start
+        rest = f", about {_span(spent / made * left)} left" if made and left else ""
+        return f"{progress.done:,} of {progress.total:,} jobs, {bad:,} without an answer{rest}"
+
+    if sys.stderr.isatty():
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        with Bar(BarColumn(), TextColumn("{task.description}"), console=console(stderr=True), transient=True) as bar:
+            task = bar.add_task("", total=None)
+            yield lambda progress: bar.update(task, description=words(progress), completed=progress.done, total=progress.total)
+        return
+
+    def line(progress: Progress) -> None:
+        if time.monotonic() - said[0] >= EVERY_S:
+            said[0] = time.monotonic()
+            note(words(progress))
+
+    yield line
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _say(done: Finished, changes: Sequence[RowChange], seconds: float, words: FleetWords) -> None:
+    p = done.progress
+    if words.json:
+        rows = [asdict(row) for row in done.rows]
+        told = {"run": done.run, "before": done.before, "known": p.known, "seconds": seconds, "broken": list(done.broken)}
+        print_json({**told, "results": rows, "changes": [asdict(change) for change in changes]})
+        return
+    print_table(["job", ">yes", ">no", ">without an answer"], [_row(kind, done.rows) for kind in _kinds(done.rows)])
+    new = p.total - p.known
+    print(f"run {done.run}: {counted(p.total, 'job')}, {new:,} done now, {p.known:,} known before, {seconds:.1f} s")
+    for what, path in (("report", words.report), ("figures", words.export)):
+        if path is not None:
+            print(f"{what}: {path}")
+    for row in [row for row in done.rows if row.state not in (OK, NO)][:SHOWN]:
+        note(f"{row.model} {row.variant}".strip() + f" on {row.place}, {row.kind}: {row.state}: {row.reason}")
+    for line in done.broken[:SHOWN]:
+        note(f"over budget: {line}")
+    worse = [change for change in changes if change.worse]
+    if done.before is not None:
+        note(f"since run {done.before}: {counted(len(changes), 'change')}, {len(worse):,} for the worse")
+    for change in worse[:SHOWN]:
+        note(f"worse: {change.where}: {change.what} {change.before} -> {change.after} ({change.change})")
+
+
+def _kinds(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row.kind for row in rows))
+
+
+def _row(kind: str, rows: Sequence[Row]) -> list[str]:
+    own = [row.state for row in rows if row.kind == kind]
+    yes, no = own.count(OK), own.count(NO)
+    return [kind, f"{yes:,}", f"{no:,}", f"{len(own) - yes - no:,}"]
+
+
+__all__ = ["FleetWords", "fleet_words"]

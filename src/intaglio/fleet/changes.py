@@ -1,0 +1,141 @@
+"""Two runs of a fleet beside each other: by model, variant, place and job. For the page, and for `intaglio compare`.
+
+A run is what a store has of it (`STORE`, or `STORE@3` for its third), or a file that `intaglio fleet --export F.json` wrote:
+figures to keep in a repository."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from intaglio.errors import UserError, quoted
+from intaglio.fleet.pieces import NO, OK
+from intaglio.fleet.store import FILE, Row, Store
+from intaglio.package.folder import write_text
+from intaglio.report.differences import FigureChange, compare_figures
+from intaglio.report.facts import EMULATED, MEASURED, Figure
+
+EXPORTED = "intaglio-fleet 1"
+FIGURES = {
+    "ram": "RAM", "flash": "flash", "arena": "arena", "weights": "weights", "instructions": "instructions", "cycles": "cycles",
+    "time": "time", "error": "error", "accuracy": "accuracy", "macs": "multiply-adds", "mismatches": "elements that differ",
+}  # fmt: skip
+_RANK = {OK: 0, NO: 1}
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    kind: str
+    model: str
+    variant: str
+    place: str
+    what: str  # a figure, or `state`
+    before: str
+    after: str
+    change: str
+    worse: bool
+    better: bool
+    figure: FigureChange | None = None
+
+    @property
+    def where(self) -> str:
+        return f"{f'{self.model} {self.variant}'.strip()} on {self.place}, {self.kind}"
+
+
+def changes_of(before: Sequence[Row], after: Sequence[Row], *, every: bool = False) -> list[RowChange]:
+    """`every`: also figures that are the same."""
+    old, new = ({row.name: row for row in rows} for rows in (before, after))
+    found: list[RowChange] = []
+    for name in dict.fromkeys([*new, *old]):
+        a, b = old.get(name), new.get(name)
+        if a is None or b is None:
+            found.append(RowChange(*name, "job", _state(a), _state(b), "new" if a is None else "gone", False, False))
+            continue
+        if a.state != b.state:
+            worse = _RANK.get(b.state, 2) > _RANK.get(a.state, 2)
+            found.append(RowChange(*name, "state", _state(a), _state(b), b.reason or b.state, worse, not worse))
+        found += [RowChange(*name, c.label, c.before_text, c.after_text, c.change_text, c.worse, c.better, c)
+                  for c in _figures(a, b) if every or c.worse or c.better or c.before is None or c.after is None]  # fmt: skip
+    return found
+
+
+def _state(row: Row | None) -> str:
+    return "-" if row is None else row.state or "not run"
+
+
+def _figures(before: Row, after: Row) -> list[FigureChange]:
+    made = []
+    for key, label in FIGURES.items():
+        pair = [_figure(row, key, label) for row in (before, after)]
+        if any(one is not None for one in pair):
+            made.append(compare_figures(*pair))
+    return made
+
+
+def _figure(row: Row, key: str, label: str) -> Figure | None:
+    value = row.figures.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    unit = "ms" if key == "time" else "bytes" if key in ("ram", "flash", "arena", "weights") else ""
+    measured = key == "time" and row.kind == "profile" and row.figures.get("instructions") is None
+    return Figure(key, label, float(value), unit, MEASURED if measured else EMULATED)
+
+
+# Runs that are somewhere ----------------------------------------------------------------------------------------------
+
+
+def is_run(path: Path) -> bool:
+    """Is this a run of a fleet, for `compare`?"""
+    folder, _ = _parts(path)
+    return (folder / FILE).is_file() or (path.suffix == ".json" and path.is_file())
+
+
+def _parts(path: Path) -> tuple[Path, int | None]:
+    found = re.fullmatch(r"(.+)@(\d+)", str(path))
+    return (Path(found[1]), int(found[2])) if found is not None and not path.exists() else (path, None)
+
+
+def read_run(path: Path) -> list[Row]:
+    folder, number = _parts(path)
+    if path.is_file():
+        return _imported(path)
+    store = Store(folder, create=False)
+    try:
+        runs = store.runs()
+        if not runs or (number is not None and number not in runs):
+            what = f"{quoted(str(folder), 200)} has no run{f' {number}' if number is not None else ''} that came to its end"
+            raise UserError("no-run", what, hint=f"runs: {', '.join(map(str, runs)) or 'none'}; the last one is meant by default")
+        return store.rows(runs[-1] if number is None else number)
+    finally:
+        store.close()
+
+
+def export_run(path: Path, rows: Sequence[Row]) -> None:
+    """Sorted, a result in a line: a change of it is a line of a patch. Without what differs from machine to machine."""
+    lines = []
+    for row in sorted(rows, key=lambda row: row.name):
+        told = {**asdict(row), "figures": {k: v for k, v in row.figures.items() if v is not None}}
+        told.pop("package")
+        if row.kind == "profile" and row.figures.get("instructions") is None:
+            told["figures"] = {k: v for k, v in row.figures.items() if v is not None and k != "time"}
+        lines.append(json.dumps(told, sort_keys=True))
+    write_text(path, f'{{"format": "{EXPORTED}", "results": [\n' + ",\n".join(lines) + "\n]}\n")
+
+
+def _imported(path: Path) -> list[Row]:
+    hint = "`intaglio fleet FILE --export F.json` writes one"
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        if told["format"] != EXPORTED:
+            raise ValueError(f"its format is {told['format']}")
+        return [Row(**row) for row in told["results"]]
+    except OSError as error:
+        raise UserError("no-such-file", f"cannot read {quoted(str(path), 200)}: {error.strerror}", hint=hint) from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError("bad-run", f"{quoted(path.name)} has no results of a fleet: {error}", hint=hint) from None
+
+
+__all__ = ["RowChange", "changes_of", "export_run", "is_run", "read_run"]

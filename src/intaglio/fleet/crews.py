@@ -1,0 +1,169 @@
+"""Who performs pieces: processes of this machine, or workers of Dask. Both yield what has become of each piece, in any order."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from intaglio.errors import ToolError, UserError, install_hint, quoted
+from intaglio.fleet.pieces import Piece, Result
+from intaglio.fleet.worker import LATE, LOST, Worker, perform_guarded
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+CLUSTERS = ("local", "slurm", "ssh", "kubernetes")
+Outcome = list[Result] | str  # results, or LOST or LATE
+
+
+class Crew(Protocol):
+    def perform(self, pieces: Sequence[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]: ...
+    def close(self) -> None: ...
+
+
+class LocalCrew:
+    """`count` processes. One that dies is replaced; one that takes too long is killed."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._workers: list[Worker] = []
+
+    def perform(self, pieces: Sequence[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
+        waiting = deque(pieces)
+        with selectors.DefaultSelector() as selector:
+            while waiting or any(worker.piece is not None for worker in self._workers):
+                self._hand_out(waiting, selector)
+                yield from self._hear(selector, timeout_s)
+
+    def _hand_out(self, waiting: deque[Piece], selector: selectors.BaseSelector) -> None:
+        free = [worker for worker in self._workers if worker.piece is None]
+        while waiting and (free or len(self._workers) < self._count):
+            if not free:
+                self._workers.append(Worker())
+                free.append(self._workers[-1])
+            worker = free.pop()
+            if worker.start(waiting[0]):
+                waiting.popleft()
+                selector.register(worker.stream, selectors.EVENT_READ, worker)
+            else:
+                self._drop(worker)
+
+    def _hear(self, selector: selectors.BaseSelector, timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
+        for key, _ in selector.select(0.5):
+            worker: Worker = key.data
+            piece = worker.piece
+            assert piece is not None
+            selector.unregister(worker.stream)
+            results = worker.result()
+            if results is None:
+                self._drop(worker)
+            yield piece, LOST if results is None else results
+        for worker in [w for w in self._workers if w.piece is not None and time.monotonic() - w.since > timeout_s]:
+            piece = worker.piece
+            assert piece is not None
+            selector.unregister(worker.stream)
+            self._drop(worker)
+            yield piece, LATE
+
+    def _drop(self, worker: Worker) -> None:
+        self._workers.remove(worker)
+        worker.kill()
+
+    def close(self) -> None:
+        for worker in list(self._workers):
+            self._drop(worker)
+
+
+class DaskCrew:
+    """Workers of a Dask scheduler. Each has a process beside it that performs the piece, so that nothing ends the worker."""
+
+    def __init__(self, client: Client, cluster: object = None) -> None:
+        self.client, self._cluster = client, cluster
+
+    def perform(self, pieces: Sequence[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
+        from distributed import as_completed
+        from distributed.client import FutureCancelledError
+        from distributed.scheduler import KilledWorker
+
+        by_future = {self.client.submit(perform_guarded, piece, timeout_s, pure=False): piece for piece in pieces}
+        try:
+            for future in as_completed(by_future):
+                piece = by_future[future]
+                try:
+                    yield piece, future.result()
+                except KilledWorker:
+                    yield piece, LOST
+                except (FutureCancelledError, OSError) as error:
+                    raise _gone(str(error)) from None
+                future.release()
+        except (OSError, TimeoutError) as error:
+            raise _gone(str(error)) from None
+
+    def close(self) -> None:
+        self.client.close()
+        if self._cluster is not None:
+            self._cluster.close()  # type: ignore[attr-defined]
+
+
+def _gone(why: str) -> ToolError:
+    hint = "start it again, and then this command: what was recorded stays"
+    return ToolError("no-scheduler", f"the Dask scheduler has gone: {why or 'no answer'}", hint=hint)
+
+
+def connect(address: str) -> DaskCrew:
+    _need("distributed")
+    from distributed import Client
+
+    try:
+        return DaskCrew(Client(address, timeout=10))
+    except (OSError, TimeoutError, ValueError) as error:
+        what = f"no Dask scheduler answers at {quoted(address)}: {str(error) or type(error).__name__}"
+        raise ToolError("no-scheduler", what, hint="`dask scheduler` starts one and prints its address") from None
+
+
+def start_cluster(kind: str, told: Mapping[str, object], jobs: int) -> DaskCrew:
+    """`told`: `[fleet.cluster.KIND]`, as keywords of Dask's class; `workers` of it is how many."""
+    if kind not in CLUSTERS:
+        raise UserError("bad-option", f"unknown cluster {quoted(kind)}", hint=f"clusters: {', '.join(CLUSTERS)}")
+    _need("distributed")
+    from distributed import Client, LocalCluster, SSHCluster
+
+    keywords = dict(told)
+    workers = keywords.pop("workers", jobs)
+    if not isinstance(workers, int) or workers < 1:
+        raise UserError("bad-project", f"`workers` of `fleet.cluster.{kind}` is not a number from 1", hint="for example 20")
+    try:
+        cluster: Any
+        if kind == "local":
+            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, **keywords)
+        elif kind == "ssh":
+            cluster = SSHCluster(**keywords)
+        elif kind == "slurm":
+            _need("dask_jobqueue")
+            from dask_jobqueue import SLURMCluster
+
+            cluster = SLURMCluster(**keywords)
+            cluster.scale(jobs=workers)
+        else:
+            _need("dask_kubernetes")
+            from dask_kubernetes.operator import KubeCluster
+
+            cluster = KubeCluster(n_workers=workers, **keywords)
+        return DaskCrew(Client(cluster), cluster)
+    except (TypeError, ValueError, OSError, RuntimeError) as error:
+        what = f"Dask cannot start a cluster of the kind `{kind}`: {error}"
+        raise ToolError("no-cluster", what, hint=f"`[fleet.cluster.{kind}]` has the keywords of Dask's class") from None
+
+
+def _need(module: str) -> None:
+    from importlib.util import find_spec
+
+    if find_spec(module) is None:
+        extra = {"distributed": "fleet", "dask_jobqueue": "slurm", "dask_kubernetes": "kubernetes"}[module]
+        raise ToolError("missing-extra", f"this needs `{module}`", hint=f"install it: {install_hint(extra)}")
+
+
+__all__ = ["CLUSTERS", "Crew", "DaskCrew", "LocalCrew", "Outcome", "connect", "start_cluster"]

@@ -1,0 +1,126 @@
+"""One page about a run of a fleet: which boards take which model, what it costs, what changed since the run before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from html import escape
+from importlib.resources import files
+
+from intaglio.fleet.changes import RowChange
+from intaglio.fleet.pieces import NO, OK
+from intaglio.fleet.store import Row
+
+MARKS = {OK: ("ok", "yes"), NO: ("no", "no"), "": ("none", "-")}
+_STYLE = """
+main { max-width: none; padding: 1rem; }
+td.ok { background: color-mix(in srgb, seagreen 22%, transparent); }
+td.no { background: color-mix(in srgb, orange 22%, transparent); }
+td.bad { background: color-mix(in srgb, crimson 30%, transparent); }
+td.none { opacity: .5; }
+table.fleet { border-collapse: collapse; font-size: .85rem; }
+table.fleet td, table.fleet th { padding: .2rem .5rem; border: 1px solid color-mix(in srgb, currentColor 20%, transparent); }
+table.fleet th { text-align: left; font-weight: 600; }
+table.fleet td { text-align: right; white-space: nowrap; }
+table.fleet thead th { position: sticky; top: 0; background: Canvas; writing-mode: vertical-rl; }
+div.wide { overflow: auto; max-height: 80vh; }
+"""
+
+
+def fleet_page(title: str, rows: Sequence[Row], changes: Sequence[RowChange], before: str) -> str:
+    css = (files("intaglio.report") / "page" / "page.css").read_text(encoding="utf-8")
+    body = "".join([*_overview(rows), *_matrix(rows), *_costs(rows), *_changes(changes, before), *_reasons(rows)])
+    name = escape(title)
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{name}</title>'
+    head += f'<meta name="color-scheme" content="light dark"><style>{css}{_STYLE}</style>'
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body><main><h1>{name}</h1>{body}</main></body></html>\n'
+
+
+def _overview(rows: Sequence[Row]) -> Iterator[str]:
+    models, places = {(r.model, r.variant) for r in rows}, {r.place for r in rows}
+    bad = [r for r in rows if r.state not in (OK, NO)]
+    fits = [r for r in rows if r.kind == "fit"]
+    yield f"<p>{len(models):,} models, {len(places):,} places, {len(rows):,} results"
+    if fits:
+        yield f"; {sum(r.state == OK for r in fits):,} of {len(fits):,} pairs of model and board fit"
+    yield f"; {len(bad):,} jobs without an answer.</p>"
+
+
+def _matrix(rows: Sequence[Row]) -> Iterator[str]:
+    """Models down, places across: whether it fits, or was built and validates."""
+    for kind, heading in (("fit", "Which boards take which model"), ("compile", "Built"), ("validate", "Validates")):
+        own = [r for r in rows if r.kind == kind]
+        if not own:
+            continue
+        places = list(dict.fromkeys(sorted(r.place for r in own)))
+        cells = {(r.model, r.variant, r.place): r for r in own}
+        yield f'<h2>{heading}</h2><div class="wide"><table class="fleet"><thead><tr><th>model</th>'
+        yield "".join(f"<th>{escape(place)}</th>" for place in places) + "</tr></thead><tbody>"
+        for model, variant in sorted({(r.model, r.variant) for r in own}):
+            yield f"<tr><th>{escape(_name(model, variant))}</th>"
+            yield "".join(_cell(cells.get((model, variant, place))) for place in places) + "</tr>"
+        yield "</tbody></table></div>"
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return '<td class="none"></td>'
+    style, word = MARKS.get(row.state, ("bad", row.state))
+    means = row.figures.get("means")
+    if row.state == OK and isinstance(means, str) and means and "as it is" not in means:
+        word = means
+    told = [row.reason, *(f"{key}: {_text(value)}" for key, value in row.figures.items() if value not in (None, ""))]
+    return f'<td class="{style}" title="{escape("; ".join(t for t in told if t))}">{escape(word)}</td>'
+
+
+def _costs(rows: Sequence[Row]) -> Iterator[str]:
+    """What the least and the most of the places need of each model."""
+    yield '<h2>What it costs</h2><div class="wide"><table class="fleet"><thead><tr><th>model</th><th>job</th>'
+    keys = [k for k in ("ram", "flash", "time", "instructions", "error", "accuracy") if any(k in r.figures for r in rows)]
+    yield "".join(f"<th>{key}</th>" for key in keys) + "</tr></thead><tbody>"
+    for model, variant, kind in sorted({(r.model, r.variant, r.kind) for r in rows}):
+        own = [r for r in rows if (r.model, r.variant, r.kind) == (model, variant, kind)]
+        yield f"<tr><th>{escape(_name(model, variant))}</th><th>{kind}</th>"
+        for key in keys:
+            values = [v for r in own if isinstance(v := r.figures.get(key), (int, float)) and not isinstance(v, bool)]
+            ends = list(dict.fromkeys([min(values), max(values)])) if values else []
+            yield f"<td>{' … '.join(map(_text, ends))}</td>"
+        yield "</tr>"
+    yield "</tbody></table></div>"
+
+
+def _changes(changes: Sequence[RowChange], before: str) -> Iterator[str]:
+    yield f"<h2>What changed since {escape(before)}</h2>" if before else "<h2>What changed</h2>"
+    if not changes:
+        yield f"<p>{'Nothing.' if before else 'There is no run before this one.'}</p>"
+        return
+    yield '<div class="wide"><table class="fleet"><thead><tr>'
+    yield "".join(f"<th>{h}</th>" for h in ("model", "place", "job", "figure", "before", "now", "change")) + "</tr></thead><tbody>"
+    for c in changes[:2000]:
+        style = "bad" if c.worse else "ok" if c.better else ""
+        words = [_name(c.model, c.variant), c.place, c.kind, c.what, c.before, c.after]
+        yield "<tr>" + "".join(f"<th>{escape(w)}</th>" for w in words) + f'<td class="{style}">{escape(c.change)}</td></tr>'
+    yield "</tbody></table></div>"
+
+
+def _reasons(rows: Sequence[Row]) -> Iterator[str]:
+    bad = [r for r in rows if r.state not in (OK, NO)]
+    if bad:
+        yield "<h2>Jobs without an answer</h2><ul>"
+        for r in bad[:2000]:
+            what = f"{_name(r.model, r.variant)} on {r.place}, {r.kind}: {r.state or 'not run'} {re.sub(chr(10), ' ', r.reason)}"
+            yield f"<li>{escape(what)}</li>"
+        yield "</ul>"
+
+
+def _name(model: str, variant: str) -> str:
+    return f"{model} {variant}".strip()
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+__all__ = ["fleet_page"]

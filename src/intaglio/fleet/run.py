@@ -1,0 +1,106 @@
+"""One run of a fleet: what is missing is performed, recorded as it comes in, and tried again where a process was lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from intaglio.fleet.crews import Crew, Outcome
+from intaglio.fleet.jobs import missing, pieces_of
+from intaglio.fleet.pieces import FAILED, NO, OK, Piece, Result
+from intaglio.fleet.store import Row, Store
+from intaglio.fleet.worker import LATE
+from intaglio.project.fleet import FleetPlan
+from intaglio.report.budgets import check_limit
+
+
+@dataclass
+class Progress:
+    """`done` of `total` jobs have a result; `known`: they had one before this run."""
+
+    total: int
+    known: int
+    done: int = 0
+    states: Counter[str] = field(default_factory=Counter)
+    retried: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    run: int
+    before: int | None  # the run before it
+    rows: tuple[Row, ...]
+    old: tuple[Row, ...]
+    progress: Progress
+    broken: tuple[str, ...]  # budgets
+
+
+def run_fleet(
+    plan: FleetPlan, file: str, store: Store, crew: Callable[[], Crew], heard: Callable[[Progress], None], *, again: bool = False
+) -> Finished:
+    """`crew` is asked for when there is something to do. `again`: failures too are tried once more."""
+    pieces = pieces_of(plan)
+    jobs = [job for piece in pieces for job in piece.jobs]
+    before = store.runs()
+    run = store.begin(file, jobs)
+    done = store.done(job.key for job in jobs)
+    if again:
+        failed = store.failed(done)
+        store.forget(failed)
+        done -= failed
+    progress = Progress(len(jobs), len(done), len(done))
+    left = missing(pieces, done)
+    if left:
+        workers = crew()
+        try:
+            _perform(plan, store, workers, left, progress, heard)
+        finally:
+            workers.close()
+    store.end(run)
+    rows = tuple(store.rows(run))
+    last = next((r for r in reversed(before) if r != run), None)
+    old = tuple(store.rows(last)) if last is not None else ()
+    return Finished(run, last, rows, old, progress, tuple(_broken(rows, plan)))
+
+
+def _perform(
+    plan: FleetPlan, store: Store, crew: Crew, pieces: list[Piece], progress: Progress, heard: Callable[[Progress], None]
+) -> None:
+    attempts: Counter[str] = Counter()
+    while pieces:
+        again: list[Piece] = []
+        for piece, outcome in crew.perform(pieces, plan.timeout_s):
+            attempts[piece.key] += 1
+            results = _results(piece, outcome, plan.timeout_s)
+            troubled = [one for one in results if one.state not in (OK, NO, FAILED)]
+            if troubled and attempts[piece.key] <= plan.retries:
+                progress.retried += 1
+                again.append(piece)
+                continue
+            store.record(piece.jobs, results, attempts[piece.key])
+            progress.done += len(results)
+            progress.states.update(one.state for one in results)
+            heard(progress)
+        pieces = again
+
+
+def _results(piece: Piece, outcome: Outcome, timeout_s: float) -> list[Result]:
+    if not isinstance(outcome, str):
+        return outcome
+    reason = f"it took longer than {timeout_s:g} s" if outcome == LATE else "its process ended; run it alone to see why"
+    return [Result(job.key, outcome, reason) for job in piece.jobs]
+
+
+def _broken(rows: tuple[Row, ...], plan: FleetPlan) -> list[str]:
+    found = []
+    for row in rows:
+        for key, limit in plan.budget:
+            value = row.figures.get(key)
+            if isinstance(value, (int, float)) and not check_limit(key, float(value), limit):
+                name = f"{row.model} {row.variant}".strip()
+                found.append(f"{name} on {row.place}: {key} is {value:,}, its budget {limit:,g}")
+    return found
+
+
+__all__ = ["Finished", "Progress", "run_fleet"]

@@ -1,0 +1,194 @@
+"""What a fleet has found out: a table, and packages beside it.
+
+    STORE/results.sqlite        results by key; runs, and which results belong to each
+    STORE/packages/ab/abcd...   packages, each under the digest of its manifest
+
+Every change is one transaction of SQLite, so whoever is killed leaves the table as it was before or after. Several processes may
+write: a result is recorded once, by who comes first, and the others find it. A package is put in its place by a rename, before its
+result is recorded.
+
+The table is one file: on a network file system without locks, let one machine at a time run `intaglio fleet`. Its workers, wherever
+they are, write packages only.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from intaglio.errors import ToolError, UserError, quoted
+from intaglio.fleet.pieces import FAILED, NO, OK, Job, Result, Value
+from intaglio.run.accuracy import kept_accuracy
+
+FILE = "results.sqlite"
+FORMAT = 1
+FINAL = (OK, NO, FAILED)  # others are tried again by the next run
+BUSY_S = 60.0
+_TABLES = """
+CREATE TABLE IF NOT EXISTS results (
+    key TEXT PRIMARY KEY, kind TEXT NOT NULL, model TEXT NOT NULL, variant TEXT NOT NULL, place TEXT NOT NULL,
+    state TEXT NOT NULL, reason TEXT NOT NULL, figures TEXT NOT NULL, package TEXT NOT NULL, attempts INTEGER NOT NULL,
+    seconds REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS runs (id INTEGER PRIMARY KEY, started REAL NOT NULL, ended REAL, file TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS rows (
+    run INTEGER NOT NULL, kind TEXT NOT NULL, model TEXT NOT NULL, variant TEXT NOT NULL, place TEXT NOT NULL, key TEXT NOT NULL,
+    PRIMARY KEY (run, kind, model, variant, place)) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A result as it is in the table; "" is the state of a job without one."""
+
+    kind: str
+    model: str
+    variant: str
+    place: str
+    state: str
+    reason: str
+    figures: dict[str, Value]
+    package: str = ""
+
+    @property
+    def name(self) -> tuple[str, str, str, str]:
+        return self.kind, self.model, self.variant, self.place
+
+
+class Store:
+    def __init__(self, folder: Path, *, create: bool = True) -> None:
+        self.folder = folder
+        path = folder / FILE
+        if not create and not path.is_file():
+            hint = "`intaglio fleet FILE` makes one"
+            raise UserError("no-store", f"{quoted(str(folder), 200)} has no results of a fleet", hint=hint)
+        with self._writing():
+            if create:
+                (folder / "packages").mkdir(parents=True, exist_ok=True)
+            self._open = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+            self._open.execute("PRAGMA synchronous=FULL")
+            found = self._open.execute("PRAGMA user_version").fetchone()[0]
+            if found not in (0, FORMAT):
+                what = f"{quoted(str(path), 200)} has the format {found}, this version reads {FORMAT}"
+                raise UserError("bad-store", what, hint="use another `store`, or the version that made it")
+            if create and not found:
+                self._open.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version={FORMAT}; COMMIT;")
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            slug = "disk-full" if "full" in str(error) or "No space" in str(error) else "bad-store"
+            hint = "free some space, then run it again: it goes on where this one stopped"
+            hint = hint if slug == "disk-full" else "use another `store`, or move this one"
+            raise ToolError(slug, f"the results in {quoted(str(self.folder), 200)} cannot be written: {error}", hint=hint) from None
+
+    def close(self) -> None:
+        self._open.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._writing():
+            self._open.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._open.execute("COMMIT")
+            except BaseException:
+                if self._open.in_transaction:  # SQLite ends it itself where the disk is full
+                    self._open.execute("ROLLBACK")
+                raise
+
+    # Results ----------------------------------------------------------------------------------------------------------
+
+    def done(self, keys: Iterable[str]) -> set[str]:
+        """Of these, those with a result that stays."""
+        wanted = set(keys)
+        marks = ",".join("?" * len(FINAL))
+        found = self._open.execute(f"SELECT key FROM results WHERE state IN ({marks})", FINAL)
+        return wanted & {row[0] for row in found}
+
+    def result(self, key: str) -> Row:
+        found = self._open.execute(
+            "SELECT kind, model, variant, place, state, reason, figures, package FROM results WHERE key=?", (key,)
+        ).fetchone()
+        if found is None:
+            return Row("", "", "", "", "", "not run", {})
+        kind, model, variant, place, state, reason, figures, package = found
+        return Row(kind, model, variant, place, state, reason, json.loads(figures), package)
+
+    def package(self, digest: str) -> Path:
+        return self.folder / "packages" / digest[:2] / digest
+
+    def float_accuracy(self, digest: str) -> float | None:
+        """Of the model that this package was quantised from, by the labels that it was measured with."""
+        found = kept_accuracy(self.package(digest))
+        return None if found is None else found.reference
+
+    def failed(self, keys: Iterable[str]) -> set[str]:
+        wanted = set(keys)
+        return wanted & {row[0] for row in self._open.execute("SELECT key FROM results WHERE state=?", (FAILED,))}
+
+    def forget(self, keys: Iterable[str]) -> None:
+        with self._transaction():
+            self._open.executemany("DELETE FROM results WHERE key=?", [(key,) for key in keys])
+
+    def record(self, jobs: Sequence[Job], results: Sequence[Result], attempts: int) -> int:
+        """All of them at once. One that is there and final stays; returns how many are new."""
+        by_key = {job.key: job for job in jobs}
+        new = 0
+        with self._transaction():
+            for one in results:
+                job = by_key[one.key]
+                old = self._open.execute("SELECT state FROM results WHERE key=?", (one.key,)).fetchone()
+                if old is not None and old[0] in FINAL:
+                    continue
+                figures = json.dumps(dict(one.figures), sort_keys=True)
+                values = (one.key, *job.name, one.state, one.reason, figures, one.package, attempts, one.seconds)
+                self._open.execute(f"INSERT OR REPLACE INTO results VALUES ({','.join('?' * len(values))})", values)
+                new += 1
+        return new
+
+    # Runs -------------------------------------------------------------------------------------------------------------
+
+    def begin(self, file: str, jobs: Sequence[Job]) -> int:
+        """A run that was cut short and asked for the same is taken up: it keeps its number."""
+        with self._transaction():
+            last = self._open.execute("SELECT id, ended FROM runs ORDER BY id DESC LIMIT 1").fetchone()
+            wanted = {(*job.name, job.key) for job in jobs}
+            if last is not None and last[1] is None:
+                rows = self._open.execute("SELECT kind, model, variant, place, key FROM rows WHERE run=?", (last[0],))
+                if {tuple(row) for row in rows} == wanted:
+                    return int(last[0])
+            made = self._open.execute("INSERT INTO runs (started, file) VALUES (?, ?)", (time.time(), file)).lastrowid
+            self._open.executemany(f"INSERT INTO rows VALUES ({made}, ?, ?, ?, ?, ?)", sorted(wanted))
+        return int(made or 0)
+
+    def end(self, run: int) -> None:
+        with self._transaction():
+            self._open.execute("UPDATE runs SET ended=? WHERE id=?", (time.time(), run))
+
+    def runs(self) -> list[int]:
+        """Those that came to their end."""
+        return [row[0] for row in self._open.execute("SELECT id FROM runs WHERE ended IS NOT NULL ORDER BY id")]
+
+    def rows(self, run: int) -> list[Row]:
+        found = self._open.execute(
+            "SELECT w.kind, w.model, w.variant, w.place, coalesce(r.state, ''), coalesce(r.reason, ''), coalesce(r.figures, '{}'),"
+            " coalesce(r.package, '') FROM rows w LEFT JOIN results r ON w.key = r.key WHERE w.run=?"
+            " ORDER BY w.model, w.variant, w.place, w.kind",
+            (run,),
+        )
+        return [Row(k, m, v, p, state, why, json.loads(figures), package) for k, m, v, p, state, why, figures, package in found]
+
+    def table(self) -> list[tuple[object, ...]]:
+        """All results, without what depends on how they were made: attempts and times."""
+        columns = "key, kind, model, variant, place, state, reason, figures, package"
+        return list(self._open.execute(f"SELECT {columns} FROM results ORDER BY key"))
+
+
+__all__ = ["FILE", "Row", "Store"]

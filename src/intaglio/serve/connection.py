@@ -1,0 +1,115 @@
+"""uvicorn's HTTP connections with a limit on how long a request may take to arrive, and how large its head may be: uvicorn waits
+for ever. A connection that is late is closed.
+
+`timeout_keep_alive` of uvicorn covers connections that are silent after an answer; `rest.py` has the limit on bodies."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEAD_BYTES = 64 << 10
+
+
+class Gathering(asyncio.Transport):
+    """A transport that sends what is written in one turn of the event loop at once: uvicorn writes head and body of an answer one
+    after the other, and a system call costs as much as a small model."""
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport, self._loop = transport, loop
+        self._held: list[bytes] = []
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return bool(self._transport.is_closing())
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._transport.set_protocol(protocol)
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def write(self, data: Any) -> None:
+        if not self._held:
+            self._loop.call_soon(self._flush)
+        self._held.append(data)
+
+    def _flush(self) -> None:
+        if self._held:
+            self._transport.write(self._held[0] if len(self._held) == 1 else b"".join(self._held))
+            self._held.clear()
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+
+class LimitedConnection(HttpToolsProtocol):
+    """`arrive_s`: within which a request must be here, from its first byte to its last; also the first byte of a new connection.
+    Most requests come in one piece, and need no timer."""
+
+    arrive_s = 30.0
+
+    _late: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+    _in_head, _waits = True, True
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(Gathering(transport, self.loop))
+        self._late = self.loop.call_later(self.arrive_s, self._close_late)
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES and self._head_bytes > len(data):  # not in one piece with a body
+                self._close_late()
+                return
+        super().data_received(data)
+        if self._waits and self._late is None:
+            self._late = self.loop.call_later(self.arrive_s, self._close_late)
+
+    def _close_late(self) -> None:
+        self._stop_timer()
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    def _stop_timer(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._waits, self._head_bytes = True, True, 0
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._waits = False
+        self._stop_timer()
+        super().on_message_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._waits = False
+        self._stop_timer()
+        super().connection_lost(exc)
+
+
+def connection_with(arrive_s: float) -> type[LimitedConnection]:
+    return type("Connection", (LimitedConnection,), {"arrive_s": arrive_s})
+
+
+__all__ = ["connection_with"]

@@ -1,0 +1,290 @@
+"""The models that are served: names, versions, and packages that are replaced while requests run.
+
+    DIR                 a package: its own name, version 1
+    NAME=DIR            another name
+    NAME:3=DIR          and version
+    DIR with 1/, 2/     versions of one model, each a package; the highest is the default
+
+A package that was compiled again is loaded beside the one in use. New requests go to it, those that were taken stay where they are,
+and the old one ends when the last of them is answered. One that cannot be loaded is told, and the old one stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from intaglio.errors import IntaglioError, UserError, quoted
+from intaglio.ir.graph import Array
+from intaglio.package.manifest import target_of
+from intaglio.package.ownership import MANIFEST
+from intaglio.run.host import Runner
+from intaglio.run.opencl.library import DeviceOptions, OpenclLibrary
+from intaglio.run.package import Package
+from intaglio.serve.lane import QUICK_S, Full, Lane, time_of
+from intaglio.serve.metrics import Metrics, ModelMetrics
+from intaglio.serve.refusals import Refused, refusal_of
+from intaglio.serve.tensors import Signature
+
+_NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,99})(?::([1-9][0-9]{0,17}))?=(.+)", re.S)
+_VERSION = re.compile(r"[1-9][0-9]{0,17}")
+Stamp = tuple[int, int, int]
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the command line names. `name`: "" for that of the package."""
+
+    name: str
+    version: str
+    folder: Path
+
+    @staticmethod
+    def of(word: str) -> Source:
+        found = _NAMED.fullmatch(word)
+        if found is None or Path(word).exists():
+            return Source("", "", Path(word))
+        return Source(found[1], found[2] or "", Path(found[3]))
+
+    def packages(self) -> dict[str, Path]:
+        """Versions that are there now, with their folders."""
+        if (self.folder / MANIFEST).is_file() or not self.folder.is_dir():
+            return {self.version or "1": self.folder}
+        inner = [p for p in self.folder.iterdir() if _VERSION.fullmatch(p.name) and (p / MANIFEST).is_file()]
+        return {p.name: p for p in sorted(inner, key=lambda p: int(p.name))} or {self.version or "1": self.folder}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much a model may take. `workers` None: as many as the package has threads."""
+
+    depth: int = 64
+    workers: int | None = None
+    device: str | None = None
+
+
+class Served:
+    """One version of one model, loaded."""
+
+    def __init__(self, name: str, version: str, loaded: Loaded, depth: int, metrics: ModelMetrics) -> None:
+        self.name, self.version, self.stamp = name, version, loaded.stamp
+        self.package, self.signature, self.metrics = loaded.package, loaded.signature, metrics
+        self.lane = Lane(loaded.runners, depth, quick=loaded.quick)
+        metrics.pending.set_function(lambda: self.lane.pending)
+
+    async def infer(self, given: dict[str, Array]) -> list[Array]:
+        """Outputs in the order of the package; raises Refused."""
+        try:
+            inputs = self.signature.ordered(given)
+            ticket = self.lane.submit(inputs)
+        except Refused:
+            self.metrics.refused.inc()
+            raise
+        except Full:
+            self.metrics.refused.inc()
+            raise Refused(429, f"the queue of {quoted(self.name)} is full: {self.lane.depth} requests are waiting") from None
+        try:
+            outputs = await ticket.answer
+        except IntaglioError as error:
+            self.metrics.failed.inc()
+            raise refusal_of(error) from None
+        except Exception as error:
+            self.metrics.failed.inc()
+            raise Refused(500, f"{type(error).__name__}: {error}") from error
+        self.metrics.answered.inc()
+        self.metrics.waited.observe(ticket.waited_s)
+        self.metrics.latency.observe(time.perf_counter() - ticket.taken)
+        return outputs
+
+    def metadata(self, versions: Sequence[str]) -> dict[str, object]:
+        manifest = self.package.manifest
+        return {
+            "name": self.name,
+            "versions": list(versions),
+            "platform": f"intaglio_{manifest.target}",
+            "inputs": [port.as_json() for port in self.signature.inputs],
+            "outputs": [port.as_json() for port in self.signature.outputs],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A package that is ready to run: an object for each worker."""
+
+    package: Package
+    signature: Signature
+    runners: list[Runner]
+    quick: bool
+    stamp: Stamp
+
+
+def load(folder: Path, sizes: Sizes) -> Loaded:
+    stamp = stamp_of(folder)
+    device = DeviceOptions(sizes.device)
+    package = Package(folder, device=device)
+    manifest = package.manifest
+    if package.bare or target_of(manifest).wasm:
+        what = f"`{package.name}` was compiled for `{manifest.target}`, which this machine does not run"
+        raise UserError("cannot-serve", what, hint="compile it for a host, or with `--target opencl`")
+    if manifest.states:
+        what = f"`{package.name}` keeps state from one run to the next, and requests of several clients would share it"
+        raise UserError("cannot-serve", what, hint="serve a package without `--stream` and without state")
+    runners = _runners(package, folder, sizes, device)
+    return Loaded(package, Signature.of(manifest), runners, _is_quick(package, runners[0]), stamp)
+
+
+def _runners(package: Package, folder: Path, sizes: Sizes, device: DeviceOptions) -> list[Runner]:
+    """Of a copy of the library, which is gone from the disk when all have it: who overwrites the file would end this process."""
+    manifest, name = package.manifest, f"lib{package.name}.so"
+    if not (folder / "lib" / name).is_file():
+        return [package.library]  # tells what is missing
+    with tempfile.TemporaryDirectory(prefix="intaglio-serve-") as place:
+        path = Path(place) / name
+        shutil.copyfile(folder / "lib" / name, path)
+        if manifest.opencl is not None:
+            return [OpenclLibrary(path, manifest, folder, device)]  # one device, one queue
+        threads = manifest.options.get("threads", "1")
+        count = sizes.workers or (int(threads) if threads.isdigit() and int(threads) else 1)
+        return [package.library_at(path) for _ in range(count)]
+
+
+def _is_quick(package: Package, runner: Runner) -> bool:
+    """By a run on zeros, which also starts threads and devices before the first request."""
+    zeros = [np.zeros(info.shape, info.type.dtype.numpy) for info in package.manifest.inputs]
+    try:
+        return time_of(lambda: runner.run(zeros)) < QUICK_S and package.manifest.opencl is None
+    except IntaglioError:  # the model does not take zeros, or the device is not there: the first request is told
+        if package.manifest.opencl is not None:
+            raise
+        return False
+
+
+def stamp_of(folder: Path) -> Stamp:
+    """Another one when the package was written again."""
+    try:
+        status = (folder / MANIFEST).stat()
+    except OSError:
+        return 0, 0, 0
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+class Models:
+    def __init__(self, sources: Sequence[Source], sizes: Sizes, metrics: Metrics, say: Callable[[str], None]) -> None:
+        self._sources, self._sizes, self._metrics, self._say = sources, sizes, metrics, say
+        self._served: dict[Key, Served] = {}
+        self._from: dict[Key, Source] = {}
+        self._failed: dict[tuple[Path, Stamp], str] = {}  # told once
+        self._ending: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
+
+    async def start(self) -> None:
+        """All of them, or an error."""
+        for source in self._sources:
+            for version, folder in source.packages().items():
+                loaded = await asyncio.to_thread(load, folder, self._sizes)
+                key = (source.name or loaded.package.name, version)
+                if key in self._served:
+                    what = f"two packages are called {quoted(key[0])} in version {version}"
+                    raise UserError("bad-option", what, hint=f"name one: `NAME={folder}` or `{key[0]}:2={folder}`")
+                self._put(key, source, loaded)
+
+    def _put(self, key: Key, source: Source, loaded: Loaded) -> None:
+        old = self._served.get(key)
+        self._served[key] = Served(*key, loaded, self._sizes.depth, self._metrics.of(*key))
+        self._from[key] = source
+        if old is not None:
+            self._retire(old)
+
+    def _retire(self, old: Served) -> None:
+        async def end() -> None:
+            await old.lane.drained()
+            old.lane.end()
+
+        task = asyncio.get_running_loop().create_task(end())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def reload(self, only: str | None = None) -> bool:
+        """Load what has changed on disk; False where something could not be loaded."""
+        async with self._turn:
+            results = [await self._reload(source, only) for source in self._sources]
+            return all(results)
+
+    async def _reload(self, source: Source, only: str | None) -> bool:
+        there = source.packages()
+        for key in [k for k, s in self._from.items() if s is source and k[1] not in there]:
+            self._say(f"{key[0]} version {key[1]}: not there any more")
+            del self._from[key]
+            self._retire(self._served.pop(key))
+        whole = True
+        known = {version: served for (_, version), served in self._served.items() if self._from[(served.name, version)] is source}
+        for version, folder in there.items():
+            stamp = stamp_of(folder)
+            if (version in known and known[version].stamp == stamp) or stamp == (0, 0, 0):
+                continue
+            if only is not None and version in known and known[version].name != only:
+                continue
+            whole = await self._replace(source, version, folder, stamp) and whole
+        return whole
+
+    async def _replace(self, source: Source, version: str, folder: Path, stamp: Stamp) -> bool:
+        try:
+            loaded = await asyncio.to_thread(load, folder, self._sizes)
+            name = source.name or loaded.package.name
+            if self._from.get((name, version), source) is not source:
+                raise UserError("bad-option", f"two packages are called {quoted(name)} in version {version}")
+        except IntaglioError as error:
+            if (folder, stamp) not in self._failed:
+                self._failed[folder, stamp] = str(error)
+                self._metrics.reloaded(source.name or folder.name, ok=False)
+                self._say(f"{folder}: cannot be loaded; the package in use stays\n{error}")
+            return False
+        self._put((name, version), source, loaded)
+        others = [k for k, s in self._from.items() if s is source and k[1] == version and k[0] != name]
+        for key in others:  # it has another name now
+            del self._from[key]
+            self._retire(self._served.pop(key))
+        self._metrics.reloaded(name, ok=True)
+        self._say(f"{name} version {version}: loaded from {folder}")
+        return True
+
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(name for name, _ in self._served))
+
+    def versions(self, name: str) -> list[str]:
+        return sorted((v for n, v in self._served if n == name), key=int)
+
+    def find(self, name: str, version: str = "") -> Served:
+        found = self._served.get((name, version)) if version else None
+        if found is None:
+            versions = self.versions(name)
+            if not versions:
+                raise Refused(404, f"there is no model {quoted(name)}; models: {', '.join(map(quoted, self.names()))}")
+            if version:
+                raise Refused(404, f"{quoted(name)} has no version {quoted(version)}; versions: {', '.join(versions)}")
+            found = self._served[name, versions[-1]]
+        return found
+
+    def all(self) -> list[Served]:
+        return [self._served[key] for key in sorted(self._served)]
+
+    async def drained(self) -> None:
+        """When everything that was taken is answered, also by packages that were replaced."""
+        for served in self.all():
+            await served.lane.drained()
+        for task in list(self._ending):
+            await task
+        for served in self.all():
+            served.lane.end()
+
+
+__all__ = ["Models", "Served", "Sizes", "Source", "load"]

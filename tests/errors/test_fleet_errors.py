@@ -1,0 +1,119 @@
+"""One test per message of `intaglio fleet`, and of `compare` with runs of a fleet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from intaglio.errors import ToolError, UserError
+from intaglio.fleet.crews import connect, start_cluster
+from intaglio.fleet.pieces import Job, Result
+from intaglio.fleet.store import Store
+from support.commands import DIGITS, Intaglio
+
+TEXT = f'[models.digits]\nsource = "{DIGITS}"\n[fleet]\nboards = ["nucleo-l4r5zi"]\nquick = true\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "f.toml").write_text(TEXT)
+    return tmp_path / "f.toml"
+
+
+def test_a_project_without_a_fleet(intaglio: Intaglio, file: Path) -> None:
+    file.write_text(TEXT.split("[fleet]")[0] + '[packages.p]\nmodel = "digits"\n')
+    said = intaglio("fleet", file)
+    assert said.code == 2 and "error[bad-project]" in said.err and "has no `[fleet]`" in said.err
+
+
+def test_two_schedulers(intaglio: Intaglio, file: Path) -> None:
+    said = intaglio("fleet", file, "--scheduler", "tcp://127.0.0.1:1", "--cluster", "local")
+    assert said.code == 2 and "exclude each other" in said.err
+
+
+def test_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
+
+    def refuses(*_: object, **__: object) -> None:
+        raise OSError("Timed out trying to connect")
+
+    monkeypatch.setattr(distributed, "Client", refuses)
+    with pytest.raises(ToolError) as caught:
+        connect("tcp://127.0.0.1:1")
+    assert caught.value.slug == "no-scheduler" and "dask scheduler" in caught.value.hint
+
+
+def test_clusters() -> None:
+    pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
+    with pytest.raises(UserError, match="unknown cluster"):
+        start_cluster("moon", {}, 1)
+    with pytest.raises(UserError, match="`workers`"):
+        start_cluster("local", {"workers": "many"}, 1)
+    with pytest.raises(ToolError) as caught:
+        start_cluster("ssh", {"planets": 3}, 1)
+    assert caught.value.slug == "no-cluster"
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(ToolError) as caught:
+        connect("tcp://127.0.0.1:1")
+    assert caught.value.slug == "missing-extra" and "[fleet]" in caught.value.hint
+
+
+def test_a_store_of_another_format_and_one_that_is_none(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    store._open.execute("PRAGMA user_version=99")
+    store.close()
+    with pytest.raises(UserError, match="has the format 99"):
+        Store(tmp_path / "store")
+    (tmp_path / "noise").mkdir()
+    (tmp_path / "noise" / "results.sqlite").write_bytes(b"no database" * 1000)
+    with pytest.raises(ToolError) as caught:
+        Store(tmp_path / "noise")
+    assert caught.value.slug == "bad-store"
+
+
+def test_a_run_that_is_not_there(intaglio: Intaglio, tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    job = Job("k", "fit", "m", "", "b")
+    run = store.begin("f", [job])
+    store.record([job], [Result("k", "ok")], 1)
+    said = intaglio("compare", tmp_path / "store", tmp_path / "store")
+    assert said.code == 2 and "error[no-run]" in said.err
+    store.end(run)
+    store.close()
+    assert intaglio("compare", tmp_path / "store", tmp_path / "store").code == 0
+    said = intaglio("compare", tmp_path / "store", tmp_path / "store@7")
+    assert said.code == 2 and "no run 7" in said.err and "runs: 1" in said.err
+    said = intaglio("compare", tmp_path / "store", tmp_path / "none")
+    assert said.code == 2 and "error[no-store]" in said.err
+
+
+def test_a_rule_that_says_nothing_is_broken(intaglio: Intaglio, tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps({"format": "intaglio-fleet 1", "results": []}))
+    said = intaglio("compare", path, path, "--fail-if", "ram>+2%")
+    assert said.code == 1 and "no job of both runs has the ram" in said.err
+
+
+@pytest.mark.parametrize("content", ["{", '{"format": "intaglio-fleet 2"}', '{"format": "intaglio-fleet 1", "results": [{}]}'])
+def test_a_file_without_results(intaglio: Intaglio, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(content)
+    said = intaglio("compare", path, path)
+    assert said.code == 2 and "error[bad-run]" in said.err and "--export" in said.err
+
+
+def test_a_search_that_cannot_be_asked(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("search", DIGITS)
+    assert said.code == 2 and "needs `--board` or `--target`" in said.err
+    said = intaglio("search", DIGITS, "--board", "nucleo-l4r5zi", "--least-accuracy", "0.9")
+    assert said.code == 2 and "needs `--accuracy DATA`" in said.err
+    data = tmp_path / "x.npz"
+    np.savez(data, image=np.zeros((2, 1, 8, 8), np.float32))
+    said = intaglio("search", DIGITS, "--board", "nucleo-l4r5zi", "--accuracy", data, "--least-accuracy", "0.9")
+    assert said.code == 2 and "error[wrong-input]" in said.err and "`labels`" in said.err

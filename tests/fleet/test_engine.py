@@ -1,0 +1,185 @@
+"""The engine of a fleet with pieces that crash, hang and fail; and its store, with several writers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from intaglio.errors import ToolError
+from intaglio.fleet.crews import Crew, DaskCrew, LocalCrew
+from intaglio.fleet.pieces import Piece, Result
+from intaglio.fleet.run import Finished, run_fleet
+from intaglio.fleet.store import Store
+from intaglio.project.fleet import FleetPlan
+from support.fleet_work import piece
+
+TESTS = str(Path(__file__).parents[1])
+
+
+@pytest.fixture(autouse=True)
+def workers_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", TESTS)
+
+
+class Fleet:
+    """Runs of these pieces on one store."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.store, self.patch, self.started = Store(folder / "store"), patch, 0
+        self.plan = FleetPlan((), ("compile",), False, folder, 2, 1.0, ())
+
+    def __call__(self, pieces: Sequence[Piece], crew: Crew | None = None, *, again: bool = False) -> Finished:
+        self.patch.setattr("intaglio.fleet.run.pieces_of", lambda _: list(pieces))
+
+        def start() -> Crew:
+            self.started += 1
+            return crew or LocalCrew(2)
+
+        return run_fleet(self.plan, "f.toml", self.store, start, lambda _: None, again=again)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
+    made = Fleet(tmp_path, monkeypatch)
+    yield made
+    made.store.close()
+
+
+def test_whatever_a_job_does_to_its_process_the_others_go_on(fleet: Fleet, tmp_path: Path) -> None:
+    pieces = [piece("fine", f"m{n}") for n in range(6)]
+    pieces += [piece("crash", "c"), piece("hang", "h"), piece("wrong", "w"), piece("raises", "r")]
+    pieces += [piece("crash_once", "o", tmp_path / "o"), piece("full_once", "f", tmp_path / "f")]
+    fleet.plan = FleetPlan((), ("compile",), False, tmp_path, 1, 2.0, ())
+    done = fleet(pieces)
+    states = {row.model: (row.state, row.reason) for row in done.rows}
+    assert all(states[f"m{n}"] == ("ok", "") for n in range(6)) and states["o"] == states["f"] == ("ok", "")
+    assert states["c"][0] == "crashed" and "process ended" in states["c"][1]
+    assert states["h"] == ("timeout", "it took longer than 2 s")
+    assert states["w"] == ("failed", "unsupported-operator: no kernel") and states["r"] == ("failed", "ValueError: a bug")
+    assert done.progress.retried == 4
+    again = fleet([one for one in pieces if one.jobs[0].model not in "ch"])
+    assert again.progress.known == again.progress.total and fleet.started == 1  # failures of a model stay as they are
+    assert fleet([piece("wrong", "w")], again=True).progress.known == 0
+
+
+def test_what_is_recorded_is_not_done_again(fleet: Fleet, tmp_path: Path) -> None:
+    pieces = [piece("counted", f"m{n}", tmp_path / f"n{n}") for n in range(5)]
+    first = fleet(pieces[:3])
+    second = fleet(pieces)
+    assert (first.progress.known, second.progress.known, second.before) == (0, 3, first.run)
+    assert [(tmp_path / f"n{n}").read_text() for n in range(5)] == ["x"] * 5
+
+
+def test_a_run_that_was_cut_short_is_taken_up(fleet: Fleet) -> None:
+    jobs = [one.jobs[0] for one in (piece("fine", "a"), piece("fine", "b"))]
+    run = fleet.store.begin("f.toml", jobs)
+    assert fleet.store.begin("f.toml", jobs) == run
+    assert fleet.store.begin("f.toml", jobs[:1]) == run + 1
+
+
+def test_workers_that_are_killed_lose_nothing(fleet: Fleet) -> None:
+    fleet.plan = FleetPlan((), ("compile",), False, Path(), 50, 60.0, ())
+    crew = LocalCrew(2)
+    pieces = [piece("slow", f"m{n}") for n in range(10)]
+    ended = threading.Event()
+
+    def kill() -> None:
+        while not ended.wait(0.5):
+            for worker in list(crew._workers)[:1]:
+                os.kill(worker.process.pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        done = fleet(pieces, crew)
+    finally:
+        ended.set()
+        killer.join()
+    assert {row.state for row in done.rows} == {"ok"} and len(done.rows) == 10 and done.progress.retried > 0
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from intaglio.fleet.store import Store
+from intaglio.fleet.pieces import Result
+from support.fleet_work import piece
+store, who = Store(Path(sys.argv[1])), sys.argv[2]
+new = 0
+for n in range(60):
+    one = piece("fine", f"m{n}")
+    new += store.record(one.jobs, [Result(one.key, "ok", who)], 1)
+print(new)
+"""
+
+
+@pytest.mark.slow
+def test_several_writers_record_each_result_once(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", WRITER, str(tmp_path / "store")]
+    writers = [subprocess.Popen([*words, who], stdout=subprocess.PIPE, text=True) for who in "abc"]
+    new = [int(writer.communicate(timeout=120)[0]) for writer in writers]
+    store = Store(tmp_path / "store", create=False)
+    assert sum(new) == 60 == len(store.table())
+    store.close()
+
+
+def test_a_full_disk_is_told_and_the_table_is_whole(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    store._open.execute(f"PRAGMA max_page_count={store._open.execute('PRAGMA page_count').fetchone()[0] + 3}")
+    recorded = 0
+    with pytest.raises(ToolError) as caught:  # noqa: PT012 (one of them, whichever it is)
+        for n in range(1000):
+            one = piece("fine", f"m{n}")
+            store.record(one.jobs, [Result(one.key, "ok", "x" * 200)], 1)
+            recorded += 1
+    assert caught.value.slug == "disk-full" and "goes on where this one stopped" in caught.value.hint
+    store.close()
+    again = Store(tmp_path / "store")
+    assert len(again.table()) == recorded > 0
+    one = piece("fine", "other")
+    assert again.record(one.jobs, [Result(one.key, "ok")], 1) == 1
+    again.close()
+
+
+def test_workers_of_dask(fleet: Fleet, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
+    fleet.plan = FleetPlan((), ("compile",), False, tmp_path, 1, 5.0, ())
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+        crew = DaskCrew(distributed.Client(cluster))
+        done = fleet([piece("fine", "a"), piece("crash", "c"), piece("crash_once", "o", tmp_path / "o")], crew)
+    assert {row.model: row.state for row in done.rows} == {"a": "ok", "c": "crashed", "o": "ok"}
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_goes_is_told_and_the_next_run_goes_on(fleet: Fleet) -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
+    pieces = [piece("slow", f"m{n}") for n in range(30)]
+    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None)
+    client = distributed.Client(cluster, timeout=5)
+
+    def close() -> None:
+        time.sleep(4)
+        cluster.close()
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    with pytest.raises(ToolError) as caught:
+        fleet(pieces, DaskCrew(client))
+    closing.join()
+    assert caught.value.slug == "no-scheduler"
+    assert {row.state for row in fleet(pieces).rows} == {"ok"}
+
+
+@pytest.mark.slow
+def test_kills_at_random_times_leave_the_table_of_an_undisturbed_run() -> None:
+    script = Path(TESTS).parent / "scripts" / "fleet_kills.py"
+    done = subprocess.run([sys.executable, script, "--kills", "15", "--models", "2"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "every table equal" in done.stdout, done.stderr

@@ -1,0 +1,119 @@
+"""`intaglio fleet` as a user calls it: jobs from a project file, a second run with nothing to do, the page, two runs compared."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from intaglio.errors import UserError
+from intaglio.fleet.jobs import pieces_of
+from intaglio.project.file import read_project
+from support.commands import DIGITS, DIGITS_DATA, Intaglio
+
+TEXT = """
+[defaults]
+cflags = "-O0"
+
+[models.digits]
+source = "digits.onnx"
+
+[models.small]
+source = "digits.onnx"
+
+[fleet]
+models = ["digits"]
+boards = ["nucleo-l4r5zi", "nucleo-f401re", "nucleo-f030r8"]
+targets = ["generic"]
+jobs = ["fit", "compile", "validate"]
+quick = true
+store = "store"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    shutil.copyfile(DIGITS, tmp_path / "digits.onnx")
+    shutil.copyfile(DIGITS_DATA, tmp_path / "digits.npz")
+    (tmp_path / "f.toml").write_text(TEXT)
+    return tmp_path / "f.toml"
+
+
+def edited(file: Path, *pairs: tuple[str, str]) -> Path:
+    text = file.read_text()
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new, 1)
+    file.write_text(text)
+    return file
+
+
+def test_cells_become_pieces_by_core_and_package(file: Path) -> None:
+    plan = read_project(file).fleet
+    assert plan is not None
+    pieces = pieces_of(plan)
+    fits = [one for one in pieces if one.work.endswith(":fit")]
+    assert sorted(len(one.jobs) for one in fits) == [1, 2]  # two boards have a Cortex-M4F
+    assert len([one for one in pieces if one.work.endswith(":build")]) == 4
+    keys = [job.key for one in pieces for job in one.jobs]
+    assert len(keys) == len(set(keys)) == 3 + 2 * 4
+    other = read_project(file, ["fleet.quick=false"]).fleet
+    assert other is not None and {j.key for p in pieces_of(other) for j in p.jobs if j.kind == "fit"}.isdisjoint(keys)
+
+
+def test_a_fleet_from_the_command_line(file: Path, intaglio: Intaglio) -> None:
+    edited(file, ('boards = ["nucleo-l4r5zi", "nucleo-f401re", "nucleo-f030r8"]', 'boards = ["nucleo-l4r5zi", "nucleo-f030r8"]'),
+           ('jobs = ["fit", "compile", "validate"]', 'jobs = ["fit"]'))  # fmt: skip
+    words = ("fleet", file, "-j", "1")
+    page, figures = file.parent / "r.html", file.parent / "r.json"
+    said = intaglio(*words, "--report", page, "--export", figures)
+    assert said.code == 0, said.err
+    assert "2 jobs, 2 done now, 0 known before" in said.out and all(len(line) <= 80 for line in said.out.splitlines())
+    assert "Which boards take which model" in page.read_text() and "nucleo-f030r8" in page.read_text()
+    again = intaglio(*words, "--json").json
+    assert again["known"] == 2 and again["run"] == 2 and again["before"] == 1 and again["changes"] == []
+    assert intaglio("compare", figures, file.parent / "store").code == 0
+    changed = json.loads(figures.read_text())
+    for row in changed["results"]:
+        row["figures"]["ram"] = int(row["figures"]["ram"] * 0.9)
+    (file.parent / "less.json").write_text(json.dumps(changed))
+    said = intaglio("compare", file.parent / "less.json", file.parent / "store@1", "--fail-if", "ram>+2%")
+    assert said.code == 1 and "broken rule: `ram>+2%`: digits on nucleo-f030r8" in said.err and "+11." in said.out
+    assert intaglio("compare", file.parent / "store@1", file.parent / "less.json", "--fail-if", "ram>+2%").code == 0
+
+
+@pytest.mark.slow
+def test_packages_go_to_the_store_and_validate(file: Path, intaglio: Intaglio) -> None:
+    variants = '\n[fleet.variants.float]\n[fleet.variants.int8]\nquantize = "int8"\ncalibrate = "digits.npz"\n'
+    variants += 'labels = "digits.npz"\n'
+    file.write_text(file.read_text().replace('"fit", "compile", "validate"', '"compile", "validate", "profile"') + variants)
+    said = intaglio("fleet", file, "-j", "2", "--json", "--set", 'fleet.boards=["nucleo-l4r5zi"]')
+    assert said.code == 0, said.err
+    rows = {(r["kind"], r["variant"], r["place"]): r for r in said.json["results"]}
+    assert len(rows) == 3 * 2 * 2 and {r["state"] for r in rows.values()} == {"ok"}
+    kept = rows["compile", "int8", "nucleo-l4r5zi"]
+    assert kept["figures"]["accuracy"] > 0.9 and rows["profile", "int8", "nucleo-l4r5zi"]["figures"]["instructions"] > 0
+    package = file.parent / "store" / "packages" / kept["package"][:2] / kept["package"]
+    assert intaglio("verify", package).code == 0
+
+
+WRONG = {
+    "an unknown key": ('quick = true', "quiet = true", "did you mean `quick`"),
+    "a board that is not there": ('"nucleo-f030r8"', '"nucleo-f030r9"', "did you mean `nucleo-f030r8`"),
+    "a model that is not there": ('models = ["digits"]', 'models = ["digit"]', "did you mean `digits`"),
+    "an unknown job": ('"validate"', '"verify"', "jobs: fit"),
+    "no places": ('boards = ["nucleo-l4r5zi", "nucleo-f401re", "nucleo-f030r8"]\ntargets = ["generic"]', "", "neither"),
+    "no list": ('targets = ["generic"]', 'targets = "generic"', "not a list"),
+    "a number that is none": ("quick = true", 'timeout = "long"', "`timeout`"),
+    "an option of a variant": ("[fleet]", '[fleet.variants.x]\noptimise = "size"\n[fleet]', "did you mean `optimize`"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_section_that_is_wrong(name: str, file: Path) -> None:
+    old, new, reason = WRONG[name]
+    with pytest.raises(UserError) as caught:
+        read_project(edited(file, (old, new)))
+    assert reason in str(caught.value) and caught.value.hint

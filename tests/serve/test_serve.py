@@ -1,0 +1,265 @@
+"""`intaglio serve` as its clients see it: a process, real sockets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("uvicorn", reason="the extra `serve` is not installed")
+pytest.importorskip("grpc", reason="the extra `serve` is not installed")
+
+from intaglio import Package
+from support.commands import DIGITS
+from support.serving import Server, adder, asked, serving
+
+X = np.array([[1, 2, 3, 4]], np.float32)
+
+
+@pytest.fixture(scope="module")
+def adders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Packages 1 and 2, which add as much."""
+    folder = tmp_path_factory.mktemp("adders")
+    for add in (1, 2):
+        adder(folder, add, folder / "versions" / str(add))
+    return folder / "versions"
+
+
+@pytest.fixture(scope="module")
+def server(adders: Path) -> Iterator[Server]:
+    with serving(adders, f"other:7={adders / '1'}", "--limit-body", "64K", "--limit-time", "0.5") as found:
+        yield found
+
+
+def test_health_and_metadata(server: Server) -> None:
+    assert server("GET", "/v2/health/live").status == server("GET", "/v2/health/ready").status == 200
+    assert server("GET", "/v2").json["extensions"] == ["binary_tensor_data", "model_repository"]
+    assert server("GET", "/v2/models/adder/versions/2/ready").status == 200
+    told = server("GET", "/v2/models/adder").json
+    assert told["versions"] == ["1", "2"] and told["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [1, 4]}]
+    assert {(m["name"], m["version"]) for m in server("POST", "/v2/repository/index").json} == {
+        ("adder", "1"), ("adder", "2"), ("other", "7"),
+    }  # fmt: skip
+
+
+def test_the_highest_version_answers_unless_another_is_asked_for(server: Server) -> None:
+    assert server.infer(X) == [3, 4, 5, 6] == server.infer(X, version="2")
+    assert server.infer(X, version="1") == [2, 3, 4, 5] == server.infer(X, "other")
+    assert server("POST", "/v2/models/adder/versions/3/infer", asked(X)).status == 404
+
+
+def test_tensors_as_bytes_both_ways(server: Server) -> None:
+    head = b'{"id":"7","inputs":[{"name":"x","shape":[1,4],"datatype":"FP32","parameters":{"binary_data_size":16}}],'
+    head += b'"parameters":{"binary_data_output":true}}'
+    reply = server(
+        "POST", "/v2/models/adder/infer", head + X.tobytes(), {"Inference-Header-Content-Length": str(len(head))}
+    )
+    cut = int(reply.headers["inference-header-content-length"])
+    assert np.array_equal(np.frombuffer(reply.body[cut:], np.float32), X[0] + 2)
+    assert b'"id":"7"' in reply.body[:cut] and b'"binary_data_size":16' in reply.body[:cut]
+
+
+def one(**changes: object) -> dict[str, object]:
+    return {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4], **changes}]}
+
+
+MALFORMED: dict[str, tuple[object, str]] = {
+    "not JSON": (b"{", "not JSON"),
+    "a list": ([], "not a JSON object"),
+    "no inputs": ({}, "no list `inputs`"),
+    "an input that is a number": ({"inputs": [1]}, "not a JSON object"),
+    "another name": (one(name="z"), "unknown input `z`"),
+    "no name": (one(name=None), "`name` is not a text"),
+    "twice": ({"inputs": [*one()["inputs"], *one()["inputs"]]}, "given twice"),  # type: ignore[misc]
+    "another shape": (one(shape=[1, 5], data=[1] * 5), "wrong-input"),
+    "more data than shape": (one(data=[1] * 5), "does not have the shape"),
+    "a shape of texts": (one(shape=["1", "4"]), "whole numbers"),
+    "a negative shape": (one(shape=[-1, -4]), "whole numbers"),
+    "a huge shape": (one(shape=[1 << 39, 1 << 39]), "does not have the shape"),
+    "another type": (one(datatype="INT32"), "wrong-input"),
+    "an unknown type": (one(datatype="FP99"), "known: BOOL"),
+    "texts as data": (one(data=["a"] * 4), "other values than FP32"),
+    "null as data": (one(data=[None] * 4), "other values than FP32"),
+    "rows of different lengths": (one(data=[[1, 2], [3]]), "not a tensor"),
+    "no data": (one(data=None), "no list of numbers"),
+    "bytes that are not there": (one(data=None, parameters={"binary_data_size": 16}), "0 are left"),
+    "another output": ({**one(), "outputs": [{"name": "q"}]}, "unknown output `q`"),
+    "an output twice": ({**one(), "outputs": [{"name": "y"}, {"name": "y"}]}, "asked for twice"),
+    "parameters that are a list": ({**one(), "parameters": []}, "`parameters` is not"),
+    "an id that is a number": ({**one(), "id": 4}, "`id` is not a text"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_request_is_told_what_is_wrong(server: Server, name: str) -> None:
+    body, said = MALFORMED[name]
+    reply = server("POST", "/v2/models/adder/infer", body)
+    assert reply.status == 400 and said in reply.json["error"]
+    assert server.infer(X) == [3, 4, 5, 6]
+
+
+def test_numbers_that_a_type_does_not_have_are_refused() -> None:
+    from intaglio.ir.types import DType
+    from intaglio.serve.refusals import Refused
+    from intaglio.serve.tensors import from_numbers
+
+    for data, dtype in (([1.5], DType.I8), ([300], DType.U8), ([True], DType.I8), ([1], DType.BOOL), ([1e6], DType.F16)):
+        with pytest.raises(Refused, match="values"):
+            from_numbers(data, dtype, (1,), "x")
+    assert from_numbers([1, 2.5], DType.F32, (2,), "x").tolist() == [1, 2.5]
+    assert from_numbers([[1], [0]], DType.U8, (2, 1), "x").shape == (2, 1)
+
+
+def test_what_is_too_large_or_compressed_or_elsewhere(server: Server) -> None:
+    assert server("POST", "/v2/models/adder/infer", b" " * 70_000).status == 413
+    assert server("POST", "/v2/models/adder/infer", b"x", {"Content-Encoding": "gzip"}).status == 415
+    assert server("GET", "/v2/models/adder/infer").status in (404, 405)
+    assert server("GET", "/v3").status == 404
+    assert server("POST", "/v2/models/none/infer", asked(X)).status == 404
+    assert server("POST", "/v2/models/adder/infer", b"{}", {"Inference-Header-Content-Length": "9"}).status == 400
+
+
+def test_slow_senders_are_cut_off(server: Server) -> None:
+    with server.socket() as silent, server.socket() as head, server.socket() as body:
+        head.sendall(b"POST /v2/models/adder/infer HTTP/1.1\r\nHost: x\r\nX-Slow")
+        body.sendall(b"POST /v2/models/adder/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        start = time.monotonic()
+        assert head.recv(100) == silent.recv(100) == body.recv(100) == b""
+        assert time.monotonic() - start < 10
+    with server.socket() as endless:
+        try:
+            for _ in range(100):
+                endless.sendall(b"GET /v2 HTTP/1.1\r\n" if _ == 0 else b"X-%d: " % _ + b"a" * 4000 + b"\r\n")
+            assert endless.recv(100) == b""
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+    assert server.infer(X) == [3, 4, 5, 6]
+
+
+def test_figures_for_prometheus(server: Server) -> None:
+    server.infer(X)
+    text = server("GET", "/metrics").body.decode()
+    assert 'intaglio_requests_total{model="adder",outcome="ok",version="2"}' in text
+    assert "intaglio_queue_seconds_bucket" in text and 'intaglio_pending_requests{model="adder",version="2"} 0.0' in text
+
+
+def test_a_package_is_replaced_under_load_and_no_request_is_lost(adders: Path, tmp_path: Path) -> None:
+    place, beside = tmp_path / "p", tmp_path / "next"
+    shutil.copytree(adders / "1", place)
+    answers: list[float] = []
+    with serving(place, "--watch", "0.1") as server:
+        ends = threading.Event()
+
+        def ask() -> None:
+            while not ends.is_set():
+                answers.append(server.infer(X)[0])
+
+        clients = [threading.Thread(target=ask) for _ in range(3)]
+        for client in clients:
+            client.start()
+        for version in ("2", "1", "2"):
+            shutil.copytree(adders / version, beside)
+            os.rename(place, tmp_path / f"old{time.monotonic_ns()}")
+            os.rename(beside, place)
+            wanted, until = float(version) + 1, time.monotonic() + 15
+            while answers[-1:] != [wanted] and time.monotonic() < until:
+                time.sleep(0.02)
+            assert answers[-1] == wanted
+        (place / "lib" / "libadder.so").write_bytes(b"nonsense")  # this one cannot be loaded: the one in use stays
+        os.utime(place / "manifest.json")
+        time.sleep(0.5)
+        ends.set()
+        for client in clients:
+            client.join()
+        assert set(answers) == {2.0, 3.0} and server.infer(X)[0] == 3.0
+        assert any("cannot be loaded; the package in use stays" in line for line in server.said)
+        assert server("POST", "/v2/repository/models/adder/load").status == 400
+
+
+def test_a_stop_answers_what_was_taken(adders: Path) -> None:
+    with serving(adders / "1", "--no-grpc") as server, server.socket() as taken:
+        body = b'{"inputs":[{"name":"x","shape":[1,4],"datatype":"FP32","data":[1,2,3,4]}]}'
+        head = b"POST /v2/models/adder/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+        taken.sendall(head + body[:20])
+        assert server("GET", "/v2/health/live").status == 200  # the head has arrived by now
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        assert server.process.poll() is None
+        with pytest.raises(ConnectionRefusedError):
+            server.socket()
+        taken.sendall(body[20:])
+        assert b'"data":[2.0,3.0,4.0,5.0]' in b"".join(iter(lambda: taken.recv(10000), b""))
+        assert server.process.wait(20) == 0
+
+
+@pytest.mark.slow
+def test_threads_and_an_opencl_device(tmp_path: Path) -> None:
+    """Models that do not run on the event loop: several arenas over one library, and a device."""
+    from intaglio import compile
+    from intaglio.run.opencl.loader import pip_drivers
+
+    words: list[object] = [f"threads={compile(DIGITS, output=tmp_path / 't', threads=2).folder}", "--workers", "3"]
+    if pip_drivers():
+        words.insert(0, f"device={compile(DIGITS, output=tmp_path / 'cl', target='opencl').folder}")
+    image = np.random.default_rng(1).random((1, 1, 8, 8), np.float32)
+    wanted = Package.load(tmp_path / "t").run({"image": image})["probabilities"]
+    body = {"inputs": [{"name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": image.reshape(-1).tolist()}]}
+    with serving(*words) as server, ThreadPoolExecutor(6) as pool:
+        for name in ("threads", "device")[: 2 if pip_drivers() else 1]:
+            replies = list(pool.map(lambda _, name=name: server("POST", f"/v2/models/{name}/infer", body), range(30)))
+            found = [reply.json["outputs"][0]["data"] for reply in replies]
+            assert all(np.allclose(one, wanted.reshape(-1), atol=1e-6) for one in found)
+
+
+@pytest.mark.slow
+def test_tls_and_a_token(adders: Path, tmp_path: Path) -> None:
+    import ssl
+
+    certificate, key = make_certificate(tmp_path)
+    token = tmp_path / "token"
+    token.write_text("s3cret\n")
+    context = ssl.create_default_context(cafile=str(certificate))
+    context.check_hostname = False
+    words = ("--tls-cert", certificate, "--tls-key", key, "--token-file", token)
+    with serving(adders / "1", *words) as server:
+        assert server("GET", "/v2/health/ready", tls=context).status == 200
+        assert server("GET", "/v2", tls=context).status == 401
+        assert server("GET", "/v2", headers={"Authorization": "Bearer s3cre"}, tls=context).status == 401
+        assert server("GET", "/v2", headers={"Authorization": "Bearer s3cret"}, tls=context).status == 200
+        grpc = pytest.importorskip("tritonclient.grpc", reason="tritonclient is not installed")
+        client = grpc.InferenceServerClient(f"localhost:{server.grpc_port}", ssl=True, root_certificates=str(certificate))
+        assert client.is_server_live()
+        with pytest.raises(grpc.InferenceServerException, match="UNAUTHENTICATED"):
+            client.get_server_metadata()
+        assert client.get_server_metadata(headers={"authorization": "Bearer s3cret"}).name == "intaglio"
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    pytest.importorskip("cryptography", reason="makes the certificate of this test")
+    import datetime
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(1).not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False).sign(key, hashes.SHA256())
+    )  # fmt: skip
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(key.private_bytes(*form))
+    return folder / "cert.pem", folder / "key.pem"
