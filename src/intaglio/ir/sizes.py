@@ -127,6 +127,12 @@ class Bounds:
         self.ranges[name], self._points[name] = (low, high), points
         return self.size(name)
 
+    def forget(self, names: set[str]) -> None:
+        """Sizes that were added last, and that nothing uses."""
+        for name in [name for name in self.ranges if name in names]:
+            del self.ranges[name], self._points[name]
+        self._known = {key: size for key, size in self._known.items() if not size.formula.names() & names}
+
     @staticmethod
     def combinations(ranges: Mapping[str, tuple[int, int]]) -> int:
         count = 1

@@ -78,6 +78,10 @@ def blocks_of(program: Program, around: Around = NOTHING) -> list[Stretch]:
             continue
         guard = layer.node.when
         pending.append(replace(_call(pointers, index, layer, program.graph.name), after=_sizes_found(pointers, program, layer)))
+        if layer.node.op.LOOP:
+            blocks.append(_block(pointers, guard, pending))
+            blocks.append(Stretch("", (), before=_around_loop(pointers, program, layer)))
+            pending = []
     if pending:
         blocks.append(_block(pointers, guard, pending))
     if last := beside.before(len(program.layers)):
@@ -130,6 +134,17 @@ def leave(name: str, around: Around) -> Callable[[str], str]:
 def _block(pointers: Pointers, guard: Value | None, calls: list[Call]) -> Stretch:
     condition = "" if guard is None else f"*{pointers.of(guard, DType.BOOL, const=True)}"
     return Stretch(condition, tuple(calls))
+
+
+def _around_loop(pointers: Pointers, program: Program, layer: Layer) -> tuple[str, ...]:
+    """In front of the body of a loop, with the sizes that it leaves where it makes no turn; and behind it."""
+    if layer.node.op.LOOP == "end":
+        return ("    }",)
+    holds = f"*{pointers.of(layer.node.output, DType.BOOL, const=True)}"
+    if layer.node.when is not None:
+        holds = f"*{pointers.of(layer.node.when, DType.BOOL, const=True)} && {holds}"
+    end = next(other for other in program.layers if other.node.op.LOOP == "end" and other.node.inputs[0] is layer.node.output)
+    return (*(f"    {line}" for line in _sizes_found(pointers, program, end)), f"    while ({holds}) {{")
 
 
 def _arguments(pointers: Pointers, layer: Layer) -> list[str]:
