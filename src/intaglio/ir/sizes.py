@@ -87,7 +87,7 @@ def _num(value: int) -> Formula:
 
 def _simple(op: str, a: Formula, b: Formula) -> Formula:
     """The formula with numbers gathered, so that what people read is short."""
-    if op in ("add", "mul") and a.op == "num":
+    if op in ("add", "mul", "min", "max") and a.op == "num":
         a, b = b, a
     if b.op == "num" and a.args and a.args[1].op == "num":
         inner, n = a.args[0], a.args[1].number

@@ -37,6 +37,13 @@ class Items:
 
 
 @dataclass(slots=True)
+class Rows:
+    """A sequence that a loop made: its members are the rows of a tensor."""
+
+    tensor: Value
+
+
+@dataclass(slots=True)
 class Absent:
     """An optional without a value."""
 
@@ -54,7 +61,7 @@ class Unusable:
     hint: str
 
 
-Item = Value | Items | Absent | Unknown | Unusable
+Item = Value | Items | Rows | Absent | Unknown | Unusable
 Answer = Item | Sequence[Item | None] | None
 Row = Callable[["OnnxCall"], Answer]
 TABLE: dict[tuple[str, str], Row] = {}

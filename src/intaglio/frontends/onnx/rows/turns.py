@@ -14,6 +14,7 @@ from intaglio.frontends.loops import Limit, Turn, run_loop
 from intaglio.frontends.onnx.call import Answer, Item, OnnxCall
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.names import identifier
+from intaglio.frontends.onnx.rows.growing import growing
 from intaglio.ir.graph import Value
 from intaglio.ir.sizes import Size, Undecided, whole
 from intaglio.ir.types import DType
@@ -75,39 +76,44 @@ def loop_in_turns(call: OnnxCall, trips: int | Value | None) -> Answer:
     condition = call.maybe(1)
     if condition is not None and condition.data is not None and bool(condition.data.reshape(-1)[0]):
         condition = None
-    same = _same_in_all_turns(graph, len(given))
-    moving = [n for n in range(len(given)) if n not in same]
+    same, more = _same_in_all_turns(graph, len(given)), growing(graph, len(given))
+    moving = [n for n in range(len(given)) if n not in same and n not in more]
     for n in moving:
         if not isinstance(given[n], Value):
             raise unsupported("`Loop` carries a sequence or an optional, and how often it runs is not known")
 
     def turn(number: Value, carried: list[Value]) -> Turn:
-        items = list(given)
+        items = [more[n].nothing(call, item) if n in more else item for n, item in enumerate(given)]
         for n, value in zip(moving, carried, strict=True):
             items[n] = value
-        out = body(call, graph, [number, call.constant(np.asarray(True)), *items])
-        again, *results = [item if isinstance(item, Value) else None for item in out]
-        if again is None or any(r is None for n, r in enumerate(results) if n not in same):
+        again, *after = body(call, graph, [number, call.constant(np.asarray(True)), *items])
+        appended = [more[n].row(after[n]) for n in more]
+        tensors = [v for v in (again, *(after[n] for n in moving), *after[len(given) :]) if isinstance(v, Value)]
+        if len(tensors) != 1 + len(moving) + scanned:
             raise unsupported("`Loop` carries or collects sequences, and how often it runs is not known")
-        stays = again.data is not None and bool(again.data.reshape(-1)[0])
-        after = [r for r in results if r is not None]
-        return Turn(None if stays else again, [after[n] for n in moving], after[len(given) :])
+        last = tensors[0].data
+        stays = last is not None and bool(last.reshape(-1)[0])
+        carried, rows = tensors[1 : 1 + len(moving)], tensors[1 + len(moving) :]
+        return Turn(None if stays else tensors[0], carried, [*rows, *appended])
 
     first = [item for n, item in enumerate(given) if n in moving and isinstance(item, Value)]
-    made, rows = run_loop(call.walk, _stem(call), _limit(call, trips, len(given)), condition, first, turn)
+    names = [*call.walk.origins[len(given) :], *(call.walk.origins[n] for n in more if n < len(call.walk.origins))]
+    made, rows = run_loop(call.walk, _stem(call), _limit(call, trips, names), condition, first, turn)
     results = list(given)
     for n, value in zip(moving, made, strict=True):
         results[n] = value
-    return [*results, *rows]
+    for n, row in zip(more, rows[scanned:], strict=True):
+        results[n] = more[n].joined(call, given[n], row)
+    return [*results, *rows[:scanned]]
 
 
 def _stem(call: OnnxCall) -> str:
     return identifier(call.walk.origins[0] if call.walk.origins else call.op, "loop")
 
 
-def _limit(call: OnnxCall, trips: int | Value | None, carried: int) -> Limit:
+def _limit(call: OnnxCall, trips: int | Value | None, collected: list[str]) -> Limit:
     """With what `--max` says about the results that are collected."""
-    names = [name for name in call.walk.origins[carried:] if name]
+    names = [name for name in collected if name]
     asked = [name for name in names if name in call.walk.most]
     call.walk.most_used.update(asked)
     hint = f"give the largest number of turns with `--max {names[0]}=N`" if names else ""
