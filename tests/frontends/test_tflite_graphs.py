@@ -109,7 +109,8 @@ def until_large(joined: bool) -> bytes:
             w.tensor(t, n) for t, n in ((number, "i"), (vector, "v"), (Tensor((), "float32"), "most"), (table, "t"))
         )
         if not body:
-            axis, total = w.tensor(Tensor((1,), "int32", data=np.zeros(1, np.int32)), "axis"), w.tensor(Tensor((), "float32"), "sum")
+            axis = w.tensor(Tensor((1,), "int32", data=np.zeros(1, np.int32)), "axis")
+            total = w.tensor(Tensor((), "float32"), "sum")
             go = w.tensor(Tensor((), "bool"), "go")
             w.operator("SUM", [v, axis], [total], "ReducerOptions", {"keepDims": False})
             w.operator("LESS", [total, most], [go], "LessOptions")
@@ -118,7 +119,8 @@ def until_large(joined: bool) -> bytes:
         one, step = w.tensor(scalar(1, "int32"), "one"), w.tensor(scalar(1, "float32"), "step")
         after, larger, shaped = w.tensor(number, "after"), w.tensor(vector, "larger"), w.tensor(Tensor((1, 4), "float32"), "shaped")
         shape = w.tensor(Tensor((2,), "int32", data=np.array([1, 4], np.int32)), "shape")
-        put, nought, start = w.tensor(table, "put"), w.tensor(scalar(0, "int32"), "nought"), w.tensor(Tensor((2,), "int32"), "start")
+        put, nought = w.tensor(table, "put"), w.tensor(scalar(0, "int32"), "nought")
+        start = w.tensor(Tensor((2,), "int32"), "start")
         w.operator("ADD", [i, one], [after], "AddOptions")
         w.operator("ADD", [v, step], [larger], "AddOptions")
         w.operator("RESHAPE", [larger, shape], [shaped], "ReshapeOptions", {"newShape": [1, 4]}, 1)
@@ -151,7 +153,7 @@ def _put_by_joining(w: ModelWriter, rows: int, item: int, start: int, after: int
 @pytest.mark.parametrize("joined", [False, True])
 def test_a_loop_that_data_ends(joined: bool, tmp_path: Path) -> None:
     x = np.zeros(4, np.float32)
-    assert_like_litert(until_large(joined), tmp_path, [x, np.float32(-1)], [x, np.float32(3)], [x, np.float32(19)])
+    assert_like_litert(until_large(joined), tmp_path, [x, np.asarray(-1, np.float32)], [x, np.asarray(3, np.float32)], [x, np.asarray(19, np.float32)])
 
 
 @pytest.mark.parametrize("own", [0, 7, -3])

@@ -31,12 +31,12 @@ class Case:
 
 
 def decoder(steps: int = 501, points: int = 12, size: int = 16, words: int = 9, seed: int = 0) -> Any:
-    """A greedy decoder, as table recognisers have it: a picture's features, attention, a recurrent cell, one word in each turn, until
-    a certain word comes. Its probabilities and a place are collected."""
+    """A greedy decoder, as table recognisers have it: a picture's features, attention, a recurrent cell, one word in each turn,
+    until a certain word comes. Its probabilities and a place are collected."""
     random = np.random.default_rng(seed)
 
     def weights(*shape: int) -> Array:
-        return (random.standard_normal(shape) * 0.6 / np.sqrt(shape[0])).astype(np.float32)
+        return np.asarray(random.standard_normal(shape) * 0.6 / np.sqrt(shape[0]), np.float32)
 
     nodes = [
         node("Gather", "emb word", "e"), node("MatMul", "h wq", "q"), node("Unsqueeze", "q two", "q2"),
@@ -65,12 +65,8 @@ def decoder(steps: int = 501, points: int = 12, size: int = 16, words: int = 9, 
     return model(outer, [value("x", [1, points, size])], [value("chances", None), value("places", None)], constants, opset=17)
 
 
-def _turns(extra: Callable[[np.random.Generator], dict[str, Array]] | None = None) -> Callable[[np.random.Generator], dict[str, Array]]:
-    def draw(random: np.random.Generator) -> dict[str, Array]:
-        x = random.standard_normal((1, 4)).astype(np.float32)
-        return {"x": x, "n": np.asarray(random.integers(0, 7)), **(extra(random) if extra else {})}
-
-    return draw
+def turns(random: np.random.Generator) -> dict[str, Array]:
+    return {"x": random.standard_normal((1, 4)).astype(np.float32), "n": np.asarray(random.integers(0, 7))}
 
 
 X, N = value("x", [1, 4]), value("n", [], INT64)
@@ -78,7 +74,9 @@ VECTOR = (FLOAT, [1, 4])
 CONSTANTS = {"true": TRUE, "half": np.float32(0.5), "three": np.float32(3), "zero": ints(0), "one": np.asarray(1)}
 
 
-def _loop(nodes: Sequence[Any], carried: Sequence[tuple[str, str, Any]], rows: Sequence[str], outer: Sequence[Any], outs: str) -> Any:
+def _loop(
+    nodes: Sequence[Any], carried: Sequence[tuple[str, str, Any]], rows: Sequence[str], outer: Sequence[Any], outs: str
+) -> Any:
     """`outer` has a `Loop` with the body `None`, which is this one."""
     inside = body(nodes, carried, rows)
     for one in outer:
@@ -138,12 +136,13 @@ def _grown() -> Any:
 
 def _until() -> Any:
     nodes = [
-        node("Add", "a half", "a2"), node("Relu", "a2", "p"), node("NonZero", "p", "at"), node("Shape", "at", "counts", start=1, end=2),
-        node("Cast", "counts", "found", to=FLOAT), node("ReduceMax", "a2", "top", keepdims=0), node("Less", "top three", "again"),
+        node("Add", "a half", "a2"), node("Relu", "a2", "p"), node("NonZero", "p", "at"),
+        node("Shape", "at", "counts", start=1, end=2), node("Cast", "counts", "found", to=FLOAT), node("ReduceMax", "a2", "top", keepdims=0), node("Less", "top three", "again"),
     ]  # fmt: skip
     inside = body(nodes, [("a", "a2", VECTOR)], ["found", "a2"], "again")
     outer = [
-        node("ReduceMax", "x", "t0", keepdims=0), node("Less", "t0 three", "c"), node("Loop", "_ c x", "y counts rows", body=inside),
+        node("ReduceMax", "x", "t0", keepdims=0), node("Less", "t0 three", "c"),
+        node("Loop", "_ c x", "y counts rows", body=inside),
     ]  # fmt: skip
     return model(outer, [X], [value(n, None) for n in ("y", "counts", "rows")], CONSTANTS)
 
@@ -154,20 +153,20 @@ LOOPS: dict[str, Case] = {
         _loop(
             [node("Mul", "a half", "a2"), node("Add", "a2 x", "a3")], [("a", "a3", VECTOR)], ["a2"],
             [node("Loop", "n true x", "y rows")], "y rows",
-        ), _turns(), ROWS,
+        ), turns, ROWS,
     ),
     "two values that change places": Case(
         _loop(
             [node("Identity", "a", "b2"), node("Identity", "b", "a2")], [("a", "a2", VECTOR), ("b", "b2", VECTOR)], (),
             [node("Neg", "x", "m"), node("Loop", "n true x m", "y z")], "y z",
-        ), _turns(),
+        ), turns,
     ),
-    "a loop in a loop": Case(_nested(), _turns()),
-    "a loop in a branch": Case(_in_a_branch(), _turns()),
+    "a loop in a loop": Case(_nested(), turns),
+    "a loop in a branch": Case(_in_a_branch(), turns),
     "along an axis with a range": Case(
         _scan(), lambda r: {"x": r.standard_normal((3, int(r.integers(1, 10)))).astype(np.float32)}, dims={"T": (1, 9)}
     ),
-    "what only grows": Case(_grown(), _turns(), {"y": 7}),
+    "what only grows": Case(_grown(), turns, {"y": 7}),
     "until data says so": Case(_until(), lambda r: {"x": (r.standard_normal((1, 4)) * 3).astype(np.float32)}, {"rows": 30}),
     "a greedy decoder": Case(
         decoder(40), lambda r: {"x": (r.standard_normal((1, 12, 16)) * r.uniform(0.5, 2)).astype(np.float32)}

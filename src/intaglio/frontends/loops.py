@@ -1,7 +1,7 @@
 """Loops that stay loops, for all front ends: a body is imported once, between `loop_start` and `loop_end`.
 
-A loop carries a condition, the number of the turn and the values of the model. What each turn collects is a row of a room that is as
-large as the bound says. The number of turns is a size (`Emitter.found`) where it is not known."""
+A loop carries a condition, the number of the turn and the values of the model. What each turn collects is a row of a room that is
+as large as the bound says. The number of turns is a size (`Emitter.found`) where it is not known."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How often a loop may run: a number, a size of the caller, a value that is computed, or None. `bound` is the most that there is
-    room for, where a number does not say."""
+    """How often a loop may run: a number, a size of the caller, a value that is computed, or None. `bound` is the most that there
+    is room for, where a number does not say."""
 
     turns: int | Value | None = None
     bound: int | None = None
@@ -82,7 +82,7 @@ def run_loop(
         rows = [_collected(walk, at, limit, row, place or start[1]) for row, place in zip(turn.rows, places, strict=True)]
     finally:
         walk.turn = outer
-    operands = [*start, *following, number, *[walk.at_run_time(v) for v in turn.carried], *rows]
+    operands: list[Value | None] = [*start, *following, number, *[walk.at_run_time(v) for v in turn.carried], *rows]
     exact = known is not None and turn.again is None and condition is None and limit.most() == most(known)
     n = len(start)
     if not rows or exact:

@@ -1,4 +1,4 @@
-"""What the checker knows of loops: their bodies are walked twice, so that what the first turn overwrites is missed by the second."""
+"""What the checker knows of loops: their bodies are walked twice, so that what one turn overwrites is missed by the next."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def own_memory(node: Node, out: Value) -> list[Value]:
 
 
 def check_loops(program: Program[K]) -> None:
-    """Results that are in the memory of an operand are where that one is; nothing else is between the start and the end of a loop."""
+    """Results that are in the memory of an operand are where that one is."""
     for layer in program.layers:
         for out, operand in layer.node.op.shares(len(layer.node.inputs)):
             value = layer.node.inputs[operand]

@@ -139,7 +139,8 @@ def _in_turns(call: TFLiteCall, given: list[Value]) -> list[Value]:
     before = {key: variable.now for key, variable in call.walk.variables.items()}
     made, _ = run_loop(emitting, "loop", Limit(), asked(given), [given[n] for n in moving], turn)
     if any(variable.now is not before.get(key) for key, variable in call.walk.variables.items()):
-        raise Fault("unsupported-operator", "a loop whose rounds depend on data changes a variable", "move the state out of the loop")
+        what = "a loop whose rounds depend on data changes a variable"
+        raise Fault("unsupported-operator", what, "move the state out of the loop")
     return whole(made)
 
 
