@@ -152,8 +152,8 @@ def _put_by_joining(w: ModelWriter, rows: int, item: int, start: int, after: int
 
 @pytest.mark.parametrize("joined", [False, True])
 def test_a_loop_that_data_ends(joined: bool, tmp_path: Path) -> None:
-    x = np.zeros(4, np.float32)
-    assert_like_litert(until_large(joined), tmp_path, [x, np.asarray(-1, np.float32)], [x, np.asarray(3, np.float32)], [x, np.asarray(19, np.float32)])
+    given = [[np.zeros(4, np.float32), np.asarray(limit, np.float32)] for limit in (-1, 3, 19)]
+    assert_like_litert(until_large(joined), tmp_path, *given)
 
 
 @pytest.mark.parametrize("own", [0, 7, -3])

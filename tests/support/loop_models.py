@@ -137,7 +137,8 @@ def _grown() -> Any:
 def _until() -> Any:
     nodes = [
         node("Add", "a half", "a2"), node("Relu", "a2", "p"), node("NonZero", "p", "at"),
-        node("Shape", "at", "counts", start=1, end=2), node("Cast", "counts", "found", to=FLOAT), node("ReduceMax", "a2", "top", keepdims=0), node("Less", "top three", "again"),
+        node("Shape", "at", "counts", start=1, end=2), node("Cast", "counts", "found", to=FLOAT),
+        node("ReduceMax", "a2", "top", keepdims=0), node("Less", "top three", "again"),
     ]  # fmt: skip
     inside = body(nodes, [("a", "a2", VECTOR)], ["found", "a2"], "again")
     outer = [
@@ -145,6 +146,23 @@ def _until() -> Any:
         node("Loop", "_ c x", "y counts rows", body=inside),
     ]  # fmt: skip
     return model(outer, [X], [value(n, None) for n in ("y", "counts", "rows")], CONSTANTS)
+
+
+def _branches() -> Any:
+    """Three columns, those that are positive, or twice as many: as large as the branch that is taken."""
+    then = helper.make_graph([node("Slice", "x zero three_ one_", "cut")], "then", [], [value("cut", None)])
+    inner = helper.make_graph([node("Concat", "x x", "twice", axis=1)], "then", [], [value("twice", None)])
+    found = helper.make_graph(
+        [node("Squeeze", "x zero", "row"), node("Relu", "row", "p"), node("Cast", "p", "b", to=BOOL),
+         node("Compress", "x b", "some", axis=1)], "else", [], [value("some", None)],
+    )  # fmt: skip
+    other = helper.make_graph([node("If", "d", "more", then_branch=inner, else_branch=found)], "else", [], [value("more", None)])
+    outer = [
+        node("Greater", "n two", "c"), node("Greater", "n one", "d"), node("If", "c", "z", then_branch=then, else_branch=other),
+        node("Neg", "z", "y"), node("ReduceSum", "z", "s", keepdims=0),
+    ]  # fmt: skip
+    more = {"two": np.asarray(4), "one": np.asarray(2), "three_": ints(3), "one_": ints(1)}
+    return model(outer, [X, N], [value("y", None), value("s", None)], {**CONSTANTS, **more})
 
 
 ROWS = {"rows": 8}
@@ -166,6 +184,7 @@ LOOPS: dict[str, Case] = {
     "along an axis with a range": Case(
         _scan(), lambda r: {"x": r.standard_normal((3, int(r.integers(1, 10)))).astype(np.float32)}, dims={"T": (1, 9)}
     ),
+    "branches of different shapes": Case(_branches(), turns),
     "what only grows": Case(_grown(), turns, {"y": 7}),
     "until data says so": Case(_until(), lambda r: {"x": (r.standard_normal((1, 4)) * 3).astype(np.float32)}, {"rows": 30}),
     "a greedy decoder": Case(

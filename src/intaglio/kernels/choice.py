@@ -238,6 +238,7 @@ SINGLE: dict[str, Callable[[Job], Lowered]] = {  # operators with one kernel tha
     "scatter_nd": index.scatter_nd,
     "select": movement.select_,
     "select_boxes": detection.select_boxes,
+    "select_sized": movement.select_,
     "slice": movement.slice_,
     "softmax": normalize.softmax,
     "squash16": quantised_rows.squash16,

@@ -157,11 +157,11 @@ def roll(job: Job) -> Lowered:
 
 def select_(job: Job) -> Lowered:
     cond, a, b, y = job.operand(0, "cond"), job.operand(1, "a"), job.operand(2, "b"), job.writes()
-    k, count = job.k, job.node.output.type.elements
+    k = job.k
     with k.when(Load(cond, idx(0), Type("bool")).compare("ne", Num(0, Type("bool")))):
-        k.copy(y, 0, a, 0, count)
+        k.copy(y, 0, a, 0, job.type(1).elements)
     with k.otherwise():
-        k.copy(y, 0, b, 0, count)
+        k.copy(y, 0, b, 0, job.type(2).elements)
     return job.done("select", _about(job))
 
 
