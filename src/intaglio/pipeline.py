@@ -7,7 +7,7 @@ from.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,10 +25,12 @@ from intaglio.options.reading import request_of_keywords, unfit
 from intaglio.options.request import Request
 from intaglio.options.speaking import in_python, spoken_in_python
 from intaglio.package.archive import write_archive
+from intaglio.package.folder import check_output, fresh_folder
 from intaglio.run.opencl.library import DeviceOptions
 from intaglio.run.package import Package
 from intaglio.stages.building import build
 from intaglio.stages.current import is_current
+from intaglio.stages.entries import arena_of, begin, check_entries, check_targets, complete, entry_request, network_name
 from intaglio.stages.finishing import finish, write_stage
 from intaglio.stages.importing import absorb_pairs, check_request, read_model
 from intaglio.stages.lowering import choose_kernels, graph_of
@@ -100,6 +102,27 @@ def compile_request(request: Request, watch: Watch) -> Package | Path:
     if request.archive:
         write_archive(request.output, request.archive_format)
     return package
+
+
+def compile_entries(requests: Mapping[str, Request], output: Path, watch: Watch, *, name: str | None = None, force: bool = False) -> Path:
+    """A package with several entry points: by name, what each is compiled from and how."""
+    network = network_name(name, output)
+    check_entries(requests)
+    check_output(output, force=force)
+    planned = [stage.name for stage in LINE].index("package")
+    with fresh_folder(output, force=force) as folder:
+        works = {
+            entry: go(Work(entry_request(request, network, entry, folder), watch), LINE[:planned])
+            for entry, request in requests.items()
+        }
+        check_targets(works)
+        parts = begin(network, works, folder)
+        arena_of(network, works, folder)
+        for entry, work in works.items():
+            with ExitStack() as stack:
+                go(replace(work, stack=stack, shared=parts[entry]), LINE[planned:])
+        complete(network, works, parts, folder)
+    return output
 
 
 def _attempts(work: Work) -> Work:
