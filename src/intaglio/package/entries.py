@@ -23,6 +23,7 @@ from intaglio.fitting.weights import Weights, plan_weights
 from intaglio.kernels.program import Program
 from intaglio.package.manifest import ENTRIES_FORMAT, Manifest, digests
 from intaglio.package.ownership import MANIFEST
+from intaglio.package.sbom import SBOM
 from intaglio.package.variants import Shared, share_constants
 from intaglio.package.weights import write_weights
 from intaglio.package.write import InCommon
@@ -30,6 +31,7 @@ from intaglio.targets.deployment import Deployment
 
 FOLDER = "entries"
 SHARED = "../../src"  # from an entry point
+KEPT = ("bin", "include", "ir", "lib", "src", "test", MANIFEST, SBOM)  # of the package that an entry point is
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,17 @@ clean:
 .PHONY: all clean
 """
     (folder / "Makefile").write_text(text, encoding="ascii")
+
+
+def strip_entry(folder: Path) -> None:
+    """Without the files for other builders: the weights are not here. The library of all is one level above."""
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and path.name not in KEPT:
+            shutil.rmtree(path)
+        elif path.is_file() and path.name not in KEPT:
+            path.unlink()
+    for path in (folder / "lib").glob("*.a"):
+        path.unlink()
 
 
 def write_whole(whole: Entries, folder: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from intaglio.errors import OurFault, UserError
 from intaglio.ir.graph import Array
 from intaglio.package.at_sizes import at_sizes, sizes_of
+from intaglio.package.entries import entry_folder
 from intaglio.package.manifest import Manifest, read_manifest, target_of
 from intaglio.run.build import Progress
 from intaglio.run.host import Library, Runner, ordered_inputs
@@ -64,7 +65,10 @@ class LoadedPackage:
         device: str | DeviceOptions | None = None,
         variant: str | None = None,
         serial: str | SerialOptions | None = None,
+        entry: str | None = None,
     ) -> Self:
+        """`entry`: of a package with several entry points."""
+        folder = Path(folder) if entry is None else entry_folder(Path(folder), entry)
         on = device if isinstance(device, DeviceOptions) else DeviceOptions(device)
         line = SerialOptions(serial) if isinstance(serial, str) else serial
         package = cls(Path(folder), emulator=emulator, device=on, variant=variant, serial=line)

@@ -11,11 +11,12 @@ from intaglio.errors import UserError, quoted
 from intaglio.kernels.program import Program
 from intaglio.options.request import Request
 from intaglio.package.entries import (
-    FOLDER, share, whole_of, write_arena, write_header, write_makefile, write_shared, write_whole,
+    FOLDER, read_entries, share, strip_entry, whole_of, write_arena, write_header, write_makefile, write_shared, write_whole,
 )  # fmt: skip
-from intaglio.package.manifest import read_manifest
+from intaglio.package.manifest import read_manifest, write_manifest
 from intaglio.package.write import InCommon
 from intaglio.run.build import BuildOptions, build_shared
+from intaglio.stages.current import is_current
 from intaglio.stages.packaging import compiler_for
 from intaglio.stages.work import Work, need
 
@@ -43,6 +44,18 @@ def check_entries(requests: Mapping[str, Request]) -> None:
             raise UserError("bad-option", what, hint=f"compile each model by itself, or omit `{word}`")
 
 
+def are_current(requests: Mapping[str, Request], network: str, output: Path) -> bool:
+    """Is the output what they ask for?"""
+    try:
+        whole = read_entries(output)
+    except UserError:
+        return False
+    if whole is None or whole.name != network or [row.name for row in whole.entries] != list(requests):
+        return False
+    there = all((output / path).is_file() for path in (f"include/{network}.h", f"lib/lib{network}.so", f"src/{network}_arena.c"))
+    return there and all(is_current(entry_request(request, network, entry, output)) for entry, request in requests.items())
+
+
 def check_targets(works: Mapping[str, Work]) -> None:
     for entry, work in works.items():
         target = need(work.model).target
@@ -67,9 +80,9 @@ def begin(network: str, works: Mapping[str, Work], folder: Path) -> dict[str, In
 def complete(network: str, works: Mapping[str, Work], parts: Mapping[str, InCommon], folder: Path) -> None:
     """Header, arena, library and manifest of the whole."""
     manifests = {entry: read_manifest(folder / FOLDER / entry) for entry in works}
-    for entry in works:
-        for name in ("Makefile", "CMakeLists.txt"):
-            (folder / FOLDER / entry / name).unlink(missing_ok=True)
+    for entry, manifest in manifests.items():
+        strip_entry(folder / FOLDER / entry)
+        write_manifest(manifest, folder / FOLDER / entry)
     first = next(iter(works.values()))
     model = need(first.model)
     whole = whole_of(network, manifests, programs_of(works), next(iter(parts.values())).weights)
