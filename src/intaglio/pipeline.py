@@ -32,7 +32,16 @@ from intaglio.run.opencl.library import DeviceOptions
 from intaglio.run.package import Package
 from intaglio.stages.building import build
 from intaglio.stages.current import is_current
-from intaglio.stages.entries import are_current, arena_of, begin, check_entries, check_targets, complete, entry_request, network_name
+from intaglio.stages.entries import (
+    are_current,
+    arena_of,
+    begin,
+    check_entries,
+    check_targets,
+    complete,
+    entry_request,
+    network_name,
+)
 from intaglio.stages.finishing import finish, write_stage
 from intaglio.stages.importing import absorb_pairs, check_request, read_model
 from intaglio.stages.lowering import choose_kernels, graph_of
@@ -260,9 +269,9 @@ def _compile_object(
 def compile_entries(
     models: str | Path | Mapping[str, str | Path | Mapping[str, object]], *, output: str | Path | None = None, **options: object
 ) -> EntryPoints:
-    """Several models, by the names of their entry points, as one package: weights that are the same stand once, and one arena serves
-    all. A model may be a mapping with options of its own: `{"model": "step.onnx", "dims": {"T": 1}}`. One model with a list of sizes
-    (`dims={"T": [32, 128]}`) gets an entry point for each of them. Options are those of `compile`."""
+    """Several models, by the names of their entry points, as one package: weights that are the same stand once, and one arena
+    serves all. A model may be a mapping with options of its own: `{"model": "step.onnx", "dims": {"T": 1}}`. One model with a list
+    of sizes (`dims={"T": [32, 128]}`) gets an entry point for each of them. Options are those of `compile`."""
     temporary = None if output is not None else tempfile.TemporaryDirectory(prefix="intaglio-")
     folder = Path(output) if output is not None else Path(temporary.name if temporary else "") / "package"
     notes: list[str] = []

@@ -80,7 +80,7 @@ def compile_command(
     budget: BudgetOption = None,
     entry: Annotated[
         Optional[list[str]],
-        typer.Option("--entry", metavar="MODEL=NAME", help="Name of an entry point, where there are several models. Default: the file."),
+        typer.Option("--entry", metavar="MODEL=NAME", help="Name of an entry point, of several models. Default: the file's."),
     ] = None,
     **options: object,
 ) -> None:
@@ -154,7 +154,8 @@ def run(
     from intaglio.package.entries import entry_folder
 
     line = serial_line(serial, baud, timeout)
-    run_package(entry_folder(package, entry), input, output, steps, Place(emulator, device, cache_check, no_cache, variant, line), json)
+    place = Place(emulator, device, cache_check, no_cache, variant, line)
+    run_package(entry_folder(package, entry), input, output, steps, place, json)
 
 
 @app.command()

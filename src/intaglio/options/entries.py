@@ -51,7 +51,8 @@ def entry_keywords(
         own = dict(model) if isinstance(model, Mapping) else {"model": model}
         path = own.pop("model", None)
         if not isinstance(path, (str, Path)):
-            raise UserError("bad-option", f"the entry point {quoted(entry)} has no model file", hint='use `{"encode": "encoder.onnx"}`')
+            what = f"the entry point {quoted(entry)} has no model file"
+            raise UserError("bad-option", what, hint='use `{"encode": "encoder.onnx"}`')
         given = {key: value for key, value in {**options, **own}.items() if key not in ("name", "force")}
         dims = {**_mapping(options.get("dims")), **_mapping(own.get("dims"))}
         lists = {name: size for name, size in dims.items() if isinstance(size, list)}

@@ -389,7 +389,8 @@ def _manifest(table: dict[str, object]) -> Manifest:
         stream=None if (stream := t.get("stream")) is None else _stream(_object(stream)),
         opencl=None if (opencl := t.get("opencl")) is None else _opencl(_object(opencl)),
         build=str(t.get("build", "")),
-        request=str(t.get("request", "")), shared="../../src" if t.get("shared") else "",  # fmt: skip
+        request=str(t.get("request", "")),
+        shared="../../src" if t.get("shared") else "",
         variants=tuple(_variant(_object(row)) for row in _list(t.get("variants", []))),
         passes=tuple(_pass(_object(row)) for row in _list(t.get("passes", []))),
         sizes=tuple(size_of_row(_object(row)) for row in _list(t.get("sizes", []))),

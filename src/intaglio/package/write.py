@@ -65,7 +65,7 @@ def write_project(
     program: Program, target: Target, origin: Origin, folder: Path, template: Path | None, deployment: Deployment = HOSTED,
     shared: InCommon | None = None,
 ) -> Manifest:  # fmt: skip
-    """Sources, header, build files. Returns the manifest, still without files and tools. `shared`: of one of several entry points."""
+    """Sources, header, build files. Returns the manifest, still without files and tools. `shared`: of an entry point."""
     graph = program.graph
     keep_constant_outputs(program)
     weights = plan_file(program) if graph.weights == "read" else plan_weights(program.constants, deployment)

@@ -161,7 +161,8 @@ class _Reader:
         """Each as a package of its model would be."""
         table = package["entries"]
         if not isinstance(table, dict) or not table or not all(isinstance(model, str) for model in table.values()):
-            raise self._error(f"`entries` of `{where}` is not a table of models by name", 'for example `entries = { step = "decoder" }`')
+            what = f"`entries` of `{where}` is not a table of models by name"
+            raise self._error(what, 'for example `entries = { step = "decoder" }`')
         for key in ("model", "report", "budget", "make"):
             if key in package:
                 raise self._error(f"`{where}` has `{key}` and `entries`", "these are for packages of one model")

@@ -11,7 +11,16 @@ from intaglio.errors import UserError, quoted
 from intaglio.kernels.program import Program
 from intaglio.options.request import Request
 from intaglio.package.entries import (
-    FOLDER, read_entries, share, strip_entry, whole_of, write_arena, write_header, write_makefile, write_shared, write_whole,
+    FOLDER,
+    read_entries,
+    share,
+    strip_entry,
+    whole_of,
+    write_arena,
+    write_header,
+    write_makefile,
+    write_shared,
+    write_whole,
 )  # fmt: skip
 from intaglio.package.manifest import read_manifest, write_manifest
 from intaglio.package.write import InCommon
