@@ -70,7 +70,7 @@ def read_source(
     if name:
         _clean_name(name)
     if kind != "torch" and BY_MODEL in [*dims.values(), *(size for shape in shapes.values() for size in shape)]:
-        what = f"`..` takes the bounds of a dimension from the model, and a {TITLES.get(kind, 'ONNX')} model has none"
+        what = f"`..` takes the bounds of a dimension from the model, and models of {TITLES.get(kind, 'ONNX')} have none"
         raise UserError("bad-option", what, hint="give them: `--dim T=1..512`, `--shape in0=1,1..512,64`")
     if kind == "onnx":
         from intaglio.frontends.onnx import load

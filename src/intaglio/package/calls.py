@@ -38,6 +38,7 @@ class Call:
     task: str = ""  # the function that makes one part of it, where several threads do
     steps: int = 1
     names: tuple[str, ...] = ()  # what that function declares before the call
+    sizes: tuple[str, ...] = ()  # that it takes, of the caller or of the data
     after: tuple[str, ...] = ()  # statements that follow
 
 
@@ -179,7 +180,9 @@ def _call(pointers: Pointers, index: int, layer: Layer, name: str) -> Call:
     call = Call(index, comment(source), text, layer.kernel.fallible, results, failure)
     if split is None:
         return call
-    return replace(call, task=f"{identifier(name)}_layer_{index}", steps=split.steps, names=_declared(identifier(name), text))
+    sizes = layer.kernel.sizes
+    names = (*_declared(identifier(name), text), *(f"const ptrdiff_t {size} = frame->{size};" for size in sizes))
+    return replace(call, task=f"{identifier(name)}_layer_{index}", steps=split.steps, names=names, sizes=sizes)
 
 
 def _sizes_found(pointers: Pointers, program: Program, layer: Layer) -> tuple[str, ...]:
