@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def package(folder: Path) -> intaglio.EntryPoints:
-    models = {"encode": {"model": folder / "encoder.onnx", "dims": {"T": (1, 9)}}, "step": folder / "decoder.onnx"}
+    encode = {"model": folder / "encoder.onnx", "dims": {"T": (1, 9)}}
+    models: dict[str, str | Path | Mapping[str, object]] = {"encode": encode, "step": folder / "decoder.onnx"}
     return intaglio.compile_entries(models, output=folder / "speech")
 
 
@@ -66,7 +68,7 @@ def test_all_entry_points_validate_and_test_themselves(package: intaglio.EntryPo
     assert said.code == 0
     assert [row["ok"] for row in json.loads(said.out)["entries"].values()] == [True, True]
     for entry in package:
-        test = [package.folder / "entries" / entry / "bin" / f"speech_{entry}", "--selftest"]
+        test = [str(package.folder / "entries" / entry / "bin" / f"speech_{entry}"), "--selftest"]
         assert subprocess.run(test, capture_output=True, check=False).returncode == 0
     layers = json.loads(intaglio("profile", package.folder, "--entry", "step", "--json").out)["layers"]
     assert len(layers) == 1
@@ -97,7 +99,7 @@ def test_one_header_and_one_library_have_all(package: intaglio.EntryPoints, tmp_
     library = package.folder / "lib" / "libspeech.a"
     warnings = ("-std=c99", "-Wall", "-Wextra", "-Werror")
     command = ["cc", *warnings, "-I", package.folder / "include", tmp_path / "main.c", library, "-lm", "-o", tmp_path / "main"]
-    subprocess.run(command, check=True)
+    subprocess.run([str(word) for word in command], check=True)
     assert subprocess.run([tmp_path / "main"], capture_output=True, check=True).stdout == b"3\n"
 
 

@@ -80,8 +80,8 @@ def _digest(data: bytes) -> str:
 
 def _tensor(info: TensorInfo) -> dict[str, object]:
     numpy = "uint16" if info.dtype == "bf16" else np.dtype(info.type.dtype.numpy).name
-    told = {"name": info.name, "field": info.field, "dtype": info.dtype, "numpy": numpy, "shape": list(info.shape)}
-    return {**told, "dims": list(info.dims)} if info.dims else told
+    told: dict[str, object] = {"name": info.name, "field": info.field, "dtype": info.dtype, "numpy": numpy}
+    return {**told, "shape": list(info.shape), **({"dims": list(info.dims)} if info.dims else {})}
 
 
 def _facts(manifest: Manifest, version: str) -> dict[str, object]:
