@@ -33,3 +33,29 @@ def test_a_small_cache(isa: str, name: str) -> None:
     code, results = interpreted(case, target)
     assert code == 0
     assert_close(case, results, case.expected())
+
+
+FAR: dict[str, Case] = {
+    "a product": matmul(real(23, 160), real(160, 110)),
+    "a 1x1 convolution": conv((1, 5, 7, 160), 110, (1, 1)),
+    "a 3x3 convolution": conv((1, 3, 40, 18), 110, (3, 3), (2, 2), (1, 1, 1, 1)),
+    "patches": replace(conv((1, 9, 9, 20), 110, (3, 3), pads=(1, 1, 1, 1)), using="winograd(m=2,tile=4x1)"),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+@pytest.mark.parametrize("l2_bytes", [2048, 524288])
+def test_large_weights_are_asked_for_a_block_ahead(name: str, l2_bytes: int) -> None:
+    target = replace(TARGETS["avx2"], l2_bytes=l2_bytes)
+    kernel = prepare(FAR[name], target).lowered.kernel
+    kernel.name = "k"
+    assert "IG_PREFETCH(" in print_kernel(kernel)
+    code, results = interpreted(FAR[name], target)
+    assert code == 0
+    assert_close(FAR[name], results, FAR[name].expected())
+
+
+def test_small_weights_are_not_asked_for() -> None:
+    kernel = prepare(matmul(real(23, 16), real(16, 110)), TARGETS["avx2"]).lowered.kernel
+    kernel.name = "k"
+    assert "IG_PREFETCH(" not in print_kernel(kernel)

@@ -116,7 +116,7 @@ def test_lists_with_a_small_cache(name: str) -> None:
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("isa", ["avx2", "neon"])
 def test_a_small_cache(isa: str, name: str) -> None:
-    target = replace(TARGETS[isa], l1_bytes=600)
+    target = replace(TARGETS[isa], l1_bytes=600, l2_bytes=600)
     kernel = prepare(SMALL[name], target).lowered.kernel
     kernel.name = "k"
     assert "stripe" in print_kernel(kernel)

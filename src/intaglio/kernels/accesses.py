@@ -23,6 +23,8 @@ from intaglio.kernels.loop import (
     Load,
     Num,
     Op,
+    Prefetch,
+    Reload,
     RoutineCall,
     Stmt,
     Store,
@@ -68,6 +70,8 @@ def expressions_of(stmt: Stmt) -> tuple[Expr, ...]:
             return (stmt.cond,)
         case CopyRun():
             return (stmt.to_index, stmt.source_index)
+        case Prefetch():
+            return (stmt.index,)
         case RoutineCall() | Verbatim():
             raise Opaque
     return ()
@@ -150,7 +154,7 @@ def accesses(body: tuple[Stmt, ...], scope: Scope) -> Iterator[Access]:
                     yield from accesses(inner, scope)
             case Barrier():
                 raise Opaque
-            case Assign() | Comment() | Fail() | Array():
+            case Assign() | Comment() | Prefetch() | Reload() | Fail() | Array():
                 pass
 
 

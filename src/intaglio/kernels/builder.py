@@ -31,6 +31,8 @@ from intaglio.kernels.loop import (
     Num,
     Operand,
     Place,
+    Prefetch,
+    Reload,
     RoutineCall,
     Stmt,
     Store,
@@ -139,6 +141,12 @@ class Builder:
             yield var
         if body and first != last:
             self.emit(For(var, first, last, step, tuple(body), rolled))
+
+    def prefetch(self, buffer: Buffer, index: Expr) -> None:
+        self.emit(Prefetch(buffer, index))
+
+    def reload(self) -> None:
+        self.emit(Reload())
 
     @contextmanager
     def block(self) -> Iterator[None]:

@@ -39,8 +39,8 @@ def _function(result: str, name: str, params: str, *body: str) -> str:
 
 def function_text(name: str) -> list[str]:
     """The definitions that `name` needs, itself last."""
-    if name == "ig_rolled":
-        return [_ROLLED]
+    if name in _MACROS:
+        return [_MACROS[name]]
     parts = name.split("_")
     if "to" in parts:
         return _conversion(name, parts[1], parts[3])
@@ -210,3 +210,13 @@ _ROLLED = """\
 #else
 #define IG_ROLLED _Pragma("GCC unroll 1")
 #endif"""
+
+_PREFETCH = """\
+/* into the second cache, where a stream of weights does not displace what is in use */
+#define IG_PREFETCH(start, bytes) __builtin_prefetch((const void *)((uintptr_t)(start) + (uintptr_t)(bytes)), 0, 2)"""
+
+_RELOAD = """\
+/* numbers in memory are read again after it: gcc would hold them in registers during a whole loop, and spill sums */
+#define IG_RELOAD() __asm__ volatile("" ::: "memory")"""
+
+_MACROS = {"ig_rolled": _ROLLED, "ig_prefetch": _PREFETCH, "ig_reload": _RELOAD}

@@ -33,6 +33,8 @@ from intaglio.kernels.loop import (
     Num,
     Op,
     Place,
+    Prefetch,
+    Reload,
     RoutineCall,
     Stmt,
     Store,
@@ -271,6 +273,12 @@ class Printer:
                 to = f"&{stmt.to.name}[{self.expr(stmt.to_index)}]"
                 source = f"&{stmt.source.name}[{self.expr(stmt.source_index)}]"
                 lines.append(f"{pad}memcpy({to}, {source}, {stmt.count * stmt.to.dtype.bytes});")
+            case Prefetch():
+                self.used.setdefault("ig_prefetch")
+                lines.append(f"{pad}IG_PREFETCH({stmt.buffer.name}, {self.expr(stmt.index * stmt.buffer.dtype.bytes)});")
+            case Reload():
+                self.used.setdefault("ig_reload")
+                lines.append(f"{pad}IG_RELOAD();")
             case RoutineCall():
                 self.routines.setdefault(stmt.routine.name, stmt.routine)
                 places = [f"&{a.buffer.name}[{self.expr(a.index)}]" if isinstance(a, Place) else self.expr(a) for a in stmt.args]

@@ -10,6 +10,7 @@ from intaglio.ir.sizes import most
 from intaglio.kernels.job import Job
 from intaglio.targets import Target
 
+NOT_HIDDEN = 0.25  # of arithmetic or memory, whichever is shorter
 ONE_BY_ONE = 2.0  # cycles of a product in loops without vectors: the sum waits for the product before it
 
 
@@ -19,9 +20,10 @@ def clock(target: Target, lanes: int) -> float:
 
 
 def micros(target: Target, lanes: int, cycles: float, weight_bytes: int) -> float:
-    """Arithmetic, and weights that come from memory once per inference: layers before have used the caches. Both add up, as
-    measured: a core does not fetch far enough ahead to hide one behind the other."""
-    return cycles / clock(target, lanes) / target.threads + weight_bytes / (target.gbytes_per_s * 1e3)
+    """Arithmetic, and weights that come from memory once per inference: layers before have used the caches. Kernels ask for weights
+    ahead of time (`tiles.py`), so that most of the shorter one is hidden behind the longer one."""
+    arithmetic, memory = cycles / clock(target, lanes) / target.threads, weight_bytes / (target.gbytes_per_s * 1e3)
+    return max(arithmetic, memory) + NOT_HIDDEN * min(arithmetic, memory)
 
 
 def one_by_one(job: Job) -> float:

@@ -150,7 +150,7 @@ class _Machine:
                 return lambda machine: machine.call(stmt)
             case Fail():
                 return lambda machine: machine.fail(stmt)
-            case Comment():
+            case Comment() | loop.Prefetch() | loop.Reload():
                 return lambda machine: None
             case Verbatim():
                 raise AssertionError("C of a plug-in is not interpreted: ask its `emulate`")

@@ -304,6 +304,19 @@ class CopyRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Asks for the line of memory that holds an element, which is read later. Changes nothing."""
+
+    buffer: Buffer
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """What is in memory is read again behind this. A compiler that holds it in registers for a whole loop spills sums for that."""
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where in a buffer: an argument of a `Call`."""
 
@@ -346,7 +359,10 @@ class Barrier:
     """All work-items of a group get here, and see what the others wrote, before one goes on (kernels/opencl)."""
 
 
-Stmt = Union[Let, Assign, Store, For, While, If, Braces, Comment, CopyRun, RoutineCall, Fail, Verbatim, Array, Barrier]
+Stmt = Union[
+    Let, Assign, Store, For, While, If, Braces, Comment,
+    CopyRun, Prefetch, Reload, RoutineCall, Fail, Verbatim, Array, Barrier,
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

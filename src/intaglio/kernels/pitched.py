@@ -43,6 +43,8 @@ from intaglio.kernels.loop import (
     Num,
     Op,
     Place,
+    Prefetch,
+    Reload,
     RoutineCall,
     Stmt,
     Store,
@@ -165,7 +167,7 @@ class _Rows:
                 if any(isinstance(a, Place) and a.buffer in self._pitches for a in stmt.args):
                     raise Unproven(f"`{stmt.routine.name}` takes its memory in one piece")
                 return replace(stmt, args=tuple(a if isinstance(a, Place) else self._expr(a, known) for a in stmt.args))
-            case Comment() | Fail():
+            case Comment() | Fail() | Prefetch() | Reload():
                 return stmt
             case Verbatim() | Array() | Barrier():
                 raise Unproven("its code is not a loop of this core")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 
 from intaglio.ir.graph import Array
-from intaglio.kernels.loop import Buffer, CopyRun, Expr, Load, Num, Op, Place, RoutineCall, Stmt, Type, Verbatim
+from intaglio.kernels.loop import Buffer, CopyRun, Expr, Load, Num, Op, Place, Prefetch, RoutineCall, Stmt, Type, Verbatim
 
 _KINDS = ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool")
 _WHOLE = {"i8": 8, "u8": 8, "i16": 16, "u16": 16, "i32": 32, "u32": 32}
@@ -38,6 +38,8 @@ def _held(found: object) -> set[Buffer]:
             return {found.buffer}
         case CopyRun():
             return {found.to, found.source}
+        case Prefetch():
+            return {found.buffer}
         case Load() if found.type.lanes > 1 or found.count or found.type.kind != found.buffer.dtype.value:
             return {found.buffer}
     return set()

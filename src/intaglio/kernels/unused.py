@@ -29,6 +29,8 @@ from intaglio.kernels.loop import (
     Load,
     Op,
     Place,
+    Prefetch,
+    Reload,
     RoutineCall,
     Stmt,
     Store,
@@ -109,6 +111,8 @@ def _statement(stmt: Stmt) -> tuple[Stmt, set[str]]:
             return stmt, _names(stmt.index, stmt.value)
         case CopyRun():
             return stmt, _names(stmt.to_index, stmt.source_index)
+        case Prefetch():
+            return stmt, _names(stmt.index)
         case RoutineCall():
             return stmt, _names(*(a.index if isinstance(a, Place) else a for a in stmt.args))
         case For():
@@ -124,7 +128,7 @@ def _statement(stmt: Stmt) -> tuple[Stmt, set[str]]:
         case Braces():
             inner, used = _body(stmt.body)
             return replace(stmt, body=inner), used
-        case Comment() | Fail() | Verbatim() | Array() | Barrier():
+        case Comment() | Reload() | Fail() | Verbatim() | Array() | Barrier():
             return stmt, set()
         case _:
             assert_never(stmt)

@@ -8,6 +8,7 @@ needs = ["avx2", "fma", ...]      # what /proc/cpuinfo lists on a machine that c
 interface = "posix"               # network template
 registers = 16                    # vector registers (of floats, where there are no vectors)
 l1_bytes, l2_bytes, gflops, gbytes_per_s   # for tile choice and the roofline
+piece_cycles = 50.0               # of a piece of a row written to memory behind L2, divided by its lines: for tile choice
 
 Cores without an operating system say more:
 
@@ -50,6 +51,7 @@ class Target:
     triple: str = ""
     core: str = ""
     fpu: str = "double"
+    piece_cycles: float = 0.0  # of a piece of a row written to memory behind L2, divided by its lines
     cycles_per_mac_int: float = 0.0  # 0: not known
     cycles_per_mac_float: float = 0.0
     device: str = ""  # `opencl`: layers run on such a device, the rest on this processor

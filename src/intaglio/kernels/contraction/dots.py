@@ -29,9 +29,9 @@ from intaglio.kernels.contraction.micro import Column, Sums
 from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.contraction.quantised import Quantised, not_bytes, quantised_of
 from intaglio.kernels.contraction.scaling import Bytes, Factor, Scaling, factor_of, i32, scaling_of
-from intaglio.kernels.contraction.stage import offset_of_type, stage_of
+from intaglio.kernels.contraction.stage import offset_of_type, stage_bytes, stage_of
 from intaglio.kernels.contraction.tile import Block, Tile, blocks_of, parse_tile
-from intaglio.kernels.contraction.tiles import Tiles
+from intaglio.kernels.contraction.tiles import Tiles, far_weights
 from intaglio.kernels.estimate import micros
 from intaglio.kernels.isa import Dot, Isa
 from intaglio.kernels.job import Job, Lowered, fact
@@ -69,6 +69,7 @@ class Dots:
         return self.dot.group
 
     def start(self, k: Builder, rows: int, block: Block, at: Column) -> Sums:
+        k.reload()
         firsts = self.ends.first(k, rows, block, at)
         return [[k.var(f"acc{r}_{v}", first) for v, first in enumerate(row)] for r, row in enumerate(firsts)]
 
@@ -356,7 +357,8 @@ def qconv_tiles(job: Job) -> Lowered:
     micro = dots_for(job, known, tile, zero)
     length = p.taps // known.grouped.shape[2]
     direct = known.dot.x is x.dtype and not p.padded and length % micro.group == 0
-    Tiles(job.k, p, tile, micro).image(stage_of(job, p, x, known.dot.x, zero, direct))
+    far = far_weights(job.target, known.grouped.size)
+    Tiles(job.k, p, tile, micro, far=far).image(stage_of(job, p, x, known.dot.x, zero, direct))
     packing = packing_text(micro, tile, p.out_width, f"[kh]{'' if p.joined else '[kw]'}")
     return job.done(original.stem("qconv"), f"{original.title('qconv')}, {x.dtype.value}\n{packing}", f"qconv_tiles(tile={tile})")
 
@@ -366,7 +368,7 @@ def qmatmul_tiles(job: Job) -> Lowered:
 
 
 def _matrix(job: Job, stem: str, name: str) -> Lowered:
-    """Rows of x in chunks of whole tiles that fit half of the L1 cache."""
+    """Rows of x in chunks of whole tiles that fit a cache: see `stage_bytes`."""
     known = _facts(job)
     p, dot = known.problem, known.dot
     rows, depth, columns = p.out_width, p.channels, p.out_channels
@@ -375,12 +377,12 @@ def _matrix(job: Job, stem: str, name: str) -> Lowered:
     zero = known.numbers.x_zero + offset_of_type(x.dtype, dot.x)
     micro = dots_for(job, known, tile, zero)
     direct = dot.x is x.dtype and depth % dot.group == 0
-    chunk = most(rows) if direct else _chunk(most(rows), tile.rows, job.target.l1_bytes // 2 // (depth * dot.x.bytes))
+    chunk = most(rows) if direct else _chunk(most(rows), tile.rows, stage_bytes(job.target, depth) // (depth * dot.x.bytes))
     chunk = rows if chunk == most(rows) else chunk
     height, rest = divmod(rows, chunk)
     shape = Problem.matrix(chunk, depth, columns, height)
     stage = stage_of(job, shape, x, dot.x, zero, direct)
-    Tiles(job.k, shape, tile, micro).image(stage)
+    Tiles(job.k, shape, tile, micro, far=far_weights(job.target, known.grouped.size)).image(stage)
     if most(rest):
         small = Problem.matrix(rest, depth, columns)
         with job.k.block():

@@ -24,7 +24,7 @@ from intaglio.kernels.contraction.gather import Direct
 from intaglio.kernels.contraction.micro import Column, Sums
 from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.contraction.tile import Block, Tile, choose_tile, cycles, pack_columns, parse_tile, possible_tiles
-from intaglio.kernels.contraction.tiles import Tiles
+from intaglio.kernels.contraction.tiles import Tiles, far_weights
 from intaglio.kernels.epilogue import Epilogue, epilogue_of, steps_text
 from intaglio.kernels.estimate import micros
 from intaglio.kernels.job import Job, Lowered
@@ -55,6 +55,8 @@ class Fma:
 
     def start(self, k: Builder, rows: int, block: Block, at: Column) -> Sums:
         e, b = self.e, self.b
+        if b is not None and e.vector:
+            k.reload()
         firsts = [
             e.const(0.0) if b is None else k.let(f"bias{v}", e.load(b, at.packed + v * e.lanes)) for v in range(block.vectors)
         ]
@@ -154,10 +156,11 @@ def conv_nhwc(job: Job) -> Lowered:
     b = pack_bias(job, None if bias is None else bias.data, p.group, tile)
     epilogue = epilogue_of(job, op.epilogue, [v for v in node.inputs[3:] if v is not None], node.output.shape)
     micro = Fma(job.vector, w, b, job.writes(), epilogue)
+    far = far_weights(job.target, weights.type.bytes)
     if p.pointwise:
-        Tiles(job.k, Problem.matrix(run, p.channels, p.out_channels), tile, micro).matrix(x, job.target.l2_bytes)
+        Tiles(job.k, Problem.matrix(run, p.channels, p.out_channels), tile, micro, far=far).matrix(x, job.target.l2_bytes)
     else:
-        Tiles(job.k, p, tile, micro).image(Direct(p, x, job.target.l2_bytes))
+        Tiles(job.k, p, tile, micro, far=far).image(Direct(p, x, job.target.l2_bytes))
     about = (
         f"{p.title('conv')}{steps_text(op.epilogue)}\n"
         f"NHWC, {tile.about(run, 'pixel', micro.lanes, 'channels')}, "

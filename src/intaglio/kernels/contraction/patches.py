@@ -20,7 +20,7 @@ from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.micro import MicroKernel
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.contraction.tile import Tile
-from intaglio.kernels.contraction.tiles import Tiles
+from intaglio.kernels.contraction.tiles import Tiles, far_weights
 from intaglio.kernels.contraction.transform import Arithmetic, Transform
 from intaglio.kernels.job import Job
 from intaglio.kernels.loop import Buffer, Expr, Operand, idx, imax, imin
@@ -128,7 +128,8 @@ class Ends(Protocol):
 def by_patches(job: Job, p: Problem, plan: Plan, before: Before, after: After, micro: MicroKernel) -> None:
     """All of the layer; `micro` multiplies, with weights packed [product][block][channel]."""
     k = job.k
-    tiles = Tiles(k, Problem.matrix(plan.block, p.channels, plan.wide), plan.tile, micro)
+    far = far_weights(job.target, plan.products * p.channels * plan.wide * micro.w.dtype.bytes)
+    tiles = Tiles(k, Problem.matrix(plan.block, p.channels, plan.wide), plan.tile, micro, far=far)
     low, high = job.share("first", plan.patches, plan.tile.rows) if plan.own else (idx(0), idx(plan.patches))
     with k.loop("first", low, high, plan.block) as first:
         there = k.let("there", imin(plan.block, high - first))

@@ -17,7 +17,7 @@ from intaglio.kernels.contraction.fma import Fma, pack_bias, pack_panels
 from intaglio.kernels.contraction.packing import Right, pack_right
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.contraction.tile import choose_tile, cycles, parse_tile, possible_tiles
-from intaglio.kernels.contraction.tiles import Tiles
+from intaglio.kernels.contraction.tiles import Tiles, far_weights
 from intaglio.kernels.elementwise import broadcast_strides, offset_of
 from intaglio.kernels.epilogue import epilogue_of, operand_kind, steps_text
 from intaglio.kernels.estimate import micros
@@ -132,7 +132,8 @@ def matmul_tiled(job: Job) -> Lowered:
         w = job.scratch(stored, "w", own=not p.shared)
     b = pack_bias(job, p.bias, 1, tile, "c")
     epilogue = epilogue_of(job, p.steps, list(p.extras), node.output.shape)
-    tiles = Tiles(job.k, problem, tile, Fma(e, w, b, job.writes(), epilogue))
+    far = source is None and far_weights(job.target, weights.type.bytes)
+    tiles = Tiles(job.k, problem, tile, Fma(e, w, b, job.writes(), epilogue), far=far)
     if p.shared:
         if source is not None:
             _pack(job, p, tiles, source, idx(0), op.transpose_b)

@@ -17,6 +17,7 @@ from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.isa import Isa
 from intaglio.kernels.job import Job
 from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, cast, idx, imax, imin
+from intaglio.targets import Target
 
 I32 = Type("i32")
 SLACK = 64  # elements behind the last row that a vector may read
@@ -164,14 +165,21 @@ class Stage:
         return None
 
 
+def stage_bytes(target: Target, column_bytes: int) -> int:
+    """Room for x, whose weights have `column_bytes` for each output column. All weights are read again for each stripe: where those
+    of a block are larger than L1 they come from L2 or behind it, and x, of which a line serves many steps, may wait in L2 too."""
+    near, block = target.l1_bytes // 2, column_bytes * 2 * target.lanes
+    return near if target.bare or target.limited or block <= near else max(near, target.l2_bytes // 4)
+
+
 def stage_of(job: Job, p: Problem, x: Buffer, dtype: DType, zero: int | Expr, direct: bool, name: str = "stage") -> Stage:
-    """Stripes that fit half of the L1 cache."""
+    """Stripes that fit half of the L1 cache, or a part of L2 where weights do not stay in L1 either."""
     height = most(p.out_height)
     whole = Stage(job.isa, p, x, x, direct, max(1, height), zero)
     if direct:
         return whole
     row_bytes = most(whole.pitch) * dtype.bytes
-    rows = max(1, job.target.l1_bytes // 2 // max(row_bytes, 1))
+    rows = max(1, stage_bytes(job.target, p.taps * DType.I8.bytes) // max(row_bytes, 1))
     fixed = (p.kernel[0] - 1) * p.dilations[0] + 1
     stripe = max(1, min(height, (rows - fixed) // p.strides[0] + 1))
     stripe = max(1, -(-height // max(1, -(-height // stripe))))

@@ -19,6 +19,8 @@ from intaglio.targets import Target
 
 ABOUT_AS_CHEAP = 1.04
 END_CYCLES = 4.0  # of each sum whose end is not hidden
+L2_BYTES_PER_CYCLE = 36.0  # of weights of a block that does not stay in L1
+LINE = 16  # numbers of f32 in a line of the cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +95,27 @@ def cycles(target: Target, tile: Tile, rows: int, columns: int, depth: int, lane
     """Estimated cycles of a product [rows, depth] x [depth, columns] on a core with two FMA and two load ports and a latency of 4.
 
     The end of a tile is hidden behind the start of the next one if its sums need at most half of the registers. Measured on Zen 3
-    with 16 to 32 numbers per sum: 4x2 takes 7 to 23 % less time than 6x2 and 4x3, which are faster from about 64 on."""
+    with 16 to 32 numbers per sum: 4x2 takes 7 to 23 % less time than 6x2 and 4x3, which are faster from about 64 on. Results
+    that do not stay in L2 are written faster in long pieces of a row (`piece_cycles` of the target)."""
     hidden = target.registers if target.bare else target.registers // 2
     rows, columns, depth = largest((rows, columns, depth))
 
     def of(r: int, v: int) -> float:
-        return depth * (max(r * v / 2, (r + v) / 2, 4.0) + 0.6) + END_CYCLES * max(0, r * v - hidden)
+        bytes_of_step = v * lanes * 4
+        streamed = bytes_of_step / L2_BYTES_PER_CYCLE if bytes_of_step * depth > target.l1_bytes else 0.0
+        return depth * (max(r * v / 2, (r + v) / 2, 4.0, streamed) + 0.6) + END_CYCLES * max(0, r * v - hidden)
 
     full, rest = divmod(rows, tile.rows)
 
     def of_block(vectors: int) -> float:
         return full * of(tile.rows, vectors) + (of(rest, vectors) if rest else 0.0)
 
+    def written(vectors: int) -> float:
+        return rows * target.piece_cycles * LINE / (vectors * lanes) if rows * columns * 4 > target.l2_bytes // 2 else 0.0
+
     wide, last = divmod(columns, tile.vectors * lanes)
-    return wide * of_block(tile.vectors) + (of_block(-(-last // lanes)) if last else 0.0)
+    total = wide * (of_block(tile.vectors) + written(tile.vectors))
+    return total + (of_block(-(-last // lanes)) + written(-(-last // lanes)) if last else 0.0)
 
 
 def choose_tile(target: Target, rows: int, columns: int, depth: int, lanes: int) -> Tile:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from intaglio.ir.sizes import Size, larger, least, most, possible
 from intaglio.kernels.builder import Builder
@@ -14,18 +15,36 @@ from intaglio.kernels.contraction.gather import Gather, Line
 from intaglio.kernels.contraction.micro import Column, MicroKernel, Reduction, Sums
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.contraction.tile import Block, Tile, all_blocks
-from intaglio.kernels.loop import Buffer, Expr, both, idx, imin, select
+from intaglio.kernels.loop import Buffer, Expr, Operand, both, idx, imin, select
+from intaglio.targets import Target
 
 ABREAST = 8  # sums of vectors that hide the latency of their additions
+LINE_BYTES = 64
+FAR_BYTES = 65536  # weights of this size and more are not in a near cache when a layer starts
+SPREAD = 16  # steps of a tile between two requests for memory
+MOST_LINES = 24  # of them at a time: more than a core has under way
 BlockBody = Callable[[Block, Expr, Expr], None]  # the block, where its weights start, its first column
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What a tile asks for of the weights of the next block: `lines` of memory after each `SPREAD` steps, from element `first` on.
+
+    All tiles of a block share this, so that memory and arithmetic are busy at the same time. A core's own prefetching begins when
+    the first tile reads the block, and stops at the end of each page. Behind the last block are the weights of the next layer."""
+
+    first: Expr
+    lines: int
 
 
 class Tiles:
     """`x_base`, `w_base` and `y_base` are where this problem starts when a kernel computes several; `x_pitch` and `y_pitch` are
     the numbers from one row of a matrix to the next."""
 
-    def __init__(self, k: Builder, problem: Problem, tile: Tile, micro: MicroKernel, steps: Reduction | None = None) -> None:
-        self.k, self.problem, self.tile, self.micro, self.steps = k, problem, tile, micro, steps
+    def __init__(
+        self, k: Builder, problem: Problem, tile: Tile, micro: MicroKernel, steps: Reduction | None = None, far: bool = False
+    ) -> None:
+        self.k, self.problem, self.tile, self.micro, self.steps, self.far = k, problem, tile, micro, steps, far
         self.x_base = self.w_base = self.y_base = idx(0)
         self.x_pitch, self.y_pitch = problem.channels, problem.out_channels
         self.blocks = all_blocks(problem.columns, tile.vectors, micro.lanes)
@@ -47,7 +66,7 @@ class Tiles:
                             row = (n * p.out_height + oh) * (p.out_width * p.out_channels)
                             out = k.let("out", self.y_base + row + g * p.columns + column)
                             where = Column(g * self.stored + column, g * p.columns + column, oh)
-                            self._row(gather, line, low, high, edges, block, at, where, out)
+                            self._row(gather, line, low, high, edges, block, at, where, out, oh - first)
 
                     self._each_block(self._packed_depth(), block_rows, g)
 
@@ -65,22 +84,27 @@ class Tiles:
         return self.problem.kernel[0] * across * steps * self.micro.group
 
     def _row(
-        self, gather: Gather, line: Line, low: Expr, high: Expr, edges: list[int], block: Block, at: Expr, where: Column, out: Expr
-    ) -> None:
+        self, gather: Gather, line: Line, low: Expr, high: Expr, edges: list[int], block: Block, at: Expr, where: Column, out: Expr,
+        down: Expr,
+    ) -> None:  # fmt: skip
+        """`down`: which row of the stripe it is."""
         p, k, rows = self.problem, self.k, self.tile.rows
+        abreast = -(-most(p.out_width) // rows)
         with k.loop("ow", low, high, rows) as ow:
-            self._tile(gather, line, ow, rows, None, block, at, where, out)
+            ahead = self._ahead(block, at, gather.stripe * abreast, down * abreast + ow // rows)
+            self._tile(gather, line, ow, rows, None, block, at, where, out, ahead)
         if isinstance(p.out_width, Size):
             whole, rest = p.whole_and_rest(rows)
             k.one_of(rest, lambda count: self._tile(gather, line, idx(whole), count, None, block, at, where, out))
         for c in edges:
             with k.block():
                 count = min(rows, p.out_width - c)
-                self._tile(gather, line, idx(c), count, gather.taps_inside(c, count), block, at, where, out)
+                ahead = self._ahead(block, at, gather.stripe * abreast, down * abreast + c // rows)
+                self._tile(gather, line, idx(c), count, gather.taps_inside(c, count), block, at, where, out, ahead)
 
     def _tile(
         self, gather: Gather, line: Line, ow: Expr, rows: int, inside: list[list[int]] | None, block: Block, at: Expr,
-        where: Column, out: Expr,
+        where: Column, out: Expr, ahead: Ahead | None = None,
     ) -> None:  # fmt: skip
         """One tile. `inside` is None where all of its taps are inside the image."""
         p, k, micro = self.problem, self.k, self.micro
@@ -97,57 +121,114 @@ class Tiles:
             start = k.let("start", line.start + kh * (p.dilations[0] * gather.pitch) + left)
             panel = k.let("panel", at + kh * (across * steps * width))
             if inside is not None:
-                self._edge(gather.buffer, sums, inside, start, panel, width)
+                self._edge(gather.buffer, sums, inside, start, panel, width, ahead, kh)
             else:
                 with k.loop("kw", 0, across) as kw:
                     tap = k.let("tap", start + kw * (p.dilations[1] * p.channels))
-                    with k.loop("j", 0, steps) as j:
+
+                    def step(j: Expr) -> None:
                         places = self._places(tap + j * micro.group, range(rows))
                         micro.step(k, sums, panel + (kw * steps + j) * width, gather.buffer, places)
+
+                    self._steps(steps, step, ahead, kh * across + kw)
         micro.finish(k, sums, block, where, [out + (ow + r) * p.out_channels for r in range(rows)])
+
+    def _ahead(self, block: Block, at: Expr, tiles: int, number: Expr) -> Ahead | None:
+        """For tile `number` of the `tiles` that the block has, whose weights start at `at`."""
+        across, steps = self._runs()
+        times = self.problem.kernel[0] * across * (most(steps) // SPREAD)
+        if not self.far or not times * tiles:
+            return None
+        panel, line = block.vectors * self.micro.lanes * self._packed_depth(), LINE_BYTES // self.micro.w.dtype.bytes
+        lines = min(MOST_LINES, -(-panel // (line * times * tiles)))
+        return Ahead(self.k.let("ahead", at + panel + number * (times * lines * line)), lines)
+
+    def _steps(self, count: int, step: Callable[[Expr], None], ahead: Ahead | None, run: Operand = 0) -> None:
+        """`step(j)` for all steps of a run of memory, which is number `run` of its tile."""
+        k, spans = self.k, count // SPREAD
+        if ahead is None or isinstance(count, Size):
+            with k.loop("j", 0, count) as j:
+                step(j)
+            return
+        line = LINE_BYTES // self.micro.w.dtype.bytes
+        with k.loop("span", 0, spans) as span:
+            for n in range(ahead.lines):
+                k.prefetch(self.micro.w, ahead.first + (idx(run) * spans + span) * (ahead.lines * line) + n * line)
+            with k.loop("j", span * SPREAD, span * SPREAD + SPREAD) as j:
+                step(j)
+        with k.loop("j", spans * SPREAD, count) as j:
+            step(j)
 
     def _places(self, first: Expr, rows: range | list[int]) -> dict[int, Expr]:
         step = self.problem.strides[1] * self.problem.channels
         return {r: first + r * step for r in rows}
 
-    def _edge(self, x: Buffer, sums: Sums, inside: list[list[int]], start: Expr, panel: Expr, width: int) -> None:
+    def _edge(
+        self, x: Buffer, sums: Sums, inside: list[list[int]], start: Expr, panel: Expr, width: int, ahead: Ahead | None, kh: Expr
+    ) -> None:
         """Neighbouring taps with the same rows inside share a loop."""
-        p, k = self.problem, self.k
+        p = self.problem
         kw = 0
         while kw < p.kernel[1]:
             last = kw + 1
             while p.joined and last < p.kernel[1] and inside[last] == inside[kw]:
                 last += 1
             if inside[kw]:
-                tap = start + kw * p.dilations[1] * p.channels
-                with k.loop("j", 0, (last - kw) * p.depth) as j:
-                    self.micro.step(k, sums, panel + (j + kw * p.depth) * width, x, self._places(tap + j, inside[kw]))
+                self._edge_taps(x, sums, inside[kw], start, panel, width, ahead, kh, range(kw, last))
             kw = last
+
+    def _edge_taps(
+        self, x: Buffer, sums: Sums, rows: list[int], start: Expr, panel: Expr, width: int, ahead: Ahead | None, kh: Expr,
+        taps: range,
+    ) -> None:  # fmt: skip
+        p, kw = self.problem, taps.start
+        tap = start + kw * p.dilations[1] * p.channels
+
+        def step(j: Expr) -> None:
+            self.micro.step(self.k, sums, panel + (j + kw * p.depth) * width, x, self._places(tap + j, rows))
+
+        self._steps(len(taps) * p.depth, step, ahead, kh * self._runs()[0] + (0 if p.joined else kw))
 
     # Matrix: 1x1 convolutions and everything that is one ------------------------------------------------------------
 
     def matrix(self, x: Buffer, l2_bytes: int) -> None:
         """All rows of x where they are."""
         p, k, high = self.problem, self.k, self.tile.rows
-        rows, depth = p.rows, p.channels
+        rows = p.rows
         tall, packed = rows // high * high, self._packed_depth()
-        per_chunk = max(1, l2_bytes // 2 // (most(depth) * x.dtype.bytes) // high) * high
+        per_chunk = self._chunk(most(rows), most(p.channels) * x.dtype.bytes, l2_bytes)
         if isinstance(rows, Size) and most(rows) <= per_chunk:
             self._matrix_of_some(x, rows)
             return
-        with k.loop("chunk", 0, tall, per_chunk) as chunk:
 
-            def whole(block: Block, at: Expr, column: Expr) -> None:
-                with k.loop("m", chunk, imin(chunk + per_chunk, tall), high) as m:
-                    self._matrix_tile(x, m, high, block, at, column)
+        def whole(block: Block, at: Expr, column: Expr) -> None:
+            with k.loop("m", chunk, end, high) as m:
+                ahead = self._ahead(block, at, per_chunk // high, (m - chunk) // high)
+                self._matrix_tile(x, m, high, block, at, column, ahead)
+            if not isinstance(rows, Size) and rows > tall:  # rows that are left, while the weights of the block are there
+                with k.when(end.compare("ge", tall)) if tall > per_chunk else k.block():
+                    self._matrix_tile(x, idx(tall), rows - tall, block, at, column)
 
+        with k.loop("chunk", 0, tall if isinstance(rows, Size) else max(1, tall), per_chunk) as chunk:
+            end = k.let("end", imin(chunk + per_chunk, tall))
             self._each_block(packed, whole)
 
         def last(count: int) -> None:
             with k.block():
                 self._each_block(packed, lambda block, at, col: self._matrix_tile(x, idx(tall), count, block, at, col))
 
-        k.one_of(rows - tall, last)
+        if isinstance(rows, Size):
+            k.one_of(rows - tall, last)
+
+    def _chunk(self, rows: int, row_bytes: int, l2_bytes: int) -> int:
+        """Rows of x that are multiplied by all weights before the next ones are: all of them where they stay in L2 beside the
+        weights of a block, else as many as fill half of it, evened out."""
+        high, panel = self.tile.rows, self.blocks.wide.width * self._packed_depth() * self.micro.w.dtype.bytes
+        tiles = max(1, rows // high)
+        if rows * row_bytes + panel <= l2_bytes:
+            return tiles * high
+        chunks = -(-tiles // max(1, l2_bytes // 2 // row_bytes // high))
+        return -(-tiles // chunks) * high
 
     def _matrix_of_some(self, x: Buffer, rows: int) -> None:
         """As many rows as the caller says, which stay in L2: weights of a block serve them all while they are in L1.
@@ -217,31 +298,39 @@ class Tiles:
 
     def first_rows(self, x: Buffer, count: Expr, rest: int) -> None:
         """The first `count` rows of x, which the running program knows: whole tiles, or whole tiles and `rest` rows."""
-        k, high = self.k, self.tile.rows
+        p, k, high = self.problem, self.k, self.tile.rows
         tall = k.let("tall", count // high * high) if rest else count
 
         def body(block: Block, at: Expr, column: Expr) -> None:
             with k.loop("m", 0, tall, high) as m:
-                self._matrix_tile(x, m, high, block, at, column)
+                ahead = self._ahead(block, at, p.rows // high, m // high)
+                self._matrix_tile(x, m, high, block, at, column, ahead)
             if rest:
                 with k.when(tall.compare("lt", count)):
                     self._matrix_tile(x, tall, rest, block, at, column)
 
         self._each_block(self._packed_depth(), body)
 
-    def _matrix_tile(self, x: Buffer, m: Expr, rows: int, block: Block, at: Expr, column: Expr) -> None:
-        self._matrix_tiles(x, m, rows, block, [(at, column)])
+    def _matrix_tile(
+        self, x: Buffer, m: Expr, rows: int, block: Block, at: Expr, column: Expr, ahead: Ahead | None = None
+    ) -> None:
+        self._matrix_tiles(x, m, rows, block, [(at, column)], ahead)
 
-    def _matrix_tiles(self, x: Buffer, m: Expr, rows: int, block: Block, panels: list[tuple[Expr, Expr]]) -> None:
+    def _matrix_tiles(
+        self, x: Buffer, m: Expr, rows: int, block: Block, panels: list[tuple[Expr, Expr]], ahead: Ahead | None = None
+    ) -> None:
         """Tiles of the same rows side by side: where the weights of each start, and its first column."""
         p, k, micro = self.problem, self.k, self.micro
         wheres = [Column(column, column, m) for _, column in panels]
         sums = [micro.start(k, rows, block, where) for where in wheres]
         base = k.let("row", self.x_base + m * self.x_pitch)
-        with k.loop("j", 0, -(-p.channels // micro.group)) as j:
+
+        def step(j: Expr) -> None:
             places = {r: base + r * self.x_pitch + j * micro.group for r in range(rows)}
             for (at, _), each in zip(panels, sums, strict=True):
                 micro.step(k, each, at + j * (block.vectors * micro.lanes * micro.group), x, places)
+
+        self._steps(-(-p.channels // micro.group), step, ahead)
         for (_, column), each, where in zip(panels, sums, wheres, strict=True):
             outs = [k.let(f"to{r}", self.y_base + (m + r) * self.y_pitch + column) for r in range(rows)]
             micro.finish(k, each, block, where, outs)
@@ -264,3 +353,8 @@ class Tiles:
             body(Block(0, vectors * self.micro.lanes, vectors), k.let("wat", base + first * depth), first)
 
         k.one_of(blocks.rest, rest)
+
+
+def far_weights(target: Target, size_bytes: int) -> bool:
+    """Are weights of this size worth asking for ahead of time?"""
+    return not target.bare and not target.wasm and size_bytes >= FAR_BYTES
