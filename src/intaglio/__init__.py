@@ -15,13 +15,18 @@ from intaglio.version import __version__
 
 if TYPE_CHECKING:
     from intaglio.errors import AnswerIsNo, IntaglioError, OurFault, UserError
-    from intaglio.pipeline import compile
+    from intaglio.pipeline import compile, compile_entries
+    from intaglio.run.entry_points import EntryPoints
     from intaglio.run.package import Package
 
-__all__ = ["AnswerIsNo", "IntaglioError", "OurFault", "Package", "UserError", "__version__", "compile"]
+__all__ = [
+    "AnswerIsNo", "EntryPoints", "IntaglioError", "OurFault", "Package", "UserError", "__version__", "compile", "compile_entries",
+]  # fmt: skip
 
 _HOME = {
     "compile": "intaglio.pipeline",
+    "compile_entries": "intaglio.pipeline",
+    "EntryPoints": "intaglio.run.entry_points",
     "Package": "intaglio.run.package",
     "AnswerIsNo": "intaglio.errors",
     "IntaglioError": "intaglio.errors",

@@ -7,7 +7,7 @@ from.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,15 +20,28 @@ from intaglio.frontends.objects import save_object
 from intaglio.ir.sizes import NARROWER, Undecided
 from intaglio.kernels.program import Program
 from intaglio.memory.ladder import Rung
+from intaglio.options.entries import entry_keywords
 from intaglio.options.keywords import Keywords, check_keywords
 from intaglio.options.reading import request_of_keywords, unfit
 from intaglio.options.request import Request
 from intaglio.options.speaking import in_python, spoken_in_python
 from intaglio.package.archive import write_archive
+from intaglio.package.folder import check_output, fresh_folder
+from intaglio.run.entry_points import EntryPoints
 from intaglio.run.opencl.library import DeviceOptions
 from intaglio.run.package import Package
 from intaglio.stages.building import build
 from intaglio.stages.current import is_current
+from intaglio.stages.entries import (
+    are_current,
+    arena_of,
+    begin,
+    check_entries,
+    check_targets,
+    complete,
+    entry_request,
+    network_name,
+)
 from intaglio.stages.finishing import finish, write_stage
 from intaglio.stages.importing import absorb_pairs, check_request, read_model
 from intaglio.stages.lowering import choose_kernels, graph_of
@@ -100,6 +113,32 @@ def compile_request(request: Request, watch: Watch) -> Package | Path:
     if request.archive:
         write_archive(request.output, request.archive_format)
     return package
+
+
+def compile_entry_requests(
+    requests: Mapping[str, Request], output: Path, watch: Watch, *, name: str | None = None, force: bool = False
+) -> Path:
+    """A package with several entry points: by name, what each is compiled from and how."""
+    network = network_name(name, output)
+    check_entries(requests)
+    if not force and are_current(requests, network, output):
+        watch.current()
+        return output
+    check_output(output, force=force)
+    planned = [stage.name for stage in LINE].index("package")
+    with fresh_folder(output, force=force) as folder:
+        works = {
+            entry: go(Work(entry_request(request, network, entry, folder), watch), LINE[:planned])
+            for entry, request in requests.items()
+        }
+        check_targets(works)
+        parts = begin(network, works, folder)
+        arena_of(network, works, folder)
+        for entry, work in works.items():
+            with ExitStack() as stack:
+                go(replace(work, stack=stack, shared=parts[entry]), LINE[planned:])
+        complete(network, works, parts, folder)
+    return output
 
 
 def _attempts(work: Work) -> Work:
@@ -225,3 +264,31 @@ def _compile_object(
     package = Package(folder, temporary, device=DeviceOptions(next(iter(request.devices), None)))
     package.notes = tuple(in_python(note) for note in notes)
     return package
+
+
+def compile_entries(
+    models: str | Path | Mapping[str, str | Path | Mapping[str, object]], *, output: str | Path | None = None, **options: object
+) -> EntryPoints:
+    """Several models, by the names of their entry points, as one package: weights that are the same stand once, and one arena
+    serves all. A model may be a mapping with options of its own: `{"model": "step.onnx", "dims": {"T": 1}}`. One model with a list
+    of sizes (`dims={"T": [32, 128]}`) gets an entry point for each of them. Options are those of `compile`."""
+    temporary = None if output is not None else tempfile.TemporaryDirectory(prefix="intaglio-")
+    folder = Path(output) if output is not None else Path(temporary.name if temporary else "") / "package"
+    notes: list[str] = []
+    try:
+        own = entry_keywords(models, options)
+        requests = {entry: _request(model, folder, given) for entry, (model, given) in own.items()}
+        name, force = options.get("name"), bool(options.get("force"))
+        compile_entry_requests(requests, folder, Watch(note=notes.append), name=str(name) if name else None, force=force)
+    except Undecided as error:
+        raise spoken_in_python(UserError("size-decides", str(error), hint=NARROWER)) from error
+    except IntaglioError as error:
+        raise spoken_in_python(error) from error.__cause__
+    made = EntryPoints(folder, temporary)
+    made.notes = tuple(in_python(note) for note in notes)
+    return made
+
+
+def _request(model: Path, folder: Path, given: Mapping[str, object]) -> Request:
+    check_keywords(given)
+    return request_of_keywords(model, folder, given)

@@ -136,3 +136,42 @@ def test_a_state_that_is_read_later_is_not_overwritten() -> None:
     move(program, values["b"], program.placement.addresses[values["k"]])
     with pytest.raises(OurFault, match="writes into the state"):
         check(program)
+
+
+LOOP = """
+    input x: f32[1,64]
+    const t: bool[] ...
+    const o: f32[] ...
+    const w: f32[64,64] ...
+    a: f32[1,64] = matmul(x, w)
+    c: bool[], h: f32[1,64] = loop_start(t, x)
+    e: f32[1,64] = exp(h)
+    b: f32[1,64] = matmul(e, w)
+    g: f32[1,64] = add(b, a)
+    s: f32[] = reduce(g, kind="sum", axes=(0,1), keepdims=false)
+    d: bool[] = less(s, o)
+    c2: bool[], k: f32[1,64] = loop_end(c, h, d, g, carried=2)
+    y: f32[1,64] = neg(k)
+    output y
+"""
+
+
+def looped() -> tuple[Program, dict[str, Value]]:
+    program = lower(graph_of(LOOP), TARGET)
+    program.placement = place(program, TARGET)
+    check(program)
+    return program, {value.name: value for value in program.graph.values()}
+
+
+def test_what_a_turn_overwrites_is_missed_in_the_next() -> None:
+    program, values = looped()  # `a` is read for the last time before `s` is written, but again in the next turn
+    move(program, values["s"], at("arena", offset_of(program, values["a"])))
+    with pytest.raises(OurFault, match="reads `a`, whose memory was given away"):
+        check(program)
+
+
+def test_what_a_loop_carries_stays_where_it_is() -> None:
+    program, values = looped()
+    move(program, values["k"], at("arena", offset_of(program, values["g"])))
+    with pytest.raises(OurFault, match="`c2` writes over what it reads: `g`"):
+        check(program)

@@ -92,7 +92,7 @@ def test_as_many_are_found_as_the_reference_finds(package: Package, onnx_file: P
 def test_a_size_that_is_too_large_is_an_error(package: Package) -> None:
     with pytest.raises(AnswerIsNo) as caught:
         package.run({**drawn(0), "k": ints(8)})
-    assert caught.value.slug == "size-out-of-bounds"
+    assert caught.value.slug == "size-out-of-bounds" and "`steps_length` 0..8" in caught.value.hint
 
 
 def test_memory_has_room_for_the_most(package: Package) -> None:
@@ -159,6 +159,22 @@ SMALL: dict[str, Any] = {
     "as long as the count": model(
         [*POSITIVE, node("Shape", "at", "n"), node("Slice", "row zero n", "y")], [ROW], constants={"zero": ints(0)}
     ),
+    "normalised along the range": model(
+        [node("LayerNormalization", "x one", "y", axis=1)], [value("x", ["B", "T"])], constants={"one": np.ones(1, np.float32)}
+    ),
+    "a pool that rounds up": model(
+        [node("Transpose", "x", "t", perm=[0, 2, 1]),
+         node("MaxPool", "t", "p", kernel_shape=[2], strides=[2], ceil_mode=1, pads=[1, 0]),
+         node("AveragePool", "t", "q", kernel_shape=[1], strides=[3], ceil_mode=1), node("Concat", "p q", "y", axis=2)], [X],
+    ),
+    "a reflected edge": model(
+        [node("Concat", "x x", "two", axis=1), node("Pad", "two p", "y", mode="reflect")], [X],
+        constants={"p": ints(0, 1, 0, 0, 1, 0)},
+    ),
+    "once of those that are found": model(
+        [node("Greater", "row z", "c"), node("Compress", "row c", "k", axis=0), node("Round", "k", "r"), node("Unique", "r", "y")],
+        [ROW], constants={"z": np.float32(1)},
+    ),
     "joined": model(
         [*POSITIVE, node("Gather", "row at", "found"), node("Concat", "found found row", "y", axis=0)], [ROW],
         constants={"zero": ints(0)},
@@ -175,10 +191,26 @@ def test_small_models_with_sizes(name: str, tmp_path: Path) -> None:
     package = intaglio.compile(path, dims={"T": (1, 9), "B": (1, 3)} if moves else {}, library_only=True)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     for t, b in ((1, 1), (1, 3), (9, 1), (4, 2), (9, 3)):
-        array = np.random.default_rng(t * b).standard_normal((b, t, 3) if moves else 9).astype(np.float32)
+        shape = (b, t, 3)[: len(SMALL[name].graph.input[0].type.tensor_type.shape.dim)] if moves else 9
+        array = np.random.default_rng(t * b).standard_normal(shape).astype(np.float32)
         given = {"x" if moves else "row": array}
         want, got = session.run(["y"], given)[0], package.run(given)["y"]
         assert got.shape == want.shape and np.allclose(got, want, equal_nan=True), (t, b)
+
+
+def test_a_computed_number_of_boxes(tmp_path: Path) -> None:
+    proto = model(
+        [node("NonMaxSuppression", "boxes scores k overlap", "y")],
+        [value("boxes", [1, 8, 4]), value("scores", [1, 2, 8]), value("k", [1], INT64)], [value("y", None, INT64)],
+        constants={"overlap": np.array([0.4], np.float32)},
+    )  # fmt: skip
+    path = saved(proto, tmp_path)
+    package = intaglio.compile(path, library_only=True)
+    random = np.random.default_rng(0)
+    some = {name: random.random(shape).astype(np.float32) for name, shape in (("boxes", (1, 8, 4)), ("scores", (1, 2, 8)))}
+    given = [{**some, "k": ints(k)} for k in (0, 1, 3, 100)]
+    for one, want in zip(given, references(path, given), strict=True):
+        assert not differences(package.run(one), want)
 
 
 def test_a_bound_of_a_tensor_that_is_not_there_is_an_error(onnx_file: Path) -> None:

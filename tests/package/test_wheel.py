@@ -12,6 +12,8 @@ import pytest
 
 from intaglio import Package, compile
 from support.commands import DIGITS, Intaglio
+from support.onnx_models import model as onnx_model
+from support.onnx_models import node, saved, value
 from support.small_networks import TFLITE
 
 SCRIPT = """
@@ -60,6 +62,29 @@ def test_an_installed_wheel_computes_what_the_package_computes(kind: str, intagl
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), package(x))
+
+
+SIZED = """
+import sys; sys.path.insert(0, sys.argv[1])
+import net, numpy as np
+for t in (1, 3, 9):
+    x = np.random.default_rng(t).standard_normal((1, t, 3)).astype(np.float32)
+    assert np.array_equal(net.run(x), np.maximum(x, 0)) and net.run(x[0]).shape == (1, t, 3)
+try:
+    net.run(np.zeros((1, 10, 3), np.float32))
+except ValueError as error:
+    assert "T is 10, which is not within 1..9" in str(error)
+else:
+    raise AssertionError
+"""
+
+
+def test_a_wheel_takes_arrays_of_any_allowed_size(intaglio: Intaglio, tmp_path: Path) -> None:
+    path = saved(onnx_model([node("Relu", "x", "y")], [value("x", [1, "T", 3])]), tmp_path)
+    package = compile(path, output=tmp_path / "p", name="net", dims={"T": (1, 9)})
+    site = installed(package, intaglio, tmp_path)
+    done = subprocess.run([sys.executable, "-c", SIZED, str(site)], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_same_package_gives_the_same_wheel(digits: Path, intaglio: Intaglio, tmp_path: Path) -> None:

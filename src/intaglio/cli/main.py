@@ -23,9 +23,11 @@ from intaglio.cli.words import (
     CheckOption,
     DeviceOption,
     EmulatorOption,
+    EntryOption,
     Folder,
     JsonOption,
     Model,
+    Models,
     NoCacheOption,
     SerialOption,
     SizeOption,
@@ -71,19 +73,30 @@ app.add_typer(many_app)
 @app.command("compile", cls=GroupedCommand)
 @with_options()
 def compile_command(
-    model: Model,
+    models: Models,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Package folder (or .ig file) to write.")],
     json: JsonOption = False,
     report: Annotated[
         Optional[Path], typer.Option("--report", metavar="R.html", help="Also write a page about it; see `intaglio report`.")
     ] = None,
     budget: BudgetOption = None,
+    entry: Annotated[
+        Optional[list[str]],
+        typer.Option("--entry", metavar="MODEL=NAME", help="Name of an entry point, of several models. Default: the file's."),
+    ] = None,
     **options: object,
 ) -> None:
-    """Compile a model into a package: C sources, libraries, application, tests."""
+    """Compile a model into a package: C sources, libraries, application, tests. Several models, or several sizes of a dimension
+    (`--dim T=32,128`), become entry points of one package that share weights."""
     from intaglio.cli.compiling import compile_words
+    from intaglio.options.entries import several
 
-    raise typer.Exit(compile_words(model, output, json, options, report, budget))
+    if several(models, options, entry or []):
+        from intaglio.cli.entries import compile_entry_words
+
+        compile_entry_words(models, output, json, options, entry or [], report is not None or budget is not None)
+        return
+    raise typer.Exit(compile_words(models[0], output, json, options, report, budget))
 
 
 @app.command()
@@ -135,13 +148,16 @@ def run(
     serial: SerialOption = None,
     baud: BaudOption = 115200,
     timeout: TimeoutOption = 60.0,
+    entry: EntryOption = None,
     json: JsonOption = False,
 ) -> None:
     """Run a package on this machine, on an OpenCL device, on an emulated core, or on a board."""
     from intaglio.cli.running import Place, run_package, serial_line
+    from intaglio.package.entries import entry_folder
 
     line = serial_line(serial, baud, timeout)
-    run_package(package, input, output, steps, Place(emulator, device, cache_check, no_cache, variant, line), json)
+    place = Place(emulator, device, cache_check, no_cache, variant, line)
+    run_package(entry_folder(package, entry), input, output, steps, place, json)
 
 
 @app.command()
@@ -170,15 +186,17 @@ def validate(
     baud: BaudOption = 115200,
     timeout: TimeoutOption = 60.0,
     size: SizeOption = None,
+    entry: EntryOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compare a package with the reference runtime. Exit code 1 if they differ."""
-    from intaglio.cli.running import Given, Limits, Place, read_sizes, serial_line, validate_package
+    """Compare a package with the reference runtime; all entry points without `--entry`. Exit code 1 if they differ."""
+    from intaglio.cli.running import Given, Limits, Place, each_entry, read_sizes, serial_line, validate_package
 
     line = serial_line(serial, baud, timeout)
     place, limits = Place(emulator, device, cache_check, no_cache, variant, line), Limits(tolerance, threshold)
     given = Given(inputs, steps, labels, read_sizes(size))
-    raise typer.Exit(validate_package(package, given, layers, limits, seed, cc, place, json))
+    code = each_entry(package, entry, json, lambda one: validate_package(one, given, layers, limits, seed, cc, place, json))
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -211,14 +229,16 @@ def profile(
         Optional[str], typer.Option(metavar="NAME", help="Name of the board in that file. Default: the package's board.")
     ] = None,
     size: SizeOption = None,
+    entry: EntryOption = None,
     json: JsonOption = False,
 ) -> None:
     """Measure the time per layer. For firmware: estimate cycles on an emulated core, or measure them on a board."""
-    from intaglio.cli.running import Keep, Place, profile_package, read_sizes, serial_line
+    from intaglio.cli.running import Keep, Place, each_entry, profile_package, read_sizes, serial_line
 
     line = serial_line(serial, baud, timeout, clock)
     place = Place(emulator, device, cache_check, no_cache, variant, line)
-    profile_package(package, runs, cc, place, wait_states, Keep(save, label), read_sizes(size), json)
+    keep, sizes = Keep(save, label), read_sizes(size)
+    each_entry(package, entry, json, lambda one: profile_package(one, runs, cc, place, wait_states, keep, sizes, json))
 
 
 @app.command(cls=GroupedCommand)

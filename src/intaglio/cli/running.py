@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from io import StringIO
+from json import loads
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +31,7 @@ from intaglio.cli.terminal import (
 from intaglio.errors import AnswerIsNo, UserError, counted, quoted
 from intaglio.ir.graph import Array
 from intaglio.options.kinds import dims
+from intaglio.package.entries import entry_folder, read_entries
 from intaglio.package.manifest import board_of
 from intaglio.run.accuracy import read_labels
 from intaglio.run.board_cycles import is_described
@@ -127,6 +131,25 @@ def run_package(folder: Path, input: Path | None, output: Path | None, steps: bo
             print(np.array2string(array, threshold=20, max_line_width=100))
     else:
         note(f"wrote {counted(len(results), 'output')} to {output}")
+
+
+def each_entry(folder: Path, entry: str | None, json: bool, act: Callable[[Path], int]) -> int:
+    """Of the entry point that is named, or of all: the largest exit code. With `json`, one object with an entry for each."""
+    whole = read_entries(folder)
+    if whole is None or entry is not None:
+        return act(entry_folder(folder, entry))
+    codes, told = [], {}
+    for row in whole.entries:
+        if not json:
+            print(f"{row.name}:")
+            codes.append(act(entry_folder(folder, row.name)))
+            continue
+        with redirect_stdout(StringIO()) as said:
+            codes.append(act(entry_folder(folder, row.name)))
+        told[row.name] = loads(said.getvalue())
+    if json:
+        print_json({"entries": told})
+    return max(codes)
 
 
 def validate_package(
@@ -234,7 +257,7 @@ def _variant_line(check: VariantCheck) -> str:
 def profile_package(
     folder: Path, runs: int | None, cc: str | None, place: Place, wait_states: str | None, keep: Keep, sizes: Mapping[str, int],
     json: bool,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     package = place.load(folder).at(sizes)
     if package.serial is None and keep != Keep():
         raise UserError("bad-option", "`--save` and `--label` keep the figures of a board", hint="give `--serial PORT` too")
@@ -252,6 +275,7 @@ def profile_package(
         print_on_device(result, result.opencl)
     else:
         print_timed(result)
+    return 0
 
 
 def _wait_states(package: Package, word: str | None) -> int | None:

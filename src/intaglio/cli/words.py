@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model (.onnx, .tflite, .pt2, .keras, .h5) or an IR file (.ig).")]
+Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="The model file; several become entry points.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a package.")]
 CcOption = Annotated[Optional[str], typer.Option("--cc", metavar="CC", help="C compiler: a command, or `zig`.")]
 EmulatorOption = Annotated[
@@ -16,6 +17,9 @@ EmulatorOption = Annotated[
 DeviceOption = Annotated[
     Optional[str],
     typer.Option("--device", metavar="D", help="OpenCL device: gpu, cpu, numbers such as 0.0, or a part of a name."),
+]
+EntryOption = Annotated[
+    Optional[str], typer.Option("--entry", metavar="NAME", help="Entry point, of a package that has several.")
 ]
 VariantOption = Annotated[
     Optional[str], typer.Option("--variant", metavar="V", help="Variant of the package, e.g. v3. Default: the best that runs here.")

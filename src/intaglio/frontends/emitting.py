@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds, Size, Undecided, most, names_of, settled, whole
 from intaglio.ir.types import MAX_RANK, DType, TensorType
 from intaglio.ops.base import Op, narrow
+from intaglio.ops.control import AssertTrue
 from intaglio.ops.convert import Cast, Dequantize
 from intaglio.ops.found import AsSize
 from intaglio.ops.move import Reshape, Transpose
@@ -48,6 +50,15 @@ def of_sizes(op: Op, arrays: list[Array | None]) -> tuple[Array, ...] | None:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    nodes: int
+    notes: int
+    counts: dict[str, Value]
+    when: Value | None
+    turn: Value | None
+
+
 class Emitter:
     """The nodes of one import, in order."""
 
@@ -57,6 +68,7 @@ class Emitter:
         self.bounds: Bounds | None = None
         self.counts: dict[str, Value] = {}  # sizes that follow from data
         self.when: Value | None = None
+        self.turn: Value | None = None  # the condition of the loop whose body this is
         self.source = ""
         self.folded_bytes = self.folded_macs = self.weight_bytes = 0
         self.dequantised: dict[Value, list[Value]] = {}  # floats that were folded: the integers, scale and zero point
@@ -91,11 +103,28 @@ class Emitter:
         if len(self.nodes) >= MAX_NODES:
             raise Fault("too-large", f"the model unrolls into more than {MAX_NODES} operators")
         values = [Value("", t) for t in outs]
-        self.nodes.append(Node(op, operands, values, self.source, when=self.when))
+        when = self.turn if self.when is None and isinstance(op, (AsSize, AssertTrue)) else self.when
+        self.nodes.append(Node(op, operands, values, self.source, when=when))
         return tuple(values)
 
-    def found(self, stem: str, low: int, high: int, make: Callable[[int], Op], operands: list[Value | None]) -> tuple[Value, ...]:
-        """The results of an operator that finds between `low` and `high` of something; `make` gets their number."""
+    def mark(self) -> Mark:
+        """To be able to go back to where we are."""
+        return Mark(len(self.nodes), len(self.notes), dict(self.counts), self.when, self.turn)
+
+    def go_back(self, mark: Mark) -> None:
+        """As if nothing had been emitted since."""
+        del self.nodes[mark.nodes :]
+        del self.notes[mark.notes :]
+        gone = self.counts.keys() - mark.counts.keys()
+        self.counts, self.when, self.turn = dict(mark.counts), mark.when, mark.turn
+        if self.bounds is not None and gone:
+            self.bounds.forget(gone)
+
+    def found(
+        self, stem: str, low: int, high: int, make: Callable[[int], Op], operands: list[Value | None], at: int = -1
+    ) -> tuple[Value, ...]:
+        """The results of an operator that finds between `low` and `high` of something; `make` gets their number, which is also the
+        result `at`."""
         if low == high:
             return self.emit(make(high), operands)
         if high - low > MOST_COMBINATIONS:
@@ -105,7 +134,7 @@ class Emitter:
         while name in self.bounds.ranges:
             name, n = f"{stem}_{n}", n + 1
         results = self.emit(make(self.bounds.add(name, low, high)), operands)
-        self.counts[name] = results[-1]
+        self.counts[name] = results[at]
         return results
 
     def as_size(self, stem: str, value: Value, low: int, high: int, limit: int = -1) -> int:

@@ -17,7 +17,7 @@ from intaglio.ir.choices import OPEN, Choices
 from intaglio.ir.graph import FIRST_STAGE, Array, Graph
 from intaglio.ir.names import is_clean
 from intaglio.ir.placement import NOWHERE, Placement
-from intaglio.ir.spans import Dims, Shapes
+from intaglio.ir.spans import BY_MODEL, Dims, Shapes
 
 if TYPE_CHECKING:
     from intaglio.frontends.onnx.faults import Problem
@@ -71,6 +71,9 @@ def read_source(
         return Source(network.graph, _digest(path), "ir", network.choices, network.placement, network.stage)
     if name:
         _clean_name(name)
+    if kind != "torch" and BY_MODEL in [*dims.values(), *(size for shape in shapes.values() for size in shape)]:
+        what = f"`..` takes the bounds of a dimension from the model, and models of {TITLES.get(kind, 'ONNX')} have none"
+        raise UserError("bad-option", what, hint="give them: `--dim T=1..512`, `--shape in0=1,1..512,64`")
     if kind == "onnx":
         from intaglio.frontends.onnx import load
 

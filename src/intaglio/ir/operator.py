@@ -30,6 +30,7 @@ REGISTRY: dict[str, type[Op]] = {}
 class Op:
     NAME: ClassVar[str] = ""
     EFFECT: ClassVar[bool] = False  # kept even when nobody reads its outputs
+    LOOP: ClassVar[str] = ""  # `start` or `end` of a loop
 
     def __init_subclass__(cls) -> None:
         if cls.NAME:
@@ -54,6 +55,10 @@ class Op:
         """For an operator that puts rows of its operands side by side: how many elements of each operand are in a row of the
         result. None: it does something else."""
         return None
+
+    def shares(self, operands: int) -> tuple[tuple[int, int], ...]:
+        """Results that are in the memory of an operand, always: (result, operand)."""
+        return ()
 
     def evaluate(self, arrays: list[Array | None], types: list[TensorType | None]) -> tuple[Array, ...]:
         """`reference` on stored arrays: f16 and bf16 widened before, results rounded to their stored type after."""

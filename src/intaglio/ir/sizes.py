@@ -88,7 +88,7 @@ def _num(value: int) -> Formula:
 
 def _simple(op: str, a: Formula, b: Formula) -> Formula:
     """The formula with numbers gathered, so that what people read is short."""
-    if op in ("add", "mul") and a.op == "num":
+    if op in ("add", "mul", "min", "max") and a.op == "num":
         a, b = b, a
     if b.op == "num" and a.args and a.args[1].op == "num":
         inner, n = a.args[0], a.args[1].number
@@ -127,6 +127,12 @@ class Bounds:
         points = np.arange(low, high + 1, dtype=np.int64).reshape(-1, *(1 for _ in self.ranges))
         self.ranges[name], self._points[name] = (low, high), points
         return self.size(name)
+
+    def forget(self, names: set[str]) -> None:
+        """Sizes that were added last, and that nothing uses."""
+        for name in [name for name in self.ranges if name in names]:
+            del self.ranges[name], self._points[name]
+        self._known = {key: size for key, size in self._known.items() if not size.formula.names() & names}
 
     @staticmethod
     def combinations(ranges: Mapping[str, tuple[int, int]]) -> int:

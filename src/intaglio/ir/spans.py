@@ -14,8 +14,10 @@ class Span(NamedTuple):
         return f"({self.low}, {self.high})"
 
     def __str__(self) -> str:
-        return f"{self.low}..{self.high}"
+        return f"{self.low}..{self.high}" if self.high else ".."
 
+
+BY_MODEL = Span(0, 0)  # `..`: the model says from where to where
 
 Extent = int | Span  # a size, or the range that it is in
 Dims = Mapping[str, Extent]  # by the name of a dimension

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from intaglio.ir.choices import Choices
 from intaglio.ir.graph import Graph, Node, Value
+from intaglio.ir.loops import shared_memory
 from intaglio.ir.sizes import Size
 
 
@@ -54,11 +55,12 @@ class NoPart(Exception):
 
 def storage_parts(graph: Graph, choices: Choices) -> Parts:
     """Everything that lives in the memory of another value, and where in it. That value lives in no other one."""
-    return parts_of(choices.views(graph))
+    return parts_of(choices.views(graph), graph)
 
 
-def parts_of(views: Iterable[Node]) -> Parts:
-    parent: Parts = {}
+def parts_of(views: Iterable[Node], graph: Graph | None = None) -> Parts:
+    """With a graph, also what a loop carries and collects, whose memory is that of an operand."""
+    parent: Parts = {} if graph is None else {out: Part(source, 0) for out, source in shared_memory(graph).items()}
     for node in views:
         join(parent, node)
     return {value: find(parent, value) for value in parent}
@@ -167,6 +169,9 @@ class ViewRules:
         self._parent: Parts = {}
         self._together: dict[Value, set[Value]] = {}  # by the value that has the memory: all that live in it
         self._guarded = {out for node in graph.nodes if node.when is not None for out in node.outputs}
+        shared = shared_memory(graph)  # these stay where they are
+        self._guarded |= shared.keys() | set(shared.values())
+        self._parent = {out: Part(source, 0) for out, source in shared.items()}
         for node in views:
             self.add(node)
 

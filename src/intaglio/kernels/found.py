@@ -9,7 +9,23 @@ from intaglio.kernels.detection import area, strike
 from intaglio.kernels.elementwise import offset_of
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import IDX, SIZE_OUT_OF_BOUNDS, Buffer, Expr, Load, Num, Op, Type, Var, both, cast, either, idx, select
+from intaglio.kernels.loop import (
+    IDX,
+    SIZE_OUT_OF_BOUNDS,
+    Buffer,
+    Expr,
+    Load,
+    Num,
+    Op,
+    Type,
+    Var,
+    both,
+    cast,
+    either,
+    idx,
+    imin,
+    select,
+)  # fmt: skip
 from intaglio.ops.found import AsSize, NonMaxSuppression, NonZero, Unique
 
 F32, I64, U8 = Type("f32"), Type("i64"), Type("u8")
@@ -70,7 +86,9 @@ def non_max_suppression(job: Job) -> Lowered:
     boxes, scores = job.operand(0, "boxes"), job.operand(1, "scores")
     active = job.scratch(boxes_each, "active", DType.U8)
     corners = job.scratch(boxes_each * 4, "corners")
+    asked = job.operand(2, "limit") if len(job.node.inputs) > 2 else None
     y, count = job.writes(0), job.writes(1, "count")
+    limit = None if asked is None else k.let("places", imin(op.most, cast(Load(asked, idx(0), I64), IDX)))
     rows = k.var("rows", 0)
     with k.loop("batch", 0, batch) as b:
         with k.loop("i", 0, boxes_each) as i:
@@ -80,7 +98,7 @@ def non_max_suppression(job: Job) -> Lowered:
             with k.loop("i", 0, boxes_each) as i:
                 good = e.load(scores, table + i).compare("gt", e.const(op.least_score))
                 k.store(active, i, select(good, Num(1, U8), Num(0, U8)))
-            _take(job, op, scores, active, corners, table, rows, b, c, y)
+            _take(job, op, scores, active, corners, table, rows, b, c, y, idx(op.most) if limit is None else limit)
     k.store(count, 0, cast(rows, I64))
     about = f"non_max_suppression, {op.most} of {boxes_each} boxes, overlap {op.overlap}, score {op.least_score}"
     return job.done("non_max_suppression", about)
@@ -100,11 +118,11 @@ def _corners(k: Builder, e: Lanes, op: NonMaxSuppression, boxes: Buffer, at: Exp
 
 def _take(
     job: Job, op: NonMaxSuppression, scores: Buffer, active: Buffer, corners: Buffer, table: Expr, rows: Var, b: Expr, c: Expr,
-    y: Buffer,
+    y: Buffer, places: Expr,
 ) -> None:  # fmt: skip
     """The best that is left, as often as there are places."""
     k, e, count = job.k, Lanes.scalar(), job.type(0).shape[1]
-    with k.loop("place", 0, op.most):
+    with k.loop("place", 0, places):
         best = k.var("best", Num(-1, IDX))
         score = k.var("score", e.const(0.0), F32)
         with k.loop("i", 0, count) as i:

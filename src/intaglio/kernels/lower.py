@@ -11,6 +11,7 @@ from typing import assert_never
 from intaglio.errors import ModelError, UserError, quoted
 from intaglio.ir.choices import OPEN, VIEW, Choices
 from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.ir.loops import shared_memory
 from intaglio.ir.placement import NOWHERE, Placement
 from intaglio.ir.sizes import most
 from intaglio.ir.stripes import Stripe, StripeSpec
@@ -122,7 +123,7 @@ def find_views(graph: Graph, asked: Choices) -> list[Node]:
     A reshape needs memory of its own when it is guarded (its source may not exist), when its source is a constant, or when it is
     an output (or a state) and that memory is an input or is an output already."""
     special = {*graph.outputs, *(s.output for s in graph.states)}
-    roots: dict[Value, Value] = {}
+    roots = shared_memory(graph)
     claimed = set(special)
     fed = set(graph.inputs)
     found: list[Node] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from intaglio.ir.sizes import most
+from intaglio.ir.sizes import Undecided, least, most
 from intaglio.ir.types import DType, Shape, strides_of
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.elementwise import broadcast_strides, merge_axes, offset_of
@@ -157,11 +157,11 @@ def roll(job: Job) -> Lowered:
 
 def select_(job: Job) -> Lowered:
     cond, a, b, y = job.operand(0, "cond"), job.operand(1, "a"), job.operand(2, "b"), job.writes()
-    k, count = job.k, job.node.output.type.elements
+    k = job.k
     with k.when(Load(cond, idx(0), Type("bool")).compare("ne", Num(0, Type("bool")))):
-        k.copy(y, 0, a, 0, count)
+        k.copy(y, 0, a, 0, job.type(1).elements)
     with k.otherwise():
-        k.copy(y, 0, b, 0, count)
+        k.copy(y, 0, b, 0, job.type(2).elements)
     return job.done("select", _about(job))
 
 
@@ -204,7 +204,7 @@ def _fill_border(k: Builder, y: Buffer, filler: Expr, out: Shape, shape: Shape, 
     low, size = [0] * len(out), list(out)
     for axis in range(len(out)):
         for first, count in ((0, begin[axis]), (begin[axis] + shape[axis], out[axis] - begin[axis] - shape[axis])):
-            if count:
+            if count != 0:  # a size may be 0 too: its loops do nothing then
                 box, base = list(size), list(low)
                 box[axis], base[axis] = count, first
                 merged, (walk,) = merge_axes(tuple(box), [to])
@@ -221,12 +221,14 @@ def _source_index(k: Builder, i: Expr, begin: int, size: int, out: int, mode: st
     if mode == "edge":
         return k.let("at", imin(imax(at, 0), size - 1))
     if mode == "wrap":
-        shift = -(-begin // size) * size
+        shift = -(-begin // least(size)) * size
         return k.let("at", (at + shift) % size)
     if size == 1:
         return idx(0)
+    if least(size) < 2:
+        raise Undecided(f"a size of 1 is not reflected, and `{size}` may be 1")
     period = 2 * (size - 1)  # reflect: back and forth without repeating the edge
-    shift = -(-begin // period) * period
+    shift = -(-begin // least(period)) * period
     turn = k.let("turn", (at + shift) % period)
     return k.let("at", imin(turn, idx(period) - turn))
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from intaglio.ir.graph import Value
-from intaglio.ir.sizes import most
+from intaglio.ir.sizes import most, moves
 from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.expressions import computed_in
@@ -89,6 +89,8 @@ def _per_element(job: Job, value: Value | None, name: str, shape: tuple[int, ...
     """A scale or bias with one entry per element of the row; smaller constants are spread out at compile time."""
     if value is None:
         return None
+    if value.type.elements == 1 and moves(shape):
+        return job.reads(value, name)
     if value.shape != shape and value.data is not None and value.dtype not in (DType.F16, DType.BF16):
         return job.packed(np.ascontiguousarray(np.broadcast_to(value.data, shape)).reshape(-1), name, value.dtype)
     return job.reads(value, name)
@@ -119,7 +121,9 @@ def layer_norm(job: Job) -> Lowered:
     x = job.operand(0, "x")
     scale = _per_element(job, job.optional(1), "scale", shape)
     bias = _per_element(job, job.optional(2), "bias", shape)
-    single = [v is not None and v.type.elements == 1 and size != 1 and v.data is None for v in (job.optional(1), job.optional(2))]
+    operands = (job.optional(1), job.optional(2))
+    alone = [v is not None and v.type.elements == 1 and size != 1 for v in operands]
+    single = [one and (moves(shape) or v is None or v.data is None) for one, v in zip(alone, operands, strict=True)]
     y = job.writes()
     kind = computed_in(out.dtype)
     with k.loop("o", 0, outer) as o:

@@ -64,6 +64,10 @@ class Views:
                 if (at := where(node.output)) is not None:
                     owner[node.output] = self.span(node.output, at)
 
+    def again(self, nodes: set[Node]) -> None:
+        """A loop makes another turn: the wholes that these nodes are have to be put together again."""
+        self._waiting += [n for n in self._nodes if n in nodes and len(n.inputs) > 1 and n not in self._waiting]
+
     def check_addresses(self) -> None:
         """Views lie where the values are that they are views of, with the distance from row to row that the widest one has."""
         named = {value.name: value for value in self._graph.values()}

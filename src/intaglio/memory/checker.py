@@ -16,6 +16,7 @@ from intaglio.ir.graph import Value
 from intaglio.ir.placement import ARENA, STATE, Address, Kind, Slot
 from intaglio.ir.program import Argument, K, Layer, Program, ValueArg
 from intaglio.ir.stripes import Stripe
+from intaglio.memory.check_loops import check_loops, own_memory, turns
 from intaglio.memory.check_parts import check_parts
 from intaglio.memory.check_reads import check_reads
 from intaglio.memory.check_stripes import StripeCheck
@@ -37,7 +38,8 @@ def check(program: Program[K]) -> None:
         if (feed := _slot(program, ("feed", n))) is not None:
             state.append((feed, stripe.feed_bytes))
     fed = _check_inputs(program, owner, state)
-    for index, layer in enumerate(program.layers):
+    for index in turns(program, owner, views):
+        layer = program.layers[index]
         views.join(owner, lambda value: _room(program, value))
         if (inside := program.stripe_at(index)) is not None:
             if index == inside.first:
@@ -65,7 +67,8 @@ def check(program: Program[K]) -> None:
             _clear_of_state(state, place.at, place.bytes, f"`{out.name}`")
             shared = [r for r in reads if r in owner and meet(owner[r], place)]
             same = all(owner[r] == place for r in shared)
-            if shared and not (layer.kernel.in_place and same and _allowed(layer, shared, renamed)):
+            own = same and shared == own_memory(layer.node, out)
+            if shared and not own and not (layer.kernel.in_place and same and _allowed(layer, shared, renamed)):
                 raise OurFault("bad-plan", f"layer {index} `{layer.name}` writes over what it reads: `{shared[0].name}`")
             if scratch and meet((scratch_at, scratch), place):
                 raise OurFault("bad-plan", f"layer {index} `{layer.name}`: scratch and output overlap")
@@ -76,6 +79,7 @@ def check(program: Program[K]) -> None:
     _check_next_states(program, owner, renamed)
     views.check_addresses()
     views.check_kernels(program)
+    check_loops(program)
     _check_weights(program, state)
     check_parts(program, lambda value: _place(program, value), lambda layer: _scratch(program, layer))
     if program.asynchronous:

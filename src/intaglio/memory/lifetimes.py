@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from intaglio.ir.graph import Value
+from intaglio.ir.loops import loops_of
 from intaglio.ir.placement import ARENA, INPUT, OUTPUT, STATE, Address, Region, Slot, part_of
 from intaglio.ir.program import K, Layer, Program, ValueArg
 from intaglio.ir.views import storage_parts
@@ -200,13 +201,19 @@ def align(size: int, alignment: int) -> int:
 
 
 def _last_reads(program: Program[K], roots: dict[Value, Value]) -> dict[Value, int]:
-    """The last layer that reads each root, guards included; what becomes the next state lives to the end."""
+    """The last layer that reads each root, guards included; what becomes the next state lives to the end, and what the body of a
+    loop reads and does not make itself, until the loop ends."""
     last: dict[Value, int] = {}
+    loops = loops_of([layer.node for layer in program.layers])
+    made: dict[Value, int] = {}
     for index, layer in enumerate(program.layers):
+        for out in layer.node.outputs:
+            made.setdefault(roots.get(out, out), index)
         for value in layer.node.operands():
             if not value.is_const:
                 root = roots.get(value, value)
-                last[root] = max(last.get(root, -1), program.span(index)[1])
+                ends = [loop.end for loop in loops if index in loop and made.get(root, -1) < loop.start]
+                last[root] = max(last.get(root, -1), program.span(index)[1], *ends)
     end = len(program.layers)
     for state in program.graph.states:
         last[roots.get(state.output, state.output)] = end

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from intaglio.ir.graph import Node, Value
+from intaglio.ir.loops import has_loops
 from intaglio.ir.program import K, Layer, Program, ValueArg
 from intaglio.memory.lifetimes import align, find_storage
 from intaglio.memory.schedule import Flow, Room, Task, best_order, peak_of
@@ -24,6 +25,8 @@ def reorder(program: Program[K], target: Target, *, slots: bool = False) -> Prog
     """The program in a better order, its layers and the nodes of its graph; itself where there is none."""
     if program.has_addresses or any(after > index + 1 for index, after in program.waits().items()):
         return program  # a person decided, or the core and an accelerator work at the same time in this order
+    if has_loops(program.graph.nodes):
+        return program
     flow = flow_of(program, target, slots=slots)
     given = list(range(len(flow.tasks)))
     order = best_order(flow)

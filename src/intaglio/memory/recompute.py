@@ -17,6 +17,7 @@ from typing import Generic
 
 from intaglio.ir.choices import VIEW
 from intaglio.ir.graph import Node, Value
+from intaglio.ir.loops import has_loops
 from intaglio.ir.offload import Offload
 from intaglio.ir.program import Argument, ConstantArg, K, Layer, Program, ValueArg
 from intaglio.memory.lifetimes import align, find_storage
@@ -43,7 +44,7 @@ def recompute(
 ) -> tuple[Program[K], list[Again]]:
     """Until no layer needs more than the budget for the arena, state included, or nothing helps. The program itself when the peak
     does not become lower; the caller orders and places anew."""
-    if program.has_addresses:
+    if program.has_addresses or has_loops(program.graph.nodes):
         return program, []
     made: list[Again] = []
     trial = replace(program, graph=replace(program.graph, nodes=list(program.graph.nodes)), layers=list(program.layers))

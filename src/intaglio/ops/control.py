@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from intaglio.ir.graph import Array
+from intaglio.ir.sizes import most
 from intaglio.ir.types import DType, TensorType
 from intaglio.ops.base import BadOperator, Op, same_dtype
 
@@ -36,6 +37,33 @@ class Select(Op):
         if a.shape != b.shape:
             raise BadOperator(f"`select` between different shapes {list(a.shape)} and {list(b.shape)}")
         return (a,)
+
+    def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
+        condition, a, b = arrays
+        assert condition is not None
+        chosen = a if bool(condition.ravel()[0]) else b
+        assert chosen is not None
+        return (chosen,)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectSized(Op):
+    """The same of operands of different shapes: `shape` has sizes that follow from the condition."""
+
+    NAME: ClassVar[str] = "select_sized"
+    shape: tuple[int, ...] = ()
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        condition, a, b = need(self.NAME, types, 3, 3)
+        if condition.dtype is not DType.BOOL or condition.elements != 1:
+            raise BadOperator(f"the condition of `select_sized` must be one bool, got {condition}")
+        same_dtype(self.NAME, a.dtype, b.dtype)
+        if not a.rank == b.rank == len(self.shape):
+            raise BadOperator(f"`select_sized` between {a} and {b}")
+        for low, high, size in zip(a.shape, b.shape, self.shape, strict=True):
+            if max(most(low), most(high)) > most(size):
+                raise BadOperator(f"`select_sized` between {a} and {b} has no room in {list(self.shape)}")
+        return (TensorType(a.dtype, self.shape),)
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         condition, a, b = arrays

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
-from intaglio.ir.spans import Extent, Span
+from intaglio.ir.spans import BY_MODEL, Extent, Span
 from intaglio.options import values
 from intaglio.options.values import Taker
 
@@ -68,8 +68,10 @@ def shapes(words: list[str], option: str) -> dict[str, tuple[Extent, ...]]:
 
 
 def _extent(text: str, word: str) -> Extent:
-    """`128`, or `1..512`."""
+    """`128`, or `1..512`, or `..`."""
     low, dots, high = text.partition("..")
+    if text.strip() == "..":
+        return BY_MODEL
     if not dots:
         return _size(text, word)
     span = Span(_size(low, word), _size(high, word))

@@ -9,7 +9,7 @@ from numbers import Real
 from os import PathLike
 from pathlib import Path
 
-from intaglio.ir.spans import Extent, Span
+from intaglio.ir.spans import BY_MODEL, Extent, Span
 
 MOST_ADDRESS = 0xFFFFFFFF
 Taker = Callable[[object], object]
@@ -64,6 +64,8 @@ def length(given: object) -> int:
 
 def extent(given: object) -> Extent:
     """A size, or a range: `(1, 512)` or `"1..512"`."""
+    if given == "..":
+        return BY_MODEL
     if isinstance(given, str):
         given = tuple(int(end) for end in given.split("..") if end.isascii() and end.isdigit())
     if not isinstance(given, tuple):

@@ -38,6 +38,7 @@ class Call:
     task: str = ""  # the function that makes one part of it, where several threads or cores do
     steps: int = 1
     names: tuple[str, ...] = ()  # what that function declares before the call
+    sizes: tuple[str, ...] = ()  # that it takes, of the caller or of the data
     after: tuple[str, ...] = ()  # statements that follow
 
 
@@ -78,6 +79,10 @@ def blocks_of(program: Program, around: Around = NOTHING) -> list[Stretch]:
             continue
         guard = layer.node.when
         pending.append(replace(_call(pointers, index, layer, program.graph.name), after=_sizes_found(pointers, program, layer)))
+        if layer.node.op.LOOP:
+            blocks.append(_block(pointers, guard, pending))
+            blocks.append(Stretch("", (), before=_around_loop(pointers, program, layer)))
+            pending = []
     if pending:
         blocks.append(_block(pointers, guard, pending))
     if last := beside.before(len(program.layers)):
@@ -132,6 +137,17 @@ def _block(pointers: Pointers, guard: Value | None, calls: list[Call]) -> Stretc
     return Stretch(condition, tuple(calls))
 
 
+def _around_loop(pointers: Pointers, program: Program, layer: Layer) -> tuple[str, ...]:
+    """In front of the body of a loop, with the sizes that it leaves where it makes no turn; and behind it."""
+    if layer.node.op.LOOP == "end":
+        return ("    }",)
+    holds = f"*{pointers.of(layer.node.output, DType.BOOL, const=True)}"
+    if layer.node.when is not None:
+        holds = f"*{pointers.of(layer.node.when, DType.BOOL, const=True)} && {holds}"
+    end = next(other for other in program.layers if other.node.op.LOOP == "end" and other.node.inputs[0] is layer.node.output)
+    return (*(f"    {line}" for line in _sizes_found(pointers, program, end)), f"    while ({holds}) {{")
+
+
 def _arguments(pointers: Pointers, layer: Layer) -> list[str]:
     arguments = []
     for param, argument in zip(layer.kernel.params, layer.arguments, strict=True):
@@ -164,7 +180,9 @@ def _call(pointers: Pointers, index: int, layer: Layer, name: str) -> Call:
     call = Call(index, comment(source), text, layer.kernel.fallible, results, failure)
     if split is None:
         return call
-    return replace(call, task=f"{identifier(name)}_layer_{index}", steps=split.steps, names=_declared(identifier(name), text))
+    sizes = layer.kernel.sizes
+    names = (*_declared(identifier(name), text), *(f"const ptrdiff_t {size} = frame->{size};" for size in sizes))
+    return replace(call, task=f"{identifier(name)}_layer_{index}", steps=split.steps, names=names, sizes=sizes)
 
 
 def _sizes_found(pointers: Pointers, program: Program, layer: Layer) -> tuple[str, ...]:

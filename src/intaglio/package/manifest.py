@@ -20,6 +20,7 @@ from intaglio.targets.target import HOSTS, Target, find_target, optimized, preci
 
 FORMAT = 1
 COMBINED_FORMAT = "combined 1"  # of what `intaglio link` writes
+ENTRIES_FORMAT = "entries 1"  # of a package with several entry points
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +265,7 @@ class Manifest:
     variants: tuple[VariantInfo, ...] = ()  # best first; the last is that of `target`, whose layers stand above
     passes: tuple[PassInfo, ...] = ()  # that changed something, in order
     sizes: tuple[SizeInfo, ...] = ()
+    shared: str = ""  # of an entry point: where the C is that it has in common with others
     format: int = FORMAT
 
     @property
@@ -328,6 +330,10 @@ def read_manifest(folder: Path) -> Manifest:
             made_of = ", ".join(quoted(str(name)) for name in table["models"])
             what = f"{shown} is firmware that `intaglio link` made of {made_of}"
             raise UserError("not-a-package", what, hint="run, validate or profile these packages")
+        if table["format"] == ENTRIES_FORMAT:
+            names = ", ".join(quoted(str(entry["name"])) for entry in table["entries"])
+            what = f"{shown} has several entry points: {names}"
+            raise UserError("which-entry", what, hint="name one with `--entry`, or use the package in `entries/`")
         if table["format"] != FORMAT:
             reason = f"{shown} has manifest format {table['format']!r}; this version of Intaglio reads {FORMAT}"
             raise UserError("not-a-package", reason, hint="compile the model again")
@@ -390,6 +396,7 @@ def _manifest(table: dict[str, object]) -> Manifest:
         opencl=None if (opencl := t.get("opencl")) is None else _opencl(_object(opencl)),
         build=str(t.get("build", "")),
         request=str(t.get("request", "")),
+        shared="../../src" if t.get("shared") else "",
         variants=tuple(_variant(_object(row)) for row in _list(t.get("variants", []))),
         passes=tuple(_pass(_object(row)) for row in _list(t.get("passes", []))),
         sizes=tuple(size_of_row(_object(row)) for row in _list(t.get("sizes", []))),

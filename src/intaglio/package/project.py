@@ -169,6 +169,7 @@ class Project:
     cores: int = 1  # of a board, that compute layers together
     network: str = ""  # of a variant: what the package is called
     variants: tuple[VariantView, ...] = ()  # of the package, best first
+    shared_arena: str = ""  # of one of several entry points: the package whose static arena it uses
     words: tuple[str, ...] = ()  # what tells them apart: words that say what the processor can do
 
     @property

@@ -52,7 +52,7 @@ def write_variants(parts: Sequence[Part], origin: Origin, folder: Path, deployme
     network = parts[0].variant.network
     for part in parts:
         keep_constant_outputs(part.program)
-    shared = share_constants(parts)
+    shared = share_constants([(part.variant.prefix, part.variant.short, part.program) for part in parts])
     weights = plan_weights(shared.constants, deployment)
     projects = [_project(part, deployment, weights, origin) for part in parts]
     for part, project in zip(parts, projects, strict=True):
@@ -100,26 +100,26 @@ def _view(part: Part, project: Project, arch: str) -> VariantView:
     return VariantView(v.name, v.short, project.name, project.target_about, v.target.flags, needs, project.layers)
 
 
-def share_constants(parts: Sequence[Part]) -> Shared:
-    """Those that several variants have come first, then those of each variant together: what a process does not use, it does not
-    load."""
+def share_constants(parts: Sequence[tuple[str, str, Program]]) -> Shared:
+    """Of programs with their prefixes and short names. Those that several have come first, then those of each together: what a
+    process does not use, it does not load."""
     readers: dict[str, list[str]] = {}
-    keyed = [(part, [(_content(c), c) for c in part.program.constants]) for part in reversed(parts)]
-    for part, constants in keyed:
-        for content, _ in constants:
-            readers.setdefault(content, []).append(part.variant.prefix)
+    keyed = [(prefix, short, [(_content(c), c) for c in program.constants]) for prefix, short, program in reversed(parts)]
+    for prefix, _, constants in keyed:
+        for content, _constant in constants:
+            readers.setdefault(content, []).append(prefix)
     found: dict[str, Constant] = {}
-    names: dict[str, dict[str, str]] = {part.variant.prefix: {} for part in parts}
+    names: dict[str, dict[str, str]] = {prefix: {} for prefix, _, _ in parts}
     taken: set[str] = set()
-    for part, constants in keyed:
+    for prefix, short, constants in keyed:
         for content, constant in constants:
             if content not in found:
-                name = constant.name if constant.name not in taken else f"{identifier(part.variant.short)}_{constant.name}"
+                name = constant.name if constant.name not in taken else f"{identifier(short)}_{constant.name}"
                 while name in taken:
                     name += "_"
                 taken.add(name)
                 found[content] = replace(constant, name=name)
-            names[part.variant.prefix][constant.name] = found[content].name
+            names[prefix][constant.name] = found[content].name
     several = [constant for content, constant in found.items() if len(set(readers[content])) > 1]
     alone = [constant for content, constant in found.items() if len(set(readers[content])) == 1]
     return Shared([*several, *alone], names)

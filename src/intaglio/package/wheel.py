@@ -32,9 +32,6 @@ _ARCHES = {"x86_64": "x86_64", "aarch64": "aarch64"}
 def write_wheel(folder: Path, manifest: Manifest, output: Path, version: str) -> Path:
     """The wheel in the folder `output`."""
     _check(folder, manifest, version)
-    if manifest.sizes:
-        what = f"`{manifest.name}` has dimensions with a range, which a wheel does not take yet"
-        raise UserError("bad-option", what, hint="use `Package.load` of Intaglio, or compile it for one size")
     name = manifest.name
     tag = f"py3-none-{_platform(manifest)}"
     module = (resources.files("intaglio.package") / "wheel_module.py").read_bytes().replace(b"NAME", name.encode())
@@ -83,7 +80,8 @@ def _digest(data: bytes) -> str:
 
 def _tensor(info: TensorInfo) -> dict[str, object]:
     numpy = "uint16" if info.dtype == "bf16" else np.dtype(info.type.dtype.numpy).name
-    return {"name": info.name, "field": info.field, "dtype": info.dtype, "numpy": numpy, "shape": list(info.shape)}
+    told: dict[str, object] = {"name": info.name, "field": info.field, "dtype": info.dtype, "numpy": numpy}
+    return {**told, "shape": list(info.shape), **({"dims": list(info.dims)} if info.dims else {})}
 
 
 def _facts(manifest: Manifest, version: str) -> dict[str, object]:
@@ -99,6 +97,7 @@ def _facts(manifest: Manifest, version: str) -> dict[str, object]:
         "state_bytes": memory.state_bytes,
         "inputs": [_tensor(i) for i in manifest.inputs],
         "outputs": [_tensor(o) for o in manifest.outputs],
+        **({"sizes": [{"name": s.name, "low": s.low, "high": s.high} for s in manifest.given]} if manifest.given else {}),
     }
 
 

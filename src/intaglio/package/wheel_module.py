@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +48,22 @@ class Model:
             self._reset(self._arena)
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
-        given = self._given(arrays, named)
+        given, sizes = self._given(arrays, named)
         results = [np.empty(info["shape"], info["numpy"]) for info in OUTPUTS]
-        pointers = [(ctypes.c_void_p * max(1, len(part)))(*[a.ctypes.data for a in part]) for part in (given, results)]
+        reported = [0 for info in OUTPUTS for _ in info.get("dims", ())]  # C writes the shapes that depend on sizes there
+        words = [[a.ctypes.data or 1 for a in part] for part in (given, results)]
+        pointers = [(ctypes.c_void_p * max(1, len(part)))(*part) for part in (words[0] + sizes, words[1] + reported)]
         code = self._run(self._arena, pointers[0], pointers[1])
         if code != 0:
             raise RuntimeError((self._error(code) or b"").decode("ascii", "replace"))
+        shapes = iter([int(n or 0) for n in pointers[1][len(results) :]])
+        for n, info in enumerate(OUTPUTS):
+            if info.get("dims"):
+                shape = tuple(next(shapes) for _ in info["dims"])
+                results[n] = results[n].reshape(-1)[: math.prod(shape)].reshape(shape)
         return results[0] if len(results) == 1 else {info["name"]: r for info, r in zip(OUTPUTS, results, strict=True)}
 
-    def _given(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+    def _given(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], list[int]]:
         names = [info["name"] for info in INPUTS]
         fields = {info["field"]: info["name"] for info in INPUTS}
         if len(arrays) > len(names):
@@ -68,12 +76,35 @@ class Model:
             table[name] = value
         if missing := [name for name in names if name not in table]:
             raise TypeError(f"missing: {', '.join(missing)}")
-        return [_fitted(table[info["name"]], info) for info in INPUTS]
+        sizes = _sizes([np.asarray(table[name]).shape for name in names])
+        return [_fitted(table[info["name"]], info, sizes) for info in INPUTS], list(sizes.values())
 
 
-def _fitted(value: Any, info: dict[str, Any]) -> Any:
+def _sizes(shapes: list[tuple[int, ...]]) -> dict[str, int]:
+    """Those that the caller gives, by the shapes of the inputs."""
+    found: dict[str, int] = {}
+    for info, shape in zip(INPUTS, shapes, strict=True):
+        shape = (1, *shape) if len(shape) + 1 == len(info.get("dims", ())) else shape
+        for text, n in zip(info.get("dims", ()), shape, strict=False):
+            found.setdefault(text, n)
+    sizes = {}
+    for size in _FACTS.get("sizes", ()):
+        n = found.get(size["name"], size["high"])
+        if not size["low"] <= n <= size["high"]:
+            raise ValueError(f"{size['name']} is {n}, which is not within {size['low']}..{size['high']}")
+        sizes[size["name"]] = n
+    return sizes
+
+
+def _shape(info: dict[str, Any], sizes: dict[str, int]) -> tuple[int, ...]:
+    """For these sizes: `T*2` and the like are formulas of Python, but for commas."""
+    known: dict[str, Any] = {"__builtins__": {}, "min": min, "max": max}
+    return tuple(int(eval(text.replace(";", ","), known, sizes)) for text in info["dims"])
+
+
+def _fitted(value: Any, info: dict[str, Any], sizes: dict[str, int]) -> Any:
     """As the C code reads it: the type and the shape of the model, in order. Numbers are never cut or rounded to fit."""
-    array, shape = np.asarray(value), tuple(info["shape"])
+    array, shape = np.asarray(value), tuple(info["shape"]) if not info.get("dims") else _shape(info, sizes)
     if not np.can_cast(array.dtype, info["numpy"], "same_kind"):
         raise TypeError(f"{info['name']!r} is {array.dtype}, and the network takes {info['numpy']}")
     if array.shape != shape and (1, *array.shape) != shape:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -34,7 +35,7 @@ from intaglio.package.pointers import output_fields, raw_constant_name
 from intaglio.package.project import api_inputs, input_slots, lifetimes, output_slots, project_of, state_bytes
 from intaglio.package.size_info import SizeInfo
 from intaglio.package.template import render_template, shipped_template
-from intaglio.package.weights import write_weights
+from intaglio.package.weights import write_offsets, write_weights
 from intaglio.targets.deployment import HOSTED, Deployment
 from intaglio.targets.target import Target
 
@@ -50,23 +51,40 @@ class Origin:
     options: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class InCommon:
+    """What an entry point has in common with others: the name of the package, the block of weights, and where its own are."""
+
+    network: str
+    weights: Weights
+    names: Mapping[str, str]
+    has_constants: bool
+
+
 def write_project(
-    program: Program, target: Target, origin: Origin, folder: Path, template: Path | None, deployment: Deployment = HOSTED
-) -> Manifest:
-    """Sources, header, build files. Returns the manifest, still without files and tools."""
+    program: Program, target: Target, origin: Origin, folder: Path, template: Path | None, deployment: Deployment = HOSTED,
+    shared: InCommon | None = None,
+) -> Manifest:  # fmt: skip
+    """Sources, header, build files. Returns the manifest, still without files and tools. `shared`: of an entry point."""
     graph = program.graph
     keep_constant_outputs(program)
     weights = plan_file(program) if graph.weights == "read" else plan_weights(program.constants, deployment)
+    weights = weights if shared is None else shared.weights
     manifest = manifest_of(program, target, origin, weights)
     if target.bare:
         manifest = replace(manifest, build=_build_digest(program, manifest))
     words = {"version": origin.version, "digest": origin.model_sha256, "build": manifest.build}
     project = project_of(program, target, deployment, weights, **words)
+    if shared is not None:
+        project = replace(project, shared_arena="" if graph.states or len(project.arenas) > 1 else shared.network)
     render_template((template,) if template else shipped_template(target.interface), project, folder)
     sources = folder / "src"
     write_kernels(program, graph.name, sources)
     write_accelerators(program, target, sources)
-    write_weights(program.constants, weights, graph.name, sources)
+    if shared is None:
+        write_weights(program.constants, weights, graph.name, sources)
+    elif shared.has_constants:
+        write_offsets(shared.names, graph.name, shared.network, sources)
     return replace(manifest, opencl=write_opencl(program, target, folder, deployment.limit_ms)) if target.device else manifest
 
 

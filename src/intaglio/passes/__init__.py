@@ -29,6 +29,7 @@ from intaglio.passes.absorb import absorb_quantisation
 from intaglio.passes.context import Context
 from intaglio.passes.halves import store_halves
 from intaglio.passes.line import Condition, Pass, Step, UntilSettled, named, passes_of, run, until_settled
+from intaglio.passes.loops import gather_loops
 from intaglio.passes.offload import offload
 from intaglio.passes.output_names import name_outputs
 from intaglio.passes.read_tiles import split_reads
@@ -43,6 +44,7 @@ _ACCELERATOR = Condition("`--accelerator`", lambda context: bool(context.acceler
 _HALVES = Condition("`--precision`", lambda context: context.target.precision != "fp32")
 _STREAM = Condition("`--stream`", lambda context: context.stream is not None)
 _ROWS = Condition("`--feed-rows`", lambda context: context.feed_rows)
+_LOOPS = Condition("a loop", lambda _: True)
 _READ = Condition("`--weights read`", lambda context: context.weights_read)
 
 _TIDY = named(clean.fold_constants, clean.remove_identities, clean.common_subexpressions, clean.dead_code)
@@ -86,6 +88,7 @@ OPTIMISE: tuple[Step, ...] = (
     Pass("name_outputs", name_outputs, _QUANTISED),
     Pass("stream", stream, _STREAM, required=True),
     Pass("rows_of_pixels", rows_of_pixels, _ROWS),
+    Pass("gather_loops", gather_loops, _LOOPS, required=True),
 )
 SPLIT: tuple[Step, ...] = (Pass("split_reads", split_reads, _READ),)
 PASSES: tuple[Pass, ...] = tuple({p.name: p for p in passes_of((*ABSORB, *NARROW, *OPTIMISE, *SPLIT))}.values())

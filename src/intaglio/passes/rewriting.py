@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.ir.loops import has_loops, read_in_turns
 from intaglio.ir.operator import Op
 from intaglio.ir.types import DType
 
@@ -77,11 +78,14 @@ def scalar_of(value: Value | None) -> float | None:
 
 
 def count_readers(graph: Graph) -> dict[Value, int]:
-    """How often each value is read; being an output or a state counts too."""
+    """How often each value is read; being an output or a state counts too, and a loop around the reader counts as one more: what is
+    computed in front of it is computed once, and stays there."""
     counts: dict[Value, int] = {}
     for node in graph.nodes:
         for value in node.operands():
             counts[value] = counts.get(value, 0) + 1
     for value in [*graph.outputs, *(s.output for s in graph.states)]:
         counts[value] = counts.get(value, 0) + 1
+    for value in read_in_turns(graph) if has_loops(graph.nodes) else ():
+        counts[value] += 1
     return counts

@@ -11,10 +11,12 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from intaglio.errors import IntaglioError, UserError, quoted
+from intaglio.options.request import Request
+from intaglio.package.entries import read_entries
 from intaglio.package.folder import write_text
 from intaglio.package.manifest import Manifest, read_manifest
 from intaglio.package.ownership import MANIFEST, file_digest
-from intaglio.pipeline import compile_request
+from intaglio.pipeline import compile_entry_requests, compile_request
 from intaglio.project.file import Firmware, Job, ProjectFile
 from intaglio.project.products import check_target, make_products
 from intaglio.report.budgets import check_budgets
@@ -24,6 +26,7 @@ from intaglio.report.page import page
 from intaglio.run.linking import link_packages
 from intaglio.run.package import Package
 from intaglio.stages.current import is_current
+from intaglio.stages.entries import are_current
 from intaglio.stages.watch import Watch
 from intaglio.targets.deployment import target_of
 
@@ -101,11 +104,31 @@ def _build(job: Job, force: bool) -> Outcome:
     return replace(outcome, seconds=time.perf_counter() - start)
 
 
-def _made(job: Job, force: bool) -> Outcome:
-    request = job.request
-    if job.sha256 and request.model.is_file() and (digest := file_digest(request.model)) != job.sha256.lower():
+def _check_model(request: Request, sha256: str) -> None:
+    if sha256 and request.model.is_file() and (digest := file_digest(request.model)) != sha256.lower():
         what = f"{quoted(request.model.name)} is not the model of the project: its SHA-256 is {digest}"
         raise UserError("wrong-model", what, hint="put the right file there, or change `sha256`")
+
+
+def _entries_made(job: Job, force: bool) -> Outcome:
+    """Several entry points in one package."""
+    for _, request, sha256 in job.entries:
+        _check_model(request, sha256)
+    requests = {entry: replace(request, force=False) for entry, request, _ in job.entries}
+    output, name = job.request.output, job.request.name or job.name.replace("-", "_").replace(".", "_")
+    current = not force and are_current(requests, name, output)
+    if not current:
+        compile_entry_requests(requests, output, Watch(), name=name, force=True)
+    whole = read_entries(output)
+    assert whole is not None
+    return Outcome(job.name, CURRENT if current else BUILT, whole.target, whole.arena_bytes, whole.weight_bytes)
+
+
+def _made(job: Job, force: bool) -> Outcome:
+    if job.entries:
+        return _entries_made(job, force)
+    request = job.request
+    _check_model(request, job.sha256)
     if request.template is None and (request.target or request.board or request.model.suffix != ".ig"):
         check_target(job.wish.kinds, target_of(request.board, request.target, "host"))  # others know their own files and targets
     current = not force and is_current(replace(request, force=False))

@@ -17,6 +17,9 @@
     budget = { ram = "32K" }            optional, or the name of a budget file
     make = ["arduino", "cmsis-pack"]    optional: files to hand out, in `dist`, with `version` and `vendor`
 
+    [packages.speech]                   several entry points that share weights
+    entries = { encode = "encoder", step = "decoder" }     by name: a model of this file
+
     [firmware.product]                  `intaglio link` of several packages
     packages = ["digits-board", "kws-board"]
 
@@ -49,7 +52,7 @@ NAME = "intaglio.toml"
 HINT = "see docs/guides/project.md"
 SECTIONS = ("defaults", "models", "packages", "firmware", "fleet")
 OF_MODEL = ("source", "sha256")
-OF_PACKAGE = ("model", "output", "report", "budget", "make", "dist", "version", "vendor")
+OF_PACKAGE = ("model", "entries", "output", "report", "budget", "make", "dist", "version", "vendor")
 OF_FIRMWARE = ("packages", "output")
 KEYWORDS = tuple(o.keyword for o in OPTIONS if o.keyword and o.keyword not in ("force", "dump_ir", "export_plan"))
 _PATHS = {o.keyword for o in OPTIONS if o.kind in (kinds.FILE, kinds.DATA, kinds.LABELS)} | {"memory", "template"}
@@ -66,6 +69,7 @@ class Job:
     budget: tuple[tuple[str, float], ...] = ()
     report: Path | None = None
     wish: Wish = NO_WISH
+    entries: tuple[tuple[str, Request, str], ...] = ()  # name, what it is made of, SHA-256; without any, `request` is all
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,8 @@ class _Reader:
     def _job(self, name: str, package: Mapping[str, object]) -> Job:
         where = f"packages.{name}"
         self._check(package, (*OF_PACKAGE, *KEYWORDS), where)
+        if "entries" in package:
+            return self._with_entries(name, package, where)
         model_name = self._text(package, "model", where)
         if model_name not in self._models:
             what = f"`{where}` is of the model {quoted(model_name)}, which is not there"
@@ -158,6 +164,20 @@ class _Reader:
             return replace(request_of_keywords(source, output, options), force=True)
         except UserError as error:
             raise UserError(error.slug, f"{error.message}, in `{where}` of {quoted(self._path.name)}", hint=error.hint) from None
+
+    def _with_entries(self, name: str, package: Mapping[str, object], where: str) -> Job:
+        """Each as a package of its model would be."""
+        table = package["entries"]
+        if not isinstance(table, dict) or not table or not all(isinstance(model, str) for model in table.values()):
+            what = f"`entries` of `{where}` is not a table of models by name"
+            raise self._error(what, 'for example `entries = { step = "decoder" }`')
+        for key in ("model", "report", "budget", "make"):
+            if key in package:
+                raise self._error(f"`{where}` has `{key}` and `entries`", "these are for packages of one model")
+        rest = {key: value for key, value in package.items() if key != "entries"}
+        jobs = {entry: self._job(name, {**rest, "model": model}) for entry, model in table.items()}
+        first = next(iter(jobs.values()))
+        return replace(first, entries=tuple((entry, job.request, job.sha256) for entry, job in jobs.items()))
 
     def _wish(self, package: Mapping[str, object], where: str) -> Wish:
         """`make` and what goes with it."""

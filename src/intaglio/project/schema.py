@@ -19,6 +19,10 @@ def schema() -> dict[str, object]:
     budget: dict[str, object] = {key: _SIZE if key in SIZES else {"type": "number", "minimum": 0} for key in KNOWN}
     own: dict[str, object] = {
         "model": {**_TEXT, "description": "A name below `models`."},
+        "entries": {
+            "type": "object", "additionalProperties": _TEXT, "minProperties": 1,
+            "description": "Instead of `model`: entry points that share weights, by name, with their models.",
+        },
         "output": {**_TEXT, "description": "Folder of the package. Default: build/NAME."},
         "report": {**_TEXT, "description": "HTML page to write."},
         "make": {"type": "array", "items": {"enum": list(KINDS)}, "description": "Files to hand out, made of the package."},
@@ -52,7 +56,7 @@ def schema() -> dict[str, object]:
             {
                 "defaults": _table(options),
                 "models": {"type": "object", "additionalProperties": _table({**model, **options}, "source")},
-                "packages": {"type": "object", "additionalProperties": _table({**own, **options}, "model")},
+                "packages": {"type": "object", "additionalProperties": _table({**own, **options})},
                 "firmware": {"type": "object", "additionalProperties": _table(linked, "packages")},
                 "fleet": _table(many),
             },

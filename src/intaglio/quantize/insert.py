@@ -95,6 +95,7 @@ def clone(graph: Graph) -> tuple[Graph, dict[Value, Value]]:
     copy.outputs = [twin(v) for v in graph.outputs]
     copy.states = [State(twin(s.input), twin(s.output), s.fill) for s in graph.states]
     copy.names, copy.output_names = set(graph.names), list(graph.output_names)
+    copy.bounds, copy.counts = graph.bounds, {name: twin(value) for name, value in graph.counts.items()}
     return copy, new
 
 

@@ -37,6 +37,7 @@ class BuildOptions:
     progress: Progress | None = None
     accelerators: tuple[str, ...] = ()  # plug-ins that wrote parts of the C
     variants: tuple[tuple[str, Target], ...] = ()  # folders below `src` with their targets
+    shared: str = ""  # another folder with sources, from the project's own
 
 
 def build_project(folder: Path, name: str, target: Target, toolchain: Toolchain, options: BuildOptions) -> None:
@@ -51,12 +52,13 @@ def build_into(
     folder, output = folder.resolve(), output.resolve()  # commands run inside of the folder
     by_folder = {folder / "src" / part: _flags(toolchain, of, options) for part, of in options.variants}
     flags = _flags(toolchain, target, options)
-    library = [source for part in (folder / "src", *by_folder) for source in sources_in(part)]
+    shared = [Path(os.path.normpath(folder / options.shared))] if options.shared else []
+    library = [source for part in (folder / "src", *by_folder, *shared) for source in sources_in(part)]
     application = [] if options.library_only else sources_in(folder / "src" / "app")
     run = Runner(folder, toolchain, options)
 
     def compile_one(source: Path) -> Path:
-        relative = source.relative_to(folder)
+        relative = Path(os.path.relpath(source, folder))
         made = objects / ("app_" if source.parent.name == "app" else "") / f"{relative.name}.o"
         made.parent.mkdir(exist_ok=True)
         run.compile(relative.as_posix(), by_folder.get(source.parent, flags), made)
@@ -82,7 +84,29 @@ def build_into(
 
 
 def _flags(toolchain: Toolchain, target: Target, options: BuildOptions) -> tuple[str, ...]:
-    return (*toolchain.compile_flags(target), *spared_flags(toolchain, target, options), "-Iinclude", "-Isrc", *options.cflags)
+    places = ("-Iinclude", "-Isrc", *((f"-I{options.shared}",) if options.shared else ()))
+    return (*toolchain.compile_flags(target), *spared_flags(toolchain, target, options), *places, *options.cflags)
+
+
+def build_shared(
+    folder: Path, parts: list[Path], name: str, target: Target, toolchain: Toolchain, options: BuildOptions
+) -> None:
+    """One static and one shared library of the sources in several folders."""
+    folder = folder.resolve()
+    flags, run = _flags(toolchain, target, options), Runner(folder, toolchain, options)
+    with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
+
+        def compile_one(source: Path) -> Path:
+            made = Path(objects) / f"{source.name}.o"
+            run.compile(source.relative_to(folder).as_posix(), flags, made)
+            return made
+
+        made = run.compile_all([source.resolve() for part in parts for source in sources_in(part)], compile_one)
+        together = [str(path) for path in made.values()]
+        (folder / "lib").mkdir(exist_ok=True)
+        link = (*toolchain.compiler, *toolchain.target_flags(target), *_link_flags(options.cflags), *_no_build_id(toolchain))
+        run((*link, "-shared", "-o", str(folder / "lib" / library_file(name, target)), *together, "-lm"))
+        run((*toolchain.archiver, "rcsD", str(folder / "lib" / f"lib{name}.a"), *together))
 
 
 def library_file(name: str, target: Target) -> str:

@@ -138,7 +138,11 @@ class Library:
         if code != 0:
             said = (self._error(code) or b"").decode("ascii", "replace")
             slug = ERROR_SLUGS.get(code, "run-failed")
-            raise AnswerIsNo(slug, f"`{self.manifest.name}` stopped: {said}", hint="the input data causes this")
+            hint = "the input data causes this"
+            if slug == "size-out-of-bounds":
+                bounds = ", ".join(f"`{size.name}` {size.low}..{size.high}" for size in self.manifest.sizes if size.found)
+                hint += f"; sizes that follow from data: {bounds}" if bounds else ""
+            raise AnswerIsNo(slug, f"`{self.manifest.name}` stopped: {said}", hint=hint)
         if not self._reported:
             return
         words = iter([int(n or 0) for n in taken[len(outputs) :]])

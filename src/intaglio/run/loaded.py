@@ -15,6 +15,7 @@ from intaglio.errors import OurFault, UserError
 from intaglio.ir.graph import Array
 from intaglio.ir.strings import decoded
 from intaglio.package.at_sizes import at_sizes, ends_at_sizes, sizes_of
+from intaglio.package.entries import entry_folder
 from intaglio.package.manifest import Manifest, read_manifest, target_of
 from intaglio.run.build import Progress
 from intaglio.run.host import Library, Runner, ordered_inputs
@@ -65,7 +66,10 @@ class LoadedPackage:
         device: str | DeviceOptions | None = None,
         variant: str | None = None,
         serial: str | SerialOptions | None = None,
+        entry: str | None = None,
     ) -> Self:
+        """`entry`: of a package with several entry points."""
+        folder = Path(folder) if entry is None else entry_folder(Path(folder), entry)
         on = device if isinstance(device, DeviceOptions) else DeviceOptions(device)
         line = SerialOptions(serial) if isinstance(serial, str) else serial
         package = cls(Path(folder), emulator=emulator, device=on, variant=variant, serial=line)

@@ -46,6 +46,11 @@ class Probe:
         name = package.name
         for part in ("include", "src"):
             shutil.copytree(package.folder / part, root / part, symlinks=True)
+        if package.manifest.shared:
+            shared = package.folder / package.manifest.shared
+            check_whole(shared.parent, shared.name)
+            for path in sorted(shared.iterdir()):
+                shutil.copyfile(path, root / "src" / path.name)
         target = target_of(package.manifest)
         for file in () if target.wasm else ("probe.c", "probe.h"):  # a module calls the hook of who runs it
             shutil.copyfile(package.folder / "src" / "app" / file, root / "src" / file)

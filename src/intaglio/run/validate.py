@@ -439,9 +439,9 @@ def _check_layers(
     def sink(layer: int, data: bytes) -> None:
         if not data:  # some rows of a stripe
             return
-        which = turn.get(layer, 0)
-        turn[layer] = which + 1
         shown = list(manifest.layers[layer].outputs)
+        which = turn.get(layer, 0) % max(1, len(shown))  # of a loop, the last turn counts
+        turn[layer] = which + 1
         if which < len(shown):
             data = _together(data, manifest.layers[layer], shown[which])
         if which < len(shown) and shown[which].name and len(data) == shown[which].bytes:

@@ -23,7 +23,9 @@ def build(work: Work) -> Work:
     work.watch.stage("build")
     edited = request.template is not None
     variants = tuple((w.variant.short, w.variant.target) for w in work.of_variants() if w.variant is not None)
-    options = BuildOptions(request.cflags, request.library_only, edited, work.watch.progress, manifest.accelerators, variants)
+    options = BuildOptions(
+        request.cflags, request.library_only, edited, work.watch.progress, manifest.accelerators, variants, manifest.shared
+    )
     if (board := model.deployment.board) is None:
         build_project(folder, manifest.name, model.target, toolchain, options)
         if model.target.wasm and (folder / "web").is_dir() and not request.library_only:

@@ -10,6 +10,7 @@ from intaglio.fitting.limits import Needs, elsewhere
 from intaglio.fitting.weights import plan_weights
 from intaglio.ir.files import write_ir
 from intaglio.ir.types import DType
+from intaglio.package.entries import SHARED
 from intaglio.package.folder import fresh_folder, write_text
 from intaglio.package.manifest import Manifest
 from intaglio.package.selftest import write_selftest
@@ -69,7 +70,9 @@ def _project(work: Work, folder: Path) -> Manifest:
         parts = [Part(need(each.variant), need(each.program)) for each in work.of_variants()]
         manifest = write_variants(parts, origin, folder, model.deployment)
     else:
-        manifest = write_project(program, model.target, origin, folder, request.template, model.deployment)
+        manifest = write_project(program, model.target, origin, folder, request.template, model.deployment, work.shared)
+    if work.shared is not None:
+        manifest = replace(manifest, shared=SHARED)
     manifest = replace(manifest, stream=model.findings.stream, passes=tuple(model.findings.passes.found))
     if model.findings.turned:
         manifest = replace(manifest, inputs=tuple(replace(info, turned=True) for info in manifest.inputs))

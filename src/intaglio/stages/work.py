@@ -15,6 +15,7 @@ from intaglio.kernels.program import Program
 from intaglio.memory.plan_file import PlanFile
 from intaglio.options.request import STAGES, Request, stage_index
 from intaglio.package.manifest import Manifest
+from intaglio.package.write import InCommon
 from intaglio.passes import Context
 from intaglio.quantize.settings import Account
 from intaglio.run.toolchains import Toolchain
@@ -73,6 +74,7 @@ class Work:
     written: Written | None = None
     variant: Variant | None = None  # what this is, where a package has several
     others: tuple[Work, ...] = ()  # best first
+    shared: InCommon | None = None  # what it has in common with other entry points
 
     def wants(self, stage: str) -> bool:
         """Is this stage still to be done? An IR file may be there already."""

@@ -37,6 +37,13 @@ class Items:
 
 
 @dataclass(slots=True)
+class Rows:
+    """A sequence that a loop made: its members are the rows of a tensor."""
+
+    tensor: Value
+
+
+@dataclass(slots=True)
 class Absent:
     """An optional without a value."""
 
@@ -76,7 +83,7 @@ def texts(value: Value) -> Texts:
     return Texts(value)
 
 
-Item = Value | Items | Absent | Unknown | Unusable | Texts
+Item = Value | Items | Rows | Absent | Unknown | Unusable | Texts
 Answer = Item | Sequence[Item | None] | None
 Row = Callable[["OnnxCall"], Answer]
 TABLE: dict[tuple[str, str], Row] = {}

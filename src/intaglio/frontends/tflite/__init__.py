@@ -113,6 +113,9 @@ def _finish(walk: Walk, model: Model, inputs: list[Value], values: dict[int, Val
     for index in main.outputs:
         if index not in values:
             raise ModelError("bad-graph", f"the output {quoted(main.tensors[index].name)} is never computed", where=model.file)
+        if values[index] in walk.cuts:
+            shown = quoted(main.tensors[index].name)
+            raise ModelError("unsupported-operator", f"the size of the output {shown} depends on data", where=model.file)
         if main.tensors[index].dtype is None:
             shown = quoted(main.tensors[index].name)
             raise ModelError("unsupported-type", f"the output {shown} is not a tensor of real numbers", where=model.file)

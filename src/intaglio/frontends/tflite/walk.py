@@ -70,6 +70,7 @@ class Walk:
     started: Value | None = None  # a state that is false in the first run only
     collect: bool = False  # go on after a problem, for `check`
     bounds: Bounds | None = None
+    cuts: dict[Value, Any] = field(default_factory=dict)  # parts of lists (`rows/lists.py`)
 
     def run(self, graph: Subgraph, given: dict[int, Value]) -> dict[int, Value]:
         importlib.import_module("intaglio.frontends.tflite.rows")
@@ -156,6 +157,8 @@ class TFLiteCall:
         tensor = self.tensor(i)
         if tensor.index not in self.values:
             raise Fault("bad-graph", f"operand {quoted(tensor.name)} is read before it is made")
+        if self.values[tensor.index] in self.walk.cuts:
+            raise Fault("unsupported-operator", f"the size of its operand {quoted(tensor.name)} depends on data")
         return self.values[tensor.index]
 
     def optional(self, i: int) -> Value | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from intaglio.errors import ModelError, quoted
+from intaglio.errors import ModelError, UserError, quoted
 from intaglio.frontends.finishing import finish
 from intaglio.frontends.onnx.faults import Fault, Problem
 from intaglio.frontends.onnx.pinning import Declared, pin
@@ -13,7 +13,7 @@ from intaglio.frontends.torch.program import Program, Size, read_program
 from intaglio.frontends.torch.walk import Scope, Storage, Tensor, Unknown, Walk
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.sizes import NARROWER, Undecided
-from intaglio.ir.spans import Dims, Extent, Shapes
+from intaglio.ir.spans import BY_MODEL, Dims, Extent, Shapes, Span
 from intaglio.ir.types import TensorType
 
 
@@ -87,8 +87,9 @@ def _with_hints(
     program: Program, wanted: list[Declared], dims: Dims, shapes: Shapes, notes: list[str]
 ) -> tuple[Dims, Shapes]:
     """What the user says, completed by the sizes of the example."""
-    dims, shapes = dict(dims), dict(shapes)
     by_position = {f"in{n}": item.name for n, item in enumerate(wanted)}
+    dims = {name: _opened(program, name, size) for name, size in dims.items()}
+    shapes = {key: _shape_opened(program, by_position.get(key, key), shape) for key, shape in shapes.items()}
     given = {by_position.get(key, key) for key in shapes}
     said = {s: n for item in wanted if item.name in given for s, n in _spoken(item, shapes, by_position)}
     for item in wanted:
@@ -102,7 +103,7 @@ def _with_hints(
             if size.symbol and size.symbol not in dims and size.symbol not in said:
                 dims[size.symbol] = size.hint
                 low, high = program.ranges.get(size.symbol, (None, None))
-                open_ = f" (`--dim {size.symbol}={max(1, low or 1)}..{high}` leaves it open)" if high is not None else ""
+                open_ = f" (`--dim {size.symbol}=..` leaves it open, {max(1, low or 1)}..{high})" if high is not None else ""
                 told.append(f"`{size.symbol}` is {size.hint}{open_}")
             elif not size.symbol:
                 told.append(f"axis {axis} is {size.hint}")
@@ -113,6 +114,28 @@ def _with_hints(
         if told:
             notes.append(f"in the input {quoted(item.name)}, {', '.join(told)} as in the example; `--dim` and `--shape` change it")
     return dims, shapes
+
+
+def _opened(program: Program, symbol: str, size: Extent) -> Extent:
+    """`..` becomes the range that the program was exported with."""
+    if size != BY_MODEL:
+        return size
+    low, high = program.ranges.get(symbol, (None, None))
+    if high is None:
+        known = ", ".join(f"`{name}`" for name, (_, most) in program.ranges.items() if most is not None) or "none"
+        what = f"the program has no upper bound for {quoted(symbol or 'this axis')}"
+        hint = f"give one: `--dim {symbol or 'NAME'}=1..512`, or export with `Dim(..., max=...)`; bounded: {known}"
+        raise UserError("bad-option", what, where=program.file, hint=hint)
+    first = max(1, low or 1)
+    return Span(first, high) if first < high else high
+
+
+def _shape_opened(program: Program, name: str, shape: tuple[Extent, ...]) -> tuple[Extent, ...]:
+    if BY_MODEL not in shape or name not in program.graph.metas:
+        return shape
+    sizes = program.graph.metas[name].sizes
+    symbols = [s.symbol if isinstance(s, Size) else "" for s in sizes] if len(sizes) == len(shape) else [""] * len(shape)
+    return tuple(_opened(program, symbol, size) for symbol, size in zip(symbols, shape, strict=True))
 
 
 def _spoken(item: Declared, shapes: Shapes, positions: dict[str, str]) -> list[tuple[str, Extent]]:

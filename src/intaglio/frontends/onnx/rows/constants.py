@@ -193,11 +193,9 @@ def _computed_unique(call: OnnxCall) -> Answer:
     order = [] if axis is None else [axis, *(a for a in range(len(x.shape)) if a != axis)]
     moved = x if axis is None else transpose(call, x, order)
     n = x.type.elements if axis is None else x.shape[axis]
-    if least(n) == 0:
-        raise unsupported("`Unique` of nothing is not supported")
-    rows = reshape(call, moved, (n, x.type.elements // n))
+    rows = reshape(call, moved, (n, 1 if axis is None else math.prod(moved.shape[1:])))
     ordered = bool(call.integer("sorted", 1))
-    made = call.walk.found(count_name(call), 1, most(n), lambda count: UniqueRows(count, ordered), [rows])
+    made = call.walk.found(count_name(call), min(1, least(n)), most(n), lambda count: UniqueRows(count, ordered), [rows])
     y = made[0]
     if axis is None:
         y = reshape(call, y, y.shape[:1])
@@ -242,8 +240,12 @@ def files(call: OnnxCall) -> Answer:
 @importer("NonMaxSuppression")
 def non_max_suppression(call: OnnxCall) -> Answer:
     boxes, scores = call.value(0), call.value(1)
-    limits = [call.maybe_numbers(i, word) for i, word in ((2, "number of boxes"), (3, "overlap"), (4, "least score"))]
-    most_boxes, overlap, least_score = (None if n is None or not n.size else n.reshape(-1)[0] for n in limits)
+    asked = call.maybe(2)
+    limits = [call.maybe_numbers(i, word) for i, word in ((3, "overlap"), (4, "least score"))]
+    overlap, least_score = (None if n is None or not n.size else n.reshape(-1)[0] for n in limits)
+    computed = asked if asked is not None and asked.data is None and asked.type.elements == 1 else None
+    known = None if asked is None or computed is not None else call.numbers(2, "number of boxes")
+    most_boxes = most(boxes.shape[1]) if computed is not None else None if known is None or not known.size else known.reshape(-1)[0]
     if boxes.type.rank != 3 or scores.type.rank != 3:
         raise Fault("shape-mismatch", f"`NonMaxSuppression` of {list(boxes.shape)} and {list(scores.shape)} is not valid")
     each = min(max(int(most_boxes or 0), 0), most(boxes.shape[1]))
@@ -256,7 +258,8 @@ def non_max_suppression(call: OnnxCall) -> Answer:
         return NonMaxSuppression(count, each, float(overlap or 0.0), least_number, centred)
 
     high = most(scores.shape[0]) * most(scores.shape[1]) * each
-    return call.walk.found(count_name(call), 0, high, made, [boxes, scores])[0]
+    given = [boxes, scores] if computed is None else [boxes, scores, reshape(call, cast(call, computed, DType.I64), ())]
+    return call.walk.found(count_name(call), 0, high, made, list(given))[0]
 
 
 @importer("HannWindow", "HammingWindow", "BlackmanWindow")

@@ -11,8 +11,10 @@ from intaglio.frontends.building import reshape
 from intaglio.frontends.onnx.call import Answer, Item, Items, OnnxCall, Unknown, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import least, most, settled
+from intaglio.ir.types import DType
 from intaglio.ops.base import BadOperator
-from intaglio.ops.control import AssertTrue, Select
+from intaglio.ops.control import AssertTrue, Select, SelectSized
 from intaglio.ops.unary import LogicalNot
 
 
@@ -53,14 +55,13 @@ def _both(call: OnnxCall, condition: Value) -> Answer:
     results: list[list[Item | None] | None] = []
     failures: list[str] = []
     for name, flag in (("then_branch", condition), ("else_branch", inverse)):
-        mark, depth, notes = len(walk.nodes), walk.depth, len(walk.notes)
+        mark, depth = walk.mark(), walk.depth
         collecting, walk.collect = walk.collect, False
         try:
             walk.when = guard(call, outer, flag)
             results.append(branch(call, call.graph(name)))
         except (ModelError, Fault, BadOperator) as error:
-            del walk.nodes[mark:]
-            del walk.notes[notes:]
+            walk.go_back(mark)
             walk.depth = depth
             results.append(None)
             failures.append(error.message if isinstance(error, ModelError) else error.reason)
@@ -69,7 +70,7 @@ def _both(call: OnnxCall, condition: Value) -> Answer:
     then, other = results
     if then is None and other is None:
         raise unsupported(f"neither branch can be compiled for these shapes: {failures[0]}")
-    if then is not None and other is not None and not _alike(then, other):
+    if then is not None and other is not None and not _joinable(then, other):
         failures.append("the branches have results of different shapes")
         if _declared_rank_fits(call, other) and not _declared_rank_fits(call, then):
             then = None
@@ -105,9 +106,11 @@ def _ungated(call: OnnxCall, kept: list[Item | None], flag: Value) -> list[Item 
     return kept
 
 
-def _alike(a: list[Item | None], b: list[Item | None]) -> bool:
+def _joinable(a: list[Item | None], b: list[Item | None]) -> bool:
+    """Dimensions may differ: the result is as large as that of the branch that was taken."""
     return len(a) == len(b) and all(
-        not (isinstance(x, Value) and isinstance(y, Value)) or x.type == y.type for x, y in zip(a, b, strict=True)
+        not (isinstance(x, Value) and isinstance(y, Value)) or (x.dtype is y.dtype and len(x.shape) == len(y.shape))
+        for x, y in zip(a, b, strict=True)
     )
 
 
@@ -133,4 +136,20 @@ def _joined(call: OnnxCall, condition: Value, a: Item | None, b: Item | None) ->
         return Items([member for member in members if member is not None], a.dtype)
     if not isinstance(a, Value) or not isinstance(b, Value):
         raise unsupported("the branches of `If` give sequences or optionals, and its condition depends on data")
-    return call.emit(Select(), condition, a, b)
+    if a.type == b.type or a.shape == b.shape:
+        return call.emit(Select(), condition, a, b)
+    sizes = [_size(call, condition, n, m, axis) for axis, (n, m) in enumerate(zip(a.shape, b.shape, strict=True))]
+    return call.emit(SelectSized(tuple(sizes)), condition, a, b)
+
+
+def _size(call: OnnxCall, condition: Value, a: int, b: int, axis: int) -> int:
+    """A dimension of the branch that is taken."""
+    if a == b:
+        return a
+    counts = []
+    for size in (a, b):
+        number = np.empty((), object)
+        number[()] = size
+        counts.append(call.walk.at_run_time(call.constant(settled(number, np.int64), DType.I64)))
+    taken = call.emit(Select(), condition, *counts)
+    return call.size(taken, f"size_{axis}", min(least(a), least(b)), max(most(a), most(b)))

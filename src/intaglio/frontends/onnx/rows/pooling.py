@@ -9,6 +9,7 @@ from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.onnx.rows.convolution import auto_pad, same_pads, window
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import larger, smaller
 from intaglio.ops.binary import Pow
 from intaglio.ops.pool import AveragePool, LpPool, MaxPool, MaxPoolIndices
 from intaglio.ops.reduce import Reduce
@@ -37,10 +38,9 @@ def pool_window(call: OnnxCall, x: Value) -> tuple[list[int], list[int], list[in
             room = spatial[i] + pads[i] + pads[i + n] - extent
             if room < 0:
                 raise Fault("shape-mismatch", f"the kernel of `{call.op}` is larger than its padded input")
-            count = -(-room // strides[i]) + 1
-            if (count - 1) * strides[i] >= spatial[i] + pads[i]:
-                count -= 1  # a window must start inside of the input or its left padding
-            pads[i + n] = max(pads[i + n], (count - 1) * strides[i] + extent - spatial[i] - pads[i])
+            inside = -(-(spatial[i] + pads[i]) // strides[i])  # a window must start inside of the input or its left padding
+            count = smaller(-(-room // strides[i]) + 1, inside)
+            pads[i + n] = larger(pads[i + n], (count - 1) * strides[i] + extent - spatial[i] - pads[i])
     return kernel, strides, dilations, pads, declared
 
 

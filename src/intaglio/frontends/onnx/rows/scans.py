@@ -1,4 +1,5 @@
-"""Loop and Scan, unrolled. What stays constant from one iteration to the next folds as it goes."""
+"""Loop and Scan. Where few turns are known they are unrolled: what stays constant from one to the next folds as it goes. Otherwise
+they stay loops (`turns.py`)."""
 
 from __future__ import annotations
 
@@ -7,35 +8,44 @@ from typing import Any
 import numpy as np
 
 from intaglio.frontends.building import concat, part, reshape, unsqueeze
+from intaglio.frontends.loops import NO_LIMIT
 from intaglio.frontends.onnx.call import Answer, Item, Items, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.rows.control import guard
+from intaglio.frontends.onnx.rows.turns import Spans, body, loop_in_turns, present, scan_in_turns, turns_of, unless_refused
 from intaglio.frontends.onnx.tensors import dtype_of
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import Size
 from intaglio.ops.control import Select
 
 MAX_TRIPS = 4096
+UNROLLED = 64  # turns
 
 
-def _body(call: OnnxCall, graph: Any, values: list[Item]) -> list[Item]:
-    if len(graph.input) != len(values):
-        raise Fault("bad-graph", f"the body of `{call.op}` has {len(graph.input)} inputs, it is given {len(values)}")
-    scope = call.walk.open_scope(graph, call.scope, call.scope.opsets)
-    scope.reference = call.scope.reference
-    for info, value in zip(graph.input, values, strict=True):
-        scope.tensors.pop(info.name, None)
-        scope.items[info.name] = value
-    return call.walk.run_graph(graph, scope)
+class _AsLoop(Exception):
+    """How often it runs is not known: it has to stay a loop."""
 
 
 @importer("Loop")
 def loop(call: OnnxCall) -> Answer:
+    trips = turns_of(call)
+    if isinstance(trips, int) and not isinstance(trips, Size) and UNROLLED < trips <= MAX_TRIPS:
+        return unless_refused(call, lambda: loop_in_turns(call, trips), lambda: _unrolled(call, trips))
+    if trips is not None and (isinstance(trips, (Value, Size)) or UNROLLED < trips < NO_LIMIT):
+        return loop_in_turns(call, trips)
+    mark = call.walk.mark()
+    try:
+        return _unrolled(call, None if trips is None or trips >= NO_LIMIT else trips)
+    except _AsLoop:
+        call.walk.go_back(mark)
+    return loop_in_turns(call, trips)
+
+
+def _unrolled(call: OnnxCall, trips: int | None) -> Answer:
     graph = call.graph("body")
-    limit = call.maybe_numbers(0, "trip count")
-    trips = None if limit is None else int(limit.reshape(-1)[0])
     start = call.maybe(1)
     condition = start if start is not None else call.constant(np.asarray(True))
-    carried: list[Item] = [_present(call, i) for i in range(2, len(call.inputs))]
+    carried: list[Item] = [present(call, i) for i in range(2, len(call.inputs))]
     scanned = len(graph.output) - 1 - len(carried)
     if scanned < 0:
         raise Fault("bad-graph", "the body of `Loop` gives fewer results than it carries")
@@ -45,17 +55,13 @@ def loop(call: OnnxCall) -> Answer:
     while trips is None or count < trips:
         if condition.data is not None and not bool(condition.data.reshape(-1)[0]):
             break
-        if count >= MAX_TRIPS:
-            raise Fault("too-large", f"`Loop` runs more than {MAX_TRIPS} times", "loops are unrolled; use fewer steps")
-        if condition.data is None and scanned:
-            raise unsupported("how often `Loop` runs depends on data, and with it the shape of its results")
-        if condition.data is None and trips is None:
-            raise unsupported("how often `Loop` runs depends on data, without a limit", "give it a trip count")
+        if count >= MAX_TRIPS or (condition.data is None and (scanned or trips is None)):
+            raise _AsLoop
         flag = None if condition.data is not None else reshape(call, condition, ())
         if flag is not None:
             call.walk.when = guard(call, outer, flag)
         number = call.constant(np.asarray(count, np.int64))
-        out = _body(call, graph, [number, condition, *carried])
+        out = body(call, graph, [number, condition, *carried])
         call.walk.when = outer
         nxt = out[0]
         if not isinstance(nxt, Value) or nxt.type.elements != 1:
@@ -74,18 +80,11 @@ def loop(call: OnnxCall) -> Answer:
     return [*carried, *[_stacked(call, row, info, 0) for row, info in zip(rows, names, strict=True)]]
 
 
-def _present(call: OnnxCall, index: int) -> Item:
-    item = call.item(index)
-    if item is None:
-        raise Fault("bad-graph", f"operand {index} of `{call.op}` is missing")
-    return item
-
-
 def _kept(call: OnnxCall, flag: Value, new: Item, old: Item) -> Item:
     if new is old:
         return new
     if not isinstance(new, Value) or not isinstance(old, Value) or new.type != old.type:
-        raise unsupported("a value that `Loop` carries changes its shape, and how often it runs depends on data")
+        raise _AsLoop
     return call.emit(Select(), flag, new, old)
 
 
@@ -122,17 +121,25 @@ def scan(call: OnnxCall) -> Answer:
     if len(lengths) != 1:
         raise Fault("shape-mismatch", f"`Scan` over inputs of different lengths {sorted(lengths)} is not valid")
     count = lengths.pop()
-    if count > MAX_TRIPS:
-        raise Fault("too-large", f"`Scan` runs {count} times; at most {MAX_TRIPS} are unrolled")
-    carried: list[Item] = [_present(call, i) for i in range(states)]
-    rows: list[list[Value]] = [[] for _ in range(outputs)]
+    spans = Spans(states, inputs, axes, backwards, out_axes, out_backwards)
+    if isinstance(count, Size) or count > MAX_TRIPS:
+        return scan_in_turns(call, count, spans)
+    if count > UNROLLED:
+        return unless_refused(call, lambda: scan_in_turns(call, count, spans), lambda: _scan_unrolled(call, count, spans))
+    return _scan_unrolled(call, count, spans)
+
+
+def _scan_unrolled(call: OnnxCall, count: int, spans: Spans) -> Answer:
+    graph, states = call.graph("body"), spans.states
+    carried: list[Item] = [present(call, i) for i in range(states)]
+    rows: list[list[Value]] = [[] for _ in spans.out_axes]
     for step in range(count):
         slices: list[Item] = []
-        for value, axis, back in zip(inputs, axes, backwards, strict=True):
+        for value, axis, back in zip(spans.inputs, spans.axes, spans.backwards, strict=True):
             at = count - 1 - step if back else step
             one = part(call, value, axis, at, 1)
             slices.append(reshape(call, one, value.shape[:axis] + value.shape[axis + 1 :]))
-        out = _body(call, graph, [*carried, *slices])
+        out = body(call, graph, [*carried, *slices])
         carried = out[:states]
         for row, item in zip(rows, out[states:], strict=True):
             if not isinstance(item, Value):
@@ -140,9 +147,9 @@ def scan(call: OnnxCall) -> Answer:
             row.append(item)
     results: list[Item] = list(carried)
     for i, row in enumerate(rows):
-        ordered = row[::-1] if out_backwards[i] else row
+        ordered = row[::-1] if spans.out_backwards[i] else row
         rank = len(row[0].shape) + 1 if row else 1
-        results.append(_stacked(call, ordered, graph.output[states + i], call.checked_axis(out_axes[i], rank)))
+        results.append(_stacked(call, ordered, graph.output[states + i], call.checked_axis(spans.out_axes[i], rank)))
     return results
 
 
@@ -154,8 +161,8 @@ def sequence_map(call: OnnxCall) -> Answer:
     for i in range(len(first.values)):
         values: list[Item] = []
         for k in range(len(call.inputs)):
-            item = _present(call, k)
+            item = present(call, k)
             values.append(item.values[i] if isinstance(item, Items) else item)
-        for row, out in zip(results, _body(call, graph, values), strict=True):
+        for row, out in zip(results, body(call, graph, values), strict=True):
             row.append(out)
     return [Items(row) for row in results]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from intaglio.frontends.building import concat, part, reshape, unsqueeze
-from intaglio.frontends.onnx.call import Absent, Answer, Items, OnnxCall, importer
+from intaglio.frontends.building import concat, part, reshape, transpose, unsqueeze
+from intaglio.frontends.onnx.call import Absent, Answer, Items, OnnxCall, Rows, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.tensors import dtype_of
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import settled
 from intaglio.ir.types import DType
 
 
@@ -31,6 +32,8 @@ def _position(call: OnnxCall, index: int, size: int) -> int:
 
 @importer("SequenceAt")
 def at(call: OnnxCall) -> Answer:
+    if isinstance(rows := call.item(0), Rows):
+        return call.call("Gather", rows.tensor, call.value(1))
     items = call.sequence(0)
     return items.values[_position(call, 1, len(items.values))]
 
@@ -59,6 +62,10 @@ def erase(call: OnnxCall) -> Answer:
 
 @importer("SequenceLength")
 def length(call: OnnxCall) -> Answer:
+    if isinstance(rows := call.item(0), Rows):
+        size = np.empty((), object)
+        size[()] = rows.tensor.shape[0]
+        return call.constant(settled(size, np.int64), DType.I64)
     return call.constant(np.asarray(len(call.sequence(0).values), np.int64))
 
 
@@ -91,6 +98,8 @@ def split_to_sequence(call: OnnxCall) -> Answer:
 
 @importer("ConcatFromSequence")
 def concat_from_sequence(call: OnnxCall) -> Answer:
+    if isinstance(rows := call.item(0), Rows):
+        return _concat_rows(call, rows.tensor)
     values = [v for v in call.sequence(0).values if isinstance(v, Value)]
     if not values or len(values) != len(call.sequence(0).values):
         raise unsupported("`ConcatFromSequence` of an empty sequence is not supported")
@@ -99,6 +108,17 @@ def concat_from_sequence(call: OnnxCall) -> Answer:
         axis = call.checked_axis(call.integer("axis"), rank + 1)
         return concat(call, [unsqueeze(call, v, axis) for v in values], axis)
     return concat(call, values, call.checked_axis(call.integer("axis"), rank))
+
+
+def _concat_rows(call: OnnxCall, rows: Value) -> Value:
+    rank = len(rows.shape) - 1
+    new = call.integer("new_axis")
+    axis = call.checked_axis(call.integer("axis"), rank + 1 if new else rank)
+    order = list(range(1, rank + 1))
+    turned = transpose(call, rows, [*order[:axis], 0, *order[axis:]])
+    if new:
+        return turned
+    return reshape(call, turned, (*turned.shape[:axis], turned.shape[axis] * turned.shape[axis + 1], *turned.shape[axis + 2 :]))
 
 
 @importer("Optional")

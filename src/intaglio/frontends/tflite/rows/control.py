@@ -1,21 +1,26 @@
-"""Operators that run other subgraphs: a loop is unrolled, a branch on data becomes two guarded ones.
+"""Operators that run other subgraphs: a branch on data becomes two guarded ones, a loop of few rounds that are known is unrolled.
 
-WHILE(cond, body)    the condition must be known when the model is compiled: the body is written out once per round
+WHILE(cond, body)    known: the body is written out once per round; else, and where there are many rounds, it stays a loop
 IF(c, then, else)    known: the branch that is taken; else both, each under a guard, and `select` between their results
 """
 
 from __future__ import annotations
 
+from intaglio.errors import ModelError
+from intaglio.frontends.emitting import Emitter
+from intaglio.frontends.loops import Limit, Turn, run_loop
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.walk import TFLiteCall, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.base import BadOperator, Op
 from intaglio.ops.binary import LogicalAnd
 from intaglio.ops.control import Select
 from intaglio.ops.move import Reshape
 from intaglio.ops.unary import LogicalNot
 
 MOST_ROUNDS = 1024
+UNROLLED = 64  # rounds
 MOST_NODES = 100_000
 _OUTSIDE = "run the loop outside the model"
 
@@ -57,18 +62,86 @@ def _give_all(call: TFLiteCall, values: list[Value]) -> None:
         call.keep(value, n)
 
 
+class _AsLoop(Exception):
+    """How often it runs depends on data, or is much."""
+
+
 @importer("WHILE")
 def while_(call: TFLiteCall) -> None:
-    o, values = call.options, _operands(call)
-    for _ in range(MOST_ROUNDS):
+    given, at = _operands(call), len(call.walk.nodes)
+    try:
+        _give_all(call, _unrolled(call, given, UNROLLED))
+        return
+    except _AsLoop as reason:
+        known = bool(reason.args)
+        del call.walk.nodes[at:]
+    try:
+        _give_all(call, _in_turns(call, given))
+    except (Fault, BadOperator, ModelError):
+        if not known:
+            raise
+        del call.walk.nodes[at:]
+        _give_all(call, _unrolled(call, given, MOST_ROUNDS))
+
+
+def _unrolled(call: TFLiteCall, values: list[Value], most: int) -> list[Value]:
+    o = call.options
+    for _ in range(most):
         answer = run_subgraph(call, o.CondSubgraphIndex(), values)
         if len(answer) != 1 or answer[0].data is None:
-            raise Fault("unsupported-operator", "how often the loop runs depends on data", _OUTSIDE)
+            raise _AsLoop
         if not bool(answer[0].data.reshape(-1)[0]):
-            _give_all(call, values)
-            return
+            return values
         values = run_subgraph(call, o.BodySubgraphIndex(), values)
+    if most < MOST_ROUNDS:
+        raise _AsLoop("its rounds are known")
     raise Fault("unsupported-operator", f"the loop runs more than {MOST_ROUNDS} times", _OUTSIDE)
+
+
+class _Emitting(Emitter):
+    """The nodes of this import, for loops."""
+
+    def __init__(self, call: TFLiteCall) -> None:
+        super().__init__()
+        self._call = call
+        self.nodes = call.walk.nodes
+
+    def emit(self, op: Op, operands: list[Value | None]) -> tuple[Value, ...]:
+        return tuple(self._call.emit_all(op, *operands))
+
+
+def _in_turns(call: TFLiteCall, given: list[Value]) -> list[Value]:
+    """The body once. What it only hands on is not carried."""
+    o, emitting = call.options, _Emitting(call)
+    index = o.BodySubgraphIndex()
+    if not 0 < index < len(call.walk.model.subgraphs):
+        raise Fault("bad-graph", f"it calls subgraph {index} of {len(call.walk.model.subgraphs)}", "the file is damaged")
+    graph = call.walk.model.subgraphs[index]
+    ends = list(zip(graph.inputs, graph.outputs, strict=False))
+    moving = [n for n in range(len(given)) if n >= len(ends) or ends[n][0] != ends[n][1]]
+
+    def whole(carried: list[Value]) -> list[Value]:
+        values = list(given)
+        for n, value in zip(moving, carried, strict=True):
+            values[n] = value
+        return values
+
+    def asked(values: list[Value]) -> Value:
+        answer = run_subgraph(call, o.CondSubgraphIndex(), values)
+        if len(answer) != 1:
+            raise Fault("bad-graph", "the condition of the loop is not one bool", "the file is damaged")
+        return answer[0]
+
+    def turn(_: Value, carried: list[Value]) -> Turn:
+        after = run_subgraph(call, index, whole(carried))
+        return Turn(asked(after), [after[n] for n in moving])
+
+    before = {key: variable.now for key, variable in call.walk.variables.items()}
+    made, _ = run_loop(emitting, "loop", Limit(), asked(given), [given[n] for n in moving], turn)
+    if any(variable.now is not before.get(key) for key, variable in call.walk.variables.items()):
+        what = "a loop whose rounds depend on data changes a variable"
+        raise Fault("unsupported-operator", what, "move the state out of the loop")
+    return whole(made)
 
 
 @importer("IF")

@@ -8,6 +8,7 @@ import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.container import COMPLEX, Tensor
+from intaglio.frontends.tflite.rows import lists
 from intaglio.frontends.tflite.rows.activation import activate
 from intaglio.frontends.tflite.walk import LARGEST, TFLiteCall, axis_of, constant, importer
 from intaglio.ir.graph import Array, Value
@@ -195,6 +196,9 @@ def _spread(x: Value, o: object, begin: Array, end: Array, step: Array) -> tuple
 @importer("SLICE")
 def slice_(call: TFLiteCall) -> None:
     x = call.value(0)
+    if any(call.value(n).data is None for n in (1, 2)):
+        lists.cut(call)
+        return
     begin, size = (call.known(n, "bounds").reshape(-1) for n in (1, 2))
     shape = tuple(x.shape[n] - int(begin[n]) if int(s) == -1 else int(s) for n, s in enumerate(size))
     call.give(call.emit(Slice(tuple(int(b) for b in begin), (1,) * x.type.rank, shape), x))
@@ -202,6 +206,9 @@ def slice_(call: TFLiteCall) -> None:
 
 @importer("CONCATENATION")
 def concatenation(call: TFLiteCall) -> None:
+    if lists.joins_cuts(call):
+        lists.set_item(call)
+        return
     o, out = call.options, call.out()
     values = [call.value(n) for n in range(len(call.operator.inputs))]
     if values[0].dtype in (DType.I8, DType.U8):  # 16-bit numbers are joined as they are

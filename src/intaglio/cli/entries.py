@@ -1,0 +1,52 @@
+"""`intaglio compile` of several entry points: several models, or several sizes of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from intaglio.cli.terminal import bytes_text, note, print_json, progress_bar, say
+from intaglio.errors import UserError, quoted
+from intaglio.options.entries import entry_words
+from intaglio.options.reading import request_of_words
+from intaglio.package.entries import read_entries
+from intaglio.pipeline import compile_entry_requests
+from intaglio.stages.watch import Watch
+
+
+def compile_entry_words(
+    models: list[Path], output: Path, json: bool, words: Mapping[str, object], named: list[str], alone: bool
+) -> None:
+    """`alone`: what was asked for beside works for one entry point only."""
+    if alone:
+        what = "`--report` and `--budget` are about one entry point"
+        raise UserError("bad-option", what, hint="omit them, and use `intaglio report DIR/entries/NAME`")
+    requests = {
+        entry: request_of_words(model, output, own) for entry, (model, own) in entry_words(models, words, named).items()
+    }
+    name, force = words.get("name"), bool(words.get("force"))
+    with progress_bar() as progress:
+        current: list[bool] = []
+        watch = Watch(
+            note=lambda text: note(text if text.startswith("warning:") else f"note: {text}"), progress=progress,
+            current=lambda: current.append(True),
+        )  # fmt: skip
+        compile_entry_requests(requests, output, watch, name=str(name) if name else None, force=force)
+    whole = read_entries(output)
+    assert whole is not None
+    if json:
+        rows = {row.name: {"arena_bytes": row.arena_bytes, "weight_bytes": row.weight_bytes} for row in whole.entries}
+        told = {"package": str(output), "name": whole.name, "target": whole.target, "arena_bytes": whole.arena_bytes}
+        print_json({**told, "weight_bytes": whole.weight_bytes, "entries": rows})
+        return
+    if current:
+        print(f"`{whole.name}` for {whole.target} is up to date, nothing was compiled; `--force` compiles it again")
+        print(f"package: {output}")
+        return
+    names = ", ".join(quoted(row.name) for row in whole.entries)
+    say(
+        f"compiled `{whole.name}` for {whole.target}: {len(whole.entries)} entry points ({names}), weights "
+        f"{bytes_text(whole.weight_bytes)} ({bytes_text(whole.separate_weight_bytes)} if nothing were shared), arena "
+        f"{whole.arena_bytes:,} bytes"
+    )
+    print(f"package: {output}")

@@ -1,0 +1,154 @@
+"""Loops that stay loops, for all front ends: a body is imported once, between `loop_start` and `loop_end`.
+
+A loop carries a condition, the number of the turn and the values of the model. What each turn collects is a row of a room that is
+as large as the bound says. The number of turns is a size (`Emitter.found`) where it is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from intaglio.frontends.emitting import Emitter
+from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.ir.graph import Value
+from intaglio.ir.sizes import Size, most, names_of
+from intaglio.ir.types import DType
+from intaglio.ops.binary import Add, Less, LogicalAnd
+from intaglio.ops.convert import Cast
+from intaglio.ops.loops import LoopEnd, LoopStart, PutRow, Room
+from intaglio.ops.move import Reshape
+
+NO_LIMIT = 1 << 31  # exporters write a number like this where a loop has no limit
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a body gives: whether there is another turn (None: nothing but the limit says), what is carried, what is collected, and
+    in which places (none: in order)."""
+
+    again: Value | None
+    carried: Sequence[Value]
+    rows: Sequence[Value] = ()
+    places: Sequence[Value | None] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How often a loop may run: a number, a size of the caller, a value that is computed, or None. `bound` is the most that there
+    is room for, where a number does not say."""
+
+    turns: int | Value | None = None
+    bound: int | None = None
+    hint: str = ""
+
+    @property
+    def known(self) -> int | None:
+        """As a number or a size."""
+        known = self.turns if not isinstance(self.turns, Value) else None
+        return None if known is None or (not isinstance(known, Size) and known >= NO_LIMIT) else known
+
+    def most(self) -> int | None:
+        found = [most(n) for n in (self.known, self.bound) if n is not None]
+        return min(found) if found else None
+
+
+Body = Callable[[Value, list[Value]], Turn]  # of the number of the turn, and what is carried
+
+
+def run_loop(
+    walk: Emitter, stem: str, limit: Limit, condition: Value | None, carried: Sequence[Value], body: Body
+) -> tuple[list[Value], list[Value]]:
+    """What is carried after the last turn, and what was collected."""
+    known = limit.known
+    bounded = known is not None or isinstance(limit.turns, Value)
+    edge = _edge(walk, limit) if bounded else None
+    first = _yes(walk) if condition is None else _single(walk, condition)
+    zero, one = (walk.constant(np.asarray(n, np.int64)) for n in (0, 1))
+    begin = first if edge is None else _and(walk, first, walk.emit(Less(), [zero, edge])[0])
+    at = len(walk.nodes)
+    given = [walk.at_run_time(v) for v in carried]
+    start = walk.emit(LoopStart(), [begin, zero, *given])
+    outer, walk.turn = walk.turn, start[0]
+    try:
+        turn = body(start[1], list(start[2:]))
+        following = [_single(walk, turn.again)] if turn.again is not None else [_yes(walk)]
+        _check_carried(start[2:], turn.carried)
+        number = walk.emit(Add(), [start[1], one])[0]
+        if edge is not None:
+            following[0] = _and(walk, following[0], walk.emit(Less(), [number, edge])[0])
+        places = turn.places or [None] * len(turn.rows)
+        rows = [_collected(walk, at, limit, row, place or start[1]) for row, place in zip(turn.rows, places, strict=True)]
+    finally:
+        walk.turn = outer
+    operands: list[Value | None] = [*start, *following, number, *[walk.at_run_time(v) for v in turn.carried], *rows]
+    exact = known is not None and turn.again is None and condition is None and limit.most() == most(known)
+    n = len(start)
+    if not rows or exact:
+        made = walk.emit(LoopEnd(n, 0 if known is None or not rows else known), operands)
+    else:
+        high = limit.most()
+        assert high is not None
+        made = walk.found(f"{stem}_count", 0, high, lambda count: LoopEnd(n, count), operands, at=1)
+    return list(made[2:n]), list(made[n:])
+
+
+def _edge(walk: Emitter, limit: Limit) -> Value:
+    """The number of turns as data."""
+    if isinstance(limit.turns, Value):
+        return _whole(walk, limit.turns)
+    if isinstance(limit.turns, Size):
+        sizes = np.empty((), object)
+        sizes[()] = limit.turns
+        return walk.at_run_time(walk.constant(sizes, DType.I64))
+    return walk.constant(np.asarray(limit.turns, np.int64))
+
+
+def _collected(walk: Emitter, at: int, limit: Limit, row: Value, number: Value) -> Value:
+    """The row in its room. The room is made in front of the loop."""
+    high = limit.most()
+    if high is None:
+        raise unsupported("how often a loop runs depends on data, and with it the shape of its results", limit.hint)
+    moving = names_of(row.type.shape) & walk.counts.keys()
+    if moving and any(walk.counts[name] in {out for node in walk.nodes[at:] for out in node.outputs} for name in moving):
+        raise unsupported("a loop collects rows whose size changes from turn to turn")
+    row = walk.at_run_time(row)
+    before, walk.turn = walk.turn, None
+    (room,) = walk.emit(Room((max(high, 1), *row.shape), row.dtype), [])
+    walk.turn = before
+    walk.nodes.insert(at, walk.nodes.pop())
+    return walk.emit(PutRow(), [room, row, number])[0]
+
+
+def _check_carried(old: Sequence[Value], new: Sequence[Value]) -> None:
+    if len(old) != len(new):
+        raise Fault("bad-graph", f"a loop carries {len(old)} values, and its body gives {len(new)}")
+    for a, b in zip(old, new, strict=True):
+        if (a.dtype, a.shape) != (b.dtype, b.shape):
+            what = f"{list(a.shape)} becomes {list(b.shape)}" if a.dtype is b.dtype else f"{a.dtype.value} becomes {b.dtype.value}"
+            raise unsupported(f"a value that a loop carries changes from turn to turn ({what})")
+
+
+def _yes(walk: Emitter) -> Value:
+    return walk.constant(np.asarray(True))
+
+
+def _single(walk: Emitter, value: Value) -> Value:
+    if value.dtype is not DType.BOOL or value.type.elements != 1:
+        raise Fault("bad-graph", "the condition of a loop is not one bool")
+    return value if not value.shape else walk.emit(Reshape(()), [value])[0]
+
+
+def _whole(walk: Emitter, value: Value) -> Value:
+    value = walk.at_run_time(value)
+    value = value if not value.shape else walk.emit(Reshape(()), [value])[0]
+    return value if value.dtype is DType.I64 else walk.emit(Cast(DType.I64), [value])[0]
+
+
+def _and(walk: Emitter, a: Value, b: Value) -> Value:
+    """Both; constants fold."""
+    for known, other in ((a, b), (b, a)):
+        if known.data is not None:
+            return other if bool(known.data.reshape(-1)[0]) else known
+    return walk.emit(LogicalAnd(), [a, b])[0]

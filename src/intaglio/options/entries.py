@@ -1,0 +1,113 @@
+"""What each of several entry points is compiled from, and how: words of the command line, or keywords.
+
+    a.onnx b.onnx --entry a=encode --entry b=step       two models
+    model.onnx --dim T=32,128                           one model for two sizes: `T32` and `T128`
+    --dim step:T=1                                      of the entry point `step` alone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+
+from intaglio.errors import UserError, quoted
+
+OWN = ("dims", "shapes", "most", "states")  # options whose words may start with `ENTRY:`
+
+
+def several(models: Sequence[Path], words: Mapping[str, object], named: Sequence[str]) -> bool:
+    return len(models) > 1 or bool(named) or any(_listed(word) for word in _texts(words.get("dims")))
+
+
+def entry_words(
+    models: Sequence[Path], words: Mapping[str, object], named: Sequence[str]
+) -> dict[str, tuple[Path, dict[str, object]]]:
+    """By entry point: the model, and its own words."""
+    found: dict[str, tuple[Path, dict[str, object]]] = {}
+    names = _names(models, named)
+    given = {entry for entry, _ in names}
+    for entry, model in names:
+        own = {**words, **{key: _own(_texts(words.get(key)), entry, given) for key in OWN if words.get(key)}, "name": None}
+        lists = [word for word in _texts(own.get("dims")) if _listed(word)]
+        for chosen in product(*(_each(word) for word in lists)):
+            rest = [word for word in _texts(own.get("dims")) if not _listed(word)]
+            sizes = "_".join(word.replace("=", "") for word in chosen)
+            alone = len(models) == 1 and not named
+            name = entry if not chosen else sizes if alone else f"{entry}_{sizes}"
+            if name in found:
+                raise UserError("bad-option", f"two entry points are called {quoted(name)}", hint="name them with `--entry`")
+            found[name] = model, {**own, "dims": [*rest, *chosen] or None}
+    return found
+
+
+def entry_keywords(
+    models: str | Path | Mapping[str, str | Path | Mapping[str, object]], options: Mapping[str, object]
+) -> dict[str, tuple[Path, dict[str, object]]]:
+    """The same for keywords of `intaglio.compile_entries`. Options of an entry point win; `dims` and the like are joined."""
+    found: dict[str, tuple[Path, dict[str, object]]] = {}
+    alone = not isinstance(models, Mapping)
+    for entry, model in {"": models}.items() if not isinstance(models, Mapping) else models.items():
+        own = dict(model) if isinstance(model, Mapping) else {"model": model}
+        path = own.pop("model", None)
+        if not isinstance(path, (str, Path)):
+            what = f"the entry point {quoted(entry)} has no model file"
+            raise UserError("bad-option", what, hint='use `{"encode": "encoder.onnx"}`')
+        given = {key: value for key, value in {**options, **own}.items() if key not in ("name", "force")}
+        dims = {**_mapping(options.get("dims")), **_mapping(own.get("dims"))}
+        lists = {name: size for name, size in dims.items() if isinstance(size, list)}
+        for chosen in product(*lists.values()):
+            sizes = "_".join(f"{name}{size}" for name, size in zip(lists, chosen, strict=True))
+            name = entry if not sizes else sizes if alone else f"{entry}_{sizes}"
+            made = {**dims, **dict(zip(lists, chosen, strict=True))}
+            found[name or Path(path).stem] = Path(path), {**given, **({"dims": made} if made else {})}
+    return found
+
+
+def _mapping(given: object) -> dict[str, object]:
+    return dict(given) if isinstance(given, Mapping) else {}
+
+
+def _names(models: Sequence[Path], named: Sequence[str]) -> list[tuple[str, Path]]:
+    """`--entry encoder.onnx=encode`, by the name of the file with or without its ending; others are called after their file."""
+    asked: dict[str, str] = {}
+    for word in named:
+        file, equals, entry = word.partition("=")
+        if not equals or not file or not entry:
+            what = f"`--entry {quoted(word)[1:-1]}` is not of the form MODEL=NAME"
+            raise UserError("bad-option", what, hint="e.g. `--entry encoder=encode`")
+        asked[file] = entry
+    found = []
+    for model in models:
+        keys = [key for key in (str(model), model.name, model.stem) if key in asked]
+        found.append((asked.pop(keys[0]) if keys else model.stem, model))
+    if asked:
+        known = ", ".join(quoted(model.name) for model in models)
+        what = f"`--entry` names {quoted(next(iter(asked)))}, which is no model here"
+        raise UserError("bad-option", what, hint=f"models: {known}")
+    return found
+
+
+def _texts(given: object) -> list[str]:
+    return [str(word) for word in given] if isinstance(given, (list, tuple)) else []
+
+
+def _own(words: list[str], entry: str, entries: set[str]) -> list[str]:
+    """Those of all, and those that are meant for this one."""
+    found = []
+    for word in words:
+        first, colon, rest = word.partition(":")
+        if not colon or "=" in first or first not in entries:
+            found.append(word)
+        elif first == entry:
+            found.append(rest)
+    return found
+
+
+def _listed(word: str) -> bool:
+    return "," in word.partition("=")[2]
+
+
+def _each(word: str) -> list[str]:
+    name, _, sizes = word.partition("=")
+    return [f"{name}={size}" for size in sizes.split(",")]

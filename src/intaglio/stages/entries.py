@@ -1,0 +1,123 @@
+"""Several entry points in one package: each goes through the line by itself; what they share is written once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from intaglio.errors import UserError, quoted
+from intaglio.kernels.program import Program
+from intaglio.options.request import Request
+from intaglio.package.entries import (
+    FOLDER,
+    read_entries,
+    share,
+    strip_entry,
+    whole_of,
+    write_arena,
+    write_header,
+    write_makefile,
+    write_shared,
+    write_whole,
+)  # fmt: skip
+from intaglio.package.manifest import read_manifest, write_manifest
+from intaglio.package.write import InCommon
+from intaglio.run.build import BuildOptions, build_shared
+from intaglio.stages.current import is_current
+from intaglio.stages.packaging import compiler_for
+from intaglio.stages.work import Work, need
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,40}")
+
+
+def check_entries(requests: Mapping[str, Request]) -> None:
+    """Names that C takes, and options that work for several."""
+    seen: set[str] = set()
+    for entry, request in requests.items():
+        if not _NAME.fullmatch(entry) or entry.lower() in seen:
+            what = f"{quoted(entry)} cannot be the name of an entry point"
+            what = f"two entry points are called {quoted(entry)}" if entry.lower() in seen else what
+            raise UserError("bad-option", what, hint="names are letters, digits and `_`: `--entry encoder.onnx=encode`")
+        seen.add(entry.lower())
+        given = {
+            "--variants": bool(request.variants), "--accelerator": bool(request.accelerators), "--device": bool(request.devices),
+            "--template": request.template is not None, "--stop-after": request.stop_after != "build",
+            "--weights read": request.weights_read,
+            "--library-only": request.library_only, "--sign": request.sign is not None, "--archive": request.archive,
+            "--export-plan": request.export_plan is not None, "--import-plan": request.import_plan is not None,
+        }  # fmt: skip
+        if word := next((word for word, there in given.items() if there), ""):
+            what = f"`{word}` cannot be combined with several entry points"
+            raise UserError("bad-option", what, hint=f"compile each model by itself, or omit `{word}`")
+
+
+def are_current(requests: Mapping[str, Request], network: str, output: Path) -> bool:
+    """Is the output what they ask for?"""
+    try:
+        whole = read_entries(output)
+    except UserError:
+        return False
+    if whole is None or whole.name != network or [row.name for row in whole.entries] != list(requests):
+        return False
+    there = all((output / path).is_file() for path in (f"include/{network}.h", f"lib/lib{network}.so", f"src/{network}_arena.c"))
+    return there and all(is_current(entry_request(request, network, entry, output)) for entry, request in requests.items())
+
+
+def check_targets(works: Mapping[str, Work]) -> None:
+    for entry, work in works.items():
+        target = need(work.model).target
+        if target.bare or target.device or target.wasm:
+            what = f"several entry points need a library for a host; the target of `{entry}` is `{target.name}`"
+            hint = "compile each model by itself; `intaglio link` makes one firmware of several packages"
+            raise UserError("bad-option", what, hint=hint)
+
+
+def programs_of(works: Mapping[str, Work]) -> dict[str, Program]:
+    return {entry: need(work.program) for entry, work in works.items()}
+
+
+def begin(network: str, works: Mapping[str, Work], folder: Path) -> dict[str, InCommon]:
+    """The weights of all."""
+    first = next(iter(works.values()))
+    shared, parts = share(network, programs_of(works), need(first.model).deployment)
+    write_shared(network, shared, next(iter(parts.values())).weights, folder)
+    return parts
+
+
+def complete(network: str, works: Mapping[str, Work], parts: Mapping[str, InCommon], folder: Path) -> None:
+    """Header, arena, library and manifest of the whole."""
+    manifests = {entry: read_manifest(folder / FOLDER / entry) for entry in works}
+    for entry, manifest in manifests.items():
+        strip_entry(folder / FOLDER / entry)
+        write_manifest(manifest, folder / FOLDER / entry)
+    first = next(iter(works.values()))
+    model = need(first.model)
+    whole = whole_of(network, manifests, programs_of(works), next(iter(parts.values())).weights)
+    write_header(whole, model.target.alignment, folder)
+    write_makefile(whole, model.target.flags, model.target.threads, folder)
+    toolchain = compiler_for(model.target, first.request.cc)
+    sources = [folder / "src", *(folder / FOLDER / entry / "src" for entry in works)]
+    options = BuildOptions(first.request.cflags, progress=first.watch.progress)
+    build_shared(folder, sources, network, model.target, toolchain, options)
+    write_whole(whole, folder)
+
+
+def arena_of(network: str, works: Mapping[str, Work], folder: Path) -> None:
+    """Before the entry points are built: they link it."""
+    sizes = [(entry, need(work.program).arena_bytes) for entry, work in works.items() if not need(work.program).graph.states]
+    target = need(next(iter(works.values())).model).target
+    write_arena(network, sizes, target.alignment, folder)
+
+
+def network_name(asked: str | None, output: Path) -> str:
+    """`--name`, or that of the folder."""
+    made = asked or re.sub(r"\W+", "_", output.name)
+    if not _NAME.fullmatch(made):
+        raise UserError("bad-option", f"{quoted(made)} cannot be the name of a package", hint="give one with `--name`")
+    return made
+
+
+def entry_request(request: Request, network: str, entry: str, folder: Path) -> Request:
+    return replace(request, name=f"{network}_{entry}", output=folder / FOLDER / entry, force=False)
