@@ -12,7 +12,7 @@ import numpy as np
 
 from intaglio.errors import UserError, printable, quoted
 from intaglio.ir.graph import Array
-from intaglio.package.folder import fresh_file
+from intaglio.package.folder import check_kind, fresh_file
 from intaglio.package.manifest import Manifest
 
 MOST_BYTES = 8 << 30  # of one archive, unpacked: beyond this it is a bomb or a mistake
@@ -72,6 +72,7 @@ def write_arrays(path: Path, manifest: Manifest, arrays: Mapping[str, Array]) ->
     """Outputs under their names; a name that would leave the folder it is unpacked in becomes `out0`, `out1`, ..."""
     if path.is_dir():
         raise UserError("cannot-write", f"{quoted(str(path), 200)} is a folder", hint="give a file that ends in .npz")
+    check_kind(path, "a file of arrays", (b"PK\x03\x04", b"PK\x05\x06", b"\x93NUMPY"))
     with fresh_file(path) as fresh:
         if path.suffix == ".npy" and len(arrays) == 1:
             with open(fresh, "wb") as file:
