@@ -93,6 +93,11 @@ bench-opencl: $(STAMP)
 conformance: $(STAMP)
 	$(BIN)/python tools/conformance.py --jobs $(JOBS) $(if $(SANITIZE),--sanitize)
 
+# Mutants of every format that is read, for some minutes; finds are in build/fuzz. ONLY=onnx,tflite takes some formats.
+MINUTES ?= 5
+fuzz: $(STAMP)
+	$(BIN)/python tools/fuzzing/run.py --minutes $(MINUTES) $(if $(ONLY),--only '$(ONLY)')
+
 # The documentation as a site that opens from disk: build/site/index.html.
 docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
@@ -102,4 +107,4 @@ clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: all demo example-gesture example-gesture-live lint pytest test test-all bench bench-mcu bench-memory bench-opencl conformance docs clean
+.PHONY: all demo example-gesture example-gesture-live lint pytest test test-all bench bench-mcu bench-memory bench-opencl conformance fuzz docs clean
