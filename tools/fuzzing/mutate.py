@@ -20,7 +20,6 @@ Mutator = Callable[[random.Random, bytes], bytes]
 NUMBERS = (0, 1, -1, 2, 3, 7, 8, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 2**31 - 1, 2**31, -(2**31), 2**32 - 1, 2**32,
            2**62, 2**63 - 1, -(2**63), 2**64 - 1)  # fmt: skip
 WORDS = ("", " ", "a" * 300, "../../escape", "/etc/passwd", "C:\\x", "a\x00b", "*/ int main(void) {", "\\u0000", "\ud800",
-        
          "é\u202e", "$(touch x)", "{{ 7 * 7 }}", "%n%s", "NaN", "int", "con", "1e999", "-", "'", '"', "\n", "true")  # fmt: skip
 
 
@@ -294,7 +293,8 @@ def zipped(inner: Mutator) -> Mutator:
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w", rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
             for name, body in members:
-                archive.writestr(zipfile.ZipInfo(name.replace("\0", "") or "x", (1980, 1, 1, 0, 0, 0)), body)
+                whole = name.replace("\0", "").encode("utf-8", "replace").decode()
+                archive.writestr(zipfile.ZipInfo(whole or "x", (1980, 1, 1, 0, 0, 0)), body)
         return out.getvalue()
 
     return mutate
