@@ -306,7 +306,7 @@ def safetensors(rng: random.Random, data: bytes) -> bytes:
         return plain(rng, data)
     size = struct.unpack("<Q", data[:8])[0]
     header = json_text(rng, data[8 : 8 + size])
-    return struct.pack("<Q", len(header) + rng.choice((0, 0, 0, 1, -1))) + header + data[8 + size :]
+    return struct.pack("<Q", max(0, len(header) + rng.choice((0, 0, 0, 1, -1)))) + header + data[8 + size :]
 
 
 def npy(rng: random.Random, data: bytes) -> bytes:
