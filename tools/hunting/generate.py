@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +15,8 @@ from intaglio.ir.graph import Array
 F = np.float32
 MOST_ELEMENTS = 600
 SHAPES: tuple[tuple[int, ...], ...] = (
-    (1, 3, 6, 6), (2, 4, 5, 3), (1, 8, 4, 4), (1, 1, 7, 1), (1, 16, 8, 8), (2, 3, 1, 5), (1, 2, 9), (3, 5), (1, 1), (2, 3, 4), (7,), (),
-    (1, 5, 1, 1), (0, 3), (2, 0, 4), (1, 4, 12, 12), (4, 17), (1, 33),
+    (1, 3, 6, 6), (2, 4, 5, 3), (1, 8, 4, 4), (1, 1, 7, 1), (1, 16, 8, 8), (2, 3, 1, 5), (1, 2, 9), (3, 5), (1, 1), (2, 3, 4), (7,),
+    (),     (1, 5, 1, 1), (0, 3), (2, 0, 4), (1, 4, 12, 12), (4, 17), (1, 33),
 )  # fmt: skip
 
 
@@ -31,7 +32,9 @@ class Maker:
     def type(self, value: int) -> Type:
         return self.inputs[value] if value < len(self.inputs) else self.steps[value - len(self.inputs)].type
 
-    def add(self, op: str, operands: tuple[int | Array | None, ...], shape: tuple[int, ...], kind: str = "f", **attributes: object) -> int:
+    def add(
+        self, op: str, operands: tuple[int | Array | None, ...], shape: tuple[int, ...], kind: str = "f", **attributes: object
+    ) -> int:
         self.steps.append(Step(op, operands, Type(shape, kind), attributes))
         return len(self.inputs) + len(self.steps) - 1
 
@@ -67,10 +70,8 @@ def _conv(m: Maker, x: int) -> int:
 
 def _out(space: list[int], kernel: list[int], strides: list[int], dilations: list[int], pads: list[int]) -> list[int]:
     half = len(space)
-    return [
-        (space[i] + pads[i] + pads[half + i] - (kernel[i] - 1) * dilations[i] - 1) // strides[i] + 1 if space[i] + pads[i] + pads[half + i] > (kernel[i] - 1) * dilations[i] else 0
-        for i in range(half)
-    ]  # fmt: skip
+    rooms = [space[i] + pads[i] + pads[half + i] - (kernel[i] - 1) * dilations[i] for i in range(half)]
+    return [(room - 1) // stride + 1 if room > 0 else 0 for room, stride in zip(rooms, strides, strict=True)]
 
 
 def _transposed(m: Maker, x: int) -> int:
@@ -88,11 +89,13 @@ def _pool(m: Maker, x: int) -> int:
     kernel = [m.rng.choice([k for k in (1, 2, 3) if k <= s]) for s in space]
     strides, ones = [m.rng.choice((1, 2)) for _ in space], [1] * len(space)
     pads = [m.rng.choice((0, k // 2)) for k in kernel] + [m.rng.choice((0, k // 2)) for k in kernel]
-    more: dict[str, object] = {}
+    more: dict[str, Any] = {}
     op = m.rng.choice(("MaxPool", "AveragePool"))
     if op == "AveragePool":
         more["count_include_pad"] = m.rng.choice((0, 1))
-    return m.add(op, (x,), (n, c, *_out(space, kernel, strides, ones, pads)), kernel_shape=kernel, strides=strides, pads=pads, **more)
+    return m.add(
+        op, (x,), (n, c, *_out(space, kernel, strides, ones, pads)), kernel_shape=kernel, strides=strides, pads=pads, **more
+    )
 
 
 def _matmul(m: Maker, x: int) -> int:
@@ -101,7 +104,13 @@ def _matmul(m: Maker, x: int) -> int:
     if len(rows) == 1 and m.rng.random() < 0.5:
         turned = m.rng.random() < 0.5
         w = m.const(*((columns, depth) if turned else (depth, columns)))
-        return m.add("Gemm", (x, w, m.const(columns) if m.rng.random() < 0.7 else None), (*rows, columns), transB=int(turned), alpha=m.rng.choice((1.0, 0.5)))
+        return m.add(
+            "Gemm",
+            (x, w, m.const(columns) if m.rng.random() < 0.7 else None),
+            (*rows, columns),
+            transB=int(turned),
+            alpha=m.rng.choice((1.0, 0.5)),
+        )
     if len(rows) >= 2 and m.rng.random() < 0.3:
         axes = [*range(len(rows) - 1), len(rows), len(rows) - 1]
         other = m.add("Transpose", (m.same(x),), (*rows[:-1], depth, rows[-1]), perm=axes)
@@ -111,11 +120,28 @@ def _matmul(m: Maker, x: int) -> int:
 
 def _one(m: Maker, x: int) -> int:
     shape = m.type(x).shape
-    op = m.rng.choice(("Relu", "Relu", "Sigmoid", "Tanh", "HardSwish", "LeakyRelu", "Neg", "Abs", "Clip", "HardSigmoid", "Elu", "Softplus", "Identity"))
+    op = m.rng.choice(
+        (
+            "Relu",
+            "Relu",
+            "Sigmoid",
+            "Tanh",
+            "HardSwish",
+            "LeakyRelu",
+            "Neg",
+            "Abs",
+            "Clip",
+            "HardSigmoid",
+            "Elu",
+            "Softplus",
+            "Identity",
+        )
+    )
     if op == "Clip":
         low = m.rng.choice((-1.0, 0.0))
         return m.add(op, (x, np.asarray(low, F), np.asarray(m.rng.choice((1.0, 6.0)), F)), shape)
-    return m.add(op, (x,), shape, **({"alpha": m.rng.choice((0.1, 0.3))} if op == "LeakyRelu" else {}))
+    more: dict[str, Any] = {"alpha": m.rng.choice((0.1, 0.3))} if op == "LeakyRelu" else {}
+    return m.add(op, (x,), shape, **more)
 
 
 def _two(m: Maker, x: int) -> int:
@@ -179,11 +205,20 @@ def _move(m: Maker, x: int) -> int:
                 return m.add("Slice", (x, np.array([d - 1]), np.array([-d - 1]), np.array([axis]), np.array([-1])), shape)
             start, step = m.rng.randrange(d + 1), m.rng.choice((1, 1, 2))
             size = len(range(start, d, step))
-            return m.add("Slice", (x, np.array([start]), np.array([d]), np.array([axis]), np.array([step])), (*shape[:axis], size, *shape[axis + 1 :]))
+            return m.add(
+                "Slice",
+                (x, np.array([start]), np.array([d]), np.array([axis]), np.array([step])),
+                (*shape[:axis], size, *shape[axis + 1 :]),
+            )
         case 4:
             axis = m.rng.randrange(rank)
             count = m.rng.choice((2, 2, 3))
-            return m.add("Concat", tuple(m.same(x) for _ in range(count)), (*shape[:axis], count * shape[axis], *shape[axis + 1 :]), axis=axis)
+            return m.add(
+                "Concat",
+                tuple(m.same(x) for _ in range(count)),
+                (*shape[:axis], count * shape[axis], *shape[axis + 1 :]),
+                axis=axis,
+            )
         case 5:
             pads = [m.rng.choice((0, 0, 1, 2)) for _ in range(2 * rank)]
             mode = m.rng.choice(("constant", "constant", "edge")) if min(shape) > 0 else "constant"
@@ -207,7 +242,10 @@ def _move(m: Maker, x: int) -> int:
 def _pair(m: Maker, x: int) -> int:
     """To eight bits and back: islands between such pairs are computed in integers."""
     kind, shape = m.rng.choice("bbu"), m.type(x).shape
-    scale, zero = np.asarray(m.rng.choice((0.02, 0.05, 0.1)), F), np.asarray(m.rng.choice((0, 3, 100 if kind == "u" else -5)), np.int8 if kind == "b" else np.uint8)
+    scale, zero = (
+        np.asarray(m.rng.choice((0.02, 0.05, 0.1)), F),
+        np.asarray(m.rng.choice((0, 3, 100 if kind == "u" else -5)), np.int8 if kind == "b" else np.uint8),
+    )
     q = m.add("QuantizeLinear", (x, scale, zero), shape, kind)
     return m.add("DequantizeLinear", (q, scale, zero), shape)
 
@@ -223,7 +261,8 @@ def _quantised(m: Maker, x: int) -> int:
     zero = np.zeros(outs if per else (), np.int8)
     dims = (outs, c, *[m.rng.choice((1, 3)) if s >= 2 else 1 for s in shape[2:]]) if len(shape) == 4 else (c, outs)
     stored = m.numbers.integers(-127, 128, dims).astype(np.int8)
-    w = m.add("DequantizeLinear", (stored, scale, zero), dims, **({"axis": 0} if per else {}))
+    axis: dict[str, Any] = {"axis": 0} if per else {}
+    w = m.add("DequantizeLinear", (stored, scale, zero), dims, **axis)
     if len(shape) == 4:
         pads = [k // 2 for k in dims[2:]] * 2
         y = m.add("Conv", (x, w), (shape[0], outs, *shape[2:]), kernel_shape=list(dims[2:]), pads=pads)

@@ -105,7 +105,10 @@ class Recipe:
                 needed |= {o for o in self.steps[n].operands if isinstance(o, int)}
         kept = [n for n in range(len(self.steps)) if first + n in needed]
         moved = {n: n for n in range(first)} | {first + n: first + k for k, n in enumerate(kept)}
-        steps = tuple(replace(self.steps[n], operands=tuple(moved[o] if isinstance(o, int) else o for o in self.steps[n].operands)) for n in kept)
+        steps = tuple(
+            replace(self.steps[n], operands=tuple(moved[o] if isinstance(o, int) else o for o in self.steps[n].operands))
+            for n in kept
+        )
         return Recipe(self.inputs, steps, tuple(moved[o] for o in self.outputs))
 
 

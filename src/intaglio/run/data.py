@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,19 +26,26 @@ def read_arrays(path: Path) -> dict[str, Array]:
     if not path.is_file():
         raise UserError("no-such-file", f"there is no file {shown}", hint="give a .npz or .npy file")
     try:
-        with open(path, "rb") as file:
-            start = file.read(6)
-        if start == b"\x93NUMPY":
-            with open(path, "rb") as file:
-                _need_its_size(file, path.stat().st_size)
-            return {"in0": np.asarray(np.load(path, allow_pickle=False))}
-        if start[:2] == b"PK":
-            return _archive(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numpy's, about files of Python 2
+            if (found := _arrays(path)) is not None:
+                return found
     except Exception as error:  # numpy, zipfile and tokenize fail on damaged files in as many ways as there are bytes
         reason = printable(str(error) or type(error).__name__, 200)
         raise UserError("bad-data", f"{shown} is damaged: {reason}", hint="write it with `numpy.savez`") from None
     hint = "write inputs with `numpy.savez(path, **{name: array})` or `numpy.save`"
     raise UserError("bad-data", f"{shown} is neither .npz nor .npy", hint=hint)
+
+
+def _arrays(path: Path) -> dict[str, Array] | None:
+    """None where the file is of neither kind."""
+    with open(path, "rb") as file:
+        start = file.read(6)
+    if start == b"\x93NUMPY":
+        with open(path, "rb") as file:
+            _need_its_size(file, path.stat().st_size)
+        return {"in0": np.asarray(np.load(path, allow_pickle=False))}
+    return _archive(path) if start[:2] == b"PK" else None
 
 
 def _archive(path: Path) -> dict[str, Array]:

@@ -65,11 +65,7 @@ def error_bounds(graph: Graph, inputs: Mapping[str, Array], *, winograd: bool = 
         for node in graph.nodes:
             if node.when is not None or len(node.outputs) != 1:
                 return None
-            given = [
-                known[v] if v in known else Known.exactly(v.data)
-                for v in node.inputs
-                if v is not None and (v in known or v.data is not None)
-            ]
+            given = [known[v] if v.data is None else Known.exactly(v.data) for v in node.inputs if v is not None]
             made = _bound(node, given, winograd)
             if made is None:
                 return None
