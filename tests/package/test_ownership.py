@@ -195,3 +195,36 @@ def test_a_folder_of_dumped_ir_keeps_other_files(intaglio: Intaglio, tmp_path: P
     said = intaglio(*words)
     assert said.code == 2 and "is not an IR file" in said.err
     assert everything(tmp_path) == {"dump/01-import.ig": b"a diary"}
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (("view", "IR", "-o"), "a view that Intaglio wrote"),
+        (("fit", DIGITS, "--target", "cortex-m4f", "--quick", "--plot"), "a picture"),
+        (("fit", DIGITS, "--quick", "--plot"), "a picture"),
+        (("compile", DIGITS, "-o", "IR", "--stop-after", "memory", "--export-plan"), "a plan of buffers"),
+        (("report", "PACKAGE", "-o"), "a page"),
+        (("run", "PACKAGE", "--input", "INPUT", "--output"), "a file of arrays"),
+    ],
+)
+def test_an_output_of_one_file_replaces_its_own_kind_and_no_other(
+    intaglio: Intaglio, digits: Path, tmp_path: Path, words: tuple[str | Path, ...], kind: str
+) -> None:
+    places: dict[str | Path, Path] = {"IR": digits / "ir" / "digits.ig", "PACKAGE": digits, "INPUT": digits / "test" / "in0.npy"}
+    if "compile" in words:
+        places["IR"] = tmp_path / "new.ig"
+    (tmp_path / "mine").write_bytes(DIGITS.read_bytes())
+    said = intaglio(*[places.get(word, word) for word in words], tmp_path / "mine")
+    assert said.code == 2
+    assert f"error[output-exists]: `{tmp_path / 'mine'}` exists and is not {kind}" in said.err
+    assert everything(tmp_path) == {"mine": DIGITS.read_bytes()}
+
+
+def test_a_view_stays_away_from_the_model_and_replaces_a_view(intaglio: Intaglio, tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(DIGITS.read_bytes())
+    assert intaglio("compile", tmp_path / "m.onnx", "-o", tmp_path / "m.ig", "--stop-after", "import").code == 0
+    assert "is not a view" in intaglio("view", tmp_path / "m.ig").err
+    assert (tmp_path / "m.onnx").read_bytes() == DIGITS.read_bytes()
+    for _ in range(2):
+        assert intaglio("view", tmp_path / "m.ig", "-o", tmp_path / "v.onnx").code == 0

@@ -65,7 +65,7 @@ def _without_kernels(nodes: list[Node], target: Target) -> list[Problem]:
 
 def view_model(path: Path, output: Path | None, json: bool) -> None:
     from intaglio.ir.view import export_onnx
-    from intaglio.package.folder import fresh_file
+    from intaglio.package.folder import check_kind, fresh_file
 
     source = read_source(path, {}, {}, None, {}, lambda text: note(f"note: {text}"))
     target = output or path.with_name(f"{path.stem}.view.onnx" if path.suffix == ".onnx" else f"{path.stem}.onnx")
@@ -73,6 +73,7 @@ def view_model(path: Path, output: Path | None, json: bool) -> None:
         raise UserError("output-exists", f"{quoted(str(target), 200)} is the input itself", hint="give another file with `-o`")
     if target.is_dir():
         raise UserError("cannot-write", f"{quoted(str(target), 200)} is a folder", hint="give a file with `-o`")
+    check_kind(target, "a view that Intaglio wrote", (b"\x12\x08intaglio",), within=16)  # by the name of its producer
     with fresh_file(target) as fresh:
         export_onnx(source.graph, fresh, source.choices, source.placement)
     print_json({"onnx": str(target)}) if json else note(f"wrote {target}: open it with Netron")

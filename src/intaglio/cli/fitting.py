@@ -21,7 +21,7 @@ from intaglio.memory.ladder import Rung
 from intaglio.memory.picture import draw
 from intaglio.options.reading import request_of_words
 from intaglio.options.request import Request
-from intaglio.package.folder import write_text
+from intaglio.package.folder import check_kind, write_text
 from intaglio.pipeline import Planned, least_rungs, plan_request
 from intaglio.stages.watch import Watch
 from intaglio.survey.boards import OnBoard, cores_of, figures_by_core, on_boards
@@ -42,6 +42,8 @@ from intaglio.survey.means import Finder
 
 def fit_model(model: Path, options: Mapping[str, object], how: How) -> int:
     request = request_of_words(model, Path(), options)
+    if how.plot is not None:
+        check_kind(how.plot, "a picture", (b"<svg",))
     if request.target is None and request.board is None:
         return survey(request, how)
     heard: list[str] = []

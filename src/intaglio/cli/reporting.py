@@ -9,7 +9,7 @@ from pathlib import Path
 from intaglio.cli.terminal import ending, note, print_json, print_table
 from intaglio.errors import UserError, quoted
 from intaglio.fleet.changes import RowChange, changes_of, read_run
-from intaglio.package.folder import write_text
+from intaglio.package.folder import check_kind, write_text
 from intaglio.package.manifest import read_manifest
 from intaglio.report.budgets import Checked, Rule, check_budgets, read_budgets, read_rule
 from intaglio.report.code import code_of
@@ -65,11 +65,7 @@ def check_place(path: Path) -> None:
     """Before anything is measured: a page replaces a page, nothing else."""
     if path.is_dir():
         raise UserError("output-exists", f"{quoted(str(path), 200)} is a folder", hint="give `-o` the name of an HTML file")
-    if path.is_file():
-        with open(path, "rb") as file:
-            if not file.read(15).lower().startswith(b"<!doctype html"):
-                what = f"{quoted(str(path), 200)} exists and is not a page"
-                raise UserError("output-exists", what, hint="move it, or use another `-o`")
+    check_kind(path, "a page", (b"<!doctype html", b"<!DOCTYPE html", b"<!DOCTYPE HTML"))
 
 
 def tell_budgets(checked: Sequence[Checked]) -> int:

@@ -25,6 +25,7 @@ from intaglio.memory.lifetimes import Buffer
 
 COLUMNS = ("buffer", "bytes", "first", "last", "offset", "pinned")
 REGION = "region"  # one more column, where there are several arenas
+PLAN_BEGINS = ",".join(COLUMNS[:2]).encode()
 _FARTHEST = 1 << 31
 _HINT = "`--export-plan` writes a plan of this model; a row without an offset is planned again"
 

@@ -116,6 +116,17 @@ def writing(path: Path) -> Iterator[None]:
         raise
 
 
+def check_kind(path: Path, kind: str, begins: tuple[bytes, ...], within: int = 0) -> None:
+    """Outputs of one file replace a file of their own kind and no other, whatever the user gave by mistake: a model, a thesis.
+    `begins`: how such files begin, up to `within` bytes behind their start. An empty file is nobody's."""
+    if path.is_file():
+        with writing(path), open(path, "rb") as file:
+            start = file.read(within + max(map(len, begins)))
+        if start and not any(text in start if within else start.startswith(text) for text in begins):
+            what = f"{quoted(str(path), 200)} exists and is not {kind}"
+            raise UserError("output-exists", what, hint="move it, or use another output")
+
+
 def write_text(path: Path, text: str) -> None:
     """A file beside the package, and the folders that lead to it."""
     with writing(path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 
 from intaglio.errors import UserError, printable, quoted
 from intaglio.ir.graph import Array
-from intaglio.package.folder import fresh_file
+from intaglio.package.folder import check_kind, fresh_file
 from intaglio.package.manifest import Manifest
 
 MOST_BYTES = 8 << 30  # of one archive, unpacked: beyond this it is a bomb or a mistake
@@ -25,19 +26,26 @@ def read_arrays(path: Path) -> dict[str, Array]:
     if not path.is_file():
         raise UserError("no-such-file", f"there is no file {shown}", hint="give a .npz or .npy file")
     try:
-        with open(path, "rb") as file:
-            start = file.read(6)
-        if start == b"\x93NUMPY":
-            with open(path, "rb") as file:
-                _need_its_size(file, path.stat().st_size)
-            return {"in0": np.asarray(np.load(path, allow_pickle=False))}
-        if start[:2] == b"PK":
-            return _archive(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numpy's, about files of Python 2
+            if (found := _arrays(path)) is not None:
+                return found
     except Exception as error:  # numpy, zipfile and tokenize fail on damaged files in as many ways as there are bytes
         reason = printable(str(error) or type(error).__name__, 200)
         raise UserError("bad-data", f"{shown} is damaged: {reason}", hint="write it with `numpy.savez`") from None
     hint = "write inputs with `numpy.savez(path, **{name: array})` or `numpy.save`"
     raise UserError("bad-data", f"{shown} is neither .npz nor .npy", hint=hint)
+
+
+def _arrays(path: Path) -> dict[str, Array] | None:
+    """None where the file is of neither kind."""
+    with open(path, "rb") as file:
+        start = file.read(6)
+    if start == b"\x93NUMPY":
+        with open(path, "rb") as file:
+            _need_its_size(file, path.stat().st_size)
+        return {"in0": np.asarray(np.load(path, allow_pickle=False))}
+    return _archive(path) if start[:2] == b"PK" else None
 
 
 def _archive(path: Path) -> dict[str, Array]:
@@ -72,6 +80,7 @@ def write_arrays(path: Path, manifest: Manifest, arrays: Mapping[str, Array]) ->
     """Outputs under their names; a name that would leave the folder it is unpacked in becomes `out0`, `out1`, ..."""
     if path.is_dir():
         raise UserError("cannot-write", f"{quoted(str(path), 200)} is a folder", hint="give a file that ends in .npz")
+    check_kind(path, "a file of arrays", (b"PK\x03\x04", b"PK\x05\x06", b"\x93NUMPY"))
     with fresh_file(path) as fresh:
         if path.suffix == ".npy" and len(arrays) == 1:
             with open(fresh, "wb") as file:

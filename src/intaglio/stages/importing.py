@@ -10,11 +10,11 @@ from intaglio.frontends.reading import read_source
 from intaglio.ir.files import check_ir_place
 from intaglio.ir.graph import Graph
 from intaglio.ir.types import DType
-from intaglio.memory.plan_file import read_plan
+from intaglio.memory.plan_file import PLAN_BEGINS, read_plan
 from intaglio.options.request import Request, stage_index
 from intaglio.options.rules import Situation, check_rules
 from intaglio.package.archive import check_archive
-from intaglio.package.folder import check_output, writing
+from intaglio.package.folder import check_kind, check_output, writing
 from intaglio.package.signing import check_key
 from intaglio.passes import absorb, check_disabled
 from intaglio.run.accuracy import read_labels
@@ -52,6 +52,7 @@ def check_request(work: Work) -> Work:
 def _check_output(request: Request) -> None:
     if request.export_plan is not None:
         _check_folder(request.export_plan, request.output)
+        check_kind(request.export_plan, "a plan of buffers", (PLAN_BEGINS,))
     if stage_index(request.stop_after) >= stage_index("package"):
         check_output(request.output, force=request.force)
         if request.archive:

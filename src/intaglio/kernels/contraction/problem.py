@@ -147,9 +147,13 @@ class Problem:
         """First columns of the tiles of `count` pixels that lie inside with all their taps, and of those that do not."""
         if isinstance(self.out_width, Size):
             raise Undecided(f"the width of the result is a size of the caller, {self.out_width}")
-        inner = [c for c in range(0, self.out_width - count + 1, count) if self.all_inside(c, count)]
-        known = set(inner)
-        return inner, [c for c in range(0, self.out_width, count) if c not in known]
+        stride, pad = self.strides[1], self.pads[1]
+        low = max(0, -(-pad // (stride * count)))  # the first tile whose windows start inside
+        room = self.width - 1 + pad - (self.kernel[1] - 1) * self.dilations[1] - (count - 1) * stride
+        high = min(room // (stride * count), self.out_width // count - 1)  # the last one that ends there
+        low, high = (low, high + 1) if high >= low else (0, 0)
+        tiles = -(-self.out_width // count)
+        return [c * count for c in range(low, high)], [c * count for c in (*range(low), *range(high, tiles))]
 
     def whole_and_rest(self, count: int) -> tuple[int, int]:
         """Where the caller gives the width: columns of whole tiles of `count` pixels, and what is left. There is no border then."""

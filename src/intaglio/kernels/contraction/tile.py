@@ -67,9 +67,8 @@ def all_blocks(columns: int, vectors: int, lanes: int) -> Blocks:
         if (columns % lanes) != 0:
             raise Undecided(f"`{columns}` columns are not whole vectors for all sizes")
         return Blocks(columns // wide, full, (), (columns - columns // wide * wide) // lanes)
-    found = blocks_of(columns, vectors, lanes)
-    whole = sum(b.width == wide for b in found)
-    return Blocks(whole, full, tuple(found[whole:]))
+    whole, rest = divmod(columns, wide)
+    return Blocks(whole, full, (Block(columns - rest, rest, -(-rest // lanes)),) if rest else ())
 
 
 def blocks_of(columns: int, vectors: int, lanes: int) -> list[Block]:
@@ -144,6 +143,7 @@ def possible_tiles(target: Target, rows: int, columns: int, lanes: int, chosen: 
 
 
 MOST_ROWS, MOST_VECTORS = 32, 8
+AT_ONCE = 1 << 16  # numbers that are packed by one call
 
 
 def parse_tile(using: str) -> Tile | None:
@@ -169,13 +169,15 @@ def pack_columns(matrix: Array, vectors: int, lanes: int) -> Array:
     """[..., N] -> blocks of columns one after the other, each [..., vectors * lanes], zeros in the lanes that are too many. A view
     of weights in another order is read block by block, which stays in the cache."""
     *rows, columns = matrix.shape
-    depth = math.prod(rows)
-    blocks = list(blocks_of(columns, vectors, lanes))
-    packed = np.empty(depth * lanes * sum(block.vectors for block in blocks), matrix.dtype)
-    at = 0
-    for block in blocks:
-        panel = packed[at : at + depth * block.vectors * lanes].reshape(*rows, block.vectors * lanes)
-        panel[..., : block.width] = matrix[..., block.first : block.first + block.width]
-        panel[..., block.width :] = 0
-        at += panel.size
+    depth, wide = math.prod(rows), vectors * lanes
+    whole, rest = divmod(columns, wide)
+    packed = np.zeros(depth * (whole * wide + -(-rest // lanes) * lanes), matrix.dtype)
+    at_once = max(1, AT_ONCE // max(1, depth * wide))  # blocks of few rows: Python would take longer for each than for its numbers
+    for first in range(0, whole, at_once):
+        last = min(whole, first + at_once)
+        panel = packed[first * depth * wide : last * depth * wide].reshape(last - first, *rows, wide)
+        panel[:] = np.moveaxis(matrix[..., first * wide : last * wide].reshape(*rows, last - first, wide), -2, 0)
+    if rest:
+        panel = packed[whole * depth * wide :].reshape(*rows, -(-rest // lanes) * lanes)
+        panel[..., :rest] = matrix[..., whole * wide :]
     return packed

@@ -107,9 +107,12 @@ def by_tiles(p: Problem) -> int:
 
 def by_loops(p: Problem) -> int:
     """Without the taps that are outside."""
-    steps, (_, stride), (_, along) = range(p.out_width), p.strides, p.dilations
-    inside = [0 <= ow * stride - p.pads[1] + kw * along < p.width for ow in steps for kw in range(p.kernel[1])]
-    share = p.share_inside * sum(inside) / len(inside)
+    (_, stride), (_, along) = p.strides, p.dilations
+    inside = 0
+    for kw in range(p.kernel[1]):  # the columns of the result whose tap is inside
+        before = p.pads[1] - kw * along
+        inside += max(0, min((p.width - 1 + before) // stride, p.out_width - 1) + 1 - max(0, -(-before // stride)))
+    share = p.share_inside * inside / (p.out_width * p.kernel[1])
     return round(p.rows * p.out_channels * (p.taps * share * LOOP_NUMBER + LOOP_RESULT))
 
 

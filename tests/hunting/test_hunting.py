@@ -1,0 +1,96 @@
+"""The hunter: models that it makes are valid, bounds hold and are tight, and a planted miscompile is found and reduced."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hunting import compare, hunt
+from hunting.compare import Case, case_of, compiled, configs, in_python
+from hunting.generate import generate
+from hunting.recipe import Recipe, Step, Type
+from intaglio.frontends.reading import read_source
+from intaglio.ir.graph import Graph
+from intaglio.ops.activation import Relu
+from intaglio.ops.unary import Neg
+
+FIRST = 10**6
+
+
+def cases(folder: Path, count: int) -> list[Case]:
+    made = [case_of(FIRST + n, generate(FIRST + n), folder) for n in range(count)]
+    return [case for case in made if case is not None]
+
+
+def test_models_at_random_are_right_in_every_way(tmp_path: Path) -> None:
+    made = cases(tmp_path, 12)
+    assert len(made) >= 10
+    assert [f for case in made for f in in_python(case, random.Random(0))] == []
+
+
+@pytest.mark.slow
+def test_compiled_models_at_random_are_right(tmp_path: Path) -> None:
+    made = cases(tmp_path, 12)
+    assert [f for config in configs() for f in compiled(made, config)] == []
+
+
+def test_one_compiled_batch_is_right(tmp_path: Path) -> None:
+    assert list(compiled(cases(tmp_path, 3), configs()[1])) == []
+
+
+def test_bounds_are_tight(tmp_path: Path) -> None:
+    """A bound that allows everything finds nothing: half of the models have bounds below a hundred thousandth of their results."""
+    shares = []
+    for case in cases(tmp_path, 40):
+        for value in case.graph.outputs:
+            bound = case.bounds[0].get(value.name)
+            if bound is not None and bound.value.size:
+                shares.append(float(np.max(bound.error)) / max(float(np.max(np.abs(bound.value))), 1e-30))
+    assert np.median(shares) < 1e-5
+
+
+def _broken(model: Path, disabled: frozenset[str]) -> Graph:
+    """As if a pass took a relu for a negation."""
+    graph = read_source(model, {}, {}, None, {}, lambda note: None).graph
+    for node in graph.nodes:
+        if isinstance(node.op, Relu):
+            node.op = Neg()
+    return graph
+
+
+LONG = Recipe(
+    (Type((2, 3)),),
+    (
+        Step("Tanh", (0,), Type((2, 3))),
+        Step("Add", (1, np.ones(3, np.float32)), Type((2, 3))),
+        Step("Transpose", (2,), Type((3, 2)), {"perm": [1, 0]}),
+        Step("Relu", (3,), Type((3, 2))),
+        Step("Softmax", (4,), Type((3, 2)), {"axis": 1}),
+        Step("Mul", (5, 5), Type((3, 2))),
+        Step("Sigmoid", (6,), Type((3, 2))),
+    ),
+    (7,),
+)
+
+
+def test_a_planted_miscompile_is_found_and_reduced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    case = case_of(1, LONG, tmp_path)
+    assert case is not None and hunt.tried(case) == []
+    monkeypatch.setattr(compare, "optimised", _broken)
+    monkeypatch.setattr(compare, "OPTIONAL", compare.OPTIONAL[:3])
+    found = hunt.tried(case)
+    assert {f.config.partition(":")[0] for f in found} == {"passes", "pass"}
+    small = hunt.reduced(1, LONG, "passes", tmp_path)
+    assert [step.op for step in small.steps] == ["Relu"]
+    text = hunt.as_test(1, small, found[0])
+    assert "Step('Relu', (" in text and text.endswith("assert_right(1, recipe)\n")
+
+
+def test_a_step_that_is_left_out_becomes_an_input() -> None:
+    smaller = LONG.without(4).pruned()
+    assert smaller.inputs == (Type((2, 3)), Type((3, 2)))
+    assert [step.op for step in smaller.steps] == ["Softmax", "Mul", "Sigmoid"]
+    assert smaller.steps[0].operands == (1,)

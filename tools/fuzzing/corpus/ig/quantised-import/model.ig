@@ -1,0 +1,11 @@
+intaglio-ir 1
+model quantised stage=import
+input x: f32[1,6]
+const sc: f32[] = 0.05000000074505806
+const z: i8[] = 3
+const w: i8[6,4] sha256:1d64add2a6388367
+const multiplier: f32[4] = [0.05000000447034836, 0.05000000447034836, 0.05000000447034836, 0.05000000447034836]
+q: i8[1,6] = quantize(x, sc, z, to=i8, low=-128, high=127)  # QuantizeLinear_0
+qm_1 "qm": i8[1,4] q(0.05000000074505806,3) = qmatmul(q, w, _, multiplier, _, a_zero=3, y_zero=3, scaling="float")  # QuantizeLinear_4
+y: f32[1,4] = dequantize(qm_1, sc, z)  # DequantizeLinear_5
+output y

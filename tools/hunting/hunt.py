@@ -1,0 +1,151 @@
+"""The hunter for miscompiles: models at random, computed in every way there is, held against bounds that follow from each model.
+
+    make hunt MINUTES=10
+    .venv/bin/python tools/hunting/hunt.py --again 4711       one model again, reduced
+
+A difference is reduced to the fewest steps that still show it, and printed as a test. `total.json` has how many models were tried
+since this hunter exists; a run goes on behind them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
+
+import numpy as np  # noqa: E402
+
+from hunting.compare import Case, Failure, case_of, compiled, configs, in_python  # noqa: E402
+from hunting.generate import generate  # noqa: E402
+from hunting.recipe import Recipe  # noqa: E402
+
+TOTAL = Path(__file__).with_name("total.json")
+FINDS = Path("build/hunt")
+BATCH, COMPILED = 96, 24  # models at a time, and those of them that a C compiler sees: it takes 30 times as long as the rest
+
+
+def failures(cases: Sequence[Case], only: str = "") -> Iterator[Failure]:
+    for case in cases:
+        if not only or not only.startswith("c:"):
+            yield from tried(case)
+    for config in configs():
+        if not only or only == config.name:
+            yield from compiled(cases, config)
+
+
+def tried(case: Case) -> list[Failure]:
+    try:
+        return list(in_python(case, random.Random(case.seed)))
+    except Exception as error:  # of ours: a model that ONNX Runtime takes and we do not
+        return [Failure(case.seed, "python", f"{type(error).__name__}: {error}")]
+
+
+def reduced(seed: int, recipe: Recipe, config: str, folder: Path) -> Recipe:
+    """The fewest steps that still fail in the same way of computing."""
+
+    def fails(smaller: Recipe) -> bool:
+        try:
+            case = case_of(seed, smaller, folder)
+        except Exception:
+            return False
+        return case is not None and any(f.config == config for f in failures([case], config))
+
+    again = True
+    while again:
+        again = False
+        first = len(recipe.inputs)
+        for smaller in (
+            *(Recipe(recipe.inputs, recipe.steps, (o,)).pruned() for o in recipe.outputs if len(recipe.outputs) > 1),
+            *(Recipe(recipe.inputs, recipe.steps, (n,)).pruned() for n in range(first, first + len(recipe.steps) - 1)),
+            *(recipe.without(n).pruned() for n in range(first, first + len(recipe.steps)) if recipe.outputs != (n,)),
+        ):
+            if len(smaller.steps) < len(recipe.steps) and smaller.outputs and fails(smaller):
+                recipe, again = smaller, True
+                break
+    return recipe
+
+
+def as_test(seed: int, recipe: Recipe, failure: Failure) -> str:
+    """To be put into tests/hunting/test_found.py."""
+    lines = [
+        f"def test_{seed}() -> None:",
+        f'    """{failure.config}: {failure.what.splitlines()[0][:100]}"""',
+        "    recipe = Recipe(",
+    ]
+    lines += [f"        {recipe.inputs!r},", "        ("]
+    for step in recipe.steps:
+        operands = ", ".join(
+            f"np.array({o.tolist()!r}, np.{o.dtype})" if isinstance(o, np.ndarray) else repr(o) for o in step.operands
+        )
+        lines.append(f"            Step({step.op!r}, ({operands},), {step.type!r}, {dict(step.attributes)!r}),")
+    return "\n".join([*lines, "        ),", f"        {recipe.outputs!r},", "    )", f"    assert_right({seed}, recipe)", ""])
+
+
+def report(failure: Failure, folder: Path) -> None:
+    small = reduced(failure.seed, generate(failure.seed), failure.config, folder)
+    FINDS.mkdir(parents=True, exist_ok=True)
+    text = as_test(failure.seed, small, failure)
+    (FINDS / f"{failure.seed}-{failure.config.partition(':')[0]}.txt").write_text(f"{failure.config}\n{failure.what}\n\n{text}")
+    print(f"model {failure.seed}, {failure.config}: {failure.what}\n{len(small.steps)} steps:\n{text}", flush=True)
+
+
+def hunt(minutes: float, first: int | None) -> int:
+    total: dict[str, int] = json.loads(TOTAL.read_text()) if TOTAL.exists() else {"models": 0, "without a bound": 0}
+    start, found, count = time.monotonic(), 0, 0
+    seed = total["models"] if first is None else first
+    while time.monotonic() - start < 60 * minutes:
+        with tempfile.TemporaryDirectory(prefix="intaglio-hunt-") as place:
+            cases = []
+            for number in range(seed, seed + BATCH):
+                case = case_of(number, generate(number), Path(place))
+                if case is None:
+                    total["without a bound"] += 1
+                else:
+                    cases.append(case)
+            seen: set[int] = set()
+            for failure in chain(chain.from_iterable(map(tried, cases[COMPILED:])), failures(cases[:COMPILED])):
+                found += failure.seed not in seen
+                if failure.seed not in seen:
+                    report(failure, Path(place) / "small")
+                seen.add(failure.seed)
+        seed += BATCH
+        count += BATCH
+        total["models"] += BATCH
+        total["compiled"] = total.get("compiled", 0) + COMPILED
+        TOTAL.write_text(json.dumps(total, indent=1) + "\n")
+    print(
+        f"{count:,} models, {found} wrong; {total['models']:,} models since the start, {total['without a bound']:,} without a bound"
+    )
+    return 1 if found else 0
+
+
+def again(seed: int) -> int:
+    with tempfile.TemporaryDirectory() as place:
+        case = case_of(seed, generate(seed), Path(place))
+        found = [] if case is None else list(failures([case]))
+        for failure in found:
+            report(failure, Path(place) / "small")
+    print("nothing is wrong" if not found else f"{len(found)} ways are wrong")
+    return bool(found)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--first", type=int, help="number of the first model; default: behind those that were tried")
+    parser.add_argument("--again", type=int, metavar="NUMBER")
+    given = parser.parse_args()
+    return again(given.again) if given.again is not None else hunt(given.minutes, given.first)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
