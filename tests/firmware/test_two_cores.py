@@ -31,7 +31,7 @@ from intaglio.run.timing import stored_inputs
 from intaglio.targets.target import find_target, threaded
 from support.commands import Intaglio
 from support.program_running import Machine
-from support.small_networks import anomalies, images, keywords
+from support.small_networks import Layers, anomalies, images, keywords
 
 BOARDS = ["rp2040", "rp2350"]
 
@@ -90,7 +90,18 @@ def test_a_race_is_found(tmp_path: Path) -> None:
 # The check of the plan ----------------------------------------------------------------------------------------------------
 
 
-NETWORKS = {"keywords": keywords, "images": images, "anomalies": anomalies}
+def wide() -> bytes:
+    """Few pixels and many channels: parts have channels."""
+    net = Layers((1, 6, 6, 8), 4)
+    net.conv(40, (3, 3), 2)
+    net.conv(34, (1, 1))
+    net.conv(36, (3, 3), 3)
+    net.mean()
+    net.dense(40)
+    return net.file()
+
+
+NETWORKS = {"keywords": keywords, "images": images, "anomalies": anomalies, "wide": wide}
 
 
 def _planned(folder: Path, name: str = "keywords", core: str = "cortex-m0+") -> Program:

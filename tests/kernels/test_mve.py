@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from intaglio.memory import place
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes import Context, optimise
 from intaglio.targets.target import find_target
+from support.commands import Intaglio
 from support.program_running import Machine
 from support.small_networks import images, keywords
 
@@ -35,3 +37,12 @@ def test_a_network_gives_what_its_graph_gives(name: str, core: str, tmp_path: Pa
     found, expected = Machine(program).run(inputs), evaluate_graph(graph, inputs)
     for value in graph.outputs:
         np.testing.assert_array_equal(found[value.name], expected[value.name])
+
+
+@pytest.mark.skipif(shutil.which("qemu-system-arm") is None, reason="qemu-system-arm is not installed")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_emulated_core_gives_the_same(name: str, intaglio: Intaglio, tmp_path: Path) -> None:
+    (tmp_path / "net.tflite").write_bytes(NETWORKS[name]())
+    said = intaglio("compile", tmp_path / "net.tflite", "--target", "cortex-m55", "-o", tmp_path / "p")
+    assert said.code == 0, said.err
+    assert intaglio("validate", tmp_path / "p").code == 0

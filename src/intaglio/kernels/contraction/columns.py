@@ -61,7 +61,7 @@ def write_columns(job: Job, p: Problem, micro: ColumnKernel[T], *, shared: bool 
         rows = job.share("oh", p.out_height, 1)
     elif shared and p.out_width >= 2 * most:
         tiles = job.share("at", p.out_width // most * most, most)
-    rest = job.last_part if p.out_height == 1 else None
+    rest = job.last_part if shared and p.out_height == 1 else None
     with k.loop("n", 0, p.batch) as n, k.loop("g", 0, p.group) as g, k.loop("oh", *rows) as oh:
         base = k.let("base", n * (p.height * p.width * p.channels) + g * p.depth)
         row = Row(base, k.let("top", oh * p.strides[0] - p.pads[0]))
