@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -269,3 +270,13 @@ def test_a_limit_of_the_object_cache_that_is_no_size(intaglio: Intaglio, monkeyp
     said = intaglio("cache", "objects")
     assert said.code == 2
     assert "error[bad-option]: `INTAGLIO_OBJECT_CACHE_SIZE` is `many`" in said.err and "512M" in said.err
+
+
+def test_a_bundle_of_models_names_what_it_holds(intaglio: Intaglio, tmp_path: Path) -> None:
+    bundle = tmp_path / "face.task"
+    with zipfile.ZipFile(bundle, "w") as archive:
+        archive.writestr("face_detector.tflite", b"\0\0\0\0TFL3")
+        archive.writestr("labels.txt", b"face")
+    said = intaglio("compile", bundle, "-o", tmp_path / "out")
+    assert said.code == 2 and "unsupported-format" in said.err and "`face_detector.tflite`" in said.err
+    assert not (tmp_path / "out").exists()

@@ -166,7 +166,7 @@ def test_it_computes_what_onnx_runtime_does(name: str, tmp_path: Path) -> None:
             assert np.array_equal(got, want)
 
 
-@pytest.mark.parametrize("name", ["GroupQueryAttention with a past", "MatMulNBits"])
+@pytest.mark.parametrize("name", [pytest.param("GroupQueryAttention with a past", marks=pytest.mark.slow), "MatMulNBits"])
 def test_it_is_compiled_as_well(name: str, tmp_path: Path) -> None:
     package = intaglio.compile(saved(CASES[name].model(), tmp_path), output=tmp_path / "p")
     assert package.validate().ok

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from intaglio.errors import ModelError, UserError, quoted
+from intaglio.errors import ModelError, UserError, printable, quoted
 from intaglio.ir.choices import OPEN, Choices
 from intaglio.ir.graph import FIRST_STAGE, Array, Graph
 from intaglio.ir.names import is_clean
@@ -123,6 +123,10 @@ def kind_of(path: Path) -> str:
         return "ir"
     if start[4:8] == b"TFL3" or path.suffix == ".tflite":
         return "tflite"
+    if start.startswith(b"PK\x03\x04") and (path.suffix in (".task", ".litertlm") or _bundled(path)):
+        held = ", ".join(quoted(name) for name in _bundled(path)[:8]) or "no model"
+        hint = f"unzip it, and compile the models one by one: it holds {held}"
+        raise ModelError("unsupported-format", f"{shown} is a bundle of MediaPipe, not a model", hint=hint)
     if start.startswith(b"PK\x03\x04"):
         return "keras" if path.suffix == ".keras" or _is_keras_zip(path) else "torch"
     if start.startswith(b"\x89HDF") or path.suffix in (".h5", ".hdf5", ".keras"):
@@ -140,6 +144,15 @@ def kind_of(path: Path) -> str:
             "not-ir", f"{shown} does not start with `intaglio-ir 1`", hint="IR files start with this line; check that it is one"
         )
     return "onnx"
+
+
+def _bundled(path: Path) -> list[str]:
+    """TFLite models inside an archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return [printable(name, 60) for name in archive.namelist()[:1000] if name.endswith(".tflite")]
+    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, EOFError):
+        return []
 
 
 def _is_keras_zip(path: Path) -> bool:
