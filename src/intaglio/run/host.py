@@ -206,7 +206,7 @@ def cut(array: Array, shape: tuple[int, ...]) -> Array:
 def pointers(arrays: list[Array], *sizes: int) -> ctypes.Array[ctypes.c_void_p]:
     """A C struct of pointers is laid out as an array of them; sizes behind them are as large as a pointer."""
     # Empty arrays may have no memory of their own; C checks for NULL.
-    words = [*(array.ctypes.data or 1 for array in arrays), *sizes]
+    words = [*[array.__array_interface__["data"][0] or 1 for array in arrays], *sizes]
     return (ctypes.c_void_p * max(1, len(words)))(*words)
 
 
