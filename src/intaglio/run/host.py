@@ -138,7 +138,7 @@ class Library:
             said = (self._error(code) or b"").decode("ascii", "replace")
             slug = ERROR_SLUGS.get(code, "run-failed")
             raise AnswerIsNo(slug, f"`{self.manifest.name}` stopped: {said}", hint="the input data causes this")
-        if not self._reported:
+        if not self.manifest.sizes:
             return
         words = iter([int(n or 0) for n in taken[len(outputs) :]])
         self.shapes = tuple(tuple(next(words) for _ in info.dims) for info in self.manifest.outputs)
