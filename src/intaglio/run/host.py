@@ -143,7 +143,7 @@ class Library:
                 bounds = ", ".join(f"`{size.name}` {size.low}..{size.high}" for size in self.manifest.sizes if size.found)
                 hint += f"; sizes that follow from data: {bounds}" if bounds else ""
             raise AnswerIsNo(slug, f"`{self.manifest.name}` stopped: {said}", hint=hint)
-        if not self._reported:
+        if not self.manifest.sizes:
             return
         words = iter([int(n or 0) for n in taken[len(outputs) :]])
         self.shapes = tuple(tuple(next(words) for _ in info.dims) for info in self.manifest.outputs)
@@ -211,7 +211,7 @@ def cut(array: Array, shape: tuple[int, ...]) -> Array:
 def pointers(arrays: list[Array], *sizes: int) -> ctypes.Array[ctypes.c_void_p]:
     """A C struct of pointers is laid out as an array of them; sizes behind them are as large as a pointer."""
     # Empty arrays may have no memory of their own; C checks for NULL.
-    words = [*(array.ctypes.data or 1 for array in arrays), *sizes]
+    words = [*[array.__array_interface__["data"][0] or 1 for array in arrays], *sizes]
     return (ctypes.c_void_p * max(1, len(words)))(*words)
 
 

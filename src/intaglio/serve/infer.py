@@ -10,7 +10,7 @@ import orjson
 from intaglio.errors import quoted
 from intaglio.ir.graph import Array
 from intaglio.serve.refusals import Refused
-from intaglio.serve.tensors import Port, Signature, dtype_of, from_bytes, from_numbers, shape_of, widened
+from intaglio.serve.tensors import Port, dtype_of, from_bytes, from_numbers, shape_of, widened
 
 HEADER = "inference-header-content-length"
 LISTED = 256  # inputs or outputs in a request at most
@@ -100,14 +100,11 @@ def _text(value: object, what: str) -> str:
     return value
 
 
-def answer(
-    question: Question, name: str, version: str, signature: Signature, results: Sequence[Array]
-) -> tuple[list[bytes], int | None]:
+def answer(question: Question, model: tuple[str, str], results: Sequence[tuple[Port, Array]]) -> tuple[list[bytes], int | None]:
     """The parts of the body; and how long its JSON is, where tensors follow."""
     rows: list[dict[str, object]] = []
     tail: list[bytes] = []
-    for n in signature.chosen(question.outputs):
-        port, array = signature.outputs[n], results[n]
+    for port, array in results:
         row = _row(port, array)
         if question.raw is None or port.name in question.raw:
             content = array.tobytes()
@@ -116,7 +113,7 @@ def answer(
         else:
             row["data"] = widened(array, port.datatype).reshape(-1)
         rows.append(row)
-    told: dict[str, object] = {"model_name": name, "model_version": version, "outputs": rows}
+    told: dict[str, object] = {"model_name": model[0], "model_version": model[1], "outputs": rows}
     if question.id:
         told["id"] = question.id
     head = orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY)

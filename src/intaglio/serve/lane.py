@@ -52,8 +52,7 @@ class Lane:
         self._loop = asyncio.get_running_loop()
         self._here: deque[Ticket] = deque()
         self._there: SimpleQueue[Ticket | None] = SimpleQueue()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._waiting: list[asyncio.Future[None]] = []  # for the end of what is pending
         self._threads: list[threading.Thread] = []
         if not quick:
             self._threads = [threading.Thread(target=self._work, args=(r,), daemon=True) for r in runners]
@@ -65,7 +64,6 @@ class Lane:
             raise Full
         ticket = Ticket(inputs, self._loop.create_future(), time.perf_counter())
         self.pending += 1
-        self._idle.clear()
         if not self.quick:
             self._there.put(ticket)
         else:
@@ -76,7 +74,9 @@ class Lane:
 
     async def drained(self) -> None:
         """When everything that was taken is answered."""
-        await self._idle.wait()
+        if self.pending:
+            self._waiting.append(self._loop.create_future())
+            await self._waiting[-1]
 
     def end(self) -> None:
         """Threads end after what they have."""
@@ -100,8 +100,11 @@ class Lane:
 
     def _answer(self, ticket: Ticket, result: Result) -> None:
         self.pending -= 1
-        if self.pending == 0:
-            self._idle.set()
+        if self._waiting and self.pending == 0:
+            for one in self._waiting:
+                if not one.done():
+                    one.set_result(None)
+            self._waiting.clear()
         if ticket.answer.done():  # the client has gone
             return
         if isinstance(result, Exception):

@@ -81,9 +81,9 @@ class Rest:
             raise Refused(415, "compressed requests are not supported")
         body = await read_body(scope, receive, self._limits)
         question = read_question(body, _json_bytes(_of(scope, _HEADER)))
-        served.signature.chosen(question.outputs)
+        chosen = served.signature.chosen(question.outputs)
         results = await served.infer(question.inputs)
-        parts, head = answer(question, served.name, served.version, served.signature, results)
+        parts, head = answer(question, (served.name, served.version), [(served.signature.outputs[n], results[n]) for n in chosen])
         size = b"%d" % sum(map(len, parts))
         kind = b"application/json" if head is None else b"application/octet-stream"
         headers = [(b"content-type", kind), (b"content-length", size)]

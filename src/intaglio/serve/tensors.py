@@ -79,11 +79,13 @@ class Signature:
 
     def chosen(self, names: Sequence[str]) -> list[int]:
         """Positions of the outputs that are asked for; all, if none is."""
+        if not names:
+            return list(range(len(self.outputs)))
         known = {port.name: n for n, port in enumerate(self.outputs)}
         for name in names:
             if name not in known:
                 raise Refused(400, f"unknown output {quoted(name)}; outputs: {', '.join(quoted(n) for n in known)}")
-        return [known[name] for name in names] if names else list(range(len(self.outputs)))
+        return [known[name] for name in names]
 
 
 def dtype_of(datatype: object, name: str) -> DType:
