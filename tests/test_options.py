@@ -39,7 +39,7 @@ def test_every_option_says_what_it_is() -> None:
 
 def test_the_command_line_has_every_option_that_has_a_word() -> None:
     parameters = set(typing.get_type_hints(compile_command)) - {"return"}
-    beside = {"model", "output", "json", "report", "budget"}  # what the command does with the package
+    beside = {"models", "output", "json", "report", "budget", "entry"}  # what the command does with the package
     assert parameters == beside | {o.name for o in OPTIONS if o.word}
 
 

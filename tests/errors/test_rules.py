@@ -77,14 +77,12 @@ CASES = {
     "accelerator, an IR file": "--accelerator none",
     "stream, an IR file": "--stream 1",
     "precision, an IR file": OPENCL + "--precision fp16",
-    "ranges, threads": RANGE + "--threads 2",
     "ranges, cores": RANGE + "--board rp2040 --cores 2",
-    "ranges, variants": RANGE + "--variants v4",
     "ranges, accelerator": RANGE + "--accelerator none",
     "ranges, stream": RANGE + "--stream 1",
     "ranges, feed-rows": RANGE + "--feed-rows",
     "ranges, weights read": RANGE + "--weights read",
-    "ranges, quantize": RANGE + "--quantize int8",
+    "ranges, quantize int8": RANGE + "--quantize int8",
     "ranges, target": RANGE + WASM,
 }
 

@@ -10,6 +10,7 @@ import pytest
 from onnx import numpy_helper
 
 from intaglio.errors import ToolError
+from intaglio.ir.text import parse_graph
 from intaglio.ir.view import export_onnx
 from intaglio.kernels import lower
 from intaglio.memory import place
@@ -59,3 +60,21 @@ def test_large_weights_are_left_out(tmp_path: Path) -> None:
 def test_a_view_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="cannot write"):
         export_onnx(graph_of(TEXT), tmp_path / "no" / "such" / "folder")
+
+
+SIZED = """intaglio-ir 1
+model t stage=import
+size T = 1..9
+input x: f32[1,T<=9]
+a: f32[T*2<=18] = iota(count={T*2}, dtype=f32)
+y: f32[1,T<=9] = relu(x)
+output y
+output a
+"""
+
+
+def test_sizes_stand_as_formulas(tmp_path: Path) -> None:
+    export_onnx(parse_graph(SIZED, {}), tmp_path / "view.onnx")
+    made = onnx.load(tmp_path / "view.onnx").graph.output
+    shapes = {v.name: [d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in made}
+    assert shapes == {"y": [1, "T"], "a": ["T*2"]}

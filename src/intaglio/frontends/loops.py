@@ -74,6 +74,8 @@ def run_loop(
     try:
         turn = body(start[1], list(start[2:]))
         following = [_single(walk, turn.again)] if turn.again is not None else [_yes(walk)]
+        if edge is None and turn.again is None:
+            raise Fault("too-large", "the loop never ends: it has no limit, and its condition always holds")
         _check_carried(start[2:], turn.carried)
         number = walk.emit(Add(), [start[1], one])[0]
         if edge is not None:

@@ -16,6 +16,7 @@ from intaglio.errors import ToolError, quoted
 from intaglio.ir.choices import OPEN, Choices
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.placement import NOWHERE, Placement
+from intaglio.ir.sizes import Size
 from intaglio.ir.text import print_attribute
 from intaglio.ir.types import DType
 
@@ -38,7 +39,8 @@ def export_onnx(graph: Graph, path: Path, choices: Choices = OPEN, placement: Pl
     }  # fmt: skip
 
     def info(value: Value) -> onnx.ValueInfoProto:
-        return helper.make_tensor_value_info(value.name, kinds[value.dtype], list(value.shape), doc_string=_doc(value, placement))
+        shape = [str(n) if isinstance(n, Size) else n for n in value.shape]  # a formula of sizes stands where ONNX has a name
+        return helper.make_tensor_value_info(value.name, kinds[value.dtype], shape, doc_string=_doc(value, placement))
 
     weights = []
     for value in graph.constants():

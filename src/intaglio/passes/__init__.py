@@ -44,7 +44,6 @@ _ACCELERATOR = Condition("`--accelerator`", lambda context: bool(context.acceler
 _HALVES = Condition("`--precision`", lambda context: context.target.precision != "fp32")
 _STREAM = Condition("`--stream`", lambda context: context.stream is not None)
 _ROWS = Condition("`--feed-rows`", lambda context: context.feed_rows)
-_LOOPS = Condition("a loop", lambda _: True)
 _READ = Condition("`--weights read`", lambda context: context.weights_read)
 
 _TIDY = named(clean.fold_constants, clean.remove_identities, clean.common_subexpressions, clean.dead_code)
@@ -88,7 +87,6 @@ OPTIMISE: tuple[Step, ...] = (
     Pass("name_outputs", name_outputs, _QUANTISED),
     Pass("stream", stream, _STREAM, required=True),
     Pass("rows_of_pixels", rows_of_pixels, _ROWS),
-    Pass("gather_loops", gather_loops, _LOOPS, required=True),
 )
 SPLIT: tuple[Step, ...] = (Pass("split_reads", split_reads, _READ),)
 PASSES: tuple[Pass, ...] = tuple({p.name: p for p in passes_of((*ABSORB, *NARROW, *OPTIMISE, *SPLIT))}.values())
@@ -110,7 +108,8 @@ def narrow(graph: Graph, context: Context) -> Graph:
 
 
 def optimise(graph: Graph, context: Context) -> Graph:
-    return run(OPTIMISE, graph, context)
+    """The bodies of loops are in one piece afterwards, whatever is switched off."""
+    return gather_loops(run(OPTIMISE, graph, context), context)
 
 
 def split(graph: Graph, context: Context) -> Graph:
