@@ -90,6 +90,8 @@ def read_model(work: Work) -> Work:
 
 def absorb_pairs(work: Work) -> Work:
     model = need(work.model)
+    if work.request.verify:
+        model.findings.verifier.begin(model.graph)
     return replace(work, model=replace(model, graph=absorb(model.graph, model.context)))
 
 
