@@ -80,5 +80,5 @@ def test_integer_kernels_are_tried_at_the_extremes_of_their_types(monkeypatch: p
     at = next(n for n, c in enumerate(program.constants) if np.asarray(c.data).dtype == np.int32)
     wrong = replace(program.constants[at], data=np.asarray(program.constants[at].data) + 100_000)
     constants = [*program.constants[:at], wrong, *program.constants[at + 1 :]]
-    with pytest.raises(OurFault, match="is wrong on the (least|largest|mixed) numbers"):
+    with pytest.raises(OurFault, match=r"is wrong on the (least|largest|mixed) numbers"):
         Verifier().kernels(replace(program, constants=constants))
