@@ -120,11 +120,11 @@ conformance: $(STAMP)
 # Mutants of every format that is read, for some minutes; finds are in build/fuzz. ONLY=onnx,tflite takes some formats.
 MINUTES ?= 5
 fuzz: $(STAMP)
-	$(BIN)/python tools/fuzzing/run.py --minutes $(MINUTES) $(if $(ONLY),--only '$(ONLY)')
+	$(BIN)/python tools/fuzzing/run.py --minutes $(MINUTES) $(if $(ONLY),--only '$(ONLY)') $(if $(FIRST),--first $(FIRST))
 
 # Models at random, computed in every way there is; differences are in build/hunt, reduced, as tests.
 hunt: $(STAMP)
-	$(BIN)/python tools/hunting/hunt.py --minutes $(MINUTES)
+	$(BIN)/python tools/hunting/hunt.py --minutes $(MINUTES) $(if $(FIRST),--first $(FIRST))
 
 # The documentation as a site that opens from disk: build/site/index.html.
 docs: $(DOCS)

@@ -15,6 +15,9 @@ OPENCL = "--target opencl "
 WASM = "--target wasm32 "
 RANGE = "--dim N=1..4 "
 CASES = {
+    "ranges, verify": RANGE + "--verify",
+    "opencl, verify": OPENCL + "--verify",
+    "verify, stop-after": "--verify --stop-after optimise",
     "export-plan, stop-after": "--export-plan p.csv --stop-after optimise",
     "archive, stop-after": "--archive --stop-after memory",
     "sign, stop-after": "--sign key.pem --stop-after memory",

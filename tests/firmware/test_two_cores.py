@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.program_running import Machine
 
 import intaglio
 from intaglio.errors import OurFault
@@ -30,7 +31,6 @@ from intaglio.run.loaded import LoadedPackage
 from intaglio.run.timing import stored_inputs
 from intaglio.targets.target import find_target, threaded
 from support.commands import Intaglio
-from support.program_running import Machine
 from support.small_networks import Layers, anomalies, images, keywords
 
 BOARDS = ["rp2040", "rp2350"]

@@ -35,6 +35,18 @@ def test_squashing_of_16_bits(op: str, step: float, tmp_path: Path) -> None:
     assert_like_litert(data, tmp_path, [every])
 
 
+@pytest.mark.parametrize(("op", "out"), [("LOGISTIC", (1 / 256, -128)), ("TANH", (1 / 128, 0))])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("step", [1 / 256, 1 / 128, 0.01, 0.3, 20.0])
+def test_squashing_of_8_bits(op: str, out: tuple[float, int], dtype: str, step: float, tmp_path: Path) -> None:
+    """With steps that are powers of two, results are nearly half-way between two integers."""
+    low = -128 if dtype == "int8" else 0
+    every = np.arange(low, low + 256).astype(dtype).reshape(1, -1)
+    made = Tensor((1, 256), dtype, out[0], out[1] + 128 + low)
+    data = one_operator(op, [Tensor((1, 256), dtype, step, low + 100)], made)
+    assert_like_litert(data, tmp_path, [every])
+
+
 @pytest.mark.parametrize("beta", [1.0, 0.7])
 @ALL
 def test_softmax(dtype: str, beta: float, tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from hunting import compare, hunt
 from hunting.compare import Case, case_of, compiled, configs, in_python
 from hunting.generate import generate
 from hunting.recipe import Recipe, Step, Type
+from hunting.tflite import Chain, chain_of, failures_of, reduced_chain
 from intaglio.frontends.reading import read_source
+from intaglio.frontends.tflite.rows.tables import TABLES
 from intaglio.ir.graph import Graph
 from intaglio.ops.activation import Relu
 from intaglio.ops.unary import Neg
@@ -94,3 +96,18 @@ def test_a_step_that_is_left_out_becomes_an_input() -> None:
     assert smaller.inputs == (Type((2, 3)), Type((3, 2)))
     assert [step.op for step in smaller.steps] == ["Softmax", "Mul", "Sigmoid"]
     assert smaller.steps[0].operands == (1,)
+
+
+def test_integer_chains_agree_with_litert_in_every_bit(tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
+    assert [f for seed in range(12) for f in failures_of(chain_of(seed), tmp_path)] == []
+    assert list(failures_of(Chain(53, ("SOFTMAX", "TANH")), tmp_path)) == []  # tanh in fixed point was one off, nearly half-way
+
+
+def test_a_planted_difference_of_integers_is_found_and_reduced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
+    chain = Chain(3, ("RELU", "TANH", "ADD", "RELU"))
+    monkeypatch.setitem(TABLES, "TANH", TABLES["LOGISTIC"])
+    wrong = next(failures_of(chain, tmp_path))
+    assert wrong.config == "tflite meaning"
+    assert reduced_chain(chain, wrong.config, tmp_path).kinds == ("TANH",)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.program_running import Machine
 
 from intaglio.frontends.tflite import load
 from intaglio.ir.graph import Array
@@ -16,7 +17,6 @@ from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes import Context, optimise
 from intaglio.targets.target import find_target
 from support.commands import Intaglio
-from support.program_running import Machine
 from support.small_networks import images, keywords
 
 NETWORKS = {"keywords": keywords, "images": images}

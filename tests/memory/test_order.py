@@ -21,11 +21,11 @@ from intaglio.memory.planner import lower_bound
 from intaglio.memory.schedule import Flow, Room, Task, best_order, peak_of
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes import Context, optimise
+from intaglio.run.machine import Machine
 from support.examples import examples
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
 from support.placing import memory_text, read_again
-from support.program_running import Machine
 from support.random_graphs import graphs
 
 

@@ -14,11 +14,11 @@ from intaglio.kernels import lower
 from intaglio.memory import place
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes import Context, optimise
+from intaglio.run.machine import Machine
 from intaglio.targets.target import host_target
 from support.examples import examples
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
-from support.program_running import Machine
 from support.random_graphs import graphs
 from support.shared import ONNX, SHARED, needs_shared, shapes_of
 

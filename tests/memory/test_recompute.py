@@ -27,11 +27,11 @@ from intaglio.ops.reduce import Reduce
 from intaglio.ops.unary import Abs, Neg
 from intaglio.passes.clean import dead_code
 from intaglio.passes.context import Context
+from intaglio.run.machine import Machine
 from support.examples import examples
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
 from support.placing import memory_text, read_again
-from support.program_running import Machine
 
 PLAIN = TARGETS["scalar"]
 

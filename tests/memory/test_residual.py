@@ -12,10 +12,10 @@ from intaglio.kernels.program import Program
 from intaglio.memory import place
 from intaglio.memory.checker import check
 from intaglio.ops.evaluate import evaluate_graph
+from intaglio.run.machine import Machine
 from support.ir_text import graph_of, random_array
 from support.kernel_running import TARGETS
 from support.placing import move
-from support.program_running import Machine
 
 LAYERS = {
     "conv": ("const w: f32[11,11,3,3] ...", "conv(a, w, _, r, pads=(1,1,1,1), epilogue=[add(0,1), relu(2)], layout=NHWC)"),

@@ -26,6 +26,7 @@ from intaglio.memory.planner import lower_bound
 from intaglio.memory.share import share_parts
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.pipeline import plan_request
+from intaglio.run.machine import Machine
 from intaglio.stages import Request, Watch
 from intaglio.targets import Target
 from support.commands import Intaglio
@@ -33,7 +34,6 @@ from support.examples import examples
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
 from support.placing import at, memory_text, move, read_again
-from support.program_running import Machine
 from support.shared import SHARED, needs_shared
 from support.tangles import tangle
 

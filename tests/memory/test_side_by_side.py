@@ -25,6 +25,7 @@ from intaglio.memory.check_views import Span, meet
 from intaglio.memory.checker import check
 from intaglio.memory.share import share_parts
 from intaglio.ops.evaluate import evaluate_graph
+from intaglio.run.machine import Machine
 from intaglio.targets import Target
 from support.commands import Intaglio
 from support.examples import examples
@@ -32,7 +33,6 @@ from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
 from support.onnx_models import model, node, saved, value
 from support.placing import memory_text, move, read_again
-from support.program_running import Machine
 from support.tangles import dense, tangle
 
 BLOCK = """

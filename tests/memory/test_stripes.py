@@ -25,12 +25,12 @@ from intaglio.memory.place import placed_buffers
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes.context import Context
 from intaglio.passes.residual import fuse_sum
+from intaglio.run.machine import Machine
 from intaglio.targets.target import Target, find_target
 from support.examples import examples
 from support.integer_graphs import IntegerNet, integer_net, picture
 from support.kernel_running import TARGETS
 from support.placing import at, memory_text, move, read_again
-from support.program_running import Machine
 
 PLAIN, SMALL = TARGETS["scalar"], find_target("cortex-m4f")
 QUICK = settings(deadline=None, max_examples=examples(15), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -197,14 +197,14 @@ def keep(find: Find) -> bool:
     return True
 
 
-def fuzz(minutes: float, only: list[str]) -> int:
+def fuzz(minutes: float, only: list[str], offset: int) -> int:
     total: dict[str, int] = json.loads(TOTAL.read_text()) if TOTAL.exists() else {}
     start, count, kinds = time.monotonic(), 0, 0
     for name in turns(only):
         if time.monotonic() - start > 60 * minutes:
             break
         warm(name)
-        done, found = turn(name, total.get(name, 0), PER_TURN * (4 if name in CHEAP else 1))
+        done, found = turn(name, offset + total.get(name, 0), PER_TURN * (4 if name in CHEAP else 1))
         total[name] = total.get(name, 0) + done
         count += done
         kinds += sum(keep(find) for find in found)
@@ -226,6 +226,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--only", help="formats, with commas", default=",".join(FORMATS))
+    parser.add_argument("--first", type=int, default=0, help="added to the numbers of mutants, for machines that keep no total")
     parser.add_argument("--again", nargs=2, metavar=("FORMAT", "SEED"))
     parser.add_argument("--guided", metavar="FORMAT", choices=list(FORMATS))
     given = parser.parse_args()
@@ -238,7 +239,7 @@ def main() -> int:
     unknown = [name for name in given.only.split(",") if name not in FORMATS]
     if unknown:
         parser.error(f"unknown format {unknown[0]!r}; known: {', '.join(FORMATS)}")
-    return fuzz(given.minutes, given.only.split(","))
+    return fuzz(given.minutes, given.only.split(","), given.first)
 
 
 if __name__ == "__main__":

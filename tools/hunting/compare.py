@@ -34,9 +34,9 @@ from intaglio.package.write import Origin, write_project
 from intaglio.passes import PASSES, Context, absorb, optimise
 from intaglio.pipeline import plan_request
 from intaglio.run.error_bounds import Known, error_bounds, outside
+from intaglio.run.machine import Machine
 from intaglio.stages.watch import Watch
 from intaglio.targets.target import find_target, host_target
-from support.program_running import Machine
 
 OPTIONAL = tuple(p.name for p in PASSES if not p.required)
 SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")

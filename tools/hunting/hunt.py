@@ -27,9 +27,11 @@ import numpy as np  # noqa: E402
 from hunting.compare import Case, Failure, case_of, compiled, configs, in_python  # noqa: E402
 from hunting.generate import generate  # noqa: E402
 from hunting.recipe import Recipe  # noqa: E402
+from hunting.tflite import Chain, chain_of, failures_of, reduced_chain  # noqa: E402
 
 TOTAL = Path(__file__).with_name("total.json")
 FINDS = Path("build/hunt")
+CHAINS = 48  # of TFLite for each batch
 BATCH, COMPILED = 96, 24  # models at a time, and those of them that a C compiler sees: it takes 30 times as long as the rest
 
 
@@ -98,6 +100,20 @@ def report(failure: Failure, folder: Path) -> None:
     print(f"model {failure.seed}, {failure.config}: {failure.what}\n{len(small.steps)} steps:\n{text}", flush=True)
 
 
+def report_chain(chain: Chain, folder: Path) -> bool:
+    try:
+        wrong = next(failures_of(chain, folder), None)
+    except Exception as error:  # of ours, or of LiteRT, which names itself
+        wrong = Failure(chain.seed, "tflite python", f"{type(error).__name__}: {error}")
+    if wrong is not None:
+        small = reduced_chain(chain, wrong.config, folder)
+        FINDS.mkdir(parents=True, exist_ok=True)
+        text = f"def test_tflite_{chain.seed}() -> None:\n    assert list(failures_of({small!r}, FOLDER)) == []\n"
+        (FINDS / f"{chain.seed}-tflite.txt").write_text(f"{wrong.config}\n{wrong.what}\n\n{text}")
+        print(f"{wrong.config}: {wrong.what}\n{text}", flush=True)
+    return wrong is not None
+
+
 def hunt(minutes: float, first: int | None) -> int:
     total: dict[str, int] = json.loads(TOTAL.read_text()) if TOTAL.exists() else {"models": 0, "without a bound": 0}
     start, found, count = time.monotonic(), 0, 0
@@ -111,6 +127,8 @@ def hunt(minutes: float, first: int | None) -> int:
                     total["without a bound"] += 1
                 else:
                     cases.append(case)
+            for number in range(seed, seed + CHAINS):
+                found += report_chain(chain_of(number), Path(place) / "tflite")
             seen: set[int] = set()
             for failure in chain(chain.from_iterable(map(tried, cases[COMPILED:])), failures(cases[:COMPILED])):
                 found += failure.seed not in seen
@@ -120,6 +138,7 @@ def hunt(minutes: float, first: int | None) -> int:
         seed += BATCH
         count += BATCH
         total["models"] += BATCH
+        total["tflite"] = total.get("tflite", 0) + CHAINS
         total["compiled"] = total.get("compiled", 0) + COMPILED
         TOTAL.write_text(json.dumps(total, indent=1) + "\n")
     print(

@@ -73,35 +73,6 @@ def one_over_one_plus(a: Array) -> Array:
     return shift_saturating(x, 1)
 
 
-def one_minus_over_one_plus(a: Array) -> Array:
-    """(1 - x) / (1 + x) for a Q0 number in [0, 1], in Q0."""
-    half = half_sum(a, np.full_like(np.asarray(a, np.int64), INT32_MAX))
-    x = 1515870810 + doubling_high_multiply(half, np.full_like(half, -1010580540))
-    for _ in range(3):
-        product = doubling_high_multiply(half, x)
-        rest = (1 << 29) - product
-        x = saturate(x + shift_saturating(doubling_high_multiply(x, rest), 2))
-    return shift_saturating(x - (1 << 29), 2)
-
-
-def logistic(a: Array, integer_bits: int = 4) -> Array:
-    """1 / (1 + exp(-a)) of a Qm number, in Q0."""
-    a = np.asarray(a, np.int64)
-    size = np.where(a > 0, a, -a)
-    positive = one_over_one_plus(exp_on_negative_values(-size, integer_bits))
-    value = np.where(a > 0, positive, INT32_MAX - positive)
-    return np.where(a == 0, 1 << 30, value)
-
-
-def tanh(a: Array, integer_bits: int = 4) -> Array:
-    a = np.asarray(a, np.int64)
-    size = np.where(a > 0, a, -a)
-    # exp(-2|a|): the same raw number with one more integer bit is twice as large
-    half = one_minus_over_one_plus(exp_on_negative_values(-size, integer_bits + 1))
-    value = np.where(a > 0, half, -half)
-    return np.where(a == 0, 0, value)
-
-
 # 16-bit numbers: r means r * 2^(m - 15) ---------------------------------------------------------------------------------
 
 INT16_MIN, INT16_MAX = -(2**15), 2**15 - 1

@@ -49,6 +49,7 @@ class Keywords(TypedDict, total=False):
     import_plan: str | Path | None
     disabled: Sequence[str] | AbstractSet[str]
     dump_ir: str | Path | None
+    verify: bool
     archive: bool
     archive_format: str
     force: bool

@@ -229,6 +229,9 @@ class Request:
     dump_ir: Path | None = option(
         None, kinds.FILE, "optimise", "Write an IR file to this folder for each pass that changed something.", "DIR"
     )  # fmt: skip
+    verify: bool = option(
+        False, kinds.FLAG, "optimise", "Check that no pass and no kernel changes a result, by interpreting them. Slow.",
+    )  # fmt: skip
     explain: bool = option(
         False, kinds.FLAG, "optimise", "Print work, traffic, estimated time and the choice of the kernel for each layer.",
         keyword="",

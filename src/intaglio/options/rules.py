@@ -118,6 +118,13 @@ def _cores(request: Request) -> int:
 
 
 RULES: tuple[Rule, ...] = (
+    _not_with_ranges("--verify", lambda r: r.verify),
+    _not_on_opencl("--verify", lambda r: r.verify),
+    Rule(
+        "verify, stop-after", "options",
+        lambda s: s.request.verify and stage_index(s.request.stop_after) < stage_index("memory"),
+        "the stage `{stop_after}` has no kernels for `--verify` yet", "use `--stop-after memory` or later, or omit `--verify`",
+    ),
     Rule(
         "export-plan, stop-after", "options",
         lambda s: s.request.export_plan is not None and stage_index(s.request.stop_after) < stage_index("memory"),

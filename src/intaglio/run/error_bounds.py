@@ -100,7 +100,9 @@ def _exact(node: Node, given: list[Known]) -> Known | None:
     """Integers and conditions follow exactly, where what they are made of is exact."""
     if any(np.any(g.error > 0) for g in given):
         return None
-    return Known.exactly(np.asarray(node.op.reference(*_stored(node, given, 0))[0]))
+    known = iter(_stored(node, given, 0))
+    operands = [None if v is None else next(known) for v in node.inputs]
+    return Known.exactly(np.asarray(node.op.reference(*operands)[0]))
 
 
 def _same(node: Node, given: list[Known]) -> Known:

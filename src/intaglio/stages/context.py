@@ -19,6 +19,7 @@ from intaglio.passes.context import Context, Finding
 from intaglio.passes.offload import Offloaded
 from intaglio.passes.rows_input import Turned
 from intaglio.passes.stream import Stream
+from intaglio.stages.verifying import Verifier
 from intaglio.stages.watch import Watch
 from intaglio.targets.deployment import Deployment
 from intaglio.targets.plugins import find_accelerator
@@ -54,6 +55,7 @@ class Findings:
         self.turned = False
         self.offloaded: Offloaded | None = None
         self.passes = Changes()
+        self.verifier = Verifier()
 
     def __call__(self, finding: Finding) -> None:
         match finding:
@@ -89,7 +91,7 @@ def context_of(request: Request, target: Target, deployment: Deployment, source:
         weights_read=deployment.weights_read or graph.weights == "read",
         takes_halves=lambda node, target: for_device(node, target, choices.of(node)) is not None,
         report=findings,
-        observe=_Observer((findings.passes, _Dumper(request, choices))),
+        observe=_Observer((findings.passes, _Dumper(request, choices), *((findings.verifier,) if request.verify else ()))),
     )
 
 

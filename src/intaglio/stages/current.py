@@ -30,9 +30,9 @@ from intaglio.targets.target import find_target
 
 # The model and the compiler are compared by themselves; where the package goes, and what is shown or written beside it, does not
 # change it.
-LEFT_OUT = frozenset(["model", "output", "force", "cc", "archive", "archive_format", "explain", "dump_ir", "export_plan"])
+LEFT_OUT = frozenset(["model", "output", "force", "cc", "archive", "archive_format", "explain", "dump_ir", "export_plan", "verify"])
 # More is asked for than a package: a table, a file beside it, a measurement. Or it depends on code and drivers outside of Intaglio.
-MORE = ("force", "archive", "explain", "dump_ir", "export_plan", "devices", "accelerators", "library_only")
+MORE = ("force", "archive", "explain", "verify", "dump_ir", "export_plan", "devices", "accelerators", "library_only")
 FILES = ("board", "memory")  # names of a board, or of a file
 
 

@@ -99,6 +99,8 @@ def _random(request: Request) -> str:
 
 def absorb_pairs(work: Work) -> Work:
     model = need(work.model)
+    if work.request.verify:
+        model.findings.verifier.begin(model.graph)
     return replace(work, model=replace(model, graph=absorb(model.graph, model.context)))
 
 

@@ -16,6 +16,8 @@ def optimise(work: Work) -> Work:
     graph = model.graph
     if not model.is_past("optimise"):
         watch.stage("optimise")
+        if work.request.verify:
+            model.findings.verifier.begin(graph)
         graph = optimised(graph, model.context)
     if model.source.format == "ir" and accelerators_of(graph):
         check_given(graph)

@@ -28,6 +28,9 @@ def plan(work: Work) -> Work:
     if target.device and not model.is_past("kernels") and _is_too_large(planned.program, deployment):
         planned = _without_working_memory(model, wishes, work)
     check_reach(planned.program, deployment)
+    if request.verify:
+        model.findings.verifier.kernels(planned.program)
+        work.watch.note(model.findings.verifier.told())
     if request.export_plan is not None:
         kept = work.pinned.pinned if work.pinned is not None else frozenset()
         write_text(request.export_plan, plan_text(placed_buffers(planned.program, target), kept))

@@ -1,6 +1,7 @@
 """Tables of 256 entries for functions of 8-bit integers, by the arithmetic of TFLite's reference kernels.
 
-Logistic and tanh are computed there in fixed point (gemmlowp); others go through float."""
+Most go through float, one entry at a time (`LUTPopulate`). That is so for logistic and tanh too since they have tables there: fixed
+point (gemmlowp) differs by one where a result is nearly half-way between two integers."""
 
 from __future__ import annotations
 
@@ -13,7 +14,6 @@ from intaglio.frontends.tflite.rows.activation import round_away
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.ops.fixed_point import quantize_multiplier, rounding_shift, scale32
-from intaglio.ops.gemmlowp import logistic, tanh
 from intaglio.ops.quantised_functions import inv_sqrt
 
 Params = tuple[float, int]
@@ -23,40 +23,6 @@ Maker = Callable[[DType, Params, Params], Array]
 def _range(dtype: DType) -> Array:
     info = np.iinfo(dtype.numpy)
     return np.arange(int(info.min), int(info.max) + 1, dtype=np.int64)
-
-
-def _radius(integer_bits: int, left_shift: int) -> int:
-    """Beyond this the fixed-point argument would overflow: the function is flat there."""
-    return math.floor(1.0 * ((1 << integer_bits) - 1) * (1 << (31 - integer_bits)) / (1 << left_shift))
-
-
-def _logistic(dtype: DType, x: Params, y: Params) -> Array:
-    """Result in 1/256 with the lowest value for 0: what a quantised sigmoid always has."""
-    scale, zero = x
-    multiplier, shift = quantize_multiplier(scale * (1 << (31 - 4)))
-    radius = _radius(4, shift)
-    centred = _range(dtype) - zero
-    argument = scale32(np.clip(centred, -radius, radius), np.asarray(multiplier), np.asarray(shift))
-    in_q0 = logistic(argument)  # 0.31
-    in_q23 = rounding_shift(in_q0, np.asarray(23))
-    info = np.iinfo(dtype.numpy)
-    inside = np.clip(in_q23 + int(info.min), int(info.min), int(info.max))
-    values = np.where(centred <= -radius, int(info.min), np.where(centred >= radius, int(info.max), inside))
-    return values.astype(dtype.numpy)
-
-
-def _tanh(dtype: DType, x: Params, y: Params) -> Array:
-    scale, zero = x
-    multiplier, shift = quantize_multiplier(scale * (1 << (31 - 4)))
-    radius = _radius(4, shift)
-    centred = _range(dtype) - zero
-    argument = scale32(np.clip(centred, -radius, radius), np.asarray(multiplier), np.asarray(shift))
-    in_q24 = rounding_shift(tanh(argument), np.asarray(24))
-    info = np.iinfo(dtype.numpy)
-    middle = 128 if dtype is DType.U8 else 0
-    inside = np.clip(in_q24 + middle, int(info.min), int(info.max))
-    values = np.where(centred <= -radius, int(info.min), np.where(centred >= radius, int(info.max), inside))
-    return values.astype(dtype.numpy)
 
 
 def _through_float(function: Callable[[float], float]) -> Maker:
@@ -123,6 +89,12 @@ def _high16(a: Array, b: int) -> Array:
     return np.asarray(np.sign(nudged) * (np.abs(nudged) >> 15))
 
 
+def _logistic(x: float) -> float:
+    """In f32, as the reference: the sum and the quotient are rounded."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(1.0) / (np.float32(1.0) + np.exp(np.float64(-x)).astype(np.float32)))
+
+
 def gelu(x: float) -> float:
     return 0.5 * x * (1.0 + math.erf(x / math.sqrt(2.0)))
 
@@ -164,8 +136,8 @@ def _rsqrt(dtype: DType, x: Params, y: Params) -> Array:
 
 
 TABLES: dict[str, Maker] = {
-    "LOGISTIC": _logistic,
-    "TANH": _tanh,
+    "LOGISTIC": _through_float(_logistic),
+    "TANH": _through_float(math.tanh),
     "EXP": _through_float(math.exp),
     "LOG": _through_float(lambda x: math.log(x) if x > 0 else -math.inf),
     "ELU": _through_float(_elu),

@@ -1,8 +1,9 @@
-"""A placed program run by the interpreter, in one arena, at the addresses that the planner gave."""
+"""A placed program run by the interpreter, in one arena, at the addresses of the plan: for `compile --verify` and tests."""
 
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import numpy as np
 
@@ -14,13 +15,23 @@ from intaglio.kernels.loop import Kernel
 from intaglio.kernels.program import Argument, ConstantArg, Layer, Program, ScratchArg, ValueArg
 
 
+class Watcher(Protocol):
+    """Sees each layer before and after it runs. Where `instead` is true, it has put the layer's results into memory itself."""
+
+    def instead(self, machine: Machine, layer: Layer) -> bool: ...
+
+    def after(self, machine: Machine, layer: Layer) -> None: ...
+
+
 class Machine:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, watcher: Watcher | None = None) -> None:
+        self.watcher = watcher
         self.program = program
         self.pitches = program.storage_pitches()
         self.arena = np.full(max(1, program.arena_bytes), 0x7F, np.uint8)
         self.arena[:] = 0x7F
         self.constants = {c.name: np.ascontiguousarray(c.data).reshape(-1) for c in program.constants}
+        self.arenas = {arena.region: np.full(max(1, arena.bytes), 0x7F, np.uint8) for arena in program.arenas}
         self.outside: dict[Address, Array] = {}
         for state in program.graph.states:
             self._bytes(state.input)[:] = 0
@@ -35,6 +46,8 @@ class Machine:
             return self._bytes(whole)[at : at + size]
         if address.region in (ARENA, STATE):
             return self.arena[at : at + size]
+        if address.region.kind is Kind.ARENA:  # of another memory
+            return self.arenas[address.region][at : at + size]
         return self.outside.setdefault(address, np.zeros(value.type.bytes, np.uint8))
 
     def _memory(self, argument: Argument, layer: Layer, dtype: np.dtype[np.generic]) -> Array:
@@ -42,8 +55,10 @@ class Machine:
             case ConstantArg():
                 return self.constants[argument.name]
             case ScratchArg():
-                at = self.program.placement.scratch[layer.name].offset
-                return self.arena[at : at + argument.bytes].view(dtype)
+                address = self.program.placement.scratch[layer.name]
+                arena = self.arena if address.region == ARENA else self.arenas[address.region]
+                at = address.offset + argument.at
+                return arena[at : at + argument.bytes].view(dtype)
             case ValueArg():
                 return self._bytes(argument.value).view(argument.value.dtype.numpy)
 
@@ -62,13 +77,32 @@ class Machine:
             guard = layer.node.when
             if guard is not None and not bool((guard.data if guard.data is not None else self._bytes(guard)).any()):
                 continue
+            if self.watcher is not None and self.watcher.instead(self, layer):
+                continue
             pairs = zip(layer.arguments, layer.kernel.params, strict=True)
-            assert interpret(layer.kernel, [self._memory(a, layer, p.dtype.numpy) for a, p in pairs]) == 0
-        results = {v.name: self._value(v) for v in graph.outputs}
-        following = [self._value(s.output).reshape(-1).view(np.uint8) for s in graph.states]
+            self._interpret(layer.kernel, [self._memory(a, layer, p.dtype.numpy) for a, p in pairs])
+            if self.watcher is not None:
+                self.watcher.after(self, layer)
+        results = {v.name: self.value(v) for v in graph.outputs}
+        following = [self.value(s.output).reshape(-1).view(np.uint8) for s in graph.states]
         for state, new in zip(graph.states, following, strict=True):
             self._bytes(state.input)[:] = new
         return results
+
+    def _interpret(self, kernel: Kernel, memory: list[Array]) -> None:
+        if (code := interpret(kernel, memory)) != 0:
+            raise ArithmeticError(f"the kernel `{kernel.name}` ends with error {code}")
+
+    def put(self, value: Value, array: Array) -> None:
+        """For a layer that is not interpreted."""
+        self._bytes(value).view(value.dtype.numpy)[self._places(value)] = np.asarray(array).reshape(-1)
+
+    def _places(self, value: Value) -> Array | slice:
+        """Of its elements: it may lie in rows of another."""
+        if (pitch := self.pitches.get(value)) is None:
+            return slice(None)
+        rows = value.type.elements // pitch.width
+        return np.asarray(np.arange(rows)[:, None] * pitch.stride + np.arange(pitch.width)).reshape(-1)
 
     def _run_stripe(self, stripe: Stripe[Kernel, Argument], inputs: dict[str, Array]) -> None:
         times: dict[int, int] = {}
@@ -96,7 +130,7 @@ class Machine:
                     memory.append(self.arena[at : at + argument.bytes].view(param.dtype.numpy))
                 else:
                     memory.append(self._memory(argument, layer, param.dtype.numpy))
-            assert interpret(action.kernel, memory) == 0
+            self._interpret(action.kernel, memory)
 
     def _window(self, stripe: Stripe[Kernel, Argument], value: Value) -> Array:
         at = self.program.placement.addresses[value].offset
@@ -109,7 +143,7 @@ class Machine:
         assert at >= 0 and at + size <= len(whole)
         return whole[at : at + size]
 
-    def _value(self, value: Value) -> Array:
+    def value(self, value: Value) -> Array:
         if value.data is not None:
             return value.data
-        return self._bytes(value).view(value.dtype.numpy).reshape(value.shape).copy()
+        return self._bytes(value).view(value.dtype.numpy)[self._places(value)].reshape(value.shape).copy()
