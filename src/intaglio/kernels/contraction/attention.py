@@ -30,7 +30,7 @@ from intaglio.kernels.epilogue import Epilogue
 from intaglio.kernels.estimate import micros
 from intaglio.kernels.job import Job, Lowered, stem
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Expr, Type, Var, idx
+from intaglio.kernels.loop import Buffer, Expr, Operand, Type, Var, idx, imax, imin
 from intaglio.kernels.reduce import across, start_value
 from intaglio.ops.attention import Attention
 from intaglio.targets import Target
@@ -78,26 +78,63 @@ def attention(job: Job) -> Lowered:
     fit = job.target.l1_bytes // 2 // (most(stored) * 4) // tile.rows
     band = min(most(rows), max(1, fit) * tile.rows)
     o = _operands(job, op, band, stored)
-    with k.loops(["b", "h"], [batch, heads]) as (b, h):
-        q_at, k_at, v_at = (k.let(f"{name}_at", _start(w, b, h)) for name, w in (("q", op.q), ("k", op.k), ("v", op.v)))
-        masks = [k.let(f"mask{n}_at", _start(w, b, h)) for n, w in enumerate(op.masks)]
-        y_at = k.let("y_at", b * (rows * heads * width) + h * (width if op.joined else rows * width))
-        scores = Tiles(k, Problem.matrix(band, depth, stored), tile, Fma(e, o.keys, None, o.scores, _NOTHING))
-        pack_right(job, scores, Right(o.k, k_at, op.k[4], op.k[3], keys, op.scale))
-        context = Tiles(k, Problem.matrix(band, keys, width), tile, Fma(e, o.values, None, o.y, _NOTHING))
-        pack_right(job, context, Right(o.v, v_at, op.v[3], 1, width))
-        whole = rows // band * band
-        with k.loop("m", 0, whole, band) as m:
-            _band(job, op, o, tile, m, band, stored, q_at, masks, y_at)
-        if rows != whole:
-            with k.block():
-                _band(job, op, o, tile, idx(whole), rows - whole, stored, q_at, masks, y_at)
+    head = _Head(job, op, o, tile, band, stored)
+    if job.target.threads == 1 or any(isinstance(size, Size) for size in op.sizes):
+        with k.loops(["b", "h"], [batch, heads]) as (b, h):
+            head.write(b, h, idx(0), rows // band, rows % band != 0)
+    else:
+        _shares(job, op, head)
     about = (
         f"attention of {batch} x {heads} heads: {rows} rows, {keys} keys, depth {depth}, width {width}"
         f"{f', {len(op.masks)} masks' if len(op.masks) > 1 else ', a mask' if op.masks else ''}\n"
         f"{band} rows at a time; {tile.about(band, 'row', e.lanes, 'columns')}, keys and values packed into scratch"
     )
     return job.done(stem("attention", rows, keys, depth), about, f"attention(tile={tile})")
+
+
+def _shares(job: Job, op: Attention, head: _Head) -> None:
+    """Bands of all heads, divided among threads. A thread packs the heads that it has bands of, and no others."""
+    k, (batch, heads, rows) = job.k, op.sizes[:3]
+    whole, bands = rows // head.band, -(-rows // head.band)
+    low, high = job.share("bands", batch * heads * bands, 1)
+    with k.loop("head", low // bands, (high + (bands - 1)) // bands) as n:
+        first = k.let("first", imax(0, low - n * bands))
+        last = k.let("last", imin(bands, high - n * bands))
+        rest = last.compare("eq", bands) if bands > whole else False
+        head.write(k.let("b", n // heads), k.let("h", n % heads), first, imin(last, whole) if bands > whole else last, rest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What computes a head: its keys and values are packed, then `band` rows at a time."""
+
+    job: Job
+    op: Attention
+    o: _Operands
+    tile: Tile
+    band: int
+    stored: int
+
+    def write(self, b: Expr, h: Expr, first: Expr, last: Operand, rest: bool | Expr) -> None:
+        """Bands from `first` to `last`, and the rows that are left if `rest` says so."""
+        job, op, o, k, e = self.job, self.op, self.o, self.job.k, self.job.vector
+        _, heads, rows, keys, depth, width = op.sizes
+        q_at, k_at, v_at = (k.let(f"{name}_at", _start(w, b, h)) for name, w in (("q", op.q), ("k", op.k), ("v", op.v)))
+        masks = [k.let(f"mask{n}_at", _start(w, b, h)) for n, w in enumerate(op.masks)]
+        y_at = k.let("y_at", b * (rows * heads * width) + h * (width if op.joined else rows * width))
+        scores = Tiles(k, Problem.matrix(self.band, depth, self.stored), self.tile, Fma(e, o.keys, None, o.scores, _NOTHING))
+        pack_right(job, scores, Right(o.k, k_at, op.k[4], op.k[3], keys, op.scale))
+        context = Tiles(k, Problem.matrix(self.band, keys, width), self.tile, Fma(e, o.values, None, o.y, _NOTHING))
+        pack_right(job, context, Right(o.v, v_at, op.v[3], 1, width))
+
+        def some(m: Expr, count: int) -> None:
+            _band(job, op, o, self.tile, m, count, self.stored, q_at, masks, y_at)
+
+        with k.loop("m", first * self.band, idx(last) * self.band, self.band) as m:
+            some(m, self.band)
+        if rest is not False:
+            with k.block() if rest is True else k.when(rest):
+                some(idx(rows // self.band * self.band), rows % self.band)
 
 
 def _cycles(target: Target, op: Attention, tile: Tile, lanes: int) -> float:

@@ -201,30 +201,31 @@ class Tiles:
             self._matrix_of_some(x, rows)
             return
 
+        once = not isinstance(rows, Size) and tall <= per_chunk  # rows that are left come while the weights of a block are there
+
         def whole(block: Block, at: Expr, column: Expr) -> None:
-            with k.loop("m", chunk, end, high) as m:
+            with k.loop("m", chunk, imin(chunk + per_chunk, tall), high) as m:
                 ahead = self._ahead(block, at, per_chunk // high, (m - chunk) // high)
                 self._matrix_tile(x, m, high, block, at, column, ahead)
-            if not isinstance(rows, Size) and rows > tall:  # rows that are left, while the weights of the block are there
-                with k.when(end.compare("ge", tall)) if tall > per_chunk else k.block():
+            if once and rows > tall:
+                with k.block():
                     self._matrix_tile(x, idx(tall), rows - tall, block, at, column)
 
-        with k.loop("chunk", 0, tall if isinstance(rows, Size) else max(1, tall), per_chunk) as chunk:
-            end = k.let("end", imin(chunk + per_chunk, tall))
+        with k.loop("chunk", 0, max(1, tall) if once else tall, per_chunk) as chunk:
             self._each_block(packed, whole)
 
         def last(count: int) -> None:
             with k.block():
                 self._each_block(packed, lambda block, at, col: self._matrix_tile(x, idx(tall), count, block, at, col))
 
-        if isinstance(rows, Size):
+        if not once:
             k.one_of(rows - tall, last)
 
     def _chunk(self, rows: int, row_bytes: int, l2_bytes: int) -> int:
         """Rows of x that are multiplied by all weights before the next ones are: all of them where they stay in L2 beside the
         weights of a block, else as many as fill half of it, evened out."""
         high, panel = self.tile.rows, self.blocks.wide.width * self._packed_depth() * self.micro.w.dtype.bytes
-        tiles = max(1, rows // high)
+        tiles = -(-rows // high)
         if rows * row_bytes + panel <= l2_bytes:
             return tiles * high
         chunks = -(-tiles // max(1, l2_bytes // 2 // row_bytes // high))
@@ -276,21 +277,23 @@ class Tiles:
             uneven = idx(whole).compare("lt", 0)
             tall = k.let("tall", select(uneven, idx(rows // high * high), tall))
 
+        usual = max(1, most(rows) // high // 2)  # tiles that ask for a block; where there are more, they ask for the one behind it
+
         def body(block: Block, at: Expr, column: Expr) -> None:
             with k.loop("m", 0, tall, high) as m:
-                self._matrix_tile(x, m, high, block, at, column)
+                self._matrix_tile(x, m, high, block, at, column, self._ahead(block, at, usual, m // high))
 
             def evened() -> None:
                 if most(lower):
                     with k.loop("m", tall, rows, high - 1) as m:
-                        self._matrix_tile(x, m, high - 1, block, at, column)
+                        self._matrix_tile(x, m, high - 1, block, at, column, self._ahead(block, at, usual, m // high))
 
             if not few:
                 evened()
                 return
             for count in few:
                 with k.when(both(uneven, idx(rows % high).compare("eq", count))):
-                    self._matrix_tile(x, tall, count, block, at, column)
+                    self._matrix_tile(x, tall, count, block, at, column, self._ahead(block, at, usual, tall // high))
             with k.when(idx(whole).compare("ge", 0)):
                 evened()
 

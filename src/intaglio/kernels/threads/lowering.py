@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from intaglio.ir.graph import Node
-from intaglio.kernels.job import Lowered, Scratch, same_memory
+from intaglio.kernels.job import Lowered, Packed, Scratch, same_memory
 from intaglio.kernels.program import Program
 from intaglio.kernels.threads.split import split
 
@@ -19,7 +19,8 @@ def in_parts(lowered: Lowered, node: Node, threads: int) -> Lowered:
     own = frozenset(param for param, source in held if isinstance(source, Scratch) and source.own)
     kernel = lowered.kernel
     if kernel.split is None:  # the builder has not done it
-        made = split(kernel, threads, same_memory(lowered, node), own)
+        weights = frozenset(param for param, source in held if isinstance(source, Packed | Scratch))
+        made = split(kernel, threads, same_memory(lowered, node), own, weights)
         if made is None:
             return lowered
         kernel = made

@@ -91,20 +91,25 @@ class Single:
 Plan = Union[Share, Inside, Everyone, Single]
 
 
-def split(kernel: Kernel, parts: int, same: Mapping[Buffer, Buffer], own: frozenset[Buffer]) -> Kernel | None:
+def split(
+    kernel: Kernel, parts: int, same: Mapping[Buffer, Buffer], own: frozenset[Buffer], weights: frozenset[Buffer] = frozenset()
+) -> Kernel | None:
     """The kernel in parts; None where that is not possible, or not worth it. `same` buffers may be the same memory; `own` ones are
-    working memory in which no round of a loop finds what another round wrote, so that every part may have its own."""
+    working memory in which no round of a loop finds what another round wrote, so that every part may have its own; `weights` are
+    constants, and what the kernel packs itself."""
     if kernel.fallible or kernel.variants or kernel.wait is not None or kernel.includes:
         return None
     try:
-        return _Splitter(kernel, parts, same, own).split()
+        return _Splitter(kernel, parts, same, own, weights).split()
     except Opaque:
         return None
 
 
 class _Splitter:
-    def __init__(self, kernel: Kernel, parts: int, same: Mapping[Buffer, Buffer], own: frozenset[Buffer]) -> None:
-        self.kernel, self.parts, self.same, self.own = kernel, parts, same, own
+    def __init__(
+        self, kernel: Kernel, parts: int, same: Mapping[Buffer, Buffer], own: frozenset[Buffer], weights: frozenset[Buffer]
+    ) -> None:
+        self.kernel, self.parts, self.same, self.own, self.weights = kernel, parts, same, own, weights
         self.written = written_in(kernel.body)
         self._taken = _names(kernel)
 
@@ -156,7 +161,7 @@ class _Splitter:
 
     def _share(self, item: Item, loop: For, rounds: int, inside: Scope, atom: Atom) -> Share:
         part = min(1.0, -(-rounds // self.parts) / rounds_of(loop, item.scope))
-        memory = traffic(accesses(loop.body, inside), atom, part, rounds)
+        memory = traffic(accesses(loop.body, inside), atom, part, rounds, self.weights)
         return Share(item, loop, rounds, item.work * part + memory)
 
     def _inside(self, item: Item, loop: For, rounds: int, inside: Scope) -> Inside | None:

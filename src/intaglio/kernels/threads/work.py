@@ -14,6 +14,7 @@ COPIED_BYTES = 8  # of one operation
 LINE_BYTES = 64  # of a cache
 LINE_WORK = 60  # operations while a line goes from one core to another
 BYTE_WORK = 0.15  # operations while a byte comes from a cache that is shared, or from memory
+OTHERS_WORK = 0.5  # while one comes that another core may have written: half of those that all parts read
 
 
 def work_of(body: tuple[Stmt, ...], scope: Scope) -> int:
@@ -59,9 +60,11 @@ def _cost(expr: Expr) -> int:
     return 0
 
 
-def traffic(found: Iterable[Access], loop: Atom, share: float, rounds: int) -> float:
+def traffic(found: Iterable[Access], loop: Atom, share: float, rounds: int, weights: frozenset[Buffer]) -> float:
     """What memory costs the part that does most, `share` of the rounds of a loop: buffers that do not move with the loop are read
-    as a whole by every part, and a line of the cache that two parts write goes from one core to the other and back."""
+    as a whole by every part, and a line of the cache that two parts write goes from one core to the other and back. What the layer
+    before wrote is in the caches of both cores: a part that reads all of it waits for the other's, one that reads its rows finds
+    them in its own cache where that layer was divided by rows too. `weights`, and what the kernel packs itself, cost less."""
     spans: dict[Buffer, tuple[int, int, bool]] = {}
     shared_lines = 0
     for access in found:
@@ -75,8 +78,11 @@ def traffic(found: Iterable[Access], loop: Atom, share: float, rounds: int) -> f
         spans[access.buffer] = (low, high, moved)
         if access.writes:
             shared_lines = max(shared_lines, _shared_lines(access, loop, rounds))
-    touched = sum((high - low + 1) * buffer.dtype.bytes * (share if moved else 1) for buffer, (low, high, moved) in spans.items())
-    return touched * BYTE_WORK + shared_lines * LINE_WORK
+    work = 0.0
+    for buffer, (low, high, moved) in spans.items():
+        each = BYTE_WORK if moved or buffer in weights else OTHERS_WORK
+        work += (high - low + 1) * buffer.dtype.bytes * (share if moved else 1) * each
+    return work + shared_lines * LINE_WORK
 
 
 def _shared_lines(access: Access, loop: Atom, rounds: int) -> int:
