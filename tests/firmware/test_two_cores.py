@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.program_running import Machine
 
 import intaglio
 from intaglio.errors import OurFault
@@ -28,6 +27,7 @@ from intaglio.run.emulator.two_cores import TwoCores
 from intaglio.run.firmware import build_firmware
 from intaglio.run.firmware_tools import find_firmware_toolchain
 from intaglio.run.loaded import LoadedPackage
+from intaglio.run.machine import Machine
 from intaglio.run.timing import stored_inputs
 from intaglio.targets.target import find_target, threaded
 from support.commands import Intaglio

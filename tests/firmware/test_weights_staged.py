@@ -15,11 +15,11 @@ from intaglio.kernels.program import Program
 from intaglio.memory import place
 from intaglio.memory.checker import check
 from intaglio.ops.evaluate import evaluate_graph
+from intaglio.run.machine import Machine
 from intaglio.targets.board import find_board
 from intaglio.targets.target import find_target
 from support.commands import Intaglio
 from support.ir_text import graph_of
-from support.program_running import Machine
 from support.small_networks import Layers
 
 L4R5 = find_board("nucleo-l4r5zi")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.program_running import Machine
 
 from intaglio.frontends.tflite import load
 from intaglio.ir.graph import Array
@@ -15,6 +14,7 @@ from intaglio.kernels import lower
 from intaglio.memory import place
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes import Context, optimise
+from intaglio.run.machine import Machine
 from intaglio.targets.target import find_target
 from support.commands import Intaglio
 from support.small_networks import images, keywords
