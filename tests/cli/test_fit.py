@@ -232,7 +232,7 @@ def test_a_wrong_model_or_place_for_the_picture_is_told(intaglio: Intaglio, tmp_
 
 
 def test_a_package_says_whether_its_arena_is_proven_optimal(intaglio: Intaglio, tmp_path: Path) -> None:
-    words = ("compile", DIGITS, "-o", tmp_path / "p", "--stop-after", "package", "--force")
+    words = ("compile", DIGITS, "-o", tmp_path / "p", "--target", "x86-64-v3", "--stop-after", "package", "--force")
     assert intaglio(*words, "--json").json["optimal"] is True
     assert read_manifest(tmp_path / "p").memory.optimal is True
     (tmp_path / "pin.csv").write_text("buffer,offset\nrelu1_1,2048\n")
