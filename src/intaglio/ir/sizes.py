@@ -18,6 +18,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -459,5 +460,9 @@ def names_of(item: object) -> set[str]:
 
 def value_of(text: str, sizes: Mapping[str, int]) -> int:
     """A formula as it is printed, for these sizes. Raises ValueError where it is none."""
-    ranges = {name: (size, size) for name, size in sizes.items()}
-    return Bounds(ranges).parse(text)
+    return _value_of(text, tuple(sizes.items()))
+
+
+@lru_cache(4096)
+def _value_of(text: str, sizes: tuple[tuple[str, int], ...]) -> int:
+    return Bounds({name: (size, size) for name, size in sizes}).parse(text)

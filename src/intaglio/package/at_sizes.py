@@ -10,13 +10,21 @@ from intaglio.package.manifest import Manifest
 
 
 def at_sizes(manifest: Manifest, sizes: Mapping[str, int]) -> Manifest:
-    """The same network for these sizes of the caller: inputs and outputs have the shapes that follow."""
+    """The same network for these sizes of the caller: all tensors have the shapes that follow."""
+    if not sizes:
+        return manifest
+    found = manifest.found
+    layers = tuple(replace(layer, outputs=tuple(o.at(sizes, found) for o in layer.outputs)) for layer in manifest.layers)
+    return replace(ends_at_sizes(manifest, sizes), layers=layers)
+
+
+def ends_at_sizes(manifest: Manifest, sizes: Mapping[str, int]) -> Manifest:
+    """The same for inputs and outputs alone: what a call of the network needs, without a look at its layers."""
     if not sizes:
         return manifest
     found = manifest.found
     inputs, outputs = (tuple(info.at(sizes, found) for info in infos) for infos in (manifest.inputs, manifest.outputs))
-    layers = tuple(replace(layer, outputs=tuple(o.at(sizes, found) for o in layer.outputs)) for layer in manifest.layers)
-    return replace(manifest, inputs=inputs, outputs=outputs, layers=layers)
+    return replace(manifest, inputs=inputs, outputs=outputs)
 
 
 def sizes_of(manifest: Manifest, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:

@@ -18,7 +18,7 @@ from intaglio.errors import AnswerIsNo, ToolError, UserError, quoted
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.ops.base import f32_to_bf16
-from intaglio.package.at_sizes import at_sizes, sizes_of
+from intaglio.package.at_sizes import ends_at_sizes, sizes_of
 from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.package.size_info import SizeInfo
 from intaglio.package.weights import is_sound, weights_file
@@ -122,7 +122,7 @@ class Library:
             arrays: list[Array] = [np.empty(shape, dtype) for shape, dtype in self._outputs]
             self.run_into(inputs, arrays)
             return arrays
-        manifest = at_sizes(self.manifest, sizes_of(self.manifest, [a.shape for a in inputs]))
+        manifest = ends_at_sizes(self.manifest, sizes_of(self.manifest, [a.shape for a in inputs]))
         outputs = [np.empty(info.shape, info.type.dtype.numpy) for info in manifest.outputs]
         self.run_into(inputs, outputs)
         if not manifest.sizes:
@@ -257,7 +257,7 @@ def _infos_for(manifest: Manifest, given: Mapping[str, Array], steps: bool) -> t
             return manifest.inputs
         shapes.append(np.shape(array)[1:] if steps else np.shape(array))
     try:
-        return at_sizes(manifest, sizes_of(manifest, shapes)).inputs
+        return ends_at_sizes(manifest, sizes_of(manifest, shapes)).inputs
     except ValueError as error:
         ranges = ", ".join(f"`{size.name}` from {size.low} to {size.high}" for size in manifest.sizes)
         raise UserError("wrong-input", str(error), hint=f"the sizes are {ranges}") from None

@@ -13,7 +13,7 @@ import numpy as np
 
 from intaglio.errors import OurFault, UserError
 from intaglio.ir.graph import Array
-from intaglio.package.at_sizes import at_sizes, sizes_of
+from intaglio.package.at_sizes import at_sizes, ends_at_sizes, sizes_of
 from intaglio.package.manifest import Manifest, read_manifest, target_of
 from intaglio.run.build import Progress
 from intaglio.run.host import Library, Runner, ordered_inputs
@@ -165,7 +165,7 @@ class LoadedPackage:
         arrays = ordered_inputs(self.manifest, self._by_name(inputs), steps=True)
         count = len(arrays[0]) if arrays else 1
         self.reset()
-        manifest = at_sizes(self.manifest, sizes_of(self.manifest, [a.shape[1:] for a in arrays]))
+        manifest = ends_at_sizes(self.manifest, sizes_of(self.manifest, [a.shape[1:] for a in arrays]))
         if manifest.found:
             return self._named(self._run_each(arrays, count, progress))
         stacked: list[Array] = [np.empty((count, *info.shape), info.type.dtype.numpy) for info in manifest.outputs]

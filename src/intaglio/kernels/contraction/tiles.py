@@ -225,7 +225,7 @@ class Tiles:
         """Rows of x that are multiplied by all weights before the next ones are: all of them where they stay in L2 beside the
         weights of a block, else as many as fill half of it, evened out."""
         high, panel = self.tile.rows, self.blocks.wide.width * self._packed_depth() * self.micro.w.dtype.bytes
-        tiles = max(1, rows // high)
+        tiles = -(-rows // high)
         if rows * row_bytes + panel <= l2_bytes:
             return tiles * high
         chunks = -(-tiles // max(1, l2_bytes // 2 // row_bytes // high))
@@ -277,21 +277,23 @@ class Tiles:
             uneven = idx(whole).compare("lt", 0)
             tall = k.let("tall", select(uneven, idx(rows // high * high), tall))
 
+        usual = max(1, most(rows) // high // 2)  # tiles that ask for a block; where there are more, they ask for the one behind it
+
         def body(block: Block, at: Expr, column: Expr) -> None:
             with k.loop("m", 0, tall, high) as m:
-                self._matrix_tile(x, m, high, block, at, column)
+                self._matrix_tile(x, m, high, block, at, column, self._ahead(block, at, usual, m // high))
 
             def evened() -> None:
                 if most(lower):
                     with k.loop("m", tall, rows, high - 1) as m:
-                        self._matrix_tile(x, m, high - 1, block, at, column)
+                        self._matrix_tile(x, m, high - 1, block, at, column, self._ahead(block, at, usual, m // high))
 
             if not few:
                 evened()
                 return
             for count in few:
                 with k.when(both(uneven, idx(rows % high).compare("eq", count))):
-                    self._matrix_tile(x, tall, count, block, at, column)
+                    self._matrix_tile(x, tall, count, block, at, column, self._ahead(block, at, usual, tall // high))
             with k.when(idx(whole).compare("ge", 0)):
                 evened()
 

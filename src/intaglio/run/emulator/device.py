@@ -16,7 +16,7 @@ import numpy as np
 
 from intaglio.errors import OurFault, UserError, quoted
 from intaglio.ir.graph import Array
-from intaglio.package.at_sizes import at_sizes, sizes_of
+from intaglio.package.at_sizes import ends_at_sizes, sizes_of
 from intaglio.package.manifest import Manifest, TensorInfo, board_of
 from intaglio.package.weights import is_sound
 from intaglio.run.emulator.core import Core, Stack
@@ -85,7 +85,7 @@ class EmulatedDevice:
             self.core.call(f"{self.manifest.name}_app_reset", LEAST_LIMIT)
 
     def run(self, inputs: list[Array]) -> list[Array]:
-        manifest = at_sizes(self.manifest, sizes_of(self.manifest, [a.shape for a in inputs]))
+        manifest = ends_at_sizes(self.manifest, sizes_of(self.manifest, [a.shape for a in inputs]))
         outputs: list[Array] = [np.empty(info.shape, info.type.dtype.numpy) for info in manifest.outputs]
         self.run_into(inputs, outputs)
         return [self._found(info, array) if info.dims else array for info, array in zip(manifest.outputs, outputs, strict=True)]
