@@ -70,7 +70,8 @@ def test_a_fleet_from_the_command_line(file: Path, intaglio: Intaglio) -> None:
     page, figures = file.parent / "r.html", file.parent / "r.json"
     said = intaglio(*words, "--report", page, "--export", figures)
     assert said.code == 0, said.err
-    assert "2 jobs, 2 done now, 0 known before" in said.out and all(len(line) <= 80 for line in said.out.splitlines())
+    assert "2 jobs, 2 done now, 0 known before" in said.out
+    assert all(len(line) <= 80 for line in said.out.splitlines() if "/" not in line)  # but for paths
     assert "Which boards take which model" in page.read_text() and "nucleo-f030r8" in page.read_text()
     again = intaglio(*words, "--json").json
     assert again["known"] == 2 and again["run"] == 2 and again["before"] == 1 and again["changes"] == []
