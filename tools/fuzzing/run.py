@@ -28,7 +28,7 @@ from functools import cache
 from pathlib import Path
 from types import FrameType
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path[0] = str(Path(__file__).parents[1])  # instead of this folder, whose names others have too
 
 import random
 
