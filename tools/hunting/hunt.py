@@ -20,7 +20,8 @@ from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-sys.path[:1] = [str(ROOT / "tools"), str(ROOT / "tests")]  # instead of this folder, whose names others have too
+if __name__ == "__main__":
+    sys.path[:1] = [str(ROOT / "tools"), str(ROOT / "tests")]  # instead of this folder, whose names others have too
 
 import numpy as np  # noqa: E402
 
