@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hunting import compare, hunt
+from hunting.chains import Chain, chain_of, failures_of, reduced_chain
 from hunting.compare import Case, case_of, compiled, configs, in_python
 from hunting.generate import generate
 from hunting.recipe import Recipe, Step, Type
-from hunting.tflite import Chain, chain_of, failures_of, reduced_chain
 from intaglio.frontends.reading import read_source
 from intaglio.frontends.tflite.rows.tables import TABLES
 from intaglio.ir.graph import Graph

@@ -16,6 +16,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import random
 import resource
 import signal
 import sys
@@ -28,9 +29,8 @@ from functools import cache
 from pathlib import Path
 from types import FrameType
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-import random
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])  # instead of this folder, whose names others have too
 
 from fuzzing.formats import FORMATS, Format, files_of
 from intaglio.errors import IntaglioError, OurFault

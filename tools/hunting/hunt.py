@@ -20,14 +20,15 @@ from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
+if __name__ == "__main__":
+    sys.path[:1] = [str(ROOT / "tools"), str(ROOT / "tests")]  # instead of this folder, whose names others have too
 
 import numpy as np  # noqa: E402
 
+from hunting.chains import Chain, chain_of, failures_of, reduced_chain  # noqa: E402
 from hunting.compare import Case, Failure, case_of, compiled, configs, in_python  # noqa: E402
 from hunting.generate import generate  # noqa: E402
 from hunting.recipe import Recipe  # noqa: E402
-from hunting.tflite import Chain, chain_of, failures_of, reduced_chain  # noqa: E402
 
 TOTAL = Path(__file__).with_name("total.json")
 FINDS = Path("build/hunt")

@@ -39,6 +39,7 @@ COLUMNS, LEFT_OVER = 4, 0.3  # kernels make so many columns at once; instruction
 MOST_TRIES = 6
 WORTH = 0.02  # of all instructions: what stripes may cost before more rows at a time are tried
 MOST_STEPS = 600_000  # of all schedules that are looked at: some seconds
+MOST_ROWS = 16_384  # of a tensor in a stripe: more than any image has
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +210,9 @@ class Squeeze:
         return self._sections[key]
 
     def _measured(self, first: int, last: int, rows: int) -> Section | None:
+        made = [value for layer in self.program.layers[first : last + 1] for value in layer.node.outputs]
+        if any(value.shape[AXIS] > MOST_ROWS for value in made if value.type.rank > AXIS):
+            return None  # a schedule has an entry for each row
         try:
             found = schedule_of(self.program.graph, self._spec(first, last, rows), self._views, self._geometry)
         except (NoRows, UserError):

@@ -88,7 +88,7 @@ def open_archive(path: Path) -> Archive:
     for info in infos:
         root, slash, rest = info.filename.partition("/")
         roots.add(root)
-        if info.is_dir():
+        if info.filename.endswith("/"):  # `is_dir` fails on an empty name
             continue
         if info.filename in entries or rest in entries:
             raise ModelError("bad-archive", f"{shown} has the entry {quoted(info.filename)} twice", hint=AGAIN)
