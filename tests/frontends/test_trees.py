@@ -13,6 +13,7 @@ from onnx import numpy_helper
 from intaglio.errors import ModelError
 from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Array
+from intaglio.ir.types import DType
 from intaglio.ops.evaluate import evaluate_graph
 from support.onnx_models import saved
 from support.tree_models import MODES, attributes, features, ml_model
@@ -95,16 +96,13 @@ def test_sets_of_version_5_are_chains_of_comparisons(tmp_path: Path) -> None:
     np.testing.assert_array_equal(results, [[10, 0], [30, 0], [10, 0], [0, 20], [30, 0], [10, 0]])
 
 
-def test_labels_that_are_strings_are_refused_where_they_are_an_output(tmp_path: Path) -> None:
+def test_labels_that_are_strings_are_rows_of_bytes(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     x = features(rng, 4)
-    fields = attributes(rng, "class", (0, 1, 2)) | {"classlabels_strings": ["a", "b", "c"]}
-    with pytest.raises(ModelError, match="the output `label` is a tensor of strings") as caught:
-        load(saved(ml_model("TreeEnsembleClassifier", x, ["label", "p"], **fields), tmp_path))
-    assert "train with integer classes" in caught.value.hint
-    proto = ml_model("TreeEnsembleClassifier", x, ["label", "p"], **fields)
-    del proto.graph.output[0]
-    assert load(saved(proto, tmp_path))[0].output_names == ["p"]
+    fields = attributes(rng, "class", (0, 1, 2)) | {"classlabels_strings": ["a", "b", "long"]}
+    graph = load(saved(ml_model("TreeEnsembleClassifier", x, ["label", "p"], **fields), tmp_path))[0]
+    assert graph.output_names == ["label", "p"]
+    assert str(graph.outputs[0].type.shape[-1]) == "4" and graph.outputs[0].dtype is DType.U8
 
 
 def damaged(change: Any) -> Any:

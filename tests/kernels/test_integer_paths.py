@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from intaglio.kernels.c_printer import print_kernel
-from intaglio.kernels.choice import considered
+from intaglio.kernels.considered import considered
 from intaglio.kernels.contraction.listed import ORDERS, unfit
 from support.kernel_byte_chain import BYTE_CHAINS
 from support.kernel_hybrid import HYBRID, hybrid

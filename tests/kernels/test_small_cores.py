@@ -14,7 +14,7 @@ import pytest
 import intaglio.package
 from intaglio.ir.graph import Array, Graph
 from intaglio.kernels.c_printer import print_kernel
-from intaglio.kernels.choice import considered
+from intaglio.kernels.considered import considered
 from intaglio.kernels.contraction import halves
 from intaglio.kernels.prelude import prelude
 from intaglio.kernels.program import Program

@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from intaglio.kernels.choice import considered, usual_way, ways_to_measure
+from intaglio.kernels.choice import usual_way, ways_to_measure
+from intaglio.kernels.considered import considered
 from intaglio.kernels.contraction.qwinograd import winograd_of
 from intaglio.kernels.contraction.transform import WHOLE_POINTS, whole_transform
 from intaglio.kernels.job import Job

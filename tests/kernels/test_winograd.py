@@ -11,7 +11,7 @@ import pytest
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import Layout
-from intaglio.kernels.choice import considered
+from intaglio.kernels.considered import considered
 from intaglio.kernels.contraction.patches import MOST_SCRATCH
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.contraction.transform import POINTS, transform

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from intaglio.kernels.choice import considered
+from intaglio.kernels.considered import considered
 from intaglio.targets import Target
 from support.kernel_byte_chain import BYTE_CHAINS
 from support.kernel_cases import CASES
@@ -22,6 +22,10 @@ from support.kernel_tiles import TILED
 from support.tree_models import TREES
 
 ALL = {**CASES, **TILED, **QUANTISED, **INTEGER_TILES, **HYBRID, **BYTE_CHAINS, **NARROW, **TREES}
+# Operators with tests of their own: of sizes and loops in tests/package, of strings and random numbers in test_strings.
+ELSEWHERE = {"as_size", "bit_cast", "dimensions", "iota", "non_max_suppression", "nonzero", "unique"}
+ELSEWHERE |= {"loop_end", "loop_start", "put_row", "room", "select_sized", "deform_columns", "random_uniform", "ngrams"}
+ELSEWHERE |= {f"text_{kind}" for kind in ("case", "find", "join", "keep", "match", "split", "trim")}
 _PLAIN = {"pads": 0, "strides": 1, "dilations": 1, "group": 1}  # what a window without that part has
 
 

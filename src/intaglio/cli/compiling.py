@@ -14,7 +14,7 @@ from intaglio.cli.quantizing import print_account
 from intaglio.cli.reporting import check_place, look_at
 from intaglio.cli.terminal import bytes_text, count_text, note, print_json, progress_bar, proven_text, say
 from intaglio.errors import AnswerIsNo, UserError, counted
-from intaglio.kernels.choice import Explained
+from intaglio.kernels.considered import Explained
 from intaglio.options.reading import request_of_words
 from intaglio.options.request import Request
 from intaglio.passes.offload import Offloaded

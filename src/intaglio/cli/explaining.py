@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from intaglio.cli.terminal import PAGE, bytes_text, count_text, fitted, ms_text, print_table, us_text
-from intaglio.kernels.choice import NOT_NEEDED, Considered, Explained, why_used
+from intaglio.kernels.considered import NOT_NEEDED, Considered, Explained, why_used
 from intaglio.run.package import Package
 from intaglio.stages import CostRow
 

@@ -15,6 +15,7 @@ from intaglio.ir.sizes import largest, value_of
 from intaglio.ir.types import DType, Layout, Quant, TensorType
 from intaglio.package.ownership import MANIFEST, SIGNATURE, file_digest, file_digests
 from intaglio.package.size_info import SizeInfo, depends, size_of_row
+from intaglio.package.stream_info import StreamInfo, stream_of_row
 from intaglio.targets.board import Board, board_of_tables, find_board, generic_board
 from intaglio.targets.target import HOSTS, Target, find_target, optimized, precise, threaded
 
@@ -191,17 +192,6 @@ class ModelInfo:
     file: str
     sha256: str
     source: str | None  # the model inside the package
-
-
-@dataclass(frozen=True, slots=True)
-class StreamInfo:
-    """A package that takes the next frames alone. Results are those of a window after its first `window / hop` steps."""
-
-    axis: int  # of the input, in the model too
-    hop: int  # frames in a step
-    window: int  # frames
-    outputs: tuple[int | None, ...]  # the axis of frames in each output, where it has one
-    goes_on: bool = False  # it remembers more than a window
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +382,7 @@ def _manifest(table: dict[str, object]) -> Manifest:
         tools=tools,
         files=files,
         firmware=None if (firmware := t.get("firmware")) is None else _firmware(_object(firmware)),
-        stream=None if (stream := t.get("stream")) is None else _stream(_object(stream)),
+        stream=None if (stream := t.get("stream")) is None else stream_of_row(_object(stream)),
         opencl=None if (opencl := t.get("opencl")) is None else _opencl(_object(opencl)),
         build=str(t.get("build", "")),
         request=str(t.get("request", "")),
@@ -421,12 +411,6 @@ def _opencl(row: dict[str, Any]) -> OpenclInfo:
 def _memory(row: dict[str, Any]) -> MemoryInfo:
     apart = tuple((str(memory), int(size)) for memory, size in row.get("weights_apart", ()))
     return MemoryInfo(**{**row, "arenas": tuple(ArenaInfo(**a) for a in row.get("arenas", ())), "weights_apart": apart})
-
-
-def _stream(row: dict[str, Any]) -> StreamInfo:
-    info = StreamInfo(**{**row, "outputs": tuple(row["outputs"])})
-    assert all(type(n) is int and n >= 0 for n in (info.axis, info.hop, info.window)) and info.hop > 0
-    return info
 
 
 def _firmware(row: dict[str, Any]) -> FirmwareInfo:

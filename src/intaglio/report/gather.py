@@ -11,7 +11,7 @@ from typing import TypeVar
 from intaglio.errors import IntaglioError
 from intaglio.ir.files import read_network
 from intaglio.ir.text import Network
-from intaglio.kernels.choice import considered, why_used
+from intaglio.kernels.considered import considered, why_used
 from intaglio.package.alive import alive_bytes
 from intaglio.package.manifest import LayerInfo, Manifest, board_of, target_of
 from intaglio.report.advice import advice_of

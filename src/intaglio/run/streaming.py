@@ -11,7 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.package.manifest import Manifest, StreamInfo, TensorInfo
+from intaglio.package.manifest import Manifest, TensorInfo
+from intaglio.package.stream_info import StreamInfo
 from intaglio.run.reference import Reference
 
 

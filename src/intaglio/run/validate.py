@@ -16,8 +16,9 @@ from intaglio.ops.control import Copy
 from intaglio.ops.convert import Dequantize
 from intaglio.ops.move import Reshape, Transpose
 from intaglio.package.at_sizes import sizes_of
-from intaglio.package.manifest import LayerInfo, Manifest, StreamInfo, TensorInfo
+from intaglio.package.manifest import LayerInfo, Manifest, TensorInfo
 from intaglio.package.project import DEVICE_TOLERANCE
+from intaglio.package.stream_info import StreamInfo
 from intaglio.package.vectors import KINDS, random_inputs
 from intaglio.run.build import Progress
 from intaglio.run.compare import Comparison, compare

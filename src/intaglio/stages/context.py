@@ -14,7 +14,8 @@ from intaglio.ir.graph import Graph
 from intaglio.ir.text import print_graph
 from intaglio.kernels.choice import for_device
 from intaglio.options.request import WEIGHT_SCHEMES, Request
-from intaglio.package.manifest import PassInfo, StreamInfo
+from intaglio.package.manifest import PassInfo
+from intaglio.package.stream_info import StreamInfo
 from intaglio.passes.context import Context, Finding
 from intaglio.passes.offload import Offloaded
 from intaglio.passes.rows_input import Turned

@@ -11,7 +11,8 @@ from intaglio.ir.choices import VIEW
 from intaglio.ir.graph import Graph
 from intaglio.ir.placement import NOWHERE
 from intaglio.kernels import lower
-from intaglio.kernels.choice import estimate_us, explained
+from intaglio.kernels.choice import estimate_us
+from intaglio.kernels.considered import explained
 from intaglio.kernels.lower import Memo
 from intaglio.kernels.program import Program
 from intaglio.kernels.threads.lowering import divided

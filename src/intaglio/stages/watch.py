@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from intaglio.kernels.choice import Explained
+    from intaglio.kernels.considered import Explained
     from intaglio.passes.offload import Offloaded
     from intaglio.quantize.settings import Account
     from intaglio.run.accuracy import Labelled
