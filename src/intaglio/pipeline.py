@@ -31,7 +31,7 @@ from intaglio.run.entry_points import EntryPoints
 from intaglio.run.opencl.library import DeviceOptions
 from intaglio.run.package import Package
 from intaglio.stages.building import build
-from intaglio.stages.current import is_current
+from intaglio.stages.current import is_current, made_again
 from intaglio.stages.entries import (
     are_current,
     arena_of,
@@ -105,6 +105,7 @@ def compile_request(request: Request, watch: Watch) -> Package | Path:
     if is_current(request):
         watch.current()
         return Package(request.output)
+    request = made_again(request)
     work = _attempts(go(Work(request, watch), LINE[:SETTLED]))
     if work.written is None:
         return write_stage(work)

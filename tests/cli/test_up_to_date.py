@@ -50,7 +50,13 @@ def test_a_package_with_an_edited_file_is_refused(file: str, intaglio: Intaglio,
     with open(package / file, "ab") as stream:
         stream.write(b" ")
     said = intaglio("compile", DIGITS, "-o", package)
-    assert said.code == 2 and "error[output-exists]" in said.err
+    assert said.code == 2 and "error[output-exists]" in said.err and f"its file `{file}` is missing or was changed" in said.err
+
+
+def test_what_is_shown_or_written_beside_it_needs_no_force(intaglio: Intaglio, package: Path) -> None:
+    said = intaglio("compile", DIGITS, "-o", package, "--explain")
+    assert said.code == 0 and "used: " in said.out
+    assert "error[output-exists]" in intaglio("compile", DIGITS, "-o", package, "--explain", "--exact").err
 
 
 def test_a_package_without_a_file_is_refused(intaglio: Intaglio, package: Path) -> None:
@@ -58,7 +64,7 @@ def test_a_package_without_a_file_is_refused(intaglio: Intaglio, package: Path) 
     assert "error[output-exists]" in intaglio("compile", DIGITS, "-o", package).err
 
 
-@pytest.mark.parametrize("words", [("--optimize", "size"), ("--name", "other"), ("--cflags", "-O1"), ("--explain",)])
+@pytest.mark.parametrize("words", [("--optimize", "size"), ("--name", "other"), ("--cflags", "-O1")])
 def test_other_options_are_another_package(words: tuple[str, ...], intaglio: Intaglio, package: Path) -> None:
     said = intaglio("compile", DIGITS, "-o", package, *words)
     assert said.code == 2 and "error[output-exists]" in said.err

@@ -20,9 +20,19 @@ from intaglio.ops.conv import Conv
 from intaglio.targets import Target
 from support.commands import Intaglio
 from support.kernel_running import TARGETS, Case, case, interpreted
+from support.kernel_tiles import conv
 from support.onnx_models import model, node, saved, value
 
 HERE = TARGETS["avx2"]
+
+
+@pytest.mark.parametrize("threads", [2, 4, 16])
+def test_the_algorithm_does_not_depend_on_the_number_of_threads(threads: int) -> None:
+    """Nor do the bits: weights that come from memory would count for more where arithmetic is divided."""
+    for size, channels in ((8, 64), (14, 256), (7, 512), (28, 128)):
+        layer = conv((1, size, size, channels), channels, (3, 3), pads=(1, 1, 1, 1))
+        one, many = (considered(layer.node(), replace(HERE, threads=n)) for n in (1, threads))
+        assert [(row.name, row.note) for row in one if not row.reason] == [(row.name, row.note) for row in many if not row.reason]
 
 
 @pytest.mark.parametrize("size", POINTS)

@@ -88,7 +88,8 @@ def _tune_model(request: Request, words: Words) -> None:
             found = search(shapes, plan, report)
         except BaseException as error:
             if not isinstance(error, Exception):  # Ctrl-C
-                note(f"what was measured is kept in {file}; run it again to go on")
+                kept = f"what was measured is kept in {file}" if file.exists() else "nothing was measured yet"
+                note(f"{kept}; run it again to go on")
             raise
     _tell(found, len(shapes), plan, words.json)
 

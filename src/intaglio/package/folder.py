@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from intaglio.errors import ToolError, UserError, quoted
-from intaglio.package.ownership import MANIFEST, check_replaceable
+from intaglio.package.ownership import MANIFEST, changed_file, check_replaceable
 from intaglio.targets import black_box
 
 # What a system says when it does not let us write; anything else is a bug of ours.
@@ -68,6 +68,9 @@ def fresh_file(path: Path) -> Iterator[Path]:
         staging.unlink(missing_ok=True)
 
 
+OTHER_REQUEST = "; it was made with other options, another model, compiler or version, or other kernel times"
+
+
 def check_output(output: Path, *, force: bool) -> None:
     """May `output` become a package? Asked before any work is done."""
     with writing(output):
@@ -94,7 +97,8 @@ def _check_output(output: Path, *, force: bool) -> None:
     if not force:
         hint = "use `--force` to replace a package, or another folder with `-o`"
         if (output / MANIFEST).is_file():
-            hint += "; it was made with other options, another model, compiler or version, or other kernel times"
+            changed = changed_file(output)
+            hint += f"; its file {quoted(changed)} is missing or was changed" if changed else OTHER_REQUEST
         raise UserError("output-exists", f"the output folder {shown} exists and is not empty", hint=hint)
     check_replaceable(output)
 

@@ -91,6 +91,15 @@ def file_digests(paths: Sequence[Path]) -> list[str]:
         return list(pool.map(file_digest, paths))
 
 
+def changed_file(folder: Path) -> str | None:
+    """The first file of a package that is not as its manifest says."""
+    contents = contents_of((folder / MANIFEST).read_bytes())
+    if contents is None:
+        return MANIFEST
+    inside = [path for path in contents.files if path != f"{contents.name}.clbin" and ".." not in Path(path).parts]
+    return next((p for p in inside if not (folder / p).is_file() or _seen_digest(folder / p) != contents.files[p]), None)
+
+
 def contents_of(manifest: bytes) -> Contents | None:
     """None where the text is no manifest of a package, or one without a list of files."""
     try:

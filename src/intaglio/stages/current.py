@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -33,6 +33,7 @@ from intaglio.targets.target import find_target
 LEFT_OUT = frozenset(["model", "output", "force", "cc", "archive", "archive_format", "explain", "dump_ir", "export_plan", "verify"])
 # More is asked for than a package: a table, a file beside it, a measurement. Or it depends on code and drivers outside of Intaglio.
 MORE = ("force", "archive", "explain", "verify", "dump_ir", "export_plan", "devices", "accelerators", "library_only")
+BESIDE = ("archive", "explain", "verify", "dump_ir", "export_plan")
 FILES = ("board", "memory")  # names of a board, or of a file
 
 
@@ -49,6 +50,14 @@ def is_current(request: Request) -> bool:
         return signed and counted and bool(manifest.request) and _is_of(request, manifest) and _is_whole(folder, manifest)
     except (IntaglioError, OSError):  # the compile tells what is wrong
         return False
+
+
+def made_again(request: Request) -> Request:
+    """A package that is up to date may be made again, for what a request shows or writes beside it."""
+    plain = {field.name: field.default for field in fields(request) if field.name in BESIDE}
+    if request.force or all(getattr(request, name) == usual for name, usual in plain.items()):
+        return request
+    return replace(request, force=True) if is_current(replace(request, **plain)) else request  # type: ignore[arg-type]
 
 
 def _is_of(request: Request, manifest: Manifest) -> bool:

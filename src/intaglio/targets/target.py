@@ -183,6 +183,8 @@ def runs_here(target: Target) -> bool:
 
 def lacking(target: Target) -> tuple[str, ...]:
     """What the target needs and the processor of this machine does not list."""
+    if target.arch in _MACHINES.values() and target.arch != _MACHINES.get(platform.machine().lower()):
+        return (f"a processor of the architecture {target.arch}",)
     return tuple(word for word in target.needs if word not in _cpu_flags())
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,12 +66,13 @@ class Estimates:
 
 @fact
 def estimates(job: Job) -> Estimates:
-    p = problem_of(job)
-    return Estimates(direct_us(p, job.target, job.vector.lanes), {size: _micros(job, p, size) for size in POINTS})
+    """For one thread, whatever the number of threads is: bits of a result do not depend on it."""
+    p, alone = problem_of(job), replace(job.target, threads=1)
+    return Estimates(direct_us(p, alone, job.vector.lanes), {size: _micros(job, alone, p, size) for size in POINTS})
 
 
-def _micros(job: Job, p: Problem, size: int, asked: Tile | None = None) -> float:
-    target, lanes = job.target, job.vector.lanes
+def _micros(job: Job, target: Target, p: Problem, size: int, asked: Tile | None = None) -> float:
+    lanes = job.vector.lanes
     plan = plan_of(p, target, lanes, size, asked)
     vectors = -(-p.channels // lanes) + plan.wide // lanes
     steps = plan.products * (
@@ -94,7 +95,7 @@ def winograd_ways(job: Job) -> list[str]:
 
 
 def winograd_estimate(job: Job) -> float:
-    return _micros(job, problem_of(job), _asked_size(job) or estimates(job).best, parse_tile(job.asked))
+    return _micros(job, job.target, problem_of(job), _asked_size(job) or estimates(job).best, parse_tile(job.asked))
 
 
 def winograd_applies(job: Job) -> str | None:
