@@ -34,6 +34,23 @@ def test_two_schedulers(intaglio: Intaglio, file: Path) -> None:
     assert said.code == 2 and "exclude each other" in said.err
 
 
+def test_an_unknown_cluster_is_refused_before_anything_is_done(intaglio: Intaglio, file: Path) -> None:
+    said = intaglio("fleet", file, "--cluster", "foo")
+    assert said.code == 2 and "unknown cluster `foo`" in said.err and not (file.parent / "fleet").exists()
+
+
+def test_budgets_are_not_for_runs(intaglio: Intaglio, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"format": 1, "results": []}))
+    said = intaglio("compare", tmp_path / "a.json", tmp_path / "a.json", "--budget", tmp_path / "b.toml")
+    assert said.code == 2 and "`--budget` is for packages" in said.err
+
+
+@pytest.mark.parametrize("time", ["-1", "nan", "inf"])
+def test_a_latency_that_is_no_time(time: str, intaglio: Intaglio) -> None:
+    said = intaglio("search", DIGITS, "--board", "nucleo-l4r5zi", "--latency", time)
+    assert said.code == 2 and "is not a time" in said.err
+
+
 def test_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
 

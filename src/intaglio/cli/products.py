@@ -138,9 +138,13 @@ def compare(
 ) -> None:
     """Show what changed from A to B: figures and layers of two packages, or the results of two runs of a fleet."""
     from intaglio.cli.reporting import compare_packages, compare_runs
+    from intaglio.errors import UserError
     from intaglio.fleet.changes import is_run
     from intaglio.report.gather import Wanted
 
     if is_run(before) or is_run(after):
+        if budget is not None:
+            hint = "rules such as `--fail-if ram>+2%`; budgets of a fleet are in its project file"
+            raise UserError("bad-option", "`--budget` is for packages, not for runs of a fleet", hint=hint)
         raise typer.Exit(compare_runs(before, after, fail_if or [], json=json, markdown=markdown))
     raise typer.Exit(compare_packages(before, after, fail_if or [], budget, Wanted(run), json=json, markdown=markdown))

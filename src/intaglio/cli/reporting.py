@@ -109,14 +109,15 @@ def compare_packages(
 
 
 def compare_runs(before: Path, after: Path, fail_if: Sequence[str], *, json: bool, markdown: bool) -> int:
-    """Two runs of a fleet. A rule holds for every job that both have; exit code 1: one is broken, or says nothing of any job."""
+    """Two runs of a fleet. A rule holds for every job that both have; exit code 1: one is broken or says nothing of any job, or a
+    job that had an answer has none."""
     rules = [read_rule(text) for text in fail_if]
     changes = changes_of(read_run(before), read_run(after), every=True)
     shown = [c for c in changes if c.figure is None or c.worse or c.better]
     found = [(rule, c) for rule in rules for c in changes if c.figure is not None and c.figure.key == rule.key]
     broken = [(rule, c) for rule, c in found if c.figure is not None and rule.can_tell(c.figure) and rule.broken(c.figure)]
     unknown = [rule for rule in rules if not any(r is rule and c.figure is not None and rule.can_tell(c.figure) for r, c in found)]
-    lost = [c for c in changes if rules and c.what in ("job", "state") and (c.worse or c.change == "gone")]
+    lost = [c for c in changes if c.what in ("job", "state") and (c.worse or c.change == "gone")]
     if json:
         told = [rule.text for rule in dict.fromkeys([*(rule for rule, _ in broken), *unknown])]
         print_json({"before": str(before), "after": str(after), "changes": [asdict(c) for c in shown], "broken": told})
@@ -127,7 +128,7 @@ def compare_runs(before: Path, after: Path, fail_if: Sequence[str], *, json: boo
     for rule in unknown:
         note(f"broken rule: `{rule.text}`: no job of both runs has the {rule.key}")
     for c in lost:
-        note(f"broken rule: {c.where}: {c.before} -> {c.after} ({c.change})")
+        note(f"no answer any more: {c.where}: {c.before} -> {c.after} ({c.change})")
     return 1 if broken or unknown or lost else 0
 
 

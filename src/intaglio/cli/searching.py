@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -39,6 +40,8 @@ def search_words(model: Path, options: Mapping[str, object], words: SearchWords)
     request = request_of_words(model, Path("package"), options)
     if (request.board is None) == (request.target is None):
         raise UserError("bad-option", "`search` needs `--board` or `--target`", hint="`intaglio boards` lists boards")
+    if words.latency is not None and not 0 < words.latency < math.inf:
+        raise UserError("bad-option", f"`--latency {words.latency}` is not a time", hint="milliseconds, e.g. `--latency 20`")
     if words.report is not None:
         check_place(words.report)
     budget = _budget(request.ram, request.flash, words)

@@ -124,10 +124,14 @@ def connect(address: str) -> DaskCrew:
         raise ToolError("no-scheduler", what, hint="`dask scheduler` starts one and prints its address") from None
 
 
-def start_cluster(kind: str, told: Mapping[str, object], jobs: int) -> DaskCrew:
-    """`told`: `[fleet.cluster.KIND]`, as keywords of Dask's class; `workers` of it is how many."""
+def check_cluster(kind: str) -> None:
     if kind not in CLUSTERS:
         raise UserError("bad-option", f"unknown cluster {quoted(kind)}", hint=f"clusters: {', '.join(CLUSTERS)}")
+
+
+def start_cluster(kind: str, told: Mapping[str, object], jobs: int) -> DaskCrew:
+    """`told`: `[fleet.cluster.KIND]`, as keywords of Dask's class; `workers` of it is how many."""
+    check_cluster(kind)
     _need("distributed")
     from distributed import Client, LocalCluster, SSHCluster
 
