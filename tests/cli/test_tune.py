@@ -144,6 +144,9 @@ def test_an_interrupted_search_says_where_it_goes_on(
 
     monkeypatch.setattr(search, "built", stopped)
     said = intaglio("tune", small, "--tuning", tmp_path / "t.txt")
+    assert said.code == 130 and "nothing was measured yet; run it again to go on" in said.err
+    write_database(tmp_path / "t.txt", Database({here(host_target()): {"one(_)": {"x": 1.0}}}))
+    said = intaglio("tune", small, "--tuning", tmp_path / "t.txt")
     assert said.code == 130 and "t.txt; run it again to go on" in said.err
 
 

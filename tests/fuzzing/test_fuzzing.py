@@ -67,6 +67,7 @@ def _raise(path: Path) -> None:
 
 
 def _die(path: Path) -> None:
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)  # libraries of other tests may have a handler
     signal.raise_signal(signal.SIGSEGV)
 
 
