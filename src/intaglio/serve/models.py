@@ -6,7 +6,7 @@
     DIR with 1/, 2/     versions of one model, each a package; the highest is the default
 
 A package that was compiled again is loaded beside the one in use. New requests go to it, those that were taken stay where they are,
-and the old one ends when the last of them is answered. One that cannot be loaded is told, and the old one stays.
+and the old one ends when the last of them is answered. If one cannot be loaded, the log says so and the old one stays.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _is_quick(package: Package, runner: Runner) -> bool:
     zeros = [np.zeros(info.shape, info.type.dtype.numpy) for info in package.manifest.inputs]
     try:
         return time_of(lambda: runner.run(zeros)) < QUICK_S and package.manifest.opencl is None
-    except IntaglioError:  # the model does not take zeros, or the device is not there: the first request is told
+    except IntaglioError:  # the model does not take zeros, or the device is not there: the first request gets the error
         if package.manifest.opencl is not None:
             raise
         return False

@@ -32,7 +32,7 @@ DTYPES = {name: dtype for dtype, name in DATATYPES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An input or an output as clients see it; -1 in `shape` is a size with a range. `exact`: the only shape that there is."""
+    """An input or an output as clients see it; -1 in `shape` is a size with a range. `exact`: the only possible shape."""
 
     name: str
     datatype: str

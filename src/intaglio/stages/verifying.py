@@ -6,7 +6,7 @@ stay equal; floats have to stay within the rounding errors that the graph allows
 
 Kernels: the loop IR of each layer is interpreted at the addresses of the plan, on the inputs that the layers before it give, and
 compared with the meaning of its operator; integer layers once more with the least and largest numbers of their types. A layer of
-more than MOST_PRODUCTS products is not interpreted, which is told.
+more than MOST_PRODUCTS products is not interpreted; a note lists those layers.
 """
 
 from __future__ import annotations
