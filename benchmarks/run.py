@@ -146,12 +146,13 @@ def run(bench: Bench, todo: list[Planned], machine: Machine) -> list[Row]:
 def costs() -> list[str]:
     """Start and compile times and two threads, as sections of the report."""
     import threads
-    from costs import COMPILED, STARTED, compile_times, section, start_of
+    from costs import COMPILED, COMPILED_TOO, STARTED, compile_times, section, start_of
 
     compiled = []
-    for name in COMPILED:
-        print(f"compiling {name} ...", file=sys.stderr, flush=True)
-        compiled.append(compile_times(model_file(name, BUILD), BUILD / "made" / name / "compiled"))
+    shared = SHARED / "models" / COMPILED_TOO
+    for path in (*(model_file(name, BUILD) for name in COMPILED), *([shared] if shared.exists() else [])):
+        print(f"compiling {path.stem} ...", file=sys.stderr, flush=True)
+        compiled.append(compile_times(path, BUILD / "made" / path.stem / "compiled"))
     package = BUILD / "made" / STARTED / "package"
     scaled = []
     for name in threads.MODELS:

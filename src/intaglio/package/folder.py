@@ -10,7 +10,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,11 +18,17 @@ from intaglio.errors import ToolError, UserError, quoted
 from intaglio.package.ownership import MANIFEST, changed_file, check_replaceable
 from intaglio.targets import black_box
 
+Later = Callable[[Callable[[], None]], object]  # calls what it is given: at once, or beside other work
+
 # What a system says when it does not let us write; anything else is a bug of ours.
 _REFUSALS = frozenset([
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EIO,
     errno.EINVAL, errno.EBUSY, errno.ETXTBSY, errno.EMFILE, errno.ENFILE, errno.EILSEQ,
 ])  # fmt: skip
+
+
+def at_once(do: Callable[[], None]) -> None:
+    do()
 
 
 @contextmanager

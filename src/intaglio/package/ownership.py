@@ -86,9 +86,11 @@ def _seen_digest(path: Path) -> str:
 
 
 def file_digests(paths: Sequence[Path]) -> list[str]:
-    """Of several files at once: packages of large models have gigabytes."""
+    """Of several files at once, the largest first: packages of large models have gigabytes."""
+    order = sorted(paths, key=lambda path: -path.stat().st_size)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return list(pool.map(file_digest, paths))
+        found = dict(zip(order, pool.map(file_digest, order), strict=True))
+    return [found[path] for path in paths]
 
 
 def changed_file(folder: Path) -> str | None:

@@ -20,6 +20,7 @@ import numpy as np
 from intaglio.fitting.weights import Weights, plan_weights
 from intaglio.kernels.program import Constant, Program
 from intaglio.package.c_text import identifier
+from intaglio.package.folder import Later, at_once
 from intaglio.package.kernel_files import write_kernels
 from intaglio.package.manifest import Manifest, MemoryInfo, VariantInfo
 from intaglio.package.processor import WORDS, needed_bits
@@ -47,7 +48,7 @@ class Shared:
     names: Mapping[str, Mapping[str, str]]
 
 
-def write_variants(parts: Sequence[Part], origin: Origin, folder: Path, deployment: Deployment) -> Manifest:
+def write_variants(parts: Sequence[Part], origin: Origin, folder: Path, deployment: Deployment, later: Later = at_once) -> Manifest:
     """Sources, header, build files; `parts` are best first. The manifest is that of the last, which runs everywhere."""
     network = parts[0].variant.network
     for part in parts:
@@ -62,7 +63,7 @@ def write_variants(parts: Sequence[Part], origin: Origin, folder: Path, deployme
         if shared.constants:
             write_offsets(shared.names[project.name], project.name, network, sources)
     render_template(shipped_template("_variants"), _whole(network, parts, projects), folder)
-    write_weights(shared.constants, weights, network, folder / "src")
+    write_weights(shared.constants, weights, network, folder / "src", later)
     return _manifest(parts, origin, weights)
 
 

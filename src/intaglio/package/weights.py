@@ -20,6 +20,7 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -29,6 +30,7 @@ import numpy as np
 from intaglio.fitting.weights import ALIGNMENT, FIRMWARE_ALIGNMENT, Weights
 from intaglio.kernels.program import Constant
 from intaglio.package.c_text import comment, identifier, macro
+from intaglio.package.folder import Later, at_once
 from intaglio.targets.deployment import WEIGHTS_HEADER_BYTES
 
 MAGIC = b"IGWEIGHT"
@@ -46,18 +48,18 @@ def offset_macro(network: str, constant: str) -> str:
     return macro(network, "W", constant)
 
 
-def write_weights(constants: list[Constant], weights: Weights, name: str, source_folder: Path) -> None:
-    """Write the files of the block and the header with its offsets. Nothing when there are no constants."""
+def write_weights(constants: list[Constant], weights: Weights, name: str, source_folder: Path, later: Later = at_once) -> None:
+    """Write the files of the block, `later`, and the header with its offsets. Nothing when there are no constants."""
     if not constants:
         return
     (source_folder / f"{name}_weights.h").write_text(_header(constants, weights, name), encoding="ascii")
     if weights.binary:
-        _write_binary(constants, weights, name, source_folder)
+        later(partial(_write_binary, constants, weights, name, source_folder))
         return
     for memory, block in (("", weights), *weights.apart):
         inside = [c for c in constants if c.memory == memory]
         if inside:
-            _write_linked(inside, block, name, block_name(name, memory), source_folder)
+            later(partial(_write_linked, inside, block, name, block_name(name, memory), source_folder))
 
 
 def _write_linked(constants: list[Constant], weights: Weights, name: str, array: str, source_folder: Path) -> None:

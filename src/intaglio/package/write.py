@@ -18,6 +18,7 @@ from intaglio.ir.placement import Address
 from intaglio.kernels.program import Constant, ConstantArg, Program
 from intaglio.memory.weights_read import plan_reads
 from intaglio.package.accelerators import accelerator_of, write_accelerators
+from intaglio.package.folder import Later, at_once
 from intaglio.package.kernel_files import write_kernels
 from intaglio.package.manifest import (
     ArenaInfo,
@@ -63,9 +64,10 @@ class InCommon:
 
 def write_project(
     program: Program, target: Target, origin: Origin, folder: Path, template: Path | None, deployment: Deployment = HOSTED,
-    shared: InCommon | None = None,
+    shared: InCommon | None = None, later: Later = at_once,
 ) -> Manifest:  # fmt: skip
-    """Sources, header, build files. Returns the manifest, still without files and tools. `shared`: of an entry point."""
+    """Sources, header, build files; weights `later`. Returns the manifest, still without files and tools. `shared`: of an entry
+    point."""
     graph = program.graph
     keep_constant_outputs(program)
     weights = plan_file(program) if graph.weights == "read" else plan_weights(program.constants, deployment)
@@ -82,7 +84,7 @@ def write_project(
     write_kernels(program, graph.name, sources)
     write_accelerators(program, target, sources)
     if shared is None:
-        write_weights(program.constants, weights, graph.name, sources)
+        write_weights(program.constants, weights, graph.name, sources, later)
     elif shared.has_constants:
         write_offsets(shared.names, graph.name, shared.network, sources)
     return replace(manifest, opencl=write_opencl(program, target, folder, deployment.limit_ms)) if target.device else manifest

@@ -12,13 +12,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from intaglio.errors import IntaglioError, OurFault, ToolError, UserError
-from intaglio.run.intrinsics import PROBE, spared_headers
+from intaglio.run.intrinsics import probe_text, spared_headers
 from intaglio.run.objects import inputs_of, object_cache
 from intaglio.run.toolchains import Toolchain
 from intaglio.run.wasm import PROGRAM_FLAGS, module_flags
@@ -40,47 +40,84 @@ class BuildOptions:
     shared: str = ""  # another folder with sources, from the project's own
 
 
-def build_project(folder: Path, name: str, target: Target, toolchain: Toolchain, options: BuildOptions) -> None:
-    with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
-        build_into(folder, folder, name, target, toolchain, options, Path(objects))
+class Objects:
+    """The objects of a project, in a folder of their own. Those whose sources are written first can be begun before the others."""
 
+    def __init__(self, folder: Path, where: Path, target: Target, toolchain: Toolchain, options: BuildOptions) -> None:
+        self.folder = folder.resolve()  # commands run inside of it
+        self.run = Runner(self.folder, toolchain, options)
+        self._where, self._options = where, options
+        self._by_folder = {self.folder / "src" / part: _flags(toolchain, of, options) for part, of in options.variants}
+        self._flags = _flags(toolchain, target, options)
+        self._begun: list[Future[object]] = []
 
-def build_into(
-    folder: Path, output: Path, name: str, target: Target, toolchain: Toolchain, options: BuildOptions, objects: Path
-) -> None:
-    """Build the sources in `folder` into `output`/lib and bin."""
-    folder, output = folder.resolve(), output.resolve()  # commands run inside of the folder
-    by_folder = {folder / "src" / part: _flags(toolchain, of, options) for part, of in options.variants}
-    flags = _flags(toolchain, target, options)
-    shared = [Path(os.path.normpath(folder / options.shared))] if options.shared else []
-    library = [source for part in (folder / "src", *by_folder, *shared) for source in sources_in(part)]
-    application = [] if options.library_only else sources_in(folder / "src" / "app")
-    run = Runner(folder, toolchain, options)
+    def library(self) -> list[Path]:
+        shared = [Path(os.path.normpath(self.folder / self._options.shared))] if self._options.shared else []
+        return [source for part in (self.folder / "src", *self._by_folder, *shared) for source in sources_in(part)]
 
-    def compile_one(source: Path) -> Path:
-        relative = Path(os.path.relpath(source, folder))
-        made = objects / ("app_" if source.parent.name == "app" else "") / f"{relative.name}.o"
+    def application(self) -> list[Path]:
+        return [] if self._options.library_only else sources_in(self.folder / "src" / "app")
+
+    def sources(self) -> list[Path]:
+        return [*self.library(), *self.application()]
+
+    def begin(self, start: Callable[[Callable[[], object]], Future[object]], write_others: Callable[[], None]) -> None:
+        """Compile the sources that are there, and those that are still to be written, beside other work."""
+        there = largest_first(self.sources())
+        self._begun.append(start(partial(self._go_on, write_others, frozenset(there))))
+        self._begun += [start(partial(self._compile, source)) for source in there]
+
+    def _go_on(self, write_others: Callable[[], None], there: frozenset[Path]) -> None:
+        write_others()
+        for source in self.sources():
+            if source not in there:
+                self._compile(source)
+
+    def finish(self) -> dict[Path, Path]:
+        """By source."""
+        if not self._begun:
+            return self.run.compile_all(self.sources(), self._compile)
+        self.run.total = len(self._begun)
+        for future in self._begun:
+            future.result()
+        return {source: self._made(source) for source in self.sources()}
+
+    def _compile(self, source: Path) -> Path:
+        made = self._made(source)
         made.parent.mkdir(exist_ok=True)
-        run.compile(relative.as_posix(), by_folder.get(source.parent, flags), made)
+        relative = Path(os.path.relpath(source, self.folder)).as_posix()
+        self.run.compile(relative, self._by_folder.get(source.parent, self._flags), made)
         return made
 
-    made = run.compile_all([*library, *application], compile_one)
-    (output / "lib").mkdir(exist_ok=True)
-    parts = [str(made[source]) for source in library]
+    def _made(self, source: Path) -> Path:
+        return self._where / ("app_" if source.parent.name == "app" else "") / f"{source.name}.o"
+
+
+def build_project(
+    folder: Path, name: str, target: Target, toolchain: Toolchain, options: BuildOptions, begun: Objects | None = None
+) -> None:
+    """Libraries and application from the sources in `folder`. `begun`: objects of it that are being compiled already."""
+    with tempfile.TemporaryDirectory(prefix="intaglio-build-") as where:
+        objects = begun or Objects(folder, Path(where), target, toolchain, options)
+        _link(objects, name, target, toolchain, options)
+
+
+def _link(objects: Objects, name: str, target: Target, toolchain: Toolchain, options: BuildOptions) -> None:
+    made, folder = objects.finish(), objects.folder
+    (folder / "lib").mkdir(exist_ok=True)
+    parts = [str(made[source]) for source in objects.library()]
     link = (*toolchain.compiler, *toolchain.target_flags(target), *_link_flags(options.cflags), *_no_build_id(toolchain))
     libraries = ("-lm", "-ldl") if target.device else ("-lm",)  # the OpenCL loader is opened by `dlopen`
     kind = module_flags(name, (folder / "include" / f"{name}.h").read_text(encoding="utf-8")) if target.wasm else ("-shared",)
-    run((*link, *kind, "-o", str(output / "lib" / library_file(name, target)), *parts, *libraries))
-    if options.library_only:
-        return
-    static = output / "lib" / f"lib{name}.a"
-    run((*toolchain.archiver, "rcsD", str(static), *parts))
-    (output / "bin").mkdir(exist_ok=True)
-    app_parts = [str(made[source]) for source in application]
-    if app_parts:
-        program = output / "bin" / (f"{name}.wasm" if target.wasm else name)
+    commands = [(*link, *kind, "-o", str(folder / "lib" / library_file(name, target)), *parts, *libraries)]
+    if not options.library_only:
+        commands.append((*toolchain.archiver, "rcsD", str(folder / "lib" / f"lib{name}.a"), *parts))
+        (folder / "bin").mkdir(exist_ok=True)
+    if app_parts := [str(made[source]) for source in objects.application()]:
+        program = folder / "bin" / (f"{name}.wasm" if target.wasm else name)
         more = PROGRAM_FLAGS if target.wasm else ()
-        run((*link, *more, "-o", str(program), *app_parts, *parts, *libraries))
+        commands.append((*link, *more, "-o", str(program), *app_parts, *parts, *libraries))
+    objects.run.all_of(commands)
 
 
 def _flags(toolchain: Toolchain, target: Target, options: BuildOptions) -> tuple[str, ...]:
@@ -88,9 +125,7 @@ def _flags(toolchain: Toolchain, target: Target, options: BuildOptions) -> tuple
     return (*toolchain.compile_flags(target), *spared_flags(toolchain, target, options), *places, *options.cflags)
 
 
-def build_shared(
-    folder: Path, parts: list[Path], name: str, target: Target, toolchain: Toolchain, options: BuildOptions
-) -> None:
+def build_shared(folder: Path, parts: list[Path], name: str, target: Target, toolchain: Toolchain, options: BuildOptions) -> None:
     """One static and one shared library of the sources in several folders."""
     folder = folder.resolve()
     flags, run = _flags(toolchain, target, options), Runner(folder, toolchain, options)
@@ -126,12 +161,17 @@ def sources_in(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.c"), *folder.glob("*.S")])
 
 
+def largest_first(sources: list[Path]) -> list[Path]:
+    """The last file to finish decides how long it takes."""
+    return sorted(sources, key=lambda p: -p.stat().st_size)
+
+
 def spared_flags(toolchain: Toolchain, target: Target, options: BuildOptions) -> tuple[str, ...]:
     """So that the compiler reads fewer headers. The user's own C and flags may use other instructions than the target has."""
     if options.edited_template or options.accelerators or any(flag.startswith("-m") for flag in options.cflags):
         return ()
     spared = spared_headers(toolchain, target)
-    return spared if spared and _accepts(toolchain, (*toolchain.compile_flags(target), *spared), PROBE) else ()
+    return spared if spared and _accepts(toolchain, (*toolchain.compile_flags(target), *spared), probe_text(target)) else ()
 
 
 @cache
@@ -178,13 +218,13 @@ class Runner:
 
     def advance(self, what: str) -> None:
         self._done += 1
-        if self._options.progress is not None:
+        if self._options.progress is not None and self.total:  # not yet known while sources are written
             self._options.progress(what, self._done, self.total)
 
     def compile_all(self, sources: list[Path], compile_one: Callable[[Path], Path]) -> dict[Path, Path]:
-        """As many at once as there are cores. The largest first: the last file to finish decides how long it takes."""
+        """As many at once as there are cores."""
         self.total = len(sources)
-        order = sorted(sources, key=lambda p: -p.stat().st_size)
+        order = largest_first(sources)
         with ThreadPoolExecutor(max_workers=_cores()) as pool:
             return dict(zip(order, pool.map(compile_one, order), strict=True))
 
@@ -210,6 +250,11 @@ class Runner:
     def __call__(self, command: tuple[str, ...]) -> None:
         if (said := self.attempt(command)) is not None:
             raise self.failure(command, said)
+
+    def all_of(self, commands: list[tuple[str, ...]]) -> None:
+        """Linkers copy the weights: gigabytes, for some models."""
+        with ThreadPoolExecutor(max_workers=_cores()) as pool:
+            list(pool.map(self, commands))
 
     def attempt(self, command: tuple[str, ...]) -> str | None:
         """None when it went well, else what the command said."""

@@ -11,9 +11,10 @@ from intaglio.package.manifest import FirmwareInfo, Manifest
 from intaglio.package.needs import has_room_but_for_vectors
 from intaglio.package.selftest import write_selftest
 from intaglio.package.web import write_page_data
-from intaglio.run.build import BuildOptions, build_project
+from intaglio.run.build import build_project
 from intaglio.run.firmware import build_package
 from intaglio.run.opencl.application import fill_cache
+from intaglio.stages.packaging import build_options
 from intaglio.stages.work import Work, need
 
 
@@ -21,13 +22,9 @@ def build(work: Work) -> Work:
     request, model, written = work.request, need(work.model), need(work.written)
     folder, manifest, toolchain = written.folder, written.manifest, need(written.toolchain)
     work.watch.stage("build")
-    edited = request.template is not None
-    variants = tuple((w.variant.short, w.variant.target) for w in work.of_variants() if w.variant is not None)
-    options = BuildOptions(
-        request.cflags, request.library_only, edited, work.watch.progress, manifest.accelerators, variants, manifest.shared
-    )
+    options = build_options(work, manifest)
     if (board := model.deployment.board) is None:
-        build_project(folder, manifest.name, model.target, toolchain, options)
+        build_project(folder, manifest.name, model.target, toolchain, options, written.objects)
         if model.target.wasm and (folder / "web").is_dir() and not request.library_only:
             write_page_data(folder, manifest)
     else:

@@ -25,6 +25,8 @@ def finish(work: Work) -> Work:
         return work
     model, written = need(work.model), work.written
     folder, manifest = written.folder, written.manifest
+    if written.tasks is not None:
+        written.tasks.written()
     check_needs(work, needs_of(manifest, manifest.firmware, model.deployment))
     if work.checking and manifest.firmware is not None and model.deployment.board is not None:
         check_placed(folder / manifest.firmware.elf, model.deployment.board, manifest.firmware.stack_bytes)

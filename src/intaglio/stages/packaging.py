@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from intaglio.fitting.limits import Needs, elsewhere
 from intaglio.fitting.weights import plan_weights
 from intaglio.ir.files import write_ir
 from intaglio.ir.types import DType
 from intaglio.package.entries import SHARED
-from intaglio.package.folder import fresh_folder, write_text
+from intaglio.package.folder import Later, fresh_folder, write_text
 from intaglio.package.manifest import Manifest
 from intaglio.package.selftest import write_selftest
 from intaglio.package.source import keep_model
 from intaglio.package.variants import Part, write_variants
 from intaglio.package.write import Origin, write_project
+from intaglio.run.build import BuildOptions, Objects
 from intaglio.run.expect import expected_vectors
 from intaglio.run.firmware_tools import find_firmware_toolchain
 from intaglio.run.toolchains import Toolchain, find_toolchain
 from intaglio.stages.limits import check_needs
+from intaglio.stages.tasks import Tasks
 from intaglio.stages.work import Model, Work, Written, need
 from intaglio.targets.target import Target
 from intaglio.version import __version__
@@ -34,12 +39,43 @@ def write_package(work: Work) -> Work:
     watch.stage("package")
     toolchain = _toolchain(work)
     folder = work.stack.enter_context(fresh_folder(request.output, force=request.force))
-    manifest = _project(work, folder)
+    tasks, waiting = work.stack.enter_context(Tasks()), list[Callable[[], None]]()
+    manifest = _project(work, folder, waiting.append)
+    written = Written(folder, manifest, toolchain)
+    objects = _begin(work, written, tasks, waiting)
     if not request.library_only:
-        _write_beside(work, manifest, folder)
+        _write_beside(work, manifest, folder, tasks)
     if model.target.bare and (reason := write_selftest(manifest, folder)):
         watch.note(f"{reason}: there is no self-test on the device")
-    return replace(work, written=Written(folder, manifest, toolchain))
+    if objects is None:
+        tasks.written()
+    return replace(work, written=replace(written, objects=objects, tasks=tasks))
+
+
+def _begin(work: Work, written: Written, tasks: Tasks, waiting: list[Callable[[], None]]) -> Objects | None:
+    """Start what is `waiting` to be written. For a host, the C compiler starts too, beside it and what follows."""
+    target, objects, write = need(work.model).target, None, partial(_each, waiting)
+    if written.toolchain is not None and not target.bare:
+        where = Path(work.stack.enter_context(TemporaryDirectory(prefix="intaglio-build-")))
+        objects = Objects(written.folder, where, target, written.toolchain, build_options(work, written.manifest))
+        objects.begin(tasks.start, write)
+    else:
+        tasks.write(write)
+    return objects
+
+
+def _each(waiting: list[Callable[[], None]]) -> None:
+    for write in waiting:
+        write()
+
+
+def build_options(work: Work, manifest: Manifest) -> BuildOptions:
+    request = work.request
+    variants = tuple((w.variant.short, w.variant.target) for w in work.of_variants() if w.variant is not None)
+    edited = request.template is not None
+    return BuildOptions(
+        request.cflags, request.library_only, edited, work.watch.progress, manifest.accelerators, variants, manifest.shared
+    )
 
 
 def _check_early(work: Work) -> None:
@@ -62,15 +98,15 @@ def compiler_for(target: Target, cc: str | None) -> Toolchain:
     return find_firmware_toolchain(cc, target) if target.bare else find_toolchain(cc, target.arch)
 
 
-def _project(work: Work, folder: Path) -> Manifest:
+def _project(work: Work, folder: Path, later: Later) -> Manifest:
     request, model, program = work.request, need(work.model), need(work.program)
     kept = None if request.library_only or request.no_source else keep_model(request.model, model.source.format, folder)
     origin = Origin(request.model.name, model.source.sha256, kept, __version__, _record(work, model))
     if work.variant is not None:
         parts = [Part(need(each.variant), need(each.program)) for each in work.of_variants()]
-        manifest = write_variants(parts, origin, folder, model.deployment)
+        manifest = write_variants(parts, origin, folder, model.deployment, later)
     else:
-        manifest = write_project(program, model.target, origin, folder, request.template, model.deployment, work.shared)
+        manifest = write_project(program, model.target, origin, folder, request.template, model.deployment, work.shared, later)
     if work.shared is not None:
         manifest = replace(manifest, shared=SHARED)
     manifest = replace(manifest, stream=model.findings.stream, passes=tuple(model.findings.passes.found))
@@ -85,13 +121,14 @@ def _record(work: Work, model: Model) -> dict[str, str]:
     return told if model.target.precision == "fp32" else {**told, "precision": model.target.precision}
 
 
-def _write_beside(work: Work, manifest: Manifest, folder: Path) -> None:
+def _write_beside(work: Work, manifest: Manifest, folder: Path, tasks: Tasks) -> None:
     """IR, the account of a quantisation, test vectors."""
     account, program = need(work.model).account, need(work.program)
     graph = program.graph
     for each in () if work.request.no_ir else work.of_variants():
         made = need(each.program)
-        write_ir(made.graph, folder / "ir" / f"{made.graph.name}.ig", made.choices, made.placement, "memory")
+        path = folder / "ir" / f"{made.graph.name}.ig"
+        tasks.write(partial(write_ir, made.graph, path, made.choices, made.placement, "memory"))
     if account is not None:
         write_text(folder / "ir" / "quantization.json", json.dumps(account.as_json(), indent=1) + "\n")
     if (sent := need(work.model).findings.offloaded) is not None:

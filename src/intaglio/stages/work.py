@@ -18,8 +18,10 @@ from intaglio.package.manifest import Manifest
 from intaglio.package.write import InCommon
 from intaglio.passes import Context
 from intaglio.quantize.settings import Account
+from intaglio.run.build import Objects
 from intaglio.run.toolchains import Toolchain
 from intaglio.stages.context import Findings
+from intaglio.stages.tasks import Tasks
 from intaglio.stages.watch import Watch
 from intaglio.targets.deployment import Deployment
 from intaglio.targets.target import Target
@@ -52,6 +54,8 @@ class Written:
     folder: Path
     manifest: Manifest
     toolchain: Toolchain | None
+    objects: Objects | None = None  # being compiled already
+    tasks: Tasks | None = None  # that still write into it
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, reduce
 from math import gcd, isqrt, lcm, prod
 from typing import Protocol
 
@@ -49,6 +49,12 @@ class Arithmetic(Protocol):
     def fma(self, a: Expr, b: Expr, c: Expr) -> Expr: ...
 
 
+def _combined(factors: Sequence[float], parts: Array) -> Array:
+    """The sum of `parts` along their first axis, each times its factor."""
+    terms = [part if factor == 1.0 else part * factor for factor, part in zip(factors, parts, strict=True) if factor]
+    return reduce(np.add, terms)
+
+
 @dataclass(frozen=True, slots=True)
 class Transform:
     """`forward` is B' (of the input), `weights` is G, `back` is A' (of the products), as exact numbers."""
@@ -76,10 +82,11 @@ class Transform:
         return EPSILON * self.amplification * channels * (4 * self.reach + channels)
 
     def turned(self, weights: Array) -> Array:
-        """Weights [O, I, 3, 3] as matrices [reach^2, I, O], computed in doubles."""
-        g = np.array([[float(value) for value in row] for row in self.weights])
-        found: Array = np.einsum("ai,oijk,bk->abjo", g, weights.astype(np.float64).transpose(0, 2, 1, 3), g)
-        return np.reshape(found, (self.reach**2, *found.shape[2:]))
+        """Weights [O, I, 3, 3] as matrices [reach^2, I, O], computed in doubles and in this order on every machine."""
+        g = [[float(value) for value in row] for row in self.weights]
+        taps = np.ascontiguousarray(weights.transpose(2, 3, 1, 0), np.float64)
+        rows = [_combined(row, taps) for row in g]
+        return np.stack([_combined(row, of) for of in rows for row in g])
 
     def of_input(self, k: Builder, e: Arithmetic, d: Sequence[Expr], name: str) -> list[Expr]:
         """B' times a column. Rows of a pair of points have the same even terms, and the same odd ones but for the sign."""
