@@ -245,3 +245,10 @@ def test_long_names_lose_what_they_have_in_common() -> None:
     assert shortened(names, 22) == ["…block_1/conv/Relu:0", "…block_2/conv/Relu:0", "…pool/Mean:0", "output"]
     assert shortened(names, 12) == ["…conv/Relu:0", "…conv/Relu:0", "…pool/Mean:0", "output"]
     assert shortened(["stem_conv1_relu6_requantised", "head_conv9_relu6_requantised"], 16) == ["stem_conv1…", "head_conv9…"]
+
+
+def test_threads_that_divide_nothing_are_told(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("compile", DIGITS, "--threads", "2", "-o", tmp_path / "p", "--stop-after", "kernels")
+    assert said.code == 0 and "no layer is large enough to be divided: `--threads 2`" in said.err
+    said = intaglio("compile", DIGITS, "--threads", "many", "-o", tmp_path / "q")
+    assert said.code == 2 and "'--threads': this is not a whole number" in said.err

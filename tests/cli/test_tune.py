@@ -63,7 +63,7 @@ def test_a_real_tune_and_the_compile_that_uses_it(tuned: Tuned, intaglio: Intagl
     words = ("--stop-after", "package", "--explain")
     said = intaglio("compile", tuned.model, "--tuning", tuned.database, "-o", tmp_path / "p", *words)
     assert said.code == 0 and "layers are those measured by `intaglio tune`" in said.err
-    assert read_manifest(tmp_path / "p").options["tuning"].startswith("t.txt: 3 of ")
+    assert read_manifest(tmp_path / "p").options["tuning"].startswith("t.txt: 3 layers")
     lines = [line for line in said.out.splitlines() if not line.startswith("package: ")]
     assert "estimate us   measured   bound by" in lines[0] and all(len(line) <= 80 for line in lines)
     rows = [line.split() for line in lines if " conv " in line]
@@ -181,7 +181,7 @@ def test_what_cannot_be_tuned_is_told(words: tuple[str | Path, ...], said: str, 
 
 
 def test_a_database_that_is_named_must_be_one(intaglio: Intaglio, tmp_path: Path) -> None:
-    (tmp_path / "t.txt").write_text(f"{HEADER}\nprocessor x | target y | threads 1\nrubbish\n")
+    (tmp_path / "t.txt").write_text(f"{HEADER}\nprocessor x | target y | threads 1\nrubbish\nend\n")
     said = intaglio("compile", DIGITS, "--tuning", tmp_path / "t.txt", "-o", tmp_path / "p")
     assert said.code == 2 and "error[bad-tuning]" in said.err and "t.txt, line 3" in said.err and not (tmp_path / "p").exists()
     assert "error[no-file]" in intaglio("compile", DIGITS, "--tuning", tmp_path / "none", "-o", tmp_path / "p").err

@@ -49,12 +49,22 @@ def test_a_database_is_text_in_a_fixed_order() -> None:
     two = {"b(_)": {"x": 1.0}, "a(_)": {"y": 2.0}}
     made = Database({LAKE: {CONV: {"conv_nhwc(tile=6x2)": 3.5, "conv_general": 10.0}}, ZEN: two})
     assert print_database(made) == (
-        "intaglio-tuning 1\n\n"
+        "intaglio-tuning 2\n\n"
         "processor AMD Zen | target x86-64-v3 | threads 1\n\n"
         "a(_)\n          2.00 us  y\n\nb(_)\n          1.00 us  x\n\n"
         "processor Intel Lake | target x86-64-v3 | threads 2\n\n"
-        f"{CONV}\n          3.50 us  conv_nhwc(tile=6x2)\n         10.00 us  conv_general\n"
+        f"{CONV}\n          3.50 us  conv_nhwc(tile=6x2)\n         10.00 us  conv_general\n\nend\n"
     )
+
+
+def test_a_database_that_was_cut_short_is_refused() -> None:
+    made = print_database(Database({ZEN: {CONV: {"conv_nhwc(tile=6x2)": 3.5, "conv_general": 10.0}}}))
+    lines = made.splitlines(keepends=True)
+    for kept in range(1, len(lines) - 1):
+        with pytest.raises(UserError, match="is damaged"):
+            parse_database("".join(lines[:kept]), "f")
+    first = made.replace("tuning 2", "tuning 1").removesuffix("\nend\n")  # as version 1 wrote it
+    assert parse_database(first, "f") == parse_database(made, "f")
 
 
 _TIMES = st.dictionaries(
@@ -84,15 +94,15 @@ def test_merging_keeps_all_records_and_the_shortest_times() -> None:
     ("content", "said"),
     [
         (b"", "it is empty"),
-        (b"intaglio-tuning 2\n", "it starts with `intaglio-tuning 2`"),
+        (b"intaglio-tuning 3\n", "it starts with `intaglio-tuning 3`"),
         (b"\x7fELF\xff\xfe", "it is not text"),
         (b"import numpy\n", "it starts with `import numpy`"),
-        (f"{HEADER}\n{CONV}\n".encode(), "is damaged"),  # without a processor
+        (f"{HEADER}\n{CONV}\nend\n".encode(), "is neither a processor"),  # without a processor
         (f"{HEADER}\n{ZEN}\n{CONV}\n    3.2 u".encode(), "is damaged"),  # cut short
-        (f"{HEADER}\n{ZEN}\n{CONV}\n    -3.0 us  x\n".encode(), "is damaged"),
-        (f"{HEADER}\n{ZEN}\n{CONV}\n    0.0 us  x\n".encode(), "is damaged"),
-        (f"{HEADER}\n{ZEN}\n{CONV}\n    1.0 us  $(reboot)\n".encode(), "is damaged"),
-        (f"{HEADER}\nprocessor x | target y | threads 0\n".encode(), "is damaged"),
+        (f"{HEADER}\n{ZEN}\n{CONV}\n    -3.0 us  x\nend\n".encode(), "is neither a processor"),
+        (f"{HEADER}\n{ZEN}\n{CONV}\n    0.0 us  x\nend\n".encode(), "is neither a processor"),
+        (f"{HEADER}\n{ZEN}\n{CONV}\n    1.0 us  $(reboot)\nend\n".encode(), "is neither a processor"),
+        (f"{HEADER}\nprocessor x | target y | threads 0\nend\n".encode(), "is neither a processor"),
     ],
 )
 def test_a_file_that_is_no_database_is_refused_and_stays_as_it_is(content: bytes, said: str, tmp_path: Path) -> None:

@@ -10,6 +10,11 @@ import traceback
 from intaglio.errors import IntaglioError, OurFault, UserError
 from intaglio.version import __version__
 
+_PLAINER = {
+    "Input should be a valid integer, unable to parse string as an integer": "this is not a whole number",
+    "Input should be a valid number, unable to parse string as a number": "this is not a number",
+}
+
 
 def usage_error(error: Exception) -> str | UserError | None:
     """What click says about a command line, in our form. None when it is something else."""
@@ -20,7 +25,10 @@ def usage_error(error: Exception) -> str | UserError | None:
     if type(error).__name__ == "NoArgsIsHelpError":
         return str(shown())  # the page itself, as it is
     path = context.command_path if context is not None else "intaglio"
-    return UserError("usage", str(shown()).replace("\n", " "), hint=f"see `{path} --help`")
+    said = str(shown()).replace("\n", " ")
+    for theirs, ours in _PLAINER.items():
+        said = said.replace(theirs, ours)
+    return UserError("usage", said, hint=f"see `{path} --help`")
 
 
 def write_report(error: Exception) -> IntaglioError:

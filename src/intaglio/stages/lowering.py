@@ -46,14 +46,20 @@ def choose_kernels(work: Work) -> Work:
     if tuning is not None:
         asked, names = with_tuned(graph, asked, tuning)
         if names:
-            told = f"{len(names)} of {counted(len(graph.nodes), 'layer')}"
+            told = counted(len(names), "layer")
             work = replace(work, tuned=f"{tuning.file.name}: {told}")
             work.watch.note(f"the kernels of {told} are those measured by `intaglio tune`: {tuning.file}")
         elif tuning.named:
-            work.watch.note(f"{quoted(str(tuning.file), 200)} has no times of these layers for `{target.name}`")
+            work.watch.note(f"{quoted(str(tuning.file), 200)} has no times of these layers for {_measured_as(target)}")
     program = lower(graph, target, asked, given=given, memo=memo)
+    if target.threads > 1 and not any(layer.kernel.split for layer in program.layers):
+        work.watch.note(f"no layer is large enough to be divided: `--threads {target.threads}` makes nothing faster here")
     _explain(work, program, tuning, names)
     return replace(work, model=replace(model, graph=graph), program=program, memo=memo)
+
+
+def _measured_as(target: Target) -> str:
+    return f"`{target.name}`" + (f" with {target.threads} threads" if target.threads > 1 else "")
 
 
 def _as_fast_as_fits(work: Work, graph: Graph) -> tuple[Target, Memo]:

@@ -1,6 +1,6 @@
 """Measured times by processor and layer, in a text file that can be read, compared, merged and shipped.
 
-    intaglio-tuning 1
+    intaglio-tuning 2
 
     processor AMD EPYC (family 25, model 1) | target x86-64-v3 | threads 1
 
@@ -8,8 +8,11 @@
           812.3 us  winograd(m=4,tile=4x3)
          1899.1 us  conv_nhwc(tile=6x2)
 
+    end
+
 Processors and layers are in alphabetical order, ways to compute a layer by their time. Who writes holds a lock, reads the file
-again, and replaces it in one step: no record of another process is lost.
+again, and replaces it in one step: no record of another process is lost. A file that was cut short has no `end`. Version 1 had
+none, and is read.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from intaglio.run.one_writer import locked, replace_file
 from intaglio.targets.caches import cache_root, unsafe
 from intaglio.targets.target import Target, processor_name
 
-HEADER = "intaglio-tuning 1"
+HEADER, FIRST_HEADER, END = "intaglio-tuning 2", "intaglio-tuning 1", "end"
 FILE, VARIABLE = "tuning.txt", "INTAGLIO_TUNING"  # in the user's cache folder, or elsewhere
 LARGEST_BYTES = 64 << 20
 MOST_US = 1e9
@@ -95,13 +98,19 @@ def print_database(database: Database) -> str:
         for layer, times in sorted(layers.items()):
             lines += ["", layer]
             lines += [f"    {us:10.2f} us  {using}" for using, us in sorted(times.items(), key=lambda item: (item[1], item[0]))]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", END]) + "\n"
 
 
 def parse_database(text: str, file: str) -> Database:
     lines = text.splitlines()
-    if not lines or lines[0] != HEADER:
+    if not lines or lines[0] not in (HEADER, FIRST_HEADER):
         raise _not_one(file, f"starts with {quoted(lines[0], 40)}" if lines else "is empty")
+    if lines[0] == HEADER:
+        while lines[-1] == "" or lines[-1].startswith("#"):
+            lines.pop()
+        if lines.pop() != END:
+            what = f"{quoted(file, 200)} is damaged: its end is missing (the last line is `{END}`)"
+            raise UserError("bad-tuning", what, hint=_HINT)
     places: dict[Place, dict[str, dict[str, float]]] = {}
     layers: dict[str, dict[str, float]] | None = None
     times: dict[str, float] | None = None
