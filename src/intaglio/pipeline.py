@@ -31,6 +31,7 @@ from intaglio.run.entry_points import EntryPoints
 from intaglio.run.opencl.library import DeviceOptions
 from intaglio.run.package import Package
 from intaglio.stages.building import build
+from intaglio.stages.common_ways import in_one_order
 from intaglio.stages.current import is_current, made_again
 from intaglio.stages.entries import (
     are_current,
@@ -126,13 +127,14 @@ def compile_entry_requests(
         watch.current()
         return output
     check_output(output, force=force)
-    planned = [stage.name for stage in LINE].index("package")
+    lowered, planned = ([stage.name for stage in LINE].index(name) for name in ("memory", "package"))
     with fresh_folder(output, force=force) as folder:
         works = {
-            entry: go(Work(entry_request(request, network, entry, folder), watch), LINE[:planned])
+            entry: go(Work(entry_request(request, network, entry, folder), watch), LINE[:lowered])
             for entry, request in requests.items()
         }
         check_targets(works)
+        works = {entry: go(work, LINE[lowered:planned]) for entry, work in in_one_order(works).items()}
         parts = begin(network, works, folder)
         arena_of(network, works, folder)
         for entry, work in works.items():

@@ -13,6 +13,8 @@ import pytest
 
 import intaglio
 from intaglio.errors import UserError
+from intaglio.package.variants import share_constants
+from intaglio.stages.work import Work, need
 from support.commands import Intaglio
 from support.onnx_models import model, node, saved, value
 
@@ -61,6 +63,24 @@ def test_weights_stand_once_and_the_arena_is_the_largest(package: intaglio.Entry
     assert about.arena_bytes == max(entry.arena_bytes for entry in about.entries)
     binaries = [p.name for p in package.folder.rglob("*weights*") if p.suffix in (".bin", ".c", ".S")]
     assert binaries and all(name.startswith("speech_weights") for name in binaries)
+
+
+@pytest.mark.parametrize("target", ["x86-64", "x86-64-v3", "x86-64-v4", "aarch64"])
+def test_weights_have_one_order_for_many_rows_and_for_one(target: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel for many rows would like narrower panels than one for a single row."""
+    encode = {"model": folder / "encoder.onnx", "dims": {"T": (1, 9)}}
+    models: dict[str, str | Path | Mapping[str, object]] = {"encode": encode, "step": folder / "decoder.onnx"}
+    shared: list[int] = []
+
+    def begun(network: str, works: Mapping[str, Work], place: Path) -> None:
+        found = share_constants([(entry, entry, need(work.program)) for entry, work in works.items()])
+        shared.append(len(found.constants))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("intaglio.pipeline.begin", begun)
+    with pytest.raises(KeyboardInterrupt):
+        intaglio.compile_entries(models, target=target, output=folder / target)
+    assert shared == [2]
 
 
 def test_all_entry_points_validate_and_test_themselves(package: intaglio.EntryPoints, intaglio: Intaglio) -> None:

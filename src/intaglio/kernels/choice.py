@@ -359,6 +359,12 @@ def ways_to_measure(node: Node, target: Target) -> list[Way]:
     return sorted((way for way in found if way.estimate_us <= FAR * least), key=lambda way: way.estimate_us)
 
 
+def every_way(node: Node, target: Target) -> list[Way]:
+    """Kernels that apply, with all parameters that they can have."""
+    possible = _possible(node, target).items()
+    return [Way(using, choice.estimate(Job(node, target, using))) for choice, uses in possible for using in uses]
+
+
 def has_choice(node: Node) -> bool:
     """Is there more than one kernel, or more than one set of parameters?"""
     return node.op.NAME in SEVERAL
