@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -128,6 +129,47 @@ def test_several_writers_record_each_result_once(tmp_path: Path) -> None:
     new = [int(writer.communicate(timeout=120)[0]) for writer in writers]
     store = Store(tmp_path / "store", create=False)
     assert sum(new) == 60 == len(store.table())
+    store.close()
+
+
+def test_runs_keep_what_they_found_when_a_later_one_finds_something_else(tmp_path: Path) -> None:
+    store, one = Store(tmp_path / "store"), piece("fine", "m")
+    for state, ram in (("failed", 0), ("lost", 1), ("ok", 2)):
+        run = store.begin("f.toml", one.jobs)
+        store.forget(store.failed([one.key for one in one.jobs]))
+        store.record(one.jobs, [Result(job.key, state, figures={"ram": ram}) for job in one.jobs], 1)
+        store.end(run)
+    assert [(r.state, r.figures["ram"]) for run in store.runs() for r in store.rows(run)] == [("failed", 0), ("lost", 1), ("ok", 2)]
+    run = store.begin("f.toml", [*one.jobs, *piece("fine", "other").jobs])
+    store.end(run)
+    assert [row.state for row in store.rows(run)] == ["ok", ""]
+    other = piece("fine", "other")
+    run = store.begin("f.toml", other.jobs)
+    store.record(other.jobs, [Result(job.key, "ok") for job in other.jobs], 1)
+    store.end(run)
+    assert [row.state for row in store.rows(run - 1)] == ["ok", ""], "it was not run then"
+    store.close()
+
+
+def test_a_store_of_the_first_version_is_taken_over(tmp_path: Path) -> None:
+    folder, one = tmp_path / "store", piece("fine", "m")
+    folder.mkdir()
+    old = sqlite3.connect(folder / "results.sqlite")
+    first = "".join(f"{name} TEXT, " for name in ("kind", "model", "variant", "place", "state", "reason", "figures", "package"))
+    old.executescript(
+        f"CREATE TABLE results (key TEXT PRIMARY KEY, {first} attempts INTEGER, seconds REAL);"
+        "CREATE TABLE runs (id INTEGER PRIMARY KEY, started REAL NOT NULL, ended REAL, file TEXT NOT NULL);"
+        "CREATE TABLE rows (run INTEGER, kind TEXT, model TEXT, variant TEXT, place TEXT, key TEXT);"
+        f"INSERT INTO results VALUES ('{one.jobs[0].key}', 'compile', 'm', '', 'here', 'failed', '', '{{}}', '', 1, 1.0);"
+        f"INSERT INTO runs VALUES (1, 1.0, 2.0, 'f'); INSERT INTO rows VALUES (1, 'compile', 'm', '', 'here', '{one.jobs[0].key}');"
+        "PRAGMA user_version=1;"
+    )
+    old.close()
+    store = Store(folder, create=False)
+    store.begin("f.toml", one.jobs)
+    store.forget([one.jobs[0].key])
+    store.record(one.jobs, [Result(one.jobs[0].key, "ok")], 1)
+    assert [row.state for row in store.rows(1)] == ["failed"] and [row.state for row in store.rows(2)] == ["ok"]
     store.close()
 
 

@@ -42,6 +42,22 @@ def test_the_page_shows_every_point_and_every_reason() -> None:
     assert page.count("<circle") == 3 * 4 + 3 * 3 and "stroke-dasharray" in page
 
 
+def test_the_accuracy_of_a_model_that_is_quantised_already(intaglio: Intaglio, tmp_path: Path) -> None:
+    quantised = tmp_path / "q.ig"
+    made = ("--quantize", "int8", "--calibrate", DIGITS_DATA, "--stop-after", "optimise", "-o", quantised)
+    assert intaglio("compile", DIGITS, *made).code == 0
+    words = ("search", quantised, "--accuracy", DIGITS_DATA, "--store", tmp_path / "s", "-j", "1", "--trials", "1", "--json")
+    said = intaglio(*words, "--least-accuracy", "0.9")
+    assert said.code == 0, said.err
+    assert [p["figures"]["accuracy"] > 0.9 for p in said.json["points"]] == [True]
+    assert intaglio(*words, "--least-accuracy", "0.9999").code == 1
+
+
+def test_an_axis_that_cannot_be_streamed_is_told(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("search", DIGITS, "--stream", "9", "--store", tmp_path / "s", "--trials", "1")
+    assert said.code == 2 and "error[" in said.err
+
+
 @pytest.mark.slow
 def test_a_search_from_the_command_line(intaglio: Intaglio, tmp_path: Path) -> None:
     pytest.importorskip("unicorn", reason="runs the points")

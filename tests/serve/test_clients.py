@@ -59,6 +59,8 @@ def test_tritonclient_over_grpc(server: Server) -> None:
     assert client.get_model_repository_index().models[0].name == "adder"
     with pytest.raises(triton.InferenceServerException, match="no model `none`"):
         client.infer("none", [given])
+    with pytest.raises(triton.InferenceServerException, match="`classification` is not supported"):
+        client.infer("adder", [given], outputs=[triton.InferRequestedOutput("y", class_count=2)])
     heard: SimpleQueue[tuple[Any, Any]] = SimpleQueue()
     for _ in range(20):
         client.async_infer("adder", [given], lambda result, error: heard.put((result, error)))

@@ -18,7 +18,7 @@ pytest.importorskip("uvicorn", reason="the extra `serve` is not installed")
 pytest.importorskip("grpc", reason="the extra `serve` is not installed")
 
 from intaglio import Package
-from support.commands import DIGITS
+from support.commands import DIGITS, Intaglio
 from support.serving import Server, adder, asked, serving
 
 X = np.array([[1, 2, 3, 4]], np.float32)
@@ -138,7 +138,7 @@ def test_slow_senders_are_cut_off(server: Server) -> None:
         try:
             for _ in range(100):
                 endless.sendall(b"GET /v2 HTTP/1.1\r\n" if _ == 0 else b"X-%d: " % _ + b"a" * 4000 + b"\r\n")
-            assert endless.recv(100) == b""
+            assert endless.recv(100).startswith(b"HTTP/1.1 431 ")
         except (BrokenPipeError, ConnectionResetError):
             pass
     assert server.infer(X) == [3, 4, 5, 6]
@@ -149,6 +149,40 @@ def test_figures_for_prometheus(server: Server) -> None:
     text = server("GET", "/metrics").body.decode()
     assert 'intaglio_requests_total{model="adder",outcome="ok",version="2"}' in text
     assert "intaglio_queue_seconds_bucket" in text and 'intaglio_pending_requests{model="adder",version="2"} 0.0' in text
+
+
+def test_what_is_refused_is_counted_before_it_is_a_request_too(server: Server) -> None:
+    def counted(line: str) -> float:
+        text = server("GET", "/metrics").body.decode()
+        return next((float(row.split()[-1]) for row in text.splitlines() if row.startswith(line)), 0.0)
+
+    lines = (
+        'intaglio_requests_total{model="adder",outcome="refused",version="2"}', 'intaglio_refusals_total{status="400"}',
+        'intaglio_refusals_total{status="431"}',
+    )  # fmt: skip
+    before = [counted(line) for line in lines]
+    assert server("POST", "/v2/models/adder/infer", b"{").status == 400
+    with server.socket() as one:
+        one.sendall(b"this is not HTTP\r\n\r\n")
+        assert one.recv(100).startswith(b"HTTP/1.1 400 ")
+    with server.socket() as one:
+        one.sendall(b"GET /v2 HTTP/1.1\r\nX: " + b"a" * 65_600 + b"\r\n\r\n")
+        assert one.recv(100).startswith(b"HTTP/1.1 431 ")
+    assert [counted(line) for line in lines] == [before[0] + 1, before[1] + 2, before[2] + 1]
+
+
+def test_a_package_that_is_gone_cannot_be_loaded_again(adders: Path, tmp_path: Path) -> None:
+    shutil.copytree(adders / "1", tmp_path / "p")
+    with serving(tmp_path / "p", "--no-grpc") as server:
+        assert server("POST", "/v2/repository/models/adder/load").status == 200
+        shutil.rmtree(tmp_path / "p")
+        assert server("POST", "/v2/repository/models/adder/load").status == 400
+        assert server.infer(X) == [2, 3, 4, 5] and any("the one in use stays" in line for line in server.said)
+
+
+def test_a_device_is_for_packages_that_have_one(adders: Path, intaglio: Intaglio) -> None:
+    said = intaglio("serve", adders / "1", "--device", "gpu", "--port", "0")
+    assert said.code == 2 and "`--device` is for packages for OpenCL" in said.err and "\nhint: " in said.err
 
 
 def test_a_package_is_replaced_under_load_and_no_request_is_lost(adders: Path, tmp_path: Path) -> None:
@@ -228,10 +262,14 @@ def test_tls_and_a_token(adders: Path, tmp_path: Path) -> None:
     token.write_text("s3cret\n")
     context = ssl.create_default_context(cafile=str(certificate))
     context.check_hostname = False
-    words = ("--tls-cert", certificate, "--tls-key", key, "--token-file", token)
+    words = ("--tls-cert", certificate, "--tls-key", key, "--token-file", token, "--limit-time", "1")
     with serving(adders / "1", *words) as server:
+        with server.socket() as silent:  # no handshake
+            start = time.monotonic()
+            assert silent.recv(100) == b"" and time.monotonic() - start < 10
         assert server("GET", "/v2/health/ready", tls=context).status == 200
-        assert server("GET", "/v2", tls=context).status == 401
+        assert server("GET", "/v2/models/adder/ready", tls=context).status == 200
+        assert server("GET", "/v2", tls=context).status == server("GET", "/v2/models/adder", tls=context).status == 401
         assert server("GET", "/v2", headers={"Authorization": "Bearer s3cre"}, tls=context).status == 401
         assert server("GET", "/v2", headers={"Authorization": "Bearer s3cret"}, tls=context).status == 200
         grpc = pytest.importorskip("tritonclient.grpc", reason="tritonclient is not installed")

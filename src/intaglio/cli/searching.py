@@ -38,8 +38,8 @@ class SearchWords:
 def search_words(model: Path, options: Mapping[str, object], words: SearchWords) -> int:
     """Exit code 1: nothing is within the budget."""
     request = request_of_words(model, Path("package"), options)
-    if (request.board is None) == (request.target is None):
-        raise UserError("bad-option", "`search` needs `--board` or `--target`", hint="`intaglio boards` lists boards")
+    if request.board is None and request.target is None:
+        request = replace(request, target="host")
     if words.latency is not None and not 0 < words.latency < math.inf:
         raise UserError("bad-option", f"`--latency {words.latency}` is not a time", hint="milliseconds, e.g. `--latency 20`")
     if words.report is not None:

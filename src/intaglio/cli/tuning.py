@@ -44,6 +44,9 @@ def tune_words(paths: list[Path], merge: bool, words: Words, options: Mapping[st
         raise UserError("bad-option", "`intaglio tune` takes one model, or one package", hint="`--merge A B -o C` merges databases")
     if words.output is not None:
         raise UserError("bad-option", "`-o` needs `--merge`", hint="`--tuning FILE` names the database that `tune` writes")
+    if words.processor is not None and words.scheduler is None:
+        hint = "it chooses workers of a Dask scheduler: `--scheduler ADDRESS`"
+        raise UserError("bad-option", "`--processor` needs `--scheduler`", hint=hint)
     (path,) = paths
     if path.is_dir() and path.suffix not in (".keras", ".savedmodel") and (path / "manifest.json").exists():
         from intaglio.cli.tuning_devices import tune_package

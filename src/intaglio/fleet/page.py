@@ -8,6 +8,7 @@ from html import escape
 from importlib.resources import files
 
 from intaglio.fleet.changes import RowChange
+from intaglio.fleet.front_page import UNITS
 from intaglio.fleet.pieces import NO, OK
 from intaglio.fleet.store import Row
 
@@ -70,14 +71,22 @@ def _cell(row: Row | None) -> str:
     if row.state == OK and isinstance(means, str) and means and "as it is" not in means:
         word = means
     told = [row.reason, *(f"{key}: {_text(value)}" for key, value in row.figures.items() if value not in (None, ""))]
-    return f'<td class="{style}" title="{escape("; ".join(t for t in told if t))}">{escape(word)}</td>'
+    costs = f"<br><small>{escape(_short(row))}</small>" if _short(row) else ""
+    return f'<td class="{style}" title="{escape("; ".join(t for t in told if t))}">{escape(word)}{costs}</td>'
+
+
+def _short(row: Row) -> str:
+    """What the model costs in this place."""
+    found = {key: value for key in ("ram", "flash", "time") if isinstance(value := row.figures.get(key), (int, float))}
+    units = {"ram": "KB RAM", "flash": "KB flash", "time": "ms"}
+    return ", ".join(f"{value if key == 'time' else value / 1024:.3g} {units[key]}" for key, value in found.items())
 
 
 def _costs(rows: Sequence[Row]) -> Iterator[str]:
     """What the least and the most of the places need of each model."""
     yield '<h2>What it costs</h2><div class="wide"><table class="fleet"><thead><tr><th>model</th><th>job</th>'
     keys = [k for k in ("ram", "flash", "time", "instructions", "error", "accuracy") if any(k in r.figures for r in rows)]
-    yield "".join(f"<th>{key}</th>" for key in keys) + "</tr></thead><tbody>"
+    yield "".join(f"<th>{UNITS.get(key, key)}</th>" for key in keys) + "</tr></thead><tbody>"
     for model, variant, kind in sorted({(r.model, r.variant, r.kind) for r in rows}):
         own = [r for r in rows if (r.model, r.variant, r.kind) == (model, variant, kind)]
         yield f"<tr><th>{escape(_name(model, variant))}</th><th>{kind}</th>"

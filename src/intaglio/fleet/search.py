@@ -16,9 +16,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from intaglio.errors import ToolError, install_hint
+from intaglio.errors import IntaglioError, ToolError, install_hint
 from intaglio.fitting.fit import needs_of_program
 from intaglio.fitting.limits import has_floats
 from intaglio.fleet.crews import Crew
@@ -29,6 +30,9 @@ from intaglio.options.request import Request
 from intaglio.pipeline import plan_request
 from intaglio.project.fleet import Cell
 from intaglio.report.budgets import check_limit
+from intaglio.run.accuracy import read_labels, share_of
+from intaglio.run.calibration import read_samples
+from intaglio.run.package import Package
 from intaglio.stages.watch import Watch
 
 AS_IT_IS = "as it is"
@@ -90,6 +94,8 @@ def space_of(request: Request, place: str, *, board: bool) -> Space:
     picture = board and bool(graph.inputs) and graph.inputs[0].type.rank == 4
     choices["feed_rows"] = ("no", "yes") if picture else ("no",)
     choices["stream"] = ("no", "yes") if request.stream is not None else ("no",)
+    if request.stream is not None:  # an axis that cannot be streamed is told now, and not point by point
+        plan_request(replace(plain, stream=request.stream), Watch(), climbing=False)
     needs = needs_of_program(planned.program, planned.deployment)
     return Space(request, place, board, choices, sum(needs.ram.values()))
 
@@ -97,7 +103,7 @@ def space_of(request: Request, place: str, *, board: bool) -> Space:
 def search(space: Space, store: Store, crew: Crew, trials: int, at_once: int, heard: Callable[[int, Point], None]) -> list[Point]:
     """All points that were looked at, in order."""
     optuna = _optuna()
-    accuracy = space.request.labels is not None
+    accuracy, shares = space.request.labels is not None, dict[str, float]()
     directions = ["minimize"] * 3 + (["maximize"] if accuracy else [])
     study = optuna.create_study(directions=directions, sampler=optuna.samplers.NSGAIISampler(seed=SEED, population_size=16))
     for corner in _corners(space):
@@ -112,12 +118,12 @@ def search(space: Space, store: Store, crew: Crew, trials: int, at_once: int, he
             chosen = {key: trial.suggest_categorical(key, list(values)) for key, values in space.choices.items()}
             batch.append((trial, tuple(chosen.items())))
         fresh = list(dict.fromkeys(choice for _, choice in batch if choice not in seen))
-        for choice, point in zip(fresh, _measured(space, store, crew, fresh), strict=True):
-            seen[choice] = point
+        for choice, measured in zip(fresh, _measured(space, store, crew, fresh), strict=True):
+            point = seen[choice] = _with_accuracy(space, store, measured, shares) if accuracy else measured
             heard(len(seen), point)
         for trial, choice in batch:
             _tell(study, trial, seen[choice], accuracy)
-    return _with_float_accuracy(list(seen.values()), store)
+    return list(seen.values())
 
 
 def _corners(space: Space) -> list[dict[str, str]]:
@@ -156,24 +162,25 @@ def _name(choice: Sequence[tuple[str, str]]) -> str:
 def _tell(study: Any, trial: Any, point: Point, accuracy: bool) -> None:
     optuna = _optuna()
     keys = FIGURES if accuracy else FIGURES[:3]
-    if all(key in point.figures or (key == "accuracy" and point.figures) for key in keys):
-        study.tell(trial, [point.figures.get(key, 1.0) for key in keys])
+    if all(key in point.figures for key in keys):
+        study.tell(trial, [point.figures[key] for key in keys])
     else:
         study.tell(trial, state=optuna.trial.TrialState.FAIL)
 
 
-def _with_float_accuracy(points: list[Point], store: Store) -> list[Point]:
-    """The model in floats has the accuracy that quantised packages were compared with."""
-    known = [store.float_accuracy(point.package) for point in points if point.package and "accuracy" in point.figures]
-    floats = next((share for share in known if share is not None), None)
-    if floats is None:
-        return points
-    return [
-        replace(p, figures={**p.figures, "accuracy": floats})
-        if p.figures and "accuracy" not in p.figures and dict(p.choice)["quantize"] == AS_IT_IS
-        else p
-        for p in points
-    ]
+def _with_accuracy(space: Space, store: Store, point: Point, shares: dict[str, float]) -> Point:
+    """Compiles measure it where they quantise by data. Other packages are run here: one for each scheme, as memory and speed change
+    no result."""
+    scheme, calibrate, labels = dict(point.choice)["quantize"], space.request.calibrate, space.request.labels
+    if not point.figures or "accuracy" in point.figures or not isinstance(calibrate, Path) or labels is None:
+        return point
+    if scheme not in shares:
+        package = Package(store.package(point.package))
+        try:
+            shares[scheme] = share_of(package, lambda graph: read_samples(calibrate, graph), read_labels(labels))
+        except IntaglioError as error:
+            return replace(point, figures={}, reason=error.message)
+    return replace(point, figures={**point.figures, "accuracy": shares[scheme]})
 
 
 def _optuna() -> Any:

@@ -1,6 +1,6 @@
 """What a fleet has found out: a table, and packages beside it.
 
-    STORE/results.sqlite        results by key; runs, and which results belong to each
+    STORE/results.sqlite        results by key; runs, and which results belong to each; results that later runs have replaced
     STORE/packages/ab/abcd...   packages, each under the digest of its manifest
 
 Every change is one transaction of SQLite, so whoever is killed leaves the table as it was before or after. Several processes may
@@ -23,21 +23,32 @@ from pathlib import Path
 
 from intaglio.errors import ToolError, UserError, quoted
 from intaglio.fleet.pieces import FAILED, NO, OK, Job, Result, Value
-from intaglio.run.accuracy import kept_accuracy
 
 FILE = "results.sqlite"
-FORMAT = 1
+FORMAT = 2
 FINAL = (OK, NO, FAILED)  # others are tried again by the next run
 BUSY_S = 60.0
 _TABLES = """
 CREATE TABLE IF NOT EXISTS results (
     key TEXT PRIMARY KEY, kind TEXT NOT NULL, model TEXT NOT NULL, variant TEXT NOT NULL, place TEXT NOT NULL,
     state TEXT NOT NULL, reason TEXT NOT NULL, figures TEXT NOT NULL, package TEXT NOT NULL, attempts INTEGER NOT NULL,
-    seconds REAL NOT NULL);
+    seconds REAL NOT NULL, run INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS replaced (
+    key TEXT NOT NULL, last INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, figures TEXT NOT NULL,
+    package TEXT NOT NULL, PRIMARY KEY (key, last)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS runs (id INTEGER PRIMARY KEY, started REAL NOT NULL, ended REAL, file TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS rows (
     run INTEGER NOT NULL, kind TEXT NOT NULL, model TEXT NOT NULL, variant TEXT NOT NULL, place TEXT NOT NULL, key TEXT NOT NULL,
     PRIMARY KEY (run, kind, model, variant, place)) WITHOUT ROWID;
+"""
+_FROM_1 = "ALTER TABLE results ADD COLUMN run INTEGER NOT NULL DEFAULT 0;"
+# The result of a row as its run had it: what was replaced after that run, else what is there.
+_ROWS = """
+SELECT w.kind, w.model, w.variant, w.place, coalesce(o.state, r.state, ''), coalesce(o.reason, r.reason, ''),
+    coalesce(o.figures, r.figures, '{}'), coalesce(o.package, r.package, '')
+FROM rows w LEFT JOIN results r ON w.key = r.key AND (r.run <= w.run OR r.run = 0)
+    LEFT JOIN replaced o ON o.key = w.key AND o.last = (SELECT min(last) FROM replaced WHERE key = w.key AND last >= w.run)
+WHERE w.run=? ORDER BY w.model, w.variant, w.place, w.kind
 """
 
 
@@ -72,11 +83,21 @@ class Store:
             self._open = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
             self._open.execute("PRAGMA synchronous=FULL")
             found = self._open.execute("PRAGMA user_version").fetchone()[0]
-            if found not in (0, FORMAT):
+            if found not in (0, 1, FORMAT):
                 what = f"{quoted(str(path), 200)} has the format {found}, this version reads {FORMAT}"
                 raise UserError("bad-store", what, hint="use another `store`, or the version that made it")
-            if create and not found:
-                self._open.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version={FORMAT}; COMMIT;")
+            self._run = 0
+            if found < FORMAT and (create or found):
+                self._make_tables()
+
+    def _make_tables(self) -> None:
+        """Those of a new store, or of one that an earlier version has made."""
+        self._open.execute("BEGIN IMMEDIATE")
+        found = self._open.execute("PRAGMA user_version").fetchone()[0]  # another process may have been first
+        if found < FORMAT:
+            for statement in (*(_FROM_1 if found else "").split(";"), *_TABLES.split(";"), f"PRAGMA user_version={FORMAT}"):
+                self._open.execute(statement)
+        self._open.execute("COMMIT")
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -124,18 +145,24 @@ class Store:
     def package(self, digest: str) -> Path:
         return self.folder / "packages" / digest[:2] / digest
 
-    def float_accuracy(self, digest: str) -> float | None:
-        """Of the model that this package was quantised from, by the labels that it was measured with."""
-        found = kept_accuracy(self.package(digest))
-        return None if found is None else found.reference
-
     def failed(self, keys: Iterable[str]) -> set[str]:
         wanted = set(keys)
         return wanted & {row[0] for row in self._open.execute("SELECT key FROM results WHERE state=?", (FAILED,))}
 
     def forget(self, keys: Iterable[str]) -> None:
+        """They are to be found out again; runs that have ended keep what they had."""
         with self._transaction():
-            self._open.executemany("DELETE FROM results WHERE key=?", [(key,) for key in keys])
+            for key in keys:
+                self._keep_replaced(key)
+                self._open.execute("DELETE FROM results WHERE key=?", (key,))
+
+    def _keep_replaced(self, key: str) -> None:
+        """What the runs so far have seen of a result that another replaces."""
+        self._open.execute(
+            "INSERT OR IGNORE INTO replaced SELECT r.key, e.last, r.state, r.reason, r.figures, r.package FROM results r,"
+            " (SELECT max(id) AS last FROM runs WHERE ended IS NOT NULL) e WHERE r.key=? AND e.last >= r.run",
+            (key,),
+        )
 
     def record(self, jobs: Sequence[Job], results: Sequence[Result], attempts: int) -> int:
         """All of them at once. One that is there and final stays; returns how many are new."""
@@ -147,8 +174,9 @@ class Store:
                 old = self._open.execute("SELECT state FROM results WHERE key=?", (one.key,)).fetchone()
                 if old is not None and old[0] in FINAL:
                     continue
+                self._keep_replaced(one.key)
                 figures = json.dumps(dict(one.figures), sort_keys=True)
-                values = (one.key, *job.name, one.state, one.reason, figures, one.package, attempts, one.seconds)
+                values = (one.key, *job.name, one.state, one.reason, figures, one.package, attempts, one.seconds, self._run)
                 self._open.execute(f"INSERT OR REPLACE INTO results VALUES ({','.join('?' * len(values))})", values)
                 new += 1
         return new
@@ -163,10 +191,12 @@ class Store:
             if last is not None and last[1] is None:
                 rows = self._open.execute("SELECT kind, model, variant, place, key FROM rows WHERE run=?", (last[0],))
                 if {tuple(row) for row in rows} == wanted:
-                    return int(last[0])
+                    self._run = int(last[0])
+                    return self._run
             made = self._open.execute("INSERT INTO runs (started, file) VALUES (?, ?)", (time.time(), file)).lastrowid
             self._open.executemany(f"INSERT INTO rows VALUES ({made}, ?, ?, ?, ?, ?)", sorted(wanted))
-        return int(made or 0)
+        self._run = int(made or 0)
+        return self._run
 
     def end(self, run: int) -> None:
         with self._transaction():
@@ -177,12 +207,8 @@ class Store:
         return [row[0] for row in self._open.execute("SELECT id FROM runs WHERE ended IS NOT NULL ORDER BY id")]
 
     def rows(self, run: int) -> list[Row]:
-        found = self._open.execute(
-            "SELECT w.kind, w.model, w.variant, w.place, coalesce(r.state, ''), coalesce(r.reason, ''), coalesce(r.figures, '{}'),"
-            " coalesce(r.package, '') FROM rows w LEFT JOIN results r ON w.key = r.key WHERE w.run=?"
-            " ORDER BY w.model, w.variant, w.place, w.kind",
-            (run,),
-        )
+        """As they were when the run ended, whatever later ones have found out."""
+        found = self._open.execute(_ROWS, (run,))
         return [Row(k, m, v, p, state, why, json.loads(figures), package) for k, m, v, p, state, why, figures, package in found]
 
     def table(self) -> list[tuple[object, ...]]:

@@ -75,6 +75,22 @@ def keep_accuracy(package: LoadedPackage, shares: Labelled, key: Path | None) ->
 
 
 def accuracy_of(package: LoadedPackage, read: Callable[[Graph], Samples], labels: Array) -> Labelled:
+    made, steps = _answers(package, read, labels)
+    reference, first = float_reference(package), package.manifest.outputs[0].name
+    wanted = made if reference is None else [r[first] for r in run_steps(reference, package.manifest, steps)]
+    return Labelled(_share(made, labels), _share(wanted, labels), len(made))
+
+
+def share_of(package: LoadedPackage, read: Callable[[Graph], Samples], labels: Array) -> float:
+    """Of the package alone, whatever it was made from."""
+    made, _ = _answers(package, read, labels)
+    return _share(made, labels)
+
+
+def _answers(
+    package: LoadedPackage, read: Callable[[Graph], Samples], labels: Array
+) -> tuple[list[Array], list[dict[str, Array]]]:
+    """The first output for every sample; and the samples."""
     graph = read_ir(ir_path(package))
     grids = {}
     for value in graph.inputs:  # the data are floats, whatever the package takes
@@ -82,23 +98,20 @@ def accuracy_of(package: LoadedPackage, read: Callable[[Graph], Samples], labels
             grids[value.name] = value.type
             value.type = TensorType(DType.F32, value.shape)
     samples = read(graph)
-    labels = labels.reshape(-1)
     check_count(labels, len(samples))
     first = package.manifest.outputs[0]
     if first.type.elements < 2:
         raise UserError("wrong-input", f"output {quoted(first.name)} has one element, so it has no classes to compare with labels")
     names = {v.name: v.origin or v.name for v in graph.inputs}
     steps = [{names[key]: array for key, array in sample.items()} for sample in samples]
-    stored = [{names[key]: _stored(array, grids.get(key)) for key, array in sample.items()} for sample in samples]
     made: list[Array] = []
     package.reset()
-    for step in stored:
+    for sample in samples:
         if not package.manifest.states:
             package.reset()
+        step = {names[key]: _stored(array, grids.get(key)) for key, array in sample.items()}
         made.append(package.run(step)[first.name])
-    reference = float_reference(package)
-    wanted = made if reference is None else [r[first.name] for r in run_steps(reference, package.manifest, steps)]
-    return Labelled(_share(made, labels), _share(wanted, labels), len(samples))
+    return made, steps
 
 
 def _stored(array: Array, type: TensorType | None) -> Array:
@@ -111,4 +124,4 @@ def _stored(array: Array, type: TensorType | None) -> Array:
 
 
 def _share(rows: list[Array], labels: Array) -> float:
-    return float(np.mean([int(np.argmax(row)) == int(label) for row, label in zip(rows, labels, strict=True)]))
+    return float(np.mean([int(np.argmax(row)) == int(label) for row, label in zip(rows, labels.reshape(-1), strict=True)]))

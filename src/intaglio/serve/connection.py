@@ -1,11 +1,12 @@
 """uvicorn's HTTP connections with a limit on how long a request may take to arrive, and how large its head may be: uvicorn waits
-for ever. A connection that is late is closed.
+for ever. A connection that is late is closed. What is refused here, before it is a request, is counted by status.
 
 `timeout_keep_alive` of uvicorn covers connections that are silent after an answer; `rest.py` has the limit on bodies."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -60,29 +61,48 @@ class LimitedConnection(HttpToolsProtocol):
     Most requests come in one piece, and need no timer."""
 
     arrive_s = 30.0
+    count: Callable[[int], None] = staticmethod(lambda status: None)
 
     _late: asyncio.TimerHandle | None = None
     _head_bytes = 0
-    _in_head, _waits = True, True
+    _in_head, _waits, _begun = True, True, False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(Gathering(transport, self.loop))
         self._late = self.loop.call_later(self.arrive_s, self._close_late)
 
     def data_received(self, data: bytes) -> None:
+        self._begun = True
         if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES and self._head_bytes > len(data):  # not in one piece with a body
-                self._close_late()
+            end = data.find(b"\r\n\r\n")
+            self._head_bytes += len(data) if end < 0 else end
+            if self._head_bytes > HEAD_BYTES:
+                self._refuse(431, b"Request Header Fields Too Large")
                 return
         super().data_received(data)
         if self._waits and self._late is None:
             self._late = self.loop.call_later(self.arrive_s, self._close_late)
 
     def _close_late(self) -> None:
+        if self._begun:
+            self.count(408)
+        self._close()
+
+    def _refuse(self, status: int, reason: bytes) -> None:
+        self.count(status)
+        if not self.transport.is_closing():
+            self.transport.write(b"HTTP/1.1 %d %s\r\ncontent-length: 0\r\nconnection: close\r\n\r\n" % (status, reason))
+        self._close()
+
+    def _close(self) -> None:
         self._stop_timer()
         if not self.transport.is_closing():
             self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """uvicorn's, where bytes are not HTTP."""
+        self.count(400)
+        super().send_400_response(msg)
 
     def _stop_timer(self) -> None:
         if self._late is not None:
@@ -108,8 +128,8 @@ class LimitedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
 
-def connection_with(arrive_s: float) -> type[LimitedConnection]:
-    return type("Connection", (LimitedConnection,), {"arrive_s": arrive_s})
+def connection_with(arrive_s: float, count: Callable[[int], None]) -> type[LimitedConnection]:
+    return type("Connection", (LimitedConnection,), {"arrive_s": arrive_s, "count": staticmethod(count)})
 
 
 __all__ = ["connection_with"]

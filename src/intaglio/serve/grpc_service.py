@@ -100,8 +100,12 @@ class GrpcService:
 
     async def _infer(self, request: Any) -> Any:
         served = self._models.find(request.model_name, request.model_version)
-        chosen = served.signature.chosen([wanted.name for wanted in request.outputs])
-        results = await served.infer(_inputs(request))
+        with served.refusals():
+            if any("classification" in wanted.parameters for wanted in request.outputs):
+                raise Refused(400, "the parameter `classification` is not supported")
+            chosen = served.signature.chosen([wanted.name for wanted in request.outputs])
+            inputs = _inputs(request)
+        results = await served.infer(inputs)
         return _response(request, served, chosen, results)
 
 

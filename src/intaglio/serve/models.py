@@ -16,7 +16,8 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,17 +82,24 @@ class Served:
         self.lane = Lane(loaded.runners, depth, quick=loaded.quick)
         metrics.pending.set_function(lambda: self.lane.pending)
 
-    async def infer(self, given: dict[str, Array]) -> list[Array]:
-        """Outputs in the order of the package; raises Refused."""
+    @contextmanager
+    def refusals(self) -> Iterator[None]:
+        """Counts what is refused inside: requests at fault, and those that a full queue does not take."""
         try:
-            inputs = self.signature.ordered(given)
-            ticket = self.lane.submit(inputs)
+            yield
         except Refused:
             self.metrics.refused.inc()
             raise
-        except Full:
-            self.metrics.refused.inc()
-            raise Refused(429, f"the queue of {quoted(self.name)} is full: {self.lane.depth} requests are waiting") from None
+
+    async def infer(self, given: dict[str, Array]) -> list[Array]:
+        """Outputs in the order of the package; raises Refused."""
+        with self.refusals():
+            inputs = self.signature.ordered(given)
+            try:
+                ticket = self.lane.submit(inputs)
+            except Full:
+                what = f"the queue of {quoted(self.name)} is full: {self.lane.depth} requests are waiting"
+                raise Refused(429, what) from None
         try:
             outputs = await ticket.answer
         except IntaglioError as error:
@@ -138,6 +146,9 @@ def load(folder: Path, sizes: Sizes) -> Loaded:
     if manifest.states:
         what = f"`{package.name}` keeps state from one run to the next, and requests of several clients would share it"
         raise UserError("cannot-serve", what, hint="serve a package without `--stream` and without state")
+    if sizes.device is not None and manifest.opencl is None:
+        what = f"`--device` is for packages for OpenCL, and `{package.name}` was compiled for `{manifest.target}`"
+        raise UserError("bad-option", what, hint="omit `--device`, or compile the model with `--target opencl`")
     runners = _runners(package, folder, sizes, device)
     return Loaded(package, Signature.of(manifest), runners, _is_quick(package, runners[0]), stamp)
 
@@ -229,9 +240,12 @@ class Models:
         known = {version: served for (_, version), served in self._served.items() if self._from[(served.name, version)] is source}
         for version, folder in there.items():
             stamp = stamp_of(folder)
-            if (version in known and known[version].stamp == stamp) or stamp == (0, 0, 0):
-                continue
             if only is not None and version in known and known[version].name != only:
+                continue
+            if stamp == (0, 0, 0) and only is not None:
+                self._say(f"{folder}: there is no package any more; the one in use stays")
+                whole = False
+            if (version in known and known[version].stamp == stamp) or stamp == (0, 0, 0):
                 continue
             whole = await self._replace(source, version, folder, stamp) and whole
         return whole

@@ -6,7 +6,7 @@
     POST /v2/repository/index, /v2/repository/models/NAME/load         what is there; load it again if it has changed
     GET  /metrics
 
-Health needs no token: whoever watches the process has none.
+Health, that of a model too, needs no token: whoever watches the process has none.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from intaglio.version import __version__
 
 EXTENSIONS = ["binary_tensor_data", "model_repository"]
 _INFER = re.compile(r"/v2/models/([^/]+)(?:/versions/([^/]+))?/infer")
+_OPEN = re.compile(r"/v2/health/\w+|/v2/models/[^/]+(?:/versions/[^/]+)?/ready")
 _HEADER = HEADER.encode()
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -55,14 +56,14 @@ def as_json(value: object, status: int = 200, headers: Mapping[str, str] | None 
 class Rest:
     def __init__(self, models: Models, limits: Limits, metrics: Metrics, ready: Callable[[], bool]) -> None:
         self._models, self._limits, self._metrics, self._ready = models, limits, metrics, ready
-        self._others = Starlette(routes=self._routes(), exception_handlers={404: _no_page, 405: _no_page})
+        self._others = Starlette(routes=self._routes(), exception_handlers={404: self._no_page, 405: self._no_page})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"`{scope['type']}` is not served")
         try:
             path = scope["path"]
-            if not path.startswith("/v2/health/") and not self._limits.admits(_of(scope, b"authorization")):
+            if not _OPEN.fullmatch(path) and not self._limits.admits(_of(scope, b"authorization")):
                 raise Refused(401, "this server needs `Authorization: Bearer TOKEN`")
             found = _INFER.fullmatch(path) if scope["method"] == "POST" else None
             if found is None:
@@ -77,11 +78,12 @@ class Rest:
 
     async def _infer(self, name: str, version: str, scope: Scope, receive: Receive, send: Send) -> None:
         served = self._models.find(name, version)
-        if _of(scope, b"content-encoding") not in (b"", b"identity"):
-            raise Refused(415, "compressed requests are not supported")
-        body = await read_body(scope, receive, self._limits)
-        question = read_question(body, _json_bytes(_of(scope, _HEADER)))
-        chosen = served.signature.chosen(question.outputs)
+        with served.refusals():
+            if _of(scope, b"content-encoding") not in (b"", b"identity"):
+                raise Refused(415, "compressed requests are not supported")
+            body = await read_body(scope, receive, self._limits)
+            question = read_question(body, _json_bytes(_of(scope, _HEADER)))
+            chosen = served.signature.chosen(question.outputs)
         results = await served.infer(question.inputs)
         parts, head = answer(question, (served.name, served.version), [(served.signature.outputs[n], results[n]) for n in chosen])
         size = b"%d" % sum(map(len, parts))
@@ -104,7 +106,21 @@ class Rest:
             *(("GET", f"{place}/ready", self._model_ready) for place in (model, version)),
             *(("GET", place, self._model) for place in (model, version)),
         ]
-        return [Route(path, _told(endpoint), methods=[method]) for method, path, endpoint in routes]
+        return [Route(path, self._told(endpoint), methods=[method]) for method, path, endpoint in routes]
+
+    def _told(self, endpoint: Endpoint) -> Endpoint:
+        async def call(request: Request) -> Response:
+            try:
+                return await endpoint(request)
+            except Refused as no:
+                self._metrics.refused(no.status)
+                return as_json({"error": no.text}, no.status)
+
+        return call
+
+    async def _no_page(self, request: Request, error: Any) -> Response:
+        self._metrics.refused(error.status_code)
+        return as_json({"error": f"{request.method} {request.url.path} is not served"}, error.status_code)
 
     async def _live(self, _: Request) -> Response:
         return as_json({"live": True})
@@ -140,20 +156,6 @@ class Rest:
 
 def _asked(request: Request) -> tuple[str, str]:
     return request.path_params["name"], request.path_params.get("version", "")
-
-
-def _told(endpoint: Endpoint) -> Endpoint:
-    async def call(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except Refused as no:
-            return as_json({"error": no.text}, no.status)
-
-    return call
-
-
-async def _no_page(request: Request, error: Any) -> Response:
-    return as_json({"error": f"{request.method} {request.url.path} is not served"}, error.status_code)
 
 
 def _of(scope: Scope, name: bytes) -> bytes:

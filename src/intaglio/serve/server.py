@@ -48,10 +48,30 @@ class Settings:
 
 
 class _Server(uvicorn.Server):
+    arrive_s = 30.0
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """They are ours."""
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn's, with a limit on how long a TLS handshake may take: as long as a request."""
+        config, loop = self.config, asyncio.get_running_loop()
+        await self.lifespan.startup()
+
+        def connection() -> asyncio.Protocol:
+            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
+                config=config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+            return made
+
+        late = None if config.ssl is None else self.arrive_s
+        self.servers = [
+            await loop.create_server(connection, sock=one, backlog=BACKLOG, ssl=config.ssl, ssl_handshake_timeout=late)
+            for one in sockets or []
+        ]
+        self.started = True
 
 
 def serve(sources: Sequence[Source], settings: Settings, say: Callable[[str], None]) -> None:
@@ -78,7 +98,8 @@ async def _serve(sources: Sequence[Source], settings: Settings, say: Callable[[s
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
     loop.add_signal_handler(signal.SIGHUP, again.set)
-    web = _Server(_web(Rest(models, settings.limits, metrics, lambda: state["ready"]), settings))
+    web = _Server(_web(Rest(models, settings.limits, metrics, lambda: state["ready"]), settings, metrics))
+    web.arrive_s = settings.arrive_s
     remote, grpc_port = await _remote(GrpcService(models, settings.limits, metrics, lambda: state["ready"]), settings)
     serving = loop.create_task(web.serve(sockets=[listening]))
     watching = loop.create_task(_watch(models, again, settings.watch_s))
@@ -99,10 +120,10 @@ async def _serve(sources: Sequence[Source], settings: Settings, say: Callable[[s
     stopped.cancel()
 
 
-def _web(app: Rest, settings: Settings) -> uvicorn.Config:
+def _web(app: Rest, settings: Settings, metrics: Metrics) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=connection_with(settings.arrive_s),
+        http=connection_with(settings.arrive_s, metrics.refused),
         ws="none",
         backlog=BACKLOG,
         lifespan="off",
