@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -16,7 +18,7 @@ import pytest
 
 from intaglio.errors import ToolError
 from intaglio.fleet.crews import Crew, DaskCrew, LocalCrew
-from intaglio.fleet.pieces import Piece, Result
+from intaglio.fleet.pieces import Piece, Result, told
 from intaglio.fleet.run import Finished, run_fleet
 from intaglio.fleet.store import Store
 from intaglio.project.fleet import FleetPlan
@@ -149,6 +151,14 @@ def test_runs_keep_what_they_found_when_a_later_one_finds_something_else(tmp_pat
     store.end(run)
     assert [row.state for row in store.rows(run - 1)] == ["ok", ""], "it was not run then"
     store.close()
+
+
+def test_the_reason_of_a_full_disk_is_one_line() -> None:
+    several = [(f"a{n}", f"b{n}", f"[Errno 28] No space left on device: 'a{n}' -> 'b{n}'") for n in range(99)]
+    for error in (OSError(errno.ENOSPC, "No space left on device"), shutil.Error(several)):
+        assert told(error) == ("trouble", "disk-full: there is no space left, in the store or for temporary files")
+    assert told(ToolError("no-compiler", "there is none", hint="get one")) == ("trouble", "no-compiler: there is none")
+    assert len(told(ValueError("x" * 9000))[1]) < 500
 
 
 def test_a_store_of_the_first_version_is_taken_over(tmp_path: Path) -> None:

@@ -71,15 +71,15 @@ def _cell(row: Row | None) -> str:
     if row.state == OK and isinstance(means, str) and means and "as it is" not in means:
         word = means
     told = [row.reason, *(f"{key}: {_text(value)}" for key, value in row.figures.items() if value not in (None, ""))]
-    costs = f"<br><small>{escape(_short(row))}</small>" if _short(row) else ""
+    costs = "".join(f"<br><small>{escape(one)}</small>" for one in _short(row))
     return f'<td class="{style}" title="{escape("; ".join(t for t in told if t))}">{escape(word)}{costs}</td>'
 
 
-def _short(row: Row) -> str:
+def _short(row: Row) -> list[str]:
     """What the model costs in this place."""
     found = {key: value for key in ("ram", "flash", "time") if isinstance(value := row.figures.get(key), (int, float))}
     units = {"ram": "KB RAM", "flash": "KB flash", "time": "ms"}
-    return ", ".join(f"{value if key == 'time' else value / 1024:.3g} {units[key]}" for key, value in found.items())
+    return [f"{value if key == 'time' else value / 1024:.3g} {units[key]}" for key, value in found.items()]
 
 
 def _costs(rows: Sequence[Row]) -> Iterator[str]:

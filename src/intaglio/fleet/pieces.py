@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from intaglio.errors import AnswerIsNo, IntaglioError, ToolError
+from intaglio.errors import AnswerIsNo, IntaglioError, ToolError, printable
 from intaglio.options.request import Request
 
 OK, NO, FAILED, TROUBLE = "ok", "no", "failed", "trouble"
+MOST_REASON = 400  # letters
 Value = float | int | str | bool | None
 
 
@@ -78,11 +79,15 @@ def perform(piece: Piece) -> list[Result]:
 def told(error: Exception) -> tuple[str, str]:
     if isinstance(error, AnswerIsNo):
         return NO, f"{error.slug}: {error.message}"
-    if isinstance(error, (ToolError, MemoryError, OSError)):
-        return TROUBLE, f"{getattr(error, 'slug', type(error).__name__)}: {error}"
+    if isinstance(error, ToolError):
+        return TROUBLE, f"{error.slug}: {error.message}"
+    if isinstance(error, OSError) and "No space left on device" in str(error):  # of one file, or of a folder that is copied
+        return TROUBLE, "disk-full: there is no space left, in the store or for temporary files"
+    if isinstance(error, (MemoryError, OSError)):
+        return TROUBLE, f"{type(error).__name__}: {printable(str(error), MOST_REASON)}"
     if isinstance(error, IntaglioError):
         return FAILED, f"{error.slug}: {error.message}"
-    return FAILED, f"{type(error).__name__}: {error}"
+    return FAILED, f"{type(error).__name__}: {printable(str(error), MOST_REASON)}"
 
 
 __all__ = ["FAILED", "NO", "OK", "TROUBLE", "Job", "Piece", "Result", "Value", "perform", "told"]
