@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -35,11 +36,11 @@ def test_sources_that_come_later_are_in_the_library(tmp_path: Path) -> None:
         assert compiled.wait(60), "what is there is compiled while this is written"
         (project / "src" / "second.c").write_text("int second(void);\nint second(void) { return 2; }\n")
 
-    with Tasks() as tasks:
+    with ThreadPoolExecutor(2) as pool:
         begun: list[Future[object]] = []
 
-        def start(do: object) -> Future[object]:
-            begun.append(tasks.start(do))  # type: ignore[arg-type]
+        def start(do: Callable[[], object]) -> Future[object]:
+            begun.append(pool.submit(do))
             if len(begun) == 2:
                 begun[1].add_done_callback(lambda _: compiled.set())
             return begun[-1]

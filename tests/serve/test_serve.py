@@ -177,7 +177,11 @@ def test_a_package_that_is_gone_cannot_be_loaded_again(adders: Path, tmp_path: P
         assert server("POST", "/v2/repository/models/adder/load").status == 200
         shutil.rmtree(tmp_path / "p")
         assert server("POST", "/v2/repository/models/adder/load").status == 400
-        assert server.infer(X) == [2, 3, 4, 5] and any("the one in use stays" in line for line in server.said)
+        assert server.infer(X) == [2, 3, 4, 5]
+        until = time.monotonic() + 20
+        while not any("the one in use stays" in line for line in server.said) and time.monotonic() < until:
+            time.sleep(0.02)
+        assert any("the one in use stays" in line for line in server.said)
 
 
 def test_a_device_is_for_packages_that_have_one(adders: Path, intaglio: Intaglio) -> None:
