@@ -42,6 +42,25 @@ def test_the_models_own_noise_is_no_fault(chaotic: Package, intaglio: Intaglio) 
     assert intaglio("validate", chaotic.folder, "--tolerance", "1e-4").code == 1  # what the user asks for is all that counts
 
 
+def test_the_references_own_error_is_no_fault(tmp_path: Path, intaglio: Intaglio) -> None:
+    """ONNX Runtime transforms frames that are no power of two by a detour, which costs three digits."""
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4000])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 400)
+    constants = {"step": np.int64(160), "w": window.astype(np.float32), "low": np.float32(1e-9)}
+    nodes = [helper.make_node("STFT", ["x", "step", "w"], ["s"]), helper.make_node("ReduceSumSquare", ["s"], ["p"], axes=[3])]
+    nodes += [helper.make_node("Max", ["p", "low"], ["q"]), helper.make_node("Log", ["q"], ["y"])]
+    tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, tensors)
+    path = tmp_path / "stft.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    result = compile(path, output=tmp_path / "p", cflags="-O1").validate()
+    (output,) = result.outputs
+    assert output.max_rel > 1e-4, "the case is too tame to show anything"
+    assert result.ok and output.by_noise and output.off_abs is not None and output.max_abs <= 2 * output.off_abs
+    assert "from what it computes in doubles" in intaglio("validate", tmp_path / "p").out
+
+
 def test_a_wrong_result_stays_wrong(tmp_path: Path) -> None:
     """The model in the package is replaced by one that computes a little more."""
     right = compile(saved(tmp_path, [helper.make_node("Mul", ["x", "c"], ["y"])], c=2.0), output=tmp_path / "p")

@@ -223,6 +223,8 @@ def print_validation(result: Validation) -> None:
     for c in result.outputs:
         if c.moved_abs is not None:
             say(f"{quoted(c.name)} of the reference itself moves by {c.moved_abs:.2e} if the inputs change by one ulp")
+        if c.off_abs is not None:
+            say(f"{quoted(c.name)} of the reference itself differs by {c.off_abs:.2e} from what it computes in doubles")
     if result.accuracy is not None:
         a = result.accuracy
         print(f"accuracy: {100 * a.package:.2f} % (reference {100 * a.reference:.2f} %) on {counted(result.samples, 'sample')}")

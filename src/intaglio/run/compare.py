@@ -28,6 +28,7 @@ class Comparison:
     ok: bool
     by_cosine: bool = False  # outside of the tolerance, and ok by its cosine
     moved_abs: float | None = None  # how far the reference moves by one ulp of the inputs, where that was asked
+    off_abs: float | None = None  # how far the reference is from its own result in double precision, where that was asked
     by_noise: bool = False  # outside of the tolerance, and ok by that
 
 

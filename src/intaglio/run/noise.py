@@ -2,7 +2,8 @@
 
 Some models amplify the smallest difference: a division by nearly zero, a long recurrence, a comparison that decides. Two correct
 runtimes then differ by more than any fixed tolerance, and so does one from itself after such a change. An output that is outside of
-the tolerance is held against that movement before it is called wrong.
+the tolerance is held against that movement before it is called wrong; and against how far the reference is from its own result in
+double precision, where it can compute that.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.package.manifest import Manifest
 from intaglio.run.compare import Comparison
-from intaglio.run.reference import Reference, run_steps
+from intaglio.run.reference import OnnxRuntime, Reference, run_steps
 
 TRIES = 3
 # Rounding happens in every layer, and in every sum of many products, not at the inputs alone.
 FACTOR = 16
+ROUNDED = 2  # times the error of the reference: its own, and as much again
 
 
 def own_movement(
@@ -45,10 +47,42 @@ def own_movement(
     return moved
 
 
-def within_noise(row: Comparison, moved: float) -> Comparison:
-    """`ok` where the difference is no more than the model's own movement explains."""
-    noisy = row.max_abs <= FACTOR * moved
-    return replace(row, moved_abs=moved, ok=row.ok or noisy, by_noise=noisy and not row.ok)
+def own_error(
+    reference: Reference, manifest: Manifest, steps: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]]
+) -> dict[str, float]:
+    """How far each output of the reference is from its result in double precision; empty where that is not known."""
+    if not isinstance(reference, OnnxRuntime) or manifest.states:
+        return {}
+    precise = reference.in_double(steps)
+    if precise is None:
+        return {}
+    names = [info.name for info in manifest.outputs if info.name in precise[0]]
+    return {
+        name: max(_distance(np.asarray(a[name]), np.asarray(b[name])) for a, b in zip(precise, expected, strict=True))
+        for name in names
+    }
+
+
+def beside_noise(
+    reference: Reference, manifest: Manifest, steps: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]],
+    rows: Sequence[Comparison],
+) -> list[Comparison]:  # fmt: skip
+    """Outputs of floats that are outside of the tolerance, held against how far the reference moves by itself, or is off."""
+    moved = own_movement(reference, manifest, steps, expected)
+    floats = {info.name for info in manifest.outputs if DType(info.dtype).is_float and info.name in moved}
+    judged = [within_noise(row, moved[row.name]) if not row.ok and row.name in floats else row for row in rows]
+    if all(row.ok or row.name not in floats for row in judged):
+        return judged
+    off = own_error(reference, manifest, steps, expected)
+    return [
+        within_noise(row, moved[row.name], off.get(row.name, 0.0)) if not row.ok and row.name in floats else row for row in judged
+    ]
+
+
+def within_noise(row: Comparison, moved: float, off: float = 0.0) -> Comparison:
+    """`ok` where the difference is no more than the model's own movement explains, or the reference's own error."""
+    noisy = row.max_abs <= max(FACTOR * moved, ROUNDED * off)
+    return replace(row, moved_abs=moved, off_abs=off or None, ok=row.ok or noisy, by_noise=noisy and not row.ok)
 
 
 def _by_one_ulp(array: Array, rng: np.random.Generator) -> Array:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from intaglio.ir.strings import decoded, encoded, is_text
 from intaglio.ir.types import DType
 from intaglio.ops.random import RUN_STATE
 from intaglio.package.manifest import Manifest, TensorInfo
+from intaglio.run.double import widened
 from intaglio.run.saturation import may_saturate, without_saturation
 
 RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
@@ -42,19 +43,31 @@ class OnnxRuntime:
         except ImportError:
             hint = "`pip install onnxruntime`"
             raise ToolError("no-reference", "onnxruntime is not installed, nothing to compare with", hint=hint) from None
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.log_severity_level = 4
-        options.intra_op_num_threads = 1
         self.about = f"onnxruntime {onnxruntime.__version__}, optimisations off"
-        model: str | bytes = _changed(path, extra, given)
+        self._made_from = (path, extra, given)
         try:
-            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            self._session = _session(_changed(path, extra, given))
         except Exception as error:  # its errors share no type but Exception
             raise ModelError("no-reference", f"ONNX Runtime does not load the model: {_first_line(error)}") from None
         self.outputs = [o.name for o in self._session.get_outputs()]
         self._inputs = {i.name: list(i.shape) for i in self._session.get_inputs()}
         self._several = {i.name for i in self._session.get_inputs() if "seq(" in i.type}
+
+    def in_double(self, steps: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]] | None:
+        """The results in double precision, where ONNX Runtime can compute them."""
+        import onnx
+
+        model = _changed(*self._made_from)
+        try:
+            wide = widened(onnx.load(model) if isinstance(model, str) else onnx.load_from_string(model))
+            session = None if wide is None else _session(wide)
+            if session is None:
+                return None
+            known = {i.name: list(i.shape) for i in session.get_inputs()}
+            asked = [{n: _shaped(_wide(a), known[n]) for n, a in step.items() if n in known} for step in steps]
+            return [dict(zip(self.outputs, session.run(None, feeds), strict=True)) for feeds in asked]
+        except Exception:  # an operator without a kernel for doubles, an input that it does not take
+            return None
 
     def fresh(self) -> None:
         """Nothing is kept from run to run: states are inputs and outputs."""
@@ -172,6 +185,20 @@ def _changed(path: Path, extra: tuple[str, ...], given: tuple[TensorInfo, ...]) 
             model.graph.output.append(onnx.ValueInfoProto(name=name))
             have.add(name)
     return bytes(model.SerializeToString())
+
+
+def _session(model: str | bytes) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.float64) if array.dtype == np.float32 else array
 
 
 def _shaped(array: Array, shape: list[object]) -> Array:

@@ -24,7 +24,7 @@ from intaglio.run.build import Progress
 from intaglio.run.compare import Comparison, compare
 from intaglio.run.host import ordered_inputs
 from intaglio.run.loaded import LoadedPackage
-from intaglio.run.noise import FACTOR, own_movement, within_noise
+from intaglio.run.noise import FACTOR, beside_noise
 from intaglio.run.probe import watch_layers
 from intaglio.run.reference import IrReference, Reference, cannot_compare, model_reference, run_steps
 from intaglio.run.streaming import Windowed
@@ -174,7 +174,7 @@ def _validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
         one = rule if info.name not in steps_allowed else replace(rule, tolerance=_one_step(want, steps_allowed[info.name]))
         rows.append(one.compare(info, got, _stored(want, DType(info.dtype))))
     if options.tolerance is None and options.threshold is None and any(not row.ok and row.mismatches == 0 for row in rows):
-        rows, words = _beside_noise(reference, manifest, steps, expected, rows), f"{words}, or {FACTOR} x the model's own noise"
+        rows, words = beside_noise(reference, manifest, steps, expected, rows), f"{words}, or {FACTOR} x the model's own noise"
     checks = _check_layers(package, steps[:1], expected[:1], options, rule) if options.layers else ()
     bad = next((check.layer for check in checks if not check.comparison.ok), None)
     accuracy: Accuracy | None = None
@@ -211,15 +211,6 @@ def _side_by_side(info: TensorInfo, got: list[Array], want: list[Array]) -> tupl
         return np.stack(got), np.stack([array.reshape(info.shape) for array in want])
     pairs = [(a, b) if a.shape == b.shape else (np.ones(1, a.dtype), np.zeros(1, a.dtype)) for a, b in zip(got, want, strict=True)]
     return np.concatenate([a.reshape(-1) for a, _ in pairs]), np.concatenate([b.reshape(-1).astype(a.dtype) for a, b in pairs])
-
-
-def _beside_noise(
-    reference: Reference, manifest: Manifest, steps: list[Step], expected: list[Step], rows: list[Comparison]
-) -> list[Comparison]:
-    """Outputs of floats that are outside of the tolerance, held against how far the reference moves by itself."""
-    moved = own_movement(reference, manifest, steps, expected)
-    floats = {info.name for info in manifest.outputs if DType(info.dtype).is_float and info.name in moved}
-    return [within_noise(row, moved[row.name]) if not row.ok and row.name in floats else row for row in rows]
 
 
 def _why_no_layers(package: LoadedPackage, reference: Reference) -> str:
