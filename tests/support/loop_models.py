@@ -17,8 +17,9 @@ TRUE = np.array(True)
 
 def body(nodes: Sequence[Any], carried: Sequence[tuple[str, str, Any]], rows: Sequence[str] = (), again: str = "go") -> Any:
     """Of a `Loop`. `carried`: the name before a turn, after it, and the type and shape."""
-    inputs = [value("turn", [], INT64), value("go", [], BOOL), *(value(a, shape, kind) for a, _, (kind, shape) in carried)]
-    outputs = [value(again, [], BOOL), *(value(b, shape, kind) for _, b, (kind, shape) in carried), *(value(r, None) for r in rows)]
+    inputs = [value("turn", [], INT64), value("go", None, BOOL), *(value(a, shape, kind) for a, _, (kind, shape) in carried)]
+    after = [value(b, shape, kind) for _, b, (kind, shape) in carried]
+    outputs = [value(again, None, BOOL), *after, *(value(r, None) for r in rows)]
     return helper.make_graph(list(nodes), "body", inputs, outputs)
 
 
@@ -165,6 +166,44 @@ def _branches() -> Any:
     return model(outer, [X, N], [value("y", None), value("s", None)], {**CONSTANTS, **more})
 
 
+def _set_value() -> Any:
+    """Rows that are written into a buffer, as Paddle's exporter has it: `buffer[:, i:i+1] = v`. What is carried begins with another
+    shape where nobody looks at it, and single numbers are [] and [1] in turn."""
+    then = helper.make_graph([node("Identity", "yes", "a_stop")], "then", [], [value("a_stop", None, BOOL)])
+    other = helper.make_graph(
+        [node("Cast", "flag", "f0", to=INT64), node("Add", "f0 zero", "f1"), node("Cast", "f1", "b_stop", to=BOOL)], "else", [],
+        [value("b_stop", None, BOOL)],
+    )  # fmt: skip
+    nodes = [
+        node("Cast", "i", "i0", to=FLOAT), node("Mul", "x i0", "v"), node("Add", "i0 one_f", "i1"),
+        node("Cast", "i1", "i2", to=INT64),
+        node("Reshape", "i one_", "from"), node("Reshape", "i2 one_", "to0"), node("Shape", "buffer", "all"),
+        node("Gather", "all one_", "most", axis=0), node("Min", "most to0", "to"),
+        node("Slice", "buffer from to one_ one_", "part"),
+        node("Shape", "part", "its"), node("Unsqueeze", "v one_", "v1"), node("Expand", "v1 its", "new"),
+        node("Squeeze", "from", "a"), node("Squeeze", "to", "b"), node("Squeeze", "one_", "c"), node("Range", "a b c", "r"),
+        node("Reshape", "r form", "r1"), node("Slice", "its zero one_ zero", "its0"), node("Slice", "its two_ three_ zero", "its2"),
+        node("Concat", "its0 one_ its2", "times", axis=0), node("Tile", "r1 times", "places"),
+        node("ScatterElements", "buffer places new", "buffer2", axis=1), node("ReduceSum", "v", "s", keepdims=0),
+        node("Greater", "s three", "large"), node("If", "large", "stop", then_branch=then, else_branch=other),
+        node("Not", "stop", "again"), node("Identity", "buffer2", "seen2"),
+    ]  # fmt: skip
+    room = (FLOAT, [1, 9, 4])
+    carried: list[tuple[str, str, Any]] = [("i", "i2", (INT64, [])), ("buffer", "buffer2", room)]
+    carried += [("seen", "seen2", (FLOAT, None)), ("flag", "stop", (BOOL, None))]
+    inside = body(nodes, carried, (), "again")
+    outer = [
+        node("Loop", "most_ true i_first empty nothing no", "i_end buffer_end seen_end flag_end", body=inside),
+        node("Reshape", "i_end one_", "count"), node("Slice", "seen_end zero count one_", "y"),
+    ]  # fmt: skip
+    more = {
+        "yes": TRUE, "no": np.array(False), "one_f": np.float32(1), "one_": ints(1), "two_": ints(2), "three_": ints(3),
+        "form": ints(1, -1, 1), "most_": np.asarray(1024), "i_first": np.asarray(0), "empty": np.zeros((1, 9, 4), np.float32),
+        "nothing": np.float32(0),
+    }  # fmt: skip
+    return model(outer, [X], [value("y", None), value("buffer_end", None)], {**CONSTANTS, **more}, opset=17)
+
+
 ROWS = {"rows": 8}
 LOOPS: dict[str, Case] = {
     "as often as an input says": Case(
@@ -187,6 +226,9 @@ LOOPS: dict[str, Case] = {
     "branches of different shapes": Case(_branches(), turns),
     "what only grows": Case(_grown(), turns, {"y": 7}),
     "until data says so": Case(_until(), lambda r: {"x": (r.standard_normal((1, 4)) * 3).astype(np.float32)}, {"rows": 30}),
+    "rows that are written into a buffer": Case(
+        _set_value(), lambda r: {"x": (np.abs(r.standard_normal((1, 4))) * 2 + 0.12).astype(np.float32)}
+    ),
     "a greedy decoder": Case(
         decoder(40), lambda r: {"x": (r.standard_normal((1, 12, 16)) * r.uniform(0.5, 2)).astype(np.float32)}
     ),

@@ -6,7 +6,7 @@ as large as the bound says. The number of turns is a size (`Emitter.found`) wher
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from intaglio.frontends.emitting import Emitter
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ir.sizes import Size, most, names_of
-from intaglio.ir.types import DType
+from intaglio.ir.types import DType, TensorType
 from intaglio.ops.binary import Add, Less, LogicalAnd
 from intaglio.ops.convert import Cast
 from intaglio.ops.loops import LoopEnd, LoopStart, PutRow, Room
@@ -76,7 +76,7 @@ def run_loop(
         following = [_single(walk, turn.again)] if turn.again is not None else [_yes(walk)]
         if edge is None and turn.again is None:
             raise Fault("too-large", "the loop never ends: it has no limit, and its condition always holds")
-        _check_carried(start[2:], turn.carried)
+        turn = replace(turn, carried=_checked(walk, start[2:], turn.carried))
         number = walk.emit(Add(), [start[1], one])[0]
         if edge is not None:
             following[0] = _and(walk, following[0], walk.emit(Less(), [number, edge])[0])
@@ -123,13 +123,36 @@ def _collected(walk: Emitter, at: int, limit: Limit, row: Value, number: Value) 
     return walk.emit(PutRow(), [room, row, number])[0]
 
 
-def _check_carried(old: Sequence[Value], new: Sequence[Value]) -> None:
+class Changed(Fault):
+    """A body gives other types than it takes; `types` are those that it gives where they differ, by place."""
+
+    def __init__(self, what: str, types: dict[int, TensorType]) -> None:
+        found = unsupported(f"a value that a loop carries changes from turn to turn ({what})")
+        super().__init__(found.slug, found.reason, found.hint)
+        self.types = types
+
+
+def _checked(walk: Emitter, old: Sequence[Value], new: Sequence[Value]) -> list[Value]:
+    """What a body gives, of the types that it takes."""
     if len(old) != len(new):
         raise Fault("bad-graph", f"a loop carries {len(old)} values, and its body gives {len(new)}")
-    for a, b in zip(old, new, strict=True):
-        if (a.dtype, a.shape) != (b.dtype, b.shape):
-            what = f"{list(a.shape)} becomes {list(b.shape)}" if a.dtype is b.dtype else f"{a.dtype.value} becomes {b.dtype.value}"
-            raise unsupported(f"a value that a loop carries changes from turn to turn ({what})")
+    new = [_of_rank(walk, a, b) for a, b in zip(old, new, strict=True)]
+    pairs = {n: pair for n, pair in enumerate(zip(old, new, strict=True)) if _kind(pair[0]) != _kind(pair[1])}
+    for a, b in pairs.values():
+        what = f"{list(a.shape)} becomes {list(b.shape)}" if a.dtype is b.dtype else f"{a.dtype.value} becomes {b.dtype.value}"
+        raise Changed(what, {n: after.type for n, (_, after) in pairs.items()})
+    return new
+
+
+def _of_rank(walk: Emitter, old: Value, new: Value) -> Value:
+    """A single number keeps the rank that it had: exporters mix [] and [1]."""
+    if old.shape == new.shape or not old.type.elements == new.type.elements == 1:
+        return new
+    return walk.emit(Reshape(old.shape), [new])[0]
+
+
+def _kind(value: Value) -> tuple[DType, tuple[int, ...]]:
+    return value.dtype, value.shape
 
 
 def _yes(walk: Emitter) -> Value:

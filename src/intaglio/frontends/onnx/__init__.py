@@ -87,12 +87,14 @@ def _walk(path: Path, dims: Dims, shapes: Shapes, asked: Asked, collect: bool) -
     from intaglio.frontends.onnx.given import flat, forms_of, text_input, trimmed
     from intaglio.frontends.onnx.pinning import declared, fixed, pin
     from intaglio.frontends.onnx.rows import fill_table
+    from intaglio.frontends.onnx.set_value import join_set_values
     from intaglio.frontends.onnx.tensors import PACKED, SMALL
     from intaglio.frontends.onnx.walk import Walk
     from intaglio.ir.types import TensorType
 
     fill_table()
     model = read_model(path)
+    join_set_values(model)
     walk = Walk(model, path, collect)
     constants = asked.constants
     walk.most = asked.most

@@ -53,12 +53,14 @@ def _both(call: OnnxCall, condition: Value) -> Answer:
     walk, outer = call.walk, call.walk.when
     inverse = call.emit(LogicalNot(), condition)
     results: list[list[Item | None] | None] = []
+    guards: list[Value | None] = []
     failures: list[str] = []
     for name, flag in (("then_branch", condition), ("else_branch", inverse)):
         mark, depth = walk.mark(), walk.depth
         collecting, walk.collect = walk.collect, False
         try:
             walk.when = guard(call, outer, flag)
+            guards.append(walk.when)
             results.append(branch(call, call.graph(name)))
         except (ModelError, Fault, BadOperator) as error:
             walk.go_back(mark)
@@ -70,6 +72,8 @@ def _both(call: OnnxCall, condition: Value) -> Answer:
     then, other = results
     if then is None and other is None:
         raise unsupported(f"neither branch can be compiled for these shapes: {failures[0]}")
+    if then is not None and other is not None:
+        then, other = _single_numbers(call, then, other, guards)
     if then is not None and other is not None and not _joinable(then, other):
         failures.append("the branches have results of different shapes")
         if _declared_rank_fits(call, other) and not _declared_rank_fits(call, then):
@@ -104,6 +108,23 @@ def _ungated(call: OnnxCall, kept: list[Item | None], flag: Value) -> list[Item 
         for node in stale:
             node.when = None
     return kept
+
+
+def _single_numbers(
+    call: OnnxCall, then: list[Item | None], other: list[Item | None], guards: list[Value | None]
+) -> tuple[list[Item | None], list[Item | None]]:
+    """Single numbers of different ranks, [] and [1], which some exporters mix, get the lower rank of the two."""
+    sides, outer = [list(then), list(other)], call.walk.when
+    for n, (x, y) in enumerate(zip(then, other, strict=False)):
+        if not isinstance(x, Value) or not isinstance(y, Value) or not x.type.elements == y.type.elements == 1:
+            continue
+        if len(x.shape) != len(y.shape):
+            shape = min(x.shape, y.shape, key=len)
+            for side, value, when in zip(sides, (x, y), guards, strict=True):
+                call.walk.when = when
+                side[n] = reshape(call, value, shape)
+            call.walk.when = outer
+    return sides[0], sides[1]
 
 
 def _joinable(a: list[Item | None], b: list[Item | None]) -> bool:

@@ -10,13 +10,13 @@ import numpy as np
 
 from intaglio.errors import ModelError
 from intaglio.frontends.building import transpose
-from intaglio.frontends.loops import Limit, Turn, run_loop
+from intaglio.frontends.loops import Changed, Limit, Turn, run_loop
 from intaglio.frontends.onnx.call import Answer, Item, OnnxCall
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.names import identifier
 from intaglio.frontends.onnx.rows.growing import growing
 from intaglio.ir.graph import Value
-from intaglio.ir.sizes import Size, Undecided, whole
+from intaglio.ir.sizes import Size, Undecided, least, whole
 from intaglio.ir.types import DType
 from intaglio.ops.base import BadOperator
 from intaglio.ops.binary import Sub
@@ -78,6 +78,7 @@ def loop_in_turns(call: OnnxCall, trips: int | Value | None) -> Answer:
         condition = None
     same, more = _same_in_all_turns(graph, len(given)), growing(graph, len(given))
     moving = [n for n in range(len(given)) if n not in same and n not in more]
+    read = {n for n in moving if graph.input[2 + n].name in _read_in(graph)}
     for n in moving:
         if not isinstance(given[n], Value):
             raise unsupported("`Loop` carries a sequence or an optional, and how often it runs is not known")
@@ -98,13 +99,34 @@ def loop_in_turns(call: OnnxCall, trips: int | Value | None) -> Answer:
 
     first = [item for n, item in enumerate(given) if n in moving and isinstance(item, Value)]
     names = [*call.walk.origins[len(given) :], *(call.walk.origins[n] for n in more if n < len(call.walk.origins))]
-    made, rows = run_loop(call.walk, _stem(call), _limit(call, trips, names), condition, first, turn)
+    mark, limit = call.walk.mark(), _limit(call, trips, names)
+    try:
+        made, rows = run_loop(call.walk, _stem(call), limit, condition, first, turn)
+    except Changed as changed:
+        unread = [n not in read for n in moving]
+        runs = condition is None and (not isinstance(trips, int) or least(trips) > 0) and not isinstance(trips, Value)
+        if not runs or not all(unread[n] for n in changed.types):
+            raise
+        call.walk.go_back(mark)
+        for n, kind in changed.types.items():  # replaced in the first turn, and not looked at before
+            first[n] = call.constant(np.zeros(kind.shape, kind.dtype.numpy), kind.dtype)
+        made, rows = run_loop(call.walk, _stem(call), limit, condition, first, turn)
     results = list(given)
     for n, value in zip(moving, made, strict=True):
         results[n] = value
     for n, row in zip(more, rows[scanned:], strict=True):
         results[n] = more[n].joined(call, given[n], row)
     return [*results, *rows[:scanned]]
+
+
+def _read_in(graph: Any) -> set[str]:
+    """Names that nodes of a graph take, those of nested graphs too."""
+    found = {name for node in graph.node for name in node.input}
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
+                found |= _read_in(inner) | {out.name for out in inner.output}
+    return found
 
 
 def _stem(call: OnnxCall) -> str:
