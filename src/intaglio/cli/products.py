@@ -1,4 +1,4 @@
-"""Commands around finished packages and projects: report, compare, build, wheel, cmsis-pack, verify, firmware, emulate."""
+"""Commands around finished packages and projects: report, compare, build, wheel, cmsis-pack, verify, slot, firmware, emulate."""
 
 from __future__ import annotations
 
@@ -121,6 +121,31 @@ def verify(
     from intaglio.cli.verifying import verify_words
 
     raise typer.Exit(verify_words(package, key, json))
+
+
+@products_app.command()
+def slot(
+    package: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a package; with `--check`, an image.")],
+    output: Annotated[Optional[Path], typer.Option("--output", "-o", metavar="F.bin", help="Image to write.")] = None,
+    version: Annotated[int, typer.Option("--version", metavar="N", help="Version of the weights, from 1; it must grow.")] = 0,
+    sign: Annotated[Optional[Path], typer.Option("--sign", metavar="KEY.pem", help="Private key of Ed25519.")] = None,
+    encrypt: Annotated[
+        Optional[Path], typer.Option("--encrypt", metavar="KEY.bin", help="Key of AES, 16 or 32 bytes: encrypt the weights.")
+    ] = None,
+    replaces: Annotated[
+        Optional[Path], typer.Option("--for", metavar="DIR", help="Refuse if the code of this package cannot use the weights.")
+    ] = None,
+    check: Annotated[
+        Optional[Path], typer.Option("--check", metavar="PUBLIC.pem", help="Is the image whole, and signed by this key?")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Write the weights of a package (`compile --safety slots`) as a signed image, for updates over the air; or check an image."""
+    from intaglio.cli.slots import check_slot, write_slot
+
+    if check is not None:
+        raise typer.Exit(check_slot(package, check, json))
+    write_slot(package, output, version, (sign, encrypt), replaces, json)
 
 
 @products_app.command()

@@ -59,6 +59,7 @@ class Keywords(TypedDict, total=False):
     no_source: bool
     no_ir: bool
     sign: str | Path | None
+    safety: Sequence[str]
     library_only: bool
     quantize: str | None
     calibrate: str | Path | Mapping[str, Array] | None

@@ -19,6 +19,7 @@ from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, kco
 from intaglio.package.calls import Call, Copy, Fill, Stretch, blocks_of, output_copies, state_copies, state_fills
 from intaglio.package.pointers import c_size, output_fields
 from intaglio.package.reads import Reads
+from intaglio.package.safety import NONE, Safety, safety_of
 from intaglio.package.striped_calls import FeedView, stripe_views
 from intaglio.package.vectors import OTHER_SIZES
 from intaglio.targets.board import Board
@@ -102,6 +103,8 @@ class ModelView:
     weights_apart: tuple[tuple[str, int], ...]
     weights_window: int | None  # where the firmware finds weights that are read
     feed: FeedView | None
+    checked: bool = False  # NAME_check is there
+    slotted: bool = False  # the weights that are linked are those to start with
 
     @property
     def several(self) -> bool:
@@ -167,6 +170,7 @@ class Project:
     macs: int
     threads: int
     cores: int = 1  # of a board, that compute layers together
+    safety: Safety = NONE
     network: str = ""  # of a variant: what the package is called
     variants: tuple[VariantView, ...] = ()  # of the package, best first
     shared_arena: str = ""  # of one of several entry points: the package whose static arena it uses
@@ -184,6 +188,14 @@ class Project:
         return any(call.fallible for block in self.blocks for call in block.calls) or any(
             b.stripe and b.stripe.fallible for b in self.blocks
         )
+
+    @property
+    def checked(self) -> bool:
+        return self.safety.crc
+
+    @property
+    def slotted(self) -> bool:
+        return self.safety.slots
 
     @property
     def models(self) -> tuple[ModelView, ...]:
@@ -236,6 +248,8 @@ def project_of(
     fields = {a.region: a.field for a in arenas} if len(arenas) > 1 else {}
     beside = around(program, target)
     blocks = tuple(blocks_of(program, beside))
+    if "canary" in deployment.safety:  # each step of a stripe may find that it overran
+        blocks = tuple(b if b.stripe is None else replace(b, stripe=replace(b.stripe, fallible=True)) for b in blocks)
     copies = (tuple(output_copies(program)), tuple(state_copies(program)))
     feed = next((view.fed for view in stripe_views(program).values() if view.fed is not None), None)
     return Project(
@@ -282,6 +296,7 @@ def project_of(
         macs=sum(layer.macs for layer in program.layers),
         threads=1 if target.bare else target.threads,
         cores=target.threads if target.bare and any(layer.kernel.split for layer in program.layers) else 1,
+        safety=safety_of(deployment.safety, program, weights, blocks),
     )
 
 

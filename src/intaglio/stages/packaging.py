@@ -13,6 +13,7 @@ from intaglio.ir.types import DType
 from intaglio.package.entries import SHARED
 from intaglio.package.folder import fresh_folder, write_text
 from intaglio.package.manifest import Manifest
+from intaglio.package.safety import with_guards
 from intaglio.package.selftest import write_selftest
 from intaglio.package.source import keep_model
 from intaglio.package.variants import Part, write_variants
@@ -30,6 +31,8 @@ MOST_VECTOR_BYTES = 128 << 20
 
 def write_package(work: Work) -> Work:
     model, request, watch = need(work.model), work.request, work.watch
+    if "canary" in model.deployment.safety:
+        work = replace(work, program=with_guards(need(work.program)))
     _check_early(work)
     watch.stage("package")
     toolchain = _toolchain(work)
