@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import random
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import intaglio
+from intaglio.ir.graph import Array
 from intaglio.package.safety import GUARD_BYTES
 from intaglio.run.package import Package
 from support.building import needs_gcc
 from support.commands import DIGITS, Intaglio
+from support.firmware_running import package_selftest
 from support.loop_models import LOOPS
 from support.onnx_models import saved
-from support.small_networks import sine
+from support.small_networks import images, keywords, sine
 from support.strict import GCC
 
-ALL = ("crc", "canary", "step", "slots", "encrypted")
+ALL = ("crc", "canary", "step", "golden", "slots", "encrypted")
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +59,7 @@ def test_without_the_option_nothing_is_there(digits: Path) -> None:
 
 
 @needs_gcc
-@pytest.mark.parametrize("words", [("crc",), ("canary",), ("step",), ("slots",), ALL], ids=",".join)
+@pytest.mark.parametrize("words", [("crc",), ("canary",), ("step",), ("golden",), ("slots",), ALL], ids=",".join)
 def test_the_code_is_without_warnings(words: tuple[str, ...], tmp_path: Path) -> None:
     package = intaglio.compile(DIGITS, output=tmp_path / "p", safety=words, cflags=GCC, cc="gcc")
     assert package.validate().ok
@@ -133,7 +138,7 @@ def test_a_layer_that_overruns_is_named(words: tuple[str, ...], layer: int, tmp_
     assert library.digits_error(code) == f"layer {layer}, {field}, wrote outside of the arena".encode()
 
 
-def steps_of(package: Package, image: np.ndarray) -> tuple[int, np.ndarray]:  # type: ignore[type-arg]
+def steps_of(package: Package, image: Array) -> tuple[int, Array]:
     library = ctypes.CDLL(str(package.folder / "lib" / f"lib{package.manifest.name}.so"))
     given = np.ascontiguousarray(image, np.float32)
     made = np.zeros(10, np.float32)
@@ -190,11 +195,53 @@ def test_on_other_targets(target: str, ram: str | None, tmp_path: Path) -> None:
     assert package.validate().ok
 
 
+@pytest.mark.parametrize("core", ["cortex-m4f", "cortex-m0+", "cortex-m3"])
+def test_the_golden_test_passes_on_devices(core: str, tmp_path: Path) -> None:
+    pytest.importorskip("unicorn")
+    path = tmp_path / "images.tflite"
+    path.write_bytes(images())
+    package = intaglio.compile(path, output=tmp_path / "p", target=core, safety=("golden", "canary", "crc"))
+    code, said = package_selftest(package)
+    assert (code, "self-test passed" in said) == (0, True)
+
+
+@needs_gcc
+@pytest.mark.parametrize("network", [images, keywords, sine], ids=lambda f: f.__name__)
+def test_a_broken_kernel_is_named_by_the_golden_test(network: Callable[[], bytes], tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(network())
+    package = intaglio.compile(path, output=tmp_path / "p", target="generic", name="net", safety=("golden", "canary"), cc="gcc")
+    source = package.folder / "src" / "net_kernels_0.c"
+    text = source.read_text()
+    assert text.count("int32_t total = 0;") or text.count("int32_t total = ")
+    source.write_text(text.replace("int32_t total = ", "int32_t total = 40 + ", 1))
+    subprocess.run(["make", "CC=gcc", "CFLAGS=-O0"], cwd=package.folder, check=True, capture_output=True)
+    ran = subprocess.run([package.folder / "build" / "net", "--selftest"], check=False, capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert "golden test FAILED: the golden test: layer " in ran.stderr
+
+
+@pytest.mark.slow
+@needs_gcc
+@pytest.mark.parametrize("network", [images, keywords], ids=lambda f: f.__name__)
+def test_most_mutants_of_kernels_fail_the_self_test(network: Callable[[], bytes], tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(network())
+    package = intaglio.compile(path, output=tmp_path / "p", target="generic", safety=("golden", "canary"))
+    tool = Path(__file__).resolve().parents[2] / "tools" / "selftest_mutants.py"
+    ran = subprocess.run(
+        [sys.executable, tool, package.folder, "--mutants", "120", "--json"], check=True, capture_output=True, text=True
+    )
+    found = json.loads(ran.stdout)
+    assert found["tried"] > 80
+    assert found["share"] >= 0.9, found["survivors"]  # of a small sample; the guide has the figures of larger ones
+
+
 def test_words_are_checked(intaglio: Intaglio, tmp_path: Path) -> None:
     said = intaglio("compile", DIGITS, "-o", tmp_path / "p", "--safety", "crc,locks")
     assert said.code == 2
     assert "unknown value `locks` of `--safety`" in said.err
-    assert "crc, canary, step, slots, encrypted" in said.err
+    assert "crc, canary, step, golden, slots, encrypted" in said.err
     for words, told in (
         (["--safety", "encrypted"], "needs slots"),
         (["--safety", "step", "--feed-rows"], "cannot be combined"),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import intaglio as api
+from intaglio.ir.graph import Array
 from intaglio.run.package import Package
 from support.commands import DIGITS, Intaglio
 from support.slots import Device, write_keys
@@ -210,7 +211,7 @@ def test_a_retrained_network_fits_the_same_code(maker: Maker, intaglio: Intaglio
     assert np.array_equal(run_one(device, image), later.run({"image": image})["probabilities"].reshape(-1))
 
 
-def run_one(device: Device, image: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def run_one(device: Device, image: Array) -> Array:
     import ctypes
 
     given, made = np.ascontiguousarray(image), np.zeros(10, np.float32)
@@ -220,7 +221,9 @@ def run_one(device: Device, image: np.ndarray) -> np.ndarray:  # type: ignore[ty
 
 def test_other_code_is_refused_on_the_host(maker: Maker, intaglio: Intaglio, tmp_path: Path) -> None:
     other = api.compile(DIGITS, output=tmp_path / "p", safety=("slots",), optimize="size", target="generic")
-    said = intaglio("slot", other.folder, "-o", tmp_path / "f", "--version", "1", "--sign", maker.key, "--for", maker.package.folder)
+    said = intaglio(
+        "slot", other.folder, "-o", tmp_path / "f", "--version", "1", "--sign", maker.key, "--for", maker.package.folder
+    )
     assert said.code == 1
     assert "cannot use the weights" in said.err
     assert not (tmp_path / "f").exists()
@@ -244,7 +247,7 @@ def test_mistakes_are_told(maker: Maker, digits: Path, intaglio: Intaglio, tmp_p
     folder, out = maker.package.folder, tmp_path / "f"
     bad = tmp_path / "bad.pem"
     bad.write_text("no key")
-    for words, told in (
+    cases: tuple[tuple[list[str | Path], str], ...] = (
         ([folder, "-o", out], "needs `--sign`"),
         ([folder, "-o", out, "--sign", maker.key], "needs `--version`"),
         ([folder, "-o", out, "--sign", maker.key, "--version", "-1"], "is not a version"),
@@ -253,7 +256,8 @@ def test_mistakes_are_told(maker: Maker, digits: Path, intaglio: Intaglio, tmp_p
         ([folder, "-o", out, "--sign", maker.key, "--version", "1", "--encrypt", bad], "not a key of AES"),
         ([digits, "-o", out, "--sign", maker.key, "--version", "1"], "has no slots of weights"),
         ([tmp_path, "-o", out, "--sign", maker.key, "--version", "1"], "is not a package"),
-    ):
+    )
+    for words, told in cases:
         said = intaglio("slot", *words)
         assert said.code == 2, words
         assert told in said.err

@@ -23,9 +23,7 @@ _PROGRAM = ctypes.CFUNCTYPE(
 _VERIFY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _LEAST = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p)
 _RAISE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32)
-_DECRYPT = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
-)
+_DECRYPT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 class _Slots(ctypes.Structure):
@@ -59,7 +57,11 @@ class Device:
         self.counter = 0
         self.slots = _Slots()
         self.slots.slot[0], self.slots.slot[1] = self.start, self.start + self.size
-        self.slots.erase, self.slots.program, self.slots.verify = _ERASE(self._erase), _PROGRAM(self._program), _VERIFY(self._verify)
+        self.slots.erase, self.slots.program, self.slots.verify = (
+            _ERASE(self._erase),
+            _PROGRAM(self._program),
+            _VERIFY(self._verify),
+        )
         self.slots.least_version = _LEAST(lambda _: self.counter)
         self.slots.raise_least_version = _RAISE(self._raise)
         if secret:

@@ -24,7 +24,13 @@ def write_slot(
     data, public = sign_image(image, version, sign, encrypt)
     write_image(data, output)
     if json:
-        told = {"file": str(output), "bytes": len(data), "version": version, "layout": image.layout.hex(), "public_key": public.hex()}
+        told = {
+            "file": str(output),
+            "bytes": len(data),
+            "version": version,
+            "layout": image.layout.hex(),
+            "public_key": public.hex(),
+        }
         print_json({**told, "encrypted": encrypt is not None})
         return
     print(f"image: {output}, {len(data)} bytes, version {version}")

@@ -256,7 +256,7 @@ class Request:
         None, kinds.FILE, "finish", "Sign the package with this private key; `intaglio verify` checks it.", "KEY.pem"
     )
     safety: tuple[str, ...] = option(
-        (), kinds.NAMES, "package", "Checks for use in the field: crc, canary, step, slots, encrypted; e.g. crc,step.", "S",
+        (), kinds.NAMES, "package", "Checks for use in the field: crc, canary, step, golden, slots, encrypted.", "S",
         record=lambda r: ",".join(r.safety),
     )  # fmt: skip
     library_only: bool = option(

@@ -126,8 +126,8 @@ def _not_with_slots(word: str, given: Callable[[Request], bool]) -> Rule:
 RULES: tuple[Rule, ...] = (
     _not_on_opencl("--safety", lambda r: bool(r.safety)),
     Rule(
-        "safety, feed-rows", "options", lambda s: s.request.feed_rows and "step" in s.request.safety,
-        "`--safety step` and `--feed-rows` cannot be combined", "omit `step`: every row that is pushed is a step already",
+        "safety, feed-rows", "options", lambda s: s.request.feed_rows and bool({"step", "golden"} & {*s.request.safety}),
+        "`--safety step` and `golden` cannot be combined with `--feed-rows`", "omit them: every row is a step already",
     ),
     Rule(
         "encrypted, slots", "options", lambda s: "encrypted" in s.request.safety and "slots" not in s.request.safety,

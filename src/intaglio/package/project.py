@@ -17,6 +17,7 @@ from intaglio.package.accelerators import Around, accelerator_of, accelerators_o
 from intaglio.package.arenas import ArenaView, arena_views, parameter
 from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, kconfig, macro, unique_macros
 from intaglio.package.calls import Call, Copy, Fill, Stretch, blocks_of, output_copies, state_copies, state_fills
+from intaglio.package.golden import golden_of, golden_variables
 from intaglio.package.pointers import c_size, output_fields
 from intaglio.package.reads import Reads
 from intaglio.package.safety import NONE, Safety, safety_of
@@ -104,6 +105,7 @@ class ModelView:
     weights_window: int | None  # where the firmware finds weights that are read
     feed: FeedView | None
     checked: bool = False  # NAME_check is there
+    golden: bool = False  # NAME_golden is there
     slotted: bool = False  # the weights that are linked are those to start with
 
     @property
@@ -192,6 +194,10 @@ class Project:
     @property
     def checked(self) -> bool:
         return self.safety.crc
+
+    @property
+    def golden(self) -> bool:
+        return self.safety.golden
 
     @property
     def slotted(self) -> bool:
@@ -296,8 +302,15 @@ def project_of(
         macs=sum(layer.macs for layer in program.layers),
         threads=1 if target.bare else target.threads,
         cores=target.threads if target.bare and any(layer.kernel.split for layer in program.layers) else 1,
-        safety=safety_of(deployment.safety, program, weights, blocks),
+        safety=_safety(program, deployment, weights, blocks),
     )
+
+
+def _safety(program: Program, deployment: Deployment, weights: Weights, blocks: tuple[Stretch, ...]) -> Safety:
+    safety = safety_of(deployment.safety, program, weights, blocks)
+    if not safety.golden:
+        return safety
+    return replace(safety, golden_test=golden_variables(program, golden_of(program, safety.steps, guarded=safety.canary)))
 
 
 def _inputs(program: Program, arenas: Mapping[Region, str]) -> tuple[TensorView, ...]:

@@ -3,6 +3,7 @@
     crc        NAME_check() compares the weights with CRC-32s in the code
     canary     guards before and behind every arena; a layer that overruns them is named by the error code
     step       NAME_step() runs one layer at a time
+    golden     NAME_golden() compares every layer with what it has to give (`package/golden.py`)
     slots      weights can be replaced in the field (`package/slots.py`)
 
 Without the option nothing of this is written.
@@ -14,7 +15,7 @@ import hashlib
 import re
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +25,7 @@ from intaglio.kernels.program import Constant, Program
 from intaglio.package.calls import Stretch
 from intaglio.package.weights import block_name, write_block
 
+WORDS = ("crc", "canary", "step", "slots", "encrypted", "golden")
 GUARD_BYTES = 64  # a multiple of every alignment of ours
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 T = TypeVar("T")
@@ -47,6 +49,8 @@ class Safety:
     step: bool = False
     slots: bool = False
     encrypted: bool = False
+    golden: bool = False
+    golden_test: Mapping[str, object] = field(default_factory=dict)
     blocks: tuple[Block, ...] = ()
     steps: tuple[tuple[Stretch, ...], ...] = ()
     guard_bytes: int = GUARD_BYTES
@@ -57,12 +61,14 @@ NONE = Safety()
 
 
 def safety_of(words: Iterable[str], program: Program, weights: Weights, blocks: Iterable[Stretch]) -> Safety:
-    given = dict.fromkeys(words, True)
+    given = frozenset(words)
     if not given:
         return NONE
     crcs = _checksums(program.constants, weights, program.graph.name) if "crc" in given or "slots" in given else ()
     steps = steps_of(blocks) if "step" in given else ()
-    return replace(Safety(**given), blocks=crcs, steps=steps, weights_alignment=weights.alignment)
+    crc, canary, step, slots, encrypted, golden = (word in given for word in WORDS)
+    flags = Safety(crc, canary, step, slots, encrypted, golden)
+    return replace(flags, blocks=crcs, steps=steps, weights_alignment=weights.alignment)
 
 
 class _Checksum:

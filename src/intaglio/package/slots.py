@@ -80,7 +80,8 @@ def write_slots(constants: list[Constant], weights: Weights, name: str, folder: 
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(bytes(SIGNATURE_BYTES) + Image(0, False, layout, zlib.crc32(data), bytes(16), data).message())
     rows = ", ".join(f"0x{byte:02x}" for byte in layout)
-    text = f"/* SHA-256 of the code that reads the weights of {name}, without comments. */\n#define {name.upper()}_LAYOUT {{{rows}}}\n"
+    about = f"/* SHA-256 of the code that reads the weights of {name}, without comments. */"
+    text = f"{about}\n#define {name.upper()}_LAYOUT {{{rows}}}\n"
     (folder / "src" / f"{name}_layout.h").write_text(text, encoding="ascii")
 
 

@@ -14,7 +14,7 @@ from intaglio.targets.target import Target, find_target, optimized, precise
 ARENAS = ("static", "caller")
 IO = ("arena", "caller")
 WEIGHTS = ("mapped", "read", "ram", "staged")
-SAFETY = ("crc", "canary", "step", "slots", "encrypted")
+SAFETY = ("crc", "canary", "step", "golden", "slots", "encrypted")
 WEIGHTS_HEADER_BYTES = 64
 WINDOW_BYTES = 64 << 20
 _SECTION = re.compile(r"[.A-Za-z_][.A-Za-z0-9_$-]{0,99}", re.ASCII)
@@ -161,7 +161,7 @@ def deployment_of(
     return Deployment(
         found, arena == "static", weights_section or "", weights_address, ram, flash, told, weights == "read", limit_ms or 0.0,
         weights == "ram", weights == "staged", target.device,
-        tuple(word for word in SAFETY if word in safety),
+        tuple(word for word in SAFETY if word in safety or (word == "step" and "golden" in safety)),
     )  # fmt: skip
 
 
