@@ -1,4 +1,4 @@
-"""Commands around finished packages and projects: report, compare, build, wheel, cmsis-pack, verify, slot, firmware, emulate."""
+"""Commands around finished packages and projects: report, compare, build, wheel, cmsis-pack, verify, slot, dossier, firmware."""
 
 from __future__ import annotations
 
@@ -146,6 +146,26 @@ def slot(
     if check is not None:
         raise typer.Exit(check_slot(package, check, json))
     write_slot(package, output, version, (sign, encrypt), replaces, json)
+
+
+@products_app.command()
+def dossier(
+    package: Folder,
+    output: Annotated[
+        Optional[Path], typer.Option("--output", "-o", metavar="DIR", help="Folder to write. Default: NAME-dossier, here.")
+    ] = None,
+    inputs: Annotated[
+        int, typer.Option("--inputs", metavar="N", help="Inputs that firmware runs on, for the observed time.", min=1, max=1000000)
+    ] = 100,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Also print the page to dossier.pdf; needs Chromium.")] = False,
+    run: RunOption = True,
+    json: JsonOption = False,
+) -> None:
+    """Write evidence for a certification file: trace, error bounds, memory, time, coverage. Exit code 1 if a proof fails."""
+    from intaglio.cli.dossiers import dossier_words
+    from intaglio.dossier.facts import Wanted
+
+    raise typer.Exit(dossier_words(package, output, Wanted(inputs, run), pdf, json))
 
 
 @products_app.command()

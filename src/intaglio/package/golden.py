@@ -31,7 +31,7 @@ from intaglio.package.calls import Stretch
 from intaglio.package.pointers import output_fields
 from intaglio.package.safety import GUARD_BYTES
 
-SCALES = (1.0, 16.0, 0.0625)  # of inputs, by round: the second saturates, the third does not
+SCALES = (1.0, 16.0, 0.0625, 1.0, 4.0, 0.25)  # of inputs, by round: some saturate, some do not
 ROUNDS = len(SCALES)
 STEP = np.uint32(1664525), np.uint32(1013904223)  # a linear congruential generator; its high bits are used
 FIXED_BITS = 20
@@ -82,7 +82,7 @@ def _typed(words: Array, value: Value, round_number: int) -> Array:
         unit = (words.astype(np.int64) - (1 << 23)).astype(np.float32) * np.float32(2.0**-23)
         return np.asarray(unit * np.float32(SCALES[round_number]), np.float32)
     if value.dtype in (DType.I8, DType.U8):
-        return np.asarray(((words >> 16) >> (0 if round_number < 2 else 4)).astype(np.uint8).view(value.dtype.numpy))
+        return np.asarray(((words >> 16) >> (4 if round_number % 3 == 2 else 0)).astype(np.uint8).view(value.dtype.numpy))
     return np.asarray((words >> 23).astype(value.dtype.numpy))
 
 
