@@ -60,6 +60,7 @@ class Keywords(TypedDict, total=False):
     no_ir: bool
     sign: str | Path | None
     safety: Sequence[str]
+    style: str
     library_only: bool
     quantize: str | None
     calibrate: str | Path | Mapping[str, Array] | None

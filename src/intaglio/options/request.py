@@ -259,6 +259,10 @@ class Request:
         (), kinds.NAMES, "package", "Checks for use in the field: crc, canary, step, golden, slots, encrypted.", "S",
         record=lambda r: ",".join(r.safety),
     )  # fmt: skip
+    style: str = option(
+        "plain", kinds.TEXT, "package", "plain, or misra: add MISRA.md, deviations from MISRA C:2012 with place and reason.", "S",
+        record=lambda r: r.style,
+    )  # fmt: skip
     library_only: bool = option(
         False, kinds.FLAG, "package", "Neither application nor test vectors: for calls from this process.", word=""
     )

@@ -125,6 +125,9 @@ def _not_with_slots(word: str, given: Callable[[Request], bool]) -> Rule:
 
 RULES: tuple[Rule, ...] = (
     _not_on_opencl("--safety", lambda r: bool(r.safety)),
+    Rule("style", "options", lambda s: s.request.style not in ("plain", "misra"), "unknown `--style`", "use plain or misra"),
+    _not_on_opencl("--style misra", lambda r: r.style == "misra"),
+    _not_with_variants("--style misra", lambda r: r.style == "misra", "deviations are listed for one target"),
     Rule(
         "safety, feed-rows", "options", lambda s: s.request.feed_rows and bool({"step", "golden"} & {*s.request.safety}),
         "`--safety step` and `golden` cannot be combined with `--feed-rows`", "omit them: every row is a step already",

@@ -13,6 +13,7 @@ from intaglio.ir.types import DType
 from intaglio.package.entries import SHARED
 from intaglio.package.folder import fresh_folder, write_text
 from intaglio.package.manifest import Manifest
+from intaglio.package.misra import write_misra
 from intaglio.package.safety import with_guards
 from intaglio.package.selftest import write_selftest
 from intaglio.package.source import keep_model
@@ -40,6 +41,8 @@ def write_package(work: Work) -> Work:
     manifest = _project(work, folder)
     if not request.library_only:
         _write_beside(work, manifest, folder)
+    if request.style == "misra":
+        write_misra(folder, manifest.name)
     if model.target.bare and (reason := write_selftest(manifest, folder)):
         watch.note(f"{reason}: there is no self-test on the device")
     return replace(work, written=Written(folder, manifest, toolchain))
