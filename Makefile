@@ -122,6 +122,11 @@ MINUTES ?= 5
 fuzz: $(STAMP)
 	$(BIN)/python tools/fuzzing/run.py --minutes $(MINUTES) $(if $(ONLY),--only '$(ONLY)') $(if $(FIRST),--first $(FIRST))
 
+# Our own checks, broken in one place each: do their tests notice? SAMPLE=40 places of each; ONLY=checker takes some.
+SAMPLE ?= 40
+mutants: $(STAMP)
+	$(BIN)/python tools/mutants.py --sample $(SAMPLE) $(if $(ONLY),--only '$(ONLY)')
+
 # Models at random, computed in every way there is; differences are in build/hunt, reduced, as tests.
 hunt: $(STAMP)
 	$(BIN)/python tools/hunting/hunt.py --minutes $(MINUTES) $(if $(FIRST),--first $(FIRST))
@@ -135,4 +140,4 @@ clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: all demo example-gesture example-gesture-live lint pytest test test-all bench bench-mcu bench-memory bench-opencl bench-serve bench-fleet fleet-kills gate gate-figures conformance fuzz hunt docs clean
+.PHONY: all demo example-gesture example-gesture-live lint pytest test test-all bench bench-mcu bench-memory bench-opencl bench-serve bench-fleet fleet-kills gate gate-figures conformance fuzz hunt mutants docs clean

@@ -52,7 +52,7 @@ def same_environment() -> Iterator[None]:
 
 
 RUN = ["README.md"]
-_LONG = [f"docs/guides/{name}.md" for name in ("first-model", "emulate", "memory", "opencl", "proof", "tune")]
+_LONG = [f"docs/guides/{name}.md" for name in ("first-model", "dossier", "emulate", "memory", "opencl", "proof", "safety", "tune")]
 _LONG += [f"docs/tutorials/{name}.md" for name in ("firmware", "linux-board", "phone-gpu", "accelerator")]
 LONG = [pytest.param(name, marks=pytest.mark.slow) for name in _LONG]
 

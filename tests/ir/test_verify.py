@@ -10,7 +10,7 @@ import pytest
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Graph
 from intaglio.ir.types import DType, TensorType
-from intaglio.ir.verify import RULES, problems, verify
+from intaglio.ir.verify import MAX_ELEMENTS, RULES, problems, verify
 from intaglio.ops.matmul import MatMul
 from support.ir_text import graph_of
 
@@ -69,6 +69,18 @@ def _rank(graph: Graph) -> None:
     graph.inputs[0].type = TensorType(DType.F32, (1,) * 13)
 
 
+def _guard_of_several(graph: Graph) -> None:
+    graph.inputs[1].type = TensorType(DType.BOOL, (2,))
+
+
+def _guard_of_a_number(graph: Graph) -> None:
+    graph.inputs[1].type = TensorType(DType.F32, ())
+
+
+def _large(graph: Graph) -> None:
+    graph.inputs[0].type = TensorType(DType.F32, (MAX_ELEMENTS + 1,))
+
+
 BROKEN: dict[str, tuple[Callable[[Graph], None], str, str]] = {
     "two names": (_rename, "names_are_unique", "two values have the name `a`"),
     "order": (_swap, "values_are_made_before_they_are_read", "`a` is read by .* before it is made"),
@@ -79,6 +91,9 @@ BROKEN: dict[str, tuple[Callable[[Graph], None], str, str]] = {
     "shape of a constant": (_wrong_data, "constants_have_their_type", r"the constant `k` is float32\[4\], its type f32\[3\]"),
     "type of a constant": (_wrong_data_type, "constants_have_their_type", r"the constant `k` is float64\[3\]"),
     "guard": (_wide_guard, "guards_are_single_booleans", r"the guard `x` of .* is f32\[2,3\], not one bool"),
+    "guard of several": (_guard_of_several, "guards_are_single_booleans", r"the guard `c` of .* is bool\[2\], not one bool"),
+    "guard of a number": (_guard_of_a_number, "guards_are_single_booleans", r"the guard `c` of .* is f32\[\], not one bool"),
+    "too many elements": (_large, "shapes_are_small_enough", "`x` has too many elements"),
     "negative dimension": (_negative, "shapes_are_small_enough", "`x` has a negative dimension"),
     "rank": (_rank, "shapes_are_small_enough", "`x` has rank 13"),
 }
@@ -86,6 +101,18 @@ BROKEN: dict[str, tuple[Callable[[Graph], None], str, str]] = {
 
 def test_a_legal_graph_has_no_problems() -> None:
     verify(graph_of(TEXT))
+
+
+@pytest.mark.parametrize("shape", [(1,) * 12, (0, 3), (MAX_ELEMENTS,)])
+def test_what_is_just_within_the_limits_is_legal(shape: tuple[int, ...]) -> None:
+    graph = graph_of("input x: f32[2,3]\n y: f32[2,3] = exp(x)\n output y")
+    for value in graph.values():
+        value.type = TensorType(DType.F32, shape)
+    verify(graph)
+
+
+def test_the_largest_tensor_has_an_index_of_32_bits() -> None:
+    assert MAX_ELEMENTS == 2**31 - 1
 
 
 def test_every_rule_is_broken_here() -> None:

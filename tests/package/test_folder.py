@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from intaglio.errors import ToolError, UserError
 from intaglio.package.folder import fresh_folder
+from intaglio.package.staging import MARK
 
 
 def manifest(name: str) -> str:
@@ -79,3 +81,53 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), fresh_folder(tmp_path / "out", force=False):
         raise KeyboardInterrupt
     assert not any(tmp_path.iterdir())
+
+
+def killed(output: Path, *, replaced: bool = False) -> Path:
+    """What a process leaves that was killed while it wrote: nobody holds its lock."""
+    stem = output.with_name(f".{output.name}-k3v9x2ab")
+    stem.with_suffix(".lock").write_bytes(MARK)
+    stem.mkdir()
+    (stem / "half").write_text("written")
+    if replaced:
+        (stem.with_name(f"{stem.name}-old") / "package").mkdir(parents=True)
+        (stem.with_name(f"{stem.name}-old") / "package" / "before").write_text("whole")
+    return stem
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    killed(tmp_path / "out")
+    with fresh_folder(tmp_path / "out", force=False) as folder:
+        (folder / "file").write_text("new")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_package_that_was_moved_aside_comes_back(tmp_path: Path) -> None:
+    killed(tmp_path / "out", replaced=True)
+    with suppress(UserError), fresh_folder(tmp_path / "out", force=False):  # there is an output again
+        raise AssertionError
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out" / "before").read_text() == "whole"
+
+
+def test_what_is_in_use_or_not_ours_stays(tmp_path: Path) -> None:
+    import fcntl
+
+    busy = killed(tmp_path / "out")
+    foreign = tmp_path / ".out-somebody"  # as long as a name of ours
+    foreign.mkdir()
+    (tmp_path / ".out-somebody.lock").write_text("mine")
+    with open(busy.with_suffix(".lock"), "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with fresh_folder(tmp_path / "out", force=False) as folder:
+            (folder / "file").write_text("new")
+    assert (busy / "half").is_file()
+    assert foreign.is_dir()
+    assert (tmp_path / ".out-somebody.lock").read_text() == "mine"
+
+
+def test_two_processes_write_at_the_same_time(tmp_path: Path) -> None:
+    with fresh_folder(tmp_path / "a", force=False) as first, fresh_folder(tmp_path / "a-b", force=False) as second:
+        (first / "file").write_text("1")
+        (second / "file").write_text("2")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a-b"]

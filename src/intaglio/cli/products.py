@@ -1,4 +1,4 @@
-"""Commands around finished packages and projects: report, compare, build, wheel, cmsis-pack, verify, firmware, emulate."""
+"""Commands around finished packages and projects: report, compare, build, wheel, cmsis-pack, verify, slot, dossier, firmware."""
 
 from __future__ import annotations
 
@@ -121,6 +121,51 @@ def verify(
     from intaglio.cli.verifying import verify_words
 
     raise typer.Exit(verify_words(package, key, json))
+
+
+@products_app.command()
+def slot(
+    package: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a package; with `--check`, an image.")],
+    output: Annotated[Optional[Path], typer.Option("--output", "-o", metavar="F.bin", help="Image to write.")] = None,
+    version: Annotated[int, typer.Option("--version", metavar="N", help="Version of the weights, from 1; it must grow.")] = 0,
+    sign: Annotated[Optional[Path], typer.Option("--sign", metavar="KEY.pem", help="Private key of Ed25519.")] = None,
+    encrypt: Annotated[
+        Optional[Path], typer.Option("--encrypt", metavar="KEY.bin", help="Key of AES, 16 or 32 bytes: encrypt the weights.")
+    ] = None,
+    replaces: Annotated[
+        Optional[Path], typer.Option("--for", metavar="DIR", help="Refuse if the code of this package cannot use the weights.")
+    ] = None,
+    check: Annotated[
+        Optional[Path], typer.Option("--check", metavar="PUBLIC.pem", help="Is the image whole, and signed by this key?")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Write the weights of a package (`compile --safety slots`) as a signed image, for updates over the air; or check an image."""
+    from intaglio.cli.slots import check_slot, write_slot
+
+    if check is not None:
+        raise typer.Exit(check_slot(package, check, json))
+    write_slot(package, output, version, (sign, encrypt), replaces, json)
+
+
+@products_app.command()
+def dossier(
+    package: Folder,
+    output: Annotated[
+        Optional[Path], typer.Option("--output", "-o", metavar="DIR", help="Folder to write. Default: NAME-dossier, here.")
+    ] = None,
+    inputs: Annotated[
+        int, typer.Option("--inputs", metavar="N", help="Inputs that firmware runs on, for the observed time.", min=1, max=1000000)
+    ] = 100,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Also print the page to dossier.pdf; needs Chromium.")] = False,
+    run: RunOption = True,
+    json: JsonOption = False,
+) -> None:
+    """Write evidence for a certification file: trace, error bounds, memory, time, coverage. Exit code 1 if a proof fails."""
+    from intaglio.cli.dossiers import dossier_words
+    from intaglio.dossier.facts import Wanted
+
+    raise typer.Exit(dossier_words(package, output, Wanted(inputs, run), pdf, json))
 
 
 @products_app.command()

@@ -19,6 +19,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("accelerators", "accelerator_only", "devices", "precision", "limit_kernel_time"),
     ),
     ("Looking inside", ("explain", "stop_after", "dump_ir", "disabled", "verify")),
+    ("Safety", ("safety", "style")),
     ("Package", ("archive", "archive_format", "force", "no_source", "no_ir", "sign", "template", "cc", "cflags")),
 )
 

@@ -59,6 +59,8 @@ class Keywords(TypedDict, total=False):
     no_source: bool
     no_ir: bool
     sign: str | Path | None
+    safety: Sequence[str]
+    style: str
     library_only: bool
     quantize: str | None
     calibrate: str | Path | Mapping[str, Array] | None

@@ -255,6 +255,14 @@ class Request:
     sign: Path | None = option(
         None, kinds.FILE, "finish", "Sign the package with this private key; `intaglio verify` checks it.", "KEY.pem"
     )
+    safety: tuple[str, ...] = option(
+        (), kinds.NAMES, "package", "Checks for use in the field: crc, canary, step, golden, slots, encrypted.", "S",
+        record=lambda r: ",".join(r.safety),
+    )  # fmt: skip
+    style: str = option(
+        "plain", kinds.TEXT, "package", "plain, or misra: add MISRA.md, deviations from MISRA C:2012 with place and reason.", "S",
+        record=lambda r: r.style,
+    )  # fmt: skip
     library_only: bool = option(
         False, kinds.FLAG, "package", "Neither application nor test vectors: for calls from this process.", word=""
     )
@@ -366,7 +374,7 @@ class Request:
             target, board=self.board, arena=self.arena, io=self.io, weights_section=self.weights_section,
             weights_address=self.weights_address, ram=self.ram, flash=self.flash, optimize=self.optimize, memory=self.memory,
             weights=self.weights_place, precision=self.precision,
-            limit_ms=self.limit_kernel_time,
+            limit_ms=self.limit_kernel_time, safety=self.safety,
         )  # fmt: skip
 
     def record(self) -> dict[str, str]:

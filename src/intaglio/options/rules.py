@@ -117,7 +117,30 @@ def _cores(request: Request) -> int:
     return find_board(request.board).cores if request.board else 1
 
 
+def _not_with_slots(word: str, given: Callable[[Request], bool]) -> Rule:
+    message = f"`--safety slots` and `{word}` cannot be combined: a slot is one block of weights in mapped flash"
+    name = f"slots, {word.removeprefix('--')}"
+    return Rule(name, "options", lambda s: "slots" in s.request.safety and given(s.request), message, f"omit `{word}`")
+
+
 RULES: tuple[Rule, ...] = (
+    _not_on_opencl("--safety", lambda r: bool(r.safety)),
+    Rule("style", "options", lambda s: s.request.style not in ("plain", "misra"), "unknown `--style`", "use plain or misra"),
+    _not_on_opencl("--style misra", lambda r: r.style == "misra"),
+    _not_with_variants("--style misra", lambda r: r.style == "misra", "deviations are listed for one target"),
+    Rule(
+        "safety, feed-rows", "options", lambda s: s.request.feed_rows and bool({"step", "golden"} & {*s.request.safety}),
+        "`--safety step` and `golden` cannot be combined with `--feed-rows`", "omit them: every row is a step already",
+    ),
+    Rule(
+        "encrypted, slots", "options", lambda s: "encrypted" in s.request.safety and "slots" not in s.request.safety,
+        "`--safety encrypted` needs slots of weights", "use `--safety slots,encrypted`",
+    ),
+    _not_with_slots("--weights read", lambda r: r.weights_read),
+    _not_with_slots("--weights ram", lambda r: r.weights_ram),
+    _not_with_slots("--weights-address", lambda r: r.weights_address is not None),
+    _not_with_slots("--memory", lambda r: r.memory is not None),
+    _not_with_variants("--safety", lambda r: bool(r.safety), "the checks are for one network"),
     _not_with_ranges("--verify", lambda r: r.verify),
     _not_on_opencl("--verify", lambda r: r.verify),
     Rule(

@@ -176,6 +176,9 @@ def _view(manifest: Manifest) -> ModelView:
         weights_apart=(),
         weights_window=None,
         feed=_feed(manifest, inputs) if memory.fed_rows else None,
+        checked="crc" in manifest.options.get("safety", "").split(","),
+        golden="golden" in manifest.options.get("safety", "").split(","),
+        slotted="slots" in manifest.options.get("safety", "").split(","),
     )
 
 

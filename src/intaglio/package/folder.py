@@ -11,11 +11,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from intaglio.errors import ToolError, UserError, quoted
 from intaglio.package.ownership import MANIFEST, changed_file, check_replaceable
+from intaglio.package.staging import old_folder, remove_left, staging_folder
 from intaglio.targets import black_box
 
 Later = Callable[[Callable[[], None]], object]  # calls what it is given: at once, or beside other work
@@ -34,25 +35,24 @@ def at_once(do: Callable[[], None]) -> None:
 @contextmanager
 def fresh_folder(output: Path, *, force: bool) -> Iterator[Path]:
     """A folder to write into, which becomes `output` at the end of the `with` block."""
+    remove_left(output)
     check_output(output, force=force)
-    parent = output.parent
-    with writing(output):
-        parent.mkdir(parents=True, exist_ok=True)
-        try:
-            staging = Path(tempfile.mkdtemp(prefix=f".{output.name[:40]}-", dir=parent))
-        except FileNotFoundError:  # a folder that takes no folders, such as /proc
-            hint = "use an output in an ordinary folder, with `-o`"
-            raise ToolError("cannot-write", f"cannot create a folder in {quoted(str(parent), 200)}", hint=hint) from None
-    black_box.writing_to(str(staging.resolve()))
-    try:
+    with ExitStack() as stack:
+        with writing(output):
+            output.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                staging = stack.enter_context(staging_folder(output))
+            except FileNotFoundError:  # a folder that takes no folders, such as /proc
+                hint = "use an output in an ordinary folder, with `-o`"
+                what = f"cannot create a folder in {quoted(str(output.parent), 200)}"
+                raise ToolError("cannot-write", what, hint=hint) from None
+        black_box.writing_to(str(staging.resolve()))
+        stack.callback(black_box.writing_to, "")
         with writing(output):
             staging.chmod(0o777 & ~_umask())
             yield staging
             _even_modes(staging)
             _swap(staging, output, force=force)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        black_box.writing_to("")
 
 
 @contextmanager
@@ -155,7 +155,7 @@ def _swap(staging: Path, output: Path, *, force: bool) -> None:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         _check_output(output, force=force)
-        old = Path(tempfile.mkdtemp(prefix=f".{output.name[:40]}-old-", dir=output.parent))
+        old = old_folder(staging)
         try:
             os.rename(output, old / "package")
             _put(staging, output, old / "package")

@@ -17,8 +17,10 @@ from intaglio.package.accelerators import Around, accelerator_of, accelerators_o
 from intaglio.package.arenas import ArenaView, arena_views, parameter
 from intaglio.package.c_text import C_TYPES, NPY_DESCR, comment, identifier, kconfig, macro, unique_macros
 from intaglio.package.calls import Call, Copy, Fill, Stretch, blocks_of, output_copies, state_copies, state_fills
+from intaglio.package.golden import golden_of, golden_variables
 from intaglio.package.pointers import c_size, output_fields
 from intaglio.package.reads import Reads
+from intaglio.package.safety import NONE, Safety, safety_of
 from intaglio.package.striped_calls import FeedView, stripe_views
 from intaglio.package.vectors import OTHER_SIZES
 from intaglio.targets.board import Board
@@ -102,6 +104,9 @@ class ModelView:
     weights_apart: tuple[tuple[str, int], ...]
     weights_window: int | None  # where the firmware finds weights that are read
     feed: FeedView | None
+    checked: bool = False  # NAME_check is there
+    golden: bool = False  # NAME_golden is there
+    slotted: bool = False  # the weights that are linked are those to start with
 
     @property
     def several(self) -> bool:
@@ -167,6 +172,7 @@ class Project:
     macs: int
     threads: int
     cores: int = 1  # of a board, that compute layers together
+    safety: Safety = NONE
     network: str = ""  # of a variant: what the package is called
     variants: tuple[VariantView, ...] = ()  # of the package, best first
     shared_arena: str = ""  # of one of several entry points: the package whose static arena it uses
@@ -184,6 +190,18 @@ class Project:
         return any(call.fallible for block in self.blocks for call in block.calls) or any(
             b.stripe and b.stripe.fallible for b in self.blocks
         )
+
+    @property
+    def checked(self) -> bool:
+        return self.safety.crc
+
+    @property
+    def golden(self) -> bool:
+        return self.safety.golden
+
+    @property
+    def slotted(self) -> bool:
+        return self.safety.slots
 
     @property
     def models(self) -> tuple[ModelView, ...]:
@@ -236,6 +254,8 @@ def project_of(
     fields = {a.region: a.field for a in arenas} if len(arenas) > 1 else {}
     beside = around(program, target)
     blocks = tuple(blocks_of(program, beside))
+    if "canary" in deployment.safety:  # each step of a stripe may find that it overran
+        blocks = tuple(b if b.stripe is None else replace(b, stripe=replace(b.stripe, fallible=True)) for b in blocks)
     copies = (tuple(output_copies(program)), tuple(state_copies(program)))
     feed = next((view.fed for view in stripe_views(program).values() if view.fed is not None), None)
     return Project(
@@ -282,7 +302,15 @@ def project_of(
         macs=sum(layer.macs for layer in program.layers),
         threads=1 if target.bare else target.threads,
         cores=target.threads if target.bare and any(layer.kernel.split for layer in program.layers) else 1,
+        safety=_safety(program, deployment, weights, blocks),
     )
+
+
+def _safety(program: Program, deployment: Deployment, weights: Weights, blocks: tuple[Stretch, ...]) -> Safety:
+    safety = safety_of(deployment.safety, program, weights, blocks)
+    if not safety.golden:
+        return safety
+    return replace(safety, golden_test=golden_variables(program, golden_of(program, safety.steps, guarded=safety.canary)))
 
 
 def _inputs(program: Program, arenas: Mapping[Region, str]) -> tuple[TensorView, ...]:

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Protocol
 
 import numpy as np
 
@@ -38,9 +38,20 @@ FORMAT = 1
 MOST_USERS = 4  # that a comment names
 
 
+class Sink(Protocol):
+    """A file, or what looks like one."""
+
+    def write(self, data: bytes | memoryview, /) -> int: ...
+
+
 def block_name(name: str, memory: str) -> str:
     """The C array of the weights in a memory."""
     return f"{identifier(name)}_weights" + (f"_{identifier(memory)}" if memory else "")
+
+
+def factory_name(name: str) -> str:
+    """Weights that are linked with the code, where slots may replace them."""
+    return f"{identifier(name)}_factory_weights"
 
 
 def offset_macro(network: str, constant: str) -> str:
@@ -48,18 +59,25 @@ def offset_macro(network: str, constant: str) -> str:
     return macro(network, "W", constant)
 
 
-def write_weights(constants: list[Constant], weights: Weights, name: str, source_folder: Path, later: Later = at_once) -> None:
-    """Write the files of the block, `later`, and the header with its offsets. Nothing when there are no constants."""
+def write_weights(
+    constants: list[Constant], weights: Weights, name: str, source_folder: Path, later: Later = at_once, *, slots: bool = False
+) -> None:
+    """Write the files of the block, `later`, and the header with its offsets. Nothing when there are no constants. `slots`: the
+    block is what the device starts with; others may take its place."""
     if not constants:
         return
-    (source_folder / f"{name}_weights.h").write_text(_header(constants, weights, name), encoding="ascii")
+    header = _header(constants, weights, name)
+    if slots:
+        header = header.replace(f"extern const unsigned char {name}_weights[];", _SLOTTED.replace("NAME", name))
+    (source_folder / f"{name}_weights.h").write_text(header, encoding="ascii")
     if weights.binary:
         later(partial(_write_binary, constants, weights, name, source_folder))
         return
     for memory, block in (("", weights), *weights.apart):
         inside = [c for c in constants if c.memory == memory]
         if inside:
-            later(partial(_write_linked, inside, block, name, block_name(name, memory), source_folder))
+            array = factory_name(name) if slots else block_name(name, memory)
+            later(partial(_write_linked, inside, block, name, array, source_folder))
 
 
 def _write_linked(constants: list[Constant], weights: Weights, name: str, array: str, source_folder: Path) -> None:
@@ -67,7 +85,7 @@ def _write_linked(constants: list[Constant], weights: Weights, name: str, array:
         (source_folder / f"{array}.c").write_text(_c_array(constants, weights, name, array), encoding="ascii")
         return
     with open(source_folder / f"{array}.bin", "wb") as file:
-        _write_block(constants, weights, file)
+        write_block(constants, weights, file)
     section = weights.section or ".rodata"
     text = _ASSEMBLY.replace("SECTION", section).replace("ALIGNMENT", str(weights.alignment)).replace("ARRAY", array)
     (source_folder / f"{array}.S").write_text(text, encoding="ascii")
@@ -160,7 +178,7 @@ def _blocks_text(weights: Weights) -> str:
     return f"{len(told)} blocks, {', '.join(told)}"
 
 
-def _write_block(constants: list[Constant], weights: Weights, file: BinaryIO) -> None:
+def write_block(constants: list[Constant], weights: Weights, file: Sink) -> None:
     begin = end = WEIGHTS_HEADER_BYTES if weights.read else 0
     for constant in sorted(constants, key=lambda c: weights.offsets[c.name]):
         start = weights.offsets[constant.name]
@@ -208,7 +226,7 @@ def _write_binary(constants: list[Constant], weights: Weights, name: str, source
     for path in sorted([source_folder / f"{name}.c", *source_folder.glob(f"{name}_kernels*"), source_folder / f"{name}_weights.h"]):
         digest.update(path.read_bytes())
     block = BytesIO()
-    _write_block(constants, weights, block)
+    write_block(constants, weights, block)
     data = block.getvalue()
     head = MAGIC + struct.pack("<IIII", FORMAT, len(data), zlib.crc32(data), 0) + digest.digest()
     path = source_folder.parent / weights_file(name)
@@ -228,6 +246,10 @@ def is_sound(binary: bytes) -> bool:
     data = binary[WEIGHTS_HEADER_BYTES:]
     return bool(form == FORMAT and size == len(data) and crc == zlib.crc32(data))
 
+
+_SLOTTED = """extern const unsigned char NAME_factory_weights[]; /* linked with the code */
+extern const unsigned char *NAME_current_weights; /* these, or those of a slot: NAME_slots.h */
+#define NAME_weights NAME_current_weights"""
 
 _CHECK_READ = """#include "NAME.h"
 

@@ -35,6 +35,7 @@ from intaglio.package.opencl import write_opencl
 from intaglio.package.pointers import output_fields, raw_constant_name
 from intaglio.package.project import api_inputs, input_slots, lifetimes, output_slots, project_of, state_bytes
 from intaglio.package.size_info import SizeInfo
+from intaglio.package.slots import write_slots
 from intaglio.package.template import render_template, shipped_template
 from intaglio.package.weights import write_offsets, write_weights
 from intaglio.targets.deployment import HOSTED, Deployment
@@ -84,7 +85,10 @@ def write_project(
     write_kernels(program, graph.name, sources)
     write_accelerators(program, target, sources)
     if shared is None:
-        write_weights(program.constants, weights, graph.name, sources, later)
+        slots = "slots" in deployment.safety
+        write_weights(program.constants, weights, graph.name, sources, later, slots=slots)
+        if slots:
+            write_slots(program.constants, weights, graph.name, folder)
     elif shared.has_constants:
         write_offsets(shared.names, graph.name, shared.network, sources)
     return replace(manifest, opencl=write_opencl(program, target, folder, deployment.limit_ms)) if target.device else manifest

@@ -109,13 +109,19 @@ class Coster:
     def add(self, counts: Counts, timing: BoardCycles | None = None) -> Sum:
         instructions = cycles = taken = 0
         for block, times in counts.blocks.items():
-            if block not in self._known:
-                self._known[block] = self._block(block)
-            cost = self._known[block]
+            cost = self.block(block)
             instructions += cost.instructions * times.ran
             cycles += cost.cycles * times.ran + cost.taken_cycles * times.taken
             taken += times.taken
         return (timing or self._timing).sum(instructions, round(cycles * self._costs.dual_issue), taken, counts)
+
+    def read(self, address: int, size_bytes: int) -> bytes:
+        return self._read(address, size_bytes)
+
+    def block(self, block: BasicBlock) -> BlockCost:
+        if block not in self._known:
+            self._known[block] = self._block(block)
+        return self._known[block]
 
     def _block(self, block: BasicBlock) -> BlockCost:
         code = self._read(block.address, block.size_bytes)

@@ -44,7 +44,8 @@ def check_entries(requests: Mapping[str, Request]) -> None:
         given = {
             "--variants": bool(request.variants), "--accelerator": bool(request.accelerators), "--device": bool(request.devices),
             "--template": request.template is not None, "--stop-after": request.stop_after != "build",
-            "--weights read": request.weights_read,
+            "--weights read": request.weights_read, "--safety": bool(request.safety),
+            "--style": request.style != "plain",
             "--library-only": request.library_only, "--sign": request.sign is not None, "--archive": request.archive,
             "--export-plan": request.export_plan is not None, "--import-plan": request.import_plan is not None,
         }  # fmt: skip

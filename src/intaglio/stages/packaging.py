@@ -16,6 +16,8 @@ from intaglio.ir.types import DType
 from intaglio.package.entries import SHARED
 from intaglio.package.folder import Later, fresh_folder, write_text
 from intaglio.package.manifest import Manifest
+from intaglio.package.misra import write_misra
+from intaglio.package.safety import with_guards
 from intaglio.package.selftest import write_selftest
 from intaglio.package.source import keep_model
 from intaglio.package.variants import Part, write_variants
@@ -35,6 +37,8 @@ MOST_VECTOR_BYTES = 128 << 20
 
 def write_package(work: Work) -> Work:
     model, request, watch = need(work.model), work.request, work.watch
+    if "canary" in model.deployment.safety:
+        work = replace(work, program=with_guards(need(work.program)))
     _check_early(work)
     watch.stage("package")
     toolchain = _toolchain(work)
@@ -42,9 +46,14 @@ def write_package(work: Work) -> Work:
     tasks, waiting = work.stack.enter_context(Tasks()), list[Callable[[], None]]()
     manifest = _project(work, folder, waiting.append)
     written = Written(folder, manifest, toolchain)
+    if request.style == "misra":  # which looks at all sources
+        _each(waiting)
+        waiting.clear()
     objects = _begin(work, written, tasks, waiting)
     if not request.library_only:
         _write_beside(work, manifest, folder, tasks)
+    if request.style == "misra":
+        write_misra(folder, manifest.name)
     if model.target.bare and (reason := write_selftest(manifest, folder)):
         watch.note(f"{reason}: there is no self-test on the device")
     if objects is None:

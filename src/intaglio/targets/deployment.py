@@ -14,6 +14,7 @@ from intaglio.targets.target import Target, find_target, optimized, precise
 ARENAS = ("static", "caller")
 IO = ("arena", "caller")
 WEIGHTS = ("mapped", "read", "ram", "staged")
+SAFETY = ("crc", "canary", "step", "golden", "slots", "encrypted")
 WEIGHTS_HEADER_BYTES = 64
 WINDOW_BYTES = 64 << 20
 _SECTION = re.compile(r"[.A-Za-z_][.A-Za-z0-9_$-]{0,99}", re.ASCII)
@@ -35,6 +36,7 @@ class Deployment:
     weights_ram: bool = False  # they are copied to RAM at start-up, as far as there is room
     weights_staged: bool = False  # layers copy them to RAM before they run, where the arena has room
     device: str = ""  # `opencl`: arena and weights are in its memory
+    safety: tuple[str, ...] = ()  # words of SAFETY
 
     @property
     def memories(self) -> tuple[Memory, ...]:
@@ -131,6 +133,7 @@ def deployment_of(
     weights: str = "mapped",
     precision: str | None = None,
     limit_ms: float | None = None,
+    safety: tuple[str, ...] = (),
 ) -> Deployment:
     """What is said about the device, checked. That options go together was checked before: `options/rules.py`."""
     precise(optimized(target, optimize), precision)
@@ -143,6 +146,8 @@ def deployment_of(
     if weights_section is not None and not _SECTION.fullmatch(weights_section):
         hint = "such as `--weights-section .qspi`"
         raise UserError("bad-option", f"{quoted(weights_section)} is not the name of a section", hint=hint)
+    if unknown := next((word for word in safety if word not in SAFETY), ""):
+        raise UserError("bad-option", f"unknown value {quoted(unknown)} of `--safety`", hint=f"values: {', '.join(SAFETY)}")
     found = None
     if target.bare:
         found = find_board(board) if board else generic_board(target.name, riscv=target.arch.startswith("riscv"))
@@ -156,6 +161,7 @@ def deployment_of(
     return Deployment(
         found, arena == "static", weights_section or "", weights_address, ram, flash, told, weights == "read", limit_ms or 0.0,
         weights == "ram", weights == "staged", target.device,
+        tuple(word for word in SAFETY if word in safety or (word == "step" and "golden" in safety)),
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ IG_ROUTINE void NAME(const TYPE *x, const TYPE *outside, ptrdiff_t row, ptrdiff_
             row++;
         }
     }
-    if (inside) {
+    if (inside != 0) {
         depth *= cols;
         cols = 1;
     }

@@ -41,9 +41,9 @@ def measure(package: LoadedPackage, inputs: list[Array], cc: str | None, wait_st
     whole, board, timing = run.sum, run.board, run.timing
     per_layer: list[Sum | None] = [None] * len(manifest.layers)
     if whole is not None:
-        with _hooked(package, cc, EmulatorOptions(package.emulator, watch=bool(timing.watched))) as hooked:
-            coster = Coster(target.core, hooked.core.read, riscv=hooked.core.image.riscv, timing=timing)
-            per_layer = [coster.add(counts) for counts in _layer_counts(hooked, inputs, len(manifest.layers))]
+        with hooked(package, cc, EmulatorOptions(package.emulator, watch=bool(timing.watched))) as probe:
+            coster = Coster(target.core, probe.core.read, riscv=probe.core.image.riscv, timing=timing)
+            per_layer = [coster.add(counts) for counts in layer_counts(probe, inputs, len(manifest.layers))]
     clock = board.clock_mhz or None
     return Profile(
         manifest.target,
@@ -125,7 +125,7 @@ def need_firmware(package: LoadedPackage) -> FirmwareInfo:
 
 def watch(package: LoadedPackage, inputs: list[Array], sink: Sink, cc: str | None) -> None:
     """One run; `sink` gets what each layer wrote."""
-    with _hooked(package, cc, EmulatorOptions(package.emulator)) as device:
+    with hooked(package, cc, EmulatorOptions(package.emulator)) as device:
 
         def hear(layer: int, address: int, size_bytes: int) -> None:
             if layer >= 0:
@@ -135,7 +135,7 @@ def watch(package: LoadedPackage, inputs: list[Array], sink: Sink, cc: str | Non
 
 
 @contextmanager
-def _hooked(package: LoadedPackage, cc: str | None, options: EmulatorOptions) -> Iterator[EmulatedDevice]:
+def hooked(package: LoadedPackage, cc: str | None, options: EmulatorOptions) -> Iterator[EmulatedDevice]:
     """A second build of the firmware, in a temporary folder: the package itself is not touched."""
     manifest, target = package.manifest, target_of(package.manifest)
     with tempfile.TemporaryDirectory(prefix="intaglio-probe-") as folder:
@@ -159,7 +159,7 @@ def firmware_toolchain(manifest: Manifest, target: Target, cc: str | None) -> To
     return find_firmware_toolchain(cc, target)
 
 
-def _layer_counts(device: EmulatedDevice, inputs: list[Array], layers: int) -> list[Counts]:
+def layer_counts(device: EmulatedDevice, inputs: list[Array], layers: int) -> list[Counts]:
     found = [Counts() for _ in range(layers)]
     last = Counts()
 

@@ -51,13 +51,13 @@ IG_ROUTINE void NAME(const TYPE *x, ptrdiff_t across, ptrdiff_t row, ptrdiff_t r
 #else
         FOURS
 #endif
-        if (length & 2) {
+        if ((length & 2) != 0) {
             IG_ROLLED
             for (ptrdiff_t c = 0; c < COLUMNS; c++, to += 2)
                 ig_put_word(to, ig_pkhbt(from[c * across], from[c * across + 1]));
             from += 2;
         }
-        if (length & 1)
+        if ((length & 1) != 0)
             for (ptrdiff_t c = 0; c < COLUMNS; c++, to += 2)
                 ig_put_word(to, from[c * across]); /* the other number of the pair counts for nothing */
     }

@@ -178,7 +178,7 @@ IG_INLINE int32_t ig_smmlar(int32_t a, int32_t b, int32_t c)
     __asm__("smmlar %0, %1, %2, %3" : "=r"(result) : "r"(a), "r"(b), "r"(c));
     return result;
 #else
-    return c + (int32_t)(((int64_t)a * b + INT64_C(0x80000000)) >> 32);
+    return c + (int32_t)(((int64_t)a * b + INT64_C(2147483648)) >> 32);
 #endif
 }
 

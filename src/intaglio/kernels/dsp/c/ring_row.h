@@ -29,7 +29,7 @@ if (at < 0 || at >= rows) {
 }
 const X_TYPE *x = image + at * across + c;
 ptrdiff_t left = inside;
-if (before) {
+if (before != 0) {
     const int32_t one = AT(x);
     PUT(outside, one)
     x += step, left--;

@@ -18,7 +18,7 @@
     *y = (Y_TYPE)FINISH(done, multiplier, offset, right); \
     y += y_step;
 
-if (before) {
+if (before != 0) {
     OUTSIDE
 } else {
     LOAD
@@ -35,7 +35,7 @@ for (ptrdiff_t i = after; i < count; i++) {
     TURN
     RESULT
 }
-if (after) {
+if (after != 0) {
     TO_RESULT
     OUTSIDE
     TURN

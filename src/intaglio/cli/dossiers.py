@@ -1,0 +1,62 @@
+"""`intaglio dossier`: evidence about a package, as a folder with one page."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from intaglio.cli.terminal import note, print_json
+from intaglio.dossier.facts import Dossier, Wanted, gather
+from intaglio.dossier.write import as_json, write_dossier
+from intaglio.errors import ToolError
+from intaglio.package.folder import check_output
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def dossier_words(package: Path, output: Path | None, wanted: Wanted, pdf: bool, json: bool) -> int:
+    folder = output or Path(f"{package.name or package.resolve().name}-dossier")
+    check_output(folder, force=False)
+    browser = _browser() if pdf else ""
+    made = gather(package, wanted, note)
+    write_dossier(made, folder)
+    if pdf:
+        _print(browser, folder)
+    if json:
+        print_json(as_json(made))
+    else:
+        _summary(made, folder)
+    return 0 if made.memory.ok and made.whole and (made.validation is None or made.validation.ok) else 1
+
+
+def _browser() -> str:
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        hint = "install Chromium, or print `index.html` to a file with any browser"
+        raise ToolError("no-browser", "`--pdf` needs Chromium, which is not installed", hint=hint)
+    return found
+
+
+def _print(browser: str, folder: Path) -> None:
+    page, target = (folder / "index.html").resolve(), (folder / "dossier.pdf").resolve()
+    words = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer", f"--print-to-pdf={target}"]
+    done = subprocess.run([*words, page.as_uri()], check=False, capture_output=True, text=True, timeout=120)
+    if done.returncode or not target.is_file():
+        raise ToolError("no-browser", f"the browser did not print the page: {done.stderr[-200:]}", hint="omit `--pdf`")
+
+
+def _summary(d: Dossier, folder: Path) -> None:
+    t = d.timing
+    print(f"memory: {'proven disjoint' if d.memory.ok else 'NOT proven'}")
+    bad = [k.function for k in d.kernels if not k.facts.sound]
+    print(f"loops: {'all bounded, all indices checked' if not bad else 'not shown for ' + ', '.join(bad)}")
+    if t.total is not None and t.above is not None:
+        above = f"the bound is {100 * t.above:.1f} % above"
+        print(f"time: at most {t.total:,} cycles; {t.observed:,} observed on {t.inputs:,} inputs ({above})")
+    else:
+        print(f"time: no bound: {t.reason or next((b.reason for b in t.layers if b.cycles is None), '')}")
+    c = d.coverage
+    shares = f"{100 * c.statement_share:.1f} % of statements, {100 * c.branch_share:.1f} % of branches"
+    print(f"coverage: {c.reason or shares}")
+    print(f"dossier: {folder / 'index.html'}")

@@ -1,0 +1,15 @@
+"""Which memory each instruction of a run read and wrote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Traced:
+    """By address of an instruction: `flash`, `ram`, or words of the stack by their distance from the stack pointer. `frames`: by
+    address of a function, the bytes of the stack that it has itself."""
+
+    reads: dict[int, set[str | int]] = field(default_factory=dict)
+    writes: dict[int, set[str | int]] = field(default_factory=dict)
+    frames: dict[int, int] = field(default_factory=dict)

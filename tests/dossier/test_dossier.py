@@ -1,0 +1,155 @@
+"""`intaglio dossier`: what it says of a package is so, and what is wrong with one is said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import intaglio as api
+from intaglio.dossier.coverage import coverage_of
+from intaglio.dossier.facts import Wanted, gather
+from intaglio.dossier.memory import program_of, prove
+from intaglio.dossier.page import page
+from intaglio.ir.files import read_network
+from intaglio.package.manifest import read_manifest, target_of
+from support.building import needs_gcc
+from support.commands import DIGITS, Intaglio
+from support.small_networks import images
+
+pytest.importorskip("scipy")
+pytest.importorskip("unicorn")
+
+
+@pytest.fixture(scope="module")
+def firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dossier")
+    (folder / "images.tflite").write_bytes(images())
+    return api.compile(folder / "images.tflite", output=folder / "p", target="cortex-m4f").folder
+
+
+@pytest.fixture
+def made(firmware: Path, intaglio: Intaglio, tmp_path: Path) -> Path:
+    said = intaglio("dossier", firmware, "-o", tmp_path / "d", "--inputs", "10")
+    assert said.code == 0, said.err
+    return tmp_path / "d"
+
+
+def test_a_dossier_of_firmware(made: Path) -> None:
+    told = json.loads((made / "dossier.json").read_text())
+    assert told["memory_proven"]
+    assert told["whole"]
+    assert told["valid"]
+    assert told["timing"]["observed"] <= told["timing"]["total"] <= 1.15 * told["timing"]["observed"]
+    assert all(layer["observed"] <= layer["cycles"] for layer in told["timing"]["layers"])
+    assert {p.name for p in made.iterdir()} == {"index.html", "dossier.json", "trace.csv", "memory.csv", "time.csv"}
+    text = (made / "index.html").read_text()
+    for title in (
+        "Requirements",
+        "Trace, forwards",
+        "Numeric error bounds",
+        "Memory map",
+        "Bound of the execution time",
+        "Known limits",
+    ):
+        assert title in text
+    assert "<script" not in text
+
+
+def test_lines_and_addresses_are_those_of_the_function(firmware: Path, made: Path) -> None:
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
+
+    told = json.loads((made / "dossier.json").read_text())["trace"]["layers"]
+    with open(firmware / "bin" / "images.elf", "rb") as file:
+        table = ELFFile(file).get_section_by_name(".symtab")
+        assert isinstance(table, SymbolTableSection)
+        symbols = {s.name: s["st_value"] & ~1 for s in table.iter_symbols()}
+    assert len(told) == len(read_manifest(firmware).layers)
+    for layer in told:
+        place = layer["place"]
+        lines = (firmware / place["file"]).read_text().splitlines()
+        assert place["function"] in lines[place["first_line"] - 1]
+        assert lines[place["last_line"] - 1] == "}"
+        assert place["address"] == symbols[place["function"]]
+        assert layer["ir"].startswith(layer["name"])
+
+
+def test_floats_have_bounds_and_nodes_are_accounted_for(digits: Path) -> None:
+    d = gather(digits, Wanted(run=False), lambda text: None)
+    assert [bound.kind for bound in d.numerics] == ["bounded"] * len(d.manifest.layers)
+    assert all(0 < bound.bound < bound.largest for bound in d.numerics)
+    assert set(d.trace.left_out) == {"/conv1/Relu", "/conv2/Relu", "/Flatten"}
+    assert d.trace.layers[0].passes
+    assert all(requirement.meaning for requirement in d.requirements)
+
+
+def test_buffers_that_overlap_are_found(digits: Path) -> None:
+    manifest = read_manifest(digits)
+    network = read_network(digits / "ir" / "digits.ig")
+    program = program_of(network, manifest, target_of(manifest))
+    assert prove(manifest, program).ok
+    layer = manifest.layers[1]
+    moved = replace(layer, memory=tuple(replace(place, offset=0, first_layer=0) for place in layer.memory))
+    broken = replace(manifest, layers=(manifest.layers[0], moved, *manifest.layers[2:]))
+    assert ("relu1_1", "pool1_2") in prove(broken, program).overlapping
+    small = replace(manifest, memory=replace(manifest.memory, arena_bytes=100))
+    assert "outside of the arena" in prove(manifest, program_of(network, small, target_of(manifest))).checked
+
+
+@needs_gcc
+def test_code_that_does_not_run_is_not_covered(digits: Path, tmp_path: Path) -> None:
+    shutil.copytree(digits, tmp_path / "p")
+    manifest = read_manifest(digits)
+    before = coverage_of(tmp_path / "p", manifest)
+    assert before.reason == ""
+    assert before.statement_share > 0.9
+    source = tmp_path / "p" / "src" / "digits.c"
+    extra = "int digits_dead(int x);\nint digits_dead(int x)\n{\n    if (x > 3)\n        return 7;\n    return x;\n}\n"
+    source.write_text(source.read_text() + extra)
+    after = coverage_of(tmp_path / "p", manifest)
+    lines = {f.file: f.lines for f in after.files}
+    assert lines["src/digits.c"] == {f.file: f.lines for f in before.files}["src/digits.c"] + 4
+    assert after.statement_share < before.statement_share
+    assert after.branch_share < before.branch_share
+
+
+def test_names_of_a_model_stay_text(digits: Path) -> None:
+    d = gather(digits, Wanted(run=False), lambda text: None)
+    bad = "</td><script>alert(1)</script>"
+    layers = tuple(replace(layer, nodes=bad, ir=bad) for layer in d.trace.layers)
+    text = page(replace(d, trace=replace(d.trace, layers=layers, left_out=(bad,))))
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_a_package_that_was_changed_is_told(digits: Path, intaglio: Intaglio, tmp_path: Path) -> None:
+    shutil.copytree(digits, tmp_path / "p")
+    source = tmp_path / "p" / "src" / "digits.c"
+    source.write_text(source.read_text() + "\n")
+    said = intaglio("dossier", tmp_path / "p", "-o", tmp_path / "d", "--no-run")
+    assert said.code == 1
+    assert "Files differ from the manifest" in (tmp_path / "d" / "index.html").read_text()
+
+
+def test_mistakes_are_told(digits: Path, intaglio: Intaglio, tmp_path: Path) -> None:
+    assert "is not a package" in intaglio("dossier", tmp_path, "-o", tmp_path / "d").err
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").write_text("mine")
+    said = intaglio("dossier", digits, "-o", tmp_path / "there")
+    assert said.code == 2
+    assert (tmp_path / "there" / "file").read_text() == "mine"
+    said = intaglio("dossier", digits, "-o", tmp_path / "d", "--no-run", "--json")
+    assert said.code == 0
+    assert said.json["timing"]["reason"] == "not asked for"
+
+
+def test_a_host_has_no_bound_of_the_time(digits: Path) -> None:
+    from intaglio.dossier.timing import time_bounds
+    from intaglio.run.loaded import LoadedPackage
+
+    assert "Cortex-M" in time_bounds(LoadedPackage(digits), {}, 1).reason
+    assert DIGITS.is_file()

@@ -1,0 +1,86 @@
+"""Bounds of cycles: never below what any input takes, and near to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import intaglio as api
+from intaglio.dossier.timing import adversarial, time_bounds
+from intaglio.package.manifest import target_of
+from intaglio.run.costs import Coster
+from intaglio.run.emulator.device import EmulatorOptions
+from intaglio.run.emulator.measure import hooked, layer_counts
+from intaglio.run.loaded import LoadedPackage
+from support.commands import DIGITS
+from support.small_networks import anomalies, images, keywords
+
+pytest.importorskip("scipy")
+pytest.importorskip("unicorn")
+
+CORES = ("cortex-m0+", "cortex-m3", "cortex-m4f")
+
+
+def compiled(network: Callable[[], bytes], core: str, folder: Path) -> LoadedPackage:
+    (folder / "net.tflite").write_bytes(network())
+    return LoadedPackage(api.compile(folder / "net.tflite", output=folder / "p", target=core).folder)
+
+
+def check(package: LoadedPackage, inputs: int, share: float) -> None:
+    """No layer takes more than its bound, on inputs that the bound has not seen either."""
+    bounds = time_bounds(package, {}, 5)
+    assert bounds.reason == ""
+    assert bounds.total is not None, [layer for layer in bounds.layers if layer.cycles is None]
+    count = len(package.manifest.layers)
+    with hooked(package, None, EmulatorOptions("unicorn")) as device:
+        coster = Coster(target_of(package.manifest).core, device.core.read, riscv=False)
+        for number in range(1000, 1000 + inputs):
+            for layer, counts in zip(
+                bounds.layers, layer_counts(device, adversarial(package.manifest, number), count), strict=True
+            ):
+                assert coster.add(counts).cycles <= (layer.cycles or 0), (layer.name, number)
+    assert bounds.above is not None
+    assert 0 <= bounds.above <= share
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_integer_networks(core: str, tmp_path: Path) -> None:
+    check(compiled(images, core, tmp_path), 10, 0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("network", [anomalies, keywords], ids=lambda f: f.__name__)
+def test_more_integer_networks(network: Callable[[], bytes], core: str, tmp_path: Path) -> None:
+    check(compiled(network, core, tmp_path), 200, 0.25)
+
+
+def test_floats_on_a_core_that_has_them(tmp_path: Path) -> None:
+    check(LoadedPackage(api.compile(DIGITS, output=tmp_path / "p", target="cortex-m4f").folder), 10, 0.2)
+
+
+def test_data_decides_the_way_but_not_the_bound(tmp_path: Path) -> None:
+    """A threshold per element: the way through the code differs with the sign of the input."""
+    nodes = [
+        helper.make_node("Elu", ["x"], ["e"], name="elu"),
+        helper.make_node("Softmax", ["e"], ["y"], axis=-1, name="softmax"),
+    ]
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 24]) for name in "xy"]
+    graph = helper.make_graph(nodes, "ways", value[:1], value[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "ways.onnx")
+    package = LoadedPackage(api.compile(tmp_path / "ways.onnx", output=tmp_path / "p", target="cortex-m4f").folder)
+    bounds = time_bounds(package, {}, 5)
+    with hooked(package, None, EmulatorOptions("unicorn")) as device:
+        coster = Coster("cortex-m4", device.core.read, riscv=False)
+        taken = set()
+        for sign in (-3.0, 3.0, 0.0):
+            counts = layer_counts(device, [np.full((1, 24), sign, np.float32)], len(package.manifest.layers))
+            cycles = [coster.add(one).cycles for one in counts]
+            taken.add(cycles[0])
+            assert all(layer.cycles is None or c <= layer.cycles for c, layer in zip(cycles, bounds.layers, strict=True))
+    assert len(taken) > 1
