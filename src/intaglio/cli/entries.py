@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from intaglio.cli.terminal import bytes_text, note, print_json, progress_bar, say
-from intaglio.errors import UserError, quoted
+from intaglio.errors import UserError, counted, quoted
 from intaglio.options.entries import entry_words
 from intaglio.options.reading import request_of_words
 from intaglio.package.entries import read_entries
@@ -45,7 +45,7 @@ def compile_entry_words(
         return
     names = ", ".join(quoted(row.name) for row in whole.entries)
     say(
-        f"compiled `{whole.name}` for {whole.target}: {len(whole.entries)} entry points ({names}), weights "
+        f"compiled `{whole.name}` for {whole.target}: {counted(len(whole.entries), 'entry point')} ({names}), weights "
         f"{bytes_text(whole.weight_bytes)} ({bytes_text(whole.separate_weight_bytes)} if nothing were shared), arena "
         f"{whole.arena_bytes:,} bytes"
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
+from intaglio.frontends.reading import check_together
 from intaglio.kernels.program import Program
 from intaglio.options.request import Request
 from intaglio.package.entries import (
@@ -51,6 +52,10 @@ def check_entries(requests: Mapping[str, Request]) -> None:
         if word := next((word for word, there in given.items() if there), ""):
             what = f"`{word}` cannot be combined with several entry points"
             raise UserError("bad-option", what, hint=f"compile each model by itself, or omit `{word}`")
+    for path in dict.fromkeys(request.model for request in requests.values()):
+        keys = [request.signature for request in requests.values() if request.model == path and request.signature is not None]
+        if len(keys) > 1:
+            check_together(path, keys)
 
 
 def are_current(requests: Mapping[str, Request], network: str, output: Path) -> bool:
