@@ -47,7 +47,7 @@ def entry_words(
 
 
 def entry_keywords(
-    models: str | Path | Mapping[str, str | Path | Mapping[str, object]], options: Mapping[str, object]
+    models: str | Path | Mapping[str, object], options: Mapping[str, object]
 ) -> dict[str, tuple[Path, dict[str, object]]]:
     """The same for keywords of `intaglio.compile_entries`. Options of an entry point win; `dims` and the like are joined."""
     found: dict[str, tuple[Path, dict[str, object]]] = {}
