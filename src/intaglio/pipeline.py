@@ -25,7 +25,7 @@ from intaglio.options.keywords import Keywords, check_keywords
 from intaglio.options.reading import request_of_keywords, unfit
 from intaglio.options.request import Request
 from intaglio.options.speaking import in_python, spoken_in_python
-from intaglio.package.archive import write_archive
+from intaglio.package.archive import check_archive, write_archive
 from intaglio.package.folder import check_output, fresh_folder
 from intaglio.run.entry_points import EntryPoints
 from intaglio.run.opencl.library import DeviceOptions
@@ -122,10 +122,13 @@ def compile_entry_requests(
     """A package with several entry points: by name, what each is compiled from and how."""
     network = network_name(name, output)
     check_entries(requests)
-    if not force and are_current(requests, network, output):
+    packed = [request.archive_format for request in requests.values() if request.archive][:1]
+    if not force and not packed and are_current(requests, network, output):
         watch.current()
         return output
     check_output(output, force=force)
+    for format in packed:
+        check_archive(output, format, force=force)
     planned = [stage.name for stage in LINE].index("package")
     with fresh_folder(output, force=force) as folder:
         works = {
@@ -139,6 +142,8 @@ def compile_entry_requests(
             with ExitStack() as stack:
                 go(replace(work, stack=stack, shared=parts[entry]), LINE[planned:])
         complete(network, works, parts, folder)
+    for format in packed:
+        write_archive(output, format)
     return output
 
 

@@ -143,7 +143,9 @@ entries = {{ encode = "encoder", step = "decoder" }}
         (["--entry", "decoder=a b"], "bad-option", "cannot be the name of an entry point"),
         (["--entry", "decoder=encoder"], "bad-option", "two entry points are called"),
         (["--stop-after", "memory"], "bad-option", "`--stop-after` cannot be combined with several entry points"),
-        (["--target", "cortex-m4f"], "bad-option", "need a library for a host"),
+        (["--target", "wasm32"], "bad-option", "need a host or a microcontroller"),
+        (["--board", "rp2040", "--cores", "2"], "bad-option", "`--cores` cannot be combined with several entry points"),
+        (["--variants", "v3"], "bad-option", "`--variants` cannot be combined with several entry points"),
         (["--report", "r.html"], "bad-option", "about one entry point"),
     ],
 )

@@ -49,4 +49,10 @@ def compile_entry_words(
         f"{bytes_text(whole.weight_bytes)} ({bytes_text(whole.separate_weight_bytes)} if nothing were shared), arena "
         f"{whole.arena_bytes:,} bytes"
     )
+    if whole.firmware is not None:
+        program = whole.firmware
+        stack = "an unbounded stack" if program.stack_bytes is None else f"stack {program.stack_bytes:,}"
+        say(f"all in one program: flash {program.flash_bytes:,} bytes, RAM {program.ram_bytes:,} bytes, {stack} of it")
     print(f"package: {output}")
+    if words.get("archive"):
+        print(f"archive: {output}.{words.get('archive_format') or 'tar.gz'}")

@@ -170,6 +170,7 @@ class Project:
     network: str = ""  # of a variant: what the package is called
     variants: tuple[VariantView, ...] = ()  # of the package, best first
     shared_arena: str = ""  # of one of several entry points: the package whose static arena it uses
+    shared_weights: str = ""  # and whose weights
     words: tuple[str, ...] = ()  # what tells them apart: words that say what the processor can do
 
     @property
