@@ -54,7 +54,7 @@ def test_integers_follow_the_float_model_at_every_size(made: tuple[Path, intagli
         for name, want in zip(("y", "z"), wanted, strict=True):
             assert got[name].shape == want.shape
             off, all_ = off + float(np.sum((got[name] - want) ** 2)), all_ + float(np.sum(want**2))
-    assert off < 0.05**2 * all_
+    assert off < 0.08**2 * all_
 
 
 def test_the_package_is_equal_to_its_references(made: tuple[Path, intaglio.Package]) -> None:
