@@ -16,7 +16,7 @@ from typing import Unpack
 from intaglio.errors import AnswerIsNo, IntaglioError, UserError
 from intaglio.fitting.budget import RESERVE_BYTES
 from intaglio.fitting.limits import ShortOfRam
-from intaglio.frontends.objects import save_object
+from intaglio.frontends.objects import save_object, saved_objects
 from intaglio.ir.sizes import NARROWER, Undecided
 from intaglio.kernels.program import Program
 from intaglio.memory.ladder import Rung
@@ -25,7 +25,7 @@ from intaglio.options.keywords import Keywords, check_keywords
 from intaglio.options.reading import request_of_keywords, unfit
 from intaglio.options.request import Request
 from intaglio.options.speaking import in_python, spoken_in_python
-from intaglio.package.archive import write_archive
+from intaglio.package.archive import check_archive, write_archive
 from intaglio.package.folder import check_output, fresh_folder
 from intaglio.run.entry_points import EntryPoints
 from intaglio.run.opencl.library import DeviceOptions
@@ -123,10 +123,13 @@ def compile_entry_requests(
     """A package with several entry points: by name, what each is compiled from and how."""
     network = network_name(name, output)
     check_entries(requests)
-    if not force and are_current(requests, network, output):
+    packed = [request.archive_format for request in requests.values() if request.archive][:1]
+    if not force and not packed and are_current(requests, network, output):
         watch.current()
         return output
     check_output(output, force=force)
+    for format in packed:
+        check_archive(output, format, force=force)
     lowered, planned = ([stage.name for stage in LINE].index(name) for name in ("memory", "package"))
     with fresh_folder(output, force=force) as folder:
         works = {
@@ -141,6 +144,8 @@ def compile_entry_requests(
             with ExitStack() as stack:
                 go(replace(work, stack=stack, shared=parts[entry]), LINE[planned:])
         complete(network, works, parts, folder)
+    for format in packed:
+        write_archive(output, format)
     return output
 
 
@@ -233,7 +238,7 @@ def compile(
     """Compile a model into a package; without `output`, into a temporary one that lives as long as the result.
 
     `model` is a file, a PyTorch module with `example_inputs` (a tuple of tensors), an exported program, a Keras model, or a fitted
-    model of scikit-learn, XGBoost, LightGBM or CatBoost.
+    model of scikit-learn, XGBoost, LightGBM or CatBoost. `compile_entries` takes several of these.
     Options are those of docs/reference/options.md: `target`, `board`, `ram`, `dims`, `quantize`, `calibrate`, ...
     `device` names one or several OpenCL devices of this machine whose programs go into the package; the package runs on the first.
     `progress` is called with what is done, how much of it, and how much there is; notebooks show it by themselves.
@@ -270,19 +275,22 @@ def _compile_object(
 
 
 def compile_entries(
-    models: str | Path | Mapping[str, str | Path | Mapping[str, object]], *, output: str | Path | None = None, **options: object
+    models: str | Path | Mapping[str, object], *, output: str | Path | None = None, **options: object
 ) -> EntryPoints:
     """Several models, by the names of their entry points, as one package: weights that are the same stand once, and one arena
-    serves all. A model may be a mapping with options of its own: `{"model": "step.onnx", "dims": {"T": 1}}`. One model with a list
-    of sizes (`dims={"T": [32, 128]}`) gets an entry point for each of them. Options are those of `compile`."""
+    serves all. A model is a file, an object as for `compile`, or a mapping with options of its own:
+    `{"model": "step.onnx", "dims": {"T": 1}}`, `{"model": module, "example_inputs": (x,)}`. One model with a list of sizes
+    (`dims={"T": [32, 128]}`), and a TFLite file with several signatures, get an entry point for each of them. Options are those of
+    `compile`."""
     temporary = None if output is not None else tempfile.TemporaryDirectory(prefix="intaglio-")
     folder = Path(output) if output is not None else Path(temporary.name if temporary else "") / "package"
     notes: list[str] = []
     try:
-        own = entry_keywords(models, options)
-        requests = {entry: _request(model, folder, given) for entry, (model, given) in own.items()}
-        name, force = options.get("name"), bool(options.get("force"))
-        compile_entry_requests(requests, folder, Watch(note=notes.append), name=str(name) if name else None, force=force)
+        with tempfile.TemporaryDirectory(prefix="intaglio-") as place:
+            own = entry_keywords(saved_objects(models, Path(place), notes.append), options)
+            requests = {entry: _request(model, folder, given) for entry, (model, given) in own.items()}
+            name, force = options.get("name"), bool(options.get("force"))
+            compile_entry_requests(requests, folder, Watch(note=notes.append), name=str(name) if name else None, force=force)
     except Undecided as error:
         raise spoken_in_python(UserError("size-decides", str(error), hint=NARROWER)) from error
     except IntaglioError as error:

@@ -171,7 +171,7 @@ def test_too_many_combinations_are_refused(tmp_path: Path) -> None:
         load(path, dims={"A": Span(1, 10000), "B": Span(1, 10000)})
 
 
-@pytest.mark.parametrize("word", ["T=5..2", "T=0..4", "T=1..", "T=..4", "T=1..x", "T=1...4"])
+@pytest.mark.parametrize("word", ["T=5..2", "T=1..", "T=..4", "T=1..x", "T=1...4"])
 def test_damaged_ranges_are_refused(word: str, onnx_file: Path, intaglio: Intaglio, tmp_path: Path) -> None:
     said = intaglio("compile", onnx_file, "-o", tmp_path / "p", "--dim", word)
     assert said.code == 2 and "error[bad-option]" in said.err and not any(tmp_path.iterdir())

@@ -57,7 +57,13 @@ def test_each_entry_point_computes_what_its_model_computes(package: intaglio.Ent
     assert list(package.entries) == ["encode", "step"] and len(package) == 2
 
 
-def test_weights_stand_once_and_the_arena_is_the_largest(package: intaglio.EntryPoints) -> None:
+def test_weights_that_are_packed_alike_stand_once(folder: Path) -> None:
+    models = {name: {"model": folder / "encoder.onnx", "dims": {"T": (low, 9)}} for name, low in (("any", 1), ("many", 2))}
+    about = intaglio.compile_entries(models).about
+    assert about.weight_bytes == 2 * 4096 and about.separate_weight_bytes == 4 * 4096
+
+
+def test_the_arena_is_the_largest_and_weights_are_of_the_whole(package: intaglio.EntryPoints) -> None:
     about = package.about
     assert about.weight_bytes == 2 * 4096 and about.separate_weight_bytes == 3 * 4096
     assert about.arena_bytes == max(entry.arena_bytes for entry in about.entries)
@@ -158,7 +164,9 @@ entries = {{ encode = "encoder", step = "decoder" }}
         (["--entry", "decoder=a b"], "bad-option", "cannot be the name of an entry point"),
         (["--entry", "decoder=encoder"], "bad-option", "two entry points are called"),
         (["--stop-after", "memory"], "bad-option", "`--stop-after` cannot be combined with several entry points"),
-        (["--target", "cortex-m4f"], "bad-option", "need a library for a host"),
+        (["--target", "wasm32"], "bad-option", "need a host or a microcontroller"),
+        (["--board", "rp2040", "--cores", "2"], "bad-option", "`--cores` cannot be combined with several entry points"),
+        (["--variants", "v3"], "bad-option", "`--variants` cannot be combined with several entry points"),
         (["--report", "r.html"], "bad-option", "about one entry point"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from intaglio.cli.terminal import PAGE, bytes_text, note, print_json, print_table
 from intaglio.errors import UserError, counted, quoted
-from intaglio.frontends.reading import front_end, kind_of, read_source
+from intaglio.frontends.reading import chosen, front_end, kind_of, read_source, signatures
 from intaglio.targets.memories import HOLDS, Memory
 
 if TYPE_CHECKING:
@@ -31,14 +31,19 @@ def check_model(path: Path, options: Mapping[str, object], json: bool) -> int:
     problems: list[Problem] = []
     nodes: list[Node] = []
     kind = kind_of(path)
-    if kind == "onnx":
-        problems, nodes = survey(path, dims=dims, shapes=shapes)
-    elif kind != "ir":
-        problems = front_end(kind).check(path, dims=dims, shapes=shapes)
-    if not problems:  # the whole of it: what the passes make needs kernels too
-        source = read_source(path, dims, shapes, None, {}, lambda text: note(f"note: {text}"))
-        nodes = optimise(source.graph, Context(wanted)).nodes
-    problems += _without_kernels(nodes, wanted)
+    keys: list[str | None] = [request.signature]
+    if request.signature is None:
+        keys = [*signatures(path)] or keys
+    for key in keys:
+        found: list[Problem] = []
+        if kind == "onnx":
+            found, nodes = survey(path, dims=dims, shapes=shapes)
+        elif kind != "ir":
+            found = front_end(kind).check(path, dims=dims, shapes=shapes, **chosen(kind, key))
+        if not found:  # the whole of it: what the passes make needs kernels too
+            source = read_source(path, dims, shapes, None, {}, lambda text: note(f"note: {text}"), signature=key)
+            nodes = optimise(source.graph, Context(wanted)).nodes
+        problems += [*found, *_without_kernels(nodes, wanted)]
     if json:
         rows = [{"node": p.node, "op": p.op, "reason": p.reason, "hint": p.hint} for p in problems]
         print_json({"supported": not problems, "problems": rows})

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from intaglio.cli.terminal import bytes_text, note, print_json, progress_bar, say
-from intaglio.errors import UserError, quoted
+from intaglio.errors import UserError, counted, quoted
 from intaglio.options.entries import entry_words
 from intaglio.options.reading import request_of_words
 from intaglio.package.entries import read_entries
@@ -45,8 +45,14 @@ def compile_entry_words(
         return
     names = ", ".join(quoted(row.name) for row in whole.entries)
     say(
-        f"compiled `{whole.name}` for {whole.target}: {len(whole.entries)} entry points ({names}), weights "
+        f"compiled `{whole.name}` for {whole.target}: {counted(len(whole.entries), 'entry point')} ({names}), weights "
         f"{bytes_text(whole.weight_bytes)} ({bytes_text(whole.separate_weight_bytes)} if nothing were shared), arena "
         f"{whole.arena_bytes:,} bytes"
     )
+    if whole.firmware is not None:
+        program = whole.firmware
+        stack = "an unbounded stack" if program.stack_bytes is None else f"stack {program.stack_bytes:,}"
+        say(f"all in one program: flash {program.flash_bytes:,} bytes, RAM {program.ram_bytes:,} bytes, {stack} of it")
     print(f"package: {output}")
+    if words.get("archive"):
+        print(f"archive: {output}.{words.get('archive_format') or 'tar.gz'}")

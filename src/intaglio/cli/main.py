@@ -82,12 +82,12 @@ def compile_command(
     budget: BudgetOption = None,
     entry: Annotated[
         Optional[list[str]],
-        typer.Option("--entry", metavar="MODEL=NAME", help="Name of an entry point, of several models. Default: the file's."),
+        typer.Option("--entry", metavar="MODEL=NAME", help="Name of an entry point, by its file or signature."),
     ] = None,
     **options: object,
 ) -> None:
-    """Compile a model into a package: C sources, libraries, application, tests. Several models, or several sizes of a dimension
-    (`--dim T=32,128`), become entry points of one package that share weights."""
+    """Compile a model into a package: C sources, libraries, application, tests. Several models, several signatures of one, or
+    several sizes of a dimension (`--dim T=32,128`), become entry points of one package that share weights."""
     from intaglio.cli.compiling import compile_words
     from intaglio.options.entries import several
 
@@ -100,7 +100,7 @@ def compile_command(
 
 
 @app.command()
-@with_options("target", "dims", "shapes")
+@with_options("target", "dims", "shapes", "signature")
 def check(model: Model, json: JsonOption = False, **options: object) -> None:
     """List everything that is unsupported, with node names and hints."""
     from intaglio.cli.asking import check_model
@@ -110,8 +110,8 @@ def check(model: Model, json: JsonOption = False, **options: object) -> None:
 
 @app.command()
 @with_options(
-    "target", "board", "ram", "flash", "memory", "weights", "dims", "shapes", "feed_rows", "stream", "quantize", "calibrate",
-    "accelerators",
+    "target", "board", "ram", "flash", "memory", "weights", "dims", "shapes", "signature", "feed_rows", "stream", "quantize",
+    "calibrate", "accelerators",
 )  # fmt: skip
 def fit(
     model: Model,
@@ -242,7 +242,7 @@ def profile(
 
 
 @app.command(cls=GroupedCommand)
-@with_options("target", "exact", "threads", "tuning", "dims", "shapes", "stream", "quantize", "calibrate", "cc")
+@with_options("target", "exact", "threads", "tuning", "dims", "shapes", "signature", "stream", "quantize", "calibrate", "cc")
 def tune(
     paths: Annotated[list[Path], typer.Argument(metavar="MODEL|DIR", help="A model, or a package for OpenCL.")],
     device: Annotated[

@@ -43,7 +43,7 @@ def fleet(
 
 
 @many_app.command()
-@with_options("target", "board", "ram", "flash", "dims", "shapes", "stream")
+@with_options("target", "board", "ram", "flash", "dims", "shapes", "signature", "stream")
 def search(
     model: Model,
     accuracy: Annotated[

@@ -111,6 +111,7 @@ class Chances:
     heaviest: str = ""
     offloaded: bool = False  # layers are with an accelerator, which computes them as a whole
     wide: bool = False  # floats of 32 bits, which a device could store in 16
+    range_: str = ""  # of a size that the caller gives, and half as large
 
 
 NO_CHANCES = Chances()
@@ -118,12 +119,14 @@ NO_CHANCES = Chances()
 
 def chances_of(program: Program, *, shapes: bool = False, fed: bool = False) -> Chances:
     graph = program.graph
-    rows = not fed and not program.stripes_fed and _could_be_fed(program)
+    rows = not fed and not program.stripes_fed and _could_be_fed(program) and graph.bounds is None
+    open_ = {} if graph.bounds is None else {n: ends for n, ends in graph.bounds.ranges.items() if n not in graph.counts}
+    narrower = next((f"{n}={low}..{max(low, high // 2)}" for n, (low, high) in open_.items()), "")
     weights, heaviest = _weights(program)
     return Chances(
         has_floats(graph), shapes, peak_layer(program), program.lower_bound_bytes, rows, bool(program.stripes), weights, heaviest,
         any(isinstance(node.op, Offload) for node in graph.nodes),
-        any(value.dtype is DType.F32 for value in _between(graph)),
+        any(value.dtype is DType.F32 for value in _between(graph)), narrower,
     )  # fmt: skip
 
 
@@ -271,7 +274,9 @@ def _advice(part: str, deployment: Deployment, chances: Chances) -> list[str]:
                 told.append("`--precision mixed` or `fp16` may halve it")
             if chances.floats:
                 told.append("`--quantize int8` reduces it to about a quarter")
-            if chances.shapes:
+            if chances.range_:
+                told.append(f"memory is planned for the largest size: a narrower range, such as `{chances.range_}`, reduces it")
+            elif chances.shapes:
                 told.append("a smaller input (`--dim` or `--shape`) reduces it")
             if not (chances.floats or chances.shapes or chances.rows or chances.offloaded):
                 told.append("a network with a smaller input or fewer channels needs less")

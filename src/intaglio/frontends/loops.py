@@ -80,12 +80,13 @@ def run_loop(
         number = walk.emit(Add(), [start[1], one])[0]
         if edge is not None:
             following[0] = _and(walk, following[0], walk.emit(Less(), [number, edge])[0])
+        exact = known is not None and turn.again is None and condition is None and limit.most() == most(known)
+        room = known if exact and isinstance(known, Size) else limit.most()  # a result may be no larger than its caller says
         places = turn.places or [None] * len(turn.rows)
-        rows = [_collected(walk, at, limit, row, place or start[1]) for row, place in zip(turn.rows, places, strict=True)]
+        rows = [_collected(walk, at, room, limit, row, place or start[1]) for row, place in zip(turn.rows, places, strict=True)]
     finally:
         walk.turn = outer
     operands: list[Value | None] = [*start, *following, number, *[walk.at_run_time(v) for v in turn.carried], *rows]
-    exact = known is not None and turn.again is None and condition is None and limit.most() == most(known)
     n = len(start)
     if not rows or exact:
         made = walk.emit(LoopEnd(n, 0 if known is None or not rows else known), operands)
@@ -107,9 +108,8 @@ def _edge(walk: Emitter, limit: Limit) -> Value:
     return walk.constant(np.asarray(limit.turns, np.int64))
 
 
-def _collected(walk: Emitter, at: int, limit: Limit, row: Value, number: Value) -> Value:
-    """The row in its room. The room is made in front of the loop."""
-    high = limit.most()
+def _collected(walk: Emitter, at: int, high: int | None, limit: Limit, row: Value, number: Value) -> Value:
+    """The row in its room, for `high` rows. The room is made in front of the loop."""
     if high is None:
         raise unsupported("how often a loop runs depends on data, and with it the shape of its results", limit.hint)
     moving = names_of(row.type.shape) & walk.counts.keys()
@@ -117,7 +117,7 @@ def _collected(walk: Emitter, at: int, limit: Limit, row: Value, number: Value) 
         raise unsupported("a loop collects rows whose size changes from turn to turn")
     row = walk.at_run_time(row)
     before, walk.turn = walk.turn, None
-    (room,) = walk.emit(Room((max(high, 1), *row.shape), row.dtype), [])
+    (room,) = walk.emit(Room((high if isinstance(high, Size) else max(high, 1), *row.shape), row.dtype), [])
     walk.turn = before
     walk.nodes.insert(at, walk.nodes.pop())
     return walk.emit(PutRow(), [room, row, number])[0]

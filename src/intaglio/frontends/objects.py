@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ def save_object(
 ) -> Path:
     """The model as a file in the folder. The framework is imported already: the object came from it. `note` gets what the file has
     in another form than the object."""
+    if isinstance(model, Mapping):
+        what = f"{quoted(', '.join(map(str, model)))} are several models"
+        raise UserError("not-a-model", what, hint="give them to `intaglio.compile_entries`, which makes one package of them")
     name = type(model).__name__.lower()
     stem = name if is_clean(name) and len(name) <= 40 else "model"
     match framework := _framework(model):
@@ -33,6 +36,25 @@ def save_object(
             hint = "give a path, a PyTorch module, an exported program, a Keras model or one of scikit-learn"
             raise UserError("not-a-model", f"{quoted(repr(model))} is not a model", hint=hint)
     return path
+
+
+def saved_objects(
+    models: str | Path | Mapping[str, object], folder: Path, note: Callable[[str], None]
+) -> str | Path | Mapping[str, object]:
+    """Models by name, with files in the place of objects. A model may stand in a mapping with its options."""
+    if not isinstance(models, Mapping):
+        return models
+    found: dict[str, object] = {}
+    for n, (name, given) in enumerate(models.items()):
+        own: dict[str, object] = dict(given) if isinstance(given, Mapping) else {"model": given}
+        model, example = own.get("model"), own.pop("example_inputs", None)
+        if model is not None and not isinstance(model, (str, Path)):
+            place = folder / str(n)
+            place.mkdir()
+            inputs = example if example is None or isinstance(example, tuple) else (example,)
+            own["model"] = save_object(model, inputs, place, note)
+        found[name] = own
+    return found
 
 
 def _framework(model: object) -> str:

@@ -7,7 +7,7 @@ import importlib
 import os
 import stat
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
@@ -27,10 +27,10 @@ class FrontEnd(Protocol):
     """What the module `intaglio.frontends.KIND` offers."""
 
     def load(
-        self, path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None
+        self, path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None, **chosen: str | None
     ) -> tuple[Graph, list[str]]: ...
 
-    def check(self, path: Path, *, dims: Dims, shapes: Shapes) -> list[Problem]: ...
+    def check(self, path: Path, *, dims: Dims, shapes: Shapes, **chosen: str | None) -> list[Problem]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ def read_source(
     most: Mapping[str, int] | None = None,
     lengths: Mapping[str, int] | None = None,
     random: str = "0",
+    signature: str | None = None,
 ) -> Source:
     """A model or IR file as a graph. `constants` fixes inputs to a value."""
     kind = kind_of(path)
@@ -71,6 +72,8 @@ def read_source(
         return Source(network.graph, _digest(path), "ir", network.choices, network.placement, network.stage)
     if name:
         _clean_name(name)
+    if signature is not None and kind != "tflite":
+        raise UserError("bad-option", "`--signature` is for TFLite models", hint="omit it")
     if kind != "torch" and BY_MODEL in [*dims.values(), *(size for shape in shapes.values() for size in shape)]:
         what = f"`..` takes the bounds of a dimension from the model, and models of {TITLES.get(kind, 'ONNX')} have none"
         raise UserError("bad-option", what, hint="give them: `--dim T=1..512`, `--shape in0=1,1..512,64`")
@@ -87,10 +90,32 @@ def read_source(
         if states or constants:
             hint = f"a {TITLES[kind]} model defines its own state"
             raise UserError("bad-option", "`--state` is for ONNX models", hint=hint)
-        graph, notes = front_end(kind).load(path, dims=dims, shapes=shapes, name=name)
+        graph, notes = front_end(kind).load(path, dims=dims, shapes=shapes, name=name, **chosen(kind, signature))
     for text in notes:
         note(text)
     return Source(graph, _digest(path), format=kind)
+
+
+def chosen(kind: str, signature: str | None) -> dict[str, str | None]:
+    """What the front end of a kind of model is asked for beside shapes."""
+    return {"signature": signature} if kind == "tflite" else {}
+
+
+def signatures(path: Path) -> list[str]:
+    """Networks of a file that has several; none: it is one."""
+    if kind_of(path) != "tflite":
+        return []
+    from intaglio.frontends.tflite.signatures import signatures_of
+
+    return signatures_of(path)
+
+
+def check_together(path: Path, keys: Collection[str]) -> None:
+    """Can these signatures of a file be entry points of one package?"""
+    if kind_of(path) == "tflite":
+        from intaglio.frontends.tflite import signatures as own
+
+        own.check_together(path, keys)
 
 
 TITLES = {"tflite": "TFLite", "torch": "PyTorch", "keras": "Keras", "saved_model": "SavedModel"}

@@ -453,6 +453,25 @@ def pinned(item: T, sizes: Mapping[str, int]) -> T:
     return found  # type: ignore[no-any-return]
 
 
+def sizes_in(shapes: Sequence[tuple[Sequence[int], Sequence[int]]]) -> dict[str, int]:
+    """The sizes of the caller, out of pairs of a shape that is declared and one that is given. Raises ValueError with the reason
+    where they do not fit together."""
+    found: dict[str, int] = {}
+    for declared, given in shapes:
+        if len(declared) != len(given):
+            raise ValueError(f"it has {len(given)} axes, and not {len(declared)}")
+        for size, n in zip(declared, given, strict=True):
+            if isinstance(size, Size) and size.formula.op == "size" and found.setdefault(size.formula.name, n) != n:
+                raise ValueError(f"`{size}` is {found[size.formula.name]} in one place and {n} in another")
+    for declared, given in shapes:
+        for size, n in zip(declared, given, strict=True):
+            if n not in possible(size):
+                raise ValueError(f"`{size}` is {n}, which is not within {least(size)}..{most(size)}")
+            if isinstance(size, Size) and size.formula.names() <= found.keys() and size.at(found) != n:
+                raise ValueError(f"`{size}` is {n}, and not {size.at(found)}")
+    return found
+
+
 def names_of(item: object) -> set[str]:
     """The sizes of the caller that something depends on."""
     if isinstance(item, Size):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from intaglio.ir.sizes import most
+from intaglio.ir.sizes import Size
 from intaglio.ir.types import DType
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import SIZE_OUT_OF_BOUNDS, Load, Num, Type, cast, either, idx
@@ -43,7 +43,8 @@ def put_row(job: Job) -> Lowered:
     k, (rows, *row) = job.k, job.type(0).shape
     x, at, y = job.operand(1, "x"), job.operand(2, "at"), job.writes()
     number = k.let("number", cast(Load(at, idx(0), Type(at.dtype.value)), I64))
-    with k.when(either(number.compare("lt", Num(0, I64)), number.compare("ge", Num(most(rows), I64)))):
+    end = cast(idx(rows), I64) if isinstance(rows, Size) else Num(rows, I64)
+    with k.when(either(number.compare("lt", Num(0, I64)), number.compare("ge", end))):
         k.fail(SIZE_OUT_OF_BOUNDS)
     k.copy(y, cast(number, idx(0).type) * math.prod(row), x, 0, math.prod(row))
     return job.done("put_row", f"a row of {y.dtype.value}{list(job.type(0).shape)}")

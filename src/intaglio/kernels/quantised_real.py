@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from intaglio.ir.sizes import Size
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.job import Job, Lowered
-from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, Var, cast, imax, imin
+from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, Var, cast, idx, imax, imin
 from intaglio.kernels.whole_numbers import I32, bounded, number
 from intaglio.ops.quantised_real import QRealMean
 
@@ -45,7 +46,7 @@ def qreal_mean(job: Job) -> Lowered:
             total = k.var("total", Op("add", (halves[0], halves[1]), F32))
             with k.loop("i", full, h * w) as i:
                 _add(k, total, _real(x, start + i * c_, op))
-            store(total, Num(float(h * w), F32), n * c_ + c)
+            store(total, cast(idx(h * w), F32) if isinstance(h * w, Size) else Num(float(h * w), F32), n * c_ + c)
     else:
         with k.loop("n", 0, n_) as n, k.loop("oh", 0, oh_) as oh, k.loop("ow", 0, ow_) as ow:
             top, left = k.let("top", oh * op.strides[0] - op.pads[0]), k.let("left", ow * op.strides[1] - op.pads[1])

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from typing import assert_never
 
+import numpy as np
+
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Value
 from intaglio.ir.placement import ARENA, STATE, Address, Kind, Slot
 from intaglio.ir.program import Argument, K, Layer, Program, ValueArg
+from intaglio.ir.sizes import most, names_of, values_of
 from intaglio.ir.stripes import Stripe
 from intaglio.memory.check_loops import check_loops, own_memory, turns
 from intaglio.memory.check_parts import check_parts
@@ -175,6 +178,7 @@ def _check_outputs(program: Program[K], owner: dict[Value, Span], renamed: dict[
     for value, root in zip(program.graph.outputs, roots, strict=True):
         if not root.is_const and (root in fed or _has_room(program, root)) and root.type.bytes and root not in owner:
             raise OurFault("bad-plan", f"the output `{value.name}` is overwritten before the run ends")
+    _check_within_outputs(program)
     slots = [_slot(program, ("output", n)) for n in range(len(program.graph.outputs))]
     places = [None if at is None else Span(at, v.type.bytes) for at, v in zip(slots, program.graph.outputs, strict=True)]
     for n, place in enumerate(places):
@@ -185,6 +189,21 @@ def _check_outputs(program: Program[K], owner: dict[Value, Span], renamed: dict[
         others = [p for m, p in enumerate(places) if m != n and p is not None] + [owner[r] for r in roots if r in owner]
         if any(meet(place, other) for other in others if other != place):
             raise OurFault("bad-plan", f"the output `{name}` shares memory with another")
+
+
+def _check_within_outputs(program: Program[K]) -> None:
+    """What is computed in the memory of an output is no larger than the output, for every size that the caller may give. What is
+    found in data has room for the most."""
+    for value in program.graph.values():
+        address = program.placement.of(value)
+        if address is None or address.region.kind is not Kind.OUTPUT:
+            continue
+        out = program.graph.outputs[address.offset]
+        open_ = names_of(out.type.shape) & program.graph.counts.keys()
+        room = most(out.type.elements) if open_ else out.type.elements
+        needed = values_of(most(value.type.elements) if open_ else value.type.elements)
+        if np.any(needed * value.dtype.bytes > values_of(room) * out.dtype.bytes):
+            raise OurFault("bad-plan", f"`{value.name}` is larger than the output `{out.name}`, whose memory it has")
 
 
 def _allowed(layer: Layer[K], shared: list[Value], renamed: dict[Value, Value]) -> bool:

@@ -2,6 +2,7 @@
 
     a.onnx b.onnx --entry a=encode --entry b=step       two models
     model.onnx --dim T=32,128                           one model for two sizes: `T32` and `T128`
+    model.tflite [--entry encode=encode]                signatures of one file: all, or those that are named
     --dim step:T=1                                      of the entry point `step` alone
 """
 
@@ -12,12 +13,15 @@ from itertools import product
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
+from intaglio.frontends.reading import signatures
 
 OWN = ("dims", "shapes", "most", "states")  # options whose words may start with `ENTRY:`
 
 
 def several(models: Sequence[Path], words: Mapping[str, object], named: Sequence[str]) -> bool:
-    return len(models) > 1 or bool(named) or any(_listed(word) for word in _texts(words.get("dims")))
+    if len(models) > 1 or bool(named) or any(_listed(word) for word in _texts(words.get("dims"))):
+        return True
+    return words.get("signature") is None and bool(signatures(models[0]))
 
 
 def entry_words(
@@ -25,15 +29,16 @@ def entry_words(
 ) -> dict[str, tuple[Path, dict[str, object]]]:
     """By entry point: the model, and its own words."""
     found: dict[str, tuple[Path, dict[str, object]]] = {}
-    names = _names(models, named)
-    given = {entry for entry, _ in names}
-    for entry, model in names:
+    names = _names(models, named, words.get("signature") is None)
+    given = {entry for entry, _, _ in names}
+    for entry, model, signature in names:
         own = {**words, **{key: _own(_texts(words.get(key)), entry, given) for key in OWN if words.get(key)}, "name": None}
+        own |= {"signature": signature} if signature is not None else {}
         lists = [word for word in _texts(own.get("dims")) if _listed(word)]
         for chosen in product(*(_each(word) for word in lists)):
             rest = [word for word in _texts(own.get("dims")) if not _listed(word)]
             sizes = "_".join(word.replace("=", "") for word in chosen)
-            alone = len(models) == 1 and not named
+            alone = len(names) == 1 and not named
             name = entry if not chosen else sizes if alone else f"{entry}_{sizes}"
             if name in found:
                 raise UserError("bad-option", f"two entry points are called {quoted(name)}", hint="name them with `--entry`")
@@ -42,7 +47,7 @@ def entry_words(
 
 
 def entry_keywords(
-    models: str | Path | Mapping[str, str | Path | Mapping[str, object]], options: Mapping[str, object]
+    models: str | Path | Mapping[str, object], options: Mapping[str, object]
 ) -> dict[str, tuple[Path, dict[str, object]]]:
     """The same for keywords of `intaglio.compile_entries`. Options of an entry point win; `dims` and the like are joined."""
     found: dict[str, tuple[Path, dict[str, object]]] = {}
@@ -56,11 +61,13 @@ def entry_keywords(
         given = {key: value for key, value in {**options, **own}.items() if key not in ("name", "force")}
         dims = {**_mapping(options.get("dims")), **_mapping(own.get("dims"))}
         lists = {name: size for name, size in dims.items() if isinstance(size, list)}
-        for chosen in product(*lists.values()):
+        keys = signatures(Path(path)) if alone and given.get("signature") is None else []
+        for key, *chosen in product(keys or [""], *lists.values()):
             sizes = "_".join(f"{name}{size}" for name, size in zip(lists, chosen, strict=True))
-            name = entry if not sizes else sizes if alone else f"{entry}_{sizes}"
+            name = "_".join(filter(None, ("" if alone else entry, key, sizes)))
             made = {**dims, **dict(zip(lists, chosen, strict=True))}
-            found[name or Path(path).stem] = Path(path), {**given, **({"dims": made} if made else {})}
+            wanted = {**given, **({"dims": made} if made else {}), **({"signature": key} if key else {})}
+            found[name or Path(path).stem] = Path(path), wanted
     return found
 
 
@@ -68,8 +75,10 @@ def _mapping(given: object) -> dict[str, object]:
     return dict(given) if isinstance(given, Mapping) else {}
 
 
-def _names(models: Sequence[Path], named: Sequence[str]) -> list[tuple[str, Path]]:
-    """`--entry encoder.onnx=encode`, by the name of the file with or without its ending; others are called after their file."""
+def _names(models: Sequence[Path], named: Sequence[str], open: bool) -> list[tuple[str, Path, str | None]]:
+    """`--entry encoder.onnx=encode`, by the name of the file with or without its ending; others are called after their file.
+    Of a file with several signatures (`open`: none is chosen), `--entry` names those that are wanted: `SIGNATURE=NAME`, or
+    `FILE:SIGNATURE=NAME`. Without it, all are, under their names."""
     asked: dict[str, str] = {}
     for word in named:
         file, equals, entry = word.partition("=")
@@ -77,14 +86,22 @@ def _names(models: Sequence[Path], named: Sequence[str]) -> list[tuple[str, Path
             what = f"`--entry {quoted(word)[1:-1]}` is not of the form MODEL=NAME"
             raise UserError("bad-option", what, hint="e.g. `--entry encoder=encode`")
         asked[file] = entry
-    found = []
+    found: list[tuple[str, Path, str | None]] = []
+    known: list[str] = []
     for model in models:
-        keys = [key for key in (str(model), model.name, model.stem) if key in asked]
-        found.append((asked.pop(keys[0]) if keys else model.stem, model))
+        keys = signatures(model) if open else []
+        files = (str(model), model.name, model.stem)
+        known += keys or [model.name]
+        if not keys:
+            words = [word for word in files if word in asked]
+            found.append((asked.pop(words[0]) if words else model.stem, model, None))
+            continue
+        said = {key: next((w for w in (key, *(f"{file}:{key}" for file in files)) if w in asked), "") for key in keys}
+        wanted = [key for key in keys if said[key]]
+        found += [(asked.pop(said[key]) if said[key] else key, model, key) for key in wanted or keys]
     if asked:
-        known = ", ".join(quoted(model.name) for model in models)
         what = f"`--entry` names {quoted(next(iter(asked)))}, which is no model here"
-        raise UserError("bad-option", what, hint=f"models: {known}")
+        raise UserError("bad-option", what, hint=f"models and signatures: {', '.join(map(quoted, known))}")
     return found
 
 

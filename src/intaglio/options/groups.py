@@ -4,7 +4,7 @@ from __future__ import annotations
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Device and limits", ("target", "board", "ram", "flash", "memory")),
-    ("Inputs and sizes", ("dims", "shapes", "most", "lengths", "random", "states", "stream", "feed_rows", "name")),
+    ("Inputs and sizes", ("dims", "shapes", "most", "lengths", "random", "states", "stream", "feed_rows", "signature", "name")),
     (
         "Quantisation",
         ("quantize", "calibrate", "labels", "ranges", "max_error", "keep_float", "keep_int16", "integer_io"),

@@ -40,6 +40,7 @@ class Keywords(TypedDict, total=False):
     lengths: Mapping[str, int] | None
     random: str
     states: Mapping[str, str] | None
+    signature: str | None
     name: str | None
     feed_rows: bool
     stream: int | None

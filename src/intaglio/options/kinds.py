@@ -74,7 +74,7 @@ def _extent(text: str, word: str) -> Extent:
         return BY_MODEL
     if not dots:
         return _size(text, word)
-    span = Span(_size(low, word), _size(high, word))
+    span = Span(0 if low.strip() == "0" else _size(low, word), _size(high, word))
     if span.low > span.high:
         raise UserError("bad-option", f"the range in {quoted(word, 120)} is empty", hint=f"write `{span.high}..{span.low}`")
     return span if span.low < span.high else span.low

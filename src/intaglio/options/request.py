@@ -192,6 +192,10 @@ class Request:
         {}, kinds.STATES, "import", "Feed an input from an output of the previous step.", "IN=OUT", word="--state",
         record=lambda r: _pairs(r.states),
     )  # fmt: skip
+    signature: str | None = option(
+        None, kinds.TEXT, "import", "Signature of a TFLite file to compile. Default: all, as entry points.", "S",
+        record=lambda r: r.signature or "",
+    )  # fmt: skip
     name: str | None = option(None, kinds.TEXT, "import", "Prefix of every C name. Default: the name of the file.")
     stop_after: str = option(
         "build", kinds.TEXT, "import", f"Last stage: {', '.join(STAGES[:-1])} or {STAGES[-1]}.", "STAGE", keyword=""

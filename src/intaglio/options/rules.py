@@ -384,7 +384,6 @@ RULES: tuple[Rule, ...] = (
     _not_with_ranges("--stream", lambda r: r.stream is not None),
     _not_with_ranges("--feed-rows", lambda r: r.feed_rows),
     _not_with_ranges("--weights read", lambda r: r.weights_read),
-    _not_with_ranges("--quantize int8", lambda r: r.scheme is not None and r.scheme not in WEIGHT_SCHEMES),
     Rule(
         "ranges, target", "target", lambda s: s.bounded and s.target is not None and (s.on_opencl or s.in_wasm),
         "sizes with a bound (a range, or results whose number depends on data) are not available for `{target}`",

@@ -70,9 +70,9 @@ def extent(given: object) -> Extent:
         given = tuple(int(end) for end in given.split("..") if end.isascii() and end.isdigit())
     if not isinstance(given, tuple):
         return size(given)
-    if len(given) != 2 or size(given[0]) > size(given[1]):
+    if len(given) != 2 or length(given[0]) > size(given[1]):
         raise Unfit
-    return Span(size(given[0]), size(given[1])) if given[0] != given[1] else size(given[0])
+    return Span(length(given[0]), size(given[1])) if given[0] != given[1] else size(given[0])
 
 
 def address(given: object) -> int:

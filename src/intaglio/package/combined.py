@@ -17,10 +17,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
+from intaglio.kernels.loop import SIZE
 from intaglio.package.arenas import arena_views
-from intaglio.package.c_text import is_identifier
+from intaglio.package.c_text import identifier, is_identifier, unique_macros
 from intaglio.package.manifest import Manifest, read_manifest
-from intaglio.package.project import ModelView, TensorView, tensor_views
+from intaglio.package.project import ModelView, SizeView, TensorView, tensor_views
 from intaglio.package.striped_calls import FeedView
 from intaglio.package.template import render_files, shipped_template
 from intaglio.targets.board import Board
@@ -54,6 +55,8 @@ class Combined:
     weights: tuple[WeightsPlace, ...]
     flash_room: int
     ram_room: int
+    entries: tuple[str, ...] = ()  # folders below `entries`
+    shared_weights: str = ""  # whose weights they read
 
 
 def read_packages(folders: list[Path]) -> list[Manifest]:
@@ -136,10 +139,17 @@ def write_combined(folders: list[Path], manifests: list[Manifest], target: Targe
         if manifest.firmware is not None and manifest.firmware.weights_file is not None:
             (output / "weights").mkdir(exist_ok=True)
             shutil.copyfile(folder / manifest.firmware.weights_file, output / manifest.firmware.weights_file)
+    render_firmware(manifests, target, board, name, output)
+
+
+def render_firmware(
+    manifests: list[Manifest], target: Target, board: Board, name: str, output: Path, *, entries: tuple[str, ...] = ()
+) -> None:
+    """What is around several networks on a device. `entries`: they are entry points, with arenas and folders of their own."""
     combined = Combined(
         name, manifests[0].intaglio, target.name, target.description, target.arch, target.fpu, target.flags, board,
-        tuple(_view(manifest) for manifest in manifests), tuple(weights_places(manifests)),
-        code_room(board, manifests), board.ram_bytes,
+        tuple(_view(manifest, static_arena=bool(entries)) for manifest in manifests), tuple(weights_places(manifests)),
+        code_room(board, manifests), board.ram_bytes, entries, name if entries else "",
     )  # fmt: skip
     variables = {f.name: getattr(combined, f.name) for f in fields(combined)}
     render_files(shipped_template("_combined"), name, variables, output)
@@ -151,7 +161,7 @@ def firmware_name(output: Path, manifests: list[Manifest]) -> str:
     return name if is_identifier(name) and name not in {m.name for m in manifests} else "firmware"
 
 
-def _view(manifest: Manifest) -> ModelView:
+def _view(manifest: Manifest, *, static_arena: bool) -> ModelView:
     memory, firmware = manifest.memory, manifest.firmware
     assert firmware is not None
     inputs, outputs = (
@@ -165,8 +175,8 @@ def _view(manifest: Manifest) -> ModelView:
         NAME=manifest.name.upper(),
         inputs=inputs,
         outputs=outputs,
-        sizes=(),
-        static_arena=False,
+        sizes=_sizes(manifest),
+        static_arena=static_arena,
         arena_bytes=memory.arena_bytes,
         alignment=memory.alignment,
         state_bytes=memory.state_bytes,
@@ -180,6 +190,13 @@ def _view(manifest: Manifest) -> ModelView:
         golden="golden" in manifest.options.get("safety", "").split(","),
         slotted="slots" in manifest.options.get("safety", "").split(","),
     )
+
+
+def _sizes(manifest: Manifest) -> tuple[SizeView, ...]:
+    given = [size for size in manifest.sizes if not size.found]
+    macros = unique_macros([size.name for size in given])
+    named = zip(given, macros, strict=True)
+    return tuple(SizeView(size.name, identifier(SIZE + size.name), macro, size.low, size.high) for size, macro in named)
 
 
 def _feed(manifest: Manifest, inputs: tuple[TensorView, ...]) -> FeedView:

@@ -31,7 +31,7 @@ from intaglio.targets.deployment import Deployment
 
 FOLDER = "entries"
 SHARED = "../../src"  # from an entry point
-KEPT = ("bin", "include", "ir", "lib", "src", "test", MANIFEST, SBOM)  # of the package that an entry point is
+KEPT = ("bin", "firmware", "include", "ir", "lib", "src", "test", MANIFEST, SBOM)  # of the package that an entry point is
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,18 @@ class EntryInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class FirmwareBytes:
+    """The program with all entry points, on a core without an operating system."""
+
+    elf: str
+    board: str
+    code_bytes: int
+    flash_bytes: int
+    ram_bytes: int
+    stack_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Entries:
     """The manifest of the whole."""
 
@@ -55,6 +67,7 @@ class Entries:
     weight_bytes: int
     separate_weight_bytes: int  # if nothing were shared
     entries: tuple[EntryInfo, ...]
+    firmware: FirmwareBytes | None = None
 
 
 def share(network: str, programs: Mapping[str, Program], deployment: Deployment) -> tuple[Shared, dict[str, InCommon]]:
@@ -214,8 +227,9 @@ def read_entries(folder: Path) -> Entries | None:
         if not isinstance(table, dict) or table.get("format") != ENTRIES_FORMAT:
             return None
         rows = tuple(EntryInfo(**row) for row in table["entries"])
-        known = {name: table[name] for name in Entries.__slots__ if name != "entries"}
-        return Entries(**known, entries=rows)
+        known = {name: table[name] for name in Entries.__slots__ if name not in ("entries", "firmware")}
+        program = table.get("firmware")
+        return Entries(**known, entries=rows, firmware=None if program is None else FirmwareBytes(**program))
     except (ValueError, KeyError, TypeError, RecursionError, OSError):
         hint = "compile the models again"
         raise UserError("not-a-package", f"`{MANIFEST}` in {quoted(str(folder), 200)} is damaged", hint=hint) from None

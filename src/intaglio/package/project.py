@@ -176,6 +176,8 @@ class Project:
     network: str = ""  # of a variant: what the package is called
     variants: tuple[VariantView, ...] = ()  # of the package, best first
     shared_arena: str = ""  # of one of several entry points: the package whose static arena it uses
+    shared_weights: str = ""  # and whose weights
+    bounds: tuple[str, ...] = ()  # of sizes, in words
     words: tuple[str, ...] = ()  # what tells them apart: words that say what the processor can do
 
     @property
@@ -232,6 +234,13 @@ def size_views(graph: Graph) -> tuple[SizeView, ...]:
     )
 
 
+def _bounds(graph: Graph) -> tuple[str, ...]:
+    """Of all sizes, for people: those that the caller gives, and those that data has."""
+    ranges = {} if graph.bounds is None else graph.bounds.ranges
+    data = dict.fromkeys(graph.counts, " (by data)")
+    return tuple(f"{identifier(name)} {low}..{high}{data.get(name, '')}" for name, (low, high) in ranges.items())
+
+
 def api_inputs(graph: Graph) -> list[Value]:
     """The inputs that a caller gives; states are fed by the step before."""
     fed = {state.input for state in graph.states}
@@ -278,6 +287,7 @@ def project_of(
         outputs=_tolerant(_outputs(program, fields), target),
         sizes=size_views(graph),
         found=tuple(identifier(SIZE + name) for name in graph.counts),
+        bounds=_bounds(graph),
         static_arena=deployment.static_arena,
         arena_bytes=program.arena_bytes,
         arenas=arenas,

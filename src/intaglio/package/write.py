@@ -79,7 +79,8 @@ def write_project(
     words = {"version": origin.version, "digest": origin.model_sha256, "build": manifest.build}
     project = project_of(program, target, deployment, weights, **words)
     if shared is not None:
-        project = replace(project, shared_arena="" if graph.states or len(project.arenas) > 1 else shared.network)
+        own = bool(graph.states) or len(project.arenas) > 1 or bool(project.arenas[0].section)
+        project = replace(project, shared_arena="" if own else shared.network, shared_weights=shared.network)
     render_template((template,) if template else shipped_template(target.interface), project, folder)
     sources = folder / "src"
     write_kernels(program, graph.name, sources)

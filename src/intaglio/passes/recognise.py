@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from intaglio.ir.graph import Graph, Node, Value
+from intaglio.ir.sizes import moves
 from intaglio.ir.types import DType
 from intaglio.ops.base import normal_axes
 from intaglio.ops.binary import Add, Div, Mul, Sub
@@ -68,6 +69,8 @@ def _join_scale(edit: Editor, node: Node, readers: dict[Value, int]) -> None:
             continue
         assert isinstance(norm.op, LayerNorm)
         normal = source.shape[norm.op.axis % source.type.rank :]
+        if moves(normal) and other.type.elements != 1:  # it would have to be spread out over a size that only the caller knows
+            continue
         shape = other.shape[max(0, len(other.shape) - len(normal)) :]
         if other.type.elements != math.prod(shape) or any(d not in (1, m) for d, m in zip(shape[::-1], normal[::-1], strict=False)):
             continue

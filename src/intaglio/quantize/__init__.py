@@ -57,8 +57,8 @@ class Quantizer:
         names = self.float.output_names or [v.origin or v.name for v in self.float.outputs]
         rows = []
         for n, value in enumerate(self.graph.outputs):
-            want = np.stack([r[value.name] for r in self.statistics.results[: len(judges)]]).astype(np.float64).reshape(-1)
-            got = np.stack([r[n] for r in made]).astype(np.float64).reshape(-1)
+            want = _joined([r[value.name] for r in self.statistics.results[: len(judges)]])
+            got = _joined([r[n] for r in made])
             rows.append(_error(names[n], want, got))
         return rows
 
@@ -77,6 +77,10 @@ class Quantizer:
 
     def error(self, plan: Plan) -> float:
         return max((e.relative for e in self.judged(plan)), default=0.0)
+
+
+def _joined(arrays: list[Array]) -> Array:
+    return np.concatenate([array.reshape(-1) for array in arrays]).astype(np.float64)
 
 
 def _error(name: str, want: Array, got: Array) -> OutputError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.ir.graph import Array, Graph, Node, Value
+from intaglio.ir.sizes import most, pinned
 from intaglio.ir.types import DType
 from intaglio.ops.conv import Conv
 from intaglio.ops.matmul import MatMul
@@ -12,7 +13,7 @@ from intaglio.quantize.insert import FLOAT, Plan, choose_grids, quantised_weight
 from intaglio.quantize.layers import Scheme
 from intaglio.quantize.ranges import rounded
 from intaglio.quantize.settings import LayerRow, Progress
-from intaglio.quantize.statistics import Statistics, run_all
+from intaglio.quantize.statistics import Statistics, run_all, sizes_for
 
 _SAMPLES = 4
 _WORK = 4_000_000_000  # multiply-adds spent on this, about: fewer samples for larger models
@@ -26,16 +27,17 @@ def sensitivity(
     grids = choose_grids(scheme, plan, statistics)
     whole = with_quantisation(scheme, plan, grids)
     layers = [n for n in scheme.layers if plan.of(n) != FLOAT]
-    macs = sum(n.op.macs([None if v is None else v.type for v in n.inputs], n.output.type) for n in graph.nodes)
+    macs = sum(most(n.op.macs([None if v is None else v.type for v in n.inputs], n.output.type)) for n in graph.nodes)
     chosen = samples[: max(1, min(_SAMPLES, int(_WORK / max(macs * len(layers) / 2, 1))))]
     alone = np.zeros(len(layers))
     together = np.zeros(len(layers))
     runs = zip(run_all(graph, chosen, keep=True), run_all(whole, chosen, keep=True), strict=True)
     for number, (exact, stored) in enumerate(runs):
+        sizes = sizes_for(graph, chosen[number])
         for n, layer in enumerate(layers):
             progress("sensitivity", number * len(layers) + n, len(chosen) * len(layers))
             shown = _shown(layer, scheme)
-            alone[n] += _alone(graph, layer, shown, exact, grids.of, plan) / len(chosen)
+            alone[n] += _alone(graph, layer, shown, exact, grids.of, plan, sizes) / len(chosen)
             together[n] += relative(exact[shown.name], stored.get(f"{shown.name}_r", stored[shown.name])) / len(chosen)
     progress("sensitivity", 1, 1)
     return [LayerRow(layer.output.name, layer.op.NAME, "", a, t) for layer, a, t in zip(layers, alone, together, strict=True)]
@@ -57,8 +59,9 @@ def _shown(layer: Node, scheme: Scheme) -> Value:
 
 
 def _alone(
-    graph: Graph, layer: Node, shown: Value, exact: dict[str, Array], grids: dict[str, tuple[np.float32, int, DType]], plan: Plan
-) -> float:
+    graph: Graph, layer: Node, shown: Value, exact: dict[str, Array], grids: dict[str, tuple[np.float32, int, DType]], plan: Plan,
+    sizes: dict[str, int],
+) -> float:  # fmt: skip
     """Round the weights and the result of one layer, compute what depends on it, compare the outputs."""
     changed: dict[Value, Array] = {}
     started = False
@@ -74,9 +77,9 @@ def _alone(
             arrays[1] = (integers.astype(np.float32) * scale).astype(np.float32)
             if node.output.name in plan.biases:
                 arrays = [arrays[0], arrays[1], plan.biases[node.output.name]]
-        types = [None if v is None else v.type for v in node.inputs]
+        types = [None if v is None else pinned(v.type, sizes) for v in node.inputs]
         types += [None] * (len(arrays) - len(types))
-        for value, result in zip(node.outputs, node.op.evaluate(arrays, types), strict=True):
+        for value, result in zip(node.outputs, pinned(node.op, sizes).evaluate(arrays, types), strict=True):
             if value is shown and shown.name in grids:
                 step, zero, dtype = grids[shown.name]
                 result = rounded(result, step, zero, dtype)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array, Graph, Value
+from intaglio.ir.sizes import is_size, sizes_in
 from intaglio.ir.types import DType
 from intaglio.ops.conv import Conv
 from intaglio.ops.evaluate import evaluate_graph
@@ -44,12 +45,17 @@ class Statistics:
     results: list[dict[str, Array]] = field(default_factory=list)  # the outputs of the float model, per sample
 
 
+def sizes_for(graph: Graph, sample: Mapping[str, Array]) -> dict[str, int]:
+    """What sizes of the caller a sample has."""
+    return {} if graph.bounds is None else sizes_in([(v.shape, sample[v.name].shape) for v in graph.inputs if v.name in sample])
+
+
 def run_all(graph: Graph, samples: list[dict[str, Array]], *, keep: bool = False) -> Iterator[dict[str, Array]]:
     """The samples in order, states fed from one to the next."""
     state = {s.input.name: np.full(s.input.shape, s.fill, s.input.dtype.numpy) for s in graph.states}
     for sample in samples:
         given = {**sample, **state}
-        arrays = {**given, **evaluate_graph(graph, given, keep=keep or bool(graph.states))}
+        arrays = {**given, **evaluate_graph(graph, given, keep=keep or bool(graph.states), sizes=sizes_for(graph, sample))}
         state = {s.input.name: arrays[s.output.name] for s in graph.states}
         yield arrays
 
@@ -58,13 +64,17 @@ def observe(graph: Graph, values: set[Value], samples: list[dict[str, Array]], p
     """Run the float model over the samples by its references."""
     found = Statistics()
     names = {v.name for v in values}
+    moving = {v.name for v in values if v.shape and is_size(v.shape[-1])}  # their channels are not always the same ones
     into = {n.inputs[0].name for n in graph.nodes if isinstance(n.op, Conv | MatMul) and n.inputs[0] is not None}
+    into = into if graph.bounds is None else set()  # there is no mean of samples of different sizes
     random = np.random.default_rng(0)
     room = max(_KEPT // len(samples), 256)
     for done, arrays in enumerate(run_all(graph, samples, keep=True)):
         progress("calibrating", done, len(samples))
         for name in sorted(names & arrays.keys()):
             _look(found.tensors.setdefault(name, Tensor()), arrays[name], room, random, name)
+            if name not in moving:
+                _look_at_channels(found.tensors[name], arrays[name])
         for name in sorted(into & arrays.keys()):
             share = arrays[name].astype(np.float64) / len(samples)
             found.means[name] = found.means[name] + share if name in found.means else share
@@ -82,6 +92,9 @@ def _look(tensor: Tensor, array: Array, room: int, random: np.random.Generator, 
         raise UserError("bad-calibration", what, hint="scale the inputs as in training")
     tensor.low, tensor.high = min(tensor.low, float(flat.min())), max(tensor.high, float(flat.max()))
     tensor.numbers.append((flat if flat.size <= room else flat[random.integers(0, flat.size, room)]).astype(np.float32))
-    if array.ndim:
+
+
+def _look_at_channels(tensor: Tensor, array: Array) -> None:
+    if array.ndim and array.size:
         largest = np.abs(array).reshape(-1, array.shape[-1]).max(axis=0)
         tensor.channels = largest if tensor.channels is None else np.maximum(tensor.channels, largest)

@@ -37,7 +37,7 @@ class BuildOptions:
     progress: Progress | None = None
     accelerators: tuple[str, ...] = ()  # plug-ins that wrote parts of the C
     variants: tuple[tuple[str, Target], ...] = ()  # folders below `src` with their targets
-    shared: str = ""  # another folder with sources, from the project's own
+    shared: str = ""  # other folders with sources, from the project's own
 
 
 class Objects:

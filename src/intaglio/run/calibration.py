@@ -8,6 +8,7 @@ import numpy as np
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array, Graph, Value
+from intaglio.ir.sizes import pinned, possible, sizes_in
 from intaglio.run.data import read_arrays
 
 RANDOM_SAMPLES = 16
@@ -48,6 +49,10 @@ def samples_of(arrays: dict[str, Array], graph: Graph, told: str) -> Samples:
         raise UserError("bad-calibration", f"the arrays of {quoted(told)} have different numbers of samples", hint=_HINT)
     if not columns or not len(columns[0]):
         raise UserError("bad-calibration", f"there are no samples in {quoted(told)}", hint=_HINT)
+    try:
+        sizes_in([(value.shape, column.shape[1:]) for value, column in zip(inputs, columns, strict=True)])
+    except ValueError as error:
+        raise UserError("bad-calibration", f"the arrays do not fit together: {error}", where=told, hint=_HINT) from None
     return [dict(zip((v.name for v in inputs), row, strict=True)) for row in zip(*columns, strict=True)]
 
 
@@ -58,15 +63,21 @@ def _column(array: Array, value: Value, told: str) -> Array:
     if array.dtype.kind != value.dtype.numpy.kind and not (array.dtype.kind == "f" and value.dtype.is_float):
         what = f"the data for {name} is {array.dtype}, the input is {value.dtype.value}"
         raise UserError("bad-calibration", what, where=told, hint="convert and scale it as in training")
-    if array.shape == shape:
+    if _fits(array.shape, shape):
         array = array[None]
     tail = shape[1:] if shape[:1] == (1,) else shape
-    if array.shape[1:] not in (shape, tail) or not array.ndim:
+    if not array.ndim or not (_fits(array.shape[1:], shape) or _fits(array.shape[1:], tail)):
         what = f"the data for {name} has the shape {list(array.shape)}; the input is {expected}"
         raise UserError("bad-calibration", what, where=told, hint=_HINT)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise UserError("bad-calibration", f"the data for {name} is not finite", where=told, hint="remove NaN and infinite values")
-    return array.reshape(array.shape[0], *shape).astype(value.dtype.numpy)
+    given = array.shape[1:] if _fits(array.shape[1:], shape) else (1, *array.shape[1:])
+    return array.reshape(array.shape[0], *given).astype(value.dtype.numpy)
+
+
+def _fits(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Is it this shape, for some sizes of the caller?"""
+    return len(given) == len(shape) and all(n in possible(size) for n, size in zip(given, shape, strict=True))
 
 
 def random_samples(graph: Graph) -> Samples:
@@ -74,9 +85,16 @@ def random_samples(graph: Graph) -> Samples:
     random = np.random.default_rng(0)
     fed = {s.input for s in graph.states}
 
-    def draw(value: Value) -> Array:
+    def draw(value: Value, sizes: dict[str, int]) -> Array:
+        shape = pinned(value.shape, sizes)
         if value.dtype.is_float:
-            return random.standard_normal(value.shape).astype(value.dtype.numpy)
-        return random.integers(0, 2, value.shape).astype(value.dtype.numpy)
+            return random.standard_normal(shape).astype(value.dtype.numpy)
+        return random.integers(0, 2, shape).astype(value.dtype.numpy)
 
-    return [{v.name: draw(v) for v in graph.inputs if v not in fed} for _ in range(RANDOM_SAMPLES)]
+    ranges = {} if graph.bounds is None else {n: r for n, r in graph.bounds.ranges.items() if n not in graph.counts}
+    found: Samples = []
+    for number in range(RANDOM_SAMPLES):  # the largest and the least sizes first, then some between
+        ends = {name: high if number == 0 else low for name, (low, high) in ranges.items()}
+        sizes = ends if number < 2 else {name: int(random.integers(low, high + 1)) for name, (low, high) in ranges.items()}
+        found.append({v.name: draw(v, sizes) for v in graph.inputs if v not in fed})
+    return found

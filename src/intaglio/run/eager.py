@@ -103,7 +103,7 @@ class Eager:
         if namespace == "python":
             return PYTHON[op](*given.values()) if op in PYTHON else _python(op, list(given.values()))
         if namespace == "higher_order":
-            return self._nested(list(given.values()), scope, seen)
+            return self._nested(op, list(given.values()), seen)
         if namespace != "aten":
             return _quantised(self._torch, op, given)
         if op.startswith("sym_size"):
@@ -114,13 +114,36 @@ class Eager:
         positional = [given[name] for name in record.positional if name in given]
         return function(*positional, **{name: v for name, v in given.items() if name not in record.positional})
 
-    def _nested(self, items: list[Any], scope: dict[str, Any], seen: dict[str, Array]) -> list[Any]:
+    def _nested(self, op: str, items: list[Any], seen: dict[str, Array]) -> list[Any]:
         graphs = [i for i in items if isinstance(i, GraphRecord)]
+        lists = items[items.index(graphs[-1]) + 1 :]
+        if op == "while_loop":
+            carried, others = lists
+            while bool(self._body(graphs[0], [*carried, *others], seen)[0]):
+                carried = self._body(graphs[1], [*carried, *others], seen)
+            return list(carried)
+        if op in ("scan", "map_impl"):
+            *before, rows, others = lists
+            return self._along(graphs[0], before[0] if before else [], rows, others, seen)
         graph = graphs[0 if len(graphs) == 1 or bool(items[0]) else 1]
         rest: list[Any] = []
-        for item in items[items.index(graphs[-1]) + 1 :]:
+        for item in lists:
             rest += item if isinstance(item, list) else [item]
-        inner = dict(zip(graph.inputs, rest[-len(graph.inputs) :] if graph.inputs else [], strict=True))
+        return self._body(graph, rest[-len(graph.inputs) :] if graph.inputs else [], seen)
+
+    def _along(
+        self, body: GraphRecord, carried: list[Any], rows: list[Any], others: list[Any], seen: dict[str, Array]
+    ) -> list[Any]:
+        """Row by row, with what each turn gives stacked."""
+        made: list[list[Any]] = []
+        for n in range(len(rows[0])):
+            after = self._body(body, [*carried, *(row[n] for row in rows), *others], seen)
+            carried, results = after[: len(carried)], after[len(carried) :]
+            made.append(results)
+        return [*carried, *(self._torch.stack(column) for column in zip(*made, strict=True))]
+
+    def _body(self, graph: GraphRecord, given: list[Any], seen: dict[str, Array]) -> list[Any]:
+        inner = dict(zip(graph.inputs, given, strict=True))
         self._run(graph, inner, seen)
         return [self._resolve(argument, inner) for argument in graph.outputs]
 

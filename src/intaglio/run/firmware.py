@@ -6,6 +6,7 @@ bin/NAME.elf      the model, `firmware/` and a self-test
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import tempfile
@@ -57,7 +58,7 @@ def build_hooked(folder: Path, elf: Path, manifest: Manifest, target: Target, to
     cflags = (*shlex.split(manifest.options.get("cflags", "")), f"-D{manifest.name.upper()}_HOOK")
     bound = 0 if manifest.firmware is None else manifest.firmware.stack_bytes or 0
     with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
-        build = _Build(folder, manifest.name, target, toolchain, BuildOptions(cflags), Path(objects))
+        build = _Build(folder, manifest.name, target, toolchain, BuildOptions(cflags, shared=manifest.shared), Path(objects))
         build.link_anyway(elf, stack_bytes=bound + HOOK_STACK_BYTES)
 
 
@@ -76,7 +77,7 @@ def build_serial(folder: Path, elf: Path, manifest: Manifest, target: Target, to
     cflags = (*shlex.split(manifest.options.get("cflags", "")), f"-D{name.upper()}_SERIAL", f"-D{name.upper()}_HOOK")
     bound = 0 if manifest.firmware is None else manifest.firmware.stack_bytes or 0
     with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
-        build = _Build(folder, name, target, toolchain, BuildOptions(cflags), Path(objects))
+        build = _Build(folder, name, target, toolchain, BuildOptions(cflags, shared=manifest.shared), Path(objects))
         if not fits:
             build.link_anyway(elf)
         elif not build.link(elf, stack_bytes=bound + SERVER_STACK_BYTES):
@@ -115,6 +116,9 @@ def build_combined(
     elf = folder / "bin" / f"{name}.elf"
     with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
         build = _Build(folder, name, target, toolchain, options, Path(objects))
+        if options.shared:  # entry points: a library too
+            (folder / "lib").mkdir()
+            build.archive(folder / "lib" / f"lib{name}.a")
         build.link_anyway(elf)
         frames = read_frames(Path(objects))
         depths = [stack_bytes(elf, frames, f"{model}_app_run") for model in models]
@@ -217,14 +221,15 @@ class _Build:
         self._script = f"firmware/{name}.ld"
         self._run = Runner(self._folder, toolchain, options)
         folders = [self._folder / "src", *sorted(p for p in (self._folder / "src").iterdir() if p.is_dir())]
-        own = ("-Iinclude", "-Ifirmware", *(f"-I{f.relative_to(self._folder).as_posix()}" for f in folders))
+        folders += [Path(os.path.normpath(self._folder / word)) for word in options.shared.split()]
+        own = ("-Iinclude", "-Ifirmware", *(f"-I{Path(os.path.relpath(f, self._folder)).as_posix()}" for f in folders))
         flags = (*compile_flags(toolchain, target), *own, *options.cflags)
         library = [source for folder in folders for source in sources_in(folder)]
         around = [*sources_in(self._folder / "firmware"), *sources_in(self._folder / "firmware" / "libc")]
 
         def compile_one(source: Path) -> Path:
-            relative = source.relative_to(self._folder)
-            made = objects / relative.parent / f"{relative.name}.o"
+            relative = Path(os.path.relpath(source, self._folder))
+            made = objects / Path(*(part for part in relative.parent.parts if part != "..")) / f"{relative.name}.o"
             made.parent.mkdir(parents=True, exist_ok=True)
             self._run.compile(relative.as_posix(), flags, made)
             return made

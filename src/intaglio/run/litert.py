@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,18 @@ class LiteRt:
         self._inputs = [info.name for info in manifest.inputs]
         self._outputs = [info.name for info in manifest.outputs]
         self._extra = set(extra)
+        self._signature = manifest.options.get("signature", "")  # one of several networks in the file
+        self._runner: Any = None
+        self._make: Callable[[], Any] = lambda: Interpreter(
+            model_path=str(path),
+            experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+            experimental_preserve_all_tensors=bool(extra),
+        )
         try:
-            self._interpreter: Any = Interpreter(
-                model_path=str(path),
-                experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
-                experimental_preserve_all_tensors=bool(extra),
-            )
+            self._interpreter: Any = self._make()
+            if self._signature:
+                self.fresh()
+                return
             for info, detail in zip(manifest.inputs, self._interpreter.get_input_details(), strict=True):
                 if tuple(info.shape) != tuple(detail["shape"]):  # an open axis was pinned
                     self._interpreter.resize_tensor_input(detail["index"], info.shape)
@@ -45,21 +51,33 @@ class LiteRt:
             raise ModelError("no-reference", f"LiteRT does not load the model: {reason}") from None
 
     def fresh(self) -> None:
+        if self._signature:  # what resets variables is for the first subgraph alone
+            self._interpreter = self._make()
+            self._runner = self._interpreter.get_signature_runner(self._signature)
+            return
         self._interpreter.reset_all_variables()
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         litert = self._interpreter
         try:
+            if self._runner is not None:
+                outputs = self._runner(**{name: np.asarray(inputs[name]) for name in self._inputs})
+                return {**self._seen(), **{name: np.array(array) for name, array in outputs.items()}}
             for name, detail in zip(self._inputs, litert.get_input_details(), strict=True):
                 litert.set_tensor(detail["index"], np.asarray(inputs[name]).reshape(detail["shape"]))
             litert.invoke()
         except (RuntimeError, ValueError) as error:
             raise ModelError("no-reference", f"LiteRT fails on these inputs: {str(error).strip()[:200]}") from None
-        found = {}
-        if self._extra:
-            for detail in litert.get_tensor_details():
-                if detail["name"] in self._extra:
-                    found[detail["name"]] = np.array(litert.get_tensor(detail["index"]))
+        found = self._seen()
         for name, detail in zip(self._outputs, litert.get_output_details(), strict=True):
             found[name] = np.array(litert.get_tensor(detail["index"]))
         return found
+
+    def _seen(self) -> dict[str, Array]:
+        """Tensors between inputs and outputs."""
+        if not self._extra:
+            return {}
+        litert = self._interpreter
+        place = 0 if self._runner is None else litert._interpreter.GetSubgraphIndexFromSignature(self._signature)
+        details = [detail for detail in litert.get_tensor_details(place) if detail["name"] in self._extra]
+        return {detail["name"]: np.array(litert.get_tensor(detail["index"], place)) for detail in details}

@@ -8,10 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
+from intaglio.fitting.limits import Needs, check_limits
+from intaglio.frontends.reading import check_together
 from intaglio.kernels.program import Program
 from intaglio.options.request import Request
+from intaglio.package.combined import render_firmware
 from intaglio.package.entries import (
     FOLDER,
+    Entries,
+    FirmwareBytes,
     read_entries,
     share,
     strip_entry,
@@ -22,9 +27,11 @@ from intaglio.package.entries import (
     write_shared,
     write_whole,
 )  # fmt: skip
-from intaglio.package.manifest import read_manifest, write_manifest
+from intaglio.package.manifest import Manifest, read_manifest, write_manifest
 from intaglio.package.write import InCommon
 from intaglio.run.build import BuildOptions, build_shared
+from intaglio.run.firmware import build_combined, check_placed
+from intaglio.run.linking import shared_arena_bytes
 from intaglio.stages.current import is_current
 from intaglio.stages.packaging import compiler_for
 from intaglio.stages.work import Work, need
@@ -44,14 +51,19 @@ def check_entries(requests: Mapping[str, Request]) -> None:
         given = {
             "--variants": bool(request.variants), "--accelerator": bool(request.accelerators), "--device": bool(request.devices),
             "--template": request.template is not None, "--stop-after": request.stop_after != "build",
-            "--weights read": request.weights_read, "--safety": bool(request.safety),
-            "--style": request.style != "plain",
-            "--library-only": request.library_only, "--sign": request.sign is not None, "--archive": request.archive,
+            "--weights": request.weights_place != "mapped", "--weights-address": request.weights_address is not None,
+            "--memory": request.memory is not None, "--cores": request.cores > 1, "--arena caller": request.arena == "caller",
+            "--safety": bool(request.safety), "--style": request.style != "plain",
+            "--library-only": request.library_only, "--sign": request.sign is not None,
             "--export-plan": request.export_plan is not None, "--import-plan": request.import_plan is not None,
         }  # fmt: skip
         if word := next((word for word, there in given.items() if there), ""):
             what = f"`{word}` cannot be combined with several entry points"
             raise UserError("bad-option", what, hint=f"compile each model by itself, or omit `{word}`")
+    for path in dict.fromkeys(request.model for request in requests.values()):
+        keys = [request.signature for request in requests.values() if request.model == path and request.signature is not None]
+        if len(keys) > 1:
+            check_together(path, keys)
 
 
 def are_current(requests: Mapping[str, Request], network: str, output: Path) -> bool:
@@ -62,17 +74,17 @@ def are_current(requests: Mapping[str, Request], network: str, output: Path) -> 
         return False
     if whole is None or whole.name != network or [row.name for row in whole.entries] != list(requests):
         return False
-    there = all((output / path).is_file() for path in (f"include/{network}.h", f"lib/lib{network}.so", f"src/{network}_arena.c"))
+    made = f"lib/lib{network}.so" if whole.firmware is None else whole.firmware.elf
+    there = all((output / path).is_file() for path in (f"include/{network}.h", made, f"src/{network}_arena.c"))
     return there and all(is_current(entry_request(request, network, entry, output)) for entry, request in requests.items())
 
 
 def check_targets(works: Mapping[str, Work]) -> None:
     for entry, work in works.items():
         target = need(work.model).target
-        if target.bare or target.device or target.wasm:
-            what = f"several entry points need a library for a host; the target of `{entry}` is `{target.name}`"
-            hint = "compile each model by itself; `intaglio link` makes one firmware of several packages"
-            raise UserError("bad-option", what, hint=hint)
+        if target.device or target.wasm:
+            what = f"several entry points need a host or a microcontroller; the target of `{entry}` is `{target.name}`"
+            raise UserError("bad-option", what, hint="compile each model by itself")
 
 
 def programs_of(works: Mapping[str, Work]) -> dict[str, Program]:
@@ -97,12 +109,35 @@ def complete(network: str, works: Mapping[str, Work], parts: Mapping[str, InComm
     model = need(first.model)
     whole = whole_of(network, manifests, programs_of(works), next(iter(parts.values())).weights)
     write_header(whole, model.target.alignment, folder)
+    if model.deployment.board is not None:
+        write_whole(_firmware(whole, manifests, first, folder), folder)
+        return
     write_makefile(whole, model.target.flags, model.target.threads, folder)
     toolchain = compiler_for(model.target, first.request.cc)
     sources = [folder / "src", *(folder / FOLDER / entry / "src" for entry in works)]
     options = BuildOptions(first.request.cflags, progress=first.watch.progress)
     build_shared(folder, sources, network, model.target, toolchain, options)
     write_whole(whole, folder)
+
+
+def _firmware(whole: Entries, manifests: Mapping[str, Manifest], work: Work, folder: Path) -> Entries:
+    """One program with all entry points, which tests each of them."""
+    model = need(work.model)
+    target, board, found = model.target, need(model.deployment.board), list(manifests.values())
+    render_firmware(found, target, board, whole.name, folder, entries=tuple(manifests))
+    shared = " ".join(f"{FOLDER}/{entry}/src" for entry in manifests)
+    options = BuildOptions(work.request.cflags, progress=work.watch.progress, shared=shared)
+    toolchain = compiler_for(target, work.request.cc)
+    sizes, depth = build_combined(folder, whole.name, [m.name for m in found], target, toolchain, options)
+    io_bytes = sum(info.bytes for m in found for info in (*m.inputs, *m.outputs) if info.arena_offset is None)
+    arena = shared_arena_bytes(found)
+    static = max(0, sizes.data + sizes.bss - arena - io_bytes)
+    check_limits(whole.name, Needs(sizes.weights, arena, io_bytes, sizes.code, sizes.data, static, depth), model.deployment)
+    elf = folder / "bin" / f"{whole.name}.elf"
+    check_placed(elf, board, depth)
+    flash, ram = sizes.code + sizes.weights + sizes.data, sizes.data + sizes.bss + (depth or 0)
+    made = FirmwareBytes(elf.relative_to(folder).as_posix(), board.name, sizes.code, flash, ram, depth)
+    return replace(whole, firmware=made)
 
 
 def arena_of(network: str, works: Mapping[str, Work], folder: Path) -> None:
@@ -121,4 +156,4 @@ def network_name(asked: str | None, output: Path) -> str:
 
 
 def entry_request(request: Request, network: str, entry: str, folder: Path) -> Request:
-    return replace(request, name=f"{network}_{entry}", output=folder / FOLDER / entry, force=False)
+    return replace(request, name=f"{network}_{entry}", output=folder / FOLDER / entry, force=False, archive=False)

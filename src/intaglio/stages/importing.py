@@ -72,8 +72,10 @@ def _check_folder(plan: Path, output: Path) -> None:
 def read_model(work: Work) -> Work:
     request, watch = work.request, work.watch
     dims, shapes, states, constants = dict(request.dims), dict(request.shapes), dict(request.states), dict(request.constants)
-    known = {"constants": constants, "most": request.most, "lengths": request.lengths, "random": _random(request)}
-    source = read_source(request.model, dims, shapes, request.name, states, watch.note, **known)  # type: ignore[arg-type]
+    source = read_source(
+        request.model, dims, shapes, request.name, states, watch.note, constants=constants, most=request.most,
+        lengths=request.lengths, random=_random(request), signature=request.signature,
+    )  # fmt: skip
     graph = source.graph
     target = optimized(target_of(request.board, request.target, source.choices.target or "host"), request.optimize)
     target = wished(precise(target, request.precision), exact=request.exact, limited=request.limited)

@@ -11,6 +11,7 @@ from intaglio.frontends.onnx.faults import Problem
 from intaglio.frontends.onnx.names import Names, identifier
 from intaglio.frontends.onnx.pinning import Declared, bounded
 from intaglio.frontends.tflite.container import Model, Subgraph, Tensor, read_model
+from intaglio.frontends.tflite.signatures import choose
 from intaglio.frontends.tflite.walk import Walk, constant, type_quant
 from intaglio.ir.graph import Graph, Node, State, Value
 from intaglio.ir.spans import Dims, Shapes
@@ -19,10 +20,10 @@ from intaglio.ops.control import Copy
 
 
 def load(
-    path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None
+    path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None, signature: str | None = None
 ) -> tuple[Graph, list[str]]:
-    model = read_model(path)
-    walk = Walk(model)
+    """`signature` says which of several networks in the file."""
+    walk = Walk(choose(read_model(path), signature))
     graph, notes = _graph(walk, shapes, name or path.stem)
     if dims:
         raise UserError(
@@ -33,14 +34,14 @@ def load(
     return graph, notes
 
 
-def check(path: Path, *, dims: Dims, shapes: Shapes) -> list[Problem]:
-    walk = Walk(read_model(path), collect=True)
+def check(path: Path, *, dims: Dims, shapes: Shapes, signature: str | None = None) -> list[Problem]:
+    walk = Walk(choose(read_model(path), signature), collect=True)
     _graph(walk, shapes, path.stem)
     return walk.problems
 
 
 def _graph(walk: Walk, shapes: Shapes, name: str) -> tuple[Graph, list[str]]:
-    model, main = walk.model, walk.model.subgraphs[0]
+    model, main = walk.model, walk.model.main
     notes: list[str] = []
     inputs: list[Value] = []
     given: dict[int, Value] = {}
@@ -106,7 +107,7 @@ def _note(position: int, tensor: Tensor, name: str) -> str:
 
 
 def _finish(walk: Walk, model: Model, inputs: list[Value], values: dict[int, Value], name: str) -> Graph:
-    main = model.subgraphs[0]
+    main = model.main
     produced = {v for node in walk.nodes for v in node.outputs}
     outputs: list[Value] = []
     names: list[str] = []

@@ -94,11 +94,26 @@ class Subgraph:
     outputs: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A subgraph that callers may run, and how they call its inputs and outputs (by tensor)."""
+
+    key: str
+    subgraph: int
+    names: dict[int, str]
+
+
 @dataclass(slots=True)
 class Model:
     file: str
     subgraphs: list[Subgraph]
-    signature: dict[int, str] = field(default_factory=dict)  # tensors of the first subgraph -> names of inputs and outputs
+    signatures: list[Signature] = field(default_factory=list)
+    signature: dict[int, str] = field(default_factory=dict)  # tensors of `main` -> names of inputs and outputs
+    chosen: int = 0  # the subgraph that is compiled
+
+    @property
+    def main(self) -> Subgraph:
+        return self.subgraphs[self.chosen]
 
 
 def bad(
@@ -155,7 +170,8 @@ class _Reader:
         if count == 0:
             raise bad(self.file, "the model has no subgraph", "bad-graph")
         model = Model(self.file, [self._subgraph(i) for i in range(count)])
-        self._signature(model)
+        model.signatures = [self._signature(i, model) for i in range(self._count(self.m.SignatureDefsLength(), "signatures"))]
+        model.signature = next((s.names for s in model.signatures if s.subgraph == 0), {})
         return model
 
     def _count(self, length: int, what: str) -> int:
@@ -288,15 +304,17 @@ class _Reader:
             raise bad(self.file, f"{shown} has {scale.size} scales along axis {axis} of {list(shape)}", "bad-quantisation")
         return Quantisation(scale, np.broadcast_to(zeros, scale.shape), axis)
 
-    def _signature(self, model: Model) -> None:
-        limit = len(model.subgraphs[0].tensors)
-        for i in range(self._count(self.m.SignatureDefsLength(), "signatures")):
-            s = self.m.SignatureDefs(i)
-            if s.SubgraphIndex() != 0:
-                continue
-            for length, get in ((s.InputsLength(), s.Inputs), (s.OutputsLength(), s.Outputs)):
-                for j in range(self._count(length, "names")):
-                    entry = get(j)
-                    if 0 <= entry.TensorIndex() < limit and entry.Name():
-                        model.signature.setdefault(entry.TensorIndex(), entry.Name().decode("utf-8", "replace"))
-            break
+    def _signature(self, i: int, model: Model) -> Signature:
+        s = self.m.SignatureDefs(i)
+        key = (s.SignatureKey() or b"").decode("utf-8", "replace")
+        if not 0 <= s.SubgraphIndex() < len(model.subgraphs):
+            what = f"the signature {quoted(key)} is of subgraph {s.SubgraphIndex()}, but there are only {len(model.subgraphs)}"
+            raise bad(self.file, what, "bad-graph")
+        names: dict[int, str] = {}
+        limit = len(model.subgraphs[s.SubgraphIndex()].tensors)
+        for length, get in ((s.InputsLength(), s.Inputs), (s.OutputsLength(), s.Outputs)):
+            for j in range(self._count(length, "names")):
+                entry = get(j)
+                if 0 <= entry.TensorIndex() < limit and entry.Name():
+                    names.setdefault(entry.TensorIndex(), entry.Name().decode("utf-8", "replace"))
+        return Signature(key, s.SubgraphIndex(), names)

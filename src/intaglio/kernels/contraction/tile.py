@@ -9,15 +9,16 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array
-from intaglio.ir.sizes import Size, Undecided, largest, most
+from intaglio.ir.sizes import Size, Undecided, largest, most, possible
 from intaglio.targets import Target
 
-ABOUT_AS_CHEAP = 1.04
+MOST_SIZES = 128  # of a range, that a tile is judged by
 END_CYCLES = 4.0  # of each sum whose end is not hidden
 L2_BYTES_PER_CYCLE = 36.0  # of weights of a block that does not stay in L1
 LINE = 16  # numbers of f32 in a line of the cache
@@ -118,17 +119,37 @@ def cycles(target: Target, tile: Tile, rows: int, columns: int, depth: int, lane
 
 
 def choose_tile(target: Target, rows: int, columns: int, depth: int, lanes: int) -> Tile:
-    """The cheapest tile, no larger than the layer. Where rows are known as a bound, the tallest of those that are about as cheap
-    for the most rows: it reads weights less often where there are fewer."""
-    some = isinstance(rows, Size)
+    """The cheapest tile, no larger than the layer. Where rows have a range, the one that is nearest to the cheapest over all of it:
+    a tile that evens out the largest number of rows may leave a rest of every other one."""
+    sizes = spread_out(possible(rows), MOST_SIZES)
     rows, columns, depth = largest((rows, columns, depth))
     deep = max(1, depth)
-    best = min(candidates(target), key=lambda t: (round(cycles(target, t, rows, columns, deep, lanes) / deep, 3), -t.rows))
-    if some:
-        limit = ABOUT_AS_CHEAP * cycles(target, best, rows, columns, deep, lanes)
-        cheap = [t for t in candidates(target) if t.vectors > 1 and cycles(target, t, rows, columns, deep, lanes) <= limit]
-        best = max([best, *cheap], key=lambda t: t.rows)
+    if len(sizes) > 1:
+        best = _over_range(target, tuple(sizes), columns, deep, lanes)
+    else:
+        best = min(candidates(target), key=lambda t: (round(cycles(target, t, rows, columns, deep, lanes) / deep, 3), -t.rows))
     return Tile(max(1, min(best.rows, rows)), max(1, min(best.vectors, -(-columns // lanes))))
+
+
+@lru_cache(256)
+def _over_range(target: Target, sizes: tuple[int, ...], columns: int, depth: int, lanes: int) -> Tile:
+    """The tile whose cost, as a multiple of what the cheapest for each size costs, is least on average."""
+    costs = {tile: [cycles(target, tile, n, columns, depth, lanes) for n in sizes] for tile in candidates(target)}
+    cheapest = [min(each) for each in zip(*costs.values(), strict=True)]
+
+    def mean(tile: Tile) -> float:
+        ratios = [cost / least for cost, least in zip(costs[tile], cheapest, strict=True)]
+        return float(sum(ratios)) / len(sizes)
+
+    return min(costs, key=lambda tile: (round(mean(tile), 3), -tile.rows))
+
+
+def spread_out(sizes: list[int], count: int) -> list[int]:
+    """So many of them, from the least to the largest, at distances that are not all the same."""
+    some = [n for n in sizes if n > 0] or sizes[:1]
+    if len(some) <= count:
+        return some
+    return [some[round(i * (len(some) - 1) / (count - 1))] for i in range(count)]
 
 
 def possible_tiles(target: Target, rows: int, columns: int, lanes: int, chosen: Tile) -> list[Tile]:

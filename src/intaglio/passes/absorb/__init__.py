@@ -16,6 +16,7 @@ import numpy as np
 
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.operator import BadOperator
+from intaglio.ir.sizes import Undecided
 from intaglio.ops.control import Copy
 from intaglio.ops.conv import Conv
 from intaglio.ops.convert import Dequantize, Quantize
@@ -80,7 +81,7 @@ def _absorbed(work: Absorber, node: Node, grid: Grid) -> Value | None:
         mark = len(work.edit.nodes)
         try:
             result = rule(work, node, grid)
-        except BadOperator:  # an integer form that does not exist for these types after all
+        except (BadOperator, Undecided):  # an integer form that does not exist for these types, or not for all sizes, after all
             result = None
         if result is not None:
             if result.type.quant is None and result.data is None:

@@ -166,8 +166,12 @@ def count_name(call: OnnxCall) -> str:
 
 
 def found(call: OnnxCall, x: Value) -> Value:
-    """Where a tensor is not zero."""
-    return call.walk.found(count_name(call), 0, most(x.type.elements), NonZero, [x])[0]
+    """Where a tensor is not zero. It is looked at once, so that what two operators take by one condition has one size."""
+    walk = call.walk
+    for node in walk.nodes if walk.turn is None else ():
+        if isinstance(node.op, NonZero) and node.inputs == [x] and node.when is walk.when:
+            return node.output
+    return walk.found(count_name(call), 0, most(x.type.elements), NonZero, [x])[0]
 
 
 @importer("Unique")

@@ -8,6 +8,7 @@ from intaglio.frontends.building import cast, per_channel, reshape, rms_norm
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import moves
 from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, Div, Equal, Mul, Sub, Where
 from intaglio.ops.norm import BatchNorm, LayerNorm, Lrn
@@ -54,7 +55,14 @@ def layer_norm(call: OnnxCall) -> Answer:
     x, scale, bias = call.value(0), call.maybe(1), call.maybe(2)
     axis = call.axis(len(x.shape), -1)
     epsilon = call.real("epsilon", 1e-5)
-    y = call.emit(LayerNorm(axis, epsilon), x, *_fitting(call, x, axis, scale, bias))
+    scale, bias = _fitting(call, x, axis, scale, bias)
+    shape = x.shape[axis:]
+    if moves(shape) and any(v is not None and v.type.elements != 1 and v.shape != shape for v in (scale, bias)):
+        y = call.emit(LayerNorm(axis, epsilon), x)  # scales that repeat along an axis whose size only the caller knows
+        y = y if scale is None else call.emit(Mul(), y, scale)
+        y = y if bias is None else call.emit(Add(), y, bias)
+    else:
+        y = call.emit(LayerNorm(axis, epsilon), x, scale, bias)
     if call.outputs < 2:
         return y
     axes = tuple(range(axis, len(x.shape)))

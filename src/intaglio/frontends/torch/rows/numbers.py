@@ -1,4 +1,4 @@
-"""Arithmetic of sizes, which are numbers here; graphs within the graph; and what only checks."""
+"""Arithmetic of sizes, which are numbers here; and what only checks."""
 
 from __future__ import annotations
 
@@ -6,16 +6,10 @@ import math
 import operator
 from collections.abc import Callable
 
-from intaglio.frontends.building import cast
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, Item, TorchCall, row
-from intaglio.frontends.torch.program import GraphRecord
-from intaglio.ir.graph import Value
 from intaglio.ir.sizes import Size, larger, smaller, whole
-from intaglio.ir.types import DType
 from intaglio.ops.base import widen
-from intaglio.ops.binary import Where
-from intaglio.ops.move import Reshape
 
 PYTHON: dict[str, Callable[..., Item]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "truediv": operator.truediv,
@@ -80,57 +74,3 @@ def item(call: TorchCall) -> Answer:
      "_functional_sym_constrain_range_for_size", "_assert_scalar_msg")  # fmt: skip
 def checks(call: TorchCall) -> Answer:
     return None
-
-
-# Graphs within the graph --------------------------------------------------------------------------------------------------
-
-
-WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "hints_wrapper", "wrap", "strict_mode", "checkpoint")
-
-
-@row(*WRAPPERS, namespace="higher_order")
-def wrapped(call: TorchCall) -> Answer:
-    """Only says how to compute: the body in place of the call."""
-    if call.op == "wrap_with_autocast" and list(call.arguments.values())[2:3] == [True]:
-        raise unsupported("`autocast` chooses element types at run time", "export with `.run_decompositions()`, or without it")
-    return _inlined(call, *_body(call.arguments))
-
-
-def _body(arguments: dict[str, Item]) -> tuple[GraphRecord, list[Item]]:
-    items = list(arguments.values())
-    for n, found in enumerate(items):
-        if isinstance(found, GraphRecord):
-            rest: list[Item] = []
-            for given in items[n + 1 :]:
-                rest += given if isinstance(given, list) else [given]
-            return found, rest
-    raise Fault("bad-graph", "the call has no body", "export the model again")
-
-
-def _inlined(call: TorchCall, body: GraphRecord, operands: list[Item]) -> list[Item]:
-    from intaglio.frontends.torch.walk import Scope, Storage, Tensor
-
-    given = operands[-len(body.inputs) :] if body.inputs else []
-    if len(given) != len(body.inputs):
-        raise Fault("bad-graph", f"a body takes {len(body.inputs)} inputs, got {len(operands)}")
-    scope = Scope()
-    for name, value in zip(body.inputs, given, strict=True):
-        scope.items[name] = Tensor(Storage(value), (), value) if isinstance(value, Value) else value
-    return call.walk.run(body, scope, nested=True)
-
-
-@row("cond", namespace="higher_order")
-def cond(call: TorchCall) -> Answer:
-    """One branch when the condition is known; else both are computed and one is chosen."""
-    items = list(call.arguments.values())
-    graphs = [v for v in items if isinstance(v, GraphRecord)]
-    if len(graphs) != 2:
-        raise Fault("bad-graph", "`cond` does not have two branches")
-    test, operands = items[0], items[-1] if isinstance(items[-1], list) else []
-    if isinstance(test, Value) and test.data is not None:
-        test = bool(test.data.reshape(-1)[0])
-    if not isinstance(test, Value):
-        return _inlined(call, graphs[0 if test else 1], operands)
-    yes, no = (_inlined(call, graph, operands) for graph in graphs)
-    test = cast(call, call.emit(Reshape(()), test) if test.shape else test, DType.BOOL)
-    return [call.emit(Where(), test, a, b) if isinstance(a, Value) else a for a, b in zip(yes, no, strict=True)]

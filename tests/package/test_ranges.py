@@ -1,0 +1,128 @@
+"""Operators along an axis whose size has a range, against ONNX Runtime at several sizes; empty inputs too."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import intaglio
+from intaglio.errors import ModelError
+from intaglio.ir.graph import Array
+from support.building import needs_gcc
+from support.onnx_models import model, node, saved, value
+
+RANDOM = np.random.default_rng(3)
+BOOL, INT64 = onnx.TensorProto.BOOL, onnx.TensorProto.INT64
+Feed = dict[str, Array]
+
+
+def floats(*shape: int) -> Array:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def same(proto: Any, folder: Path, dims: dict[str, tuple[int, int]], feeds: list[Feed]) -> intaglio.Package:
+    path = saved(proto, folder)
+    package = intaglio.compile(path, output=folder / "p", dims=dims)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    for feed in feeds:
+        got = package.run(feed)
+        for name, want in zip([o.name for o in session.get_outputs()], session.run(None, feed), strict=True):
+            assert got[name].shape == want.shape and np.allclose(got[name], want, atol=1e-4)
+    return package
+
+
+def cache() -> Any:
+    """A step of attention over what came before, and what comes next: `present` is one longer than `past`."""
+    nodes = [
+        node("Concat", "past new", "present", axis=2), node("Transpose", "present", "turned", perm=[0, 1, 3, 2]),
+        node("MatMul", "q turned", "s"), node("Softmax", "s", "p", axis=-1), node("MatMul", "p present", "y"),
+    ]  # fmt: skip
+    inputs = [value("past", [1, 2, "P", 4]), value("new", [1, 2, 1, 4]), value("q", [1, 2, 1, 4])]
+    return model(nodes, inputs, [value("present", None), value("y", None)], {})
+
+
+def step(past: int) -> Feed:
+    return {"past": floats(1, 2, past, 4), "new": floats(1, 2, 1, 4), "q": floats(1, 2, 1, 4)}
+
+
+def test_a_cache_grows_from_nothing(tmp_path: Path) -> None:
+    package = same(cache(), tmp_path, {"P": (0, 16)}, [step(n) for n in (0, 1, 5, 16)])
+    assert package.validate().ok
+    assert '"a size is not within its bounds: P 0..16"' in (package.folder / "src" / "model.c").read_text()
+    grown: Array = np.zeros((1, 2, 0, 4), np.float32)
+    for _ in range(17):
+        grown = package.run({**step(0), "past": grown})["present"]
+    assert grown.shape == (1, 2, 17, 4)
+
+
+@needs_gcc
+def test_nothing_is_read_of_what_is_empty(tmp_path: Path) -> None:
+    path = saved(cache(), tmp_path)
+    flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    package = intaglio.compile(path, output=tmp_path / "p", dims={"P": (0, 7)}, cflags=flags, cc="gcc")
+    done = subprocess.run([package.folder / "bin" / "model", "--selftest"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "P=0:" in done.stdout, done.stderr
+
+
+def test_sums_over_nothing_are_zero(tmp_path: Path) -> None:
+    nodes = [node("MatMul", "x w", "y"), node("ReduceSum", "y axes", "z", keepdims=0)]
+    proto = model(nodes, [value("x", ["T", 4])], [value("y", None), value("z", None)], {"w": floats(4, 3), "axes": np.asarray([0])})
+    same(proto, tmp_path, {"T": (0, 12)}, [{"x": floats(n, 4)} for n in (0, 1, 12)])
+
+
+def one(op: str, shape: list[int | str | None], constants: Feed | None = None, **attributes: object) -> Any:
+    names = " ".join(["x", *(constants or {})])
+    return model([node(op, names, "y", **attributes)], [value("x", shape)], [value("y", None)], constants or {}, opset=17)
+
+
+CASES: dict[str, tuple[Callable[[], Any], tuple[int, int], tuple[int, ...], int]] = {
+    "max pool, rounded up": (
+        lambda: one("MaxPool", [1, 3, "T", 8], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1), (3, 12), (3, 8), 2
+    ),
+    "average pool, rounded up": (
+        lambda: one("AveragePool", [1, 3, "T", 8], kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1), (3, 12), (3, 8), 2
+    ),
+    "reflected": (
+        lambda: one("Pad", [1, 3, "T", 8], {"p": np.asarray([0, 0, 2, 1, 0, 0, 2, 1])}, mode="reflect"), (3, 12), (3, 8), 2
+    ),
+    "layer norm over rows and columns": (
+        lambda: one("LayerNormalization", [1, "T", 8], {"g": floats(1, 8), "b": floats(8)}, axis=1), (1, 12), (8,), 1
+    ),
+    "layer norm along the range": (lambda: one("LayerNormalization", [1, 8, "T"], {"g": floats(1)}, axis=-1), (1, 12), (8,), 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_operator_along_a_range(name: str, tmp_path: Path) -> None:
+    make, (low, high), others, place = CASES[name]
+    shapes = [(1, *others[: place - 1], n, *others[place - 1 :]) for n in (low, low + 1, high)]
+    same(make(), tmp_path, {"T": (low, high)}, [{"x": floats(*shape)} for shape in shapes])
+
+
+def test_what_one_condition_chooses_has_one_size(tmp_path: Path) -> None:
+    """Boxes and scores that a condition leaves, for `NonMaxSuppression`."""
+    nodes = [
+        node("Compress", "boxes c", "some", axis=1), node("Compress", "scores c", "theirs", axis=2),
+        node("NonMaxSuppression", "some theirs most overlap least", "y"),
+    ]  # fmt: skip
+    constants = {"most": np.asarray([5]), "overlap": np.asarray([0.5], np.float32), "least": np.asarray([0.1], np.float32)}
+    inputs = [value("boxes", [1, 10, 4]), value("scores", [1, 1, 10]), value("c", [10], BOOL)]
+    feeds = [
+        {"boxes": np.sort(np.abs(floats(1, 10, 4)), -1), "scores": np.abs(floats(1, 1, 10)), "c": RANDOM.random(10) < share}
+        for share in (0.0, 0.3, 0.6, 1.0)
+    ]
+    same(model(nodes, inputs, [value("y", None, INT64)], constants), tmp_path, {}, feeds)
+
+
+def test_resizing_to_a_size_needs_to_know_from_which(tmp_path: Path) -> None:
+    constants = {"r": np.zeros(0, np.float32), "s": np.zeros(0, np.float32), "sizes": np.asarray([1, 3, 8, 8])}
+    path = saved(one("Resize", [1, 3, "H", 6], constants, mode="linear"), tmp_path)
+    with pytest.raises(ModelError, match="`H` depends on H=2"):
+        intaglio.compile(path, dims={"H": (2, 12)})
