@@ -10,6 +10,7 @@ import pytest
 
 from intaglio.frontends.keras import load
 from intaglio.ops.evaluate import evaluate_graph
+from support.commands import Intaglio
 from support.keras_models import assert_like_keras, fill, keras
 
 L, ops, Model, Input, Sequential = keras.layers, keras.ops, keras.Model, keras.Input, keras.Sequential
@@ -189,3 +190,10 @@ def test_a_network_of_keras_applications(name: str, tmp_path: Path) -> None:
         if any(part in weight.path for part in ("moving_mean", "beta", "bias")):
             weight.assign(rng.normal(0, 0.1, weight.shape))
     assert_like_keras(model, tmp_path)
+
+
+def test_a_recurrence_over_a_range_is_refused_by_name(intaglio: Intaglio, tmp_path: Path) -> None:
+    x = Input((None, 4), name="steps")
+    Model(x, L.Bidirectional(L.GRU(3))(x)).save(tmp_path / "m.keras")
+    said = intaglio("compile", tmp_path / "m.keras", "--shape", "in0=1,1..20,4", "-o", tmp_path / "p")
+    assert said.code == 2 and "error[size-decides]" in said.err and "damaged" not in said.err
