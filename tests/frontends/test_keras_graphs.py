@@ -194,6 +194,6 @@ def test_a_network_of_keras_applications(name: str, tmp_path: Path) -> None:
 
 def test_a_recurrence_over_a_range_is_refused_by_name(intaglio: Intaglio, tmp_path: Path) -> None:
     x = Input((None, 4), name="steps")
-    Model(x, L.Bidirectional(L.GRU(3))(x)).save(tmp_path / "m.keras")
+    Model(x, L.Bidirectional(L.GRU(3, return_sequences=True))(L.Masking()(x))).save(tmp_path / "m.keras")
     said = intaglio("compile", tmp_path / "m.keras", "--shape", "in0=1,1..20,4", "-o", tmp_path / "p")
     assert said.code == 2 and "error[size-decides]" in said.err and "damaged" not in said.err
