@@ -15,6 +15,17 @@ OPENCL = "--target opencl "
 WASM = "--target wasm32 "
 RANGE = "--dim N=1..4 "
 CASES = {
+    "opencl, safety": OPENCL + "--safety crc",
+    "style": "--style lint",
+    "opencl, style misra": OPENCL + "--style misra",
+    "variants, style misra": "--target x86-64 --variants v3 --style misra",
+    "safety, feed-rows": "--board nucleo-l4r5zi --feed-rows --safety step",
+    "encrypted, slots": "--safety encrypted",
+    "slots, weights read": "--safety slots --weights read",
+    "slots, weights ram": "--board nucleo-l4r5zi --safety slots --weights ram",
+    "slots, weights-address": "--board nucleo-l4r5zi --safety slots --weights-address 0x08080000",
+    "slots, memory": "--board nucleo-l4r5zi --safety slots --memory m.toml",
+    "variants, safety": "--target x86-64 --variants v3 --safety crc",
     "ranges, verify": RANGE + "--verify",
     "opencl, verify": OPENCL + "--verify",
     "verify, stop-after": "--verify --stop-after optimise",
@@ -85,7 +96,6 @@ CASES = {
     "ranges, stream": RANGE + "--stream 1",
     "ranges, feed-rows": RANGE + "--feed-rows",
     "ranges, weights read": RANGE + "--weights read",
-    "ranges, quantize int8": RANGE + "--quantize int8",
     "ranges, target": RANGE + WASM,
 }
 
