@@ -77,9 +77,10 @@ class Objects:
         """By source."""
         if not self._begun:
             return self.run.compile_all(self.sources(), self._compile)
-        self.run.total = len(self._begun)
-        for future in self._begun:
+        for done, future in enumerate(self._begun, 1):
             future.result()
+            if self._options.progress is not None:
+                self._options.progress("compiling", done, len(self._begun))
         return {source: self._made(source) for source in self.sources()}
 
     def _compile(self, source: Path) -> Path:
@@ -218,7 +219,7 @@ class Runner:
 
     def advance(self, what: str) -> None:
         self._done += 1
-        if self._options.progress is not None and self.total:  # not yet known while sources are written
+        if self._options.progress is not None and self.total:  # of objects that were begun early, `finish` tells
             self._options.progress(what, self._done, self.total)
 
     def compile_all(self, sources: list[Path], compile_one: Callable[[Path], Path]) -> dict[Path, Path]:

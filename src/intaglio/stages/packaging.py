@@ -43,13 +43,14 @@ def write_package(work: Work) -> Work:
     watch.stage("package")
     toolchain = _toolchain(work)
     folder = work.stack.enter_context(fresh_folder(request.output, force=request.force))
+    where = Path(work.stack.enter_context(TemporaryDirectory(prefix="intaglio-build-")))  # removed when no task writes any more
     tasks, waiting = work.stack.enter_context(Tasks()), list[Callable[[], None]]()
     manifest = _project(work, folder, waiting.append)
     written = Written(folder, manifest, toolchain)
     if request.style == "misra":  # which looks at all sources
         _each(waiting)
         waiting.clear()
-    objects = _begin(work, written, tasks, waiting)
+    objects = _begin(work, written, tasks, waiting, where)
     if not request.library_only:
         _write_beside(work, manifest, folder, tasks)
     if request.style == "misra":
@@ -61,11 +62,10 @@ def write_package(work: Work) -> Work:
     return replace(work, written=replace(written, objects=objects, tasks=tasks))
 
 
-def _begin(work: Work, written: Written, tasks: Tasks, waiting: list[Callable[[], None]]) -> Objects | None:
+def _begin(work: Work, written: Written, tasks: Tasks, waiting: list[Callable[[], None]], where: Path) -> Objects | None:
     """Start what is `waiting` to be written. For a host, the C compiler starts too, beside it and what follows."""
     target, objects, write = need(work.model).target, None, partial(_each, waiting)
     if written.toolchain is not None and not target.bare:
-        where = Path(work.stack.enter_context(TemporaryDirectory(prefix="intaglio-build-")))
         objects = Objects(written.folder, where, target, written.toolchain, build_options(work, written.manifest))
         objects.begin(tasks.start, write)
     else:
