@@ -69,7 +69,7 @@ def coverage_of(folder: Path, manifest: Manifest) -> Coverage:
     if not target.bare and not _runs_here(target):
         return Coverage(reason=f"`{target.name}` is not this machine")
     with tempfile.TemporaryDirectory(prefix="intaglio-coverage-") as place:
-        return _measured(folder, manifest, target, Path(place), gcc, gcov)
+        return _measured(folder.resolve(), manifest, target, Path(place), gcc, gcov)  # commands run in that place
 
 
 def _runs_here(target: Target) -> bool:

@@ -32,7 +32,7 @@ from typing import Any
 from intaglio.errors import ToolError, UserError, install_hint, quoted
 from intaglio.fitting.weights import Weights
 from intaglio.kernels.program import Constant
-from intaglio.package.folder import fresh_file
+from intaglio.package.folder import check_kind, fresh_file
 from intaglio.package.manifest import read_manifest
 from intaglio.package.safety import layout_digest
 from intaglio.package.weights import write_block
@@ -132,6 +132,7 @@ def check_image(data: bytes, key: Path, shown: str) -> tuple[Image, bool]:
 
 
 def write_image(data: bytes, path: Path) -> None:
+    check_kind(path, "an image of a slot", (MAGIC,), SIGNATURE_BYTES)
     with fresh_file(path) as fresh:
         fresh.write_bytes(data)
 
