@@ -94,7 +94,7 @@ def space_of(request: Request, place: str, *, board: bool) -> Space:
     picture = board and bool(graph.inputs) and graph.inputs[0].type.rank == 4
     choices["feed_rows"] = ("no", "yes") if picture else ("no",)
     choices["stream"] = ("no", "yes") if request.stream is not None else ("no",)
-    if request.stream is not None:  # an axis that cannot be streamed is told now, and not point by point
+    if request.stream is not None:  # fail now if the axis cannot be streamed, not at every point
         plan_request(replace(plain, stream=request.stream), Watch(), climbing=False)
     needs = needs_of_program(planned.program, planned.deployment)
     return Space(request, place, board, choices, sum(needs.ram.values()))

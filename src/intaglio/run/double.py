@@ -5,10 +5,11 @@ then there is no such model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+
+from intaglio.frontends.onnx.structure import graphs_in
 
 MOST_BYTES = 256 << 20
 _KINDS = {"Cast": "to", "EyeLike": "dtype", "HannWindow": "output_datatype", "HammingWindow": "output_datatype",
@@ -21,7 +22,7 @@ def widened(model: Any) -> bytes | None:
 
     if model.ByteSize() > MOST_BYTES or any(node.op_type.startswith(("Random", "Bernoulli")) for node in model.graph.node):
         return None
-    for graph in _graphs(model.graph):
+    for graph in graphs_in(model.graph):
         for tensor in graph.initializer:
             _widen(tensor)
         for info in (*graph.input, *graph.output, *graph.value_info):
@@ -50,16 +51,6 @@ def _widen(tensor: Any) -> None:
     if tensor.data_type == onnx.TensorProto.FLOAT:
         wide = onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor).astype(np.float64), tensor.name)
         tensor.CopyFrom(wide)
-
-
-def _graphs(graph: Any) -> Iterator[Any]:
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _graphs(attribute.g)
-            for nested in attribute.graphs:
-                yield from _graphs(nested)
 
 
 __all__ = ["widened"]

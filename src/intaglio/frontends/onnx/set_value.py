@@ -7,12 +7,13 @@ The nodes are replaced before the import."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from intaglio.frontends.onnx.structure import graphs_in, subgraphs
 
 VIEWS = ("Squeeze", "Unsqueeze", "Reshape", "Identity")
 
@@ -30,39 +31,47 @@ class Found:
 
 
 def join_set_values(model: Any) -> None:
-    """In the graph, and in those of its loops and branches."""
-    if any(node.op_type == "ScatterElements" for graph in _graphs(model.graph) for node in graph.node):
-        _join(model.graph, {})
+    """In the graph, and in those of its loops and branches. What nobody reads any more is not imported."""
+    if any(node.op_type == "ScatterElements" for graph in graphs_in(model.graph) for node in graph.node):
+        _join(model.graph, {}, carried=frozenset())
 
 
-def _join(graph: Any, outside: Mapping[str, Any]) -> None:
-    """`outside`: constants of the graphs around it, by name."""
+def _join(graph: Any, outside: Mapping[str, Any], carried: frozenset[str]) -> None:
+    """`outside`: constants of the graphs around it, by name; `carried`: what begins anew in each turn of a loop. Where nothing is
+    carried, the length of a slice is known, or follows from sizes."""
     own = {info.name for info in graph.input}
     known = {name: tensor for name, tensor in outside.items() if name not in own}
     known |= {tensor.name: tensor for tensor in graph.initializer}
     constants = [node for node in graph.node if node.op_type == "Constant" and node.attribute and node.attribute[0].HasField("t")]
-    known |= {node.output[0]: node.attribute[0].t for node in constants}
+    known |= {name: node.attribute[0].t for node in constants for name in node.output}
     for node in graph.node:
-        for inner in _inside(node):
-            _join(inner, known)
+        for inner in subgraphs(node):
+            _join(inner, known, frozenset(info.name for info in inner.input))
     made = {name: node for node in graph.node for name in node.output}
-    changed = False
-    for node in list(graph.node):
+    written: list[Any] = []
+    for node in graph.node:
         found = _found(node, made, known) if node.op_type == "ScatterElements" else None
-        if found is not None:
-            at = next(n for n, other in enumerate(graph.node) if other is node or other == node)
-            written = _written(found, node.output[0])
-            del graph.node[at]
-            for offset, new in enumerate(written):
-                graph.node.insert(at + offset, new)
-            changed = True
-    if changed:
-        _remove_unused(graph)
+        if found is not None and _source(found.start, made) not in carried:
+            found = None
+        written += [node] if found is None else _written(found, node.output[0])
+    if len(written) > len(graph.node):
+        copies = [type(node).FromString(node.SerializeToString()) for node in written]
+        del graph.node[:]
+        graph.node.extend(copies)
 
 
 def _found(node: Any, made: Mapping[str, Any], known: Mapping[str, Any]) -> Found | None:
-    """None where anything differs from the pattern."""
-    if any(a.name == "reduction" and a.s not in (b"", b"none") for a in node.attribute) or len(node.input) != 3:
+    """None where anything differs from the pattern, or is damaged."""
+    try:
+        return _matched(node, made, known)
+    except (IndexError, ValueError, TypeError):
+        return None
+
+
+def _matched(node: Any, made: Mapping[str, Any], known: Mapping[str, Any]) -> Found | None:
+    if len(node.input) != 3 or len(node.output) != 1:
+        return None
+    if any(a.name == "reduction" and a.s not in (b"", b"none") for a in node.attribute):
         return None
     axis = next((int(a.i) for a in node.attribute if a.name == "axis"), 0)
     tile, expand = made.get(node.input[1]), made.get(node.input[2])
@@ -85,10 +94,11 @@ def _found(node: Any, made: Mapping[str, Any], known: Mapping[str, Any]) -> Foun
 
 def _source(name: str, made: Mapping[str, Any]) -> str:
     """Without what only changes the shape of one number."""
-    node = made.get(name)
-    while node is not None and node.op_type in VIEWS:
-        name = node.input[0]
+    for _ in range(len(made)):  # a damaged graph may have a cycle
         node = made.get(name)
+        if node is None or node.op_type not in VIEWS:
+            break
+        name = node.input[0]
     return name
 
 
@@ -133,32 +143,6 @@ def _written(found: Found, output: str) -> list[Any]:
         make("Where", [own("inside"), found.values, found.data], [output]),
     ]
     return nodes
-
-
-def _remove_unused(graph: Any) -> None:
-    """Nodes whose results nobody reads any more."""
-    while True:
-        read = Counter(name for inner in _graphs(graph) for node in inner.node for name in node.input)
-        read.update(out.name for inner in _graphs(graph) for out in inner.output)
-        unused = [n for n, node in enumerate(graph.node) if not any(read[name] for name in node.output)]
-        if not unused:
-            return
-        for n in reversed(unused):
-            del graph.node[n]
-
-
-def _graphs(graph: Any) -> Iterator[Any]:
-    yield graph
-    for node in graph.node:
-        for inner in _inside(node):
-            yield from _graphs(inner)
-
-
-def _inside(node: Any) -> Iterator[Any]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
 
 
 __all__ = ["join_set_values"]

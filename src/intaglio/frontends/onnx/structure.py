@@ -22,6 +22,14 @@ def subgraphs(node: Any) -> Iterator[Any]:
             yield from attribute.graphs
 
 
+def graphs_in(graph: Any) -> Iterator[Any]:
+    """The graph itself, and those of its loops and branches."""
+    yield graph
+    for node in graph.node:
+        for inner in subgraphs(node):
+            yield from graphs_in(inner)
+
+
 def captured(graph: Any, depth: int = 1) -> dict[str, None]:
     """Names that a subgraph reads from outside, in order of appearance."""
     if depth > MAX_GRAPH_DEPTH:

@@ -15,6 +15,7 @@ from intaglio.frontends.onnx.call import Answer, Item, OnnxCall
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.names import identifier
 from intaglio.frontends.onnx.rows.growing import growing
+from intaglio.frontends.onnx.structure import reads
 from intaglio.ir.graph import Value
 from intaglio.ir.sizes import Size, Undecided, least, whole
 from intaglio.ir.types import DType
@@ -78,7 +79,8 @@ def loop_in_turns(call: OnnxCall, trips: int | Value | None) -> Answer:
         condition = None
     same, more = _same_in_all_turns(graph, len(given)), growing(graph, len(given))
     moving = [n for n in range(len(given)) if n not in same and n not in more]
-    read = {n for n in moving if graph.input[2 + n].name in _read_in(graph)}
+    names_read = {name for node in graph.node for name in reads(node)}
+    read = {n for n in moving if graph.input[2 + n].name in names_read}
     for n in moving:
         if not isinstance(given[n], Value):
             raise unsupported("`Loop` carries a sequence or an optional, and how often it runs is not known")
@@ -117,16 +119,6 @@ def loop_in_turns(call: OnnxCall, trips: int | Value | None) -> Answer:
     for n, row in zip(more, rows[scanned:], strict=True):
         results[n] = more[n].joined(call, given[n], row)
     return [*results, *rows[:scanned]]
-
-
-def _read_in(graph: Any) -> set[str]:
-    """Names that nodes of a graph take, those of nested graphs too."""
-    found = {name for node in graph.node for name in node.input}
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
-                found |= _read_in(inner) | {out.name for out in inner.output}
-    return found
 
 
 def _stem(call: OnnxCall) -> str:
