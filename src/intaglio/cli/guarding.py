@@ -6,14 +6,42 @@ import os
 import re
 import shutil
 import signal
+import socket
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from intaglio.errors import ToolError, quoted
 from intaglio.targets import black_box
 
 FATAL = {signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL} | ({signal.SIGBUS} if hasattr(signal, "SIGBUS") else set())
+
+RUNNING = ("run", "validate", "profile")  # commands that call a package, and write nothing that could be left half done
+GRACE_SECONDS = 2.0
+
+
+def end_in_c(words: Sequence[str], heard: Callable[[], bool]) -> None:
+    """A package whose loop never ends keeps Python's signal handlers from being called. A thread sees the signal, and ends the
+    process if the handlers have not `heard` it by then."""
+    if not words or words[0] not in RUNNING or sys.stdout is not sys.__stdout__ or not hasattr(os, "fork"):
+        return
+    near, far = socket.socketpair()
+    far.setblocking(False)
+    signal.set_wakeup_fd(far.fileno(), warn_on_full_buffer=False)
+    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+
+    def watch() -> None:
+        with far:  # kept as long as the thread
+            while (signum := near.recv(1)[0]) not in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                pass
+            time.sleep(GRACE_SECONDS)
+            if not heard():
+                print("stopped", file=sys.stderr, flush=True)
+                os._exit(128 + signum)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def calls_plugins(words: Sequence[str]) -> bool:

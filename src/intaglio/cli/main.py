@@ -421,7 +421,7 @@ def _command() -> Callable[..., object]:
 
 def main() -> None:
     """Exit codes: 0 done, 1 the answer is no, 2 the request is at fault, 3 our fault; 128 + N: ended by signal N."""
-    from intaglio.cli.guarding import in_child
+    from intaglio.cli.guarding import end_in_c, in_child
 
     ended_as = in_child(sys.argv[1:])
     if ended_as is not None:
@@ -434,6 +434,7 @@ def main() -> None:
         ):
             if signal.getsignal(signum) is usual:
                 signal.signal(signum, _end)
+        end_in_c(sys.argv[1:], lambda: bool(_heard))
         code = _command()(standalone_mode=False)
         sys.stdout.flush()
     except IntaglioError as error:

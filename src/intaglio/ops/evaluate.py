@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from intaglio.ir.graph import Array, Graph, Node, Value
@@ -9,15 +10,24 @@ from intaglio.ir.loops import Loop, loops_of
 from intaglio.ir.sizes import pinned
 
 
+class LongLoop(Exception):
+    """A loop that has not ended in the time that it was given."""
+
+
 def evaluate_graph(
-    graph: Graph, inputs: dict[str, Array], *, keep: bool = False, sizes: Mapping[str, int] | None = None
+    graph: Graph,
+    inputs: dict[str, Array],
+    *,
+    keep: bool = False,
+    sizes: Mapping[str, int] | None = None,
+    seconds: float | None = None,
 ) -> dict[str, Array]:
     """The outputs by value name, from inputs by value name; with `keep`, every value that was computed. `sizes` are those of the
     caller; those that follow from data are found on the way.
 
     A node whose guard is false is skipped. What it would have given is absent, and `select` does not look at it. Of a loop, values
-    are those of its last turn."""
-    run = _Run(graph, dict(sizes or {}))
+    are those of its last turn. A turn of a loop that ends after `seconds` is the last: `LongLoop`."""
+    run = _Run(graph, dict(sizes or {}), seconds)
     for value in graph.inputs:
         run.values[value] = inputs[value.name].reshape(pinned(value.shape, run.known))
     last_use = _last_uses(graph, run.loops)
@@ -41,8 +51,9 @@ def evaluate_graph(
 class _Run:
     """What is known so far."""
 
-    def __init__(self, graph: Graph, known: dict[str, int]) -> None:
+    def __init__(self, graph: Graph, known: dict[str, int], seconds: float | None) -> None:
         self.graph, self.known = graph, known
+        self.seconds, self.until = seconds, None if seconds is None else time.monotonic() + seconds
         self.values: dict[Value, Array] = {}
         self.counts = {value: name for name, value in graph.counts.items()}
         self.loops = loops_of(graph.nodes)
@@ -67,6 +78,8 @@ class _Run:
         if not bool(following[0].ravel()[0]):
             self._finish(end, [*following])
             return position + 1
+        if self.until is not None and time.monotonic() > self.until:
+            raise LongLoop(f"a loop has not ended after {self.seconds:g} s")
         self.values.update(zip(start.outputs, following, strict=True))
         for value in end.inputs[2 * carried :]:
             assert value is not None

@@ -18,6 +18,7 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.package.manifest import Manifest
 from intaglio.run.compare import Comparison
+from intaglio.run.limited import Limited
 from intaglio.run.reference import OnnxRuntime, Reference, run_steps
 
 TRIES = 3
@@ -51,7 +52,7 @@ def own_error(
     reference: Reference, manifest: Manifest, steps: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]]
 ) -> dict[str, float]:
     """How far each output of the reference is from its result in double precision; empty where that is not known."""
-    if not isinstance(reference, OnnxRuntime) or manifest.states:
+    if not isinstance(reference, OnnxRuntime | Limited) or manifest.states:
         return {}
     precise = reference.in_double(steps)
     if precise is None:

@@ -17,6 +17,7 @@ from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.run.double import widened
 from intaglio.run.saturation import may_saturate, without_saturation
 
+LONG_RUN = "reference-too-long"
 RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 
 
@@ -99,22 +100,29 @@ def _members(inputs: Mapping[str, Array], name: str) -> list[Array]:
 
 
 class IrReference:
-    """The graph itself, by the numpy references of its operators. Slow, and the definition of the integer result."""
+    """The graph itself, by the numpy references of its operators. Slow, and the definition of the integer result. A loop that runs
+    for more than `seconds` is an error: it may not end for these inputs."""
 
     of_model = False
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, seconds: float | None = None) -> None:
         self._graph = graph
+        self._seconds = seconds
         self.about = "numpy references of the operators"
 
     def fresh(self) -> None:
         """Nothing is kept from run to run: states are inputs and outputs."""
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        from intaglio.ops.evaluate import evaluate_graph
+        from intaglio.ops.evaluate import LongLoop, evaluate_graph
 
         graph = self._graph
-        values = evaluate_graph(graph, {v.name: inputs[v.origin or v.name] for v in graph.inputs}, keep=True)
+        given = {v.name: inputs[v.origin or v.name] for v in graph.inputs}
+        try:
+            values = evaluate_graph(graph, given, keep=True, seconds=self._seconds)
+        except LongLoop as error:
+            hint = "give inputs for which the loop ends, with `--inputs`, or more time, with INTAGLIO_REFERENCE_SECONDS"
+            raise ToolError(LONG_RUN, f"{error} in the numpy references of the operators", hint=hint) from None
         found: dict[str, Array] = {}
         names = graph.output_names or [v.origin or v.name for v in graph.outputs]
         for name, value in [

@@ -23,10 +23,11 @@ from intaglio.package.vectors import KINDS, random_inputs
 from intaglio.run.build import Progress
 from intaglio.run.compare import Comparison, compare
 from intaglio.run.host import ordered_inputs
+from intaglio.run.limited import VALIDATE_SECONDS, limit, reference_within
 from intaglio.run.loaded import LoadedPackage
 from intaglio.run.noise import FACTOR, beside_noise
 from intaglio.run.probe import watch_layers
-from intaglio.run.reference import IrReference, Reference, cannot_compare, model_reference, run_steps
+from intaglio.run.reference import LONG_RUN, IrReference, Reference, cannot_compare, model_reference, run_steps
 from intaglio.run.streaming import Windowed
 from intaglio.run.timing import stored_inputs
 from intaglio.run.tolerances import THRESHOLDS, Rule
@@ -291,7 +292,7 @@ def float_reference(package: LoadedPackage) -> Reference | None:
     try:
         if (info := package.manifest.stream) is not None:
             return _on_windows(package, source, info)
-        return model_reference(package.folder / source, package.manifest)
+        return reference_within(package.folder / source, package.manifest)
     except (ModelError, ToolError):
         return None
 
@@ -327,7 +328,7 @@ def reference_of(package: LoadedPackage, extra: tuple[str, ...] = ()) -> Referen
         return _stream_reference(package, source, info)
     if source is not None and (package.folder / source).is_file() and not cannot_compare(package.manifest):
         try:
-            return model_reference(package.folder / source, package.manifest, extra)
+            return reference_within(package.folder / source, package.manifest, extra)
         except (ModelError, ToolError):
             return _own_reference(package)
     return _own_reference(package)
@@ -335,7 +336,7 @@ def reference_of(package: LoadedPackage, extra: tuple[str, ...] = ()) -> Referen
 
 def _own_reference(package: LoadedPackage) -> IrReference:
     graph = read_ir(ir_path(package))
-    return IrReference(graph.pinned(package.sizes) if package.sizes else graph)
+    return IrReference(graph.pinned(package.sizes) if package.sizes else graph, limit(VALIDATE_SECONDS))
 
 
 def _stream_reference(package: LoadedPackage, source: str | None, info: StreamInfo) -> Reference:
@@ -394,8 +395,8 @@ def _samples(
             step.update(kept)
         try:
             expected = run_steps(reference, manifest, steps)
-        except UserError:
-            if kind == KINDS[-1]:
+        except UserError as error:
+            if kind == KINDS[-1] or error.slug == LONG_RUN:
                 raise
             continue
         if kind == KINDS[-1] or all(_finite(e[info.name]) for e in expected for info in manifest.outputs):
