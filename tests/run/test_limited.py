@@ -84,7 +84,11 @@ def test_a_signal_ends_the_command(endless: Path) -> None:
     child.send_signal(signal.SIGTERM)
     _, told = child.communicate(timeout=30)
     assert child.returncode == 128 + signal.SIGTERM and b"stopped" in told
-    assert pids and not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+    assert pids
+    end = time.monotonic() + 20
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
 def test_a_signal_ends_a_package_that_does_not_end(endless: Path, tmp_path: Path) -> None:

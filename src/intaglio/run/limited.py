@@ -145,6 +145,7 @@ def _too_long(text: str) -> ToolError:
 
 def serve(handle: int) -> None:
     """Answer questions until the line is closed."""
+    _end_with_parent()
     line = Connection(handle)
     reference: Reference | None = None
     with contextlib.suppress(EOFError, OSError):
@@ -173,6 +174,16 @@ def _answer(reference: Reference, what: str, *given: Any) -> object:
     if what == "in_double":
         return reference.in_double(*given) if isinstance(reference, OnnxRuntime) else None
     return reference.run(*given)
+
+
+def _end_with_parent() -> None:
+    """Also where the parent was killed while a run is under way."""
+    import ctypes
+    import signal
+
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _limit_memory(share: float) -> None:
