@@ -41,7 +41,9 @@ from intaglio.stages.entries import (
     check_targets,
     complete,
     entry_request,
+    largest_first,
     network_name,
+    of_entry,
 )
 from intaglio.stages.finishing import finish, write_stage
 from intaglio.stages.importing import absorb_pairs, check_request, read_model
@@ -132,17 +134,17 @@ def compile_entry_requests(
         check_archive(output, format, force=force)
     lowered, planned = ([stage.name for stage in LINE].index(name) for name in ("memory", "package"))
     with fresh_folder(output, force=force) as folder:
-        works = {
-            entry: go(Work(entry_request(request, network, entry, folder), watch), LINE[:lowered])
-            for entry, request in requests.items()
-        }
+        works = {}
+        for entry, request in requests.items():
+            with of_entry(entry, requests):
+                works[entry] = go(Work(entry_request(request, network, entry, folder), watch), LINE[:lowered])
         check_targets(works)
         works = {entry: go(work, LINE[lowered:planned]) for entry, work in in_one_order(works).items()}
         parts = begin(network, works, folder)
         arena_of(network, works, folder)
-        for entry, work in works.items():
+        for entry in largest_first(works):
             with ExitStack() as stack:
-                go(replace(work, stack=stack, shared=parts[entry]), LINE[planned:])
+                go(replace(works[entry], stack=stack, shared=parts[entry]), LINE[planned:])
         complete(network, works, parts, folder)
     for format in packed:
         write_archive(output, format)
@@ -287,6 +289,8 @@ def compile_entries(
     notes: list[str] = []
     try:
         with tempfile.TemporaryDirectory(prefix="intaglio-") as place:
+            for given in (options, *(models.values() if isinstance(models, Mapping) else ())):
+                check_keywords(given if isinstance(given, Mapping) else {})
             own = entry_keywords(saved_objects(models, Path(place), notes.append), options)
             requests = {entry: _request(model, folder, given) for entry, (model, given) in own.items()}
             name, force = options.get("name"), bool(options.get("force"))

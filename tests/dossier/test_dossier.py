@@ -147,6 +147,21 @@ def test_mistakes_are_told(digits: Path, intaglio: Intaglio, tmp_path: Path) -> 
     assert said.json["timing"]["reason"] == "not asked for"
 
 
+@needs_gcc
+def test_a_network_that_checks_itself_is_covered(intaglio: Intaglio, tmp_path: Path) -> None:
+    package = api.compile(DIGITS, output=tmp_path / "p", safety=("golden", "crc", "canary", "step"))
+    found = coverage_of(package.folder, package.manifest)
+    assert not found.reason and found.statement_share > 0.8
+    assert not any(f.file.endswith("_golden.c") for f in found.files)
+    (package.folder / "src" / "digits_static.c").write_text("int broken(void) { return missing(); }\n")
+    broken = coverage_of(package.folder, package.manifest)
+    assert broken.failed and "cannot be linked" in broken.reason
+    said = intaglio("dossier", package.folder, "-o", tmp_path / "d", "--no-run")
+    assert said.code == 1
+    again = intaglio("dossier", package.folder, "-o", tmp_path / "d", "--no-run")
+    assert again.code == 2 and "is not empty" in again.err and "--force" not in again.err
+
+
 def test_a_host_has_no_bound_of_the_time(digits: Path) -> None:
     from intaglio.dossier.timing import time_bounds
     from intaglio.run.loaded import LoadedPackage

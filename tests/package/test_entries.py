@@ -47,6 +47,40 @@ def package(folder: Path) -> intaglio.EntryPoints:
     return intaglio.compile_entries(models, output=folder / "speech")
 
 
+def test_ranges_in_a_list(folder: Path, tmp_path: Path) -> None:
+    made = intaglio.compile_entries(folder / "encoder.onnx", output=tmp_path / "p", dims={"T": [(1, 4), "1..9"]})
+    assert list(made) == ["T1to4", "T1to9"] and made["T1to9"].validate().ok
+
+
+def test_methods_of_a_module() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Speech(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = torch.nn.Linear(8, 8), torch.nn.Linear(8, 4)
+
+        def encode(self, sound: Any) -> Any:
+            return self(sound)
+
+        def step(self, x: Any, h: Any) -> Any:
+            return self.last(self(x)) + h
+
+        def forward(self, x: Any) -> Any:
+            return self.first(x).relu()
+
+    module = Speech()
+    x, h = torch.ones(1, 8), torch.ones(1, 4)
+    encode, step = {"model": module.encode, "example_inputs": (x,)}, {"model": module.step, "example_inputs": (x, h)}
+    made = intaglio.compile_entries({"encode": encode, "step": step})
+    assert module.training and [i.name for i in made["encode"].manifest.inputs] == ["sound"]
+    assert [i.name for i in made["step"].manifest.inputs] == ["x", "h"]
+    (got,) = made.run({"x": x.numpy(), "h": h.numpy()}, entry="step").values()
+    np.testing.assert_allclose(got, module.step(x, h).detach().numpy(), rtol=1e-5, atol=1e-6)
+    told = json.loads((made.folder / "manifest.json").read_text())
+    assert told["weight_bytes"] < told["separate_weight_bytes"]
+
+
 def test_each_entry_point_computes_what_its_model_computes(package: intaglio.EntryPoints) -> None:
     w, v = WEIGHTS["w"], WEIGHTS["v"]
     for t in (1, 4, 9):

@@ -16,6 +16,7 @@ import intaglio
 from intaglio.errors import ModelError
 from intaglio.ir.graph import Array
 from support.building import needs_gcc
+from support.commands import Intaglio
 from support.onnx_models import model, node, saved, value
 
 RANDOM = np.random.default_rng(3)
@@ -126,3 +127,13 @@ def test_resizing_to_a_size_needs_to_know_from_which(tmp_path: Path) -> None:
     path = saved(one("Resize", [1, 3, "H", 6], constants, mode="linear"), tmp_path)
     with pytest.raises(ModelError, match="`H` depends on H=2"):
         intaglio.compile(path, dims={"H": (2, 12)})
+
+
+def test_a_cache_from_nothing_on_is_told_once(tmp_path: Path, intaglio: Intaglio) -> None:
+    """A range from 0: joined with rows that may be none, and no pass says the same twice."""
+    nodes = [node("Concat", "past x", "present", axis=1), node("Softmax", "present", "y", axis=1)]
+    cache = model(nodes, [value("past", [1, "P", 4]), value("x", [1, 1, 4])], [value("y", None), value("present", None)])
+    said = intaglio("compile", saved(cache, tmp_path), "--dim", "P=0..9", "-o", tmp_path / "p")
+    notes = [line for line in said.err.splitlines() if line.startswith("note:")]
+    assert said.code == 0 and len(notes) == len(set(notes)) and not any("remove_identities" in line for line in notes)
+    assert intaglio("validate", tmp_path / "p").code == 0

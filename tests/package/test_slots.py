@@ -250,6 +250,7 @@ def test_mistakes_are_told(maker: Maker, digits: Path, intaglio: Intaglio, tmp_p
     cases: tuple[tuple[list[str | Path], str], ...] = (
         ([folder, "-o", out], "needs `--sign`"),
         ([folder, "-o", out, "--sign", maker.key], "needs `--version`"),
+        ([folder, "-o", out, "--sign", maker.key, "--version", "0"], "needs `--version`, a number from 1"),
         ([folder, "-o", out, "--sign", maker.key, "--version", "-1"], "is not a version"),
         ([folder, "-o", out, "--sign", bad, "--version", "1"], "is not a private key"),
         ([folder, "-o", out, "--sign", tmp_path / "none", "--version", "1"], "there is no file"),
@@ -262,6 +263,17 @@ def test_mistakes_are_told(maker: Maker, digits: Path, intaglio: Intaglio, tmp_p
         assert said.code == 2, words
         assert told in said.err
         assert not out.exists()
+
+
+def test_encryption_needs_code_that_decrypts(maker: Maker, intaglio: Intaglio, tmp_path: Path) -> None:
+    plain = api.compile(DIGITS, output=tmp_path / "p", safety=("slots",))
+    (tmp_path / "key.bin").write_bytes(bytes(16))
+    words = ["-o", tmp_path / "f", "--version", "1", "--sign", maker.key, "--encrypt", tmp_path / "key.bin"]
+    for given in ([plain.folder], [maker.package.folder, "--for", plain.folder]):
+        said = intaglio("slot", *given, *words)
+        assert said.code in (1, 2) and ("cannot decrypt" in said.err or "cannot use" in said.err)
+        assert not (tmp_path / "f").exists()
+    assert "cannot decrypt" in intaglio("slot", plain.folder, *words).err
 
 
 def test_a_device_finds_its_weights_with_slots(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from intaglio.cli.terminal import note, print_json
 from intaglio.dossier.facts import Dossier, Wanted, gather
 from intaglio.dossier.write import as_json, write_dossier
-from intaglio.errors import ToolError
+from intaglio.errors import ToolError, UserError, quoted
 from intaglio.package.folder import check_output
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -17,6 +17,9 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 def dossier_words(package: Path, output: Path | None, wanted: Wanted, pdf: bool, json: bool) -> int:
     folder = output or Path(f"{package.name or package.resolve().name}-dossier")
+    if folder.is_dir() and any(folder.iterdir()):
+        what = f"the output folder {quoted(str(folder), 200)} exists and is not empty"
+        raise UserError("output-exists", what, hint="remove it, or use another folder with `-o`")
     check_output(folder, force=False)
     browser = _browser() if pdf else ""
     made = gather(package, wanted, note)
@@ -27,7 +30,8 @@ def dossier_words(package: Path, output: Path | None, wanted: Wanted, pdf: bool,
         print_json(as_json(made))
     else:
         _summary(made, folder)
-    return 0 if made.memory.ok and made.whole and (made.validation is None or made.validation.ok) else 1
+    right = made.memory.ok and made.whole and (made.validation is None or made.validation.ok)
+    return 0 if right and not made.coverage.failed else 1
 
 
 def _browser() -> str:

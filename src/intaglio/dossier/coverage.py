@@ -21,7 +21,8 @@ from intaglio.targets.target import Target
 
 SEEDS = 60
 SECONDS = 300
-APART = ("_serial", "_profile", "_selftest", "_threads", "_read", "_golden", "_slots", "_check")  # not the network itself
+APART = ("_serial", "_profile", "_selftest", "_threads", "_read")  # not the network itself
+BESIDE = ("_golden", "_slots", "_check")  # neither, but the network calls them
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,11 @@ class Coverage:
     runs: int = 0
     reason: str = ""  # why there is none
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def failed(self) -> bool:
+        """It was tried."""
+        return bool(self.compiler and self.reason)
 
     @property
     def statement_share(self) -> float:
@@ -85,7 +91,7 @@ def _measured(folder: Path, manifest: Manifest, target: Target, place: Path, gcc
     flags += ["-fcondition-coverage"] if conditions else []
     flags += list(target.flags) if not target.bare else []
     (place / "driver.c").write_text(_driver(manifest), encoding="ascii")
-    sources = [p for p in sorted((folder / "src").iterdir()) if p.suffix in (".c", ".S") and not _apart(p, manifest.name)]
+    sources = [p for p in sorted((folder / "src").iterdir()) if p.suffix in (".c", ".S") and not _apart(p, manifest.name, APART)]
     objects = []
     for source in [*sources, place / "driver.c"]:
         made = place / f"{source.name}.o"
@@ -104,12 +110,13 @@ def _measured(folder: Path, manifest: Manifest, target: Target, place: Path, gcc
         return Coverage(compiler=version, reason=f"the runs take longer than {SECONDS} s")
     if ran.returncode:
         return Coverage(compiler=version, reason=f"the driver stopped with {ran.returncode}")
-    tables = [_gcov(gcov, made, place) for made in objects if made.name != "driver.c.o"]
+    own = [made for source, made in zip(sources, objects, strict=False) if not _apart(source, manifest.name, BESIDE)]
+    tables = [_gcov(gcov, made, place) for made in own]
     return _summed(tables, folder, conditions, version)
 
 
-def _apart(path: Path, name: str) -> bool:
-    return path.stem in [name + ending for ending in APART]
+def _apart(path: Path, name: str, endings: tuple[str, ...]) -> bool:
+    return path.stem in [name + ending for ending in endings]
 
 
 def _has_conditions(gcc: str, place: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 from intaglio.errors import UserError, quoted
@@ -20,7 +21,10 @@ def save_object(
     if isinstance(model, Mapping):
         what = f"{quoted(', '.join(map(str, model)))} are several models"
         raise UserError("not-a-model", what, hint="give them to `intaglio.compile_entries`, which makes one package of them")
-    name = type(model).__name__.lower()
+    module = getattr(model, "__self__", None) if isinstance(model, MethodType) else None
+    if module is not None and _framework(module) == "torch":
+        model = _module("intaglio.frontends.torch").as_module(model)
+    name = (type(model) if module is None else type(module)).__name__.lower()
     stem = name if is_clean(name) and len(name) <= 40 else "model"
     match framework := _framework(model):
         case "torch":
@@ -33,7 +37,7 @@ def save_object(
             path = folder / f"{stem}.onnx"
             classical.save_object(model, framework, example_inputs, path, note)
         case _:
-            hint = "give a path, a PyTorch module, an exported program, a Keras model or one of scikit-learn"
+            hint = "give a path, a PyTorch module or a method of one, an exported program, a Keras model or one of scikit-learn"
             raise UserError("not-a-model", f"{quoted(repr(model))} is not a model", hint=hint)
     return path
 

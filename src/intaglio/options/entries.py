@@ -37,7 +37,7 @@ def entry_words(
         lists = [word for word in _texts(own.get("dims")) if _listed(word)]
         for chosen in product(*(_each(word) for word in lists)):
             rest = [word for word in _texts(own.get("dims")) if not _listed(word)]
-            sizes = "_".join(word.replace("=", "") for word in chosen)
+            sizes = "_".join(word.replace("=", "").replace("..", "to") for word in chosen)
             alone = len(names) == 1 and not named
             name = entry if not chosen else sizes if alone else f"{entry}_{sizes}"
             if name in found:
@@ -52,23 +52,31 @@ def entry_keywords(
     """The same for keywords of `intaglio.compile_entries`. Options of an entry point win; `dims` and the like are joined."""
     found: dict[str, tuple[Path, dict[str, object]]] = {}
     alone = not isinstance(models, Mapping)
+    if models == {}:
+        raise UserError("bad-option", "there are no models", hint='use `{"encode": "encoder.onnx", "step": "decoder.onnx"}`')
     for entry, model in {"": models}.items() if not isinstance(models, Mapping) else models.items():
         own = dict(model) if isinstance(model, Mapping) else {"model": model}
         path = own.pop("model", None)
         if not isinstance(path, (str, Path)):
-            what = f"the entry point {quoted(entry)} has no model file"
+            what = f"the entry point {quoted(entry)} has no model file" if entry else f"{quoted(repr(path))} is no model file"
             raise UserError("bad-option", what, hint='use `{"encode": "encoder.onnx"}`')
         given = {key: value for key, value in {**options, **own}.items() if key not in ("name", "force")}
         dims = {**_mapping(options.get("dims")), **_mapping(own.get("dims"))}
         lists = {name: size for name, size in dims.items() if isinstance(size, list)}
+        for name, listed in lists.items():
+            _once(name, listed)
         keys = signatures(Path(path)) if alone and given.get("signature") is None else []
         for key, *chosen in product(keys or [""], *lists.values()):
-            sizes = "_".join(f"{name}{size}" for name, size in zip(lists, chosen, strict=True))
+            sizes = "_".join(f"{name}{_size_text(size)}" for name, size in zip(lists, chosen, strict=True))
             name = "_".join(filter(None, ("" if alone else entry, key, sizes)))
             made = {**dims, **dict(zip(lists, chosen, strict=True))}
             wanted = {**given, **({"dims": made} if made else {}), **({"signature": key} if key else {})}
             found[name or Path(path).stem] = Path(path), wanted
     return found
+
+
+def _size_text(size: object) -> str:
+    return "to".join(map(str, size)) if isinstance(size, tuple) else str(size).replace("..", "to")
 
 
 def _mapping(given: object) -> dict[str, object]:
@@ -127,4 +135,11 @@ def _listed(word: str) -> bool:
 
 def _each(word: str) -> list[str]:
     name, _, sizes = word.partition("=")
+    _once(name, sizes.split(","))
     return [f"{name}={size}" for size in sizes.split(",")]
+
+
+def _once(name: str, sizes: Sequence[object]) -> None:
+    if not sizes or (twice := next((size for n, size in enumerate(sizes) if size in sizes[:n]), None)) is not None:
+        what = f"the list of sizes of {quoted(name)} " + (f"has {quoted(str(twice))} twice" if sizes else "is empty")
+        raise UserError("bad-option", what, hint="each size, or range, gets an entry point: list it once")

@@ -129,7 +129,9 @@ def names(words: list[str], option: str) -> tuple[str, ...]:
     (text,) = words
     found = tuple(dict.fromkeys(filter(None, text.replace(" ", "").split(","))))
     if not found:
-        raise UserError("bad-option", f"`{option}` names nothing", hint=f"for example `{option} v3,v4`")
+        example = {"--safety": "crc,golden", "--variants": "v3,v4"}.get(option)
+        hint = f"for example `{option} {example}`, or omit it" if example else f"name something, or omit `{option}`"
+        raise UserError("bad-option", f"`{option}` names nothing", hint=hint)
     return found
 
 

@@ -106,7 +106,7 @@ def _identity(op: Op, node: Node) -> int | None:
         case Transpose():
             return 0 if op.perm == tuple(range(len(op.perm))) else None
         case Concat():
-            present = [n for n, v in enumerate(node.inputs) if v is not None and v.type.elements]
+            present = [n for n, v in enumerate(node.inputs) if v is not None and v.type.elements != 0]
             return present[0] if len(present) == 1 else None
         case Cast():
             return 0 if first.dtype is op.to else None

@@ -52,6 +52,7 @@ class Findings:
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
+        self._noted: set[str] = set()
         self.stream: StreamInfo | None = None
         self.turned = False
         self.offloaded: Offloaded | None = None
@@ -61,7 +62,9 @@ class Findings:
     def __call__(self, finding: Finding) -> None:
         match finding:
             case str():
-                self._watch.note(finding)
+                if finding not in self._noted:  # a pass runs in many rounds, and would say it in each
+                    self._watch.note(finding)
+                self._noted.add(finding)
             case Offloaded():
                 self.offloaded = finding
                 self._watch.offloaded(finding)

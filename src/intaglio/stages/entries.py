@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from intaglio.errors import UserError, quoted
+from intaglio.errors import ModelError, UserError, quoted
 from intaglio.fitting.limits import Needs, check_limits
 from intaglio.frontends.reading import check_together
 from intaglio.kernels.program import Program
@@ -43,11 +44,12 @@ def check_entries(requests: Mapping[str, Request]) -> None:
     """Names that C takes, and options that work for several."""
     seen: set[str] = set()
     for entry, request in requests.items():
-        if not _NAME.fullmatch(entry) or entry.lower() in seen:
+        plain = entry.lower().rstrip("_")  # as C names have it
+        if not _NAME.fullmatch(entry) or plain in seen:
             what = f"{quoted(entry)} cannot be the name of an entry point"
-            what = f"two entry points are called {quoted(entry)}" if entry.lower() in seen else what
+            what = f"two entry points are called {quoted(entry)}" if plain in seen else what
             raise UserError("bad-option", what, hint="names are letters, digits and `_`: `--entry encoder.onnx=encode`")
-        seen.add(entry.lower())
+        seen.add(plain)
         given = {
             "--variants": bool(request.variants), "--accelerator": bool(request.accelerators), "--device": bool(request.devices),
             "--template": request.template is not None, "--stop-after": request.stop_after != "build",
@@ -64,6 +66,18 @@ def check_entries(requests: Mapping[str, Request]) -> None:
         keys = [request.signature for request in requests.values() if request.model == path and request.signature is not None]
         if len(keys) > 1:
             check_together(path, keys)
+
+
+@contextmanager
+def of_entry(entry: str, requests: Mapping[str, Request]) -> Iterator[None]:
+    """A dimension that one of several models does not have may be meant for another."""
+    try:
+        yield
+    except ModelError as error:
+        if len({request.model for request in requests.values()}) > 1 and error.slug == "unknown-dimension":
+            others = [quoted(f"--dim {other}:NAME=SIZE") for other in requests if other != entry]
+            error.hint += f"; for one entry point only: {', '.join(others[:3])}"
+        raise
 
 
 def are_current(requests: Mapping[str, Request], network: str, output: Path) -> bool:
@@ -145,6 +159,11 @@ def arena_of(network: str, works: Mapping[str, Work], folder: Path) -> None:
     sizes = [(entry, need(work.program).arena_bytes) for entry, work in works.items() if not need(work.program).graph.states]
     target = need(next(iter(works.values())).model).target
     write_arena(network, sizes, target.alignment, folder)
+
+
+def largest_first(works: Mapping[str, Work]) -> list[str]:
+    """By the arena, which all link: where it does not fit, the error is about the one that needs it."""
+    return sorted(works, key=lambda entry: -need(works[entry].program).arena_bytes)
 
 
 def network_name(asked: str | None, output: Path) -> str:

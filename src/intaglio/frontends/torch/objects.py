@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 from intaglio.errors import ModelError, ToolError, UserError, install_hint, quoted
@@ -26,6 +28,25 @@ def save_object(model: object, example_inputs: tuple[object, ...] | None, path: 
             raise ModelError("cannot-export", f"torch does not decompose the model: {_told(error)}") from None
         if _problems(other) < before:
             other.replace(path)
+
+
+def as_module(method: MethodType) -> object:
+    """A method of a module, as a module that has it as `forward`: with its weights, its mode and its names of inputs."""
+    owner: Any = method.__self__
+
+    class Method(_torch().nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = owner
+            self.training = owner.training
+
+            def forward(*args: Any, **kwargs: Any) -> Any:
+                return method(*args, **kwargs)
+
+            forward.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
+            self.forward = forward
+
+    return Method()
 
 
 def _torch() -> Any:
