@@ -385,7 +385,7 @@ RULES: tuple[Rule, ...] = (
     _not_with_ranges("--feed-rows", lambda r: r.feed_rows),
     _not_with_ranges("--weights read", lambda r: r.weights_read),
     Rule(
-        "ranges, target", "target", lambda s: s.bounded and s.target is not None and (s.on_opencl or s.in_wasm),
+        "ranges, target", "target", lambda s: s.bounded and s.target is not None and s.on_opencl,
         "sizes with a bound (a range, or results whose number depends on data) are not available for `{target}`",
         "give each dimension one size (`--dim T=128`); leave operators such as `NonMaxSuppression` to the caller",
     ),

@@ -47,6 +47,40 @@ def firmware_stopped(name: str, code: int) -> AnswerIsNo:
     return AnswerIsNo(ERROR_SLUGS.get(code, "run-failed"), f"`{name}` stopped: {said}", hint="the input data causes this")
 
 
+class Sized(Protocol):
+    """A network with sizes that move, loaded."""
+
+    manifest: Manifest
+    shapes: tuple[tuple[int, ...], ...]
+
+    def run_into(self, inputs: list[Array], outputs: list[Array]) -> None: ...
+
+
+def run_at_sizes(library: Sized, inputs: list[Array]) -> list[Array]:
+    """At the sizes that these inputs have; outputs as large as the run says."""
+    manifest = ends_at_sizes(library.manifest, sizes_of(library.manifest, [a.shape for a in inputs]))
+    outputs = [np.empty(info.shape, info.type.dtype.numpy) for info in manifest.outputs]
+    library.run_into(inputs, outputs)
+    if not manifest.sizes:
+        return outputs
+    return [cut(a, s) if info.dims else a for a, s, info in zip(outputs, library.shapes, manifest.outputs, strict=True)]
+
+
+def stopped(manifest: Manifest, code: int, said: str) -> AnswerIsNo:
+    slug = ERROR_SLUGS.get(code, "run-failed")
+    hint = "the input data causes this"
+    if slug == "size-out-of-bounds":
+        bounds = ", ".join(f"`{size.name}` {size.low}..{size.high}" for size in manifest.sizes if size.found)
+        hint += f"; sizes that follow from data: {bounds}" if bounds else ""
+    return AnswerIsNo(slug, f"`{manifest.name}` stopped: {said}", hint=hint)
+
+
+def shapes_said(manifest: Manifest, words: list[int]) -> tuple[tuple[int, ...], ...]:
+    """Of outputs, from the words that a run writes behind its pointers."""
+    left = iter(words)
+    return tuple(tuple(next(left) for _ in info.dims) for info in manifest.outputs)
+
+
 class Library:
     """One loaded library with one arena: one sequence of inferences."""
 
@@ -123,12 +157,7 @@ class Library:
             arrays: list[Array] = [np.empty(shape, dtype) for shape, dtype in self._outputs]
             self.run_into(inputs, arrays)
             return arrays
-        manifest = ends_at_sizes(self.manifest, sizes_of(self.manifest, [a.shape for a in inputs]))
-        outputs = [np.empty(info.shape, info.type.dtype.numpy) for info in manifest.outputs]
-        self.run_into(inputs, outputs)
-        if not manifest.sizes:
-            return outputs
-        return [cut(a, s) if info.dims else a for a, s, info in zip(outputs, self.shapes, manifest.outputs, strict=True)]
+        return run_at_sizes(self, inputs)
 
     def run_into(self, inputs: list[Array], outputs: list[Array]) -> None:
         sizes = sizes_of(self.manifest, [a.shape for a in inputs]) if self._given else {}
@@ -136,17 +165,9 @@ class Library:
         taken = pointers(outputs, *[0] * self._reported)
         code = self._run(self._arena, ctypes.addressof(given), ctypes.addressof(taken))
         if code != 0:
-            said = (self._error(code) or b"").decode("ascii", "replace")
-            slug = ERROR_SLUGS.get(code, "run-failed")
-            hint = "the input data causes this"
-            if slug == "size-out-of-bounds":
-                bounds = ", ".join(f"`{size.name}` {size.low}..{size.high}" for size in self.manifest.sizes if size.found)
-                hint += f"; sizes that follow from data: {bounds}" if bounds else ""
-            raise AnswerIsNo(slug, f"`{self.manifest.name}` stopped: {said}", hint=hint)
-        if not self.manifest.sizes:
-            return
-        words = iter([int(n or 0) for n in taken[len(outputs) :]])
-        self.shapes = tuple(tuple(next(words) for _ in info.dims) for info in self.manifest.outputs)
+            raise stopped(self.manifest, code, (self._error(code) or b"").decode("ascii", "replace"))
+        if self.manifest.sizes:
+            self.shapes = shapes_said(self.manifest, [int(n or 0) for n in taken[len(outputs) :]])
 
     # Libraries built with the hook ------------------------------------------------------------------------------------
 

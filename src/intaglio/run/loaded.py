@@ -128,7 +128,7 @@ class LoadedPackage:
             elif target_of(self.manifest).wasm:
                 from intaglio.run.wasm import WasmLibrary
 
-                self._library = WasmLibrary(self.folder / "lib" / f"{self.name}.wasm", self.manifest)
+                self._library = WasmLibrary(self.folder / "lib" / f"{self.name}.wasm", self.bounded)
             else:
                 self._library = self.library_at(self.folder / "lib" / f"lib{self.name}.so")
         return self._library

@@ -59,7 +59,7 @@ class Probe:
         path = root / "lib" / library_file(name, target)
         self.library: Library | OpenclLibrary | WasmLibrary
         if target.wasm:
-            self.library = WasmLibrary(path, package.manifest)
+            self.library = WasmLibrary(path, package.bounded)
         elif package.manifest.opencl is None:
             self.library = package.library_at(path)
         else:

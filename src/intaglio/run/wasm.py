@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from intaglio.errors import AnswerIsNo, ToolError, UserError
+from intaglio.errors import ToolError, UserError
 from intaglio.ir.graph import Array
+from intaglio.package.at_sizes import sizes_of
 from intaglio.package.manifest import Manifest
-from intaglio.run.host import ERROR_SLUGS, Sink
+from intaglio.run.host import Sink, run_at_sizes, shapes_said, stopped
 
 if TYPE_CHECKING:
     from wasmtime import Func, Instance, Store
@@ -37,6 +38,8 @@ def module_flags(name: str, header: str) -> tuple[str, ...]:
 class WasmLibrary:
     """A module with its memory: one sequence of inferences."""
 
+    shapes: tuple[tuple[int, ...], ...] = ()  # of outputs, as the last run reports those that depend on sizes
+
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.manifest = manifest
         self._sink: Sink | None = None
@@ -45,7 +48,8 @@ class WasmLibrary:
         self._store, self._instance = self._instantiated(path)
         memory = manifest.memory
         tensors = [*manifest.inputs, *manifest.outputs]
-        sizes = [memory.arena_bytes, *(info.type.bytes for info in tensors), POINTER_BYTES * (len(tensors) + 2)]
+        words = len(tensors) + 2 + len(manifest.given) + sum(len(info.dims) for info in manifest.outputs)
+        sizes = [memory.arena_bytes, *(info.type.bytes for info in tensors), POINTER_BYTES * words]
         self._starts = self._grown(sizes, max(memory.alignment, 16))
         self.reset()
 
@@ -115,6 +119,8 @@ class WasmLibrary:
             self._call(self._store, self._function("reset_in"), self._starts[0])
 
     def run(self, inputs: list[Array]) -> list[Array]:
+        if self.manifest.sizes:
+            return run_at_sizes(self, inputs)
         outputs = [np.empty(info.shape, info.type.dtype.numpy) for info in self.manifest.outputs]
         self.run_into(inputs, outputs)
         return outputs
@@ -122,19 +128,25 @@ class WasmLibrary:
     def run_into(self, inputs: list[Array], outputs: list[Array]) -> None:
         memory, table = self._memory, self._starts[-1]
         places = self._starts[1:-1]
-        first_output = table + POINTER_BYTES * (len(inputs) + 1)
+        given = self.manifest.given
+        chosen = sizes_of(self.manifest, [a.shape for a in inputs]) if given else {}
         for array, at in zip(inputs, places, strict=False):
             memory[at : at + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        pointers = np.array([*places[: len(inputs)], 0, *places[len(inputs) :], 0], np.uint32).view(np.uint8)
+        front = [*(places[: len(inputs)] or [0]), *(chosen[size.name] for size in given)]
+        reported = sum(len(info.dims) for info in self.manifest.outputs)
+        pointers = np.array([*front, *places[len(inputs) :], *[0] * (reported + 1)], np.uint32).view(np.uint8)
         memory[table : table + pointers.size] = pointers
+        first_output = table + POINTER_BYTES * len(front)
         self._times, self._started = [], time.perf_counter()
         code = self._call(self._store, self._function("run_in"), self._starts[0], table, first_output)
         if code != 0:
-            slug = ERROR_SLUGS.get(code, "run-failed")
-            raise AnswerIsNo(slug, f"`{self.manifest.name}` stopped: {self._error(code)}", hint="the input data causes this")
+            raise stopped(self.manifest, code, self._error(code))
         memory = self._memory
         for array, at in zip(outputs, places[len(inputs) :], strict=True):
             array.reshape(-1).view(np.uint8)[:] = memory[at : at + array.nbytes]
+        if self.manifest.sizes:
+            at = first_output + POINTER_BYTES * len(outputs)
+            self.shapes = shapes_said(self.manifest, memory[at : at + POINTER_BYTES * reported].view(np.uint32).tolist())
 
     def _error(self, code: int) -> str:
         at = self._call(self._store, self._function("error"), code)
