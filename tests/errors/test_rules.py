@@ -96,7 +96,7 @@ CASES = {
     "ranges, stream": RANGE + "--stream 1",
     "ranges, feed-rows": RANGE + "--feed-rows",
     "ranges, weights read": RANGE + "--weights read",
-    "ranges, target": RANGE + WASM,
+    "ranges, target": RANGE + "--target opencl",
 }
 
 

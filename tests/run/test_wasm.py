@@ -45,7 +45,8 @@ def test_only_zig_has_a_c_library_for_it(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_sizes_that_move_are_in_the_script(intaglio: Intaglio, tmp_path: Path) -> None:
     path = saved(model([node("Relu", "x", "y")], [value("x", [1, "T", 8])]), tmp_path)
-    assert intaglio("compile", path, "--dim", "T=1..9", "--target", "wasm32", "--stop-after", "package", "-o", tmp_path / "p").code == 0
+    words = ("--dim", "T=1..9", "--target", "wasm32", "--stop-after", "package", "-o", tmp_path / "p")
+    assert intaglio("compile", path, *words).code == 0
     script = (tmp_path / "p" / "web" / "model.js").read_text(encoding="utf-8")
     assert 'shape: [1, 9, 8], sizes: ["", "T", ""]' in script and '{ name: "T", least: 1, most: 9 }' in script
 
@@ -123,7 +124,11 @@ def test_sizes_that_move_in_javascript(bounded: Package, tmp_path: Path) -> None
           const x = new Float32Array(24).fill(0.5), told = [];
           const got = model.run({{ x }}, net.sizesOf({{ x: [1, 3, 8] }}));
           for (const sizes of [{{ T: 4 }}, {{}}, {{ T: 10 }}]) {{
-            try {{ model.run({{ x: sizes.T === 10 ? new Float32Array(80) : x }}, sizes); }} catch (error) {{ told.push(error.message); }}
+            try {{
+              model.run({{ x: sizes.T === 10 ? new Float32Array(80) : x }}, sizes);
+            }} catch (error) {{
+              told.push(error.message);
+            }}
           }}
           console.log(JSON.stringify({{ y: Array.from(got.y), shapes: model.shapes, told }}));
         }});
