@@ -137,3 +137,17 @@ def test_a_cache_from_nothing_on_is_told_once(tmp_path: Path, intaglio: Intaglio
     notes = [line for line in said.err.splitlines() if line.startswith("note:")]
     assert said.code == 0 and len(notes) == len(set(notes)) and not any("remove_identities" in line for line in notes)
     assert intaglio("validate", tmp_path / "p").code == 0
+
+
+def test_fit_has_the_largest_and_a_typical_time(tmp_path: Path, intaglio: Intaglio, one_board: None) -> None:
+    pytest.importorskip("unicorn")
+    w = np.eye(8, dtype=np.float32)
+    path = saved(model([node("MatMul", "x w", "y")], [value("x", [1, "T", 8])], constants={"w": w}), tmp_path)
+    words = ("--dim", "T=1..99", "--board", "nucleo-l4r5zi")
+    told = intaglio("fit", path, *words, "--json").json
+    assert told["typical"]["sizes"] == {"T": 50} and 0.4 < told["typical"]["cycles"] / told["cycles"] < 0.6
+    assert intaglio("compile", path, *words, "-o", tmp_path / "p").code == 0
+    profiled = intaglio("profile", tmp_path / "p", "--size", "T=50", "--json").json
+    assert profiled["total"]["cycles"] == told["typical"]["cycles"]
+    static = intaglio("fit", path, "--dim", "T=9", "--board", "nucleo-l4r5zi", "--json").json
+    assert "typical" not in static

@@ -107,6 +107,9 @@ def answer_json(answer: Answer) -> dict[str, object]:
         "stripes": [str(spec) for spec in made.program.choices.stripes],
         "cycles": figures.cycles,
         "instructions": figures.instructions,
+        **({} if (typical := figures.typical) is None else {
+            "typical": {"sizes": dict(typical.sizes), "cycles": typical.cycles, "instructions": typical.instructions},
+        }),
         "time_ms": figures.time_ms(made.deployment.board),
         "from": {"sizes": figures.sizes, "time": figures.time},
         "boards": [on.as_json() for on in answer.boards],

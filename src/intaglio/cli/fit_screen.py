@@ -87,6 +87,10 @@ def print_time(figures: Figures) -> None:
     at = f"; {ms_text(ms)} ms at {board.clock_mhz:g} MHz" if ms is not None and board is not None else ""
     count = f"; {figures.instructions:,} instructions, exact" if figures.instructions is not None else ""
     line("time", round(figures.cycles), f"{ABOUT_TIME[figures.time]}, {figures.waits}{at}{count}", "cycles")
+    if (half := figures.typical) is not None:
+        sizes = ", ".join(f"{name}={n}" for name, n in half.sizes.items())
+        part = f"{100 * half.cycles / figures.cycles:.0f} % of the largest; {half.instructions:,} instructions, exact"
+        line("middle", half.cycles, f"typical: at {sizes}, the middle of the range; {part}", "cycles")
 
 
 def _print_peak(answer: Answer) -> None:

@@ -72,7 +72,7 @@ def _answer(request: Request, watch: Watch, how: How) -> Answer:
     fit = fit_of(plain.program, plain.target, plain.deployment)
     figures = _planned(request, watch, plain, fit) if how.quick or not plain.target.bare else None
     if figures is None:
-        figures = built_figures(request, watch, climbing=True)
+        figures = built_figures(request, watch, climbing=True, typical=True)
     made = figures.planned
     if made.rungs:
         fit = replace(fit_of(made.program, made.target, made.deployment), rungs=(*fit.rungs, *made.rungs))

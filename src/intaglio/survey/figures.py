@@ -19,6 +19,7 @@ from intaglio.fitting.fit import estimated_cycles, fits, needs_of_program, needs
 from intaglio.fitting.limits import Needs
 from intaglio.options.request import Request
 from intaglio.package.needs import needs_of
+from intaglio.package.vectors import sizes_at
 from intaglio.pipeline import Planned, build_request, compile_request, plan_request
 from intaglio.run.board_cycles import ZERO_WAITS, is_described
 from intaglio.run.package import Package
@@ -27,8 +28,18 @@ from intaglio.targets.board import Board, all_boards
 from intaglio.targets.deployment import Deployment
 
 BUILT, EMULATED, ESTIMATED = "built", "emulated", "estimated"
+TYPICAL_SHARE = 0.5  # of a range
 NO_RAM = 1  # a limit, in bytes
 MOST_CYCLES = 4e9  # by the estimate: half a minute of emulation for each core of the table; the core asked for has no limit
+
+
+@dataclass(frozen=True, slots=True)
+class Typical:
+    """A run in the middle of the ranges."""
+
+    sizes: Mapping[str, int]
+    cycles: int
+    instructions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,7 @@ class Figures:
     refusal: AnswerIsNo | None = None
     waits: str = ZERO_WAITS  # of memories, that are in `cycles`
     on_boards: Mapping[str, int] = field(default_factory=dict)  # cycles with the memories of boards that describe them
+    typical: Typical | None = None  # where sizes have a range; everything else is for the largest
 
     def time_ms(self, board: Board | None) -> float | None:
         """Of the cycles that `profile` has."""
@@ -63,7 +75,13 @@ def planned_figures(planned: Planned) -> Figures:
 
 
 def built_figures(
-    request: Request, watch: Watch, *, climbing: bool, most_cycles: float = float("inf"), hopeless: bool = False
+    request: Request,
+    watch: Watch,
+    *,
+    climbing: bool,
+    most_cycles: float = float("inf"),
+    hopeless: bool = False,
+    typical: bool = False,
 ) -> Figures:
     """What `compile` would make of it. Without `climbing` nothing is slower than it has to be, and no limit counts. `hopeless`: the
     limit is `NO_RAM`, to get the smallest arena, and no refusal is wanted."""
@@ -75,7 +93,8 @@ def built_figures(
         found = replace(planned_figures(planned), needs=needs, sizes=BUILT, refusal=made.refusal)
         if found.cycles is not None and found.cycles > most_cycles:
             return found
-        return _emulated(found, made.package)
+        found = _emulated(found, made.package)
+        return replace(found, typical=_typical(made.package)) if typical and found.time == EMULATED else found
 
 
 def _emulated(figures: Figures, package: Package) -> Figures:
@@ -91,6 +110,14 @@ def _emulated(figures: Figures, package: Package) -> Figures:
     others = {name: found.cycles for name, found in run.on_boards.items()}
     emulated = replace(figures, cycles=run.sum.cycles, instructions=run.sum.instructions, time=EMULATED)
     return replace(emulated, waits=run.timing.words, on_boards=others)
+
+
+def _typical(package: Package) -> Typical | None:
+    from intaglio.run.emulator.measure import run_if_possible
+
+    sizes = sizes_at(package.manifest.given, TYPICAL_SHARE)
+    run = run_if_possible(package.at(sizes)) if sizes else None
+    return None if run is None or run.sum is None else Typical(sizes, run.sum.cycles, run.sum.instructions)
 
 
 def on_core(request: Request, core: str, *, quick: bool) -> Figures | None:
