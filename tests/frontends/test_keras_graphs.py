@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from intaglio import compile
 from intaglio.frontends.keras import load
 from intaglio.ops.evaluate import evaluate_graph
 from support.commands import Intaglio
@@ -192,8 +193,33 @@ def test_a_network_of_keras_applications(name: str, tmp_path: Path) -> None:
     assert_like_keras(model, tmp_path)
 
 
-def test_a_recurrence_over_a_range_is_refused_by_name(intaglio: Intaglio, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["forwards", "backwards", "both ways", "last", "zeros"])
+def test_a_recurrence_with_a_mask_over_a_range(kind: str, tmp_path: Path) -> None:
+    """Batch and steps are up to the caller; a mask leaves some out."""
     x = Input((None, 4), name="steps")
-    Model(x, L.Bidirectional(L.GRU(3, return_sequences=True))(L.Masking()(x))).save(tmp_path / "m.keras")
-    said = intaglio("compile", tmp_path / "m.keras", "--shape", "in0=1,1..20,4", "-o", tmp_path / "p")
+    masked = L.Masking()(x)
+    made = {
+        "forwards": lambda: L.GRU(3, return_sequences=True)(masked),
+        "backwards": lambda: L.LSTM(3, return_sequences=True, go_backwards=True)(masked),
+        "both ways": lambda: L.Bidirectional(L.GRU(3, return_sequences=True))(masked),
+        "last": lambda: L.SimpleRNN(3)(masked),
+        "zeros": lambda: L.LSTM(3, return_sequences=True, zero_output_for_mask=True)(masked),
+    }[kind]()
+    network = fill(Model(x, made))
+    network.save(tmp_path / "m.keras")
+    package = compile(tmp_path / "m.keras", output=tmp_path / "p", shapes={"steps": ((1, 3), (1, 9), 4)}, cflags="-O1")
+    random = np.random.default_rng(0)
+    for batch, time in ((1, 1), (2, 5), (3, 9)):
+        given = random.standard_normal((batch, time, 4)).astype(np.float32)
+        given[random.random((batch, time)) < 0.4] = 0
+        given[:, 0] = 1  # Keras has no result for a row that is all masked
+        (got,) = package.run({"steps": given}).values()
+        np.testing.assert_allclose(got, keras.ops.convert_to_numpy(network(given)), rtol=1e-5, atol=1e-6)
+    assert package.validate().ok
+
+
+def test_what_needs_to_know_a_size_is_refused_by_name(intaglio: Intaglio, tmp_path: Path) -> None:
+    x = Input((None, 8, 2), name="steps")
+    Model(x, L.ConvLSTM1D(3, 3)(x)).save(tmp_path / "m.keras")
+    said = intaglio("compile", tmp_path / "m.keras", "--shape", "in0=1,1..20,8,2", "-o", tmp_path / "p")
     assert said.code == 2 and "error[size-decides]" in said.err and "damaged" not in said.err

@@ -15,6 +15,7 @@ from intaglio.frontends.keras.rows.masks import packed, unpacked
 from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Array, Value
+from intaglio.ir.sizes import most
 from intaglio.ops.binary import Add, Mul
 from intaglio.ops.move import Concat, Slice
 from intaglio.ops.recurrent import Gru, Lstm, Recurrent, Rnn
@@ -123,7 +124,7 @@ def run_one(call: KerasCall, *, in_order: bool, zeros: bool = False) -> tuple[Va
     y = reshape(call, y, (x.shape[0], x.shape[1], op.hidden))
     if some is not None and call.flag("return_sequences"):
         y = unpacked(call, y, some, backwards, zeros or call.flag("zero_output_for_mask"))
-    if backwards and not in_order and call.flag("return_sequences") and x.shape[1] > 1:
+    if backwards and not in_order and call.flag("return_sequences") and most(x.shape[1]) > 1:
         y = call.emit(Slice((0, x.shape[1] - 1, 0), (1, -1, 1), y.shape), y)
     return y, states
 
