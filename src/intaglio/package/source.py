@@ -34,15 +34,15 @@ def copy_model(path: Path, target: Path) -> bool:
     """Copy an ONNX model that the front end has accepted; external weights move into the file. False: too large."""
     import onnx
 
-    from intaglio.frontends.onnx.container import read_model, stored_outside
+    from intaglio.frontends.onnx.container import read_model, skim
     from intaglio.frontends.onnx.faults import Fault
     from intaglio.frontends.onnx.tensors import tensor_value
 
-    outside, items = stored_outside(path)
-    if items > MOST_ITEMS:
+    found = skim(path)
+    if found.items > MOST_ITEMS:
         return False
     target.parent.mkdir(parents=True, exist_ok=True)
-    if not outside:
+    if not found.outside:
         shutil.copyfile(path, target)
         return True
     model = read_model(path)
