@@ -1,4 +1,4 @@
-"""C for a safety reviewer: cppcheck with its MISRA addon, and gcc's analyser. Skipped where they are not installed."""
+"""C for a safety reviewer: cppcheck with its MISRA addon, gcc's analyser, clang-tidy. Skipped where they are not installed."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from support.commands import DIGITS, Intaglio
 from support.small_networks import images, keywords
 
 needs_cppcheck = pytest.mark.skipif(shutil.which("cppcheck") is None, reason="there is no cppcheck here")
+needs_tidy = pytest.mark.skipif(shutil.which("clang-tidy") is None, reason="there is no clang-tidy here")
+# Left out: parameters of one type beside each other, which layers have; the order of a struct whose parts have cache lines.
+TIDY = "-*,bugprone-*,cert-*,clang-analyzer-*,-bugprone-easily-swappable-parameters,-clang-analyzer-optin.performance.Padding"
 TARGETS = ("generic", "cortex-m0+", "cortex-m4f")
 APART = ("_serial", "_profile", "_selftest")
 HARMLESS = (  # of cppcheck itself: each was looked at
@@ -113,3 +116,32 @@ def test_the_style_is_checked(digits: Path, intaglio: Intaglio, tmp_path: Path) 
     said = intaglio("compile", DIGITS, "-o", tmp_path / "p", "--style", "autosar")
     assert said.code == 2
     assert "use plain or misra" in said.err
+
+
+def tidied(folder: Path, *flags: str) -> str:
+    files = [*sources(folder), *sorted((folder / "src" / "app").glob("*.c"))]
+    words = ["clang-tidy", "--quiet", f"-checks={TIDY}", *map(str, files), "--", "-std=c99", *flags]
+    words += [f"-I{folder / 'include'}", f"-I{folder / 'src'}"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=600)
+    assert "error:" not in done.stderr
+    return "\n".join(line for line in done.stdout.splitlines() if re.search(r":\d+: (warning|error): ", line))
+
+
+@needs_tidy
+def test_clang_tidy_finds_nothing(tmp_path: Path) -> None:
+    assert tidied(compiled(None, "generic", tmp_path)) == ""
+
+
+@needs_tidy
+@pytest.mark.slow
+@pytest.mark.parametrize("network", [images, keywords], ids=["images", "keywords"])
+def test_clang_tidy_finds_nothing_in_integers(network: Callable[[], bytes], tmp_path: Path) -> None:
+    assert tidied(compiled(network, "generic", tmp_path)) == ""
+
+
+@needs_tidy
+@pytest.mark.slow
+def test_clang_tidy_finds_nothing_in_a_package_with_threads_and_checks(tmp_path: Path) -> None:
+    safety = "crc,step,golden,canary,slots"
+    folder = api.compile(DIGITS, output=tmp_path / "p", target="x86-64-v3", threads=2, safety=safety).folder
+    assert tidied(folder, "-mavx2", "-mfma") == ""
