@@ -9,8 +9,9 @@ import numpy as np
 
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.onnx.rows.resize_ranges import resized_axis
 from intaglio.ir.graph import Value
-from intaglio.ir.sizes import Size, values_of
+from intaglio.ir.sizes import Size, is_size, least, values_of
 from intaglio.ops.resize import Resize
 from intaglio.ops.sample import GridSample, RoiAlign
 
@@ -68,7 +69,10 @@ def resize(call: OnnxCall) -> Answer:
             full_scales[axis] = scale
         shape = list(_sized(x, full_scales))
     elif wanted:
+        x = _over_ranges(call, x, axes, wanted)
         shape, full_scales = _by_sizes(call, x, axes, wanted)
+        if x is not call.value(0) and tuple(shape) == x.shape:
+            return x
     else:
         raise Fault("bad-attribute", "`Resize` has neither scales nor sizes")
     coordinate = call.text("coordinate_transformation_mode", "half_pixel")
@@ -91,6 +95,28 @@ def resize(call: OnnxCall) -> Answer:
     return call.emit(op, x)
 
 
+def _over_ranges(call: OnnxCall, x: Value, axes: tuple[int, ...], wanted: list[int]) -> Value:
+    """Along the axes for which there is no one factor."""
+    if len(wanted) != len(axes) or call.text("keep_aspect_ratio_policy", "stretch") != "stretch":
+        return x
+    for axis, size in zip(axes, wanted, strict=True):
+        if (is_size(size) or is_size(x.shape[axis])) and least(x.shape[axis]) > 0 and _factor(size, x.shape[axis]) is None:
+            x = resized_axis(call, x, axis, size)
+    return x
+
+
+def _factor(size: int, before: int) -> float | None:
+    """One number, also where both have a range, as in networks that go down by 2 and up again."""
+    after, first = np.broadcast_arrays(values_of(size), values_of(before))
+    found = int(after.flat[0]) / int(first.flat[0])
+    return found if np.array_equal(after, first * found) else None
+
+
+def _ratio(size: int, before: int) -> float:
+    found = _factor(size, before) if is_size(before) and least(before) > 0 else None
+    return size / before if found is None else found
+
+
 def _by_sizes(call: OnnxCall, x: Value, axes: tuple[int, ...], wanted: list[int]) -> tuple[list[int], list[float]]:
     if len(wanted) != len(axes) or any(n < 0 for n in wanted):
         raise Fault("bad-attribute", f"`Resize` to the sizes {wanted} is not valid")
@@ -100,9 +126,9 @@ def _by_sizes(call: OnnxCall, x: Value, axes: tuple[int, ...], wanted: list[int]
         raise Fault("shape-mismatch", f"`Resize` of the empty {list(x.shape)} is not valid")
     if policy == "stretch":
         for axis, size in zip(axes, wanted, strict=True):
-            shape[axis], scales[axis] = size, size / x.shape[axis] if size else 1.0
+            shape[axis], scales[axis] = size, 1.0 if size == 0 else _ratio(size, x.shape[axis])
         return shape, scales
-    ratios = [size / x.shape[axis] for axis, size in zip(axes, wanted, strict=True)]
+    ratios = [_ratio(size, x.shape[axis]) for axis, size in zip(axes, wanted, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
     for axis in axes:
         shape[axis], scales[axis] = math.floor(scale * x.shape[axis] + 0.5), scale

@@ -9,11 +9,13 @@ from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.tensors import dtype_of
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import is_size
 from intaglio.ir.types import DType
 from intaglio.ops.base import narrow
-from intaglio.ops.binary import Mul
+from intaglio.ops.binary import Add, Mul
 from intaglio.ops.index import Gather
 from intaglio.ops.matmul import MatMul
+from intaglio.ops.sizes import Iota
 
 MAX_LENGTH = 8192
 
@@ -97,6 +99,14 @@ def _real_inverse(call: OnnxCall, x: Value, axis: int, length: int) -> Value:
     return transpose(call, z, [perm.index(i) for i in range(rank)])
 
 
+def _places(call: OnnxCall, frames: int, step: int, length: int) -> Value:
+    """[frames, length]: where the samples of each frame are."""
+    if is_size(frames):
+        first = reshape(call, call.emit(Iota(frames, 0, step)), (frames, 1))
+        return call.emit(Add(), first, call.constant(np.arange(length, dtype=np.int64)[None]))
+    return call.constant((np.arange(frames)[:, None] * step + np.arange(length)[None, :]).astype(np.int64))
+
+
 @importer("STFT")
 def stft(call: OnnxCall) -> Answer:
     x = call.value(0)
@@ -111,8 +121,7 @@ def stft(call: OnnxCall) -> Answer:
     if step < 1 or not 1 <= length <= x.shape[1]:
         raise Fault("bad-attribute", f"`STFT` with frames of {length} every {step} out of {x.shape[1]} samples is not valid")
     frames = (x.shape[1] - length) // step + 1
-    places = np.arange(frames)[:, None] * step + np.arange(length)[None, :]
-    cut = call.emit(Gather(1), x, call.constant(places.astype(np.int64)))
+    cut = call.emit(Gather(1), x, _places(call, frames, step, length))
     if window is not None:
         cut = call.emit(Mul(), cut, reshape(call, window, (length, 1)))
     bins = length // 2 + 1 if call.integer("onesided", 1) else length
