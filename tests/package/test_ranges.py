@@ -151,3 +151,20 @@ def test_fit_has_the_largest_and_a_typical_time(tmp_path: Path, intaglio: Intagl
     assert profiled["total"]["cycles"] == told["typical"]["cycles"]
     static = intaglio("fit", path, "--dim", "T=9", "--board", "nucleo-l4r5zi", "--json").json
     assert "typical" not in static
+
+
+def test_layers_before_a_count_are_made_in_stripes(tmp_path: Path, intaglio: Intaglio) -> None:
+    """What does not depend on a size is made to fit as ever."""
+    random = np.random.default_rng(0)
+    sizes = {"a": (16, 3, 3, 3), "b": (16, 16, 3, 3), "c": (8, 16, 3, 3)}
+    weights = {name: (random.standard_normal(s) / 9).astype(np.float32) for name, s in sizes.items()}
+    nodes = [
+        node("Conv", "x a", "h1", pads=[1] * 4, strides=[2, 2]), node("Relu", "h1", "h2"), node("Conv", "h2 b", "h3", pads=[1] * 4),
+        node("Relu", "h3", "h4"), node("Conv", "h4 c", "y", pads=[1] * 4, strides=[2, 2]), node("Relu", "y", "z"),
+        node("NonZero", "z", "found"),
+    ]  # fmt: skip
+    outputs = [value("y", None), value("found", None, onnx.TensorProto.INT64)]
+    path = saved(model(nodes, [value("x", [1, 3, 32, 32])], outputs, weights), tmp_path)
+    said = intaglio("compile", path, "--ram", "25K", "--target", "generic", "-o", tmp_path / "p")
+    assert said.code == 0 and "stripes make the arena" in said.err
+    assert intaglio("validate", tmp_path / "p").code == 0
