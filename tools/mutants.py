@@ -36,7 +36,10 @@ CHECKED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # by name: modu
     ),
     "planner": (
         ("memory/planner.py", "memory/place.py", "memory/lifetimes.py"),
-        ("memory/test_planner.py", "memory/test_checker.py", "memory/test_share.py", "memory/test_programs.py"),
+        (
+            "memory/test_planner.py", "memory/test_planner_figures.py", "memory/test_checker.py", "memory/test_share.py",
+            "memory/test_programs.py",
+        ),
     ),
     "quantiser": (
         ("quantize/ranges.py", "quantize/statistics.py"),
