@@ -128,7 +128,7 @@ def test_a_package_with_scales_for_blocks_validates(tmp_path: Path) -> None:
 
 def test_blocks_that_do_not_divide_are_told(tmp_path: Path) -> None:
     data, _ = in_blocks("int8", 16)
-    fields = [np.array([block, -1], "<i4").tobytes() for block in (16, 24)]
-    (tmp_path / "b.tflite").write_bytes(data.replace(*fields))
+    before, after = (np.array([block, -1], "<i4").tobytes() for block in (16, 24))
+    (tmp_path / "b.tflite").write_bytes(data.replace(before, after))
     with pytest.raises(api.IntaglioError, match="blocks of 24 do not divide"):
         api.compile(tmp_path / "b.tflite", output=tmp_path / "p")
