@@ -29,14 +29,18 @@ CHECKED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # by name: modu
     "checker": (
         ("memory/checker.py", "memory/check_views.py", "memory/check_stripes.py", "memory/check_reads.py"),
         (
-            "memory/test_checker.py", "memory/test_stripes.py", "memory/test_slots.py", "memory/test_planner.py",
-            "memory/test_regions.py", "memory/test_side_by_side.py", "memory/test_residual.py", "memory/test_programs.py",
+            "memory/test_checker.py", "memory/test_checker_bytes.py", "memory/test_stripes.py", "memory/test_slots.py",
+            "memory/test_planner.py", "memory/test_regions.py", "memory/test_side_by_side.py", "memory/test_residual.py",
+            "memory/test_programs.py",
             "firmware/test_weights_read.py",
         ),
     ),
     "planner": (
         ("memory/planner.py", "memory/place.py", "memory/lifetimes.py"),
-        ("memory/test_planner.py", "memory/test_checker.py", "memory/test_share.py", "memory/test_programs.py"),
+        (
+            "memory/test_planner.py", "memory/test_planner_figures.py", "memory/test_checker.py", "memory/test_share.py",
+            "memory/test_programs.py",
+        ),
     ),
     "quantiser": (
         ("quantize/ranges.py", "quantize/statistics.py"),

@@ -241,7 +241,7 @@ def test_scales_of_blocks_are_called_by_their_name(tmp_path: Path) -> None:
     quantised.detailsType, quantised.details = 2, ModelWriter().schema.BlockwiseQuantizationT(scales=0, zeroPoints=-1, blockSize=4)
     quantised.scale, quantised.zeroPoint = None, None
     (tmp_path / "m.tflite").write_bytes(packed(model))
-    with pytest.raises(ModelError, match="has a scale for each block of its numbers") as caught:
+    with pytest.raises(ModelError, match=r"has a scale for each block of its numbers: .* which has nothing for") as caught:
         load(tmp_path / "m.tflite", dims={}, shapes={})
     assert "scale for each channel" in caught.value.hint
 

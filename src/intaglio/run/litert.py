@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from intaglio.errors import ModelError, ToolError, printable
+from intaglio.frontends.tflite.blockwise import has_blocks
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import Manifest
 
@@ -25,6 +26,8 @@ class LiteRt:
         except ImportError:
             hint = "`pip install ai-edge-litert`"
             raise ToolError("no-reference", "ai-edge-litert is not installed, nothing to compare with", hint=hint) from None
+        if has_blocks(path):
+            raise ModelError("no-reference", "the reference kernels of LiteRT do not know scales for blocks of weights")
         self.about = f"ai-edge-litert {metadata.version('ai-edge-litert')}, reference kernels"
         self._inputs = [info.name for info in manifest.inputs]
         self._outputs = [info.name for info in manifest.outputs]

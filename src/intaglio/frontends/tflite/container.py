@@ -17,6 +17,7 @@ import numpy as np
 
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.tflite.blockwise import BLOCKWISE, BadBlocks, in_floats
 from intaglio.frontends.tflite.sparsity import BadSparsity, densify
 from intaglio.ir.graph import Array
 from intaglio.ir.types import MAX_RANK, DType
@@ -139,9 +140,6 @@ def read_model(path: Path) -> Model:
         ) from None
 
 
-_BLOCKWISE = 2  # QuantizationDetails.BlockwiseQuantization, which the library with the schema does not have yet
-
-
 class _Reader:
     def __init__(self, file: str, data: bytes) -> None:
         import tflite
@@ -182,6 +180,7 @@ class _Reader:
     def _subgraph(self, i: int) -> Subgraph:
         g = self.m.Subgraphs(i)
         tensors = [self._tensor(g.Tensors(j), j) for j in range(self._count(g.TensorsLength(), "tensors"))]
+        tensors = [self._without_blocks(g.Tensors(j), tensors[j], tensors) for j in range(len(tensors))]
         operators = [self._operator(g.Operators(j), j, len(tensors)) for j in range(self._count(g.OperatorsLength(), "operators"))]
         inputs = self._indices(g.InputsLength(), g.Inputs, len(tensors), "an input of the model")
         outputs = self._indices(g.OutputsLength(), g.Outputs, len(tensors), "an output of the model")
@@ -241,6 +240,17 @@ class _Reader:
         data = self._data(t.Buffer(), shape, dtype, kind, shown, t.Sparsity())
         return Tensor(i, name, shape, still_open, kind, dtype, self._quant(t, shape, shown), data, bool(t.IsVariable()))
 
+    def _without_blocks(self, t: Any, tensor: Tensor, tensors: list[Tensor]) -> Tensor:
+        q = t.Quantization()
+        if q is None or q.DetailsType() != BLOCKWISE or q.Details() is None:
+            return tensor
+        try:
+            return in_floats(tensor, q.Details(), tensors)
+        except BadBlocks as error:
+            shown = f"tensor {tensor.index} {quoted(tensor.name)}"
+            hint = "convert it with a scale for each channel"
+            raise bad(self.file, f"{shown} has a scale for each block of its numbers: {error}", "bad-quantisation", hint) from None
+
     def _data(self, buffer: int, shape: tuple[int, ...], dtype: DType | None, kind: int, shown: str, sparse: Any) -> Array | None:
         if not 0 <= buffer < self.m.BuffersLength():
             raise bad(self.file, f"{shown} has buffer {buffer}, but there are only {self.m.BuffersLength()}", "bad-tensor")
@@ -286,9 +296,6 @@ class _Reader:
 
     def _quant(self, t: Any, shape: tuple[int, ...], shown: str) -> Quantisation | None:
         q = t.Quantization()
-        if q is not None and q.DetailsType() == _BLOCKWISE:
-            hint = "convert it with a scale for each channel; scales for blocks of a channel are not supported"
-            raise bad(self.file, f"{shown} has a scale for each block of its numbers", "unsupported-type", hint)
         if q is None or q.ScaleLength() == 0:
             return None
         self._count(q.ScaleLength(), "scales")

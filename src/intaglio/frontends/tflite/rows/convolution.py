@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
@@ -170,6 +172,28 @@ def convolution_3d(call: TFLiteCall) -> None:
     call.give(activate(call, call.emit(Transpose((0, 2, 3, 4, 1)), y), o.FusedActivationFunction()))
 
 
+@importer("CONV_3D_TRANSPOSE")
+def transpose_convolution_3d(call: TFLiteCall) -> None:
+    """By the general transposed convolution, which has channels first."""
+    o, weights, x = call.options, filter_of(call, 1), call.value(2)
+    shape = [int(d) for d in call.known(0, "shape of the result").reshape(-1)]
+    assert weights.data is not None
+    fits = len(shape) == x.type.rank == weights.type.rank == 5 and weights.shape[4] == x.shape[4] and weights.shape[3] == shape[4]
+    if not fits or x.dtype is not DType.F32:
+        what = f"a volume of {x.dtype.value}{list(x.shape)}, a filter of {list(weights.shape)} and a result of {shape} do not fit"
+        raise Fault("shape-mismatch", what)
+    strides = (o.StrideD(), o.StrideH(), o.StrideW())
+    dilations = (o.DilationDFactor(), o.DilationHFactor(), o.DilationWFactor())
+    if min(*strides, *dilations) < 1:
+        raise Fault("bad-attribute", f"strides {list(strides)} or dilations {list(dilations)} are not positive")
+    wide = tuple((k - 1) * d + 1 for k, d in zip(weights.shape[:3], dilations, strict=True))
+    pads, more = transposed_pads(shape, x.shape, wide, strides)
+    turned = constant(np.ascontiguousarray(weights.data.transpose(4, 3, 0, 1, 2)))
+    op = ConvTranspose(strides, pads, dilations, 1, more, Layout.NCHW)
+    y = call.emit(op, call.emit(Transpose((0, 4, 1, 2, 3)), x), turned, bias_of(call, 3))
+    call.give(activate(call, call.emit(Transpose((0, 2, 3, 4, 1)), y), o.FusedActivationFunction()))
+
+
 @importer("TRANSPOSE_CONV")
 def transpose_conv(call: TFLiteCall) -> None:
     o = call.options
@@ -223,18 +247,17 @@ def _quantised_transpose_conv(call: TFLiteCall, shape: list[int], weights: Array
 
 
 def transposed_pads(
-    shape: list[int], x: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, int]
-) -> tuple[tuple[int, int, int, int], tuple[int, int]]:
+    shape: Sequence[int], x: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Pads and output padding that give the asked shape: what the forward convolution would have padded."""
     begin, end, more = [], [], []
-    for axis in (0, 1):
-        full = (x[axis + 1] - 1) * strides[axis] + kernel[axis]
-        total = full - shape[axis + 1]
+    for axis, (size, step) in enumerate(zip(kernel, strides, strict=True)):
+        total = (x[axis + 1] - 1) * step + size - shape[axis + 1]
         before = max(total, 0) // 2
         begin.append(before)
         end.append(max(total - before, 0))
         more.append(max(-total, 0))
-    return (begin[0], begin[1], end[0], end[1]), (more[0], more[1])
+    return (*begin, *end), tuple(more)
 
 
 @importer("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")

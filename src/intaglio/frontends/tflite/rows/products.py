@@ -14,6 +14,7 @@ from intaglio.frontends.tflite.rows.convolution import bias_of, channel_multipli
 from intaglio.frontends.tflite.walk import TFLiteCall, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.convert import Cast
 from intaglio.ops.hybrid import HybridMatMul
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.move import Concat, Reshape, Slice, Transpose
@@ -85,15 +86,21 @@ def batch_matmul(call: TFLiteCall) -> None:
 
 
 def _quantised_matmul(call: TFLiteCall, a: Value, b: Value, turned: bool) -> Value:
-    out = call.out()
+    left, right, out = call.tensor(0), call.tensor(1), call.out()
+    if a.dtype is DType.I16 and b.dtype is DType.I8:
+        b = call.emit(Cast(DType.I16), b)
+    if a.dtype is b.dtype is DType.I8 and out.dtype is DType.I32:  # products of the stored numbers, whatever their zeros
+        info = np.iinfo(np.int32)
+        return call.emit(QMatMul(turned, 0, 0, 0, int(info.min), int(info.max), DType.I32, "none"), a, b, None, None, None)
     if a.dtype is not b.dtype or a.dtype not in _QUANTISED or out.dtype is not a.dtype:
         kinds = f"{a.dtype.value} and {b.dtype.value}"
         raise Fault("unsupported-operator", f"a product of {kinds} is not supported", "quantise both sides alike")
-    columns = b.shape[-2 if turned else -1]
-    multiplier, shift = product_multiplier(call, call.tensor(0), call.tensor(1), out, columns)
+    columns, single = b.shape[-2 if turned else -1], right.quant is None or right.quant.scale.size == 1
+    if right.quant is not None and not single and right.quant.axis != b.type.rank - (2 if turned else 1):
+        raise Fault("bad-quantisation", f"the right side has scales along axis {right.quant.axis}, which is added up or counted")
+    multiplier, shift = (product_multiplier if single else channel_multipliers)(call, left, right, out, columns)
     info = np.iinfo(a.dtype.numpy)
-    zeros = [call.quant(t)[1] for t in (call.tensor(0), call.tensor(1), out)]
-    op = QMatMul(turned, zeros[0], zeros[1], zeros[2], int(info.min), int(info.max), a.dtype)
+    op = QMatMul(turned, call.quant(left)[1], zero_of(right), call.quant(out)[1], int(info.min), int(info.max), a.dtype)
     return call.emit(op, a, b, None, multiplier, shift)
 
 

@@ -276,6 +276,26 @@ def split(call: TFLiteCall) -> None:
         first += size
 
 
+@importer("DILATE")
+def dilate(call: TFLiteCall) -> None:
+    """Room between the numbers along each axis: one more axis that is padded, and what stands behind the last number cut off."""
+    x, steps = call.value(0), [int(n) for n in call.known(1, "steps").reshape(-1)]
+    if len(steps) != x.type.rank or min(steps, default=1) < 1:
+        raise Fault("bad-attribute", f"steps {steps} do not fit {list(x.shape)}")
+    fill = float(call.known(2, "number between").reshape(-1)[0])
+    for axis, step in enumerate(steps):
+        if step == 1 or 0 in x.shape:
+            continue
+        before, size, behind = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+        cut = call.emit(Reshape((*before, size, 1, *behind)), x)
+        rank = cut.type.rank
+        apart = call.emit(Pad((0,) * rank + tuple((step - 1) * (a == axis + 1) for a in range(rank)), "constant", fill), cut)
+        whole = call.emit(Reshape((*before, size * step, *behind)), apart)
+        shape = (*before, (size - 1) * step + 1, *behind)
+        x = call.emit(Slice((0,) * len(shape), (1,) * len(shape), shape), whole)
+    call.give(x)
+
+
 @importer("PAD", "PADV2")
 def pad(call: TFLiteCall) -> None:
     x = call.value(0)
