@@ -268,7 +268,7 @@ def test_mistakes_are_told(maker: Maker, digits: Path, intaglio: Intaglio, tmp_p
 def test_encryption_needs_code_that_decrypts(maker: Maker, intaglio: Intaglio, tmp_path: Path) -> None:
     plain = api.compile(DIGITS, output=tmp_path / "p", safety=("slots",))
     (tmp_path / "key.bin").write_bytes(bytes(16))
-    words = ["-o", tmp_path / "f", "--version", "1", "--sign", maker.key, "--encrypt", tmp_path / "key.bin"]
+    words: list[str | Path] = ["-o", tmp_path / "f", "--version", "1", "--sign", maker.key, "--encrypt", tmp_path / "key.bin"]
     for given in ([plain.folder], [maker.package.folder, "--for", plain.folder]):
         said = intaglio("slot", *given, *words)
         assert said.code in (1, 2) and ("cannot decrypt" in said.err or "cannot use" in said.err)
