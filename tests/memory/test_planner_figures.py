@@ -107,6 +107,11 @@ def test_what_is_pinned_stays_and_others_go_around() -> None:
     assert fixed.offset == 64 and sorted(b.offset for b in free) == [0, 128] and plan.bytes == 192 and plan.bound == 192
 
 
+def test_what_is_pinned_to_the_start_stays_there() -> None:
+    fixed, free = Buffer("fixed", 16, 0, 3, pinned=True, offset=0), Buffer("free", 64, 0, 3)
+    assert place_buffers([free, fixed], 16) == Plan(80, 80) and (fixed.offset, free.offset) == (0, 16)
+
+
 def test_a_pinned_buffer_far_above_is_the_goal_of_the_search() -> None:
     fixed, free = Buffer("fixed", 16, 0, 0, pinned=True, offset=1024), Buffer("free", 16, 0, 0)
     assert place_buffers([fixed, free], 16) == Plan(1040, 32) and free.offset == 0
