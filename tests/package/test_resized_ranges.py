@@ -37,7 +37,7 @@ def test_to_one_size_from_many(mode: str, tmp_path: Path) -> None:
     package = compile(path, output=tmp_path / "p", dims={"H": (1, 20), "W": (3, 9)}, cflags="-O1")
     reference = onnxruntime.InferenceSession(str(path))
     own = IrReference(read_ir(tmp_path / "p" / "ir" / "model.ig").pinned({"H": 20, "W": 9}))
-    for height, width in ((1, 3), (20, 9), (7, 5), (8, 4), (13, 6), (3, 9)):
+    for height, width in ((1, 3), (7, 5), (8, 4), (13, 6), *((height, 9) for height in range(1, 21))):
         x = {"x": RANDOM.standard_normal((1, 2, height, width)).astype(np.float32)}
         got = package.run(x)
         for k, want in enumerate(reference.run(None, x)):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from intaglio.frontends.emitting import Emits
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.ir.graph import Value
+from intaglio.ir.graph import Array, Value
 from intaglio.ir.sizes import larger, most
 from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, Div, Mul
@@ -15,6 +17,7 @@ from intaglio.ops.convert import Cast
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.move import Concat, Expand, Pad, Reshape, Slice, Transpose
 from intaglio.ops.reduce import Reduce
+from intaglio.ops.resize import Resize
 from intaglio.ops.unary import Sqrt
 
 
@@ -122,3 +125,15 @@ def per_channel(call: Emits, y: Value, scale: Value, bias: Value) -> Value:
     tail = (1,) * (len(y.shape) - 2)
     y = call.emit(Mul(), y, reshape(call, scale, (*scale.shape, *tail)))
     return call.emit(Add(), y, reshape(call, bias, (*bias.shape, *tail)))
+
+
+def other_elements(x: Value, op: Resize, factors: Mapping[int, float], start: float, *, rounds: bool = False) -> dict[int, Array]:
+    """By axis, the elements at (i + start) * factor, computed in single precision as runtimes do that multiply instead of dividing;
+    nothing where `op` takes the same ones. `rounds`: to the nearest, not down."""
+    tables = {}
+    for axis, factor in factors.items():
+        places = (np.arange(op.shape[axis], dtype=np.float32) + np.float32(start)) * np.float32(factor)
+        whole = np.floor(places + np.float32(0.5)) if rounds else np.floor(places)
+        tables[axis] = np.clip(whole.astype(np.int64), 0, x.shape[axis] - 1)
+    same = all([at[0] for at in op.taps(axis, x.shape[axis]).indices] == table.tolist() for axis, table in tables.items())
+    return {} if same else tables

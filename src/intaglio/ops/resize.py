@@ -18,6 +18,7 @@ from intaglio.ops.numeric import int_range, numeric
 COORDINATES = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
 )  # fmt: skip
+HALF = 1e-6  # so near, ONNX Runtime takes a coordinate to be half-way
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
 
 
@@ -100,7 +101,7 @@ class Resize(Op):
         weights: list[tuple[float, ...]] = []
         inside: list[bool] = []
         for i in range(self.shape[axis]):
-            x = self.coordinate(axis, i, size)
+            x = self._single(axis, i, size) if self.mode == "nearest" else self.coordinate(axis, i, size)
             inside.append(self.coordinate_mode != "tf_crop_and_resize" or 0 <= x <= size - 1)
             if self.mode == "nearest":
                 at: list[int] = [self._nearest(x, self.scales[axis])]
@@ -115,12 +116,24 @@ class Resize(Op):
             weights.append(tuple(factor))
         return Taps(tuple(indices), tuple(weights), tuple(inside))
 
+    def _single(self, axis: int, i: int, size: int) -> float:
+        """The coordinate as runtimes compute it, rounded to f32 at every step: a quotient that is a whole number may be just below
+        one, and the nearest element another."""
+        one, scale = np.float32(i), np.float32(self.scales[axis])
+        match self.coordinate_mode:
+            case "asymmetric":
+                return float(one / scale)
+            case "half_pixel" | "pytorch_half_pixel" if self.coordinate_mode == "half_pixel" or self.shape[axis] > 1:
+                return float((one + np.float32(0.5)) / scale - np.float32(0.5))
+            case _:
+                return self.coordinate(axis, i, size)
+
     def _nearest(self, x: float, scale: float) -> int:
         match self.nearest_mode:
-            case "round_prefer_floor":
-                return math.ceil(x - 0.5)
-            case "round_prefer_ceil":
-                return math.floor(x + 0.5)
+            case "round_prefer_floor" | "round_prefer_ceil":
+                half = abs(x - math.floor(x) - 0.5) <= HALF
+                up = self.nearest_mode == "round_prefer_ceil" if half else x - math.floor(x) > 0.5
+                return math.floor(x) + up
             case "ceil":
                 return math.ceil(x)
             case "simple" if scale < 1:

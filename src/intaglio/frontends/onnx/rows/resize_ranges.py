@@ -3,8 +3,9 @@
     nearest    y = gather(x, round(place))
     linear     y = gather(x, floor(place)) * (1 - rest) + gather(x, floor(place) + 1) * rest
 
-`place` is where an element of the result lies in x, in doubles, as the tables of `Resize` are made: with less precision, it may be
-another element. Where the quotient of the sizes is one number for all of them, `Resize` itself does it, with such a table."""
+`place` is where an element of the result lies in x, computed as the tables of `Resize` are made, in single precision for `nearest`
+and in doubles for `linear`: with another one, it may be another element. Where the quotient of the sizes is one number for all of
+them, `Resize` itself does it, with such a table."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from intaglio.ir.types import DType
 from intaglio.ops.base import Op
 from intaglio.ops.binary import Add, Div, Max, Min, Mul, Sub
 from intaglio.ops.index import Gather
+from intaglio.ops.resize import HALF
 from intaglio.ops.sizes import Dimensions, Iota
 from intaglio.ops.unary import Ceil, Floor
 
@@ -33,7 +35,7 @@ def resized_axis(call: OnnxCall, x: Value, axis: int, size: int) -> Value:
         raise unsupported(f"`Resize` by `{mode}` and `{coordinate}` to a size that has a range is not supported", HINT)
     if coordinate == "pytorch_half_pixel" and not least(size) > 1:
         raise unsupported(f"`Resize` by `{coordinate}` to a size that may be 1 is not supported", HINT)
-    place = _place(call, coordinate, x.shape[axis], size)
+    place = _place(call, coordinate, x.shape[axis], size, DType.F32 if mode == "nearest" else DType.F64)
     last = _number(call, x.shape[axis] - 1)
     if mode == "nearest":
         return call.emit(Gather(axis), x, _index(call, _rounded(call, place), last))
@@ -49,15 +51,16 @@ def resized_axis(call: OnnxCall, x: Value, axis: int, size: int) -> Value:
     return call.emit(Add(), *sides)
 
 
-def _place(call: OnnxCall, coordinate: str, before: int, after: int) -> Value:
-    """f64[after]"""
+def _place(call: OnnxCall, coordinate: str, before: int, after: int, dtype: DType) -> Value:
+    """f64[after], rounded at every step as `dtype` is."""
     if coordinate == "align_corners":
         return _between_corners(call, before, after)
     start = 0.5 if "half_pixel" in coordinate else 0.0
-    steps = call.emit(Iota(after, start, 1, DType.F64))
-    scale = call.emit(Div(), _number(call, after), _number(call, before))
+    steps = cast(call, call.emit(Iota(after, start, 1, DType.F64)), dtype)
+    scale = cast(call, call.emit(Div(), _number(call, after), _number(call, before)), dtype)
     place = call.emit(Div(), steps, scale)
-    return call.emit(Sub(), place, _float(call, 0.5)) if start else place
+    moved = call.emit(Sub(), place, cast(call, _float(call, 0.5), dtype)) if start else place
+    return cast(call, moved, DType.F64)
 
 
 def _between_corners(call: OnnxCall, before: int, after: int) -> Value:
@@ -73,7 +76,8 @@ def _between_corners(call: OnnxCall, before: int, after: int) -> Value:
 
 def _rounded(call: OnnxCall, place: Value) -> Value:
     kinds: dict[str, tuple[type[Op], float]] = {
-        "round_prefer_floor": (Ceil, -0.5), "round_prefer_ceil": (Floor, 0.5), "floor": (Floor, 0.0), "ceil": (Ceil, 0.0),
+        "round_prefer_floor": (Ceil, -0.5 - HALF), "round_prefer_ceil": (Floor, 0.5 + HALF),
+        "floor": (Floor, 0.0), "ceil": (Ceil, 0.0),
     }  # fmt: skip
     kind, offset = kinds[call.text("nearest_mode", "round_prefer_floor")]
     return call.emit(kind(), call.emit(Add(), place, _float(call, offset)) if offset else place)

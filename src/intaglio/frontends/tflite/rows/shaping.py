@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from intaglio.frontends.building import other_elements
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.container import COMPLEX, Tensor
 from intaglio.frontends.tflite.rows import lists
@@ -402,17 +403,15 @@ def resize(call: TFLiteCall) -> None:
         return
     scales = (1.0, height / x.shape[1], width / x.shape[2], 1.0)
     mode = "align_corners" if corners else "half_pixel" if half else "asymmetric"
-    nearest = "round_prefer_ceil" if corners else "floor"
-    if not bilinear and half and not corners:
-        call.give(_nearest_by_index(call, x, height, width))
+    if bilinear:
+        call.give(call.emit(Resize(shape, scales, (), "linear", mode), x))
         return
-    call.give(call.emit(Resize(shape, scales, (), "linear" if bilinear else "nearest", mode, nearest), x))
-
-
-def _nearest_by_index(call: TFLiteCall, x: Value, height: int, width: int) -> Value:
-    """floor((i + 0.5) * in / out): ONNX's rule subtracts the half again, so the places are written out."""
+    factors = {}
     for axis, size in ((1, height), (2, width)):
-        scale = np.float32(x.shape[axis]) / np.float32(size)
-        places = np.floor((np.arange(size, dtype=np.float32) + np.float32(0.5)) * scale).astype(np.int32)
-        x = call.emit(Gather(axis), x, constant(np.minimum(places, x.shape[axis] - 1)))
-    return x
+        less = int(corners and size > 1)
+        factors[axis] = float(np.float32(x.shape[axis] - less) / np.float32(size - less))
+    op = Resize(shape, scales, (), "nearest", mode, "round_prefer_ceil" if corners else "floor")
+    tables = other_elements(x, op, factors, 0.5 if half else 0.0, rounds=corners)
+    for axis, table in tables.items():
+        x = call.emit(Gather(axis), x, constant(table.astype(np.int32)))
+    call.give(x if tables else call.emit(op, x))

@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 
-from intaglio.frontends.building import reshape
+from intaglio.frontends.building import other_elements, reshape
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.frontends.torch.rows.windows import batched
 from intaglio.ir.graph import Value
+from intaglio.ops.index import Gather
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.resize import Resize
 from intaglio.ops.sample import GridSample
@@ -58,6 +59,12 @@ def _resized(call: TorchCall, x: Value, rank: int) -> Value:
         scales = [1.0, 1.0, *[size / n for n, size in zip(spatial, sizes, strict=True)]]
     # Antialiasing in torch is Pillow's: its cubic has a = -0.5, and what lies outside does not count.
     op = Resize(shape, tuple(scales), (), mode, coordinate, rounding, -0.5 if aa else -0.75, aa, 0.0, aa)
+    if mode == "nearest":
+        factors = {n + 2: 1 / scale if scale is not None else spatial[n] / sizes[n] for n, scale in enumerate(given)}
+        tables = other_elements(x, op, factors, 0.5 if exact else 0.0)
+        for axis, table in tables.items():
+            x = call.emit(Gather(axis), x, call.constant(table))
+        return x if tables else call.emit(op, x)
     return call.emit(op, x)
 
 
