@@ -41,7 +41,7 @@ def test_to_one_size_from_many(mode: str, tmp_path: Path) -> None:
         x = {"x": RANDOM.standard_normal((1, 2, height, width)).astype(np.float32)}
         got = package.run(x)
         for k, want in enumerate(reference.run(None, x)):
-            np.testing.assert_allclose(got[f"y{k}"], want, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(got[f"y{k}"], want, rtol=1e-5, atol=1e-5)  # its coordinates are f32
     whole = {"x": RANDOM.standard_normal((1, 2, 20, 9)).astype(np.float32)}
     for name, array in own.run(whole).items():
         if name.startswith("y"):
