@@ -38,6 +38,8 @@ def cost(code: str, core: str = "cortex-m4", times: Times = ONCE, *, riscv: bool
         ("2ded0a8b", 1 + 10),  # vpush {d8 - d12}
         ("b1ec080a", 1 + 8),  # vldmia r1!, {s0 - s7}
         ("e1ee020a", 3),  # vfma.f32
+        ("01ee107a", 1),  # vmov s2, r7
+        ("44ec100a", 2),  # vmov s0, s1, r0, r4
         ("91fbf2f0", 7),  # sdiv r0, r1, r2
         ("b8bf 8818", 2),  # it lt; addlt
         ("8818 b8bf 8818", 2),  # the same after an instruction of 16 bits: the IT is folded into it

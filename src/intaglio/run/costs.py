@@ -39,6 +39,7 @@ class Costs:
     divide: int = 7
     float_multiply_add: int = 3
     float_divide: int = 14
+    float_pair: int = 2  # two registers of the core to or from the FPU
     vector: int = 2  # what capstone does not know on a core with vectors: 128 bits, two beats at a time
     dual_issue: float = 1.0  # all of it times this
 
@@ -164,6 +165,8 @@ class Coster:
             return 3 + late
         if name.startswith(LISTS):
             return 1 + _registers(now.operands) + late
+        if name == "vmov" and now.operands.count(",") > 1:
+            return c.float_pair
         return self._arithmetic(name)
 
     def _arithmetic(self, name: str) -> int:
