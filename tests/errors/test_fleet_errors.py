@@ -63,14 +63,14 @@ def test_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.slug == "no-scheduler" and "dask scheduler" in caught.value.hint
 
 
-def test_clusters() -> None:
+def test_clusters(tmp_path: Path) -> None:
     pytest.importorskip("distributed", reason="the extra `fleet` is not installed")
     with pytest.raises(UserError, match="unknown cluster"):
-        start_cluster("moon", {}, 1)
+        start_cluster("moon", {}, 1, tmp_path)
     with pytest.raises(UserError, match="`workers`"):
-        start_cluster("local", {"workers": "many"}, 1)
+        start_cluster("local", {"workers": "many"}, 1, tmp_path)
     with pytest.raises(ToolError) as caught:
-        start_cluster("ssh", {"planets": 3}, 1)
+        start_cluster("ssh", {"planets": 3}, 1, tmp_path)
     assert caught.value.slug == "no-cluster"
 
 

@@ -24,7 +24,7 @@ def objects_of(project: Path, where: Path) -> Objects:
     (project / "include").mkdir()
     (project / "src" / "first.c").write_text("int second(void);\nint first(void);\nint first(void) { return second(); }\n")
     where.mkdir()
-    return Objects(project, where, HOST, find_toolchain(), BuildOptions(library_only=True))
+    return Objects(project, where, "pair", HOST, find_toolchain(), BuildOptions(library_only=True))
 
 
 def test_sources_that_come_later_are_in_the_library(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def fleet_words(file: Path, words: FleetWords) -> int:
         if words.scheduler is not None:
             return connect(words.scheduler)
         if words.cluster is not None:
-            return start_cluster(words.cluster, plan.clusters.get(words.cluster, {}), count)
+            return start_cluster(words.cluster, plan.clusters.get(words.cluster, {}), count, plan.store / "logs")
         return LocalCrew(count)
 
     start = time.perf_counter()

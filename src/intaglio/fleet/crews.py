@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
 import selectors
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from intaglio.errors import ToolError, UserError, install_hint, quoted
@@ -129,44 +132,57 @@ def check_cluster(kind: str) -> None:
         raise UserError("bad-option", f"unknown cluster {quoted(kind)}", hint=f"clusters: {', '.join(CLUSTERS)}")
 
 
-def start_cluster(kind: str, told: Mapping[str, object], jobs: int) -> DaskCrew:
-    """`told`: `[fleet.cluster.KIND]`, as keywords of Dask's class; `workers` of it is how many."""
+def start_cluster(kind: str, told: Mapping[str, object], jobs: int, logs: Path) -> DaskCrew:
+    """`told`: `[fleet.cluster.KIND]`, as keywords of Dask's class; `workers` of it is how many. Slurm writes to `logs`."""
     check_cluster(kind)
     _need("distributed")
-    from distributed import Client, LocalCluster, SSHCluster
+    from distributed import Client
 
     keywords = dict(told)
     workers = keywords.pop("workers", jobs)
     if not isinstance(workers, int) or workers < 1:
         raise UserError("bad-project", f"`workers` of `fleet.cluster.{kind}` is not a number from 1", hint="for example 20")
+    logging.getLogger("distributed").setLevel(logging.WARNING)  # SSHCluster repeats what its workers log
     try:
-        cluster: Any
-        if kind == "local":
-            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, **keywords)
-        elif kind == "ssh":
-            cluster = SSHCluster(**keywords)
-        elif kind == "slurm":
-            _need("dask_jobqueue")
-            from dask_jobqueue import SLURMCluster
-
-            cluster = SLURMCluster(**keywords)
-            cluster.scale(jobs=workers)
-        else:
-            _need("dask_kubernetes")
-            from dask_kubernetes.operator import KubeCluster
-
-            cluster = KubeCluster(n_workers=workers, **keywords)
+        cluster = _cluster(kind, workers, keywords, logs)
         return DaskCrew(Client(cluster), cluster)
     except (TypeError, ValueError, OSError, RuntimeError) as error:
+        if kind == "ssh" and isinstance(error, RuntimeError):
+            _need("asyncssh")
         what = f"Dask cannot start a cluster of the kind `{kind}`: {error}"
         raise ToolError("no-cluster", what, hint=f"`[fleet.cluster.{kind}]` has the keywords of Dask's class") from None
+
+
+def _cluster(kind: str, workers: int, keywords: dict[str, Any], logs: Path) -> Any:
+    from distributed import LocalCluster, SSHCluster
+
+    if kind == "local":
+        return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, **keywords)
+    if kind == "ssh":
+        return SSHCluster(**keywords)
+    if kind == "slurm":
+        _need("dask_jobqueue")
+        from dask_jobqueue import SLURMCluster
+
+        cluster = SLURMCluster(**{"cores": 1, "memory": "4GB", "log_directory": str(logs), **keywords})
+        cluster.scale(jobs=workers)
+        return cluster
+    _need("dask_kubernetes")
+    from dask_kubernetes.operator import KubeCluster
+    from dask_kubernetes.operator.kubecluster import kubecluster
+
+    try:
+        return KubeCluster(n_workers=workers, **keywords)
+    except BaseException:
+        atexit.unregister(kubecluster.reap_clusters)  # it would fail once more at the end, with a traceback
+        raise
 
 
 def _need(module: str) -> None:
     from importlib.util import find_spec
 
     if find_spec(module) is None:
-        extra = {"distributed": "fleet", "dask_jobqueue": "slurm", "dask_kubernetes": "kubernetes"}[module]
+        extra = {"distributed": "fleet", "asyncssh": "ssh", "dask_jobqueue": "slurm", "dask_kubernetes": "kubernetes"}[module]
         raise ToolError("missing-extra", f"this needs `{module}`", hint=f"install it: {install_hint(extra)}")
 
 

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from intaglio.errors import ModelError, quoted
+from intaglio.package.folder import Later, at_once
 
 MOST_BYTES = 2**31 - 1  # of one protobuf file
 MOST_ITEMS = 50_000  # beyond this ONNX Runtime takes minutes to load it
 
 
-def keep_model(path: Path, format: str, folder: Path) -> str | None:
-    """The model as one file inside the package; None when there is none to keep (IR files) or it is too large."""
+def keep_model(path: Path, format: str, folder: Path, later: Later = at_once) -> str | None:
+    """The model as one file inside the package, copied `later`; None when there is none to keep (IR files) or it is too large."""
     if format in ("tflite", "torch", "keras"):
         suffix = _keras_suffix(path) if format == "keras" else {"tflite": ".tflite", "torch": ".pt2"}[format]
         (folder / "ir").mkdir(exist_ok=True)
-        shutil.copyfile(path, folder / "ir" / f"source{suffix}")
+        later(partial(_copy, path, folder / "ir" / f"source{suffix}"))
         return f"ir/source{suffix}"
-    if format == "onnx" and copy_model(path, folder / "ir" / "source.onnx"):
+    if format == "onnx" and copy_model(path, folder / "ir" / "source.onnx", later):
         return "ir/source.onnx"
     return None
+
+
+def _copy(path: Path, target: Path) -> None:
+    shutil.copyfile(path, target)
 
 
 def _keras_suffix(path: Path) -> str:
@@ -30,20 +36,21 @@ def _keras_suffix(path: Path) -> str:
         return ".h5" if file.read(4) == b"\x89HDF" else ".keras"
 
 
-def copy_model(path: Path, target: Path) -> bool:
-    """Copy an ONNX model that the front end has accepted; external weights move into the file. False: too large."""
+def copy_model(path: Path, target: Path, later: Later = at_once) -> bool:
+    """Copy an ONNX model that the front end has accepted, `later` if its file is all of it; external weights move into the file.
+    False: too large."""
     import onnx
 
-    from intaglio.frontends.onnx.container import read_model, stored_outside
+    from intaglio.frontends.onnx.container import read_model, skim
     from intaglio.frontends.onnx.faults import Fault
     from intaglio.frontends.onnx.tensors import tensor_value
 
-    outside, items = stored_outside(path)
-    if items > MOST_ITEMS:
+    found = skim(path)
+    if found.items > MOST_ITEMS:
         return False
     target.parent.mkdir(parents=True, exist_ok=True)
-    if not outside:
-        shutil.copyfile(path, target)
+    if not found.outside:
+        later(partial(_copy, path, target))
         return True
     model = read_model(path)
     external = [t for t in _tensors(model.graph) if t.data_location == onnx.TensorProto.EXTERNAL]

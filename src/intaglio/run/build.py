@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from threading import Lock
 
 from intaglio.errors import IntaglioError, OurFault, ToolError, UserError
 from intaglio.run.intrinsics import probe_text, spared_headers
@@ -25,6 +26,7 @@ from intaglio.run.wasm import PROGRAM_FLAGS, module_flags
 from intaglio.targets.target import Target
 
 Progress = Callable[[str, int, int], None]  # what, done, of
+Start = Callable[[Callable[[], object]], Future[object]]  # something beside other work
 COMPILER_SECONDS = 1800
 _FULL = ("No space left on device", "Disk quota exceeded", "File size limit exceeded", "File too large")
 
@@ -41,15 +43,20 @@ class BuildOptions:
 
 
 class Objects:
-    """The objects of a project, in a folder of their own. Those whose sources are written first can be begun before the others."""
+    """The objects of a project, in a folder of their own, and what is linked of them. Those whose sources are written first can be
+    begun before the others."""
 
-    def __init__(self, folder: Path, where: Path, target: Target, toolchain: Toolchain, options: BuildOptions) -> None:
+    def __init__(
+        self, folder: Path, where: Path, name: str, target: Target, toolchain: Toolchain, options: BuildOptions
+    ) -> None:
         self.folder = folder.resolve()  # commands run inside of it
         self.run = Runner(self.folder, toolchain, options)
-        self._where, self._options = where, options
+        self._where, self._name, self._target, self._toolchain, self._options = where, name, target, toolchain, options
         self._by_folder = {self.folder / "src" / part: _flags(toolchain, of, options) for part, of in options.variants}
         self._flags = _flags(toolchain, target, options)
         self._begun: list[Future[object]] = []
+        self._linking: list[Future[object]] = []
+        self._left, self._lock = 0, Lock()
 
     def library(self) -> list[Path]:
         shared = [Path(os.path.normpath(self.folder / self._options.shared))] if self._options.shared else []
@@ -61,11 +68,21 @@ class Objects:
     def sources(self) -> list[Path]:
         return [*self.library(), *self.application()]
 
-    def begin(self, start: Callable[[Callable[[], object]], Future[object]], write_others: Callable[[], None]) -> None:
-        """Compile the sources that are there, and those that are still to be written, beside other work."""
+    def begin(self, start: Start, write_others: Callable[[], None]) -> None:
+        """Compile the sources that are there, and those that are still to be written, beside other work; then link."""
         there = largest_first(self.sources())
-        self._begun.append(start(partial(self._go_on, write_others, frozenset(there))))
-        self._begun += [start(partial(self._compile, source)) for source in there]
+        steps: list[Callable[[], object]] = [partial(self._go_on, write_others, frozenset(there))]
+        steps += [partial(self._compile, source) for source in there]
+        self._left = len(steps)
+        self._begun = [start(partial(self._step, step, start)) for step in steps]
+
+    def _step(self, do: Callable[[], object], start: Start) -> None:
+        do()
+        with self._lock:
+            self._left -= 1
+            last = self._left == 0
+        if last:
+            self._linking = [start(partial(self.run, command)) for command in self._links()]
 
     def _go_on(self, write_others: Callable[[], None], there: frozenset[Path]) -> None:
         write_others()
@@ -73,15 +90,18 @@ class Objects:
             if source not in there:
                 self._compile(source)
 
-    def finish(self) -> dict[Path, Path]:
-        """By source."""
+    def finish(self) -> None:
+        """Libraries and application are there."""
         if not self._begun:
-            return self.run.compile_all(self.sources(), self._compile)
+            self.run.compile_all(self.sources(), self._compile)
+            self.run.all_of(self._links())
+            return
         for done, future in enumerate(self._begun, 1):
             future.result()
             if self._options.progress is not None:
                 self._options.progress("compiling", done, len(self._begun))
-        return {source: self._made(source) for source in self.sources()}
+        for future in self._linking:
+            future.result()
 
     def _compile(self, source: Path) -> Path:
         made = self._made(source)
@@ -93,32 +113,32 @@ class Objects:
     def _made(self, source: Path) -> Path:
         return self._where / ("app_" if source.parent.name == "app" else "") / f"{source.name}.o"
 
+    def _links(self) -> list[tuple[str, ...]]:
+        """The commands. Each copies the weights, so they run side by side."""
+        name, folder, target, toolchain, options = self._name, self.folder, self._target, self._toolchain, self._options
+        (folder / "lib").mkdir(exist_ok=True)
+        parts = [str(self._made(source)) for source in self.library()]
+        link = (*toolchain.compiler, *toolchain.target_flags(target), *_link_flags(options.cflags), *_no_build_id(toolchain))
+        libraries = ("-lm", "-ldl") if target.device else ("-lm",)  # the OpenCL loader is opened by `dlopen`
+        kind = module_flags(name, (folder / "include" / f"{name}.h").read_text(encoding="utf-8")) if target.wasm else ("-shared",)
+        commands = [(*link, *kind, "-o", str(folder / "lib" / library_file(name, target)), *parts, *libraries)]
+        if not options.library_only:
+            commands.append((*toolchain.archiver, "rcsD", str(folder / "lib" / f"lib{name}.a"), *parts))
+            (folder / "bin").mkdir(exist_ok=True)
+        if app_parts := [str(self._made(source)) for source in self.application()]:
+            program = folder / "bin" / (f"{name}.wasm" if target.wasm else name)
+            more = PROGRAM_FLAGS if target.wasm else ()
+            commands.append((*link, *more, "-o", str(program), *app_parts, *parts, *libraries))
+        return commands
+
 
 def build_project(
     folder: Path, name: str, target: Target, toolchain: Toolchain, options: BuildOptions, begun: Objects | None = None
 ) -> None:
     """Libraries and application from the sources in `folder`. `begun`: objects of it that are being compiled already."""
     with tempfile.TemporaryDirectory(prefix="intaglio-build-") as where:
-        objects = begun or Objects(folder, Path(where), target, toolchain, options)
-        _link(objects, name, target, toolchain, options)
-
-
-def _link(objects: Objects, name: str, target: Target, toolchain: Toolchain, options: BuildOptions) -> None:
-    made, folder = objects.finish(), objects.folder
-    (folder / "lib").mkdir(exist_ok=True)
-    parts = [str(made[source]) for source in objects.library()]
-    link = (*toolchain.compiler, *toolchain.target_flags(target), *_link_flags(options.cflags), *_no_build_id(toolchain))
-    libraries = ("-lm", "-ldl") if target.device else ("-lm",)  # the OpenCL loader is opened by `dlopen`
-    kind = module_flags(name, (folder / "include" / f"{name}.h").read_text(encoding="utf-8")) if target.wasm else ("-shared",)
-    commands = [(*link, *kind, "-o", str(folder / "lib" / library_file(name, target)), *parts, *libraries)]
-    if not options.library_only:
-        commands.append((*toolchain.archiver, "rcsD", str(folder / "lib" / f"lib{name}.a"), *parts))
-        (folder / "bin").mkdir(exist_ok=True)
-    if app_parts := [str(made[source]) for source in objects.application()]:
-        program = folder / "bin" / (f"{name}.wasm" if target.wasm else name)
-        more = PROGRAM_FLAGS if target.wasm else ()
-        commands.append((*link, *more, "-o", str(program), *app_parts, *parts, *libraries))
-    objects.run.all_of(commands)
+        objects = begun or Objects(folder, Path(where), name, target, toolchain, options)
+        objects.finish()
 
 
 def _flags(toolchain: Toolchain, target: Target, options: BuildOptions) -> tuple[str, ...]:

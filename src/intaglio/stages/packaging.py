@@ -44,13 +44,14 @@ def write_package(work: Work) -> Work:
     toolchain = _toolchain(work)
     folder = work.stack.enter_context(fresh_folder(request.output, force=request.force))
     where = Path(work.stack.enter_context(TemporaryDirectory(prefix="intaglio-build-")))  # removed when no task writes any more
-    tasks, waiting = work.stack.enter_context(Tasks()), list[Callable[[], None]]()
-    manifest = _project(work, folder, waiting.append)
+    tasks, waiting, copying = work.stack.enter_context(Tasks()), list[Callable[[], None]](), list[Callable[[], None]]()
+    manifest = _project(work, folder, waiting.append, copying.append)
     written = Written(folder, manifest, toolchain)
     if request.style == "misra":  # which looks at all sources
         _each(waiting)
         waiting.clear()
     objects = _begin(work, written, tasks, waiting, where)
+    _each(copying)
     if not request.library_only:
         _write_beside(work, manifest, folder, tasks)
     if request.style == "misra":
@@ -63,10 +64,11 @@ def write_package(work: Work) -> Work:
 
 
 def _begin(work: Work, written: Written, tasks: Tasks, waiting: list[Callable[[], None]], where: Path) -> Objects | None:
-    """Start what is `waiting` to be written. For a host, the C compiler starts too, beside it and what follows."""
+    """Start what is `waiting` to be written. For a host, compiler and linker start too, beside it and what follows."""
     target, objects, write = need(work.model).target, None, partial(_each, waiting)
     if written.toolchain is not None and not target.bare:
-        objects = Objects(written.folder, where, target, written.toolchain, build_options(work, written.manifest))
+        options, name = build_options(work, written.manifest), written.manifest.name
+        objects = Objects(written.folder, where, name, target, written.toolchain, options)
         objects.begin(tasks.start, write)
     else:
         tasks.write(write)
@@ -107,9 +109,10 @@ def compiler_for(target: Target, cc: str | None) -> Toolchain:
     return find_firmware_toolchain(cc, target) if target.bare else find_toolchain(cc, target.arch)
 
 
-def _project(work: Work, folder: Path, later: Later) -> Manifest:
+def _project(work: Work, folder: Path, later: Later, copy_later: Later) -> Manifest:
     request, model, program = work.request, need(work.model), need(work.program)
-    kept = None if request.library_only or request.no_source else keep_model(request.model, model.source.format, folder)
+    keeps = not request.library_only and not request.no_source
+    kept = keep_model(request.model, model.source.format, folder, copy_later) if keeps else None
     origin = Origin(request.model.name, model.source.sha256, kept, __version__, _record(work, model))
     if work.variant is not None:
         parts = [Part(need(each.variant), need(each.program)) for each in work.of_variants()]

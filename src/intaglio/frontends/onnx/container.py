@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ _INSIDE = {
 }  # fmt: skip
 _TENSORS = {"graph": {5: "tensor"}, "attribute": {5: "tensor", 10: "tensor"}}
 _DATA_LOCATION = 14  # of TensorProto: 1 is another file
+_OP_TYPE = 4  # of NodeProto
 
 
 def read_model(path: Path) -> Any:
@@ -154,11 +156,18 @@ def _crowd(content: bytes | mmap.mmap) -> str:
     return ""
 
 
-def stored_outside(path: Path) -> tuple[bool, int]:
-    """Whether the file of a model that was read before names tensors in other files; nodes and tensors of its graph. Weights are
-    stepped over: parsing them again would copy them."""
+@dataclass(frozen=True, slots=True)
+class Skimmed:
+    """What the file of a model that was read before tells without its weights, which are stepped over: parsing would copy them."""
+
+    outside: bool  # it names tensors in other files
+    items: int  # nodes and tensors of its graph
+    operators: frozenset[str]
+
+
+def skim(path: Path) -> Skimmed:
     content = _mapped(path)
-    outside, items = False, 0
+    outside, items, operators = False, 0, set[bytes]()
     pending = [("model", "", 0, len(content))]
     while pending:
         kind, around, at, end = pending.pop()
@@ -174,12 +183,14 @@ def stored_outside(path: Path) -> tuple[bool, int]:
                 length, at = _varint(content, at)
                 if field in inside and at >= 0:
                     pending.append((inside[field], kind, at, min(end, at + length)))
+                elif kind == "node" and field == _OP_TYPE and at >= 0:
+                    operators.add(bytes(content[at : min(end, at + length)]))
                 at += length if at >= 0 else 0
             elif wire in (1, 5) and at >= 0:
                 at += 8 if wire == 1 else 4
             else:
                 break
-    return outside, items
+    return Skimmed(outside, items, frozenset(name.decode("utf-8", "replace") for name in operators))
 
 
 def _varint(content: bytes | mmap.mmap, at: int) -> tuple[int, int]:
