@@ -104,6 +104,26 @@ def test_a_low_overhead_loop_is_no_vector() -> None:
     assert cost("ffffffff", "cortex-m55") == 2
 
 
+@pytest.mark.parametrize(
+    ("code", "cycles", "vectors"),
+    [
+        ("90ed801e", 2, 1),  # vldrb.u8 q0, [r0]: a coprocessor's load to others
+        ("90ed801e 90ed802e", 2 + 2, 2),  # one after the other in the same unit
+        ("22ef4008", 2, 1),  # vadd.i32 q0, q1, q0: Neon to others
+        ("90ed801e 22ef4008 90ed802e", 2 + 1 + 1, 3),  # in turn, one begins while the other ends
+        ("90ed801e 8818 22ef4008", 2 + 1 + 2, 2),  # not across a scalar instruction
+        ("71fe4d0f", 1, 0),  # vpst
+        ("02f001e8", 1, 0),  # vctp.8 r2
+        ("2ded088b", 1 + 8, 0),  # vpush {d8 - d11}
+        ("a2ee100b", 1, 0),  # vdup.32 q1, r0
+    ],
+)
+def test_vectors_have_four_beats_two_a_cycle(code: str, cycles: int, vectors: int) -> None:
+    data = bytes.fromhex(code)
+    found = Coster("cortex-m55", lambda a, n: data[:n], riscv=False).add(Counts({BasicBlock(0, len(data)): ONCE}))
+    assert (found.cycles, found.vectors) == (cycles, vectors)
+
+
 def test_wait_states_are_for_taken_branches_and_loads_from_flash() -> None:
     data = bytes.fromhex("fed1")
     timing = BoardCycles(4, watched=(Watched("flash", 0, 256), Watched("sdram", 512, 256, flash=False)))
