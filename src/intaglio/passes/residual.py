@@ -19,7 +19,8 @@ def fuse_sum(graph: Graph, context: Context) -> Graph:
         y = qadd(a, r, ...)        ->      y = qconv(x, w, b, m, s, r, epilogue=[qadd(0,1, ...)])
 
     Only on cores of microcontrollers without vectors, whose kernels write the sum over `r`. Skipped when `a` has another reader,
-    when `r` has another shape, for depthwise convolutions, and without the DSP extension for weights that its kernel does not take."""
+    when `r` has another shape, for depthwise convolutions, and without the DSP extension for weights that its kernel does not
+    take."""
     target = context.target
     dsp = target.isa.startswith("dsp")
     small = target.bare and (target.arch == "riscv32" or (target.arch == "arm" and target.isa == "scalar"))
