@@ -133,6 +133,17 @@ def test_wait_states_are_for_taken_branches_and_loads_from_flash() -> None:
     assert found.stalls == (Stall("branches", 36, 9), Stall("loads from flash", 12, 3))
 
 
+def test_a_block_that_an_emulator_divides_at_a_page_costs_the_same() -> None:
+    data = bytes(1020) + bytes.fromhex("0868 4a68 8b68 cc68")  # four loads in a row, two of them before the page ends
+    coster = Coster("cortex-m4", lambda a, n: data[a : a + n], riscv=False)
+    whole, first, rest = BasicBlock(1020, 8), BasicBlock(1020, 4), BasicBlock(1024, 4)
+    assert coster.add(Counts({whole: ONCE})).cycles == coster.add(Counts({first: ONCE, rest: ONCE})).cycles == 2 + 1 + 1 + 1
+    assert coster.add(Counts({rest: ONCE})).cycles == 2 + 1
+    data = bytes(1020) + bytes.fromhex("0868 51f8042b 51f8043b")  # the second load crosses it, and is a block of its own
+    parts = {BasicBlock(1020, 2): ONCE, BasicBlock(1022, 4): ONCE, BasicBlock(1026, 4): ONCE}
+    assert Coster("cortex-m4", lambda a, n: data[a : a + n], riscv=False).add(Counts(parts)).cycles == 2 + 1 + 1
+
+
 def test_the_page_has_the_numbers_of_the_code() -> None:
     rows = re.findall(r"^\| `(\w+)` [^|]*\|(.*)\|$", PAGE.read_text(encoding="utf-8"), re.M)
     found = {name: [float(cell) for cell in cells.split("|")] for name, cells in rows}

@@ -88,6 +88,7 @@ class Instruction:
 
 
 START = Instruction("")
+PAGE_BYTES = 1024  # of a Cortex-M in emulators: a block ends there, before and after an instruction that crosses it
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +109,14 @@ class Coster:
         self._timing = timing
         self._vectors = core == "cortex-m55"
         self._decoder = _decoder(riscv)
-        self._known: dict[BasicBlock, BlockCost] = {}
+        self._known: dict[tuple[BasicBlock, BasicBlock | None], BlockCost] = {}
         self._decoded: dict[bytes, Instruction] = {}
 
     def add(self, counts: Counts, timing: BoardCycles | None = None) -> Sum:
         instructions = cycles = taken = vectors = 0
+        ends = {block.address + block.size_bytes: block for block in counts.blocks}
         for block, times in counts.blocks.items():
-            cost = self.block(block)
+            cost = self.block(block, ends.get(block.address) if (block.address + 2) % PAGE_BYTES < 6 else None)
             instructions += cost.instructions * times.ran
             vectors += cost.vectors * times.ran
             cycles += cost.cycles * times.ran + cost.taken_cycles * times.taken
@@ -125,31 +127,43 @@ class Coster:
     def read(self, address: int, size_bytes: int) -> bytes:
         return self._read(address, size_bytes)
 
-    def block(self, block: BasicBlock) -> BlockCost:
-        if block not in self._known:
-            self._known[block] = self._block(block)
-        return self._known[block]
+    def block(self, block: BasicBlock, before: BasicBlock | None = None) -> BlockCost:
+        """`before`: the first part of a block that an emulator has divided, because it goes on in another page."""
+        if (block, before) not in self._known:
+            self._known[block, before] = self._block(block, before)
+        return self._known[block, before]
 
-    def _block(self, block: BasicBlock) -> BlockCost:
+    def _block(self, block: BasicBlock, first: BasicBlock | None) -> BlockCost:
         code = self._read(block.address, block.size_bytes)
         cycles = count = offset = vectors = 0
-        before, narrow, last = START, False, 0
+        before, narrow, last = (START, False, 0) if first is None else (*self._last(first), 0)
         while offset < len(code):
             word = code[offset : offset + _length(code, offset, self._riscv)]
-            if word not in self._decoded:
-                found = next(self._decoder.disasm(word, 0, 1), None)
-                vector = _vector(word, found is not None) if self._vectors else ""
-                if vector or found is None:
-                    self._decoded[word] = Instruction(vector or _unknown(word))
-                else:
-                    self._decoded[word] = _instruction(found, self._riscv)
-            now = self._decoded[word]
+            now = self._instruction(word)
             cycles += self._costs.folded_it if now.name == "it" and narrow else self._one(now, before)
             before, narrow, last = now, len(word) == 2, offset
             count += 1
             vectors += now.name in VECTORS
             offset += len(word)
         return BlockCost(count, cycles, self._refill(before, block.address + last), vectors)
+
+    def _last(self, block: BasicBlock) -> tuple[Instruction, bool]:
+        """The last instruction of a block, and whether it has 16 bits."""
+        code = self._read(block.address, block.size_bytes)
+        offset = 0
+        while (length := _length(code, offset, self._riscv)) + offset < len(code):
+            offset += length
+        return self._instruction(code[offset:]), length == 2
+
+    def _instruction(self, word: bytes) -> Instruction:
+        if word not in self._decoded:
+            found = next(self._decoder.disasm(word, 0, 1), None)
+            vector = _vector(word, found is not None) if self._vectors else ""
+            if vector or found is None:
+                self._decoded[word] = Instruction(vector or _unknown(word))
+            else:
+                self._decoded[word] = _instruction(found, self._riscv)
+        return self._decoded[word]
 
     def _refill(self, branch: Instruction, at: int) -> int:
         """1 to 3 on an M4, by Arm's manual: "depending on the alignment and width of the target instruction, and whether the
