@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 
 import intaglio
+from intaglio.cli.cycles import BEATS
 from intaglio.errors import ToolError
 from intaglio.run.timing import Total
 from models import resnet32
@@ -148,6 +149,10 @@ def _cycles(total: Total | None) -> float | None:
     return None if total is None or total.cycles is None else total.cycles / MILLION
 
 
+def _beats(total: Total) -> float | None:
+    return None if total.vector_instructions is None else BEATS * total.vector_instructions / MILLION
+
+
 def _interval(total: Total) -> str:
     low, high = total.cycles_low, total.cycles_high
     return "-" if low is None or high is None else f"{_million(low / MILLION)} to {_million(high / MILLION)}"
@@ -165,6 +170,7 @@ def rows(place: Place, found: dict[str, Measured]) -> list[list[str]]:
         ["instructions", *(f"{t.instructions or 0:,}" for t in totals.values())],
         ["**cycles, M, estimated**", *(f"**{_million(c)}**" for c in cycles.values())],
         ["interval", *(_interval(t) for t in totals.values())],
+        ["beats of vectors, M, estimated", *(_million(_beats(t)) for t in totals.values())],
         ["goal", *(_million(place.goals.get(label)) for label in found)],
         ["cycles with `--weights ram`, M", *(_million(_cycles(m.in_ram)) for m in found.values())],
         *([f"published: {p.who}, M", *(_million(p.figures.get(label)) for label in found)] for p in place.published),

@@ -38,6 +38,8 @@ def cost(code: str, core: str = "cortex-m4", times: Times = ONCE, *, riscv: bool
         ("2ded0a8b", 1 + 10),  # vpush {d8 - d12}
         ("b1ec080a", 1 + 8),  # vldmia r1!, {s0 - s7}
         ("e1ee020a", 3),  # vfma.f32
+        ("01ee107a", 1),  # vmov s2, r7
+        ("44ec100a", 2),  # vmov s0, s1, r0, r4
         ("91fbf2f0", 7),  # sdiv r0, r1, r2
         ("b8bf 8818", 2),  # it lt; addlt
         ("8818 b8bf 8818", 2),  # the same after an instruction of 16 bits: the IT is folded into it
@@ -102,6 +104,26 @@ def test_a_low_overhead_loop_is_no_vector() -> None:
     assert cost("ffffffff", "cortex-m55") == 2
 
 
+@pytest.mark.parametrize(
+    ("code", "cycles", "vectors"),
+    [
+        ("90ed801e", 2, 1),  # vldrb.u8 q0, [r0]: a coprocessor's load to others
+        ("90ed801e 90ed802e", 2 + 2, 2),  # one after the other in the same unit
+        ("22ef4008", 2, 1),  # vadd.i32 q0, q1, q0: Neon to others
+        ("90ed801e 22ef4008 90ed802e", 2 + 1 + 1, 3),  # in turn, one begins while the other ends
+        ("90ed801e 8818 22ef4008", 2 + 1 + 2, 2),  # not across a scalar instruction
+        ("71fe4d0f", 1, 0),  # vpst
+        ("02f001e8", 1, 0),  # vctp.8 r2
+        ("2ded088b", 1 + 8, 0),  # vpush {d8 - d11}
+        ("a2ee100b", 1, 0),  # vdup.32 q1, r0
+    ],
+)
+def test_vectors_have_four_beats_two_a_cycle(code: str, cycles: int, vectors: int) -> None:
+    data = bytes.fromhex(code)
+    found = Coster("cortex-m55", lambda a, n: data[:n], riscv=False).add(Counts({BasicBlock(0, len(data)): ONCE}))
+    assert (found.cycles, found.vectors) == (cycles, vectors)
+
+
 def test_wait_states_are_for_taken_branches_and_loads_from_flash() -> None:
     data = bytes.fromhex("fed1")
     timing = BoardCycles(4, watched=(Watched("flash", 0, 256), Watched("sdram", 512, 256, flash=False)))
@@ -109,6 +131,17 @@ def test_wait_states_are_for_taken_branches_and_loads_from_flash() -> None:
     found = coster.add(Counts({BasicBlock(0, 2): Times(10, 9)}, Traffic((3, 50))))
     assert found.cycles == 10 + 9 * 1 + (9 + 3) * 4
     assert found.stalls == (Stall("branches", 36, 9), Stall("loads from flash", 12, 3))
+
+
+def test_a_block_that_an_emulator_divides_at_a_page_costs_the_same() -> None:
+    data = bytes(1020) + bytes.fromhex("0868 4a68 8b68 cc68")  # four loads in a row, two of them before the page ends
+    coster = Coster("cortex-m4", lambda a, n: data[a : a + n], riscv=False)
+    whole, first, rest = BasicBlock(1020, 8), BasicBlock(1020, 4), BasicBlock(1024, 4)
+    assert coster.add(Counts({whole: ONCE})).cycles == coster.add(Counts({first: ONCE, rest: ONCE})).cycles == 2 + 1 + 1 + 1
+    assert coster.add(Counts({rest: ONCE})).cycles == 2 + 1
+    data = bytes(1020) + bytes.fromhex("0868 51f8042b 51f8043b")  # the second load crosses it, and is a block of its own
+    parts = {BasicBlock(1020, 2): ONCE, BasicBlock(1022, 4): ONCE, BasicBlock(1026, 4): ONCE}
+    assert Coster("cortex-m4", lambda a, n: data[a : a + n], riscv=False).add(Counts(parts)).cycles == 2 + 1 + 1
 
 
 def test_the_page_has_the_numbers_of_the_code() -> None:

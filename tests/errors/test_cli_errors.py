@@ -98,8 +98,8 @@ def test_a_template_does_not_follow_links_out_of_it(intaglio: Intaglio, tmp_path
     [
         ("--shape image=1,1,x", "`x` in `--shape image=1,1,x` is not a size"),
         ("--shape image=1,,8", "`--shape image=1,,8` has an empty size"),
-        ("--weights fp8", "hint: values: `mapped` (the default), `fp16`, `read`, `ram`, `fp16,read`, `fp16,ram`"),
-        ("--quantize int9", "hint: use int8, int16x8 or weights\n"),
+        ("--weights fp8", "values: `mapped` (the default), `fp16`, `read`, `ram`, `staged`, `packed`, `fp16,read`, `fp16,ram`"),
+        ("--quantize int9", "hint: use int8, int16x8, int4, palette or weights\n"),
         ("--disable-pass fuse_epilog", "hint: did you mean `fuse_epilogue`?\n"),
         ("--disable-pass magic", "hint: `intaglio passes` lists them\n"),
         ("--export-plan FOLDER/nodir/p.csv", "nodir/p.csv` does not exist"),

@@ -45,6 +45,8 @@ CASES = {
     "weights ram, elsewhere": "--board nucleo-l4r5zi --weights ram,read",
     "weights staged, elsewhere": "--board nucleo-l4r5zi --weights ram,staged",
     "weights staged, an operating system": "--target generic --weights staged",
+    "weights packed, elsewhere": "--board nucleo-l4r5zi --weights ram,packed",
+    "weights packed, an operating system": "--target generic --weights packed",
     "weights ram, an operating system": "--target generic --weights ram",
     "board, target": "--board nucleo-l4r5zi --target cortex-m0+",
     "device, a processor": "--device cpu",

@@ -30,6 +30,7 @@ from intaglio.kernels.fpu.tiles import After
 from intaglio.kernels.mve.depthwise import taps
 from intaglio.kernels.mve.rows import rows, window
 from intaglio.kernels.routines import Routine, routine_texts
+from intaglio.kernels.staged import unpack
 from intaglio.run.firmware_tools import compile_flags, find_firmware_toolchain
 from intaglio.targets.target import find_target
 
@@ -83,7 +84,7 @@ def representative() -> list[Routine]:
     found += [make(kind) for make in (window, highest, average) for kind in BYTES]
     found += [add(added) for added in SUMS] + [mul(FINISHES[0])]
     found += [make(kind) for make in (halves.rows, halves.windows) for kind in BYTES]
-    found += [halves_row.row(kind, FINISHES[2]) for kind in BYTES]
+    found += [halves_row.row(kind, FINISHES[2]) for kind in BYTES] + [unpack()]
     found += [halves.products(finish) for finish in FINISHES if finish.how in (How.TWICE, How.ONCE)]
     return found
 

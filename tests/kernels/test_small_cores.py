@@ -50,7 +50,7 @@ _EMULATED = ("cortex-m4", "cortex-m4f for speed", LITTLE, "cortex-m3")  # below;
 
 
 def interpreted_quickly(name: str, core: str) -> bool:
-    """rv32imc has the kernels of every processor without vectors, which test_compiled.py compiles."""
+    """rv32imc has the kernels of every processor without vectors, which test_compiled.py compiles, and those of the Cortex-M0+."""
     return core not in _EMULATED and (core != "rv32imc" or name in _FIRST)
 
 
@@ -81,8 +81,9 @@ def test_the_dsp_extension_is_taken() -> None:
     assert plain == []
 
 
-def test_two_pixels_or_channels_share_a_product_without_the_dsp_extension() -> None:
-    used = {n: prepare(c, CORES["cortex-m0+"]).lowered.using for n, c in ALL.items()}
+@pytest.mark.parametrize("core", ["cortex-m0+", "rv32imc"])
+def test_two_pixels_or_channels_share_a_product_without_the_dsp_extension(core: str) -> None:
+    used = {n: prepare(c, CORES[core]).lowered.using for n, c in ALL.items()}
     meant = [using for name, using in used.items() if name.startswith(("two ", "a sum of a", "a sum of eq"))]
     assert all("_halves(" in using for using in meant), meant
 
@@ -103,7 +104,7 @@ REASONS = [
     ("tiles 3x3 of u8", "cortex-m55", "qconv_rows", "the weights do not fit 8 bits"),
     ("tiles 3x3 of u8", "cortex-m55", "qconv_dsp", "the core has no DSP extension"),
     ("a sum of a larger side", "cortex-m55", "qconv_rows", "another layer is fused into it"),
-    ("tiles 1x1", "rv32imc", "qconv_halves", "the target is not a Cortex-M without the DSP extension"),
+    ("tiles 1x1", "cortex-m4f", "qconv_halves", "the target is neither a Cortex-M without the DSP extension nor a 32-bit RISC-V"),
     ("tiles of two channels from one", "cortex-m0+", "qconv_halves", "every group has one input channel"),
     ("rows that need a column", "cortex-m0+", "qmatmul_halves", "there is one row, and its length is not a multiple of four"),
     ("tiles of the lowest", "cortex-m0+", "qconv_halves", "two neighbouring weights are -128"),
@@ -230,7 +231,7 @@ def _emulated(cases: dict[str, Case], target: Target, folder: Path, *, over: boo
 @pytest.mark.parametrize(
     "core",
     [
-        *("cortex-m4f", LITTLE, "cortex-m0+", "cortex-m3"),
+        *("cortex-m4f", LITTLE, "cortex-m0+", "cortex-m3", "rv32imc"),
         pytest.param("cortex-m4", marks=pytest.mark.slow),  # integers: the kernels of the M4F
         pytest.param("cortex-m4f for speed", marks=pytest.mark.slow),
         pytest.param("cortex-m33", marks=pytest.mark.slow),

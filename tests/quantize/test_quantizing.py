@@ -226,7 +226,7 @@ def test_data_that_does_not_fit(name: str, intaglio: Intaglio, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--quantize", "int4"], "unknown quantisation `int4`"),
+        (["--quantize", "int3"], "unknown quantisation `int3`"),
         (["--quantize", "int8", "--ranges", "guess"], "unknown method `guess`"),
         (["--calibrate", "x.npz"], "need `--quantize`"),
         (["--quantize", "int8", "--max-error", "-1"], "is not a relative error"),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from intaglio.cli.terminal import count_text, ms_text
 from intaglio.run.timing import Emulation, LayerTime, Total
 
+BEATS = 4  # of a vector instruction, 32 bits each
 SHOWN_CAUSES = 2  # columns of the table of layers; all are in the JSON
 
 
@@ -26,6 +27,10 @@ def cycles_lines(total: Total, emulation: Emulation) -> list[str]:
             f"cycles: about {total.cycles:,}{at} (an estimate for {emulation.board})",
             f"of these: {', '.join(parts)}",
         ]
+    if total.vector_instructions and total.instructions:
+        beats = BEATS * total.vector_instructions
+        of = f"{total.vector_instructions / total.instructions:.0%} of all"
+        lines.append(f"vector instructions: {total.vector_instructions:,}, {of}: {beats:,} beats, two a cycle (estimated)")
     if total.cycles_low is not None and total.cycles_high is not None:
         lines.append(f"interval: {_rounded(total.cycles_low)} to {_rounded(total.cycles_high)} ({emulation.basis})")
     if emulation.one_core_cycles is not None and total.cycles:

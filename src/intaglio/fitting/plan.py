@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from intaglio.fitting.budget import RESERVE_BYTES, Budget, Climbed, climb
 from intaglio.fitting.fast_weights import moved_line, moved_text
 from intaglio.fitting.fit import arena_budget, arena_rooms, place_weights, weights_to_ram
+from intaglio.fitting.packed import pack_weights, packed_line, packed_text
 from intaglio.fitting.side_by_side import without_copies
 from intaglio.fitting.staged import stage_weights, staged_line, staged_text
 from intaglio.ir.placement import NOWHERE
@@ -69,6 +70,8 @@ def plan_memory(
             note(text)
     if wishes.pinned is not None:  # of the plan as it is now: windows of stripes have their names too
         program = placed(program, target, slots=slots, pinned=wishes.pinned, rooms=rooms)
+    if deployment.weights_packed and not given:
+        program = _packed(program, target, deployment, wishes, note)
     place_weights(program, deployment)
     moved = weights_to_ram(program, deployment, wishes.reserve)
     if deployment.weights_ram:
@@ -90,6 +93,16 @@ def _staged(program: Program, target: Target, deployment: Deployment, wishes: Wi
     for one in rows if wishes.explain else []:
         note(staged_line(one))
     return program
+
+
+def _packed(program: Program, target: Target, deployment: Deployment, wishes: Wishes, note: Callable[[str], None]) -> Program:
+    """`--weights packed`: in an arena as large as the board, or `--ram`, lets it be."""
+    made, rows = pack_weights(program, target, arena_budget(program, deployment, wishes.reserve), wishes.slots)
+    before, after = (sum(c.data.nbytes for c in p.constants) for p in (program, made))
+    note(packed_text(rows, before, after))
+    for one in rows if wishes.explain else []:
+        note(packed_line(one))
+    return made
 
 
 def _with_rows(program: Program, target: Target, deployment: Deployment, wishes: Wishes, memo: Memo | None) -> Program:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from intaglio.fitting.fast_weights import IN_RAM, reads_of, waits
 from intaglio.ir.placement import NOWHERE
 from intaglio.kernels.loop import Kernel
-from intaglio.kernels.program import ConstantArg, Program, ScratchArg
+from intaglio.kernels.program import ConstantArg, Layer, Program, ScratchArg
 from intaglio.kernels.staged import can_be_staged, staged
 from intaglio.memory import placed
 from intaglio.memory.lifetimes import align
@@ -100,21 +100,28 @@ def _alive(program: Program, target: Target) -> list[int]:
 
 
 def _with(program: Program, chosen: list[Found]) -> Program:
-    layers, kernels = list(program.layers), list(program.kernels)
     made: dict[tuple[int, int], Kernel] = {}
+    changed: dict[int, Layer] = {}
     for f in chosen:
-        layer = layers[f.index]
+        layer = program.layers[f.index]
         key = (id(layer.kernel), f.elements)
         if key not in made:
             made[key] = staged(layer.kernel, f.param, f.elements)
-            kernels.append(made[key])
-        made[key].used_by.append(layer.node.source or layer.name)
         scratch = ScratchArg(align(f.bytes, STEP), align(layer.scratch_bytes, STEP))
-        layers[f.index] = replace(layer, kernel=made[key], arguments=(*layer.arguments, scratch))
+        changed[f.index] = replace(layer, kernel=made[key], arguments=(*layer.arguments, scratch))
+    return exchanged(program, changed)
+
+
+def exchanged(program: Program, changed: dict[int, Layer]) -> Program:
+    """With these layers by their numbers, whose kernels are new, and without kernels that no layer has any more."""
+    layers = [changed.get(index, layer) for index, layer in enumerate(program.layers)]
+    kernels = {id(k): k for k in program.kernels}
+    for layer in changed.values():
+        kernels.setdefault(id(layer.kernel), layer.kernel)
+        layer.kernel.used_by.append(layer.node.source or layer.name)
     used = {id(layer.kernel) for layer in layers}
     waiting = {id(layer.kernel.wait) for layer in layers if layer.kernel.wait is not None}
-    kept = [k for k in kernels if id(k) in used | waiting]
-    return replace(program, layers=layers, kernels=kept)
+    return replace(program, layers=layers, kernels=[k for key, k in kernels.items() if key in used | waiting])
 
 
 def staged_text(rows: list[Found]) -> str:

@@ -4,7 +4,8 @@ Every point is a package that was built, run (on the emulated core, for a board)
 a point that was known before costs nothing. Optuna says which points to look at next. What does not build, or does not fit, is a
 point without figures.
 
-    quantize    as it is, int8, int16x8, weights, fp16; int8 with layers kept wide (`max_error`). Without data: as it is
+    quantize    as it is, int8, int16x8, weights, fp16; int8 with layers kept wide (`max_error`); for boards int4 and palette.
+                Without data: as it is
     optimize    balanced, size, speed
     ram         no limit, or a part of what it needs as it is: layers are computed in stripes
     feed_rows   rows of the picture one by one
@@ -29,6 +30,8 @@ from intaglio.fleet.store import Store
 from intaglio.options.request import Request
 from intaglio.pipeline import plan_request
 from intaglio.project.fleet import Cell
+from intaglio.quantize.settings import NARROW_SCHEMES
+from intaglio.quantize.settings import SCHEMES as INTEGERS
 from intaglio.report.budgets import check_limit
 from intaglio.run.accuracy import read_labels, share_of
 from intaglio.run.calibration import read_samples
@@ -72,11 +75,11 @@ class Space:
     def request_of(self, choice: Choice) -> Request:
         made = replace(self.request, optimize=choice["optimize"], feed_rows=choice.get("feed_rows") == "yes")
         scheme, _, wide = choice["quantize"].partition(", error ")
-        if scheme in ("int8", "int16x8", "weights"):
+        if scheme in (*INTEGERS, "weights"):
             made = replace(made, quantize=scheme, max_error=float(wide.split()[0]) / 100 if wide else None)
         elif scheme == "fp16":
             made = replace(made, weights="fp16")
-        if scheme not in ("int8", "int16x8"):
+        if scheme not in INTEGERS:
             made = replace(made, calibrate=None, labels=None)
         if choice["ram"] != STRIPES[0]:
             limit = self.whole_ram * int(choice["ram"].split()[0]) // 100
@@ -89,7 +92,8 @@ def space_of(request: Request, place: str, *, board: bool) -> Space:
     plain = replace(request, calibrate=None, labels=None, ram=None, flash=None, stream=None)
     planned = plan_request(plain, Watch(), climbing=False)
     graph = planned.program.graph
-    schemes = SCHEMES if request.calibrate is not None and has_floats(graph) else SCHEMES[:1]
+    known = (*SCHEMES, *NARROW_SCHEMES) if board else SCHEMES
+    schemes = known if request.calibrate is not None and has_floats(graph) else known[:1]
     choices: dict[str, tuple[str, ...]] = {"quantize": schemes, "optimize": LEVELS, "ram": STRIPES if board else STRIPES[:1]}
     picture = board and bool(graph.inputs) and graph.inputs[0].type.rank == 4
     choices["feed_rows"] = ("no", "yes") if picture else ("no",)

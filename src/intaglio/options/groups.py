@@ -7,7 +7,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Inputs and sizes", ("dims", "shapes", "most", "lengths", "random", "states", "stream", "feed_rows", "signature", "name")),
     (
         "Quantisation",
-        ("quantize", "calibrate", "labels", "ranges", "max_error", "keep_float", "keep_int16", "integer_io"),
+        ("quantize", "calibrate", "labels", "ranges", "max_error", "keep_float", "keep_int16", "keep_int8", "integer_io"),
     ),
     ("Speed and exactness", ("optimize", "exact", "threads", "cores", "variants", "tuning")),
     (

@@ -70,6 +70,7 @@ class Keywords(TypedDict, total=False):
     max_error: float | None
     keep_float: Sequence[str]
     keep_int16: Sequence[str]
+    keep_int8: Sequence[str]
     equalize: bool
     correct_bias: bool
     integer_io: bool

@@ -271,8 +271,9 @@ class Request:
         False, kinds.FLAG, "package", "Neither application nor test vectors: for calls from this process.", word=""
     )
     quantize: str | None = option(
-        None, kinds.TEXT, "quantise", "Quantise a float model: int8, int16x8, or weights (weights only).", "Q"
-    )
+        None, kinds.TEXT, "quantise", "Quantise a float model: int8, int16x8, int4 or palette (4-bit weights), "
+        "or weights (weights only).", "Q",
+    )  # fmt: skip
     calibrate: Path | Mapping[str, Array] | None = option(
         None, kinds.DATA, "quantise", "Real inputs to calibrate with: .npz, .npy, or a folder of these.", "DATA",
         record=lambda r: _file_name(str(r.calibrate)) if isinstance(r.calibrate, Path) else ARRAYS,
@@ -295,6 +296,9 @@ class Request:
     keep_int16: tuple[str, ...] = option(
         (), kinds.TEXTS, "quantise", "Layer to keep in 16-bit activations.", "LAYER", record=lambda r: ",".join(r.keep_int16)
     )
+    keep_int8: tuple[str, ...] = option(
+        (), kinds.TEXTS, "quantise", "Layer to keep in 8-bit weights.", "LAYER", record=lambda r: ",".join(r.keep_int8)
+    )
     equalize: bool = option(True, kinds.FLAG, "quantise", "Equalise the ranges of channels across layers.", word="")
     correct_bias: bool = option(True, kinds.FLAG, "quantise", "Correct biases by the mean error of each layer.", word="")
     integer_io: bool = option(
@@ -303,7 +307,8 @@ class Request:
     sensitivity: bool = option(True, kinds.FLAG, "quantise", "Measure the error of each layer alone.", word="")
     weights: str = option(
         "mapped", kinds.TEXT, "kernels", "fp16: store in half precision. read: read layer by layer through a callback. "
-        "ram: copy to RAM at start-up, what gains most first. staged: copy to RAM that is free before a layer runs.", "W",
+        "ram: copy to RAM at start-up, what gains most first. staged: copy to RAM that is free before a layer runs. "
+        "packed: store in 4 bits where they have few values, unpack before a layer runs.", "W",
         record=lambda r: "" if r.weights_place == "mapped" else r.weights_place,
     )  # fmt: skip
     constants: Mapping[str, Array] = field(default_factory=dict)
@@ -321,9 +326,13 @@ class Request:
         return "staged" in self.weights.split(",")
 
     @property
+    def weights_packed(self) -> bool:
+        return "packed" in self.weights.split(",")
+
+    @property
     def weights_place(self) -> str:
         """The first of these words; weights are mapped without them."""
-        return next((word for word in ("read", "ram", "staged") if word in self.weights.split(",")), "mapped")
+        return next((word for word in ("read", "ram", "staged", "packed") if word in self.weights.split(",")), "mapped")
 
     @property
     def limited(self) -> bool:
@@ -333,7 +342,7 @@ class Request:
     @property
     def weights_stored(self) -> str:
         """`fp16` of `fp16,read`; empty where they stay as they are."""
-        return ",".join(word for word in self.weights.split(",") if word not in ("read", "mapped", "ram", "staged"))
+        return ",".join(word for word in self.weights.split(",") if word not in ("read", "mapped", "ram", "staged", "packed"))
 
     @property
     def scheme(self) -> str | None:
@@ -353,31 +362,34 @@ class Request:
         from intaglio.quantize.settings import SCHEMES, Settings
 
         if self.weights_stored not in ("", "fp16"):
-            hint = "values: `mapped` (the default), `fp16`, `read`, `ram`, `fp16,read`, `fp16,ram`"
+            hint = "values: `mapped` (the default), `fp16`, `read`, `ram`, `staged`, `packed`, `fp16,read`, `fp16,ram`"
             raise UserError("bad-option", f"unknown value {quoted(self.weights_stored)} of `--weights`", hint=hint)
         if self.scheme is None:
             return None
         if self.scheme in WEIGHT_SCHEMES:
             return Quantization(self.scheme)
         if self.scheme not in SCHEMES:
-            raise UserError("bad-option", f"unknown quantisation {quoted(self.scheme)}", hint="use int8, int16x8 or weights")
+            hint = "use int8, int16x8, int4, palette or weights"
+            raise UserError("bad-option", f"unknown quantisation {quoted(self.scheme)}", hint=hint)
         if self.max_error is not None and not self.max_error > 0:
             raise UserError("bad-option", f"`--max-error {self.max_error}` is not a relative error", hint="for example 0.05")
         settings = Settings(
-            self.scheme, self.ranges, self.keep_float, self.keep_int16, self.max_error, self.equalize, self.correct_bias,
-            self.integer_io, self.sensitivity,
+            self.scheme, self.ranges, self.keep_float, self.keep_int16, self.keep_int8, self.max_error, self.equalize,
+            self.correct_bias, self.integer_io, self.sensitivity,
         )  # fmt: skip
         if self.calibrate is None or isinstance(self.calibrate, Path):
             return Quantization(self.scheme, settings, self.calibrate)
         return Quantization(self.scheme, settings, data=self.calibrate)
 
     def deployment(self, target: Target) -> Deployment:
+        from intaglio.quantize.settings import NARROW_SCHEMES
         from intaglio.targets.deployment import deployment_of
 
+        narrow = self.scheme in NARROW_SCHEMES and self.weights_place == "mapped" and target.bare
         return deployment_of(
             target, board=self.board, arena=self.arena, io=self.io, weights_section=self.weights_section,
             weights_address=self.weights_address, ram=self.ram, flash=self.flash, optimize=self.optimize, memory=self.memory,
-            weights=self.weights_place, precision=self.precision,
+            weights="packed" if narrow else self.weights_place, precision=self.precision,
             limit_ms=self.limit_kernel_time, safety=self.safety,
         )  # fmt: skip
 

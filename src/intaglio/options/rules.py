@@ -232,6 +232,16 @@ RULES: tuple[Rule, ...] = (
         "`--weights staged` needs a board, and `{target}` has an operating system", "`intaglio boards` lists boards",
     ),
     Rule(
+        "weights packed, elsewhere", "options",
+        lambda s: s.request.weights_packed and (s.request.weights_read or s.request.weights_ram or s.request.weights_staged),
+        "`--weights packed` cannot be combined with `read`, `ram` or `staged`", LEAVE_OUT,
+    ),
+    Rule(
+        "weights packed, an operating system", "target",
+        lambda s: s.target is not None and not s.target.bare and s.request.weights_packed,
+        "`--weights packed` needs a board, and `{target}` has an operating system", "`intaglio boards` lists boards",
+    ),
+    Rule(
         "weights ram, an operating system", "target",
         lambda s: s.target is not None and not s.target.bare and s.request.weights_ram,
         "`--weights ram` needs a board, and `{target}` has an operating system", "`intaglio boards` lists boards",

@@ -44,7 +44,7 @@ _ACCELERATOR = Condition("`--accelerator`", lambda context: bool(context.acceler
 _HALVES = Condition("`--precision`", lambda context: context.target.precision != "fp32")
 _STREAM = Condition("`--stream`", lambda context: context.stream is not None)
 _ROWS = Condition("`--feed-rows`", lambda context: context.feed_rows)
-_READ = Condition("`--weights read`", lambda context: context.weights_read)
+_PARTS = Condition("`--weights read` or `packed`", lambda context: context.weights_read or context.weights_packed)
 
 _TIDY = named(clean.fold_constants, clean.remove_identities, clean.common_subexpressions, clean.dead_code)
 _STRENGTH = named(strength.reduce_strength)
@@ -88,7 +88,7 @@ OPTIMISE: tuple[Step, ...] = (
     Pass("stream", stream, _STREAM, required=True),
     Pass("rows_of_pixels", rows_of_pixels, _ROWS),
 )
-SPLIT: tuple[Step, ...] = (Pass("split_reads", split_reads, _READ),)
+SPLIT: tuple[Step, ...] = (Pass("split_reads", split_reads, _PARTS),)
 PASSES: tuple[Pass, ...] = tuple({p.name: p for p in passes_of((*ABSORB, *NARROW, *OPTIMISE, *SPLIT))}.values())
 
 

@@ -45,6 +45,7 @@ class Context:
     stream: int | None = None  # the axis of frames
     feed_rows: bool = False
     weights_read: bool = False  # they are not mapped: each layer's are read into the arena
+    weights_packed: bool = False  # those of few values are unpacked into the arena
     takes_halves: Callable[[Node, Target], bool] = _no_halves  # does the device have a kernel for this node in f16?
     report: Callable[[Finding], None] = _ignore
     observe: Callable[[str, Graph], None] = _unseen

@@ -1,12 +1,12 @@
-"""Split large dense layers by their outputs, so that weights which are read need little memory at a time.
+"""Split large dense layers by their outputs, so that weights which are read or unpacked need little memory at a time.
 
     y: f32[1,4096] = matmul(x, w)        a: f32[1,1024] = matmul(x, w0)
                                   ->     b: f32[1,1024] = matmul(x, w1)      ...
                                          y: f32[1,4096] = concat(a, b, ..., axis=-1)
 
 Each part is a layer of its own: while one is at work, the weights of the next are read. The sums are the same, in the same order.
-The concat copies little, or nothing where the memory stage makes it a view. Only for weights that are read (`--weights read`), for
-products with one row on the left, and with constants on the right.
+The concat copies little, or nothing where the memory stage makes it a view. Only for weights that are read (`--weights read`) or
+that have few values (`--weights packed`), for products with one row on the left, and with constants on the right.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from intaglio.ops.move import Concat
 from intaglio.ops.quantised import QMatMul
 from intaglio.passes.context import Context
 
-TILE_BYTES = 16384
+TILE_BYTES, UNPACKED_BYTES = 16384, 8192
+FEW_VALUES = 16
 MOST_TILES = 64
 
 
 def split_reads(graph: Graph, context: Context) -> Graph:
-    """Large dense layers are split by their outputs, so that weights which are read need little memory at a time.
+    """Large dense layers are split by their outputs, so that weights which are read or unpacked need little memory at a time.
 
         y = matmul(x, w)      ->      a = matmul(x, w0)
                                       b = matmul(x, w1)
@@ -36,9 +37,12 @@ def split_reads(graph: Graph, context: Context) -> Graph:
 
     Skipped for small weights, weights that are no constant, and several rows on the left."""
     nodes: list[Node] = []
-    step = 4 if context.target.bare else 16  # outputs: kernels make as many at a time
+    step = 12 if context.weights_packed else 4 if context.target.bare else 16  # outputs: kernels make as many at a time
     for node in graph.nodes:
-        nodes += _split(graph, node, TILE_BYTES, step)
+        if not context.weights_packed:
+            nodes += _split(graph, node, TILE_BYTES, step)
+        else:
+            nodes += _split(graph, node, UNPACKED_BYTES, step) if _of_few_values(node) else [node]
     graph.nodes = nodes
     return graph
 
@@ -64,6 +68,12 @@ def _split(graph: Graph, node: Node, tile_bytes: int, step: int) -> list[Node]:
         Concat(len(node.output.shape) - 1), [part.output for part in parts], list(node.outputs), node.source, when=node.when
     )
     return [*parts, whole]
+
+
+def _of_few_values(node: Node) -> bool:
+    weights = node.inputs[1] if len(node.inputs) > 1 else None
+    data = None if weights is None else weights.data
+    return data is not None and data.dtype.itemsize == 1 and len(np.unique(data)) <= FEW_VALUES
 
 
 def _columns(node: Node) -> list[int | None] | None:

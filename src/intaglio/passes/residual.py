@@ -18,11 +18,13 @@ def fuse_sum(graph: Graph, context: Context) -> Graph:
         a = qconv(x, w, b, m, s)
         y = qadd(a, r, ...)        ->      y = qconv(x, w, b, m, s, r, epilogue=[qadd(0,1, ...)])
 
-    Only on Cortex-M cores without vectors, whose kernels write the sum over `r`. Skipped when `a` has another reader, when `r` has
-    another shape, for depthwise convolutions, and without the DSP extension for weights that its kernel does not take."""
+    Only on cores of microcontrollers without vectors, whose kernels write the sum over `r`. Skipped when `a` has another reader,
+    when `r` has another shape, for depthwise convolutions, and without the DSP extension for weights that its kernel does not
+    take."""
     target = context.target
     dsp = target.isa.startswith("dsp")
-    if not dsp and not (target.bare and target.arch == "arm" and target.isa == "scalar"):
+    small = target.bare and (target.arch == "riscv32" or (target.arch == "arm" and target.isa == "scalar"))
+    if not dsp and not small:
         return graph
     edit = Editor(graph)
     readers = count_readers(graph)

@@ -18,13 +18,26 @@ from intaglio.ir.graph import Array, Graph
 from intaglio.ir.types import DType
 from intaglio.passes.absorb import absorbed
 from intaglio.quantize.improve import corrected_biases, equalize
-from intaglio.quantize.insert import FLOAT, INT8, INT16, Plan, choose_grids, clone, stored_tensors, with_quantisation
-from intaglio.quantize.layers import Scheme, layer_name, matches, scheme_of
+from intaglio.quantize.insert import (
+    FLOAT,
+    INT4,
+    INT8,
+    INT16,
+    NARROW,
+    PALETTE,
+    Plan,
+    choose_grids,
+    clone,
+    stored_tensors,
+    with_quantisation,
+)
+from intaglio.quantize.layers import Scheme, layer_name, many_weights, matches, scheme_of
 from intaglio.quantize.sensitivity import sensitivity
 from intaglio.quantize.settings import METHODS, SCHEMES, Account, LayerRow, OutputError, Progress, Settings, silent
 from intaglio.quantize.statistics import Statistics, run_all
 from intaglio.quantize.statistics import observe as look_at
 
+KINDS = {"int8": INT8, "int16x8": INT16, "int4": INT4, "palette": PALETTE}
 JUDGES = 16  # samples that decide between methods
 
 
@@ -108,7 +121,9 @@ def quantize(
     notes += _still_floats(final)
     by_name = {n.output.name: layer_name(n) for n in work.scheme.layers}
     numbers = {n.output.name: number for number, n in enumerate(work.scheme.layers, 1)}
-    account.kept = {by_name[name]: kind for name, kind in plan.stored.items() if name in by_name and kind != plan.default}
+    account.kept = {
+        by_name[name]: kind for name, kind in plan.stored.items() if name in by_name and kind != _usual(work, plan)[name]
+    }
     account.layers = [
         replace(row, number=numbers[row.name], name=by_name[row.name], stored=plan.stored.get(row.name, plan.default))
         for row in rows
@@ -136,7 +151,8 @@ def _still_floats(graph: Graph) -> list[str]:
 def check(graph: Graph, settings: Settings) -> None:
     """Before any data is read: are the words right, and is it a float model?"""
     if settings.scheme not in SCHEMES:
-        raise UserError("bad-option", f"unknown quantisation {quoted(settings.scheme)}", hint="use int8, int16x8 or weights")
+        hint = "use int8, int16x8, int4, palette or weights"
+        raise UserError("bad-option", f"unknown quantisation {quoted(settings.scheme)}", hint=hint)
     if settings.ranges not in ("auto", *METHODS):
         hint = "auto, " + ", ".join(METHODS)
         raise UserError("bad-option", f"unknown method {quoted(settings.ranges)} for ranges", hint=hint)
@@ -144,10 +160,17 @@ def check(graph: Graph, settings: Settings) -> None:
         raise UserError("already-quantized", "the model is already quantised", hint="use the float model")
 
 
+def _usual(work: Quantizer, plan: Plan) -> dict[str, str]:
+    """How layers are stored where nobody asks for more: 8 bits where few weights would have 4."""
+    narrow = plan.default in NARROW
+    return {n.output.name: INT8 if narrow and not many_weights(n) else plan.default for n in work.scheme.layers}
+
+
 def _first_plan(work: Quantizer) -> Plan:
     settings = work.settings
-    plan = Plan(INT16 if settings.scheme == "int16x8" else INT8)
-    for kind, patterns in ((INT16, settings.keep_int16), (FLOAT, settings.keep_float)):
+    plan = Plan(KINDS[settings.scheme])
+    plan.stored.update({name: kind for name, kind in _usual(work, plan).items() if kind != plan.default})
+    for kind, patterns in ((INT8, settings.keep_int8), (INT16, settings.keep_int16), (FLOAT, settings.keep_float)):
         for pattern in patterns:
             found = [n for number, n in enumerate(work.scheme.layers, 1) if pattern == str(number) or matches(n, pattern)]
             if not found:
@@ -196,18 +219,17 @@ def _improve(work: Quantizer, plan: Plan, account: Account) -> Plan:
 
 
 def _widen(work: Quantizer, plan: Plan, wanted: float, rows: list[LayerRow]) -> Plan:
-    """The layers that hurt most get 16 bits, then floats, until the error is small enough: as few as it takes."""
+    """The layers that hurt most get more bits, then floats, until the error is small enough: as few as it takes."""
     if not rows:
         rows = sensitivity(work.scheme, plan, work.statistics, work.samples, work.progress)
-    order = [row.name for row in sorted(rows, key=lambda r: -r.alone) if row.name not in plan.stored]
+    order = [row.name for row in sorted(rows, key=lambda r: -r.alone) if plan.stored.get(row.name, INT8) == INT8]
     best = np.inf
-    for kind in (INT16, FLOAT):
-        if kind == plan.default:
+    for kind in (INT8, INT16, FLOAT):
+        if kind == plan.default or (kind == INT8 and plan.default not in NARROW):
             continue
         count = 1
         while count <= len(order):
-            trial = replace(plan, stored={**plan.stored, **dict.fromkeys(order[:count], kind)})
-            error = work.error(trial)
+            error = work.error(_wider(work, plan, order[:count], kind))
             best = min(best, error)
             if error <= wanted:
                 return _fewest(work, plan, order, kind, count // 2, count, wanted)
@@ -222,23 +244,32 @@ def _fewest(work: Quantizer, plan: Plan, order: list[str], kind: str, low: int, 
     """Halving between a count that is too few and one that is enough."""
     while high - low > 1:
         middle = (low + high) // 2
-        trial = replace(plan, stored={**plan.stored, **dict.fromkeys(order[:middle], kind)})
+        trial = _wider(work, plan, order[:middle], kind)
         low, high = (low, middle) if work.error(trial) <= wanted else (middle, high)
-    return replace(plan, stored={**plan.stored, **dict.fromkeys(order[:high], kind)})
+    return _wider(work, plan, order[:high], kind)
+
+
+def _wider(work: Quantizer, plan: Plan, names: list[str], kind: str) -> Plan:
+    """With these layers stored as `kind`. Biases that were corrected for weights of 4 bits are corrected anew."""
+    made = replace(plan, stored={**plan.stored, **dict.fromkeys(names, kind)})
+    if plan.biases and plan.default in NARROW:
+        made.biases = corrected_biases(work.scheme, made, work.statistics)
+    return made
 
 
 def _advice(work: Quantizer, plan: Plan, account: Account, numbers: dict[str, int]) -> str:
     """What would help most, tried: the layer that adds the most error, wider."""
-    narrow = [row for row in account.layers if row.stored == INT8]
+    narrow = [row for row in account.layers if row.stored in (INT8, *NARROW)]
     if not narrow or account.error < 0.01:
         return ""
     worst = max(narrow, key=lambda row: row.alone)
     name = next(n for n, number in numbers.items() if number == worst.number)
-    tried = {kind: work.error(replace(plan, stored={**plan.stored, name: kind})) for kind in (INT16, FLOAT)}
+    kinds = (INT8, INT16, FLOAT) if worst.stored in NARROW else (INT16, FLOAT)
+    tried = {kind: work.error(_wider(work, plan, [name], kind)) for kind in kinds}
     kind = min(tried, key=lambda k: tried[k])
     if tried[kind] >= 0.98 * account.error:
         return f"layer {worst.number} adds the most error ({worst.alone:.2g} alone), but keeping only this layer wide does not help"
-    word = "--keep-int16" if kind == INT16 else "--keep-float"
+    word = {INT8: "--keep-int8", INT16: "--keep-int16", FLOAT: "--keep-float"}[kind]
     return (
         f"layer {worst.number} adds the most error: `{word} {worst.number}` makes it {account.error:.2g} to {tried[kind]:.2g}"
     )

@@ -78,7 +78,7 @@ def corrected_biases(scheme: Scheme, plan: Plan, statistics: Statistics) -> dict
         channels = _channels(node, weights)
         if channels is None or (bias is not None and (bias.data is None or bias.type.elements != channels)):
             continue
-        stored, scale = quantised_weights(node, weights.data)
+        stored, scale = quantised_weights(node, weights.data, plan.of(node))
         error = (stored.astype(np.float32) * scale - weights.data).astype(np.float32)
         mean = statistics.means[source.name].astype(np.float32)
         shift = node.op.evaluate([mean, error, None], [source.type, weights.type, None])[0]

@@ -13,10 +13,12 @@ from intaglio.ops.convert import Dequantize, Quantize
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.reduce import Softmax
 from intaglio.quantize.layers import Scheme, is_real, keeps_grid
+from intaglio.quantize.narrow import four_bits, of_a_palette
 from intaglio.quantize.ranges import grid
 from intaglio.quantize.statistics import Statistics
 
-INT8, INT16, FLOAT = "i8", "i16", "f32"
+INT8, INT16, FLOAT, INT4, PALETTE = "i8", "i16", "f32", "i4", "p4"
+NARROW = (INT4, PALETTE)  # of the weights; activations have 8 bits
 
 
 @dataclass(slots=True)
@@ -158,7 +160,7 @@ def _through(graph: Graph, nodes: list[Node], value: Value, grids: Grids, source
 
 
 def _integer_weights(graph: Graph, nodes: list[Node], node: Node, plan: Plan, grids: Grids) -> None:
-    """Symmetric 8-bit weights, a scale per output channel (or column)."""
+    """Symmetric weights, a scale per output channel (or column)."""
     bias = plan.biases.get(node.output.name)
     if bias is not None:
         node.inputs = [*node.inputs[:2], graph.constant(f"{node.output.name}_bias", bias), *node.inputs[3:]]
@@ -166,7 +168,7 @@ def _integer_weights(graph: Graph, nodes: list[Node], node: Node, plan: Plan, gr
     if weights is None or weights.data is None:
         return
     added = node.inputs[2].data if len(node.inputs) > 2 and node.inputs[2] is not None else None
-    stored, scale = quantised_weights(node, weights.data, added, _step_of(node.inputs[0], grids))
+    stored, scale = quantised_weights(node, weights.data, plan.of(node), added, _step_of(node.inputs[0], grids))
     parameters: list[Value | None] = [
         graph.constant(f"{weights.name}_q", stored),
         graph.constant(f"{weights.name}_scale", scale),
@@ -183,7 +185,9 @@ def _step_of(value: Value | None, grids: Grids) -> float | None:
     return None if known is None else float(known[0])
 
 
-def quantised_weights(node: Node, weights: Array, bias: Array | None = None, step: float | None = None) -> tuple[Array, Array]:
+def quantised_weights(
+    node: Node, weights: Array, kind: str = INT8, bias: Array | None = None, step: float | None = None
+) -> tuple[Array, Array]:
     """(integers, scales that broadcast against them). Scales are large enough to tell the bias in 30 bits of the sum's step."""
     if isinstance(node.op, Conv):
         axes = tuple(range(1, weights.ndim))
@@ -194,10 +198,14 @@ def quantised_weights(node: Node, weights: Array, bias: Array | None = None, ste
         axes = tuple(range(weights.ndim))
     most = np.abs(weights).max(axis=axes, keepdims=True)
     floor = float(most.max()) * 1e-6  # a channel of zeros still needs a step in which its bias can be expressed
-    scale = (np.maximum(most, floor if floor > 0 else 1.0) / 127.0).astype(np.float32)
+    most = np.maximum(most, floor if floor > 0 else 1.0)
+    scale = four_bits(weights, most, axes) if kind == INT4 else (most / 127.0).astype(np.float32)
     if bias is not None and step is not None and bias.size == scale.size:
         scale = np.maximum(scale, (np.abs(bias) / (step * 2.0**29)).astype(np.float32).reshape(scale.shape))
-    stored = np.clip(np.rint(weights / scale), -127, 127).astype(np.int8)
+    largest = 7 if kind == INT4 else 127
+    stored = np.clip(np.rint(weights / scale), -largest, largest).astype(np.int8)
+    if kind == PALETTE:
+        stored = of_a_palette(stored)
     return stored, scale.reshape(()) if scale.size == 1 else scale
 
 

@@ -24,6 +24,7 @@ from intaglio.ops.reduce import Reduce, Softmax
 from intaglio.ops.resize import Resize
 
 _PRODUCTS = (Conv, MatMul)
+FEW_WEIGHTS = 256
 _SAME_GRID = (Reshape, Transpose, Slice, Expand, Tile, MaxPool, AveragePool, Pad, Concat)
 
 
@@ -71,6 +72,14 @@ class Scheme:
 
     def producers(self) -> dict[Value, Node]:
         return self.graph.producers()
+
+
+def many_weights(node: Node) -> bool:
+    """Enough of them to be worth fewer bits. Depthwise layers have few, and need them all."""
+    weights = node.inputs[1] if isinstance(node.op, _PRODUCTS) else None
+    if weights is None or weights.data is None or weights.type.elements < FEW_WEIGHTS:
+        return False
+    return not (isinstance(node.op, Conv) and node.op.group > 1 and weights.shape[1] == 1)
 
 
 def layer_name(node: Node) -> str:

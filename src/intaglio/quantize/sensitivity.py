@@ -73,7 +73,7 @@ def _alone(
         arrays = [None if v is None else _array(v, changed, exact) for v in node.inputs]
         weights = node.inputs[1] if node is layer and isinstance(node.op, Conv | MatMul) else None
         if weights is not None and weights.data is not None:
-            integers, scale = quantised_weights(node, weights.data)
+            integers, scale = quantised_weights(node, weights.data, plan.of(node))
             arrays[1] = (integers.astype(np.float32) * scale).astype(np.float32)
             if node.output.name in plan.biases:
                 arrays = [arrays[0], arrays[1], plan.biases[node.output.name]]

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 METHODS = ("minmax", "percentile", "entropy", "mse")
-SCHEMES = ("int8", "int16x8")
+SCHEMES = ("int8", "int16x8", "int4", "palette")
+NARROW_SCHEMES = ("int4", "palette")  # weights of 4 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,7 @@ class Settings:
     ranges: str = "auto"  # one of METHODS, or the one with the least error
     keep_float: tuple[str, ...] = ()  # names of layers, `*` and `?` as in file names
     keep_int16: tuple[str, ...] = ()
+    keep_int8: tuple[str, ...] = ()  # 8-bit weights, where others have 4
     max_error: float | None = None  # of the outputs, relative
     equalize: bool = True
     correct_bias: bool = True
@@ -37,7 +39,7 @@ class LayerRow:
 
     name: str
     op: str
-    stored: str  # i8, i16 or f32
+    stored: str  # i8, i16, f32; i4 or p4: weights of 4 bits, or of 16 values
     alone: float
     accumulated: float
     number: int = 0
@@ -57,7 +59,7 @@ class Account:
     corrected: int = 0
     outputs: list[OutputError] = field(default_factory=list)
     layers: list[LayerRow] = field(default_factory=list)
-    kept: dict[str, str] = field(default_factory=dict)  # layer: i16 or f32
+    kept: dict[str, str] = field(default_factory=dict)  # layer: i8, i16 or f32
     advice: str = ""
     notes: list[str] = field(default_factory=list)
 

@@ -42,6 +42,7 @@ class Sum:
     cycles_low: int | None = None
     cycles_high: int | None = None
     stalls: tuple[Stall, ...] = ()
+    vectors: int = 0  # instructions of 128 bits
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,9 @@ class Costs:
     divide: int = 7
     float_multiply_add: int = 3
     float_divide: int = 14
-    vector: int = 2  # what capstone does not know on a core with vectors: 128 bits, two beats at a time
+    float_pair: int = 2  # two registers of the core to or from the FPU
+    vector: int = 2  # 128 bits: four beats, two a cycle
+    overlap: int = 0  # less, if the vector instruction before is a load or store and this one is not, or the other way round
     dual_issue: float = 1.0  # all of it times this
 
 
@@ -51,7 +53,7 @@ CORES = {
     "cortex-m4": M4,
     "cortex-m7": replace(M4, dual_issue=0.65),
     "cortex-m33": replace(M4, dual_issue=0.95),
-    "cortex-m55": replace(FLAT, load=1, divide=6, float_multiply_add=1, float_divide=10),
+    "cortex-m55": replace(FLAT, load=1, divide=6, float_multiply_add=1, float_divide=10, overlap=1),
     "rv32imc": replace(FLAT, next_load=2, refill=2, divide=17),
     "rv32imafc": replace(FLAT, next_load=2, refill=2, divide=17, float_multiply_add=1),
 }
@@ -69,6 +71,8 @@ DIVISIONS = {"sdiv", "udiv", "div", "divu", "rem", "remu"}
 FUSED = ("vmla", "vmls", "vnmla", "vnmls", "vfma", "vfms", "vfnma", "vfnms", "fmadd", "fmsub", "fnmadd", "fnmsub")
 BRANCHES = {"b", "bl", "cbz", "cbnz"}  # direct ones: the target is in the instruction
 FLOAT_DIVISIONS = ("vdiv", "vsqrt", "fdiv", "fsqrt")
+MOVED, COMPUTED = "vectors moved", "vectors computed"  # names of MVE instructions, by the unit that executes them
+VECTORS = (MOVED, COMPUTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,7 @@ class Instruction:
 
 
 START = Instruction("")
+PAGE_BYTES = 1024  # of a Cortex-M in emulators: a block ends there, before and after an instruction that crosses it
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,7 @@ class BlockCost:
     instructions: int
     cycles: int
     taken_cycles: int  # more, whenever the branch at its end is taken
+    vectors: int = 0  # of the instructions
 
 
 class Coster:
@@ -103,41 +109,61 @@ class Coster:
         self._timing = timing
         self._vectors = core == "cortex-m55"
         self._decoder = _decoder(riscv)
-        self._known: dict[BasicBlock, BlockCost] = {}
+        self._known: dict[tuple[BasicBlock, BasicBlock | None], BlockCost] = {}
         self._decoded: dict[bytes, Instruction] = {}
 
     def add(self, counts: Counts, timing: BoardCycles | None = None) -> Sum:
-        instructions = cycles = taken = 0
+        instructions = cycles = taken = vectors = 0
+        ends = {block.address + block.size_bytes: block for block in counts.blocks}
         for block, times in counts.blocks.items():
-            cost = self.block(block)
+            cost = self.block(block, ends.get(block.address) if (block.address + 2) % PAGE_BYTES < 6 else None)
             instructions += cost.instructions * times.ran
+            vectors += cost.vectors * times.ran
             cycles += cost.cycles * times.ran + cost.taken_cycles * times.taken
             taken += times.taken
-        return (timing or self._timing).sum(instructions, round(cycles * self._costs.dual_issue), taken, counts)
+        whole = (timing or self._timing).sum(instructions, round(cycles * self._costs.dual_issue), taken, counts)
+        return replace(whole, vectors=vectors) if vectors else whole
 
     def read(self, address: int, size_bytes: int) -> bytes:
         return self._read(address, size_bytes)
 
-    def block(self, block: BasicBlock) -> BlockCost:
-        if block not in self._known:
-            self._known[block] = self._block(block)
-        return self._known[block]
+    def block(self, block: BasicBlock, before: BasicBlock | None = None) -> BlockCost:
+        """`before`: the first part of a block that an emulator has divided, because it goes on in another page."""
+        if (block, before) not in self._known:
+            self._known[block, before] = self._block(block, before)
+        return self._known[block, before]
 
-    def _block(self, block: BasicBlock) -> BlockCost:
+    def _block(self, block: BasicBlock, first: BasicBlock | None) -> BlockCost:
         code = self._read(block.address, block.size_bytes)
-        cycles = count = offset = 0
-        before, narrow, last = START, False, 0
+        cycles = count = offset = vectors = 0
+        before, narrow, last = (START, False, 0) if first is None else (*self._last(first), 0)
         while offset < len(code):
             word = code[offset : offset + _length(code, offset, self._riscv)]
-            if word not in self._decoded:
-                found = next(self._decoder.disasm(word, 0, 1), None)
-                self._decoded[word] = Instruction(_unknown(word)) if found is None else _instruction(found, self._riscv)
-            now = self._decoded[word]
+            now = self._instruction(word)
             cycles += self._costs.folded_it if now.name == "it" and narrow else self._one(now, before)
             before, narrow, last = now, len(word) == 2, offset
             count += 1
+            vectors += now.name in VECTORS
             offset += len(word)
-        return BlockCost(count, cycles, self._refill(before, block.address + last))
+        return BlockCost(count, cycles, self._refill(before, block.address + last), vectors)
+
+    def _last(self, block: BasicBlock) -> tuple[Instruction, bool]:
+        """The last instruction of a block, and whether it has 16 bits."""
+        code = self._read(block.address, block.size_bytes)
+        offset = 0
+        while (length := _length(code, offset, self._riscv)) + offset < len(code):
+            offset += length
+        return self._instruction(code[offset:]), length == 2
+
+    def _instruction(self, word: bytes) -> Instruction:
+        if word not in self._decoded:
+            found = next(self._decoder.disasm(word, 0, 1), None)
+            vector = _vector(word, found is not None) if self._vectors else ""
+            if vector or found is None:
+                self._decoded[word] = Instruction(vector or _unknown(word))
+            else:
+                self._decoded[word] = _instruction(found, self._riscv)
+        return self._decoded[word]
 
     def _refill(self, branch: Instruction, at: int) -> int:
         """1 to 3 on an M4, by Arm's manual: "depending on the alignment and width of the target instruction, and whether the
@@ -152,8 +178,8 @@ class Coster:
     def _one(self, now: Instruction, before: Instruction) -> int:
         """A load is pipelined after a load, but not after a store, and not if its address is what was loaded."""
         c, name = self._costs, now.name
-        if not name:
-            return c.vector if self._vectors else 1
+        if name in VECTORS:
+            return c.vector - (c.overlap if before.name in VECTORS and before.name != name else 0)
         late = c.late_address if now.address & before.sets else 0
         if name in LOADS:
             pipelined = before.name in LOADS and not now.address & before.loads
@@ -164,6 +190,8 @@ class Coster:
             return 3 + late
         if name.startswith(LISTS):
             return 1 + _registers(now.operands) + late
+        if name == "vmov" and now.operands.count(",") > 1:
+            return c.float_pair
         return self._arithmetic(name)
 
     def _arithmetic(self, name: str) -> int:
@@ -191,6 +219,17 @@ def _length(code: bytes, offset: int, riscv: bool) -> int:
 def _unknown(word: bytes) -> str:
     """Low-overhead loops of the Armv8.1-M (`LE`, `WLS`, `DLS`), which capstone does not have: like a branch. "" for others."""
     return "loop" if len(word) == 4 and word[1] == 0xF0 and word[3] >> 4 == 0xC and word[2] & 1 else ""
+
+
+def _vector(word: bytes, known: bool) -> str:
+    """Of MVE, whose encodings capstone takes for others (coprocessors, Neon) or does not have: a load or store, or arithmetic."""
+    if len(word) != 4:
+        return ""
+    top, last = word[1], word[3]
+    if top in (0xEC, 0xED, 0xFC, 0xFD):
+        return MOVED if last & 0x0E == 0x0E else ""
+    predicates = top == 0xFE and last & 0x0F == 0x0F and word[2] == 0x4D  # VPST
+    return COMPUTED if top in (0xEF, 0xFF) or (top in (0xEE, 0xFE) and not known and not predicates) else ""
 
 
 def _instruction(found: Any, riscv: bool) -> Instruction:

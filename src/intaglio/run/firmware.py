@@ -223,7 +223,7 @@ class _Build:
         folders = [self._folder / "src", *sorted(p for p in (self._folder / "src").iterdir() if p.is_dir())]
         folders += [Path(os.path.normpath(self._folder / word)) for word in options.shared.split()]
         own = ("-Iinclude", "-Ifirmware", *(f"-I{Path(os.path.relpath(f, self._folder)).as_posix()}" for f in folders))
-        flags = (*compile_flags(toolchain, target), *own, *options.cflags)
+        flags = (*compile_flags(toolchain, target), *own)
         library = [source for folder in folders for source in sources_in(folder)]
         around = [*sources_in(self._folder / "firmware"), *sources_in(self._folder / "firmware" / "libc")]
 
@@ -231,7 +231,8 @@ class _Build:
             relative = Path(os.path.relpath(source, self._folder))
             made = objects / Path(*(part for part in relative.parent.parts if part != "..")) / f"{relative.name}.o"
             made.parent.mkdir(parents=True, exist_ok=True)
-            self._run.compile(relative.as_posix(), flags, made)
+            level = ("-Os",) if source.parent.name == "firmware" else ()  # start-up and main: nothing there takes time
+            self._run.compile(relative.as_posix(), (*flags, *level, *options.cflags), made)
             return made
 
         made = self._run.compile_all([*library, *around], compile_one)

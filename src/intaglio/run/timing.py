@@ -43,6 +43,7 @@ class Total:
     cycles_low: int | None = None  # on the board; None where nothing is said of one
     cycles_high: int | None = None
     stalls: tuple[Stall, ...] = ()  # part of `cycles`
+    vector_instructions: int | None = None  # of 128 bits, four beats each; None: the core has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class LayerTime:
     cycles_low: int | None = None
     cycles_high: int | None = None
     stalls: tuple[Stall, ...] = ()
+    vector_instructions: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,7 @@ def context_of(request: Request, target: Target, deployment: Deployment, source:
         stream=request.stream,
         feed_rows=request.feed_rows,
         weights_read=deployment.weights_read or graph.weights == "read",
+        weights_packed=deployment.weights_packed,
         takes_halves=lambda node, target: for_device(node, target, choices.of(node)) is not None,
         report=findings,
         observe=_Observer((findings.passes, _Dumper(request, choices), *((findings.verifier,) if request.verify else ()))),

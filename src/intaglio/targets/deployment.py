@@ -13,7 +13,7 @@ from intaglio.targets.target import Target, find_target, optimized, precise
 
 ARENAS = ("static", "caller")
 IO = ("arena", "caller")
-WEIGHTS = ("mapped", "read", "ram", "staged")
+WEIGHTS = ("mapped", "read", "ram", "staged", "packed")
 SAFETY = ("crc", "canary", "step", "golden", "slots", "encrypted")
 WEIGHTS_HEADER_BYTES = 64
 WINDOW_BYTES = 64 << 20
@@ -35,6 +35,7 @@ class Deployment:
     limit_ms: float = 0.0  # kernels of a device that take longer are split; 0: no limit
     weights_ram: bool = False  # they are copied to RAM at start-up, as far as there is room
     weights_staged: bool = False  # layers copy them to RAM before they run, where the arena has room
+    weights_packed: bool = False  # those of few values are stored in fewer bits, and unpacked before a layer runs
     device: str = ""  # `opencl`: arena and weights are in its memory
     safety: tuple[str, ...] = ()  # words of SAFETY
 
@@ -152,7 +153,8 @@ def deployment_of(
     if target.bare:
         found = find_board(board) if board else generic_board(target.name, riscv=target.arch.startswith("riscv"))
     if weights not in WEIGHTS:
-        raise UserError("bad-option", f"unknown value {quoted(weights)} of `--weights`", hint="`--weights read`, `ram` or `staged`")
+        hint = "`--weights read`, `ram`, `staged` or `packed`"
+        raise UserError("bad-option", f"unknown value {quoted(weights)} of `--weights`", hint=hint)
     told = () if memory is None else read_memories(Path(memory), addresses=target.bare)
     if found is not None and told:
         found = replace(found, memories=told)
@@ -160,7 +162,7 @@ def deployment_of(
         _check_address(weights_address, found)
     return Deployment(
         found, arena == "static", weights_section or "", weights_address, ram, flash, told, weights == "read", limit_ms or 0.0,
-        weights == "ram", weights == "staged", target.device,
+        weights == "ram", weights == "staged", weights == "packed", target.device,
         tuple(word for word in SAFETY if word in safety or (word == "step" and "golden" in safety)),
     )  # fmt: skip
 

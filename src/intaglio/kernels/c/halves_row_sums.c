@@ -21,6 +21,13 @@
     "muls r3, r5, r3\n\t" \
     "adds r0, r0, r2\n\t" \
     "adds r1, r1, r3\n\t"
+#define NUMBER(k) \
+    { \
+        const uint32_t number = (uint32_t)BYTE(x[k]), four = words[k]; \
+        a += number * (four & 0x00ff00ffu); \
+        b += number * (four >> 8 & 0x00ff00ffu); \
+        numbers += number; \
+    }
 #define EMPTY \
     "movs r0, #0\n\t" \
     "movs r1, #0\n\t"
@@ -110,16 +117,24 @@ IG_INLINE void NAME(const uint8_t *w, const X_TYPE *x, ptrdiff_t depth, ptrdiff_
     sums[2] = s2;
     sums[3] = s3;
 #else
-    for (ptrdiff_t k = 0; k < depth; k += run)
-        for (ptrdiff_t c = 0; c < 2; c++) {
-            uint32_t both = 0;
-            for (ptrdiff_t j = k; j < k + run; j++) {
-                const uint32_t pair = (uint32_t)w[4 * j + c] + ((uint32_t)w[4 * j + c + 2] << 16);
-                both += (uint32_t)BYTE(x[j]) * (pair - 0x00800080u);
-            }
-            const int32_t low = (int16_t)both;
-            sums[c] += low;
-            sums[c + 2] += (int32_t)(both - (uint32_t)low) >> 16;
+    int32_t s0 = sums[0], s1 = sums[1], s2 = sums[2], s3 = sums[3];
+    const uint32_t *words = (const uint32_t *)(const void *)w;
+    for (const X_TYPE *const end = x + depth; x != end;) {
+        uint32_t a = 0, b = 0, numbers = 0;
+        for (const X_TYPE *const stop = x + run; x != stop; x += 2, words += 2) {
+            NUMBER(0)
+            NUMBER(1)
         }
+        a -= numbers * 0x00800080u; /* as weights are kept without a sign */
+        b -= numbers * 0x00800080u;
+        s0 += (int16_t)a;
+        s2 += (int32_t)(a - (uint32_t)(int32_t)(int16_t)a) >> 16;
+        s1 += (int16_t)b;
+        s3 += (int32_t)(b - (uint32_t)(int32_t)(int16_t)b) >> 16;
+    }
+    sums[0] = s0;
+    sums[1] = s1;
+    sums[2] = s2;
+    sums[3] = s3;
 #endif
 }

@@ -1,8 +1,8 @@
-// A sum of less than 2^29, scaled by products of 16 by 16 bits: a Cortex-M0+ has no others.
+// A sum of less than 2^29, scaled; by products of 16 by 16 bits on a Cortex-M0+, which has no longer ones.
 
 IG_INLINE int32_t NAME(int32_t sum, int32_t multiplier, int32_t offset, int32_t right)
 {
-#ifdef __thumb2__
+#if defined(__thumb2__) || defined(__riscv)
     const int32_t scaled = (int32_t)(((int64_t)sum * multiplier + HALF64) >> 31);
 #else
     const int32_t low = (int16_t)sum, high = (sum - low) >> 16, m_low = multiplier & 0xffff, m_high = multiplier >> 16;

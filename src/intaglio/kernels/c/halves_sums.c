@@ -37,6 +37,13 @@
     "add r10, r10, r3\n\t" \
     "add r11, r11, r1\n\t"
 
+#define PRODUCT(k, n) (uint32_t)pixels[2 * k + n] * (uint32_t)w[k]
+#define HALVES /* 0x8000 was added to both, so that the lower halves have no sign */ \
+    s0 += a & 0xffffu; \
+    s1 += (int32_t)a >> 16; \
+    s2 += b & 0xffffu; \
+    s3 += (int32_t)b >> 16;
+
 #if TWICE
 #define ROUND "adds r3, r3, r7\n\t"
 #define SIGN \
@@ -176,26 +183,27 @@ IG_INLINE void NAME(const int8_t *w, const uint8_t *runs, const int32_t *pixels,
     values[2] = s2;
     values[3] = (int32_t)(intptr_t)s3;
 #else
-    for (ptrdiff_t p = 0; p < 4; p++)
-        values[p] = scale[0];
+    int32_t s1 = scale[0], s3 = s1;
+    uint32_t s0 = (uint32_t)s1 - 0x1000u * (uint32_t)(end - pixels), s2 = s0; /* 0x8000 for each eight words */
     ptrdiff_t fit = scale[2] < 0 ? *run++ : end - pixels; /* fours that fit, before one that does not */
-    for (; pixels != end; pixels += 8, w += 4) {
-        const int early = fit-- == 0;
-        for (ptrdiff_t p = 0; p < 4; p += 2) {
-            uint32_t both = 0;
-            for (ptrdiff_t k = 0; k < 4; k++) {
-                both += (uint32_t)pixels[2 * k + p / 2] * (uint32_t)w[k];
-                if (k == 3 || (k == 1 && early)) {
-                    const int32_t low = (int16_t)both;
-                    values[p] += low;
-                    values[p + 1] += (int32_t)(both - (uint32_t)low) >> 16;
-                    both = 0;
-                }
-            }
+    for (; pixels != end; pixels += 8, w += 4, fit--) {
+        uint32_t a = 0x8000u + PRODUCT(0, 0) + PRODUCT(1, 0), b = 0x8000u + PRODUCT(0, 1) + PRODUCT(1, 1);
+        if (fit == 0) {
+            HALVES
+            s0 -= 0x8000u;
+            s2 -= 0x8000u;
+            a = 0x8000u;
+            b = 0x8000u;
+            fit = pixels + 8 == end ? 1 : *run++ + 1;
         }
-        if (early && pixels + 8 != end)
-            fit = *run++;
+        a += PRODUCT(2, 0) + PRODUCT(3, 0);
+        b += PRODUCT(2, 1) + PRODUCT(3, 1);
+        HALVES
     }
+    values[0] = (int32_t)s0;
+    values[1] = s1;
+    values[2] = (int32_t)s2;
+    values[3] = s3;
 #endif
 #if !defined(IG_THUMB) || defined(__thumb2__) /* a core with long multiplications scales them faster in C */
     for (ptrdiff_t p = 0; p < 4; p++)

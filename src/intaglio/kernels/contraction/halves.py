@@ -1,4 +1,4 @@
-"""Convolutions and matrix products of bytes on cores that multiply 32 by 32 bits and nothing smaller (Cortex-M0+, M3).
+"""Convolutions and matrix products of bytes on cores that multiply 32 by 32 bits and nothing smaller (Cortex-M0+, M3, RV32).
 
     word = first + 2^16 * second        the same number of the windows of two pixels
     word * w = first * w + 2^16 * (second * w)

@@ -21,9 +21,9 @@ REACH = 2**29  # of sums, for products of 16 by 16 bits in `halves_scaled.c`
 
 
 def other_core(job: Job) -> str | None:
-    """Why the target does not gain: its core multiplies two numbers of 16 bits at once, or has no Thumb instructions."""
-    if job.target.arch != "arm" or not job.target.bare or job.isa.dsp or job.isa.lanes > 1:
-        return "the target is not a Cortex-M without the DSP extension"
+    """Why the target does not gain: its core multiplies two numbers of 16 bits at once, or is no microcontroller."""
+    if job.target.arch not in ("arm", "riscv32") or not job.target.bare or job.isa.dsp or job.isa.lanes > 1:
+        return "the target is neither a Cortex-M without the DSP extension nor a 32-bit RISC-V"
     return None
 
 

@@ -85,7 +85,7 @@ def dense(variant: Variant) -> Routine:
     bytes_ = variant.column != "column"
     kind = DType(variant.column) if bytes_ else DType.I16
 
-    def meaning(w: Array, scale: Array, column: Array, pairs: int, outs: int, y: Array, *extra: Any) -> None:
+    def meaning(column: Array, w: Array, scale: Array, y: Array, pairs: int, outs: int, *extra: Any) -> None:
         first, second = _channels(w, pairs, outs, variant)
         x, even = column[: 2 * pairs].astype(np.int64), 2 * len(first)
         if bytes_:
@@ -104,7 +104,7 @@ def dense(variant: Variant) -> Routine:
 
     take, take_odd = widening(kind)
     needs = operations("sxtb16", "smlad", *(() if joined else ("sxtb16_odd",)), *((take, take_odd) if bytes_ else ()))
-    needs += (*(operations("as_float") if variant.sixes else ()), finish_routine(finish))
+    needs += (finish_routine(finish),)
     macros: dict[str, str | int] = {"X_TYPE": C_TYPES[kind], "BYTES": bytes_, "WIDEN": f"ig_{take}", "WIDEN_ODD": f"ig_{take_odd}"}
     macros |= {"X_SIGNED": kind is DType.I8, "SHARED": shared, **finish.macros()}
     macros |= finish.quick_macros() if variant.sixes else {"JOINED": joined}

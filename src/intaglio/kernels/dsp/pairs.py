@@ -204,6 +204,6 @@ def multiply_single(
     variant = replace(product.variant, column="column" if column.dtype is DType.I16 else column.dtype.value)
     low, count = outs[0], outs[1] - outs[0]
     w = Place(product.w, low * (product.pairs * word_bytes(variant.layout) // 2))
-    places = (w, Place(product.scale, low * WORDS), Place(column, idx(0)))
-    k.call(dense(variant), *places, product.pairs, count, Place(y, low, count), *more)
+    places = (Place(column, idx(0)), w, Place(product.scale, low * WORDS), Place(y, low, count))  # as a layer has them
+    k.call(dense(variant), *places, product.pairs, count, *more)
     return variant

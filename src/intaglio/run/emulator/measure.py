@@ -204,6 +204,7 @@ def bare_layer(manifest: Manifest, layer: LayerInfo, found: Sum | None, clock_mh
         cycles_low=None if found is None else found.cycles_low,
         cycles_high=None if found is None else found.cycles_high,
         stalls=() if found is None else found.stalls,
+        vector_instructions=None if found is None else found.vectors or None,
     )
 
 
@@ -228,6 +229,7 @@ def bare_total(manifest: Manifest, firmware: FirmwareInfo, whole: Sum | None, cl
         cycles_low=None if whole is None else whole.cycles_low,
         cycles_high=None if whole is None else whole.cycles_high,
         stalls=() if whole is None else whole.stalls,
+        vector_instructions=None if whole is None else whole.vectors or None,
     )
 
 

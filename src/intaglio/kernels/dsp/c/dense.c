@@ -65,11 +65,11 @@
     "smlad %[s1], %[e], %[z], %[s1]\n\t"
 
 /* Channels four by four, times one column of `pairs` pairs. */
-IG_ROUTINE void NAME(const int8_t *w, const int32_t *scale, const X_TYPE *column, ptrdiff_t pairs,
+IG_ROUTINE void NAME(const X_TYPE *column, const int8_t *w, const int32_t *scale, Y_TYPE *y, ptrdiff_t pairs,
 #if REAL
-    ptrdiff_t outs, Y_TYPE *y, int32_t zero, float x_step)
+    ptrdiff_t outs, int32_t zero, float x_step)
 #else
-    ptrdiff_t outs, Y_TYPE *y)
+    ptrdiff_t outs)
 #endif
 {
 #if BYTES

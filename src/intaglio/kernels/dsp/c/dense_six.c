@@ -1,7 +1,6 @@
 // One column times six channels at a time, then two at a time, where weights are JOINED and sums are scaled in a few instructions
 // (quick.h). BYTES, WIDEN, WIDEN_ODD and SHARED are as in dense.c.
 
-#define AS_FLOAT(pointer) ig_as_float((int32_t)(intptr_t)(pointer))
 #include "quick.h"
 #if SHARED
 #define START(n) scale[n]
@@ -12,28 +11,22 @@
 #endif
 
 /* Channels six by six, then two by two, times one column of `pairs` pairs. */
-IG_ROUTINE void NAME(const int8_t *w, const int32_t *scale, const X_TYPE *column, ptrdiff_t pairs, ptrdiff_t outs, Y_TYPE *y)
+IG_ROUTINE void NAME(const X_TYPE *column, const int8_t *w, const int32_t *scale, Y_TYPE *y, ptrdiff_t pairs, ptrdiff_t outs)
 {
+#ifdef IG_FLOATS
+    #include "dense_six.h"
+#else
+    const ptrdiff_t sixes = outs / 6 * 6;
 #if SHARED
     const int32_t multiplier = scale[0], offset = scale[1], right = scale[2];
     scale += 3;
 #endif
-#ifdef IG_FLOATS
-    #include "dense_six.h"
-    w = weights, y = to, scale = record;
-    outs %= 6;
-    const ptrdiff_t step = 4;
-#else
-    const ptrdiff_t sixes = outs / 6 * 6;
-#endif
     for (ptrdiff_t o = 0; o < outs; o += 2, w += 4 * pairs) {
         int32_t s = START(o), r = START(o + 1);
         const int8_t *from = w;
-#ifndef IG_FLOATS
         const ptrdiff_t step = o < sixes ? 12 : 4;
         if (o < sixes)
             from -= o % 6 * (2 * pairs - 2); /* to the first of these six, and its words */
-#endif
         for (ptrdiff_t p = 0; p < pairs; p += 2, from += 2 * step) {
 #if BYTES
             const int32_t bytes = ig_word(column + 2 * p), x = WIDEN(bytes), z = WIDEN_ODD(bytes);
@@ -51,4 +44,5 @@ IG_ROUTINE void NAME(const int8_t *w, const int32_t *scale, const X_TYPE *column
             RESULT(o + 1, (int32_t)((uint32_t)r - (uint32_t)s) >> 7);
         }
     }
+#endif
 }
