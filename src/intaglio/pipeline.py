@@ -226,6 +226,11 @@ def build_request(request: Request, watch: Watch, *, climbing: bool = True, hope
 def graph_to_lower(request: Request, watch: Watch) -> Model:
     """The stages before kernels are chosen, for `tune`."""
     model = need(go(Work(replace(request, stop_after="kernels"), watch), LINE[:SETTLED]).model)
+    graph = model.graph
+    for name in graph.bounds.ranges if graph.bounds is not None else ():
+        what = "depends on data" if name in graph.counts else "has a range"
+        hint = "its kernels are chosen by estimates" + ("" if name in graph.counts else f"; or give one size: `--dim {name}=64`")
+        raise UserError("bad-option", f"`tune` measures layers of one size, and `{name}` {what}", hint=hint)
     return replace(model, graph=graph_of(model))
 
 

@@ -109,7 +109,6 @@ def test_too_little_ram_asks_for_a_narrower_range(intaglio: Intaglio, tmp_path: 
     ("words", "told"),
     [
         (["--target", "opencl"], "are not available for `opencl`"),
-        (["--target", "wasm32"], "are not available for `wasm32`"),
         (["--accelerator", "example_npu"], "`--accelerator` cannot be combined"),
         (["--stream", "1"], "`--stream` cannot be combined"),
         (["--target", "cortex-m4f", "--feed-rows"], "`--feed-rows` cannot be combined"),

@@ -30,7 +30,7 @@ from intaglio.cli.terminal import (
 )
 from intaglio.errors import AnswerIsNo, UserError, counted, quoted
 from intaglio.ir.graph import Array
-from intaglio.options.kinds import dims
+from intaglio.options.kinds import lengths
 from intaglio.package.entries import entry_folder, read_entries
 from intaglio.package.manifest import board_of
 from intaglio.run.accuracy import read_labels
@@ -80,8 +80,7 @@ def serial_line(port: str | None, baud: int, timeout_s: float, clock_mhz: float 
 
 def read_sizes(words: list[str] | None) -> dict[str, int]:
     """`T=17`, for a package that was compiled for a range."""
-    found = dims(words or [], "--size")
-    return {name: size for name, size in found.items() if isinstance(size, int)}
+    return lengths(words or [], "--size")
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,6 +192,9 @@ def open_library(path: Path, manifest: Manifest, *, copied: bool = False) -> cty
     if not path.is_file():
         hint = "compile the model again, without `--stop-after`"
         raise UserError("not-built", f"the package has no library `{path.name}`", where=str(path), hint=hint)
+    if "-fsanitize=address" in manifest.options.get("cflags", ""):
+        hint = f"run its own program: `bin/{manifest.name} --selftest`"
+        raise UserError("cannot-load", "a library with AddressSanitizer cannot be loaded into another program", hint=hint)
     try:
         _need_whole(path)
         return _loaded(path, copied)

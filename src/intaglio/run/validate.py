@@ -107,9 +107,8 @@ class SizeCheck:
 def validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
     """Every variant that this machine can run, where there are some and none was asked for. The result is that of the best; `ok` is
     that of all. Where the caller gives sizes: the least, the largest and some between; the result is the worst."""
-    if package.manifest.given:
-        return _at_several_sizes(package, options)
-    result = _validate(package, options)
+    compared = _at_several_sizes if package.manifest.given else _validate
+    result = compared(package, options)
     if package.variant is None or package.variant_asked:
         return result
     rows = []
@@ -120,7 +119,7 @@ def validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
         one = result
         if info.target != package.variant.target:
             other = LoadedPackage(package.folder, variant=info.target)
-            one = _validate(other, options)
+            one = compared(other, options)
         rows.append(VariantCheck(info.target, one.ok, max((o.max_rel for o in one.outputs), default=0.0)))
     return replace(result, ok=all(row.ok is not False for row in rows), variants=tuple(rows))
 

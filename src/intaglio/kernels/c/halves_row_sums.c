@@ -128,9 +128,9 @@ IG_INLINE void NAME(const uint8_t *w, const X_TYPE *x, ptrdiff_t depth, ptrdiff_
         a -= numbers * 0x00800080u; /* as weights are kept without a sign */
         b -= numbers * 0x00800080u;
         s0 += (int16_t)a;
-        s2 += (int32_t)(a - (uint32_t)(int32_t)(int16_t)a) >> 16;
+        s2 += (int32_t)(a + 0x8000u) >> 16; /* less the lower half, with its sign */
         s1 += (int16_t)b;
-        s3 += (int32_t)(b - (uint32_t)(int32_t)(int16_t)b) >> 16;
+        s3 += (int32_t)(b + 0x8000u) >> 16; /* less the lower half, with its sign */
     }
     sums[0] = s0;
     sums[1] = s1;
