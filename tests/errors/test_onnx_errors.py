@@ -175,7 +175,7 @@ def test_a_name_that_is_not_utf8_is_told(tmp_path: Path) -> None:
 def test_a_symbolic_dimension_asks_for_the_option_that_pins_it(tmp_path: Path) -> None:
     error = error_of(model([node("Relu", "x", "y")], [value("x", ["N", 3, "width"])]), tmp_path)
     assert error.slug == "dynamic-dimension"
-    assert error.hint == "give `--dim width=N`, or `--shape in0=1,3,N`"
+    assert error.hint == "give `--dim width=N`, a range (`--dim width=1..N`), or `--shape in0=1,3,N`"
 
 
 def test_an_unnamed_dimension_asks_for_a_shape(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def _extent(text: str, word: str) -> Extent:
 
 
 def _size(text: str, word: str) -> int:
-    hint = "sizes are integers from 1, for example `--shape in0=1,3,224,224` or `--dim N=1`, or a range: `--dim T=1..512`"
+    hint = "sizes are integers from 1, for example `--shape in0=1,3,224,224` or `--dim N=1`, or a range from 0 on: `--dim T=1..512`"
     if not text.strip():
         raise UserError("bad-option", f"{quoted(word, 120)} has an empty size", hint=hint)
     if not (text.strip().isascii() and text.strip().isdigit()) or len(text) > 18 or int(text) < 1:

@@ -254,7 +254,7 @@ def _unpinned(item: Declared, position: int, what: str, where: str, symbol: str 
         example = ",".join(str(d) if isinstance(d, int) else "1" if i == 0 else "N" for i, d in enumerate(item.dims))
     hint = f"give `--shape in{position}={example}`"
     if isinstance(symbol, str):
-        hint = f"give `--dim {symbol}=N`, or `--shape in{position}={example}`"
+        hint = f"give `--dim {symbol}=N`, a range (`--dim {symbol}=1..N`), or `--shape in{position}={example}`"
     return ModelError("dynamic-dimension", f"{what} of input {quoted(item.name)} {item} is not known at compile time",
                       where=where, hint=hint)  # fmt: skip
 
