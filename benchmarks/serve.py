@@ -135,7 +135,7 @@ def ours(model: Model, port: int, *more: str) -> list[str]:
 def commands(model: Model, mlserver: Path | None) -> dict[str, tuple[list[str], int, Path | None]]:
     found: dict[str, tuple[list[str], int, Path | None]] = {}
     port = free_port()
-    found["intaglio"] = (ours(model, port), port, None)
+    found["intaglio"] = (ours(model, port, "--workers", str(os.cpu_count() or 1)), port, None)
     for kind, label in (("front", "ONNX Runtime, our front"), ("starlette", "ONNX Runtime, starlette")):
         port = free_port()
         found[label] = ([sys.executable, str(HERE / "peers.py"), kind, str(model.onnx), str(port)], port, None)
