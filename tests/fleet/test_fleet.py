@@ -112,6 +112,17 @@ WRONG = {
 }
 
 
+def test_a_package_that_is_gone_from_the_store_is_made_again(file: Path, intaglio: Intaglio) -> None:
+    edited(file, ('boards = ["nucleo-l4r5zi", "nucleo-f401re", "nucleo-f030r8"]', "boards = []"),
+           ('jobs = ["fit", "compile", "validate"]', 'jobs = ["compile"]'))  # fmt: skip
+    assert "1 done now, 0 known before" in intaglio("fleet", file, "-j", "1").out
+    shutil.rmtree(file.parent / "store" / "packages")
+    (file.parent / "store" / "packages").mkdir()
+    assert "1 done now, 0 known before" in intaglio("fleet", file, "-j", "1").out
+    assert [*(file.parent / "store" / "packages").glob("*/*/manifest.json")]
+    assert "0 done now, 1 known before" in intaglio("fleet", file, "-j", "1").out
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_a_section_that_is_wrong(name: str, file: Path) -> None:
     old, new, reason = WRONG[name]

@@ -42,6 +42,7 @@ def run_fleet(
     """`crew` is asked for when there is something to do. `again`: failures too are tried once more."""
     pieces = pieces_of(plan)
     jobs = [job for piece in pieces for job in piece.jobs]
+    store.forget_lost()
     before = store.runs()
     run = store.begin(file, jobs)
     done = store.done(job.key for job in jobs)

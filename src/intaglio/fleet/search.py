@@ -107,6 +107,7 @@ def space_of(request: Request, place: str, *, board: bool) -> Space:
 def search(space: Space, store: Store, crew: Crew, trials: int, at_once: int, heard: Callable[[int, Point], None]) -> list[Point]:
     """All points that were looked at, in order."""
     optuna = _optuna()
+    store.forget_lost()
     accuracy, shares = space.request.labels is not None, dict[str, float]()
     directions = ["minimize"] * 3 + (["maximize"] if accuracy else [])
     study = optuna.create_study(directions=directions, sampler=optuna.samplers.NSGAIISampler(seed=SEED, population_size=16))

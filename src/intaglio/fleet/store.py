@@ -23,6 +23,7 @@ from pathlib import Path
 
 from intaglio.errors import ToolError, UserError, quoted
 from intaglio.fleet.pieces import FAILED, NO, OK, Job, Result, Value
+from intaglio.package.ownership import MANIFEST
 
 FILE = "results.sqlite"
 FORMAT = 2
@@ -148,6 +149,11 @@ class Store:
     def failed(self, keys: Iterable[str]) -> set[str]:
         wanted = set(keys)
         return wanted & {row[0] for row in self._open.execute("SELECT key FROM results WHERE state=?", (FAILED,))}
+
+    def forget_lost(self) -> None:
+        """Results whose package somebody has removed from the store are to be found out again."""
+        rows = self._open.execute("SELECT key, package FROM results WHERE package != ''").fetchall()
+        self.forget([key for key, digest in rows if not (self.package(digest) / MANIFEST).is_file()])
 
     def forget(self, keys: Iterable[str]) -> None:
         """They are to be found out again; runs that have ended keep what they had."""
