@@ -1,4 +1,4 @@
-"""Mistakes around entry points and lists of sizes are told, with what to do."""
+"""Mistakes in entry points and lists of sizes: each error says what is wrong and what to do."""
 
 from __future__ import annotations
 

@@ -69,3 +69,17 @@ def test_elements_are_those_of_torch(mode: str, tmp_path: Path) -> None:
     values = evaluate_graph(graph, {v.name: x.numpy() for v, x in zip(graph.inputs, given, strict=True)})
     for out, wanted in zip(graph.outputs, Resized()(*given), strict=True):
         assert np.array_equal(values[out.name], wanted.numpy())
+
+
+def test_elements_are_those_of_keras(tmp_path: Path) -> None:
+    keras = pytest.importorskip("keras", reason="Keras is not installed")
+    from intaglio.frontends.keras import load
+    from intaglio.ops.evaluate import evaluate_graph
+
+    for before, after in ((2, 41), (14, 16), (22, 61)):
+        model = keras.Sequential([keras.Input((before, 3, 1)), keras.layers.Resizing(after, 3, interpolation="nearest")])
+        model.save(tmp_path / "m.keras")
+        graph, _ = load(tmp_path / "m.keras", dims={}, shapes={})
+        x = np.arange(before * 3, dtype=np.float32).reshape(1, before, 3, 1)
+        values = evaluate_graph(graph, {graph.inputs[0].name: x})
+        assert np.array_equal(values[graph.outputs[0].name], keras.ops.convert_to_numpy(model(x))), (before, after)

@@ -153,7 +153,8 @@ class Store:
     def forget_lost(self) -> None:
         """Results whose package somebody has removed from the store are to be found out again."""
         rows = self._open.execute("SELECT key, package FROM results WHERE package != ''").fetchall()
-        self.forget([key for key, digest in rows if not (self.package(digest) / MANIFEST).is_file()])
+        if lost := [key for key, digest in rows if not (self.package(digest) / MANIFEST).is_file()]:
+            self.forget(lost)
 
     def forget(self, keys: Iterable[str]) -> None:
         """They are to be found out again; runs that have ended keep what they had."""

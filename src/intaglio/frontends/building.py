@@ -10,7 +10,7 @@ import numpy as np
 from intaglio.frontends.emitting import Emits
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Array, Value
-from intaglio.ir.sizes import larger, most
+from intaglio.ir.sizes import larger, most, moves
 from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, Div, Mul
 from intaglio.ops.convert import Cast
@@ -129,7 +129,9 @@ def per_channel(call: Emits, y: Value, scale: Value, bias: Value) -> Value:
 
 def other_elements(x: Value, op: Resize, factors: Mapping[int, float], start: float, *, rounds: bool = False) -> dict[int, Array]:
     """By axis, the elements at (i + start) * factor, computed in single precision as runtimes do that multiply instead of dividing;
-    nothing where `op` takes the same ones. `rounds`: to the nearest, not down."""
+    nothing where `op` takes the same ones, or sizes move. `rounds`: to the nearest, not down."""
+    if moves((*x.shape, *op.shape)):
+        return {}
     tables = {}
     for axis, factor in factors.items():
         places = (np.arange(op.shape[axis], dtype=np.float32) + np.float32(start)) * np.float32(factor)

@@ -6,11 +6,12 @@ import math
 from typing import Any
 
 from intaglio.errors import quoted
-from intaglio.frontends.building import expand, padded, reshape, resolved_shape, transpose
+from intaglio.frontends.building import expand, other_elements, padded, reshape, resolved_shape, transpose
 from intaglio.frontends.keras.rows.convolution import spatial
 from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
+from intaglio.ops.index import Gather
 from intaglio.ops.resize import Resize
 
 
@@ -101,7 +102,13 @@ def resized(call: KerasCall, x: Value, sizes: tuple[int, ...], mode: str, antial
         case _:
             reason = f"the interpolation {quoted(str(mode))} is not supported (its kernel differs between the backends of Keras)"
             raise unsupported(reason, "use `nearest` or `bilinear`")
-    return x if tuple(shape) == x.shape else call.emit(op, x)
+    if tuple(shape) == x.shape:
+        return x
+    factors = {n: 1 / scales[n] for n in range(first, first + len(sizes))}
+    tables = other_elements(x, op, factors, 0.5) if mode == "nearest" else {}
+    for axis, table in tables.items():
+        x = call.emit(Gather(axis), x, call.constant(table))
+    return x if tables else call.emit(op, x)
 
 
 @layer("UpSampling1D", "UpSampling2D", "UpSampling3D")
