@@ -183,7 +183,7 @@ def _program(cases: dict[str, Case], target: Target, *, over: bool = False) -> t
         places = {m: _operand(call) if over and m in call.outputs else m for m in range(len(call.arrays))}
         arguments = ", ".join(f"(void *)k{n}_{m}" for m in places.values())
         parts.append(f"int run{n}(void);\nint run{n}(void)\n{{\n    k{n}({arguments});\n    return 0;\n}}")
-    top = prelude(Program(Graph("t"), [], kernels, [], target.isa))
+    top = prelude(Program(Graph("t"), [], kernels, [], target.isa), pairs=target.issues_pairs)
     return top + "\n" + "\n\n".join(parts), calls
 
 
@@ -231,7 +231,7 @@ def _emulated(cases: dict[str, Case], target: Target, folder: Path, *, over: boo
 @pytest.mark.parametrize(
     "core",
     [
-        *("cortex-m4f", LITTLE, "cortex-m0+", "cortex-m3", "rv32imc"),
+        *("cortex-m4f", "cortex-m7", LITTLE, "cortex-m0+", "cortex-m3", "rv32imc"),
         pytest.param("cortex-m4", marks=pytest.mark.slow),  # integers: the kernels of the M4F
         pytest.param("cortex-m4f for speed", marks=pytest.mark.slow),
         pytest.param("cortex-m33", marks=pytest.mark.slow),

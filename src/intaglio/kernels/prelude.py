@@ -16,6 +16,7 @@ from intaglio.kernels.c_functions import function_text
 from intaglio.kernels.c_printer import Printer, body_lines
 from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.loop import Kernel
+from intaglio.kernels.paired import paired
 from intaglio.kernels.program import Program
 from intaglio.kernels.routines import routine_texts
 from intaglio.kernels.scalar_functions import vector_function
@@ -26,14 +27,15 @@ _MACRO = re.compile(r"^#\s*define\s+(\w+)", re.MULTILINE)
 _DECLARED = re.compile(r"^(?:IG_[A-Z]+|static|typedef)\b.*?\b(ig_\w+)\s*(?:\(|\[|__attribute__|;|=)", re.MULTILINE)
 
 
-def prelude(program: Program, kernels: Sequence[Kernel] | None = None) -> str:
-    """The text above these kernels (or all), under names that start with `ig_` and `IG_`."""
+def prelude(program: Program, kernels: Sequence[Kernel] | None = None, *, pairs: bool = False) -> str:
+    """The text above these kernels (or all), under names that start with `ig_` and `IG_`. `pairs`: for a core that issues two
+    instructions at a time."""
     own: dict[str, None] = {}
     for kernel in program.kernels if kernels is None else kernels:
         own |= dict.fromkeys(f'\n#include "{name}"' for name in kernel.includes)
     parts = [HEADERS + ("\n" if own else "") + "".join(own)]
     parts += _used(*_texts(program, program.kernels if kernels is None else kernels))
-    text = "\n\n".join(parts).replace("IG_INLINE", "static inline")
+    text = "\n\n".join(map(paired, parts) if pairs else parts).replace("IG_INLINE", "static inline")
     return re.sub(r"^(typedef .*\n)\n(?=typedef )", r"\1", text, flags=re.MULTILINE) + "\n"
 
 

@@ -15,10 +15,10 @@ MOST_FILES = 8
 FILE_BYTES = 24_000  # below this, starting another compiler costs more than it saves
 
 
-def write_kernels(program: Program, name: str, source_folder: Path) -> None:
+def write_kernels(program: Program, name: str, source_folder: Path, *, pairs: bool = False) -> None:
     """Those of this processor; what a device runs is elsewhere (`opencl.py`)."""
     kernels = [kernel for kernel in program.kernels if not kernel.variants]
-    top = prelude(program, kernels)
+    top = prelude(program, kernels, pairs=pairs)
     renamed = own_names(top, name)
     (source_folder / f"{name}_kernels.h").write_text(_header(kernels, name), encoding="ascii")
     if kernels:

@@ -83,7 +83,7 @@ def write_project(
         project = replace(project, shared_arena="" if own else shared.network, shared_weights=shared.network)
     render_template((template,) if template else shipped_template(target.interface), project, folder)
     sources = folder / "src"
-    write_kernels(program, graph.name, sources)
+    write_kernels(program, graph.name, sources, pairs=target.issues_pairs)
     write_accelerators(program, target, sources)
     if shared is None:
         slots = "slots" in deployment.safety

@@ -25,7 +25,7 @@ def _of_core(target: Target, board: Board | None, layers: tuple[LayerFacts, ...]
     best = _multiplied(target, layers)
     if best is None:
         return None
-    (macs, how), dual = best, CORES[target.core].dual_issue
+    (macs, how), dual = best, CORES[target.core].factor
     macs, loaded = macs / dual, _loaded(target) / dual
     clock = board.clock_mhz if board is not None and board.clock_mhz else None
     unit, scale = ("cycle", 1.0) if clock is None else ("us", clock)

@@ -20,6 +20,7 @@ from typing import Any
 from intaglio.errors import ToolError, install_hint
 from intaglio.run.board_cycles import NO_WAITS, BoardCycles, Sum
 from intaglio.run.emulator.counting import BasicBlock, Counts
+from intaglio.targets.issue import Slot, Unit, issue_cycles, slot_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,9 @@ class Costs:
     float_pair: int = 2  # two registers of the core to or from the FPU
     vector: int = 2  # 128 bits: four beats, two a cycle
     overlap: int = 0  # less, if the vector instruction before is a load or store and this one is not, or the other way round
-    dual_issue: float = 1.0  # all of it times this
+    pairs: bool = False  # two instructions at once, by the rules of `issue`; then only what a taken branch costs is from here
+    mispredicted: int = 0  # added to a conditional branch that goes the rarer way
+    factor: float = 1.0  # all of it times this
 
 
 M4 = Costs()
@@ -51,8 +54,8 @@ CORES = {
     "cortex-m0+": replace(FLAT, next_load=2, store=2),
     "cortex-m3": replace(M4, multiply_add=2, multiply_long=4),
     "cortex-m4": M4,
-    "cortex-m7": replace(M4, dual_issue=0.65),
-    "cortex-m33": replace(M4, dual_issue=0.95),
+    "cortex-m7": replace(FLAT, refill=0, pairs=True, mispredicted=7, factor=1.08),
+    "cortex-m33": replace(M4, factor=0.95),
     "cortex-m55": replace(FLAT, load=1, divide=6, float_multiply_add=1, float_divide=10, overlap=1),
     "rv32imc": replace(FLAT, next_load=2, refill=2, divide=17),
     "rv32imafc": replace(FLAT, next_load=2, refill=2, divide=17, float_multiply_add=1),
@@ -69,7 +72,9 @@ ADDED = {"mla", "mls", "smlabb", "smlabt", "smlatb", "smlatt", "smlad", "smladx"
 LONG = {"umull", "smull", "umlal", "smlal", "umaal", "smlald", "smlaldx", "mulh", "mulhu", "mulhsu"}
 DIVISIONS = {"sdiv", "udiv", "div", "divu", "rem", "remu"}
 FUSED = ("vmla", "vmls", "vnmla", "vnmls", "vfma", "vfms", "vfnma", "vfnms", "fmadd", "fmsub", "fnmadd", "fnmsub")
-BRANCHES = {"b", "bl", "cbz", "cbnz"}  # direct ones: the target is in the instruction
+ZERO = {"cbz", "cbnz"}
+BRANCHES = {"b", "bl", *ZERO}  # direct ones: the target is in the instruction
+FLAGS = {"cpsr", "apsr_nzcv", "apsr", "fpscr"}
 FLOAT_DIVISIONS = ("vdiv", "vsqrt", "fdiv", "fsqrt")
 MOVED, COMPUTED = "vectors moved", "vectors computed"  # names of MVE instructions, by the unit that executes them
 VECTORS = (MOVED, COMPUTED)
@@ -85,6 +90,7 @@ class Instruction:
     sets: frozenset[str] = frozenset()
     loads: frozenset[str] = frozenset()
     target: int | None = None  # of a direct branch, less its own address
+    slot: Slot | None = None  # for cores that issue pairs
 
 
 START = Instruction("")
@@ -97,6 +103,7 @@ class BlockCost:
     cycles: int
     taken_cycles: int  # more, whenever the branch at its end is taken
     vectors: int = 0  # of the instructions
+    conditional: bool = False  # does it end in a branch that may or may not be taken?
 
 
 class Coster:
@@ -120,8 +127,9 @@ class Coster:
             instructions += cost.instructions * times.ran
             vectors += cost.vectors * times.ran
             cycles += cost.cycles * times.ran + cost.taken_cycles * times.taken
+            cycles += self._costs.mispredicted * min(times.taken, times.ran - times.taken) if cost.conditional else 0
             taken += times.taken
-        whole = (timing or self._timing).sum(instructions, round(cycles * self._costs.dual_issue), taken, counts)
+        whole = (timing or self._timing).sum(instructions, round(cycles * self._costs.factor), taken, counts)
         return replace(whole, vectors=vectors) if vectors else whole
 
     def read(self, address: int, size_bytes: int) -> bytes:
@@ -136,6 +144,7 @@ class Coster:
     def _block(self, block: BasicBlock, first: BasicBlock | None) -> BlockCost:
         code = self._read(block.address, block.size_bytes)
         cycles = count = offset = vectors = 0
+        slots: list[Slot] = []
         before, narrow, last = (START, False, 0) if first is None else (*self._last(first), 0)
         while offset < len(code):
             word = code[offset : offset + _length(code, offset, self._riscv)]
@@ -145,7 +154,14 @@ class Coster:
             count += 1
             vectors += now.name in VECTORS
             offset += len(word)
-        return BlockCost(count, cycles, self._refill(before, block.address + last), vectors)
+            slots += [now.slot] if now.slot is not None else []
+        refill = self._refill(before, block.address + last)
+        if self._costs.pairs:
+            once = issue_cycles(slots)
+            again = issue_cycles(slots, again=True) if before.target == -last else once  # a loop that waits for its own results
+            cycles, refill = once + count - len(slots), refill + again - once
+        conditional = before.name in ZERO or (before.name == "b" and before.slot is not None and before.slot.reads_flags)
+        return BlockCost(count, cycles, refill, vectors, conditional)
 
     def _last(self, block: BasicBlock) -> tuple[Instruction, bool]:
         """The last instruction of a block, and whether it has 16 bits."""
@@ -163,6 +179,8 @@ class Coster:
                 self._decoded[word] = Instruction(vector or _unknown(word))
             else:
                 self._decoded[word] = _instruction(found, self._riscv)
+                if self._costs.pairs:
+                    self._decoded[word] = replace(self._decoded[word], slot=_slot(found, self._decoded[word].name))
         return self._decoded[word]
 
     def _refill(self, branch: Instruction, at: int) -> int:
@@ -252,6 +270,24 @@ def _instruction(found: Any, riscv: bool) -> Instruction:
     if name in STORES:
         return Instruction(name, found.op_str, address)
     return Instruction(name, found.op_str, address, sets=written)
+
+
+def _slot(found: Any, name: str) -> Slot:
+    """`name`: without condition and width."""
+    from capstone import arm
+
+    read, written = (frozenset(found.reg_name(n) for n in numbers) for numbers in found.regs_access())
+    operands = [o for o in found.operands if o.type == arm.ARM_OP_REG]
+    registers = [found.reg_name(o.reg) for o in operands]
+    memory = [o.mem for o in found.operands if o.type == arm.ARM_OP_MEM]
+    address = frozenset(found.reg_name(n) for mem in memory for n in (mem.base, mem.index) if n)
+    shifted = frozenset(found.reg_name(o.reg) for o in operands if o.shift.type)
+    conditional = found.cc not in (arm.ARM_CC_AL, arm.ARM_CC_INVALID)
+    slot = slot_of(name, found.op_str, registers, read - FLAGS, written - FLAGS, address, shifted)
+    if slot.unit is Unit.LOAD and len(memory) == 1 and not memory[0].index:
+        slot = replace(slot, word=(found.reg_name(memory[0].base) if memory[0].base else "pc", memory[0].disp))
+    sets, reads = bool(found.update_flags) or bool(written & FLAGS), conditional or bool(read & FLAGS)
+    return replace(slot, sets_flags=sets, reads_flags=reads)
 
 
 def _registers(operands: str) -> int:

@@ -15,6 +15,7 @@ Cores without an operating system say more:
 triple = "thumbv7em-none-eabihf"  # for clang; `flags` are gcc's
 core = "cortex-m4"                # whose costs and emulator: run/costs.py, run/emulator.py
 fpu = "single"                    # none, single or double
+issues_pairs = true               # two instructions at a time: assembly is put in an order that suits it (kernels/paired.py)
 cycles_per_mac_int = 1.7          # of `intaglio profile` over whole models, for the first guess of `intaglio fit`
 cycles_per_mac_float = 4.2
 """
@@ -52,6 +53,7 @@ class Target:
     core: str = ""
     fpu: str = "double"
     piece_cycles: float = 0.0  # of a piece of a row written to memory behind L2, divided by its lines
+    issues_pairs: bool = False  # two instructions at a time, in order: `targets/issue.py`
     cycles_per_mac_int: float = 0.0  # 0: not known
     cycles_per_mac_float: float = 0.0
     device: str = ""  # `opencl`: layers run on such a device, the rest on this processor
