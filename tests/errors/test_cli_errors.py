@@ -37,7 +37,7 @@ def test_output_below_a_file(intaglio: Intaglio, tmp_path: Path) -> None:
 
 
 def test_disk_full_leaves_nothing(intaglio: Intaglio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("intaglio.package.write.write_kernels", full)

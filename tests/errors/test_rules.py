@@ -16,6 +16,7 @@ WASM = "--target wasm32 "
 RANGE = "--dim N=1..4 "
 CASES = {
     "opencl, safety": OPENCL + "--safety crc",
+    "code ram, not of a board": "--target generic --code ram",
     "style": "--style lint",
     "opencl, style misra": OPENCL + "--style misra",
     "variants, style misra": "--target x86-64 --variants v3 --style misra",

@@ -147,6 +147,7 @@ def _print_summary(package: Package, seconds: float, request: Request) -> None:
         stack = "an unbounded stack" if f.stack_bytes is None else f"stack {f.stack_bytes:,}"
         say(f"flash {f.flash_bytes:,} bytes: code {f.code_bytes:,}, weights {f.weight_bytes:,}")
         copied = f", weights {m.memory.weights_ram:,}" if m.memory.weights_ram else ""
+        copied += f", code {f.code_ram_bytes:,}" if f.code_ram_bytes else ""
         say(
             f"RAM {f.ram_bytes:,} bytes: arena {m.memory.arena_bytes:,}, inputs and outputs {f.io_bytes:,}, "
             f"variables {f.static_bytes:,}, {stack}{copied}"

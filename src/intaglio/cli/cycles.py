@@ -8,6 +8,8 @@ from intaglio.cli.terminal import count_text, ms_text
 from intaglio.run.timing import Emulation, LayerTime, Total
 
 BEATS = 4  # of a vector instruction, 32 bits each
+WORTH_RAM = 0.01  # of the cycles
+SLOWER_FROM_RAM = ("cortex-m3", "cortex-m4")  # they fetch it over another bus, at a cost that is not estimated
 SHOWN_CAUSES = 2  # columns of the table of layers; all are in the JSON
 
 
@@ -27,6 +29,9 @@ def cycles_lines(total: Total, emulation: Emulation) -> list[str]:
             f"cycles: about {total.cycles:,}{at} (an estimate for {emulation.board})",
             f"of these: {', '.join(parts)}",
         ]
+    if (waited := _waits_for_code(total)) and not total.code_ram_bytes and emulation.core not in SLOWER_FROM_RAM:
+        share = f"{waited / total.cycles:.1%}"
+        lines.append(f"{share} of them are waits for code: kernels in RAM (`--code ram`) would save most of these")
     if total.vector_instructions and total.instructions:
         beats = BEATS * total.vector_instructions
         of = f"{total.vector_instructions / total.instructions:.0%} of all"
@@ -40,6 +45,12 @@ def cycles_lines(total: Total, emulation: Emulation) -> list[str]:
             "(of each layer the longer part is counted)"
         )
     return lines
+
+
+def _waits_for_code(total: Total) -> int:
+    """Cycles, where they are worth some RAM."""
+    waited = sum(stall.cycles for stall in total.stalls if stall.cause == "branches" or stall.cause.endswith(" code"))
+    return waited if total.cycles and waited >= WORTH_RAM * total.cycles else 0
 
 
 def _rounded(cycles: int) -> str:

@@ -344,6 +344,7 @@ def print_emulated(result: Profile, emulation: Emulation) -> None:
         say(line)
     stack = f"stack {'without a bound' if t.stack_bytes is None else t.stack_bytes} ({t.stack_used_bytes} used)"
     copied = f", weights {_whole(t.weights_ram_bytes)}" if t.weights_ram_bytes else ""
+    copied += f", code {_whole(t.code_ram_bytes)}" if t.code_ram_bytes else ""
     say(
         f"RAM: {_whole(t.ram_bytes)} bytes: arena {_whole(t.arena_bytes)}, inputs and outputs {_whole(t.io_bytes)}, "
         f"variables {_whole(t.static_bytes)}, {stack}{copied}"

@@ -12,7 +12,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Speed and exactness", ("optimize", "exact", "threads", "cores", "variants", "tuning")),
     (
         "Memory and weights",
-        ("arena", "io", "weights", "weights_section", "weights_address", "export_plan", "import_plan"),
+        ("arena", "io", "code", "weights", "weights_section", "weights_address", "export_plan", "import_plan"),
     ),
     (
         "Accelerators and OpenCL",

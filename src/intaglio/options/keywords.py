@@ -22,6 +22,7 @@ class Keywords(TypedDict, total=False):
     flash: int | str | None
     memory: str | Path | None
     arena: str
+    code: str
     optimize: str
     exact: bool
     io: str

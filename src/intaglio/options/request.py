@@ -120,6 +120,10 @@ class Request:
     arena: str = option(
         "static", kinds.TEXT, "package", "static, or caller: you pass the arena; no static data.", "A", record=lambda r: r.arena
     )
+    code: str = option(
+        "flash", kinds.TEXT, "package", "Kernels on a board: flash, or ram: start-up code copies them to RAM.", "C",
+        record=lambda r: r.code,
+    )  # fmt: skip
     optimize: str = option(
         "balanced", kinds.TEXT, "kernels", "Optimise for speed, balanced or size.", "O",
         record=lambda r: r.optimize,
@@ -390,7 +394,7 @@ class Request:
             target, board=self.board, arena=self.arena, io=self.io, weights_section=self.weights_section,
             weights_address=self.weights_address, ram=self.ram, flash=self.flash, optimize=self.optimize, memory=self.memory,
             weights="packed" if narrow else self.weights_place, precision=self.precision,
-            limit_ms=self.limit_kernel_time, safety=self.safety,
+            limit_ms=self.limit_kernel_time, safety=self.safety, code=self.code,
         )  # fmt: skip
 
     def record(self) -> dict[str, str]:

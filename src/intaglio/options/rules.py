@@ -125,6 +125,11 @@ def _not_with_slots(word: str, given: Callable[[Request], bool]) -> Rule:
 
 RULES: tuple[Rule, ...] = (
     _not_on_opencl("--safety", lambda r: bool(r.safety)),
+    Rule(
+        "code ram, not of a board", "target",
+        lambda s: s.target is not None and not s.target.bare and s.request.code == "ram",
+        "`--code ram` is for boards, and `{target}` is none", "omit `--code`: an operating system loads code to RAM anyway",
+    ),
     Rule("style", "options", lambda s: s.request.style not in ("plain", "misra"), "unknown `--style`", "use plain or misra"),
     _not_on_opencl("--style misra", lambda r: r.style == "misra"),
     _not_with_variants("--style misra", lambda r: r.style == "misra", "deviations are listed for one target"),

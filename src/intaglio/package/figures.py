@@ -31,6 +31,7 @@ def figures(manifest: Manifest, info: FirmwareInfo) -> str:
         ("inputs and outputs", f"{info.io_bytes:,}"),
         ("variables", f"{info.static_bytes:,}"),
         ("weights, copied at start-up", f"{manifest.memory.weights_ram:,}"),
+        ("code, copied at start-up", f"{info.code_ram_bytes:,}"),
         ("stack, at most", stack),
         ("self-test, beside that", f"{info.selftest_bytes:,}"),
     ]

@@ -164,8 +164,8 @@ class MemoryInfo:
 
 @dataclass(frozen=True, slots=True)
 class FirmwareInfo:
-    """What a device needs, in bytes. RAM = arena + io + static + stack + weights that are copied to it (`MemoryInfo`);
-    flash = code + weights + data.
+    """What a device needs, in bytes. RAM = arena + io + static + stack + weights that are copied to it (`MemoryInfo`) + code that
+    is; flash = code + weights + data.
 
     `code` is machine code and what it reads but the weights, `data` the first values of variables, `static` variables other
     than the arena and the buffers of inputs and outputs (`io`). The self-test is counted by itself. `stack` is the deepest
@@ -185,6 +185,7 @@ class FirmwareInfo:
     weights_file: str | None = None  # a binary of its own, to be written to the address
     weights_address: int | None = None
     own_board: Board | None = None  # of the user's file
+    code_ram_bytes: int = 0  # of the code, copied to RAM at start-up
 
 
 @dataclass(frozen=True, slots=True)

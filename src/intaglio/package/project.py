@@ -171,6 +171,7 @@ class Project:
     layers: tuple[LayerView, ...]
     macs: int
     threads: int
+    code_ram: bool = False  # start-up code copies kernels to RAM
     cores: int = 1  # of a board, that compute layers together
     safety: Safety = NONE
     network: str = ""  # of a variant: what the package is called
@@ -311,6 +312,7 @@ def project_of(
         layers=tuple(_layer_view(index, layer) for index, layer in enumerate(program.layers)),
         macs=sum(layer.macs for layer in program.layers),
         threads=1 if target.bare else target.threads,
+        code_ram=deployment.code_ram,
         cores=target.threads if target.bare and any(layer.kernel.split for layer in program.layers) else 1,
         safety=_safety(program, deployment, weights, blocks),
     )

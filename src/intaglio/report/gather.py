@@ -260,7 +260,7 @@ def _parts(package: Package) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
     if firmware is not None:
         ram = [("arena", memory.arena_bytes, COMPUTED), ("inputs and outputs", firmware.io_bytes, MEASURED)]
         ram += [("variables", firmware.static_bytes, MEASURED), ("stack", firmware.stack_bytes or 0, MEASURED)]
-        ram += [("weights", memory.weights_ram, COMPUTED)]
+        ram += [("weights", memory.weights_ram, COMPUTED), ("code", firmware.code_ram_bytes, MEASURED)]
         flash = [("code", firmware.code_bytes), ("weights", firmware.weight_bytes), ("first values", firmware.data_bytes)]
         told = tuple(Part(name, size, MEASURED) for name, size in flash if size)
         return tuple(Part(*row) for row in ram if row[1]), told

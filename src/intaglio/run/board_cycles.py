@@ -77,6 +77,11 @@ class BoardCycles:
             return "caches as documented, not compared with a measurement: a wide interval"
         return f"{self.board.wait_states} wait states and nothing else is known: a wide interval"
 
+    def waits_for_code(self, address: int) -> bool:
+        """Is the code at this address in flash? Where nothing is known of memories, all of it is."""
+        flash = [memory for memory in self.watched if memory.flash]
+        return not flash or any(memory.address <= address < memory.address + memory.bytes for memory in flash)
+
     def sum(self, instructions: int, core: int, taken: int, counts: Counts) -> Sum:
         """`core`: cycles with zero wait states; `taken`: branches."""
         if self.board is None:

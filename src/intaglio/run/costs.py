@@ -128,7 +128,7 @@ class Coster:
             vectors += cost.vectors * times.ran
             cycles += cost.cycles * times.ran + cost.taken_cycles * times.taken
             cycles += self._costs.mispredicted * min(times.taken, times.ran - times.taken) if cost.conditional else 0
-            taken += times.taken
+            taken += times.taken if self._timing.waits_for_code(block.address) else 0
         whole = (timing or self._timing).sum(instructions, round(cycles * self._costs.factor), taken, counts)
         return replace(whole, vectors=vectors) if vectors else whole
 

@@ -45,6 +45,7 @@ class Sizes:
     selftest: int
     data: int
     bss: int
+    code_ram: int = 0  # of the code, in RAM when it runs
 
 
 def build_firmware(folder: Path, elf: Path, name: str, target: Target, toolchain: Toolchain, cflags: tuple[str, ...] = ()) -> None:
@@ -187,11 +188,12 @@ def _info(
         static_bytes=max(0, static),
         io_bytes=io_bytes,
         stack_bytes=depth,
-        ram_bytes=sizes.data + sizes.bss + beside + (depth or 0),
+        ram_bytes=sizes.data + sizes.bss + sizes.code_ram + beside + (depth or 0),
         selftest_bytes=sizes.selftest,
         weights_file=weights_file(manifest.name) if address and weights else None,
         weights_address=int(address, 0) if address and weights else None,
         own_board=None if board == known else board,
+        code_ram_bytes=sizes.code_ram,
     )
 
 
@@ -205,7 +207,7 @@ def sizes_of(elf: Path) -> Sizes:
     weights, selftest, data, bss = (sections.pop(name, 0) for name in (".weights", ".selftest", ".data", ".bss"))
     weights += sum(sections.pop(name) for name in list(sections) if name.startswith(".weights_"))
     bss += sum(sections.pop(name) for name in arenas)
-    return Sizes(sum(sections.values()), weights, selftest, data, bss)
+    return Sizes(sum(sections.values()), weights, selftest, data, bss, sections.get(".code", 0))
 
 
 class _Build:

@@ -12,10 +12,14 @@ the stack pointer. A call through a pointer, recursion, or a frame of varying si
 from __future__ import annotations
 
 import bisect
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+
+# What linkers put between code that is too far apart for a branch: `__Thumbv6MABSLongThunk_NAME` of lld, `__NAME_veneer` of GNU ld.
+_LEAP = re.compile(r"__Thumb\w*?Thunk_(\w+)|__(\w+)_veneer")
 
 
 @dataclass(slots=True)
@@ -82,8 +86,11 @@ def _functions(path: Path, frames: dict[str, int | None]) -> dict[int, Function]
                     function.name = symbol.name
         starts = sorted(found)
         code = {s["sh_addr"]: s.data() for s in elf.iter_sections() if s["sh_flags"] & 4 and s["sh_type"] == "SHT_PROGBITS"}
+    named = {function.name: address for address, function in found.items()}
     for function in found.values():
         _read(function, code, marks, starts, found, thumb)
+        if (leap := _LEAP.fullmatch(function.name)) and (to := named.get(leap[1] or leap[2])) is not None:
+            function.calls, function.indirect = {to}, False
         if function.name in frames:
             function.frame = frames[function.name]
     return found

@@ -40,6 +40,7 @@ class Total:
     static_bytes: int | None = None
     stack_used_bytes: int | None = None  # measured; `stack_bytes` is the bound
     weights_ram_bytes: int | None = None  # of the weights, copied to RAM at start-up
+    code_ram_bytes: int | None = None  # of the code
     cycles_low: int | None = None  # on the board; None where nothing is said of one
     cycles_high: int | None = None
     stalls: tuple[Stall, ...] = ()  # part of `cycles`

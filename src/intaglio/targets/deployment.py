@@ -12,6 +12,7 @@ from intaglio.targets.memories import Memory, fastest_first, main_memory, read_m
 from intaglio.targets.target import Target, find_target, optimized, precise
 
 ARENAS = ("static", "caller")
+CODE = ("flash", "ram")
 IO = ("arena", "caller")
 WEIGHTS = ("mapped", "read", "ram", "staged", "packed")
 SAFETY = ("crc", "canary", "step", "golden", "slots", "encrypted")
@@ -36,6 +37,7 @@ class Deployment:
     weights_ram: bool = False  # they are copied to RAM at start-up, as far as there is room
     weights_staged: bool = False  # layers copy them to RAM before they run, where the arena has room
     weights_packed: bool = False  # those of few values are stored in fewer bits, and unpacked before a layer runs
+    code_ram: bool = False  # kernels are copied to RAM at start-up
     device: str = ""  # `opencl`: arena and weights are in its memory
     safety: tuple[str, ...] = ()  # words of SAFETY
 
@@ -135,6 +137,7 @@ def deployment_of(
     precision: str | None = None,
     limit_ms: float | None = None,
     safety: tuple[str, ...] = (),
+    code: str = "flash",
 ) -> Deployment:
     """What is said about the device, checked. That options go together was checked before: `options/rules.py`."""
     precise(optimized(target, optimize), precision)
@@ -142,6 +145,8 @@ def deployment_of(
         raise UserError("bad-option", f"`--limit-kernel-time {limit_ms:g}` is not a time", hint="use milliseconds, for example 8")
     if arena not in ARENAS:
         raise UserError("bad-option", f"unknown arena {quoted(arena)}", hint="`--arena static` or `--arena caller`")
+    if code not in CODE:
+        raise UserError("bad-option", f"unknown value {quoted(code)} of `--code`", hint="`--code flash` or `--code ram`")
     if io not in IO:
         raise UserError("bad-option", f"unknown value {quoted(io)} of `--io`", hint="`--io arena` or `--io caller`")
     if weights_section is not None and not _SECTION.fullmatch(weights_section):
@@ -158,11 +163,15 @@ def deployment_of(
     told = () if memory is None else read_memories(Path(memory), addresses=target.bare)
     if found is not None and told:
         found = replace(found, memories=told)
+    if code == "ram" and found is not None and not found.main("ram").may_hold("code"):
+        what = f"the RAM `{found.main('ram').name}` of {quoted(found.name) if found.name else 'this core'} does not execute code"
+        hint = "omit `--code ram`, or write `code` into `holds` of the memory in a file of your own"
+        raise UserError("bad-option", what, hint=hint)
     if weights_address is not None and found is not None:
         _check_address(weights_address, found)
     return Deployment(
         found, arena == "static", weights_section or "", weights_address, ram, flash, told, weights == "read", limit_ms or 0.0,
-        weights == "ram", weights == "staged", weights == "packed", target.device,
+        weights == "ram", weights == "staged", weights == "packed", code == "ram", target.device,
         tuple(word for word in SAFETY if word in safety or (word == "step" and "golden" in safety)),
     )  # fmt: skip
 

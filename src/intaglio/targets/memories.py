@@ -7,7 +7,7 @@ address = 0x20000000              # not needed where an operating system decides
 bytes = 131072                    # a hard limit
 bytes_per_cycle = 8               # the widest access; the fastest memory is filled first
 latency = 0                       # cycles before the first byte
-holds = ["arena"]                 # of arena, stack, variables (ram), weights, code (flash); all that its kind can, by default
+holds = ["arena"]                 # of arena, stack, variables, code (ram), weights, code (flash); all that its kind can, by default
 note = "..."                      # what has to be set up before it can be used
 
 [[memory]]
@@ -29,7 +29,7 @@ from pathlib import Path
 from intaglio.errors import UserError, quoted
 from intaglio.ir.names import is_clean
 
-HOLDS = {"ram": ("arena", "stack", "variables"), "flash": ("code", "weights")}
+HOLDS = {"ram": ("arena", "stack", "variables", "code"), "flash": ("code", "weights")}
 NOWHERE = 1 << 32  # the address of a memory that has none: no 32-bit address lies in it
 _NAME = re.compile(r"[A-Za-z_]\w{0,39}", re.ASCII)
 _HINT = (

@@ -226,6 +226,7 @@ def bare_total(manifest: Manifest, firmware: FirmwareInfo, whole: Sum | None, cl
         static_bytes=firmware.static_bytes,
         stack_used_bytes=stack_used,
         weights_ram_bytes=manifest.memory.weights_ram or None,
+        code_ram_bytes=firmware.code_ram_bytes or None,
         cycles_low=None if whole is None else whole.cycles_low,
         cycles_high=None if whole is None else whole.cycles_high,
         stalls=() if whole is None else whole.stalls,
