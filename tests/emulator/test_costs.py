@@ -125,6 +125,21 @@ def test_riscv_is_estimated_too() -> None:
     assert cost("03a50500 0545 3305b502", "rv32imc", riscv=True) == 2 + 1 + 1  # lw; c.li; mul
 
 
+@pytest.mark.parametrize(
+    ("code", "cycles"),
+    [
+        ("03a50500 33865600", 1 + 1),  # lw a0, 0(a1); add a2, a3, t0
+        ("03a50500 3386a600", 1 + 1 + 1),  # lw a0, 0(a1); add a2, a3, a0: it waits for what is loaded
+        ("03a50500 23a0a500", 1 + 1),  # lw a0, 0(a1); sw a0, 0(a1): a store does not
+        ("03a50500 23205500", 1 + 1 + 1),  # ... but for its address: sw t0, 0(a0)
+        ("03a50500 33c6a60a", 1 + 1 + 1),  # min a2, a3, a0, which capstone does not know
+        ("33c5a502", 18),  # div
+    ],
+)
+def test_a_hazard3_waits_for_a_load_only_where_it_is_used_next(code: str, cycles: int) -> None:
+    assert cost(code, "hazard3", riscv=True) == cycles
+
+
 def test_an_instruction_that_is_unknown_counts_as_one() -> None:
     data = bytes.fromhex("ffffffff")
     assert Coster("cortex-m4", lambda a, n: data, riscv=False).add(Counts({BasicBlock(0, 4): Times(5)})) == Sum(5, 5)

@@ -13,6 +13,7 @@ is exact, needs no table: lengths are in the encoding.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +30,7 @@ class Costs:
 
     load: int = 2  # the first of neighbouring loads
     next_load: int = 1
+    load_use: int = 0  # added if the next instruction reads what is loaded
     store: int = 1
     late_address: int = 1  # added to a load or store if the instruction before computes its address
     refill: int = 1  # added to every branch that is taken
@@ -59,6 +61,7 @@ CORES = {
     "cortex-m55": replace(FLAT, load=1, divide=6, float_multiply_add=1, float_divide=10, overlap=1),
     "rv32imc": replace(FLAT, next_load=2, refill=2, divide=17),
     "rv32imafc": replace(FLAT, next_load=2, refill=2, divide=17, float_multiply_add=1),
+    "hazard3": replace(FLAT, load=1, load_use=1, divide=18),
 }
 
 LOADS = {
@@ -89,11 +92,15 @@ class Instruction:
     address: frozenset[str] = frozenset()  # registers that make the address of a load or store
     sets: frozenset[str] = frozenset()
     loads: frozenset[str] = frozenset()
+    reads: frozenset[str] = frozenset()  # RISC-V: but for what a store puts into memory
     target: int | None = None  # of a direct branch, less its own address
     slot: Slot | None = None  # for cores that issue pairs
 
 
 START = Instruction("")
+_RISCV_NAMES = ("zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", *(f"a{n}" for n in range(8)),
+                *(f"s{n}" for n in range(2, 12)), "t3", "t4", "t5", "t6")  # fmt: skip
+_RISCV_REGISTER = re.compile(r"\b(?:zero|ra|sp|gp|tp|t[0-6]|s1[01]|s[0-9]|a[0-7])\b")
 PAGE_BYTES = 1024  # of a Cortex-M in emulators: a block ends there, before and after an instruction that crosses it
 
 
@@ -150,6 +157,7 @@ class Coster:
             word = code[offset : offset + _length(code, offset, self._riscv)]
             now = self._instruction(word)
             cycles += self._costs.folded_it if now.name == "it" and narrow else self._one(now, before)
+            cycles += self._costs.load_use if now.reads & before.loads else 0
             before, narrow, last = now, len(word) == 2, offset
             count += 1
             vectors += now.name in VECTORS
@@ -176,7 +184,7 @@ class Coster:
             found = next(self._decoder.disasm(word, 0, 1), None)
             vector = _vector(word, found is not None) if self._vectors else ""
             if vector or found is None:
-                self._decoded[word] = Instruction(vector or _unknown(word))
+                self._decoded[word] = Instruction(vector or _unknown(word), reads=_fields(word) if self._riscv else frozenset())
             else:
                 self._decoded[word] = _instruction(found, self._riscv)
                 if self._costs.pairs:
@@ -234,6 +242,12 @@ def _length(code: bytes, offset: int, riscv: bool) -> int:
     return 4 if code[offset + 1] >> 3 in (0b11101, 0b11110, 0b11111) else 2
 
 
+def _fields(word: bytes) -> frozenset[str]:
+    """The registers that an instruction of RISC-V reads which capstone does not know, such as those of Zbb."""
+    number = int.from_bytes(word, "little")
+    return frozenset(_RISCV_NAMES[number >> at & 31] for at in (15, 20)) if len(word) == 4 else frozenset()
+
+
 def _unknown(word: bytes) -> str:
     """Low-overhead loops of the Armv8.1-M (`LE`, `WLS`, `DLS`), which capstone does not have: like a branch. "" for others."""
     return "loop" if len(word) == 4 and word[1] == 0xF0 and word[3] >> 4 == 0xC and word[2] & 1 else ""
@@ -251,9 +265,9 @@ def _vector(word: bytes, known: bool) -> str:
 
 
 def _instruction(found: Any, riscv: bool) -> Instruction:
-    """Names are without condition and width: `ldrne.w` is `ldr`. RISC-V has neither, and needs no registers."""
+    """Names are without condition and width: `ldrne.w` is `ldr`. RISC-V has neither."""
     if riscv:
-        return Instruction(str(found.mnemonic))
+        return _riscv_instruction(str(found.mnemonic), found.op_str)
     from capstone import arm
 
     name = str(found.insn_name())
@@ -270,6 +284,14 @@ def _instruction(found: Any, riscv: bool) -> Instruction:
     if name in STORES:
         return Instruction(name, found.op_str, address)
     return Instruction(name, found.op_str, address, sets=written)
+
+
+def _riscv_instruction(name: str, operands: str) -> Instruction:
+    registers = _RISCV_REGISTER.findall(operands)
+    if name in LOADS or name in STORES:
+        return Instruction(name, operands, loads=frozenset(registers[:1] if name in LOADS else ()), reads=frozenset(registers[1:]))
+    computes = not name.startswith(("b", "c.b", "c.j", "c.add", "c.sub", "c.and", "c.or", "c.xor", "c.s"))
+    return Instruction(name, operands, reads=frozenset(registers[1:] if computes else registers))
 
 
 def _slot(found: Any, name: str) -> Slot:

@@ -100,7 +100,7 @@ def _compiler_rt(target: Target) -> Path:
 
 def _zig_target(target: Target) -> tuple[str, ...]:
     if target.arch.startswith("riscv"):
-        features = {"rv32imc": "m+c", "rv32imafc": "m+a+f+c"}[target.core]
+        features = {"rv32imc": "m+c", "rv32imafc": "m+a+f+c", "hazard3": "m+a+c+zba+zbb+zbs"}[target.core]
         return ("-target", "riscv32-freestanding-none", f"-mcpu=generic_rv32+{features}")
     floats = "eabihf" if target.triple.endswith("hf") else "eabi"
     core = target.core.replace("+", "plus").replace("-", "_")

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from intaglio.errors import IntaglioError, OurFault, ToolError, install_hint
 from intaglio.run.board_cycles import survey_of, watched_memories
+from intaglio.run.emulator.bit_manipulation import result_of
 from intaglio.run.emulator.core import BOOT_BYTES, Stops, fault, memory_of, reach, roomy
 from intaglio.run.emulator.counting import (
     OUT_OF_BYTES,
@@ -71,6 +72,7 @@ class UnicornCore:
         self._host: Host | None = None
         self._ended: int | None = None
         self._engine = _engine(unicorn, image, core)
+        self._core = core
         self._registers = _registers(unicorn, image.riscv)
         self._map()
         survey = survey_of(self.board.main("flash"), boards) if boards else None
@@ -265,12 +267,24 @@ class UnicornCore:
     def _exception(self, engine: Any, number: int, _: object) -> None:
         if number == BREAKPOINT and self._semihosting(engine):
             return
-        if self.image.riscv and number == RISCV_ILLEGAL and self._skip_register():
+        if self.image.riscv and number == RISCV_ILLEGAL and (self._manipulates_bits() or self._skip_register()):
             return
         if self._trouble is None:
             undefined = self.image.riscv and number == RISCV_ILLEGAL
             self._trouble = fault(self, UNDEFINED if undefined else f"raises exception {number} of the processor", self._pc())
         engine.emu_stop()
+
+    def _manipulates_bits(self) -> bool:
+        """An instruction of a core that Unicorn has less of."""
+        from unicorn import riscv_const
+
+        if self._core != "hazard3":
+            return False
+        word = int.from_bytes(self.read(self._pc() - 4, 4), "little")  # Unicorn is past it
+        found = result_of(word, lambda n: int(self._engine.reg_read(riscv_const.UC_RISCV_REG_X0 + n)) if n else 0)
+        if found is not None and found[0]:
+            self._engine.reg_write(riscv_const.UC_RISCV_REG_X0 + found[0], found[1])
+        return found is not None
 
     def _skip_register(self) -> bool:
         """A counter of the board's own, which Unicorn does not have, reads as 0."""
