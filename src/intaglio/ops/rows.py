@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from intaglio.ir.graph import Node, Value
 from intaglio.ir.operator import Op
+from intaglio.ir.sizes import names_of
 from intaglio.ir.types import Layout, TensorType
 from intaglio.ops.base import Elementwise, normal_axes, normal_axis
 from intaglio.ops.control import Copy
@@ -95,6 +96,8 @@ def access_of(node: Node, axis: int) -> tuple[Access | None, ...]:
             raise NoRows("rows of its operand are not runs of memory")
     if not any(found):
         raise NoRows("it reads no rows")
+    if names := names_of(found):
+        raise NoRows(f"its padding depends on {', '.join(sorted(names))}")
     ways: dict[Value, Access | None] = {}
     for value, access in zip(node.inputs, found, strict=True):
         if value is not None and ways.setdefault(value, access) != access:
