@@ -140,12 +140,12 @@ def compile_entry_requests(
                 works[entry] = go(Work(entry_request(request, network, entry, folder), watch), LINE[:lowered])
         check_targets(works)
         works = {entry: go(work, LINE[lowered:planned]) for entry, work in in_one_order(works).items()}
-        parts = begin(network, works, folder)
+        common = begin(network, works, folder)
         arena_of(network, works, folder)
         for entry in largest_first(works):
             with ExitStack() as stack:
-                go(replace(works[entry], stack=stack, shared=parts[entry]), LINE[planned:])
-        complete(network, works, parts, folder)
+                go(replace(works[entry], stack=stack, shared=common), LINE[planned:])
+        complete(network, works, common, folder)
     for format in packed:
         write_archive(output, format)
     return output

@@ -85,7 +85,7 @@ def test_every_size_gives_what_onnx_runtime_gives(name: str, tmp_path: Path) -> 
 
 
 @needs_gcc
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in list(CASES)[:-1]] + list(CASES)[-1:])
+@pytest.mark.parametrize("name", [*(pytest.param(name, marks=pytest.mark.slow) for name in list(CASES)[:-1]), *list(CASES)[-1:]])
 def test_sanitizers_find_nothing(name: str, tmp_path: Path) -> None:
     proto, dims, ram = CASES[name]
     path = saved(proto, tmp_path)
