@@ -17,7 +17,7 @@ from intaglio.errors import AnswerIsNo, IntaglioError, UserError
 from intaglio.fitting.budget import RESERVE_BYTES
 from intaglio.fitting.limits import ShortOfRam
 from intaglio.frontends.objects import save_object, saved_objects
-from intaglio.ir.sizes import NARROWER, Undecided
+from intaglio.ir.sizes import Undecided
 from intaglio.kernels.program import Program
 from intaglio.memory.ladder import Rung
 from intaglio.options.entries import entry_keywords
@@ -254,7 +254,7 @@ def compile(
         with notebook_progress() as shown:
             return _compile_object(model, example_inputs, output, options, progress or shown)
     except Undecided as error:
-        raise spoken_in_python(UserError("size-decides", str(error), hint=NARROWER)) from error
+        raise spoken_in_python(UserError("size-decides", str(error), hint=error.hint)) from error
     except IntaglioError as error:
         raise spoken_in_python(error) from error.__cause__
 
@@ -301,7 +301,7 @@ def compile_entries(
             name, force = options.get("name"), bool(options.get("force"))
             compile_entry_requests(requests, folder, Watch(note=notes.append), name=str(name) if name else None, force=force)
     except Undecided as error:
-        raise spoken_in_python(UserError("size-decides", str(error), hint=NARROWER)) from error
+        raise spoken_in_python(UserError("size-decides", str(error), hint=error.hint)) from error
     except IntaglioError as error:
         raise spoken_in_python(error) from error.__cause__
     made = EntryPoints(folder, temporary)

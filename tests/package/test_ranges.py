@@ -107,6 +107,36 @@ def test_an_operator_along_a_range(name: str, tmp_path: Path) -> None:
     same(make(), tmp_path, {"T": (low, high)}, [{"x": floats(*shape)} for shape in shapes])
 
 
+TO_16, TO_EIGHTS = "Sub sixteen s d", "Mod s eight m; Sub eight m n; Mod n eight d"
+
+
+@pytest.mark.parametrize(("steps", "high"), [(TO_16, 16), (TO_16, 32), (TO_EIGHTS, 20)])
+def test_pads_that_follow_from_a_size(steps: str, high: int, tmp_path: Path) -> None:
+    """To 16 rows, which pads some and cuts others; to the next multiple of 8."""
+    nodes = [node("Shape", "x", "s", start=1, end=2)]
+    nodes += [node(op, f"{a} {b}", out) for op, a, b, out in (step.split() for step in steps.split("; "))]
+    nodes += [node("Concat", "zeros zero d zero", "pads", axis=0), node("Pad", "x pads", "z"), node("MatMul", "z w", "y")]
+    constants = {"sixteen": np.asarray([16]), "eight": np.asarray([8]), "zero": np.asarray([0]), "zeros": np.asarray([0, 0, 0])}
+    outputs = [value("z", None), value("y", None)]
+    proto = model(nodes, [value("x", [1, "T", 4])], outputs, {**constants, "w": floats(4, 3)}, opset=18)
+    same(proto, tmp_path, {"T": (1, high)}, [{"x": floats(1, n, 4)} for n in (1, 7, 8, 9, 16, high)])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hint"),
+    [
+        ([node("Reshape", "x shape", "y")], "one package for each size: `dims={'T': N}`"),
+        ([node("NonZero", "x", "found"), node("Reshape", "found shape", "y")], "`found_count` is a number of results"),
+    ],
+)
+def test_a_refusal_names_the_size(nodes: list[Any], hint: str, tmp_path: Path) -> None:
+    inputs = [value("x", ["T", 4]), value("other", ["U", 4])]
+    path = saved(model(nodes, inputs, [value("y", None)], {"shape": np.asarray([-1, 8])}), tmp_path)
+    with pytest.raises(ModelError) as caught:
+        intaglio.compile(path, dims={"T": (1, 5), "U": (1, 6)})
+    assert hint in caught.value.hint and "U=" not in caught.value.message
+
+
 def test_what_one_condition_chooses_has_one_size(tmp_path: Path) -> None:
     """Boxes and scores that a condition leaves, for `NonMaxSuppression`."""
     nodes = [

@@ -10,7 +10,7 @@ import numpy as np
 from intaglio.frontends.emitting import Emits
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Array, Value
-from intaglio.ir.sizes import larger, most, moves
+from intaglio.ir.sizes import larger, least, most, moves
 from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, Div, Mul
 from intaglio.ops.convert import Cast
@@ -83,18 +83,18 @@ def resolved_shape(call: Emits, x: Value, wanted: Sequence[int], allow_zero: boo
 
 
 def padded(call: Emits, x: Value, pads: list[int], mode: str = "constant", value: float = 0.0) -> Value:
-    """Pads that may be negative: those cut."""
+    """Pads that may be negative: those cut. Where they follow from a size, they may do either."""
     rank = len(x.shape)
     if any(abs(most(p)) > 2**31 for p in pads):
         raise Fault("bad-attribute", f"pads {pads} are out of range")
-    if any(n < 0 for n in pads):
+    if any(least(n) < 0 for n in pads):
         starts = [larger(0, -pads[i]) for i in range(rank)]
         shape = [n - starts[i] - larger(0, -pads[i + rank]) for i, n in enumerate(x.shape)]
-        if any(n < 0 for n in shape):
+        if any(least(n) < 0 for n in shape):
             raise Fault("bad-attribute", f"pads {pads} remove more than {list(x.shape)} has")
         x = call.emit(Slice(tuple(starts), (1,) * rank, tuple(shape)), x)
         pads = [larger(0, p) for p in pads]
-    return x if not any(pads) else call.emit(Pad(tuple(pads), mode, value), x)
+    return x if all(n == 0 for n in pads) else call.emit(Pad(tuple(pads), mode, value), x)
 
 
 def matmul(call: Emits, a: Value, b: Value) -> Value:

@@ -30,7 +30,11 @@ Values = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 class Undecided(ValueError):
-    """The answer depends on a size that only the caller knows. The text says what was asked."""
+    """The answer depends on a size that only the caller knows. The text says what was asked, `hint` what can be done."""
+
+    def __init__(self, text: str, hint: str = NARROWER) -> None:
+        super().__init__(text)
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +120,13 @@ class Bounds:
     ranges: dict[str, tuple[int, int]]
     _known: dict[tuple[tuple[int, ...], bytes], Size] = field(default_factory=dict, repr=False)
     _points: dict[str, Values] = field(default_factory=dict, repr=False)
+    _given: tuple[str, ...] = ()  # of the sizes, those of the caller
 
     def __post_init__(self) -> None:
         given, self.ranges = self.ranges, {}
         for name, (low, high) in given.items():
             self.add(name, low, high)
+        self._given = tuple(given)
 
     def add(self, name: str, low: int, high: int) -> int:
         """One more size."""
@@ -180,6 +186,19 @@ class Bounds:
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={low}..{high}" for name, (low, high) in self.ranges.items())
+
+    def told(self, *items: object) -> str:
+        """The sizes that something depends on, with their bounds."""
+        names = {name for item in items for name in names_of(item)}
+        return ", ".join(f"{name}={low}..{high}" for name, (low, high) in self.ranges.items() if name in names)
+
+    def undecided(self, text: str, *items: object) -> Undecided:
+        """With a hint that names the sizes. One that is found in data cannot be given a value."""
+        names = [name for name in self.ranges if name in {name for item in items for name in names_of(item)}]
+        if found := [name for name in names if name not in self._given]:
+            data = f"`{found[0]}` is a number of results that only data tells"
+            return Undecided(text, f"{data}: leave the layers from here on to the caller, or give them a fixed size in the model")
+        return Undecided(text, NARROWER.replace("NAME", names[0]) if names else NARROWER)
 
 
 _WORDS: dict[type[ast.operator], str] = {
@@ -255,7 +274,7 @@ class Size(_Whole):
         return self // other, self % other
 
     def __truediv__(self, other: float) -> float:
-        raise Undecided(f"a number is needed, and `{self}` depends on {self.bounds}")
+        raise self.bounds.undecided(f"a number is needed, and `{self}` depends on {self.bounds.told(self)}", self)
 
     __rtruediv__ = __pow__ = __rpow__ = __truediv__  # type: ignore[assignment]
 
@@ -296,10 +315,11 @@ class Size(_Whole):
         first = bool(answers.reshape(-1)[0])
         if (answers == first).all():
             return first
-        raise Undecided(f"`{self} {sign} {other}` holds for some of {self.bounds} and not for others")
+        ranges = self.bounds.told(self, other)
+        raise self.bounds.undecided(f"`{self} {sign} {other}` holds for some of {ranges} and not for others", self, other)
 
     def __index__(self) -> int:
-        raise Undecided(f"a number is needed, and `{self}` depends on {self.bounds}")
+        raise self.bounds.undecided(f"a number is needed, and `{self}` depends on {self.bounds.told(self)}", self)
 
     __int__ = __float__ = __index__
 
@@ -345,9 +365,9 @@ def _apply(op: str, a: int, b: int) -> int:
         return int(_COMPUTE[op](a, b))
     left, right = values_of(a), values_of(b)
     if op in ("div", "mod") and np.any(np.asarray(right) == 0):
-        raise Undecided(f"`{a} / {b}` is a division by zero for some of {owner.bounds}")
+        raise owner.bounds.undecided(f"`{a} / {b}` is a division by zero for some of {owner.bounds.told(a, b)}", a, b)
     if op in ("div", "mod") and np.any(np.asarray(left) < 0) and _rounded_up(op, a, b) is None:
-        raise Undecided(f"`{a} / {b}` has a negative numerator for some of {owner.bounds}")
+        raise owner.bounds.undecided(f"`{a} / {b}` has a negative numerator for some of {owner.bounds.told(a, b)}", a, b)
     combinations = int(np.prod(np.broadcast_shapes(np.shape(left), np.shape(right)), dtype=np.int64))
     if combinations > MOST_COMBINATIONS:
         raise Undecided(f"`{a}` and `{b}` together have {combinations} combinations of sizes, more than {MOST_COMBINATIONS}")

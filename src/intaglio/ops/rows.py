@@ -143,7 +143,7 @@ def _accesses(op: Op, node: Node, axis: int) -> tuple[Access | None, ...]:
             return (SAME,)
         case Pad():
             rank = node.output.type.rank
-            if any(op.pads[: axis + 1]) or any(op.pads[rank : rank + axis + 1]):
+            if any(n != 0 for n in (*op.pads[: axis + 1], *op.pads[rank : rank + axis + 1])):
                 raise NoRows("it adds rows")
             return (SAME,)
         case Slice():
