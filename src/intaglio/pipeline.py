@@ -123,7 +123,7 @@ def compile_entry_requests(
     requests: Mapping[str, Request], output: Path, watch: Watch, *, name: str | None = None, force: bool = False
 ) -> Path:
     """A package with several entry points: by name, what each is compiled from and how."""
-    network = network_name(name, output)
+    network = network_name(name, output, [request.model for request in requests.values()])
     check_entries(requests)
     packed = [request.archive_format for request in requests.values() if request.archive][:1]
     if not force and not packed and are_current(requests, network, output):

@@ -261,3 +261,9 @@ def test_one_page_has_all_entry_points(package: intaglio.EntryPoints, tmp_path: 
     assert text.count("<iframe ") == 2 and "speech_encode_run" in text and "http://" not in text.split("<iframe")[0]
     said = intaglio("dossier", package.folder, "-o", tmp_path / "d")
     assert said.code == 2 and "entries/encode`" in said.err
+
+
+def test_entry_points_of_one_file_are_called_after_it(folder: Path, tmp_path: Path, intaglio: Intaglio) -> None:
+    said = intaglio("compile", folder / "encoder.onnx", "--dim", "T=2,4", "-o", tmp_path / "v1")
+    assert said.code == 0 and (tmp_path / "v1" / "include" / "encoder.h").is_file()
+    assert "encoder_T2_run" in (tmp_path / "v1" / "include" / "encoder_T2.h").read_text()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -177,9 +177,12 @@ def largest_first(works: Mapping[str, Work]) -> list[str]:
     return sorted(works, key=lambda entry: -_arena_bytes(works[entry]))
 
 
-def network_name(asked: str | None, output: Path) -> str:
-    """`--name`, or that of the folder."""
-    made = asked or re.sub(r"\W+", "_", output.name)
+def network_name(asked: str | None, output: Path, models: Iterable[Path] = ()) -> str:
+    """`--name`, or that of the file where all entry points are of one, or that of the folder."""
+    files = {model.stem for model in models}
+    made = asked or re.sub(r"\W+", "_", files.pop() if len(files) == 1 else output.name)
+    if asked is None and not _NAME.fullmatch(made):
+        made = re.sub(r"\W+", "_", output.name)
     if not _NAME.fullmatch(made):
         raise UserError("bad-option", f"{quoted(made)} cannot be the name of a package", hint="give one with `--name`")
     return made
