@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 
 import intaglio
-from intaglio.errors import ModelError
+from intaglio.errors import ModelError, UserError
 from intaglio.ir.graph import Array
 from support.building import needs_gcc
 from support.commands import Intaglio
@@ -198,3 +198,32 @@ def test_layers_before_a_count_are_made_in_stripes(tmp_path: Path, intaglio: Int
     said = intaglio("compile", path, "--ram", "25K", "--target", "generic", "-o", tmp_path / "p")
     assert said.code == 0 and "stripes make the arena" in said.err
     assert intaglio("validate", tmp_path / "p").code == 0
+
+
+def test_sizes_at_which_the_reference_fails_are_named(tmp_path: Path, intaglio: Intaglio) -> None:
+    """ONNX Runtime has no `Scan` over nothing."""
+    turn = [node("Add", "s xi", "next"), node("Tanh", "next", "yi")]
+    body = onnx.helper.make_graph(turn, "b", [value("s", [3]), value("xi", [3])], [value("next", [3]), value("yi", [3])])
+    nodes = [node("Scan", "s0 x", "last y", body=body, num_scan_inputs=1)]
+    path = saved(model(nodes, [value("s0", [3]), value("x", ["T", 3])], [value("last", [3]), value("y", None)], {}), tmp_path)
+    assert intaglio("compile", path, "--dim", "T=0..5", "-o", tmp_path / "p").code == 0
+    said = intaglio("validate", tmp_path / "p")
+    assert said.code == 0 and "T=0: NOT compared, ONNX Runtime fails on these inputs" in " ".join(said.out.split())
+    assert "T=5: pass" in said.out
+
+
+def test_a_size_that_is_too_large_is_told_with_those_of_the_caller(tmp_path: Path) -> None:
+    path = saved(model([node("NonZero", "x", "found")], [value("x", ["T"])], [value("found", None, INT64)], {}), tmp_path)
+    package = intaglio.compile(path, dims={"T": (1, 5)})
+    with pytest.raises(UserError) as caught:
+        package.run({"x": floats(6)})
+    assert caught.value.hint == "the sizes are `T` from 1 to 5"
+
+
+def test_the_hint_of_a_largest_size_is_python(tmp_path: Path) -> None:
+    constants = {"zero": np.asarray(0), "one": np.asarray(1)}
+    proto = model([node("Range", "zero n one", "y")], [value("n", [], INT64)], [value("y", None, INT64)], constants)
+    path = saved(proto, tmp_path)
+    with pytest.raises(ModelError) as caught:
+        intaglio.compile(path)
+    assert "`max={'y': N}`" in caught.value.hint

@@ -246,6 +246,8 @@ def print_validation(result: Validation) -> None:
 def _size_words(check: SizeCheck) -> str:
     """`T=17: pass, 2.1e-07`"""
     names = ", ".join(f"{name}={n}" for name, n in check.sizes.items())
+    if check.ok is None:
+        return f"{names}: NOT compared, {check.failed}"
     return f"{names}: {'pass' if check.ok else 'FAIL'}, {check.max_rel:.1e}"
 
 
