@@ -102,6 +102,12 @@ def test_what_has_no_rows_is_named(tmp_path: Path, intaglio: Intaglio) -> None:
     assert "`N=1..2`" in said.err
 
 
+def test_too_many_numbers_of_rows_are_named(tmp_path: Path, intaglio: Intaglio) -> None:
+    path = saved(words(), tmp_path)
+    said = intaglio("compile", path, "--dim", "T=1..9000", "--ram", "600K", "--target", "generic", "-o", tmp_path / "p")
+    assert said.code == 1 and "cannot be made a few rows at a time: `T` has more than 4,096 values" in said.err
+
+
 # The checker --------------------------------------------------------------------------------------------------------------------
 
 NET = """\

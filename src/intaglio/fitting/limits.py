@@ -21,6 +21,7 @@ from intaglio.ir.sizes import Undecided, moves
 from intaglio.ir.types import DType
 from intaglio.kernels.program import ConstantArg, Program
 from intaglio.kernels.stripes.build import AXIS
+from intaglio.kernels.stripes.schedule import rows_by
 from intaglio.memory.ladder import peak_of
 from intaglio.memory.lifetimes import find_storage
 from intaglio.ops.rows import NoRows, access_of
@@ -142,7 +143,7 @@ def _why_whole(program: Program) -> str:
     if moves(batch):
         return f"there are `{batch[0]}` of them in a batch"
     try:
-        access_of(layer.node, AXIS)
+        rows_by([layer.node], [access_of(layer.node, AXIS)], AXIS)
     except (NoRows, Undecided) as reason:
         return str(reason)
     return ""

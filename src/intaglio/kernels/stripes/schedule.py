@@ -133,7 +133,7 @@ def rows_by(nodes: list[Node], accesses: list[tuple[Access | None, ...]], axis: 
     size = moving[0].bounds.size(next(iter(names)))  # type: ignore[attr-defined]
     assert isinstance(size, Size)
     if most(size) - least(size) >= MOST_ENDS:
-        raise NoRows(f"`{size}` has more than {MOST_ENDS} values")
+        raise NoRows(f"`{size}` has more than {MOST_ENDS:,} values")
     return size
 
 
@@ -142,9 +142,11 @@ def _add_ends(found: Schedule, plan: _Plan, geometry: Geometry, size: Size, kept
     found.size = str(size)
     numbers = range(least(size), most(size) + 1)
     looked = {*numbers[:LOOKED_AT], *numbers[-LOOKED_AT:]}
+    known = 0  # what is right for a number of rows is right for larger ones
     for number in numbers:
         shorter = _Plan(found.nodes, kept, plan.rows, False, None, geometry.at({found.size: number}), plan.totals)
-        found.ends[number] = end = shorter.after(plan)
+        known, end = shorter.after(plan, known)
+        found.ends[number] = end
         for value, rows in shorter.cap.items():
             found.windows[value] = max(found.windows[value], rows)
         if number not in looked:
@@ -209,19 +211,20 @@ class _Plan:
         self._find_alive()
         self._find_overlaps()
 
-    def after(self, larger: _Plan) -> End:
-        """The steps of the largest size as long as no layer is at the end of its rows, then its own."""
-        upto, done = 0, (0,) * len(self.out.nodes)
-        at = 0
-        for steps, state in larger.states:
+    def after(self, larger: _Plan, known: int) -> tuple[int, End]:
+        """The steps of the largest size as long as no layer is at the end of its rows, then its own. `known`: of the states of the
+        largest, one that is reached for sure; the one that was reached is the other result."""
+        while known + 1 < len(larger.states):
+            steps, state = larger.states[known + 1]
             if any(n > total for n, total in zip(state, self.totals, strict=True)):
                 break
-            if any(not self._same(fired) for fired in larger.out.fired[at:steps]):
+            if any(not self._same(fired) for fired in larger.out.fired[larger.states[known][0] : steps]):
                 break
-            upto, done, at = steps, state, steps
+            known += 1
+        upto, done = larger.states[known] if larger.states else (0, (0,) * len(self.out.nodes))
         self.done = dict(enumerate(done))
         self._go()
-        return End(upto, done, tuple(self.out.fired))
+        return known, End(upto, done, tuple(self.out.fired))
 
     def _same(self, fired: Fired) -> bool:
         """Does this step of a larger size need the same here?"""
