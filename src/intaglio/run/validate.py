@@ -21,6 +21,7 @@ from intaglio.package.project import DEVICE_TOLERANCE
 from intaglio.package.stream_info import StreamInfo
 from intaglio.package.vectors import KINDS, random_inputs
 from intaglio.run.build import Progress
+from intaglio.run.checks import SizeCheck, VariantCheck
 from intaglio.run.compare import Comparison, compare
 from intaglio.run.host import ordered_inputs
 from intaglio.run.limited import VALIDATE_SECONDS, limit, reference_within
@@ -68,16 +69,6 @@ class Accuracy:
 
 
 @dataclass(frozen=True, slots=True)
-class VariantCheck:
-    """`ok` is None where this machine cannot run it: its processor lacks something."""
-
-    variant: str
-    ok: bool | None
-    max_rel: float | None = None
-    lacking: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Validation:
     ok: bool
     reference: str
@@ -95,16 +86,6 @@ class Validation:
     no_layers: str = ""  # why there is no layer to compare, where that was asked for
     variants: tuple[VariantCheck, ...] = ()  # of a package that has some, in the order of its manifest
     sizes: tuple[SizeCheck, ...] = ()  # of the caller, that it was compared at
-
-
-@dataclass(frozen=True, slots=True)
-class SizeCheck:
-    """`ok` is None where the reference fails at these sizes: there is nothing to compare with."""
-
-    sizes: Mapping[str, int]
-    ok: bool | None
-    max_rel: float
-    failed: str = ""  # what the reference said
 
 
 def validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
