@@ -17,7 +17,7 @@ from intaglio.errors import AnswerIsNo, IntaglioError, UserError
 from intaglio.fitting.budget import RESERVE_BYTES
 from intaglio.fitting.limits import ShortOfRam
 from intaglio.frontends.objects import save_object, saved_objects
-from intaglio.ir.sizes import NARROWER, Undecided
+from intaglio.ir.sizes import Undecided
 from intaglio.kernels.program import Program
 from intaglio.memory.ladder import Rung
 from intaglio.options.entries import entry_keywords
@@ -123,7 +123,7 @@ def compile_entry_requests(
     requests: Mapping[str, Request], output: Path, watch: Watch, *, name: str | None = None, force: bool = False
 ) -> Path:
     """A package with several entry points: by name, what each is compiled from and how."""
-    network = network_name(name, output)
+    network = network_name(name, output, [request.model for request in requests.values()])
     check_entries(requests)
     packed = [request.archive_format for request in requests.values() if request.archive][:1]
     if not force and not packed and are_current(requests, network, output):
@@ -140,12 +140,12 @@ def compile_entry_requests(
                 works[entry] = go(Work(entry_request(request, network, entry, folder), watch), LINE[:lowered])
         check_targets(works)
         works = {entry: go(work, LINE[lowered:planned]) for entry, work in in_one_order(works).items()}
-        parts = begin(network, works, folder)
+        common = begin(network, works, folder)
         arena_of(network, works, folder)
         for entry in largest_first(works):
             with ExitStack() as stack:
-                go(replace(works[entry], stack=stack, shared=parts[entry]), LINE[planned:])
-        complete(network, works, parts, folder)
+                go(replace(works[entry], stack=stack, shared=common), LINE[planned:])
+        complete(network, works, common, folder)
     for format in packed:
         write_archive(output, format)
     return output
@@ -254,7 +254,7 @@ def compile(
         with notebook_progress() as shown:
             return _compile_object(model, example_inputs, output, options, progress or shown)
     except Undecided as error:
-        raise spoken_in_python(UserError("size-decides", str(error), hint=NARROWER)) from error
+        raise spoken_in_python(UserError("size-decides", str(error), hint=error.hint)) from error
     except IntaglioError as error:
         raise spoken_in_python(error) from error.__cause__
 
@@ -301,7 +301,7 @@ def compile_entries(
             name, force = options.get("name"), bool(options.get("force"))
             compile_entry_requests(requests, folder, Watch(note=notes.append), name=str(name) if name else None, force=force)
     except Undecided as error:
-        raise spoken_in_python(UserError("size-decides", str(error), hint=NARROWER)) from error
+        raise spoken_in_python(UserError("size-decides", str(error), hint=error.hint)) from error
     except IntaglioError as error:
         raise spoken_in_python(error) from error.__cause__
     made = EntryPoints(folder, temporary)

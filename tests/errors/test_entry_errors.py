@@ -69,7 +69,7 @@ def test_names_that_are_one_name_in_c(path: Path, intaglio: Intaglio) -> None:
 def test_the_entry_point_that_does_not_fit_is_named(path: Path, intaglio: Intaglio) -> None:
     pytest.importorskip("unicorn")
     said = intaglio("compile", path, "--dim", "T=4,90000", "--board", "nucleo-l4r5zi", "-o", path.parent / "p")
-    assert said.code == 1 and "`p_T90000` needs at least" in said.err and "--> arena" in said.err
+    assert said.code == 1 and "`words_T90000` needs at least" in said.err and "--> arena" in said.err
 
 
 def test_an_option_that_names_nothing(path: Path, intaglio: Intaglio) -> None:

@@ -279,3 +279,27 @@ def test_a_layer_before_a_change_of_layout_is_compared_in_its_own(tmp_path: Path
     result = package.validate(layers=True)
     assert result.ok and result.first_bad_layer is None
     assert len(result.layers) >= 3
+
+
+class Decoder(nn.Module):
+    """Down by a stride and up again, by a factor and to a size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.up = nn.Conv2d(3, 4, 3, 2, 1), nn.Upsample(scale_factor=2)
+
+    def forward(self, x: Any) -> Any:
+        small = self.down(x)
+        size = (small.shape[2] * 2, small.shape[3] * 2)
+        return self.up(small) + nn.functional.interpolate(small, size=size, mode="bilinear")
+
+
+def test_pictures_of_any_size_are_enlarged(tmp_path: Path) -> None:
+    sizes = {2: torch.export.Dim.DYNAMIC(min=4, max=20), 3: torch.export.Dim.DYNAMIC(min=4, max=16)}
+    module = Decoder().eval()
+    program = torch.export.export(module, (torch.zeros(1, 3, 12, 14),), dynamic_shapes=(sizes,))
+    package = package_api.compile(program, output=tmp_path / "p", shapes={"in0": (1, 3, "..", "..")})
+    for height, width in ((4, 4), (13, 7), (20, 16)):
+        x = torch.rand(1, 3, height, width)
+        (got,) = package.run({"x": x.numpy()}).values()
+        np.testing.assert_allclose(got, module(x).detach().numpy(), atol=1e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ import intaglio
 from intaglio.errors import UserError
 from intaglio.package.variants import share_constants
 from intaglio.stages.work import Work, need
+from support.building import needs_gcc
 from support.commands import Intaglio
 from support.onnx_models import model, node, saved, value
 
@@ -200,7 +202,6 @@ entries = {{ encode = "encoder", step = "decoder" }}
         (["--stop-after", "memory"], "bad-option", "`--stop-after` cannot be combined with several entry points"),
         (["--target", "wasm32"], "bad-option", "need a host or a microcontroller"),
         (["--board", "rp2040", "--cores", "2"], "bad-option", "`--cores` cannot be combined with several entry points"),
-        (["--variants", "v3"], "bad-option", "`--variants` cannot be combined with several entry points"),
         (["--report", "r.html"], "bad-option", "about one entry point"),
     ],
 )
@@ -225,3 +226,44 @@ def test_python_says_which_entry_points_there_are(package: intaglio.EntryPoints)
         intaglio.Package.load(package.folder)
     with pytest.raises(UserError, match="has one entry point"):
         intaglio.EntryPoints.load(package.folder / "entries" / "step")
+
+
+@needs_gcc
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="variants of x86-64 need such a processor")
+def test_entry_points_for_several_processors(folder: Path, tmp_path: Path, intaglio: Intaglio) -> None:
+    """Each entry point looks at the processor; weights and arena are those of all entry points and variants."""
+    given = ("--entry", "encoder=encode", "--entry", "decoder=step", "--dim", "encode:T=1..9", "--name", "speech")
+    both = ("--target", "x86-64", "--variants", "v2,v3")
+    said = intaglio("compile", folder / "encoder.onnx", folder / "decoder.onnx", *given, *both, "-o", tmp_path / "p")
+    assert said.code == 0, said.err
+    said = intaglio("validate", tmp_path / "p", "--json")
+    assert said.code == 0 and all(row["ok"] for row in json.loads(said.out)["entries"].values())
+    about = json.loads((tmp_path / "p" / "manifest.json").read_text())
+    assert about["weight_bytes"] < about["separate_weight_bytes"]
+    (tmp_path / "main.c").write_text(
+        '#include <stdio.h>\n#include "speech.h"\nint main(void)\n{\n    float x[32] = {1}, y[32];\n'
+        "    speech_step_inputs in = {x};\n    speech_step_outputs out = {y};\n"
+        "    int codes = speech_step_use_variant(\"x86-64\") + speech_step_run(&in, &out);\n"
+        '    printf("%s %s %d\\n", speech_step_variant(), speech_encode_variant(), codes);\n    return 0;\n}\n'
+    )  # fmt: skip
+    made = subprocess.run(["make", "-s", "-C", tmp_path / "p", "CC=gcc"], capture_output=True, text=True, check=False)
+    assert made.returncode == 0 and not made.stderr, made.stderr
+    build = ["gcc", "main.c", "-Ip/include", "p/build/libspeech.a", "-lm", "-o", "main"]
+    subprocess.run(build, cwd=tmp_path, check=True)
+    done = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("x86-64 x86-64") and done.stdout.endswith(" 0\n")
+
+
+def test_one_page_has_all_entry_points(package: intaglio.EntryPoints, tmp_path: Path, intaglio: Intaglio) -> None:
+    said = intaglio("report", package.folder, "--no-run", "-o", tmp_path / "r.html", "--json")
+    assert said.code == 0 and list(json.loads(said.out)["entries"]) == ["encode", "step"]
+    text = (tmp_path / "r.html").read_text()
+    assert text.count("<iframe ") == 2 and "speech_encode_run" in text and "http://" not in text.split("<iframe")[0]
+    said = intaglio("dossier", package.folder, "-o", tmp_path / "d")
+    assert said.code == 2 and "entries/encode`" in said.err
+
+
+def test_entry_points_of_one_file_are_called_after_it(folder: Path, tmp_path: Path, intaglio: Intaglio) -> None:
+    said = intaglio("compile", folder / "encoder.onnx", "--dim", "T=2,4", "-o", tmp_path / "v1")
+    assert said.code == 0 and (tmp_path / "v1" / "include" / "encoder.h").is_file()
+    assert "encoder_T2_run" in (tmp_path / "v1" / "include" / "encoder_T2.h").read_text()

@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 
 import intaglio
-from intaglio.errors import ModelError
+from intaglio.errors import ModelError, UserError
 from intaglio.ir.graph import Array
 from support.building import needs_gcc
 from support.commands import Intaglio
@@ -107,6 +107,36 @@ def test_an_operator_along_a_range(name: str, tmp_path: Path) -> None:
     same(make(), tmp_path, {"T": (low, high)}, [{"x": floats(*shape)} for shape in shapes])
 
 
+TO_16, TO_EIGHTS = "Sub sixteen s d", "Mod s eight m; Sub eight m n; Mod n eight d"
+
+
+@pytest.mark.parametrize(("steps", "high"), [(TO_16, 16), (TO_16, 32), (TO_EIGHTS, 20)])
+def test_pads_that_follow_from_a_size(steps: str, high: int, tmp_path: Path) -> None:
+    """To 16 rows, which pads some and cuts others; to the next multiple of 8."""
+    nodes = [node("Shape", "x", "s", start=1, end=2)]
+    nodes += [node(op, f"{a} {b}", out) for op, a, b, out in (step.split() for step in steps.split("; "))]
+    nodes += [node("Concat", "zeros zero d zero", "pads", axis=0), node("Pad", "x pads", "z"), node("MatMul", "z w", "y")]
+    constants = {"sixteen": np.asarray([16]), "eight": np.asarray([8]), "zero": np.asarray([0]), "zeros": np.asarray([0, 0, 0])}
+    outputs = [value("z", None), value("y", None)]
+    proto = model(nodes, [value("x", [1, "T", 4])], outputs, {**constants, "w": floats(4, 3)}, opset=18)
+    same(proto, tmp_path, {"T": (1, high)}, [{"x": floats(1, n, 4)} for n in (1, 7, 8, 9, 16, high)])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hint"),
+    [
+        ([node("Reshape", "x shape", "y")], "one package for each size: `dims={'T': N}`"),
+        ([node("NonZero", "x", "found"), node("Reshape", "found shape", "y")], "`found_count` is a number of results"),
+    ],
+)
+def test_a_refusal_names_the_size(nodes: list[Any], hint: str, tmp_path: Path) -> None:
+    inputs = [value("x", ["T", 4]), value("other", ["U", 4])]
+    path = saved(model(nodes, inputs, [value("y", None)], {"shape": np.asarray([-1, 8])}), tmp_path)
+    with pytest.raises(ModelError) as caught:
+        intaglio.compile(path, dims={"T": (1, 5), "U": (1, 6)})
+    assert hint in caught.value.hint and "U=" not in caught.value.message
+
+
 def test_what_one_condition_chooses_has_one_size(tmp_path: Path) -> None:
     """Boxes and scores that a condition leaves, for `NonMaxSuppression`."""
     nodes = [
@@ -168,3 +198,32 @@ def test_layers_before_a_count_are_made_in_stripes(tmp_path: Path, intaglio: Int
     said = intaglio("compile", path, "--ram", "25K", "--target", "generic", "-o", tmp_path / "p")
     assert said.code == 0 and "stripes make the arena" in said.err
     assert intaglio("validate", tmp_path / "p").code == 0
+
+
+def test_sizes_at_which_the_reference_fails_are_named(tmp_path: Path, intaglio: Intaglio) -> None:
+    """ONNX Runtime has no `Scan` over nothing."""
+    turn = [node("Add", "s xi", "next"), node("Tanh", "next", "yi")]
+    body = onnx.helper.make_graph(turn, "b", [value("s", [3]), value("xi", [3])], [value("next", [3]), value("yi", [3])])
+    nodes = [node("Scan", "s0 x", "last y", body=body, num_scan_inputs=1)]
+    path = saved(model(nodes, [value("s0", [3]), value("x", ["T", 3])], [value("last", [3]), value("y", None)], {}), tmp_path)
+    assert intaglio("compile", path, "--dim", "T=0..5", "-o", tmp_path / "p").code == 0
+    said = intaglio("validate", tmp_path / "p")
+    told = " ".join(said.out.split())
+    assert said.code == 0 and "T=0: NOT compared, ONNX Runtime fails on these inputs" in told and "T=5: pass" in told
+
+
+def test_a_size_that_is_too_large_is_told_with_those_of_the_caller(tmp_path: Path) -> None:
+    path = saved(model([node("NonZero", "x", "found")], [value("x", ["T"])], [value("found", None, INT64)], {}), tmp_path)
+    package = intaglio.compile(path, dims={"T": (1, 5)})
+    with pytest.raises(UserError) as caught:
+        package.run({"x": floats(6)})
+    assert caught.value.hint == "the sizes are `T` from 1 to 5"
+
+
+def test_the_hint_of_a_largest_size_is_python(tmp_path: Path) -> None:
+    constants = {"zero": np.asarray(0), "one": np.asarray(1)}
+    proto = model([node("Range", "zero n one", "y")], [value("n", [], INT64)], [value("y", None, INT64)], constants)
+    path = saved(proto, tmp_path)
+    with pytest.raises(ModelError) as caught:
+        intaglio.compile(path)
+    assert "`max={'y': N}`" in caught.value.hint

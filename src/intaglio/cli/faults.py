@@ -8,6 +8,7 @@ import tempfile
 import traceback
 
 from intaglio.errors import IntaglioError, OurFault, UserError
+from intaglio.ir.sizes import Undecided
 from intaglio.version import __version__
 
 _PLAINER = {
@@ -33,8 +34,8 @@ def usage_error(error: Exception) -> str | UserError | None:
 
 def write_report(error: Exception) -> IntaglioError:
     """The traceback goes to a file, for whoever repairs it. A question that a size of the caller decides is refused, no bug."""
-    if type(error).__name__ == "Undecided":
-        return UserError("size-decides", str(error), hint="give a narrower range, or one package for each size: `--dim NAME=N`")
+    if isinstance(error, Undecided):
+        return UserError("size-decides", str(error), hint=error.hint)
     with tempfile.NamedTemporaryFile("w", prefix="intaglio-bug-", suffix=".txt", delete=False, encoding="utf-8") as file:
         file.write(f"intaglio {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
         file.write(" ".join(sys.argv) + "\n\n")

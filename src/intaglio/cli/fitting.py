@@ -13,7 +13,7 @@ from pathlib import Path
 from intaglio.cli.fit_answer import Answer, How, Offer, answer_json, peak_name, picture
 from intaglio.cli.fit_screen import print_answer
 from intaglio.cli.fit_survey import survey
-from intaglio.cli.terminal import note, on_terminal, print_json
+from intaglio.cli.terminal import note, on_terminal, print_json, progress_bar
 from intaglio.errors import AnswerIsNo, UserError
 from intaglio.fitting.fit import STACK_BYTES, Fit, fit_of, fits
 from intaglio.fitting.limits import chances_of, check_limits, has_floats
@@ -53,7 +53,8 @@ def fit_model(model: Path, options: Mapping[str, object], how: How) -> int:
             heard.append(text)
             note(f"note: {text}")
 
-    answer = _answer(request, Watch(note=hear), how)
+    with progress_bar("planning") as progress:
+        answer = _answer(request, Watch(note=hear, progress=progress), how)
     if how.plot is not None:
         write_text(how.plot, draw(picture(answer.made, answer.fit)))
     if how.json:

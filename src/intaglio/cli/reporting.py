@@ -9,6 +9,7 @@ from pathlib import Path
 from intaglio.cli.terminal import ending, note, print_json, print_table
 from intaglio.errors import UserError, quoted
 from intaglio.fleet.changes import RowChange, changes_of, read_run
+from intaglio.package.entries import FOLDER, Entries, read_entries
 from intaglio.package.folder import check_kind, write_text
 from intaglio.package.manifest import read_manifest
 from intaglio.report.budgets import Checked, Rule, check_budgets, read_budgets, read_rule
@@ -17,6 +18,7 @@ from intaglio.report.differences import Difference, LayerChange, difference
 from intaglio.report.facts import Facts
 from intaglio.report.gather import Wanted, gather
 from intaglio.report.page import page
+from intaglio.report.whole import whole_page
 from intaglio.run.package import Package
 
 SHOWN_LAYERS = 20
@@ -28,6 +30,8 @@ def write_report(
     """The page of one package, or of one beside an earlier one. Exit code 1: a budget is broken."""
     path = output or Path(f"{folder.resolve().name}.html")
     check_place(path)
+    if (whole := read_entries(folder)) is not None:
+        return _report_entries(whole, folder, other, path, budget, wanted, json=json)
     limits = {} if budget is None else read_budgets(budget)
     facts = gather(folder, wanted, lambda what: note(f"{what} {folder.name} ..."))
     before = None if other is None else gather(other, wanted, lambda what: note(f"{what} {other.name} ..."))
@@ -38,6 +42,34 @@ def write_report(
     else:
         _tell(path, facts)
     return tell_budgets(checked)
+
+
+def _report_entries(
+    whole: Entries, folder: Path, other: Path | None, path: Path, budget: Path | None, wanted: Wanted, *, json: bool
+) -> int:
+    """One page for all entry points."""
+    if other is not None:
+        first = whole.entries[0].name
+        hint = f"compare those of one entry point: `intaglio report A/{FOLDER}/{first} B/{FOLDER}/{first}`"
+        raise UserError("which-entry", f"{quoted(str(folder), 200)} has several entry points", hint=hint)
+    limits = {} if budget is None else read_budgets(budget)
+    found: dict[str, tuple[Facts, tuple[Checked, ...]]] = {}
+    pages = {}
+    for row in whole.entries:
+        place = folder / FOLDER / row.name
+        facts = gather(place, wanted, lambda what, name=row.name: note(f"{what} {name} ..."))  # type: ignore[misc]
+        found[row.name] = facts, check_budgets(limits, facts)
+        code, no_assembly = code_of(Package(place))
+        pages[row.name] = page(facts, code, no_assembly, found[row.name][1], None)
+    write_text(path, whole_page(whole, pages))
+    if json:
+        told = {name: {**asdict(facts), "budgets": [asdict(c) for c in checked]} for name, (facts, checked) in found.items()}
+        print_json({"entries": told, "report": str(path)})
+    else:
+        for text in dict.fromkeys(text for facts, _ in found.values() for text in facts.notes):
+            note(f"note: {text}")
+        print(f"report: {path} ({path.stat().st_size:,} bytes)")
+    return max(tell_budgets(checked) for _, checked in found.values())
 
 
 def look_at(folder: Path, path: Path | None, limits: dict[str, float]) -> int:

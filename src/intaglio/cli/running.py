@@ -35,6 +35,7 @@ from intaglio.package.entries import entry_folder, read_entries
 from intaglio.package.manifest import board_of
 from intaglio.run.accuracy import read_labels
 from intaglio.run.board_cycles import is_described
+from intaglio.run.checks import SizeCheck, VariantCheck
 from intaglio.run.compare import Comparison
 from intaglio.run.data import read_arrays, write_arrays
 from intaglio.run.opencl.library import DeviceOptions
@@ -44,7 +45,7 @@ from intaglio.run.serial.device import SelfTest
 from intaglio.run.serial.line import SerialOptions
 from intaglio.run.serial.runs import run_of, save_run
 from intaglio.run.timing import LEAST_RATED_MS, Emulation, OnBoard, Profile
-from intaglio.run.validate import LayerCheck, SizeCheck, ValidateOptions, Validation, VariantCheck, validate
+from intaglio.run.validate import LayerCheck, ValidateOptions, Validation, validate
 from intaglio.targets.target import find_target
 
 
@@ -246,6 +247,8 @@ def print_validation(result: Validation) -> None:
 def _size_words(check: SizeCheck) -> str:
     """`T=17: pass, 2.1e-07`"""
     names = ", ".join(f"{name}={n}" for name, n in check.sizes.items())
+    if check.ok is None:
+        return f"{names}: NOT compared, {check.failed}"
     return f"{names}: {'pass' if check.ok else 'FAIL'}, {check.max_rel:.1e}"
 
 

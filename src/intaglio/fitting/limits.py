@@ -17,8 +17,11 @@ from typing import Protocol
 from intaglio.errors import AnswerIsNo
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.offload import Offload
+from intaglio.ir.sizes import Undecided, moves
 from intaglio.ir.types import DType
 from intaglio.kernels.program import ConstantArg, Program
+from intaglio.kernels.stripes.build import AXIS
+from intaglio.kernels.stripes.schedule import rows_by
 from intaglio.memory.ladder import peak_of
 from intaglio.memory.lifetimes import find_storage
 from intaglio.ops.rows import NoRows, access_of
@@ -112,6 +115,7 @@ class Chances:
     offloaded: bool = False  # layers are with an accelerator, which computes them as a whole
     wide: bool = False  # floats of 32 bits, which a device could store in 16
     range_: str = ""  # of a size that the caller gives, and half as large
+    whole: str = ""  # why the layer at the peak is not made a few rows at a time
 
 
 NO_CHANCES = Chances()
@@ -126,8 +130,23 @@ def chances_of(program: Program, *, shapes: bool = False, fed: bool = False) -> 
     return Chances(
         has_floats(graph), shapes, peak_layer(program), program.lower_bound_bytes, rows, bool(program.stripes), weights, heaviest,
         any(isinstance(node.op, Offload) for node in graph.nodes),
-        any(value.dtype is DType.F32 for value in _between(graph)), narrower,
+        any(value.dtype is DType.F32 for value in _between(graph)), narrower, _why_whole(program),
     )  # fmt: skip
+
+
+def _why_whole(program: Program) -> str:
+    """Of the layer with most of the arena; "" if it could be part of a stripe."""
+    layer = next((each for each in program.layers if each.name == peak_layer(program)), None)
+    if layer is None or program.graph.bounds is None:
+        return ""
+    batch = layer.node.output.shape[:AXIS]
+    if moves(batch):
+        return f"there are `{batch[0]}` of them in a batch"
+    try:
+        rows_by([layer.node], [access_of(layer.node, AXIS)], AXIS)
+    except (NoRows, Undecided) as reason:
+        return str(reason)
+    return ""
 
 
 def _weights(program: Program) -> tuple[int, str]:
@@ -262,7 +281,8 @@ def _advice(part: str, deployment: Deployment, chances: Chances) -> list[str]:
     match part:
         case "arena" | "inputs and outputs":
             if part == "arena" and chances.peak:
-                told.append(f"most of the arena is live in layer `{chances.peak}`")
+                why = f", which cannot be made a few rows at a time: {chances.whole}" if chances.whole else ""
+                told.append(f"most of the arena is live in layer `{chances.peak}`{why}")
             if part == "arena" and chances.bound:
                 stripes = ", even with stripes" if chances.striped else ""
                 told.append(f"no plan needs less than {chances.bound:,} bytes{stripes}")

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from intaglio.errors import OurFault, UserError
 from intaglio.ir.graph import Node, Value
+from intaglio.ir.sizes import Undecided, largest, most, moves
 from intaglio.ir.stripes import StripeSpec
 from intaglio.kernels.lower import Memo, lower
 from intaglio.kernels.program import Program
@@ -51,6 +52,7 @@ class Section:
     rows: int
     peak: int
     extra: float
+    down: bool = False  # only: the caller says how many rows there are
 
 
 Choice = tuple[tuple[StripeSpec, ...], float]  # stripes, and the instructions they cost
@@ -211,15 +213,16 @@ class Squeeze:
 
     def _measured(self, first: int, last: int, rows: int) -> Section | None:
         made = [value for layer in self.program.layers[first : last + 1] for value in layer.node.outputs]
-        if any(value.shape[AXIS] > MOST_ROWS for value in made if value.type.rank > AXIS):
+        if any(most(value.shape[AXIS]) > MOST_ROWS for value in made if value.type.rank > AXIS):
             return None  # a schedule has an entry for each row
         try:
-            found = schedule_of(self.program.graph, self._spec(first, last, rows), self._views, self._geometry)
+            found = schedule_of(self.program.graph, self._spec(first, last, rows), self._views, self._geometry, ends=False)
         except (NoRows, UserError):
             return None
         self._looked += len(found.fired)
         extra = CALL * len(found.fired) + MOVED_BYTE * _moved(found) + LEFT_OVER * _left_over(found)
-        return Section(first, last, rows, self._peak(first, last, found), extra)
+        down = any(moves(value.shape[AXIS : AXIS + 1]) for value in made)
+        return Section(first, last, rows, self._peak(first, last, found), extra, down)
 
     def _spec(self, first: int, last: int, rows: int, *, up: bool = False) -> StripeSpec:
         layers = self.program.layers
@@ -253,7 +256,7 @@ class Squeeze:
         peaks = []
         for n in range(last - first + 1):
             windows = [
-                align(rows * row_bytes(v, AXIS), step)
+                align(rows * most(row_bytes(v, AXIS)), step)
                 for v, rows in found.windows.items()
                 if found.alive[v][0] <= n <= found.alive[v][1]
             ]
@@ -268,7 +271,7 @@ class Squeeze:
         specs: list[StripeSpec] = []
         for n, section in enumerate(path):
             after = n > 0 and path[n - 1].last + 1 == section.first
-            up = after and not specs[-1].up
+            up = after and not specs[-1].up and not section.down
             specs.append(self._spec(section.first, section.last, section.rows, up=up))
         return tuple(specs), sum(s.extra for s in path)
 
@@ -278,7 +281,7 @@ class Squeeze:
         try:
             program = lower(self.program.graph, self.target, asked, memo=self._memo)
             program = placed(program, self.target, slots=self.slots, search=search)
-        except (NoRows, UserError, OurFault):  # a plan that its checker refuses is none
+        except (NoRows, UserError, OurFault, Undecided):  # a plan that its checker refuses is none
             return None
         return Squeezed(program, specs, extra)
 
@@ -322,7 +325,7 @@ def _improve(best: list[tuple[float, list[Section]] | None], at: int, way: tuple
 def _has_rows(node: Node) -> bool:
     try:
         access_of(node, AXIS)
-    except NoRows:
+    except (NoRows, Undecided):
         return False
     return True
 
@@ -342,9 +345,9 @@ def _wasted(node: Node, rows: int) -> float:
     op, out = node.op, node.output
     if not isinstance(op, (Conv, QConv)) or op.group != 1:
         return 0.0
-    columns = math.prod(out.shape[AXIS + 1 : -1]) * rows
-    whole = math.prod(out.shape[:-1])
-    macs = op.macs([None if v is None else v.type for v in node.inputs], out.type)
+    columns = math.prod(largest(out.shape[AXIS + 1 : -1])) * rows
+    whole = math.prod(largest(out.shape[:-1]))
+    macs = most(op.macs([None if v is None else v.type for v in node.inputs], out.type))
     return macs / max(1, whole) * (-columns % COLUMNS)
 
 
@@ -354,5 +357,5 @@ def _moved(found: Schedule) -> float:
     for fired in found.fired:
         value = makers.get(fired.node)
         if value is not None and value in found.windows:
-            total += max(0, found.windows[value] - fired.count) * row_bytes(value, AXIS)
+            total += max(0, found.windows[value] - fired.count) * most(row_bytes(value, AXIS))
     return total

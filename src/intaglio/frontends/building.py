@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 import numpy as np
 
 from intaglio.frontends.emitting import Emits
-from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Array, Value
-from intaglio.ir.sizes import larger, most, moves
+from intaglio.ir.sizes import Size, Values, larger, least, most, moves, values_of
 from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, Div, Mul
 from intaglio.ops.convert import Cast
@@ -83,18 +84,34 @@ def resolved_shape(call: Emits, x: Value, wanted: Sequence[int], allow_zero: boo
 
 
 def padded(call: Emits, x: Value, pads: list[int], mode: str = "constant", value: float = 0.0) -> Value:
-    """Pads that may be negative: those cut."""
+    """Pads that may be negative: those cut. Where they follow from a size, they may do either."""
     rank = len(x.shape)
     if any(abs(most(p)) > 2**31 for p in pads):
         raise Fault("bad-attribute", f"pads {pads} are out of range")
-    if any(n < 0 for n in pads):
+    if any(least(n) < 0 for n in pads):
         starts = [larger(0, -pads[i]) for i in range(rank)]
         shape = [n - starts[i] - larger(0, -pads[i + rank]) for i, n in enumerate(x.shape)]
-        if any(n < 0 for n in shape):
+        if any(least(n) < 0 for n in shape):
             raise Fault("bad-attribute", f"pads {pads} remove more than {list(x.shape)} has")
         x = call.emit(Slice(tuple(starts), (1,) * rank, tuple(shape)), x)
         pads = [larger(0, p) for p in pads]
-    return x if not any(pads) else call.emit(Pad(tuple(pads), mode, value), x)
+    return x if all(n == 0 for n in pads) else call.emit(Pad(tuple(pads), mode, value), x)
+
+
+def scaled_size(size: Size, scale: float, rounded: Values) -> int:
+    """A size times a factor, rounded down: a formula that gives what a runtime gets with floats (`rounded`), for every size."""
+    exact = Fraction(scale)
+    found = size * exact.numerator // exact.denominator
+    if not np.array_equal(rounded, np.broadcast_to(values_of(found), rounded.shape)):
+        raise unsupported(f"`{size}` times {scale} is rounded in several ways", "use a scale such as 2 or 0.5")
+    return found
+
+
+def one_factor(size: int, before: int) -> float | None:
+    """One number, also where both have a range, as in networks that go down by 2 and up again."""
+    after, first = np.broadcast_arrays(values_of(size), values_of(before))
+    found = int(after.flat[0]) / int(first.flat[0])
+    return found if np.array_equal(after, first * found) else None
 
 
 def matmul(call: Emits, a: Value, b: Value) -> Value:

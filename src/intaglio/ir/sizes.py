@@ -16,12 +16,14 @@ raises `Undecided`. So nothing is ever decided from one example: code either hol
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+
+from intaglio.ir.formulas import COMPUTE, Formula, num, simple
 
 MOST_COMBINATIONS = 1 << 17
 NARROWER = "give a narrower range, or one package for each size: `--dim NAME=N`"
@@ -30,80 +32,11 @@ Values = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 class Undecided(ValueError):
-    """The answer depends on a size that only the caller knows. The text says what was asked."""
+    """The answer depends on a size that only the caller knows. The text says what was asked, `hint` what can be done."""
 
-
-@dataclass(frozen=True, slots=True)
-class Formula:
-    """`op` is `size` (a name), `num`, `add`, `sub`, `mul`, `div`, `mod`, `min` or `max`. Divisions round down."""
-
-    op: str
-    name: str = ""
-    number: int = 0
-    args: tuple[Formula, ...] = ()
-
-    def __str__(self) -> str:
-        return _text(self, 0)
-
-    def at(self, sizes: Mapping[str, int]) -> int:
-        if self.op == "size":
-            return sizes[self.name]
-        if self.op == "num":
-            return self.number
-        a, b = (arg.at(sizes) for arg in self.args)
-        return int(_COMPUTE[self.op](a, b))
-
-    def names(self) -> set[str]:
-        return {self.name} if self.op == "size" else {n for a in self.args for n in a.names()}
-
-
-_COMPUTE: dict[str, Callable[[Any, Any], Any]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a // b,
-    "mod": lambda a, b: a % b,
-    "min": np.minimum,
-    "max": np.maximum,
-}
-_SIGNS = {"add": ("+", 1), "sub": ("-", 1), "mul": ("*", 2), "div": ("//", 2), "mod": ("%", 2)}
-
-
-def _text(formula: Formula, outer: int) -> str:
-    if formula.op == "size":
-        return formula.name
-    if formula.op == "num":
-        return str(formula.number)
-    a, b = formula.args
-    if formula.op in ("min", "max"):
-        return f"{formula.op}({_text(a, 0)};{_text(b, 0)})"  # without a comma: it stands in lists
-    sign, level = _SIGNS[formula.op]
-    text = f"{_text(a, level)}{sign}{_text(b, level + 1)}"
-    return f"({text})" if level < outer else text
-
-
-def _num(value: int) -> Formula:
-    return Formula("num", number=value)
-
-
-def _simple(op: str, a: Formula, b: Formula) -> Formula:
-    """The formula with numbers gathered, so that what people read is short."""
-    if op in ("add", "mul", "min", "max") and a.op == "num":
-        a, b = b, a
-    if b.op == "num" and a.args and a.args[1].op == "num":
-        inner, n = a.args[0], a.args[1].number
-        if op in ("add", "sub") and a.op in ("add", "sub"):
-            total = (n if a.op == "add" else -n) + (b.number if op == "add" else -b.number)
-            return inner if total == 0 else Formula("add" if total > 0 else "sub", args=(inner, _num(abs(total))))
-        if op == "mul" and a.op == "mul":
-            return Formula("mul", args=(inner, _num(n * b.number)))
-        if op == "div" and a.op == "div" and n > 0 and b.number > 0:
-            return Formula("div", args=(inner, _num(n * b.number)))
-    if b.op == "num" and (b.number, op) in ((0, "add"), (0, "sub"), (1, "mul"), (1, "div")):
-        return a
-    if b.op == "num" and b.number < 0 and op in ("add", "sub"):
-        return Formula("sub" if op == "add" else "add", args=(a, _num(-b.number)))
-    return Formula(op, args=(a, b))
+    def __init__(self, text: str, hint: str = NARROWER) -> None:
+        super().__init__(text)
+        self.hint = hint
 
 
 @dataclass(eq=False)
@@ -116,11 +49,13 @@ class Bounds:
     ranges: dict[str, tuple[int, int]]
     _known: dict[tuple[tuple[int, ...], bytes], Size] = field(default_factory=dict, repr=False)
     _points: dict[str, Values] = field(default_factory=dict, repr=False)
+    _given: tuple[str, ...] = ()  # of the sizes, those of the caller
 
     def __post_init__(self) -> None:
         given, self.ranges = self.ranges, {}
         for name, (low, high) in given.items():
             self.add(name, low, high)
+        self._given = tuple(given)
 
     def add(self, name: str, low: int, high: int) -> int:
         """One more size."""
@@ -180,6 +115,19 @@ class Bounds:
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={low}..{high}" for name, (low, high) in self.ranges.items())
+
+    def told(self, *items: object) -> str:
+        """The sizes that something depends on, with their bounds."""
+        names = {name for item in items for name in names_of(item)}
+        return ", ".join(f"{name}={low}..{high}" for name, (low, high) in self.ranges.items() if name in names)
+
+    def undecided(self, text: str, *items: object) -> Undecided:
+        """With a hint that names the sizes. One that is found in data cannot be given a value."""
+        names = [name for name in self.ranges if name in {name for item in items for name in names_of(item)}]
+        if found := [name for name in names if name not in self._given]:
+            data = f"`{found[0]}` is a number of results that only data tells"
+            return Undecided(text, f"{data}: leave the layers from here on to the caller, or give them a fixed size in the model")
+        return Undecided(text, NARROWER.replace("NAME", names[0]) if names else NARROWER)
 
 
 _WORDS: dict[type[ast.operator], str] = {
@@ -255,7 +203,7 @@ class Size(_Whole):
         return self // other, self % other
 
     def __truediv__(self, other: float) -> float:
-        raise Undecided(f"a number is needed, and `{self}` depends on {self.bounds}")
+        raise self.bounds.undecided(f"a number is needed, and `{self}` depends on {self.bounds.told(self)}", self)
 
     __rtruediv__ = __pow__ = __rpow__ = __truediv__  # type: ignore[assignment]
 
@@ -296,10 +244,11 @@ class Size(_Whole):
         first = bool(answers.reshape(-1)[0])
         if (answers == first).all():
             return first
-        raise Undecided(f"`{self} {sign} {other}` holds for some of {self.bounds} and not for others")
+        ranges = self.bounds.told(self, other)
+        raise self.bounds.undecided(f"`{self} {sign} {other}` holds for some of {ranges} and not for others", self, other)
 
     def __index__(self) -> int:
-        raise Undecided(f"a number is needed, and `{self}` depends on {self.bounds}")
+        raise self.bounds.undecided(f"a number is needed, and `{self}` depends on {self.bounds.told(self)}", self)
 
     __int__ = __float__ = __index__
 
@@ -331,7 +280,7 @@ def values_of(item: int) -> Any:
 
 
 def _formula(item: int) -> Formula:
-    return item.formula if isinstance(item, Size) else _num(int(item))
+    return item.formula if isinstance(item, Size) else num(int(item))
 
 
 def _apply(op: str, a: int, b: int) -> int:
@@ -342,28 +291,28 @@ def _apply(op: str, a: int, b: int) -> int:
         return NotImplemented  # type: ignore[no-any-return]
     owner = a if isinstance(a, Size) else b
     if not isinstance(owner, Size):
-        return int(_COMPUTE[op](a, b))
+        return int(COMPUTE[op](a, b))
     left, right = values_of(a), values_of(b)
     if op in ("div", "mod") and np.any(np.asarray(right) == 0):
-        raise Undecided(f"`{a} / {b}` is a division by zero for some of {owner.bounds}")
+        raise owner.bounds.undecided(f"`{a} / {b}` is a division by zero for some of {owner.bounds.told(a, b)}", a, b)
     if op in ("div", "mod") and np.any(np.asarray(left) < 0) and _rounded_up(op, a, b) is None:
-        raise Undecided(f"`{a} / {b}` has a negative numerator for some of {owner.bounds}")
+        raise owner.bounds.undecided(f"`{a} / {b}` has a negative numerator for some of {owner.bounds.told(a, b)}", a, b)
     combinations = int(np.prod(np.broadcast_shapes(np.shape(left), np.shape(right)), dtype=np.int64))
     if combinations > MOST_COMBINATIONS:
         raise Undecided(f"`{a}` and `{b}` together have {combinations} combinations of sizes, more than {MOST_COMBINATIONS}")
-    values = np.asarray(_COMPUTE[op](left, right), np.int64)
-    return owner.bounds._made(_rounded_up(op, a, b) or _simple(op, _formula(a), _formula(b)), values)
+    values = np.asarray(COMPUTE[op](left, right), np.int64)
+    return owner.bounds._made(_rounded_up(op, a, b) or simple(op, _formula(a), _formula(b)), values)
 
 
 def _rounded_up(op: str, a: int, b: int) -> Formula | None:
     """`-(-n // 8)`, which rounds up, in numbers that are not negative: C divides towards zero."""
     if op == "div" and isinstance(a, Size) and not isinstance(b, Size) and b > 0 and (a.values <= 0).all():
         positive = -a
-        up = _simple("div", _formula(positive + (b - 1)), _num(int(b)))
-        return Formula("sub", args=(_num(0), up))
+        up = simple("div", _formula(positive + (b - 1)), num(int(b)))
+        return Formula("sub", args=(num(0), up))
     if op == "sub" and not isinstance(a, Size) and a == 0 and isinstance(b, Size):
         inner = b.formula
-        if inner.op == "sub" and inner.args[0] == _num(0):
+        if inner.op == "sub" and inner.args[0] == num(0):
             return inner.args[1]
     return None
 

@@ -6,7 +6,8 @@ Between the layers of a stripe are windows: memory for the rows that are still n
 after what is there has moved up (`roll`). What is read from outside, and what is read outside later, is whole.
 
 `Stripe` is the program of it: actions, each one call of a kernel, and the order in which they happen. Everything is known when
-the network is compiled; the C code is a table of small numbers and a switch.
+the network is compiled; the C code is a table of small numbers and a switch. Where the caller says how many rows there are, each
+number has an end of its own; where he says how long a row is, positions are formulas of it.
 """
 
 from __future__ import annotations
@@ -74,6 +75,14 @@ class Action(Generic[K, A]):
     about: str  # which rows, for a comment
 
 
+@dataclass(frozen=True, slots=True)
+class StripeEnd:
+    """For one number of rows: the first `upto` steps of the order, then these."""
+
+    upto: int
+    order: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class Stripe(Generic[K, A]):
     """Layers `first` to `last` of the program."""
@@ -87,6 +96,8 @@ class Stripe(Generic[K, A]):
     order: tuple[int, ...]  # numbers of actions
     apart: dict[tuple[Value, Value], int] = field(default_factory=dict)  # (lower, upper) whole values: least distance in bytes
     moved_bytes: int = 0  # by rolling, in a run
+    size: str = ""  # of the caller, that says how many rows there are; `order` is for the largest
+    ends: dict[int, StripeEnd] = field(default_factory=dict)  # for each value of `size`
 
     @property
     def counted(self) -> list[int]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Node
-from intaglio.ir.sizes import NARROWER, Undecided
+from intaglio.ir.sizes import Undecided
 from intaglio.kernels import (
     byte_chain,
     contract,
@@ -313,16 +313,16 @@ def lower_node(node: Node, target: Target, asked: str = "") -> Lowered:
     if target.device and (made := for_device(node, target, asked)) is not None:
         return made
     job = Job(node, target, asked)
-    undecided = ""
+    undecided, hint = "", ""
     for choice in _asked_first(node, asked):
         try:
             if choice.applies(job) is None:
                 return choice.build(job.fresh())
         except Undecided as reason:
-            undecided = f"{choice.name}: {reason}"
+            undecided, hint = f"{choice.name}: {reason}", reason.hint
     what = f"{quoted(node.op.NAME)} in node {quoted(node.source)} has no kernel for {quoted(target.name)}"
     if undecided:
-        raise UserError("size-decides", f"{what} that takes all of these sizes ({undecided})", hint=NARROWER)
+        raise UserError("size-decides", f"{what} that takes all of these sizes ({undecided})", hint=hint)
     raise UserError("unsupported-operator", what, hint="`intaglio check MODEL` lists everything that is unsupported")
 
 

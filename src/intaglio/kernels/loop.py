@@ -16,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Union
 
-from intaglio.ir.sizes import Formula, Size
+from intaglio.ir.formulas import Formula
+from intaglio.ir.sizes import Size
 from intaglio.ir.types import DType
 
 if TYPE_CHECKING:

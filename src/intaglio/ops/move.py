@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.ir.sizes import most, values_of
+from intaglio.ir.sizes import larger, most, values_of
 from intaglio.ir.types import DType, TensorType, broadcast_shapes, strides_of
 from intaglio.ops.base import BadOperator, Op, normal_axis, same_dtype
 from intaglio.ops.control import need
@@ -195,10 +195,10 @@ class Pad(Op):
         shape = []
         for i, size in enumerate(x.shape):
             before, after = self.pads[i], self.pads[i + x.rank]
-            if self.mode != "constant" and before + after and size == 0:
+            if self.mode != "constant" and most(before + after) and size == 0:
                 raise BadOperator(f"`pad` of mode `{self.mode}` along the empty axis {i}")
-            if self.mode == "reflect" and max(before, after) > max(size - 1, 0):
-                raise BadOperator(f"`pad` reflects {max(before, after)} elements out of {size} along axis {i}")
+            if self.mode == "reflect" and larger(before, after) > larger(size - 1, 0):
+                raise BadOperator(f"`pad` reflects {larger(before, after)} elements out of {size} along axis {i}")
             shape.append(size + before + after)
         return (TensorType(x.dtype, tuple(shape), x.layout),)
 

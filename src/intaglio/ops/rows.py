@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from intaglio.ir.graph import Node, Value
 from intaglio.ir.operator import Op
+from intaglio.ir.sizes import names_of
 from intaglio.ir.types import Layout, TensorType
 from intaglio.ops.base import Elementwise, normal_axes, normal_axis
 from intaglio.ops.control import Copy
@@ -95,6 +96,8 @@ def access_of(node: Node, axis: int) -> tuple[Access | None, ...]:
             raise NoRows("rows of its operand are not runs of memory")
     if not any(found):
         raise NoRows("it reads no rows")
+    if names := names_of(found):
+        raise NoRows(f"its padding depends on {', '.join(sorted(names))}")
     ways: dict[Value, Access | None] = {}
     for value, access in zip(node.inputs, found, strict=True):
         if value is not None and ways.setdefault(value, access) != access:
@@ -140,7 +143,7 @@ def _accesses(op: Op, node: Node, axis: int) -> tuple[Access | None, ...]:
             return (SAME,)
         case Pad():
             rank = node.output.type.rank
-            if any(op.pads[: axis + 1]) or any(op.pads[rank : rank + axis + 1]):
+            if any(n != 0 for n in (*op.pads[: axis + 1], *op.pads[rank : rank + axis + 1])):
                 raise NoRows("it adds rows")
             return (SAME,)
         case Slice():

@@ -16,7 +16,7 @@ from intaglio.options import kinds
 from intaglio.options.request import OPTIONS, Option
 
 _QUOTED = re.compile(r"`(--[^`]*)`")
-_PAIRS = (kinds.DIMS, kinds.SHAPES, kinds.STATES)
+_PAIRS = (kinds.DIMS, kinds.SHAPES, kinds.STATES, kinds.COUNTS)
 
 
 def in_python(text: str) -> str:

@@ -26,7 +26,7 @@ from intaglio.package.ownership import MANIFEST
 from intaglio.package.sbom import SBOM
 from intaglio.package.variants import Shared, share_constants
 from intaglio.package.weights import write_weights
-from intaglio.package.write import InCommon
+from intaglio.package.write import InCommon, keep_constant_outputs
 from intaglio.targets.deployment import Deployment
 
 FOLDER = "entries"
@@ -70,16 +70,13 @@ class Entries:
     firmware: FirmwareBytes | None = None
 
 
-def share(network: str, programs: Mapping[str, Program], deployment: Deployment) -> tuple[Shared, dict[str, InCommon]]:
-    """By entry point."""
-    parts = [(p.graph.name, entry, p) for entry, p in programs.items()]
+def share(network: str, programs: Mapping[str, Sequence[Program]], deployment: Deployment) -> tuple[Shared, InCommon]:
+    """By entry point, its program, or one for each variant."""
+    parts = [(p.graph.name, entry, p) for entry, found in programs.items() for p in found]
+    for _, _, program in parts:
+        keep_constant_outputs(program)
     shared = share_constants(parts[::-1])
-    weights = plan_weights(shared.constants, deployment)
-    made = {
-        entry: InCommon(network, weights, shared.names[program.graph.name], bool(shared.constants))
-        for entry, program in programs.items()
-    }
-    return shared, made
+    return shared, InCommon(network, plan_weights(shared.constants, deployment), shared.names, bool(shared.constants))
 
 
 def write_shared(network: str, shared: Shared, weights: Weights, folder: Path) -> None:
@@ -156,7 +153,19 @@ def write_header(whole: Entries, alignment: int, folder: Path) -> None:
     (folder / "include" / f"{whole.name}.h").write_text("\n".join(lines), encoding="ascii")
 
 
-def write_makefile(whole: Entries, flags: Sequence[str], threads: int, folder: Path) -> None:
+def write_makefile(
+    whole: Entries, flags: Sequence[str], threads: int, folder: Path, variants: Sequence[tuple[str, Sequence[str]]] = ()
+) -> None:
+    """`variants`: folders below the sources of each entry point, with the flags of their processors."""
+    parts = [f"{FOLDER}/{entry.name}/src" for entry in whole.entries]
+    parts += [f"{part}/{short}" for part in parts for short, _ in variants]
+    own = [
+        f"$(BUILD)/{FOLDER}/{entry.name}/src/{short}/%.o: override TARGET_FLAGS := {' '.join(words)}"
+        for entry in whole.entries
+        for short, words in variants
+    ]
+    about = "# Each variant has the flags of its processor; TARGET_FLAGS are those of the rest."
+    told = "\n".join(["", about, *own, ""]) if own else ""
     text = f"""# {whole.name}: build the library anywhere. `make CC=arm-linux-gnueabihf-gcc TARGET_FLAGS=...`
 CC ?= cc
 AR ?= ar
@@ -166,11 +175,11 @@ CFLAGS ?= -O3 -Wall -Wextra -Wshadow -Wundef -Wdouble-promotion -Wcast-align
 REQUIRED := -std=c99 -fPIC -ffp-contract=off -fno-math-errno -fno-trapping-math{" -pthread" if threads > 1 else ""}
 
 BUILD := build
-SOURCES := $(wildcard src/*.c src/*.S {" ".join(f"{FOLDER}/{e.name}/src/*.c" for e in whole.entries)})
+SOURCES := $(wildcard src/*.c src/*.S {" ".join(f"{part}/*.c" for part in parts)})
 OBJECTS := $(patsubst %,$(BUILD)/%.o,$(SOURCES))
 
 all: $(BUILD)/lib{whole.name}.a $(BUILD)/lib{whole.name}.so
-
+{told}
 $(BUILD)/%.o: %
 \t@mkdir -p $(@D)
 \t$(CC) $(CPPFLAGS) $(CFLAGS) $(REQUIRED) $(TARGET_FLAGS) -Iinclude -Isrc -I$(dir $<) -c $< -o $@
@@ -206,10 +215,13 @@ def write_whole(whole: Entries, folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
 
-def whole_of(network: str, manifests: Mapping[str, Manifest], programs: Mapping[str, Program], weights: Weights) -> Entries:
+def whole_of(
+    network: str, manifests: Mapping[str, Manifest], programs: Mapping[str, Sequence[Program]], weights: Weights
+) -> Entries:
     rows = []
     for entry, manifest in manifests.items():
-        read = sum(constant.data.nbytes for constant in programs[entry].constants)
+        alone = share_constants([(p.graph.name, entry, p) for p in programs[entry]])
+        read = sum(constant.data.nbytes for constant in alone.constants)
         memory = manifest.memory
         rows.append(EntryInfo(entry, manifest.name, manifest.model.file, memory.arena_bytes, read, memory.state_bytes))
     first = next(iter(manifests.values()))

@@ -324,7 +324,9 @@ def read_manifest(folder: Path) -> Manifest:
         if table["format"] == ENTRIES_FORMAT:
             names = ", ".join(quoted(str(entry["name"])) for entry in table["entries"])
             what = f"{shown} has several entry points: {names}"
-            raise UserError("which-entry", what, hint="name one with `--entry`, or use the package in `entries/`")
+            one = quoted(str(folder / "entries" / str(table["entries"][0]["name"])), 200)
+            hint = f"use the package of one of them, such as {one}; `run`, `validate` and `profile` have `--entry` too"
+            raise UserError("which-entry", what, hint=hint)
         if table["format"] != FORMAT:
             reason = f"{shown} has manifest format {table['format']!r}; this version of Intaglio reads {FORMAT}"
             raise UserError("not-a-package", reason, hint="compile the model again")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intaglio.errors import OurFault
+from intaglio.ir.formulas import Formula
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.placement import ARENA, STATE, Kind, Slot
-from intaglio.ir.sizes import Formula, Size
+from intaglio.ir.sizes import Size
 from intaglio.ir.types import DType
 from intaglio.kernels.loop import SIZE
 from intaglio.kernels.program import Layer, Program

@@ -4,6 +4,8 @@ case 3: /* 1 of 24 rows of dw_1 */
     memmove(arena + NET_AT_dw_1, arena + NET_AT_dw_1 + 768, 1536);
     net_depthwise_v2((const int8_t *)(arena + NET_AT_conv_1), ..., (int8_t *)(arena + NET_AT_dw_1 + 1536));
     break;
+
+Where the caller says how many rows there are, a second table has the end of the order for each number of them.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from intaglio.ir.program import Argument
+from intaglio.ir.sizes import Size, least, most, names_of
 from intaglio.ir.stripes import Action, Rows, Stripe
-from intaglio.kernels.loop import Kernel
+from intaglio.kernels.loop import SIZE, Kernel
 from intaglio.kernels.program import ConstantArg, Program, ScratchArg, ValueArg
+from intaglio.ops.rows import row_bytes
 from intaglio.package.c_text import C_TYPES, comment, identifier
-from intaglio.package.pointers import Pointers, Result, wrapped
+from intaglio.package.pointers import Pointers, Result, c_size, size_of, wrapped
 
 NUMBERS_PER_LINE = 28
 
@@ -27,7 +31,7 @@ class Move:
 
     to: str
     source: str
-    size_bytes: int
+    size_bytes: int | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,17 @@ class FeedView:
 
 
 @dataclass(frozen=True, slots=True)
+class EndsView:
+    """The order for each number of rows: `upto` steps of that of the largest, then `count` steps from `first` on in `order`."""
+
+    size: str  # the parameter
+    least: int
+    c_type: str  # of the numbers in a row of the table
+    order: tuple[str, ...]  # lines of numbers
+    rows: tuple[str, ...]  # lines of `{upto, first, count}`
+
+
+@dataclass(frozen=True, slots=True)
 class StripeView:
     name: str
     comment: str
@@ -68,6 +83,9 @@ class StripeView:
     fallible: bool
     results: tuple[tuple[int, Result], ...]  # layer, and what it made as a whole
     fed: FeedView | None
+    sizes: tuple[str, ...] = ()  # that it takes
+    ends: EndsView | None = None
+    counter_type: str = "size_t"
 
 
 def stripe_views(program: Program) -> dict[int, StripeView]:
@@ -81,7 +99,7 @@ def _view(program: Program, stripe: Stripe[Kernel, Argument], number: int) -> St
     counted = set(stripe.counted)
     steps = tuple(_step(pointers, program, stripe, n, action, counted) for n, action in enumerate(stripe.actions))
     whole = [
-        (n, Result(pointers.of(v, v.dtype, const=True), v.type.bytes))
+        (n, Result(pointers.of(v, v.dtype, const=True), size_of(v)))
         for n in range(stripe.first, stripe.last + 1)
         for v in program.layers[n].node.outputs
         if v not in stripe.windows
@@ -93,8 +111,47 @@ def _view(program: Program, stripe: Stripe[Kernel, Argument], number: int) -> St
     return StripeView(
         f"{identifier(program.graph.name)}_stripe_{number}", comment(about), _lines(stripe.order), steps,
         tuple(f"n{layer}" for layer in sorted(counted)), "in->" in texts, "out->" in texts,
-        any(step.fallible for step in steps), tuple(whole), _feed(program, stripe, pointers, number),
+        any(step.fallible for step in steps), tuple(whole), _feed(program, stripe, pointers, number), _sizes(program, stripe),
+        _ends(stripe), "ptrdiff_t" if _moves(stripe) else "size_t",
     )  # fmt: skip
+
+
+def _moves(stripe: Stripe[Kernel, Argument]) -> bool:
+    """Does the length of a row depend on a size? C then counts with signs, as sizes have them."""
+    return any(isinstance(n, Size) for a in stripe.actions for r in a.rows.values() for n in (r.at, r.step))
+
+
+def _sizes(program: Program, stripe: Stripe[Kernel, Argument]) -> tuple[str, ...]:
+    """Parameters, in the order of the sizes."""
+    bounds = program.graph.bounds
+    used = {stripe.size} if stripe.size else set()
+    made = [v for n in range(stripe.first, stripe.last + 1) for v in program.layers[n].node.outputs if v not in stripe.windows]
+    used |= {name for v in made for name in names_of(v.shape)}
+    for action in stripe.actions:
+        used |= {name for rows in action.rows.values() for name in names_of((rows.at, rows.step))} | names_of(action.roll)
+    words = {f"{SIZE}{identifier(name)}" for name in used}
+    words |= {size for action in stripe.actions if action.kernel is not None for size in action.kernel.sizes}
+    return tuple(word for name in (bounds.ranges if bounds else ()) if (word := f"{SIZE}{identifier(name)}") in words)
+
+
+def _ends(stripe: Stripe[Kernel, Argument]) -> EndsView | None:
+    """Many numbers of rows end alike: each end stands once."""
+    if not stripe.ends:
+        return None
+    order: list[int] = []
+    starts: dict[tuple[int, ...], int] = {}
+    rows = []
+    for number in sorted(stripe.ends):
+        end = stripe.ends[number]
+        if end.order not in starts:
+            starts[end.order] = len(order)
+            order += end.order
+        rows.append((end.upto, starts[end.order], len(end.order)))
+    largest = max(n for row in rows for n in row)
+    c_type = "unsigned char" if largest < 1 << 8 else "uint16_t" if largest < 1 << 16 else "uint32_t"
+    texts = [f"{{{upto}, {first}, {count}}}" for upto, first, count in rows]
+    lines = tuple(", ".join(texts[at : at + 7]) + "," for at in range(0, len(texts), 7))
+    return EndsView(f"{SIZE}{identifier(stripe.size)}", min(stripe.ends), c_type, _lines(tuple(order) or (0,)), lines)
 
 
 def _feed(program: Program, stripe: Stripe[Kernel, Argument], pointers: Pointers, number: int) -> FeedView | None:
@@ -119,10 +176,11 @@ def _step(
     window = next((v for v in action.rows if action.layer < 0), None)
     result = window if window is not None else program.layers[action.layer].node.output
     move = None
-    if action.roll:
-        kept = stripe.windows[result].bytes - action.roll
-        base, moved = pointers.bytes_of(result), pointers.bytes_of(result, f" + {action.roll}")
-        move = Move(moved, base, kept) if stripe.spec.up else Move(base, moved, kept)
+    if most(action.roll):
+        kept = stripe.windows[result].rows * row_bytes(result, stripe.axis) - action.roll
+        base, moved = pointers.bytes_of(result), pointers.bytes_of(result, f" + {_number(action.roll)}")
+        size: int | str = f"(size_t)({c_size(kept)})" if isinstance(kept, Size) else kept
+        move = Move(moved, base, size) if stripe.spec.up else Move(base, moved, size)
     if action.layer < 0 or action.kernel is None:
         slot = pointers.bytes_of(result, _plus(action.rows[result], ""))
         return StepView(number, action.layer, comment(f"a row of {result.name} comes"), move, "", False, "", slot)
@@ -141,7 +199,7 @@ def _step(
                 arguments.append(pointers.scratch(layer, param.dtype, argument.at))
             case _:
                 assert_never(argument)
-    text = wrapped(f"{identifier(action.kernel.name)}(", arguments, indent=16)
+    text = wrapped(f"{identifier(action.kernel.name)}(", [*arguments, *action.kernel.sizes], indent=16)
     used = counter if action.layer in counted else ""
     return StepView(
         number, action.layer, comment(f"{layer.node.op.NAME}: {action.about}"), move, text, action.kernel.fallible, used, ""
@@ -151,9 +209,14 @@ def _step(
 def _plus(rows: Rows, counter: str) -> str:
     """What is added to the start of the memory, in bytes: ` + n3 * 768 - 384`."""
     step, at = rows.step, rows.at
-    text = ""
-    if step < 0:
-        return (f" + {at}" if at > 0 else "") + f" - {counter} * {-step}" + (f" - {-at}" if at < 0 else "")
-    if step:
-        text = f" + {counter} * {step}"
-    return text + (f" + {at}" if at > 0 else f" - {-at}" if at < 0 else "")
+    before = f" + {_number(at)}" if most(at) > 0 else ""
+    behind = f" - {_number(-at)}" if least(at) < 0 else ""
+    if least(step) < 0:
+        return f"{before} - {counter} * {_number(-step)}{behind}"
+    moved = f" + {counter} * {_number(step)}" if most(step) > 0 else ""
+    return f"{moved}{before}{behind}"
+
+
+def _number(size: int) -> str:
+    text = c_size(size)
+    return f"({text})" if " " in text else text

@@ -27,7 +27,7 @@ from intaglio.package.processor import WORDS, needed_bits
 from intaglio.package.project import Project, VariantView, project_of
 from intaglio.package.template import render_own, render_template, shipped_template
 from intaglio.package.weights import write_offsets, write_weights
-from intaglio.package.write import Origin, keep_constant_outputs, layers_of, manifest_of
+from intaglio.package.write import InCommon, Origin, in_common, keep_constant_outputs, layers_of, manifest_of
 from intaglio.targets.deployment import Deployment
 from intaglio.targets.variants import Variant
 
@@ -48,22 +48,29 @@ class Shared:
     names: Mapping[str, Mapping[str, str]]
 
 
-def write_variants(parts: Sequence[Part], origin: Origin, folder: Path, deployment: Deployment, later: Later = at_once) -> Manifest:
-    """Sources, header, build files; `parts` are best first. The manifest is that of the last, which runs everywhere."""
+def write_variants(
+    parts: Sequence[Part], origin: Origin, folder: Path, deployment: Deployment, later: Later = at_once,
+    shared: InCommon | None = None,
+) -> Manifest:  # fmt: skip
+    """Sources, header, build files; `parts` are best first. The manifest is that of the last, which runs everywhere.
+    `shared`: of an entry point, whose constants are among those of all."""
     network = parts[0].variant.network
     for part in parts:
         keep_constant_outputs(part.program)
-    shared = share_constants([(part.variant.prefix, part.variant.short, part.program) for part in parts])
-    weights = plan_weights(shared.constants, deployment)
+    own = share_constants([(part.variant.prefix, part.variant.short, part.program) for part in parts])
+    weights = plan_weights(own.constants, deployment) if shared is None else shared.weights
+    names = own.names if shared is None else shared.names
     projects = [_project(part, deployment, weights, origin) for part in parts]
     for part, project in zip(parts, projects, strict=True):
         sources = folder / "src" / part.variant.short
         render_own(shipped_template("_variant"), project.name, project.variables(), sources)
         write_kernels(part.program, project.name, sources)
-        if shared.constants:
-            write_offsets(shared.names[project.name], project.name, network, sources)
-    render_template(shipped_template("_variants"), _whole(network, parts, projects), folder)
-    write_weights(shared.constants, weights, network, folder / "src", later)
+        if own.constants if shared is None else shared.has_constants:
+            write_offsets(names[project.name], project.name, network if shared is None else shared.network, sources)
+    whole = _whole(network, parts, projects)
+    render_template(shipped_template("_variants"), whole if shared is None else in_common(whole, shared), folder)
+    if shared is None:
+        write_weights(own.constants, weights, network, folder / "src", later)
     return _manifest(parts, origin, weights)
 
 

@@ -33,7 +33,7 @@ from intaglio.package.manifest import (
 )  # fmt: skip
 from intaglio.package.opencl import write_opencl
 from intaglio.package.pointers import output_fields, raw_constant_name
-from intaglio.package.project import api_inputs, input_slots, lifetimes, output_slots, project_of, state_bytes
+from intaglio.package.project import Project, api_inputs, input_slots, lifetimes, output_slots, project_of, state_bytes
 from intaglio.package.size_info import SizeInfo
 from intaglio.package.slots import write_slots
 from intaglio.package.template import render_template, shipped_template
@@ -59,7 +59,7 @@ class InCommon:
 
     network: str
     weights: Weights
-    names: Mapping[str, str]
+    names: Mapping[str, Mapping[str, str]]  # by the prefix of a network: its own name of each constant, with the one in common
     has_constants: bool
 
 
@@ -79,8 +79,7 @@ def write_project(
     words = {"version": origin.version, "digest": origin.model_sha256, "build": manifest.build}
     project = project_of(program, target, deployment, weights, **words)
     if shared is not None:
-        own = bool(graph.states) or len(project.arenas) > 1 or bool(project.arenas[0].section)
-        project = replace(project, shared_arena="" if own else shared.network, shared_weights=shared.network)
+        project = in_common(project, shared)
     render_template((template,) if template else shipped_template(target.interface), project, folder)
     sources = folder / "src"
     write_kernels(program, graph.name, sources, pairs=target.issues_pairs)
@@ -91,8 +90,14 @@ def write_project(
         if slots:
             write_slots(program.constants, weights, graph.name, folder)
     elif shared.has_constants:
-        write_offsets(shared.names, graph.name, shared.network, sources)
+        write_offsets(shared.names[graph.name], graph.name, shared.network, sources)
     return replace(manifest, opencl=write_opencl(program, target, folder, deployment.limit_ms)) if target.device else manifest
+
+
+def in_common(project: Project, shared: InCommon) -> Project:
+    """One of several entry points: weights are those of all. So is the arena, unless there is a state or several memories."""
+    own = bool(project.state_bytes) or len(project.arenas) > 1 or bool(project.arenas[0].section)
+    return replace(project, shared_arena="" if own else shared.network, shared_weights=shared.network)
 
 
 def manifest_of(program: Program, target: Target, origin: Origin, weights: Weights) -> Manifest:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from intaglio.ir.graph import Array, Graph, Node, Value
-from intaglio.ir.sizes import Size
+from intaglio.ir.sizes import Size, moves
 from intaglio.ir.types import DType, Layout
 from intaglio.ops.activation import Clip, Relu
 from intaglio.ops.binary import Add, Mul, Sub
@@ -184,6 +184,7 @@ def fold_pad(graph: Graph, context: Context) -> Graph:
             and before is not None
             and isinstance(before.op, Pad)
             and before.when is node.when
+            and not moves(before.op.pads)
         ):
             pad, rank = before.op, node.output.type.rank
             first = 2 if not isinstance(op, QConv) and op.layout is not Layout.NHWC else 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from intaglio.errors import UserError
 from intaglio.ir.graph import Array, Graph
-from intaglio.ir.sizes import NARROWER, Undecided
+from intaglio.ir.sizes import Undecided
 from intaglio.passes.context import Context
 
 MOST_ROUNDS = 16  # of a group; the shared models and random graphs take fewer, which a test checks
@@ -97,7 +97,7 @@ def _run_pass(step: Pass, graph: Graph, context: Context) -> Graph:
         graph = step.run(graph, context)
     except Undecided as reason:
         if before is None:
-            raise UserError("size-decides", f"the pass `{step.name}`: {reason}", hint=NARROWER) from None
+            raise UserError("size-decides", f"the pass `{step.name}`: {reason}", hint=reason.hint) from None
         context.report(f"the pass `{step.name}` is skipped: {reason}")
         graph = before
     context.observe(step.name, graph)

@@ -150,11 +150,12 @@ def build_shared(folder: Path, parts: list[Path], name: str, target: Target, too
     """One static and one shared library of the sources in several folders."""
     folder = folder.resolve()
     flags, run = _flags(toolchain, target, options), Runner(folder, toolchain, options)
+    by_folder = {part: _flags(toolchain, of, options) for part, of in options.variants}
     with tempfile.TemporaryDirectory(prefix="intaglio-build-") as objects:
 
         def compile_one(source: Path) -> Path:
             made = Path(objects) / f"{source.name}.o"
-            run.compile(source.relative_to(folder).as_posix(), flags, made)
+            run.compile(source.relative_to(folder).as_posix(), by_folder.get(source.parent.name, flags), made)
             return made
 
         made = run.compile_all([source.resolve() for part in parts for source in sources_in(part)], compile_one)

@@ -21,6 +21,7 @@ from intaglio.package.project import DEVICE_TOLERANCE
 from intaglio.package.stream_info import StreamInfo
 from intaglio.package.vectors import KINDS, random_inputs
 from intaglio.run.build import Progress
+from intaglio.run.checks import SizeCheck, VariantCheck
 from intaglio.run.compare import Comparison, compare
 from intaglio.run.host import ordered_inputs
 from intaglio.run.limited import VALIDATE_SECONDS, limit, reference_within
@@ -68,16 +69,6 @@ class Accuracy:
 
 
 @dataclass(frozen=True, slots=True)
-class VariantCheck:
-    """`ok` is None where this machine cannot run it: its processor lacks something."""
-
-    variant: str
-    ok: bool | None
-    max_rel: float | None = None
-    lacking: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Validation:
     ok: bool
     reference: str
@@ -95,13 +86,6 @@ class Validation:
     no_layers: str = ""  # why there is no layer to compare, where that was asked for
     variants: tuple[VariantCheck, ...] = ()  # of a package that has some, in the order of its manifest
     sizes: tuple[SizeCheck, ...] = ()  # of the caller, that it was compared at
-
-
-@dataclass(frozen=True, slots=True)
-class SizeCheck:
-    sizes: Mapping[str, int]
-    ok: bool
-    max_rel: float
 
 
 def validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
@@ -137,14 +121,25 @@ def _at_several_sizes(package: LoadedPackage, options: ValidateOptions) -> Valid
         ends = [{size.name: end for size in ranges for end in (getattr(size, which),)} for which in ("low", "high")]
         between = [{s.name: int(random.integers(s.low, s.high + 1)) for s in ranges} for _ in range(RANDOM_SIZES)]
         chosen = [dict(pairs) for pairs in dict.fromkeys(tuple(sizes.items()) for sizes in (*ends, *between))]
-    results = [_validate(package.at(sizes), options) for sizes in chosen]
-    rows = [
-        SizeCheck(sizes, one.ok, max((o.max_rel for o in one.outputs), default=0.0))
-        for sizes, one in zip(chosen, results, strict=True)
-    ]
-    worst = max(range(len(rows)), key=lambda n: (not rows[n].ok, rows[n].max_rel))
+    rows: list[SizeCheck] = []
+    results: list[Validation] = []
+    refused: ModelError | None = None
+    for sizes in chosen:
+        try:
+            one = _validate(package.at(sizes), options)
+        except ModelError as error:
+            if error.slug != "no-reference":
+                raise
+            refused = error
+            rows.append(SizeCheck(sizes, None, 0.0, error.message))
+            continue
+        results.append(one)
+        rows.append(SizeCheck(sizes, one.ok, max((o.max_rel for o in one.outputs), default=0.0)))
+    if refused is not None and not results:
+        raise refused
+    worst = max(results, key=lambda one: (not one.ok, max((o.max_rel for o in one.outputs), default=0.0)))
     samples = sum(one.samples for one in results)
-    return replace(results[worst], ok=all(row.ok for row in rows), samples=samples, sizes=tuple(rows))
+    return replace(worst, ok=all(row.ok is not False for row in rows), samples=samples, sizes=tuple(rows))
 
 
 def _validate(package: LoadedPackage, options: ValidateOptions) -> Validation:

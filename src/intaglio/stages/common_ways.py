@@ -24,6 +24,14 @@ Reader = tuple[str, Node]  # an entry point, and a layer of it
 
 
 def in_one_order(works: Mapping[str, Work]) -> dict[str, Work]:
+    """Each variant by itself: others have other vectors."""
+    found = _in_one_order(works)
+    count = min(len(work.others) for work in works.values())
+    beside = [_in_one_order({entry: work.others[n] for entry, work in works.items()}) for n in range(count)]
+    return {entry: replace(work, others=tuple(each[entry] for each in beside)) for entry, work in found.items()}
+
+
+def _in_one_order(works: Mapping[str, Work]) -> dict[str, Work]:
     chosen: dict[str, dict[str, str]] = {entry: {} for entry in works}
     for readers in _readers(works):
         for (entry, node), using in zip(readers, _together(works, readers), strict=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +51,7 @@ def check_entries(requests: Mapping[str, Request]) -> None:
             raise UserError("bad-option", what, hint="names are letters, digits and `_`: `--entry encoder.onnx=encode`")
         seen.add(plain)
         given = {
-            "--variants": bool(request.variants), "--accelerator": bool(request.accelerators), "--device": bool(request.devices),
+            "--accelerator": bool(request.accelerators), "--device": bool(request.devices),
             "--template": request.template is not None, "--stop-after": request.stop_after != "build",
             "--weights": request.weights_place != "mapped", "--weights-address": request.weights_address is not None,
             "--memory": request.memory is not None, "--cores": request.cores > 1, "--code ram": request.code == "ram",
@@ -102,19 +102,20 @@ def check_targets(works: Mapping[str, Work]) -> None:
             raise UserError("bad-option", what, hint="compile each model by itself")
 
 
-def programs_of(works: Mapping[str, Work]) -> dict[str, Program]:
-    return {entry: need(work.program) for entry, work in works.items()}
+def programs_of(works: Mapping[str, Work]) -> dict[str, list[Program]]:
+    """One each, or one for each variant."""
+    return {entry: [need(each.program) for each in work.of_variants()] for entry, work in works.items()}
 
 
-def begin(network: str, works: Mapping[str, Work], folder: Path) -> dict[str, InCommon]:
+def begin(network: str, works: Mapping[str, Work], folder: Path) -> InCommon:
     """The weights of all."""
     first = next(iter(works.values()))
-    shared, parts = share(network, programs_of(works), need(first.model).deployment)
-    write_shared(network, shared, next(iter(parts.values())).weights, folder)
-    return parts
+    shared, common = share(network, programs_of(works), need(first.model).deployment)
+    write_shared(network, shared, common.weights, folder)
+    return common
 
 
-def complete(network: str, works: Mapping[str, Work], parts: Mapping[str, InCommon], folder: Path) -> None:
+def complete(network: str, works: Mapping[str, Work], common: InCommon, folder: Path) -> None:
     """Header, arena, library and manifest of the whole."""
     manifests = {entry: read_manifest(folder / FOLDER / entry) for entry in works}
     for entry, manifest in manifests.items():
@@ -122,15 +123,17 @@ def complete(network: str, works: Mapping[str, Work], parts: Mapping[str, InComm
         write_manifest(manifest, folder / FOLDER / entry)
     first = next(iter(works.values()))
     model = need(first.model)
-    whole = whole_of(network, manifests, programs_of(works), next(iter(parts.values())).weights)
-    write_header(whole, model.target.alignment, folder)
+    whole = whole_of(network, manifests, programs_of(works), common.weights)
+    write_header(whole, _alignment(works), folder)
     if model.deployment.board is not None:
         write_whole(_firmware(whole, manifests, first, folder), folder)
         return
-    write_makefile(whole, model.target.flags, model.target.threads, folder)
+    variants = tuple((w.variant.short, w.variant.target) for w in first.of_variants() if w.variant is not None)
+    write_makefile(whole, model.target.flags, model.target.threads, folder, [(short, of.flags) for short, of in variants])
     toolchain = compiler_for(model.target, first.request.cc)
     sources = [folder / "src", *(folder / FOLDER / entry / "src" for entry in works)]
-    options = BuildOptions(first.request.cflags, progress=first.watch.progress)
+    sources += [folder / FOLDER / entry / "src" / short for entry in works for short, _ in variants]
+    options = BuildOptions(first.request.cflags, progress=first.watch.progress, variants=variants)
     build_shared(folder, sources, network, model.target, toolchain, options)
     write_whole(whole, folder)
 
@@ -157,19 +160,30 @@ def _firmware(whole: Entries, manifests: Mapping[str, Manifest], work: Work, fol
 
 def arena_of(network: str, works: Mapping[str, Work], folder: Path) -> None:
     """Before the entry points are built: they link it."""
-    sizes = [(entry, need(work.program).arena_bytes) for entry, work in works.items() if not need(work.program).graph.states]
-    target = need(next(iter(works.values())).model).target
-    write_arena(network, sizes, target.alignment, folder)
+    sizes = [(entry, _arena_bytes(work)) for entry, work in works.items() if not need(work.program).graph.states]
+    write_arena(network, sizes, _alignment(works), folder)
+
+
+def _arena_bytes(work: Work) -> int:
+    """Of the variant that needs most."""
+    return max(need(each.program).arena_bytes for each in work.of_variants())
+
+
+def _alignment(works: Mapping[str, Work]) -> int:
+    return max(need(each.model).target.alignment for work in works.values() for each in work.of_variants())
 
 
 def largest_first(works: Mapping[str, Work]) -> list[str]:
     """By the arena, which all link: where it does not fit, the error is about the one that needs it."""
-    return sorted(works, key=lambda entry: -need(works[entry].program).arena_bytes)
+    return sorted(works, key=lambda entry: -_arena_bytes(works[entry]))
 
 
-def network_name(asked: str | None, output: Path) -> str:
-    """`--name`, or that of the folder."""
-    made = asked or re.sub(r"\W+", "_", output.name)
+def network_name(asked: str | None, output: Path, models: Iterable[Path] = ()) -> str:
+    """`--name`, or that of the file where all entry points are of one, or that of the folder."""
+    files = {model.stem for model in models}
+    made = asked or re.sub(r"\W+", "_", files.pop() if len(files) == 1 else output.name)
+    if asked is None and not _NAME.fullmatch(made):
+        made = re.sub(r"\W+", "_", output.name)
     if not _NAME.fullmatch(made):
         raise UserError("bad-option", f"{quoted(made)} cannot be the name of a package", hint="give one with `--name`")
     return made

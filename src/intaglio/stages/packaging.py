@@ -116,7 +116,7 @@ def _project(work: Work, folder: Path, later: Later, copy_later: Later) -> Manif
     origin = Origin(request.model.name, model.source.sha256, kept, __version__, _record(work, model))
     if work.variant is not None:
         parts = [Part(need(each.variant), need(each.program)) for each in work.of_variants()]
-        manifest = write_variants(parts, origin, folder, model.deployment, later)
+        manifest = write_variants(parts, origin, folder, model.deployment, later, work.shared)
     else:
         manifest = write_project(program, model.target, origin, folder, request.template, model.deployment, work.shared, later)
     if work.shared is not None:

@@ -16,7 +16,7 @@ from intaglio.frontends.keras.weights import Weights
 from intaglio.frontends.onnx.faults import Fault, Problem
 from intaglio.frontends.onnx.pinning import Declared, pin
 from intaglio.ir.graph import Graph, Value
-from intaglio.ir.sizes import NARROWER, Undecided
+from intaglio.ir.sizes import Undecided
 from intaglio.ir.spans import Dims, Shapes
 from intaglio.ir.types import DType, TensorType
 
@@ -89,7 +89,7 @@ def _walked(source: KerasFile, dims: Dims, shapes: Shapes, *, collect: bool) -> 
         walk.emitter.bounds = pinned.bounds
         return _Walked(model, walk, declared, inputs, walk.run(model, inputs), pinned.notes)
     except Undecided as reason:
-        raise ModelError("size-decides", str(reason), where=source.file, hint=NARROWER) from None
+        raise ModelError("size-decides", str(reason), where=source.file, hint=reason.hint) from None
     except Fault as fault:
         raise ModelError(fault.slug, fault.reason, where=source.file, hint=fault.hint or "save the model again") from None
 

@@ -21,7 +21,7 @@ from intaglio.frontends.keras.config import Config, Invocation, Layer, Model, Re
 from intaglio.frontends.keras.weights import Weights
 from intaglio.frontends.onnx.faults import Fault, Problem, unsupported
 from intaglio.ir.graph import Array, State, Value
-from intaglio.ir.sizes import NARROWER, Undecided
+from intaglio.ir.sizes import Undecided
 from intaglio.ir.types import DType, TensorType
 from intaglio.ops.base import BadOperator, Op, narrow
 
@@ -167,7 +167,7 @@ class Walk:
                     value.origin = f"{label}#{n}" if n else label
             return results
         except Undecided as error:
-            self.report("size-decides", path, item.kind, str(error), NARROWER)
+            self.report("size-decides", path, item.kind, str(error), error.hint)
             return None
         except (Fault, BadOperator, *_DAMAGE) as error:
             slug, hint, reason = "bad-graph", "the file is damaged", f"its options do not fit ({str(error)[:200]})"

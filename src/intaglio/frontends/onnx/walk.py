@@ -24,7 +24,7 @@ from intaglio.frontends.onnx.faults import Fault, Problem, need_text
 from intaglio.frontends.onnx.structure import ordered_live_nodes
 from intaglio.frontends.onnx.tensors import DTYPES, PACKED, SMALL, STRING, TYPE_NAMES, check_shape, tensor_value
 from intaglio.ir.graph import Value
-from intaglio.ir.sizes import NARROWER, Undecided
+from intaglio.ir.sizes import Undecided
 from intaglio.ir.strings import stacked
 from intaglio.ir.types import Layout, Shape, TensorType
 from intaglio.ops.base import BadOperator
@@ -168,7 +168,7 @@ class Walk(Emitter):
                             "loops are unrolled and functions inlined; give a smaller trip count")  # fmt: skip
             self.run_node(node, scope)
         except Undecided as error:
-            self._fail("size-decides", str(error), NARROWER, node, scope, name)
+            self._fail("size-decides", str(error), error.hint, node, scope, name)
         except (Fault, BadOperator) as error:
             slug = error.slug if isinstance(error, Fault) else "shape-mismatch"
             self._fail(slug, error.reason, error.hint, node, scope, name)

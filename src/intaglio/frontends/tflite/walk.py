@@ -19,7 +19,7 @@ from intaglio.frontends.foreign import tflite_hint
 from intaglio.frontends.onnx.faults import Fault, Problem
 from intaglio.frontends.tflite.container import COMPLEX, Model, Operator, Quantisation, Subgraph, Tensor
 from intaglio.ir.graph import Array, Node, Value
-from intaglio.ir.sizes import NARROWER, Bounds, Undecided
+from intaglio.ir.sizes import Bounds, Undecided
 from intaglio.ir.types import DType, Quant, TensorType
 from intaglio.ops.base import BadOperator, Op
 
@@ -99,7 +99,7 @@ class Walk:
             except (Fault, BadOperator, *_DAMAGE) as error:
                 slug, reason, hint = "bad-graph", f"its operands or options do not fit together ({error})", "the file is damaged"
                 if isinstance(error, Undecided):
-                    slug, reason, hint = "size-decides", str(error), NARROWER
+                    slug, reason, hint = "size-decides", str(error), error.hint
                 elif isinstance(error, (Fault, BadOperator)):
                     slug = error.slug if isinstance(error, Fault) else "shape-mismatch"
                     reason, hint = str(error.reason), error.hint

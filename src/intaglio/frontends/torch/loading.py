@@ -12,7 +12,7 @@ from intaglio.frontends.torch.archive import AGAIN
 from intaglio.frontends.torch.program import Program, Size, read_program
 from intaglio.frontends.torch.walk import Scope, Storage, Tensor, Unknown, Walk
 from intaglio.ir.graph import Graph, Value
-from intaglio.ir.sizes import NARROWER, Undecided
+from intaglio.ir.sizes import Undecided
 from intaglio.ir.spans import BY_MODEL, Dims, Extent, Shapes, Span
 from intaglio.ir.types import TensorType
 
@@ -52,7 +52,7 @@ def _walked(walk: Walk, dims: Dims, shapes: Shapes) -> tuple[list[Value], list[t
     except Fault as fault:
         raise ModelError(fault.slug, fault.reason, where=program.file, hint=fault.hint or AGAIN) from None
     except Undecided as reason:
-        raise ModelError("size-decides", str(reason), where=program.file, hint=NARROWER) from None
+        raise ModelError("size-decides", str(reason), where=program.file, hint=reason.hint) from None
     except RecursionError:
         raise ModelError("bad-graph", "the graph is nested too deeply", where=program.file, hint=AGAIN) from None
 

@@ -21,7 +21,7 @@ from intaglio.frontends.torch.call import TABLE, Answer, Complex, Item, TorchCal
 from intaglio.frontends.torch.labels import labels_of
 from intaglio.frontends.torch.program import Argument, GraphRecord, Meta, NodeRecord, Program, Ref
 from intaglio.ir.graph import Array, State, Value
-from intaglio.ir.sizes import NARROWER, Undecided
+from intaglio.ir.sizes import Undecided
 from intaglio.ir.types import DType, TensorType
 from intaglio.ops.base import BadOperator
 from intaglio.ops.binary import Where
@@ -199,7 +199,7 @@ class Walk(Emitter):
             slug = error.slug if isinstance(error, Fault) else "shape-mismatch"
             self._fail(slug, error.reason, error.hint, record, graph, scope)
         except Undecided as error:
-            self._fail("size-decides", str(error), NARROWER, record, graph, scope)
+            self._fail("size-decides", str(error), error.hint, record, graph, scope)
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError, AssertionError) as error:
             reason = f"its arguments do not fit together ({printable(str(error), 200)})"
             self._fail("bad-attribute", reason, "export the model again, or report this model", record, graph, scope)

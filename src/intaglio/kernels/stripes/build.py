@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from intaglio.errors import ModelError, quoted
 from intaglio.ir.graph import Graph, Node, Value
 from intaglio.ir.program import Argument, scratch_of
-from intaglio.ir.sizes import most
-from intaglio.ir.stripes import Action, Rows, Stripe, StripeSpec, Window
+from intaglio.ir.sizes import Undecided, most
+from intaglio.ir.stripes import Action, Rows, Stripe, StripeEnd, StripeSpec, Window
 from intaglio.kernels.loop import Kernel
 from intaglio.kernels.program import Layer
 from intaglio.kernels.stripes.schedule import TAKE, Fired, Geometry, Schedule, schedule
-from intaglio.ops.rows import Need, NoRows, access_of, cut, row_bytes, rows_of, with_rows
+from intaglio.ops.rows import Need, NoRows, access_of, cut, row_bytes, with_rows
 
 AXIS = 1
 MOST_ACTIONS = 255
@@ -68,16 +68,24 @@ def kept_values(graph: Graph, nodes: list[Node]) -> set[Value]:
     return {out for node in nodes for out in node.outputs if out in outside}
 
 
-def schedule_of(graph: Graph, spec: StripeSpec, views: Set[Node], geometry: Geometry | None = None) -> Schedule:
+def schedule_of(
+    graph: Graph, spec: StripeSpec, views: Set[Node], geometry: Geometry | None = None, *, ends: bool = True
+) -> Schedule:
     """Raises NoRows."""
     nodes = nodes_between(graph, spec)
-    most = max((node.output.shape[AXIS] for node in nodes if node.output.type.rank > AXIS), default=0)
-    if spec.rows > most:
-        raise NoRows(f"{spec.rows} rows at a time, where layers have at most {most}")
+    highest = max((most(node.output.shape[AXIS]) for node in nodes if node.output.type.rank > AXIS), default=0)
+    if spec.rows > highest:
+        raise NoRows(f"{spec.rows} rows at a time, where layers have at most {highest}")
     if any(node in views for node in nodes):
         raise NoRows("there is a view among its layers")
+    if any(out in graph.counts.values() for node in nodes for out in node.outputs):
+        raise NoRows("a size follows from what one of its layers makes")
     fed = fed_input(graph, nodes) if spec.fed else None
-    return schedule(nodes, kept_values(graph, nodes), spec.rows, axis=AXIS, up=spec.up, fed=fed, geometry=geometry)
+    kept = kept_values(graph, nodes)
+    try:
+        return schedule(nodes, kept, spec.rows, axis=AXIS, up=spec.up, fed=fed, geometry=geometry, ends=ends)
+    except Undecided as reason:
+        raise NoRows(str(reason)) from None
 
 
 def fed_input(graph: Graph, nodes: list[Node]) -> Value:
@@ -107,30 +115,44 @@ class StripeBuilder:
         self.times: dict[int, int] = {}  # how often each layer was at work so far
         self.produced: dict[Value, int] = {}
         self.actions: dict[tuple[object, ...], Action[Kernel, Argument]] = {}
+        self.numbers: dict[tuple[object, ...], int] = {}
         self.order: list[int] = []
         self.moved = 0
 
     def build(self) -> tuple[list[Layer], Stripe[Kernel, Argument]]:
         found, axis = self.found, self.found.axis
-        for fired in found.fired:
-            key, action = self._action(fired)
-            if key not in self.actions:
-                self.actions[key] = action
-                if len(self.actions) > MOST_ACTIONS:
-                    text = f"`{self.spec}` has more than {MOST_ACTIONS} different steps"
-                    raise ModelError("bad-stripe", text, where=self.graph.file, hint="fewer layers, or other `rows`")
-            self.order.append(list(self.actions).index(key))
-            self.times[fired.node] = self.times.get(fired.node, 0) + 1
+        self.order = self._steps(found.fired)
+        moved = self.moved
+        ends = {}
+        for number, end in found.ends.items():
+            self.times = {n: -(-done // self.spec.rows) for n, done in enumerate(end.done)}
+            self.produced = {node.output: done for node, done in zip(found.nodes, end.done, strict=True)}
+            ends[number] = StripeEnd(end.upto, tuple(self._steps(end.fired)))
         layers = [self._layer(n, node) for n, node in enumerate(found.nodes)]
         windows = {
-            value: Window(rows, row_bytes(value, axis), self.base + found.alive[value][0], self.base + found.alive[value][1])
+            value: Window(rows, most(row_bytes(value, axis)), self.base + found.alive[value][0], self.base + found.alive[value][1])
             for value, rows in found.windows.items()
         }
         stripe: Stripe[Kernel, Argument] = Stripe(
             self.spec, self.base, self.base + len(layers) - 1, axis, windows, tuple(self.actions.values()), tuple(self.order),
-            found.apart, self.moved,
+            found.apart, moved, found.size, ends,
         )  # fmt: skip
         return layers, stripe
+
+    def _steps(self, every: Iterable[Fired]) -> list[int]:
+        """Numbers of actions."""
+        steps = []
+        for fired in every:
+            key, action = self._action(fired)
+            if key not in self.actions:
+                self.actions[key] = action
+                self.numbers[key] = len(self.numbers)
+                if len(self.actions) > MOST_ACTIONS:
+                    text = f"`{self.spec}` has more than {MOST_ACTIONS} different steps"
+                    raise ModelError("bad-stripe", text, where=self.graph.file, hint="fewer layers, or other `rows`")
+            steps.append(self.numbers[key])
+            self.times[fired.node] = self.times.get(fired.node, 0) + 1
+        return steps
 
     def _layer(self, n: int, node: Node) -> Layer:
         """Its kernel is the one that is used most."""
@@ -160,7 +182,7 @@ class StripeBuilder:
         size = row_bytes(value, self.found.axis)
         if value in self.found.windows:
             made = self.produced[value]
-            total = rows_of(value, self.found.axis)
+            total = self.found.rows_of(value)
             at = made - (total - low) if self.found.up else self.found.windows[value] - (made - low)
             assert at >= 0 and at + high - low <= self.found.windows[value]
             return Rows(value, at * size, 0, high - low, wanted.top, wanted.bottom)
@@ -168,8 +190,9 @@ class StripeBuilder:
 
     def _whole(self, fired: Fired, value: Value, low: int, count: int, stride: int, top: int = 0, bottom: int = 0) -> Rows:
         size = row_bytes(value, self.found.axis)
-        step = self.spec.rows * stride * size * (-1 if self.found.up else 1)
-        return Rows(value, low * size - step * self.times.get(fired.node, 0), step, count, top, bottom)
+        step = self.spec.rows * stride * (-1 if self.found.up else 1)
+        first = low - step * self.times.get(fired.node, 0)
+        return Rows(value, first * size, step * size, count, top, bottom)
 
     def _written(
         self, fired: Fired, value: Value, kernel: Kernel | None, arguments: tuple[Argument, ...], rows: dict[Value, Rows]
@@ -180,13 +203,14 @@ class StripeBuilder:
             at = 0 if self.found.up else (kept - fired.count) * size
             rows[value] = Rows(value, at, 0, fired.count)
             roll = fired.count * size if kept > fired.count else 0
-            self.moved += (kept - fired.count) * size if roll else 0
+            self.moved += most((kept - fired.count) * size) if roll else 0
             self.produced[value] = self.produced.get(value, 0) + fired.count
         else:
             rows[value] = self._whole(fired, value, fired.first, fired.count, 1)
         layer = self.base + fired.node if fired.node != TAKE else TAKE
         key = (_cut(fired), roll, *((v, r.at, r.step) for v, r in rows.items()))
-        return key, Action(layer, kernel, arguments, rows, roll, _about(fired, value, self.found.axis))
+        about = f"{fired.count} of {value.shape[self.found.axis]} rows of {value.name}"
+        return key, Action(layer, kernel, arguments, rows, roll, about)
 
     def _kernel(self, fired: Fired) -> tuple[Kernel, tuple[Argument, ...], str]:
         key = _cut(fired)
@@ -198,7 +222,7 @@ class StripeBuilder:
             for n, (value, wanted) in enumerate(zip(node.inputs, fired.needs, strict=True)):
                 if value is not None and wanted is not None:
                     few = next(
-                        (f for f, v in originals.items() if v is value and rows_of(f, axis) == wanted.high - wanted.low), None
+                        (f for f, v in originals.items() if v is value and f.shape[axis] == wanted.high - wanted.low), None
                     )
                     few = few or Value(value.name, with_rows(value.type, axis, wanted.high - wanted.low), value.origin)
                     originals[few] = value
@@ -217,6 +241,3 @@ class StripeBuilder:
 def _cut(fired: Fired) -> Cut:
     return Cut(fired.node, fired.count, tuple(None if n is None else (n.high - n.low, n.top, n.bottom) for n in fired.needs))
 
-
-def _about(fired: Fired, value: Value, axis: int) -> str:
-    return f"{fired.count} of {rows_of(value, axis)} rows of {value.name}"

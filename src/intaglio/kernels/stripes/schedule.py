@@ -3,17 +3,26 @@
 The last layer is asked for its next rows; each layer asks those before it for the rows that it needs and that are not there yet.
 So every row is made once, and as late as possible. Going `up` the same happens with the rows counted from the bottom: `progress`
 counts them in the order in which they are made.
+
+Where the caller says how many rows there are (`T=1..512`), the order of the largest size holds for every other one up to a
+point, from which on its last rows are in sight: an `End` is what comes instead from there on. It goes down only.
+
+    T=5    order of T=512, the first 7 steps, then 2 of its own
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from intaglio.ir.graph import Node, Value
-from intaglio.ops.rows import Access, Need, NoRows, access_of, need, row_bytes, rows_of
+from intaglio.ir.sizes import Size, least, most, names_of, pinned
+from intaglio.ops.rows import Access, Need, NoRows, access_of, need, row_bytes
 
 TAKE = -1  # "layer" that takes a row of a fed input
 MOST_FIRINGS = 60_000
+MOST_ENDS = 4_096
+LOOKED_AT = 24  # of the ends: the shortest, and the longest; the checker looks at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +33,16 @@ class Fired:
     first: int
     count: int
     needs: tuple[Need | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How it goes for one number of rows: the first `upto` steps of the largest size, then these. `done`: the rows that each layer
+    has made by then."""
+
+    upto: int
+    done: tuple[int, ...]
+    fired: tuple[Fired, ...]
 
 
 @dataclass(slots=True)
@@ -37,60 +56,120 @@ class Schedule:
     ins: list[Value] = field(default_factory=list)  # whole, from outside
     outs: list[Value] = field(default_factory=list)  # whole, needed outside
     apart: dict[tuple[Value, Value], int] = field(default_factory=dict)  # (lower, upper): least distance in bytes
+    size: str = ""  # that says how many rows there are, where the caller does
+    ends: dict[int, End] = field(default_factory=dict)  # for each value of it
 
-    @property
-    def window_bytes(self) -> int:
-        return sum(rows * row_bytes(v, self.axis) for v, rows in self.windows.items())
+    def rows_of(self, value: Value) -> int:
+        """The most that there are."""
+        return most(value.shape[self.axis])
 
 
 Needs = tuple[Need | None, ...]
 
 
 class Geometry:
-    """What each layer needs for its n-th rows: the same in every stripe, so it is found once."""
+    """What each layer needs for its n-th rows: the same in every stripe, so it is found once. `sizes`: of those of the caller that
+    rows depend on; the largest where nothing is said."""
 
-    def __init__(self, axis: int) -> None:
-        self.axis = axis
+    def __init__(self, axis: int, sizes: Mapping[str, int] | None = None) -> None:
+        self.axis, self.sizes = axis, sizes or {}
         self._accesses: dict[Node, tuple[Access | None, ...]] = {}
-        self._needs: dict[tuple[Node, int, bool], list[Needs]] = {}
+        self._needs: dict[tuple[Node, int, bool, int], Needs] = {}
+
+    def at(self, sizes: Mapping[str, int]) -> Geometry:
+        found = Geometry(self.axis, sizes)
+        found._accesses = self._accesses
+        return found
+
+    def rows(self, value: Value) -> int:
+        return most(pinned(value.shape[self.axis], self.sizes))
 
     def accesses(self, node: Node) -> tuple[Access | None, ...]:
         if node not in self._accesses:
             self._accesses[node] = access_of(node, self.axis)
         return self._accesses[node]
 
-    def needs(self, node: Node, rows: int, up: bool) -> list[Needs]:
-        """For the first `rows` rows, the next ones, and so on, in rows as they are, whichever way it goes."""
-        key = (node, rows, up)
+    def needs(self, node: Node, rows: int, up: bool, step: int) -> Needs:
+        """For the first `rows` rows (step 0), the next ones, and so on, in rows as they are, whichever way it goes."""
+        key = (node, rows, up, step)
         if key not in self._needs:
-            if any(v is not None and v.type.moves for v in (*node.inputs, node.output)):
-                raise NoRows(f"the caller says how large {node.output.name} is")
-            total = rows_of(node.output, self.axis)
-            found = []
-            for first in range(0, total, rows):
-                count = min(rows, total - first)
-                actual = total - first - count if up else first
-                pairs = zip(node.inputs, self.accesses(node), strict=True)
-                here = [None if a is None or v is None else need(a, actual, count, rows_of(v, self.axis)) for v, a in pairs]
-                found.append(tuple(here))
-            self._needs[key] = found
+            total, first = self.rows(node.output), step * rows
+            count = min(rows, total - first)
+            actual = total - first - count if up else first
+            pairs = zip(node.inputs, self.accesses(node), strict=True)
+            here = [None if a is None or v is None else need(a, actual, count, self.rows(v)) for v, a in pairs]
+            self._needs[key] = tuple(here)
         return self._needs[key]
 
 
 def schedule(
     nodes: list[Node], kept: set[Value], rows: int, *, axis: int = 1, up: bool = False, fed: Value | None = None,
-    geometry: Geometry | None = None,
+    geometry: Geometry | None = None, ends: bool = True,
 ) -> Schedule:  # fmt: skip
-    """`kept`: values that somebody else reads later. `fed`: the input whose rows come one by one. Raises NoRows."""
-    return _Plan(nodes, kept, rows, up, fed, geometry or Geometry(axis)).made()
+    """`kept`: values that somebody else reads later. `fed`: the input whose rows come one by one. Without `ends`, only the largest
+    size is looked at. Raises NoRows."""
+    geometry = geometry or Geometry(axis)
+    plan = _Plan(nodes, kept, rows, up, fed, geometry)
+    size = rows_by(nodes, plan.accesses, axis)
+    if size is not None and (up or fed is not None):
+        raise NoRows(f"the caller says how many rows there are (`{size}`), so that they can only go down")
+    found = plan.made()
+    if size is not None and ends:
+        _add_ends(found, plan, geometry, size, kept)
+    return found
+
+
+def rows_by(nodes: list[Node], accesses: list[tuple[Access | None, ...]], axis: int) -> Size | None:
+    """The size of the caller that says how many rows there are; None if that is known. Raises NoRows if there are several."""
+    values = [node.output for node in nodes]
+    for node, found in zip(nodes, accesses, strict=True):
+        values += [v for v, a in zip(node.inputs, found, strict=True) if v is not None and a is not None]
+    moving = [v.shape[axis] for v in values if isinstance(v.shape[axis], Size)]
+    names = {name for n in moving for name in names_of(n)}
+    if len(names) > 1:
+        raise NoRows(f"the number of rows depends on several sizes: {', '.join(sorted(names))}")
+    if not moving:
+        return None
+    size = moving[0].bounds.size(next(iter(names)))  # type: ignore[attr-defined]
+    assert isinstance(size, Size)
+    if most(size) - least(size) >= MOST_ENDS:
+        raise NoRows(f"`{size}` has more than {MOST_ENDS:,} values")
+    return size
+
+
+def _add_ends(found: Schedule, plan: _Plan, geometry: Geometry, size: Size, kept: set[Value]) -> None:
+    """How it goes for smaller numbers of rows: windows and distances are for all of them."""
+    found.size = str(size)
+    numbers = range(least(size), most(size) + 1)
+    looked = {*numbers[:LOOKED_AT], *numbers[-LOOKED_AT:]}
+    known = 0  # what is right for a number of rows is right for larger ones
+    for number in numbers:
+        shorter = _Plan(found.nodes, kept, plan.rows, False, None, geometry.at({found.size: number}), plan.totals)
+        known, end = shorter.after(plan, known)
+        found.ends[number] = end
+        for value, rows in shorter.cap.items():
+            found.windows[value] = max(found.windows[value], rows)
+        if number not in looked:
+            continue
+        shorter.out.fired = [*found.fired[: end.upto], *end.fired]
+        shorter.finish()
+        for value, (low, high) in shorter.out.alive.items():
+            found.alive[value] = (min(low, found.alive[value][0]), max(high, found.alive[value][1]))
+        for pair, distance in shorter.out.apart.items():
+            found.apart[pair] = max(distance, found.apart[pair])
 
 
 class _Plan:
-    def __init__(self, nodes: list[Node], kept: set[Value], rows: int, up: bool, fed: Value | None, geometry: Geometry) -> None:
-        self.rows, self.axis, self.fed = rows, geometry.axis, fed
+    def __init__(
+        self, nodes: list[Node], kept: set[Value], rows: int, up: bool, fed: Value | None, geometry: Geometry,
+        shares: list[int] | None = None,
+    ) -> None:  # fmt: skip
+        self.rows, self.axis, self.fed, self.geometry = rows, geometry.axis, fed, geometry
         self.out = Schedule(nodes, self.axis, up)
         self.accesses = [geometry.accesses(node) for node in nodes]
-        self.needs = [geometry.needs(node, rows, up) for node in nodes]
+        self.totals = [geometry.rows(node.output) for node in nodes]
+        self.shares = shares or self.totals  # of all rows, by which several results take turns
+        self.states: list[tuple[int, tuple[int, ...]]] = []  # steps, and rows that were made by then
         self.maker = {node.output: n for n, node in enumerate(nodes)}
         self.out.outs = [node.output for node in nodes if node.output in kept]
         self.readers: dict[Value, list[tuple[int, int]]] = {}
@@ -114,31 +193,59 @@ class _Plan:
     # The order ------------------------------------------------------------------------------------------------------------
 
     def made(self) -> Schedule:
-        total = [rows_of(node.output, self.axis) for node in self.out.nodes]
+        self._go()
+        self.finish()
+        return self.out
+
+    def _go(self) -> None:
         sinks = [n for n, node in enumerate(self.out.nodes) if node.output in self.out.outs]
-        while pending := [n for n in sinks if self.done[n] < total[n]]:
-            self._fire(min(pending, key=lambda n: (self.done[n] / total[n], -n)))
+        while pending := [n for n in sinks if self.done[n] < self.totals[n]]:
+            self.states.append((len(self.out.fired), tuple(self.done.values())))
+            self._fire(min(pending, key=lambda n: (self.done[n] / max(1, self.shares[n]), -n)))
         if self.fed is not None:
-            while self.taken < rows_of(self.fed, self.axis):  # rows that nobody needs are taken and dropped
+            while self.taken < self.geometry.rows(self.fed):  # rows that nobody needs are taken and dropped
                 self._take()
+
+    def finish(self) -> None:
         self.out.windows = self.cap
         self._find_alive()
         self._find_overlaps()
-        return self.out
+
+    def after(self, larger: _Plan, known: int) -> tuple[int, End]:
+        """The steps of the largest size as long as no layer is at the end of its rows, then its own. `known`: of the states of the
+        largest, one that is reached for sure; the one that was reached is the other result."""
+        while known + 1 < len(larger.states):
+            steps, state = larger.states[known + 1]
+            if any(n > total for n, total in zip(state, self.totals, strict=True)):
+                break
+            if any(not self._same(fired) for fired in larger.out.fired[larger.states[known][0] : steps]):
+                break
+            known += 1
+        upto, done = larger.states[known] if larger.states else (0, (0,) * len(self.out.nodes))
+        self.done = dict(enumerate(done))
+        self._go()
+        return known, End(upto, done, tuple(self.out.fired))
+
+    def _same(self, fired: Fired) -> bool:
+        """Does this step of a larger size need the same here?"""
+        node = self.out.nodes[fired.node]
+        if fired.first + fired.count > self.totals[fired.node] or fired.count < self.rows:
+            return False
+        pairs = zip(node.inputs, fired.needs, strict=True)
+        return all(w is None or v is None or (w.bottom == 0 and w.high <= self.geometry.rows(v)) for v, w in pairs)
 
     def _produced(self, value: Value) -> int:
         return self.taken if value is self.fed else self.done[self.maker[value]]
 
     def _fire(self, n: int) -> None:
-        node = self.out.nodes[n]
-        total = rows_of(node.output, self.axis)
+        node, total = self.out.nodes[n], self.totals[n]
         first = self.done[n]
         count = min(self.rows, total - first)
-        needs = self.needs[n][first // self.rows]
+        needs = self.geometry.needs(node, self.rows, self.out.up, first // self.rows)
         for value, wanted in zip(node.inputs, needs, strict=True):
             if value is None or wanted is None or (value not in self.maker and value is not self.fed):
                 continue
-            upto = rows_of(value, self.axis) - wanted.low if self.out.up else wanted.high
+            upto = self.geometry.rows(value) - wanted.low if self.out.up else wanted.high
             while self._produced(value) < upto:
                 self._take() if value is self.fed else self._fire(self.maker[value])
         self.done[n] = first + count
@@ -148,7 +255,7 @@ class _Plan:
 
     def _take(self) -> None:
         assert self.fed is not None
-        total = rows_of(self.fed, self.axis)
+        total = self.geometry.rows(self.fed)
         self.taken += 1
         self._append(Fired(TAKE, total - self.taken if self.out.up else self.taken - 1, 1))
         self._keep(self.fed, 1)
@@ -168,13 +275,12 @@ class _Plan:
 
     def _oldest(self, value: Value, n: int, operand: int, produced: int) -> int:
         """The progress of the first row that reader `n` needs from now on."""
-        total = rows_of(self.out.nodes[n].output, self.axis)
         first = self.done[n]
-        if first >= total:
+        if first >= self.totals[n]:
             return produced
-        wanted = self.needs[n][first // self.rows][operand]
+        wanted = self.geometry.needs(self.out.nodes[n], self.rows, self.out.up, first // self.rows)[operand]
         assert wanted is not None
-        return rows_of(value, self.axis) - wanted.high if self.out.up else wanted.low
+        return self.geometry.rows(value) - wanted.high if self.out.up else wanted.low
 
     # Who is alive when ----------------------------------------------------------------------------------------------------
 
@@ -222,7 +328,7 @@ class _Plan:
         size, made = row_bytes(source, self.axis), row_bytes(result, self.axis)
         maker = self.maker[result]
         edge: int | None = None  # of what is still needed: the lowest row; going up, the one behind the highest
-        found = -rows_of(source, self.axis) * size - rows_of(result, self.axis) * made
+        pairs: dict[tuple[int, int], None] = {}  # rows of the result that must not reach so many rows of the source
         for fired in reversed(self.out.fired):
             if fired.node == TAKE:
                 continue
@@ -231,13 +337,22 @@ class _Plan:
                     edge = (wanted.high if edge is None else max(edge, wanted.high)) if self.out.up else (
                         wanted.low if edge is None else min(edge, wanted.low)
                     )  # fmt: skip
-            if fired.node != maker or edge is None:
-                continue
-            if self.out.up:
-                found = max(found, edge * size - fired.first * made)
-            else:
-                found = max(found, (fired.first + fired.count) * made - edge * size)
-        return found
+            if fired.node == maker and edge is not None:
+                pairs[(-fired.first, -edge) if self.out.up else (fired.first + fired.count, edge)] = None
+        found = most(-self.geometry.rows(source) * size - self.geometry.rows(result) * made)
+        return max([found, *(most(rows * made - edge * size) for rows, edge in _farthest(pairs))])
 
 
-__all__ = ["TAKE", "Access", "Fired", "Schedule", "schedule"]
+def _farthest(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Of pairs (a, b), those that can be the largest `a * x - b * y` for some x and y that are not negative."""
+    best: dict[int, int] = {}
+    for a, b in pairs:
+        best[b] = max(a, best.get(b, a))
+    found: list[tuple[int, int]] = []
+    for b in sorted(best):
+        if not found or best[b] > found[-1][0]:
+            found.append((best[b], b))
+    return found
+
+
+__all__ = ["TAKE", "Access", "End", "Fired", "Schedule", "schedule"]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 
+from intaglio.frontends.building import one_factor, scaled_size
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
-from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.onnx.rows.resize_ranges import resized_axis
 from intaglio.ir.graph import Value
-from intaglio.ir.sizes import Size, is_size, least, values_of
+from intaglio.ir.sizes import Size, is_size, least
 from intaglio.ops.resize import Resize
 from intaglio.ops.sample import GridSample, RoiAlign
 
@@ -30,12 +30,7 @@ def _sized(x: Value, scales: list[float]) -> tuple[int, ...]:
 def _scaled(size: int, scale: float) -> int:
     if not isinstance(size, Size):
         return int(np.float32(size) * np.float32(scale))
-    exact = Fraction(float(np.float32(scale)))
-    found = size * exact.numerator // exact.denominator
-    rounded = (size.values.astype(np.float32) * np.float32(scale)).astype(np.int64)
-    if not np.array_equal(rounded, np.broadcast_to(values_of(found), rounded.shape)):
-        raise unsupported(f"`{size}` times {scale} is rounded in several ways", "use a scale such as 2 or 0.5")
-    return found
+    return scaled_size(size, float(np.float32(scale)), (size.values.astype(np.float32) * np.float32(scale)).astype(np.int64))
 
 
 @importer("Upsample")
@@ -100,20 +95,13 @@ def _over_ranges(call: OnnxCall, x: Value, axes: tuple[int, ...], wanted: list[i
     if len(wanted) != len(axes) or call.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         return x
     for axis, size in zip(axes, wanted, strict=True):
-        if (is_size(size) or is_size(x.shape[axis])) and least(x.shape[axis]) > 0 and _factor(size, x.shape[axis]) is None:
+        if (is_size(size) or is_size(x.shape[axis])) and least(x.shape[axis]) > 0 and one_factor(size, x.shape[axis]) is None:
             x = resized_axis(call, x, axis, size)
     return x
 
 
-def _factor(size: int, before: int) -> float | None:
-    """One number, also where both have a range, as in networks that go down by 2 and up again."""
-    after, first = np.broadcast_arrays(values_of(size), values_of(before))
-    found = int(after.flat[0]) / int(first.flat[0])
-    return found if np.array_equal(after, first * found) else None
-
-
 def _ratio(size: int, before: int) -> float:
-    found = _factor(size, before) if is_size(before) and least(before) > 0 else None
+    found = one_factor(size, before) if is_size(before) and least(before) > 0 else None
     return size / before if found is None else found
 
 

@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 
-from intaglio.frontends.building import other_elements, reshape
+from intaglio.frontends.building import one_factor, other_elements, reshape, scaled_size
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.frontends.torch.rows.windows import batched
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import Size, least, most, moves
 from intaglio.ops.index import Gather
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.resize import Resize
@@ -37,13 +38,13 @@ def _resized(call: TorchCall, x: Value, rank: int) -> Value:
     if sizes is None:
         if any(s is None for s in given):
             raise Fault("bad-attribute", f"`{call.op}` has neither sizes nor scales")
-        sizes = [math.floor(n * float(s or 1)) for n, s in zip(spatial, given, strict=True)]
-    call.bounded(sum(sizes))
-    if len(sizes) != rank or min(sizes) < 1 or min(spatial) < 1:
+        sizes = [_scaled(n, float(s or 1)) for n, s in zip(spatial, given, strict=True)]
+    call.bounded(most(sum(sizes)))
+    if len(sizes) != rank or min(map(least, (*sizes, *spatial))) < 1:
         raise Fault("bad-attribute", f"`{call.op}` of {list(spatial)} to {sizes} is not valid")
     scales = [1.0, 1.0]
     for n, size, scale in zip(spatial, sizes, given, strict=True):
-        scales.append(scale if scale is not None else size / n)
+        scales.append(scale if scale is not None else one_factor(size, n) or size / n)
     if not all(math.isfinite(s) and s > 0 for s in scales):
         raise Fault("bad-attribute", f"`{call.op}` by the scales {scales[2:]} is not valid")
     exact = "exact" in call.op
@@ -56,16 +57,23 @@ def _resized(call: TorchCall, x: Value, rank: int) -> Value:
     shape = (*x.shape[:2], *sizes)
     aa = call.op.endswith("_aa")
     if coordinate == "align_corners":
-        scales = [1.0, 1.0, *[size / n for n, size in zip(spatial, sizes, strict=True)]]
+        scales = [1.0, 1.0, *[one_factor(size, n) or size / n for n, size in zip(spatial, sizes, strict=True)]]
     # Antialiasing in torch is Pillow's: its cubic has a = -0.5, and what lies outside does not count.
     op = Resize(shape, tuple(scales), (), mode, coordinate, rounding, -0.5 if aa else -0.75, aa, 0.0, aa)
-    if mode == "nearest":
+    if mode == "nearest" and not moves((*spatial, *sizes)):
         factors = {n + 2: 1 / scale if scale is not None else spatial[n] / sizes[n] for n, scale in enumerate(given)}
         tables = other_elements(x, op, factors, 0.5 if exact else 0.0)
         for axis, table in tables.items():
             x = call.emit(Gather(axis), x, call.constant(table))
         return x if tables else call.emit(op, x)
     return call.emit(op, x)
+
+
+def _scaled(size: int, scale: float) -> int:
+    """floor(input * scale) in doubles, as in torch."""
+    if not isinstance(size, Size):
+        return math.floor(size * scale)
+    return scaled_size(size, scale, np.floor(size.values * scale).astype(np.int64))
 
 
 def _scales(call: TorchCall, rank: int) -> list[float | None]:
