@@ -83,14 +83,17 @@ def read_source(
         known = {"states": list(states.items()), "constants": constants, "most": most, "lengths": lengths, "random": random}
         graph, notes = load(path, dims=dims, shapes=shapes, name=name, **known)  # type: ignore[arg-type]
     else:
-        if lengths or random != "0":
-            raise UserError("bad-option", f"`{'--length' if lengths else '--random'}` is for ONNX models", hint="omit it")
+        if random != "0" and kind != "tflite":
+            raise UserError("bad-option", "`--random` is for ONNX and TFLite models", hint="omit it")
+        if lengths:
+            raise UserError("bad-option", "`--length` is for ONNX models", hint="omit it")
         if most:
             raise UserError("bad-option", "`--max` is for ONNX models", hint="omit it")
         if states or constants:
             hint = f"a {TITLES[kind]} model defines its own state"
             raise UserError("bad-option", "`--state` is for ONNX models", hint=hint)
-        graph, notes = front_end(kind).load(path, dims=dims, shapes=shapes, name=name, **chosen(kind, signature))
+        asked = {**chosen(kind, signature), **({"random": random} if kind == "tflite" else {})}
+        graph, notes = front_end(kind).load(path, dims=dims, shapes=shapes, name=name, **asked)
     for text in notes:
         note(text)
     return Source(graph, _digest(path), format=kind)

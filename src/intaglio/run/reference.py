@@ -163,8 +163,11 @@ def _as_bytes(outputs: dict[str, Array], manifest: Manifest) -> dict[str, Array]
 
 
 def cannot_compare(manifest: Manifest) -> bool:
-    """numpy has no bf16, so ONNX Runtime cannot be fed from here; a package draws other random numbers than a runtime."""
-    drawn = any(state.input == RUN_STATE for state in manifest.states)
+    """numpy has no bf16, so ONNX Runtime cannot be fed from here; a package draws other random numbers than a runtime, and LiteRT
+    takes none as inputs."""
+    source = manifest.model.source or ""
+    given = manifest.options.get("random") == "input" and source.endswith(".tflite")
+    drawn = given or any(state.input == RUN_STATE for state in manifest.states)
     return drawn or any(info.dtype == "bf16" for info in (*manifest.inputs, *manifest.outputs))
 
 

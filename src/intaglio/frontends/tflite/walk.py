@@ -71,6 +71,10 @@ class Walk:
     collect: bool = False  # go on after a problem, for `check`
     bounds: Bounds | None = None
     cuts: dict[Value, Any] = field(default_factory=dict)  # parts of lists (`rows/lists.py`)
+    notes: list[str] = field(default_factory=list)
+    random: str = "0"  # a seed, or `input`
+    random_streams: int = 0
+    random_run: Value | None = None  # the state that counts runs, where something is random
 
     def run(self, graph: Subgraph, given: dict[int, Value]) -> dict[int, Value]:
         importlib.import_module("intaglio.frontends.tflite.rows")
@@ -189,7 +193,13 @@ class TFLiteCall:
         """One more node, or its result when all operands are known."""
         return self.emit_all(op, *inputs, origin=origin)[0]
 
-    def emit_all(self, op: Op, *inputs: Value | None, origin: str = "") -> list[Value]:
+    def constant(self, data: Array | float | int | bool | list[int], dtype: DType | None = None) -> Value:
+        return constant(np.asarray(data, None if dtype is None else dtype.numpy), dtype)
+
+    def like(self, number: float, value: Value) -> Value:
+        return self.constant(number, value.dtype)
+
+    def emit_all(self, op: Op, *inputs: Value | None, origin: str = "") -> tuple[Value, ...]:
         types = op.infer(*[None if v is None else v.type for v in inputs])
         for made in types:
             if made.elements > LARGEST:
@@ -197,10 +207,10 @@ class TFLiteCall:
         known = all(v is None or v.is_const for v in inputs) and not op.EFFECT
         if known and all(t.elements <= _FOLD_LIMIT for t in types):
             results = op.evaluate([None if v is None else v.data for v in inputs], [None if v is None else v.type for v in inputs])
-            return [constant(r.reshape(t.shape), t.dtype, origin) for r, t in zip(results, types, strict=True)]
+            return tuple(constant(r.reshape(t.shape), t.dtype, origin) for r, t in zip(results, types, strict=True))
         outs = [Value("", t, origin) for t in types]
         self.walk.nodes.append(Node(op, list(inputs), outs, self.source(), when=self.walk.guard))
-        return outs
+        return tuple(outs)
 
     def source(self) -> str:
         name = self.graph.tensors[self.operator.outputs[0]].name if self.operator.outputs else ""
