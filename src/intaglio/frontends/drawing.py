@@ -1,4 +1,4 @@
-"""Random numbers of other kinds, made of uniform ones: normal ones by Box and Muller, classes by the sums of their probabilities."""
+"""Random numbers of other kinds, made of uniform ones: normal ones by Box and Muller, classes by sums of probabilities."""
 
 from __future__ import annotations
 
