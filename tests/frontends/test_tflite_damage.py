@@ -225,7 +225,7 @@ def test_a_custom_operator_is_told_by_its_name(tmp_path: Path) -> None:
         ("FlexTensorListReserve", "compile the `.keras` or `.h5` file itself, or convert with a batch of 1"),
         ("FlexErf", "convert again without `SELECT_TF_OPS`"),
         ("edgetpu-custom-op", "from before `edgetpu_compiler`"),
-        ("TransformTensorBilinear", "one of MediaPipe's"),
+        ("Resampler", "one of MediaPipe's"),
     ],
 )
 def test_a_custom_operator_that_is_known_says_what_to_do(name: str, hint: str, tmp_path: Path) -> None:

@@ -98,8 +98,8 @@ CASES: dict[str, Case] = {
         lambda x, y: np.concatenate([x, y], 1),
     ),
     "BROADCAST_IN_DIM": (
-        [Tensor((3, 1), "float32")], Tensor((3, 2, 4), "float32"), "StablehloBroadcastInDimOptions", {"broadcastDimensions": [0, 2]},
-        [X[0, :, :1]], lambda x: np.broadcast_to(x[:, None], (3, 2, 4)),
+        [Tensor((3, 1), "float32")], Tensor((3, 2, 4), "float32"), "StablehloBroadcastInDimOptions",
+        {"broadcastDimensions": [0, 2]}, [X[0, :, :1]], lambda x: np.broadcast_to(x[:, None], (3, 2, 4)),
     ),
     "SLICE": (
         [F], Tensor((1, 2, 2), "float32"), "StablehloSliceOptions",
