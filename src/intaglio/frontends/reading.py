@@ -37,7 +37,7 @@ class FrontEnd(Protocol):
 class Source:
     graph: Graph
     sha256: str  # of the model file
-    format: str  # onnx, tflite, torch, keras, saved_model or ir
+    format: str  # onnx, tflite, torch, keras, saved_model, jax or ir
     choices: Choices = OPEN  # kernels that an IR file asks for
     placement: Placement = NOWHERE  # addresses that it gives
     stage: str = FIRST_STAGE  # that it was written after
@@ -121,7 +121,8 @@ def check_together(path: Path, keys: Collection[str]) -> None:
         own.check_together(path, keys)
 
 
-TITLES = {"tflite": "TFLite", "torch": "PyTorch", "keras": "Keras", "saved_model": "SavedModel"}
+_FROZEN = b"\n"  # a list of nodes comes first; ONNX starts with its version
+TITLES = {"tflite": "TFLite", "torch": "PyTorch", "keras": "Keras", "saved_model": "SavedModel", "jax": "JAX"}
 
 
 def front_end(kind: str) -> FrontEnd:
@@ -130,7 +131,8 @@ def front_end(kind: str) -> FrontEnd:
 
 
 def kind_of(path: Path) -> str:
-    """`ir`, `tflite`, `torch`, `keras`, `saved_model` (a folder) or `onnx`; everything else is an error that says what it is."""
+    """`ir`, `tflite`, `torch`, `keras`, `saved_model` (a folder, a frozen graph), `jax` or `onnx`; everything else is an error that
+    says what it is."""
     shown = quoted(str(path), 200)
     try:
         mode = os.stat(path).st_mode
@@ -161,6 +163,10 @@ def kind_of(path: Path) -> str:
         return "keras"
     if path.suffix in (".pt", ".pth", ".pt2"):
         return "torch"
+    if path.suffix == ".jax":
+        return "jax"
+    if path.suffix == ".pb" and start[:1] == _FROZEN:
+        return "saved_model"
     if path.suffix == ".safetensors":
         hint = "give the model itself: a `.pt2`, `.keras`, `.onnx` or `.tflite` file"
         raise ModelError("unsupported-format", f"{shown} is a weights file without a model", hint=hint)

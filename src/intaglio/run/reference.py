@@ -238,4 +238,8 @@ def model_reference(path: Path, manifest: Manifest, extra: tuple[str, ...] = ())
         from intaglio.run.keras_model import KerasModel
 
         return KerasModel(path, manifest, extra)
+    if path.suffix == ".jax":
+        from intaglio.run.jax_model import JaxModel
+
+        return JaxModel(path)
     return OnnxRuntime(path, extra, manifest.inputs if manifest.options.get("random") == "input" else ())
