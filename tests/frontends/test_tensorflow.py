@@ -3,38 +3,20 @@ of its own under `build/`."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from support.commands import Intaglio
+from support.own_environment import ROOT, environment, ran
 
-ROOT = Path(__file__).resolve().parents[2]
-HOME = ROOT / "build" / "tensorflow"
 MAKE = ROOT / "tests" / "support" / "tensorflow_models.py"
-
-
-def ran(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    return subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False, env=quiet, timeout=1800)
 
 
 @pytest.fixture(scope="module")
 def tensorflow() -> Path:
-    """The interpreter of an environment with TensorFlow and Intaglio; skipped where pip cannot make it."""
-    python = HOME / "bin" / "python"
-    if not (HOME / ".installed").is_file():
-        made = ran(sys.executable, "-m", "venv", HOME)
-        if made.returncode == 0:
-            made = ran(python, "-m", "pip", "install", "-q", "tensorflow-cpu", "-e", ROOT)
-        if made.returncode:
-            pytest.skip(f"pip cannot install TensorFlow: {made.stderr.strip()[-300:]}")
-        (HOME / ".installed").touch()
-    return python
+    return environment("tensorflow", "tensorflow-cpu")
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,8 @@ def save_object(
             path = folder / f"{stem}.onnx"
             classical.save_object(model, framework, example_inputs, path, note)
         case _:
-            hint = "give a path, a PyTorch module or a method of one, an exported program, a Keras model, a jitted function of JAX or a model of scikit-learn"
+            hint = "give a path, a PyTorch module or a method of one, an exported program, a Keras model, "
+            hint += "a jitted function of JAX, or a fitted model of scikit-learn"
             raise UserError("not-a-model", f"{quoted(repr(model))} is not a model", hint=hint)
     return path
 

@@ -46,7 +46,25 @@ from intaglio.ops.index import Gather
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.move import Pad, Slice
 from intaglio.ops.reduce import Reduce
-from intaglio.ops.unary import Abs, Ceil, Cos, Erf, Exp, Floor, Log, LogicalNot, Neg, Reciprocal, Round, Sign, Sin, Sqrt, Tan
+from intaglio.ops.unary import (
+    Abs,
+    Ceil,
+    Cos,
+    Erf,
+    Exp,
+    Floor,
+    IsInf,
+    IsNan,
+    Log,
+    LogicalNot,
+    Neg,
+    Reciprocal,
+    Round,
+    Sign,
+    Sin,
+    Sqrt,
+    Tan,
+)
 
 Ints = Sequence[int]
 UNARY: Mapping[str, Callable[[], Op]] = {
@@ -74,6 +92,9 @@ def unary(call: Emits, name: str, x: Value) -> Value:
         case "cbrt":
             root = call.emit(Pow(), call.emit(Abs(), x), call.like(1 / 3, x))
             return call.emit(Mul(), root, call.emit(Sign(), x))
+        case "is_finite":
+            gone = call.emit(LogicalOr(), call.emit(IsNan(), x), call.emit(IsInf(), x))
+            return call.emit(LogicalNot(), gone)
         case "exponential_minus_one":
             return call.emit(Sub(), call.emit(Exp(), x), call.like(1.0, x))
         case "log_plus_one":

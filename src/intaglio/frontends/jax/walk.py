@@ -45,8 +45,9 @@ def type_of(told: Any) -> TensorType:
 class JaxCall:
     """One operation being imported."""
 
-    def __init__(self, walk: Walk, operation: Any, operands: list[Value]) -> None:
+    def __init__(self, walk: Walk, operation: Any, operands: list[Value], outside: dict[Any, Value]) -> None:
         self.walk, self.operation, self.operands = walk, operation, operands
+        self.outside = outside  # what its regions may read
 
     @property
     def name(self) -> str:
@@ -105,7 +106,8 @@ class Walk:
         self.depth = 0
 
     def run(self, module: Any) -> None:
-        importlib.import_module("intaglio.frontends.jax.rows")
+        for rows in ("rows", "loops"):
+            importlib.import_module(f"intaglio.frontends.jax.{rows}")
         for item in module.body.operations:
             self.functions[str(item.attributes["sym_name"]).strip('"')] = item
         main = self.functions["main"].regions[0].blocks[0]
@@ -140,7 +142,7 @@ class Walk:
         raise Fault("bad-graph", "a function does not return")
 
     def _made(self, operation: Any, operands: list[Value], values: dict[Any, Value]) -> list[Value]:
-        call = JaxCall(self, operation, operands)
+        call = JaxCall(self, operation, operands, values)
         self.emitter.source = call.name
         try:
             if operation.name == "func.call":
