@@ -122,7 +122,7 @@ def tflite_rows() -> dict[str, str]:
     known = set(tflite_operators())
     every = {n for n in vars(tflite.BuiltinOperator) if n.isupper() and n not in ("CUSTOM", "DELEGATE")} | known
     every = {n for n in every if not n.startswith("PLACEHOLDER")}
-    return {n: REFUSED if n not in known or only_refuses(ROWS[n]) else kind_of(n) for n in sorted(every)}
+    return {n: REFUSED if n not in known or only_refuses(ROWS[n]) else kind_of(n, ("unique",)) for n in sorted(every)}
 
 
 def torch_rows() -> dict[str, str]:

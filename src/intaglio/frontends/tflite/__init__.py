@@ -13,7 +13,7 @@ from intaglio.frontends.onnx.pinning import Declared, bounded
 from intaglio.frontends.tflite.container import Model, Subgraph, Tensor, read_model
 from intaglio.frontends.tflite.signatures import choose
 from intaglio.frontends.tflite.walk import Walk, constant, type_quant
-from intaglio.ir.graph import Graph, Node, State, Value
+from intaglio.ir.graph import Graph, Node, State, Value, needed_counts
 from intaglio.ir.spans import Dims, Shapes
 from intaglio.ir.types import DType, TensorType
 from intaglio.ops.binary import Add
@@ -143,7 +143,10 @@ def _finish(walk: Walk, model: Model, inputs: list[Value], values: dict[int, Val
         if node.op.EFFECT or any(o in needed for o in node.outputs):
             graph.nodes.append(node)
             needed.update(node.operands())
+            needed |= needed_counts(node, walk.counts)
     graph.nodes.reverse()
+    alive = {v for node in graph.nodes for v in node.outputs}
+    graph.counts = {name: value for name, value in walk.counts.items() if value in alive}
     _name(graph)
     return graph
 

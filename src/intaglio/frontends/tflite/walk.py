@@ -9,6 +9,7 @@ import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,7 @@ class Walk:
     bounds: Bounds | None = None
     cuts: dict[Value, Any] = field(default_factory=dict)  # parts of lists (`rows/lists.py`)
     notes: list[str] = field(default_factory=list)
+    counts: dict[str, Value] = field(default_factory=dict)  # sizes that follow from data
     random: str = "0"  # a seed, or `input`
     random_streams: int = 0
     random_run: Value | None = None  # the state that counts runs, where something is random
@@ -211,6 +213,20 @@ class TFLiteCall:
         outs = [Value("", t, origin) for t in types]
         self.walk.nodes.append(Node(op, list(inputs), outs, self.source(), when=self.walk.guard))
         return tuple(outs)
+
+    def found(self, stem: str, low: int, high: int, make: Callable[[int], Op], *operands: Value) -> tuple[Value, ...]:
+        """The results of an operator that finds between `low` and `high` of something; the last one is their number."""
+        if low == high or all(v.is_const for v in operands):
+            known = high if low == high else int(make(high).evaluate([v.data for v in operands], [v.type for v in operands])[-1])
+            return self.emit_all(make(known), *operands)
+        if self.walk.active:
+            raise Fault("unsupported-operator", "in a branch or a loop, the size of its result depends on data")
+        self.walk.bounds = self.walk.bounds or Bounds({})
+        taken = self.walk.bounds.ranges
+        name = stem if stem not in taken else next(n for k in count(2) if (n := f"{stem}_{k}") not in taken)
+        results = self.emit_all(make(self.walk.bounds.add(name, low, high)), *operands)
+        self.walk.counts[name] = results[-1]
+        return results
 
     def source(self) -> str:
         name = self.graph.tensors[self.operator.outputs[0]].name if self.operator.outputs else ""
