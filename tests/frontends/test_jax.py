@@ -20,6 +20,7 @@ NAMES = (
     "few turns",
     "many turns",
     "until",
+    "branches",
     "nested",
     "window",
 )
