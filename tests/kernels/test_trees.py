@@ -12,6 +12,7 @@ import pytest
 from intaglio.ir.types import DType
 from intaglio.kernels.choice import usual_way
 from intaglio.kernels.job import Job, Packed
+from intaglio.kernels.tree_functions import functions_apply
 from intaglio.kernels.trees import abreast_applies, coded_applies
 from intaglio.ops.fixed_point import order
 from intaglio.ops.trees import CHILDREN
@@ -41,6 +42,43 @@ def test_small_cores_compare_whole_numbers_and_give_the_same_bits(name: str, usi
     code, results = interpreted(replace(TREES[name], using=using), find_target("cortex-m0+"))
     assert code == 0
     np.testing.assert_array_equal(results[0], TREES[name].expected()[0])
+
+
+CORE = find_target("cortex-m0+")
+AS_FUNCTIONS = {
+    name: replace(case, using="trees_functions")
+    for name, case in TREES.items()
+    if case.op.NAME == "tree_ensemble" and functions_apply(Job(case.node(), CORE)) is None
+}
+
+
+@pytest.mark.parametrize("name", AS_FUNCTIONS)
+def test_functions_of_trees_mean_the_same(name: str) -> None:
+    code, results = interpreted(AS_FUNCTIONS[name], CORE)
+    assert code == 0
+    np.testing.assert_array_equal(results[0], AS_FUNCTIONS[name].expected()[0])
+
+
+def test_functions_of_trees_compute_the_same(tmp_path: Path) -> None:
+    assert len(AS_FUNCTIONS) >= 3
+    calls = {name: prepare(case, CORE) for name, case in AS_FUNCTIONS.items()}
+    write_c(list(calls.values()), CORE.isa, tmp_path / "kernels.c")
+    made = tmp_path / "kernels.so"
+    compile_c(find_toolchain(), TARGETS["scalar"], tmp_path / "kernels.c", made, "-O2", "-shared", "-fPIC", "-lm")
+    library = ctypes.CDLL(str(made))
+    for name, call in calls.items():
+        assert call_compiled(library, call) == 0
+        wanted = AS_FUNCTIONS[name].expected()[0]
+        np.testing.assert_array_equal(call.arrays[call.outputs[0]].reshape(wanted.shape), wanted, err_msg=name)
+
+
+def test_functions_of_trees_are_for_sums_of_a_few_targets() -> None:
+    reasons = {name: functions_apply(Job(forest.node(), CORE)) for name, forest in {
+        "largest": forest_case(3, aggregate="max"), "many targets": forest_case(3, 9), "any leaves": forest_case(9, 4, "any"),
+        "doubles": forest_case(3, dtype=DType.F64),
+    }.items()}  # fmt: skip
+    assert all(reasons.values()), reasons
+    assert "guess branches" in str(functions_apply(Job(forest_case(3).node(), find_target("x86-64-v3"))))
 
 
 def test_whole_numbers_are_ordered_as_floats_are() -> None:
@@ -77,7 +115,9 @@ def test_trees_are_code_on_a_small_core_where_they_are_few_nodes() -> None:
     few, many = forest_case(11).node(), forest_case(200).node()
     core = find_target("cortex-m4f")
     assert usual_way(few, core) == "trees_coded"
-    assert usual_way(many, core) == "trees_walked"
+    assert usual_way(many, core) == "trees_functions"
+    assert usual_way(many, optimized(core, "size")) == "trees_walked"
+    assert usual_way(many, replace(core, limited=True)) == "trees_walked"
     assert usual_way(many, optimized(core, "speed")) == "trees_coded"
     assert usual_way(few, optimized(core, "size")) == "trees_walked"
     assert "too much code" in str(coded_applies(Job(many, core)))

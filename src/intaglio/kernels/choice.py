@@ -39,6 +39,7 @@ from intaglio.kernels import (
     sample,
     sizes,
     strings,
+    tree_functions,
     trees,
     window_general,
 )
@@ -176,6 +177,7 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
     "layer_norm": (Choice("layer_norm", normalize.layer_norm_applies, normalize.layer_norm),),
     "tree_ensemble": (
         Choice("trees_coded", trees.coded_applies, trees.trees_coded),
+        Choice("trees_functions", tree_functions.functions_apply, tree_functions.trees_functions),
         Choice("trees_abreast", trees.abreast_applies, trees.trees_abreast),
         Choice("trees_walked", unless(trees.tables_of), trees.trees_walked),
     ),

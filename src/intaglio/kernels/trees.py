@@ -263,41 +263,41 @@ class Leaves:
         self.k.store(self.y, self.row + target, e.add(total, e.load(self.base, target)))
 
 
-def _row(job: Job, tables: Tables, x: Buffer, n: Expr, keys: Buffer | None) -> tuple[Buffer, Expr]:
+def features_of_row(job: Job, tables: Tables, x: Buffer, n: Expr, keys: Buffer | None) -> tuple[Buffer, Expr]:
     """The features of a row as they are compared, and where they start: x itself, or `keys`."""
     k, count = job.k, job.type(0).shape[1]
     if keys is None:
         return x, k.let("from", n * count)
     e = Lanes.scalar(x.dtype.value)
-    ordered = keys.dtype is DType.I32
+    whole = keys.dtype is DType.I32
     with k.loop("i", 0, count) as i:
         value = k.let("v", e.load(x, n * count + i))
         for place, number in ((i, value), (i + count, e.neg(value)))[: 1 + tables.negated]:
-            k.store(keys, place, Op("fn_order", (number,), Type("i32")) if ordered else number)
+            k.store(keys, place, Op("fn_order", (number,), Type("i32")) if whole else number)
     return keys, idx(0)
 
 
-def _keys(job: Job, tables: Tables, x: Buffer) -> Buffer | None:
+def keys_of(job: Job, tables: Tables, x: Buffer) -> Buffer | None:
     """Room for the features of one row: as whole numbers, or with their negations where missing values matter."""
-    ordered = job.target.bare and x.dtype is DType.F32
+    whole = job.target.bare and x.dtype is DType.F32
     size = job.type(0).shape[1] * (1 + tables.negated)
-    return job.scratch(size, "keys", DType.I32 if ordered else x.dtype) if ordered or tables.negated else None
+    return job.scratch(size, "keys", DType.I32 if whole else x.dtype) if whole or tables.negated else None
 
 
 def _thresholds(job: Job, numbers: Array, keys: Buffer | None) -> Buffer:
     """As the features are compared."""
     if keys is None or keys.dtype is not DType.I32:
         return job.packed(numbers, "thresholds")
-    return job.packed(_ordered(numbers), "thresholds")
+    return job.packed(ordered(numbers), "thresholds")
 
 
-def _ordered(thresholds: Array) -> Array:
+def ordered(thresholds: Array) -> Array:
     """As whole numbers. Nothing is <= NaN, and -0 is 0."""
     whole = order(np.add(thresholds, thresholds.dtype.type(0)))
     return np.where(np.isnan(thresholds), np.iinfo(np.int32).min, whole).astype(np.int32)
 
 
-def _about(job: Job, tables: Tables, note: str) -> str:
+def about(job: Job, tables: Tables, note: str) -> str:
     x, y = job.type(0), job.node.output
     nodes, trees = len(tables.features), len(tables.roots)
     return (
@@ -310,14 +310,14 @@ def trees_walked(job: Job) -> Lowered:
     k, tables = job.k, tables_of(job)
     assert isinstance(tables, Tables)
     x, y = job.operand(0, "x"), job.writes()
-    keys = _keys(job, tables, x)
+    keys = keys_of(job, tables, x)
     features, thresholds = _packed(job, tables.features, "features"), _thresholds(job, tables.thresholds, keys)
     left, right = (_packed(job, tables.children[:, side], name) for side, name in enumerate(("left", "right")))
     roots = _packed(job, tables.roots, "roots")
     leaves = Leaves(job, tables, y)
     kind = Type(thresholds.dtype.value)
     with k.loop("n", 0, job.type(0).shape[0]) as n:
-        source, row = _row(job, tables, x, n, keys)
+        source, row = features_of_row(job, tables, x, n, keys)
         leaves.start(n)
         with k.loop("t", 0, len(tables.roots)) as t:
             node = k.var("node", _at(roots, t))
@@ -328,10 +328,10 @@ def trees_walked(job: Job) -> Lowered:
                     k.assign(node, select(lower, _at(left, node), _at(right, node)))
             leaves.add(t, k.let("leaf", -1 - node))
         leaves.finish()
-    return job.done("trees_walked", _about(job, tables, "each walked to its leaf"))
+    return job.done("trees_walked", about(job, tables, "each walked to its leaf"))
 
 
-def _written_out(tables: Tables) -> int:
+def written_out(tables: Tables) -> int:
     """How many nodes there are where each tree has its own copy of subtrees that are shared."""
     sizes: dict[int, int] = {}
     pairs = tables.children.tolist()
@@ -350,7 +350,7 @@ def coded_applies(job: Job) -> str | None:
         return "the features are not f32"
     if int(tables.depths.max(initial=0)) > DEEPEST_CODED:
         return f"a tree is deeper than {DEEPEST_CODED} nodes"
-    if (count := _written_out(tables)) > most:
+    if (count := written_out(tables)) > most:
         return f"{count} nodes would be too much code; at most {most} with `--optimize {job.target.optimize}`"
     return None
 
@@ -359,9 +359,9 @@ def trees_coded(job: Job) -> Lowered:
     k, tables = job.k, tables_of(job)
     assert isinstance(tables, Tables)
     x, y = job.operand(0, "x"), job.writes()
-    keys = _keys(job, tables, x)
+    keys = keys_of(job, tables, x)
     assert keys is not None
-    limits, features, pairs = _ordered(tables.thresholds).tolist(), tables.features.tolist(), tables.children.tolist()
+    limits, features, pairs = ordered(tables.thresholds).tolist(), tables.features.tolist(), tables.children.tolist()
     leaves = Leaves(job, tables, y)
     kind = Type("i32")
 
@@ -375,7 +375,7 @@ def trees_coded(job: Job) -> Lowered:
             go(leaf, pairs[place][1])
 
     with k.loop("n", 0, job.type(0).shape[0]) as n:
-        _row(job, tables, x, n, keys)
+        features_of_row(job, tables, x, n, keys)
         leaves.start(n)
         for t, root in enumerate(tables.roots.tolist()):
             with k.block():
@@ -383,7 +383,7 @@ def trees_coded(job: Job) -> Lowered:
                 go(leaf, root)
                 leaves.add(idx(t), leaf)
         leaves.finish()
-    return job.done("trees_coded", _about(job, tables, "as code; features and thresholds as whole numbers of the same order"))
+    return job.done("trees_coded", about(job, tables, "as code; features and thresholds as whole numbers of the same order"))
 
 
 def abreast_applies(job: Job) -> str | None:
@@ -407,7 +407,7 @@ def trees_abreast(job: Job) -> Lowered:
     inner, ends, count = len(tables.features), len(tables.starts) - 1, len(tables.roots)
     down = np.where(tables.children < 0, inner - 1 - tables.children, tables.children)
     stay = np.repeat(np.arange(inner, inner + ends), 2).reshape(-1, 2)
-    keys, kind = _keys(job, tables, x), Type(x.dtype.value)
+    keys, kind = keys_of(job, tables, x), Type(x.dtype.value)
     features = _packed(job, np.concatenate([tables.features, np.zeros(ends, np.int32)]), "features")
     thresholds = job.packed(np.concatenate([tables.thresholds, np.zeros(ends, tables.thresholds.dtype)]), "thresholds")
     children = _packed(job, np.concatenate([down, stay]), "children")
@@ -428,11 +428,11 @@ def trees_abreast(job: Job) -> Lowered:
             leaves.add(k.let("t", first + j), k.let("leaf", node - inner))
 
     with k.loop("n", 0, job.type(0).shape[0]) as n:
-        source, row = _row(job, tables, x, n, keys)
+        source, row = features_of_row(job, tables, x, n, keys)
         leaves.start(n)
         with k.loop("g", 0, count // ABREAST) as g:
             together(source, row, g, ABREAST)
         if count % ABREAST:
             together(source, row, idx(count // ABREAST), count % ABREAST)
         leaves.finish()
-    return job.done("trees_abreast", _about(job, tables, f"{ABREAST} walked at once"))
+    return job.done("trees_abreast", about(job, tables, f"{ABREAST} walked at once"))
