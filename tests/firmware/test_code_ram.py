@@ -10,6 +10,7 @@ import pytest
 
 from intaglio.run.emulator.image import read_image
 from support.commands import DIGITS, Intaglio
+from support.firmware_running import integer_model
 
 BOARDS = [*(pytest.param(name, marks=pytest.mark.slow) for name in ("nucleo-g0b1re", "esp32-c6")), "nucleo-l4r5zi"]
 
@@ -37,13 +38,13 @@ def test_kernels_run_from_ram(board: str, intaglio: Intaglio, tmp_path: Path) ->
 
 def test_waits_for_code_are_gone_and_told(intaglio: Intaglio, tmp_path: Path) -> None:
     pytest.importorskip("unicorn")
-    totals, texts = {}, {}
+    model, totals, texts = integer_model(tmp_path), {}, {}
     for code in ("flash", "ram"):
-        assert intaglio("compile", DIGITS, "--board", "nucleo-g0b1re", "--code", code, "-o", tmp_path / code).code == 0
+        assert intaglio("compile", model, "--board", "nucleo-g0b1re", "--code", code, "-o", tmp_path / code).code == 0
         totals[code] = json.loads(intaglio("profile", tmp_path / code, "--json").out)["total"]
         texts[code] = " ".join(intaglio("profile", tmp_path / code).out.split())
     waits = {code: next(s["cycles"] for s in total["stalls"] if s["cause"] == "branches") for code, total in totals.items()}
-    assert waits["ram"] < waits["flash"] / 20
+    assert waits["ram"] < waits["flash"] / 2
     assert totals["ram"]["cycles"] < totals["flash"]["cycles"]
     assert "waits for code: kernels in RAM (`--code ram`)" in texts["flash"] and "--code ram" not in texts["ram"]
 
