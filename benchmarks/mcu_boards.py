@@ -17,14 +17,14 @@ import intaglio
 from intaglio.cli.cycles import BEATS
 from intaglio.errors import ToolError
 from intaglio.run.timing import Total
-from models import resnet32
+from models import ic02
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parent / "build" / "bench-mcu" / "boards"
-MODELS = {label: f"mlperf_{label.lower()}_int8" for label in ("KWS", "VWW", "IC", "AD", "SWW")} | {"IC02": "resnet32"}
+MODELS = {label: f"mlperf_{label.lower()}_int8" for label in ("KWS", "VWW", "IC", "AD", "SWW")} | {"IC02": "ic02"}
 STREAMED = ("SWW",)  # a step is one frame
-OWN = {"IC02": resnet32}  # made here: the published file is not among the models
-TITLES = {"SWW": "SWW, a frame", "IC02": "IC02, our guess"}
+OWN = {"IC02": ic02}  # made here: the published file is not among the models
+TITLES = {"SWW": "SWW, a frame", "IC02": "IC02, random weights"}
 MILLION = 1e6
 
 

@@ -94,18 +94,17 @@ def dscnn() -> onnx.ModelProto:
     return n.model(n.add("Softmax", n.dense(y, 64, 12)))
 
 
-def resnet32() -> onnx.ModelProto:
-    """Image classification, 32x32, three stages of five residual blocks: 464,000 weights."""
-    n = Net("resnet32", {"x": (1, 3, 32, 32)})
-    y, c = n.conv("x", 3, 16, 3), 16
-    for out in (16, 32, 64):
-        for block in range(5):
-            stride = 2 if block == 0 and out != c else 1
-            short = y if c == out else n.conv(y, c, out, 1, stride, act="")
-            y = n.conv(n.conv(y, c, out, 3, stride), out, out, 3, act="")
-            y, c = n.add("Relu", n.add("Add", y, short)), out
+def ic02() -> onnx.ModelProto:
+    """The larger image classifier of MLPerf Tiny v1.3, with random weights: ResNet-8 of 40, 80 and 160 channels."""
+    n = Net("ic02", {"x": (1, 3, 32, 32)})
+    y, c = n.conv("x", 3, 40, 3), 40
+    for out in (40, 80, 160):
+        stride = 1 if out == c else 2
+        short = y if c == out else n.conv(y, c, out, 1, stride, act="")
+        y = n.conv(n.conv(y, c, out, 3, stride), out, out, 3, act="")
+        y, c = n.add("Relu", n.add("Add", y, short)), out
     y = n.add("Flatten", n.add("GlobalAveragePool", y))
-    return n.model(n.add("Softmax", n.dense(y, 64, 10)))
+    return n.model(n.add("Softmax", n.dense(y, 160, 10)))
 
 
 def mobilenetv2() -> onnx.ModelProto:
