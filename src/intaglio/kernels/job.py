@@ -13,13 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from intaglio.errors import OurFault
 from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.sizes import Size, most
 from intaglio.ir.types import DType, TensorType
+from intaglio.kernels.accesses import everything, expressions_of, loads_in, written_in
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.isa import ISAS, Isa
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import PART, SIZE, Buffer, Expr, Kernel, Split, Stmt, idx, imin
+from intaglio.kernels.loop import PART, SIZE, Buffer, CopyRun, Expr, Kernel, RoutineCall, Split, Stmt, Verbatim, idx, imin
 from intaglio.kernels.scalars import write_scalars
 from intaglio.kernels.unused import drop_unused, needed_names
 from intaglio.targets import Target
@@ -169,6 +171,7 @@ class Job:
         kept = [n for n, param in enumerate(self.params) if param not in written]
         self.params, self.arguments = [self.params[n] for n in kept], [self.arguments[n] for n in kept]
         body = drop_unused(body)
+        self._check_scratch(body)
         kernel = Kernel(
             stem,
             tuple(self.params),
@@ -182,6 +185,20 @@ class Job:
             split=self._own_memory(),
         )
         return Lowered(kernel, self.arguments, using or stem)
+
+    def _check_scratch(self, body: tuple[Stmt, ...]) -> None:
+        """Working memory that is read but never written would make results of whatever is there."""
+        own = {p for p, source in zip(self.params, self.arguments, strict=True) if isinstance(source, Scratch)}
+        if not own:
+            return
+        read: set[Buffer] = set()
+        for stmt in everything(body):
+            if isinstance(stmt, RoutineCall | Verbatim):
+                return  # what these write is their own matter
+            read |= {load.buffer for expr in expressions_of(stmt) for load in loads_in(expr)}
+            read |= {stmt.source} if isinstance(stmt, CopyRun) else set()
+        if never := sorted(b.name for b in (read & own) - written_in(body)):
+            raise OurFault("unwritten-scratch", f"a kernel reads `{never[0]}` without writing it")
 
     def _own_memory(self) -> Split | None:
         """With the working memory that each part has itself."""

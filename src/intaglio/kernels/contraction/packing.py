@@ -61,6 +61,9 @@ def _pack_some(job: Job, tiles: Tiles, right: Right) -> None:
 
     with k.loop("block", 0, blocks.whole) as n:
         pack(k.let("first", n * wide), wide)
+    for block in blocks.last:  # the number of vectors is the same for all sizes
+        with k.block():
+            pack(idx(block.first), block.vectors * job.isa.lanes)
     k.one_of(blocks.rest, lambda vectors: pack(k.let("first", blocks.whole * wide), vectors * job.isa.lanes))
 
 
