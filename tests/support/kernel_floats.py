@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from intaglio.ir.graph import Array
@@ -12,6 +14,7 @@ from intaglio.ops.binary import Add
 from intaglio.ops.conv import Conv
 from intaglio.ops.matmul import MatMul
 from support.kernel_running import Case, case
+from support.tree_models import forest_case
 
 _RANDOM = np.random.default_rng(5)
 _SAME = (1, 1, 1, 1)
@@ -64,4 +67,5 @@ FLOATS: dict[str, Case] = {
     "a row of an odd number of floats": dense(1, 35, 7),
     "a row of floats added": dense(1, 6, 9, THEN_RELU, transpose=False),
     "a row of one float": dense(1, 1, 6, ADD),
+    "a forest, a function for each tree": replace(forest_case(5, 3), using="trees_functions"),
 }

@@ -37,11 +37,13 @@ def check_model(path: Path, options: Mapping[str, object], json: bool) -> int:
     for key in keys:
         found: list[Problem] = []
         if kind == "onnx":
-            found, nodes = survey(path, dims=dims, shapes=shapes)
+            found, nodes = survey(path, dims=dims, shapes=shapes, most=request.most, lengths=request.lengths)
         elif kind != "ir":
             found = front_end(kind).check(path, dims=dims, shapes=shapes, **chosen(kind, key))
         if not found:  # the whole of it: what the passes make needs kernels too
-            source = read_source(path, dims, shapes, None, {}, lambda text: note(f"note: {text}"), signature=key)
+            source = read_source(
+                path, dims, shapes, None, {}, lambda text: note(f"note: {text}"), None, request.most, request.lengths, signature=key
+            )
             nodes = optimise(source.graph, Context(wanted)).nodes
         problems += [*found, *_without_kernels(nodes, wanted)]
     if json:

@@ -100,7 +100,7 @@ def compile_command(
 
 
 @app.command()
-@with_options("target", "dims", "shapes", "signature")
+@with_options("target", "dims", "shapes", "most", "lengths", "signature")
 def check(model: Model, json: JsonOption = False, **options: object) -> None:
     """List everything that is unsupported, with node names and hints."""
     from intaglio.cli.asking import check_model
@@ -110,8 +110,8 @@ def check(model: Model, json: JsonOption = False, **options: object) -> None:
 
 @app.command()
 @with_options(
-    "target", "board", "ram", "flash", "memory", "weights", "dims", "shapes", "signature", "feed_rows", "stream", "quantize",
-    "calibrate", "accelerators",
+    "target", "board", "ram", "flash", "memory", "weights", "dims", "shapes", "most", "lengths", "signature", "feed_rows", "stream",
+    "quantize", "calibrate", "accelerators",
 )  # fmt: skip
 def fit(
     model: Model,

@@ -287,7 +287,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "cores, of this board", "target",
         lambda s: s.target is not None and s.target.bare and s.request.cores > 1 and _cores(s.request) < s.request.cores,
-        "`--cores` needs a board with several equal cores, and this one has one",
+        "`--cores` needs a board whose cores compute together, and of this one only one core does",
         "use `--board rp2040` or `--board rp2350`, or write `cores = 2` in the file of your board",
     ),
     Rule(

@@ -64,10 +64,11 @@ def check(
 
 
 def survey(
-    path: str | Path, *, dims: Dims | None = None, shapes: Shapes | None = None
-) -> tuple[list[Problem], list[Node]]:
+    path: str | Path, *, dims: Dims | None = None, shapes: Shapes | None = None, most: Mapping[str, int] | None = None,
+    lengths: Mapping[str, int] | None = None,
+) -> tuple[list[Problem], list[Node]]:  # fmt: skip
     """The problems, and the nodes that could be imported in spite of them."""
-    walk, _, _ = _walk(Path(path), dims or {}, shapes or {}, Asked(), collect=True)
+    walk, _, _ = _walk(Path(path), dims or {}, shapes or {}, Asked(most=most or {}, lengths=lengths or {}), collect=True)
     return list(walk.problems), list(walk.nodes)
 
 
