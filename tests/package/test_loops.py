@@ -56,6 +56,17 @@ def test_more_turns_than_there_is_room_for_are_an_error(tmp_path: Path) -> None:
     assert caught.value.slug == "size-out-of-bounds"
 
 
+def test_check_and_fit_take_the_largest_number_too(intaglio: Intaglio, tmp_path: Path) -> None:
+    path = saved(LOOPS["as often as an input says"].proto, tmp_path)
+    asked = intaglio("check", path)
+    assert asked.code == 1 and "`--max rows=N`" in asked.out
+    assert intaglio("check", path, "--max", "rows=5").code == 0
+    fitted = intaglio("fit", path, "--max", "rows=5", "--board", "nucleo-l4r5zi", "--quick")
+    assert fitted.code == 0, fitted.err
+    quantized = intaglio("compile", path, "--max", "rows=5", "--quantize", "int8", "-o", tmp_path / "q")
+    assert quantized.code == 2 and "a loop that data ends, or the caller, is not quantised" in quantized.err
+
+
 def test_rows_without_a_bound_ask_for_one(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="how often a loop runs depends on data") as caught:
         load(saved(LOOPS["as often as an input says"].proto, tmp_path))

@@ -16,6 +16,7 @@ import numpy as np
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.types import DType
+from intaglio.ops.loops import LoopStart
 from intaglio.passes.absorb import absorbed
 from intaglio.quantize.improve import corrected_biases, equalize
 from intaglio.quantize.insert import (
@@ -158,6 +159,9 @@ def check(graph: Graph, settings: Settings) -> None:
         raise UserError("bad-option", f"unknown method {quoted(settings.ranges)} for ranges", hint=hint)
     if any(node.op.NAME in ("qconv", "qmatmul", "quantize", "hybrid_conv", "hybrid_matmul", "qlstm") for node in graph.nodes):
         raise UserError("already-quantized", "the model is already quantised", hint="use the float model")
+    if any(isinstance(node.op, LoopStart) for node in graph.nodes):
+        hint = "omit `--quantize`, or export the model with a loop of a known number of turns, which is written out"
+        raise UserError("not-quantizable", "a loop that data ends, or the caller, is not quantised", hint=hint)
 
 
 def _usual(work: Quantizer, plan: Plan) -> dict[str, str]:
