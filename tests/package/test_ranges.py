@@ -64,6 +64,15 @@ def test_a_cache_grows_from_nothing(tmp_path: Path) -> None:
 
 
 @needs_gcc
+def test_a_call_takes_arrays_without_a_batch_and_several_samples(tmp_path: Path) -> None:
+    package = same(one("Relu", [1, "T", 3]), tmp_path, {"T": (1, 9)}, [])
+    x = floats(4, 5, 3)
+    each = package(x)
+    assert isinstance(each, np.ndarray) and np.array_equal(each, np.maximum(x, 0))
+    single = package(x[2])
+    assert isinstance(single, np.ndarray) and np.array_equal(single, np.maximum(x[2:3], 0))
+
+
 def test_nothing_is_read_of_what_is_empty(tmp_path: Path) -> None:
     path = saved(cache(), tmp_path)
     flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")

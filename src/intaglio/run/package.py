@@ -11,6 +11,7 @@ import numpy as np
 
 from intaglio.errors import UserError, counted
 from intaglio.ir.graph import Array
+from intaglio.package.manifest import TensorInfo
 from intaglio.run.loaded import LoadedPackage
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Package(LoadedPackage):
             given[info.name] = np.asarray(array)
         doubles = [info.name for info in inputs if info.dtype == "f32" and info.name in given]
         given |= {name: given[name].astype(np.float32) for name in doubles if given[name].dtype == np.float64}
-        samples = {_samples(given[info.name], info.shape) for info in inputs if info.name in given}
+        samples = {_samples(given[info.name], info) for info in inputs if info.name in given}
         count = max(samples, default=0)
         if count == 0 or len(samples) != 1:
             return self._one(given)
@@ -83,8 +84,8 @@ class Package(LoadedPackage):
         return np.concatenate([part for part in parts if not isinstance(part, dict)])
 
     def _one(self, given: Mapping[str, Array]) -> Array | dict[str, Array]:
-        shapes = {info.name: info.shape for info in self.manifest.inputs}
-        whole = {n: a.reshape(shapes[n]) if (1, *a.shape) == shapes.get(n) else a for n, a in given.items()}
+        alone = {info.name for info in self.manifest.inputs if info.name in given and _is_one((1, *given[info.name].shape), info)}
+        whole = {n: a[None] if n in alone else a for n, a in given.items()}
         results = self.run(whole)
         return next(iter(results.values())) if len(results) == 1 else results
 
@@ -107,7 +108,14 @@ class Package(LoadedPackage):
         return profile(self.at(sizes or {}), runs)
 
 
-def _samples(array: Array, shape: tuple[int, ...]) -> int:
+def _samples(array: Array, info: TensorInfo) -> int:
     """How many samples an array holds beyond the batch of 1 that the model takes; 0: it is for the model as it is."""
-    several = len(array.shape) == len(shape) and array.shape[1:] == shape[1:] and shape[:1] == (1,) and array.shape[0] > 1
+    several = array.ndim > 0 and array.shape[0] > 1 and _is_one((1, *array.shape[1:]), info)
     return array.shape[0] if several else 0
+
+
+def _is_one(shape: tuple[int, ...], info: TensorInfo) -> bool:
+    """A batch of one, as the model takes it, with any size where the caller gives it?"""
+    dims = info.dims or tuple(map(str, info.shape))
+    alike = len(shape) == len(dims) and all(n == int(text) for text, n in zip(dims, shape, strict=True) if text.isdigit())
+    return alike and dims[:1] == ("1",)
