@@ -184,6 +184,27 @@ def test_a_package_that_is_gone_cannot_be_loaded_again(adders: Path, tmp_path: P
         assert any("the one in use stays" in line for line in server.said)
 
 
+def test_a_served_name_is_not_dropped_for_that_of_another_package(adders: Path, tmp_path: Path) -> None:
+    shutil.copytree(adders / "1", tmp_path / "p")
+    other = adder(tmp_path, 3, name="other")
+    with serving(tmp_path / "p", f"mine={tmp_path / 'p'}", "--watch", "0") as server:
+        os.rename(tmp_path / "p", tmp_path / "old")
+        os.rename(other, tmp_path / "p")
+        reply = server("POST", "/v2/repository/models/adder/load")
+        assert reply.status == 400 and "is called `other`, and `adder` is served from there" in reply.json["error"]
+        assert f"`adder={tmp_path / 'p'}` on the command line" in reply.json["error"]
+        assert server("POST", "/v2/repository/models/mine/load").status == 200
+        assert server.infer(X) == [2, 3, 4, 5] and server.infer(X, "mine") == [4, 5, 6, 7]
+        assert [m["name"] for m in server("POST", "/v2/repository/index").json] == ["adder", "mine"]
+
+
+def test_versions_of_one_model_have_one_name(adders: Path, tmp_path: Path, intaglio: Intaglio) -> None:
+    shutil.copytree(adders / "1", tmp_path / "v" / "1")
+    adder(tmp_path, 3, tmp_path / "v" / "2", name="other")
+    said = intaglio("serve", tmp_path / "v", "--port", "0", "--grpc-port", "0")
+    assert said.code == 2 and "error[other-name]" in said.err and "hint: `adder=" in said.err
+
+
 def test_a_device_is_for_packages_that_have_one(adders: Path, intaglio: Intaglio) -> None:
     said = intaglio("serve", adders / "1", "--device", "gpu", "--port", "0")
     assert said.code == 2 and "`--device` is for packages for OpenCL" in said.err and "\nhint: " in said.err
@@ -255,6 +276,23 @@ def test_threads_and_an_opencl_device(tmp_path: Path) -> None:
             replies = list(pool.map(lambda _, name=name: server("POST", f"/v2/models/{name}/infer", body), range(30)))
             found = [reply.json["outputs"][0]["data"] for reply in replies]
             assert all(np.allclose(one, wanted.reshape(-1), atol=1e-6) for one in found)
+
+
+def test_probes_have_no_token_and_learn_no_names(adders: Path, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("s3cret\n")
+    with serving(adders, "--token-file", token) as server:
+        assert server("GET", "/v2/models/adder/ready").json == {"name": "adder", "ready": True}
+        for place in ("none/ready", "adder/versions/7/ready", "none/versions/1/ready"):
+            reply = server("GET", f"/v2/models/{place}")
+            assert reply.status == 404 and reply.json == {"name": place.split("/")[0], "ready": False}
+        for place in ("/v2/models/none", "/v2/models/none/infer", "/metrics"):
+            assert server("GET", place).status == 401
+        grpc = pytest.importorskip("tritonclient.grpc", reason="tritonclient is not installed")
+        client = grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}")
+        assert client.is_model_ready("adder") and not client.is_model_ready("none")
+        with pytest.raises(grpc.InferenceServerException, match="UNAUTHENTICATED"):
+            client.get_model_metadata("none")
 
 
 @pytest.mark.slow

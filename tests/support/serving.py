@@ -25,13 +25,13 @@ from intaglio.ir.graph import Array
 from support.onnx_models import model, node
 
 
-def adder(folder: Path, add: float, output: Path | None = None) -> Path:
-    """A package called `adder`: y = x + add, of four floats."""
+def adder(folder: Path, add: float, output: Path | None = None, name: str = "adder") -> Path:
+    """A package: y = x + add, of four floats."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"add{add:g}.onnx"
     onnx.save(model([node("Add", "x c", "y")], constants={"c": np.full((1, 4), add, np.float32)}), path)
     place = output or folder / f"adder{add:g}"
-    intaglio.compile(path, output=place, name="adder", cflags="-O0", force=True)
+    intaglio.compile(path, output=place, name=name, cflags="-O0", force=True)
     return place
 
 

@@ -136,8 +136,10 @@ class Rest:
         return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def _model_ready(self, request: Request) -> Response:
-        served = self._models.find(*_asked(request))
-        return as_json({"name": served.name, "ready": True})
+        """For probes, which have no token: it names no other model."""
+        name, version = _asked(request)
+        ready = self._ready() and self._models.has(name, version)
+        return as_json({"name": name, "ready": ready}, 200 if ready else 503 if not self._ready() else 404)
 
     async def _model(self, request: Request) -> Response:
         served = self._models.find(*_asked(request))
@@ -149,8 +151,8 @@ class Rest:
     async def _load(self, request: Request) -> Response:
         name = request.path_params["name"]
         self._models.find(name)
-        if not await self._models.reload(name):
-            raise Refused(400, "the package cannot be loaded; the log of the server says why")
+        if reasons := await self._models.reload(name):
+            raise Refused(400, f"the package in use stays: {'; '.join(reasons)}")
         return as_json({})
 
 
