@@ -39,6 +39,18 @@ def test_an_unknown_cluster_is_refused_before_anything_is_done(intaglio: Intagli
     assert said.code == 2 and "unknown cluster `foo`" in said.err and not (file.parent / "fleet").exists()
 
 
+def test_places_of_outputs_are_checked_before_anything_is_done(intaglio: Intaglio, file: Path) -> None:
+    thesis = file.parent / "thesis.json"
+    thesis.write_text('{"title": "..."}')
+    for words, reason in (
+        (("--export", thesis), "is not a file of figures"), (("--export", file.parent), "is a folder"),
+        (("--report", thesis / "r.html"), "is a file, not a folder"), (("--report", thesis), "is not a page"),
+    ):  # fmt: skip
+        said = intaglio("fleet", file, *words)
+        assert said.code == 2 and reason in said.err and "hint:" in said.err
+    assert {p.name for p in file.parent.iterdir()} == {"f.toml", "thesis.json"}
+
+
 def test_budgets_are_not_for_runs(intaglio: Intaglio, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps({"format": 1, "results": []}))
     said = intaglio("compare", tmp_path / "a.json", tmp_path / "a.json", "--budget", tmp_path / "b.toml")
