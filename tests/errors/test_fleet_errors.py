@@ -137,6 +137,26 @@ def test_a_file_without_results(intaglio: Intaglio, tmp_path: Path, content: str
     assert said.code == 2 and "error[bad-run]" in said.err and "--export" in said.err
 
 
+WRONG_DATA = {
+    "a label too few": (lambda x, y: {"image": x, "labels": y[1:]}, "there are 9 labels for 10 samples"),
+    "labels that are floats": (lambda x, y: {"image": x, "labels": y / 2}, "are float64, not integers"),
+    "labels from 1": (lambda x, y: {"image": x, "labels": y + 1}, "a label 10, and output `probabilities` has 10 elements"),
+    "a label below 0": (lambda x, y: {"image": x, "labels": y - 1}, "there is a label -1"),
+    "another shape": (lambda x, y: {"image": x[..., :7], "labels": y}, "has the shape [10, 1, 1, 8, 7]"),
+    "another type": (lambda x, y: {"image": x.astype(np.int8), "labels": y}, "is int8, the input is f32"),
+    "another name": (lambda x, y: {"picture": x, "labels": y}, "has no array for the input `image`"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_DATA)
+def test_data_of_a_search_are_checked_before_anything_is_built(name: str, intaglio: Intaglio, tmp_path: Path) -> None:
+    change, reason = WRONG_DATA[name]
+    np.savez(tmp_path / "x.npz", **change(np.zeros((10, 1, 1, 8, 8), np.float32), np.arange(10)))
+    words = ("--board", "nucleo-l4r5zi", "--accuracy", tmp_path / "x.npz", "--store", tmp_path / "s", "--trials", "1")
+    said = intaglio("search", DIGITS, *words)
+    assert said.code == 2 and reason in said.err and "hint:" in said.err and not (tmp_path / "s").exists()
+
+
 def test_a_search_that_cannot_be_asked(intaglio: Intaglio, tmp_path: Path) -> None:
     said = intaglio("search", DIGITS, "--board", "nucleo-l4r5zi", "--target", "host")
     assert said.code == 2 and "error[" in said.err

@@ -52,6 +52,8 @@ def search_words(model: Path, options: Mapping[str, object], words: SearchWords)
         elif words.least is not None:
             hint = "an array `labels` beside the inputs, an integer for each sample"
             raise UserError("wrong-input", f"`{words.accuracy.name}` has no labels to measure accuracy with", hint=hint)
+        else:
+            note(f"`{words.accuracy.name}` has no array `labels`: it calibrates, and accuracy is not measured")
     elif words.least is not None:
         raise UserError("bad-option", "`--least-accuracy` needs `--accuracy DATA`", hint="data with an array `labels`")
     space = space_of(replace(request, ram=None, flash=None), request.board or request.target or "", board=request.board is not None)
