@@ -25,6 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from intaglio.serve.connection import BODY
 from intaglio.serve.infer import HEADER, answer, read_question
 from intaglio.serve.metrics import Metrics
 from intaglio.serve.models import Models
@@ -176,7 +177,7 @@ def _json_bytes(header: bytes) -> int | None:
     return int(header)
 
 
-async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
+async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes | memoryview:
     """At most `body_bytes`. One that comes too slowly ends with its connection (`connection.py`)."""
     told = _of(scope, b"content-length")
     if told.isdigit() and int(told) > limits.body_bytes:
@@ -192,6 +193,9 @@ async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
             raise Refused(413, f"the request has more than {limits.body_bytes} bytes")
         parts.append(part)
         if not message.get("more_body", False):
+            if (large := scope.get(BODY)) is not None:
+                whole: memoryview = large.content
+                return whole
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
