@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import socket
+import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -18,18 +20,22 @@ import intaglio
 from intaglio.ir.graph import Array
 from intaglio.serve.connection import ALIGNMENT, Body
 from support.onnx_models import model, node, value
-from support.serving import Server, serving
+from support.serving import Server, make_certificate, serving
 
 SIZE = 50_000
 PLACE = b"POST /v2/models/large/infer HTTP/1.1\r\nHost: x\r\n"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("large")
     made = model([node("Neg", "x", "y")], [value("x", [1, SIZE])], [value("y", None)])
     onnx.save(made, folder / "m.onnx")
-    package = intaglio.compile(folder / "m.onnx", output=folder / "p", name="large", cflags="-O0").folder
+    return intaglio.compile(folder / "m.onnx", output=folder / "p", name="large", cflags="-O0").folder
+
+
+@pytest.fixture(scope="module")
+def server(package: Path) -> Iterator[Server]:
     with serving(package, "--no-grpc", "--limit-body", "1M", "--limit-time", "5") as found:
         yield found
 
@@ -102,6 +108,19 @@ def test_a_large_body_that_is_refused_or_ends_early_harms_no_other(server: Serve
     with server.socket() as one:
         one.sendall(PLACE + headers + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         assert np.array_equal(answers(one, 1)[0], -numbers(1))
+
+
+@pytest.mark.slow
+def test_large_bodies_over_tls(package: Path, tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    context = ssl.create_default_context(cafile=str(certificate))
+    context.check_hostname = False
+    words = ("--no-grpc", "--tls-cert", certificate, "--tls-key", key)
+    with serving(package, *words) as server, server.socket() as plain, context.wrap_socket(plain) as one:
+        for n in range(4):
+            headers, body = asked(numbers(n), "a" * n)
+            one.sendall(PLACE + headers + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            assert np.array_equal(answers(one, 1)[0], -numbers(n))
 
 
 @pytest.mark.parametrize("aligned", [0, 1, 63, 64, 1000])

@@ -19,7 +19,7 @@ pytest.importorskip("grpc", reason="the extra `serve` is not installed")
 
 from intaglio import Package
 from support.commands import DIGITS, Intaglio
-from support.serving import Server, adder, asked, serving
+from support.serving import Server, adder, asked, make_certificate, serving
 
 X = np.array([[1, 2, 3, 4]], np.float32)
 
@@ -320,26 +320,3 @@ def test_tls_and_a_token(adders: Path, tmp_path: Path) -> None:
         with pytest.raises(grpc.InferenceServerException, match="UNAUTHENTICATED"):
             client.get_server_metadata()
         assert client.get_server_metadata(headers={"authorization": "Bearer s3cret"}).name == "intaglio"
-
-
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    pytest.importorskip("cryptography", reason="makes the certificate of this test")
-    import datetime
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(1).not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False).sign(key, hashes.SHA256())
-    )  # fmt: skip
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "key.pem").write_bytes(key.private_bytes(*form))
-    return folder / "cert.pem", folder / "key.pem"

@@ -3,8 +3,8 @@ for ever. A connection that is late is closed. What is refused here, before it i
 
 `timeout_keep_alive` of uvicorn covers connections that are silent after an answer; `rest.py` has the limit on bodies.
 
-A large body whose length is told before goes into one place as it comes in, and wakes the application once. uvicorn would hand over
-each part with two copies, a turn of the event loop and a pause of the socket: 0.4 ms of 600 KB."""
+A large body whose length is told before is read from the socket into its place, and wakes the application once. uvicorn would hand
+over each part with four copies, a turn of the event loop and a pause of the socket: 0.6 ms for 600 KB."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from httptools import HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_BYTES = 64 << 10
@@ -30,12 +31,38 @@ class Body:
         room = np.empty(size + ALIGNMENT, np.uint8)
         start = -(int(room.__array_interface__["data"][0]) + aligned) % ALIGNMENT
         self.content = memoryview(room)[start : start + size]  # type: ignore[arg-type]
-        self._filled = 0
+        self.rest = self.content  # what is not there yet
 
     def add(self, part: bytes) -> None:
-        end = self._filled + len(part)
-        self.content[self._filled : end] = part
-        self._filled = end
+        self.rest[: len(part)] = part
+        self.rest = self.rest[len(part) :]
+
+
+class Filling(asyncio.BufferedProtocol):
+    """In the place of a connection until the rest of its body is there."""
+
+    def __init__(self, connection: LimitedConnection, body: Body) -> None:
+        self._connection, self._body = connection, body
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._body.rest
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._body.rest = self._body.rest[nbytes:]
+        if not self._body.rest:
+            self._connection.filled()
+
+    def eof_received(self) -> None:
+        self._connection.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._connection.resume_writing()
 
 
 class Gathering(asyncio.Transport):
@@ -108,6 +135,14 @@ class LimitedConnection(HttpToolsProtocol):
         super().data_received(data)
         if self._waits and self._late is None:
             self._late = self.loop.call_later(self.arrive_s, self._close_late)
+        if self._waits and self._body is not None and not self.pipeline and not self.transport.is_closing():
+            self.transport.set_protocol(Filling(self, self._body))
+
+    def filled(self) -> None:
+        """The body is whole, without the parser: the next request has another one."""
+        self.transport.set_protocol(self)
+        self.parser = HttpRequestParser(self)
+        self.on_message_complete()
 
     def _close_late(self) -> None:
         if self._begun:
@@ -160,7 +195,7 @@ class LimitedConnection(HttpToolsProtocol):
             self._body.add(body)
 
     def on_message_complete(self) -> None:
-        self._waits = False
+        self._waits, self._body = False, None
         self._stop_timer()
         super().on_message_complete()
 
