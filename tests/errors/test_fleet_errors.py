@@ -30,8 +30,12 @@ def test_a_project_without_a_fleet(intaglio: Intaglio, file: Path) -> None:
 
 
 def test_two_schedulers(intaglio: Intaglio, file: Path) -> None:
-    said = intaglio("fleet", file, "--scheduler", "tcp://127.0.0.1:1", "--cluster", "local")
-    assert said.code == 2 and "exclude each other" in said.err
+    both = ("--scheduler", "tcp://127.0.0.1:1", "--cluster", "local")
+    for words in (("fleet", file), ("search", DIGITS, "--store", file.parent / "s")):
+        said = intaglio(*words, *both)
+        assert said.code == 2 and "exclude each other" in said.err and not (file.parent / "s").exists()
+    said = intaglio("search", DIGITS, "--store", file.parent / "s", "--cluster", "moon")
+    assert said.code == 2 and "unknown cluster `moon`" in said.err and not (file.parent / "s").exists()
 
 
 def test_an_unknown_cluster_is_refused_before_anything_is_done(intaglio: Intaglio, file: Path) -> None:

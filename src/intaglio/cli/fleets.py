@@ -14,7 +14,7 @@ from intaglio.cli.reporting import check_export, check_place
 from intaglio.cli.terminal import console, note, print_json, print_table
 from intaglio.errors import UserError, counted
 from intaglio.fleet.changes import RowChange, changes_of, export_run, summary_of
-from intaglio.fleet.crews import Crew, LocalCrew, check_cluster, connect, start_cluster
+from intaglio.fleet.crews import Crew, LocalCrew, check_crew, connect, start_cluster
 from intaglio.fleet.page import fleet_page
 from intaglio.fleet.pieces import NO, OK
 from intaglio.fleet.run import Finished, Progress, run_fleet
@@ -47,10 +47,7 @@ def fleet_words(file: Path, words: FleetWords) -> int:
     plan = project.fleet
     if plan is None:
         raise UserError("bad-project", f"`{file.name}` has no `[fleet]`", hint="see docs/guides/fleet.md")
-    if words.scheduler is not None and words.cluster is not None:
-        raise UserError("bad-option", "`--scheduler` and `--cluster` exclude each other", hint="give one of them")
-    if words.cluster is not None:
-        check_cluster(words.cluster)
+    check_crew(words.scheduler, words.cluster)
     if words.report is not None:
         check_place(words.report)
     if words.export is not None:

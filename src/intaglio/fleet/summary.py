@@ -33,7 +33,7 @@ class Held:
     def texts(self) -> tuple[str, str, str]:
         """The figure, the budget, and by how much it is missed."""
         over = abs(self.value - self.limit)
-        share = f" ({100 * over / self.limit:.1f} %)" if self.limit else ""
+        share = f" ({100 * over / self.limit:,.1f} %)" if self.limit else ""
         least = self.key in MORE_IS_BETTER
         by = "" if self.ok else f"{_text(self.key, over)}{share} {'below' if least else 'above'}"
         return _text(self.key, self.value), _text(self.key, self.limit), by
@@ -64,8 +64,7 @@ class Budget:
 
     @property
     def text(self) -> str:
-        relation = "at least" if self.key in MORE_IS_BETTER else "at most"
-        wanted = f"{self.key} {relation} {_text(self.key, self.limit)}"
+        wanted = limit_text(self.key, self.limit)
         if not self.held:
             return f"{wanted}: no result has this figure"
         return f"{wanted}: {len(self.held) - len(self.broken):,} of {counted(len(self.held), 'result')} within it"
@@ -80,6 +79,11 @@ def _held(rows: Sequence[Row], key: str, limit: float) -> Iterator[Held]:
         value = row.figures.get(key)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             yield Held(row, key, float(value), limit)
+
+
+def limit_text(key: str, limit: float) -> str:
+    """`ram at most 1,024 bytes`"""
+    return f"{key} {'at least' if key in MORE_IS_BETTER else 'at most'} {_text(key, limit)}"
 
 
 def _text(key: str, value: float) -> str:
@@ -125,4 +129,4 @@ def shortened(lines: Sequence[str], most: int, say: Callable[[str], None], noun:
         say(f"... and {counted(len(lines) - most, f'more {noun}')}; {look}")
 
 
-__all__ = ["Budget", "Cause", "Held", "budgets_of", "shortened", "unanswered", "where"]
+__all__ = ["Budget", "Cause", "Held", "budgets_of", "limit_text", "shortened", "unanswered", "where"]
