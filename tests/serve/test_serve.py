@@ -80,10 +80,10 @@ MALFORMED: dict[str, tuple[object, str]] = {
     "no name": (one(name=None), "`name` is not a text"),
     "twice": ({"inputs": [*one()["inputs"], *one()["inputs"]]}, "given twice"),  # type: ignore[misc]
     "another shape": (one(shape=[1, 5], data=[1] * 5), "wrong-input"),
-    "more data than shape": (one(data=[1] * 5), "does not have the shape"),
+    "more data than shape": (one(data=[1] * 5), "has 5 numbers, and not the shape [1, 4]"),
     "a shape of texts": (one(shape=["1", "4"]), "whole numbers"),
     "a negative shape": (one(shape=[-1, -4]), "whole numbers"),
-    "a huge shape": (one(shape=[1 << 39, 1 << 39]), "does not have the shape"),
+    "a huge shape": (one(shape=[1 << 39, 1 << 39]), "has 4 numbers, and not the shape"),
     "another type": (one(datatype="INT32"), "wrong-input"),
     "an unknown type": (one(datatype="FP99"), "known: BOOL"),
     "texts as data": (one(data=["a"] * 4), "other values than FP32"),
