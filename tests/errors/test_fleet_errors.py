@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from intaglio.errors import ToolError, UserError
 from intaglio.fleet.crews import connect, start_cluster
 from intaglio.fleet.pieces import Job, Result
 from intaglio.fleet.store import Store
+from intaglio.ir.graph import Array
 from support.commands import DIGITS, Intaglio
 
 TEXT = f'[models.digits]\nsource = "{DIGITS}"\n[fleet]\nboards = ["nucleo-l4r5zi"]\nquick = true\n'
@@ -141,7 +143,7 @@ def test_a_file_without_results(intaglio: Intaglio, tmp_path: Path, content: str
     assert said.code == 2 and "error[bad-run]" in said.err and "--export" in said.err
 
 
-WRONG_DATA = {
+WRONG_DATA: dict[str, tuple[Callable[[Array, Array], dict[str, Array]], str]] = {
     "a label too few": (lambda x, y: {"image": x, "labels": y[1:]}, "there are 9 labels for 10 samples"),
     "labels that are floats": (lambda x, y: {"image": x, "labels": y / 2}, "are float64, not integers"),
     "labels from 1": (lambda x, y: {"image": x, "labels": y + 1}, "a label 10, and output `probabilities` has 10 elements"),
@@ -155,7 +157,7 @@ WRONG_DATA = {
 @pytest.mark.parametrize("name", WRONG_DATA)
 def test_data_of_a_search_are_checked_before_anything_is_built(name: str, intaglio: Intaglio, tmp_path: Path) -> None:
     change, reason = WRONG_DATA[name]
-    np.savez(tmp_path / "x.npz", **change(np.zeros((10, 1, 1, 8, 8), np.float32), np.arange(10)))
+    np.savez(tmp_path / "x.npz", **change(np.zeros((10, 1, 1, 8, 8), np.float32), np.arange(10)))  # type: ignore[arg-type]
     words = ("--board", "nucleo-l4r5zi", "--accuracy", tmp_path / "x.npz", "--store", tmp_path / "s", "--trials", "1")
     said = intaglio("search", DIGITS, *words)
     assert said.code == 2 and reason in said.err and "hint:" in said.err and not (tmp_path / "s").exists()
