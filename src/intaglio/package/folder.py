@@ -61,6 +61,9 @@ def fresh_file(path: Path) -> Iterator[Path]:
     if not path.parent.is_dir():
         hint = "create the folder, or use another output"
         raise UserError("cannot-write", f"there is no folder {quoted(str(path.parent), 200)}", hint=hint)
+    if path.exists() and not path.is_file() and not path.is_dir():  # it would be replaced by a file: /dev/null, for root
+        what = f"{quoted(str(path), 200)} is a device or a pipe, which is not replaced"
+        raise UserError("cannot-write", what, hint="use the name of a file")
     with writing(path):
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}-", dir=path.parent)
         os.close(handle)
