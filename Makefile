@@ -40,9 +40,12 @@ $(KINDS): | $(STAMP)
 	$(PIP) platformio idf-component-manager || echo "not all tools for packages could be installed" >&2
 	@touch $@
 
-# Clients of `intaglio serve` with large dependencies; tests of one that cannot be installed here are skipped.
+# A client of `intaglio serve` that wants other versions of what the server needs, so it has an environment of its own. Its tests are
+# skipped where it cannot be installed.
 $(CLIENTS): | $(STAMP)
-	$(PIP) kserve || echo "kserve could not be installed" >&2
+	@rm -rf $(VENV)/kserve && $(BIN)/python -m venv $(VENV)/kserve
+	$(VENV)/kserve/bin/python -m pip install --quiet --disable-pip-version-check kserve || \
+	  { echo "kserve could not be installed" >&2; rm -rf $(VENV)/kserve; }
 	@touch $@
 
 # The peers of `make bench`; one that cannot be installed here is a line of its report.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from intaglio.errors import ToolError, UserError
 from intaglio.fleet.crews import connect, start_cluster
 from intaglio.fleet.pieces import Job, Result
 from intaglio.fleet.store import Store
+from intaglio.ir.graph import Array
 from support.commands import DIGITS, Intaglio
 
 TEXT = f'[models.digits]\nsource = "{DIGITS}"\n[fleet]\nboards = ["nucleo-l4r5zi"]\nquick = true\n'
@@ -30,13 +32,29 @@ def test_a_project_without_a_fleet(intaglio: Intaglio, file: Path) -> None:
 
 
 def test_two_schedulers(intaglio: Intaglio, file: Path) -> None:
-    said = intaglio("fleet", file, "--scheduler", "tcp://127.0.0.1:1", "--cluster", "local")
-    assert said.code == 2 and "exclude each other" in said.err
+    both = ("--scheduler", "tcp://127.0.0.1:1", "--cluster", "local")
+    for words in (("fleet", file), ("search", DIGITS, "--store", file.parent / "s")):
+        said = intaglio(*words, *both)
+        assert said.code == 2 and "exclude each other" in said.err and not (file.parent / "s").exists()
+    said = intaglio("search", DIGITS, "--store", file.parent / "s", "--cluster", "moon")
+    assert said.code == 2 and "unknown cluster `moon`" in said.err and not (file.parent / "s").exists()
 
 
 def test_an_unknown_cluster_is_refused_before_anything_is_done(intaglio: Intaglio, file: Path) -> None:
     said = intaglio("fleet", file, "--cluster", "foo")
     assert said.code == 2 and "unknown cluster `foo`" in said.err and not (file.parent / "fleet").exists()
+
+
+def test_places_of_outputs_are_checked_before_anything_is_done(intaglio: Intaglio, file: Path) -> None:
+    thesis = file.parent / "thesis.json"
+    thesis.write_text('{"title": "..."}')
+    for words, reason in (
+        (("--export", thesis), "is not a file of figures"), (("--export", file.parent), "is a folder"),
+        (("--report", thesis / "r.html"), "is a file, not a folder"), (("--report", thesis), "is not a page"),
+    ):  # fmt: skip
+        said = intaglio("fleet", file, *words)
+        assert said.code == 2 and reason in said.err and "hint:" in said.err
+    assert {p.name for p in file.parent.iterdir()} == {"f.toml", "thesis.json"}
 
 
 def test_budgets_are_not_for_runs(intaglio: Intaglio, tmp_path: Path) -> None:
@@ -123,6 +141,26 @@ def test_a_file_without_results(intaglio: Intaglio, tmp_path: Path, content: str
     path.write_text(content)
     said = intaglio("compare", path, path)
     assert said.code == 2 and "error[bad-run]" in said.err and "--export" in said.err
+
+
+WRONG_DATA: dict[str, tuple[Callable[[Array, Array], dict[str, Array]], str]] = {
+    "a label too few": (lambda x, y: {"image": x, "labels": y[1:]}, "there are 9 labels for 10 samples"),
+    "labels that are floats": (lambda x, y: {"image": x, "labels": y / 2}, "are float64, not integers"),
+    "labels from 1": (lambda x, y: {"image": x, "labels": y + 1}, "a label 10, and output `probabilities` has 10 elements"),
+    "a label below 0": (lambda x, y: {"image": x, "labels": y - 1}, "there is a label -1"),
+    "another shape": (lambda x, y: {"image": x[..., :7], "labels": y}, "has the shape [10, 1, 1, 8, 7]"),
+    "another type": (lambda x, y: {"image": x.astype(np.int8), "labels": y}, "is int8, the input is f32"),
+    "another name": (lambda x, y: {"picture": x, "labels": y}, "has no array for the input `image`"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_DATA)
+def test_data_of_a_search_are_checked_before_anything_is_built(name: str, intaglio: Intaglio, tmp_path: Path) -> None:
+    change, reason = WRONG_DATA[name]
+    np.savez(tmp_path / "x.npz", **change(np.zeros((10, 1, 1, 8, 8), np.float32), np.arange(10)))  # type: ignore[arg-type]
+    words = ("--board", "nucleo-l4r5zi", "--accuracy", tmp_path / "x.npz", "--store", tmp_path / "s", "--trials", "1")
+    said = intaglio("search", DIGITS, *words)
+    assert said.code == 2 and reason in said.err and "hint:" in said.err and not (tmp_path / "s").exists()
 
 
 def test_a_search_that_cannot_be_asked(intaglio: Intaglio, tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_labels_that_are_no_whole_numbers(intaglio: Intaglio, digits: Path, tmp_
     np.save(tmp_path / "l.npy", np.full(3, np.nan))
     said = intaglio("validate", digits, "--labels", tmp_path / "l.npy")
     assert said.code == 2
-    assert "has no integers" in said.err
+    assert "are float64, not integers" in said.err
 
 
 def test_steps_without_a_leading_axis(intaglio: Intaglio, digits: Path, image: Path) -> None:

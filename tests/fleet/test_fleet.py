@@ -106,6 +106,16 @@ WRONG = {
     "a model that is not there": ('models = ["digits"]', 'models = ["digit"]', "did you mean `digits`"),
     "an unknown job": ('"validate"', '"verify"', "jobs: fit"),
     "no places": ('boards = ["nucleo-l4r5zi", "nucleo-f401re", "nucleo-f030r8"]\ntargets = ["generic"]', "", "neither"),
+    "an unknown target": ('targets = ["generic"]', 'targets = ["generik"]', "did you mean `generic`"),
+    "a board among the targets": ('targets = ["generic"]', 'targets = ["nucleo-l4r5zi"]', "put it into `boards`"),
+    "a target twice": ('targets = ["generic"]', 'targets = ["generic", "generic"]', "two places of `fleet` are called `generic`"),
+    "fit without boards": (
+        'boards = ["nucleo-l4r5zi", "nucleo-f401re", "nucleo-f030r8"]\ntargets = ["generic"]\n'
+        'jobs = ["fit", "compile", "validate"]', 'targets = ["generic"]\njobs = ["fit"]', "which is for boards",
+    ),
+    "no jobs": ('jobs = ["fit", "compile", "validate"]', "jobs = []", "is empty"),
+    "a text for yes": ("quick = true", 'quick = "no"', "neither `true` nor `false`"),
+    "an unknown quantisation": ("[fleet]", '[fleet.variants.x]\nquantize = "int9"\n[fleet]', "unknown quantisation `int9`, in"),
     "no list": ('targets = ["generic"]', 'targets = "generic"', "not a list"),
     "a number that is none": ("quick = true", 'timeout = "long"', "`timeout`"),
     "an option of a variant": ("[fleet]", '[fleet.variants.x]\noptimise = "size"\n[fleet]', "did you mean `optimize`"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from intaglio.errors import ToolError, UserError
-from intaglio.package.folder import fresh_folder
+from intaglio.package.folder import fresh_file, fresh_folder, write_text
 from intaglio.package.staging import MARK
 
 
@@ -131,3 +131,23 @@ def test_two_processes_write_at_the_same_time(tmp_path: Path) -> None:
         (first / "file").write_text("1")
         (second / "file").write_text("2")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a-b"]
+
+
+def test_a_page_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    page, link = tmp_path / "a" / "page.html", tmp_path / "link.html"
+    write_text(page, "one")
+    link.symlink_to(page)
+    with pytest.raises(UnicodeEncodeError):  # as good as a full disk
+        write_text(page, "half \ud800")
+    assert page.read_text() == "one" and [p.name for p in page.parent.iterdir()] == ["page.html"]
+    write_text(link, "two")
+    assert link.is_symlink() and page.read_text() == "two"
+    write_text(Path("/dev/null"), "nothing")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="is a device or a pipe"), fresh_file(tmp_path / "pipe") as fresh:
+        fresh.write_text("x")
+    assert (tmp_path / "pipe").is_fifo() and [p.name for p in tmp_path.iterdir()] == ["pipe"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -17,6 +17,7 @@ pytest.importorskip("grpc", reason="the extra `serve` is not installed")
 
 from support.serving import Server, adder, serving
 
+PYTHON_OF_KSERVE = Path(sys.prefix) / "kserve" / "bin" / "python"
 X = np.array([[1, 2, 3, 4]], np.float32)
 
 
@@ -95,9 +96,9 @@ asyncio.run(go(*sys.argv[1:]))
 """
 
 
-@pytest.mark.skipif(find_spec("kserve") is None, reason="kserve is not installed; `make test-all` installs it")
+@pytest.mark.skipif(not PYTHON_OF_KSERVE.is_file(), reason="kserve is not installed; `make test-all` installs it")
 def test_kserve_over_rest_and_grpc(server: Server) -> None:
-    """In a process of its own: kserve and tritonclient cannot both be imported (one name for two protobuf files)."""
-    words = [sys.executable, "-c", KSERVE, str(server.port), str(server.grpc_port)]
+    """In an environment of its own: kserve pins what the server needs, and tritonclient has the same protobuf files."""
+    words = [str(PYTHON_OF_KSERVE), "-c", KSERVE, str(server.port), str(server.grpc_port)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

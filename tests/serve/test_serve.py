@@ -19,7 +19,7 @@ pytest.importorskip("grpc", reason="the extra `serve` is not installed")
 
 from intaglio import Package
 from support.commands import DIGITS, Intaglio
-from support.serving import Server, adder, asked, serving
+from support.serving import Server, adder, asked, make_certificate, serving
 
 X = np.array([[1, 2, 3, 4]], np.float32)
 
@@ -80,10 +80,10 @@ MALFORMED: dict[str, tuple[object, str]] = {
     "no name": (one(name=None), "`name` is not a text"),
     "twice": ({"inputs": [*one()["inputs"], *one()["inputs"]]}, "given twice"),  # type: ignore[misc]
     "another shape": (one(shape=[1, 5], data=[1] * 5), "wrong-input"),
-    "more data than shape": (one(data=[1] * 5), "does not have the shape"),
+    "more data than shape": (one(data=[1] * 5), "has 5 numbers, and not the shape [1, 4]"),
     "a shape of texts": (one(shape=["1", "4"]), "whole numbers"),
     "a negative shape": (one(shape=[-1, -4]), "whole numbers"),
-    "a huge shape": (one(shape=[1 << 39, 1 << 39]), "does not have the shape"),
+    "a huge shape": (one(shape=[1 << 39, 1 << 39]), "has 4 numbers, and not the shape"),
     "another type": (one(datatype="INT32"), "wrong-input"),
     "an unknown type": (one(datatype="FP99"), "known: BOOL"),
     "texts as data": (one(data=["a"] * 4), "other values than FP32"),
@@ -184,6 +184,27 @@ def test_a_package_that_is_gone_cannot_be_loaded_again(adders: Path, tmp_path: P
         assert any("the one in use stays" in line for line in server.said)
 
 
+def test_a_served_name_is_not_dropped_for_that_of_another_package(adders: Path, tmp_path: Path) -> None:
+    shutil.copytree(adders / "1", tmp_path / "p")
+    other = adder(tmp_path, 3, name="other")
+    with serving(tmp_path / "p", f"mine={tmp_path / 'p'}", "--watch", "0") as server:
+        os.rename(tmp_path / "p", tmp_path / "old")
+        os.rename(other, tmp_path / "p")
+        reply = server("POST", "/v2/repository/models/adder/load")
+        assert reply.status == 400 and "is called `other`, and `adder` is served from there" in reply.json["error"]
+        assert f"`adder={tmp_path / 'p'}` on the command line" in reply.json["error"]
+        assert server("POST", "/v2/repository/models/mine/load").status == 200
+        assert server.infer(X) == [2, 3, 4, 5] and server.infer(X, "mine") == [4, 5, 6, 7]
+        assert [m["name"] for m in server("POST", "/v2/repository/index").json] == ["adder", "mine"]
+
+
+def test_versions_of_one_model_have_one_name(adders: Path, tmp_path: Path, intaglio: Intaglio) -> None:
+    shutil.copytree(adders / "1", tmp_path / "v" / "1")
+    adder(tmp_path, 3, tmp_path / "v" / "2", name="other")
+    said = intaglio("serve", tmp_path / "v", "--port", "0", "--grpc-port", "0")
+    assert said.code == 2 and "error[other-name]" in said.err and "hint: `adder=" in said.err
+
+
 def test_a_device_is_for_packages_that_have_one(adders: Path, intaglio: Intaglio) -> None:
     said = intaglio("serve", adders / "1", "--device", "gpu", "--port", "0")
     assert said.code == 2 and "`--device` is for packages for OpenCL" in said.err and "\nhint: " in said.err
@@ -257,6 +278,23 @@ def test_threads_and_an_opencl_device(tmp_path: Path) -> None:
             assert all(np.allclose(one, wanted.reshape(-1), atol=1e-6) for one in found)
 
 
+def test_probes_have_no_token_and_learn_no_names(adders: Path, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("s3cret\n")
+    with serving(adders, "--token-file", token) as server:
+        assert server("GET", "/v2/models/adder/ready").json == {"name": "adder", "ready": True}
+        for place in ("none/ready", "adder/versions/7/ready", "none/versions/1/ready"):
+            reply = server("GET", f"/v2/models/{place}")
+            assert reply.status == 404 and reply.json == {"name": place.split("/")[0], "ready": False}
+        for place in ("/v2/models/none", "/v2/models/none/infer", "/metrics"):
+            assert server("GET", place).status == 401
+        grpc = pytest.importorskip("tritonclient.grpc", reason="tritonclient is not installed")
+        client = grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}")
+        assert client.is_model_ready("adder") and not client.is_model_ready("none")
+        with pytest.raises(grpc.InferenceServerException, match="UNAUTHENTICATED"):
+            client.get_model_metadata("none")
+
+
 @pytest.mark.slow
 def test_tls_and_a_token(adders: Path, tmp_path: Path) -> None:
     import ssl
@@ -282,26 +320,3 @@ def test_tls_and_a_token(adders: Path, tmp_path: Path) -> None:
         with pytest.raises(grpc.InferenceServerException, match="UNAUTHENTICATED"):
             client.get_server_metadata()
         assert client.get_server_metadata(headers={"authorization": "Bearer s3cret"}).name == "intaglio"
-
-
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    pytest.importorskip("cryptography", reason="makes the certificate of this test")
-    import datetime
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(1).not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False).sign(key, hashes.SHA256())
-    )  # fmt: skip
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "key.pem").write_bytes(key.private_bytes(*form))
-    return folder / "cert.pem", folder / "key.pem"

@@ -19,19 +19,20 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 
 import intaglio
 from intaglio.ir.graph import Array
 from support.onnx_models import model, node
 
 
-def adder(folder: Path, add: float, output: Path | None = None) -> Path:
-    """A package called `adder`: y = x + add, of four floats."""
+def adder(folder: Path, add: float, output: Path | None = None, name: str = "adder") -> Path:
+    """A package: y = x + add, of four floats."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"add{add:g}.onnx"
     onnx.save(model([node("Add", "x c", "y")], constants={"c": np.full((1, 4), add, np.float32)}), path)
     place = output or folder / f"adder{add:g}"
-    intaglio.compile(path, output=place, name="adder", cflags="-O0", force=True)
+    intaglio.compile(path, output=place, name=name, cflags="-O0", force=True)
     return place
 
 
@@ -106,3 +107,26 @@ def serving(*words: object) -> Iterator[Server]:
         if process.poll() is None:
             process.kill()
         process.wait()
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    pytest.importorskip("cryptography", reason="makes the certificate of this test")
+    import datetime
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(1).not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False).sign(key, hashes.SHA256())
+    )  # fmt: skip
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(key.private_bytes(*form))
+    return folder / "cert.pem", folder / "key.pem"

@@ -10,15 +10,16 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from intaglio.cli.reporting import check_place
+from intaglio.cli.reporting import check_export, check_place
 from intaglio.cli.terminal import console, note, print_json, print_table
 from intaglio.errors import UserError, counted
-from intaglio.fleet.changes import RowChange, changes_of, export_run
-from intaglio.fleet.crews import Crew, LocalCrew, check_cluster, connect, start_cluster
+from intaglio.fleet.changes import RowChange, changes_of, export_run, summary_of
+from intaglio.fleet.crews import Crew, LocalCrew, check_crew, connect, start_cluster
 from intaglio.fleet.page import fleet_page
 from intaglio.fleet.pieces import NO, OK
 from intaglio.fleet.run import Finished, Progress, run_fleet
 from intaglio.fleet.store import Row, Store
+from intaglio.fleet.summary import shortened, unanswered
 from intaglio.package.folder import write_text
 from intaglio.project.file import read_project
 
@@ -46,12 +47,11 @@ def fleet_words(file: Path, words: FleetWords) -> int:
     plan = project.fleet
     if plan is None:
         raise UserError("bad-project", f"`{file.name}` has no `[fleet]`", hint="see docs/guides/fleet.md")
-    if words.scheduler is not None and words.cluster is not None:
-        raise UserError("bad-option", "`--scheduler` and `--cluster` exclude each other", hint="give one of them")
-    if words.cluster is not None:
-        check_cluster(words.cluster)
+    check_crew(words.scheduler, words.cluster)
     if words.report is not None:
         check_place(words.report)
+    if words.export is not None:
+        check_export(words.export)
     store = Store(plan.store)
     count = words.jobs or os.cpu_count() or 1
 
@@ -71,7 +71,7 @@ def fleet_words(file: Path, words: FleetWords) -> int:
     changes = changes_of(done.old, done.rows) if done.before is not None else []
     before = f"run {done.before}" if done.before is not None else ""
     if words.report is not None:
-        write_text(words.report, fleet_page(f"{file.name}, run {done.run}", done.rows, changes, before))
+        write_text(words.report, fleet_page(f"{file.name}, run {done.run}", done.rows, changes, before, done.budgets))
     if words.export is not None:
         export_run(words.export, done.rows)
     _say(done, changes, time.perf_counter() - start, words)
@@ -81,7 +81,8 @@ def fleet_words(file: Path, words: FleetWords) -> int:
 def _code(done: Finished) -> int:
     if any(row.state not in (OK, NO) for row in done.rows):
         return 2
-    return 1 if done.broken or any(row.kind != "fit" and row.state == NO for row in done.rows) else 0
+    wrong = any(row.kind != "fit" and row.state == NO for row in done.rows)
+    return 1 if wrong or any(not budget.ok for budget in done.budgets) else 0
 
 
 @contextmanager
@@ -120,8 +121,9 @@ def _say(done: Finished, changes: Sequence[RowChange], seconds: float, words: Fl
     p = done.progress
     if words.json:
         rows = [asdict(row) for row in done.rows]
-        told = {"run": done.run, "before": done.before, "known": p.known, "seconds": seconds, "broken": list(done.broken)}
-        print_json({**told, "results": rows, "changes": [asdict(change) for change in changes]})
+        told = {"run": done.run, "before": done.before, "known": p.known, "seconds": seconds, "budgets": _budgets(done)}
+        told |= {"changes": [asdict(c) for c in changes if not c.first], "first": [asdict(c) for c in changes if c.first]}
+        print_json({**told, "results": rows})
         return
     print_table(["job", ">yes", ">no", ">without an answer"], [_row(kind, done.rows) for kind in _kinds(done.rows)])
     new = p.total - p.known
@@ -129,15 +131,22 @@ def _say(done: Finished, changes: Sequence[RowChange], seconds: float, words: Fl
     for what, path in (("report", words.report), ("figures", words.export)):
         if path is not None:
             print(f"{what}: {path}")
-    for row in [row for row in done.rows if row.state not in (OK, NO)][:SHOWN]:
-        note(f"{row.model} {row.variant}".strip() + f" on {row.place}, {row.kind}: {row.state}: {row.reason}")
-    for line in done.broken[:SHOWN]:
-        note(f"over budget: {line}")
-    worse = [change for change in changes if change.worse]
+    full = "`--json` has all of them" if words.report is None else "the report has all of them"
+    shortened([cause.text for cause in unanswered(done.rows)], SHOWN, note, "cause", full)
+    for budget in done.budgets:
+        note(f"{'budget met' if budget.ok else 'over budget' if budget.held else 'budget not checked'}: {budget.text}")
+        shortened([one.text for one in budget.broken], SHOWN, note, "result", full)
     if done.before is not None:
-        note(f"since run {done.before}: {counted(len(changes), 'change')}, {len(worse):,} for the worse")
-    for change in worse[:SHOWN]:
-        note(f"worse: {change.where}: {change.what} {change.before} -> {change.after} ({change.change})")
+        note(f"since run {done.before}: {summary_of(changes)}")
+    lines = [f"worse: {c.where}: {c.what} {c.before} -> {c.after} ({c.change})" for c in changes if c.worse]
+    shortened(lines, SHOWN, note, "change", full)
+
+
+def _budgets(done: Finished) -> list[dict[str, object]]:
+    return [
+        {"key": b.key, "limit": b.limit, "ok": b.ok, "checked": len(b.held), "broken": [one.text for one in b.broken]}
+        for b in done.budgets
+    ]
 
 
 def _kinds(rows: Sequence[Row]) -> list[str]:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from intaglio.cli.terminal import ending, note, print_json, print_table
 from intaglio.errors import UserError, quoted
-from intaglio.fleet.changes import RowChange, changes_of, read_run
+from intaglio.fleet.changes import EXPORT_BEGINS, GONE, RowChange, changes_of, read_run, summary_of
 from intaglio.package.entries import FOLDER, Entries, read_entries
-from intaglio.package.folder import check_kind, write_text
+from intaglio.package.folder import check_kind, check_parents, write_text
 from intaglio.package.manifest import read_manifest
 from intaglio.report.budgets import Checked, Rule, check_budgets, read_budgets, read_rule
 from intaglio.report.code import code_of
@@ -95,9 +95,21 @@ def _tell(path: Path, facts: Facts) -> None:
 
 def check_place(path: Path) -> None:
     """Before anything is measured: a page replaces a page, nothing else."""
-    if path.is_dir():
-        raise UserError("output-exists", f"{quoted(str(path), 200)} is a folder", hint="give `-o` the name of an HTML file")
+    _check_file(path, "the name of an HTML file")
     check_kind(path, "a page", (b"<!doctype html", b"<!DOCTYPE html", b"<!DOCTYPE HTML"))
+
+
+def check_export(path: Path) -> None:
+    """The same for the figures of a fleet."""
+    _check_file(path, "the name of a JSON file")
+    check_kind(path, "a file of figures", (EXPORT_BEGINS,))
+
+
+def _check_file(path: Path, wanted: str) -> None:
+    if path.is_dir():
+        raise UserError("output-exists", f"{quoted(str(path), 200)} is a folder", hint=f"give {wanted}")
+    if not path.exists() or path.is_file():  # else a pipe or a device
+        check_parents(path, "use a file in a folder that can be written")
 
 
 def tell_budgets(checked: Sequence[Checked]) -> int:
@@ -145,16 +157,20 @@ def compare_runs(before: Path, after: Path, fail_if: Sequence[str], *, json: boo
     job that had an answer has none."""
     rules = [read_rule(text) for text in fail_if]
     changes = changes_of(read_run(before), read_run(after), every=True)
-    shown = [c for c in changes if c.figure is None or c.worse or c.better]
+    told_of = [c for c in changes if c.figure is None or c.worse or c.better]
+    shown, first = [c for c in told_of if not c.first], [c for c in told_of if c.first]
     found = [(rule, c) for rule in rules for c in changes if c.figure is not None and c.figure.key == rule.key]
     broken = [(rule, c) for rule, c in found if c.figure is not None and rule.can_tell(c.figure) and rule.broken(c.figure)]
     unknown = [rule for rule in rules if not any(r is rule and c.figure is not None and rule.can_tell(c.figure) for r, c in found)]
-    lost = [c for c in changes if c.what in ("job", "state") and (c.worse or c.change == "gone")]
+    lost = [c for c in changes if c.what in ("job", "state") and (c.worse or c.change == GONE)]
     if json:
         told = [rule.text for rule in dict.fromkeys([*(rule for rule, _ in broken), *unknown])]
-        print_json({"before": str(before), "after": str(after), "changes": [asdict(c) for c in shown], "broken": told})
+        lists = {"changes": [asdict(c) for c in shown], "first": [asdict(c) for c in first], "broken": told}
+        print_json({"before": str(before), "after": str(after), **lists})
     else:
         _print_runs(shown, markdown=markdown)
+        if told_of:
+            print(summary_of(told_of))
     for rule, c in broken:
         note(f"broken rule: `{rule.text}`: {c.where}: {c.what} {c.before} -> {c.after} ({c.change})")
     for rule in unknown:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from intaglio.cli.reporting import check_place
 from intaglio.cli.terminal import note, print_json, print_table
-from intaglio.errors import AnswerIsNo, UserError
-from intaglio.fleet.crews import Crew, LocalCrew, connect, start_cluster
+from intaglio.errors import AnswerIsNo, UserError, counted
+from intaglio.fleet.crews import Crew, LocalCrew, check_crew, connect, start_cluster
 from intaglio.fleet.front_page import search_page
 from intaglio.fleet.search import Point, front, nearest, search, space_of, within
 from intaglio.fleet.store import Store
+from intaglio.fleet.summary import limit_text
 from intaglio.options.reading import request_of_words
 from intaglio.package.folder import write_text
-from intaglio.report.differences import MORE_IS_BETTER
 from intaglio.run.data import read_arrays
 
 
@@ -42,6 +42,7 @@ def search_words(model: Path, options: Mapping[str, object], words: SearchWords)
         request = replace(request, target="host")
     if words.latency is not None and not 0 < words.latency < math.inf:
         raise UserError("bad-option", f"`--latency {words.latency}` is not a time", hint="milliseconds, e.g. `--latency 20`")
+    check_crew(words.scheduler, words.cluster)
     if words.report is not None:
         check_place(words.report)
     budget = _budget(request.ram, request.flash, words)
@@ -52,6 +53,8 @@ def search_words(model: Path, options: Mapping[str, object], words: SearchWords)
         elif words.least is not None:
             hint = "an array `labels` beside the inputs, an integer for each sample"
             raise UserError("wrong-input", f"`{words.accuracy.name}` has no labels to measure accuracy with", hint=hint)
+        else:
+            note(f"`{words.accuracy.name}` has no array `labels`: it calibrates, and accuracy is not measured")
     elif words.least is not None:
         raise UserError("bad-option", "`--least-accuracy` needs `--accuracy DATA`", hint="data with an array `labels`")
     space = space_of(replace(request, ram=None, flash=None), request.board or request.target or "", board=request.board is not None)
@@ -118,10 +121,10 @@ def _say(points: list[Point], shown: list[Point], words: SearchWords, store: Sto
 
 def _refuse(points: list[Point], budget: Mapping[str, float]) -> int:
     near = nearest(points, budget)
-    wanted = ", ".join(f"{key} {'at least' if key in MORE_IS_BETTER else 'at most'} {value:,g}" for key, value in budget.items())
+    wanted = ", ".join(limit_text(key, value) for key, value in budget.items())
     if near is None:
         raise AnswerIsNo("over-budget", "no point could be built", hint="`--json` has the reason of each")
-    what = f"none of {len(points)} points is within the budget ({wanted})"
+    what = f"none of {counted(len(points), 'point')} is within the budget ({wanted})"
     raise AnswerIsNo("over-budget", what, hint=f"the nearest is `{near.words}`: {_figures(near)}")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from intaglio.errors import UserError, quoted
+from intaglio.errors import UserError, counted, quoted
 from intaglio.fleet.pieces import NO, OK
 from intaglio.fleet.store import FILE, Row, Store
 from intaglio.package.folder import write_text
@@ -19,10 +19,12 @@ from intaglio.report.differences import FigureChange, compare_figures
 from intaglio.report.facts import EMULATED, MEASURED, Figure
 
 EXPORTED = "intaglio-fleet 1"
+EXPORT_BEGINS = b'{"format": "intaglio-fleet '
 FIGURES = {
     "ram": "RAM", "flash": "flash", "arena": "arena", "weights": "weights", "instructions": "instructions", "cycles": "cycles",
     "time": "time", "error": "error", "accuracy": "accuracy", "macs": "multiply-adds", "mismatches": "elements that differ",
 }  # fmt: skip
+NEW, GONE, FIRST = "new", "gone", "first answer"
 _RANK = {OK: 0, NO: 1}
 
 
@@ -41,25 +43,47 @@ class RowChange:
     figure: FigureChange | None = None
 
     @property
+    def first(self) -> bool:
+        """There was no answer before: nothing to compare with."""
+        return self.change == FIRST or (self.what == "job" and self.change == NEW)
+
+    @property
     def where(self) -> str:
         return f"{f'{self.model} {self.variant}'.strip()} on {self.place}, {self.kind}"
 
 
 def changes_of(before: Sequence[Row], after: Sequence[Row], *, every: bool = False) -> list[RowChange]:
-    """`every`: also figures that are the same."""
+    """`every`: also figures that are the same. A job without an answer in one of the runs has no figures to compare."""
     old, new = ({row.name: row for row in rows} for rows in (before, after))
     found: list[RowChange] = []
     for name in dict.fromkeys([*new, *old]):
         a, b = old.get(name), new.get(name)
         if a is None or b is None:
-            found.append(RowChange(*name, "job", _state(a), _state(b), "new" if a is None else "gone", False, False))
+            found.append(RowChange(*name, "job", _state(a), _state(b), NEW if a is None else GONE, False, False))
+            continue
+        if a.state not in _RANK:
+            if b.state in _RANK:
+                found.append(RowChange(*name, "state", _state(a), _state(b), FIRST, False, False))
             continue
         if a.state != b.state:
-            worse = _RANK.get(b.state, 2) > _RANK.get(a.state, 2)
+            worse = _RANK.get(b.state, 2) > _RANK[a.state]
             found.append(RowChange(*name, "state", _state(a), _state(b), b.reason or b.state, worse, not worse))
+        if b.state not in _RANK:
+            continue
         found += [RowChange(*name, c.label, c.before_text, c.after_text, c.change_text, c.worse, c.better, c)
                   for c in _figures(a, b) if every or c.worse or c.better or c.before is None or c.after is None]  # fmt: skip
     return found
+
+
+def summary_of(changes: Sequence[RowChange]) -> str:
+    """`3 changes, 1 for the worse; 2 jobs with a first answer; 4 new jobs`"""
+    real = [c for c in changes if not c.first and c.change != GONE]
+    worse = sum(c.worse for c in real)
+    told = [f"{counted(len(real), 'change')}, {worse:,} for the worse"]
+    told += [f"{counted(n, 'job')} with a first answer"] if (n := sum(c.change == FIRST for c in changes)) else []
+    told += [f"{counted(n, 'new job')}"] if (n := sum(c.first and c.change == NEW for c in changes)) else []
+    told += [f"{counted(n, 'job')} gone"] if (n := sum(c.change == GONE and c.what == "job" for c in changes)) else []
+    return "; ".join(told)
 
 
 def _state(row: Row | None) -> str:
@@ -138,4 +162,4 @@ def _imported(path: Path) -> list[Row]:
         raise UserError("bad-run", f"{quoted(path.name)} has no results of a fleet: {error}", hint=hint) from None
 
 
-__all__ = ["RowChange", "changes_of", "export_run", "is_run", "read_run"]
+__all__ = ["EXPORT_BEGINS", "GONE", "RowChange", "changes_of", "export_run", "is_run", "read_run", "summary_of"]

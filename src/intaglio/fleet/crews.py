@@ -132,6 +132,14 @@ def check_cluster(kind: str) -> None:
         raise UserError("bad-option", f"unknown cluster {quoted(kind)}", hint=f"clusters: {', '.join(CLUSTERS)}")
 
 
+def check_crew(scheduler: str | None, cluster: str | None) -> None:
+    """Before anything is done."""
+    if scheduler is not None and cluster is not None:
+        raise UserError("bad-option", "`--scheduler` and `--cluster` exclude each other", hint="give one of them")
+    if cluster is not None:
+        check_cluster(cluster)
+
+
 def start_cluster(kind: str, told: Mapping[str, object], jobs: int, logs: Path) -> DaskCrew:
     """`told`: `[fleet.cluster.KIND]`, as keywords of Dask's class; `workers` of it is how many. Slurm writes to `logs`."""
     check_cluster(kind)
@@ -186,4 +194,4 @@ def _need(module: str) -> None:
         raise ToolError("missing-extra", f"this needs `{module}`", hint=f"install it: {install_hint(extra)}")
 
 
-__all__ = ["CLUSTERS", "Crew", "DaskCrew", "LocalCrew", "Outcome", "connect", "start_cluster"]
+__all__ = ["CLUSTERS", "Crew", "DaskCrew", "LocalCrew", "Outcome", "check_crew", "connect", "start_cluster"]

@@ -1,17 +1,20 @@
-"""One page about a run of a fleet: which boards take which model, what it costs, what changed since the run before."""
+"""One page about a run of a fleet: which boards take which model, what it costs, which budgets hold, what changed since the run
+before, and why jobs have no answer."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
 
-from intaglio.fleet.changes import RowChange
+from intaglio.errors import counted
+from intaglio.fleet.changes import RowChange, summary_of
 from intaglio.fleet.front_page import UNITS
 from intaglio.fleet.pieces import NO, OK
 from intaglio.fleet.store import Row
+from intaglio.fleet.summary import Budget, unanswered, where
 
+MOST = 2000  # rows of a table: more are counted
 MARKS = {OK: ("ok", "yes"), NO: ("no", "no"), "": ("none", "-")}
 _STYLE = """
 main { max-width: none; padding: 1rem; }
@@ -28,9 +31,10 @@ div.wide { overflow: auto; max-height: 80vh; }
 """
 
 
-def fleet_page(title: str, rows: Sequence[Row], changes: Sequence[RowChange], before: str) -> str:
+def fleet_page(title: str, rows: Sequence[Row], changes: Sequence[RowChange], before: str, budgets: Sequence[Budget] = ()) -> str:
     css = (files("intaglio.report") / "page" / "page.css").read_text(encoding="utf-8")
-    body = "".join([*_overview(rows), *_matrix(rows), *_costs(rows), *_changes(changes, before), *_reasons(rows)])
+    parts = [_overview(rows), _budgets(budgets), _matrix(rows), _costs(rows), _changes(changes, before), _reasons(rows)]
+    body = "".join(text for part in parts for text in part)
     name = escape(title)
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{name}</title>'
     head += f'<meta name="color-scheme" content="light dark"><style>{css}{_STYLE}</style>'
@@ -41,10 +45,34 @@ def _overview(rows: Sequence[Row]) -> Iterator[str]:
     models, places = {(r.model, r.variant) for r in rows}, {r.place for r in rows}
     bad = [r for r in rows if r.state not in (OK, NO)]
     fits = [r for r in rows if r.kind == "fit"]
-    yield f"<p>{len(models):,} models, {len(places):,} places, {len(rows):,} results"
+    yield f"<p>{counted(len(models), 'model')}, {counted(len(places), 'place')}, {counted(len(rows), 'result')}"
     if fits:
         yield f"; {sum(r.state == OK for r in fits):,} of {len(fits):,} pairs of model and board fit"
-    yield f"; {len(bad):,} jobs without an answer.</p>"
+    yield f"; {counted(len(bad), 'job')} without an answer.</p>"
+
+
+def _budgets(budgets: Sequence[Budget]) -> Iterator[str]:
+    """Each with what is within it; then what is not, the worst first, and by how much."""
+    if not budgets:
+        return
+    yield '<h2>Budgets</h2><table class="fleet"><tbody>'
+    for b in budgets:
+        style, word = ("ok", "met") if b.ok else ("bad", "not met") if b.held else ("no", "not checked")
+        yield f'<tr><th>{escape(b.text)}</th><td class="{style}">{word}</td></tr>'
+    yield "</tbody></table>"
+    broken = [one for b in budgets for one in b.broken]
+    if broken:
+        yield '<div class="wide"><table class="fleet"><thead><tr>'
+        yield "".join(f"<th>{h}</th>" for h in ("model", "place", "job", "figure", "now", "budget", "missed by")) + "</tr></thead>"
+        for one in broken[:MOST]:
+            value, limit, by = one.texts
+            words = [_name(one.row.model, one.row.variant), one.row.place, one.row.kind, one.key, value, limit]
+            yield "<tr>" + "".join(f"<th>{escape(w)}</th>" for w in words) + f'<td class="bad">{escape(by)}</td></tr>'
+        yield f"</table></div>{_more(len(broken))}"
+
+
+def _more(count: int) -> str:
+    return f"<p>... and {count - MOST:,} more; <code>--json</code> has all of them.</p>" if count > MOST else ""
 
 
 def _matrix(rows: Sequence[Row]) -> Iterator[str]:
@@ -103,23 +131,33 @@ def _changes(changes: Sequence[RowChange], before: str) -> Iterator[str]:
     if not changes:
         yield f"<p>{'Nothing.' if before else 'There is no run before this one.'}</p>"
         return
+    yield f"<p>{summary_of(changes)}.</p>"
+    changes = [c for c in changes if not c.first]
+    if not changes:
+        return
     yield '<div class="wide"><table class="fleet"><thead><tr>'
     yield "".join(f"<th>{h}</th>" for h in ("model", "place", "job", "figure", "before", "now", "change")) + "</tr></thead><tbody>"
-    for c in changes[:2000]:
+    for c in changes[:MOST]:
         style = "bad" if c.worse else "ok" if c.better else ""
         words = [_name(c.model, c.variant), c.place, c.kind, c.what, c.before, c.after]
         yield "<tr>" + "".join(f"<th>{escape(w)}</th>" for w in words) + f'<td class="{style}">{escape(c.change)}</td></tr>'
-    yield "</tbody></table></div>"
+    yield f"</tbody></table></div>{_more(len(changes))}"
 
 
 def _reasons(rows: Sequence[Row]) -> Iterator[str]:
-    bad = [r for r in rows if r.state not in (OK, NO)]
-    if bad:
-        yield "<h2>Jobs without an answer</h2><ul>"
-        for r in bad[:2000]:
-            what = f"{_name(r.model, r.variant)} on {r.place}, {r.kind}: {r.state or 'not run'} {re.sub(chr(10), ' ', r.reason)}"
-            yield f"<li>{escape(what)}</li>"
-        yield "</ul>"
+    """By cause; the jobs of one are behind it."""
+    causes = unanswered(rows)
+    if not causes:
+        return
+    yield "<h2>Jobs without an answer</h2>"
+    for cause in causes[:MOST]:
+        told = f"{cause.state or 'not run'}: {cause.reason}"
+        yield f"<details><summary>{counted(len(cause.rows), 'job')}: {escape(told)}</summary><ul>"
+        for row in cause.rows[:MOST]:
+            own = "" if row.reason == cause.rows[0].reason else f": {' '.join(row.reason.split())}"
+            yield f"<li>{escape(where(row) + own)}</li>"
+        yield f"</ul>{_more(len(cause.rows))}</details>"
+    yield _more(len(causes))
 
 
 def _name(model: str, variant: str) -> str:

@@ -10,9 +10,9 @@ from intaglio.fleet.crews import Crew, Outcome
 from intaglio.fleet.jobs import missing, pieces_of
 from intaglio.fleet.pieces import FAILED, NO, OK, Piece, Result
 from intaglio.fleet.store import Row, Store
+from intaglio.fleet.summary import Budget, budgets_of
 from intaglio.fleet.worker import LATE
 from intaglio.project.fleet import FleetPlan
-from intaglio.report.budgets import check_limit
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Finished:
     rows: tuple[Row, ...]
     old: tuple[Row, ...]
     progress: Progress
-    broken: tuple[str, ...]  # budgets
+    budgets: tuple[Budget, ...]
 
 
 def run_fleet(
@@ -62,7 +62,7 @@ def run_fleet(
     rows = tuple(store.rows(run))
     last = next((r for r in reversed(before) if r != run), None)
     old = tuple(store.rows(last)) if last is not None else ()
-    return Finished(run, last, rows, old, progress, tuple(_broken(rows, plan)))
+    return Finished(run, last, rows, old, progress, budgets_of(rows, plan.budget))
 
 
 def _perform(
@@ -91,17 +91,6 @@ def _results(piece: Piece, outcome: Outcome, timeout_s: float) -> list[Result]:
         return outcome
     reason = f"it took longer than {timeout_s:g} s" if outcome == LATE else "its process ended; run it alone to see why"
     return [Result(job.key, outcome, reason) for job in piece.jobs]
-
-
-def _broken(rows: tuple[Row, ...], plan: FleetPlan) -> list[str]:
-    found = []
-    for row in rows:
-        for key, limit in plan.budget:
-            value = row.figures.get(key)
-            if isinstance(value, (int, float)) and not check_limit(key, float(value), limit):
-                name = f"{row.model} {row.variant}".strip()
-                found.append(f"{name} on {row.place}: {key} is {value:,}, its budget {limit:,g}")
-    return found
 
 
 __all__ = ["Finished", "Progress", "run_fleet"]

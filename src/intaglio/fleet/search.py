@@ -27,13 +27,14 @@ from intaglio.fleet.crews import Crew
 from intaglio.fleet.jobs import piece_of
 from intaglio.fleet.pieces import OK, Result
 from intaglio.fleet.store import Store
+from intaglio.ir.sizes import most
 from intaglio.options.request import Request
 from intaglio.pipeline import plan_request
 from intaglio.project.fleet import Cell
 from intaglio.quantize.settings import NARROW_SCHEMES
 from intaglio.quantize.settings import SCHEMES as INTEGERS
 from intaglio.report.budgets import check_limit
-from intaglio.run.accuracy import read_labels, share_of
+from intaglio.run.accuracy import read_labels, samples_with_labels, share_of
 from intaglio.run.calibration import read_samples
 from intaglio.run.package import Package
 from intaglio.stages.watch import Watch
@@ -101,6 +102,10 @@ def space_of(request: Request, place: str, *, board: bool) -> Space:
     if request.stream is not None:  # fail now if the axis cannot be streamed, not at every point
         plan_request(replace(plain, stream=request.stream), Watch(), climbing=False)
     needs = needs_of_program(planned.program, planned.deployment)
+    if isinstance(calibrate := request.calibrate, Path):  # data that do not fit are told now too
+        labels, first = None if request.labels is None else read_labels(request.labels), graph.outputs[0]
+        output = (first.origin or first.name, most(first.type.elements))
+        samples_with_labels(graph, lambda graph: read_samples(calibrate, graph), labels, output)
     return Space(request, place, board, choices, sum(needs.ram.values()))
 
 
@@ -114,8 +119,8 @@ def search(space: Space, store: Store, crew: Crew, trials: int, at_once: int, he
     for corner in _corners(space):
         study.enqueue_trial(corner)
     seen: dict[tuple[tuple[str, str], ...], Point] = {}
-    asked, most = 0, math.prod(len(values) for values in space.choices.values())
-    while asked < 4 * trials and len(seen) < min(trials, most):
+    asked, possible = 0, math.prod(len(values) for values in space.choices.values())
+    while asked < 4 * trials and len(seen) < min(trials, possible):
         batch = []
         for _ in range(min(at_once, trials - len(seen))):
             trial = study.ask()

@@ -61,6 +61,9 @@ def fresh_file(path: Path) -> Iterator[Path]:
     if not path.parent.is_dir():
         hint = "create the folder, or use another output"
         raise UserError("cannot-write", f"there is no folder {quoted(str(path.parent), 200)}", hint=hint)
+    if path.exists() and not path.is_file() and not path.is_dir():  # it would be replaced by a file: /dev/null, for root
+        what = f"{quoted(str(path), 200)} is a device or a pipe, which is not replaced"
+        raise UserError("cannot-write", what, hint="use the name of a file")
     with writing(path):
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}-", dir=path.parent)
         os.close(handle)
@@ -85,12 +88,7 @@ def check_output(output: Path, *, force: bool) -> None:
 
 def _check_output(output: Path, *, force: bool) -> None:
     shown = quoted(str(output), 200)
-    for parent in output.parents:
-        if parent.exists():
-            if not parent.is_dir():
-                hint = "use a folder that can be created, with `-o`"
-                raise UserError("cannot-write", f"{quoted(str(parent), 200)} is a file, not a folder", hint=hint)
-            break
+    _first_parent(output, "use a folder that can be created, with `-o`")
     if output.is_symlink():
         hint = "use the folder itself, with `-o`"
         raise UserError("output-exists", f"the output {shown} is a symbolic link, which is not followed", hint=hint)
@@ -107,6 +105,24 @@ def _check_output(output: Path, *, force: bool) -> None:
             hint += f"; its file {quoted(changed)} is missing or was changed" if changed else OTHER_REQUEST
         raise UserError("output-exists", f"the output folder {shown} exists and is not empty", hint=hint)
     check_replaceable(output)
+
+
+def check_parents(path: Path, hint: str) -> None:
+    """Can a file be made there, with the folders that lead to it? Asked before hours of work whose result goes there."""
+    with writing(path):
+        parent = _first_parent(path, hint)
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise UserError("cannot-write", f"the folder {quoted(str(parent), 200)} cannot be written", hint=hint)
+
+
+def _first_parent(path: Path, hint: str) -> Path:
+    """The nearest folder above that is there."""
+    for parent in path.absolute().parents:
+        if parent.exists():
+            if not parent.is_dir():
+                raise UserError("cannot-write", f"{quoted(str(parent), 200)} is a file, not a folder", hint=hint)
+            return parent
+    return Path("/")
 
 
 @contextmanager
@@ -138,10 +154,19 @@ def check_kind(path: Path, kind: str, begins: tuple[bytes, ...], within: int = 0
 
 
 def write_text(path: Path, text: str) -> None:
-    """A file beside the package, and the folders that lead to it."""
+    """A file beside the package, and the folders that lead to it. Whole, or as it was before; pipes and devices are written to."""
     with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        place = Path(os.path.realpath(path))
+        if path.exists() and not place.is_file():
+            path.write_text(text, encoding="utf-8")
+            return
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+        except FileNotFoundError:  # a folder that takes no folders, such as /proc
+            what = f"cannot create the folder {quoted(str(path.parent), 200)}"
+            raise ToolError("cannot-write", what, hint="use a file in an ordinary folder") from None
+    with fresh_file(place) as fresh:
+        fresh.write_text(text, encoding="utf-8")
 
 
 def _swap(staging: Path, output: Path, *, force: bool) -> None:

@@ -43,10 +43,11 @@ from intaglio.errors import UserError, quoted
 from intaglio.options import kinds
 from intaglio.options.reading import request_of_keywords
 from intaglio.options.request import OPTIONS, Request
-from intaglio.project.fleet import JOBS, OF_FLEET, Cell, FleetPlan, boards_of, matching
+from intaglio.project.fleet import JOBS, OF_FLEET, Cell, FleetPlan, boards_of, matching, place_name
 from intaglio.project.products import NO_WISH, Wish, check_kinds
 from intaglio.report.budgets import limits_of, read_budgets
 from intaglio.targets.board import all_boards
+from intaglio.targets.target import find_target
 
 NAME = "intaglio.toml"
 HINT = "see docs/guides/project.md"
@@ -226,14 +227,15 @@ class _Reader:
         for what, names, known in (("model", lost, list(self._models)), ("board", none, list(all_boards()))):
             if names:
                 raise self._error(f"`fleet` names the {what} {quoted(names[0])}, which is not there", _near(names[0], known))
-        targets = self._names(told, "targets", [])
+        targets = self._targets(told)
         places = [*((board, True) for board in boards), *((target, False) for target in targets)]
         if not models or not places:
             raise self._error("`fleet` has no models, or neither `boards` nor `targets`", HINT)
-        jobs = self._names(told, "jobs", ["fit"] if boards else ["compile"])
-        for job in jobs:
-            if job not in JOBS:
-                raise self._error(f"`fleet` has the job {quoted(job)}", f"jobs: {', '.join(JOBS)}")
+        self._one_name_each(places)
+        jobs = self._jobs_of_fleet(told, bool(boards))
+        quick = told.get("quick", False)
+        if not isinstance(quick, bool):
+            raise self._error("`quick` of `fleet` is neither `true` nor `false`", "write it without quotes")
         variants = self._tables(told, "variants") or {"": {}}
         cells = tuple(
             self._cell(model, variant, options, place, board)
@@ -244,7 +246,7 @@ class _Reader:
         return FleetPlan(
             cells,
             tuple(job for job in JOBS if job in jobs),
-            bool(told.get("quick", False)),
+            quick,
             self._root / str(self._expanded(told.get("store", "build/fleet"))),
             int(self._number(told, "retries", 2, 0, 100)),
             self._number(told, "timeout", 900, 1, 1e6),
@@ -252,13 +254,44 @@ class _Reader:
             self._tables(told, "cluster"),
         )
 
+    def _targets(self, told: Mapping[str, object]) -> list[str]:
+        """A name that is not there is said now, not by every job."""
+        names = self._names(told, "targets", [])
+        for name in names:
+            try:
+                find_target(name)
+            except UserError as error:
+                hint = f"put it into `boards`: `boards = [\"{name}\"]`" if name in all_boards() else error.hint
+                raise self._error(f"`fleet` has an {error.message}", hint) from None
+        return names
+
+    def _one_name_each(self, places: Sequence[tuple[str, bool]]) -> None:
+        seen: set[str] = set()
+        for place, _ in places:
+            if (name := place_name(place)) in seen:
+                raise self._error(f"two places of `fleet` are called {quoted(name)}", "results are kept by name: give one another")
+            seen.add(name)
+
+    def _jobs_of_fleet(self, told: Mapping[str, object], boards: bool) -> list[str]:
+        jobs = self._names(told, "jobs", ["fit"] if boards else ["compile"])
+        for job in jobs:
+            if job not in JOBS:
+                raise self._error(f"`fleet` has the job {quoted(job)}", f"jobs: {', '.join(JOBS)}")
+        if not jobs or (jobs == ["fit"] and not boards):
+            what = "`jobs` of `fleet` is empty" if not jobs else "`fleet` has the job `fit` alone, which is for boards"
+            raise self._error(what, f"jobs: {', '.join(JOBS)}; `targets` are compiled")
+        return jobs
+
     def _cell(self, model: str, variant: str, options: Mapping[str, object], place: str, board: bool) -> Cell:
         where = f"fleet.variants.{variant}" if variant else f"models.{model}"
         self._check(options, KEYWORDS, where)
         given = {**self._defaults, **self._models[model], **options, "board" if board else "target": place}
         made = self._request(model, Path("package"), given, where)
-        name = Path(place).stem if place.endswith(".toml") else place
-        return Cell(model, variant, name, board, made, str(self._models[model].get("sha256", "")))
+        try:
+            made.quantization()
+        except UserError as error:  # a value that no job could take
+            raise self._error(f"{error.message}, in `{where}`", error.hint) from None
+        return Cell(model, variant, place_name(place), board, made, str(self._models[model].get("sha256", "")))
 
     def _names(self, table: Mapping[str, object], key: str, default: list[str]) -> list[str]:
         found = table.get(key, default)

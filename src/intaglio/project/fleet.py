@@ -72,4 +72,9 @@ def boards_of(wanted: Sequence[str], root: Path) -> tuple[list[str], list[str]]:
     return [*found, *files], [name for name in lost if str(root / name) not in files]
 
 
-__all__ = ["JOBS", "OF_FLEET", "Cell", "FleetPlan", "boards_of", "matching"]
+def place_name(place: str) -> str:
+    """Of a board or target in results; a board file is called as it is."""
+    return Path(place).stem if place.endswith(".toml") else place
+
+
+__all__ = ["JOBS", "OF_FLEET", "Cell", "FleetPlan", "boards_of", "matching", "place_name"]

@@ -12,6 +12,7 @@ import numpy as np
 from intaglio.errors import UserError, counted, quoted
 from intaglio.ir.files import read_ir
 from intaglio.ir.graph import Array, Graph
+from intaglio.ir.sizes import most
 from intaglio.ir.types import DType, TensorType
 from intaglio.package.folder import write_text
 from intaglio.package.manifest import read_manifest, write_digest
@@ -46,14 +47,15 @@ def read_labels(given: Path | Sequence[int]) -> Array:
         raise UserError("wrong-input", f"{quoted(given.name)} has several arrays, none named `labels`", hint="name one `labels`")
     found = arrays.get("labels", next(iter(arrays.values()), None))
     if found is None or found.dtype.kind not in "iu":
-        raise UserError("wrong-input", f"{quoted(given.name)} has no integers", hint="labels are integers, one per sample")
+        what = f"the labels in {quoted(given.name)} are {'missing' if found is None else found.dtype}, not integers"
+        raise UserError("wrong-input", what, hint="labels are integers, one per sample")
     return found
 
 
 def check_count(labels: Array, samples: int) -> None:
     if labels.size != samples:
         what = f"there are {counted(labels.size, 'label')} for {counted(samples, 'sample')}"
-        raise UserError("wrong-input", what, hint="give one integer per sample of `--calibrate`")
+        raise UserError("wrong-input", what, hint="give one integer per sample")
 
 
 def kept_accuracy(folder: Path) -> Labelled | None:
@@ -87,21 +89,39 @@ def share_of(package: LoadedPackage, read: Callable[[Graph], Samples], labels: A
     return _share(made, labels)
 
 
-def _answers(
-    package: LoadedPackage, read: Callable[[Graph], Samples], labels: Array
-) -> tuple[list[Array], list[dict[str, Array]]]:
-    """The first output for every sample; and the samples."""
-    graph = read_ir(ir_path(package))
+def samples_with_labels(
+    graph: Graph, read: Callable[[Graph], Samples], labels: Array | None, output: tuple[str, int]
+) -> tuple[Samples, dict[str, TensorType]]:
+    """Checked: an array for each input, a label for each sample that the output (its name and elements) can have. And the grids of
+    inputs that are integers: the data are floats. Changes the types of these inputs of `graph`."""
     grids = {}
     for value in graph.inputs:  # the data are floats, whatever the package takes
         if value.type.quant is not None and value.dtype.is_int:
             grids[value.name] = value.type
             value.type = TensorType(DType.F32, value.shape)
     samples = read(graph)
-    check_count(labels, len(samples))
-    first = package.manifest.outputs[0]
-    if first.type.elements < 2:
-        raise UserError("wrong-input", f"output {quoted(first.name)} has one element, so it has no classes to compare with labels")
+    if labels is not None:
+        check_count(labels, len(samples))
+        _check_classes(labels, *output)
+    return samples, grids
+
+
+def _check_classes(labels: Array, name: str, classes: int) -> None:
+    if classes < 2:
+        what = f"output {quoted(name)} has one element, so it has no classes to compare with labels"
+        raise UserError("wrong-input", what, hint="labels are for classifiers; leave them out")
+    wrong = labels[(labels < 0) | (labels >= classes)]
+    if wrong.size:
+        what = f"there is a label {int(wrong.reshape(-1)[0])}, and output {quoted(name)} has {classes:,} elements"
+        raise UserError("wrong-input", what, hint=f"labels are positions in the output, from 0 to {classes - 1:,}")
+
+
+def _answers(
+    package: LoadedPackage, read: Callable[[Graph], Samples], labels: Array
+) -> tuple[list[Array], list[dict[str, Array]]]:
+    """The first output for every sample; and the samples."""
+    graph, first = read_ir(ir_path(package)), package.manifest.outputs[0]
+    samples, grids = samples_with_labels(graph, read, labels, (first.name, most(first.type.elements)))
     names = {v.name: v.origin or v.name for v in graph.inputs}
     steps = [{names[key]: array for key, array in sample.items()} for sample in samples]
     made: list[Array] = []

@@ -20,7 +20,7 @@ from intaglio.serve.rest import EXTENSIONS, Limits
 from intaglio.serve.tensors import dtype_of, from_bytes, from_numbers, shape_of
 from intaglio.version import __version__
 
-OPEN = ("ServerLive", "ServerReady")  # without a token
+OPEN = ("ServerLive", "ServerReady", "ModelReady")  # without a token
 _CONTENTS = {
     DType.BOOL: "bool_contents", DType.I8: "int_contents", DType.I16: "int_contents", DType.I32: "int_contents",
     DType.I64: "int64_contents", DType.U8: "uint_contents", DType.U16: "uint_contents", DType.U32: "uint_contents",
@@ -75,11 +75,7 @@ class GrpcService:
         return CLASSES["ServerReadyResponse"](ready=self._ready())
 
     async def _model_ready(self, request: Any) -> Any:
-        try:
-            self._models.find(request.name, request.version)
-        except Refused:
-            return CLASSES["ModelReadyResponse"](ready=False)
-        return CLASSES["ModelReadyResponse"](ready=True)
+        return CLASSES["ModelReadyResponse"](ready=self._ready() and self._models.has(request.name, request.version))
 
     async def _server(self, _: Any) -> Any:
         return CLASSES["ServerMetadataResponse"](name="intaglio", version=__version__, extensions=EXTENSIONS)
@@ -94,8 +90,8 @@ class GrpcService:
 
     async def _load(self, request: Any) -> Any:
         self._models.find(request.model_name)
-        if not await self._models.reload(request.model_name):
-            raise Refused(400, "the package cannot be loaded; the log of the server says why")
+        if reasons := await self._models.reload(request.model_name):
+            raise Refused(400, f"the package in use stays: {'; '.join(reasons)}")
         return CLASSES["RepositoryModelLoadResponse"]()
 
     async def _infer(self, request: Any) -> Any:

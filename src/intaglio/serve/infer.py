@@ -26,7 +26,7 @@ class Question:
     raw: frozenset[str] | None
 
 
-def read_question(body: bytes, json_bytes: int | None) -> Question:
+def read_question(body: bytes | memoryview, json_bytes: int | None) -> Question:
     """`json_bytes`: how long the JSON at the start is, where tensors follow it."""
     if json_bytes is not None and not 0 < json_bytes <= len(body):
         raise Refused(400, f"`{HEADER}` is {json_bytes}, the body has {len(body)} bytes")

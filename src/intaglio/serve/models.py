@@ -6,7 +6,8 @@
     DIR with 1/, 2/     versions of one model, each a package; the highest is the default
 
 A package that was compiled again is loaded beside the one in use. New requests go to it, those that were taken stay where they are,
-and the old one ends when the last of them is answered. If one cannot be loaded, the log says so and the old one stays.
+and the old one ends when the last of them is answered. If one cannot be loaded, the log says so and the old one stays. A served
+name stays until the end: a package with another name is not loaded in its place, unless the command line names it.
 """
 
 from __future__ import annotations
@@ -193,6 +194,7 @@ class Models:
         self._sources, self._sizes, self._metrics, self._say = sources, sizes, metrics, say
         self._served: dict[Key, Served] = {}
         self._from: dict[Key, Source] = {}
+        self._names: dict[Source, str] = {}  # under which each is served
         self._failed: dict[tuple[Path, Stamp], str] = {}  # told once
         self._ending: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
@@ -202,11 +204,21 @@ class Models:
         for source in self._sources:
             for version, folder in source.packages().items():
                 loaded = await asyncio.to_thread(load, folder, self._sizes)
-                key = (source.name or loaded.package.name, version)
+                key = (self._name_of(source, folder, loaded), version)
                 if key in self._served:
                     what = f"two packages are called {quoted(key[0])} in version {version}"
                     raise UserError("bad-option", what, hint=f"name one: `NAME={folder}` or `{key[0]}:2={folder}`")
                 self._put(key, source, loaded)
+
+    def _name_of(self, source: Source, folder: Path, loaded: Loaded) -> str:
+        """That of the command line, or of the first package that was loaded from there."""
+        own = loaded.package.name
+        name = self._names.setdefault(source, source.name or own)
+        if source.name or own == name:
+            return name
+        what = f"the package in {quoted(str(folder), 200)} is called {quoted(own)}, and {quoted(name)} is served from there"
+        hint = f"`{name}={source.folder}` on the command line serves it as {quoted(name)}; or compile it with `--name {name}`"
+        raise UserError("other-name", what, hint=hint)
 
     def _put(self, key: Key, source: Source, loaded: Loaded) -> None:
         old = self._served.get(key)
@@ -224,58 +236,57 @@ class Models:
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    async def reload(self, only: str | None = None) -> bool:
-        """Load what has changed on disk; False where something could not be loaded."""
+    async def reload(self, only: str | None = None) -> list[str]:
+        """Load what has changed on disk; returns why something could not be loaded."""
         async with self._turn:
-            results = [await self._reload(source, only) for source in self._sources]
-            return all(results)
+            return [why for source in self._sources for why in await self._reload(source, only)]
 
-    async def _reload(self, source: Source, only: str | None) -> bool:
+    async def _reload(self, source: Source, only: str | None) -> list[str]:
         there = source.packages()
         for key in [k for k, s in self._from.items() if s is source and k[1] not in there]:
             self._say(f"{key[0]} version {key[1]}: not there any more")
             del self._from[key]
             self._retire(self._served.pop(key))
-        whole = True
-        known = {version: served for (_, version), served in self._served.items() if self._from[(served.name, version)] is source}
+        if only is not None and self._names.get(source, only) != only:
+            return []
+        known = {version: self._served[name, version] for (name, version), own in self._from.items() if own is source}
+        found: list[str] = []
         for version, folder in there.items():
             stamp = stamp_of(folder)
-            if only is not None and version in known and known[version].name != only:
-                continue
-            if stamp == (0, 0, 0) and only is not None:
-                self._say(f"{folder}: there is no package any more; the one in use stays")
-                whole = False
-            if (version in known and known[version].stamp == stamp) or stamp == (0, 0, 0):
-                continue
-            whole = await self._replace(source, version, folder, stamp) and whole
-        return whole
+            if stamp == (0, 0, 0):
+                if only is not None:
+                    self._say(f"{folder}: there is no package any more; the one in use stays")
+                    found.append("there is no package any more")
+            elif version not in known or known[version].stamp != stamp:
+                found += await self._replace(source, version, folder, stamp)
+        return found
 
-    async def _replace(self, source: Source, version: str, folder: Path, stamp: Stamp) -> bool:
+    async def _replace(self, source: Source, version: str, folder: Path, stamp: Stamp) -> list[str]:
         try:
             loaded = await asyncio.to_thread(load, folder, self._sizes)
-            name = source.name or loaded.package.name
+            name = self._name_of(source, folder, loaded)
             if self._from.get((name, version), source) is not source:
-                raise UserError("bad-option", f"two packages are called {quoted(name)} in version {version}")
+                what = f"two packages are called {quoted(name)} in version {version}"
+                raise UserError("bad-option", what, hint=f"name one on the command line: `NAME={source.folder}`")
         except IntaglioError as error:
             if (folder, stamp) not in self._failed:
                 self._failed[folder, stamp] = str(error)
-                self._metrics.reloaded(source.name or folder.name, ok=False)
+                self._metrics.reloaded(self._names[source], ok=False)
                 self._say(f"{folder}: cannot be loaded; the package in use stays\n{error}")
-            return False
+            return [refusal_of(error).text]
         self._put((name, version), source, loaded)
-        others = [k for k, s in self._from.items() if s is source and k[1] == version and k[0] != name]
-        for key in others:  # it has another name now
-            del self._from[key]
-            self._retire(self._served.pop(key))
         self._metrics.reloaded(name, ok=True)
         self._say(f"{name} version {version}: loaded from {folder}")
-        return True
+        return []
 
     def names(self) -> list[str]:
         return list(dict.fromkeys(name for name, _ in self._served))
 
     def versions(self, name: str) -> list[str]:
         return sorted((v for n, v in self._served if n == name), key=int)
+
+    def has(self, name: str, version: str = "") -> bool:
+        return (name, version) in self._served if version else bool(self.versions(name))
 
     def find(self, name: str, version: str = "") -> Served:
         found = self._served.get((name, version)) if version else None

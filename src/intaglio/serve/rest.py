@@ -25,6 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from intaglio.serve.connection import BODY
 from intaglio.serve.infer import HEADER, answer, read_question
 from intaglio.serve.metrics import Metrics
 from intaglio.serve.models import Models
@@ -136,8 +137,10 @@ class Rest:
         return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def _model_ready(self, request: Request) -> Response:
-        served = self._models.find(*_asked(request))
-        return as_json({"name": served.name, "ready": True})
+        """For probes, which have no token: it names no other model."""
+        name, version = _asked(request)
+        ready = self._ready() and self._models.has(name, version)
+        return as_json({"name": name, "ready": ready}, 200 if ready else 503 if not self._ready() else 404)
 
     async def _model(self, request: Request) -> Response:
         served = self._models.find(*_asked(request))
@@ -149,8 +152,8 @@ class Rest:
     async def _load(self, request: Request) -> Response:
         name = request.path_params["name"]
         self._models.find(name)
-        if not await self._models.reload(name):
-            raise Refused(400, "the package cannot be loaded; the log of the server says why")
+        if reasons := await self._models.reload(name):
+            raise Refused(400, f"the package in use stays: {'; '.join(reasons)}")
         return as_json({})
 
 
@@ -174,7 +177,7 @@ def _json_bytes(header: bytes) -> int | None:
     return int(header)
 
 
-async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
+async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes | memoryview:
     """At most `body_bytes`. One that comes too slowly ends with its connection (`connection.py`)."""
     told = _of(scope, b"content-length")
     if told.isdigit() and int(told) > limits.body_bytes:
@@ -190,6 +193,9 @@ async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
             raise Refused(413, f"the request has more than {limits.body_bytes} bytes")
         parts.append(part)
         if not message.get("more_body", False):
+            if (large := scope.get(BODY)) is not None:
+                whole: memoryview = large.content
+                return whole
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

@@ -123,7 +123,7 @@ async def _serve(sources: Sequence[Source], settings: Settings, say: Callable[[s
 def _web(app: Rest, settings: Settings, metrics: Metrics) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=connection_with(settings.arrive_s, metrics.refused),
+        http=connection_with(settings.arrive_s, settings.limits.body_bytes, metrics.refused),
         ws="none",
         backlog=BACKLOG,
         lifespan="off",

@@ -126,7 +126,8 @@ def from_numbers(data: object, dtype: DType, shape: tuple[int, ...], name: str) 
     if array.size and array.dtype.kind not in kinds:
         raise Refused(400, f"the data of input {quoted(name)} has other values than {DATATYPES[dtype]}")
     if array.size != math.prod(shape) or (array.ndim != 1 and array.shape != shape):
-        raise Refused(400, f"the data of input {quoted(name)} does not have the shape {list(shape)}")
+        found = f"{array.size} numbers" if array.ndim == 1 else f"the shape {list(array.shape)}"
+        raise Refused(400, f"the data of input {quoted(name)} has {found}, and not the shape {list(shape)} of the request")
     return _as(array, dtype, name).reshape(shape)
 
 
