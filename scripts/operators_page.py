@@ -33,7 +33,7 @@ loop scan while call callonce tensorscatter spacetobatchnd batchtospacend maxunp
 contiguous chunk narrow t cat expanddims dynamicupdateslice embeddinglookup embedding identityn stopgradient assignvariable
 readvariable varhandle permutedims repeatvector cropping1d cropping2d cropping3d zeropadding1d zeropadding2d zeropadding3d
 permute upsampling1d inputlayer zeros ones arange full tril triu diag diagonal movedim swapaxes zeroslike oneslike fulllike
-matrixdiag matrixsetdiag sparsetodense
+matrixdiag matrixsetdiag sparsetodense broadcastindim iota dynamicslice optimizationbarrier composite
 """
 _WHOLE = """
 and or xor not equal greater greaterorequal less lessorequal notequal logicaland logicalor logicalnot bitwiseand bitwiseor
@@ -43,14 +43,25 @@ stringconcat stringnormalizer stringsplit regexfullmatch labelencoder categoryma
 arrayfeatureextractor floordiv floormod sort argsort rightshift quantizelinear dequantizelinear dynamicquantizelinear relu6
 relun1to1 hardmax topk topkv2 eq ne lt le gt ge any all amax amin maxpooling1d maxpooling2d maxpooling3d globalmaxpooling1d
 globalmaxpooling2d globalmaxpooling3d bucketize isfinite unsortedsegmentmax unsortedsegmentmin nonmaxsuppressionv4
-nonmaxsuppressionv5 threshold bitwiseleftshift bitwiserightshift broadcastargs segmentids
+nonmaxsuppressionv5 threshold bitwiseleftshift bitwiserightshift broadcastargs segmentids compare clamp negate shiftleft
 """
 _FOUND = "nonzero unique nonmaxsuppression range compress stringsplit where"
-_DRAWN = "randomnormal randomnormallike randomuniform randomuniformlike bernoulli multinomial"
+_DRAWN = "randomnormal randomnormallike randomuniform randomuniformlike randomstandardnormal bernoulli multinomial"
+# The operations of StableHLO as its dialect of 2026 has them, without those of several devices.
+_STABLEHLO = """
+abs add and atan2 batch_norm_inference batch_norm_training bitcast_convert broadcast_in_dim case cbrt ceil cholesky clamp compare
+complex composite concatenate constant convert convolution cosine count_leading_zeros custom_call divide dot_general
+dynamic_broadcast_in_dim dynamic_conv dynamic_gather dynamic_iota dynamic_pad dynamic_reshape dynamic_slice dynamic_update_slice
+exponential exponential_minus_one fft floor gather if imag iota is_finite log log_plus_one logistic map maximum minimum multiply
+negate not optimization_barrier or pad popcnt power real reduce reduce_precision reduce_window remainder reshape reverse rng
+rng_bit_generator round_nearest_afz round_nearest_even rsqrt scatter select select_and_scatter shift_left shift_right_arithmetic
+shift_right_logical sign sine slice sort sqrt subtract tan tanh transpose triangular_solve uniform_dequantize uniform_quantize while
+xor
+"""
 
 
 def _plain(name: str) -> str:
-    return name.rpartition(":")[2].partition(".")[0].replace("_", "").lower()
+    return name.rpartition(":")[2].partition(".")[0].replace("_", "").lower().removeprefix("stablehlo")
 
 
 def kind_of(name: str, found: Iterable[str] = ()) -> str:
@@ -111,7 +122,7 @@ def tflite_rows() -> dict[str, str]:
     known = set(tflite_operators())
     every = {n for n in vars(tflite.BuiltinOperator) if n.isupper() and n not in ("CUSTOM", "DELEGATE")} | known
     every = {n for n in every if not n.startswith("PLACEHOLDER")}
-    return {n: REFUSED if n not in known or only_refuses(ROWS[n]) else kind_of(n) for n in sorted(every)}
+    return {n: REFUSED if n not in known or only_refuses(ROWS[n]) else kind_of(n, ("unique",)) for n in sorted(every)}
 
 
 def torch_rows() -> dict[str, str]:
@@ -137,12 +148,27 @@ def keras_rows() -> dict[str, str]:
     return {name: REFUSED if name not in known or name in refusing else kind_of(name) for name in sorted(public | known)}
 
 
+def jax_rows() -> dict[str, str]:
+    from importlib import import_module
+
+    from intaglio.frontends import stablehlo
+    from intaglio.frontends.jax.walk import ROWS
+
+    for rows in ("rows", "loops"):
+        import_module(f"intaglio.frontends.jax.{rows}")
+    every = set(_STABLEHLO.split()) | set(ROWS)
+    plain = {"rsqrt", "cbrt", "is_finite", "exponential_minus_one", "log_plus_one", "not", *stablehlo.UNARY}
+    known = set(ROWS) | {n for n in every if stablehlo.is_binary(n) or n in plain}
+    return {name: kind_of(name) if name in known else REFUSED for name in sorted(every)}
+
+
 FRONT_ENDS: Mapping[str, tuple[str, Callable[[], dict[str, str]]]] = {
     "ONNX": ("All operators of onnx's newest opsets, with `ai.onnx.ml` and training.", onnx_rows),
     "ONNX Runtime": ("`com.microsoft`: every operator that ONNX Runtime has a schema for, GPUs included.", microsoft_rows),
     "TFLite": ("All built-in operators of the schema, and custom ones that have a row.", tflite_rows),
     "PyTorch": ("ATen operators that have a row; others are refused by name.", torch_rows),
     "Keras": ("Layers of `keras.layers`, and rows for those of Keras 2.", keras_rows),
+    "JAX": ("Operations of StableHLO, which `jax.export` writes.", jax_rows),
 }
 
 

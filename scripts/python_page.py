@@ -34,6 +34,7 @@ def page() -> str:
         parts.append(_function(f"Package.{name}", inspect.getattr_static(intaglio.Package, name)))
     for name, member in inspect.getmembers(intaglio.Package, lambda m: isinstance(m, property)):
         parts.append(f"\n**`Package.{name}`** {_doc(member)}\n" if _doc(member) else "")
+    parts += ["\n## intaglio.register_keras_layer\n", _function("intaglio.register_keras_layer", intaglio.register_keras_layer)]
     parts += ["\n## intaglio.EntryPoints\n", _function("intaglio.compile_entries", intaglio.compile_entries)]
     parts.append(f"\n{_doc(intaglio.EntryPoints)}\n")
     for name in ENTRY_METHODS:

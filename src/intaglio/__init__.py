@@ -15,12 +15,14 @@ from intaglio.version import __version__
 
 if TYPE_CHECKING:
     from intaglio.errors import AnswerIsNo, IntaglioError, OurFault, UserError
+    from intaglio.frontends.keras.custom import register_keras_layer
     from intaglio.pipeline import compile, compile_entries
     from intaglio.run.entry_points import EntryPoints
     from intaglio.run.package import Package
 
 __all__ = [
     "AnswerIsNo", "EntryPoints", "IntaglioError", "OurFault", "Package", "UserError", "__version__", "compile", "compile_entries",
+    "register_keras_layer",
 ]  # fmt: skip
 
 _HOME = {
@@ -28,6 +30,7 @@ _HOME = {
     "compile_entries": "intaglio.pipeline",
     "EntryPoints": "intaglio.run.entry_points",
     "Package": "intaglio.run.package",
+    "register_keras_layer": "intaglio.frontends.keras.custom",
     "AnswerIsNo": "intaglio.errors",
     "IntaglioError": "intaglio.errors",
     "OurFault": "intaglio.errors",

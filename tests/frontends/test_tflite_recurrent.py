@@ -25,24 +25,51 @@ def floats(*shape: int) -> Array:
     return (RNG.standard_normal(shape) * 0.5).astype(np.float32)
 
 
-def integer_lstm(coupled: bool, time_major: bool, cell: float, hidden_zero: int) -> bytes:
-    def weights(columns: int, scale: float) -> Tensor:
-        return Tensor((H, columns), "int8", scale, 0, integers(H, columns))
+def integer_lstm(
+    coupled: bool,
+    time_major: bool,
+    cell: float,
+    hidden_zero: int,
+    extras: frozenset[str] = frozenset(),
+    units: int = H,
+    step: bool = False,
+    between: int = 5,
+) -> bytes:
+    """`step`: the operator LSTM, which takes one step."""
+    outputs = units // 2 if "projection" in extras else units
 
-    def bias() -> Tensor:
-        return Tensor((H,), "int32", 1e-4, 0, RNG.integers(-5000, 5000, H).astype(np.int32))
+    def weights(rows: int, columns: int, scale: float) -> Tensor:
+        return Tensor((rows, columns), "int8", scale, 0, integers(rows, columns))
+
+    def bias(count: int) -> Tensor:
+        return Tensor((count,), "int32", 1e-4, 0, RNG.integers(-5000, 5000, count).astype(np.int32))
+
+    def shorts(scale: float, wanted: bool) -> Tensor | None:
+        return Tensor((units,), "int16", scale, 0, RNG.integers(-9000, 9000, units).astype(np.int16)) if wanted else None
 
     gates = [None if coupled and n == 0 else n for n in range(4)]
-    inputs: list[Tensor | None] = [Tensor((T, N, X) if time_major else (N, T, X), "int8", 0.03, -7)]
-    inputs += [None if g is None else weights(X, 0.01 + 0.002 * g) for g in gates]
-    inputs += [None if g is None else weights(H, 0.012 - 0.001 * g) for g in gates]
-    inputs += [None] * 3 + [None if g is None else bias() for g in gates] + [None, None]
-    inputs += [Tensor((N, H), "int8", 0.008, hidden_zero, variable=True), Tensor((N, H), "int16", cell, 0, variable=True)]
-    inputs += [None] * 4
-    out = Tensor((T, N, H) if time_major else (N, T, H), "int8", 0.008, hidden_zero)
-    between = [Tensor((), "float32")] * 4 + [Tensor((), "int8", 0.008, hidden_zero)]
-    fields: dict[str, object] = {"fusedActivationFunction": 4, "cellClip": 3.0, "timeMajor": time_major}
-    return one_operator("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, out, "UnidirectionalSequenceLSTMOptions", fields, 1, between)
+    peephole, norm = "peephole" in extras, "norm" in extras
+    ranks = (N,) if step else (T, N) if time_major else (N, T)
+    inputs: list[Tensor | None] = [Tensor((*ranks, X), "int8", 0.03, -7)]
+    inputs += [None if g is None else weights(units, X, 0.01 + 0.002 * g) for g in gates]
+    inputs += [None if g is None else weights(units, outputs, 0.012 - 0.001 * g) for g in gates]
+    inputs += [shorts(1e-4, peephole and g is not None) for g in (gates[0], 1, 3)]
+    inputs += [None if g is None else bias(units) for g in gates]
+    inputs += [weights(outputs, units, 0.011), bias(outputs)] if "projection" in extras else [None, None]
+    inputs += [
+        Tensor((N, outputs), "int8", 0.008, hidden_zero, variable=True),
+        Tensor((N, units), "int16", cell, 0, variable=True),
+    ]
+    inputs += [shorts(2e-4 * (1 + n), norm and g is not None) for n, g in enumerate(gates)]
+    out = Tensor((*ranks, outputs), "int8", 0.008, hidden_zero)
+    sums = [Tensor((), "int16", 3e-4 * (1 + n), 0) if norm else Tensor((), "float32") for n in range(4)]
+    kept = Tensor((), "int8", 0.007, 5) if "projection" in extras else Tensor((), "int8", 0.008, hidden_zero)
+    fields: dict[str, object] = {"fusedActivationFunction": 4, "cellClip": 3.0, "projClip": 0.7 if "clip" in extras else 0.0}
+    made = [*sums, *[kept] * (between - 4)]
+    if step:
+        return one_operator("LSTM", inputs, out, "LSTMOptions", fields, 4, made)
+    options = "UnidirectionalSequenceLSTMOptions"
+    return one_operator("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, out, options, {**fields, "timeMajor": time_major}, 1, made)
 
 
 @pytest.mark.parametrize("coupled", [False, True])
@@ -53,9 +80,35 @@ def test_an_lstm_of_integers(coupled: bool, time_major: bool, cell: float, zero:
     assert_like_litert(data, tmp_path, *[[integers(*shape)] for _ in range(3)])
 
 
+EXTRAS = ["peephole", "projection", "norm", "projection clip", "peephole projection", "peephole projection norm clip"]
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+@pytest.mark.parametrize("extras", EXTRAS)
+def test_an_lstm_of_integers_with_more(coupled: bool, extras: str, tmp_path: Path) -> None:
+    data = integer_lstm(coupled, coupled, 2**-12, -3, frozenset(extras.split()))
+    assert_like_litert(data, tmp_path, *[[integers(*((T, N, X) if coupled else (N, T, X)))] for _ in range(3)])
+
+
+def test_a_norm_over_a_number_of_units_that_is_no_power_of_two(tmp_path: Path) -> None:
+    assert_like_litert(integer_lstm(False, False, 2**-11, 2, frozenset({"norm"}), 10), tmp_path, [integers(N, T, X)])
+
+
+@pytest.mark.parametrize("extras", ["", "peephole projection norm"])
+def test_one_step_of_an_lstm_of_integers(extras: str, tmp_path: Path) -> None:
+    data = integer_lstm(False, True, 2**-12, -3, frozenset(extras.split()), step=True)
+    assert_like_litert(data, tmp_path, *[[integers(N, X)] for _ in range(3)])
+
+
 def test_a_cell_state_whose_step_is_no_power_of_two_is_told(tmp_path: Path) -> None:
     (tmp_path / "m.tflite").write_bytes(integer_lstm(False, False, 0.0003, 0))
     with pytest.raises(ModelError, match="is not a power of two"):
+        load(tmp_path / "m.tflite", dims={}, shapes={})
+
+
+def test_gates_in_floats_are_told(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(integer_lstm(False, True, 2**-12, 0, frozenset({"norm"}), step=True, between=12))
+    with pytest.raises(ModelError, match="whose gates are computed in floats"):
         load(tmp_path / "m.tflite", dims={}, shapes={})
 
 

@@ -303,3 +303,28 @@ def test_pictures_of_any_size_are_enlarged(tmp_path: Path) -> None:
         x = torch.rand(1, 3, height, width)
         (got,) = package.run({"x": x.numpy()}).values()
         np.testing.assert_allclose(got, module(x).detach().numpy(), atol=1e-5)
+
+
+class Gate(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        for _ in range(2):
+            x = x * 0.5
+        return torch.softmax(self.layer(x), -1)
+
+
+@pytest.mark.parametrize("how", ["traced", "scripted"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_torchscript_model_that_was_loaded_is_converted(how: str, tmp_path: Path) -> None:
+    module, x = shaken(Gate()).eval(), torch.randn(1, 4)
+    made = torch.jit.trace(module, x) if how == "traced" else torch.jit.script(module)
+    made.save(tmp_path / "m.pt")
+    with pytest.raises(ModelError, match="TorchScript") as caught:
+        load(tmp_path / "m.pt", dims={}, shapes={})
+    assert "torch.jit.load" in (caught.value.hint or "")
+    package = package_api.compile(torch.jit.load(tmp_path / "m.pt"), example_inputs=(x,), output=tmp_path / "p")
+    (got,) = package.run({"in0": x.numpy()}).values()
+    assert np.allclose(got, module(x).detach().numpy(), atol=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import product
 from pathlib import Path
 
@@ -72,6 +73,7 @@ def test_elements_are_those_of_torch(mode: str, tmp_path: Path) -> None:
 
 
 def test_elements_are_those_of_keras(tmp_path: Path) -> None:
+    os.environ.setdefault("KERAS_BACKEND", "torch")
     keras = pytest.importorskip("keras", reason="Keras is not installed")
     from intaglio.frontends.keras import load
     from intaglio.ops.evaluate import evaluate_graph

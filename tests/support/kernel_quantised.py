@@ -71,6 +71,28 @@ def qlstm(gates: int, bits: int = -12, clip: int = 0, time_major: bool = False) 
     return case(op, x, image(gates * 7, 5), image(gates * 7, 7), *biases, image(2, 7), cell, constant=[1, 2, 3, 4])
 
 
+def qlstm_with_more(gates: int, extras: str, time_major: bool = False) -> Case:
+    """Two steps of two entries, three inputs, six units, four outputs after a projection."""
+
+    def factors(first: float, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        pairs = [quantize_multiplier(first * (n + 1)) for n in range(count)]
+        return tuple(m for m, _ in pairs), tuple(s for _, s in pairs)
+
+    peephole, norm, outputs = "peephole" in extras, "norm" in extras, 4 if "projection" in extras else 6
+    op = QLstm(
+        *factors(3.0, gates), *factors(1.5, gates), *quantize_multiplier(1.3e-7), -4, -12, 0, gates == 3, time_major,
+        *factors(1e-4, (gates - 1) * peephole), *factors(2e-4, gates * norm), (2,) * (gates * norm),
+        *(quantize_multiplier(0.011) if "projection" in extras else (0, 0)), 3, 90 if "projection" in extras else 0,
+    )  # fmt: skip
+    rows = gates * 6
+    given = [image(2, 2, 3), image(rows, 3), image(rows, outputs), *[whole(rows, low=-999, high=999) for _ in range(2)]]
+    given += [image(2, outputs), whole(2, 6, low=-20000, high=20000, dtype=np.int16)]
+    more: list[Array | None] = [short(rows - 6) if peephole else None]
+    more += [short(rows), whole(rows, low=-9999, high=9999)] if norm else [None, None]
+    more += [image(outputs, 6), whole(outputs, low=-999, high=999)] if "projection" in extras else []
+    return case(op, *given, *more, constant=[1, 2, 3, 4, *[7 + n for n, array in enumerate(more) if array is not None]])
+
+
 QUANTISED: dict[str, Case] = {
     "select_boxes": case(SelectBoxes(6, 0.1, 0.2), boxes(40), np.abs(real(40))),
     "select_boxes with free places": case(SelectBoxes(9, 0.9, 0.01), boxes(12), np.abs(real(12))),
@@ -94,6 +116,11 @@ QUANTISED: dict[str, Case] = {
     "qlstm": qlstm(4),
     "qlstm of a coupled gate": qlstm(3, -11, 20000, True),
     "qlstm with a wide cell": qlstm(4, -9),
+    "qlstm with peepholes": qlstm_with_more(4, "peephole"),
+    "qlstm with a norm": qlstm_with_more(4, "norm"),
+    "qlstm with a projection": qlstm_with_more(3, "projection"),
+    "qlstm with all": qlstm_with_more(4, "peephole norm projection"),
+    "qlstm with all, time first": qlstm_with_more(3, "peephole norm projection", True),
     "qconv": qconv((1, 5, 6, 3), (7, 3, 3, 3), QConv((1, 1), (1, 1, 1, 1), x_zero=3, y_zero=-5)),
     "qconv strided": qconv((2, 6, 7, 4), (5, 4, 2, 3), QConv((2, 2), (0, 1, 1, 0), x_zero=-7), bias=None),
     "qconv dilated": qconv((1, 7, 7, 2), (3, 2, 2, 2), QConv(dilations=(2, 3), x_zero=1, low=-20, high=30)),

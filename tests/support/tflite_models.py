@@ -113,7 +113,12 @@ class ModelWriter:
         node, code = self.schema.OperatorT(), self.schema.OperatorCodeT()
         node.opcodeIndex, node.inputs, node.outputs = len(self.model.operatorCodes), inputs, outputs
         node.intermediates = intermediates
-        if options:
+        if options.startswith("Stablehlo") or options == "ReduceWindowOptions":
+            node.builtinOptions2 = getattr(self.schema, options + "T")()
+            node.builtinOptions2Type = getattr(self.schema.BuiltinOptions2, options)
+            for name, value in (fields or {}).items():
+                setattr(node.builtinOptions2, name, value)
+        elif options:
             node.builtinOptions = getattr(self.schema, options + "T")()
             node.builtinOptionsType = getattr(self.schema.BuiltinOptions, options)
             for name, value in (fields or {}).items():
@@ -139,7 +144,9 @@ def one_operator(
     fields: dict[str, object] | None = None,
     version: int = 2,
     intermediates: list[Tensor] | None = None,
+    body: str = "",
 ) -> bytes:
+    """`body`: subgraph 1 is this operator on two numbers."""
     writer = ModelWriter()
     writer.subgraph()
     places = [-1 if t is None else writer.tensor(t, f"in{n}") for n, t in enumerate(inputs)]
@@ -148,6 +155,11 @@ def one_operator(
     writer.graph.outputs = [writer.tensor(t, f"out{n}" if n else "out") for n, t in enumerate(results)]
     between = [writer.tensor(t, f"between{n}") for n, t in enumerate(intermediates or [])]
     writer.operator(op, places, writer.graph.outputs, options, fields, version, between or None)
+    if body:
+        writer.subgraph()
+        writer.graph.inputs = [writer.tensor(Tensor((), results[0].dtype), name) for name in "ab"]
+        writer.graph.outputs = [writer.tensor(Tensor((), results[0].dtype), "c")]
+        writer.operator(body, writer.graph.inputs, writer.graph.outputs, version=1)
     return writer.finish()
 
 

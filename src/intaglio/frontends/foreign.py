@@ -17,10 +17,7 @@ TFLITE: tuple[tuple[str, str], ...] = (
     ("ethos-u", "the file was compiled for an Ethos-U: use the `.tflite` file from before Vela"),
     ("*ethos*", "the file was compiled for an Ethos-U: use the `.tflite` file from before Vela"),
     ("TfLiteHexagon*", "the file was compiled for a Hexagon DSP: use the `.tflite` file from before that"),
-    ("Landmarks2TransformMatrix", _MEDIAPIPE),
-    ("Landmarks2TransformMatrixV2", _MEDIAPIPE),
-    ("TransformTensorBilinear*", _MEDIAPIPE),
-    ("TransformLandmarks*", _MEDIAPIPE),
+    ("Resampler", _MEDIAPIPE),
     ("AudioSpectrogram", "compute the spectrogram in your application, and cut the model after it"),
     ("Mfcc", "compute the features in your application, and cut the model after them"),
 )

@@ -33,11 +33,15 @@ def save_object(
         case "keras":
             found: Path = _module("intaglio.frontends.keras").save_object(model, example_inputs, folder / f"{stem}.keras")
             return found
+        case "jax" | "jaxlib":
+            path = folder / "model.jax"
+            _module("intaglio.frontends.jax").save_object(model, example_inputs, path)
         case "xgboost" | "lightgbm" | "catboost" | "sklearn":
             path = folder / f"{stem}.onnx"
             classical.save_object(model, framework, example_inputs, path, note)
         case _:
-            hint = "give a path, a PyTorch module or a method of one, an exported program, a Keras model or one of scikit-learn"
+            hint = "give a path, a PyTorch module or a method of one, an exported program, a Keras model, "
+            hint += "a jitted function of JAX, or a fitted model of scikit-learn"
             raise UserError("not-a-model", f"{quoted(repr(model))} is not a model", hint=hint)
     return path
 
@@ -64,7 +68,7 @@ def saved_objects(
 def _framework(model: object) -> str:
     """Told by the classes it derives from, without an import."""
     homes = {cls.__module__.split(".")[0] for cls in type(model).__mro__}
-    order = ("keras", "torch", *classical.FRAMEWORKS)  # Keras's on PyTorch are modules too
+    order = ("keras", "torch", "jax", "jaxlib", *classical.FRAMEWORKS)  # Keras's on PyTorch are modules too
     return next((name for name in order if name in homes), "")
 
 

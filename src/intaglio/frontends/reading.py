@@ -37,7 +37,7 @@ class FrontEnd(Protocol):
 class Source:
     graph: Graph
     sha256: str  # of the model file
-    format: str  # onnx, tflite, torch, keras, saved_model or ir
+    format: str  # onnx, tflite, torch, keras, saved_model, jax or ir
     choices: Choices = OPEN  # kernels that an IR file asks for
     placement: Placement = NOWHERE  # addresses that it gives
     stage: str = FIRST_STAGE  # that it was written after
@@ -83,14 +83,17 @@ def read_source(
         known = {"states": list(states.items()), "constants": constants, "most": most, "lengths": lengths, "random": random}
         graph, notes = load(path, dims=dims, shapes=shapes, name=name, **known)  # type: ignore[arg-type]
     else:
-        if lengths or random != "0":
-            raise UserError("bad-option", f"`{'--length' if lengths else '--random'}` is for ONNX models", hint="omit it")
+        if random != "0" and kind != "tflite":
+            raise UserError("bad-option", "`--random` is for ONNX and TFLite models", hint="omit it")
+        if lengths:
+            raise UserError("bad-option", "`--length` is for ONNX models", hint="omit it")
         if most:
             raise UserError("bad-option", "`--max` is for ONNX models", hint="omit it")
         if states or constants:
             hint = f"a {TITLES[kind]} model defines its own state"
             raise UserError("bad-option", "`--state` is for ONNX models", hint=hint)
-        graph, notes = front_end(kind).load(path, dims=dims, shapes=shapes, name=name, **chosen(kind, signature))
+        asked = {**chosen(kind, signature), **({"random": random} if kind == "tflite" else {})}
+        graph, notes = front_end(kind).load(path, dims=dims, shapes=shapes, name=name, **asked)
     for text in notes:
         note(text)
     return Source(graph, _digest(path), format=kind)
@@ -118,7 +121,8 @@ def check_together(path: Path, keys: Collection[str]) -> None:
         own.check_together(path, keys)
 
 
-TITLES = {"tflite": "TFLite", "torch": "PyTorch", "keras": "Keras", "saved_model": "SavedModel"}
+_FROZEN = b"\n"  # a list of nodes comes first; ONNX starts with its version
+TITLES = {"tflite": "TFLite", "torch": "PyTorch", "keras": "Keras", "saved_model": "SavedModel", "jax": "JAX"}
 
 
 def front_end(kind: str) -> FrontEnd:
@@ -127,7 +131,8 @@ def front_end(kind: str) -> FrontEnd:
 
 
 def kind_of(path: Path) -> str:
-    """`ir`, `tflite`, `torch`, `keras`, `saved_model` (a folder) or `onnx`; everything else is an error that says what it is."""
+    """`ir`, `tflite`, `torch`, `keras`, `saved_model` (a folder, a frozen graph), `jax` or `onnx`; everything else is an error that
+    says what it is."""
     shown = quoted(str(path), 200)
     try:
         mode = os.stat(path).st_mode
@@ -158,6 +163,10 @@ def kind_of(path: Path) -> str:
         return "keras"
     if path.suffix in (".pt", ".pth", ".pt2"):
         return "torch"
+    if path.suffix == ".jax":
+        return "jax"
+    if path.suffix == ".pb" and start[:1] == _FROZEN:
+        return "saved_model"
     if path.suffix == ".safetensors":
         hint = "give the model itself: a `.pt2`, `.keras`, `.onnx` or `.tflite` file"
         raise ModelError("unsupported-format", f"{shown} is a weights file without a model", hint=hint)

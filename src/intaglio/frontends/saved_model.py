@@ -1,4 +1,6 @@
-"""SavedModel folders, where TensorFlow is installed: its converter makes a TFLite model of them, in a process of its own."""
+"""SavedModel folders and frozen graphs (`.pb`), where TensorFlow is installed: its converter makes a TFLite model of them, in a
+process of its own. The inputs of a frozen graph are its placeholders, its outputs what no other node reads.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,29 @@ from intaglio.ir.spans import Dims, Shapes
 
 _LIMIT_SECONDS = 900
 _SCRIPT = """
+import os
 import sys
 import tensorflow as tf
-made = tf.lite.TFLiteConverter.from_saved_model(sys.argv[1]).convert()
+
+IDLE = ("NoOp", "Const", "Assert", "Placeholder")
+
+def frozen(path):
+    graph = tf.compat.v1.GraphDef()
+    with open(path, "rb") as file:
+        graph.ParseFromString(file.read())
+    read = {name.split(":")[0].lstrip("^") for node in graph.node for name in node.input}
+    given = [node.name + ":0" for node in graph.node if node.op in ("Placeholder", "PlaceholderV2")]
+    ends = [node.name for node in graph.node if node.name not in read and node.op not in IDLE]
+    if not given or not ends:
+        raise ValueError("the graph has no placeholders, or no results")
+    made = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(graph, name=""), [])
+    results = [out for name in ends for out in made.graph.get_operation_by_name(name).outputs]
+    inputs = [made.graph.get_tensor_by_name(name) for name in given]
+    return tf.lite.TFLiteConverter.from_concrete_functions([made.prune(inputs, results)])
+
+source = sys.argv[1]
+converter = tf.lite.TFLiteConverter.from_saved_model(source) if os.path.isdir(source) else frozen(source)
+made = converter.convert()
 with open(sys.argv[2], "wb") as file:
     file.write(made)
 """
@@ -29,8 +51,9 @@ def load(
     path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None
 ) -> tuple[Graph, list[str]]:
     with tempfile.TemporaryDirectory(prefix="intaglio-") as place:
-        graph, notes = tflite.load(_converted(path, Path(place)), dims=dims, shapes=shapes, name=name or path.resolve().name)
-    return graph, ["TensorFlow has converted the SavedModel to TFLite", *notes]
+        graph, notes = tflite.load(_converted(path, Path(place)), dims=dims, shapes=shapes, name=name or path.resolve().stem)
+    what = "SavedModel" if path.is_dir() else "frozen graph"
+    return graph, [f"TensorFlow has converted the {what} to TFLite", *notes]
 
 
 def check(path: Path, *, dims: Dims, shapes: Shapes) -> list[Problem]:
@@ -42,7 +65,8 @@ def _converted(path: Path, place: Path) -> Path:
     shown, target = quoted(str(path), 200), place / "model.tflite"
     if find_spec("tensorflow") is None:
         hint = "`pip install tensorflow`, or save the model with `model.save(\"model.keras\")`, or convert it to TFLite"
-        raise ToolError("no-framework", f"{shown} is a SavedModel, which needs TensorFlow; it is not installed", hint=hint)
+        what = "SavedModel" if path.is_dir() else "frozen graph of TensorFlow"
+        raise ToolError("no-framework", f"{shown} is a {what}, which needs TensorFlow; it is not installed", hint=hint)
     command = [sys.executable, "-c", _SCRIPT, str(path.resolve()), str(target)]
     try:
         done = subprocess.run(

@@ -17,8 +17,8 @@ MOST_ITEMS = 50_000  # beyond this ONNX Runtime takes minutes to load it
 
 def keep_model(path: Path, format: str, folder: Path, later: Later = at_once) -> str | None:
     """The model as one file inside the package, copied `later`; None when there is none to keep (IR files) or it is too large."""
-    if format in ("tflite", "torch", "keras"):
-        suffix = _keras_suffix(path) if format == "keras" else {"tflite": ".tflite", "torch": ".pt2"}[format]
+    if format in ("tflite", "torch", "keras", "jax"):
+        suffix = _keras_suffix(path) if format == "keras" else {"tflite": ".tflite", "torch": ".pt2", "jax": ".jax"}[format]
         (folder / "ir").mkdir(exist_ok=True)
         later(partial(_copy, path, folder / "ir" / f"source{suffix}"))
         return f"ir/source{suffix}"

@@ -163,8 +163,11 @@ def _as_bytes(outputs: dict[str, Array], manifest: Manifest) -> dict[str, Array]
 
 
 def cannot_compare(manifest: Manifest) -> bool:
-    """numpy has no bf16, so ONNX Runtime cannot be fed from here; a package draws other random numbers than a runtime."""
-    drawn = any(state.input == RUN_STATE for state in manifest.states)
+    """numpy has no bf16, so ONNX Runtime cannot be fed from here; a package draws other random numbers than a runtime, and LiteRT
+    takes none as inputs."""
+    source = manifest.model.source or ""
+    given = manifest.options.get("random") == "input" and source.endswith(".tflite")
+    drawn = given or any(state.input == RUN_STATE for state in manifest.states)
     return drawn or any(info.dtype == "bf16" for info in (*manifest.inputs, *manifest.outputs))
 
 
@@ -235,4 +238,8 @@ def model_reference(path: Path, manifest: Manifest, extra: tuple[str, ...] = ())
         from intaglio.run.keras_model import KerasModel
 
         return KerasModel(path, manifest, extra)
+    if path.suffix == ".jax":
+        from intaglio.run.jax_model import JaxModel
+
+        return JaxModel(path)
     return OnnxRuntime(path, extra, manifest.inputs if manifest.options.get("random") == "input" else ())

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from intaglio.frontends.keras.custom import registered
 from intaglio.frontends.onnx.faults import Fault
 
 Config = dict[str, Any]
@@ -48,6 +49,7 @@ class Layer:
     inner: list[Layer] = field(default_factory=list)  # of a wrapper
     group: str = ""  # where its weights are in a .keras file
     build: Config = field(default_factory=dict)
+    custom: str = ""  # the name under which it is registered
 
     @property
     def trainable(self) -> bool:
@@ -104,6 +106,9 @@ def _layer(data: Any, group: str, depth: int) -> Layer:
         layer.build = data["build_config"]
     layer.foreign = _foreign(data, module)
     if layer.foreign:
+        full = data.get("registered_name")
+        layer.custom = registered(kind, full if full is not None else data["class_name"])
+        layer.foreign, layer.is_op = ("", False) if layer.custom else (layer.foreign, layer.is_op)
         return layer
     cell = config.get("cell")
     if kind == "RNN" and isinstance(cell, dict) and cell.get("class_name") in _CELLS and isinstance(cell.get("config"), dict):

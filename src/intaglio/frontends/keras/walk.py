@@ -18,6 +18,8 @@ from intaglio.frontends.building import cast
 from intaglio.frontends.discovery import add_rows
 from intaglio.frontends.emitting import Emitter
 from intaglio.frontends.keras.config import Config, Invocation, Layer, Model, Ref
+from intaglio.frontends.keras.custom import CUSTOM
+from intaglio.frontends.keras.quantised import check_kind, quantised_of
 from intaglio.frontends.keras.weights import Weights
 from intaglio.frontends.onnx.faults import Fault, Problem, unsupported
 from intaglio.ir.graph import Array, State, Value
@@ -65,6 +67,8 @@ def fill_tables() -> None:
 def policy(config: Config) -> DType:
     """The type that a layer computes in."""
     told = config.get("dtype") or "float32"
+    if (found := quantised_of(config)) is not None:
+        told = found.source
     if isinstance(told, dict):
         kind, inner = told.get("class_name"), told.get("config")
         name = inner.get("name") if isinstance(inner, dict) else None
@@ -197,6 +201,8 @@ class Walk:
         if item.model is not None:
             found = self.run(item.model, [v for v in operands if v is not None], f"{path}/")
             return None if any(r is None for r in found) else [r for r in found if r is not None]
+        if item.custom:
+            self.differences.append(f"the layer {quoted(item.name)} is a custom one")
         result = row(KerasCall(self, item, args, kwargs))
         values = result if isinstance(result, list) else [result]
         self._pass_on(item, [v for v in operands if v is not None], values)
@@ -235,8 +241,10 @@ class Walk:
 
 def row_of(item: Layer) -> Row:
     """The row of a layer; a Fault where there is none."""
+    if item.custom:
+        return CUSTOM[item.custom].row
     if item.foreign:
-        hint = "replace it with layers of Keras, or compile the model object: `intaglio.compile(model)`"
+        hint = "replace it with layers of Keras, compile the model object, or see `intaglio.register_keras_layer`"
         raise unsupported(item.foreign, hint)
     if item.model is not None:
         return _no_row
@@ -306,6 +314,7 @@ class KerasCall:
         self.dtype = DType.F32
         if not item.is_op:
             self.dtype = policy(item.config)
+            check_kind(item.kind, item.config)
             if self.dtype in (DType.F16, DType.BF16) and not walk.differences:
                 walk.differences.append("half precision is rounded at different places than in Keras")
             if self.dtype.is_float:

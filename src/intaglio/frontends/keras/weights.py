@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from intaglio.errors import quoted
 from intaglio.frontends.keras.config import Config, Layer, Model
 from intaglio.frontends.keras.container import KerasFile
+from intaglio.frontends.keras.custom import CUSTOM
 from intaglio.frontends.keras.hdf5 import Hdf5
+from intaglio.frontends.keras.quantised import quantised_of, roles_of
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Array
 
@@ -34,6 +36,8 @@ _SEPARABLE = ("SeparableConv1D", "SeparableConv2D", "SeparableConvolution1D", "S
 
 def roles(kind: str, config: Config) -> list[tuple[str, bool]]:
     """The layer's own variables: what each is, and whether it is trained."""
+    if kind in ("Dense", "EinsumDense", "Embedding") and (found := quantised_of(config)) is not None:
+        return roles_of(kind, config, found)
     bias = [("bias", True)] if config.get("use_bias", True) else []
     scale = [("gamma", True)] if config.get("scale", True) else []
     center = [("beta", True)] if config.get("center", True) else []
@@ -71,6 +75,8 @@ def roles(kind: str, config: Config) -> list[tuple[str, bool]]:
 
 
 def leaves(layer: Layer) -> list[Leaf]:
+    if layer.custom:
+        return [Leaf(role, f"vars/{n}") for n, role in enumerate(CUSTOM[layer.custom].weights)]
     if layer.kind == "MultiHeadAttention":
         names = ("kernel", "bias") if layer.config.get("use_bias", True) else ("kernel",)
         parts = ("query", "key", "value", "output")

@@ -13,17 +13,18 @@ from intaglio.frontends.onnx.pinning import Declared, bounded
 from intaglio.frontends.tflite.container import Model, Subgraph, Tensor, read_model
 from intaglio.frontends.tflite.signatures import choose
 from intaglio.frontends.tflite.walk import Walk, constant, type_quant
-from intaglio.ir.graph import Graph, Node, State, Value
+from intaglio.ir.graph import Graph, Node, State, Value, needed_counts
 from intaglio.ir.spans import Dims, Shapes
 from intaglio.ir.types import DType, TensorType
+from intaglio.ops.binary import Add
 from intaglio.ops.control import Copy
 
 
 def load(
-    path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None, signature: str | None = None
+    path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None, signature: str | None = None, random: str = "0"
 ) -> tuple[Graph, list[str]]:
-    """`signature` says which of several networks in the file."""
-    walk = Walk(choose(read_model(path), signature))
+    """`signature` says which of several networks in the file, `random` a seed or `input`."""
+    walk = Walk(choose(read_model(path), signature), random=random)
     graph, notes = _graph(walk, shapes, name or path.stem)
     if dims:
         raise UserError(
@@ -89,7 +90,7 @@ def _graph(walk: Walk, shapes: Shapes, name: str) -> tuple[Graph, list[str]]:
         raise ModelError(error.slug, error.message, where=error.where, hint=hint) from None
     if walk.problems:
         return Graph("model"), notes
-    return _finish(walk, model, inputs, values, name), notes
+    return _finish(walk, model, inputs, values, name), [*notes, *walk.notes]
 
 
 def _tensors(main: Subgraph) -> list[tuple[int, Tensor]]:
@@ -131,6 +132,10 @@ def _finish(walk: Walk, model: Model, inputs: list[Value], values: dict[int, Val
         states.append(State(variable.entry, after, fills[0].item() if len(fills) == 1 else 0))
     if walk.started is not None:
         states.append(State(walk.started, _own(walk, constant(np.asarray(True)), produced, [])))
+    if walk.random_run is not None:
+        after = Value("", walk.random_run.type, f"{walk.random_run.origin}_next")
+        walk.nodes.append(Node(Add(), [walk.random_run, constant(np.ones(1, np.uint32))], [after], after.origin))
+        states.append(State(walk.random_run, after))
     graph = Graph(identifier(name, "model"), [*inputs, *walk.extra_inputs], outputs, [])
     graph.states, graph.output_names, graph.bounds = states, names, walk.bounds
     needed = {*outputs, *(s.output for s in states)}
@@ -138,7 +143,10 @@ def _finish(walk: Walk, model: Model, inputs: list[Value], values: dict[int, Val
         if node.op.EFFECT or any(o in needed for o in node.outputs):
             graph.nodes.append(node)
             needed.update(node.operands())
+            needed |= needed_counts(node, walk.counts)
     graph.nodes.reverse()
+    alive = {v for node in graph.nodes for v in node.outputs}
+    graph.counts = {name: value for name, value in walk.counts.items() if value in alive}
     _name(graph)
     return graph
 

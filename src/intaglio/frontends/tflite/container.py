@@ -172,8 +172,9 @@ class _Reader:
         model.signature = next((s.names for s in model.signatures if s.subgraph == 0), {})
         return model
 
-    def _count(self, length: int, what: str) -> int:
-        if not 0 <= length <= len(self.bytes) // 4:
+    def _count(self, length: int, what: str, each: int = 4) -> int:
+        """`each`: the bytes that one of them takes at least."""
+        if not 0 <= length <= len(self.bytes) // each:
             raise bad(self.file, f"the model claims to have {length} {what}")
         return length
 
@@ -209,7 +210,7 @@ class _Reader:
         inputs = self._indices(o.InputsLength(), o.Inputs, tensors, where)
         outputs = self._indices(o.OutputsLength(), o.Outputs, tensors, where)
         between = self._indices(o.IntermediatesLength(), o.Intermediates, tensors, where)
-        length = self._count(o.CustomOptionsLength(), "bytes of options") if op.startswith("CUSTOM") else 0
+        length = self._count(o.CustomOptionsLength(), "bytes of options", 1) if op.startswith("CUSTOM") else 0
         custom = bytes(o.CustomOptions(j) for j in range(length))
         return Operator(i, op, code.Version(), inputs, outputs, self._options(o), between, custom)
 

@@ -9,6 +9,7 @@ import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,11 @@ class Walk:
     collect: bool = False  # go on after a problem, for `check`
     bounds: Bounds | None = None
     cuts: dict[Value, Any] = field(default_factory=dict)  # parts of lists (`rows/lists.py`)
+    notes: list[str] = field(default_factory=list)
+    counts: dict[str, Value] = field(default_factory=dict)  # sizes that follow from data
+    random: str = "0"  # a seed, or `input`
+    random_streams: int = 0
+    random_run: Value | None = None  # the state that counts runs, where something is random
 
     def run(self, graph: Subgraph, given: dict[int, Value]) -> dict[int, Value]:
         importlib.import_module("intaglio.frontends.tflite.rows")
@@ -189,7 +195,13 @@ class TFLiteCall:
         """One more node, or its result when all operands are known."""
         return self.emit_all(op, *inputs, origin=origin)[0]
 
-    def emit_all(self, op: Op, *inputs: Value | None, origin: str = "") -> list[Value]:
+    def constant(self, data: Array | float | int | bool | list[int], dtype: DType | None = None) -> Value:
+        return constant(np.asarray(data, None if dtype is None else dtype.numpy), dtype)
+
+    def like(self, number: float, value: Value) -> Value:
+        return self.constant(number, value.dtype)
+
+    def emit_all(self, op: Op, *inputs: Value | None, origin: str = "") -> tuple[Value, ...]:
         types = op.infer(*[None if v is None else v.type for v in inputs])
         for made in types:
             if made.elements > LARGEST:
@@ -197,10 +209,24 @@ class TFLiteCall:
         known = all(v is None or v.is_const for v in inputs) and not op.EFFECT
         if known and all(t.elements <= _FOLD_LIMIT for t in types):
             results = op.evaluate([None if v is None else v.data for v in inputs], [None if v is None else v.type for v in inputs])
-            return [constant(r.reshape(t.shape), t.dtype, origin) for r, t in zip(results, types, strict=True)]
+            return tuple(constant(r.reshape(t.shape), t.dtype, origin) for r, t in zip(results, types, strict=True))
         outs = [Value("", t, origin) for t in types]
         self.walk.nodes.append(Node(op, list(inputs), outs, self.source(), when=self.walk.guard))
-        return outs
+        return tuple(outs)
+
+    def found(self, stem: str, low: int, high: int, make: Callable[[int], Op], *operands: Value) -> tuple[Value, ...]:
+        """The results of an operator that finds between `low` and `high` of something; the last one is their number."""
+        if low == high or all(v.is_const for v in operands):
+            known = high if low == high else int(make(high).evaluate([v.data for v in operands], [v.type for v in operands])[-1])
+            return self.emit_all(make(known), *operands)
+        if self.walk.active:
+            raise Fault("unsupported-operator", "in a branch or a loop, the size of its result depends on data")
+        self.walk.bounds = self.walk.bounds or Bounds({})
+        taken = self.walk.bounds.ranges
+        name = stem if stem not in taken else next(n for k in count(2) if (n := f"{stem}_{k}") not in taken)
+        results = self.emit_all(make(self.walk.bounds.add(name, low, high)), *operands)
+        self.walk.counts[name] = results[-1]
+        return results
 
     def source(self) -> str:
         name = self.graph.tensors[self.operator.outputs[0]].name if self.operator.outputs else ""

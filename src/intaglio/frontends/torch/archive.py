@@ -25,6 +25,7 @@ MOST_RATIO = 100  # torch stores entries as they are; one that grows more than t
 BROKEN = (
     zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError, OSError, ValueError, OverflowError, MemoryError,
 )  # fmt: skip
+_SCRIPT = "if you trust it, `intaglio.compile(torch.jit.load(file), example_inputs=(...))` converts it; or export the model again"
 AGAIN = "export it again: `torch.export.save(torch.export.export(model, example_inputs), 'model.pt2')`"
 
 
@@ -108,7 +109,7 @@ def _refuse_others(archive: Archive, shown: str) -> None:
         reason = f"{shown} was exported by torch 2.7 or older, which pickles weights; pickles are never opened"
         raise archive.fault("unsupported-format", reason, f"with torch 2.9 or newer, {AGAIN}")
     if "constants.pkl" in names or any(name.startswith("code/") for name in names):
-        raise archive.fault("unsupported-format", f"{shown} is a TorchScript model, which holds pickles and code", AGAIN)
+        raise archive.fault("unsupported-format", f"{shown} is a TorchScript model, which holds pickles and code", _SCRIPT)
     if "data.pkl" in names:
         raise _pickled(archive.file, shown)
     if any(name.startswith("data/aotinductor/") for name in names):

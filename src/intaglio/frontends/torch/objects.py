@@ -68,6 +68,8 @@ def _exported(torch: Any, model: Any, example_inputs: tuple[object, ...] | None)
     inputs = tuple(example_inputs) if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
     training = [module for module in model.modules() if module.training]
     try:
+        if isinstance(model, torch.jit.ScriptModule):
+            return _from_script(model.eval(), inputs)
         return torch.export.export(model.eval(), inputs)
     except Exception as error:  # torch raises of many kinds, user code of any
         hint = "`torch.export.export(model, example_inputs)` shows the details; see PyTorch's guide to torch.export"
@@ -75,6 +77,13 @@ def _exported(torch: Any, model: Any, example_inputs: tuple[object, ...] | None)
     finally:
         for module in training:
             module.training = True
+
+
+def _from_script(model: Any, inputs: tuple[object, ...]) -> Any:
+    """TorchScript, traced or scripted, by torch's own converter: `torch.export.export` names it for such modules."""
+    from torch._export.converter import TS2EPConverter  # type: ignore[import-not-found, unused-ignore]
+
+    return TS2EPConverter(model, inputs).convert()
 
 
 def _save(torch: Any, program: Any, path: Path) -> None:

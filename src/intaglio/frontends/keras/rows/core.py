@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from intaglio.errors import quoted
 from intaglio.frontends.building import cast, reshape
 from intaglio.frontends.einsum import einsum
+from intaglio.frontends.keras import quantised
+from intaglio.frontends.keras.quantised import Quantised, quantised_of
 from intaglio.frontends.keras.rows.activation import activate
 from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
-from intaglio.ops.binary import Add, Equal, Mul
+from intaglio.ops.binary import Add, Div, Equal, Mul
 from intaglio.ops.index import Gather
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.reduce import Reduce
@@ -25,9 +30,29 @@ def dense(call: KerasCall) -> Result:
         raise Fault("shape-mismatch", f"it takes at least two axes, got {list(x.shape)}")
     if call.option("lora_rank"):
         call.walk.emitter.notes.append(f"the layer {quoted(call.layer.name)} has LoRA: Keras has merged it into the kernel")
-    w = call.weight("kernel", x.shape[-1], units)
     bias = call.weight("bias", units) if call.flag("use_bias", True) else None
+    if (found := quantised_of(call.config)) is not None:
+        y = _quantised(call, found, (x.shape[-1], units), (x.type.rank - 1,), lambda a, w: call.emit(MatMul(), a, w))
+        bias = None if bias is None else quantised.bias_of(call, found, bias)
+        return activate(call, y if bias is None else call.emit(Add(), y, bias), call.option("activation"))
+    w = call.weight("kernel", x.shape[-1], units)
     return activate(call, call.emit(MatMul(), x, w, bias), call.option("activation"))
+
+
+def _quantised(
+    call: KerasCall, found: Quantised, shape: tuple[int, ...], axes: tuple[int, ...], product: Callable[[Value, Value], Value]
+) -> Value:
+    """A product with quantised weights of this shape; `axes` of the input are those that are summed."""
+    x, kernel = call.x, quantised.kernel(call, found, shape)
+    if found.mode == "float8":
+        return product(quantised.through_float8(call, x, "inputs"), kernel.weights)
+    if found.activations is not None:
+        whole, scale = quantised.rounded(call, x, found.activations, axes)
+        x = whole if call.layer.kind == "Dense" else call.emit(Div(), whole, scale)
+    y = product(x, kernel.weights)
+    if kernel.scale is not None:
+        y = call.emit(Div(), y, kernel.scale)
+    return call.emit(Div(), y, scale) if found.activations is not None and call.layer.kind == "Dense" else y
 
 
 @layer("EinsumDense")
@@ -35,19 +60,43 @@ def einsum_dense(call: KerasCall) -> Result:
     x, equation = call.x, call.option("equation")
     if not isinstance(equation, str):
         raise Fault("bad-attribute", "it has no equation")
-    w = call.weight("kernel", *call.walk.weights.shape(call.layer, "kernel"))
-    y = einsum(call, equation, [x, w])
+    if (found := quantised_of(call.config)) is not None:
+        shape, axes = _kernel_shape(call, equation)
+        y = _quantised(call, found, shape, axes, lambda a, w: einsum(call, equation, [a, cast(call, w, a.dtype)]))
+    else:
+        y = einsum(call, equation, [x, call.weight("kernel", *call.walk.weights.shape(call.layer, "kernel"))])
     if call.option("bias_axes"):
-        y = call.emit(Add(), y, call.weight("bias", *call.walk.weights.shape(call.layer, "bias")))
+        bias = call.weight("bias", *call.walk.weights.shape(call.layer, "bias"))
+        y = call.emit(Add(), y, quantised.bias_of(call, found, bias))
     return activate(call, y, call.option("activation"))
+
+
+def _kernel_shape(call: KerasCall, equation: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(the shape of the kernel, axes of the input that are summed): sizes by the letters of the input and of the options."""
+    inputs, _, result = equation.replace(" ", "").partition("->")
+    left, _, weights = inputs.partition(",")
+    rank = len(call.x.shape)
+    before, _, after = left.partition("...")
+    places = {c: n for n, c in enumerate(before)} | {c: rank - len(after) + n for n, c in enumerate(after)}
+    told = call.option("output_shape")
+    sizes = [told] if isinstance(told, int) else list(told or [])
+    tail = result.rpartition("...")[2] if "..." in result else result[1:]
+    known = {c: size for c, size in zip(reversed(tail), reversed(sizes), strict=False) if isinstance(size, int)}
+    known |= {c: call.x.shape[n] for c, n in places.items()}
+    if not all(c in known for c in weights):
+        raise Fault("bad-attribute", f"the sizes of its equation {quoted(equation)} are not all known")
+    return tuple(known[c] for c in weights), tuple(sorted(n for c, n in places.items() if c not in result))
 
 
 @layer("Embedding")
 def embedding(call: KerasCall) -> Result:
     x = call.x
-    table = call.weight("embeddings", call.whole("input_dim"), call.whole("output_dim"))
     index = x if x.dtype in (DType.I32, DType.I64) else cast(call, x, DType.I32)
-    y = call.emit(Gather(0), table, index)
+    rows, columns = call.whole("input_dim"), call.whole("output_dim")
+    if (found := quantised_of(call.config)) is not None:
+        y = quantised.table(call, found, rows, columns, index)
+    else:
+        y = call.emit(Gather(0), call.weight("embeddings", rows, columns), index)
     if call.flag("mask_zero"):
         call.walk.masks[y] = call.emit(LogicalNot(), call.emit(Equal(), index, call.like(0, index)))
     return y

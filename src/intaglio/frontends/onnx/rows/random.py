@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from intaglio.frontends.building import cast, expand, reshape
+from intaglio.frontends import drawing
+from intaglio.frontends.building import cast, expand
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.onnx.tensors import DTYPES, dtype_of
 from intaglio.ir.graph import Value
 from intaglio.ir.sizes import moves
 from intaglio.ir.types import DType, Shape, TensorType
-from intaglio.ops.binary import Add, GreaterEqual, Less, Mul, Sub
-from intaglio.ops.index import Gather
+from intaglio.ops.binary import Add, GreaterEqual, Less, Mul
 from intaglio.ops.random import RUN_STATE, RandomUniform
-from intaglio.ops.reduce import Cumsum, Reduce, Softmax
-from intaglio.ops.unary import Cos, Log, Sqrt
 
 
 def uniform(call: OnnxCall, shape: Shape) -> Value:
@@ -36,11 +32,7 @@ def uniform(call: OnnxCall, shape: Shape) -> Value:
 
 
 def normal(call: OnnxCall, shape: Shape) -> Value:
-    """By Box and Muller: two uniform numbers make one."""
-    u, v = uniform(call, shape), uniform(call, shape)
-    rest = call.emit(Sub(), call.like(1.0, u), u)  # above 0
-    far = call.emit(Sqrt(), call.emit(Mul(), call.emit(Log(), rest), call.like(-2.0, u)))
-    return call.emit(Mul(), far, call.emit(Cos(), call.emit(Mul(), v, call.like(2 * math.pi, v))))
+    return drawing.normal(call, uniform(call, shape), uniform(call, shape))
 
 
 def given(call: OnnxCall, dtype: DType, shape: Shape) -> Value | None:
@@ -90,19 +82,14 @@ def bernoulli(call: OnnxCall) -> Answer:
 
 @importer("Multinomial")
 def multinomial(call: OnnxCall) -> Answer:
-    """Where a uniform number is among the sums of the probabilities."""
     x, count = call.value(0), call.integer("sample_size", 1)
     dtype = dtype_of(call.integer("dtype", 6), "the result of `Multinomial`")
     if len(x.shape) != 2 or count < 1 or dtype not in (DType.I32, DType.I64):
         raise Fault("bad-attribute", f"`Multinomial` of {list(x.shape)} with {count} samples is not valid")
-    batch, classes = x.shape
+    batch = x.shape[0]
     if (value := given(call, dtype, (batch, count))) is not None:
         return value
-    sums = call.emit(Cumsum(1), call.emit(Softmax(1), cast(call, x, DType.F32)))
-    inner = call.emit(Gather(1), sums, call.constant(np.arange(classes - 1, dtype=np.int64)))  # the last is above all
-    drawn = reshape(call, uniform(call, (batch, count)), (batch, count, 1))
-    below = call.emit(GreaterEqual(), drawn, reshape(call, inner, (batch, 1, classes - 1)))
-    return call.emit(Reduce("sum", (2,), False), cast(call, below, dtype))
+    return drawing.picked(call, x, uniform(call, (batch, count)), dtype)
 
 
 def dropped(call: OnnxCall, x: Value, ratio: float) -> tuple[Value, Value]:

@@ -6,12 +6,14 @@ import math
 
 import numpy as np
 
+from intaglio.frontends.building import cast, reshape
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.walk import LARGEST, TFLiteCall, axis_of, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, Less, Max, Min, Where
 from intaglio.ops.convert import Cast, Dequantize
+from intaglio.ops.found import Unique
 from intaglio.ops.index import Gather, GatherNd, OneHot, ScatterNd
 from intaglio.ops.move import Concat, Reshape, ReverseSequence, Transpose
 from intaglio.ops.reduce import Cumsum, TopK  # fmt: skip
@@ -116,12 +118,17 @@ def where(call: TFLiteCall) -> None:
 
 
 @importer("UNIQUE")
-def as_many_as_the_data_say(call: TFLiteCall) -> None:
-    raise Fault(
-        "unsupported-operator",
-        "the size of the result depends on data, so it has no static shape",
-        "cut the model before this operator and do the rest in the application",
-    )
+def unique(call: TFLiteCall) -> None:
+    """Each number once, in order of first appearance, and which of them each one is. There is room for as many as there are."""
+    x = call.value(0)
+    if x.type.rank != 1:
+        raise Fault("shape-mismatch", f"it takes a list of numbers, got {list(x.shape)}")
+    rows = reshape(call, x, (x.shape[0], 1))
+    values, _, places, *_ = call.found("unique", min(1, x.shape[0]), x.shape[0], lambda count: Unique(count, False), rows)
+    flat = reshape(call, values, values.shape[:1])
+    for n, value in enumerate((flat, cast(call, places, call.out(1).dtype or DType.I32))):
+        value.origin = call.out(n).name if value.data is None else value.origin
+        call.keep(value, n)
 
 
 @importer("TOPK_V2")

@@ -6,38 +6,18 @@ import math
 
 import numpy as np
 
-from intaglio.errors import quoted
 from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.tflite.rows.integer_lstm import integer_lstm
 from intaglio.frontends.tflite.rows.unrolled import unrolled_lstm, unrolled_rnn
-from intaglio.frontends.tflite.walk import TFLiteCall, Variable, constant, importer, type_quant
+from intaglio.frontends.tflite.rows.variable_state import variable_state
+from intaglio.frontends.tflite.walk import TFLiteCall, constant, importer
 from intaglio.ir.graph import Array, Value
-from intaglio.ir.types import DType, TensorType
-from intaglio.ops.fixed_point import quantize_multiplier
+from intaglio.ir.types import DType
 from intaglio.ops.move import Reshape
-from intaglio.ops.quantised_recurrent import QLstm
 from intaglio.ops.recurrent import Lstm
 
 _ACTIVATIONS = {1: "Relu", 4: "Tanh"}
 _PLAIN = "convert from a plain `keras.layers.LSTM`"
-
-
-def variable_state(call: TFLiteCall, i: int, shape: tuple[int, ...], dtype: DType = DType.F32) -> Variable:
-    """The variable tensor at operand `i`, as an input of the graph. LiteRT fills 8-bit ones with their zero point."""
-    tensor = call.tensor(i)
-    if not tensor.is_variable:
-        raise Fault("unsupported-operator", f"its state {quoted(tensor.name)} is computed", "make the state a variable tensor")
-    if tensor.dtype is not dtype or math.prod(tensor.shape) != math.prod(shape):
-        raise Fault("bad-tensor", f"its state {quoted(tensor.name)} is {tensor.dtype and tensor.dtype.value}{list(tensor.shape)}")
-    key = f"tensor:{id(call.graph)}:{tensor.index}"
-    if key in call.walk.variables:
-        raise Fault("bad-graph", f"its state {quoted(tensor.name)} belongs to another operator too")
-    state = Variable(tensor.name)
-    if dtype is DType.I8:
-        state.start = np.full(shape, call.quant(tensor)[1], np.int8)
-    state.entry = state.now = Value("", TensorType(dtype, shape, quant=type_quant(tensor.quant)), tensor.name)
-    call.walk.variables[key] = state
-    call.walk.extra_inputs.append(state.entry)
-    return state
 
 
 @importer("UNIDIRECTIONAL_SEQUENCE_LSTM")
@@ -47,10 +27,7 @@ def sequence_lstm(call: TFLiteCall) -> None:
         raise Fault("shape-mismatch", f"an LSTM takes three axes, got {list(x.shape)}")
     plain = not any(call.has(n) for n in (9, 10, 11, 16, 20, 21, 22, 23))
     if x.dtype is DType.I8:
-        if not plain:
-            reason = "an LSTM of integers with projection, peepholes or layer norm is not supported"
-            raise Fault("unsupported-operator", reason, _PLAIN)
-        _integer_lstm(call, x)
+        call.give(integer_lstm(call, x, bool(o.TimeMajor())))
         return
     if x.dtype is not DType.F32:
         raise Fault("unsupported-operator", f"an LSTM of {x.dtype.value} is not supported", "use float or 8-bit activations")
@@ -96,8 +73,12 @@ def lstm(call: TFLiteCall) -> None:
     x = call.value(0)
     if getattr(call.options, "KernelType", int)() != 0 or len(call.operator.inputs) < 20:
         raise Fault("unsupported-operator", "an LSTM with its weights in one matrix is not supported", _PLAIN)
-    if x.dtype is not DType.F32 or x.type.rank != 2:
+    if x.dtype not in (DType.F32, DType.I8) or x.type.rank != 2:
         raise Fault("unsupported-operator", f"an LSTM of {x.dtype.value}{list(x.shape)} is not supported", _PLAIN)
+    if x.dtype is DType.I8:
+        y = integer_lstm(call, call.emit(Reshape((1, *x.shape)), x), True)
+        call.give(call.emit(Reshape(y.shape[1:]), y))
+        return
     _step_by_step(call, call.emit(Reshape((1, *x.shape)), x), True)
 
 
@@ -113,41 +94,3 @@ def simple_rnn(call: TFLiteCall) -> None:
     call.give(y)
 
 
-def _integer_lstm(call: TFLiteCall, x: Value) -> None:
-    """Zero points of input and hidden state go into the biases: what is left is a product of stored integers."""
-    o = call.options
-    if o.FusedActivationFunction() != 4:
-        raise Fault("unsupported-operator", "an LSTM of integers supports only tanh as its activation")
-    if len(call.operator.intermediates) < 5:
-        raise Fault("bad-quantisation", "its hidden state has no quantisation parameters")
-    gates = (0, 1, 2, 3) if call.has(1) else (1, 2, 3)
-    weights, recurrents = [call.known(1 + g, "weights") for g in gates], [call.known(5 + g, "weights") for g in gates]
-    biases = [call.known(12 + g, "bias") for g in gates]
-    (x_scale, x_zero), (h_scale, h_zero) = call.quant(call.tensor(0)), call.quant(call.tensor(18))
-    c_scale, _ = call.quant(call.tensor(19))
-    out_scale, out_zero = call.quant(call.graph.tensors[call.operator.intermediates[4]])
-    cell_bits = round(math.log2(c_scale))
-    if abs(math.log2(c_scale) - cell_bits) > 1e-3:
-        raise Fault("bad-quantisation", f"the step {c_scale} of its cell state is not a power of two")
-
-    def factors(first: int, scale: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        reals = [np.float32(call.quant(call.tensor(first + g))[0]) * np.float32(scale) / np.float32(2**-12) for g in gates]
-        pairs = [quantize_multiplier(float(real)) for real in reals]
-        return tuple(m for m, _ in pairs), tuple(s for _, s in pairs)
-
-    w, r = np.concatenate(weights), np.concatenate(recurrents)
-    bw = np.concatenate(biases).astype(np.int64) - x_zero * w.astype(np.int64).sum(axis=1)
-    br = -h_zero * r.astype(np.int64).sum(axis=1)
-    h_multiplier, h_shift = quantize_multiplier(float(np.float32(2.0**-15 / out_scale * 2.0**-15)))
-    clip = int(min(float(np.float32(o.CellClip()) / np.float32(c_scale)), 32767.0)) if o.CellClip() > 0 else 0
-    op = QLstm(
-        *factors(1, x_scale), *factors(5, h_scale), h_multiplier, h_shift, out_zero, cell_bits, clip, len(gates) == 3,
-        bool(o.TimeMajor()),
-    )  # fmt: skip
-    shape = (x.shape[1] if o.TimeMajor() else x.shape[0], r.shape[1])
-    states = [variable_state(call, 18, shape, DType.I8), variable_state(call, 19, shape, DType.I16)]
-    known = [constant(a) for a in (w, r, bw.astype(np.int32), br.astype(np.int32))]
-    y, *ends = call.emit_all(op, x, *known, *[s.now for s in states])
-    for state, end in zip(states, ends, strict=True):
-        state.now = end
-    call.give(y)

@@ -11,7 +11,7 @@ import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.rows.activation import activate
-from intaglio.frontends.tflite.rows.recurrent import variable_state
+from intaglio.frontends.tflite.rows.variable_state import variable_state
 from intaglio.frontends.tflite.walk import TFLiteCall, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType

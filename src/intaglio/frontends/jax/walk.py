@@ -1,0 +1,168 @@
+"""From StableHLO operations, as JAX's bindings hand them out, to nodes. Functions are inlined where they are called."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from intaglio.errors import ModelError, quoted
+from intaglio.frontends import stablehlo
+from intaglio.frontends.discovery import add_rows
+from intaglio.frontends.emitting import Emitter
+from intaglio.frontends.onnx.faults import Fault, Problem
+from intaglio.ir.graph import Array, Value
+from intaglio.ir.types import DType, TensorType
+from intaglio.ops.base import BadOperator, Op
+
+Row = Callable[["JaxCall"], list[Value]]
+ROWS: dict[str, Row] = {}
+_TYPES = {
+    "f16": DType.F16, "bf16": DType.BF16, "f32": DType.F32, "f64": DType.F64, "i1": DType.BOOL, "i8": DType.I8, "i16": DType.I16,
+    "i32": DType.I32, "i64": DType.I64, "ui8": DType.U8, "ui16": DType.U16, "ui32": DType.U32, "ui64": DType.U64,
+}  # fmt: skip
+_MOST_DEEP = 64
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError)
+
+
+def row(*names: str) -> Callable[[Row], Row]:
+    return lambda made: add_rows(ROWS, names, made)
+
+
+def type_of(told: Any) -> TensorType:
+    """Of `tensor<2x3xf32>`."""
+    text = str(told)
+    if not text.startswith("tensor<") or not text.endswith(">") or "?" in text:
+        raise Fault("unsupported-type", f"a value of the type {quoted(text)} is not supported")
+    *sizes, element = text.removeprefix("tensor<").removesuffix(">").split("x")
+    if element not in _TYPES:
+        raise Fault("unsupported-type", f"a value of the type {quoted(text)} is not supported")
+    return TensorType(_TYPES[element], tuple(int(n) for n in sizes))
+
+
+class JaxCall:
+    """One operation being imported."""
+
+    def __init__(self, walk: Walk, operation: Any, operands: list[Value], outside: dict[Any, Value]) -> None:
+        self.walk, self.operation, self.operands = walk, operation, operands
+        self.outside = outside  # what its regions may read
+
+    @property
+    def name(self) -> str:
+        return str(self.operation.name).removeprefix("stablehlo.")
+
+    def result(self, n: int = 0) -> TensorType:
+        return type_of(self.operation.results[n].type)
+
+    def has(self, name: str) -> bool:
+        return name in self.operation.attributes
+
+    def attribute(self, name: str) -> Any:
+        if not self.has(name):
+            raise Fault("bad-attribute", f"it has no attribute {quoted(name)}")
+        return self.operation.attributes[name]
+
+    def ints(self, name: str, default: list[int] | None = None) -> list[int]:
+        if default is not None and not self.has(name):
+            return default
+        return [int(n) for n in self.attribute(name)]
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        if default is not None and not self.has(name):
+            return default
+        return int(self.attribute(name).value)
+
+    def array(self, name: str) -> Array:
+        return np.array(self.attribute(name))
+
+    def body(self, n: int = 0) -> Any:
+        """The block of a region."""
+        return self.operation.regions[n].blocks[0]
+
+    def constant(self, data: Array | float | int | bool | list[int], dtype: DType | None = None) -> Value:
+        array = np.asarray(data, None if dtype is None or dtype is DType.BF16 else dtype.numpy)
+        return self.walk.emitter.constant(array, dtype)
+
+    def like(self, number: float, value: Value) -> Value:
+        return self.walk.emitter.scalar(number, value.dtype)
+
+    def emit(self, op: Op, *operands: Value | None) -> Value:
+        return self.emit_all(op, *operands)[0]
+
+    def emit_all(self, op: Op, *operands: Value | None) -> tuple[Value, ...]:
+        return self.walk.emitter.emit(op, list(operands))
+
+
+class Walk:
+    def __init__(self, file: str, *, collect: bool = False) -> None:
+        self.file, self.collect = file, collect
+        self.emitter = Emitter()
+        self.problems: list[Problem] = []
+        self.inputs: list[Value] = []
+        self.outputs: list[Value] = []
+        self.functions: dict[str, Any] = {}
+        self.depth = 0
+
+    def run(self, module: Any) -> None:
+        for rows in ("rows", "loops"):
+            importlib.import_module(f"intaglio.frontends.jax.{rows}")
+        for item in module.body.operations:
+            self.functions[str(item.attributes["sym_name"]).strip('"')] = item
+        main = self.functions["main"].regions[0].blocks[0]
+        try:
+            self.inputs = [Value("", type_of(a.type), f"in{n}") for n, a in enumerate(main.arguments)]
+        except Fault as fault:
+            raise ModelError(fault.slug, fault.reason, where=self.file, hint=fault.hint) from None
+        self.outputs = self.block(main, self.inputs)
+
+    def function(self, name: str, given: list[Value]) -> list[Value]:
+        if name not in self.functions:
+            raise Fault("bad-graph", f"there is no function {quoted(name)}")
+        if self.depth > _MOST_DEEP:
+            raise Fault("bad-graph", f"functions call each other over {_MOST_DEEP} deep")
+        self.depth += 1
+        try:
+            return self.block(self.functions[name].regions[0].blocks[0], given)
+        finally:
+            self.depth -= 1
+
+    def block(self, block: Any, given: list[Value], outside: dict[Any, Value] | None = None) -> list[Value]:
+        """What it returns. `outside`: values that a region may read."""
+        values: dict[Any, Value] = dict(outside or {})
+        values.update(zip(block.arguments, given, strict=True))
+        for item in block.operations:
+            operation = item.operation
+            operands = [values[o] for o in operation.operands]
+            if operation.name in ("func.return", "stablehlo.return"):
+                return operands
+            made = self._made(operation, operands, values)
+            values.update(zip(operation.results, made, strict=True))
+        raise Fault("bad-graph", "a function does not return")
+
+    def _made(self, operation: Any, operands: list[Value], values: dict[Any, Value]) -> list[Value]:
+        call = JaxCall(self, operation, operands, values)
+        self.emitter.source = call.name
+        try:
+            if operation.name == "func.call":
+                return self.function(str(operation.attributes["callee"]).lstrip("@").strip('"'), operands)
+            if operation.name not in ROWS and call.name not in ROWS:
+                if len(operands) == 2 and stablehlo.is_binary(call.name):
+                    return [stablehlo.binary(call, call.name, *operands)]
+                if len(operands) == 1 and len(operation.results) == 1 and not len(operation.regions):
+                    return [stablehlo.unary(call, call.name, operands[0])]
+                raise Fault("unsupported-operator", "the operator is not supported")
+            return ROWS[call.name](call)
+        except ModelError:
+            raise
+        except (Fault, BadOperator, *_DAMAGE) as error:
+            slug, reason, hint = "bad-graph", f"its operands or attributes do not fit together ({error})", ""
+            if isinstance(error, (Fault, BadOperator)):
+                slug = error.slug if isinstance(error, Fault) else "shape-mismatch"
+                reason, hint = str(error.reason), error.hint
+            if not self.collect:
+                usual = "`intaglio check MODEL` lists everything that is unsupported"
+                raise ModelError(slug, f"{quoted(call.name)}: {reason}", where=self.file, hint=hint or usual) from None
+            self.problems.append(Problem(call.name, call.name, reason, hint, slug, self.file))
+            return [Value("", type_of(r.type)) for r in operation.results]
