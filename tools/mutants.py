@@ -87,12 +87,14 @@ class Mutant:
 
 
 def places(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
-    """Nodes that can be changed; not in annotations, and not what messages say."""
+    """Nodes that can be changed; not in annotations and decorators, and not what messages say."""
     skipped: set[int] = set()
     for node in ast.walk(tree):
         for name in ("annotation", "returns"):
             if (inner := getattr(node, name, None)) is not None:
                 skipped |= {id(one) for one in ast.walk(inner)}
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):  # `frozen=True` and the like: no result depends on them
+            skipped |= {id(one) for decorator in node.decorator_list for one in ast.walk(decorator)}
         if isinstance(node, (ast.JoinedStr, ast.Raise)):
             skipped |= {id(one) for one in ast.walk(node)}
     for node in ast.walk(tree):
