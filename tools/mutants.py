@@ -3,11 +3,12 @@
     tools/mutants.py [--sample 40] [--seed 1] [--only checker] [--wider] [--json]
 
 Modules that decide whether a result is trusted: the verifier of the IR, the planner of memory and its checker, the quantiser's
-ranges, the cache of OpenCL programs, checks of the field. A mutant changes a comparison, an operator, a number or a condition of the
-Python source in a copy of `src`. It has to be killed by the tests of its module; with `--wider`, or else by all tests of its folder, slow ones too.
+ranges, the cache of OpenCL programs, checks of the field. A mutant changes a comparison, an operator, a number or a condition of
+the Python source in a copy of `src`. It has to be killed by the quick tests of its module; with `--wider`, or else by all tests
+around it, slow ones too.
 
-Survivors are listed with file, function, line and change. `mutants.toml` has those that were looked at and are no different program
-for any user, each with the reason; they are not counted.
+Survivors are listed with file, line, function and change. `mutants.toml` has those that were looked at and change nothing that a
+user could see, each with the reason; they are not counted.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 JUDGED = Path(__file__).with_suffix(".toml")
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -54,7 +56,7 @@ CHECKED = {
         ("memory/planner.py", "memory/place.py", "memory/lifetimes.py"),
         (
             "memory/test_planner.py", "memory/test_planner_figures.py", "memory/test_checker.py", "memory/test_share.py",
-            "memory/test_programs.py",
+            "memory/test_programs.py", "memory/test_stripes.py", "memory/test_slots.py", "memory/test_regions.py",
         ),
         ("memory",),
     ),

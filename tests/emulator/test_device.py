@@ -48,7 +48,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Package:
     return compile(dense(folder), output=folder / "p")
 
 
-@pytest.mark.parametrize("core", ["cortex-m0+", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "rv32imc", "rv32imafc", "hazard3"])
+@pytest.mark.parametrize(
+    "core", ["cortex-m0+", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "rv32imc", "rv32imafc", "hazard3"]
+)
 def test_integers_are_bit_for_bit_those_of_this_machine(here: Package, tmp_path: Path, core: str) -> None:
     there = compile(dense(tmp_path), output=tmp_path / "there", target=core)
     steps = numbers((5, 1, 16), "int8", seed=2)

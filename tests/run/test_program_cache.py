@@ -146,8 +146,7 @@ def test_what_follows_a_damaged_record_is_found(gone: int) -> None:
 def test_damage_says_from_where_to_where() -> None:
     """Headers that are no more, side by side and apart, and bodies with another digest; behind them, a file that is cut short."""
     starts = [len(dump(KEPT[:n])) for n in range(len(KEPT) + 1)]
-    cases: dict[tuple[int, ...], list[tuple[int, int]]] = {(0,): [(0, 1)], (1, 2): [(1, 3)], (0, 2): [(0, 1), (2, 3)], (4,): [(4, 5)]}
-    for gone, spans in cases.items():
+    for gone, spans in (([0], [(0, 1)]), ([1, 2], [(1, 3)]), ([0, 2], [(0, 1), (2, 3)]), ([4], [(4, 5)])):
         data = bytearray(FILE)
         for n in gone:
             data[starts[n]] ^= 4

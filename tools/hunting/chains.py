@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from hunting.compare import Failure, optimised
+from hunting.compare import Case, Failure, optimised
 from intaglio.frontends.reading import read_source
 from intaglio.ir.graph import Array
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.options.request import Request
 from intaglio.pipeline import plan_request
+from intaglio.run.error_bounds import Known
 from intaglio.run.machine import Machine
 from intaglio.stages.watch import Watch
 from support.tflite_models import ModelWriter, Tensor, all_by_litert
@@ -31,6 +32,10 @@ class Chain:
 
     seed: int
     kinds: tuple[str, ...]
+
+    def smaller(self) -> Iterator[Chain]:
+        for n in range(len(self.kinds)):
+            yield Chain(self.seed, (*self.kinds[:n], *self.kinds[n + 1 :]))
 
     def write(self, path: Path) -> list[list[Array]]:
         """The file, and inputs for it."""
@@ -182,6 +187,17 @@ def failures_of(chain: Chain, folder: Path) -> Iterator[Failure]:
             if any(wrong):
                 yield Failure(chain.seed, f"tflite {name}", f"{wrong[0]} of {got[0].size} elements differ from LiteRT")
                 break
+
+
+def case_of_chain(chain: Chain, folder: Path) -> Case:
+    """For what is compiled: what LiteRT says, with no error."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"t{chain.seed}.tflite"
+    steps = chain.write(path)
+    graph = read_source(path, {}, {}, None, {}, lambda note: None).graph
+    name = graph.inputs[0].origin or graph.inputs[0].name
+    known = [{v.name: Known.exactly(a) for v, a in zip(graph.outputs, want, strict=True)} for want in all_by_litert(path, steps)]
+    return Case(chain.seed, None, tuple({name: feed[0]} for feed in steps), graph, tuple(known), path)
 
 
 def reduced_chain(chain: Chain, config: str, folder: Path) -> Chain:

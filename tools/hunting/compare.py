@@ -150,7 +150,7 @@ def stepwise(graph: Graph, feeds: Sequence[Mapping[str, Array]]) -> Iterator[lis
     named = names_of(graph)
     for feed in feeds:
         found = evaluate_graph(graph, {**{named[k]: a for k, a in feed.items()}, **kept}, keep=True)
-        yield [np.asarray(found[v.name] if v.name in found else v.data) for v in graph.outputs]
+        yield [np.asarray(found.get(v.name, v.data)) for v in graph.outputs]
         kept = {s.input.name: found[s.output.name] for s in graph.states}
 
 

@@ -57,11 +57,11 @@ class _Maker:
     def __init__(self, flow: Flow) -> None:
         self.flow, self.numbers = flow, np.random.default_rng(flow.seed)
         self.width = int(self.numbers.integers(1, 7))
-        self.constants: dict[str, Array] = {
-            "nought": np.zeros((), np.float32), "low": np.float32(-LIMIT), "high": np.float32(LIMIT), "half": np.float32(0.5),
-            "true": np.array(True), "from": np.array([0]), "one": np.array([1]), "axis": np.array([1]),
-            "end": np.array([self.width]), "first": np.zeros((1, self.width), np.float32), "most": np.array(MOST_TURNS),
-        }  # fmt: skip
+        single = {"nought": 0.0, "low": -LIMIT, "high": LIMIT, "half": 0.5}
+        self.constants: dict[str, Array] = {name: np.full((), number, np.float32) for name, number in single.items()}
+        self.constants |= {"true": np.array(True), "from": np.array([0]), "one": np.array([1]), "axis": np.array([1])}
+        self.constants |= {"end": np.array([self.width]), "most": np.array(MOST_TURNS)}
+        self.constants["first"] = np.zeros((1, self.width), np.float32)
         self.count = 0
 
     def name(self, stem: str) -> str:
@@ -130,8 +130,8 @@ class _Maker:
         return ends[0]
 
     def loop_in_if(self, nodes: list[Any], x: str) -> str:
-        condition, inside = self.positive(nodes, x), []
-        end = self.loop(inside, x)
+        inside: list[Any] = []
+        condition, end = self.positive(nodes, x), self.loop(inside, x)
         then = helper.make_graph(inside, "then", [], [self.info(end, [1, self.width])])
         other: list[Any] = []
         made = self.one(other, "Neg", x)
@@ -154,7 +154,8 @@ class _Maker:
         return helper.make_tensor_value_info(name, kind, shape)
 
     def model(self) -> bytes:
-        flow, nodes, row = self.flow, [], [1, self.width]
+        flow, row = self.flow, [1, self.width]
+        nodes: list[Any] = []
         inputs = [self.info("x", row)]
         outputs: list[Any] = []
         match flow.kind:
@@ -226,7 +227,8 @@ def case_of_flow(flow: Flow, folder: Path) -> Case:
     options: dict[str, Any] = {"states": {"s": "s2"}} if stateful else {"most": {"rows": MOST_TURNS}}
     options = options if stateful or flow.kind in ("loop", "until", "if in loop") else {}
     graph = read_graph(path, options)
-    told, kept = [], np.zeros((1, maker.width), np.float32)
+    told: list[dict[str, Known] | None] = []
+    kept: Array = np.zeros((1, maker.width), np.float32)
     for feed in feeds:
         results = by_reference(path.read_bytes(), {**feed, "s": kept} if stateful else feed)
         kept = results[-1] if stateful else kept
@@ -240,7 +242,8 @@ def _streamed(flow: Flow, maker: _Maker, path: Path) -> Case:
     made = stream_along(whole, 2)
     frames = np.random.default_rng(flow.seed).integers(-8, 9, (1, maker.width, made.hop * (made.warmup + 3)))
     frames = frames.astype(np.float32)
-    feeds, told = [], []
+    feeds: list[dict[str, Array]] = []
+    told: list[dict[str, Known] | None] = []
     for step in range(frames.shape[2] // made.hop):
         end = (step + 1) * made.hop
         feeds.append({"x": frames[:, :, end - made.hop : end]})
