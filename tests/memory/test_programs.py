@@ -12,7 +12,7 @@ from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Graph
 from intaglio.kernels import lower
 from intaglio.memory import place
-from intaglio.memory.place import placed_buffers
+from intaglio.memory.place import placed, placed_buffers
 from intaglio.memory.share import share_parts
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes import Context, optimise
@@ -132,3 +132,9 @@ def test_buffers_of_a_placed_program_lie_where_its_values_do() -> None:
         assert set(places) == {buffer.offset}, buffer.name
     assert {b.slot for b in buffers} == {None, ("input", 0), ("output", 0)} and any(b.scratch_of >= 0 for b in buffers)
     assert max(b.offset + b.bytes for b in buffers) <= program.arena_bytes
+
+
+def test_inputs_and_outputs_are_the_caller_s_unless_they_are_asked_for() -> None:
+    program = lower(graph_of(PARTS), TARGET)
+    assert placed(program, TARGET).placement == place(program, TARGET)
+    assert not placed(program, TARGET).placement.slots and placed(program, TARGET, slots=True).placement.slots
