@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hunting import compare, flows, hunt
+from hunting import chains, compare, flows, hunt
 from hunting.chains import Chain, chain_of, failures_of, reduced_chain
 from hunting.compare import Case, case_of, compiled, configs, in_python
 from hunting.devices import devices, on_device
@@ -151,3 +152,13 @@ def test_a_package_on_a_core_is_right_and_a_wrong_one_is_found(tmp_path: Path) -
     assert list(on_device(case, "cortex-m4f")) == []
     wrong = replace(case, bounds=tuple(reversed(case.bounds)))
     assert [f.config for f in on_device(wrong, "cortex-m4f")] == ["on:cortex-m4f"]
+
+
+def _ends(path: Path, steps: object) -> None:
+    os._exit(6)
+
+
+def test_a_reference_that_ends_the_process_ends_no_hunt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """LiteRT does so where a check of its own fails."""
+    monkeypatch.setattr(chains, "all_by_litert", _ends)
+    assert hunt.report_chain(Chain(1, ("RELU",)), tmp_path) is False

@@ -10,6 +10,7 @@ since this hunter exists; a run goes on behind them.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import sys
@@ -26,7 +27,7 @@ if __name__ == "__main__":
 
 import numpy as np  # noqa: E402
 
-from hunting.chains import Chain, case_of_chain, chain_of, failures_of, reduced_chain  # noqa: E402
+from hunting.chains import Chain, ReferenceEnded, case_of_chain, chain_of, failures_of, reduced_chain  # noqa: E402
 from hunting.compare import Case, Failure, case_of, compiled, configs, in_python  # noqa: E402
 from hunting.devices import devices, on_device  # noqa: E402
 from hunting.flows import Flow, case_of_flow, failures_of_flow, flow_of  # noqa: E402
@@ -147,6 +148,8 @@ def report(failure: Failure, folder: Path) -> None:
 def report_chain(chain: Chain, folder: Path) -> bool:
     try:
         wrong = next(failures_of(chain, folder), None)
+    except ReferenceEnded:
+        return False
     except Exception as error:  # of ours, or of LiteRT, which names itself
         wrong = Failure(chain.seed, "tflite python", f"{type(error).__name__}: {error}")
     if wrong is not None:
@@ -173,8 +176,10 @@ def hunt_flows(seed: int, folder: Path) -> tuple[int, list[tuple[Any, Case, Ways
         else:
             found += 1
             report_made(made, wrong, folder, of_flow)
-    chains = [chain_of(number) for number in range(seed, seed + FLOWS)]
-    return found, right + [(made, case_of_chain(made, folder), of_chain) for made in chains]
+    for number in range(seed, seed + FLOWS):
+        with contextlib.suppress(ReferenceEnded):
+            right.append((chain_of(number), case_of_chain(chain_of(number), folder), of_chain))
+    return found, right
 
 
 def hunt_compiled(makers: list[tuple[Any, Case, Ways]], recipes: list[Case], turn: int, folder: Path) -> tuple[int, int]:
