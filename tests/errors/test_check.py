@@ -12,6 +12,7 @@ from intaglio.kernels.choice import TABLE
 from intaglio.ops.activation import Tanh
 from intaglio.ops.reduce import Softmax
 from support.commands import Intaglio
+from support.loop_models import LOOPS
 from support.onnx_models import INT64, model, node, saved, value
 
 NODES = [
@@ -62,3 +63,14 @@ def test_both_kinds_of_problems_are_listed_together(intaglio: Intaglio, tmp_path
     assert "`Frobnicate` in node `/one`" in said.out
     assert "`softmax`" in said.out
     assert "2 problems" in said.out
+
+
+def test_a_loop_is_refused_for_a_device(intaglio: Intaglio, tmp_path: Path) -> None:
+    """Found by the hunter: a loop that goes on for as long as data says made one turn on OpenCL."""
+    path = saved(LOOPS["a loop in a loop"].proto, tmp_path)
+    told = intaglio("compile", path, "-o", tmp_path / "p", "--target", "opencl", "--stop-after", "package")
+    assert told.code == 2 and not (tmp_path / "p").exists()
+    assert "error[unsupported-operator]: the loop in node" in told.err and "not available for `opencl`" in told.err
+    problems = intaglio("check", path, "--target", "opencl", "--json").json["problems"]
+    assert sorted(p["op"] for p in problems) == ["loop_end", "loop_end", "loop_start", "loop_start"]
+    assert intaglio("check", path, "--target", "cortex-m4f").code == 0

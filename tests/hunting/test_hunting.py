@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hunting import compare, hunt
+from hunting import chains, compare, flows, hunt
 from hunting.chains import Chain, chain_of, failures_of, reduced_chain
 from hunting.compare import Case, case_of, compiled, configs, in_python
+from hunting.devices import devices, on_device
+from hunting.flows import KINDS, Flow, case_of_flow, failures_of_flow, flow_of
 from hunting.generate import generate
 from hunting.recipe import Recipe, Step, Type
 from intaglio.frontends.reading import read_source
@@ -47,8 +51,10 @@ def test_bounds_are_tight(tmp_path: Path) -> None:
     """A bound that allows everything finds nothing: half of the models have bounds below a hundred thousandth of their results."""
     shares = []
     for case in cases(tmp_path, 40):
+        known = case.bounds[0]
+        assert known is not None
         for value in case.graph.outputs:
-            bound = case.bounds[0].get(value.name)
+            bound = known.get(value.name)
             if bound is not None and bound.value.size:
                 shares.append(float(np.max(bound.error)) / max(float(np.max(np.abs(bound.value))), 1e-30))
     assert np.median(shares) < 1e-5
@@ -111,3 +117,48 @@ def test_a_planted_difference_of_integers_is_found_and_reduced(monkeypatch: pyte
     wrong = next(failures_of(chain, tmp_path))
     assert wrong.config == "tflite meaning"
     assert reduced_chain(chain, wrong.config, tmp_path).kinds == ("TANH",)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_states_and_control_flow_agree_with_the_reference(kind: str, tmp_path: Path) -> None:
+    made = Flow(FIRST, kind, ("conv", "relu") if kind == "stream" else ("dot", "add"), () if kind == "stream" else ("swap",))
+    assert list(failures_of_flow(case_of_flow(made, tmp_path), random.Random(0))) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [*devices(), "c"])
+def test_states_and_control_flow_compiled(target: str, tmp_path: Path) -> None:
+    made = [case_of_flow(flow_of(FIRST + n), tmp_path) for n in range(len(KINDS))]
+    assert {flow_of(FIRST + n).kind for n in range(len(KINDS))} == set(KINDS)
+    if target == "c":
+        assert [f for config in configs() for f in compiled(made, config)] == []
+    else:
+        assert [f for case in made for f in on_device(case, target)] == []
+
+
+def test_a_planted_fault_in_a_loop_is_found_and_reduced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As if a result were one more than it is, where a loop makes more than one turn."""
+    made = Flow(7, "loop", ("abs", "add", "half"), ("neg",))
+    assert list(failures_of_flow(case_of_flow(made, tmp_path), random.Random(0))) == []
+    right = compare.stepwise
+    monkeypatch.setattr(flows, "stepwise", lambda graph, feeds: ([a + (len(r) > 1) for a in r] for r in right(graph, feeds)))
+    small = hunt.smallest(made, "flow passes", tmp_path, hunt.of_flow)
+    assert small == Flow(7, "loop", (), ())
+
+
+def test_a_package_on_a_core_is_right_and_a_wrong_one_is_found(tmp_path: Path) -> None:
+    pytest.importorskip("unicorn")
+    case = case_of_flow(Flow(2, "state", ("add",)), tmp_path)
+    assert list(on_device(case, "cortex-m4f")) == []
+    wrong = replace(case, bounds=tuple(reversed(case.bounds)))
+    assert [f.config for f in on_device(wrong, "cortex-m4f")] == ["on:cortex-m4f"]
+
+
+def _ends(path: Path, steps: object) -> None:
+    os._exit(6)
+
+
+def test_a_reference_that_ends_the_process_ends_no_hunt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """LiteRT does so where a check of its own fails."""
+    monkeypatch.setattr(chains, "all_by_litert", _ends)
+    assert hunt.report_chain(Chain(1, ("RELU",)), tmp_path) is False

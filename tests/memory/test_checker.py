@@ -9,6 +9,7 @@ import pytest
 
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Value
+from intaglio.ir.program import ValueArg
 from intaglio.kernels import lower
 from intaglio.kernels.program import Program
 from intaglio.memory import place
@@ -108,6 +109,18 @@ def test_in_place_is_only_for_all_of_the_operand() -> None:
     program, values = placed()
     _move(program, values["d"], offset_of(program, values["b"]) + 64)
     with pytest.raises(OurFault, match=r"writes over what it reads|memory was given away"):
+        check(program)
+
+
+def test_a_kernel_writes_over_no_other_argument_than_its_own() -> None:
+    program, values = placed()
+    layer = next(each for each in program.layers if each.node.output.name == "n")
+    assert [a.value.name for a in layer.arguments if isinstance(a, ValueArg)] == ["h", "m", "n"]
+    move(program, values["n"], program.placement.addresses[values["m"]])
+    layer.kernel.in_place, layer.kernel.over = True, 1
+    check(program)
+    layer.kernel.over = 0
+    with pytest.raises(OurFault, match="`n` writes over what it reads: `m`"):
         check(program)
 
 

@@ -55,3 +55,10 @@ def test_a_gap_between_two_long_lives_is_filled() -> None:
 
 def test_nothing_needs_nothing() -> None:
     assert place_buffers([], 64).bytes == 0
+
+
+def test_buffers_meet_where_both_are_alive() -> None:
+    early, late = Buffer("early", 1, 0, 2), Buffer("late", 1, 2, 5)
+    assert early.meets(late) and late.meets(early) and early.meets(early)
+    behind = Buffer("behind", 1, 3, 3)
+    assert not early.meets(behind) and not behind.meets(early)

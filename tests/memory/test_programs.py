@@ -12,6 +12,8 @@ from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Graph
 from intaglio.kernels import lower
 from intaglio.memory import place
+from intaglio.memory.place import placed, placed_buffers
+from intaglio.memory.share import share_parts
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.passes import Context, optimise
 from intaglio.run.machine import Machine
@@ -99,3 +101,40 @@ def test_the_arena_of_a_real_model_is_at_most_2_percent_above_the_lower_bound(en
     program = lower(optimise(graph, Context(target)), target)
     program.placement = place(program, target)
     assert program.lower_bound_bytes <= program.arena_bytes <= 1.02 * program.lower_bound_bytes
+
+
+PARTS = """
+    input x: f32[1,4,16]
+    const w: f32[16,16] ...
+    const u: f32[16,16] ...
+    a: f32[1,4,16] = matmul(x, w)
+    b: f32[1,4,16] = matmul(x, u)
+    c: f32[1,8,16] = concat(a, b, axis=1)
+    e: f32[1,8,16] = exp(c)
+    t: f32[16,16] = einsum(e, e, equation="bij,bik->jk")
+    y: f32[1,8,16] = matmul(e, t)
+    output y
+"""
+
+
+def test_buffers_of_a_placed_program_lie_where_its_values_do() -> None:
+    """Parts of a whole, one in place of another, working memory, and room for inputs and outputs."""
+    program, _ = share_parts(lower(graph_of(PARTS), TARGET), TARGET, slots=True)
+    program.placement = placement = place(program, TARGET, slots=True)
+    buffers = placed_buffers(program, TARGET)
+    of = {value.name: buffer for buffer in buffers for value in buffer.values}
+    assert of["a"] is of["b"] is of["c"] is of["e"] and len({placement.of(v) for v in of["c"].values if v.name != "b"}) == 1
+    for buffer in buffers:
+        places = [placement.addresses[v].offset - buffer.parts.get(v, 0) for v in buffer.values]
+        places += [placement.slots[buffer.slot].offset] if buffer.slot is not None else []
+        if buffer.scratch_of >= 0:
+            places.append(placement.scratch[program.layers[buffer.scratch_of].name].offset)
+        assert set(places) == {buffer.offset}, buffer.name
+    assert {b.slot for b in buffers} == {None, ("input", 0), ("output", 0)} and any(b.scratch_of >= 0 for b in buffers)
+    assert max(b.offset + b.bytes for b in buffers) <= program.arena_bytes
+
+
+def test_inputs_and_outputs_are_the_caller_s_unless_they_are_asked_for() -> None:
+    program = lower(graph_of(PARTS), TARGET)
+    assert placed(program, TARGET).placement == place(program, TARGET)
+    assert not placed(program, TARGET).placement.slots and placed(program, TARGET, slots=True).placement.slots

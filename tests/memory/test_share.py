@@ -83,6 +83,23 @@ def test_the_text_of_a_program_with_parts_is_read_again() -> None:
     assert memory_text(again) == text
 
 
+def test_a_reshape_of_an_output_that_is_the_next_state_is_read_again() -> None:
+    """It is a copy until the memory stage has a look at it."""
+    program, made = shared("""
+        input x: f32[8]
+        input h: f32[2,4]
+        state h = r
+        o: f32[8] = abs(x)
+        r: f32[2,4] = reshape(o, shape=(2,4))
+        output o
+    """)
+    assert made == ["r"]
+    text = memory_text(program)
+    again = read_again(text, program, TARGET)
+    again.placement = place(again, TARGET)
+    assert memory_text(again) == text
+
+
 def test_pieces_of_a_split_are_parts_of_their_source() -> None:
     program, made = shared("""
         input x: f32[4,16]

@@ -90,3 +90,18 @@ DISTRIBUTIONS: dict[str, Callable[[np.random.Generator], Array]] = {
 def test_the_limit_by_entropy_is_that_of_its_definition(name: str) -> None:
     numbers = DISTRIBUTIONS[name](np.random.default_rng(3)).astype(np.float32)
     assert range_of("entropy", numbers, -1e9, 1e9, DType.I8)[1] == by_definition(numbers)
+
+
+def test_grids_of_16_bits_are_symmetric() -> None:
+    for low, high in ((-1.0, 3.0), (-3.0, 1.0), (0.0, 0.0)):
+        scale, zero = grid(low, high, DType.I16)
+        assert zero == 0 and scale == np.float32(max(-low, high, float(low == high)) / 32767)
+
+
+@pytest.mark.parametrize("numbers", [np.random.default_rng(3).standard_t(3, 4000), np.append(np.linspace(0, 1, 4000), 40.0)])
+def test_the_least_error_treats_both_ends_alike(numbers: Array) -> None:
+    """Of a mirrored tensor in 16 bits, whose grid is symmetric, the error is the same; in 8 bits nearly."""
+    x = np.asarray(numbers, np.float32)
+    low, high = range_of("mse", x, float(x.min()), float(x.max()), DType.I8)
+    turned = range_of("mse", -x, float(-x.max()), float(-x.min()), DType.I8)
+    assert turned == pytest.approx((-high, -low), rel=0.1, abs=0.05 * (high - low))

@@ -21,6 +21,7 @@ from intaglio.run.opencl.cache_file import (
     MAGIC,
     PROGRAM,
     START,
+    WRONG,
     CacheFile,
     Program,
     Record,
@@ -140,6 +141,53 @@ def test_what_follows_a_damaged_record_is_found(gone: int) -> None:
         found = parse(FILE[:at] + bytes([FILE[at] ^ 4]) + FILE[at + 1 :])
         assert found.records == KEPT[:gone] + KEPT[gone + 1 :]
         assert len(found.damage) == 1 and found.damage[0].offset == before
+
+
+def test_damage_says_from_where_to_where() -> None:
+    """Headers that are no more, side by side and apart, and bodies with another digest; behind them, a file that is cut short."""
+    starts = [len(dump(KEPT[:n])) for n in range(len(KEPT) + 1)]
+    for gone, spans in (([0], [(0, 1)]), ([1, 2], [(1, 3)]), ([0, 2], [(0, 1), (2, 3)]), ([4], [(4, 5)])):
+        data = bytearray(FILE)
+        for n in gone:
+            data[starts[n]] ^= 4
+        found = parse(bytes(data)).damage
+        assert [(d.offset, d.offset + d.size_bytes) for d in found] == [(starts[a], starts[b]) for a, b in spans]
+        assert {d.reason for d in found} == {"no valid record header"}
+    data = bytearray(FILE)
+    for n in (1, 2):
+        data[starts[n] + HEADER.size] ^= 4
+    reasons = ["the digest of the record's bytes is wrong"] * 2
+    assert [(d.offset, d.size_bytes, d.reason) for d in parse(bytes(data)).damage] == [
+        (starts[n], starts[n + 1] - starts[n], why) for n, why in zip((1, 2), reasons, strict=True)
+    ]
+    cut = parse(FILE[: starts[4] + HEADER.size + 1]).damage
+    assert [(d.offset, d.size_bytes) for d in cut] == [(starts[4], HEADER.size + 1)] and "ends within" in cut[0].reason
+
+
+@pytest.mark.parametrize(("start", "size"), [(b"", 0), (bytes(16), 16), (bytes(4096), 4096)])
+def test_damage_of_the_first_bytes_says_how_much(start: bytes, size: int) -> None:
+    (damage,) = parse(start + FILE[16:], ours=True).damage
+    assert (damage.offset, damage.size_bytes) == (0, size) and "does not begin" in damage.reason
+
+
+def test_the_numbers_of_kinds_are_those_that_packages_in_the_field_write() -> None:
+    assert [program().kind, tuning().kind, checked(program()).kind] == [1, 2, 3] and WRONG == 4
+    assert [struct.unpack_from("<I", mark(program()).body)[0] for mark in (checked, distrusted)] == [1, 2]
+
+
+def test_a_file_above_the_limit_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "m.clbin"
+    with path.open("wb") as file:
+        file.truncate((1 << 30) + 1)  # a hole: it takes no room
+    with pytest.raises(UserError, match="larger than 1024 MB"):
+        read_cache(path)
+
+
+def test_a_sentinel_that_is_a_link_does_not_count(tmp_path: Path) -> None:
+    path, key = written(tmp_path / "m.clbin", program()), program().key
+    (tmp_path / "elsewhere").write_text("D")
+    (tmp_path / f"m.clbin.loading.{key.hex()[:16]}").symlink_to(tmp_path / "elsewhere")
+    assert sentinel(path, key) == ""
 
 
 def test_records_that_claim_each_other_are_read_in_linear_time() -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hunting.compare import Failure, optimised
+from hunting.compare import Case, Failure, optimised
 from intaglio.frontends.reading import read_source
 from intaglio.ir.graph import Array
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.options.request import Request
 from intaglio.pipeline import plan_request
+from intaglio.run.error_bounds import Known
 from intaglio.run.machine import Machine
 from intaglio.stages.watch import Watch
 from support.tflite_models import ModelWriter, Tensor, all_by_litert
@@ -31,6 +35,10 @@ class Chain:
 
     seed: int
     kinds: tuple[str, ...]
+
+    def smaller(self) -> Iterator[Chain]:
+        for n in range(len(self.kinds)):
+            yield Chain(self.seed, (*self.kinds[:n], *self.kinds[n + 1 :]))
 
     def write(self, path: Path) -> list[list[Array]]:
         """The file, and inputs for it."""
@@ -156,6 +164,19 @@ class _Maker:
         return self.writer.finish()
 
 
+class ReferenceEnded(Exception):
+    """LiteRT ended the process on a model, as its own checks do: there is nothing to compare with."""
+
+
+def by_litert(path: Path, steps: list[list[Array]]) -> list[list[Array]]:
+    """In a process of its own, which may end."""
+    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+        try:
+            return pool.submit(all_by_litert, path, steps).result()
+        except BrokenProcessPool:
+            raise ReferenceEnded(path.name) from None
+
+
 def chain_of(seed: int) -> Chain:
     rng = random.Random(f"tflite {seed}")
     return Chain(seed, tuple(rng.choice(KINDS) for _ in range(rng.randrange(1, 9))))
@@ -165,7 +186,7 @@ def failures_of(chain: Chain, folder: Path) -> Iterator[Failure]:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"m{chain.seed}.tflite"
     steps = chain.write(path)
-    expected = all_by_litert(path, steps)
+    expected = by_litert(path, steps)
     graph = read_source(path, {}, {}, None, {}, lambda note: None).graph
     target = random.Random(chain.seed).choice(TARGETS)
     program = plan_request(Request(path, folder / "out", target=target), Watch()).program
@@ -182,6 +203,17 @@ def failures_of(chain: Chain, folder: Path) -> Iterator[Failure]:
             if any(wrong):
                 yield Failure(chain.seed, f"tflite {name}", f"{wrong[0]} of {got[0].size} elements differ from LiteRT")
                 break
+
+
+def case_of_chain(chain: Chain, folder: Path) -> Case:
+    """For what is compiled: what LiteRT says, with no error."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"t{chain.seed}.tflite"
+    steps = chain.write(path)
+    graph = read_source(path, {}, {}, None, {}, lambda note: None).graph
+    name = graph.inputs[0].origin or graph.inputs[0].name
+    known = [{v.name: Known.exactly(a) for v, a in zip(graph.outputs, want, strict=True)} for want in by_litert(path, steps)]
+    return Case(chain.seed, None, tuple({name: feed[0]} for feed in steps), graph, tuple(known), path)
 
 
 def reduced_chain(chain: Chain, config: str, folder: Path) -> Chain:

@@ -10,14 +10,16 @@ since this hunter exists; a run goes on behind them.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 if __name__ == "__main__":
@@ -25,24 +27,66 @@ if __name__ == "__main__":
 
 import numpy as np  # noqa: E402
 
-from hunting.chains import Chain, chain_of, failures_of, reduced_chain  # noqa: E402
+from hunting.chains import Chain, ReferenceEnded, case_of_chain, chain_of, failures_of, reduced_chain  # noqa: E402
 from hunting.compare import Case, Failure, case_of, compiled, configs, in_python  # noqa: E402
+from hunting.devices import devices, on_device  # noqa: E402
+from hunting.flows import Flow, case_of_flow, failures_of_flow, flow_of  # noqa: E402
 from hunting.generate import generate  # noqa: E402
 from hunting.recipe import Recipe  # noqa: E402
 
 TOTAL = Path(__file__).with_name("total.json")
 FINDS = Path("build/hunt")
-CHAINS = 48  # of TFLite for each batch
+CHAINS, FLOWS = 48, 18  # of TFLite, and with states and control flow, for each batch
+DEVICES = 3  # of each kind for each batch: a package takes seconds
 BATCH, COMPILED = 96, 24  # models at a time, and those of them that a C compiler sees: it takes 30 times as long as the rest
 
 
 def failures(cases: Sequence[Case], only: str = "") -> Iterator[Failure]:
     for case in cases:
-        if not only or not only.startswith("c:"):
+        if not only or not only.startswith(("c:", "on:")):
             yield from tried(case)
     for config in configs():
         if not only or only == config.name:
             yield from compiled(cases, config)
+    if only.startswith("on:"):
+        yield from chain.from_iterable(on_device(case, only.removeprefix("on:")) for case in cases)
+
+
+def of_flow(made: Flow, folder: Path, only: str = "") -> Iterator[Failure]:
+    case = case_of_flow(made, folder)
+    if not only.startswith(("c:", "on:")):
+        yield from failures_of_flow(case, random.Random(made.seed))
+    if only.startswith(("c:", "on:")):
+        yield from failures([case], only)
+
+
+def of_chain(made: Chain, folder: Path, only: str) -> Iterator[Failure]:
+    yield from failures([case_of_chain(made, folder)], only)
+
+
+Ways = Callable[[Any, Path, str], Iterator[Failure]]
+
+
+def smallest(made: Any, config: str, folder: Path, ways: Ways) -> Any:
+    """The flow or chain with the fewest steps that still fails in the same way of computing."""
+
+    def fails(one: Any) -> bool:
+        try:
+            return any(f.config == config for f in ways(one, folder, config))
+        except Exception:
+            return False
+
+    while (less := next((one for one in made.smaller() if fails(one)), None)) is not None:
+        made = less
+    return made
+
+
+def report_made(made: Any, failure: Failure, folder: Path, ways: Ways) -> None:
+    small = smallest(made, failure.config, folder, ways)
+    FINDS.mkdir(parents=True, exist_ok=True)
+    text = f"{failure.config}: {failure.what}\n{small!r}\n"
+    (FINDS / f"{failure.seed}-{type(made).__name__.lower()}-{failure.config.partition(':')[0]}.txt").write_text(text)
+    print(text, flush=True)
 
 
 def tried(case: Case) -> list[Failure]:
@@ -104,6 +148,8 @@ def report(failure: Failure, folder: Path) -> None:
 def report_chain(chain: Chain, folder: Path) -> bool:
     try:
         wrong = next(failures_of(chain, folder), None)
+    except ReferenceEnded:
+        return False
     except Exception as error:  # of ours, or of LiteRT, which names itself
         wrong = Failure(chain.seed, "tflite python", f"{type(error).__name__}: {error}")
     if wrong is not None:
@@ -113,6 +159,53 @@ def report_chain(chain: Chain, folder: Path) -> bool:
         (FINDS / f"{chain.seed}-tflite.txt").write_text(f"{wrong.config}\n{wrong.what}\n\n{text}")
         print(f"{wrong.config}: {wrong.what}\n{text}", flush=True)
     return wrong is not None
+
+
+def hunt_flows(seed: int, folder: Path) -> tuple[int, list[tuple[Any, Case, Ways]]]:
+    """In Python; how many were wrong, and what is to be compiled: those that were right, and chains."""
+    found, right = 0, list[tuple[Any, Case, Ways]]()
+    for number in range(seed, seed + FLOWS):
+        made = flow_of(number)
+        try:
+            case = case_of_flow(made, folder)
+            wrong = next(failures_of_flow(case, random.Random(number)), None)
+        except Exception as error:  # of ours: a model that ONNX Runtime takes and we do not
+            wrong = Failure(number, "flow python", f"{type(error).__name__}: {error}")
+        if wrong is None:
+            right.append((made, case, of_flow))
+        else:
+            found += 1
+            report_made(made, wrong, folder, of_flow)
+    for number in range(seed, seed + FLOWS):
+        with contextlib.suppress(ReferenceEnded):
+            right.append((chain_of(number), case_of_chain(chain_of(number), folder), of_chain))
+    return found, right
+
+
+def hunt_compiled(makers: list[tuple[Any, Case, Ways]], recipes: list[Case], turn: int, folder: Path) -> tuple[int, int]:
+    """Flows and chains as C; and some models of every kind on devices, a different one each. Counts those that are wrong, and
+    packages."""
+    wrong = 0
+    for kind in (of_flow, of_chain):
+        some = [(made, case) for made, case, ways in makers if ways is kind]
+        for failure in chain.from_iterable(compiled([case for _, case in some], config) for config in configs()):
+            wrong += 1
+            report_made(next(m for m, case in some if case.seed == failure.seed), failure, folder, kind)
+    targets = devices()
+    chosen = [
+        one for kind in (of_flow, of_chain) for one in [m for m in makers if m[2] is kind][turn % 3 :: FLOWS // DEVICES][:DEVICES]
+    ]
+    if not targets:
+        return wrong, 0
+    for n, (made, case, ways) in enumerate(chosen):
+        for failure in on_device(case, targets[(turn + n) % len(targets)]):
+            wrong += 1
+            report_made(made, failure, folder, ways)
+    for n, case in enumerate(recipes[:DEVICES]):
+        for failure in on_device(case, targets[(turn + n + 1) % len(targets)]):
+            wrong += 1
+            report(failure, folder)
+    return wrong, len(chosen) + len(recipes[:DEVICES])
 
 
 def hunt(minutes: float, first: int | None) -> int:
@@ -130,6 +223,9 @@ def hunt(minutes: float, first: int | None) -> int:
                     cases.append(case)
             for number in range(seed, seed + CHAINS):
                 found += report_chain(chain_of(number), Path(place) / "tflite")
+            wrong, makers = hunt_flows(seed, Path(place) / "flows")
+            more, packages = hunt_compiled(makers, cases[COMPILED:], seed // BATCH, Path(place) / "flows")
+            found += wrong + more
             seen: set[int] = set()
             for failure in chain(chain.from_iterable(map(tried, cases[COMPILED:])), failures(cases[:COMPILED])):
                 found += failure.seed not in seen
@@ -138,13 +234,11 @@ def hunt(minutes: float, first: int | None) -> int:
                 seen.add(failure.seed)
         seed += BATCH
         count += BATCH
-        total["models"] += BATCH
-        total["tflite"] = total.get("tflite", 0) + CHAINS
-        total["compiled"] = total.get("compiled", 0) + COMPILED
+        more_tried = {"models": BATCH, "tflite": CHAINS, "compiled": COMPILED + len(makers), "flows": FLOWS, "packages": packages}
+        total |= {name: total.get(name, 0) + n for name, n in more_tried.items()}
         TOTAL.write_text(json.dumps(total, indent=1) + "\n")
-    print(
-        f"{count:,} models, {found} wrong; {total['models']:,} models since the start, {total['without a bound']:,} without a bound"
-    )
+    told = ", ".join(f"{n:,} {name}" for name, n in total.items())
+    print(f"{count:,} models, {found} wrong; since the start: {told}")
     return 1 if found else 0
 
 

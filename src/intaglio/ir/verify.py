@@ -8,9 +8,10 @@ from intaglio.errors import ModelError, OurFault, quoted
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.names import RESERVED, is_clean
 from intaglio.ir.operator import BadOperator
-from intaglio.ir.types import MAX_RANK, DType
+from intaglio.ir.types import DType
 
 MAX_ELEMENTS = 2**31 - 1
+MOST_RANK = 12  # above that of any operator here
 
 
 class Problem(str):
@@ -81,7 +82,7 @@ def guards_are_single_booleans(graph: Graph) -> Iterator[Problem]:
 
 def shapes_are_small_enough(graph: Graph) -> Iterator[Problem]:
     for value in graph.values():
-        if value.type.rank > MAX_RANK and value.dtype is not DType.BOOL and value.type.rank > 12:
+        if value.type.rank > MOST_RANK and value.dtype is not DType.BOOL:
             yield Problem.of(value, f"{quoted(value.name)} has rank {value.type.rank}")
         if any(d < 0 for d in value.shape):
             yield Problem.of(value, f"{quoted(value.name)} has a negative dimension: {value.type}")

@@ -312,6 +312,10 @@ def for_device(node: Node, target: Target, asked: str = "") -> Lowered | None:
 
 def lower_node(node: Node, target: Target, asked: str = "") -> Lowered:
     """The first kernel that applies; the one that is asked for, as it stands in IR files, comes before the others."""
+    if target.device and node.op.LOOP:  # steps of a device are queued once each, in order: the loop would make one turn
+        what = f"the loop in node {quoted(node.source)} makes a number of turns that is known at run time"
+        hint = "give its number of turns as a constant, which unrolls it, or compile for the processor alone"
+        raise UserError("unsupported-operator", f"{what}, which is not available for {quoted(target.name)}", hint=hint)
     if target.device and (made := for_device(node, target, asked)) is not None:
         return made
     job = Job(node, target, asked)

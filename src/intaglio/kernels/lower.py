@@ -141,9 +141,9 @@ def find_views(graph: Graph, asked: Choices) -> list[Node]:
         found.append(node)
         roots[out] = root
         claimed |= {out} & special
-    rules = ViewRules(graph, found)
-    for node in asked.views(graph):
-        if not isinstance(node.op, Reshape) and (rules.allow(node) or rules.allow_rows(node)):
+    rules, known = ViewRules(graph, found), set(found)
+    for node in asked.views(graph):  # among them reshapes that the memory stage has made views
+        if node not in known and (rules.allow(node) or rules.allow_rows(node)):
             found.append(node)
             rules.add(node)
     return found
