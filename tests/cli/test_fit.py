@@ -124,6 +124,7 @@ def test_fit_says_what_compile_and_profile_say(intaglio: Intaglio, answered: Ans
     assert other["time_ms"] == pytest.approx(total["time_ms"], rel=0.001), "built for the core alone"
 
 
+@pytest.mark.slow
 def test_boards_of_one_core_have_the_waits_of_their_own_memories(
     intaglio: Intaglio, answered: Answered, tmp_path: Path
 ) -> None:

@@ -222,6 +222,7 @@ def test_a_limit_makes_stripes_and_the_firmware_stays_within_it(whole: Package, 
     assert scores(made, 1) == scores(whole, 1) and made.validate().ok
 
 
+@pytest.mark.slow
 def test_several_networks_with_rows_fed_in_one_firmware(intaglio: Intaglio, tmp_path: Path) -> None:
     names = ("first", "second")
     for n, name in enumerate(names):

@@ -129,7 +129,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     ("core", "scheme"),
     [
         ("cortex-m4f", "int4"),
-        ("cortex-m0+", "palette"),
+        pytest.param("cortex-m0+", "palette", marks=pytest.mark.slow),
         pytest.param("cortex-m4f", "palette", marks=pytest.mark.slow),
         pytest.param("rv32imc", "int4", marks=pytest.mark.slow),
     ],

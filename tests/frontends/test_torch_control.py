@@ -116,7 +116,12 @@ def test_only_the_branch_that_is_taken_is_computed(tmp_path: Path) -> None:
     same(module, path, (floats(1, 4) + 5,), (floats(1, 4) + 0.5,), (floats(1, 4) - 5,))
 
 
-@pytest.mark.parametrize(("module", "rows", "loops"), [(Recurrent, 5, 0), (Recurrent, 80, 1), (Rows, 5, 0), (Rows, 80, 1)])
+ROWS = [
+    (Recurrent, 5, 0), (Rows, 80, 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((Recurrent, 80, 1), (Rows, 5, 0))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "rows", "loops"), ROWS)
 def test_rows_are_written_out_or_looped_over(module: Callable[[], Any], rows: int, loops: int, tmp_path: Path) -> None:
     made = module()
     path = exported(made, (floats(rows, 4),), tmp_path / "m.pt2")
@@ -124,7 +129,7 @@ def test_rows_are_written_out_or_looped_over(module: Callable[[], Any], rows: in
     same(made, path, (floats(rows, 4),))
 
 
-@pytest.mark.parametrize("module", [Recurrent, Rows])
+@pytest.mark.parametrize("module", [pytest.param(Recurrent, marks=pytest.mark.slow), Rows])
 def test_the_number_of_rows_may_have_a_range(module: Callable[[], Any], tmp_path: Path) -> None:
     made = module()
     rows = torch.export.Dim("rows", min=2, max=40)

@@ -209,6 +209,7 @@ def test_layers_before_a_count_are_made_in_stripes(tmp_path: Path, intaglio: Int
     assert intaglio("validate", tmp_path / "p").code == 0
 
 
+@pytest.mark.slow
 def test_sizes_at_which_the_reference_fails_are_named(tmp_path: Path, intaglio: Intaglio) -> None:
     """ONNX Runtime has no `Scan` over nothing."""
     turn = [node("Add", "s xi", "next"), node("Tanh", "next", "yi")]

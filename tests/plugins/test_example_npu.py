@@ -133,6 +133,7 @@ def test_the_core_goes_on_beside_it_and_waits_only_for_what_is_left(tmp_path: Pa
     assert package.validate().ok
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_board")
 def test_compile_fit_and_profile_show_the_same_total(intaglio: Intaglio, tmp_path: Path) -> None:
     data = Path(DIGITS).with_suffix(".npz")
