@@ -39,6 +39,12 @@ def test_loads_of_two_registers_are_taken_apart_where_that_is_faster() -> None:
     assert "ldr r2, [r1], #8" in after and "ldr r3, [r1, #4]" in after and not any(line.startswith("ldrd") for line in after)
 
 
+def test_loads_that_overwrite_their_address_stay_together() -> None:
+    for load in ("ldrd r1, r2, [r1]", "ldrd r2, r1, [r1, #8]", "ldm r1, {r1, r2}"):
+        body = ["smlad r4, r5, r5, r4", load, "smlad r6, r1, r2, r6", "ldr r5, [r0]", "smlad r8, r5, r5, r8"]
+        assert load in order(paired(block(*body)))
+
+
 def test_nothing_moves_across_labels_and_branches() -> None:
     body = ["mov r2, #1", "1:", "ldr r3, [r1], #4", "smlad r4, r2, r3, r4", "subs r2, r2, #1", "bne 1b", "str r4, [r0]"]
     after = order(paired(block(*body)))

@@ -50,7 +50,7 @@ def on_device(case: Case, target: str) -> Iterator[Failure]:
                     yield Failure(case.seed, f"on:{target}", told)
                     return
         except (IntaglioError, subprocess.SubprocessError) as error:
-            if target == "opencl" and isinstance(error, UserError):  # says that there are no streams, sizes and loops
+            if target == "opencl" and isinstance(error, UserError):  # streams, sizes and loops are refused on OpenCL
                 return
             yield Failure(case.seed, f"on:{target}", f"{type(error).__name__}: {error}")
         finally:

@@ -102,7 +102,7 @@ def space_of(request: Request, place: str, *, board: bool) -> Space:
     if request.stream is not None:  # fail now if the axis cannot be streamed, not at every point
         plan_request(replace(plain, stream=request.stream), Watch(), climbing=False)
     needs = needs_of_program(planned.program, planned.deployment)
-    if isinstance(calibrate := request.calibrate, Path):  # data that do not fit are told now too
+    if isinstance(calibrate := request.calibrate, Path):  # wrong data is refused here too, before anything is built
         labels, first = None if request.labels is None else read_labels(request.labels), graph.outputs[0]
         output = (first.origin or first.name, most(first.type.elements))
         samples_with_labels(graph, lambda graph: read_samples(calibrate, graph), labels, output)

@@ -36,7 +36,7 @@ _RANGE = re.compile(r"\bs(\d+)-s(\d+)")
 _SHIFTED = re.compile(r"(%\[\w+\]|\w+)\s*,\s*(?:lsl|lsr|asr|ror)\s+#\d+$")
 _MEMORY = re.compile(r"\[(%\[\w+\]|\w+)\s*(?:,\s*#([^\]]*))?\](!?)\s*(?:,\s*#(-?\d+))?$")
 
-FLAGS, LANES, MEMORY = "flags", "lanes", "memory"  # named as registers
+FLAGS, LANES = "flags", "lanes"  # named as registers
 COMPARED = {"cmp", "cmn", "tst", "teq", "vcmp"}
 BRANCHES = re.compile(r"b(?:l|x)?(?:eq|ne|lt|le|gt|ge|hi|lo|hs|ls|mi|pl|cs|cc)?$")
 ADDED_TO = ("vfma", "vfms", "vmla", "vmls", "bfi", "movt", "smlal", "umlal", "umaal")
@@ -138,17 +138,17 @@ def _taken_apart(text: str) -> list[str]:
     name, _, rest = text.partition(" ")
     if name == "ldrd" and (found := _MEMORY.search(rest)):
         names = [part.strip() for part in rest.split(",")[:2]]
-        return _single(names, found[1], found[2] or "0", int(found[4] or 0)) if not found[3] else [text]
+        return (not found[3] and _single(names, found[1], found[2] or "0", int(found[4] or 0))) or [text]
     if name in ("ldm", "ldmia") and (listed := re.fullmatch(r"(\S+?)(!?)\s*,\s*\{([^}]*)\}", rest.strip())):
         names = [part.strip() for part in listed[3].split(",")]
-        return _single(names, listed[1], "0", 4 * len(names) if listed[2] else 0)
+        return _single(names, listed[1], "0", 4 * len(names) if listed[2] else 0) or [text]
     return [text]
 
 
 def _single(names: list[str], base: str, offset: str, moved: int) -> list[str]:
+    """None where a load would overwrite the address of the others, or where the offset is an expression."""
     if base in names or not re.fullmatch(r"-?\d+", offset):
-        loads = [f"ldr {name}, [{base}, #{offset} + {4 * n}]" for n, name in enumerate(names)]
-        return loads if base not in names and not moved else []
+        return []
     at = [int(offset) + 4 * n for n in range(len(names))]
     order = [*range(1, len(names)), 0]
     loads = [f"ldr {names[n]}, [{base}, #{at[n]}]" if at[n] else f"ldr {names[n]}, [{base}]" for n in order]

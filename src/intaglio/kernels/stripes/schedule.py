@@ -60,7 +60,7 @@ class Schedule:
     ends: dict[int, End] = field(default_factory=dict)  # for each value of it
 
     def rows_of(self, value: Value) -> int:
-        """The most that there are."""
+        """The largest number of rows."""
         return most(value.shape[self.axis])
 
 
