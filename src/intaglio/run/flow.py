@@ -26,6 +26,12 @@ class Block:
     last: int = 0  # the address of its last instruction
     may_leave: bool = False  # it returns, or goes on with `next`
     calls: list[int] = field(default_factory=list)
+    returns: list[int] = field(default_factory=list)  # addresses behind calls, where the called function comes back
+
+    def pieces(self) -> list[tuple[int, int]]:
+        """Addresses and sizes of what runs in a row. All but the last end in a call; the last may be empty."""
+        cuts = [self.address, *self.returns, self.address + self.size]
+        return [(at, to - at) for at, to in zip(cuts, cuts[1:], strict=False)]
 
     def edges(self) -> list[int]:
         return [to for to in dict.fromkeys((self.taken, self.next)) if to is not None]
@@ -130,6 +136,7 @@ def _cut(flow: Flow, instructions: dict[int, Any], starts: set[int], function: F
             block.size = at - start
             if kind == "call" and to is not None:
                 block.calls.append(to)
+                block.returns.append(at)
             if kind == "tail" and to is not None:
                 block.calls.append(to)
                 break

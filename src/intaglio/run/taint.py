@@ -4,7 +4,7 @@ What is loaded from memory is data, except from flash (weights and tables are th
 that hold none. Which memory an instruction touches is seen in runs: addresses that do not depend on data are the same in every run,
 and an instruction that was not seen reads data. What is computed from data is data; so is what is written in code that runs only if
 data says so. A branch on data makes all blocks that depend on it (those that only some of its ways reach) dirty: they run as
-often as data says.
+often as data says. Code behind a branch that does not depend on data and that no run entered never runs.
 
 Registers are followed along the flow, words of the stack by their place in the frame of a function, through all functions that are
 called: arguments go in, results come out.
@@ -18,6 +18,7 @@ from typing import Any
 
 from intaglio.run.emulator.traced import Traced
 from intaglio.run.flow import Flow, decoder
+from intaglio.run.seen import Seen
 
 RESULTS = frozenset(["r0", "r1", "r2", "r3", "r12", "lr", *(f"s{n}" for n in range(16))])
 ARGUMENTS = frozenset(["r0", "r1", "r2", "r3", *(f"s{n}" for n in range(16))])
@@ -31,6 +32,7 @@ class _Function:
     code: dict[int, list[Any]]  # instructions by block
     depends: dict[int, set[int]]  # by block: the branches that decide whether it runs
     traced: Traced
+    seen: Seen
     entry: set[str] = field(default_factory=set)
     exit: set[str] = field(default_factory=set)
     slots: set[int] = field(default_factory=set)  # words of its frame that hold data
@@ -49,8 +51,8 @@ class Clean:
     branches: frozenset[int]
 
 
-def clean_code(flows: Mapping[int, Flow], read: Any, traced: Traced) -> Clean:
-    functions = {start: _function(flow, read, traced) for start, flow in flows.items()}
+def clean_code(flows: Mapping[int, Flow], read: Any, traced: Traced, seen: Seen) -> Clean:
+    functions = {start: _function(flow, read, traced, seen) for start, flow in flows.items()}
     for one in functions.values():
         for to in {to for block in one.flow.blocks.values() for to in block.calls}:
             if to in functions:
@@ -64,10 +66,10 @@ def clean_code(flows: Mapping[int, Flow], read: Any, traced: Traced) -> Clean:
     return Clean(frozenset(blocks), frozenset(branches))
 
 
-def _function(flow: Flow, read: Any, traced: Traced) -> _Function:
+def _function(flow: Flow, read: Any, traced: Traced, seen: Seen) -> _Function:
     found = decoder()
     code = {at: list(found.disasm(read(at, block.size), at)) for at, block in flow.blocks.items()}  # in a row: `it` counts
-    return _Function(flow, code, _dependences(flow), traced)
+    return _Function(flow, code, _dependences(flow), traced, seen)
 
 
 def _dependences(flow: Flow) -> dict[int, set[int]]:
@@ -101,7 +103,7 @@ def _pass(one: _Function, functions: Mapping[int, _Function]) -> bool:
     while todo:
         at = todo.pop()
         out = _through(one, at, states[at], functions)
-        for to in one.flow.blocks[at].edges():
+        for to in _ways(one, at):
             joined = states[to] | out if to in states else out
             if to not in states or joined != states[to]:
                 states[to] = joined
@@ -114,6 +116,14 @@ def _pass(one: _Function, functions: Mapping[int, _Function]) -> bool:
         one.dirty |= more
         growing = bool(more)
     return before != _known(functions)
+
+
+def _ways(one: _Function, at: int) -> list[int]:
+    """Where data can make it go, and where it went: code behind a way that no data opens never runs."""
+    ways = one.flow.blocks[at].edges()
+    if one.called_by_data or at in one.dirty or at in one.tainted:
+        return ways
+    return [to for to in ways if one.seen.edge(one.flow, at, to)]
 
 
 def _known(functions: Mapping[int, _Function]) -> list[tuple[int, ...]]:

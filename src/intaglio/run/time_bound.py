@@ -16,28 +16,21 @@ machine code jumps to computed addresses.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from intaglio.errors import ToolError, install_hint
-from intaglio.run.costs import Coster
+from intaglio.run.costs import BlockCost, Coster
 from intaglio.run.emulator.counting import BasicBlock, Counts
 from intaglio.run.emulator.image import Image
 from intaglio.run.emulator.traced import Traced
-from intaglio.run.flow import Flow, flow_of
+from intaglio.run.flow import Block, Flow, flow_of
+from intaglio.run.seen import Seen, seen_of
 from intaglio.run.taint import Clean, clean_code
 
 Name = tuple[str | int, ...]  # of a variable: a block, an edge, or an exit
 HELPER_TURNS = 64  # of loops over the bits of a number
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """How often instructions ran, and branches were taken, by address."""
-
-    ran: Mapping[int, int]
-    taken: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +41,6 @@ class Bound:
     cycles: int | None
     reason: str = ""
     helpers: tuple[str, ...] = ()  # functions with loops that are not of a kernel
-
-
-def seen_of(counts: Iterable[Counts], flows: Mapping[int, Flow]) -> Seen:
-    """Blocks of an emulator may start and end elsewhere than ours. Of several runs, the most."""
-    ran: dict[int, int] = {}
-    taken: dict[int, int] = {}
-    ours = sorted((block.address, block.last) for flow in flows.values() for block in flow.blocks.values())
-    starts = np.array([start for start, _ in ours], np.int64)
-    for one in counts:
-        now: dict[int, int] = {}
-        ends: dict[int, int] = {}
-        for block, times in one.blocks.items():
-            first, last = np.searchsorted(starts, [block.address, block.address + block.size_bytes])
-            for start in starts[first:last]:
-                now[int(start)] = now.get(int(start), 0) + times.ran
-            ends[block.address + block.size_bytes] = ends.get(block.address + block.size_bytes, 0) + times.taken
-        ran = {at: max(ran.get(at, 0), now.get(at, 0)) for at in ran.keys() | now.keys()}
-        taken = {at: max(taken.get(at, 0), ends.get(at, 0)) for at in taken.keys() | ends.keys()}
-    return Seen(ran, taken)
 
 
 class Bounds:
@@ -123,7 +97,7 @@ class Bounds:
                     if called is not None:
                         calls.setdefault(called.address, []).append((block.address, 1))
         entered = seen.ran.get(root, 0)
-        clean = clean_code(flows, self._coster.read, self._traced)
+        clean = clean_code(flows, self._coster.read, self._traced, seen)
         for start, flow in flows.items():
             self._add(program, flow, start == root, entered, calls.get(start, []))
             self._fixed(program, flow, seen, clean)
@@ -134,7 +108,7 @@ class Bounds:
     def _add(self, program: _Program, flow: Flow, root: bool, entered: int, calls: list[tuple[int, int]]) -> None:
         into: dict[int, list[Name]] = {at: [] for at in flow.blocks}
         for block in flow.blocks.values():
-            cost = self._coster.block(BasicBlock(block.address, block.size))
+            cost = self._cost(flow, block)
             program.cost(("x", block.address), cost.cycles)
             leaving: list[tuple[Name, float]] = []
             for to in block.edges():
@@ -159,6 +133,21 @@ class Bounds:
             else:
                 program.equal([*terms, *((("x", caller), float(n)) for caller, n in calls)], 0)
 
+    def _cost(self, flow: Flow, block: Block) -> BlockCost:
+        """The most, whether it is jumped to or follows a block: an instruction may wait for the one in front of it. Calls fill the
+        pipeline again."""
+        cycles = 0
+        before = [None, *(BasicBlock(at, other.size) for at, other in flow.blocks.items() if other.next == block.address)]
+        for at, size in block.pieces():
+            if not size:
+                return BlockCost(0, cycles, 0)
+            costs = [self._coster.block(BasicBlock(at, size), one) for one in before]
+            cycles += max(one.cycles for one in costs)
+            before = [None]
+            if at + size in block.returns:
+                cycles += costs[0].taken_cycles
+        return replace(costs[0], cycles=cycles)
+
     def _fixed(self, program: _Program, flow: Flow, seen: Seen, clean: Clean) -> None:
         """What data cannot change is as in a run."""
         for at, block in flow.blocks.items():
@@ -166,7 +155,7 @@ class Bounds:
                 program.equal([(("x", at), 1.0)], seen.ran.get(at, 0))
             if at in clean.branches and len(block.edges()) > 1 and not block.may_leave:
                 for to in block.edges():
-                    program.equal([(("e", at, to), 1.0)], _edge(flow, seen, at, to))
+                    program.equal([(("e", at, to), 1.0)], seen.edge(flow, at, to))
 
     def _loops(self, program: _Program, flow: Flow, seen: Seen, clean: Clean) -> bool:
         """True: some loop of it is bounded by HELPER_TURNS."""
@@ -177,7 +166,7 @@ class Bounds:
             before = [at for at, block in flow.blocks.items() if header in block.edges() and (at, header) not in closing]
             entries: list[Name] = [("e", at, header) for at in before]
             if own:
-                turns = sum(_edge(flow, seen, at, to) for at, to in closing if to == header)
+                turns = sum(seen.edge(flow, at, to) for at, to in closing if to == header)
                 program.at_most([(edge, 1.0) for edge in back], turns)
             else:
                 terms = [*((edge, 1.0) for edge in back), *((edge, -float(HELPER_TURNS)) for edge in entries)]
@@ -185,19 +174,6 @@ class Bounds:
                     terms.append((("x", header), -float(HELPER_TURNS)))
                 program.at_most(terms, 0)
         return bool(closing) and not own
-
-
-def _edge(flow: Flow, seen: Seen, at: int, to: int) -> int:
-    """How often a run went this way."""
-    block = flow.blocks[at]
-    ran, taken = seen.ran.get(at, 0), seen.taken.get(at + block.size, 0)
-    if (block.taken is None or block.taken == block.next) and not block.may_leave:
-        return ran
-    if block.next is None:
-        return ran
-    if block.may_leave:
-        return ran - min(ran, taken)
-    return min(ran, taken) if to == block.taken else ran - min(ran, taken)
 
 
 def _only(counts: Counts, flows: Mapping[int, Flow]) -> Counts:
