@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import intaglio as api
 from intaglio.dossier.timing import adversarial, time_bounds
@@ -94,3 +94,29 @@ def test_data_decides_the_way_but_not_the_bound(tmp_path: Path) -> None:
             taken.add(cycles[0])
             assert all(layer.cycles is None or c <= layer.cycles for c, layer in zip(cycles, bounds.layers, strict=True))
     assert len(taken) > 1
+
+
+def test_states_are_data(tmp_path: Path) -> None:
+    """What a state holds decides the way too."""
+    nodes = [
+        helper.make_node("Add", ["x", "h"], ["a"], name="add"),
+        helper.make_node("Elu", ["a"], ["y"], name="elu"),
+    ]
+    values = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 24]) for name in "xhy"}
+    graph = helper.make_graph(nodes, "keeps", [values["x"], values["h"]], [values["y"]])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "keeps.onnx")
+    package = api.compile(tmp_path / "keeps.onnx", output=tmp_path / "p", target="cortex-m4f", states={"h": "y"})
+    check(LoadedPackage(package.folder), 20, 1.0)
+
+
+def test_floats_by_functions_of_the_compiler(tmp_path: Path) -> None:
+    """They compare by a function that goes on in another one, and its constants lie behind that jump."""
+    weights = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
+    values = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4]),
+    ]
+    graph = helper.make_graph(nodes, "soft", values[:1], values[1:], [numpy_helper.from_array(weights, "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "soft.onnx")
+    check(LoadedPackage(api.compile(tmp_path / "soft.onnx", output=tmp_path / "p", target="cortex-m3").folder), 20, 2.0)

@@ -77,8 +77,8 @@ def time_bounds(package: LoadedPackage, facts: dict[str, LoopFacts], inputs: int
     target = target_of(manifest)
     if target.core not in CORES or not target.core.startswith("cortex-m") or target.core in ("cortex-m55", "cortex-m7"):
         return TimeBounds(target.core, reason=f"there is no model of the cycles of `{target.core}` that gives bounds")
-    if manifest.states or manifest.accelerators or manifest.sizes or manifest.memory.fed_rows:
-        return TimeBounds(target.core, reason="networks with states, sizes, rows or accelerators have none yet")
+    if manifest.accelerators or manifest.sizes or manifest.memory.fed_rows:
+        return TimeBounds(target.core, reason="networks with sizes, rows or accelerators have none yet")
     try:
         layers = _layers(package, facts, target.core)
         observed, tried = _observed(package, target.core, inputs)
@@ -98,7 +98,8 @@ def _layers(package: LoadedPackage, facts: dict[str, LoopFacts], core: str) -> t
     traced = Traced()
     with hooked(package, None, options) as slow:
         trace = getattr(slow.core, "trace_memory")  # noqa: B009  (of this emulator alone)
-        trace(traced)
+        symbols = slow.core.image.symbols
+        trace(traced, frozenset(symbols[layer.function] for layer in manifest.layers if layer.function in symbols))
         for number in range(LEARNT // 2):
             layer_counts(slow, adversarial(manifest, number), count)
     with hooked(package, None, options) as device:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from intaglio.run.emulator.image import Function, Image
@@ -26,12 +27,13 @@ class Block:
     last: int = 0  # the address of its last instruction
     may_leave: bool = False  # it returns, or goes on with `next`
     calls: list[int] = field(default_factory=list)
+    may_call: set[int] = field(default_factory=set)  # places in `calls` of those that have a condition
     returns: list[int] = field(default_factory=list)  # addresses behind calls, where the called function comes back
 
     def pieces(self) -> list[tuple[int, int]]:
         """Addresses and sizes of what runs in a row. All but the last end in a call; the last may be empty."""
         cuts = [self.address, *self.returns, self.address + self.size]
-        return [(at, to - at) for at, to in zip(cuts, cuts[1:], strict=False)]
+        return [(at, to - at) for at, to in pairwise(cuts)]
 
     def edges(self) -> list[int]:
         return [to for to in dict.fromkeys((self.taken, self.next)) if to is not None]
@@ -118,7 +120,7 @@ def flow_of(function: Function, image: Image, read: Callable[[int, int], bytes])
             for start in following + ([at + found.size] if kind in ("branch", "may leave") else []):
                 starts.add(start)
                 todo.append(start)
-            if kind in ("jump", "leave"):
+            if kind in ("jump", "leave", "tail"):
                 break
             at += found.size
     _cut(flow, instructions, starts, function)
@@ -135,6 +137,8 @@ def _cut(flow: Flow, instructions: dict[int, Any], starts: set[int], function: F
             block.last, at = at, at + found.size
             block.size = at - start
             if kind == "call" and to is not None:
+                if _conditional(found):
+                    block.may_call.add(len(block.calls))
                 block.calls.append(to)
                 block.returns.append(at)
             if kind == "tail" and to is not None:
@@ -157,7 +161,7 @@ def _kind(found: Any, function: Function) -> tuple[str, int | None]:
     from capstone import arm
 
     name = str(found.insn_name())
-    conditional = found.cc not in (arm.ARM_CC_AL, arm.ARM_CC_INVALID)
+    conditional = _conditional(found)
     operands = found.operands
     inside = range(function.address, function.address + function.size_bytes)
     if name in ("b", "cbz", "cbnz"):
@@ -167,7 +171,9 @@ def _kind(found: Any, function: Function) -> tuple[str, int | None]:
         return ("branch" if conditional or name != "b" else "jump"), to
     if name == "bl":
         to = operands[-1].imm & ~1
-        return ("jump", to) if to in inside and to != function.address else ("call", to)
+        if to in inside and to != function.address:
+            return ("unknown", None) if conditional else ("jump", to)
+        return "call", to
     if name in ("tbb", "tbh", "blx"):
         return "unknown", None
     if name == "bx":
@@ -184,6 +190,12 @@ def _kind(found: Any, function: Function) -> tuple[str, int | None]:
     if name in ("udf", "bkpt"):
         return "leave", None
     return "", None
+
+
+def _conditional(found: Any) -> bool:
+    from capstone import arm
+
+    return bool(found.cc not in (arm.ARM_CC_AL, arm.ARM_CC_INVALID))
 
 
 def decoder() -> Any:

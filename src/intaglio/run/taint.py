@@ -1,10 +1,11 @@
 """Which branches of machine code may go another way for other data? The others go as often in every run as in one.
 
-What is loaded from memory is data, except from flash (weights and tables are the same in every run) and from words of the stack
-that hold none. Which memory an instruction touches is seen in runs: addresses that do not depend on data are the same in every run,
-and an instruction that was not seen reads data. What is computed from data is data; so is what is written in code that runs only if
-data says so. A branch on data makes all blocks that depend on it (those that only some of its ways reach) dirty: they run as
-often as data says. Code behind a branch that does not depend on data and that no run entered never runs.
+What is loaded from memory is data, except from flash (weights and tables are the same in every run), and where the same layer has
+written what is not data (words of the stack, tables of addresses). Which memory an instruction touches, and who wrote there last,
+is seen in runs: addresses that do not depend on data are the same in every run, and an instruction that was not seen reads data.
+What is computed from data is data; so is what is written in code that runs only if data says so. A branch on data makes all blocks
+that depend on it (those that only some of its ways reach) dirty: they run as often as data says. Code behind a branch that does not
+depend on data and that no run entered never runs.
 
 Registers are followed along the flow, words of the stack by their place in the frame of a function, through all functions that are
 called: arguments go in, results come out.
@@ -12,7 +13,7 @@ called: arguments go in, results come out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,12 @@ from intaglio.run.seen import Seen
 RESULTS = frozenset(["r0", "r1", "r2", "r3", "r12", "lr", *(f"s{n}" for n in range(16))])
 ARGUMENTS = frozenset(["r0", "r1", "r2", "r3", *(f"s{n}" for n in range(16))])
 FLAGS = "flags"
+# Instructions that add to what they write:
+ADDS_TO = ("smlal", "umlal", "umaal", "smlsl", "movt", "bfi", "bfc", "vmla", "vmls", "vnml", "vfma", "vfms", "vfnm")
+COMPARES = ("cmp", "cmn", "tst", "teq", "vcmp", "cbz", "cbnz")
+TWO_RESULTS = ("smull", "umull")
+READ_FLAGS = ("adc", "sbc", "rrx", "sel", "mrs", "vmrs", "fmstat")
+GREATER = ("sadd", "ssub", "sasx", "ssax", "uadd", "usub", "uasx", "usax")  # set the flags that `sel` reads
 State = frozenset[str]
 
 
@@ -33,14 +40,19 @@ class _Function:
     depends: dict[int, set[int]]  # by block: the branches that decide whether it runs
     traced: Traced
     seen: Seen
+    layer: int
     entry: set[str] = field(default_factory=set)
     exit: set[str] = field(default_factory=set)
-    slots: set[int] = field(default_factory=set)  # words of its frame that hold data
-    anywhere: bool = False  # data may be in any of them
+    slots: set[int] = field(default_factory=set)  # words of its frame that are written if data says so
+    anywhere: bool = False  # any of them may be
+    pushed: bool = False  # data may be in a register that it pushed
+    stored: set[int] = field(default_factory=set)  # instructions that write data
+    scattered: bool = False  # data decides where in RAM it writes, or whether it does
     callers: list[_Function] = field(default_factory=list)
     called_by_data: bool = False
     tainted: set[int] = field(default_factory=set)  # blocks whose branch depends on data
     dirty: set[int] = field(default_factory=set)
+    addresses: frozenset[int] = frozenset()  # of its instructions
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +63,9 @@ class Clean:
     branches: frozenset[int]
 
 
-def clean_code(flows: Mapping[int, Flow], read: Any, traced: Traced, seen: Seen) -> Clean:
-    functions = {start: _function(flow, read, traced, seen) for start, flow in flows.items()}
+def clean_code(flows: Mapping[int, Flow], read: Any, traced: Traced, seen: Seen, layer: int) -> Clean:
+    """`layer`: the address of the function that all of them run in."""
+    functions = {start: _function(flow, read, traced, seen, layer) for start, flow in flows.items()}
     for one in functions.values():
         for to in {to for block in one.flow.blocks.values() for to in block.calls}:
             if to in functions:
@@ -66,10 +79,11 @@ def clean_code(flows: Mapping[int, Flow], read: Any, traced: Traced, seen: Seen)
     return Clean(frozenset(blocks), frozenset(branches))
 
 
-def _function(flow: Flow, read: Any, traced: Traced, seen: Seen) -> _Function:
+def _function(flow: Flow, read: Any, traced: Traced, seen: Seen, layer: int) -> _Function:
     found = decoder()
     code = {at: list(found.disasm(read(at, block.size), at)) for at, block in flow.blocks.items()}  # in a row: `it` counts
-    return _Function(flow, code, _dependences(flow), traced, seen)
+    addresses = frozenset(one.address for row in code.values() for one in row)
+    return _Function(flow, code, _dependences(flow), traced, seen, layer, addresses=addresses)
 
 
 def _dependences(flow: Flow) -> dict[int, set[int]]:
@@ -128,7 +142,18 @@ def _ways(one: _Function, at: int) -> list[int]:
 
 def _known(functions: Mapping[int, _Function]) -> list[tuple[int, ...]]:
     return [
-        (len(f.entry), len(f.exit), len(f.slots), f.anywhere, f.called_by_data, len(f.tainted), len(f.dirty))
+        (
+            len(f.entry),
+            len(f.exit),
+            len(f.slots),
+            f.anywhere,
+            f.pushed,
+            len(f.stored),
+            f.scattered,
+            f.called_by_data,
+            len(f.tainted),
+            len(f.dirty),
+        )
         for f in functions.values()
     ]
 
@@ -136,14 +161,17 @@ def _known(functions: Mapping[int, _Function]) -> list[tuple[int, ...]]:
 def _through(one: _Function, at: int, state: State, functions: Mapping[int, _Function]) -> State:
     data = set(state)
     dirty = at in one.dirty or one.called_by_data
-    calls = iter(one.flow.blocks[at].calls)
+    calls = iter(enumerate(one.flow.blocks[at].calls))
     for found in one.code[at]:
         name = str(found.insn_name())
         if name == "bl" or (name == "b" and found.address == one.flow.blocks[at].last and one.flow.blocks[at].taken is None):
-            if (to := next(calls, None)) is not None:
-                _call(one, functions.get(to), data, dirty)
+            n, to = next(calls, (0, None))
+            if to is not None:
+                before = set(data) if n in one.flow.blocks[at].may_call else set[str]()
+                _call(functions.get(to), data, dirty or (FLAGS in before))
+                data |= before
             continue
-        _one(one, found, name, data, dirty)
+        _one(one, found, name, data, dirty, functions)
     last = one.code[at][-1]
     looks = {*_names(last, 0)} if str(last.insn_name()) in ("cbz", "cbnz") else {FLAGS}
     block = one.flow.blocks[at]
@@ -152,7 +180,7 @@ def _through(one: _Function, at: int, state: State, functions: Mapping[int, _Fun
     return frozenset(data)
 
 
-def _call(one: _Function, to: _Function | None, data: set[str], dirty: bool) -> None:
+def _call(to: _Function | None, data: set[str], dirty: bool) -> None:
     if to is None:  # not known: all that it may leave is data
         data |= RESULTS | {FLAGS}
         return
@@ -163,22 +191,32 @@ def _call(one: _Function, to: _Function | None, data: set[str], dirty: bool) -> 
     data.add(FLAGS)
 
 
-def _one(one: _Function, found: Any, name: str, data: set[str], dirty: bool) -> None:
+def _one(one: _Function, found: Any, name: str, data: set[str], dirty: bool, functions: Mapping[int, _Function]) -> None:
     from capstone import arm
 
     conditional = found.cc not in (arm.ARM_CC_AL, arm.ARM_CC_INVALID) and name not in ("b", "it")
-    reads, writes = _names(found, 0), _names(found, 1)
+    reads, writes = reads_of(found, name), _names(found, 1)
     memory = next((o.mem for o in found.operands if o.type == arm.ARM_OP_MEM), None)
     base = found.reg_name(memory.base) if memory is not None and memory.base else ""
     unclean = dirty or (conditional and FLAGS in data)
-    loads = name.startswith(("ldr", "vldr", "ldm", "pop", "vpop", "vldm"))
+    if name.startswith(("push", "vpush")):
+        if {*reads} & data:
+            one.pushed = True
+            one.stored.add(found.address)
+        return
     if name.startswith(("str", "vstr", "stm", "vstm")):
         if unclean or ({*reads} - {"sp"}) & data:
-            _store(one, one.traced.writes.get(found.address))
+            parts = [memory.base, memory.index] if memory is not None else [found.operands[0].reg]
+            where = one.traced.writes.get(found.address)
+            one.stored.add(found.address)
+            if unclean or {str(found.reg_name(number)) for number in parts if number} & data:
+                _store(one, where)
+                one.scattered |= where is None or "ram" in where
         return
-    if loads:
-        where = {"flash"} if base == "pc" or name.startswith(("pop", "vpop")) else one.traced.reads.get(found.address, {"ram"})
-        value = "ram" in where or any(_holds_data(one, word) for word in where if isinstance(word, int))
+    if name.startswith(("pop", "vpop")):
+        value = one.pushed
+    elif name.startswith(("ldr", "vldr", "ldm", "vldm")):
+        value = base != "pc" and _memory_is_data(one, found.address, functions)
         value |= bool(({*reads} - {"sp", "pc"}) & data)
     else:
         value = bool({*reads} & data)
@@ -189,12 +227,14 @@ def _one(one: _Function, found: Any, name: str, data: set[str], dirty: bool) -> 
             data.add(register)
         else:
             data.discard(register)
-    if found.update_flags or name in ("cmp", "cmn", "tst", "teq") or name.startswith("vcmp"):
-        (data.add if value else data.discard)(FLAGS)
+    if name.startswith(GREATER) and value:
+        data.add(FLAGS)
+    if found.update_flags or name.startswith(COMPARES):
+        (data.add if value or (conditional and FLAGS in data) else data.discard)(FLAGS)
 
 
 def _store(one: _Function, where: set[str | int] | None) -> None:
-    """Data goes to the stack: to its own frame, or to one above it."""
+    """Data decides whether or where something is written on the stack: in its own frame, or in one above it."""
     if where is None:  # not seen: anywhere
         one.anywhere = True
         for caller in one.callers:
@@ -207,6 +247,19 @@ def _store(one: _Function, where: set[str | int] | None) -> None:
         _store(caller, above)
 
 
+def _memory_is_data(one: _Function, reader: int, functions: Mapping[int, _Function]) -> bool:
+    """Flash is not, nor is what was written before in the same layer without being data. The rest is, but for arguments on the
+    stack."""
+    where = one.traced.reads.get(reader, {"ram"})
+    writers = one.traced.writers.get((one.layer, reader), {None} if "ram" in where else set())
+    if "ram" in where and (None in writers or any(f.scattered for f in functions.values())):
+        return True
+    if any(_holds_data(one, word) for word in where if isinstance(word, int)):
+        return True
+    outside = [at for at in writers if at is not None and not any(at in f.addresses for f in functions.values())]
+    return bool(outside) or any(writers & f.stored for f in functions.values())
+
+
 def _holds_data(one: _Function, word: int) -> bool:
     frame = one.traced.frames.get(one.flow.function.address, 0)
     if word < frame:
@@ -214,11 +267,28 @@ def _holds_data(one: _Function, word: int) -> bool:
     return any(_holds_data(caller, word - frame) for caller in one.callers)
 
 
+def reads_of(found: Any, name: str) -> list[str]:
+    """What capstone says, and what it leaves out: registers that are shifted or saturated, and sums that are added to."""
+    from capstone import arm
+
+    known = _names(found, 0)
+    registers = [str(found.reg_name(o.reg)) for o in found.operands if o.type == arm.ARM_OP_REG]
+    if name.startswith((*ADDS_TO, *COMPARES)):
+        return known + _halves(registers)
+    results = 2 if name.startswith(TWO_RESULTS) or (name == "vmov" and len(registers) == 4) else 1
+    moves = name.startswith(("ldr", "vldr", "ldm", "vldm", "pop", "vpop", "str", "vstr", "stm", "vstm", "push", "vpush"))
+    return known + ([] if moves else _halves(registers[results:])) + ([FLAGS] if name in READ_FLAGS else [])
+
+
 def _names(found: Any, kind: int) -> list[str]:
-    """Registers that it reads (0) or writes (1); doubles and vectors by their halves."""
+    """Registers that it reads (0) or writes (1)."""
+    return _halves(str(found.reg_name(number)) for number in found.regs_access()[kind])
+
+
+def _halves(registers: Iterable[str]) -> list[str]:
+    """Doubles and vectors by their halves; no flags."""
     names = []
-    for number in found.regs_access()[kind]:
-        name = str(found.reg_name(number))
+    for name in registers:
         if name[0] in "dq" and name[1:].isdigit():
             width = 2 if name[0] == "d" else 4
             names += [f"s{int(name[1:]) * width + n}" for n in range(width)]

@@ -89,15 +89,16 @@ class Bounds:
     def _most(self, flows: Mapping[int, Flow], seen: Seen, root: int) -> tuple[int | None, tuple[str, ...]]:
         program = _Program()
         helpers: list[str] = []
-        calls: dict[int, list[tuple[int, int]]] = {}
-        for flow in flows.values():
-            for block in flow.blocks.values():
-                for to in block.calls:
-                    called = self._image.function(to)
-                    if called is not None:
-                        calls.setdefault(called.address, []).append((block.address, 1))
+        calls: dict[int, list[Name]] = {}
+        for block in (block for flow in flows.values() for block in flow.blocks.values()):
+            for n, to in enumerate(block.calls):
+                name: Name = ("c", block.address, n) if n in block.may_call else ("x", block.address)
+                if n in block.may_call:
+                    program.at_most([(name, 1.0), (("x", block.address), -1.0)], 0)
+                if (called := self._image.function(to)) is not None:
+                    calls.setdefault(called.address, []).append(name)
         entered = seen.ran.get(root, 0)
-        clean = clean_code(flows, self._coster.read, self._traced, seen)
+        clean = clean_code(flows, self._coster.read, self._traced, seen, root)
         for start, flow in flows.items():
             self._add(program, flow, start == root, entered, calls.get(start, []))
             self._fixed(program, flow, seen, clean)
@@ -105,7 +106,7 @@ class Bounds:
                 helpers.append(flow.function.name)
         return program.solve(), tuple(sorted(helpers))
 
-    def _add(self, program: _Program, flow: Flow, root: bool, entered: int, calls: list[tuple[int, int]]) -> None:
+    def _add(self, program: _Program, flow: Flow, root: bool, entered: int, calls: list[Name]) -> None:
         into: dict[int, list[Name]] = {at: [] for at in flow.blocks}
         for block in flow.blocks.values():
             cost = self._cost(flow, block)
@@ -131,7 +132,7 @@ class Bounds:
             elif root:
                 program.equal(terms, -entered)
             else:
-                program.equal([*terms, *((("x", caller), float(n)) for caller, n in calls)], 0)
+                program.equal([*terms, *((call, 1.0) for call in calls)], 0)
 
     def _cost(self, flow: Flow, block: Block) -> BlockCost:
         """The most, whether it is jumped to or follows a block: an instruction may wait for the one in front of it. Calls fill the

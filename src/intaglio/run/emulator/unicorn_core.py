@@ -31,6 +31,7 @@ from intaglio.run.emulator.counting import (
 from intaglio.run.emulator.image import Image
 from intaglio.run.emulator.machines import runs_on_qemu
 from intaglio.run.emulator.traced import Traced
+from intaglio.run.emulator.tracer import Tracer
 from intaglio.targets.accelerator import Device
 from intaglio.targets.board import Board
 from intaglio.targets.memories import NOWHERE
@@ -183,32 +184,15 @@ class UnicornCore:
     def _run(self, start: int, end: int) -> None:
         self._engine.emu_start(start, end)
 
-    def trace_memory(self, traced: Traced) -> None:
-        """From now on. Slow: Python hears of every instruction."""
-        u, top, here, entered = self._unicorn, self.stack_pointer(), [0], dict[int, int]()
-        functions: dict[int, int] = {f.address: f.address for f in self.image.functions}
+    def trace_memory(self, traced: Traced, layers: frozenset[int]) -> None:
+        """From now on. Slow: Python hears of every instruction. `layers`: addresses of their functions."""
+        from unicorn import arm_const
 
-        def owner(pc: int) -> int:
-            if pc not in functions:
-                found = self.image.function(pc)
-                functions[pc] = found.address if found is not None else 0
-            return functions[pc]
+        def register(name: str) -> int:
+            return int(self._engine.reg_read(getattr(arm_const, f"UC_ARM_REG_{name.upper()}")))
 
-        def step(_: object, address: int, __: int, ___: object) -> None:
-            here[0] = address
-            if functions.get(address) == address:
-                entered[address] = self.stack_pointer()
-
-        def access(_: object, kind: int, address: int, size: int, value: int, __: object) -> None:
-            found, sp, pc = memory_of(self.board, address), self.stack_pointer(), here[0]
-            where: set[str | int] = {"flash" if found is not None and found.kind == "flash" else "ram"}
-            if sp <= address < top and "ram" in where:
-                where = {(address - sp + n) & ~3 for n in range(0, size, 4)}
-                traced.frames[owner(pc)] = max(traced.frames.get(owner(pc), 0), entered.get(owner(pc), sp) - sp)
-            (traced.writes if kind == u.UC_MEM_WRITE else traced.reads).setdefault(pc, set()).update(where)
-
-        self._engine.hook_add(u.UC_HOOK_CODE, step)
-        self._engine.hook_add(u.UC_HOOK_MEM_READ | u.UC_HOOK_MEM_WRITE, access)
+        tracer = Tracer(traced, self, register, layers)
+        self._engine.hook_add(self._unicorn.UC_HOOK_CODE, lambda _, address, size, __: tracer.step(address, size))
         self._engine.ctl_flush_tb()
 
     def argument(self, index: int) -> int:
