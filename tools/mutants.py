@@ -61,7 +61,9 @@ CHECKED = {
         ("memory",),
     ),
     "quantiser": Checked(
-        ("quantize/ranges.py", "quantize/statistics.py"), ("quantize/test_ranges.py", "quantize/test_quantizing.py"), ("quantize",)
+        ("quantize/ranges.py", "quantize/statistics.py"),
+        ("quantize/test_ranges.py", "quantize/test_statistics.py", "quantize/test_quantizing.py"),
+        ("quantize",),
     ),
     "cache": Checked(
         ("run/opencl/cache_file.py", "run/opencl/cache_store.py", "run/opencl/cache_contents.py"), ("run/test_program_cache.py",)

@@ -1,0 +1,109 @@
+"""What is learnt about the tensors of a float model from samples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from intaglio.errors import UserError
+from intaglio.ir.graph import Array, Graph
+from intaglio.ir.types import DType
+from intaglio.quantize import statistics
+from intaglio.quantize.ranges import range_of
+from intaglio.quantize.statistics import Statistics, observe
+from support.ir_text import graph_of
+
+ROWS, COLUMNS = 40, 3
+
+
+def graph() -> Graph:
+    """-x goes into a product; what comes out of it does not."""
+    return graph_of(
+        """
+        input x: f32[40,3]
+        const w: f32[3,2] ...
+        n: f32[40,3] = neg(x)
+        m: f32[40,2] = matmul(n, w)
+        y: f32[40,2] = relu(m)
+        output y
+        """
+    )
+
+
+def samples(count: int, seed: int = 0) -> list[dict[str, Array]]:
+    random = np.random.default_rng(seed)
+    return [{"x": random.standard_normal((ROWS, COLUMNS)).astype(np.float32)} for _ in range(count)]
+
+
+def seen(given: list[dict[str, Array]], progress: list[tuple[str, int, int]] | None = None) -> Statistics:
+    made = graph()
+    values = {value for node in made.nodes for value in node.outputs} | {*made.inputs}
+
+    def note(what: str, done: int, count: int) -> None:
+        if progress is not None:
+            progress.append((what, done, count))
+
+    return observe(made, values, given, note)
+
+
+def test_extremes_are_those_of_all_samples() -> None:
+    given = samples(5)
+    found = seen(given).tensors["n"]
+    every = -np.concatenate([one["x"] for one in given])
+    assert (found.low, found.high) == (float(every.min()), float(every.max()))
+    assert found.channels is not None
+    np.testing.assert_array_equal(found.channels, np.abs(every).max(axis=0))
+
+
+def test_all_numbers_are_kept_where_there_is_room() -> None:
+    given = samples(5)
+    np.testing.assert_array_equal(seen(given).tensors["x"].sample(), np.concatenate([one["x"].reshape(-1) for one in given]))
+
+
+def test_there_is_room_for_some_of_each_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "_KEPT", 100)
+    assert [len(part) for part in seen(samples(4)).tensors["x"].numbers] == [120] * 4  # never below 256
+
+
+def test_a_sample_has_numbers_of_its_own_tensor_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = graph_of("input x: f32[600]\ny: f32[600] = relu(x)\noutput y")
+    given: list[dict[str, Array]] = [{"x": np.arange(1, 601, dtype=np.float32) + 1000 * n} for n in range(2)]
+    monkeypatch.setattr(statistics, "_KEPT", 800)
+    found = observe(made, {*made.inputs}, given, lambda *_: None).tensors["x"]
+    for n, part in enumerate(found.numbers):
+        assert len(part) == 400 and {*part.tolist()} <= {*given[n]["x"].tolist()}
+        assert len({*part.tolist()}) > 250  # at random, not a few
+    again = observe(made, {*made.inputs}, given, lambda *_: None).tensors["x"]
+    np.testing.assert_array_equal(found.sample(), again.sample())
+
+
+def test_means_are_of_what_goes_into_products() -> None:
+    given = samples(7)
+    means = seen(given).means
+    assert {*means} == {"n"}
+    np.testing.assert_allclose(means["n"], -np.mean([one["x"].astype(np.float64) for one in given], axis=0), rtol=1e-12)
+
+
+def test_results_are_kept_in_order_and_progress_is_told() -> None:
+    given, told = samples(3), list[tuple[str, int, int]]()
+    found = seen(given, told)
+    weights = next(value.data for value in graph().constants() if value.name == "w")
+    for one, result in zip(given, found.results, strict=True):
+        np.testing.assert_allclose(result["y"], np.maximum(-one["x"] @ weights, 0), rtol=1e-5, atol=1e-6)
+    assert told == [("calibrating", n, 3) for n in range(4)]
+
+
+def test_numbers_that_are_not_finite_are_refused() -> None:
+    given = samples(2)
+    given[1]["x"][3, 1] = np.inf
+    with pytest.raises(UserError, match="not finite"):
+        seen(given)
+
+
+@pytest.mark.parametrize("method", ["percentile", "entropy", "mse"])
+def test_a_few_numbers_have_their_full_range(method: str) -> None:
+    """From 16 on, methods may draw it in."""
+    few = np.concatenate([np.linspace(-1, 1, 14), [100.0]]).astype(np.float32)
+    assert range_of(method, few, -1.0, 100.0, DType.I8) == (-1.0, 100.0)
+    if method == "percentile":
+        assert range_of(method, np.append(few, np.float32(0.5)), -1.0, 100.0, DType.I8)[1] < 100.0
