@@ -50,6 +50,8 @@ def test_a_formula_is_what_its_numbers_give(formula: Callable[[int, int], int], 
         return
     wanted = formula(t, b)
     assert pinned(size, {"T": t, "B": b}) == wanted
+    for first, second in (({"T": t}, {"B": b}), ({"B": b}, {"T": t})):  # one after the other
+        assert pinned(pinned(size, first), second) == wanted
     assert value_of(str(size), {"T": t, "B": b}) == wanted, "the text says the same"
     assert least(size) <= wanted <= most(size) and wanted in possible(size)
     assert BOUNDS.parse(str(size)) == size

@@ -264,6 +264,17 @@ class Size(_Whole):
     def at(self, sizes: Mapping[str, int]) -> int:
         return self.formula.at(sizes)
 
+    def partly(self, sizes: Mapping[str, int]) -> int:
+        """Where some of the sizes that it depends on are known."""
+        if not self.formula.names() & sizes.keys():
+            return self
+        values = self.values
+        for position, (name, (low, high)) in enumerate(self.bounds.ranges.items()):
+            if name in sizes and position < values.ndim and values.shape[-1 - position] > 1:
+                assert low <= sizes[name] <= high
+                values = values.take([sizes[name] - low], -1 - position)
+        return self.bounds._made(_substituted(self.formula, sizes), values)
+
     def __reduce__(self) -> str:
         raise TypeError("a Size belongs to its bounds")
 
@@ -272,6 +283,17 @@ class Size(_Whole):
 
     def __copy__(self) -> Size:
         return self
+
+
+def _substituted(formula: Formula, sizes: Mapping[str, int]) -> Formula:
+    if formula.op == "size":
+        return num(sizes[formula.name]) if formula.name in sizes else formula
+    if not formula.args:
+        return formula
+    left, right = (_substituted(part, sizes) for part in formula.args)
+    if left.op == right.op == "num":
+        return num(int(COMPUTE[formula.op](left.number, right.number)))
+    return simple(formula.op, left, right)
 
 
 def values_of(item: int) -> Any:
@@ -387,10 +409,10 @@ def largest(shape: Sequence[int]) -> tuple[int, ...]:
 
 def pinned(item: T, sizes: Mapping[str, int]) -> T:
     """The same with every Size replaced by its value: in tuples, and in the fields of dataclasses. One that depends on others than
-    `sizes` stays."""
+    `sizes` too is a Size of those."""
     found: Any = item
     if isinstance(item, Size):
-        found = item.at(sizes) if item.formula.names() <= sizes.keys() else item
+        found = item.at(sizes) if item.formula.names() <= sizes.keys() else item.partly(sizes)
     elif isinstance(item, tuple):
         parts = [pinned(part, sizes) for part in item]
         found = item if all(a is b for a, b in zip(parts, item, strict=True)) else tuple(parts)
