@@ -10,9 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from intaglio.errors import IntaglioError, ToolError
-from intaglio.ir.graph import Array, Graph
+from intaglio.ir.graph import Array, Graph, Value
 from intaglio.ir.operator import BadOperator
 from intaglio.ir.types import DType
+from intaglio.ops.convert import Cast
+from intaglio.ops.found import AsSize
+from intaglio.ops.move import Reshape, Slice
 from intaglio.package.at_sizes import at_sizes
 from intaglio.package.manifest import Manifest
 from intaglio.package.vectors import KINDS, OTHER_SIZES, Vectors, random_inputs, sizes_at, write_vectors
@@ -49,7 +52,8 @@ def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Calla
 
 def _first_vectors(references: list[Reference], manifest: Manifest, graph: Graph) -> Vectors | None:
     names, known = [info.name for info in manifest.inputs], compared_with(graph)
-    return next((found for one in references if (found := _vectors(one, manifest, names, known)) is not None), None)
+    own = references[-1] if any(isinstance(node.op, AsSize) for node in graph.nodes) else None
+    return next((found for one in references if (found := _vectors(one, manifest, names, known, own)) is not None), None)
 
 
 def _references(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[str], None]) -> list[Reference]:
@@ -67,9 +71,13 @@ def _references(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[
     return [*found, IrReference(graph, limit(COMPILE_SECONDS))]
 
 
-def compared_with(graph: Graph) -> dict[str, int]:
-    """Whole-number inputs that the model compares with a constant (a sampling rate): there that constant is the likely value."""
-    found: dict[str, int] = {}
+def compared_with(graph: Graph) -> dict[str, tuple[int, int]]:
+    """Whole-number inputs that the model compares with a constant (a sampling rate): there that constant is the likely value. One
+    that becomes a size is in the middle of its bounds; the second number is its least, for inputs that are zero."""
+    found: dict[str, tuple[int, int]] = {}
+    for node in graph.nodes:
+        if isinstance(node.op, AsSize) and (given := _taken_from(graph, node.inputs[0])) is not None:
+            found[given.origin or given.name] = (node.op.low + node.op.high + 1) // 2, node.op.low
     for value in graph.inputs:
         if not value.dtype.is_int or value.type.elements != 1:
             continue
@@ -77,22 +85,36 @@ def compared_with(graph: Graph) -> dict[str, int]:
             if value in node.inputs:
                 for other in node.inputs:
                     if other is not None and other.data is not None and other.dtype is value.dtype and other.data.size == 1:
-                        found.setdefault(value.origin or value.name, int(other.data.flat[0]))
+                        found.setdefault(value.origin or value.name, (int(other.data.flat[0]),) * 2)
     return found
 
 
-def _vectors(reference: Reference, manifest: Manifest, names: list[str], known: dict[str, int]) -> Vectors | None:
+def _taken_from(graph: Graph, value: Value | None) -> Value | None:
+    """The input that a single number is, by way of casts and reshapes."""
+    makers = {out: node for node in graph.nodes for out in node.outputs}
+    while value is not None and value.type.elements == 1 and value not in graph.inputs:
+        node = makers.get(value)
+        value = node.inputs[0] if node is not None and isinstance(node.op, (Cast, Reshape, Slice)) else None
+    return value if value is not None and value.type.elements == 1 else None
+
+
+def _vectors(
+    reference: Reference, manifest: Manifest, names: list[str], known: dict[str, tuple[int, int]], own: Reference | None
+) -> Vectors | None:
     """The first kind of inputs that is accepted and gives finite numbers; else the first that is accepted. A loop may end for one
-    kind and not for another: two that do not end are enough."""
+    kind and not for another: two that do not end are enough. `own` knows the bounds of numbers that become sizes, which the runtime
+    of the model does not."""
     fallback = None
     endless = 0
     for kind in KINDS:
         inputs = random_inputs([info.type for info in manifest.inputs], SEED, kind)
         for n, name in enumerate(names):
             if name in known:
-                inputs[n] = np.full_like(inputs[n], known[name])
+                inputs[n] = np.full_like(inputs[n], known[name][kind == KINDS[-1]])
         try:
             results = run_steps(reference, manifest, [dict(zip(names, inputs, strict=True))])[0]
+            if own is not None and own is not reference:
+                run_steps(own, manifest, [dict(zip(names, inputs, strict=True))])
         except (IntaglioError, BadOperator) as error:  # an index out of range, a branch that was left out
             endless += isinstance(error, ToolError) and error.slug == LONG_RUN
             if endless == MOST_ENDLESS and fallback is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from intaglio.errors import ModelError, ToolError, UserError, quoted
+from intaglio.errors import AnswerIsNo, ModelError, ToolError, UserError, quoted
 from intaglio.ir.files import read_ir
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
@@ -389,7 +389,10 @@ def _samples(
             step.update(kept)
         try:
             expected = run_steps(reference, manifest, steps)
-        except UserError as error:
+            if manifest.found:  # more of them than there is room for is an error
+                for step in steps:
+                    package.run_stored(step)
+        except (UserError, AnswerIsNo) as error:
             if kind == KINDS[-1] or error.slug == LONG_RUN:
                 raise
             continue
