@@ -15,6 +15,7 @@ import intaglio
 from intaglio.errors import AnswerIsNo, ModelError, UserError
 from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Array
+from intaglio.ir.spans import Span
 from intaglio.ir.text import parse_graph, print_graph
 from intaglio.run.package import Package
 from support.commands import Intaglio
@@ -224,3 +225,17 @@ def test_a_bound_of_a_tensor_that_is_not_there_is_an_error(onnx_file: Path) -> N
         with pytest.raises(ModelError, match="no tensor of the model") as caught:
             load(onnx_file, most=asked)
         assert "`steps`" in caught.value.hint
+
+
+def test_more_than_there_are_for_every_size_is_an_error(tmp_path: Path) -> None:
+    nodes = [node("TopK", "x k", "y i", axis=1)]
+    path = saved(model(nodes, [value("x", [2, "T"])], [value("y", None), value("i", None, INT64)], {"k": ints(10)}), tmp_path)
+    with pytest.raises(ModelError, match="takes 10 of at most 8 elements, for every size of the range") as caught:
+        load(path, dims={"T": Span(1, 8)})
+    assert caught.value.hint == "give a range that reaches that far"
+    package = intaglio.compile(path, dims={"T": (1, 16)}, output=tmp_path / "p")
+    vectors = [np.load(path) for path in sorted((tmp_path / "p" / "test").rglob("in0.npy"))]
+    assert len(vectors) == 4 and all(array.shape[1] >= 10 for array in vectors), "sizes that ONNX Runtime takes"
+    subprocess.run([tmp_path / "p" / "bin" / "model", "--selftest"], check=True, capture_output=True)
+    with pytest.raises(AnswerIsNo):
+        package.run({"x": np.zeros((2, 9), np.float32)})

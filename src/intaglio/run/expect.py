@@ -25,6 +25,7 @@ from intaglio.run.toolchains import Toolchain
 
 SEED = 0
 MOST_ENDLESS = 2
+LAST_SHARE = 0.8  # of sizes that a model does not take, the last to be tried before the largest
 
 
 def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[str], None]) -> None:
@@ -32,22 +33,31 @@ def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Calla
     names = [info.name for info in manifest.inputs]
     found: list[Vectors] = []
     for share in (1.0, *OTHER_SIZES) if manifest.given else (1.0,):
-        sizes = sizes_at(manifest.given, share)
-        here = at_sizes(manifest, sizes)
         try:
-            vectors = _first_vectors(_references(graph.pinned(sizes) if sizes else graph, here, folder, note), here, graph)
+            vectors = _at_share(graph, manifest, folder, note, share)
         except ToolError as error:
             if error.slug != LONG_RUN:
                 raise
             note(f"{error.message} on random inputs, so the package has no test vectors: `validate --inputs` takes yours")
             return
-        if vectors is None:
+        if vectors is None and not found:
             note("no reference accepts random inputs, so the package has no test vectors")
             return
-        found.append(vectors)
+        found.append(vectors or found[0])
     for n, vectors in enumerate(found):
         place = folder / "test" if n == 0 else folder / "test" / str(n)
         write_vectors(vectors, place, names, [info.name for info in manifest.outputs])
+
+
+def _at_share(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[str], None], share: float) -> Vectors | None:
+    """For sizes between the least, 0, and the largest, 1. Where the model does not take them, for larger ones."""
+    while True:
+        sizes = sizes_at(manifest.given, share)
+        here = at_sizes(manifest, sizes)
+        vectors = _first_vectors(_references(graph.pinned(sizes) if sizes else graph, here, folder, note), here, graph)
+        if vectors is not None or share > LAST_SHARE:
+            return vectors
+        share = (share + 1) / 2
 
 
 def _first_vectors(references: list[Reference], manifest: Manifest, graph: Graph) -> Vectors | None:
