@@ -244,3 +244,19 @@ def test_rows_are_repeated_as_often_as_data_says(tmp_path: Path) -> None:
     counts = ([1, 2, 0, 3], [0, 0, 0, 0], [5, 5, 5, 5], [0, 0, 20, 0])
     agrees(package, Lengths(), *[(torch.randn(4, 3), torch.tensor(n)) for n in counts])
     assert package.validate().ok
+
+
+class Enlarged(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        resize = torch.nn.functional.interpolate
+        return (
+            resize(x, scale_factor=2, mode="bilinear", align_corners=True),
+            resize(x, size=(8, 7), mode="bilinear", align_corners=True),
+            resize(x, size=(8, 7), mode="bilinear"), resize(x, size=(8, 7)), resize(x, size=(8, 7), mode="nearest-exact"),
+        )  # fmt: skip
+
+
+def test_pictures_of_a_range_are_enlarged_between_corners_and_to_a_size(tmp_path: Path) -> None:
+    path = saved(Enlarged(), (torch.randn(1, 2, 6, 5),), tmp_path / "m.pt2", x={2: Dim("H", min=2, max=19)})
+    package = intaglio.compile(path, output=tmp_path / "p", cflags="-O1")
+    agrees(package, Enlarged(), *[(torch.randn(1, 2, height, 5),) for height in (2, 7, 8, 13, 19)])
