@@ -239,3 +239,16 @@ def test_more_than_there_are_for_every_size_is_an_error(tmp_path: Path) -> None:
     subprocess.run([tmp_path / "p" / "bin" / "model", "--selftest"], check=True, capture_output=True)
     with pytest.raises(AnswerIsNo):
         package.run({"x": np.zeros((2, 9), np.float32)})
+
+
+def test_a_package_of_ir_text_with_a_range_from_0_validates(tmp_path: Path, intaglio: Intaglio) -> None:
+    """Random indices are out of range for the numpy references: they are drawn smaller."""
+    nodes = [node("Gather", "table ids", "x"), node("Relu", "x", "y")]
+    table = np.arange(12, dtype=np.float32).reshape(6, 2)
+    path = saved(model(nodes, [value("ids", ["B", "T"], INT64)], constants={"table": table}), tmp_path)
+    sizes = ("--dim", "B=1..2", "--dim", "T=0..3")
+    assert intaglio("compile", path, *sizes, "-o", tmp_path / "m.ig", "--stop-after", "memory").code == 0
+    assert intaglio("compile", tmp_path / "m.ig", "-o", tmp_path / "p").code == 0
+    said = intaglio("validate", tmp_path / "p")
+    assert said.code == 0 and "T=0" in said.out
+    assert intaglio("profile", tmp_path / "p", "--size", "B=2", "--size", "T=0").code == 0
