@@ -14,12 +14,14 @@ from intaglio.ir.graph import Graph
 from intaglio.ir.spans import Span
 from intaglio.kernels.program import Program
 from intaglio.ops.activation import Relu
+from intaglio.ops.evaluate import evaluate_graph
 from intaglio.ops.sizes import Dimensions
 from intaglio.ops.unary import Abs
 from intaglio.options.request import Request
 from intaglio.passes.context import Context
 from intaglio.passes.line import Pass
 from intaglio.pipeline import plan_request
+from intaglio.run.machine import Machine
 from intaglio.stages import verifying
 from intaglio.stages.verifying import Verifier
 from intaglio.stages.watch import Watch
@@ -103,6 +105,16 @@ def test_ranges_loops_and_what_data_says_are_interpreted(name: str, tmp_path: Pa
     inside = [layer for layer in program.layers if not layer.node.op.LOOP]
     assert verifier.layers >= len(inside) - 2 > 0  # all but those of a branch that no input takes
     assert len(verifier.feeds) == (5 if program.graph.given_ranges() else 3)
+
+
+def test_what_is_found_in_a_loop_is_another_in_each_turn(tmp_path: Path) -> None:
+    program = planned("until data says so", tmp_path)
+    feed = {"x": np.array([[-2.5, -1.5, -0.5, 0.25]], np.float32)}
+    want, got = evaluate_graph(program.graph, feed), Machine(program).run(feed)
+    counts = next(array for array in want.values() if array.shape[1:] == (1,))
+    assert len(set(counts.reshape(-1).tolist())) > 1
+    for out in program.graph.outputs:
+        assert np.allclose(got[out.name], want[out.name])
 
 
 def test_a_kernel_that_is_wrong_at_the_least_size_alone_is_named(tmp_path: Path) -> None:

@@ -114,6 +114,8 @@ class _Run:
     def _compute(self, node: Node) -> None:
         if lacks_a_size(node, self.graph.counts, self.known):
             return
+        for value in node.outputs:  # in a loop, it was another in the turn before
+            self.known.pop(self.counts.get(value, ""), None)
         arrays = [None if v is None else _array_or_none(self.values, v) for v in node.inputs]
         types = [None if v is None else pinned(v.type, self.known) if self.known else v.type for v in node.inputs]
         results = (pinned(node.op, self.known) if self.known else node.op).evaluate(arrays, types)

@@ -101,6 +101,8 @@ class Machine:
         guard = layer.node.when
         if guard is not None and not bool((guard.data if guard.data is not None else self._bytes(guard)).any()):
             return next((loop.end for loop in self.loops if loop.start == position), position) + 1
+        for value in layer.node.outputs:  # in a loop, it was another in the turn before
+            self.known.pop(self.counts.get(value, ""), None)
         if self.watcher is None or not self.watcher.instead(self, layer):
             pairs = zip(layer.arguments, layer.kernel.params, strict=True)
             self._interpret(layer.kernel, [self._memory(a, layer, p.dtype.numpy) for a, p in pairs])
