@@ -260,3 +260,16 @@ def test_pictures_of_a_range_are_enlarged_between_corners_and_to_a_size(tmp_path
     path = saved(Enlarged(), (torch.randn(1, 2, 6, 5),), tmp_path / "m.pt2", x={2: Dim("H", min=2, max=19)})
     package = intaglio.compile(path, output=tmp_path / "p", cflags="-O1")
     agrees(package, Enlarged(), *[(torch.randn(1, 2, height, 5),) for height in (2, 7, 8, 13, 19)])
+
+
+class Unread(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        x[x > 0].sum()  # nobody reads it
+        return x * 2, torch.nonzero(x < 0)
+
+
+def test_a_size_that_nobody_reads_is_not_asked_for(tmp_path: Path) -> None:
+    path = saved(Unread(), (torch.randn(3, 4),), tmp_path / "m.pt2", x={0: Dim("rows", min=2, max=5)})
+    package = intaglio.compile(path, output=tmp_path / "p")
+    assert [size.found for size in package.manifest.sizes] == [False, True]
+    agrees(package, Unread(), (torch.randn(3, 4),), (torch.randn(5, 4),))

@@ -59,12 +59,13 @@ class Bounds:
 
     def add(self, name: str, low: int, high: int) -> int:
         """One more size."""
-        points = np.arange(low, high + 1, dtype=np.int64).reshape(-1, *(1 for _ in self.ranges))
+        taken = max((points.ndim for points in self._points.values()), default=0)
+        points = np.arange(low, high + 1, dtype=np.int64).reshape(-1, *(1,) * taken)
         self.ranges[name], self._points[name] = (low, high), points
         return self.size(name)
 
     def forget(self, names: set[str]) -> None:
-        """Sizes that were added last, and that nothing uses."""
+        """Sizes that nothing uses."""
         for name in [name for name in self.ranges if name in names]:
             del self.ranges[name], self._points[name]
         self._known = {key: size for key, size in self._known.items() if not size.formula.names() & names}
@@ -269,7 +270,8 @@ class Size(_Whole):
         if not self.formula.names() & sizes.keys():
             return self
         values = self.values
-        for position, (name, (low, high)) in enumerate(self.bounds.ranges.items()):
+        for name, (low, high) in self.bounds.ranges.items():
+            position = self.bounds._points[name].ndim - 1
             if name in sizes and position < values.ndim and values.shape[-1 - position] > 1:
                 assert low <= sizes[name] <= high
                 values = values.take([sizes[name] - low], -1 - position)
