@@ -145,6 +145,8 @@ def test_the_command_line_records_its_words(intaglio: Intaglio, tmp_path: Path) 
 SPOKEN = {
     "`--shape x=1,3` contradicts the model": "`shapes={'x': (1, 3)}` contradicts the model",
     "set it with `--dim NAME=N`": "set it with `dims={'NAME': N}`",
+    "`--dim T=1..N` or `--shape x=1,N`": "`dims={'T': (1, N)}` or `shapes={'x': (1, N)}`",
+    "`--dim s1=..` takes them": "`dims={'s1': '..'}` takes them",
     "`--ram` allows 1,024": "`ram` allows 1,024",
     "`--ram 64K`, `--feed-rows` or `--weights read`": "`ram='64K'`, `feed_rows=True` or `weights='read'`",
     "`--stream 1` and `--max-error E`": "`stream=1` and `max_error=E`",

@@ -51,7 +51,9 @@ def test_compile_and_fit_say_the_bound_the_layer_and_a_remedy(
     for words in (("compile", models[kind], "-o", tmp_path / "out"), ("fit", models[kind], "--quick")):
         said = intaglio(*words, *TARGET, "--ram", "700")
         assert said.code == 1
-        assert re.search(r"error\[does-not-fit\]: `pixels` needs (at least )?[\d,]+ bytes of RAM, `--ram` allows 700: ", said.err)
+        needs = r"error\[does-not-fit\]: `pixels` needs (at least )?[\d,]+ bytes of RAM( beside stack and variables)?, "
+        assert re.search(needs + "`--ram` allows 700: ", said.err)
+        assert ("at least" in said.err) == ("beside stack and variables" in said.err), "what is not counted is told"
         bound = re.search(r"[Nn]o plan needs less than ([\d,]+) bytes, even with stripes", said.err)
         assert bound and int(bound[1].replace(",", "")) > 700
         assert re.search(r"[Mm]ost of the arena is live in layer `\w+`", said.err)

@@ -11,22 +11,28 @@ import pytest
 import intaglio.passes as passes
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Graph
+from intaglio.ir.spans import Span
 from intaglio.kernels.program import Program
 from intaglio.ops.activation import Relu
+from intaglio.ops.evaluate import evaluate_graph
+from intaglio.ops.sizes import Dimensions
 from intaglio.ops.unary import Abs
 from intaglio.options.request import Request
 from intaglio.passes.context import Context
 from intaglio.passes.line import Pass
 from intaglio.pipeline import plan_request
+from intaglio.run.machine import Machine
 from intaglio.stages import verifying
 from intaglio.stages.verifying import Verifier
 from intaglio.stages.watch import Watch
 from support.commands import DIGITS, Intaglio
+from support.loop_models import LOOPS
+from support.onnx_models import model, node, saved, value
 from support.small_networks import anomalies
 
 
-def plan(model: Path, target: str = "generic", **options: bool) -> Program:
-    return plan_request(Request(model, model.with_name("out"), target=target, **options), Watch()).program  # type: ignore[arg-type]
+def plan(path: Path, target: str = "generic", **options: object) -> Program:
+    return plan_request(Request(path, path.with_name("out"), target=target, **options), Watch()).program  # type: ignore[arg-type]
 
 
 def test_what_was_verified_and_its_cost_are_told(intaglio: Intaglio, tmp_path: Path) -> None:
@@ -44,9 +50,9 @@ def test_a_layer_that_is_too_large_is_told(monkeypatch: pytest.MonkeyPatch, inta
 
 def spoil(graph: Graph, context: Context) -> Graph:
     """A relu becomes another function."""
-    for node in graph.nodes:
-        if isinstance(node.op, Relu):
-            node.op = Abs()
+    for each in graph.nodes:
+        if isinstance(each.op, Relu):
+            each.op = Abs()
     return graph
 
 
@@ -70,9 +76,9 @@ def test_a_kernel_that_computes_something_else_is_named() -> None:
 
 
 def test_integer_kernels_are_tried_at_the_extremes_of_their_types(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    model = tmp_path / "ad.tflite"
-    model.write_bytes(anomalies())
-    program = plan(model, "cortex-m4f")
+    path = tmp_path / "ad.tflite"
+    path.write_bytes(anomalies())
+    program = plan(path, "cortex-m4f")
     verifier = Verifier()
     verifier.kernels(program)
     assert verifier.layers == verifier.at_extremes == len(program.layers) > 3
@@ -82,3 +88,55 @@ def test_integer_kernels_are_tried_at_the_extremes_of_their_types(monkeypatch: p
     constants = [*program.constants[:at], wrong, *program.constants[at + 1 :]]
     with pytest.raises(OurFault, match=r"is wrong on the (least|largest|mixed) numbers"):
         Verifier().kernels(replace(program, constants=constants))
+
+
+def planned(name: str, folder: Path) -> Program:
+    case = LOOPS[name]
+    dims = {n: Span(*span) for n, span in case.dims.items()}
+    return plan(saved(case.proto, folder), most=case.most, dims=dims)
+
+
+@pytest.mark.parametrize("name", ["along an axis with a range", "branches of different shapes", "until data says so"])
+def test_ranges_loops_and_what_data_says_are_interpreted(name: str, tmp_path: Path) -> None:
+    program = planned(name, tmp_path)
+    verifier = Verifier()
+    verifier.begin(program.graph)
+    verifier.kernels(program)
+    inside = [layer for layer in program.layers if not layer.node.op.LOOP]
+    assert verifier.layers >= len(inside) - 2 > 0  # all but those of a branch that no input takes
+    assert len(verifier.feeds) == (5 if program.graph.given_ranges() else 3)
+
+
+def test_what_is_found_in_a_loop_is_another_in_each_turn(tmp_path: Path) -> None:
+    program = planned("until data says so", tmp_path)
+    feed = {"x": np.array([[-2.5, -1.5, -0.5, 0.25]], np.float32)}
+    want, got = evaluate_graph(program.graph, feed), Machine(program).run(feed)
+    counts = next(array for array in want.values() if array.shape[1:] == (1,))
+    assert len(set(counts.reshape(-1).tolist())) > 1
+    for out in program.graph.outputs:
+        assert np.allclose(got[out.name], want[out.name])
+
+
+def test_a_kernel_that_is_wrong_at_the_least_size_alone_is_named(tmp_path: Path) -> None:
+    nodes = [node("Shape", "x", "n"), node("Cast", "n", "f", to=1), node("ReduceMax", "f", "m"), node("Mul", "x m", "y")]
+    program = plan(saved(model(nodes, [value("x", ["T", 2])]), tmp_path), dims={"T": Span(3, 9)})
+    layer = next(one for one in program.layers if isinstance(one.node.op, Dimensions))
+    size = program.graph.inputs[0].shape[0]
+    layer.node.op = Dimensions((size + (9 - size) // 6, 2), (2,))  # the same but where T is 3
+    with pytest.raises(OurFault, match=r"the kernel `\w+` of layer `\w+` \(dimensions\) is wrong: 1 element differ"):
+        Verifier().kernels(program)
+
+
+def test_stripes_of_a_range_are_interpreted(tmp_path: Path) -> None:
+    wide = {"a": np.ones((16, 64), np.float32), "b": np.ones((64, 16), np.float32)}
+    nodes = [node("MatMul", "x a", "h1"), node("Relu", "h1", "h2"), node("MatMul", "h2 b", "y")]
+    program = plan(saved(model(nodes, [value("x", [1, "T", 16])], constants=wide), tmp_path), dims={"T": Span(0, 40)}, ram=7000)
+    assert program.stripes
+    Verifier().kernels(program)
+
+
+def test_a_model_that_takes_no_random_input_is_told(monkeypatch: pytest.MonkeyPatch, intaglio: Intaglio, tmp_path: Path) -> None:
+    monkeypatch.setattr(verifying, "_results", lambda graph, feed: None)
+    said = intaglio("compile", DIGITS, "-o", tmp_path / "p", "--verify", "--target", "generic", "--stop-after", "memory")
+    assert said.code == 0
+    assert "NOT verified: the model takes none of the inputs that were drawn at random" in said.err

@@ -27,7 +27,6 @@ CASES = {
     "slots, weights-address": "--board nucleo-l4r5zi --safety slots --weights-address 0x08080000",
     "slots, memory": "--board nucleo-l4r5zi --safety slots --memory m.toml",
     "variants, safety": "--target x86-64 --variants v3 --safety crc",
-    "ranges, verify": RANGE + "--verify",
     "opencl, verify": OPENCL + "--verify",
     "verify, stop-after": "--verify --stop-after optimise",
     "export-plan, stop-after": "--export-plan p.csv --stop-after optimise",

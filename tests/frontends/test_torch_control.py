@@ -136,7 +136,7 @@ def test_the_number_of_rows_may_have_a_range(module: Callable[[], Any], tmp_path
     program = torch.export.export(made.eval(), (floats(7, 4),), dynamic_shapes={"x": {0: rows}})
     torch.export.save(program, str(tmp_path / "m.pt2"))
     graph, _ = load(tmp_path / "m.pt2", dims={}, shapes={})
-    assert graph.bounds is None  # a size of the example, unless more is asked for
+    assert graph.bounds is not None
     same(made, tmp_path / "m.pt2", *[(floats(n, 4),) for n in (2, 7, 40)], shapes={"in0": ("..", 4)})
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import intaglio.ops  # noqa: F401  the text names operators
 from intaglio.errors import ModelError
 from intaglio.ir.sizes import Bounds, Size, Undecided, cut, larger, least, most, pinned, possible, smaller, value_of
 from intaglio.ir.text import parse_graph, print_graph
@@ -44,15 +45,18 @@ def formulas() -> st.SearchStrategy[Callable[[int, int], int]]:
 @settings(max_examples=examples(100), deadline=None)
 @given(formulas(), st.integers(1, 40), st.integers(2, 3))
 def test_a_formula_is_what_its_numbers_give(formula: Callable[[int, int], int], t: int, b: int) -> None:
+    bounds = Bounds({"T": (1, 40), "B": (2, 3)})  # of its own: a size keeps the first formula that it was made by
     try:
-        size = formula(T, B)
+        size = formula(bounds.size("T"), bounds.size("B"))
     except (Undecided, ZeroDivisionError):  # a division by zero, or of something negative, for some sizes
         return
     wanted = formula(t, b)
     assert pinned(size, {"T": t, "B": b}) == wanted
+    for first, second in (({"T": t}, {"B": b}), ({"B": b}, {"T": t})):  # one after the other
+        assert pinned(pinned(size, first), second) == wanted
     assert value_of(str(size), {"T": t, "B": b}) == wanted, "the text says the same"
     assert least(size) <= wanted <= most(size) and wanted in possible(size)
-    assert BOUNDS.parse(str(size)) == size
+    assert bounds.parse(str(size)) == size
 
 
 def test_equal_means_equal_for_all_sizes() -> None:
@@ -117,6 +121,8 @@ def test_sizes_are_part_of_the_text() -> None:
     verify(graph)
     assert print_graph(graph) == TEXT
     assert [v.shape for v in graph.pinned({"T": 7}).values()] == [(1, 7, 4), (28,), (7, 4)]
+    from_zero = TEXT.replace("size T = 1..40", "size T = 0..40")
+    assert print_graph(parse_graph(from_zero)) == from_zero
 
 
 @pytest.mark.parametrize(

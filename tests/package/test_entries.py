@@ -203,7 +203,7 @@ entries = {{ encode = "encoder", step = "decoder" }}
         (["--stop-after", "memory"], "bad-option", "`--stop-after` cannot be combined with several entry points"),
         (["--target", "wasm32"], "bad-option", "need a host or a microcontroller"),
         (["--board", "rp2040", "--cores", "2"], "bad-option", "`--cores` cannot be combined with several entry points"),
-        (["--report", "r.html"], "bad-option", "about one entry point"),
+        (["--budget", "none.toml"], "no-such-file", "cannot read `none.toml`"),
     ],
 )
 def test_what_cannot_be_is_told(words: list[str], slug: str, text: str, folder: Path, tmp_path: Path, intaglio: Intaglio) -> None:

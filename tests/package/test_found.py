@@ -15,6 +15,7 @@ import intaglio
 from intaglio.errors import AnswerIsNo, ModelError, UserError
 from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Array
+from intaglio.ir.spans import Span
 from intaglio.ir.text import parse_graph, print_graph
 from intaglio.run.package import Package
 from support.commands import Intaglio
@@ -175,6 +176,12 @@ SMALL: dict[str, Any] = {
         [node("Greater", "row z", "c"), node("Compress", "row c", "k", axis=0), node("Round", "k", "r"), node("Unique", "r", "y")],
         [ROW], constants={"z": np.float32(1)},
     ),
+    "sums of none": model(
+        [*POSITIVE, node("Reshape", "at column", "c"), node("Gather", "row c", "g", axis=0),
+         node("Expand", "g three", "w"), node("ReduceSum", "w one", "s", keepdims=0),
+         node("ReduceMean", "c", "mean", axes=[1], keepdims=0), node("Cast", "mean", "m", to=FLOAT), node("Add", "s m", "y")],
+        [ROW], constants={"zero": ints(0), "column": ints(-1, 1), "three": ints(1, 3), "one": ints(1)}, opset=17,
+    ),
     "joined": model(
         [*POSITIVE, node("Gather", "row at", "found"), node("Concat", "found found row", "y", axis=0)], [ROW],
         constants={"zero": ints(0)},
@@ -214,6 +221,34 @@ def test_a_computed_number_of_boxes(tmp_path: Path) -> None:
 
 
 def test_a_bound_of_a_tensor_that_is_not_there_is_an_error(onnx_file: Path) -> None:
-    with pytest.raises(ModelError, match="no tensor of the model") as caught:
-        load(onnx_file, most={"steps": 8, "stepz": 8})
-    assert "`steps`" in caught.value.hint
+    for asked in ({"steps": 8, "stepz": 8}, {"stepz": 8}):  # also where the name that is wrong is what the model misses
+        with pytest.raises(ModelError, match="no tensor of the model") as caught:
+            load(onnx_file, most=asked)
+        assert "`steps`" in caught.value.hint
+
+
+def test_more_than_there_are_for_every_size_is_an_error(tmp_path: Path) -> None:
+    nodes = [node("TopK", "x k", "y i", axis=1)]
+    path = saved(model(nodes, [value("x", [2, "T"])], [value("y", None), value("i", None, INT64)], {"k": ints(10)}), tmp_path)
+    with pytest.raises(ModelError, match="takes 10 of at most 8 elements, for every size of the range") as caught:
+        load(path, dims={"T": Span(1, 8)})
+    assert caught.value.hint == "give a range that reaches that far"
+    package = intaglio.compile(path, dims={"T": (1, 16)}, output=tmp_path / "p")
+    vectors = [np.load(path) for path in sorted((tmp_path / "p" / "test").rglob("in0.npy"))]
+    assert len(vectors) == 4 and all(array.shape[1] >= 10 for array in vectors), "sizes that ONNX Runtime takes"
+    subprocess.run([tmp_path / "p" / "bin" / "model", "--selftest"], check=True, capture_output=True)
+    with pytest.raises(AnswerIsNo):
+        package.run({"x": np.zeros((2, 9), np.float32)})
+
+
+def test_a_package_of_ir_text_with_a_range_from_0_validates(tmp_path: Path, intaglio: Intaglio) -> None:
+    """Random indices are out of range for the numpy references: they are drawn smaller."""
+    nodes = [node("Gather", "table ids", "x"), node("Relu", "x", "y")]
+    table = np.arange(12, dtype=np.float32).reshape(6, 2)
+    path = saved(model(nodes, [value("ids", ["B", "T"], INT64)], constants={"table": table}), tmp_path)
+    sizes = ("--dim", "B=1..2", "--dim", "T=0..3")
+    assert intaglio("compile", path, *sizes, "-o", tmp_path / "m.ig", "--stop-after", "memory").code == 0
+    assert intaglio("compile", tmp_path / "m.ig", "-o", tmp_path / "p").code == 0
+    said = intaglio("validate", tmp_path / "p")
+    assert said.code == 0 and "T=0" in said.out
+    assert intaglio("profile", tmp_path / "p", "--size", "B=2", "--size", "T=0").code == 0

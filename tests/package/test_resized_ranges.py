@@ -13,7 +13,7 @@ from intaglio import compile
 from intaglio.errors import UserError
 from intaglio.ir.files import read_ir
 from intaglio.run.reference import IrReference
-from support.onnx_models import ints, model, node, saved, value
+from support.onnx_models import INT64, ints, model, node, saved, value
 
 RANDOM = np.random.default_rng(4)
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
@@ -85,3 +85,48 @@ def test_a_fourier_transform_of_frames(tmp_path: Path) -> None:
     result = package.validate()
     assert result.ok and {row.sizes["N"] for row in result.sizes} >= {64, 400}
     assert package.run({"x": np.zeros((2, 95), np.float32)})["y"].shape == (2, 2, 33, 2)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_by_factors_where_places_follow_from_sizes(mode: str, tmp_path: Path) -> None:
+    """Also along axes without a range, and where the batch alone has one."""
+    nodes = [
+        node("Resize", f"{x} _ f", f"{x}_{k}", mode=mode, coordinate_transformation_mode=coordinate)
+        for k, coordinate in enumerate(("align_corners", "pytorch_half_pixel")) for x in ("x", "z")
+    ]  # fmt: skip
+    inputs = [value("x", [1, 2, "H", 4]), value("z", ["N", 2, 5, 4])]
+    outputs = [value(each.output[0], None) for each in nodes]
+    path = saved(model(nodes, inputs, outputs, {"f": np.array([1, 1, 2, 1.5], np.float32)}), tmp_path)
+    package = compile(path, output=tmp_path / "p", dims={"H": (1, 9), "N": (1, 3)}, cflags="-O1")
+    reference = onnxruntime.InferenceSession(str(path))
+    for height, batch in ((1, 1), (4, 3), (9, 2)):
+        shapes = {"x": (1, 2, height, 4), "z": (batch, 2, 5, 4)}
+        x = {name: RANDOM.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+        for got, want in zip(package.run(x).values(), reference.run(None, x), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_range_is_split_into_a_sequence(tmp_path: Path) -> None:
+    nodes = [
+        node("SplitToSequence", "x", "rows", axis=1, keepdims=0), node("SequenceAt", "rows last", "y"),
+        node("SequenceLength", "rows", "n"), node("SplitToSequence", "x", "parts", axis=1),
+        node("ConcatFromSequence", "parts", "z", axis=0),
+    ]  # fmt: skip
+    outputs = [value("y", None), value("z", None), value("n", None, INT64)]
+    path = saved(model(nodes, [value("x", [2, "T", 3])], outputs, {"last": np.asarray(-1)}), tmp_path)
+    package = compile(path, output=tmp_path / "p", dims={"T": (1, 5)}, cflags="-O1")
+    reference = onnxruntime.InferenceSession(str(path))
+    for t in (1, 3, 5):
+        x = {"x": RANDOM.standard_normal((2, t, 3)).astype(np.float32)}
+        got = package.run(x)
+        for name, want in zip(("y", "z", "n"), reference.run(None, x), strict=True):
+            np.testing.assert_array_equal(got[name], want)
+
+
+@pytest.mark.parametrize("split", [np.asarray(2), ints(2, 3)])
+def test_parts_that_are_not_alike_are_refused(split: Any, tmp_path: Path) -> None:
+    nodes = [node("SplitToSequence", "x s", "rows", axis=1), node("ConcatFromSequence", "rows", "y", axis=1)]
+    path = saved(model(nodes, [value("x", [2, "T", 3])], constants={"s": split}), tmp_path)
+    with pytest.raises(UserError, match="alike") as error:
+        compile(path, output=tmp_path / "p", dims={"T": (1, 5)})
+    assert "`Slice`" in error.value.hint and not (tmp_path / "p").exists()

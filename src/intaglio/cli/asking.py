@@ -39,7 +39,7 @@ def check_model(path: Path, options: Mapping[str, object], json: bool) -> int:
         if kind == "onnx":
             found, nodes = survey(path, dims=dims, shapes=shapes, most=request.most, lengths=request.lengths)
         elif kind != "ir":
-            found = front_end(kind).check(path, dims=dims, shapes=shapes, **chosen(kind, key))
+            found = front_end(kind).check(path, dims=dims, shapes=shapes, **chosen(kind, key, request.most))
         if not found:  # the whole of it: what the passes make needs kernels too
             source = read_source(
                 path, dims, shapes, None, {}, lambda text: note(f"note: {text}"), None, request.most, request.lengths, signature=key

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from intaglio.cli.reporting import check_place, look_at_entries, tell_looked
 from intaglio.cli.terminal import bytes_text, note, print_json, progress_bar, say
-from intaglio.errors import UserError, counted, quoted
+from intaglio.errors import counted, quoted
 from intaglio.options.entries import entry_words
 from intaglio.options.reading import request_of_words
-from intaglio.package.entries import read_entries
+from intaglio.package.entries import Entries, read_entries
 from intaglio.pipeline import compile_entry_requests
+from intaglio.report.budgets import read_budgets
+from intaglio.report.gather import Wanted
 from intaglio.stages.watch import Watch
 
 
 def compile_entry_words(
-    models: list[Path], output: Path, json: bool, words: Mapping[str, object], named: list[str], alone: bool
-) -> None:
-    """`alone`: what was asked for beside works for one entry point only."""
-    if alone:
-        what = "`--report` and `--budget` are about one entry point"
-        raise UserError("bad-option", what, hint="omit them, and use `intaglio report DIR/entries/NAME`")
+    models: list[Path], output: Path, json: bool, words: Mapping[str, object], named: list[str],
+    report: Path | None = None, budget: Path | None = None,
+) -> int:  # fmt: skip
+    """Exit code 1: a budget is broken."""
+    if report is not None:
+        check_place(report)
+    limits = {} if budget is None else read_budgets(budget)
     requests = {
         entry: request_of_words(model, output, own) for entry, (model, own) in entry_words(models, words, named).items()
     }
@@ -34,6 +38,13 @@ def compile_entry_words(
         compile_entry_requests(requests, output, watch, name=str(name) if name else None, force=force)
     whole = read_entries(output)
     assert whole is not None
+    _tell(whole, output, words, json=json, current=bool(current))
+    if report is None and not limits:
+        return 0
+    return tell_looked(look_at_entries(whole, output, report, limits, Wanted()), None if json else report)
+
+
+def _tell(whole: Entries, output: Path, words: Mapping[str, object], *, json: bool, current: bool) -> None:
     if json:
         rows = {row.name: {"arena_bytes": row.arena_bytes, "weight_bytes": row.weight_bytes} for row in whole.entries}
         told = {"package": str(output), "name": whole.name, "target": whole.target, "arena_bytes": whole.arena_bytes}

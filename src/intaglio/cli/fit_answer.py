@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from intaglio.cli.terminal import proven_text
+from intaglio.cli.terminal import print_json, proven_text
 from intaglio.fitting.fit import Fit
 from intaglio.memory.ladder import Rung
 from intaglio.memory.picture import Picture
@@ -23,6 +24,7 @@ class How:
     plot: Path | None
     quick: bool
     json: bool
+    tell: Callable[[object], None] = print_json  # who takes the object
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from intaglio.fitting.limits import chances_of, check_limits, has_floats
 from intaglio.ir.sizes import Undecided
 from intaglio.memory.ladder import Rung
 from intaglio.memory.picture import draw
+from intaglio.options.entries import entry_words, has_lists
 from intaglio.options.reading import request_of_words
 from intaglio.options.request import Request
 from intaglio.package.folder import check_kind, write_text
@@ -42,7 +43,24 @@ from intaglio.survey.means import Finder
 
 
 def fit_model(model: Path, options: Mapping[str, object], how: How) -> int:
-    request = request_of_words(model, Path(), options)
+    """Of a list of sizes: each by itself. Entry points share one arena, so that the largest counts."""
+    if not has_lists(options):
+        return _fit_one(request_of_words(model, Path(), options), how)
+    if how.plot is not None:
+        raise UserError("bad-option", "`--plot` draws one size", hint="give one size, or omit `--plot`")
+    told: dict[str, object] = {}
+    codes = []
+    for name, (path, words) in entry_words([model], options, []).items():
+        if not how.json:
+            print(f"{name}:")
+        one = replace(how, tell=lambda answer, name=name: told.update({name: answer}))  # type: ignore[misc]
+        codes.append(_fit_one(request_of_words(path, Path(), words), one))
+    if how.json:
+        print_json({"fits": not any(codes), "entries": told})
+    return max(codes)
+
+
+def _fit_one(request: Request, how: How) -> int:
     if how.plot is not None:
         check_kind(how.plot, "a picture", (b"<svg",))
     if request.target is None and request.board is None:
@@ -59,7 +77,7 @@ def fit_model(model: Path, options: Mapping[str, object], how: How) -> int:
     if how.plot is not None:
         write_text(how.plot, draw(picture(answer.made, answer.fit)))
     if how.json:
-        print_json(answer_json(answer))
+        how.tell(answer_json(answer))
     else:
         print_answer(answer)
     if how.plot is not None:

@@ -94,8 +94,7 @@ def compile_command(
     if several(models, options, entry or []):
         from intaglio.cli.entries import compile_entry_words
 
-        compile_entry_words(models, output, json, options, entry or [], report is not None or budget is not None)
-        return
+        raise typer.Exit(compile_entry_words(models, output, json, options, entry or [], report, budget))
     raise typer.Exit(compile_words(models[0], output, json, options, report, budget))
 
 

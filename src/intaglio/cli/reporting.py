@@ -18,7 +18,7 @@ from intaglio.report.differences import Difference, LayerChange, difference
 from intaglio.report.facts import Facts
 from intaglio.report.gather import Wanted, gather
 from intaglio.report.page import page
-from intaglio.report.whole import whole_page
+from intaglio.report.whole import Looked, look_at_whole
 from intaglio.run.package import Package
 
 SHOWN_LAYERS = 20
@@ -53,23 +53,36 @@ def _report_entries(
         hint = f"compare those of one entry point: `intaglio report A/{FOLDER}/{first} B/{FOLDER}/{first}`"
         raise UserError("which-entry", f"{quoted(str(folder), 200)} has several entry points", hint=hint)
     limits = {} if budget is None else read_budgets(budget)
-    found: dict[str, tuple[Facts, tuple[Checked, ...]]] = {}
-    pages = {}
-    for row in whole.entries:
-        place = folder / FOLDER / row.name
-        facts = gather(place, wanted, lambda what, name=row.name: note(f"{what} {name} ..."))  # type: ignore[misc]
-        found[row.name] = facts, check_budgets(limits, facts)
-        code, no_assembly = code_of(Package(place))
-        pages[row.name] = page(facts, code, no_assembly, found[row.name][1], None)
-    write_text(path, whole_page(whole, pages))
+    looked = look_at_entries(whole, folder, path, limits, wanted)
     if json:
-        told = {name: {**asdict(facts), "budgets": [asdict(c) for c in checked]} for name, (facts, checked) in found.items()}
-        print_json({"entries": told, "report": str(path)})
-    else:
-        for text in dict.fromkeys(text for facts, _ in found.values() for text in facts.notes):
+        told = {name: {**asdict(facts), "budgets": _rows(looked, name)} for name, facts in looked.facts.items()}
+        print_json({"entries": told, "budgets": _rows(looked, ""), "report": str(path)})
+    return tell_looked(looked, path if not json else None)
+
+
+def _rows(looked: Looked, name: str) -> list[dict[str, object]]:
+    return [asdict(one) for one in looked.checked.get(name, ())]
+
+
+def look_at_entries(whole: Entries, folder: Path, path: Path | None, limits: dict[str, float], wanted: Wanted) -> Looked:
+    looked = look_at_whole(whole, folder, limits, wanted, lambda what, name: note(f"{what} {name} ..."), paged=path is not None)
+    if path is not None:
+        write_text(path, looked.page)
+    return looked
+
+
+def tell_looked(looked: Looked, path: Path | None) -> int:
+    """The page, where there is one to tell, and the budgets that do not hold."""
+    if path is not None:
+        for text in dict.fromkeys(text for facts in looked.facts.values() for text in facts.notes):
             note(f"note: {text}")
         print(f"report: {path} ({path.stat().st_size:,} bytes)")
-    return max(tell_budgets(checked) for _, checked in found.values())
+    for text in looked.broken():
+        note(f"over budget: {text}")
+    count = sum(map(len, looked.checked.values()))
+    if count and not looked.broken():
+        note(f"within all {count} budgets" if count > 1 else "within its budget")
+    return 1 if looked.broken() else 0
 
 
 def look_at(folder: Path, path: Path | None, limits: dict[str, float]) -> int:
@@ -128,8 +141,52 @@ def compare_packages(
     """Exit code 1: a rule or a budget is broken."""
     rules = [read_rule(text) for text in fail_if]
     limits = {} if budget is None else read_budgets(budget)
+    wholes = [read_entries(folder) for folder in (before, after)]
+    if wholes[0] is not None and wholes[1] is not None:
+        return _compare_entries((before, wholes[0]), (after, wholes[1]), rules, limits, wanted, json=json, markdown=markdown)
     for folder in (before, after):
         read_manifest(folder)  # before one of them is measured
+    told: dict[str, object] = {}
+    code = _compared(before, after, rules, limits, wanted, told, markdown=markdown, json=json)
+    if json:
+        print_json(told)
+    return code
+
+
+def _compare_entries(
+    before: tuple[Path, Entries], after: tuple[Path, Entries], rules: Sequence[Rule], limits: dict[str, float], wanted: Wanted,
+    *, json: bool, markdown: bool,
+) -> int:  # fmt: skip
+    """Each entry point that both have; those that one has alone are named. Rules and budgets hold for each."""
+    names = [[row.name for row in whole.entries] for _, whole in (before, after)]
+    found: dict[str, object] = {}
+    codes = [0]
+    for name in names[1]:
+        if name in names[0]:
+            if not json:
+                print(f"## {name}" if markdown else f"{name}:")
+            told: dict[str, object] = {}
+            old, new = (folder / FOLDER / name for folder, _ in (before, after))
+            codes.append(_compared(old, new, rules, limits, wanted, told, markdown=markdown, json=json))
+            found[name] = told
+    gone, added = [n for n in names[0] if n not in names[1]], [n for n in names[1] if n not in names[0]]
+    sizes = {key: [getattr(whole, key) for _, whole in (before, after)] for key in ("arena_bytes", "weight_bytes")}
+    if json:
+        print_json({"entries": found, "gone": gone, "new": added, **sizes})
+    else:
+        for text, listed in (("gone", gone), ("new", added)):
+            if listed:
+                print(f"{text}: {', '.join(map(quoted, listed))}")
+        words = {"arena_bytes": "arena", "weight_bytes": "weights"}
+        print("; ".join(f"{words[key]} of all: {a:,} -> {b:,} bytes" for key, (a, b) in sizes.items()))
+    return max(codes)
+
+
+def _compared(
+    before: Path, after: Path, rules: Sequence[Rule], limits: dict[str, float], wanted: Wanted, told: dict[str, object],
+    *, json: bool, markdown: bool,
+) -> int:  # fmt: skip
+    """One package beside another; as `told` for JSON."""
     old = gather(before, wanted, lambda what: note(f"{what} {before.name} ..."))
     new = gather(after, wanted, lambda what: note(f"{what} {after.name} ..."))
     made = difference(old, new, (str(before), str(after)))
@@ -138,8 +195,8 @@ def compare_packages(
     broken = [rule for rule in rules if rule not in unknown and rule.broken(changes[rule.key])]
     checked = check_budgets(limits, new)
     if json:
-        told = {"budgets": [asdict(c) for c in checked], "broken": [rule.text for rule in (*broken, *unknown)]}
-        print_json({**asdict(made), **told})
+        lines = [rule.text for rule in (*broken, *unknown)]
+        told.update({**asdict(made), "budgets": [asdict(c) for c in checked], "broken": lines})
     elif markdown:
         print(_markdown(made, [*broken, *unknown], checked, new))
     else:

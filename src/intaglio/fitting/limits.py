@@ -200,7 +200,8 @@ def check_limits(name: str, needs: Needs, deployment: Deployment, chances: Chanc
             continue
         least = "at least " if needs.code is None and not needs.on_device else ""
         memory = "device memory" if needs.on_device and kind == "RAM" else kind
-        whats.append(f"{least}{total:,} bytes of {memory}, {_who(kind, deployment)} {limit:,}: {total - limit:,} too many")
+        beside = " beside stack and variables" if least and kind == "RAM" and needs.stack is None and deployment.board else ""
+        whats.append(f"{least}{total:,} bytes of {memory}{beside}, {_who(kind, deployment)} {limit:,}: {total - limit:,} too many")
         whats[-1] += _beside(deployment, needs) if kind == "RAM" else ""
         ordered = sorted(((n, part) for part, n in parts.items() if n), reverse=True)
         wheres.append(", ".join(f"{part} {n:,}" for n, part in ordered))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Array, Node, Value
-from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds, Size, Undecided, most, names_of, settled, whole
+from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds, Size, Undecided, array_of, most, names_of, settled, whole
 from intaglio.ir.types import MAX_RANK, DType, TensorType
 from intaglio.ops.base import Op, narrow
 from intaglio.ops.control import AssertTrue
 from intaglio.ops.convert import Cast, Dequantize
-from intaglio.ops.found import AsSize
+from intaglio.ops.found import AsSize, NonZero
 from intaglio.ops.move import Reshape, Transpose
 from intaglio.ops.sizes import Dimensions
 
@@ -137,6 +137,29 @@ class Emitter:
         self.counts[name] = results[at]
         return results
 
+    def places(self, stem: str, x: Value) -> Value:
+        """Where a tensor is not zero, [rank, count]. It is looked at once, so that what two operators take by one condition has one
+        size."""
+        for node in self.nodes if self.turn is None else ():
+            if isinstance(node.op, NonZero) and node.when is self.when and self._same(node.inputs[0], x):
+                return node.output
+        return self.found(stem, 0, most(x.type.elements), NonZero, [x])[0]
+
+    def _same(self, a: Value | None, b: Value | None, depth: int = 4) -> bool:
+        """Are they one value, or computed in the same way? Exporters write a condition as often as it is used."""
+        if a is b:
+            return True
+        if a is None or b is None or a.type != b.type or not depth:
+            return False
+        if a.data is not None or b.data is not None:
+            return a.data is not None and b.data is not None and a.data.size <= 64 and np.array_equal(a.data, b.data)
+        made = [next((n for n in reversed(self.nodes) if value in n.outputs), None) for value in (a, b)]
+        first, second = made
+        if first is None or second is None or first.op != second.op or first.op.EFFECT or first.when is not second.when:
+            return False
+        alike = first.outputs.index(a) == second.outputs.index(b) and len(first.inputs) == len(second.inputs)
+        return alike and all(self._same(x, y, depth - 1) for x, y in zip(first.inputs, second.inputs, strict=True))
+
     def as_size(self, stem: str, value: Value, low: int, high: int, limit: int = -1) -> int:
         """A whole number that is computed, as a size; `limit`: another size that it must not pass."""
         sizes: list[int] = []
@@ -147,6 +170,11 @@ class Emitter:
 
         self.found(stem, low, high, made, [value])
         return sizes[0]
+
+    def sizes_as_data(self, sizes: Sequence[int], shape: tuple[int, ...] | None = None) -> Value:
+        """Sizes as a constant of i64, for `at_run_time`."""
+        array = array_of(sizes)
+        return self.constant(array if shape is None else array.reshape(shape), DType.I64)
 
     def at_run_time(self, value: Value) -> Value:
         """Sizes of the caller that are computed with: as data from here on."""

@@ -25,6 +25,9 @@ def finish(
     graph.bounds = emitter.bounds
     alive = {v for node in nodes for v in node.outputs}
     graph.counts = {name: value for name, value in emitter.counts.items() if value in alive}
+    if graph.bounds is not None and (gone := emitter.counts.keys() - graph.counts.keys()):
+        graph.bounds.forget(set(gone))  # else the caller would be asked for them
+        graph.bounds = graph.bounds if graph.bounds.ranges else None
     graph.states = [State(s.input, after, s.fill) for s, after in zip(states, owned[len(outputs) :], strict=True)]
     names = Names()
     for position, value in enumerate(inputs):

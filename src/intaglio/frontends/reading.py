@@ -27,10 +27,10 @@ class FrontEnd(Protocol):
     """What the module `intaglio.frontends.KIND` offers."""
 
     def load(
-        self, path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None, **chosen: str | None
+        self, path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None, **chosen: Chosen
     ) -> tuple[Graph, list[str]]: ...
 
-    def check(self, path: Path, *, dims: Dims, shapes: Shapes, **chosen: str | None) -> list[Problem]: ...
+    def check(self, path: Path, *, dims: Dims, shapes: Shapes, **chosen: Chosen) -> list[Problem]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +87,24 @@ def read_source(
             raise UserError("bad-option", "`--random` is for ONNX and TFLite models", hint="omit it")
         if lengths:
             raise UserError("bad-option", "`--length` is for ONNX models", hint="omit it")
-        if most:
-            raise UserError("bad-option", "`--max` is for ONNX models", hint="omit it")
+        if most and kind != "torch":
+            raise UserError("bad-option", "`--max` is for ONNX and PyTorch models", hint="omit it")
         if states or constants:
             hint = f"a {TITLES[kind]} model defines its own state"
             raise UserError("bad-option", "`--state` is for ONNX models", hint=hint)
-        asked = {**chosen(kind, signature), **({"random": random} if kind == "tflite" else {})}
+        asked = {**chosen(kind, signature, most), **({"random": random} if kind == "tflite" else {})}
         graph, notes = front_end(kind).load(path, dims=dims, shapes=shapes, name=name, **asked)
     for text in notes:
         note(text)
     return Source(graph, _digest(path), format=kind)
 
 
-def chosen(kind: str, signature: str | None) -> dict[str, str | None]:
+Chosen = str | Mapping[str, int] | None
+
+
+def chosen(kind: str, signature: str | None, most: Mapping[str, int] | None = None) -> dict[str, Chosen]:
     """What the front end of a kind of model is asked for beside shapes."""
-    return {"signature": signature} if kind == "tflite" else {}
+    return {"signature": signature} if kind == "tflite" else {"most": most} if kind == "torch" else {}
 
 
 def signatures(path: Path) -> list[str]:

@@ -136,6 +136,10 @@ class Graph:
         """The place of a value in the IR file that was read, for messages."""
         return f"{self.file}, line {self.lines[name]}" if name in self.lines else self.file
 
+    def given_ranges(self) -> dict[str, tuple[int, int]]:
+        """Sizes that the caller gives, from where to where."""
+        return {} if self.bounds is None else {n: span for n, span in self.bounds.ranges.items() if n not in self.counts}
+
     def pinned(self, sizes: Mapping[str, int]) -> Graph:
         """A graph of its own, for these sizes of the caller; without any, a copy."""
         twins: dict[Value, Value] = {}

@@ -59,12 +59,13 @@ class Bounds:
 
     def add(self, name: str, low: int, high: int) -> int:
         """One more size."""
-        points = np.arange(low, high + 1, dtype=np.int64).reshape(-1, *(1 for _ in self.ranges))
+        taken = max((points.ndim for points in self._points.values()), default=0)
+        points = np.arange(low, high + 1, dtype=np.int64).reshape(-1, *(1,) * taken)
         self.ranges[name], self._points[name] = (low, high), points
         return self.size(name)
 
     def forget(self, names: set[str]) -> None:
-        """Sizes that were added last, and that nothing uses."""
+        """Sizes that nothing uses."""
         for name in [name for name in self.ranges if name in names]:
             del self.ranges[name], self._points[name]
         self._known = {key: size for key, size in self._known.items() if not size.formula.names() & names}
@@ -264,6 +265,18 @@ class Size(_Whole):
     def at(self, sizes: Mapping[str, int]) -> int:
         return self.formula.at(sizes)
 
+    def partly(self, sizes: Mapping[str, int]) -> int:
+        """Where some of the sizes that it depends on are known."""
+        if not self.formula.names() & sizes.keys():
+            return self
+        values = self.values
+        for name, (low, high) in self.bounds.ranges.items():
+            position = self.bounds._points[name].ndim - 1
+            if name in sizes and position < values.ndim and values.shape[-1 - position] > 1:
+                assert low <= sizes[name] <= high
+                values = values.take([sizes[name] - low], -1 - position)
+        return self.bounds._made(_substituted(self.formula, sizes), values)
+
     def __reduce__(self) -> str:
         raise TypeError("a Size belongs to its bounds")
 
@@ -272,6 +285,17 @@ class Size(_Whole):
 
     def __copy__(self) -> Size:
         return self
+
+
+def _substituted(formula: Formula, sizes: Mapping[str, int]) -> Formula:
+    if formula.op == "size":
+        return num(sizes[formula.name]) if formula.name in sizes else formula
+    if not formula.args:
+        return formula
+    left, right = (_substituted(part, sizes) for part in formula.args)
+    if left.op == right.op == "num":
+        return num(int(COMPUTE[formula.op](left.number, right.number)))
+    return simple(formula.op, left, right)
 
 
 def values_of(item: int) -> Any:
@@ -387,10 +411,10 @@ def largest(shape: Sequence[int]) -> tuple[int, ...]:
 
 def pinned(item: T, sizes: Mapping[str, int]) -> T:
     """The same with every Size replaced by its value: in tuples, and in the fields of dataclasses. One that depends on others than
-    `sizes` stays."""
+    `sizes` too is a Size of those."""
     found: Any = item
     if isinstance(item, Size):
-        found = item.at(sizes) if item.formula.names() <= sizes.keys() else item
+        found = item.at(sizes) if item.formula.names() <= sizes.keys() else item.partly(sizes)
     elif isinstance(item, tuple):
         parts = [pinned(part, sizes) for part in item]
         found = item if all(a is b for a, b in zip(parts, item, strict=True)) else tuple(parts)

@@ -11,7 +11,7 @@ class Span(NamedTuple):
     high: int
 
     def __repr__(self) -> str:
-        return f"({self.low}, {self.high})"
+        return f"({self.low}, {self.high})" if self.high else "'..'"
 
     def __str__(self) -> str:
         return f"{self.low}..{self.high}" if self.high else ".."

@@ -279,8 +279,8 @@ class _Reader:
         line.end()
         if name in self.spans or self.graph.bounds is not None:
             raise ParseError("sizes are declared once each, before the inputs")
-        if not (0 if name in self.counts else 1) <= low < high:
-            raise ParseError(f"the range {low}..{high} of {quoted(name)} has not two ends from 1")
+        if not low < high:
+            raise ParseError(f"the range {low}..{high} of {quoted(name)} has not two ends, the smaller one first")
         self.spans[name] = Span(low, high)
         if max(high - low for low, high in self.spans.values()) > MOST_COMBINATIONS:
             raise ParseError(f"the ranges allow more than {MOST_COMBINATIONS} combinations of sizes")

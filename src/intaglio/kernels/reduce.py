@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intaglio.ir.sizes import Size, most
+from intaglio.ir.sizes import Size, larger, most
 from intaglio.ir.types import DType, Shape, strides_of
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.elementwise import offset_of
@@ -99,7 +99,8 @@ def _finish(e: Lanes, kind: str, acc: Expr, count: int) -> Expr:
     match kind:
         case "mean" if isinstance(count, Size):
             one = Lanes.scalar(e.kind)
-            return e.mul(acc, e.splat(reciprocal(one, count))) if e.vector else e.div(acc, number(one, count))
+            some = count if e.is_float else larger(count, 1)  # whole numbers have no NaN for the mean of nothing
+            return e.mul(acc, e.splat(reciprocal(one, count))) if e.vector else e.div(acc, number(one, some))
         case "mean":
             return (
                 e.mul(acc, e.const(1.0 / count))
@@ -122,7 +123,7 @@ def reduce(job: Job) -> Lowered:
     assert isinstance(op, Reduce)
     x_type, out = job.type(0), node.output.type
     axes = _axes(x_type.shape, normal_axes(op.axes, x_type.rank))
-    count = x_type.elements // out.elements if out.elements else 0
+    count = math.prod(a.size for a in axes if a.reduced)  # of no rows too, where their number is a size
     x, y = job.operand(0, "x"), job.writes()
     about = f"reduce {op.kind} over axes {list(op.axes)}\n{x_type.dtype.value}{list(x_type.shape)} -> {list(out.shape)}"
     if x_type.elements == 0:

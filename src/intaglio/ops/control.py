@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.ir.sizes import most
+from intaglio.ir.sizes import is_size, most
 from intaglio.ir.types import DType, TensorType
 from intaglio.ops.base import BadOperator, Op, same_dtype
 
@@ -61,7 +61,8 @@ class SelectSized(Op):
         if not a.rank == b.rank == len(self.shape):
             raise BadOperator(f"`select_sized` between {a} and {b}")
         for low, high, size in zip(a.shape, b.shape, self.shape, strict=True):
-            if max(most(low), most(high)) > most(size):
+            known = not is_size(size) and size in (low, high)  # when it has run
+            if max(most(low), most(high)) > most(size) and not known:
                 raise BadOperator(f"`select_sized` between {a} and {b} has no room in {list(self.shape)}")
         return (TensorType(a.dtype, self.shape),)
 

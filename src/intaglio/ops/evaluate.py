@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.loops import Loop, loops_of
-from intaglio.ir.sizes import pinned
+from intaglio.ir.sizes import names_of, pinned
 
 
 class LongLoop(Exception):
@@ -112,11 +112,21 @@ class _Run:
         self.values.update(zip(end.outputs[n:], results[n:], strict=True))
 
     def _compute(self, node: Node) -> None:
+        if lacks_a_size(node, self.graph.counts, self.known):
+            return
+        for value in node.outputs:  # in a loop, it was another in the turn before
+            self.known.pop(self.counts.get(value, ""), None)
         arrays = [None if v is None else _array_or_none(self.values, v) for v in node.inputs]
         types = [None if v is None else pinned(v.type, self.known) if self.known else v.type for v in node.inputs]
         results = (pinned(node.op, self.known) if self.known else node.op).evaluate(arrays, types)
         self.values.update(zip(node.outputs, results, strict=True))
         self.known |= {self.counts[v]: int(self.values[v]) for v in node.outputs if v in self.counts}
+
+
+def lacks_a_size(node: Node, counts: Mapping[str, Value], known: Mapping[str, int]) -> bool:
+    """Does it compute with the size of a branch that was not taken? A `select` does not look at the result."""
+    own = {name for name, value in counts.items() if value in node.outputs}
+    return bool(counts) and bool((names_of(node.op) & counts.keys()) - known.keys() - own)
 
 
 def _last_uses(graph: Graph, loops: list[Loop]) -> dict[Value, int]:

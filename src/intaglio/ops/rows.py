@@ -153,7 +153,7 @@ def _accesses(op: Op, node: Node, axis: int) -> tuple[Access | None, ...]:
             return (SAME,)
         case MatMul() | QMatMul():
             return _product(op, node, axis)
-    raise NoRows("it has no way to be made a few rows at a time")
+    raise NoRows(f"it is a `{op.NAME}`, whose rows are made together")
 
 
 def _first(inputs: list[Value | None]) -> Value:

@@ -19,9 +19,14 @@ OWN = ("dims", "shapes", "most", "states")  # options whose words may start with
 
 
 def several(models: Sequence[Path], words: Mapping[str, object], named: Sequence[str]) -> bool:
-    if len(models) > 1 or bool(named) or any(_listed(word) for word in _texts(words.get("dims"))):
+    if len(models) > 1 or bool(named) or has_lists(words):
         return True
     return words.get("signature") is None and bool(signatures(models[0]))
+
+
+def has_lists(words: Mapping[str, object]) -> bool:
+    """`--dim T=32,128`"""
+    return any(_listed(word) for word in _texts(words.get("dims")))
 
 
 def entry_words(
@@ -62,16 +67,23 @@ def entry_keywords(
             raise UserError("bad-option", what, hint='use `{"encode": "encoder.onnx"}`')
         given = {key: value for key, value in {**options, **own}.items() if key not in ("name", "force")}
         dims = {**_mapping(options.get("dims")), **_mapping(own.get("dims"))}
-        lists = {name: size for name, size in dims.items() if isinstance(size, list)}
-        for name, listed in lists.items():
-            _once(name, listed)
         keys = signatures(Path(path)) if alone and given.get("signature") is None else []
-        for key, *chosen in product(keys or [""], *lists.values()):
-            sizes = "_".join(f"{name}{_size_text(size)}" for name, size in zip(lists, chosen, strict=True))
+        for key, (sizes, made) in product(keys or [""], each_of_lists(dims).items()):
             name = "_".join(filter(None, ("" if alone else entry, key, sizes)))
-            made = {**dims, **dict(zip(lists, chosen, strict=True))}
             wanted = {**given, **({"dims": made} if made else {}), **({"signature": key} if key else {})}
             found[name or Path(path).stem] = Path(path), wanted
+    return found
+
+
+def each_of_lists(dims: Mapping[str, object]) -> dict[str, dict[str, object]]:
+    """`{"T": [32, 128], "N": 1}` as what each entry point has, by the end of its name: `T32`, `T128`. Without lists: one, ``."""
+    lists = {name: size for name, size in dims.items() if isinstance(size, list)}
+    for name, listed in lists.items():
+        _once(name, listed)
+    found: dict[str, dict[str, object]] = {}
+    for chosen in product(*lists.values()):
+        sizes = "_".join(f"{name}{_size_text(size)}" for name, size in zip(lists, chosen, strict=True))
+        found[sizes] = {**dims, **dict(zip(lists, chosen, strict=True))}
     return found
 
 

@@ -42,6 +42,12 @@ def read_keyword(option: Option, given: object) -> object:
             return option.kind.read([given], option.keyword)
         return option.kind.take(given)
     except (Unfit, UserError):
+        listed = isinstance(given, Mapping) and any(isinstance(size, list) for size in given.values())
+        if option.name == "dims" and listed:
+            raise UserError(
+                "bad-option", f"{quoted(f'dims={reprlib.repr(given)}')} has a list of sizes, which is for several entry points",
+                hint="use `intaglio.compile_entries`: each size gets an entry point of one package",
+            ) from None  # fmt: skip
         raise unfit(option.keyword, given, option.kind.python) from None
 
 

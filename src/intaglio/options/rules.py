@@ -146,7 +146,6 @@ RULES: tuple[Rule, ...] = (
     _not_with_slots("--weights-address", lambda r: r.weights_address is not None),
     _not_with_slots("--memory", lambda r: r.memory is not None),
     _not_with_variants("--safety", lambda r: bool(r.safety), "the checks are for one network"),
-    _not_with_ranges("--verify", lambda r: r.verify),
     _not_on_opencl("--verify", lambda r: r.verify),
     Rule(
         "verify, stop-after", "options",

@@ -51,6 +51,9 @@ def _keyword(option: Option, value: str) -> str:
             return f"{option.keyword}={_value(option, value)!r}"
         except UserError:  # a placeholder: `NAME=N`
             key, _, rest = value.rpartition("=")
+            low, dots, high = rest.partition("..")
+            if dots or option.kind is kinds.SHAPES:
+                rest = f"({low}, {high})" if dots and option.kind is kinds.DIMS else f"({', '.join(rest.split(','))})"
             return f"{option.keyword}={{{key!r}: {rest}}}"
     if option.kind in (kinds.WHOLE, kinds.NUMBER) or value == option.metavar or value == "...":
         return f"{option.keyword}={value}"

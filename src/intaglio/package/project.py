@@ -227,7 +227,7 @@ class Project:
 
 
 def size_views(graph: Graph) -> tuple[SizeView, ...]:
-    ranges = {} if graph.bounds is None else {n: r for n, r in graph.bounds.ranges.items() if n not in graph.counts}
+    ranges = graph.given_ranges()
     macros = unique_macros(list(ranges))
     return tuple(
         SizeView(name, identifier(SIZE + name), macro, low, high)

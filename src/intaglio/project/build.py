@@ -12,7 +12,7 @@ from pathlib import Path
 
 from intaglio.errors import IntaglioError, UserError, quoted
 from intaglio.options.request import Request
-from intaglio.package.entries import read_entries
+from intaglio.package.entries import Entries, read_entries
 from intaglio.package.folder import write_text
 from intaglio.package.manifest import Manifest, read_manifest
 from intaglio.package.ownership import MANIFEST, file_digest
@@ -23,6 +23,7 @@ from intaglio.report.budgets import check_budgets
 from intaglio.report.code import code_of
 from intaglio.report.gather import Wanted, binary_bytes, gather
 from intaglio.report.page import page
+from intaglio.report.whole import look_at_whole
 from intaglio.run.linking import link_packages
 from intaglio.run.package import Package
 from intaglio.stages.current import is_current
@@ -121,7 +122,25 @@ def _entries_made(job: Job, force: bool) -> Outcome:
         compile_entry_requests(requests, output, Watch(), name=name, force=True)
     whole = read_entries(output)
     assert whole is not None
-    return Outcome(job.name, CURRENT if current else BUILT, whole.target, whole.arena_bytes, whole.weight_bytes)
+    broken = _all_looked_at(job, whole, current)
+    state = OVER if broken else CURRENT if current else BUILT
+    sizes = whole.arena_bytes, whole.weight_bytes
+    if whole.firmware is not None:
+        sizes = whole.firmware.ram_bytes, whole.firmware.flash_bytes
+    return Outcome(job.name, state, whole.target, *sizes, 0.0, 1 if broken else 0, broken)
+
+
+def _all_looked_at(job: Job, whole: Entries, current: bool) -> tuple[str, ...]:
+    """The page and the budgets of several entry points."""
+    wants_page = job.report is not None and not (current and job.report.is_file())
+    if not job.budget and not wants_page:
+        return ()
+    limits = dict(job.budget)
+    wanted = Wanted(run=wants_page or bool(RUNS & limits.keys()))
+    looked = look_at_whole(whole, job.request.output, limits, wanted, lambda *_: None, paged=wants_page)
+    if wants_page and job.report is not None:
+        write_text(job.report, looked.page)
+    return looked.broken()
 
 
 def _made(job: Job, force: bool) -> Outcome:

@@ -41,6 +41,7 @@ from pathlib import Path
 
 from intaglio.errors import UserError, quoted
 from intaglio.options import kinds
+from intaglio.options.entries import each_of_lists
 from intaglio.options.reading import request_of_keywords
 from intaglio.options.request import OPTIONS, Request
 from intaglio.project.fleet import JOBS, OF_FLEET, Cell, FleetPlan, boards_of, matching, place_name
@@ -121,6 +122,10 @@ def _override(table: dict[str, object], text: str) -> None:
         table[keys[-1]] = value
 
 
+def _listed(text: str) -> list[object]:
+    return [int(part) if part.strip().isdecimal() else part.strip() for part in text.split(",")]
+
+
 class _Reader:
     def __init__(self, path: Path, table: Mapping[str, object]) -> None:
         self._path, self._root = path, path.parent
@@ -147,16 +152,38 @@ class _Reader:
         self._check(package, (*OF_PACKAGE, *KEYWORDS), where)
         if "entries" in package:
             return self._with_entries(name, package, where)
+        return self._of_model(name, package, where)
+
+    def _of_model(self, name: str, package: Mapping[str, object], where: str, entry: str = "") -> Job:
+        """Of one model; a list of sizes makes several entry points, whose names begin with `entry`."""
         model_name = self._text(package, "model", where)
         if model_name not in self._models:
             what = f"`{where}` is of the model {quoted(model_name)}, which is not there"
             raise self._error(what, _near(model_name, self._models))
         model = self._models[model_name]
         output = self._root / str(self._expanded(package.get("output", f"build/{name}")))
-        request = self._request(model_name, output, {**self._defaults, **model, **package}, where)
+        given = {**self._defaults, **model, **package}
+        sizes = self._each_size(given.get("dims"), where)
+        requests = {"_".join(filter(None, (entry, end))): self._request(model_name, output, {**given, **dims}, where)
+                    for end, dims in sizes.items()}  # fmt: skip
+        request = next(iter(requests.values()))
         page = self._root / self._text(package, "report", where) if "report" in package else None
         budget = self._budget(package.get("budget"), where)
-        return Job(name, request, str(model.get("sha256", "")), budget, page, self._wish(package, where))
+        sha256 = str(model.get("sha256", ""))
+        entries = tuple((entry, one, sha256) for entry, one in requests.items()) if entry or len(requests) > 1 else ()
+        if entries and "make" in package:
+            raise self._error(f"`{where}` has `make` and several entry points", "`make` is for packages of one model and size")
+        return Job(name, request, sha256, budget, page, self._wish(package, where), entries)
+
+    def _each_size(self, dims: object, where: str) -> dict[str, dict[str, object]]:
+        """What options each entry point adds, by the end of its name: `dims = { T = [32, 128] }`, or `T = "32,128"`."""
+        if not isinstance(dims, dict):
+            return {"": {}}
+        lists = {key: _listed(size) if isinstance(size, str) and "," in size else size for key, size in dims.items()}
+        try:
+            return {end: {"dims": made} for end, made in each_of_lists(lists).items()}
+        except UserError as error:
+            raise UserError(error.slug, f"{error.message}, in `{where}` of {quoted(self._path.name)}", hint=error.hint) from None
 
     def _request(self, model: str, output: Path, given: Mapping[str, object], where: str) -> Request:
         options = {key: self._value(key, value) for key, value in given.items() if key in KEYWORDS}
@@ -172,13 +199,11 @@ class _Reader:
         if not isinstance(table, dict) or not table or not all(isinstance(model, str) for model in table.values()):
             what = f"`entries` of `{where}` is not a table of models by name"
             raise self._error(what, 'for example `entries = { step = "decoder" }`')
-        for key in ("model", "report", "budget", "make"):
-            if key in package:
-                raise self._error(f"`{where}` has `{key}` and `entries`", "these are for packages of one model")
+        if "model" in package:
+            raise self._error(f"`{where}` has `model` and `entries`", "`model` is for packages of one model")
         rest = {key: value for key, value in package.items() if key != "entries"}
-        jobs = {entry: self._job(name, {**rest, "model": model}) for entry, model in table.items()}
-        first = next(iter(jobs.values()))
-        return replace(first, entries=tuple((entry, job.request, job.sha256) for entry, job in jobs.items()))
+        jobs = [self._of_model(name, {**rest, "model": model}, where, entry) for entry, model in table.items()]
+        return replace(jobs[0], entries=tuple(one for job in jobs for one in job.entries))
 
     def _wish(self, package: Mapping[str, object], where: str) -> Wish:
         """`make` and what goes with it."""

@@ -88,7 +88,7 @@ _KINDS: dict[int, dict[str, object]] = {
     id(kinds.SET): {"type": ["array", "string"]},
     id(kinds.DEVICES): {"type": ["array", "string"]},
     id(kinds.LABELS): {"oneOf": [_TEXT, {"type": "array", "items": {"type": "integer"}}]},
-    id(kinds.DIMS): {"type": ["object", "string"]},
+    id(kinds.DIMS): {"type": ["object", "string"]},  # the sizes in it are numbers, ranges as text, or lists of these
     id(kinds.SHAPES): {"type": ["object", "string"]},
     id(kinds.STATES): {"type": ["object", "string"]},
 }

@@ -101,14 +101,14 @@ def _limit(key: str, value: object, file: str) -> float:
 
 
 def check_budgets(budgets: dict[str, float], facts: Facts) -> tuple[Checked, ...]:
-    return tuple(_checked(key, limit, facts.figure(key)) for key, limit in budgets.items())
+    return tuple(check_figure(key, limit, facts.figure(key)) for key, limit in budgets.items())
 
 
 def check_limit(key: str, value: float, limit: float) -> bool:
     return value >= limit if key in MORE_IS_BETTER else value <= limit
 
 
-def _checked(key: str, limit: float, figure: Figure | None) -> Checked:
+def check_figure(key: str, limit: float, figure: Figure | None) -> Checked:
     wanted = figure_text(Figure(key, key, limit, "bytes" if key in SIZES else "ms" if key == "time" else "", ""))
     if figure is None:
         return Checked(key, False, limit, wanted, "unknown", f"{key} is not known here, and its budget is {wanted}")

@@ -5,9 +5,17 @@ The pages are those of the entry points themselves, each in a frame of its own, 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
-from intaglio.package.entries import Entries
+from intaglio.package.entries import FOLDER, Entries
+from intaglio.report.budgets import Checked, check_budgets, check_figure
+from intaglio.report.code import code_of
+from intaglio.report.facts import Facts, Figure
+from intaglio.report.gather import Wanted, gather
+from intaglio.report.page import page
+from intaglio.run.package import Package
 
 _STYLE = """
 body { margin: 0; font: 15px/1.5 system-ui, sans-serif; color: #1d1d1f; background: #fff; }
@@ -28,6 +36,41 @@ function choose() {
 addEventListener("hashchange", choose);
 choose();
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """At all entry points: facts and budgets of each, and budgets of the program that has all of them, under no name."""
+
+    facts: dict[str, Facts]
+    checked: dict[str, tuple[Checked, ...]]
+    page: str = ""
+
+    def broken(self) -> tuple[str, ...]:
+        """A line for each budget that does not hold."""
+        rows = ((name, one) for name, found in self.checked.items() for one in found if not one.ok)
+        return tuple(f"`{name}`: {one.text}" if name else one.text for name, one in rows)
+
+
+def look_at_whole(
+    whole: Entries, folder: Path, limits: dict[str, float], wanted: Wanted, say: Callable[[str, str], None], *, paged: bool
+) -> Looked:
+    """Budgets hold for each entry point by itself; RAM and flash also for a program with all of them."""
+    facts: dict[str, Facts] = {}
+    checked: dict[str, tuple[Checked, ...]] = {}
+    pages: dict[str, str] = {}
+    for row in whole.entries:
+        place = folder / FOLDER / row.name
+        facts[row.name] = gather(place, wanted, lambda what, name=row.name: say(what, name))  # type: ignore[misc]
+        checked[row.name] = check_budgets(limits, facts[row.name])
+        if paged:
+            code, no_assembly = code_of(Package(place))
+            pages[row.name] = page(facts[row.name], code, no_assembly, checked[row.name], None)
+    if whole.firmware is not None:
+        sizes = {"ram": whole.firmware.ram_bytes, "flash": whole.firmware.flash_bytes}
+        rows = [(key, limits[key], Figure(key, key, size, "bytes", "")) for key, size in sizes.items() if key in limits]
+        checked[""] = tuple(check_figure(*row) for row in rows)
+    return Looked(facts, checked, whole_page(whole, pages) if paged else "")
 
 
 def whole_page(whole: Entries, pages: Mapping[str, str]) -> str:

@@ -91,7 +91,7 @@ def random_samples(graph: Graph) -> Samples:
             return random.standard_normal(shape).astype(value.dtype.numpy)
         return random.integers(0, 2, shape).astype(value.dtype.numpy)
 
-    ranges = {} if graph.bounds is None else {n: r for n, r in graph.bounds.ranges.items() if n not in graph.counts}
+    ranges = graph.given_ranges()
     found: Samples = []
     for number in range(RANDOM_SAMPLES):  # the largest and the least sizes first, then some between
         ends = {name: high if number == 0 else low for name, (low, high) in ranges.items()}

@@ -108,6 +108,8 @@ class Eager:
             return _quantised(self._torch, op, given)
         if op.startswith("sym_size"):
             return given["self"].shape[given["dim"]] if "dim" in given else list(given["self"].shape)
+        if op.startswith("_assert_scalar") and given.get("self") is False:
+            raise ValueError(given.get("assert_msg", "a check of the program fails"))
         if "assert" in op or "constrain" in op:
             return None
         function = getattr(getattr(self._torch.ops.aten, op), overload or "default")

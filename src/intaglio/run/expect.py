@@ -10,9 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from intaglio.errors import IntaglioError, ToolError
-from intaglio.ir.graph import Array, Graph
+from intaglio.ir.graph import Array, Graph, Value
 from intaglio.ir.operator import BadOperator
 from intaglio.ir.types import DType
+from intaglio.ops.convert import Cast
+from intaglio.ops.found import AsSize
+from intaglio.ops.move import Reshape, Slice
 from intaglio.package.at_sizes import at_sizes
 from intaglio.package.manifest import Manifest
 from intaglio.package.vectors import KINDS, OTHER_SIZES, Vectors, random_inputs, sizes_at, write_vectors
@@ -22,6 +25,7 @@ from intaglio.run.toolchains import Toolchain
 
 SEED = 0
 MOST_ENDLESS = 2
+LAST_SHARE = 0.8  # of sizes that a model does not take, the last to be tried before the largest
 
 
 def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[str], None]) -> None:
@@ -29,27 +33,37 @@ def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Calla
     names = [info.name for info in manifest.inputs]
     found: list[Vectors] = []
     for share in (1.0, *OTHER_SIZES) if manifest.given else (1.0,):
-        sizes = sizes_at(manifest.given, share)
-        here = at_sizes(manifest, sizes)
         try:
-            vectors = _first_vectors(_references(graph.pinned(sizes) if sizes else graph, here, folder, note), here, graph)
+            vectors = _at_share(graph, manifest, folder, note, share)
         except ToolError as error:
             if error.slug != LONG_RUN:
                 raise
             note(f"{error.message} on random inputs, so the package has no test vectors: `validate --inputs` takes yours")
             return
-        if vectors is None:
+        if vectors is None and not found:
             note("no reference accepts random inputs, so the package has no test vectors")
             return
-        found.append(vectors)
+        found.append(vectors or found[0])
     for n, vectors in enumerate(found):
         place = folder / "test" if n == 0 else folder / "test" / str(n)
         write_vectors(vectors, place, names, [info.name for info in manifest.outputs])
 
 
+def _at_share(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[str], None], share: float) -> Vectors | None:
+    """For sizes between the least, 0, and the largest, 1. Where the model does not take them, for larger ones."""
+    while True:
+        sizes = sizes_at(manifest.given, share)
+        here = at_sizes(manifest, sizes)
+        vectors = _first_vectors(_references(graph.pinned(sizes) if sizes else graph, here, folder, note), here, graph)
+        if vectors is not None or share > LAST_SHARE:
+            return vectors
+        share = (share + 1) / 2
+
+
 def _first_vectors(references: list[Reference], manifest: Manifest, graph: Graph) -> Vectors | None:
     names, known = [info.name for info in manifest.inputs], compared_with(graph)
-    return next((found for one in references if (found := _vectors(one, manifest, names, known)) is not None), None)
+    own = references[-1] if any(isinstance(node.op, AsSize) for node in graph.nodes) else None
+    return next((found for one in references if (found := _vectors(one, manifest, names, known, own)) is not None), None)
 
 
 def _references(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[str], None]) -> list[Reference]:
@@ -67,9 +81,13 @@ def _references(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[
     return [*found, IrReference(graph, limit(COMPILE_SECONDS))]
 
 
-def compared_with(graph: Graph) -> dict[str, int]:
-    """Whole-number inputs that the model compares with a constant (a sampling rate): there that constant is the likely value."""
-    found: dict[str, int] = {}
+def compared_with(graph: Graph) -> dict[str, tuple[int, int]]:
+    """Whole-number inputs that the model compares with a constant (a sampling rate): there that constant is the likely value. One
+    that becomes a size is in the middle of its bounds; the second number is its least, for inputs that are zero."""
+    found: dict[str, tuple[int, int]] = {}
+    for node in graph.nodes:
+        if isinstance(node.op, AsSize) and (given := _taken_from(graph, node.inputs[0])) is not None:
+            found[given.origin or given.name] = (node.op.low + node.op.high + 1) // 2, node.op.low
     for value in graph.inputs:
         if not value.dtype.is_int or value.type.elements != 1:
             continue
@@ -77,22 +95,36 @@ def compared_with(graph: Graph) -> dict[str, int]:
             if value in node.inputs:
                 for other in node.inputs:
                     if other is not None and other.data is not None and other.dtype is value.dtype and other.data.size == 1:
-                        found.setdefault(value.origin or value.name, int(other.data.flat[0]))
+                        found.setdefault(value.origin or value.name, (int(other.data.flat[0]),) * 2)
     return found
 
 
-def _vectors(reference: Reference, manifest: Manifest, names: list[str], known: dict[str, int]) -> Vectors | None:
+def _taken_from(graph: Graph, value: Value | None) -> Value | None:
+    """The input that a single number is, by way of casts and reshapes."""
+    makers = {out: node for node in graph.nodes for out in node.outputs}
+    while value is not None and value.type.elements == 1 and value not in graph.inputs:
+        node = makers.get(value)
+        value = node.inputs[0] if node is not None and isinstance(node.op, (Cast, Reshape, Slice)) else None
+    return value if value is not None and value.type.elements == 1 else None
+
+
+def _vectors(
+    reference: Reference, manifest: Manifest, names: list[str], known: dict[str, tuple[int, int]], own: Reference | None
+) -> Vectors | None:
     """The first kind of inputs that is accepted and gives finite numbers; else the first that is accepted. A loop may end for one
-    kind and not for another: two that do not end are enough."""
+    kind and not for another: two that do not end are enough. `own` knows the bounds of numbers that become sizes, which the runtime
+    of the model does not."""
     fallback = None
     endless = 0
     for kind in KINDS:
         inputs = random_inputs([info.type for info in manifest.inputs], SEED, kind)
         for n, name in enumerate(names):
             if name in known:
-                inputs[n] = np.full_like(inputs[n], known[name])
+                inputs[n] = np.full_like(inputs[n], known[name][kind == KINDS[-1]])
         try:
             results = run_steps(reference, manifest, [dict(zip(names, inputs, strict=True))])[0]
+            if own is not None and own is not reference:
+                run_steps(own, manifest, [dict(zip(names, inputs, strict=True))])
         except (IntaglioError, BadOperator) as error:  # an index out of range, a branch that was left out
             endless += isinstance(error, ToolError) and error.slug == LONG_RUN
             if endless == MOST_ENDLESS and fallback is None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from intaglio.errors import ModelError, ToolError, UserError, quoted
+from intaglio.errors import AnswerIsNo, ModelError, ToolError, UserError, quoted
 from intaglio.ir.files import read_ir
 from intaglio.ir.graph import Array
+from intaglio.ir.operator import BadOperator
 from intaglio.ir.types import DType
 from intaglio.ops.control import Copy
 from intaglio.ops.convert import Dequantize
@@ -109,6 +110,7 @@ def validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
 
 
 RANDOM_SIZES = 4
+GIVE_INPUTS = "give yours with `--inputs`"
 
 
 def _at_several_sizes(package: LoadedPackage, options: ValidateOptions) -> Validation:
@@ -389,9 +391,16 @@ def _samples(
             step.update(kept)
         try:
             expected = run_steps(reference, manifest, steps)
-        except UserError as error:
+            if manifest.found:  # more of them than there is room for is an error
+                for step in steps:
+                    package.run_stored(step)
+        except (UserError, AnswerIsNo) as error:
             if kind == KINDS[-1] or error.slug == LONG_RUN:
                 raise
+            continue
+        except BadOperator as error:  # of the numpy references: an index that is out of range
+            if kind == KINDS[-1]:
+                raise ModelError("no-reference", f"the IR does not take random inputs: {error}", hint=GIVE_INPUTS) from None
             continue
         if kind == KINDS[-1] or all(_finite(e[info.name]) for e in expected for info in manifest.outputs):
             break

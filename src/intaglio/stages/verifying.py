@@ -11,9 +11,8 @@ more than MOST_PRODUCTS products is not interpreted; a note lists those layers.
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,20 +20,30 @@ import numpy as np
 from intaglio.errors import OurFault, counted, quoted
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.operator import BadOperator
-from intaglio.ir.types import DType
+from intaglio.ir.sizes import pinned
+from intaglio.ir.types import DType, TensorType
 from intaglio.kernels.interpret import interpret
 from intaglio.kernels.program import ConstantArg, Layer, Program, ScratchArg, ValueArg
-from intaglio.ops.evaluate import evaluate_graph
-from intaglio.package.vectors import KINDS, random_inputs
+from intaglio.ops.evaluate import LongLoop, evaluate_graph, lacks_a_size
+from intaglio.package.vectors import KINDS, OTHER_SIZES, random_inputs
 from intaglio.run.compare import compare
 from intaglio.run.error_bounds import Known, error_bounds, outside
+from intaglio.run.expect import compared_with
 from intaglio.run.machine import Machine
 
 MOST_PRODUCTS = 2_000_000
 NEW_NUMBERS = frozenset(["narrow_weights", "store_halves", "stream", "rows_of_pixels", "offload"])  # these change them, as asked
 EXTREMES = (DType.I8, DType.U8, DType.I16)
 SHOWN = 5
-Feed = dict[str, Array]
+LONGEST_SECONDS = 20.0  # of a loop that may not end for random numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Inputs by name, and the sizes of the caller that they have."""
+
+    inputs: dict[str, Array]
+    sizes: dict[str, int]
 
 
 @dataclass(slots=True)
@@ -53,6 +62,7 @@ class Verifier:
     at_extremes: int = 0
     kernel_seconds: float = 0.0
     left_out: list[str] = field(default_factory=list)
+    checked: set[str] = field(default_factory=set)
 
     def begin(self, graph: Graph) -> None:
         start = time.perf_counter()
@@ -61,7 +71,7 @@ class Verifier:
             if (results := _results(graph, feed)) is not None:
                 self.feeds.append(feed)
                 self.expected.append(results)
-        self.bounds = [error_bounds(graph, feed) for feed in self.feeds]
+        self.bounds = [_bounds_at(graph, feed) for feed in self.feeds]
         self.seen = _Parts(graph)
         self.seconds += time.perf_counter() - start
 
@@ -88,11 +98,12 @@ class Verifier:
 
     def kernels(self, program: Program) -> None:
         start = time.perf_counter()
-        self.layers = self.at_extremes = 0
-        self.left_out = []
+        self.at_extremes = 0
+        self.left_out, self.checked = [], set()
         for number, feed in enumerate(inputs_of(program.graph)):
             if _results(program.graph, feed) is not None:
                 _run_layers(program, feed, self, count=number == 0)
+        self.layers = len(self.checked)
         for layer in program.layers:
             self.at_extremes += _at_extremes(program, layer)
         self.kernel_seconds = time.perf_counter() - start
@@ -103,6 +114,8 @@ class Verifier:
             more = f" and {len(self.left_out) - SHOWN} more" if len(self.left_out) > SHOWN else ""
             left = f"; NOT interpreted, over {MOST_PRODUCTS:,} products or not of ours: {', '.join(self.left_out[:SHOWN])}{more}"
         inputs = counted(len(self.feeds), "input")
+        if not self.feeds:
+            return "NOT verified: the model takes none of the inputs that were drawn at random"
         return (
             f"verified: {counted(self.passes, 'change')} by passes on {inputs} ({self.seconds:.1f} s); "
             f"{counted(self.layers, 'kernel')} by interpretation, {self.at_extremes} of integers at their extremes too "
@@ -111,29 +124,43 @@ class Verifier:
 
 
 def inputs_of(graph: Graph) -> Iterator[Feed]:
-    """Those of the package's test vectors; and the least and largest numbers, mixed."""
-    types = [v.type for v in graph.inputs]
-    for kind in KINDS[:2]:
-        yield {v.name: a for v, a in zip(graph.inputs, random_inputs(types, 0, kind), strict=True)}
+    """Those of the package's test vectors; and the least and largest numbers, mixed. Where sizes have a range: at the largest, the
+    least, and one between."""
+    ranges = graph.given_ranges()
+    shares: list[tuple[float, str]] = [(1.0, kind) for kind in KINDS[:2]]
+    for share, kind in shares + [(share, KINDS[0]) for share in OTHER_SIZES[:2] if ranges]:
+        sizes = {name: low + round((high - low) * share) for name, (low, high) in ranges.items()}
+        arrays = random_inputs([pinned(v.type, sizes) for v in graph.inputs], 0, kind)
+        known = compared_with(graph)
+        pairs = zip(graph.inputs, arrays, strict=True)
+        yield Feed({v.name: np.full_like(a, known[n][0]) if (n := v.origin or v.name) in known else a for v, a in pairs}, sizes)
     rng = np.random.default_rng(1)
-    yield {v.name: _extreme(v, rng) for v in graph.inputs}
+    sizes = {name: high for name, (_, high) in ranges.items()}
+    yield Feed({v.name: _extreme(pinned(v.type, sizes), rng) for v in graph.inputs}, sizes)
 
 
-def _extreme(value: Value, rng: np.random.Generator) -> Array:
-    if value.dtype in EXTREMES:
-        info = np.iinfo(value.dtype.numpy)
-        return rng.choice(np.array([info.min, info.max]), value.shape).astype(value.dtype.numpy)
-    if value.dtype is DType.F32:  # quantised layers behind it saturate
-        return np.asarray(rng.choice(np.array([-100.0, 100.0]), value.shape), np.float32)
-    return random_inputs([value.type], 1, "small")[0]
+def _bounds_at(graph: Graph, feed: Feed) -> dict[str, Known] | None:
+    if graph.counts:
+        return None
+    return error_bounds(graph.pinned(feed.sizes) if feed.sizes else graph, feed.inputs)
+
+
+def _extreme(type: TensorType, rng: np.random.Generator) -> Array:
+    dtype = type.dtype
+    if dtype in EXTREMES:
+        info = np.iinfo(dtype.numpy)
+        return rng.choice(np.array([info.min, info.max]), type.shape).astype(dtype.numpy)
+    if dtype is DType.F32:  # quantised layers behind it saturate
+        return np.asarray(rng.choice(np.array([-100.0, 100.0]), type.shape), np.float32)
+    return random_inputs([type], 1, "small")[0]
 
 
 def _results(graph: Graph, feed: Feed) -> list[Array] | None:
-    """None where the graph does not take such an input: an index out of range, a branch without a result."""
+    """None where the graph does not take such an input: an index out of range, a branch without a result; a loop does not end."""
     try:
         with np.errstate(all="ignore"):
-            found = evaluate_graph(graph, feed)
-    except (BadOperator, KeyError, IndexError, ValueError, ArithmeticError):
+            found = evaluate_graph(graph, feed.inputs, sizes=feed.sizes, seconds=LONGEST_SECONDS)
+    except (LongLoop, BadOperator, KeyError, IndexError, ValueError, ArithmeticError):
         return None
     return [found[v.name] if v.data is None else v.data for v in graph.outputs]
 
@@ -181,30 +208,34 @@ class _Each:
         self.operands = [None if v is None else machine.value(v) for v in node.inputs]
         if layer.macs <= MOST_PRODUCTS and layer.kernel.body and not layer.kernel.includes:
             return False
-        if self.count:
+        if self.count and f"`{layer.name}`" not in self.verifier.left_out:
             self.verifier.left_out.append(f"`{layer.name}`")
-        for value, array in zip(node.outputs, _meant(node, self.operands), strict=True):
+        for value, array in zip(node.outputs, _meant(node, self.operands, machine.known), strict=True):
             machine.put(value, array)
         return True
 
     def after(self, machine: Machine, layer: Layer) -> None:
-        self.verifier.layers += self.count
-        for value, want in zip(layer.node.outputs, _meant(layer.node, self.operands), strict=True):
+        if layer.node.op.LOOP:  # copies what a loop carries: the layers of the next turn read it
+            return
+        if lacks_a_size(layer.node, machine.program.graph.counts, machine.known):
+            return
+        self.verifier.checked.add(layer.name)
+        for value, want in zip(layer.node.outputs, _meant(layer.node, self.operands, machine.known), strict=True):
             if told := _difference(value, want, machine.value(value), None):
                 what = f"the kernel `{layer.kernel.name}` of layer {quoted(layer.name)} ({layer.node.op.NAME}) is wrong: {told}"
                 raise _fault(what)
 
 
-def _meant(node: Node, operands: list[Array | None]) -> list[Array]:
-    types = [None if v is None else v.type for v in node.inputs]
+def _meant(node: Node, operands: list[Array | None], sizes: Mapping[str, int]) -> list[Array]:
+    types = [None if v is None else pinned(v.type, sizes) for v in node.inputs]
     with np.errstate(all="ignore"):
-        return [np.asarray(a) for a in node.op.evaluate(operands, types)]
+        return [np.asarray(a) for a in pinned(node.op, sizes).evaluate(operands, types)]
 
 
 def _run_layers(program: Program, feed: Feed, verifier: Verifier, *, count: bool) -> None:
     try:
-        results = Machine(program, _Each(verifier, count)).run(feed)
-    except ArithmeticError as error:
+        results = Machine(program, _Each(verifier, count), feed.sizes).run(feed.inputs)
+    except (ArithmeticError, IndexError) as error:
         raise _fault(str(error)) from None
     expected = _results(program.graph, feed)
     if program.graph.states or expected is None:
@@ -225,8 +256,9 @@ def _at_extremes(program: Program, layer: Layer) -> bool:
         return False
     constants = {c.name: np.ascontiguousarray(c.data).reshape(-1) for c in program.constants}
     rng = np.random.default_rng(2)
+    sizes = {} if program.graph.bounds is None else {name: high for name, (_, high) in program.graph.bounds.ranges.items()}
     for kind in ("least", "largest", "mixed"):
-        given = {v: _filled(v, kind, rng) for v in moving}
+        given = {v: _filled(pinned(v.type, sizes), kind, rng) for v in moving}
         memory: list[Array] = []
         made: dict[Value, Array] = {}
         for argument, param in zip(layer.arguments, kernel.params, strict=True):
@@ -238,21 +270,21 @@ def _at_extremes(program: Program, layer: Layer) -> bool:
                 case ValueArg() if argument.value in given:
                     memory.append(given[argument.value].reshape(-1).copy())
                 case ValueArg():
-                    empty = np.zeros(math.prod(argument.value.shape), argument.value.dtype.numpy)
+                    empty = np.zeros(pinned(argument.value.type, sizes).elements, argument.value.dtype.numpy)
                     memory.append(made.setdefault(argument.value, empty))
         if not set(node.outputs) <= set(made):  # views, and results in other places
             return False
         operands = [None if v is None else v.data if v.data is not None else given[v] for v in node.inputs]
-        if interpret(kernel, memory) != 0:
+        if interpret(kernel, memory, sizes) != 0:
             continue
-        for value, want in zip(node.outputs, _meant(node, operands), strict=True):
-            if told := _difference(value, want, made[value].reshape(value.shape), None):
+        for value, want in zip(node.outputs, _meant(node, operands, sizes), strict=True):
+            if told := _difference(value, want, made[value].reshape(pinned(value.shape, sizes)), None):
                 raise _fault(f"the kernel `{kernel.name}` of layer {quoted(layer.name)} is wrong on the {kind} numbers: {told}")
     return True
 
 
-def _filled(value: Value, kind: str, rng: np.random.Generator) -> Array:
-    info = np.iinfo(value.dtype.numpy)
-    drawn = {"least": np.full(value.shape, info.min), "largest": np.full(value.shape, info.max)}
-    mixed = rng.choice(np.array([info.min, info.max]), value.shape)
-    return np.asarray(drawn.get(kind, mixed)).astype(value.dtype.numpy)
+def _filled(type: TensorType, kind: str, rng: np.random.Generator) -> Array:
+    info = np.iinfo(type.dtype.numpy)
+    drawn = {"least": np.full(type.shape, info.min), "largest": np.full(type.shape, info.max)}
+    mixed = rng.choice(np.array([info.min, info.max]), type.shape)
+    return np.asarray(drawn.get(kind, mixed)).astype(type.dtype.numpy)

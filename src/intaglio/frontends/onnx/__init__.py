@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from intaglio.errors import ModelError, quoted
+from intaglio.frontends.most import check_most, unneeded
 from intaglio.frontends.onnx.call import Item
 from intaglio.frontends.onnx.faults import Fault, Problem
 from intaglio.ir.graph import Array, Graph, Node, State, Value
 from intaglio.ir.spans import Dims, Shapes
+
+GRAPH, GRAPHS = 5, 10  # kinds of attributes
 
 __all__ = ["Problem", "check", "load", "survey"]
 
@@ -37,23 +39,21 @@ def load(
     from intaglio.frontends.onnx.finish import finish
 
     graph = finish(walk, inputs, outputs, name or Path(path).stem)
-    _check_most(walk, most or {}, Path(path).name)
+    walk.notes += unneeded(walk.most, walk.most_used)
     for source, result in states:
         graph.states.append(_state(graph, source, result, Path(path).name))
     return graph, walk.notes
 
 
-def _check_most(walk: Any, most: Mapping[str, int], file: str) -> None:
-    """`--max` of a tensor that is not there, or that does not need it."""
-    tensors = {name for node in walk.model.graph.node for name in node.output} | walk.most_used
-    for name in most:
-        if name not in tensors:
-            near = get_close_matches(name, tensors, 1)
-            hint = f"did you mean {quoted(near[0])}?" if near else "use the name of a tensor whose size depends on data"
-            what = f"`--max` names {quoted(name)}, which is no tensor of the model"
-            raise ModelError("unknown-input", what, where=file, hint=hint)
-        if name not in walk.most_used:
-            walk.notes.append(f"`--max {name}={most[name]}` is not needed: the size of that tensor is known")
+def _tensors(graph: Any) -> set[str]:
+    """The names of all tensors, those of inner graphs too."""
+    found = {info.name for info in graph.input}
+    for node in graph.node:
+        found |= set(node.output)
+        for attribute in node.attribute:
+            for inner in [attribute.g, *attribute.graphs] if attribute.type in (GRAPH, GRAPHS) else []:
+                found |= _tensors(inner)
+    return found
 
 
 def check(
@@ -99,6 +99,7 @@ def _walk(path: Path, dims: Dims, shapes: Shapes, asked: Asked, collect: bool) -
     walk = Walk(model, path, collect)
     constants = asked.constants
     walk.most = asked.most
+    check_most(asked.most, _tensors(model.graph) if asked.most else (), path.name, "tensor whose size depends on data")
     walk.random_inputs = asked.random == "input"
     walk.random_seed = 0 if walk.random_inputs else int(asked.random)
     try:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -176,8 +176,15 @@ class Pinned:
     bounds: Bounds | None
 
 
-def pin(inputs: list[Declared], dims: Mapping[str, Extent], shapes: Mapping[str, tuple[Extent, ...]], where: str) -> Pinned:
-    """The shape of each input, notes about what was assumed, and the bounds of sizes that the caller gives."""
+Follows = Callable[[Mapping[str, int]], int | None]  # a dimension, of those that are known
+
+
+def pin(
+    inputs: list[Declared], dims: Mapping[str, Extent], shapes: Mapping[str, tuple[Extent, ...]], where: str,
+    follows: Mapping[str, Follows] | None = None,
+) -> Pinned:  # fmt: skip
+    """The shape of each input, notes about what was assumed, and the bounds of sizes that the caller gives. `follows`: dimensions
+    that are computed from others."""
     said = bounded(inputs, dims, shapes, where)
     given = _by_input(inputs, said.shapes, where)
     sizes = _Sizes(where)
@@ -185,6 +192,9 @@ def pin(inputs: list[Declared], dims: Mapping[str, Extent], shapes: Mapping[str,
     for position, item in enumerate(inputs):
         if position in given and item.dims is not None:
             _bind_shape(sizes, item, item.dims, given[position])
+    for symbol, computed in (follows or {}).items():
+        if (size := computed(sizes.known)) is not None:
+            sizes.bind(symbol, size, "the model")
     notes = [text for n, item in enumerate(inputs) if n not in given and (text := _bind_batch(sizes, item))]
     pinned = [_checked(given[n] if n in given else _shape_of(sizes, item, n), item, where) for n, item in enumerate(inputs)]
     return Pinned(pinned, notes, said.bounds)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from intaglio.errors import quoted
 from intaglio.frontends.building import cast
 from intaglio.frontends.discovery import add_rows
 from intaglio.frontends.onnx.faults import Fault, unsupported
@@ -82,6 +83,8 @@ class TorchCall:
     def _tensor(self, item: Item, what: str) -> Value:
         if isinstance(item, Value):
             return item
+        if isinstance(item, Size):
+            return self.typed(item, DType.I64)
         if isinstance(item, (bool, int, float)):
             return self.constant(np.asarray(item), _wrapped(item))
         if isinstance(item, Complex):
@@ -106,7 +109,7 @@ class TorchCall:
             item = default
         if isinstance(item, Value) and item.type.elements == 1:
             if item.data is None:
-                raise unsupported(f"`{name}` of `{self.op}` depends on data", "make it a constant when exporting")
+                raise self.needs_bound(f"`{name}` of `{self.op}`")
             only: Number = widen(item.data, item.dtype).reshape(-1)[0].item()
             return only
         if not isinstance(item, (bool, int, float, Size)):
@@ -141,7 +144,9 @@ class TorchCall:
             item = [item]
         if isinstance(item, Value) and item.data is not None:
             item = item.data.reshape(-1).tolist()
-        items: list[Item] = [_plain(v) for v in item] if isinstance(item, list) else [None]
+        items: list[Item] = [_plain(v) for v in item] if isinstance(item, list) else [item]
+        if any(isinstance(v, Value) for v in items):
+            raise self.needs_bound(f"`{name}` of `{self.op}`")
         if not all(isinstance(v, (int, Size)) for v in items):
             raise Fault("bad-attribute", f"`{name}` of `{self.op}` is not a list of integers known at compile time")
         return [whole(v) for v in items]
@@ -189,6 +194,15 @@ class TorchCall:
             raise Fault("unsupported-type", f"`{self.op}` with an element type that is not supported")
         return kind.dtype
 
+    def needs_bound(self, what: str) -> Fault:
+        """A size or the like that depends on a number without a bound."""
+        names = self.walk.unbounded[:3]
+        if not names:
+            return unsupported(f"{what} depends on data", "make it a constant when exporting")
+        asked = " ".join(f"--max {name}=N" for name in names)
+        hint = f"give its largest value: `{asked}`, or bound it in the model: `torch._check(n <= 64)`"
+        return unsupported(f"{what} depends on {quoted(names[0])}, a number that data gives and nothing bounds", hint)
+
     def bounded(self, count: float) -> None:
         """Places and masks are made at compile time: a file must not ask for gigabytes of them."""
         if count > MOST_PLACES:
@@ -199,13 +213,15 @@ class TorchCall:
     def typed(self, item: Value | Number, dtype: DType) -> Value:
         if isinstance(item, Value):
             return cast(self, item, dtype)
+        if isinstance(item, Size):
+            return cast(self, self.walk.at_run_time(self.walk.sizes_as_data([item], ())), dtype)
         return self.walk.scalar(item, dtype)
 
     def operands(self, *names: str) -> list[Value]:
         """Tensors and numbers in the type that torch computes in."""
         items: list[Item] = [self.arguments.get(name) for name in names]
         for name, item in zip(names, items, strict=True):
-            if not isinstance(item, (Value, bool, int, float)):
+            if not isinstance(item, (Value, bool, int, float, Size)):
                 raise Fault("bad-graph", f"`{name}` of `{self.op}` is neither a tensor nor a number")
         dtype = promoted(*items)
         return [self.typed(item, dtype) for item in items]

@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from intaglio.errors import ModelError, UserError, quoted
+from intaglio.errors import ModelError, quoted
 from intaglio.frontends.finishing import finish
+from intaglio.frontends.most import check_most, unneeded
 from intaglio.frontends.onnx.faults import Fault, Problem
 from intaglio.frontends.onnx.pinning import Declared, pin
 from intaglio.frontends.torch.archive import AGAIN
-from intaglio.frontends.torch.program import Program, Size, read_program
+from intaglio.frontends.torch.asked import asked_for, symbol_of
+from intaglio.frontends.torch.program import GraphRecord, Size, read_program
 from intaglio.frontends.torch.walk import Scope, Storage, Tensor, Unknown, Walk
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.sizes import Undecided
-from intaglio.ir.spans import BY_MODEL, Dims, Extent, Shapes, Span
+from intaglio.ir.spans import Dims, Shapes
 from intaglio.ir.types import TensorType
 
 
 def load(
-    path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None
+    path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None, most: Mapping[str, int] | None = None
 ) -> tuple[Graph, list[str]]:
-    """A graph with static shapes, and notes about what was assumed."""
+    """A graph with static shapes, and notes about what was assumed. `most`: the largest values of numbers that data gives."""
     program = read_program(path)
     walk = Walk(program)
+    walk.most = most or {}
+    check_most(walk.most, _numbers(program.graph), program.file, "number that data gives (`.item()`)")
     inputs, outputs = _walked(walk, dims, shapes)
+    walk.notes += unneeded(walk.most, walk.most_used)
     states = walk.states()
     extra = [s.input for s in states]
     return finish(walk, [*inputs, *extra], outputs, name or path.stem, states), walk.notes
 
 
-def check(path: Path, *, dims: Dims, shapes: Shapes) -> list[Problem]:
+def _numbers(graph: GraphRecord) -> set[str]:
+    """Whole numbers that nodes compute, and their symbols; what a node makes where they say how much."""
+    found = {*graph.symbols, *graph.symbols.values()} - {""}
+    makers = [record for record in graph.calls if "repeat_interleave" in record.target]
+    found |= {name for record in makers for name in record.outputs if isinstance(name, str)}
+    inner = [a for record in graph.calls for a in record.arguments.values() if isinstance(a, GraphRecord)]
+    return found.union(*map(_numbers, inner))
+
+
+def check(
+    path: Path, *, dims: Dims, shapes: Shapes, most: Mapping[str, int] | None = None
+) -> list[Problem]:
     """Everything that is unsupported, in one go. A file that cannot be read at all is still a ModelError."""
     walk = Walk(read_program(path), collect=True)
+    walk.most = most or {}
     _walked(walk, dims, shapes)
     return walk.problems
 
@@ -58,7 +76,7 @@ def _walked(walk: Walk, dims: Dims, shapes: Shapes) -> tuple[list[Value], list[t
 
 
 def _inputs(walk: Walk, scope: Scope, dims: Dims, shapes: Shapes) -> list[Value]:
-    """Open dimensions are pinned, or as large as in the example that the program was exported with."""
+    """Open dimensions are as the user says, else within the bounds of the program, else as large as in its example."""
     program = walk.program
     wanted: list[Declared] = []
     for name in program.inputs:
@@ -68,9 +86,9 @@ def _inputs(walk: Walk, scope: Scope, dims: Dims, shapes: Shapes) -> list[Value]
             raise Fault("unsupported-type", f"the input {quoted(name)} is not a tensor", hint)
         if meta.dtype is None:
             raise Fault("unsupported-type", f"the input {quoted(name)} has an element type that is not supported")
-        wanted.append(Declared(name, meta.dtype, tuple(s if isinstance(s, int) else s.symbol or None for s in meta.sizes)))
-    named = _with_hints(program, wanted, dims, shapes, walk.notes)
-    pinned = pin(wanted, named[0], named[1], program.file)
+        wanted.append(Declared(name, meta.dtype, tuple(s if isinstance(s, int) else symbol_of(s) for s in meta.sizes)))
+    named = asked_for(program, wanted, dims, shapes, walk.notes)
+    pinned = pin(wanted, named.dims, named.shapes, program.file, named.follows)
     walk.notes += pinned.notes
     walk.bounds = pinned.bounds
     values = []
@@ -81,66 +99,6 @@ def _inputs(walk: Walk, scope: Scope, dims: Dims, shapes: Shapes) -> list[Value]
         scope.items[item.name] = Tensor(Storage(value, buffer=item.name), (), value)
         values.append(value)
     return values
-
-
-def _with_hints(
-    program: Program, wanted: list[Declared], dims: Dims, shapes: Shapes, notes: list[str]
-) -> tuple[Dims, Shapes]:
-    """What the user says, completed by the sizes of the example."""
-    by_position = {f"in{n}": item.name for n, item in enumerate(wanted)}
-    dims = {name: _opened(program, name, size) for name, size in dims.items()}
-    shapes = {key: _shape_opened(program, by_position.get(key, key), shape) for key, shape in shapes.items()}
-    given = {by_position.get(key, key) for key in shapes}
-    said = {s: n for item in wanted if item.name in given for s, n in _spoken(item, shapes, by_position)}
-    for item in wanted:
-        if item.name in given:
-            continue
-        sizes = program.graph.metas[item.name].sizes
-        told = []
-        for axis, size in enumerate(sizes):
-            if not isinstance(size, Size) or size.hint is None:
-                continue
-            if size.symbol and size.symbol not in dims and size.symbol not in said:
-                dims[size.symbol] = size.hint
-                low, high = program.ranges.get(size.symbol, (None, None))
-                open_ = f" (`--dim {size.symbol}=..` leaves it open, {max(1, low or 1)}..{high})" if high is not None else ""
-                told.append(f"`{size.symbol}` is {size.hint}{open_}")
-            elif not size.symbol:
-                told.append(f"axis {axis} is {size.hint}")
-        if any(isinstance(s, Size) and not s.symbol for s in sizes):
-            known = [s if isinstance(s, int) else dims.get(s.symbol, said.get(s.symbol)) if s.symbol else s.hint for s in sizes]
-            if all(n is not None for n in known):
-                shapes[item.name] = tuple(n for n in known if n is not None)
-        if told:
-            notes.append(f"in the input {quoted(item.name)}, {', '.join(told)} as in the example; `--dim` and `--shape` change it")
-    return dims, shapes
-
-
-def _opened(program: Program, symbol: str, size: Extent) -> Extent:
-    """`..` becomes the range that the program was exported with."""
-    if size != BY_MODEL:
-        return size
-    low, high = program.ranges.get(symbol, (None, None))
-    if high is None:
-        known = ", ".join(f"`{name}`" for name, (_, most) in program.ranges.items() if most is not None) or "none"
-        what = f"the program has no upper bound for {quoted(symbol or 'this axis')}"
-        hint = f"give one: `--dim {symbol or 'NAME'}=1..512`, or export with `Dim(..., max=...)`; bounded: {known}"
-        raise UserError("bad-option", what, where=program.file, hint=hint)
-    first = max(1, low or 1)
-    return Span(first, high) if first < high else high
-
-
-def _shape_opened(program: Program, name: str, shape: tuple[Extent, ...]) -> tuple[Extent, ...]:
-    if BY_MODEL not in shape or name not in program.graph.metas:
-        return shape
-    sizes = program.graph.metas[name].sizes
-    symbols = [s.symbol if isinstance(s, Size) else "" for s in sizes] if len(sizes) == len(shape) else [""] * len(shape)
-    return tuple(_opened(program, symbol, size) for symbol, size in zip(symbols, shape, strict=True))
-
-
-def _spoken(item: Declared, shapes: Shapes, positions: dict[str, str]) -> list[tuple[str, Extent]]:
-    shape = next((s for key, s in shapes.items() if positions.get(key, key) == item.name), ())
-    return [(d, n) for d, n in zip(item.dims or (), shape, strict=False) if isinstance(d, str)]
 
 
 def _outputs(walk: Walk, scope: Scope) -> list[tuple[str, Value]]:

@@ -62,6 +62,7 @@ class Size:
 
     symbol: str  # of a plain symbol; empty for an expression of some
     hint: int | None  # what it was in the example
+    formula: str = ""  # of an expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class GraphRecord:
     outputs: tuple[Argument, ...]
     calls: tuple[NodeRecord, ...]
     metas: dict[str, Meta]
+    symbols: dict[str, str] = field(default_factory=dict)  # of whole numbers that nodes compute: the symbol that stands for one
 
 
 @dataclass(slots=True)
@@ -218,7 +220,9 @@ def _graph(data: dict[str, Any], depth: int) -> GraphRecord:
     inputs = [_argument(a, depth) for a in _sequence(data["inputs"])]
     outputs = tuple(_argument(a, depth) for a in _sequence(data["outputs"]))
     calls = tuple(_call(_mapping(node), index, depth) for index, node in enumerate(nodes))
-    return GraphRecord(tuple(a.name for a in inputs if isinstance(a, Ref)), outputs, calls, metas)
+    numbers = _mapping(data.get("sym_int_values") or {})
+    symbols = {_text(name): found.symbol for name, size in numbers.items() if isinstance(found := _number(size), Size)}
+    return GraphRecord(tuple(a.name for a in inputs if isinstance(a, Ref)), outputs, calls, metas, symbols)
 
 
 def _call(node: dict[str, Any], index: int, depth: int) -> NodeRecord:
@@ -361,11 +365,24 @@ def _size(data: Any) -> int | Size:
     hint = body.get("hint")
     value = None if hint is None else hint.get("as_int")
     plain = symbol is not None and text.count("Symbol") <= 1
-    return Size((symbol[1] or symbol[2]) if plain and symbol else "", value if isinstance(value, int) and value >= 0 else None)
+    known = value if isinstance(value, int) and value >= 0 else None
+    return Size((symbol[1] or symbol[2]) if plain and symbol else "", known, "" if plain else text)
+
+
+def _number(data: Any) -> int | Size:
+    """A number that a node computes, which may be negative."""
+    kind, body = _union(data)
+    return int(_plain(body, "as_int")) if kind == "as_int" else _size(data)
 
 
 def _ranges(data: Any) -> dict[str, tuple[int | None, int | None]]:
-    return {str(k): (v.get("min_val"), v.get("max_val")) for k, v in (data or {}).items() if isinstance(v, dict)}
+    """Bounds of symbols, where there are any: numbers beyond 2**62 stand for infinity."""
+    found: dict[str, tuple[int | None, int | None]] = {}
+    for name, span in _mapping(data or {}).items():
+        low, high = (_mapping(span).get(key) for key in ("min_val", "max_val"))
+        known = [n if isinstance(n, int) and not isinstance(n, bool) and abs(n) < 2**62 else None for n in (low, high)]
+        found[name] = (known[0], known[1])
+    return found
 
 
 # Weights ------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ into it; writing gives the storage a new value, and whoever reads another view o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -118,6 +118,10 @@ class Walk(Emitter):
         self.read_names = {a.name for r in program.graph.calls for a in _refs(r.arguments.values())}
         self.read_names |= {a.name for a in _refs([a for _, a in program.outputs])} | {name for _, name in program.mutations}
         self.kept: list[Kept] = []
+        self.most: Mapping[str, int] = {}  # `--max`: by the name of a number, or of its symbol
+        self.most_used: set[str] = set()
+        self.unbounded: list[str] = []  # numbers that data gives, and that nothing bounds
+        self.symbols: Mapping[str, str] = {}
         self.pinned = False  # an input has another shape than in the file: declared shapes do not count
         self.place = ""
         self.visits = 0
@@ -180,6 +184,7 @@ class Walk(Emitter):
 
     def run(self, graph: GraphRecord, scope: Scope, nested: bool = False) -> list[Item]:
         total = len(graph.calls)
+        before, self.symbols = self.symbols, graph.symbols
         for index, record in enumerate(graph.calls):
             self.visits += 1
             if self.visits > MAX_NODES:
@@ -188,6 +193,7 @@ class Walk(Emitter):
                 self.source = self.labels.get(record.name, record.name)
                 self.place = f"{self.file}, node {index + 1} of {total}"
             self._guarded(record, graph, scope, nested)
+        self.symbols = before
         return [self.resolve(a, scope) for a in graph.outputs]
 
     def _guarded(self, record: NodeRecord, graph: GraphRecord, scope: Scope, nested: bool) -> None:

@@ -17,7 +17,7 @@ from intaglio.ir.sizes import array_of, larger, least, most, moves, whole
 from intaglio.ir.types import DType
 from intaglio.ops.base import narrow
 from intaglio.ops.binary import Add, Div, Max, Mul, Sub
-from intaglio.ops.found import NonMaxSuppression, NonZero
+from intaglio.ops.found import NonMaxSuppression
 from intaglio.ops.found import Unique as UniqueRows
 from intaglio.ops.index import Gather
 from intaglio.ops.move import Expand
@@ -156,22 +156,13 @@ def _folding(call: OnnxCall, index: int) -> np.ndarray[tuple[int, ...], np.dtype
 def non_zero(call: OnnxCall) -> Answer:
     x = call.value(0)
     if x.data is None:
-        return found(call, x)
+        return call.walk.places(count_name(call), x)
     return call.constant(np.array(np.nonzero(np.atleast_1d(x.data)), np.int64).reshape(max(x.data.ndim, 1), -1))
 
 
 def count_name(call: OnnxCall) -> str:
     """What a size that follows from data is called: after the first result of the node."""
     return identifier(call.walk.origins[0] if call.walk.origins else call.op, "found") + "_count"
-
-
-def found(call: OnnxCall, x: Value) -> Value:
-    """Where a tensor is not zero. It is looked at once, so that what two operators take by one condition has one size."""
-    walk = call.walk
-    for node in walk.nodes if walk.turn is None else ():
-        if isinstance(node.op, NonZero) and node.inputs == [x] and node.when is walk.when:
-            return node.output
-    return walk.found(count_name(call), 0, most(x.type.elements), NonZero, [x])[0]
 
 
 @importer("Unique")
@@ -232,7 +223,7 @@ def _compressed(call: OnnxCall, x: Value, condition: Value) -> Value:
         axis = call.axis(len(x.shape), 0)
     if len(condition.shape) != 1 or condition.shape[0] > x.shape[axis]:
         raise Fault("bad-attribute", f"`Compress` of {list(x.shape)} by a condition of {list(condition.shape)} is not valid")
-    places = found(call, condition)
+    places = call.walk.places(count_name(call), condition)
     return call.emit(Gather(axis), x, reshape(call, places, places.shape[1:]))
 
 

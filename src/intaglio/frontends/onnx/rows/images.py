@@ -9,7 +9,7 @@ import numpy as np
 from intaglio.frontends.building import one_factor, scaled_size
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.onnx.rows.resize_ranges import resized_axis
+from intaglio.frontends.resize_ranges import Way, resized
 from intaglio.ir.graph import Value
 from intaglio.ir.sizes import Size, is_size, least
 from intaglio.ops.resize import Resize
@@ -63,6 +63,12 @@ def resize(call: OnnxCall) -> Answer:
         for axis, scale in zip(axes, part, strict=True):
             full_scales[axis] = scale
         shape = list(_sized(x, full_scales))
+        ways = {axis: _way(call, full_scales[axis]) for axis in axes}
+        x, done = resized(call, x, {axis: shape[axis] for axis in axes}, ways)
+        for axis in done:
+            full_scales[axis] = 1.0
+        if x is not call.value(0) and tuple(shape) == x.shape:
+            return x
     elif wanted:
         x = _over_ranges(call, x, axes, wanted)
         shape, full_scales = _by_sizes(call, x, axes, wanted)
@@ -94,10 +100,13 @@ def _over_ranges(call: OnnxCall, x: Value, axes: tuple[int, ...], wanted: list[i
     """Along the axes for which there is no one factor."""
     if len(wanted) != len(axes) or call.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         return x
-    for axis, size in zip(axes, wanted, strict=True):
-        if (is_size(size) or is_size(x.shape[axis])) and least(x.shape[axis]) > 0 and one_factor(size, x.shape[axis]) is None:
-            x = resized_axis(call, x, axis, size)
-    return x
+    return resized(call, x, dict(zip(axes, wanted, strict=True)), dict.fromkeys(axes, _way(call)))[0]
+
+
+def _way(call: OnnxCall, scale: float | None = None) -> Way:
+    mode = "antialias" if call.integer("antialias") else call.text("mode", "nearest")
+    coordinate = call.text("coordinate_transformation_mode", "half_pixel")
+    return Way(mode, coordinate, call.text("nearest_mode", "round_prefer_floor"), scale)
 
 
 def _ratio(size: int, before: int) -> float:

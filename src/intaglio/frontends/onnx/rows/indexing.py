@@ -114,6 +114,10 @@ def _not_above(call: OnnxCall, k: int, size: int) -> int:
     """A number of results that depends on sizes: checked when it runs where it may be more than there are."""
     if least(size - k) >= 0:
         return k
+    if most(size - k) < 0:
+        told = f"{k} of at most {most(size)}" if not isinstance(k, Size) else f"`{k}` of `{size}`"
+        hint = "give a range that reaches that far" if isinstance(size, Size) else "give other sizes"
+        raise Fault("bad-attribute", f"`{call.op}` takes {told} elements, for every size of the range", hint)
     number = call.walk.at_run_time(call.constant(array_of([k]), DType.I64))
     number = number if number.data is None else call.emit(Dimensions((k,), (1,)))
     return call.size(number, "k", least(k), min(most(k), most(size)), size)

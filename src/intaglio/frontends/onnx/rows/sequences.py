@@ -8,8 +8,8 @@ from intaglio.frontends.building import concat, part, reshape, transpose, unsque
 from intaglio.frontends.onnx.call import Absent, Answer, Items, OnnxCall, Rows, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.tensors import dtype_of
-from intaglio.ir.graph import Value
-from intaglio.ir.sizes import settled
+from intaglio.ir.graph import Array, Value
+from intaglio.ir.sizes import Size, settled, whole
 from intaglio.ir.types import DType
 
 
@@ -75,6 +75,8 @@ def split_to_sequence(call: OnnxCall) -> Answer:
     axis = call.axis(len(x.shape), 0)
     size = x.shape[axis]
     split = call.maybe_numbers(1, "split sizes")
+    if isinstance(size, Size):
+        return _split_range(call, x, axis, split)
     if split is None:
         sizes = [1] * size
     elif split.ndim == 0:
@@ -94,6 +96,23 @@ def split_to_sequence(call: OnnxCall) -> Answer:
         parts.append(piece)
         start += count
     return Items(list(parts))
+
+
+def _split_range(call: OnnxCall, x: Value, axis: int, split: Array | None) -> Rows:
+    """As many parts as the caller says, all alike: the rows of a tensor."""
+    size = x.shape[axis]
+    each = 1 if split is None else whole(split.reshape(-1)[0]) if split.ndim == 0 else 0
+    if isinstance(each, Size) or each < 1:
+        raise unsupported(f"`SplitToSequence` of `{size}` elements into parts that are not alike is not supported",
+                          "split into equal parts, give one size (`--dim NAME=N`), or use `Slice`")  # fmt: skip
+    if each > 1 and size % each != 0:  # which may depend on the size: then it says so
+        what = f"`{size}` elements cannot be split into parts of {each} that are alike"
+        raise unsupported(what, "split into parts of 1, give one size (`--dim NAME=N`), or use `Slice`")
+    order = [axis, *[a for a in range(len(x.shape) + 1) if a != axis]]
+    if split is None and not call.integer("keepdims", 1):
+        return Rows(transpose(call, x, [axis, *(a for a in range(len(x.shape)) if a != axis)]))
+    parts = reshape(call, x, (*x.shape[:axis], size // each, each, *x.shape[axis + 1 :]))
+    return Rows(transpose(call, parts, order))
 
 
 @importer("ConcatFromSequence")

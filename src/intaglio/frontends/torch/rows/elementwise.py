@@ -7,6 +7,7 @@ import math
 from intaglio.frontends.building import cast, expand, part, reshape
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, TorchCall, row
+from intaglio.frontends.torch.rows.found import found_axes
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.activation import (
@@ -439,7 +440,7 @@ def nan_to_num(call: TorchCall) -> Answer:
 @row("where")
 def where(call: TorchCall) -> Answer:
     if call.get("self") is None:
-        raise unsupported("`where` without values gives a result whose size depends on data", "use `where(condition, a, b)`")
+        return found_axes(call, call.tensor("condition"))
     a, b = call.operands("self", "other")
     return call.emit(Where(), cast(call, call.tensor("condition"), DType.BOOL), a, b)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from intaglio.frontends.building import one_factor, other_elements, reshape, scaled_size
 from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.resize_ranges import Way, resized
 from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.frontends.torch.rows.windows import batched
 from intaglio.ir.graph import Value
@@ -42,6 +43,10 @@ def _resized(call: TorchCall, x: Value, rank: int) -> Value:
     call.bounded(most(sum(sizes)))
     if len(sizes) != rank or min(map(least, (*sizes, *spatial))) < 1:
         raise Fault("bad-attribute", f"`{call.op}` of {list(spatial)} to {sizes} is not valid")
+    x, given = _over_ranges(call, x, sizes, given)
+    spatial = x.shape[2:]
+    if tuple(sizes) == spatial and moves(spatial):
+        return x
     scales = [1.0, 1.0]
     for n, size, scale in zip(spatial, sizes, given, strict=True):
         scales.append(scale if scale is not None else one_factor(size, n) or size / n)
@@ -67,6 +72,20 @@ def _resized(call: TorchCall, x: Value, rank: int) -> Value:
             x = call.emit(Gather(axis), x, call.constant(table))
         return x if tables else call.emit(op, x)
     return call.emit(op, x)
+
+
+def _over_ranges(call: TorchCall, x: Value, sizes: list[int], given: list[float | None]) -> tuple[Value, list[float | None]]:
+    """Along the axes whose places are computed when it runs; and the scales of what is left."""
+    left = list(given)
+    exact = "exact" in call.op
+    mode = "nearest" if "nearest" in call.op else "linear" if "linear" in call.op and not call.op.endswith("_aa") else call.op
+    corners = mode != "nearest" and call.flag("align_corners")
+    coordinate = "align_corners" if corners else "half_pixel" if exact or mode != "nearest" else "asymmetric"
+    ways = {axis: Way(mode, coordinate, "floor", scale, torch=True) for axis, scale in enumerate(given, 2)}
+    x, done = resized(call, x, dict(enumerate(sizes, 2)), ways)
+    for axis in done:
+        left[axis - 2] = 1.0
+    return x, left
 
 
 def _scaled(size: int, scale: float) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 
-import numpy as np
-
 from intaglio.frontends.building import cast, concat, expand, part, reshape, transpose
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, TorchCall, row
+from intaglio.frontends.torch.rows.found import found_axes
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType, broadcast_shapes
 from intaglio.ops.binary import Add, Less, LessEqual, Mul, Where
@@ -73,17 +72,14 @@ def take(call: TorchCall) -> Answer:
 
 
 def _indices(call: TorchCall, x: Value) -> list[Value | None]:
-    """An index per axis, where a mask that is known has become the places where it holds."""
+    """An index per axis, where a mask has become the places where it holds."""
     found: list[Value | None] = []
     given = call.get("indices")
     if not isinstance(given, list):
         raise Fault("bad-graph", f"`{call.op}` has no list of indices")
     for item in given:
         if isinstance(item, Value) and item.dtype in (DType.BOOL, DType.U8):
-            if item.data is None:
-                raise unsupported("a mask that depends on data chooses elements, so the result has no static shape",
-                                  "use `torch.where` or multiply by the mask")  # fmt: skip
-            found += [call.constant(axis.astype(np.int64)) for axis in np.nonzero(item.data)]
+            found += found_axes(call, item)
         else:
             found.append(None if item is None else places(call, item))
     return found + [None] * (len(x.shape) - len(found))
@@ -202,14 +198,6 @@ def index_add(call: TorchCall) -> Answer:
     kind = "add" if call.op == "index_add" else "none"
     y = call.emit(ScatterNd(kind), transpose(call, x, order), reshape(call, at, (at.type.elements, 1)), new)
     return transpose(call, y, [order.index(a) for a in range(len(order))])
-
-
-@row("masked_scatter", "masked_select", "nonzero", "unique", "_unique2", "nonzero_numpy", "bincount")
-def sized_by_data(call: TorchCall) -> Answer:
-    x = call.first()
-    if call.op == "nonzero" and x.data is not None:
-        return call.constant(np.stack(np.nonzero(x.data), axis=1).astype(np.int64))
-    raise unsupported("the shape of the result depends on data", "use `torch.where` or a mask instead")
 
 
 @row("one_hot")

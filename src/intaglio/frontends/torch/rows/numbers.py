@@ -6,10 +6,17 @@ import math
 import operator
 from collections.abc import Callable
 
+from intaglio.errors import printable, quoted
+from intaglio.frontends.building import cast, reshape
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.torch.call import Answer, Item, TorchCall, row
-from intaglio.ir.sizes import Size, larger, smaller, whole
-from intaglio.ops.base import widen
+from intaglio.frontends.torch.call import Answer, Item, TorchCall, promoted, row
+from intaglio.ir.graph import Value
+from intaglio.ir.sizes import Size, Undecided, larger, smaller, whole
+from intaglio.ir.types import DType
+from intaglio.ops.base import Op
+from intaglio.ops.binary import Add, Equal, Greater, GreaterEqual, Less, LessEqual, LogicalAnd, LogicalOr, Max, Min, Mul, Sub
+from intaglio.ops.control import AssertTrue
+from intaglio.ops.unary import LogicalNot
 
 PYTHON: dict[str, Callable[..., Item]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "truediv": operator.truediv,
@@ -22,13 +29,40 @@ PYTHON: dict[str, Callable[..., Item]] = {
 }  # fmt: skip
 
 
+COMPARED: dict[str, Op] = {
+    "eq": Equal(), "ne": Equal(), "lt": Less(), "le": LessEqual(), "gt": Greater(), "ge": GreaterEqual(),
+}  # fmt: skip
+COMPUTED: dict[str, Op] = {
+    **COMPARED, "add": Add(), "sub": Sub(), "mul": Mul(), "and_": LogicalAnd(), "or_": LogicalOr(), "not_": LogicalNot(),
+    "sym_not": LogicalNot(), "sym_max": Max(), "sym_min": Min(),
+}  # fmt: skip
+
+
+def _computed(call: TorchCall, items: list[Item]) -> Value:
+    """Numbers that only the running program knows."""
+    if call.op == "sym_float" and isinstance(items[0], Value):
+        return call.floats(items[0])
+    if call.op not in COMPUTED or not all(isinstance(i, (Value, bool, int, float, Size)) for i in items):
+        raise call.needs_bound(f"`{call.op}` of a number")
+    dtype = promoted(*items)
+    result = call.emit(COMPUTED[call.op], *[call.typed(item, dtype) for item in items])
+    return call.emit(LogicalNot(), result) if call.op == "ne" else result
+
+
 @row(*PYTHON, namespace="python")
 def python(call: TorchCall) -> Answer:
     items = list(call.arguments.values())
     numbers = (int, float, Size)
+    if any(isinstance(i, Value) for i in items):
+        return _computed(call, items)
     if not all(isinstance(i, numbers) or (isinstance(i, list) and all(isinstance(v, (int, Size)) for v in i)) for i in items):
-        raise unsupported(f"`{call.op}` of a number that depends on data", "make it a constant when exporting")
-    result = PYTHON[call.op](*items)
+        raise call.needs_bound(f"`{call.op}` of a number")
+    try:
+        result = PYTHON[call.op](*items)
+    except Undecided:
+        if call.op not in COMPARED:
+            raise
+        return _computed(call, items)  # the running program knows
     if isinstance(result, int) and abs(result) > 2**63:
         raise Fault("bad-attribute", f"`{call.op}` gives a number that is too large")
     return result
@@ -61,16 +95,19 @@ def numel(call: TorchCall) -> Answer:
     return call.first().type.elements
 
 
-@row("item", "_local_scalar_dense")
-def item(call: TorchCall) -> Answer:
-    x = call.first()
-    if x.data is None or x.type.elements != 1:
-        raise unsupported("the graph depends on a number that is computed from data", "make it a constant when exporting")
-    return widen(x.data, x.dtype).reshape(-1)[0].item()
+@row("_assert_scalar", "_assert_scalar_msg", "_functional_assert_scalar")
+def assert_scalar(call: TorchCall) -> Answer:
+    """A check that sizes decide now, or that the running program does."""
+    item, message = call.get("self"), printable(call.text("assert_msg", "a check of the model fails"), 120)
+    if isinstance(item, Value) and item.data is None:
+        call.emit(AssertTrue(message), cast(call, reshape(call, item, ()), DType.BOOL))
+    elif item is False:
+        raise Fault("bad-attribute", f"a check of the model fails: {quoted(message)}", "give other sizes, or export it again")
+    return None
 
 
-@row("_assert_async", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size", "_assert_tensor_metadata",
-     "_functional_assert_async", "_functional_assert_scalar", "_print", "_functional_sym_constrain_range",
-     "_functional_sym_constrain_range_for_size", "_assert_scalar_msg")  # fmt: skip
+@row("_assert_async", "sym_constrain_range", "sym_constrain_range_for_size", "_assert_tensor_metadata",
+     "_functional_assert_async", "_print", "_functional_sym_constrain_range",
+     "_functional_sym_constrain_range_for_size")  # fmt: skip
 def checks(call: TorchCall) -> Answer:
     return None

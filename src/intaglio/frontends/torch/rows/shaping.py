@@ -11,13 +11,15 @@ import numpy as np
 from intaglio.frontends.building import concat, expand, padded, part, reshape, resolved_shape, transpose
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, TorchCall, promoted, row
+from intaglio.frontends.torch.rows.found import repeated_places
 from intaglio.ir.graph import Value
-from intaglio.ir.sizes import cut, most
-from intaglio.ir.types import broadcast_shapes
+from intaglio.ir.sizes import Size, cut, most
+from intaglio.ir.types import DType, broadcast_shapes
 from intaglio.ops.index import Gather
 from intaglio.ops.move import Slice, Tile, Trilu
 from intaglio.ops.reduce import Reduce
 from intaglio.ops.sample import Col2Im
+from intaglio.ops.sizes import Iota
 
 
 @row("view", "reshape", "_unsafe_view", "_reshape_alias", "view_as", "reshape_as", "unflatten", "flatten", "view_copy")
@@ -130,8 +132,14 @@ def repeat_interleave(call: TorchCall) -> Answer:
         x = reshape(call, x, (x.type.elements,))
     axis = call.dim("dim", len(x.shape), 0)
     counts = times.data.reshape(-1) if isinstance(times, Value) and times.data is not None else times
+    if call.overload == "Tensor":  # of places alone
+        counts, x = x, call.emit(Iota(x.shape[0], 0, 1, DType.I64)) if x.data is None else x
     if isinstance(counts, Value):
-        raise unsupported("`repeat_interleave` by counts that depend on data")
+        return call.emit(Gather(axis), x, repeated_places(call, counts, x.shape[axis]))
+    if isinstance(counts, int) and isinstance(x.shape[axis], Size):
+        wide = (*x.shape[: axis + 1], counts, *x.shape[axis + 1 :])
+        wide_x = expand(call, reshape(call, x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :])), wide)
+        return reshape(call, wide_x, (*x.shape[:axis], x.shape[axis] * counts, *x.shape[axis + 1 :]))
     call.bounded(x.shape[axis] * counts if isinstance(counts, int) else float(np.abs(counts).sum()))
     places = np.repeat(np.arange(x.shape[axis]), counts)
     return call.emit(Gather(axis), x, call.constant(places.astype(np.int64)))
