@@ -50,8 +50,9 @@ def _pool(work: Absorber, node: Node, grid: Grid, body: Body, op: AveragePool, r
         return None
     first = op.layout is not Layout.NHWC
     image = work.emit(Transpose((0, 2, 3, 1)), [x], node) if first else x
-    if work.fixed:
-        if not real.like(grid) or (op.count_include_pad and any(op.pads)):
+    padding_counts = op.count_include_pad and any(op.pads)
+    if work.fixed and not padding_counts:
+        if not real.like(grid):
             return None
         y = work.emit(QAveragePool(op.kernel, op.strides, op.pads, body.low, body.high), [image], node)
     else:
