@@ -65,6 +65,16 @@ def _conv(t: int) -> tuple[Op, Sequence[TensorType]]:
     return op, [f32(1, t, t, 2), f32(10, 2, 3, 3), f32(10)]
 
 
+def _bordered(kernel: int, stride: int, pads: tuple[int, ...], apart: int = 1, group: int = 1) -> Moving:
+    """A convolution whose windows reach over borders that only the caller knows."""
+
+    def make(t: int) -> tuple[Op, Sequence[TensorType]]:
+        op = Conv((stride, stride), pads, (apart, apart), group, Layout.NHWC)
+        return op, [f32(1, t, t, 6), f32(20 if group == 1 else 6, 6 // group, kernel, kernel)]
+
+    return Moving(make, frozenset({1}), max(1, (kernel - 1) * apart + 1 - pads[1] - pads[3]))
+
+
 CASES: dict[str, Moving] = {
     "rows of a product": Moving(
         lambda t: (MatMul(epilogue=(Step(Add(), (0, 1)),)), [f32(1, t, 9), f32(9, 40), f32(40), f32(1, t, 40)]), frozenset({1, 2})
@@ -98,6 +108,14 @@ CASES: dict[str, Moving] = {
     "depthwise convolution": Moving(
         lambda t: (Conv(pads=(1, 0, 1, 0), group=10, layout=Layout.NHWC), [f32(1, t, t, 10), f32(10, 1, 3, 3)]),
         frozenset({1}), low=3,
+    ),
+    "convolution, bordered": _bordered(3, 1, (1, 1, 1, 1)),
+    "convolution, bordered, every other pixel": _bordered(3, 2, (1, 1, 1, 1)),
+    "convolution, bordered unevenly": _bordered(4, 3, (1, 3, 2, 0)),
+    "convolution, bordered, dilated": _bordered(3, 1, (2, 2, 2, 2), apart=2),
+    "depthwise convolution, bordered": _bordered(5, 2, (2, 2, 2, 2), group=6),
+    "max pool, bordered": Moving(
+        lambda t: (MaxPool(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), layout=Layout.NHWC), [f32(1, t, t, 9)])
     ),
     "convolution of any layout": Moving(lambda t: (Conv(pads=(1, 1, 1, 1)), [f32(1, 2, t, 3), f32(2, 2, 3, 3)]), frozenset({1})),
     "transposed convolution": Moving(lambda t: (ConvTranspose(strides=(2, 2)), [f32(1, 3, t, 4), f32(3, 2, 2, 2)]), frozenset({1})),
@@ -166,6 +184,22 @@ def _assert_right(name: str, target: str, most: int, sizes: Sequence[int]) -> No
         for got, right in zip(made, want, strict=True):
             off = np.abs(got.astype(np.float64) - right.reshape(-1).astype(np.float64)).max(initial=0.0)
             assert off <= BOUND * max(1.0, float(np.abs(right).max(initial=0.0))), f"{name} at {size}"
+
+
+@pytest.mark.parametrize("name", ["convolution, bordered", "convolution, bordered, every other pixel", "rows of a product"])
+def test_tiles_of_a_small_core_take_every_size(name: str) -> None:
+    _assert_right(name, "cortex-m4f", MOST, [1, 2, 5, MOST])
+
+
+BORDERED = [(name, target) for name in CASES if "bordered" in name for target in ("generic", "x86-64-v3")]
+
+
+@pytest.mark.parametrize(("name", "target"), [*BORDERED, ("convolution, bordered", "cortex-m4f")])
+def test_what_reaches_over_a_border_has_the_kernel_of_static_sizes(name: str, target: str) -> None:
+    moving, fixed = (_node(CASES[name], size) for size in (Bounds({"T": (CASES[name].low, MOST)}).size("T"), MOST))
+    asked = "" if target != "x86-64-v3" or "depthwise" in name or "pool" in name else "conv_nhwc"  # Winograd needs to know the size
+    using = [lower_node(node, find_target(target), asked).using.partition("(")[0] for node in (moving, fixed)]
+    assert using[0] == using[1] and "general" not in using[0]
 
 
 def test_an_operator_that_needs_to_know_the_size_is_refused() -> None:

@@ -94,6 +94,29 @@ def test_sanitizers_find_nothing(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@needs_gcc
+@pytest.mark.parametrize(
+    ("dims", "ram"),
+    [pytest.param({"H": (1, 24), "W": (2, 32)}, "4608", marks=pytest.mark.slow), ({"H": (9, 24), "W": (31, 32)}, "4608")],
+)
+def test_integers_in_stripes_follow_their_references(dims: dict[str, tuple[int, int]], ram: str, tmp_path: Path) -> None:
+    """A max pool among them, whose border is below every number. Sanitizers find nothing."""
+    path = saved(pictures("H", "W"), tmp_path)
+    data = tmp_path / "data"
+    data.mkdir()
+    for n in range(2):
+        sizes = [ends[n] for ends in dims.values()]
+        np.savez(data / f"{n}.npz", x=RANDOM.standard_normal((2, 1, 3, *sizes)).astype(np.float32))
+    wishes: dict[str, Any] = {"quantize": "int8", "calibrate": data, "sensitivity": False, "target": "generic", "ram": ram}
+    package = intaglio.compile(path, output=tmp_path / "p", dims=dims, **wishes)
+    assert "_stripe_0(" in (tmp_path / "p" / "src" / "model.c").read_text()
+    found = package.validate()
+    assert found.ok and all(row.max_abs == 0 for row in found.outputs)
+    checked = intaglio.compile(path, output=tmp_path / "s", dims=dims, **wishes, cflags=SANITIZED, cc="gcc")
+    done = subprocess.run([checked.folder / "bin" / "model", "--selftest"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_what_has_no_rows_is_named(tmp_path: Path, intaglio: Intaglio) -> None:
     path = saved(pictures(32, 32, "N"), tmp_path)
     said = intaglio("compile", path, "--dim", "N=1..4", "--ram", "14K", "--target", "generic", "-o", tmp_path / "p")

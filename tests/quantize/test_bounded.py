@@ -119,3 +119,16 @@ def test_what_needs_one_size_is_refused(words: list[str], told: str, intaglio: I
     said = intaglio("compile", network(tmp_path), "--dim", "T=1..16", *words, "-o", tmp_path / "p")
     assert said.code == 2 and "error[bad-option]" in said.err and told in " ".join(said.err.split())
     assert "give each dimension one size" in " ".join(said.err.split()) and not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize("width", [12, (3, 12)])
+def test_padding_that_counts_in_a_mean(width: int | tuple[int, int], tmp_path: Path) -> None:
+    """Means of few numbers on a grid are often half-way between two steps: the package rounds them as its reference does."""
+    pool = node("AveragePool", "c", "p", kernel_shape=[3, 2], pads=[1, 0, 1, 1], strides=[2, 1], count_include_pad=1)
+    nodes = [node("Conv", "x k", "c", pads=[1, 1, 1, 1]), pool, node("Conv", "p v", "y")]
+    constants = {"k": weights(8, 3, 3, 3), "v": weights(4, 8, 1, 1)}
+    path = saved(model(nodes, [value("x", [1, 3, 9, "W"])], [value("y", None)], constants, opset=17), tmp_path)
+    data = {"x": RANDOM.standard_normal((4, 1, 3, 9, 12)).astype(np.float32)}
+    package = intaglio.compile(path, dims={"W": width}, quantize="int8", calibrate=data, sensitivity=False)
+    assert "qreal_mean" in {layer.op for layer in package.manifest.layers}
+    assert package.validate().ok

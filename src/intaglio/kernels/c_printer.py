@@ -287,7 +287,9 @@ class Printer:
                 lines.append(f"{pad}return {stmt.code};")
             case Verbatim():
                 lines += [f"{pad}{line}" if line else "" for line in stmt.lines]
-            case Array() | Barrier():
+            case Array():
+                lines.append(f"{pad}{C_TYPES[stmt.buffer.dtype.value]} {stmt.buffer.name}[{stmt.size}];")
+            case Barrier():
                 raise AssertionError("only kernels of a device have these")
             case _:
                 assert_never(stmt)

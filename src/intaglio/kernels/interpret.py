@@ -154,7 +154,9 @@ class _Machine:
                 return lambda machine: None
             case Verbatim():
                 raise AssertionError("C of a plug-in is not interpreted: ask its `emulate`")
-            case loop.Array() | loop.Barrier():
+            case loop.Array():
+                return lambda machine: machine.memory.update({stmt.buffer: np.zeros(stmt.size, stmt.buffer.dtype.numpy)})
+            case loop.Barrier():
                 raise AssertionError("a work-group runs in `opencl/interpret.py`")
             case _:
                 assert_never(stmt)

@@ -353,7 +353,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Declares a `local` or `private` buffer (kernels/opencl)."""
+    """Declares a `local` or `private` buffer: a few numbers on the stack, and the memory of a work-group (kernels/opencl)."""
 
     buffer: Buffer
     size: int

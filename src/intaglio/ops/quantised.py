@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.ir.types import DType, Layout, TensorType
+from intaglio.ir.types import DType, Layout, TensorType, broadcast_shapes
 from intaglio.ops.base import BadOperator, Elementwise, Op, Step, apply_steps
 from intaglio.ops.control import need
 from intaglio.ops.conv import after_epilogue, window_output
@@ -156,7 +156,7 @@ class QMatMul(Op):
         if a.shape[-1] != k:
             raise BadOperator(f"`qmatmul` of {list(a.shape)} and {list(b.shape)}")
         try:
-            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+            batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
         except ValueError as error:
             raise BadOperator(str(error)) from None
         return (TensorType(self.to, (*batch, a.shape[-2], n)),)

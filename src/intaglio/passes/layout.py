@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from intaglio.ir.graph import Graph, Node, Value
-from intaglio.ir.sizes import Size
 from intaglio.ir.types import DType, Layout
 from intaglio.ops.conv import Conv, ConvTranspose
 from intaglio.ops.move import Pad, Reshape, Slice, Transpose
@@ -163,16 +162,12 @@ def store_wide_padding(graph: Graph, context: Context) -> Graph:
 
         y = conv(x, w[8,16,3,39], pads=(1,19,1,19))     ->     a = pad(x, ...);  y = conv(a, w, pads=(0,0,0,0))
 
-    And where the caller gives the width, so that no tile has to know where the border is; of max pools too.
     NHWC only; `fold_pad` is its opposite and runs before."""
     edit = Editor(graph)
     for node in graph.nodes:
         edit.take(node)
         op, source = node.op, node.inputs[0] if node.inputs else None
-        window = isinstance(op, (Conv, MaxPool)) and op.layout is Layout.NHWC
-        if window and source is not None and source.type.rank == 4 and isinstance(source.shape[2], Size):
-            _store_sides(edit, node, source)
-        elif isinstance(op, Conv) and op.layout is Layout.NHWC and source is not None and source.type.rank == 4 and any(op.pads):
+        if isinstance(op, Conv) and op.layout is Layout.NHWC and source is not None and source.type.rank == 4 and any(op.pads):
             weights = node.inputs[1]
             assert weights is not None
             taps = weights.shape[3]
@@ -183,17 +178,6 @@ def store_wide_padding(graph: Graph, context: Context) -> Graph:
                 node.op, node.inputs[0] = replace(op, pads=(0, 0, 0, 0)), padded
         edit.keep(node)
     return edit.finish()
-
-
-def _store_sides(edit: Editor, node: Node, source: Value) -> None:
-    """Padding to the left and right, where there is any."""
-    op = node.op
-    assert isinstance(op, (Conv, MaxPool))
-    top, left, bottom, right = op.pads
-    if (left or right) and source.dtype is DType.F32:
-        fill = -np.inf if isinstance(op, MaxPool) else 0.0
-        padded = edit.emit(Pad((0, 0, left, 0, 0, 0, right, 0), value=float(fill)), [source], node)
-        node.op, node.inputs[0] = replace(op, pads=(top, 0, bottom, 0)), padded
 
 
 def _turned(op: Conv | MaxPool | AveragePool) -> Conv | MaxPool | AveragePool:

@@ -11,10 +11,12 @@ A matrix product is an image one pixel high.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from intaglio.ir.sizes import Size, most
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.job import Job
@@ -53,14 +55,15 @@ def by_outs(job: Job, tiles: int, columns: int) -> bool:
 
 def write_columns(job: Job, p: Problem, micro: ColumnKernel[T], *, shared: bool = False) -> None:
     """`shared`: several cores may compute it. Parts have rows of the image; of one that is a pixel high, tiles; the last part has
-    what is left over."""
-    k, most = job.k, micro.widths[0]
+    what is left over. Not of an image of any size in a range."""
+    shared = shared and not p.moves
+    k, widest = job.k, micro.widths[0]
     rows: tuple[Operand, Operand] = (0, p.out_height)
-    tiles: tuple[Operand, Operand] = (0, p.out_width // most * most)
+    tiles: tuple[Operand, Operand] = (0, p.out_width // widest * widest)
     if shared and p.out_height > 1:
         rows = job.share("oh", p.out_height, 1)
-    elif shared and p.out_width >= 2 * most:
-        tiles = job.share("at", p.out_width // most * most, most)
+    elif shared and p.out_width >= 2 * widest:
+        tiles = job.share("at", p.out_width // widest * widest, widest)
     rest = job.last_part if shared and p.out_height == 1 else None
     with k.loop("n", 0, p.batch) as n, k.loop("g", 0, p.group) as g, k.loop("oh", *rows) as oh:
         base = k.let("base", n * (p.height * p.width * p.channels) + g * p.depth)
@@ -71,13 +74,31 @@ def write_columns(job: Job, p: Problem, micro: ColumnKernel[T], *, shared: bool 
             out = k.let("out", ((n * p.out_height + oh) * p.out_width + first) * p.out_channels + g * p.columns)
             micro.multiply(k, columns, count, g, out)
 
+        if isinstance(p.out_width, Size):
+            _some_columns(k, p.out_width, micro.widths, tile)
+            return
         done = 0
         for count in micro.widths:
             stop = done + (p.out_width - done) // count * count
             if stop - done > count:
-                with k.loop("at", *(tiles if count == most else (done, stop)), count) as at:
+                with k.loop("at", *(tiles if count == widest else (done, stop)), count) as at:
                     tile(at, count)
             elif stop > done:
                 with k.when(rest) if rest is not None else nullcontext() if count == p.out_width else k.block():
                     tile(idx(done), count)
             done = stop
+
+
+def _some_columns(k: Builder, width: int, widths: tuple[int, ...], tile: Callable[[Expr, int], None]) -> None:
+    """As many as the caller says."""
+    done = 0
+    for count in widths:
+        stop = done + (width - done) // count * count
+        most_tiles = most((stop - done) // count)
+        if most_tiles > 1:
+            with k.loop("at", done, stop, count) as at:
+                tile(at, count)
+        elif most_tiles:
+            with k.when(idx(stop - done).compare("ne", 0)):
+                tile(idx(done), count)
+        done = stop

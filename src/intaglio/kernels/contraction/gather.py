@@ -45,6 +45,10 @@ class Gather(Protocol):
     def stripe(self) -> int:
         """Output rows at a time."""
 
+    @property
+    def image(self) -> Problem:
+        """The problem, with the borders that tiles meet."""
+
     def prepare(self, k: Builder) -> None: ...
 
     def load(self, k: Builder, n: Expr, first: Expr, x_base: Expr) -> Expr:
@@ -80,6 +84,10 @@ class Direct:
         return self.problem.pads[1]
 
     @property
+    def image(self) -> Problem:
+        return self.problem
+
+    @property
     def _row_bytes(self) -> int:
         return self.pitch * 4 * self.problem.strides[0]
 
@@ -102,7 +110,8 @@ class Direct:
         """Where a single row is too long for the cache, its inner tiles go in chunks and those at the borders come after them."""
         p = self.problem
         if isinstance(p.out_width, Size):
-            write(idx(0), idx(p.whole_and_rest(rows)[0]), [])
+            first, last, _ = p.whole_and_rest(rows)
+            write(idx(first), idx(last), [])
             return
         inner, edges = p.inner_and_edges(rows)
         start, stop = (inner[0], inner[-1] + rows) if inner else (0, 0)

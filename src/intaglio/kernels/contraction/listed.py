@@ -196,6 +196,10 @@ class Orders:
     def stripe(self) -> int:
         return self.bytes.stripe
 
+    @property
+    def image(self) -> Problem:
+        return self.bytes.image
+
     def prepare(self, k: Builder) -> None:
         self.bytes.prepare(k)
         self.shorts.prepare(k)

@@ -8,12 +8,13 @@ Images are NHWC, weights [O, I / group, kh, kw].
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.ir.sizes import Size, Undecided, largest, most, moves
+from intaglio.ir.sizes import Size, Undecided, larger, largest, most, moves, smaller
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.job import Job, fact
 from intaglio.kernels.loop import Expr, Num, both, idx, imax, imin
@@ -135,11 +136,14 @@ class Problem:
         axes = ((top, top, self.height, self.out_height), (left, right, self.width, self.out_width))
         for axis, (at, end, size, out) in enumerate(axes):
             room = size - (self.kernel[axis] - 1) * self.dilations[axis]
-            if room <= 0 or (isinstance(at, Num) and isinstance(end, Num) and not 0 <= at.value <= end.value < room):
+            first, last = self.pads[axis] == 0, (out - 1) * self.strides[axis] - self.pads[axis]
+            if isinstance(at, Num) and isinstance(end, Num):
+                first, last = at.value >= 0, int(end.value)
+            if most(room) <= 0 or (isinstance(at, Num) and not (first and last < most(room))):
                 return False
-            last = (out - 1) * self.strides[axis] - self.pads[axis]
-            for needed, part in ((self.pads[axis] > 0, at.compare("ge", 0)), (last >= room, end.compare("lt", room))):
-                if needed and not isinstance(at, Num):
+            over = most(last - room) >= 0  # for some sizes, where the caller says what they are
+            for needed, part in ((not first, at.compare("ge", 0)), (over, end.compare("lt", room))):
+                if needed:
                     test = part if isinstance(test, bool) else both(test, part)
         return test
 
@@ -155,12 +159,29 @@ class Problem:
         tiles = -(-self.out_width // count)
         return [c * count for c in range(low, high)], [c * count for c in (*range(low), *range(high, tiles))]
 
-    def whole_and_rest(self, count: int) -> tuple[int, int]:
-        """Where the caller gives the width: columns of whole tiles of `count` pixels, and what is left. There is no border then."""
-        if self.pads[1] or self.reaches_over(1):
-            raise Undecided("windows reach over the border of an image whose width is a size of the caller")
-        whole = self.out_width // count * count
-        return whole, self.out_width - whole
+    def sides(self) -> tuple[int, int]:
+        """Where the caller gives the width: the first column whose window starts inside the image, and the one behind the last that
+        ends there. Windows of the columns before and after reach over the border."""
+        stride, pad = self.strides[1], self.pads[1]
+        first = smaller(-(-pad // stride), self.out_width)
+        reach = (self.kernel[1] - 1) * self.dilations[1]
+        fit = larger(self.width + pad - reach + stride - 1, 0) // stride  # columns whose windows do not reach over the right border
+        return first, larger(first, smaller(fit, self.out_width))
+
+    def whole_and_rest(self, count: int) -> tuple[int, int, int]:
+        """Where the caller gives the width: of the columns between the sides, the first, the one behind whole tiles of `count`
+        pixels, and how many are left."""
+        first, last = self.sides()
+        whole = (last - first) // count * count
+        return first, first + whole, last - first - whole
+
+    def columns_at_sides(self, k: Builder) -> Iterator[Expr]:
+        """A loop for each side, where there is one: columns whose windows may reach over the border."""
+        first, last = self.sides()
+        for start, stop in ((0, first), (last, self.out_width)):
+            if start != stop:
+                with k.loop("side", start, stop) as column:
+                    yield column
 
     def window_rows(self, k: Builder, oh: Expr) -> tuple[Expr, Expr, Expr]:
         """The top of the windows of output row `oh`, and the rows of the window inside the image: first, behind the last."""
@@ -169,12 +190,19 @@ class Problem:
 
     def rows_inside(self, k: Builder, top: Expr) -> tuple[Expr, Expr]:
         """The rows of a window from `top` on that are inside the image: first, behind the last."""
-        step = self.dilations[0]
-        low, high = idx(0), idx(self.kernel[0])
-        if self.pads[0]:
-            low = k.let("kh_first", imax(0, (0 - top + (step - 1)) // step if step > 1 else 0 - top))
-        if self.reaches_over(0):
-            high = k.let("kh_last", imin(self.kernel[0], (idx(self.height + step - 1) - top) // step))
+        return self._taps_inside(k, top, 0, "kh")
+
+    def columns_inside(self, k: Builder, left: Expr) -> tuple[Expr, Expr]:
+        """The columns of a window from `left` on that are inside the image: first, behind the last."""
+        return self._taps_inside(k, left, 1, "kw")
+
+    def _taps_inside(self, k: Builder, at: Expr, axis: int, name: str) -> tuple[Expr, Expr]:
+        step, size = self.dilations[axis], (self.height, self.width)[axis]
+        low, high = idx(0), idx(self.kernel[axis])
+        if self.pads[axis]:
+            low = k.let(f"{name}_first", imax(0, (0 - at + (step - 1)) // step if step > 1 else 0 - at))
+        if self.reaches_over(axis):
+            high = k.let(f"{name}_last", imin(self.kernel[axis], (idx(size + step - 1) - at) // step))
         return low, high
 
     # Other forms of the same ------------------------------------------------------------------------------------------

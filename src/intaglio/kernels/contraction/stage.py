@@ -7,9 +7,9 @@ A stripe is small enough to stay in L1 while all output channels are computed fr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from intaglio.ir.sizes import Size, most
+from intaglio.ir.sizes import Size, larger, most, smaller
 from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.gather import Line, Span
@@ -87,7 +87,7 @@ class Stage:
         """Left and right padding, once: rows keep it."""
         p = self.problem
         left, right = self._sides()
-        if self.direct or not (left or right):
+        if self.direct or not (most(left) or most(right)):
             return
         with k.loop("r", 0, self.rows()) as r:
             at = k.let("at", r * self.pitch)
@@ -100,8 +100,8 @@ class Stage:
 
     def _sides(self) -> tuple[int, int]:
         p = self.problem
-        left = min(p.pads[1], self.columns)
-        return left, max(0, self.columns - left - p.width)
+        left = smaller(p.pads[1], self.columns)
+        return left, larger(0, self.columns - left - p.width)
 
     def load(self, k: Builder, n: Expr, first: Expr, x_base: Expr) -> Expr:
         """The input rows of the stripe of image `n` whose first output row is `first`; where that image starts in x."""
@@ -148,6 +148,10 @@ class Stage:
     @property
     def left(self) -> int:
         return 0
+
+    @property
+    def image(self) -> Problem:
+        return replace(self.problem, width=self.columns, pads=(self.problem.pads[0], 0))
 
     def line(self, k: Builder, n: Expr, oh: Expr, first: Expr, base: Expr, g: Expr) -> Line:
         p = self.problem

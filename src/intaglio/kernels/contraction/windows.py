@@ -24,7 +24,7 @@ from intaglio.kernels.epilogue import Epilogue, epilogue_of, steps_text
 from intaglio.kernels.estimate import micros
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Expr, Var, idx
+from intaglio.kernels.loop import Buffer, Expr, Operand, Var, idx
 from intaglio.ops.conv import Conv
 from intaglio.ops.pool import AveragePool, Pool
 
@@ -143,7 +143,8 @@ def depthwise_estimate(job: Job) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Some output pixels of a row: the first column, how many, and that column as a number where taps may be outside."""
+    """Some output pixels of a row: the first column, how many, and that column as a number where taps may be outside. `side`: a
+    pixel of whose window only the running program knows what is inside the image."""
 
     ow: Expr
     count: int
@@ -151,6 +152,7 @@ class Spot:
     oh: Expr
     line: Line  # of the input
     out: Expr  # where the row of the result starts
+    side: tuple[Expr, Expr] | None = None  # columns of its window that are inside: first, behind the last
 
 
 def _write(job: Job, p: Problem, window: Window, columns: int) -> None:
@@ -160,10 +162,13 @@ def _write(job: Job, p: Problem, window: Window, columns: int) -> None:
         line = Line(k.let("line", (n * p.height + top) * (p.width * p.channels)), low, high)
         out = k.let("out", (n * p.out_height + oh) * (p.out_width * p.channels))
         if isinstance(p.out_width, Size):
-            whole, rest = p.whole_and_rest(columns)
-            with k.loop("ow", 0, whole, columns) as ow:
+            first, last, rest = p.whole_and_rest(columns)
+            with k.loop("ow", first, last, columns) as ow:
                 _pixels(job, p, window, Spot(ow, columns, None, oh, line, out))
-            k.one_of(rest, lambda count: _pixels(job, p, window, Spot(idx(whole), count, None, oh, line, out)))
+            k.one_of(rest, lambda count: _pixels(job, p, window, Spot(idx(last), count, None, oh, line, out)))
+            for column in p.columns_at_sides(k):
+                inside = p.columns_inside(k, k.let("left", column * p.strides[1] - p.pads[1]))
+                _pixels(job, p, window, Spot(column, 1, None, oh, line, out, inside))
             return
         inner, edges = p.inner_and_edges(columns)
         for c in sorted([*inner[:1], *edges]):
@@ -198,17 +203,25 @@ def _vector(k: Builder, e: Lanes, p: Problem, window: Window, spot: Spot, c: Exp
         left = (spot.ow * p.strides[1] - p.pads[1]) * p.channels
         start = k.let("start", spot.line.start + kh * (p.dilations[0] * p.width * p.channels) + left + c)
         loaded: dict[int, Expr] = {}
-        for kw in range(p.kernel[1]):
+
+        def weight(name: str, kw: Operand) -> Expr | None:
+            if window.weights is None:
+                return None
+            some = part if window.pitch == p.channels else 0
+            return k.let(name, e.load(window.weights, (kh * p.kernel[1] + kw) * window.pitch + c, some))
+
+        if spot.side is not None:
+            with k.loop("kw", *spot.side) as tap:
+                x = e.load(window.x, start + tap * (p.dilations[1] * p.channels), part)
+                k.assign(acc[0], combine(e, window.kind, acc[0], x, weight("w", tap)))
+        for kw in range(p.kernel[1] if spot.side is None else 0):
             inside = range(spot.count) if spot.edge is None else p.valid_rows(spot.edge, spot.count, kw)
-            weight: Expr | None = None
-            if window.weights is not None and inside:
-                some = part if window.pitch == p.channels else 0
-                weight = k.let(f"w{kw}", e.load(window.weights, (kh * p.kernel[1] + kw) * window.pitch + c, some))
+            column = weight(f"w{kw}", kw) if inside else None
             for r in inside:
                 at = r * p.strides[1] + kw * p.dilations[1]
                 if at not in loaded:
                     loaded[at] = k.let(f"x{at}", e.load(window.x, start + at * p.channels, part))
-                k.assign(acc[r], combine(e, window.kind, acc[r], loaded[at], weight))
+                k.assign(acc[r], combine(e, window.kind, acc[r], loaded[at], column))
     for r in range(spot.count):
         place = spot.out + (spot.ow + r) * p.channels + c
         k.store(window.y, place, _result(k, e, p, window, spot, acc[r], r, c, place, lanes), part)

@@ -74,10 +74,10 @@ def contraction_dsp(job: Job) -> Lowered:
         added = Added(found.beside[0], over, record, job.scratch(most * p.columns, "results", numbers.to, own=True))
         product = replace(product, variant=replace(product.variant, sum=found.beside[0]))
         stem += "_sum"
-    y, columns = job.writes(), columns_of(job, p, product)
-    tiles = p.out_height if p.out_height > 1 else p.out_width // most
-    odd = p.out_height == 1 and p.out_width % most > 0  # what is left over takes nearly as long as a tile
-    by_channels = added is None and by_outs(job, tiles + odd, p.columns)
+    y, columns, largest = job.writes(), columns_of(job, p, product), p.most()
+    tiles = p.out_height if largest.out_height > 1 else p.out_width // most
+    odd = largest.out_height == 1 and largest.out_width % most > 0  # what is left over takes nearly as long as a tile
+    by_channels = added is None and not p.moves and by_outs(job, tiles + odd, p.columns)
     outs = job.share("o", p.columns, 2) if by_channels else None
     micro = Pairs(p, product, x, columns, y, idx(numbers.x_zero), widths_of(job), added=added, outs=outs)
     write_columns(job, p, micro, shared=not by_channels)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from intaglio.ir.sizes import least, most
 from intaglio.ir.types import DType
 from intaglio.kernels.contraction.halves_parts import finishes, other_core
 from intaglio.kernels.contraction.problem import Problem
@@ -46,7 +47,8 @@ class Axis:
 
     def crosses(self) -> bool:
         """At most one of three rows is missing."""
-        return self.pad <= 1 and self.last <= self.length and not (self.pad and self.out == 1 and self.after)
+        alone = self.pad and least(self.out) == 1 and most(self.last - self.length) >= 0  # a row between two that are missing
+        return self.pad <= 1 and self.last <= self.length and not alone
 
 
 def axes_of(p: Problem) -> tuple[Axis, Axis]:
@@ -91,7 +93,7 @@ def facts(job: Job) -> Facts | str:
     if not fits:
         return "windows reach over the border by more than one pixel, or strides are more than 2"
     narrow = other_core(job) is None and finishes(known.scales.finish, known.numbers.reach)
-    return Facts(known, max(fits, key=lambda a: axes[a].out), narrow)
+    return Facts(known, max(fits, key=lambda a: most(axes[a].out)), narrow)
 
 
 def qdepthwise_dsp(job: Job) -> Lowered:

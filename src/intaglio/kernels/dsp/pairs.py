@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from intaglio.ir.graph import Array
+from intaglio.ir.sizes import most
 from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.columns import Row
@@ -85,7 +86,7 @@ def widths_of(job: Job) -> tuple[int, ...]:
 
 def widest(job: Job, p: Problem) -> int:
     """Columns of the largest tile."""
-    return max(width for width in widths_of(job) if width <= p.out_width)
+    return max(width for width in widths_of(job) if width <= most(p.out_width))
 
 
 def columns_of(job: Job, p: Problem, product: Product) -> Buffer:

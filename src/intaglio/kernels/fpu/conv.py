@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from intaglio.ir.graph import Array, Value
+from intaglio.ir.sizes import most, moves
 from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.columns import Row, write_columns
@@ -20,7 +21,8 @@ from intaglio.kernels.contraction.products import matmul_applies, product_of
 from intaglio.kernels.epilogue import operand_kind, steps_text
 from intaglio.kernels.fpu.tiles import CHANNELS, MOST_TAPS, PIXELS, TAP_WORDS, TILE_WORDS, After, dense, pack_channels, tile
 from intaglio.kernels.job import Job, Lowered, fact
-from intaglio.kernels.loop import Buffer, Expr, Place, idx
+from intaglio.kernels.loop import Array as Declared
+from intaglio.kernels.loop import Buffer, Expr, Place, Type, cast, idx
 from intaglio.ops.activation import Relu
 from intaglio.ops.base import Step
 from intaglio.ops.binary import Add
@@ -72,7 +74,7 @@ def facts(job: Job) -> Facts | str:
         matrices = [right.T if op.transpose_b else right]
     if isinstance(found, str):
         return found
-    if job.target.limited and p.rows > 1:
+    if job.target.limited and most(p.rows) > 1:
         return "memory has a limit"  # and tiles have working memory
     if p.kernel[0] * p.kernel[1] > MOST_TAPS:
         return f"the window has more than {MOST_TAPS} taps"
@@ -84,8 +86,9 @@ def applies(job: Job) -> str | None:
     known = facts(job)
     if isinstance(known, str):
         return known
-    tiled, looped = by_tiles(known.problem), by_loops(known.problem)
-    if known.problem.rows == 1 or tiled <= FAR * looped or "_fpu" in job.asked:
+    largest = known.problem.most()
+    tiled, looped = by_tiles(largest), by_loops(largest)
+    if largest.rows == 1 or tiled <= FAR * looped or "_fpu" in job.asked:
         return None
     return f"loops are faster: about {looped:,} cycles, {tiled:,} by tiles"
 
@@ -192,10 +195,22 @@ def contraction_fpu(job: Job) -> Lowered:
         places = (Place(x, idx(0)), Place(w, low * p.channels), Place(b, low))
         job.k.call(dense(after), *places, p.channels, outs, Place(y, low, outs), *more)
         return job.done(stem, about, f"{name}_fpu(row{after})", over=other)
-    geometry = (p.height, p.width, p.channels, p.depth, *p.kernel, p.strides[1], *p.dilations)
-    numbers = job.packed(np.asarray(geometry, np.int32), "geometry")
+    numbers = _geometry(job, p)
     zeros = job.packed(np.zeros(p.depth, np.float32), "zeros") if p.padded else b
     apart = p.padded or p.dilations[1] > 1 or p.group > 1  # taps of a row may be pieces of their own
     room = job.scratch(TILE_WORDS + TAP_WORDS * p.kernel[0] * (p.kernel[1] if apart else 1), "room", DType.I32, own=True)
     write_columns(job, p, Floats(p, after, x, zeros, numbers, room, w, b, job.writes(), other), shared=True)
     return job.done(stem, about, f"{name}_fpu(four{after})", over=other)
+
+
+def _geometry(job: Job, p: Problem) -> Buffer:
+    """Sizes that a tile needs: constants, or an array on the stack where the caller gives some of them."""
+    numbers = (p.height, p.width, p.channels, p.depth, *p.kernel, p.strides[1], *p.dilations)
+    if not moves(numbers):
+        return job.packed(np.asarray(numbers, np.int32), "geometry")
+    k, buffer = job.k, Buffer("geometry", DType.I32, False, "private")
+    k.reserve(buffer.name)
+    k.emit(Declared(buffer, len(numbers)))
+    for n, number in enumerate(numbers):
+        k.store(buffer, n, cast(idx(number), Type("i32")))
+    return buffer

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from intaglio.ir.graph import Node, Value
+from intaglio.ir.sizes import moves
 from intaglio.ir.types import DType, Layout
 from intaglio.ops.base import normal_axes
 from intaglio.ops.move import Reshape, Transpose
@@ -49,8 +50,9 @@ def _pool(work: Absorber, node: Node, grid: Grid, body: Body, op: AveragePool, r
         return None
     first = op.layout is not Layout.NHWC
     image = work.emit(Transpose((0, 2, 3, 1)), [x], node) if first else x
-    if work.fixed:
-        if not real.like(grid) or (op.count_include_pad and any(op.pads)):
+    padding_counts = op.count_include_pad and any(op.pads)
+    if work.fixed and not padding_counts:
+        if not real.like(grid):
             return None
         y = work.emit(QAveragePool(op.kernel, op.strides, op.pads, body.low, body.high), [image], node)
     else:
@@ -68,14 +70,18 @@ def _reduce(work: Absorber, node: Node, grid: Grid, body: Body, op: Reduce, real
     axes = normal_axes(op.axes, x.type.rank)
     if grid.to is not x.dtype or not axes:
         return None
-    if work.fixed:
+    if work.fixed and not moves([x.shape[a] for a in axes]):
         count = int(np.prod([x.shape[a] for a in axes]))
         factor = mean_factor(float(real.step) / float(grid.step), count)
         mean = QMean(axes, op.keepdims, real.origin, *factor, grid.origin, body.low, body.high)
         return work.emit(mean, [x], node)
-    if x.type.rank != 4 or axes not in ((2, 3), (1, 2)) or x.dtype not in (DType.I8, DType.U8):
+    known = ((4, (2, 3)), (4, (1, 2)), *(((3, (1,)), (3, (2,))) if work.fixed else ()))
+    if (x.type.rank, axes) not in known or x.dtype not in (DType.I8, DType.U8):
         return None
-    first = axes == (2, 3)
+    first = axes[-1] == x.type.rank - 1
+    if x.type.rank == 3:  # an image one pixel wide
+        n, a, b = x.shape
+        x = work.emit(Reshape((n, a, b, 1) if first else (n, a, 1, b)), [x], node)
     image = work.emit(Transpose((0, 2, 3, 1)), [x], node) if first else x
     window = QRealMean(image.shape[1:3], order="lanes")
     y = work.emit(_on_grids(window, real, grid, body), [image], node)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from intaglio.ir.graph import Array, Node, Value
+from intaglio.ir.sizes import is_size
 from intaglio.ir.types import DType, Layout
 from intaglio.ops.activation import Clip, Relu
 from intaglio.ops.binary import Add, Mul, Sub
@@ -116,7 +117,9 @@ def _sides(work: Absorber, left: Value | None, right: Value | None, axis: int, c
 
 
 def _along(real: Real, axis: int, columns: int) -> Array | None:
-    """Scales per column, where they differ along that axis at most."""
+    """Scales per column, where they differ along that axis at most; one where the caller says how many columns there are."""
+    if real.scale.size == 1 and is_size(columns):
+        return real.scale.reshape(1)
     if real.scale.size == 1:
         return np.broadcast_to(real.scale.reshape(1), (columns,))
     rank = real.stored.type.rank
