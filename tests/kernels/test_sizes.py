@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -20,11 +20,13 @@ from intaglio.ops.attention import Attention
 from intaglio.ops.base import Chain, Op, Step
 from intaglio.ops.binary import Add, Mul
 from intaglio.ops.conv import Conv, ConvTranspose
+from intaglio.ops.fixed_point import quantize_multiplier
 from intaglio.ops.index import Gather
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.move import Concat, Expand, Pad, Slice, Transpose
 from intaglio.ops.norm import LayerNorm
 from intaglio.ops.pool import AveragePool, MaxPool
+from intaglio.ops.quantised import QConv
 from intaglio.ops.reduce import Reduce, Softmax
 from intaglio.ops.resize import Resize
 from intaglio.ops.sizes import Dimensions, Iota
@@ -42,6 +44,7 @@ class Moving:
     make: Callable[[int], tuple[Op, Sequence[TensorType]]]
     constants: frozenset[int] = frozenset()
     low: int = LEAST
+    given: Mapping[int, Array] = field(default_factory=dict)  # constants that are not drawn
 
 
 def f32(*shape: int) -> TensorType:
@@ -73,6 +76,20 @@ def _bordered(kernel: int, stride: int, pads: tuple[int, ...], apart: int = 1, g
         return op, [f32(1, t, t, 6), f32(20 if group == 1 else 6, 6 // group, kernel, kernel)]
 
     return Moving(make, frozenset({1}), max(1, (kernel - 1) * apart + 1 - pads[1] - pads[3]))
+
+
+def _bytes(channels: int, stride: int = 1, pads: tuple[int, ...] = (1, 1, 1, 1)) -> Moving:
+    """A depthwise convolution of bytes. Channels that do not fill a vector are taken with those of the next pixel."""
+    op = QConv((stride, stride), pads, group=channels, x_zero=3, y_zero=-5)
+    whole = TensorType(DType.I32, (channels,))
+    pairs = [quantize_multiplier(0.002 * (n % 7 + 1)) for n in range(channels)]
+    scales = {3 + n: np.array([pair[n] for pair in pairs], np.int32) for n in (0, 1)}
+
+    def make(t: int) -> tuple[Op, Sequence[TensorType]]:
+        x, w = TensorType(DType.I8, (1, t, t, channels)), TensorType(DType.I8, (channels, 1, 3, 3))
+        return op, [x, w, whole, whole, whole]
+
+    return Moving(make, frozenset({1, 2}), max(1, 3 - pads[1] - pads[3]), scales)
 
 
 CASES: dict[str, Moving] = {
@@ -114,6 +131,11 @@ CASES: dict[str, Moving] = {
     "convolution, bordered unevenly": _bordered(4, 3, (1, 3, 2, 0)),
     "convolution, bordered, dilated": _bordered(3, 1, (2, 2, 2, 2), apart=2),
     "depthwise convolution, bordered": _bordered(5, 2, (2, 2, 2, 2), group=6),
+    "depthwise convolution of bytes, bordered": _bytes(32),
+    "depthwise convolution of bytes, bordered, two pixels in a vector": _bytes(8),
+    "depthwise convolution of bytes, bordered, few channels": _bytes(5),
+    "depthwise convolution of bytes, bordered, every other pixel": _bytes(24, 2),
+    "depthwise convolution of bytes": _bytes(20, 1, (1, 0, 1, 0)),
     "max pool, bordered": Moving(
         lambda t: (MaxPool(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), layout=Layout.NHWC), [f32(1, t, t, 9)])
     ),
@@ -133,12 +155,15 @@ def _drawn(type_: TensorType, seed: int) -> Array:
     random = np.random.default_rng(seed)
     if type_.dtype is DType.I64:
         return np.asarray(random.integers(0, 11, type_.shape)).astype(np.int64)
+    if not type_.dtype.is_float:
+        return np.asarray(random.integers(-100, 100, type_.shape)).astype(type_.dtype.numpy)
     return random.standard_normal(type_.shape).astype(np.float32)
 
 
 def _node(case: Moving, size: int) -> Node:
     op, types = case.make(size)
-    values = [Value(f"v{n}", t, data=_drawn(t, n) if n in case.constants else None) for n, t in enumerate(types)]
+    drawn = {n: _drawn(t, n) for n, t in enumerate(types) if n in case.constants} | {**case.given}
+    values = [Value(f"v{n}", t, data=drawn.get(n)) for n, t in enumerate(types)]
     return Node(op, [*values], [Value(f"y{n}", t) for n, t in enumerate(op.infer(*types))], "/node")
 
 
@@ -170,12 +195,12 @@ def _assert_right(name: str, target: str, most: int, sizes: Sequence[int]) -> No
         want = op.evaluate([*given], [*types])
         made = [np.full(a.size, 77, a.dtype) for a in want]
         arrays: list[Array] = []
-        for argument in lowered.arguments:
+        for argument, buffer in zip(lowered.arguments, lowered.kernel.params, strict=True):
             match argument:
                 case Packed():
                     arrays.append(np.ascontiguousarray(argument.data).reshape(-1))
                 case Scratch():
-                    arrays.append(np.full(argument.bytes // 4, 77, np.float32))
+                    arrays.append(np.full(argument.bytes // buffer.dtype.bytes, 77, buffer.dtype.numpy))
                 case Value() if argument in node.outputs:
                     arrays.append(made[node.outputs.index(argument)])
                 case Value():

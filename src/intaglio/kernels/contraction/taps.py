@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from intaglio.ir.graph import Array
+from intaglio.ir.sizes import Size, most
 from intaglio.ir.types import DType
 from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.contraction.quantised import Quantised, not_bytes, quantised_of
@@ -31,13 +32,14 @@ from intaglio.kernels.estimate import micros
 from intaglio.kernels.isa import Isa
 from intaglio.kernels.isa.meaning import INTEGER_MEANING
 from intaglio.kernels.job import Job, Lowered, fact
-from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, Var, idx, imin
+from intaglio.kernels.loop import Buffer, Expr, Load, Op, Type, Var, idx, imin
 from intaglio.ops.quantised import QConv
 
 PIXELS = (4, 5, 3, 2, 1)  # at a time
 PAIR_CYCLES, COLUMN_CYCLES, END_CYCLES = 2.0, 3.0, 12.0  # of 2 vectors: a step, a zipped column, start and scaling of a pixel
 FEW_TAPS = 100  # up to here, several pixels at a time
 MOST_TAPS = 400  # all taps of a tile are written out
+MOST_ENDS = 4  # of a flat row whose width has a range: what is left behind its whole vectors is code for each of so many lengths
 Tap = tuple[int, int]
 
 
@@ -62,13 +64,16 @@ def steps_of(kernel: tuple[int, int], at_once: int) -> list[Taps]:
 def flat_pixels(p: Problem, wide: int) -> int:
     """How many pixels it takes until channel 0 is first in a vector again; 1 where each pixel has vectors of its own."""
     used = p.channels / (-(-p.channels // wide) * wide)
-    return math.lcm(p.channels, wide) // p.channels if p.strides[1] == 1 and used < 0.8 else 1
+    repeat = math.lcm(p.channels, wide) // p.channels if p.strides[1] == 1 and used < 0.8 else 1
+    return 1 if isinstance(p.out_width, Size) and repeat > MOST_ENDS else repeat
 
 
 def pixels_of(positions: int, taps: int) -> int:
     """Output pixels at a time: as even as possible, their sums must stay in registers."""
     if taps > FEW_TAPS:
         return 1
+    if isinstance(positions, Size):
+        return next(n for n in PIXELS if n <= most(positions))
     return min(PIXELS, key=lambda p: (-(-positions // p) * p, -(-positions // p)))
 
 
@@ -154,7 +159,7 @@ def taps_ways(job: Job) -> list[str]:
     if flat_pixels(p, 2 * job.isa.lanes) > 1:
         return ["qdepthwise_lanes(pixels=1)"]
     usual = pixels_of(p.out_width, p.taps)
-    possible = [n for n in PIXELS if n <= p.out_width and (n == 1 or p.taps <= FEW_TAPS)]
+    possible = [n for n in PIXELS if n <= most(p.out_width) and (n == 1 or p.taps <= FEW_TAPS)]
     return [f"qdepthwise_lanes(pixels={n})" for n in sorted(possible, key=lambda n: n != usual)]
 
 
@@ -213,7 +218,7 @@ class _Writer:
         with k.loop("n", 0, p.batch) as n, k.loop("stripe", 0, p.out_height, stage.stripe) as first:
             base = stage.load(k, n, first, idx(0))
 
-            def rows(block: Expr, start: int, stop: Expr, count: int) -> None:
+            def rows(block: Expr, start: int, stop: int | Expr, count: int) -> None:
                 """Positions from `start` to `stop` of a block of channels, in all rows of the stripe."""
                 with k.loop("oh", first, imin(first + stage.stripe, p.out_height)) as oh:
                     column = block * self.wide
@@ -223,33 +228,40 @@ class _Writer:
 
             if self.flat:
                 cycle = self.spacing // self.wide  # vectors until the channels repeat
-                vectors, rest = divmod(line, self.wide)
-                with k.loop("block", 0, min(cycle, vectors)) as block:
+                vectors = line // self.wide
+                with k.loop("block", 0, cycle if isinstance(vectors, Size) else min(cycle, vectors)) as block:
                     stop = (idx(vectors + cycle - 1) - block) // cycle
-                    rows(block, 0, idx(vectors) if cycle == 1 else k.let("stop", stop), self.wide)
-                if rest:
+                    rows(block, 0, vectors if cycle == 1 else k.let("stop", stop), self.wide)
+                ends = vectors // cycle
+
+                def end(rest: int) -> None:
                     with k.block():
-                        rows(idx(vectors % cycle), vectors // cycle, idx(vectors // cycle + 1), rest)
+                        rows(idx(vectors - ends * cycle), ends, ends + 1, rest)
+
+                k.one_of(line - vectors * self.wide, end)
                 return
             whole, tail = divmod(p.channels, self.wide)
             with k.loop("block", 0, whole) as block:
-                rows(block, 0, idx(p.out_width), self.wide)
+                rows(block, 0, p.out_width, self.wide)
             if tail:
                 with k.block():
-                    rows(idx(whole), 0, idx(p.out_width), tail)
+                    rows(idx(whole), 0, p.out_width, tail)
 
-    def _row(self, line: Expr, out: Expr, block: Expr, start: int, stop: Expr, count: int) -> None:
+    def _row(self, line: Expr, out: Expr, block: Expr, start: int, stop: int | Expr, count: int) -> None:
         k = self.k
-        if not isinstance(stop, Num):
+        if isinstance(stop, Expr):
             with k.loop("p", start, stop) as first:
                 self._tile(first, [count], line, out, block)
             return
-        full = (int(stop.value) - start) // self.pixels * self.pixels + start
+        full = (stop - start) // self.pixels * self.pixels + start
         with k.loop("p", start, full, self.pixels) as first:
             self._tile(first, [count] * self.pixels, line, out, block)
-        if full < stop.value:
+
+        def end(left: int) -> None:
             with k.block():
-                self._tile(idx(full), [count] * (int(stop.value) - full), line, out, block)
+                self._tile(idx(full), [count] * left, line, out, block)
+
+        k.one_of(stop - full, end)
 
     def _tile(self, first: Expr, counts: list[int], line: Expr, out: Expr, block: Expr) -> None:
         k, lanes, p = self.k, self.isa.lanes, self.problem
