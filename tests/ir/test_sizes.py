@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import intaglio.ops  # noqa: F401  the text names operators
 from intaglio.errors import ModelError
-from intaglio.ir.sizes import Bounds, Size, Undecided, cut, larger, least, most, pinned, possible, smaller, value_of
+from intaglio.ir.sizes import Bounds, Size, Undecided, apart, cut, larger, least, most, pinned, possible, smaller, value_of
 from intaglio.ir.text import parse_graph, print_graph
-from intaglio.ir.types import DType, TensorType
+from intaglio.ir.types import DType, TensorType, broadcast_shapes
 from intaglio.ir.verify import verify
 from support.examples import examples
 
@@ -83,6 +83,18 @@ def test_what_depends_on_the_size_is_not_guessed(question: Callable[[], object])
 def test_a_question_with_one_answer_is_answered() -> None:
     assert T >= 1 and T <= 40 and not T < 1 and B > 1 and T * 2 != T
     assert bool(T) and sorted({T % 1, T * 0}) == [0]
+
+
+def test_shapes_that_differ_for_some_sizes_are_told_by_example() -> None:
+    """A picture that is halved and doubled again has another size where it was odd."""
+    doubled = (T + 1) // 2 * 2
+    assert apart((4, T, B), (4, T, B)) == apart((4, 3), (5, 3)) == ""
+    told = apart((4, doubled, B), (4, T, B))
+    assert "`(T+1)//2*2` and `T` differ for T=1 (equal for T=2; T=4; T=6; ...)" in told and "list of sizes" in told
+    assert "are equal for no size" in apart((T + 1,), (T,))
+    assert "differ for T=1, B=2 (equal for T=4, B=2; T=6, B=3)" in apart((T,), (B * 2,))
+    with pytest.raises(ValueError, match="do not broadcast: .* differ for T=1 "):
+        broadcast_shapes((2, T), (2, doubled))
 
 
 def test_rounding_up_is_written_without_negative_numbers() -> None:

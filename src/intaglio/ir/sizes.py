@@ -287,6 +287,33 @@ class Size(_Whole):
         return self
 
 
+def apart(one: Sequence[int], other: Sequence[int]) -> str:
+    """Of two shapes that should be the same, why they are not for all sizes; "" where sizes of the caller have no part in it."""
+    for a, b in zip(one, other, strict=False):
+        if a == b or not (isinstance(a, Size) or isinstance(b, Size)):
+            continue
+        same = np.asarray(values_of(a) == values_of(b))
+        size = a if isinstance(a, Size) else b
+        assert isinstance(size, Size)
+        wrong = _example(size.bounds, same.shape, tuple(np.argwhere(~same)[0]))
+        right = [_example(size.bounds, same.shape, tuple(at)) for at in np.argwhere(same)[:3]]
+        if not right:
+            return f": `{a}` and `{b}` are equal for no size"
+        told = "; ".join(right) + ("; ..." if same.sum() > len(right) else "")
+        return f": `{a}` and `{b}` differ for {wrong} (equal for {told}); `--dim NAME=N,M` takes a list of sizes"
+    return ""
+
+
+def _example(bounds: Bounds, shape: tuple[int, ...], at: tuple[int, ...]) -> str:
+    """The sizes at a place of values."""
+    told = []
+    for name, (low, _) in bounds.ranges.items():
+        axis = len(shape) - bounds._points[name].ndim
+        if axis >= 0 and shape[axis] > 1:
+            told.append(f"{name}={low + int(at[axis])}")
+    return ", ".join(told)
+
+
 def _substituted(formula: Formula, sizes: Mapping[str, int]) -> Formula:
     if formula.op == "size":
         return num(sizes[formula.name]) if formula.name in sizes else formula

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from intaglio.ir.sizes import most, moves
+from intaglio.ir.sizes import apart, most, moves
 
 Shape = tuple[int, ...]
 MAX_RANK = 8
@@ -153,7 +153,8 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
             if i < 0 or shape[i] == 1:
                 continue
             if size not in (1, shape[i]):
-                raise ValueError("shapes " + " and ".join(str(list(s)) for s in shapes) + " do not broadcast")
+                told = " and ".join(str(list(s)) for s in shapes)
+                raise ValueError(f"shapes {told} do not broadcast{apart([size], [shape[i]])}")
             size = shape[i]
         out.append(size)
     return tuple(out)

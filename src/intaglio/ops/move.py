@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.ir.sizes import larger, most, values_of
+from intaglio.ir.sizes import apart, larger, most, values_of
 from intaglio.ir.types import DType, TensorType, broadcast_shapes, strides_of
 from intaglio.ops.base import BadOperator, Op, normal_axis, same_dtype
 from intaglio.ops.control import need
@@ -134,7 +134,8 @@ class Concat(Op):
         for t in given:
             if t.rank != first.rank or any(t.shape[i] != first.shape[i] for i in range(first.rank) if i != axis):
                 shapes = " and ".join(str(list(t.shape)) for t in (first, t))
-                raise BadOperator(f"`concat` along axis {axis} of {shapes}")
+                beside = [tuple(n for i, n in enumerate(each.shape) if i != axis) for each in (first, t)]
+                raise BadOperator(f"`concat` along axis {axis} of {shapes}{apart(*beside)}")
             total += t.shape[axis]
         return (TensorType(dtype, (*first.shape[:axis], total, *first.shape[axis + 1 :])),)
 
