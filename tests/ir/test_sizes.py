@@ -93,7 +93,7 @@ def test_shapes_that_differ_for_some_sizes_are_told_by_example() -> None:
     assert "`(T+1)//2*2` and `T` differ for T=1 (equal for T=2; T=4; T=6; ...)" in told and "list of sizes" in told
     assert "are equal for no size" in apart((T + 1,), (T,))
     assert "differ for T=1, B=2 (equal for T=4, B=2; T=6, B=3)" in apart((T,), (B * 2,))
-    with pytest.raises(ValueError, match="do not broadcast: .* differ for T=1 "):
+    with pytest.raises(ValueError, match=r"do not broadcast: .* differ for T=1 "):
         broadcast_shapes((2, T), (2, doubled))
 
 
