@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from intaglio.errors import OurFault
 from intaglio.ir.graph import Graph
 from intaglio.ir.verify import verify
 from intaglio.kernels import lower
@@ -205,6 +206,43 @@ def test_guarded_layers_stay_in_the_order_they_had() -> None:
     program = reorder(program, TARGET)
     names = [n.name for n in program.layers]
     assert names.index("a") < names.index("b")
+
+
+SIZED = """
+    size n = 3..600 of as_size
+    input b: bool[]
+    input x: f32[3]
+    const few: i64[] = 3
+    const many: i64[] = 600
+    const r: f32[200,3] ...
+    not_b: bool[] = logical_not(b)
+    short: f32[3] = relu(x) when b
+    wide: f32[200,3] = mul(x, r) when not_b
+    long: f32[600] = reshape(wide, shape=(600)) when not_b
+    {first}
+    {second}
+    {third}
+    output y
+"""
+FOUND = ("chosen: i64[] = select(b, few, many)", "as_size: i64[] = as_size(chosen, count={n}, low=3, high=600)")
+USED = "y: f32[n<=600] = select_sized(b, short, long, shape=({n}))"
+
+
+def test_a_size_is_found_before_it_is_used() -> None:
+    """Nothing reads the value itself: it is in the shape of the result."""
+    graph = graph_of(SIZED.replace("{first}", FOUND[0]).replace("{second}", FOUND[1]).replace("{third}", USED))
+    needs = flow_of(lower(graph, TARGET), TARGET).tasks
+    program = lower(graph, TARGET)
+    names = [layer.name for layer in program.layers]
+    assert needs[names.index("y")].needs >> names.index("as_size") & 1
+    late = replace(program, layers=[*(n for n in program.layers if n.name != "as_size"), program.layers[names.index("as_size")]])
+    with pytest.raises(OurFault, match=r"layer . `y` has the size `as_size`, which is found after it"):
+        place(late, TARGET)
+
+
+def test_a_graph_that_uses_a_size_too_early_is_refused() -> None:
+    with pytest.raises(OurFault, match=r"`as_size` is a size of .*, and is found after it"):
+        graph_of(SIZED.replace("{first}", USED).replace("{second}", FOUND[0]).replace("{third}", FOUND[1]))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -19,7 +19,7 @@ from intaglio.ir.spans import Span
 from intaglio.ir.text import parse_graph, print_graph
 from intaglio.run.package import Package
 from support.commands import Intaglio
-from support.onnx_models import FLOAT, INT64, ints, model, node, saved, value
+from support.onnx_models import BOOL, FLOAT, INT64, ints, model, node, onnx, saved, value
 
 BOXES, CLASSES = 24, 2
 
@@ -252,3 +252,37 @@ def test_a_package_of_ir_text_with_a_range_from_0_validates(tmp_path: Path, inta
     said = intaglio("validate", tmp_path / "p")
     assert said.code == 0 and "T=0" in said.out
     assert intaglio("profile", tmp_path / "p", "--size", "B=2", "--size", "T=0").code == 0
+
+
+def _branches(then: Any, other: Any) -> Any:
+    """b says which branch is taken; they have results of different shapes."""
+    graphs = [onnx.helper.make_graph([one], "branch", [], [value(one.output[0], None)]) for one in (then, other)]
+    nodes = [node("If", "b", "y", then_branch=graphs[0], else_branch=graphs[1])]
+    return model(nodes, [value("b", [], BOOL), value("x", [3])], [value("y", None)])
+
+
+def test_branches_of_different_shapes_that_are_the_result(tmp_path: Path) -> None:
+    path = saved(_branches(node("Relu", "x", "t"), node("Concat", "x x", "e", axis=0)), tmp_path)
+    package = intaglio.compile(path, output=tmp_path / "p")
+    assert package.validate().ok
+    x = np.array([1.0, -2.0, 3.0], np.float32)
+    for b, want in ((True, np.maximum(x, 0)), (False, np.concatenate([x, x]))):
+        np.testing.assert_array_equal(package.run({"b": np.array(b), "x": x})["y"], want)
+
+
+def test_vectors_of_a_branch_that_was_left_out_are_not_kept(tmp_path: Path) -> None:
+    """A scalar and three numbers are never one result: the branch that does not fit fails when it is taken."""
+    path = saved(_branches(node("ReduceSum", "x", "t", keepdims=0), node("Identity", "x", "e")), tmp_path)
+    package = intaglio.compile(path, output=tmp_path / "p")
+    x = np.array([1.0, -2.0, 3.0], np.float32)
+    np.testing.assert_array_equal(package.run({"b": np.array(True), "x": x})["y"], np.float32(2.0))
+    with pytest.raises(AnswerIsNo, match="contradicts"):
+        package.run({"b": np.array(False), "x": x})
+
+
+def test_integers_whose_number_depends_on_data_are_compared_with_floats(tmp_path: Path) -> None:
+    nodes = [node("Compress", "x m", "c", axis=0), node("MatMul", "c w", "p"), node("Relu", "p", "y")]
+    weights = {"w": np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)}
+    proto = model(nodes, [value("x", [12, 4]), value("m", [12], BOOL)], [value("y", None)], weights)
+    package = intaglio.compile(saved(proto, tmp_path), output=tmp_path / "p", quantize="int8")
+    assert package.validate().ok

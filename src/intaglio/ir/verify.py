@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from intaglio.errors import ModelError, OurFault, quoted
-from intaglio.ir.graph import Graph, Value
+from intaglio.ir.graph import Graph, Value, needed_counts
 from intaglio.ir.names import RESERVED, is_clean
 from intaglio.ir.operator import BadOperator
 from intaglio.ir.types import DType
@@ -39,6 +39,8 @@ def values_are_made_before_they_are_read(graph: Graph) -> Iterator[Problem]:
         for value in node.operands():
             if not value.is_const and value not in known:
                 yield Problem.of(node.output, f"{quoted(value.name)} is read by {node!r} before it is made")
+        for value in needed_counts(node, graph.counts) - known:
+            yield Problem.of(node.output, f"{quoted(value.name)} is a size of {node!r}, and is found after it")
         for out in node.outputs:
             if out in known:
                 yield Problem.of(out, f"{quoted(out.name)} is computed twice")

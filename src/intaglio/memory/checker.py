@@ -14,7 +14,7 @@ from typing import assert_never
 import numpy as np
 
 from intaglio.errors import OurFault
-from intaglio.ir.graph import Value
+from intaglio.ir.graph import Value, needed_counts
 from intaglio.ir.placement import ARENA, STATE, Address, Kind, Slot
 from intaglio.ir.program import Argument, K, Layer, Program, ValueArg
 from intaglio.ir.sizes import most, names_of, values_of
@@ -30,8 +30,18 @@ from intaglio.memory.weights_read import WeightsRead
 _APART = 1 << 48  # no arena is as large
 
 
+def _check_sizes(program: Program[K]) -> None:
+    """Sizes that data has are found before a layer uses them."""
+    unknown = {out for layer in program.layers for out in layer.node.outputs}
+    for index, layer in enumerate(program.layers):
+        if late := needed_counts(layer.node, program.graph.counts) & unknown:
+            raise OurFault("bad-plan", f"layer {index} `{layer.name}` has the size `{late.pop().name}`, which is found after it")
+        unknown -= {*layer.node.outputs}
+
+
 def check(program: Program[K]) -> None:
     """Raises OurFault on the first thing that is wrong."""
+    _check_sizes(program)
     owner: dict[Value, Span] = {}  # value -> its bytes, while they are its own
     placement = program.placement
     views = Views(program.graph, program.choices, placement)

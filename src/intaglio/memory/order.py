@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from intaglio.ir.graph import Node, Value
+from intaglio.ir.graph import Node, Value, needed_counts
 from intaglio.ir.loops import has_loops
 from intaglio.ir.program import K, Layer, Program, ValueArg
 from intaglio.memory.lifetimes import align, find_storage
@@ -86,14 +86,14 @@ def flow_of(program: Program[K], target: Target, *, slots: bool = False) -> Flow
 
 
 def _needs(program: Program[K]) -> list[int]:
-    """Which layers come before each one: those that make what it reads, through views."""
+    """Which layers come before each one: those that make what it reads, through views, and those that find its sizes."""
     by_value: dict[Value, int] = {}  # the layers that a value comes from
     position = {layer.node: n for n, layer in enumerate(program.layers)}
     needs = [0] * len(program.layers)
     fixed = -1  # the last layer whose place among its like matters
     for node in program.graph.nodes:
         found = 0
-        for value in node.operands():
+        for value in {*node.operands(), *needed_counts(node, program.graph.counts)}:
             found |= by_value.get(value, 0)
         index = position.get(node)
         if index is not None:
@@ -135,12 +135,13 @@ def in_order(program: Program[K], layers: list[Layer[K]]) -> Program[K]:
     known = set(graph.inputs)
     own = {layer.node for layer in layers}
     views = [node for node in graph.nodes if node not in own]
+    sizes = {node: needed_counts(node, graph.counts) for node in views}
     nodes: list[Node] = []
 
     def settle() -> None:
         nonlocal views
         while True:
-            ready = [v for v in views if all(value.is_const or value in known for value in v.operands())]
+            ready = [v for v in views if all(value.is_const or value in known for value in (*v.operands(), *sizes[v]))]
             if not ready:
                 return
             for node in ready:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Callable
 from importlib import metadata
@@ -131,7 +132,9 @@ def _vectors(
                 raise
             continue
         shapes = [np.shape(results[info.name]) if info.dims else info.shape for info in manifest.outputs]
-        pairs = zip(manifest.outputs, shapes, strict=True)
+        pairs = [*zip(manifest.outputs, shapes, strict=True)]
+        if any(np.size(results[info.name]) != math.prod(shape) for info, shape in pairs):
+            continue  # of a branch that was left out
         outputs = [_stored(results[info.name], shape, DType(info.dtype)) for info, shape in pairs]
         vectors = Vectors(tuple(inputs), tuple(outputs), SEED, kind, reference.about)
         if all(o.dtype.kind != "f" or bool(np.isfinite(o).all()) for o in outputs):
