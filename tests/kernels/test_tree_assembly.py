@@ -8,38 +8,60 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from intaglio.frontends.onnx.trees import Forest, Split
 from intaglio.ir.types import DType
 from intaglio.kernels.job import Job
 from intaglio.kernels.tree_assembly import overlapping
 from intaglio.kernels.tree_functions import assembly_applies
 from intaglio.kernels.trees import Tables, tables_of
-from intaglio.ops.trees import THRESHOLDS
+from intaglio.ops.trees import THRESHOLDS, TreeEnsemble
 from intaglio.targets.target import find_target
 from support.kernel_emulated import emulated_cases
-from support.kernel_running import Case, interpreted
+from support.kernel_running import Case, case, interpreted
 from support.tree_models import TREES, forest_case
 
 CORE = find_target("cortex-m4f")
 
 
-def with_any_nan(case: Case) -> Case:
+def with_any_nan(given: Case) -> Case:
     """Missing values of both signs, with small and large payloads."""
-    x = case.operands[0]
+    x = given.operands[0]
     assert x is not None
     bits = x.view(np.uint32)
     odd = np.array([0xFF800001, 0xFFFFFFFF, 0x7F800001, 0x7FFFFFFF, 0xFFC00000, 0x80000001], np.uint32)
     where = np.random.default_rng(3).random(bits.shape) < 0.3
     bits[where] = np.resize(odd, int(where.sum()))
-    return case
+    return given
 
 
-def with_thresholds(case: Case, *values: float) -> Case:
-    thresholds = case.operands[THRESHOLDS]
+def with_thresholds(given: Case, *values: float) -> Case:
+    thresholds = given.operands[THRESHOLDS]
     assert thresholds is not None
     thresholds[:: len(thresholds) // 40 + 1] = np.resize(
         np.array(values, np.float32), len(thresholds[:: len(thresholds) // 40 + 1])
     )
-    return case
+    return given
+
+
+def deep_case(depth: int, *forks: int) -> Case:
+    """A tree that is a chain, with two chains below nodes at these heights."""
+    rng = np.random.default_rng(5)
+    nodes: list[Split | None] = []
+
+    def grow(left: int) -> int:
+        here = len(nodes)
+        nodes.append(None)
+        if left:
+            side, feature, value = int(rng.integers(2)), int(rng.integers(60)), float(rng.standard_normal() * 3)
+            low, high = (grow(left - 1 if left in forks or side == n else 0) for n in range(2))
+            nodes[here] = Split("BRANCH_LEQ", feature, value, low, high, False)
+        return here
+
+    grow(depth)
+    forest = Forest(DType.F32)
+    forest.tree(0, lambda key: nodes[key] or ((0, float(key)),))
+    x = (rng.standard_normal((40, 60)) * 4).astype(np.float32)
+    return case(TreeEnsemble(1, "sum"), x, *forest.tables([0.5]), constant=range(1, 10), bound=1e-12)
 
 
 CASES = {
@@ -50,6 +72,7 @@ CASES = {
     "missing values of many features": with_any_nan(forest_case(12, 3, depth=7, count=30, tracks=True)),
     "missing values of either sign": with_any_nan(forest_case(9, 2, tracks=True)),
     "thresholds of every kind": with_any_nan(with_thresholds(forest_case(9, 2, tracks=True), np.nan, np.inf, -np.inf, -0.0, 1e-45)),
+    "as deep as can be": deep_case(60, 60, 57, 30, 20),
     "constants beyond reach": forest_case(2, 1, depth=13, count=12),
 }
 MANY = {"weights beyond 16 bits": forest_case(230, 8, depth=8, rows=3)}
@@ -75,8 +98,8 @@ def test_the_emulated_core_gives_the_same_bits(core: str, tmp_path: Path) -> Non
 
 
 def test_leaves_share_numbers_and_keep_their_weights() -> None:
-    for case in (forest_case(30, 3), CASES["8 targets"]):
-        tables = tables_of(Job(case.node(), CORE))
+    for forest in (forest_case(30, 3), CASES["8 targets"]):
+        tables = tables_of(Job(forest.node(), CORE))
         assert isinstance(tables, Tables)
         width = len(tables.targets_of)
         few = np.resize(np.array([0, 1, 2, 0, 0, 3, 1], np.float32), tables.weights.size)  # so that ends are beginnings
