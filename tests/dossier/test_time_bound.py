@@ -19,6 +19,7 @@ from intaglio.run.emulator.measure import hooked, layer_counts
 from intaglio.run.loaded import LoadedPackage
 from support.commands import DIGITS
 from support.small_networks import anomalies, images, keywords
+from support.tree_models import attributes, ml_model
 
 pytest.importorskip("scipy")
 pytest.importorskip("unicorn")
@@ -94,6 +95,17 @@ def test_data_decides_the_way_but_not_the_bound(tmp_path: Path) -> None:
             taken.add(cycles[0])
             assert all(layer.cycles is None or c <= layer.cycles for c, layer in zip(cycles, bounds.layers, strict=True))
     assert len(taken) > 1
+
+
+def test_features_in_registers_are_data(tmp_path: Path) -> None:
+    """Functions of assembly branch on registers that are no arguments in C."""
+    rng = np.random.default_rng(1)
+    forest = attributes(rng, "target", [0, 1], trees=5, modes=("BRANCH_LEQ",), targets=2)
+    model = ml_model("TreeEnsembleRegressor", np.zeros((1, 6), np.float32), ["y"], n_targets=2, **forest)
+    onnx.save(model, tmp_path / "forest.onnx")
+    package = LoadedPackage(api.compile(tmp_path / "forest.onnx", output=tmp_path / "p", target="cortex-m4f").folder)
+    assert package.manifest.layers[0].kernel == "trees_assembly"
+    check(package, 20, 0.5)
 
 
 def test_states_are_data(tmp_path: Path) -> None:

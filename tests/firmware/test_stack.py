@@ -46,6 +46,13 @@ def test_instructions_tell_frames_that_the_compiler_did_not(core: str, tmp_path:
     assert bound(CHAIN, core, tmp_path, frames=False) == bound(CHAIN, core, tmp_path)
 
 
+def test_a_function_of_assembly_alone_has_a_frame_too(tmp_path: Path) -> None:
+    """The compiler says 0."""
+    body = '__asm__ volatile("push {r3-r11, lr}; pop {r3-r11, pc}");'
+    function = f"{HIDDEN}__attribute__((naked)) static void f(void) {{ {body} }}"
+    assert (bound(f"{function} int main(void) {{ f(); return 0; }}", "cortex-m4f", tmp_path) or 0) >= 40
+
+
 UNBOUNDED = {
     "recursion": f"""
 {HIDDEN}int f(volatile int n) {{ volatile char a[8]; a[0] = 1; return n ? f(n - 1) + a[0] : 0; }}

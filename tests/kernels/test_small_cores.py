@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import intaglio.package
-from intaglio.ir.graph import Array, Graph
-from intaglio.kernels.c_printer import print_kernel
+from intaglio.ir.graph import Array
 from intaglio.kernels.considered import considered
 from intaglio.kernels.contraction import halves
-from intaglio.kernels.prelude import prelude
-from intaglio.kernels.program import Program
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 from intaglio.ops.trees import TreeEnsemble
 from intaglio.run.toolchains import find_toolchain
-from intaglio.targets.target import Target, find_target, host_target
+from intaglio.targets.target import find_target, host_target
+from support.kernel_emulated import emulated_cases, operand_of, program_of, wrong_cases
 from support.kernel_floats import FLOATS
 from support.kernel_integer_tiles import INTEGER_TILES
 from support.kernel_quick import first_of_each_kind
-from support.kernel_running import Call, Case, assert_close, call_compiled, compile_c, interpreted, prepare, write_c
+from support.kernel_running import Case, assert_close, call_compiled, compile_c, interpreted, prepare, write_c
 from support.kernel_small_cores import SMALL_CORES
 
-LIBC = Path(intaglio.package.__file__).parent / "templates" / "_firmware" / "firmware" / "libc"
 LARGE = ("in stripes", "in chunks", "large window")  # for caches that these cores do not have
 ALL = {n: replace(c, using="") for n, c in {**SMALL_CORES, **INTEGER_TILES}.items() if not n.endswith(LARGE)}
 LITTLE = "cortex-m4f in little memory"
@@ -133,17 +128,6 @@ def test_a_layout_that_the_weights_do_not_fit_does_not_count() -> None:
     assert prepare(edited, CORES["cortex-m4f"]).lowered.using == "qconv_dsp(apart_twice_i8)"
 
 
-def _wrong(cases: dict[str, Case], run: Callable[[str], list[Array]]) -> list[str]:
-    wrong = []
-    for name, c in cases.items():
-        results = run(name)
-        try:
-            assert_close(c, results, c.expected())
-        except AssertionError as error:
-            wrong.append(f"{name}: {error}")
-    return wrong
-
-
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="sanitizers need gcc")
 @pytest.mark.parametrize(
     "core", ["cortex-m4f", "cortex-m0+", *(pytest.param(c, marks=pytest.mark.slow) for c in ("cortex-m4f for speed", "rv32imc"))]
@@ -162,70 +146,17 @@ def test_the_same_c_on_this_machine(core: str, tmp_path: Path) -> None:
         assert call_compiled(library, call) == 0
         return [call.arrays[n].reshape(o.shape) for n, o in zip(call.outputs, cases[name].node().outputs, strict=True)]
 
-    assert not (found := _wrong(cases, run)), "\n".join(found)
+    assert not (found := wrong_cases(cases, run)), "\n".join(found)
 
 
 def _needs_floats(c: Case) -> bool:
     return isinstance(c.op, (HybridConv, HybridMatMul, TreeEnsemble)) or getattr(c.op, "scaling", "") == "float"
 
 
-def _program(cases: dict[str, Case], target: Target, *, over: bool = False) -> tuple[str, dict[str, Call]]:
-    """All kernels as one C program: memory for each parameter, and a function without parameters that calls the kernel. `over`: the
-    result is written over the operand."""
-    calls = {name: prepare(c, target) for name, c in cases.items()}
-    kernels = [c.lowered.kernel for c in calls.values()]
-    parts = []
-    for n, (kernel, call) in enumerate(zip(kernels, calls.values(), strict=True)):
-        kernel.name = f"k{n}"
-        parts.append(print_kernel(kernel))
-        for m, array in enumerate(call.arrays):
-            parts.append(f"__attribute__((aligned(8))) unsigned char k{n}_{m}[{max(1, array.nbytes)}];")
-        places = {m: _operand(call) if over and m in call.outputs else m for m in range(len(call.arrays))}
-        arguments = ", ".join(f"(void *)k{n}_{m}" for m in places.values())
-        parts.append(f"int run{n}(void);\nint run{n}(void)\n{{\n    k{n}({arguments});\n    return 0;\n}}")
-    top = prelude(Program(Graph("t"), [], kernels, [], target.isa), pairs=target.issues_pairs)
-    return top + "\n" + "\n\n".join(parts), calls
-
-
-def _operand(call: Call) -> int:
-    """The one whose memory the result may take."""
-    return max(call.lowered.kernel.over, 0)
-
-
 def test_cores_with_the_dsp_extension_have_the_same_kernels() -> None:
     """So that what the emulated Cortex-M4F gives, a Cortex-M33 gives too."""
     whole = {n: c for n, c in ALL.items() if not _needs_floats(c)}
-    assert _program(whole, find_target("cortex-m33"))[0] == _program(whole, find_target("cortex-m4f"))[0]
-
-
-def _emulated(cases: dict[str, Case], target: Target, folder: Path, *, over: bool = False) -> list[str]:
-    """Which of them are wrong."""
-    pytest.importorskip("unicorn")
-    from support.bare_programs import core_with, program
-
-    text, calls = _program(cases, target, over=over)
-    (folder / "firmware").mkdir()
-    (folder / "firmware" / "libc").symlink_to(LIBC)
-    image = program(folder, f"{text}\n#include <memory.c>\n", target.name, "-O2")
-    machine = core_with(image, target.name)
-    order = {name: n for n, name in enumerate(cases)}
-
-    def run(name: str) -> list[Array]:
-        n, call = order[name], calls[name]
-        arrays = call.arrays
-        for m, array in enumerate(arrays):
-            machine.write(image.address(f"k{n}_{m}"), np.ascontiguousarray(array).tobytes())
-        machine.call(f"run{n}", 1 << 30)
-        found = []
-        for m, out in zip(call.outputs, cases[name].node().outputs, strict=True):
-            data = machine.read(image.address(f"k{n}_{_operand(call) if over else m}"), arrays[m].nbytes)
-            found.append(np.frombuffer(data, arrays[m].dtype).reshape(out.shape))
-        return found
-
-    try:
-        return _wrong(cases, run)
-    finally:
-        machine.close()
+    assert program_of(whole, find_target("cortex-m33"))[0] == program_of(whole, find_target("cortex-m4f"))[0]
 
 
 @pytest.mark.parametrize(
@@ -240,18 +171,18 @@ def _emulated(cases: dict[str, Case], target: Target, folder: Path, *, over: boo
 def test_the_emulated_core_gives_the_same(core: str, tmp_path: Path) -> None:
     target = CORES.get(core) or find_target(core)
     whole = {n: c for n, c in ALL.items() if not _needs_floats(c)} | ({} if target.fpu == "none" else FLOATS)
-    assert not (wrong := _emulated(whole, target, tmp_path)), "\n".join(wrong)
+    assert not (wrong := emulated_cases(whole, target, tmp_path)), "\n".join(wrong)
 
 
 @pytest.mark.parametrize("core", ["cortex-m4f", pytest.param("cortex-m4", marks=pytest.mark.slow), "cortex-m0+"])
-def test_a_result_may_take_the_memory_of_its_operand(core: str, tmp_path: Path) -> None:
+def test_a_result_may_take_the_memory_of_itsoperand_of(core: str, tmp_path: Path) -> None:
     """The emulated core gives the same where a kernel says that it can."""
     found = {}
     for name, c in ALL.items():
         call = prepare(c, CORES[core])
-        same = call.arrays[_operand(call)].nbytes == call.arrays[call.outputs[0]].nbytes
+        same = call.arrays[operand_of(call)].nbytes == call.arrays[call.outputs[0]].nbytes
         if call.lowered.kernel.in_place and same and not _needs_floats(c):
             found[name] = c
     assert {"channels as many as before"} <= set(found)
     assert core == "cortex-m0+" or {"windows of many channels", "windows on two rows"} <= set(found)
-    assert not (wrong := _emulated(found, CORES[core], tmp_path, over=True)), "\n".join(wrong)
+    assert not (wrong := emulated_cases(found, CORES[core], tmp_path, over=True)), "\n".join(wrong)

@@ -110,9 +110,11 @@ def test_trees_are_walked_abreast_where_a_processor_has_several_units() -> None:
 
 def test_trees_are_code_on_a_small_core_where_they_are_few_nodes() -> None:
     few, many = forest_case(11).node(), forest_case(200).node()
-    core = find_target("cortex-m4f")
+    core = find_target("cortex-m4")
     assert usual_way(few, core) == "trees_coded"
     assert usual_way(many, core) == "trees_functions"
+    for way in (core, optimized(core, "speed")):
+        assert {usual_way(node, replace(way, fpu="single")) for node in (few, many)} == {"trees_assembly"}
     assert usual_way(many, optimized(core, "size")) == "trees_walked"
     assert usual_way(many, replace(core, limited=True)) == "trees_walked"
     assert usual_way(many, optimized(core, "speed")) == "trees_coded"

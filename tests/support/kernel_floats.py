@@ -68,4 +68,5 @@ FLOATS: dict[str, Case] = {
     "a row of floats added": dense(1, 6, 9, THEN_RELU, transpose=False),
     "a row of one float": dense(1, 1, 6, ADD),
     "a forest, a function for each tree": replace(forest_case(5, 3), using="trees_functions"),
+    "a forest in assembly": replace(forest_case(5, 3, count=12, tracks=True), using="trees_assembly"),
 }

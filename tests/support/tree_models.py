@@ -20,9 +20,9 @@ MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRA
 FEATURES = 6
 
 
-def features(rng: np.random.Generator, rows: int, missing: bool = True) -> Array:
+def features(rng: np.random.Generator, rows: int, missing: bool = True, count: int = FEATURES) -> Array:
     """Many are equal to a threshold; some are missing, infinite or a negative zero."""
-    x = (rng.integers(-4, 5, (rows, FEATURES)) * 0.5).astype(np.float32)
+    x = (rng.integers(-4, 5, (rows, count)) * 0.5).astype(np.float32)
     x[rng.random(x.shape) < 0.1] = -0.0
     if missing:
         x[rng.random(x.shape) < 0.1] = np.nan
@@ -30,7 +30,9 @@ def features(rng: np.random.Generator, rows: int, missing: bool = True) -> Array
     return x
 
 
-def splits(rng: np.random.Generator, depth: int, modes: Sequence[str], tracks: bool) -> list[Split | None]:
+def splits(
+    rng: np.random.Generator, depth: int, modes: Sequence[str], tracks: bool, count: int = FEATURES
+) -> list[Split | None]:  # fmt: skip
     """One tree, its root first; None is a leaf."""
     nodes: list[Split | None] = []
 
@@ -38,7 +40,7 @@ def splits(rng: np.random.Generator, depth: int, modes: Sequence[str], tracks: b
         here = len(nodes)
         nodes.append(None)
         if left and (here == 0 or rng.random() < 0.8):
-            mode, feature = modes[int(rng.integers(len(modes)))], int(rng.integers(FEATURES))
+            mode, feature = modes[int(rng.integers(len(modes)))], int(rng.integers(count))
             value, missing = float(rng.integers(-3, 4) * 0.5), bool(rng.integers(2)) and tracks
             yes = grow(left - 1)
             nodes[here] = Split(mode, feature, value, yes, grow(left - 1), missing)
@@ -50,20 +52,20 @@ def splits(rng: np.random.Generator, depth: int, modes: Sequence[str], tracks: b
 
 def forest_case(
     trees: int, targets: int = 1, leaves: str = "all", aggregate: str = "sum", depth: int = 4, rows: int = 9,
-    tracks: bool = False, dtype: DType = DType.F32, seed: int = 1,
+    tracks: bool = False, dtype: DType = DType.F32, seed: int = 1, count: int = FEATURES,
 ) -> Case:  # fmt: skip
     """`leaves`: `all` have all targets, those of a tree have `one`, or each has `any`."""
     rng = np.random.default_rng(seed)
     forest = Forest(dtype)
     for t in range(trees):
-        nodes = splits(rng, depth, MODES if tracks else MODES[:1], tracks)
+        nodes = splits(rng, depth, MODES if tracks else MODES[:1], tracks, count)
         chosen = {"all": list(range(targets)), "one": [t % targets]}
         kept: dict[int, Pairs] = {}
         for n in (n for n, node in enumerate(nodes) if node is None):
             ids = chosen.get(leaves) or sorted(set(rng.integers(0, targets, 2).tolist()))
             kept[n] = tuple((i, float(rng.standard_normal())) for i in ids)
         forest.tree(0, lambda key, nodes=nodes, kept=kept: nodes[key] or kept[key])  # type: ignore[misc]
-    x = features(rng, rows).astype(dtype.numpy)
+    x = features(rng, rows, count=count).astype(dtype.numpy)
     return case(TreeEnsemble(targets, aggregate), x, *forest.tables([0.5] * targets), constant=range(1, 10), bound=1e-12)
 
 

@@ -176,6 +176,7 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
     **dict.fromkeys(("chain", "dequantize", "quantize"), (BYTE_CHAIN, ELEMENTWISE)),
     "layer_norm": (Choice("layer_norm", normalize.layer_norm_applies, normalize.layer_norm),),
     "tree_ensemble": (
+        Choice("trees_assembly", tree_functions.assembly_applies, tree_functions.trees_assembly),
         Choice("trees_coded", trees.coded_applies, trees.trees_coded),
         Choice("trees_functions", tree_functions.functions_apply, tree_functions.trees_functions),
         Choice("trees_abreast", trees.abreast_applies, trees.trees_abreast),

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from intaglio.kernels.dsp.primitives import BASE
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Place, idx
 from intaglio.kernels.routines import Routine
+from intaglio.kernels.tree_assembly import MOST_WORDS, PARAMETERS, forest_text, overlapping, slots_of
 from intaglio.kernels.trees import (
     DEEPEST_CODED,
     FEW,
@@ -38,8 +40,10 @@ from intaglio.kernels.trees import (
     tables_of,
     written_out,
 )
+from intaglio.ops.fixed_point import order
 from intaglio.ops.trees import TreeEnsemble
 
+NOTE = "a function each; features and thresholds as whole numbers of the same order"
 MOST_NODES = {"speed": 100_000, "balanced": 40_000, "size": 0}  # a thousand of them take the compiler about half a second
 SMALL = Routine(
     "small_code",
@@ -78,21 +82,75 @@ def trees_functions(job: Job) -> Lowered:
     keys = keys_of(job, tables, x)
     assert keys is not None
     leaves = Leaves(job, tables, y)
-    forest = _forest(tables, op.targets)
+    forest = _forest(tables, op.targets, [leaf * op.targets for leaf in range(len(tables.starts) - 1)])
     with k.loop("n", 0, job.type(0).shape[0]) as n:
         features_of_row(job, tables, x, n, keys)
         leaves.row = k.let("to", n * op.targets)
         k.call(forest, Place(keys, idx(0)), Place(leaves.weights, idx(0)), Place(y, leaves.row, idx(op.targets)))
         leaves.finish()
-    note = "a function each; features and thresholds as whole numbers of the same order"
-    return job.done("trees_functions", about(job, tables, note))
+    return job.done("trees_functions", about(job, tables, NOTE))
 
 
-def _forest(tables: Tables, targets: int) -> Routine:
+def assembly_applies(job: Job) -> str | None:
+    target, tables = job.target, tables_of(job)
+    if reason := functions_apply(job):
+        return reason
+    assert isinstance(tables, Tables)
+    if target.arch != "arm" or target.fpu == "none":
+        return "it is for Thumb-2 cores with an FPU"
+    if job.type(0).shape[1] > MOST_WORDS or len(slots_of(tables)) > MOST_WORDS:
+        return f"a load reaches {MOST_WORDS} features"
+    return None
+
+
+def trees_assembly(job: Job) -> Lowered:
+    k, tables, op = job.k, tables_of(job), job.node.op
+    assert isinstance(tables, Tables) and isinstance(op, TreeEnsemble)
+    weights, numbers = overlapping(tables, op.targets)
+    slots, count = slots_of(tables), job.type(0).shape[1]
+    x, y = job.operand(0, "x"), job.writes()
+    keys = job.scratch(max(1, len(slots)), "keys", DType.I32)
+    leaves = Leaves(job, replace(tables, weights=weights), y)
+    forest = _assembly(tables, op.targets, slots, numbers, count)
+    with k.loop("n", 0, job.type(0).shape[0]) as n:
+        leaves.row = k.let("to", n * op.targets)
+        row = Place(x, k.let("from", n * count), idx(count))
+        k.call(forest, row, Place(keys, idx(0)), Place(leaves.weights, idx(0)), Place(y, leaves.row, idx(op.targets)))
+        leaves.finish()
+    return job.done("trees_assembly", about(job, tables, NOTE))
+
+
+def _assembly(tables: Tables, targets: int, slots: tuple[int, ...], numbers: list[int], count: int) -> Routine:
+    """In assembly, and the same in C for other compilers and for `-DIG_NO_ASSEMBLY`: keys, then the forest of functions."""
     limits = ordered(tables.thresholds)
-    told = b"".join(np.ascontiguousarray(a).tobytes() for a in (tables.features, limits, tables.children, tables.roots))
+    number = {feature: n for n, feature in enumerate(slots)}
+    placed = replace(tables, features=np.array([number[f] for f in tables.features.tolist()], np.int32))
+    plain = _forest(placed, targets, numbers)
+    name = f"{plain.name}_rows"
+    keys = [f"    k[{n}] = ig_order_f32({'-' if feature >= count else ''}x[{feature % count}]);" for n, feature in enumerate(slots)]
+    c = [
+        f"IG_ROUTINE void ig_{name}({', '.join(PARAMETERS)})", "{",
+        *(keys or ["    (void)x;"]), f"    ig_{plain.name}(k, weights, y);", "}",
+    ]  # fmt: skip
+    text = "\n".join([
+        "#if defined(__thumb2__) && defined(__ARM_FP) && defined(__OPTIMIZE__) && !defined(IG_NO_ASSEMBLY)",
+        forest_text(f"ig_{name}", tables, limits, slots, numbers, count, targets), "#else", plain.text, "", *c, "#endif",
+    ])  # fmt: skip
+
+    def meaning(x: Array, k: Array, weights: Array, y: Array) -> None:
+        found = np.concatenate([order(x[:count]), order(-x[:count])])[list(slots)]
+        plain.meaning(found, weights, y)
+
+    return Routine(name, text, meaning, (BASE, SMALL), ("ig_order_f32",))
+
+
+def _forest(tables: Tables, targets: int, numbers: list[int]) -> Routine:
+    """`numbers` of leaves: where their weights are."""
+    limits = ordered(tables.thresholds)
+    parts = (tables.features, limits, tables.children, tables.roots, np.array(numbers, np.int32))
+    told = b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
     name = f"forest_{hashlib.sha256(told).hexdigest()[:8]}"
-    trees = [_tree(f"ig_{name}_{t}", root, tables, limits, targets) for t, root in enumerate(tables.roots.tolist())]
+    trees = [_tree(f"ig_{name}_{t}", root, tables, limits, numbers) for t, root in enumerate(tables.roots.tolist())]
     sums = [f"total{n}" for n in range(targets)]
     lines = [
         f"IG_ROUTINE void ig_{name}(const int32_t *k, const float *weights, float *y)", "{",
@@ -108,16 +166,16 @@ def _forest(tables: Tables, targets: int) -> Routine:
             node = root
             while node >= 0:
                 node = int(tables.children[node, 0 if keys[tables.features[node]] <= limits[node] else 1])
-            found = found + weights[(-1 - node) * targets : -node * targets]
+            found = found + weights[numbers[-1 - node] :][:targets]
         y[:targets] = found
 
     return Routine(name, "\n\n".join([*trees, "\n".join(lines)]), meaning, (BASE, SMALL))
 
 
-def _tree(name: str, root: int, tables: Tables, limits: Array, targets: int) -> str:
+def _tree(name: str, root: int, tables: Tables, limits: Array, numbers: list[int]) -> str:
     def go(place: int, margin: str) -> Iterator[str]:
         if place < 0:
-            yield f"{margin}return {(-1 - place) * targets}u;"
+            yield f"{margin}return {numbers[-1 - place]}u;"
             return
         limit = int(limits[place])
         yield f"{margin}if (k[{int(tables.features[place])}] <= {limit if limit > -(2**31) else 'INT32_MIN'}) {{"

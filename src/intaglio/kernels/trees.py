@@ -331,12 +331,18 @@ def trees_walked(job: Job) -> Lowered:
     return job.done("trees_walked", about(job, tables, "each walked to its leaf"))
 
 
-def written_out(tables: Tables) -> int:
-    """How many nodes there are where each tree has its own copy of subtrees that are shared."""
+def subtree_sizes(tables: Tables) -> dict[int, int]:
+    """The nodes at and below each node."""
     sizes: dict[int, int] = {}
     pairs = tables.children.tolist()
     for node in sorted(range(len(pairs)), key=lambda n: tables.heights[n]):
         sizes[node] = 1 + sum(sizes[child] for child in pairs[node] if child >= 0)
+    return sizes
+
+
+def written_out(tables: Tables) -> int:
+    """How many nodes there are where each tree has its own copy of subtrees that are shared."""
+    sizes = subtree_sizes(tables)
     return sum(sizes[root] for root in tables.roots.tolist() if root >= 0)
 
 

@@ -91,7 +91,7 @@ def _functions(path: Path, frames: dict[str, int | None]) -> dict[int, Function]
         _read(function, code, marks, starts, found, thumb)
         if (leap := _LEAP.fullmatch(function.name)) and (to := named.get(leap[1] or leap[2])) is not None:
             function.calls, function.indirect = {to}, False
-        if function.name in frames:
+        if frames.get(function.name, 0) != 0:  # a compiler knows nothing of a function that is only assembly: 0
             function.frame = frames[function.name]
     return found
 

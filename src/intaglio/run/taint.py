@@ -8,7 +8,7 @@ that depend on it (those that only some of its ways reach) dirty: they run as of
 depend on data and that no run entered never runs.
 
 Registers are followed along the flow, words of the stack by their place in the frame of a function, through all functions that are
-called: arguments go in, results come out.
+called: arguments go in, results come out. A function of assembly also takes what it reads of other registers.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class _Function:
     tainted: set[int] = field(default_factory=set)  # blocks whose branch depends on data
     dirty: set[int] = field(default_factory=set)
     addresses: frozenset[int] = frozenset()  # of its instructions
+    takes: frozenset[str] = ARGUMENTS  # registers that come in
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,18 @@ def _function(flow: Flow, read: Any, traced: Traced, seen: Seen, layer: int) -> 
     found = decoder()
     code = {at: list(found.disasm(read(at, block.size), at)) for at, block in flow.blocks.items()}  # in a row: `it` counts
     addresses = frozenset(one.address for row in code.values() for one in row)
-    return _Function(flow, code, _dependences(flow), traced, seen, layer, addresses=addresses)
+    takes = ARGUMENTS | _own_arguments(one for row in code.values() for one in row)
+    return _Function(flow, code, _dependences(flow), traced, seen, layer, addresses=addresses, takes=takes)
+
+
+def _own_arguments(code: Iterable[Any]) -> frozenset[str]:
+    """Assembly may have a convention of its own: what it reads, not only pushes, and never writes comes from the caller."""
+    read, written = set[str](), set[str]()
+    for found in code:
+        name = str(found.insn_name())
+        read |= set() if name.startswith(("push", "vpush")) else {*reads_of(found, name)}
+        written |= {*_names(found, 1)}
+    return frozenset(read - written - {"sp", "pc", "lr", FLAGS})
 
 
 def _dependences(flow: Flow) -> dict[int, set[int]]:
@@ -184,7 +196,7 @@ def _call(to: _Function | None, data: set[str], dirty: bool) -> None:
     if to is None:  # not known: all that it may leave is data
         data |= RESULTS | {FLAGS}
         return
-    to.entry |= data & ARGUMENTS
+    to.entry |= data & to.takes
     to.called_by_data |= dirty
     data -= RESULTS
     data |= to.exit if not dirty else RESULTS
