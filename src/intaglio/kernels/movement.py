@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 
-from intaglio.ir.sizes import Undecided, least, most
+from intaglio.ir.sizes import Size, Undecided, least, most, moves
 from intaglio.ir.types import DType, Shape, strides_of
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.elementwise import broadcast_strides, merge_axes, offset_of
 from intaglio.kernels.job import Job, Lowered
-from intaglio.kernels.loop import ASSERTION_FAILED, Buffer, Expr, Load, Num, Type, cast, idx, imax, imin
+from intaglio.kernels.loop import ASSERTION_FAILED, Buffer, Expr, Load, Num, Operand, Type, cast, idx, imax, imin
 from intaglio.ops.control import AssertTrue
 from intaglio.ops.move import Concat, Pad, Roll, Slice, Tile, Transpose, Trilu
 
@@ -47,6 +47,9 @@ def strided_copy(
     with k.loops([f"i{n}" for n in outer], [merged[n] for n in outer]) as at:
         to_at = k.let("to", to_base + offset_of(at, [to_walk[n] for n in outer]))
         source_at = k.let("from", source_base + offset_of(at, [source_walk[n] for n in outer]))
+        if moves((merged[-1], merged[fast])):
+            _blocks_of_sizes(k, to, to_at, to_walk[fast], source, source_at, source_walk[-1], (merged[-1], merged[fast]))
+            return
         with (
             k.loop("bj", 0, merged[-1], _BLOCK) as bj,
             k.loop("bi", 0, merged[fast], _BLOCK) as bi,
@@ -54,6 +57,26 @@ def strided_copy(
             k.loop("i", bi, imin(bi + _BLOCK, merged[fast])) as i,
         ):
             k.store(to, to_at + j + i * to_walk[fast], Load(source, source_at + i + j * source_walk[-1], kind))
+
+
+def _blocks_of_sizes(
+    k: Builder, to: Buffer, to_at: Expr, to_pitch: int, source: Buffer, source_at: Expr, source_pitch: int, sizes: tuple[int, int]
+) -> None:
+    """Axes j and i, of which the result walks the first by steps of 1 and the source the second. Where the caller gives a size,
+    compilers turn a block into moves of vectors only if it is known to be whole, and the axis that moves is the inner one."""
+    whole_j, whole_i = (size // _BLOCK * _BLOCK for size in sizes)
+
+    def copied(first: tuple[str, Operand, Operand], second: tuple[str, Operand, Operand]) -> None:
+        with k.loop(*first) as a, k.loop(*second) as b:
+            i, j = (a, b) if second[0] == "j" else (b, a)
+            at = source_at + i + j * source_pitch
+            k.store(to, to_at + j + i * to_pitch, Load(source, at, Type(source.dtype.value)))
+
+    with k.loop("bj", 0, whole_j, _BLOCK) as bj, k.loop("bi", 0, whole_i, _BLOCK) as bi:
+        block = ("j", bj, bj + _BLOCK), ("i", bi, bi + _BLOCK)
+        copied(*(block[::-1] if isinstance(sizes[0], Size) else block))
+    copied(("i", whole_i, sizes[1]), ("j", 0, whole_j))
+    copied(("i", 0, sizes[1]), ("j", whole_j, sizes[0]))
 
 
 def _about(job: Job, extra: str = "") -> str:
